@@ -1,0 +1,19 @@
+/** Timeline event types (interface.md, Message event). */
+export const eventTypes = [
+	'accepted',
+	'queued',
+	'sent',
+	'delivered',
+	'opened',
+	'clicked',
+	'bounced',
+	'complained',
+	'suppressed',
+	'unsubscribed',
+	'errored',
+] as const;
+export type EventType = (typeof eventTypes)[number];
+
+/** The event types that webhooks carry (interface.md, Webhook event types). */
+export const webhookEventTypes = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
+export type WebhookEventType = (typeof webhookEventTypes)[number];

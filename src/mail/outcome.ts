@@ -1,0 +1,79 @@
+/** How far an attempt came; `route` is before any connection. */
+export type Phase = 'route' | 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'dot';
+
+/** One conversation with one host, kept and shown by `mailctl message show` (delivery.md R1.13). */
+export type Attempt = {
+	/** When it began, in the store's form. */
+	readonly at: string;
+	readonly host: string | null;
+	readonly ip: string | null;
+	/** Protocol, cipher and whether the certificate was verified (`TLSv1.3 TLS_AES_256_GCM_SHA384 unverified`), null: plain. */
+	readonly tls: string | null;
+	readonly phase: Phase;
+	readonly code: number | null;
+	readonly enhanced: string | null;
+	/** The last reply, or a sentence of ours where none came. */
+	readonly reply: string;
+	readonly ms: number;
+};
+
+/** Bounce categories (delivery.md §2.1). */
+export type BounceCategory =
+	| 'unknown_user'
+	| 'unknown_domain'
+	| 'moved'
+	| 'disabled'
+	| 'mailbox_full'
+	| 'rate'
+	| 'network'
+	| 'dns_temp'
+	| 'greylist'
+	| 'expired'
+	| 'block'
+	| 'reputation'
+	| 'auth'
+	| 'policy'
+	| 'spam_content'
+	| 'virus'
+	| 'too_big'
+	| 'relay_denied'
+	| 'sender'
+	| 'protocol'
+	| 'config'
+	| 'system'
+	| 'operator'
+	| 'undetermined';
+
+/** What became of one copy in one attempt. The outcome alone decides the next state; `outcome/` writes it. */
+export type Outcome =
+	/** The recipient's host took responsibility (250 to the data), or a capture file was written. */
+	| {readonly kind: 'delivered'}
+	/** The smarthost took it: final unless a report comes (decisions.md, Timeline). */
+	| {readonly kind: 'relayed'}
+	/** To be tried again: by the schedule, or after `waitMs` where a rule states a wait. */
+	| {readonly kind: 'deferred'; readonly category: BounceCategory; readonly reason: string; readonly waitMs?: number}
+	/** Refused for good. Only a permanent failure of the recipient suppresses (delivery.md §2). */
+	| {
+			readonly kind: 'bounced';
+			readonly type: 'permanent' | 'transient';
+			readonly category: BounceCategory;
+			readonly reason: string;
+			readonly suppresses: boolean;
+	  }
+	/** Ours: render failure, sender or key gone. `reason` is a stable word such as `render_limit`. */
+	| {readonly kind: 'errored'; readonly reason: string; readonly message?: string}
+	/** The address was suppressed, or opted out, after acceptance. */
+	| {readonly kind: 'suppressed'; readonly reason: string}
+	/** Not tried: given back to the queue as it was (a stop, a dead worker). Counts no attempt. */
+	| {readonly kind: 'released'};
+
+export type AttemptResult = {
+	readonly recipientId: string;
+	readonly outcome: Outcome;
+	/** Every conversation of this try, in order; the last one is the try's. */
+	readonly attempts: readonly Attempt[];
+	/** When a host first answered this copy's MAIL FROM with 250 (capture, simulator: at once); null: never. */
+	readonly sentAt: string | null;
+	/** When the outcome was known, in the store's form. */
+	readonly at: string;
+};
