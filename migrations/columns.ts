@@ -1,0 +1,32 @@
+import type {Knex} from 'knex';
+
+/**
+ * The column types of the schema, chosen so that both drivers hand back the same JavaScript value and both engines sort
+ * alike: ids, times (fixed-width UTC text) and JSON are text in byte order, flags are `*_at` times.
+ */
+export type Columns = {
+	text: (table: Knex.CreateTableBuilder, name: string) => Knex.ColumnBuilder;
+	integer: (table: Knex.CreateTableBuilder, name: string) => Knex.ColumnBuilder;
+	bytes: (table: Knex.CreateTableBuilder, name: string) => Knex.ColumnBuilder;
+};
+
+export function columnsFor(knex: Knex): Columns {
+	const postgres = knex.client.config.client === 'pg';
+	return {
+		text: (table, name) => table.specificType(name, postgres ? 'text collate "C"' : 'text'),
+		integer: (table, name) => table.specificType(name, 'integer'),
+		bytes: (table, name) => table.specificType(name, postgres ? 'bytea' : 'blob'),
+	};
+}
+
+/** `where` clauses of partial indexes are the same text on both engines. */
+export async function partialIndex(
+	knex: Knex,
+	name: string,
+	table: string,
+	columns: string,
+	where: string,
+	unique = false,
+): Promise<void> {
+	await knex.raw(`create ${unique ? 'unique ' : ''}index ${name} on ${table} (${columns}) where ${where}`);
+}

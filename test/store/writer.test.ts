@@ -1,0 +1,94 @@
+import test from 'ava';
+import {insertRows} from '../../src/store/insert-rows.ts';
+import {openStore} from '../../src/store/store.ts';
+import type {GroupWrite} from '../../src/store/writer.ts';
+import {newLocation, storeTest} from '../helpers/databases.ts';
+
+const batches: WeakMap<object, number[]> = new WeakMap();
+
+function inserting(t: object): GroupWrite<{code: string; fails?: boolean}, string> {
+	return {
+		name: 'topic',
+		rank: 1,
+		async apply(trx, items) {
+			batches.set(t, [...(batches.get(t) ?? []), items.length]);
+			if (items.some(item => item.fails)) {
+				throw new Error('not this one');
+			}
+			await insertRows(
+				trx,
+				'mta_sts',
+				['domain', 'policy_id', 'mode', 'mx', 'fetched_at', 'expires_at'],
+				items.map(item => [item.code, '1', 'none', '[]', '', '']),
+			);
+			return items.map(item => item.code.toUpperCase());
+		},
+	};
+}
+
+storeTest(test, 'what arrives together shares a transaction, and each gets its own result', async (t, store) => {
+	const write = inserting(t);
+	const codes = Array.from({length: 300}, (_, index) => `a${String(index).padStart(3, '0')}`);
+	const results = await Promise.all(codes.map(code => store.writer.submit(write, {code})));
+	t.deepEqual(
+		results,
+		codes.map(code => code.toUpperCase()),
+	);
+	t.deepEqual(batches.get(t), [128, 128, 44]);
+	t.deepEqual(await store.reader('mta_sts').orderBy('domain').pluck('domain'), codes);
+});
+
+storeTest(test, 'an item that fails, fails alone', async (t, store) => {
+	const write = inserting(t);
+	const settled = await Promise.allSettled([
+		store.writer.submit(write, {code: 'one'}),
+		store.writer.submit(write, {code: 'two', fails: true}),
+		store.writer.submit(write, {code: 'three'}),
+		store.writer.submit(write, {code: 'one'}),
+	]);
+	t.deepEqual(
+		settled.map(result => result.status),
+		['fulfilled', 'rejected', 'fulfilled', 'rejected'],
+	);
+	t.deepEqual(await store.reader('mta_sts').orderBy('domain').pluck('domain'), ['one', 'three']);
+});
+
+storeTest(test, 'a transaction of its own is all or nothing', async (t, store) => {
+	await t.throwsAsync(
+		store.writer.transaction(async trx => {
+			await trx('changes').update({generation: 7});
+			throw new Error('no');
+		}),
+		{message: 'no'},
+	);
+	t.is((await store.reader('changes').first()).generation, 1);
+});
+
+storeTest(test, 'error texts carry no bound values', async (t, store) => {
+	const workspace = {id: 'ws_1', name: 'whsec_SECRET', created_at: ''};
+	await store.writer.transaction(trx => trx('workspaces').insert(workspace));
+	const error = await t.throwsAsync(store.writer.transaction(trx => trx('workspaces').insert(workspace)));
+	t.false(error.message.includes('SECRET'), error.message);
+});
+
+storeTest(test, 'two processes may read and then write', async (t, store, engine) => {
+	if (engine === 'postgres') {
+		t.pass('One row lock decides there.');
+		return;
+	}
+	const other = await openStore({file: (store.database.client.config.connection as {filename: string}).filename});
+	t.teardown(() => other.close());
+	const addOne = (one: typeof store) =>
+		one.writer.transaction(async trx => {
+			const {generation} = await trx('changes').first('generation');
+			await trx('changes').update({generation: generation + 1});
+		});
+	await Promise.all(Array.from({length: 100}, (_, index) => addOne(index % 2 ? store : other)));
+	t.is((await store.reader('changes').first()).generation, 101);
+});
+
+test('a store that cannot be opened says so and leaves nothing open', async t => {
+	const location = await newLocation(t, 'sqlite');
+	const file = 'file' in location ? location.file : '';
+	await t.throwsAsync(openStore({file: `${file}/deeper/mailctl.db`}), {code: 'SQLITE_CANTOPEN'});
+});
