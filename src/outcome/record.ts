@@ -1,0 +1,98 @@
+import type {Knex} from 'knex';
+import type {NewId} from '../mail/ids.ts';
+import type {AttemptResult} from '../mail/outcome.ts';
+import {storeTime} from '../mail/time.ts';
+import type {Claimed} from '../store/claims.ts';
+import {insertEvents, type NewEvent} from '../store/events.ts';
+import {insertAttempts, type Settled, settleRecipients} from '../store/outcomes.ts';
+import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
+import type {GroupWrite} from '../store/writer.ts';
+import {eventDetail} from './detail.ts';
+import type {Verdict} from './settle.ts';
+
+/** The end of a try, judged, to be written. */
+export type Recorded = {
+	readonly copy: Claimed;
+	/** The rendered subject, once known. */
+	readonly subject: string | null;
+	readonly result: AttemptResult;
+	readonly verdict: Verdict;
+	/** How often this copy took a worker down. */
+	readonly crashes: number;
+};
+
+/**
+ * Writes ends of tries, many in one transaction: state, attempts, timeline, suppression. Only copies that this daemon
+ * still holds change (answers true); what another one moved meanwhile is left alone (false).
+ */
+export function createRecordWrite(boot: string, newId: NewId): GroupWrite<Recorded, boolean> {
+	return {
+		name: 'outcome',
+		rank: 3,
+		bytes: ({result}) => 512 + 256 * result.attempts.length,
+		async apply(trx, items) {
+			const settled = await settleRecipients(trx, boot, items.map(toSettled));
+			const mine = items.filter(({copy}) => settled.has(copy.id));
+			await insertAttempts(
+				trx,
+				mine.map(({copy, result, verdict}) => ({recipientId: copy.id, n: verdict.attempts, attempts: result.attempts})),
+			);
+			await insertEvents(
+				trx,
+				mine.flatMap(item => eventsOf(item, newId)),
+			);
+			await suppress(trx, mine, newId);
+			return items.map(({copy}) => settled.has(copy.id));
+		},
+	};
+}
+
+function toSettled({copy, subject, result, verdict, crashes}: Recorded): Settled {
+	const deferred = verdict.outcome.kind === 'deferred' ? verdict.outcome : null;
+	return {
+		recipientId: copy.id,
+		state: verdict.state,
+		stateAt: result.at,
+		nextAttemptAt: verdict.nextAttemptAt === null ? null : storeTime(verdict.nextAttemptAt),
+		attempts: verdict.attempts,
+		sentAt: copy.sent_at ?? result.sentAt,
+		subject: copy.subject ?? (copy.role === 'to' ? subject : null),
+		category: deferred?.category ?? copy.last_category,
+		reply: result.attempts.at(-1)?.reply ?? deferred?.reason ?? null,
+		crashes,
+	};
+}
+
+/** `sent` stands once per copy, with its own time, before what followed it. */
+function eventsOf({copy, result, verdict}: Recorded, newId: NewId): NewEvent[] {
+	const events: NewEvent[] = [];
+	const common = {messageId: copy.message_id, recipientId: copy.id, recordedAt: result.at};
+	if (copy.sent_at === null && result.sentAt !== null) {
+		const detail = JSON.stringify({recipient: copy.address, role: copy.role, attempt: verdict.attempts});
+		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});
+	}
+	if (verdict.event) {
+		const detail = eventDetail(copy, verdict.attempts, result, verdict.outcome);
+		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail});
+	}
+	return events;
+}
+
+/** A permanent failure of the recipient is a hard block for the whole workspace; its source is the message. */
+async function suppress(trx: Knex.Transaction, items: readonly Recorded[], newId: NewId): Promise<void> {
+	const entries: NewSuppression[] = [];
+	for (const {copy, result, verdict} of items) {
+		if (verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses) {
+			entries.push({
+				id: newId('sup'),
+				workspaceId: copy.workspace_id,
+				address: copy.address,
+				addressKey: copy.address_key,
+				reason: 'hard_bounce',
+				source: copy.message_id,
+				createdAt: result.at,
+			});
+		}
+	}
+	await insertSuppressions(trx, entries);
+}

@@ -1,0 +1,78 @@
+import type {EventType} from '../mail/event.ts';
+import type {AttemptResult, Outcome} from '../mail/outcome.ts';
+import type {RecipientState} from '../mail/recipient-state.ts';
+import {nextAttempt, type Retry} from '../mail/retry.ts';
+
+/** The end of one try of a claimed copy, before it is decided what follows. */
+export type TryEnd = {
+	readonly result: AttemptResult;
+	readonly acceptedAt: number;
+	/** Tries before this one. */
+	readonly attempts: number;
+	/** Whether a host had taken this copy's MAIL FROM in an earlier try. */
+	readonly sentBefore: boolean;
+	readonly retry: Retry;
+	/** When MAILCTL_RETRY_SCHEDULE does not apply (the simulator): milliseconds to the next try. */
+	readonly fixedWaitMs?: number;
+};
+
+/** What follows from the end of a try. */
+export type Verdict = {
+	readonly state: RecipientState;
+	readonly attempts: number;
+	/** Milliseconds since the epoch; null: the copy leaves the queue. */
+	readonly nextAttemptAt: number | null;
+	readonly outcome: Outcome;
+	/** The timeline entry, besides `sent`; null: a deferral or a release has none. */
+	readonly event: EventType | null;
+};
+
+/** Decides the next state of a copy. A deferral whose schedule or lifetime is used up is a transient bounce (4.4.7). */
+export function judge(end: TryEnd, now: number, random: () => number): Verdict {
+	const {outcome} = end.result;
+	const attempts = end.attempts + 1;
+	const done = (state: RecipientState, event: EventType | null): Verdict => ({
+		state,
+		attempts,
+		nextAttemptAt: null,
+		outcome,
+		event,
+	});
+	switch (outcome.kind) {
+		case 'delivered':
+			return done('delivered', 'delivered');
+		case 'relayed':
+			return done('sent', null);
+		case 'bounced':
+			return done('bounced', 'bounced');
+		case 'errored':
+			return {...done('errored', 'errored'), attempts: end.attempts};
+		case 'suppressed':
+			return {...done('suppressed', 'suppressed'), attempts: end.attempts};
+		case 'released':
+			return {...waiting(end), attempts: end.attempts, nextAttemptAt: now, outcome, event: null};
+		case 'deferred': {
+			const next =
+				end.fixedWaitMs === undefined
+					? nextAttempt(end.retry, {acceptedAt: end.acceptedAt, now, tries: attempts, waitMs: outcome.waitMs}, random)
+					: now + end.fixedWaitMs;
+			return next === null
+				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason)}
+				: {...waiting(end), attempts, nextAttemptAt: next, outcome, event: null};
+		}
+	}
+}
+
+function waiting(end: TryEnd): {state: RecipientState} {
+	return {state: end.sentBefore || end.result.sentAt !== null ? 'sent' : 'queued'};
+}
+
+function expired(reason: string): Outcome {
+	return {
+		kind: 'bounced',
+		type: 'transient',
+		category: 'expired',
+		reason: `4.4.7 Not delivered within the queue lifetime; last: ${reason}`,
+		suppresses: false,
+	};
+}

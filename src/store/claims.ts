@@ -1,0 +1,169 @@
+import type {Knex} from 'knex';
+import type {NewId} from '../mail/ids.ts';
+import type {Mode, Role} from '../mail/message.ts';
+import type {Dialect} from './dialect.ts';
+import {insertEvents} from './events.ts';
+import type {GroupWrite} from './writer.ts';
+
+/** What a destination may start now. */
+export type Claim = {
+	readonly destination: string;
+	readonly limit: number;
+	/** Times in the store's form: now, and past the attempt deadline (the last resort if no result ever comes). */
+	readonly now: string;
+	readonly until: string;
+};
+
+/** A claimed copy with everything that is needed to make and deliver it. */
+export type Claimed = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly message_id: string;
+	readonly address: string;
+	readonly address_key: string;
+	readonly role: Role;
+	readonly destination: string;
+	readonly subject: string | null;
+	readonly attempts: number;
+	readonly sent_at: string | null;
+	readonly last_category: string | null;
+	readonly crashes: number;
+	readonly mode: Mode;
+	readonly from_address: string;
+	readonly to_address: string;
+	readonly reply_to: string | null;
+	readonly cc: string | null;
+	readonly version_id: string;
+	readonly data: string | null;
+	readonly topic_id: string | null;
+	readonly topic_code: string | null;
+	readonly locale: string | null;
+	readonly timezone: string | null;
+	readonly attachments: number;
+	readonly created_at: string;
+	readonly workspace_name: string;
+	readonly workspace_locale: string | null;
+	readonly workspace_timezone: string | null;
+	readonly queue_lifetime_s: number | null;
+	/** Null: the sender is gone. */
+	readonly sender_id: string | null;
+	readonly sender_name: string | null;
+	readonly domain_id: string | null;
+	/** The address was suppressed, or opted out of the message's topic, after acceptance. */
+	readonly stop: 'suppressed' | 'opted_out' | null;
+};
+
+const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state,
+	r.attempts, r.sent_at, r.last_category, r.crashes,
+	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
+	m.timezone, m.attachments, m.created_at,
+	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.queue_lifetime_s,
+	s.id as sender_id, s.name as sender_name, s.domain_id,
+	case
+		when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key)
+			then 'suppressed'
+		when m.topic_code is not null and exists (select 1 from topic_optouts o where o.workspace_id = r.workspace_id
+			and o.address_key = r.address_key and o.code = m.topic_code) then 'opted_out'
+	end as stop`;
+
+type Row = Claimed & {readonly state: string};
+
+/** Claims due copies for one daemon: destination by destination, so that no destination's backlog stands before another's. */
+export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): GroupWrite<Claim, Claimed[]> {
+	return {
+		name: 'claim',
+		rank: 2,
+		async apply(trx, claims) {
+			const claimed: Claimed[][] = [];
+			for (const claim of claims) {
+				const rows = await selectDue(trx, dialect, claim);
+				await markClaimed(trx, boot, claim, rows);
+				await recordQueued(trx, newId, claim.now, rows);
+				claimed.push(rows);
+			}
+			return claimed;
+		},
+	};
+}
+
+async function selectDue(trx: Knex.Transaction, dialect: Dialect, {destination, now, limit}: Claim): Promise<Row[]> {
+	const due = dialect.lockDue(
+		trx('recipients as q')
+			.select('q.id')
+			.where('q.destination', destination)
+			.where('q.next_attempt_at', '<=', now)
+			.whereNull('q.held_at')
+			.whereNotExists(
+				trx('workspaces as p').select(trx.raw('1')).whereRaw('p.id = q.workspace_id and p.paused_at is not null'),
+			)
+			.orderBy('q.next_attempt_at')
+			.limit(limit),
+	);
+	return await trx('recipients as r')
+		.select(trx.raw(columns))
+		.join('messages as m', 'm.id', 'r.message_id')
+		.join('workspaces as w', 'w.id', 'r.workspace_id')
+		.leftJoin('senders as s', function () {
+			this.on('s.workspace_id', 'm.workspace_id').andOn('s.address_key', 'm.from_key').andOnNull('s.disabled_at');
+		})
+		.whereIn('r.id', due);
+}
+
+async function markClaimed(trx: Knex.Transaction, boot: string, claim: Claim, rows: readonly Row[]): Promise<void> {
+	if (rows.length === 0) {
+		return;
+	}
+	await trx('recipients')
+		.whereIn(
+			'id',
+			rows.map(row => row.id),
+		)
+		.update({
+			claimed_by: boot,
+			next_attempt_at: claim.until,
+			state: trx.raw(`case when state = 'accepted' then 'queued' else state end`),
+			state_at: trx.raw(`case when state = 'accepted' then ? else state_at end`, [claim.now]),
+		});
+}
+
+/** `queued` stands once in a message's timeline: when its `to` copy is first claimed. */
+async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, rows: readonly Row[]): Promise<void> {
+	const first = rows.filter(row => row.state === 'accepted' && row.role === 'to');
+	await insertEvents(
+		trx,
+		first.map(row => ({
+			id: newId('evt'),
+			messageId: row.message_id,
+			recipientId: row.id,
+			type: 'queued',
+			occurredAt: now,
+			recordedAt: now,
+			detail: null,
+		})),
+	);
+}
+
+/** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
+export async function releaseOtherClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
+	return await trx('recipients')
+		.whereNotNull('claimed_by')
+		.whereNot('claimed_by', boot)
+		.update({claimed_by: null, next_attempt_at: now});
+}
+
+/** Gives back the claims of nodes that were silent too long (several machines on PostgreSQL). */
+export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
+	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
+	const released = await trx('recipients').whereIn('claimed_by', dead).update({claimed_by: null, next_attempt_at: now});
+	await trx('nodes').where('seen_at', '<', silentSince).delete();
+	return released;
+}
+
+/** Every destination with work, and when its first copy is due: what the scheduler starts from. */
+export async function readDestinations(reader: Knex): Promise<Array<{destination: string; due: string}>> {
+	return await reader('recipients')
+		.select('destination')
+		.min('next_attempt_at as due')
+		.whereNotNull('next_attempt_at')
+		.groupBy('destination');
+}

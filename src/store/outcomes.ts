@@ -1,0 +1,82 @@
+import type {Knex} from 'knex';
+import type {Attempt} from '../mail/outcome.ts';
+import type {RecipientState} from '../mail/recipient-state.ts';
+import {insertRows} from './insert-rows.ts';
+
+/** How a claimed copy's row changes at the end of a try. */
+export type Settled = {
+	readonly recipientId: string;
+	readonly state: RecipientState;
+	readonly stateAt: string;
+	readonly nextAttemptAt: string | null;
+	readonly attempts: number;
+	readonly sentAt: string | null;
+	readonly subject: string | null;
+	readonly category: string | null;
+	readonly reply: string | null;
+	readonly crashes: number;
+};
+
+/**
+ * Writes the end of many tries in one statement. Compare-and-set: only rows still claimed by this daemon change; answers
+ * their ids. A late report, or another node that took the claim over, has moved the others first.
+ */
+export async function settleRecipients(
+	trx: Knex.Transaction,
+	boot: string,
+	settled: readonly Settled[],
+): Promise<Set<string>> {
+	const row = '(?,?,?,?,cast(? as integer),?,?,?,?,cast(? as integer))';
+	const bindings = settled.flatMap(one => [
+		one.recipientId,
+		one.state,
+		one.stateAt,
+		one.nextAttemptAt,
+		one.attempts,
+		one.sentAt,
+		one.subject,
+		one.category,
+		one.reply,
+		one.crashes,
+	]);
+	// Both engines name the columns of a VALUES list column1, column2 …
+	const changed = await trx.raw(
+		`update recipients set state = v.column2, state_at = v.column3, next_attempt_at = v.column4, attempts = v.column5,
+			sent_at = v.column6, subject = v.column7, last_category = v.column8, last_reply = v.column9, crashes = v.column10,
+			claimed_by = null
+		from (values ${new Array(settled.length).fill(row).join(',')}) as v
+		where recipients.id = v.column1 and recipients.claimed_by = ?
+		returning recipients.id`,
+		[...bindings, boot] as Knex.RawBinding[],
+	);
+	const rows: Array<{id: string}> = Array.isArray(changed) ? changed : changed.rows;
+	return new Set(rows.map(one => one.id));
+}
+
+/** Every conversation of a try, for `message show`. */
+export async function insertAttempts(
+	trx: Knex.Transaction,
+	tries: ReadonlyArray<{recipientId: string; n: number; attempts: readonly Attempt[]}>,
+): Promise<void> {
+	await insertRows(
+		trx,
+		'attempts',
+		['recipient_id', 'n', 'position', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms'],
+		tries.flatMap(({recipientId, n, attempts}) =>
+			attempts.map((one, position) => [
+				recipientId,
+				n,
+				position,
+				one.at,
+				one.host,
+				one.ip,
+				one.tls,
+				one.phase,
+				one.code,
+				one.enhanced,
+				one.reply,
+				Math.round(one.ms),
+			]),
+		),
+	);
+}
