@@ -1,0 +1,45 @@
+import type {AttemptResult} from '../mail/outcome.ts';
+import type {Claimed} from '../store/claims.ts';
+
+/** A finished mail, ready for the wire. */
+export type Made = {
+	readonly mail: Uint8Array;
+	readonly subject: string;
+	readonly envelopeFrom: string;
+	/** The X-Mailctl-Ref token, also the ENVID of the envelope. */
+	readonly ref: string;
+};
+
+export type Unmade = {readonly reason: string; readonly message: string};
+
+export type AttemptSteps = {
+	/** Renders, composes and signs in a maker thread. */
+	readonly make: (copy: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
+	/** Hands the mail over: an SMTP session in a sender thread, a captured file, the simulator. */
+	readonly deliver: (copy: Claimed, made: Made) => Promise<AttemptResult>;
+	/** Now, in the store's form. */
+	readonly now: () => string;
+};
+
+export type Attempted = {readonly result: AttemptResult; readonly subject: string | null};
+
+/** One try of one copy, from claim to result: nothing here writes. */
+export async function attempt(copy: Claimed, steps: AttemptSteps): Promise<Attempted> {
+	const unsent = (outcome: AttemptResult['outcome']): Attempted => ({
+		result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at: steps.now()},
+		subject: null,
+	});
+
+	if (copy.stop) {
+		return unsent({kind: 'suppressed', reason: copy.stop}); // It may have happened since the message was accepted.
+	}
+	if (copy.sender_id === null) {
+		return unsent({kind: 'errored', reason: 'sender_not_available', message: 'The sender was removed or disabled.'});
+	}
+
+	const making = await steps.make(copy);
+	if (!making.ok) {
+		return unsent({kind: 'errored', ...making.unmade});
+	}
+	return {result: await steps.deliver(copy, making.made), subject: making.made.subject};
+}

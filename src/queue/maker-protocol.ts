@@ -1,0 +1,44 @@
+import type {Attachment} from '../mail/message.ts';
+import type {Made, Unmade} from './attempt.ts';
+
+/** Everything a maker needs for one copy, apart from what it caches: templates by version, DKIM keys by their ids. */
+export type MakeJob = {
+	readonly recipientId: string;
+	readonly messageId: string;
+	readonly workspaceId: string;
+	readonly workspaceName: string;
+	/** The copy's own address, as given. */
+	readonly address: string;
+	readonly role: 'to' | 'cc';
+	readonly acceptedAt: number;
+	readonly from: string;
+	readonly fromName: string | null;
+	readonly to: string;
+	readonly cc: readonly string[];
+	readonly replyTo: string | null;
+	readonly versionId: string;
+	/** The message's own, the contact's or the workspace's, else `en` and `UTC`. */
+	readonly locale: string;
+	readonly workspaceLocale: string | null;
+	readonly timezone: string;
+	/** JSON text. */
+	readonly data: string | null;
+	readonly topicId: string | null;
+	readonly attachments: readonly Attachment[];
+	/** Names the signing keys (resource `dkim:…`). */
+	readonly signing: string;
+	readonly returnPathDomain: string;
+};
+
+export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
+
+export type ToMaker =
+	| {readonly kind: 'make'; readonly jobs: readonly MakeJob[]}
+	| {readonly kind: 'resource'; readonly name: string; readonly value: unknown; readonly fault?: string};
+
+export type FromMaker =
+	| {readonly kind: 'made'; readonly results: readonly MakeResult[]}
+	| {readonly kind: 'need'; readonly name: string};
+
+/** Slots of the memory shared with a maker: which job it is at (counted from its start), and whether it is working. */
+export const progress = {started: 0, working: 1, slots: 2} as const;

@@ -1,0 +1,162 @@
+import type {Worker} from 'node:worker_threads';
+import type {Clock} from '../mail/clock.ts';
+import {type FromMaker, type MakeJob, type MakeResult, progress, type ToMaker} from './maker-protocol.ts';
+
+export type MakersOptions = {
+	readonly count: number;
+	/** Starts a maker thread that tells its progress in the shared memory. */
+	readonly spawn: (shared: SharedArrayBuffer) => Worker;
+	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
+	readonly resource: (name: string) => Promise<unknown>;
+	/** A message that takes longer than this has its maker killed, milliseconds. */
+	readonly limitMs: number;
+	readonly clock: Clock;
+	readonly onCrash: (reason: string) => void;
+};
+
+type Task = {readonly job: MakeJob; readonly resolve: (result: MakeResult) => void; alone: boolean};
+
+type Maker = {
+	worker: Worker;
+	shared: Int32Array;
+	/** Handed over and not yet answered, in the order in which the maker does them. */
+	held: Task[];
+	/** How many jobs it has answered since its start. */
+	answered: number;
+	/** The job it was seen at, and since when. */
+	seen: {started: number; since: number};
+};
+
+const batchSize = 8;
+/** One batch to work on, one to go on with at once. */
+const mostHeld = 2 * batchSize;
+const watchMs = 250;
+
+/**
+ * The maker threads: they render foreign templates, so each message has a time limit that is enforced from outside. The
+ * message that took its maker down is tried once more alone; then it fails with `render_limit`. Its neighbours start over.
+ */
+export function createMakers(options: MakersOptions) {
+	const waiting: Task[] = [];
+	const makers: Maker[] = [];
+	let stopped = false;
+
+	function start(): Maker {
+		const shared = new SharedArrayBuffer(progress.slots * Int32Array.BYTES_PER_ELEMENT);
+		const worker = options.spawn(shared);
+		const maker: Maker = {
+			worker,
+			shared: new Int32Array(shared),
+			held: [],
+			answered: 0,
+			seen: {started: 0, since: options.clock.monotonic()},
+		};
+		worker.on('message', (message: FromMaker) => receive(maker, message));
+		// An uncaught error (out of memory) is followed by the exit, which is where the maker is replaced.
+		worker.on('error', error => options.onCrash(`maker: ${error.message}`));
+		worker.on('exit', () => replace(maker));
+		return maker;
+	}
+
+	function receive(maker: Maker, message: FromMaker): void {
+		if (message.kind === 'need') {
+			void provide(maker, message.name);
+			return;
+		}
+		for (const result of message.results) {
+			maker.answered++;
+			maker.held.shift()?.resolve(result);
+		}
+		feed();
+	}
+
+	async function provide(maker: Maker, name: string): Promise<void> {
+		let answer: ToMaker;
+		try {
+			answer = {kind: 'resource', name, value: await options.resource(name)};
+		} catch (error) {
+			answer = {kind: 'resource', name, value: null, fault: error instanceof Error ? error.message : String(error)};
+		}
+		maker.worker.postMessage(answer);
+	}
+
+	/** Gives work to the maker that holds least, so that few messages spread over all. */
+	function feed(): void {
+		while (waiting.length > 0) {
+			const maker = makers.reduce((least, one) => (one.held.length < least.held.length ? one : least));
+			const tasks = takeFor(maker);
+			if (tasks.length === 0) {
+				return;
+			}
+			maker.held.push(...tasks);
+			const jobs = tasks.map(task => task.job);
+			// Copied, not moved: a job that takes its maker down is done once more.
+			maker.worker.postMessage({kind: 'make', jobs} satisfies ToMaker);
+		}
+	}
+
+	function takeFor(maker: Maker): Task[] {
+		const share = Math.ceil(waiting.length / makers.length);
+		const most = Math.min(batchSize, share, mostHeld - maker.held.length);
+		if (waiting[0]?.alone) {
+			return maker.held.length === 0 ? waiting.splice(0, 1) : [];
+		}
+		const end = waiting.findIndex(task => task.alone);
+		return maker.held[0]?.alone ? [] : waiting.splice(0, end === -1 ? most : Math.min(most, end));
+	}
+
+	function replace(maker: Maker): void {
+		if (stopped) {
+			return;
+		}
+		const at = Atomics.load(maker.shared, progress.started) - 1 - maker.answered;
+		const working = Atomics.load(maker.shared, progress.working) === 1;
+		const culprit = working ? maker.held[at] : undefined;
+		const others = maker.held.filter(task => task !== culprit);
+		if (culprit?.alone) {
+			const message = `Rendering took longer than ${options.limitMs} ms or too much memory.`;
+			culprit.resolve({ok: false, unmade: {reason: 'render_limit', message}});
+		} else if (culprit) {
+			culprit.alone = true;
+			waiting.push(culprit);
+		}
+		waiting.unshift(...others);
+		makers[makers.indexOf(maker)] = start();
+		feed();
+	}
+
+	function watch(): void {
+		const now = options.clock.monotonic();
+		for (const maker of makers) {
+			const started = Atomics.load(maker.shared, progress.started);
+			const working = Atomics.load(maker.shared, progress.working) === 1;
+			if (!working || started !== maker.seen.started) {
+				maker.seen = {started, since: now};
+			} else if (now - maker.seen.since >= options.limitMs) {
+				maker.seen = {started, since: now};
+				options.onCrash(`maker: a message took longer than ${options.limitMs} ms`);
+				void maker.worker.terminate();
+			}
+		}
+	}
+
+	for (let index = 0; index < options.count; index++) {
+		makers.push(start());
+	}
+	const timer = setInterval(watch, watchMs);
+
+	return {
+		make: (job: MakeJob): Promise<MakeResult> =>
+			new Promise(resolve => {
+				waiting.push({job, resolve, alone: false});
+				feed();
+			}),
+		async stop(): Promise<void> {
+			stopped = true;
+			clearInterval(timer);
+			await Promise.all(makers.map(maker => maker.worker.terminate()));
+		},
+	};
+}
+
+export type Makers = ReturnType<typeof createMakers>;

@@ -1,0 +1,221 @@
+import type {Clock} from '../mail/clock.ts';
+import type {Retry, RetrySchedule} from '../mail/retry.ts';
+import {storeTime} from '../mail/time.ts';
+import type {Recorded} from '../outcome/record.ts';
+import {judge} from '../outcome/settle.ts';
+import type {Claim, Claimed} from '../store/claims.ts';
+import type {GroupWrite, Writer} from '../store/writer.ts';
+import {type AttemptSteps, attempt} from './attempt.ts';
+import {createLanes, type Lane, type SiteLimits} from './lanes.ts';
+
+export type SchedulerOptions = {
+	readonly writer: Writer;
+	readonly claimWrite: GroupWrite<Claim, Claimed[]>;
+	readonly recordWrite: GroupWrite<Recorded, boolean>;
+	/** Every destination with work and when it is due, in the store's form. */
+	readonly readDestinations: () => Promise<Array<{destination: string; due: string}>>;
+	readonly siteOf: (destination: string) => {readonly name: string; readonly limits: SiteLimits};
+	readonly steps: AttemptSteps;
+	readonly retrySchedule: RetrySchedule;
+	readonly queueLifetimeMs: number;
+	/** Past this a claim without a result comes due again by itself. */
+	readonly attemptDeadlineMs: number;
+	readonly maxInFlight: number;
+	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
+	readonly fixedWaitOf: (copy: Claimed) => number | undefined;
+	readonly clock: Clock;
+	readonly random: () => number;
+	/** After an outcome is on stable storage. */
+	readonly onRecorded: (recorded: Recorded) => void;
+	/** The store could not be read or written; it is tried again. */
+	readonly onStoreError: (error: unknown) => void;
+};
+
+/** How long the scheduler waits before it asks a failing store again, milliseconds. */
+const storeRetryMs = 1000;
+/** How exactly waiting destinations come due, milliseconds. */
+const tickMs = 100;
+const deadlineMarginMs = 60_000;
+
+/**
+ * The queue's heart: claims what each site may start now, sends every claimed copy through its steps, records what came
+ * of it. Claims end by result, never by time. If an outcome cannot be written it is kept and nothing is claimed meanwhile,
+ * for what was sent must not be sent again.
+ */
+export function createScheduler(options: SchedulerOptions) {
+	const {writer, clock} = options;
+	const lanes = createLanes(options);
+	const running = new Set<Promise<void>>();
+	let state: 'idle' | 'running' | 'stopping' = 'idle';
+	let storeFailing = false;
+	let timer: NodeJS.Timeout | undefined;
+	let turnPlanned = false;
+
+	function plan(): void {
+		if (!turnPlanned) {
+			turnPlanned = true;
+			setImmediate(turn);
+		}
+	}
+
+	function tick(): void {
+		lanes.advance(clock.now());
+		plan();
+	}
+
+	function turn(): void {
+		turnPlanned = false;
+		if (state !== 'running' || storeFailing) {
+			return;
+		}
+		for (const grant of lanes.grants()) {
+			track(claim(grant.lane, grant.limit));
+		}
+	}
+
+	async function claim(lane: Lane, limit: number): Promise<void> {
+		const now = clock.now();
+		let copies: Claimed[] = [];
+		try {
+			copies = await writer.submit(options.claimWrite, {
+				destination: lane.destination,
+				limit,
+				now: storeTime(now),
+				until: storeTime(now + options.attemptDeadlineMs + deadlineMarginMs),
+			});
+		} catch (error) {
+			options.onStoreError(error);
+			lanes.due(lane.destination, now + storeRetryMs, now);
+		}
+		lanes.claimed({lane, limit}, copies.length);
+		for (const copy of copies) {
+			track(work(lane, copy));
+		}
+		plan();
+	}
+
+	async function work(lane: Lane, copy: Claimed): Promise<void> {
+		const {result, subject, crashes} = await tryCopy(copy);
+		const now = clock.now();
+		const verdict = judge(
+			{
+				result,
+				acceptedAt: Date.parse(copy.created_at),
+				attempts: copy.attempts,
+				sentBefore: copy.sent_at !== null,
+				retry: retryOf(copy),
+				...fixedWait(copy),
+			},
+			now,
+			options.random,
+		);
+		await record({copy, subject, result, verdict, crashes});
+		if (verdict.nextAttemptAt !== null && state === 'running') {
+			lanes.due(copy.destination, verdict.nextAttemptAt, now);
+		}
+		lanes.settled(lane);
+		plan();
+	}
+
+	/** A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. */
+	async function tryCopy(
+		copy: Claimed,
+	): Promise<{result: Recorded['result']; subject: string | null; crashes: number}> {
+		try {
+			return {...(await attempt(copy, options.steps)), crashes: copy.crashes};
+		} catch (error) {
+			const crashes = copy.crashes + 1;
+			const outcome =
+				crashes < 2
+					? ({kind: 'released'} as const)
+					: ({kind: 'errored', reason: 'crashes', message: String(error)} as const);
+			const at = options.steps.now();
+			return {result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at}, subject: null, crashes};
+		}
+	}
+
+	function retryOf(copy: Claimed): Retry {
+		const lifetime = copy.queue_lifetime_s === null ? options.queueLifetimeMs : copy.queue_lifetime_s * 1000;
+		return {schedule: options.retrySchedule, lifetime};
+	}
+
+	function fixedWait(copy: Claimed): {fixedWaitMs?: number} {
+		const fixedWaitMs = options.fixedWaitOf(copy);
+		return fixedWaitMs === undefined ? {} : {fixedWaitMs};
+	}
+
+	async function record(recorded: Recorded): Promise<void> {
+		for (;;) {
+			try {
+				if (await writer.submit(options.recordWrite, recorded)) {
+					options.onRecorded(recorded);
+				}
+				storeFailing = false;
+				return;
+			} catch (error) {
+				storeFailing = true;
+				options.onStoreError(error);
+				await new Promise(resolve => setTimeout(resolve, storeRetryMs));
+			}
+		}
+	}
+
+	function track(promise: Promise<void>): void {
+		running.add(promise);
+		void promise.finally(() => running.delete(promise));
+	}
+
+	async function scan(): Promise<void> {
+		const now = clock.now();
+		for (const {destination, due} of await options.readDestinations()) {
+			lanes.due(destination, Date.parse(due), now);
+		}
+		plan();
+	}
+
+	return {
+		/** Reads what is waiting in the store and begins. */
+		async start(): Promise<void> {
+			state = 'running';
+			timer = setInterval(tick, tickMs);
+			await scan();
+		},
+
+		/** Mail for these destinations was accepted and committed: it is due now. */
+		accepted(destinations: Iterable<string>): void {
+			const now = clock.now();
+			for (const destination of destinations) {
+				lanes.due(destination, now, now);
+			}
+			plan();
+		},
+
+		/** Something else changed the queue (the CLI, another node): looks at the store again. */
+		async rescan(): Promise<void> {
+			if (state === 'running') {
+				await scan();
+			}
+		},
+
+		/** Claims nothing more; resolves when every claimed copy is settled. */
+		async stop(): Promise<void> {
+			state = 'stopping';
+			clearInterval(timer);
+			while (running.size > 0) {
+				await Promise.all(running);
+			}
+		},
+
+		/** Copies claimed and not yet settled. */
+		get inFlight(): number {
+			return lanes.inFlight;
+		},
+
+		/** Whether an outcome waits for the store: then nothing new should be accepted either. */
+		get storeFailing(): boolean {
+			return storeFailing;
+		},
+	};
+}
+
+export type Scheduler = ReturnType<typeof createScheduler>;

@@ -1,0 +1,85 @@
+import type {Worker} from 'node:worker_threads';
+import type {AttemptResult} from '../mail/outcome.ts';
+
+/** What a sender thread is asked to do. `delivery` is passed through: only the sender knows its form. */
+export type ToSender<Delivery> =
+	| {readonly kind: 'deliver'; readonly site: string; readonly connections: number; readonly delivery: Delivery}
+	| {readonly kind: 'stop'};
+
+export type FromSender = {readonly kind: 'results'; readonly results: readonly AttemptResult[]};
+
+export type SendersOptions = {
+	readonly count: number;
+	readonly spawn: () => Worker;
+	readonly onCrash: (reason: string) => void;
+};
+
+type Identified = {readonly recipientId: string; readonly data: Uint8Array};
+type Waiting = {readonly resolve: (result: AttemptResult) => void; readonly reject: (error: Error) => void};
+type Sender = {worker: Worker; readonly held: Map<string, Waiting>};
+
+/**
+ * The sender threads: they hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
+ * copy goes to the sender that holds least. What a dead thread held is refused, so that it is given back to the queue.
+ */
+export function createSenders<Delivery extends Identified>(options: SendersOptions) {
+	const senders: Sender[] = [];
+	let stopped = false;
+
+	function start(): Sender {
+		const sender: Sender = {worker: options.spawn(), held: new Map()};
+		sender.worker.on('message', (message: FromSender) => {
+			for (const result of message.results) {
+				const waiting = sender.held.get(result.recipientId);
+				sender.held.delete(result.recipientId);
+				waiting?.resolve(result);
+			}
+		});
+		sender.worker.on('error', error => options.onCrash(`sender: ${error.message}`));
+		sender.worker.on('exit', () => {
+			if (!stopped) {
+				senders[senders.indexOf(sender)] = start();
+			}
+			for (const waiting of sender.held.values()) {
+				waiting.reject(new Error('The sender thread ended.'));
+			}
+			sender.held.clear();
+		});
+		return sender;
+	}
+
+	for (let index = 0; index < options.count; index++) {
+		senders.push(start());
+	}
+
+	return {
+		/** Rejects only if the sender thread dies. */
+		deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
+			const sender = senders.reduce((least, one) => (one.held.size < least.held.size ? one : least));
+			return new Promise((resolve, reject) => {
+				sender.held.set(delivery.recipientId, {resolve, reject});
+				sender.worker.postMessage(
+					{
+						kind: 'deliver',
+						site,
+						connections: Math.max(1, Math.floor(connections / options.count)),
+						delivery,
+					} satisfies ToSender<Delivery>,
+					[delivery.data.buffer as ArrayBuffer],
+				);
+			});
+		},
+		/** Sessions with a message under way finish it; everything else comes back as released. */
+		drain(): void {
+			for (const sender of senders) {
+				sender.worker.postMessage({kind: 'stop'} satisfies ToSender<Delivery>);
+			}
+		},
+		async stop(): Promise<void> {
+			stopped = true;
+			await Promise.all(senders.map(sender => sender.worker.terminate()));
+		},
+	};
+}
+
+export type Senders<Delivery extends Identified> = ReturnType<typeof createSenders<Delivery>>;
