@@ -25,28 +25,49 @@ export type IdPrefix = (typeof idPrefixes)[number];
 export type NewId = (prefix: IdPrefix) => string;
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
-const timeShift = 80n;
-const randomMask = (1n << timeShift) - 1n;
+const half = 2 ** 40;
 
-// Thirteen characters hold the time (48 bits) and the upper 17 random bits, thirteen the rest: numbers that fit a double twice.
-function encode(value: bigint): string {
+// Numbers hold 53 bits exactly: the random part is kept as two halves of 40.
+function encode(value: number, characters: number): string {
 	let text = '';
-	for (let shift = 125n; shift >= 0n; shift -= 5n) {
-		text += alphabet[Number((value >> shift) & 31n)];
+	for (let rest = value; text.length < characters; rest = Math.floor(rest / 32)) {
+		text = alphabet[rest % 32] + text;
 	}
 	return text;
 }
 
 export function createIdSource(clock: Clock, random: (size: number) => Buffer = randomBytes): NewId {
-	let last = 0n;
+	let time = 0;
+	let timeText = '';
+	let [high, low] = [0, 0];
+	let highText = '';
+
+	function begin(now: number): void {
+		const bytes = random(10);
+		time = now;
+		timeText = encode(time, 10);
+		high = bytes.readUIntBE(0, 5);
+		highText = encode(high, 8);
+		low = bytes.readUIntBE(5, 5);
+	}
+
 	return prefix => {
-		const now = BigInt(clock.now()) << timeShift;
-		// Within a millisecond, or after the clock stepped back, count on from the last id so that order is kept.
-		last =
-			now >> timeShift > last >> timeShift
-				? now | (BigInt(`0x${random(10).toString('hex')}`) & randomMask)
-				: last + 1n + BigInt(random(3).readUIntBE(0, 3));
-		return `${prefix}_${encode(last)}`;
+		const now = clock.now();
+		if (now > time) {
+			begin(now);
+		} else {
+			// Within a millisecond, or after the clock stepped back, count on from the last id so that order is kept.
+			low += 1 + random(3).readUIntBE(0, 3);
+			if (low >= half) {
+				low -= half;
+				high++;
+				highText = encode(high, 8);
+			}
+			if (high >= half) {
+				begin(time + 1);
+			}
+		}
+		return `${prefix}_${timeText}${highText}${encode(low, 8)}`;
 	};
 }
 
@@ -59,21 +80,36 @@ export function isId(prefix: IdPrefix, text: string): boolean {
 	);
 }
 
-/** The 16 bytes of an id's body, for signed tokens (its first two bits are always zero: 26 characters hold 130). */
+/** The 16 bytes of an id's body, for signed tokens. */
 export function idBytes(id: string): Buffer {
-	let value = 0n;
-	for (const character of id.slice(-26)) {
-		value = (value << 5n) | BigInt(alphabet.indexOf(character));
+	const body = id.slice(-26);
+	const bytes = Buffer.allocUnsafe(16);
+	bytes.writeUIntBE(decode(body.slice(0, 10)), 0, 6);
+	bytes.writeUIntBE(decode(body.slice(10, 18)), 6, 5);
+	bytes.writeUIntBE(decode(body.slice(18)), 11, 5);
+	return bytes;
+}
+
+function decode(text: string): number {
+	let value = 0;
+	for (const character of text) {
+		value = value * 32 + alphabet.indexOf(character);
 	}
-	return Buffer.from(value.toString(16).padStart(32, '0'), 'hex');
+	return value;
 }
 
 /** The id that `idBytes` was taken from. */
 export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
-	return `${prefix}_${encode(BigInt(`0x${Buffer.from(bytes).toString('hex')}`))}`;
+	const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	const parts = [
+		encode(buffer.readUIntBE(0, 6), 10),
+		encode(buffer.readUIntBE(6, 5), 8),
+		encode(buffer.readUIntBE(11, 5), 8),
+	];
+	return `${prefix}_${parts.join('')}`;
 }
 
 /** The smallest id body of a moment: a range of times becomes a range of ids. */
 export function idFloor(prefix: IdPrefix, milliseconds: number): string {
-	return `${prefix}_${encode(BigInt(Math.max(0, milliseconds)) << timeShift)}`;
+	return `${prefix}_${encode(Math.max(0, milliseconds), 10)}${'0'.repeat(16)}`;
 }

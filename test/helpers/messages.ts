@@ -1,0 +1,114 @@
+import {systemClock} from '../../src/mail/clock.ts';
+import {createIdSource} from '../../src/mail/ids.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {insertRows} from '../../src/store/insert-rows.ts';
+import type {Store} from '../../src/store/store.ts';
+
+export const newId = createIdSource(systemClock);
+
+/** A workspace with a verified sender, as raw rows: for tests of what comes after acceptance. */
+export async function insertWorkspace(store: Store, name = 'test'): Promise<{workspaceId: string}> {
+	const [workspaceId, domainId] = [newId('ws'), newId('dom')];
+	const at = storeTime(Date.now());
+	await store.writer.transaction(async trx => {
+		await trx('workspaces').insert({id: workspaceId, name, created_at: at});
+		await trx('domains').insert({
+			id: domainId,
+			workspace_id: workspaceId,
+			name: 'shop.example',
+			ownership_token: 'x',
+			state: 'verified',
+			state_at: at,
+			created_at: at,
+		});
+		await trx('senders').insert({
+			id: newId('snd'),
+			workspace_id: workspaceId,
+			domain_id: domainId,
+			address: 'a@shop.example',
+			address_key: 'a@shop.example',
+			name: 'Shop',
+			verified_at: at,
+			created_at: at,
+		});
+	});
+	return {workspaceId};
+}
+
+/** Accepted messages, one per address; `destination` is the address's domain. Answers the message ids. */
+export async function insertMessages(
+	store: Store,
+	workspaceId: string,
+	addresses: readonly string[],
+	{due = Date.now(), topic = null as string | null} = {},
+): Promise<string[]> {
+	const at = storeTime(due);
+	const ids = addresses.map(() => newId('msg'));
+	await store.writer.transaction(async trx => {
+		await insertRows(
+			trx,
+			'messages',
+			[
+				'id',
+				'workspace_id',
+				'mode',
+				'from_address',
+				'from_key',
+				'to_address',
+				'to_key',
+				'template_id',
+				'version_id',
+				'topic_code',
+				'attachments',
+				'created_at',
+			],
+			addresses.map((address, index) => [
+				ids[index] as string,
+				workspaceId,
+				'live',
+				'a@shop.example',
+				'a@shop.example',
+				address,
+				address,
+				'tpl_x',
+				'tpv_x',
+				topic,
+				0,
+				at,
+			]),
+		);
+		await insertRows(
+			trx,
+			'recipients',
+			[
+				'id',
+				'workspace_id',
+				'message_id',
+				'address',
+				'address_key',
+				'role',
+				'destination',
+				'state',
+				'state_at',
+				'attempts',
+				'next_attempt_at',
+				'crashes',
+			],
+			addresses.map((address, index) => [
+				newId('rcp'),
+				workspaceId,
+				ids[index] as string,
+				address,
+				address,
+				'to',
+				address.split('@')[1] as string,
+				'accepted',
+				at,
+				0,
+				at,
+				0,
+			]),
+		);
+	});
+	return ids;
+}

@@ -1,0 +1,72 @@
+import test from 'ava';
+import {createLanes} from '../../src/queue/lanes.ts';
+
+const own = (connections: number, window: number) => (destination: string) => ({
+	name: destination,
+	limits: {connections, window},
+});
+const shared = (window: number) => () => ({name: 'relay', limits: {connections: 20, window}});
+
+test('a destination gets no more than its window, another one still gets its own', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 1000});
+	lanes.due('dead.test', 0, 0);
+	const [grant, ...others] = lanes.grants();
+	t.deepEqual([grant?.lane.destination, grant?.limit, others.length], ['dead.test', 20, 0]);
+	lanes.claimed(grant as NonNullable<typeof grant>, 20);
+	t.deepEqual(lanes.grants(), [], 'its window is full');
+	lanes.due('well.test', 0, 0);
+	t.deepEqual(
+		lanes.grants().map(one => [one.lane.destination, one.limit]),
+		[['well.test', 20]],
+	);
+});
+
+test('destinations behind one smarthost take turns', t => {
+	const lanes = createLanes({siteOf: shared(8), maxInFlight: 8});
+	for (const name of ['a.test', 'b.test', 'c.test']) {
+		lanes.due(name, 0, 0);
+	}
+	const order: string[] = [];
+	for (let turn = 0; turn < 6; turn++) {
+		const [grant] = lanes.grants();
+		if (!grant) {
+			break;
+		}
+		order.push(grant.lane.destination);
+		lanes.claimed(grant, grant.limit);
+		for (let copy = 0; copy < grant.limit; copy++) {
+			lanes.settled(grant.lane);
+		}
+	}
+	t.deepEqual(order, ['a.test', 'b.test', 'c.test', 'a.test', 'b.test', 'c.test']);
+});
+
+test('many sites never have more in flight than allowed in all', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 50});
+	for (let site = 0; site < 10; site++) {
+		lanes.due(`site${site}.test`, 0, 0);
+	}
+	const granted = lanes.grants().reduce((sum, grant) => sum + grant.limit, 0);
+	t.true(granted <= 50 && granted >= 40, String(granted));
+});
+
+test('what is due later becomes ready at its time, the earliest first known wins', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 100});
+	lanes.due('a.test', 5000, 0);
+	lanes.due('a.test', 9000, 0);
+	lanes.advance(4999);
+	t.is(lanes.grants().length, 0);
+	lanes.advance(5000);
+	t.is(lanes.grants().length, 1);
+});
+
+test('work that arrives while a claim is under way is claimed after it', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 100});
+	lanes.due('a.test', 0, 0);
+	const [grant] = lanes.grants();
+	lanes.due('a.test', 0, 0);
+	t.is(lanes.grants().length, 0, 'one claim of a destination at a time');
+	lanes.claimed(grant as NonNullable<typeof grant>, 0);
+	t.is(lanes.grants().length, 1);
+	t.is(lanes.inFlight, 20);
+});

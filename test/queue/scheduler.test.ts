@@ -1,0 +1,239 @@
+import test from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
+import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
+import {createScheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
+import {type Claimed, createClaimWrite, readDestinations, releaseOtherClaims} from '../../src/store/claims.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const now = () => storeTime(Date.now());
+
+function resultOf(copy: Claimed, outcome: Outcome): AttemptResult {
+	const attempts = [
+		{
+			at: now(),
+			host: 'mx.test',
+			ip: '127.0.0.1',
+			tls: null,
+			phase: 'dot',
+			code: 250,
+			enhanced: null,
+			reply: 'OK',
+			ms: 1,
+		},
+	] as const;
+	return {recipientId: copy.id, outcome, attempts, sentAt: now(), at: now()};
+}
+
+type Deliver = SchedulerOptions['steps']['deliver'];
+
+function schedulerOf(store: Store, deliver: Deliver, more: Partial<SchedulerOptions> = {}) {
+	const boot = newId('req');
+	const recorded: string[] = [];
+	const scheduler = createScheduler({
+		writer: store.writer,
+		claimWrite: createClaimWrite(store.dialect, boot, newId),
+		recordWrite: createRecordWrite(boot, newId),
+		readDestinations: () => readDestinations(store.reader),
+		siteOf: destination => ({name: destination, limits: {connections: 5, window: 20}}),
+		steps: {
+			now,
+			make: async () => ({
+				ok: true,
+				made: {mail: new Uint8Array(), subject: 'Grüße', envelopeFrom: 'b@x.test', ref: 'r'},
+			}),
+			deliver,
+		},
+		retrySchedule: {waits: [20, 20], repeatLast: false},
+		queueLifetimeMs: 3_600_000,
+		attemptDeadlineMs: 60_000,
+		maxInFlight: 200,
+		fixedWaitOf: () => undefined,
+		clock: systemClock,
+		random: Math.random,
+		onRecorded: ({copy}) => recorded.push(copy.address),
+		onStoreError: error => {
+			throw error;
+		},
+		...more,
+	});
+	return {scheduler, recorded, boot};
+}
+
+const statesOf = async (store: Store) =>
+	Object.fromEntries(
+		(await store.reader('recipients').select('address', 'state')).map(row => [row.address, row.state]),
+	);
+
+storeTest(test, 'a copy is claimed, made, delivered, recorded', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [messageId] = await insertMessages(store, workspaceId, ['one@a.test']);
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+	await scheduler.start();
+	await waitFor('the outcome', () => recorded.length === 1);
+	await scheduler.stop();
+
+	const row = await store.reader('recipients').first();
+	t.like(row, {state: 'delivered', subject: 'Grüße', attempts: 1, next_attempt_at: null, claimed_by: null});
+	const events = await store.reader('events').where({message_id: messageId}).orderBy('id');
+	t.deepEqual(
+		events.map(event => event.type),
+		['queued', 'sent', 'delivered'],
+	);
+	t.like(JSON.parse(events[2].detail), {recipient: 'one@a.test', role: 'to', attempt: 1, code: 250, host: 'mx.test'});
+	t.like(await store.reader('attempts').first(), {n: 1, position: 0, host: 'mx.test', code: 250});
+	t.is(scheduler.inFlight, 0);
+});
+
+storeTest(test, '5,000 due for a destination that never answers do not hold up one for another', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(
+		store,
+		workspaceId,
+		Array.from({length: 5000}, (_, index) => `u${index}@dead.test`),
+		{due: Date.now() - 60_000},
+	);
+	const release: Array<() => void> = [];
+	const {scheduler, recorded} = schedulerOf(store, copy =>
+		copy.destination === 'dead.test'
+			? new Promise(resolve => release.push(() => resolve(resultOf(copy, {kind: 'released'}))))
+			: Promise.resolve(resultOf(copy, {kind: 'delivered'})),
+	);
+	await scheduler.start();
+	await waitFor('the dead destination to be full', () => release.length === 20);
+	await insertMessages(store, workspaceId, ['one@well.test']);
+	scheduler.accepted(['well.test']);
+	await waitFor('the other mail', () => recorded.includes('one@well.test'), 1000);
+	t.is(release.length, 20, 'no more than the window was claimed');
+	const stopped = scheduler.stop();
+	for (const one of release) {
+		one();
+	}
+	await stopped;
+});
+
+storeTest(test, 'a deferral is tried again by the schedule, then given up as a transient bounce', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const {scheduler} = schedulerOf(store, async copy =>
+		resultOf(copy, {kind: 'deferred', category: 'greylist', reason: '450 later'}),
+	);
+	await scheduler.start();
+	await waitFor('the end', async () => (await statesOf(store))['one@a.test'] === 'bounced');
+	await scheduler.stop();
+	const row = await store.reader('recipients').first();
+	t.like(row, {attempts: 3, next_attempt_at: null, last_category: 'greylist'});
+	const [bounce] = await store.reader('events').where({type: 'bounced'});
+	t.like(JSON.parse(bounce.detail), {type: 'transient', category: 'expired', enhanced: '4.4.7'});
+	t.is((await store.reader('events').where({type: 'sent'})).length, 1, 'sent stands once');
+	t.is((await store.reader('suppressions')).length, 0);
+	t.is((await store.reader('attempts')).length, 3);
+});
+
+storeTest(test, 'a permanent failure of the recipient suppresses, and holds back what is queued', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [messageId] = await insertMessages(store, workspaceId, ['gone@a.test']);
+	const {scheduler, recorded} = schedulerOf(store, async copy =>
+		resultOf(copy, {kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: '550', suppresses: true}),
+	);
+	await scheduler.start();
+	await waitFor('the bounce', () => recorded.length === 1);
+	t.like(await store.reader('suppressions').first(), {
+		address: 'gone@a.test',
+		reason: 'hard_bounce',
+		source: messageId,
+	});
+	await insertMessages(store, workspaceId, ['gone@a.test']);
+	scheduler.accepted(['a.test']);
+	await waitFor('the second', () => recorded.length === 2);
+	await scheduler.stop();
+	t.is((await store.reader('recipients').where({state: 'suppressed'})).length, 1);
+	t.is((await store.reader('events').where({type: 'suppressed'})).length, 1);
+});
+
+storeTest(
+	test,
+	'an opt-out of the topic, a removed sender and a paused workspace stop a queued copy',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['out@a.test'], {topic: 'news'});
+		await insertMessages(store, workspaceId, ['in@a.test'], {topic: 'offers'});
+		await store.writer.transaction(trx =>
+			trx('topic_optouts').insert({
+				workspace_id: workspaceId,
+				code: 'news',
+				address_key: 'out@a.test',
+				address: 'out@a.test',
+				source: 'api',
+				created_at: now(),
+			}),
+		);
+		const paused = await insertWorkspace(store, 'paused');
+		await insertMessages(store, paused.workspaceId, ['held@a.test']);
+		await store.writer.transaction(trx =>
+			trx('workspaces').where({id: paused.workspaceId}).update({paused_at: now(), pause_reason: 'test'}),
+		);
+		const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+		await scheduler.start();
+		await waitFor('both', () => recorded.length === 2);
+		await store.writer.transaction(trx => trx('senders').where({workspace_id: workspaceId}).delete());
+		await insertMessages(store, workspaceId, ['orphan@a.test']);
+		scheduler.accepted(['a.test']);
+		await waitFor('the third', () => recorded.length === 3);
+		await scheduler.stop();
+		t.deepEqual(await statesOf(store), {
+			'out@a.test': 'suppressed',
+			'in@a.test': 'delivered',
+			'held@a.test': 'accepted',
+			'orphan@a.test': 'errored',
+		});
+	},
+);
+
+storeTest(test, 'claims of a dead daemon are released, its late outcome changes nothing', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	let finish: (result: AttemptResult) => void = () => undefined;
+	let claimed: Claimed | undefined;
+	const first = schedulerOf(store, copy => {
+		claimed = copy;
+		return new Promise(resolve => {
+			finish = resolve;
+		});
+	});
+	await first.scheduler.start();
+	await waitFor('the claim', () => claimed !== undefined);
+
+	const second = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+	t.is(await store.writer.transaction(trx => releaseOtherClaims(trx, second.boot, now())), 1);
+	await second.scheduler.start();
+	await waitFor('the second daemon', () => second.recorded.length === 1);
+	finish(resultOf(claimed as Claimed, {kind: 'deferred', category: 'network', reason: 'late'}));
+	await Promise.all([first.scheduler.stop(), second.scheduler.stop()]);
+	t.deepEqual(first.recorded, []);
+	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered'});
+	t.is((await store.reader('events').where({type: 'queued'})).length, 1);
+});
+
+storeTest(test, 'what takes a worker down twice is errored, once is tried again', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test', 'bad@a.test']);
+	const crashed = new Set<string>();
+	const {scheduler} = schedulerOf(store, async copy => {
+		if (copy.address === 'bad@a.test' || !crashed.has(copy.id)) {
+			crashed.add(copy.id);
+			throw new Error('The sender thread ended.');
+		}
+		return resultOf(copy, {kind: 'delivered'});
+	});
+	await scheduler.start();
+	await waitFor('both', async () => (await store.reader('recipients').whereNotNull('next_attempt_at')).length === 0);
+	await scheduler.stop();
+	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'bad@a.test': 'errored'});
+	t.like(await store.reader('recipients').where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
+	t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
+});
