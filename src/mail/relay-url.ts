@@ -1,5 +1,5 @@
 import {isIP, isIPv4} from 'node:net';
-import {domainToASCII} from 'node:url';
+import {hostName} from './host-name.ts';
 
 /** How a relay's connection is protected. */
 export const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as const;
@@ -24,7 +24,6 @@ export type Relay = {
 export type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly fault: string};
 
 const grammar = /^(smtps?):\/\/(?:([^@/?#]*)@)?(\[[^\]]*\]|[^@:/?#[\]]*)(?::([^@:/?#]*))?\/?(?:\?([^#]*))?$/i;
-const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 const controls = /[\u0000-\u001f\u007f]/;
 
 /** `smtp://[user:pass@]host[:port][?tls=…]` or `smtps://…`. The fault never repeats the URL: it may hold a password. */
@@ -96,14 +95,7 @@ function parseHost(text: string): string | undefined {
 		return isIP(address) === 6 && !address.includes('%') ? address : undefined;
 	}
 
-	if (isIPv4(text)) {
-		return text;
-	}
-
-	const labels = domainToASCII(text).split('.');
-	const isName = labels.every(part => label.test(part)) && !/^\d+$/.test(labels.at(-1) ?? '');
-	const name = labels.join('.');
-	return isName && name.length <= 253 && isIP(name) === 0 ? name : undefined;
+	return isIPv4(text) ? text : hostName(text);
 }
 
 function defaultPort(secure: boolean, password: string | null): number {
