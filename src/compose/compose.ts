@@ -1,0 +1,49 @@
+import {letterBody} from './body.ts';
+import {dkimSignatures, type SigningKey} from './dkim.ts';
+import {unstructured} from './encoded-word.ts';
+import {asciiField, type HeaderField, headerField} from './header.ts';
+import type {Letter} from './letter.ts';
+import {addressList, mailbox} from './mailbox.ts';
+
+/**
+ * The bytes of one copy: a MIME mail with CRLF line ends only, 7-bit (but for a UTF-8 local part, see `needsSmtputf8`),
+ * no line over 998 octets, signed by every key. The buffer owns its ArrayBuffer, so it can be transferred.
+ * Composing a letter again changes nothing but the signatures' time (`now`, milliseconds).
+ */
+export function compose(letter: Letter, signing: readonly SigningKey[], now: number): Buffer {
+	const {fields: bodyFields, body} = letterBody(letter);
+	const fields = [...letterFields(letter), ...bodyFields];
+	const signatures = dkimSignatures(fields, body, signing, now);
+	const head = `${[...signatures, ...fields].map(({line}) => `${line}\r\n`).join('')}\r\n`;
+
+	const headLength = Buffer.byteLength(head);
+	// A slice of the shared pool could not be transferred to another thread.
+	const mail = Buffer.allocUnsafeSlow(headLength + body.length);
+	mail.write(head, 'utf8');
+	mail.set(body, headLength);
+	return mail;
+}
+
+function letterFields(letter: Letter): HeaderField[] {
+	const {listUnsubscribe, feedbackId, replyTo, cc} = letter;
+	const ways = [`<${listUnsubscribe.url}>`];
+	if (listUnsubscribe.mailto !== null) {
+		ways.push(`<mailto:${listUnsubscribe.mailto}?subject=unsubscribe>`);
+	}
+
+	return [
+		// RFC 5322 §3.3 has no zone name but as obsolete syntax.
+		headerField('Date', [new Date(letter.date).toUTCString().replace('GMT', '+0000')]),
+		headerField('From', mailbox(letter.from.address, letter.from.name)),
+		headerField('To', mailbox(letter.to, null)),
+		...(cc.length > 0 ? [headerField('Cc', addressList(cc))] : []),
+		...(replyTo === null ? [] : [headerField('Reply-To', mailbox(replyTo, null))]),
+		asciiField('Message-ID', `<${letter.messageIdHeader}>`),
+		headerField('Subject', unstructured(letter.subject)),
+		asciiField('List-Unsubscribe', ...ways.map((way, index) => (index < ways.length - 1 ? `${way},` : way))),
+		headerField('List-Unsubscribe-Post', ['List-Unsubscribe=One-Click']),
+		...(feedbackId === null ? [] : [asciiField('Feedback-ID', feedbackId)]),
+		asciiField('X-Mailctl-Ref', letter.ref),
+		headerField('MIME-Version', ['1.0']),
+	];
+}

@@ -1,0 +1,119 @@
+import {createPrivateKey, hash, type KeyObject, sign} from 'node:crypto';
+import {relaxedBody, relaxedHeader} from './canonical.ts';
+import type {HeaderField} from './header.ts';
+
+export type DkimAlgorithm = 'rsa-sha256' | 'ed25519-sha256';
+
+export type SigningKey = {
+	/** A-labels. */
+	readonly domain: string;
+	readonly selector: string;
+	readonly algorithm: DkimAlgorithm;
+	readonly key: KeyObject;
+};
+
+/**
+ * Signed, each once more than it is present: nobody can add another `From` or `Subject` to a signed mail (delivery.md
+ * R5.1; RFC 6376 §5.4.2). RFC 8058 §4 wants both List-Unsubscribe fields under the signature.
+ */
+const signedFields = [
+	'From',
+	'To',
+	'Cc',
+	'Subject',
+	'Date',
+	'Message-ID',
+	'Reply-To',
+	'MIME-Version',
+	'Content-Type',
+	'Content-Transfer-Encoding',
+	'In-Reply-To',
+	'References',
+	'List-Unsubscribe',
+	'List-Unsubscribe-Post',
+	'List-Id',
+	'Feedback-ID',
+	'X-Mailctl-Ref',
+	'CFBL-Address',
+];
+
+/**
+ * Parses a key once (parsing costs more than signing).
+ * @throws where the PEM is no private key of that algorithm.
+ */
+export function importSigningKey({
+	domain,
+	selector,
+	algorithm,
+	privateKeyPem,
+}: {
+	domain: string;
+	selector: string;
+	algorithm: DkimAlgorithm;
+	privateKeyPem: string;
+}): SigningKey {
+	const key = createPrivateKey(privateKeyPem);
+	if (key.asymmetricKeyType !== (algorithm === 'rsa-sha256' ? 'rsa' : 'ed25519')) {
+		throw new Error(`The signing key ${selector} of ${domain} is not one for ${algorithm}.`);
+	}
+
+	return {domain, selector, algorithm, key};
+}
+
+/** The DKIM-Signature fields of a mail, one per key (RFC 6376, RFC 8463), relaxed/relaxed. `now` is in milliseconds. */
+export function dkimSignatures(
+	fields: readonly HeaderField[],
+	body: Uint8Array,
+	keys: readonly SigningKey[],
+	now: number,
+): HeaderField[] {
+	if (keys.length === 0) {
+		return [];
+	}
+
+	const bodyHash = hash('sha256', relaxedBody(body), 'base64');
+	const {names, lines} = signedHeader(fields);
+	const time = Math.floor(now / 1000);
+	return keys.map(key => {
+		const unsigned = [
+			`DKIM-Signature: v=1; a=${key.algorithm}; c=relaxed/relaxed; d=${key.domain};`,
+			` s=${key.selector}; t=${time}; i=@${key.domain};`,
+			...names,
+			` bh=${bodyHash};`,
+			' b=',
+		].join('\r\n');
+		const signature = signatureOf(key, lines + relaxedHeader(unsigned).slice(0, -2));
+		return {name: 'DKIM-Signature', line: unsigned + signature.replace(/.{72}(?=.)/g, '$&\r\n ')};
+	});
+}
+
+/** The signature (base64) of what RFC 6376 §3.7 gives to the signing algorithm: header fields and own field, `b=` empty. */
+export function signatureOf({algorithm, key}: Pick<SigningKey, 'algorithm' | 'key'>, header: string): string {
+	const data = Buffer.from(header, 'utf8');
+	// RFC 8463 §3: Ed25519 signs the SHA-256 of the data, not the data.
+	const signature =
+		algorithm === 'rsa-sha256' ? sign('sha256', data, key) : sign(null, hash('sha256', data, 'buffer'), key);
+	return signature.toString('base64');
+}
+
+// The h= tag in lines, and what it covers. Of fields that occur more than once the last comes first (RFC 6376 §5.4.2).
+function signedHeader(fields: readonly HeaderField[]): {names: string[]; lines: string} {
+	const names: string[] = [];
+	let line = ' h=';
+	let lines = '';
+	for (const name of signedFields) {
+		const lower = name.toLowerCase();
+		const present = fields.filter(field => field.name.toLowerCase() === lower);
+		for (const field of present.toReversed()) {
+			lines += relaxedHeader(field.line);
+		}
+		for (let count = 0; count <= present.length; count++) {
+			if (line.length + name.length > 74) {
+				names.push(line);
+				line = ' ';
+			}
+			line += `${name}:`;
+		}
+	}
+	return {names: [...names, `${line.slice(0, -1)};`], lines};
+}

@@ -1,0 +1,45 @@
+/** One header field as it stands in the mail, folded, without its final CRLF. */
+export type HeaderField = {readonly name: string; readonly line: string};
+
+const lineLength = 76;
+const longestLine = 998;
+// Besides CR and LF some readers end a line at U+0085, U+2028 and U+2029.
+const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
+
+/** Folds every control to a space: no value can end its header field (delivery.md R1.20). */
+export function withoutControls(text: string): string {
+	return text.replace(controls, ' ');
+}
+
+/**
+ * A header field, folded between its words and only there (RFC 5322 §2.2.3). A word is never broken, whatever its
+ * length, so a URL or an encoded word stays whole.
+ * @throws where a word does not fit in a line of 998 octets (RFC 5322 §2.1.1).
+ */
+export function headerField(name: string, words: readonly string[]): HeaderField {
+	let line = `${name}:`;
+	let column = line.length;
+	for (const [index, word] of words.entries()) {
+		const clean = withoutControls(word);
+		// The first word stays beside the name: some readers take a first line without a word for an empty field.
+		if (index > 0 && column + 1 + clean.length > lineLength) {
+			line += '\r\n';
+			column = 0;
+		}
+		line += ` ${clean}`;
+		column += 1 + clean.length;
+	}
+	if (line.length > lineLength && line.split('\r\n').some(part => Buffer.byteLength(part) > longestLine)) {
+		throw new Error(`A word of the header ${name} is longer than a line may be.`);
+	}
+
+	return {name, line};
+}
+
+/** A header field of one word that we make ourselves (a token, a date, a URL). What is not printable ASCII becomes `_`. */
+export function asciiField(name: string, ...words: readonly string[]): HeaderField {
+	return headerField(
+		name,
+		words.map(word => word.replace(/[^\x20-\x7e]/g, '_')),
+	);
+}

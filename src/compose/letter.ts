@@ -1,0 +1,23 @@
+import type {Attachment} from '../mail/message.ts';
+
+/** Everything one copy of a message says, rendered. Addresses are validated, bare addr-specs. */
+export type Letter = {
+	/** Without the angle brackets. The same in every copy and at every try. */
+	readonly messageIdHeader: string;
+	/** Milliseconds since the epoch. The same at every try. */
+	readonly date: number;
+	readonly from: {readonly address: string; readonly name: string | null};
+	readonly to: string;
+	readonly cc: readonly string[];
+	readonly replyTo: string | null;
+	readonly subject: string;
+	readonly html: string;
+	readonly text: string | null;
+	readonly attachments: readonly Attachment[];
+	/** `url` acts on a POST (RFC 8058); `mailto` is the address that unsubscribes by mail, without the scheme. */
+	readonly listUnsubscribe: {readonly url: string; readonly mailto: string | null};
+	/** This copy's token: the value of X-Mailctl-Ref, and what the boundaries are made of. */
+	readonly ref: string;
+	/** The whole value of Feedback-ID (delivery.md R3.20). */
+	readonly feedbackId: string | null;
+};

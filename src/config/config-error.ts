@@ -1,0 +1,15 @@
+/** Exit codes of a program that cannot start (sysexits.h): EX_IOERR, EX_CONFIG. */
+export type StartExitCode = 74 | 78;
+
+/** What keeps the program from starting: every problem at once, each with its mend. */
+export class ConfigError extends Error {
+	override readonly name = 'ConfigError';
+	readonly problems: readonly string[];
+	readonly exitCode: StartExitCode;
+
+	constructor(problems: readonly string[], exitCode: StartExitCode = 78) {
+		super(problems.join('\n'));
+		this.problems = problems;
+		this.exitCode = exitCode;
+	}
+}

@@ -1,0 +1,36 @@
+import {isIP} from 'node:net';
+import type {Listen} from './addresses.ts';
+import type {TableValues} from './table.ts';
+
+/** Fills the defaults that follow from other settings. */
+export function deriveSettings(values: TableValues) {
+	const returnPathDomain = values.returnPathDomain ?? defaultReturnPathDomain(values);
+	return {
+		...values,
+		/** Null: `http://` and the address listened on, see `boundPublicUrl`. */
+		publicUrl: values.publicUrl,
+		returnPathDomain,
+		feedbackAddress: values.feedbackAddress ?? `fbl@${returnPathDomain}`,
+	};
+}
+
+/** The base of links: as set, else where the server really listens (port 0 is known only then). No slash at its end. */
+export function boundPublicUrl(publicUrl: string | null, bound: Listen): string {
+	return publicUrl ?? `http://${isIP(bound.host) === 6 ? `[${bound.host}]` : bound.host}:${bound.port}`;
+}
+
+/** `bounces.` + public host while the listener is on; a host that cannot be mailed to gives way to MAILCTL_HOSTNAME. */
+function defaultReturnPathDomain(values: TableValues): string {
+	const host = publicHost(values);
+	return values.inboundListen && isMailable(host) ? `bounces.${host}` : values.hostname;
+}
+
+/** Host of the links in mail. */
+export function publicHost({publicUrl, httpListen}: Pick<TableValues, 'publicUrl' | 'httpListen'>): string {
+	return publicUrl === null ? httpListen.host : new URL(publicUrl).hostname.replace(/^\[|\]$/g, '');
+}
+
+/** Whether a name may stand after the `@` of an address that other machines answer to. */
+export function isMailable(host: string): boolean {
+	return isIP(host) === 0 && !/(?:^|\.)localhost$|^localhost\./.test(host);
+}

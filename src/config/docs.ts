@@ -1,0 +1,51 @@
+import type {Setting} from './setting.ts';
+import {settingKeys, table} from './table.ts';
+
+const machine = {hostname: '', cpus: 1, terminal: false};
+
+/** docs/settings.md. */
+export function settingsPage(): string {
+	const rows = settingKeys.map(key => {
+		const {name, shownFallback, about, live} = table[key];
+		return `| ${name} | ${cell(shownFallback)} | ${cell(about)} | ${live ? 'yes' : ''} |`;
+	});
+	return `# Settings
+
+Environment variables. They may also stand in a file: \`.env\` in the working directory, or the one named by \`--env-file\`.
+The environment wins over the file; an empty value is the same as none. Every problem is reported at once, and an unknown
+\`MAILCTL_…\` name is one. A file that holds a password or key may be readable by its owner only. \`mailctl config show\`
+prints what holds and where it comes from, \`mailctl config check\` exits 0 or 78.
+
+Durations: a plain number is seconds, else \`500ms 90s 5m 4h 4d\`. Lists: commas. Booleans: \`true|false\`.
+Settings marked under SIGHUP change in a running daemon when it gets that signal; the others need a restart.
+
+| name | default | meaning | SIGHUP |
+|---|---|---|---|
+${rows.join('\n')}
+
+This page is made from the code: \`npm run build && node dist/src/config/write-docs.js\`.
+`;
+}
+
+/** config/mailctl.env.example: every setting, commented out, at its default. */
+export function exampleFile(): string {
+	const entries = settingKeys.map(key => {
+		const setting: Setting<unknown> = table[key];
+		const text = setting.fallback(machine) ?? '';
+		const fallback = text ? '' : ` Default: ${plain(setting.shownFallback)}.`;
+		return `# ${plain(setting.about)}${setting.shownFallback === '–' ? '' : fallback}\n#${setting.name}=${text}`;
+	});
+	return `# Settings of mailctl, at their defaults. Copy this file to .env, or name it with --env-file, and chmod 600 it if it is to
+# hold a password. docs/settings.md is the same as a table.
+
+${entries.join('\n\n')}
+`;
+}
+
+function plain(markdown: string): string {
+	return markdown.replaceAll('`', '');
+}
+
+function cell(markdown: string): string {
+	return markdown.replaceAll('|', '\\|');
+}

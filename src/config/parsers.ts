@@ -1,0 +1,94 @@
+import {resolve} from 'node:path';
+import {hostName} from '../mail/host-name.ts';
+import {allowed, type Parser, value} from './parsed.ts';
+
+const controls = /[\u0000-\u001f\u007f]/;
+
+export const boolean: Parser<boolean> = text =>
+	text === 'true' || text === 'false' ? value(text === 'true') : allowed('use true or false');
+
+/** One of a few words. */
+export function choice<const T extends string>(words: readonly T[]): Parser<T> {
+	return text => {
+		const word = words.find(candidate => candidate === text);
+		return word === undefined ? allowed(`use ${orList(words)}`) : value(word);
+	};
+}
+
+/** A whole number from `least` to `most`, in plain decimal digits. */
+export function count(least: number, most: number): Parser<number> {
+	return text => {
+		const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
+		return number >= least && number <= most ? value(number) : allowed(`use a whole number, ${least} to ${most}`);
+	};
+}
+
+const units: Readonly<Record<string, number>> = {ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000};
+const longestDuration = 3650 * 86_400_000;
+
+/** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. At most ten years. */
+export function duration(least = 0): Parser<number> {
+	return text => {
+		const [, digits, unit = 's'] = /^(\d{1,12})(ms|s|m|h|d)?$/.exec(text) ?? [];
+		const milliseconds = digits === undefined ? -1 : Number(digits) * (units[unit] ?? 1);
+		return milliseconds >= least && milliseconds <= longestDuration
+			? value(milliseconds)
+			: allowed(`use a duration such as 500ms, 90s, 5m, 4h or 4d (a plain number is seconds)${least ? ', not 0' : ''}`);
+	};
+}
+
+/** Items between commas, none of them empty. */
+export function list<T>(item: Parser<T>): Parser<readonly T[]> {
+	return (text, cwd) => {
+		const values: T[] = [];
+		for (const part of text.split(',')) {
+			const parsed = item(part.trim(), cwd);
+			if (!parsed.ok) {
+				return allowed(`${parsed.allowed}; several are separated by commas`);
+			}
+
+			values.push(parsed.value);
+		}
+
+		return value(values);
+	};
+}
+
+/** As `list`, but an item given twice counts once. */
+export function wordSet<const T extends string>(words: readonly T[]): Parser<readonly T[]> {
+	const parse = list(choice(words));
+	return (text, cwd) => {
+		const parsed = parse(text, cwd);
+		return parsed.ok ? value([...new Set(parsed.value)]) : parsed;
+	};
+}
+
+/** An absolute path; a relative one starts from the working directory. */
+export const path: Parser<string> = (text, cwd) =>
+	controls.test(text) ? allowed('use a path without control characters') : value(resolve(cwd, text));
+
+/** A domain as A-labels. */
+export const domain: Parser<string> = text => {
+	const name = hostName(text);
+	return name === undefined || name.includes('_') ? allowed('use a host name such as mail.example.com') : value(name);
+};
+
+/** A bare address whose local part needs no quotes (RFC 5321 §4.1.2, Dot-string); the domain becomes A-labels. */
+export const mailAddress: Parser<string> = (text, cwd) => {
+	const at = text.lastIndexOf('@');
+	const local = text.slice(0, Math.max(0, at));
+	const host = domain(text.slice(at + 1), cwd);
+	const isLocal = local.length <= 64 && /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$/.test(local);
+	return isLocal && host.ok ? value(`${local}@${host.value}`) : allowed('use an address such as fbl@example.com');
+};
+
+/** Base64 of exactly 32 bytes. */
+export const key256: Parser<Uint8Array> = text => {
+	const bytes = Buffer.from(text, 'base64');
+	const isExact = bytes.length === 32 && bytes.toString('base64').replace('=', '') === text.replace(/=$/, '');
+	return isExact ? value(new Uint8Array(bytes)) : allowed('use base64 of 32 bytes (openssl rand -base64 32)');
+};
+
+function orList(words: readonly string[]): string {
+	return words.length < 2 ? words.join() : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
+}

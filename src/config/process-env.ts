@@ -1,0 +1,20 @@
+import {availableParallelism, hostname} from 'node:os';
+import process from 'node:process';
+import {type Environment, type LoadedSettings, loadSettings} from './settings.ts';
+
+/** The environment; nothing else in `src` reads process.env. */
+export function processEnvironment(): Environment {
+	return process.env;
+}
+
+/** Settings of this process on this machine. */
+export function loadProcessSettings(envFile?: string): LoadedSettings {
+	return loadSettings({
+		env: processEnvironment(),
+		envFile,
+		cwd: process.cwd(),
+		hostname: hostname(),
+		cpus: availableParallelism(),
+		terminal: process.stdout.isTTY === true,
+	});
+}

@@ -1,0 +1,101 @@
+import {readFileSync} from 'node:fs';
+import {createSecureContext} from 'node:tls';
+import {isMailable, publicHost} from './derive.ts';
+import {type SettingKey, type TableValues, table} from './table.ts';
+
+/** A rule over several settings; asked only when each of them could be read. */
+type Rule = {
+	readonly needs: readonly SettingKey[];
+	readonly problem: (values: TableValues) => string | undefined;
+};
+
+const files = [
+	'webhookCaFile',
+	'caFile',
+	'destinationsFile',
+	'secretKeyFile',
+	'inboundTlsCert',
+	'inboundTlsKey',
+] as const;
+
+const rules: readonly Rule[] = [
+	{
+		needs: ['databaseUrl', 'secretKey', 'secretKeyFile'],
+		problem({databaseUrl, secretKey, secretKeyFile}) {
+			if (secretKey && secretKeyFile) {
+				return 'MAILCTL_SECRET_KEY and MAILCTL_SECRET_KEY_FILE are both set: keep one of them';
+			}
+
+			if (databaseUrl && !secretKey && !secretKeyFile) {
+				return 'MAILCTL_DATABASE_URL needs MAILCTL_SECRET_KEY or MAILCTL_SECRET_KEY_FILE, the same on each node: openssl rand -base64 32 makes one';
+			}
+		},
+	},
+	{
+		needs: ['delivery', 'relays'],
+		problem({delivery, relays}) {
+			if (delivery === 'relay' && relays.length === 0) {
+				return 'MAILCTL_DELIVERY="relay" needs MAILCTL_RELAY_URL: set it to the smarthost';
+			}
+		},
+	},
+	{
+		needs: ['delivery', 'returnPathDomain', 'inboundListen', 'publicUrl', 'httpListen', 'hostname'],
+		problem(values) {
+			const {returnPathDomain, hostname} = values;
+			const linkHost = publicHost(values);
+			const [host, name] = returnPathDomain
+				? [returnPathDomain, 'MAILCTL_RETURN_PATH_DOMAIN']
+				: values.inboundListen
+					? [linkHost, 'the host of MAILCTL_PUBLIC_URL']
+					: [hostname, 'MAILCTL_HOSTNAME'];
+			if (values.delivery === 'mx' && !isMailable(host)) {
+				return `MAILCTL_DELIVERY="mx" needs a return-path domain that others can mail to, and ${name} is ${host}: set MAILCTL_RETURN_PATH_DOMAIN`;
+			}
+		},
+	},
+	{
+		needs: ['dane', 'dnsServers'],
+		problem({dane, dnsServers}) {
+			if (dane && dnsServers.length === 0) {
+				return 'MAILCTL_DANE="true" needs MAILCTL_DNS_SERVERS: name a resolver that validates DNSSEC';
+			}
+		},
+	},
+	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
+	{needs: ['inboundTlsCert', 'inboundTlsKey'], problem: tlsPairProblem},
+];
+
+/** What is wrong between settings; those that could not be read are missing and not asked about again. */
+export function crossProblems(values: Partial<TableValues>): string[] {
+	return rules.flatMap(rule => {
+		const known = rule.needs.every(key => Object.hasOwn(values, key));
+		return (known && rule.problem(values as TableValues)) || [];
+	});
+}
+
+function fileProblem(name: string, path: string | null): string | undefined {
+	try {
+		if (path !== null) {
+			readFileSync(path);
+		}
+	} catch (error) {
+		return `${name}="${path}" cannot be read: ${(error as Error).message}`;
+	}
+}
+
+function tlsPairProblem({inboundTlsCert, inboundTlsKey}: TableValues): string | undefined {
+	if (Boolean(inboundTlsCert) !== Boolean(inboundTlsKey)) {
+		return 'MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY belong together: set both or neither';
+	}
+
+	if (!inboundTlsCert || !inboundTlsKey || fileProblem('', inboundTlsCert) || fileProblem('', inboundTlsKey)) {
+		return undefined;
+	}
+
+	try {
+		createSecureContext({cert: readFileSync(inboundTlsCert), key: readFileSync(inboundTlsKey)});
+	} catch (error) {
+		return `MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY do not make a TLS server: ${(error as Error).message}`;
+	}
+}

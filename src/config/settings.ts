@@ -1,0 +1,116 @@
+import {resolve} from 'node:path';
+import {deriveSettings} from './derive.ts';
+import {type EnvFile, readEnvFile} from './env-file.ts';
+import {deepFreeze} from './freeze.ts';
+import {nearest} from './nearest.ts';
+import {crossProblems} from './rules.ts';
+import type {Machine, Setting} from './setting.ts';
+import {type SettingKey, settingKeys, type TableValues, table} from './table.ts';
+
+/** Ready to use: durations in milliseconds, paths absolute, addresses split; frozen all the way down. */
+export type Settings = ReturnType<typeof deriveSettings>;
+/** `default`, `environment`, or the name of the file it stood in. */
+export type Sources = Readonly<Record<SettingKey, string>>;
+/** As the operator wrote them, defaults included, null where neither is; secrets not masked. */
+export type Texts = Readonly<Record<SettingKey, string | null>>;
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+export type LoadedSettings =
+	| {readonly ok: true; readonly settings: Settings; readonly sources: Sources; readonly texts: Texts}
+	| {readonly ok: false; readonly problems: readonly string[]};
+
+export type SettingsInput = Omit<Machine, 'terminal'> & {
+	readonly env: Environment;
+	/** `--env-file`: read instead of `.env`, and must be there. */
+	readonly envFile?: string | undefined;
+	readonly cwd: string;
+	/** Whether standard output is a terminal. */
+	readonly terminal?: boolean;
+};
+
+type Given = {readonly text: string; readonly source: string};
+const longestShown = 120;
+
+/** Reads all settings: the environment wins over the file, the file over the defaults. Reports every problem at once. */
+export function loadSettings(input: SettingsInput): LoadedSettings {
+	const fileName = input.envFile ?? '.env';
+	const {values: fileValues, problems, exposed} = openEnvFile(fileName, input);
+	const given = new Map<string, Given>();
+	for (const [source, values] of [[fileName, fileValues] as const, ['environment', input.env] as const]) {
+		for (const [name, text] of Object.entries(values)) {
+			if (name.startsWith('MAILCTL_') && text !== undefined) {
+				given.set(name, {text: text.trim(), source});
+			}
+		}
+	}
+
+	const holdsSecret = settingKeys.some(key => given.get(table[key].name)?.source === fileName && isSecret(key, given));
+	if (exposed && holdsSecret) {
+		problems.push(`${fileName} holds a password or key and others can read it: run chmod 600 ${fileName}`);
+	}
+
+	const values: Partial<Record<SettingKey, unknown>> = {};
+	const sources = {} as Record<SettingKey, string>;
+	const texts = {} as Record<SettingKey, string | null>;
+	const machine = {hostname: input.hostname, cpus: input.cpus, terminal: input.terminal ?? false};
+	for (const key of settingKeys) {
+		const setting: Setting<unknown> = table[key];
+		const own = given.get(setting.name);
+		given.delete(setting.name);
+		// An empty value is as good as none: it is how compose files and unit files leave a variable out.
+		const chosen = own?.text ? own : {text: setting.fallback(machine), source: 'default'};
+		sources[key] = chosen.source;
+		texts[key] = chosen.text;
+		const parsed = chosen.text === null ? {ok: true as const, value: null} : setting.parse(chosen.text, input.cwd);
+		if (parsed.ok) {
+			values[key] = parsed.value;
+		} else {
+			const shown = setting.mask ? '***' : printable(chosen.text ?? '');
+			problems.push(`${setting.name}="${shown}"${from(chosen.source)} is not allowed: ${parsed.allowed}`);
+		}
+	}
+
+	for (const [name, {source}] of given) {
+		const near = nearest(
+			name,
+			settingKeys.map(key => table[key].name),
+		);
+		problems.push(`${printable(name)}${from(source)} is not a setting${near ? `: did you mean ${near}?` : ''}`);
+	}
+
+	problems.push(...crossProblems(values as Partial<TableValues>));
+	if (problems.length > 0) {
+		return {ok: false, problems};
+	}
+
+	return {ok: true, settings: deepFreeze(deriveSettings(values as TableValues)), sources, texts};
+}
+
+function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {problems: string[]} {
+	const empty = {values: {}, exposed: false};
+	try {
+		const file = readEnvFile(resolve(cwd, name));
+		if (file) {
+			return {...file, problems: file.problems.map(problem => `${name} ${problem}`)};
+		}
+
+		return {...empty, problems: envFile === undefined ? [] : [`${name} does not exist: name an existing --env-file`]};
+	} catch (error) {
+		return {...empty, problems: [`${name} cannot be read: ${(error as Error).message}`]};
+	}
+}
+
+function isSecret(key: SettingKey, given: ReadonlyMap<string, Given>): boolean {
+	const {mask, name} = table[key];
+	const text = given.get(name)?.text ?? '';
+	return mask !== null && text !== '' && mask(text) !== text;
+}
+
+function from(source: string): string {
+	return source === 'default' || source === 'environment' ? '' : ` (${source})`;
+}
+
+function printable(text: string): string {
+	const clean = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, '?');
+	return clean.length > longestShown ? `${clean.slice(0, longestShown)}…` : clean;
+}

@@ -1,0 +1,97 @@
+import {type Claims, readClaims, writeClaims} from './claims.ts';
+import {createSealedToken, type SealedToken} from './sealed-token.ts';
+import {createSignedIds, type SignedId} from './signed-id.ts';
+import type {TokenKeys} from './token-keys.ts';
+
+/** A token that was opened. An expired one still says whose it was, for the page that answers it. */
+export type Opened =
+	/** `url` is where a click goes, empty in the other kinds. */
+	| {readonly ok: true; readonly claims: Claims; readonly url: string}
+	| {readonly ok: false; readonly fault: 'forged'}
+	| {readonly ok: false; readonly fault: 'expired'; readonly claims: Claims};
+
+export type Links = {
+	readonly unsubscribeUrl: (claims: Claims) => string;
+	readonly openUnsubscribe: (token: string, now: number) => Opened;
+	/** The address of the pixel that tells of an open. */
+	readonly openUrl: (claims: Claims) => string;
+	readonly readOpen: (token: string, now: number) => Opened;
+	/** The tracked form of a link; null where it is no http(s) URL or too long: such a link stays as it is. */
+	readonly clickUrl: (claims: Claims, url: string) => string | null;
+	readonly readClick: (token: string, now: number) => Opened;
+	/** The local part of a copy's envelope sender: `b` and 44 characters. */
+	readonly returnPathLocal: (recipientId: string, address: string) => string;
+	readonly readReturnPath: (localPart: string) => SignedId | null;
+	/** The local part of a copy's unsubscribe address: `u` and 44 characters. */
+	readonly unsubscribeLocal: (recipientId: string, address: string) => string;
+	readonly readUnsubscribeLocal: (localPart: string) => SignedId | null;
+	/** The value of X-Mailctl-Ref and of the envelope id: `r` and 44 characters. */
+	readonly ref: (recipientId: string, address: string) => string;
+	readonly readRef: (token: string) => SignedId | null;
+	/** The left side of the Message-ID, the same in every copy of a message: `m` and 44 characters. */
+	readonly messageIdLocal: (messageId: string) => string;
+	/** The message's id, null for a Message-ID that we did not make. */
+	readonly readMessageIdLocal: (local: string) => string | null;
+};
+
+/** Makes and reads every token that leaves the machine. `publicUrl` is where the hosted pages are reached. */
+export function createLinks({
+	keys,
+	publicUrl,
+	random,
+}: {
+	keys: TokenKeys;
+	publicUrl: string;
+	random: (size: number) => Uint8Array;
+}): Links {
+	const base = publicUrl.replace(/\/+$/, '');
+	const unsubscribe = createSealedToken(keys, 'unsubscribe', random);
+	const opens = createSealedToken(keys, 'open', random);
+	const clicks = createSealedToken(keys, 'click', random);
+	const returnPaths = createSignedIds(keys, {purpose: 'rp', letter: 'b', prefix: 'rcp'});
+	const unsubscribeMail = createSignedIds(keys, {purpose: 'unsubscribe-mail', letter: 'u', prefix: 'rcp'});
+	const refs = createSignedIds(keys, {purpose: 'ref', letter: 'r', prefix: 'rcp'});
+	const messageIds = createSignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
+
+	return {
+		unsubscribeUrl: claims => `${base}/unsubscribe?token=${sealClaims(unsubscribe, claims)}`,
+		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
+		openUrl: claims => `${base}/t/o/${sealClaims(opens, claims)}`,
+		readOpen: (token, now) => openToken(opens, token, now),
+		clickUrl: (claims, url) => {
+			const token = /^https?:\/\/[^\s\u0000-\u001f\u007f]+$/i.test(url) ? clicks.seal(writeClaims(claims, url)) : null;
+			return token === null ? null : `${base}/t/c/${token}`;
+		},
+		readClick: (token, now) => openToken(clicks, token, now),
+		returnPathLocal: returnPaths.sign,
+		readReturnPath: returnPaths.read,
+		unsubscribeLocal: unsubscribeMail.sign,
+		readUnsubscribeLocal: unsubscribeMail.read,
+		ref: refs.sign,
+		readRef: refs.read,
+		messageIdLocal: messageId => messageIds.sign(messageId, ''),
+		readMessageIdLocal: local => {
+			const read = messageIds.read(local);
+			return read?.verify('') ? read.id : null;
+		},
+	};
+}
+
+function sealClaims(sealed: SealedToken, claims: Claims): string {
+	const token = sealed.seal(writeClaims(claims));
+	if (token === null) {
+		throw new Error('An address was longer than 254 octets.');
+	}
+
+	return token;
+}
+
+function openToken(sealed: SealedToken, token: string, now: number): Opened {
+	const content = sealed.open(token);
+	if (!content) {
+		return {ok: false, fault: 'forged'};
+	}
+
+	const {claims, url} = readClaims(content);
+	return claims.expiresAt <= now ? {ok: false, fault: 'expired', claims} : {ok: true, claims, url};
+}

@@ -1,0 +1,71 @@
+import {createCipheriv, createDecipheriv} from 'node:crypto';
+import {type Purpose, purposeKeys, type TokenKeys} from './token-keys.ts';
+
+const version = 1;
+const nonceLength = 12;
+const tagLength = 16;
+const headLength = 2 + nonceLength;
+/** Longer tokens are neither made nor looked at. */
+const longestToken = 4096;
+
+/** Encrypted, authenticated text for a URL: what is in it can be neither read nor changed by who holds it. */
+export type SealedToken = {
+	/** The token, or null where it would be longer than 4,096 characters. */
+	readonly seal: (content: Uint8Array) => string | null;
+	/** The content; null for everything that `seal` of this purpose did not write. */
+	readonly open: (token: string) => Buffer | null;
+};
+
+/**
+ * Tokens of one purpose: base64url of version ‖ key id ‖ nonce (12 B) ‖ AES-256-GCM(content) ‖ tag (16 B), with the
+ * purpose as associated data. Canonical: one token has one spelling.
+ */
+export function createSealedToken(
+	tokenKeys: TokenKeys,
+	purpose: Purpose,
+	random: (size: number) => Uint8Array,
+): SealedToken {
+	const keys = purposeKeys(tokenKeys, purpose);
+	const associated = Buffer.from(purpose, 'latin1');
+
+	return {
+		seal: content => {
+			const nonce = random(nonceLength);
+			const cipher = createCipheriv('aes-256-gcm', keys.current.key, nonce);
+			cipher.setAAD(associated);
+			const encrypted = cipher.update(content);
+			cipher.final();
+			const head = Uint8Array.of(version, keys.current.id);
+			const token = Buffer.concat([head, nonce, encrypted, cipher.getAuthTag()]).toString('base64url');
+			return token.length <= longestToken ? token : null;
+		},
+
+		open: token => {
+			if (token.length > longestToken) {
+				return null;
+			}
+
+			// Node's decoder skips what is not base64url and ignores spare bits; only the spelling `seal` writes counts.
+			const bytes = Buffer.from(token, 'base64url');
+			if (bytes.length < headLength + tagLength || bytes[0] !== version || bytes.toString('base64url') !== token) {
+				return null;
+			}
+
+			const key = keys.byId.get(bytes[1] ?? -1);
+			if (!key) {
+				return null;
+			}
+
+			const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(2, headLength), {authTagLength: tagLength});
+			decipher.setAAD(associated);
+			decipher.setAuthTag(bytes.subarray(-tagLength));
+			const content = decipher.update(bytes.subarray(headLength, -tagLength));
+			try {
+				decipher.final();
+			} catch {
+				return null; // The tag does not fit: forged, or another purpose's token.
+			}
+			return content;
+		},
+	};
+}

@@ -1,0 +1,124 @@
+import {isIP, isIPv4} from 'node:net';
+import {hostName} from './host-name.ts';
+
+/** How a relay's connection is protected. */
+export const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as const;
+/**
+ * `required`: TLS with a verified certificate. `unverified`: TLS, any certificate. `opportunistic`: TLS where offered, any
+ * certificate (with smtps: always TLS). `none`: no STARTTLS. A password is never sent without TLS unless it is `none`.
+ */
+export type RelayTls = (typeof relayTlsModes)[number];
+
+/** A smarthost (operator.md, MAILCTL_RELAY_URL). User and password are decoded, and given both or neither. */
+export type Relay = {
+	/** A name as A-labels, or an IP address without brackets. */
+	readonly host: string;
+	readonly port: number;
+	/** smtps: TLS from the first byte (RFC 8314 §3.3). */
+	readonly secure: boolean;
+	readonly tls: RelayTls;
+	readonly user: string | null;
+	readonly password: string | null;
+};
+
+export type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly fault: string};
+
+const grammar = /^(smtps?):\/\/(?:([^@/?#]*)@)?(\[[^\]]*\]|[^@:/?#[\]]*)(?::([^@:/?#]*))?\/?(?:\?([^#]*))?$/i;
+const controls = /[\u0000-\u001f\u007f]/;
+
+/** `smtp://[user:pass@]host[:port][?tls=…]` or `smtps://…`. The fault never repeats the URL: it may hold a password. */
+export function parseRelayUrl(text: string): RelayUrl {
+	const parts = grammar.exec(text);
+	if (!parts) {
+		return fault(
+			'is not smtp://[user:password@]host[:port][?tls=…] (write @ : / ? # , in a user or password as %40 …)',
+		);
+	}
+
+	const [, scheme = '', credentials, hostText = '', portText, query] = parts;
+	const secure = scheme.toLowerCase() === 'smtps';
+	const login = credentials === undefined ? {user: null, password: null} : parseLogin(credentials);
+	if (!login) {
+		return fault('needs user:password before the @, both percent-encoded and not empty');
+	}
+
+	const host = parseHost(hostText);
+	if (!host) {
+		return fault('has no valid host name or address');
+	}
+
+	const port = portText === undefined ? defaultPort(secure, login.password) : parsePort(portText);
+	if (!port) {
+		return fault('has a port outside 1-65535');
+	}
+
+	const tls = parseTls(query, login.password);
+	if (!tls) {
+		return fault(`has an unknown option; allowed is tls=${relayTlsModes.join('|')}`);
+	}
+
+	if (secure && tls === 'none') {
+		return fault('says smtps and tls=none, which contradict each other');
+	}
+
+	if (login.password !== null && tls === 'none' && !isLoopback(host)) {
+		return fault('would send the password unencrypted; tls=none with a password is for loopback only');
+	}
+
+	return {ok: true, relay: {host, port, secure, tls, ...login}};
+}
+
+function fault(text: string): RelayUrl {
+	return {ok: false, fault: text};
+}
+
+function parseLogin(text: string): {user: string; password: string} | undefined {
+	const colon = text.indexOf(':');
+	const user = decode(text.slice(0, Math.max(0, colon)));
+	const password = decode(text.slice(colon + 1));
+	return user && password ? {user, password} : undefined;
+}
+
+// NUL separates the fields of SASL PLAIN (RFC 4616 §2); no other control has a place in a name or password either.
+function decode(text: string): string | undefined {
+	try {
+		const decoded = decodeURIComponent(text);
+		return controls.test(decoded) ? undefined : decoded;
+	} catch {
+		return undefined;
+	}
+}
+
+function parseHost(text: string): string | undefined {
+	if (text.startsWith('[')) {
+		const address = text.slice(1, -1).toLowerCase();
+		return isIP(address) === 6 && !address.includes('%') ? address : undefined;
+	}
+
+	return isIPv4(text) ? text : hostName(text);
+}
+
+function defaultPort(secure: boolean, password: string | null): number {
+	if (secure) {
+		return 465;
+	}
+
+	return password === null ? 25 : 587;
+}
+
+function parsePort(text: string): number | undefined {
+	const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+	return port >= 1 && port <= 65_535 ? port : undefined;
+}
+
+function parseTls(query: string | undefined, password: string | null): RelayTls | undefined {
+	if (query === undefined || query === '') {
+		return password === null ? 'opportunistic' : 'required';
+	}
+
+	return relayTlsModes.find(mode => query === `tls=${mode}`);
+}
+
+function isLoopback(host: string): boolean {
+	return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
+}
