@@ -8,6 +8,7 @@ import process from 'node:process';
 import {setTimeout as delay} from 'node:timers/promises';
 import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
+import {notRunHere} from '../not-run-here.ts';
 
 /** A foreign mail server, unpacked by `scripts/debian-peers.sh`, and the accounts in its folder. */
 export type PeerRoot = {
@@ -31,17 +32,6 @@ export async function findPeer(t: ExecutionContext, name: string): Promise<PeerR
 
 	const accounts = (await readFile(join(folder, 'etc/passwd'), 'utf8')).trim().split('\n');
 	return {folder, ids: new Map(accounts.map(line => [line.split(':')[0] ?? '', Number(line.split(':')[2])]))};
-}
-
-function notRunHere(t: ExecutionContext, why: string): null {
-	t.log(`not run here: ${why}`);
-	if (process.env.CI) {
-		t.fail(`not run here: ${why}`);
-	} else {
-		t.pass();
-	}
-
-	return null;
 }
 
 /** A folder in the chroot for one instance, removed after the test: its path from here, and from inside. */
