@@ -1,0 +1,113 @@
+import {domainToASCII, domainToUnicode} from 'node:url';
+
+export type Address = {
+	/** As the caller wrote it; reads echo it. */
+	readonly spelling: string;
+	readonly local: string;
+	/** A-labels, lower case. */
+	readonly domain: string;
+	/** The comparison form: NFC, lower-cased local part, `@`, A-label domain. No dot or plus folding. */
+	readonly key: string;
+	/** The local part is not ASCII: the receiver must offer SMTPUTF8 (RFC 6531). */
+	readonly utf8: boolean;
+	/** What RCPT carries: the local part as spelled, `@`, A-label domain. */
+	readonly wire: string;
+};
+
+export type ParsedAddress =
+	| {readonly ok: true; readonly address: Address}
+	| {readonly ok: false; readonly fault: string};
+
+// RFC 5321 §4.5.3.1.1 and §4.5.3.1.3 (256 octets of path less its angle brackets), RFC 1035 §2.3.4.
+const longestAddress = 254;
+const longestLocal = 64;
+const longestLabel = 63;
+
+// Spaces, controls, quotes, brackets, comments, and whatever is invisible or turns the direction of writing: parsers of
+// mail libraries drop or unfold these, so that the mail would go to another mailbox than the one that was checked.
+const blocked = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\ufffc\ufffd<>()[\]\\,;:"]/u;
+const ascii = /^[\0-\x7f]*$/;
+// RFC 5322 §3.2.3 with RFC 6532 §3.2.
+const dotAtom = /^[\w!#$%&'*+/=?^`{|}~\x80-\u{10ffff}-]+(?:\.[\w!#$%&'*+/=?^`{|}~\x80-\u{10ffff}-]+)*$/u;
+const ldhLabel = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
+const unicodeLabel = /^[a-z0-9\x80-\u{10ffff}](?:[a-z0-9\x80-\u{10ffff}-]*[a-z0-9\x80-\u{10ffff}])?$/u;
+
+/**
+ * Reads a bare address (RFC 5321 Mailbox of the dot-atom form): no display name, quotes, comments, literals or routes.
+ * IDN domains are taken; a UTF-8 local part only with `utf8Local`. Linear in the length of the text.
+ * The fault is a clause for people (`must …`) and never repeats the text.
+ */
+export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boolean}): ParsedAddress {
+	if (text.length > longestAddress || Buffer.byteLength(text) > longestAddress) {
+		return fault('must be at most 254 octets long');
+	}
+
+	const at = text.indexOf('@');
+	if (at === -1 || at !== text.lastIndexOf('@') || blocked.test(text)) {
+		return fault('must be a bare address such as name@example.com');
+	}
+
+	const local = text.slice(0, at);
+	if (Buffer.byteLength(local) > longestLocal) {
+		return fault('must have at most 64 octets before the @');
+	}
+
+	if (!dotAtom.test(local)) {
+		return fault("must have letters, digits and !#$%&'*+-/=?^_`{|}~ before the @, with single dots between them");
+	}
+
+	const utf8 = !ascii.test(local);
+	if (utf8 && !utf8Local) {
+		return fault('must have only ASCII characters before the @');
+	}
+
+	const domain = parseDomain(text.slice(at + 1));
+	if (domain === null) {
+		return fault('must have a full domain name such as example.com after the @');
+	}
+
+	const wire = `${local}@${domain}`;
+	if (Buffer.byteLength(wire) > longestAddress) {
+		return fault('must be at most 254 octets long with its domain in A-label form');
+	}
+
+	const key = `${utf8 ? comparable(local) : local.toLowerCase()}@${domain}`;
+	return {ok: true, address: {spelling: text, local, domain, key, utf8, wire}};
+}
+
+/**
+ * The A-label form, lower case, of a mail domain: LDH labels of 1 to 63 characters, at least two of them, the last one
+ * not all digits; null for anything else (also for IP addresses and for a trailing dot).
+ */
+export function parseDomain(text: string): string | null {
+	const domain = ascii.test(text) && !/xn--/i.test(text) ? text.toLowerCase() : toALabels(text.toLowerCase());
+	const labels = domain.split('.');
+	return domain.length <= longestAddress - 1 &&
+		labels.length >= 2 &&
+		labels.every(label => label.length <= longestLabel && ldhLabel.test(label)) &&
+		!/^\d+$/.test(labels.at(-1) ?? '')
+		? domain
+		: null;
+}
+
+// domainToASCII is the host parser of URLs: it stops at a `/` and decodes `%41`, so only letters, digits, hyphens and dots
+// may reach it. It takes A-labels that decode to plain ASCII and leading hyphens, hence the look at what they mean.
+function toALabels(text: string): string {
+	if (!/^[a-z0-9.\x80-\u{10ffff}-]+$/u.test(text)) {
+		return '';
+	}
+
+	const domain = domainToASCII(text);
+	const unicode = domainToUnicode(domain);
+	const sound = domainToASCII(unicode) === domain && unicode.split('.').every(label => unicodeLabel.test(label));
+	return sound ? domain : '';
+}
+
+// Lower-casing may undo the composed form (U+0130), so it is made again.
+function comparable(local: string): string {
+	return local.normalize('NFC').toLowerCase().normalize('NFC');
+}
+
+function fault(text: string): ParsedAddress {
+	return {ok: false, fault: text};
+}

@@ -1,0 +1,65 @@
+import type {Knex} from 'knex';
+import type {Mode} from '../mail/message.ts';
+
+/** A row of `api_keys`; the key itself is kept nowhere. */
+export type ApiKey = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly name: string;
+	readonly mode: Mode;
+	/** SHA-256 of the key, hex. */
+	readonly hash: string;
+	/** The key's beginning, to tell keys apart. */
+	readonly hint: string;
+	readonly scopes: readonly string[];
+	/** `requests/seconds`; null: as MAILCTL_RATE_LIMIT says. */
+	readonly rate_limit: string | null;
+	readonly expires_at: string | null;
+	readonly revoked_at: string | null;
+	readonly last_used_at: string | null;
+	readonly created_at: string;
+};
+
+type Row = Omit<ApiKey, 'scopes'> & {readonly scopes: string};
+
+export async function insertApiKey(trx: Knex.Transaction, key: ApiKey): Promise<void> {
+	await trx('api_keys').insert({...key, scopes: JSON.stringify(key.scopes)});
+}
+
+/** Newest first, also revoked and expired ones. */
+export async function listApiKeys(reader: Knex, workspaceId: string): Promise<ApiKey[]> {
+	const rows: Row[] = await reader('api_keys').where({workspace_id: workspaceId}).orderBy('id', 'desc');
+	return rows.map(fromRow);
+}
+
+export async function findApiKey(reader: Knex, workspaceId: string, id: string): Promise<ApiKey | undefined> {
+	const row: Row | undefined = await reader('api_keys').where({workspace_id: workspaceId, id}).first();
+	return row && fromRow(row);
+}
+
+/** Compare-and-set: false where there is no such key, or it is revoked already. */
+export async function revokeApiKey(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	at: string,
+): Promise<boolean> {
+	const key = trx('api_keys').where({workspace_id: workspaceId, id}).whereNull('revoked_at');
+	return (await key.update({revoked_at: at})) === 1;
+}
+
+/** Lets a key end at `at`, or when it would have ended anyway. */
+export async function expireApiKey(trx: Knex.Transaction, workspaceId: string, id: string, at: string): Promise<void> {
+	await trx('api_keys')
+		.where({workspace_id: workspaceId, id})
+		.where(query => query.whereNull('expires_at').orWhere('expires_at', '>', at))
+		.update({expires_at: at});
+}
+
+export async function deleteApiKey(trx: Knex.Transaction, workspaceId: string, id: string): Promise<void> {
+	await trx('api_keys').where({workspace_id: workspaceId, id}).delete();
+}
+
+function fromRow(row: Row): ApiKey {
+	return {...row, scopes: JSON.parse(row.scopes)};
+}

@@ -1,0 +1,123 @@
+import type {Knex} from 'knex';
+import {insertRows} from './insert-rows.ts';
+
+/** A row of `templates`. */
+export type Template = {
+	readonly id: string;
+	readonly workspace_id: string;
+	/** Unique among the workspace's templates that are not deleted. */
+	readonly name: string;
+	/** Null: nothing was saved yet. */
+	readonly latest_version: number | null;
+	readonly created_at: string;
+	readonly updated_at: string;
+	readonly deleted_at: string | null;
+};
+
+/** A row of `template_versions`; immutable. */
+export type TemplateVersion = {
+	readonly id: string;
+	readonly template_id: string;
+	/** From 1. */
+	readonly version: number;
+	/** SHA-256 of the variants' source, hex. */
+	readonly fingerprint: string;
+	readonly created_at: string;
+};
+
+/** A row of `template_variants` without its version: one language of a version, source and compiled. */
+export type TemplateVariant = {
+	/** Null: the default variant. */
+	readonly locale: string | null;
+	readonly subject: string;
+	readonly kind: 'mjml' | 'html';
+	readonly source: string;
+	readonly text_source: string | null;
+	/** What is rendered: the source, MJML made html. */
+	readonly html: string;
+	/** What the text part is rendered from; null: it is made from the html. */
+	readonly text: string | null;
+};
+
+const variantColumns = ['locale', 'subject', 'kind', 'source', 'text_source', 'html', 'text'] as const;
+
+/** False: the workspace has a template of this name. */
+export async function insertTemplate(trx: Knex.Transaction, template: Template): Promise<boolean> {
+	const inserted = await trx('templates')
+		.insert(template)
+		.onConflict(trx.raw('(workspace_id, name) where deleted_at is null'))
+		.ignore()
+		.returning('id');
+	return inserted.length === 1;
+}
+
+/** Newest first. */
+export async function listTemplates(reader: Knex, workspaceId: string): Promise<Template[]> {
+	return await reader('templates').where({workspace_id: workspaceId}).whereNull('deleted_at').orderBy('id', 'desc');
+}
+
+/** By id or by name. */
+export async function findTemplate(
+	reader: Knex,
+	workspaceId: string,
+	key: {readonly id: string} | {readonly name: string},
+): Promise<Template | undefined> {
+	return await reader('templates')
+		.where({workspace_id: workspaceId, ...key})
+		.whereNull('deleted_at')
+		.first();
+}
+
+/** Its messages keep their versions; the name is free again. False: there is no such template. */
+export async function deleteTemplate(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	at: string,
+): Promise<boolean> {
+	const template = trx('templates').where({workspace_id: workspaceId, id}).whereNull('deleted_at');
+	return (await template.update({deleted_at: at, updated_at: at})) === 1;
+}
+
+/** Newest first. */
+export async function listVersions(reader: Knex, templateId: string): Promise<TemplateVersion[]> {
+	return await reader('template_versions').where({template_id: templateId}).orderBy('version', 'desc');
+}
+
+export async function findVersion(
+	reader: Knex,
+	templateId: string,
+	version: number,
+): Promise<TemplateVersion | undefined> {
+	return await reader('template_versions').where({template_id: templateId, version}).first();
+}
+
+/** Compare-and-set on the number: false where another version was saved since the template was read. */
+export async function insertVersion(
+	trx: Knex.Transaction,
+	version: TemplateVersion,
+	variants: readonly TemplateVariant[],
+): Promise<boolean> {
+	const template = trx('templates').where({id: version.template_id}).whereNull('deleted_at');
+	const previous = version.version - 1;
+	const moved = await (previous === 0
+		? template.whereNull('latest_version')
+		: template.where({latest_version: previous})
+	).update({latest_version: version.version, updated_at: version.created_at});
+	if (moved === 0) {
+		return false;
+	}
+	await trx('template_versions').insert(version);
+	await insertRows(
+		trx,
+		'template_variants',
+		['version_id', 'position', ...variantColumns],
+		variants.map((variant, position) => [version.id, position, ...variantColumns.map(column => variant[column])]),
+	);
+	return true;
+}
+
+/** In the order they were saved. */
+export async function listVariants(reader: Knex, versionId: string): Promise<TemplateVariant[]> {
+	return await reader('template_variants').where({version_id: versionId}).select(variantColumns).orderBy('position');
+}

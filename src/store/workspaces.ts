@@ -1,0 +1,60 @@
+import type {Knex} from 'knex';
+
+/** A row of `workspaces`. */
+export type Workspace = {
+	readonly id: string;
+	readonly name: string;
+	readonly locale: string | null;
+	readonly timezone: string | null;
+	readonly monthly_quota: number | null;
+	readonly track_opens_at: string | null;
+	readonly track_clicks_at: string | null;
+	readonly paused_at: string | null;
+	readonly pause_reason: string | null;
+	readonly queue_lifetime_s: number | null;
+	readonly created_at: string;
+};
+
+const columns = [
+	'id',
+	'name',
+	'locale',
+	'timezone',
+	'monthly_quota',
+	'track_opens_at',
+	'track_clicks_at',
+	'paused_at',
+	'pause_reason',
+	'queue_lifetime_s',
+	'created_at',
+] as const satisfies ReadonlyArray<keyof Workspace>;
+
+/** False: the name is taken. */
+export async function insertWorkspace(trx: Knex.Transaction, workspace: Workspace): Promise<boolean> {
+	const inserted = await trx('workspaces').insert(workspace).onConflict('name').ignore().returning('id');
+	return inserted.length === 1;
+}
+
+/** Newest first. */
+export async function listWorkspaces(reader: Knex): Promise<Workspace[]> {
+	return await reader('workspaces').select(columns).orderBy('id', 'desc');
+}
+
+export async function findWorkspace(reader: Knex, id: string): Promise<Workspace | undefined> {
+	return await reader('workspaces').where({id}).first(columns);
+}
+
+export async function findWorkspaceByName(reader: Knex, name: string): Promise<Workspace | undefined> {
+	return await reader('workspaces').where({name}).first(columns);
+}
+
+export async function hasWorkspace(reader: Knex): Promise<boolean> {
+	return (await reader('workspaces').first('id')) !== undefined;
+}
+
+export type WorkspaceChanges = Partial<Omit<Workspace, 'id' | 'created_at'>>;
+
+/** False: there is no such workspace. Throws where the new name is taken: look it up first. */
+export async function updateWorkspace(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<boolean> {
+	return (await trx('workspaces').where({id}).update(changes)) === 1;
+}
