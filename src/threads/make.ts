@@ -4,7 +4,7 @@ import type {Links} from '../links/links.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {MakeJob, MakeResult} from '../queue/maker-protocol.ts';
 import {chooseVariant} from '../render/locale.ts';
-import type {Renderer, Variant} from '../render/render.ts';
+import type {Renderer, RenderVariant} from '../render/render.ts';
 
 export type MakeOptions = {
 	readonly links: Links;
@@ -15,6 +15,9 @@ export type MakeOptions = {
 	readonly listening: boolean;
 	readonly clock: Clock;
 };
+
+/** A variant of a template version, compiled. */
+export type Variant = RenderVariant & {readonly locale: string | null};
 
 /** What a maker looks up by name before it makes a job. */
 export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
@@ -33,7 +36,11 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, clock}:
 			address,
 			expiresAt: job.acceptedAt + tokenLifetimeMs,
 		});
-		const rendered = renderer.render(chooseVariant(variants, job.locale, job.workspaceLocale), {
+		const variant = chooseVariant(variants, job.locale, job.workspaceLocale);
+		if (!variant) {
+			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
+		}
+		const rendered = renderer.render(variant, {
 			data: job.data === null ? {} : JSON.parse(job.data),
 			locale: job.locale,
 			timezone: job.timezone,

@@ -6,8 +6,8 @@ import {createLinks} from '../links/links.ts';
 import type {TokenKeys} from '../links/token-keys.ts';
 import {systemClock} from '../mail/clock.ts';
 import {type FromMaker, type MakeJob, type MakeResult, progress, type ToMaker} from '../queue/maker-protocol.ts';
-import {createRenderer, type Variant} from '../render/render.ts';
-import {createMake, type Ingredients} from './make.ts';
+import {createRenderer} from '../render/render.ts';
+import {createMake, type Ingredients, type Variant} from './make.ts';
 
 /** What a maker thread is started with. */
 export type MakerData = {
