@@ -36,7 +36,7 @@ export function headerField(name: string, words: readonly string[]): HeaderField
 	return {name, line};
 }
 
-/** A header field of one word that we make ourselves (a token, a date, a URL). What is not printable ASCII becomes `_`. */
+/** A header field of words that we make ourselves (tokens, URLs). What is not printable ASCII becomes `_`. */
 export function asciiField(name: string, ...words: readonly string[]): HeaderField {
 	return headerField(
 		name,

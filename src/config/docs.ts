@@ -30,10 +30,11 @@ This page is made from the code: \`npm run build && node dist/src/config/write-d
 /** config/mailctl.env.example: every setting, commented out, at its default. */
 export function exampleFile(): string {
 	const entries = settingKeys.map(key => {
-		const setting: Setting<unknown> = table[key];
-		const text = setting.fallback(machine) ?? '';
-		const fallback = text ? '' : ` Default: ${plain(setting.shownFallback)}.`;
-		return `# ${plain(setting.about)}${setting.shownFallback === '–' ? '' : fallback}\n#${setting.name}=${text}`;
+		const {name, about, shownFallback, fallback}: Setting<unknown> = table[key];
+		// A default that depends on the machine or on other settings is told, not written.
+		const fixed = shownFallback === `\`${fallback(machine)}\`` ? fallback(machine) : undefined;
+		const told = fixed === undefined && shownFallback !== '–' ? ` Default: ${plain(shownFallback)}.` : '';
+		return `# ${plain(about)}${told}\n#${name}=${fixed ?? ''}`;
 	});
 	return `# Settings of mailctl, at their defaults. Copy this file to .env, or name it with --env-file, and chmod 600 it if it is to
 # hold a password. docs/settings.md is the same as a table.

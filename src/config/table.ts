@@ -30,7 +30,7 @@ export const table = {
 	),
 	publicUrl: optional(
 		'MAILCTL_PUBLIC_URL',
-		'http://<MAILCTL_HTTP_LISTEN>',
+		'`http://<MAILCTL_HTTP_LISTEN>`',
 		publicUrl,
 		'Base of the links in mail, as recipients reach this server.',
 	),

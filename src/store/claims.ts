@@ -167,3 +167,19 @@ export async function readDestinations(reader: Knex): Promise<Array<{destination
 		.whereNotNull('next_attempt_at')
 		.groupBy('destination');
 }
+
+/** Gives back what this daemon still held when it stopped. */
+export async function releaseOwnClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
+	return await trx('recipients').where({claimed_by: boot}).update({claimed_by: null, next_attempt_at: now});
+}
+
+/**
+ * After the wall clock stepped back: brings forward what waits longer than any wait can be. Claimed copies end by result
+ * and are left alone.
+ */
+export async function bringForward(trx: Knex.Transaction, latest: string, now: string): Promise<number> {
+	return await trx('recipients')
+		.whereNull('claimed_by')
+		.where('next_attempt_at', '>', latest)
+		.update({next_attempt_at: now});
+}

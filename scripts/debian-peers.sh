@@ -1,0 +1,141 @@
+#!/bin/bash
+# Unpacks Debian's mail servers for the flow tests, each into a folder of its own (Debian's packages exclude one another),
+# to be run in a chroot of it: .peers/postfix, .peers/dovecot ... Nothing is configured or started, no maintainer script
+# runs; a test brings its own configuration. A second run finds the same versions and does nothing.
+#
+#   scripts/debian-peers.sh [postfix|exim4|opensmtpd|dovecot]...     default: postfix
+#
+# Needs root (chown, mknod, chroot), apt and a mirror. Without them it says `not run here: ...`: exit 0, but 1 where CI is set.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$PWD/.peers
+skipped=(--exclude=./usr/share/{doc,info,locale,man})
+tools=(openssl python3-dkim python3-nacl)
+
+say() { echo "debian-peers: $*"; }
+not_run_here() { echo "not run here: $*"; [ -z "${CI:-}" ] || exit 1; exit 0; }
+
+# Essential packages are in nobody's dependencies: a shell and the basic commands are named here.
+packages_of() {
+  echo dash coreutils
+  case $1 in
+    postfix) echo postfix ;;
+    exim4) echo exim4-daemon-light ;;
+    opensmtpd) echo opensmtpd ;;
+    dovecot) echo dovecot-core dovecot-imapd dovecot-lmtpd ;;
+    *) echo "debian-peers: $1 is unknown, name postfix, exim4, opensmtpd or dovecot" >&2; exit 64 ;;
+  esac
+}
+
+# The accounts that each package's own script would make: user:number, all with a group of the same name and number.
+accounts_of() {
+  case $1 in
+    postfix) echo postfix:901 postdrop:902 ;;
+    exim4) echo Debian-exim:903 ;;
+    opensmtpd) echo opensmtpd:904 opensmtpq:905 ;;
+    dovecot) echo dovecot:906 dovenull:907 ;;
+  esac
+}
+
+# Prints what the folder must hold: the packages' versions and this script's own checksum.
+wanted() {
+  sha256sum <scripts/debian-peers.sh
+  # shellcheck disable=SC2046
+  LC_ALL=C apt-cache policy $(packages_of "$1") | sed -n 's/^\([a-z0-9.+-]*\):$/\1/p; s/^ *Candidate: //p'
+}
+
+updated=
+update_lists() {
+  [ -z "$updated" ] || return 0
+  updated=1
+  say "fetches the package lists"
+  apt-get -qq update || not_run_here "apt-get update failed"
+}
+
+# With an empty status file apt takes nothing for installed, so the whole closure comes.
+download() {
+  apt-get -qq -o Dir::State::status=/dev/null -o Dir::Cache::archives="$2" -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
+    -y --no-install-recommends --download-only install $(packages_of "$1") >/dev/null
+}
+
+lay_out() {
+  local root=$1 name account number
+  mkdir -p "$root"/{dev,etc,proc,root,run,tmp,usr/bin,usr/sbin,usr/lib,usr/lib64,var/tmp,var/spool/mail}
+  for name in bin sbin lib lib64; do ln -s "usr/$name" "$root/$name"; done
+  chmod 1777 "$root/tmp" "$root/var/tmp"
+  printf 'root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\nmail:x:8:8::/var/mail:/bin/false\nvmail:x:900:900::/tmp:/bin/false\n' >"$root/etc/passwd"
+  printf 'root:x:0:\nnogroup:x:65534:\nmail:x:8:\nvmail:x:900:\n' >"$root/etc/group"
+  for account in $(accounts_of "$2"); do
+    number=${account#*:} name=${account%:*}
+    echo "$name:x:$number:$number::/nonexistent:/bin/false" >>"$root/etc/passwd"
+    echo "$name:x:$number:" >>"$root/etc/group"
+  done
+  printf 'passwd: files\ngroup: files\nhosts: files\nservices: files\n' >"$root/etc/nsswitch.conf"
+  printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
+  : >"$root/etc/resolv.conf" # Peers look nothing up; a test that needs names brings its own server.
+  mknod -m 666 "$root/dev/null" c 1 3
+  mknod -m 666 "$root/dev/zero" c 1 5
+  mknod -m 666 "$root/dev/random" c 1 8
+  mknod -m 666 "$root/dev/urandom" c 1 9
+  : >"$root/dev/null" # Fails where the file system was mounted with nodev.
+}
+
+finish_postfix() {
+  local root=$1
+  cp "$root/usr/share/postfix/main.cf.dist" "$root/etc/postfix/main.cf"
+  cp "$root/usr/share/postfix/master.cf.dist" "$root/etc/postfix/master.cf"
+  chown 0:902 "$root"/usr/sbin/post{drop,queue}
+  chmod 2555 "$root"/usr/sbin/post{drop,queue}
+}
+
+unpack() {
+  local peer=$1 root=$folder/$1 fresh=$folder/.$1.new archives=$folder/.$1.archives package
+  rm -rf "$fresh" "$archives"
+  trap 'rm -rf "$folder"/.*.new "$folder"/.*.archives' EXIT
+  mkdir -p "$archives/partial"
+  say "fetches $peer with all that it depends on"
+  download "$peer" "$archives" || { update_lists; download "$peer" "$archives"; } || not_run_here "the packages of $peer cannot be fetched"
+  say "unpacks $peer into .peers/$peer"
+  lay_out "$fresh" "$peer" || not_run_here "device files cannot be made in .peers"
+  for package in "$archives"/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x -p --keep-directory-symlink "${skipped[@]}" -C "$fresh"
+  done
+  ldconfig -r "$fresh"
+  chroot "$fresh" /usr/bin/true || not_run_here "chroot is not permitted"
+  if declare -F "finish_$peer" >/dev/null; then "finish_$peer" "$fresh"; fi
+  wanted "$peer" >"$fresh/.unpacked"
+  rm -rf "$root" "$archives"
+  mv "$fresh" "$root"
+}
+
+install_tools() {
+  local missing=() tool
+  for tool in "${tools[@]}"; do
+    dpkg-query -W -f '${db:Status-Status}' "$tool" 2>/dev/null | grep -qx installed || missing+=("$tool")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  update_lists
+  say "installs ${missing[*]}"
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >/dev/null ||
+    not_run_here "${missing[*]} cannot be installed"
+}
+
+[ $# -gt 0 ] || set -- postfix
+for peer; do packages_of "$peer" >/dev/null; done
+command -v apt-get >/dev/null || not_run_here "this system has no apt"
+[ "$(id -u)" = 0 ] || not_run_here "only root can unpack and run mail servers in a chroot"
+mkdir -p "$folder"
+exec 9>"$folder/.lock"
+flock 9 # Two runs at once would unpack over each other.
+
+install_tools
+for peer; do
+  unpacked=$folder/$peer/.unpacked
+  if [ -e "$unpacked" ] && wanted "$peer" | grep -qx '(none)'; then
+    say "$peer is there (without package lists its versions cannot be compared)"
+  elif [ -e "$unpacked" ] && [ "$(wanted "$peer")" = "$(cat "$unpacked")" ]; then
+    say "$peer is there"
+  else
+    unpack "$peer"
+  fi
+done

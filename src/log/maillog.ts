@@ -1,0 +1,101 @@
+import type {Logger} from 'pino';
+import type {AttemptResult, Outcome} from '../mail/outcome.ts';
+
+/** The copy that an event is about. */
+export type LoggedCopy = {
+	readonly messageId: string;
+	readonly recipient: string;
+	readonly workspace: string;
+};
+
+/** How a try went. */
+export type LoggedTry = {
+	readonly mx?: string | null;
+	readonly code?: number | null;
+	readonly enhanced?: string | null;
+	/** The server's last reply, or a word or sentence of ours where none came. */
+	readonly reply?: string | null;
+	/** Since acceptance. */
+	readonly delayMs?: number | null;
+	/** 1 for the first try. */
+	readonly attempt?: number | null;
+	readonly tls?: string | null;
+};
+
+export type Listening = {readonly http: string | null; readonly inbound: string | null; readonly version: string};
+
+/** One method per event, so that no line can carry more than is meant: no key, token, variable or body ever gets here. */
+export type MailLog = {
+	/** The daemon's first line. */
+	readonly listening: (where: Listening) => void;
+	readonly accepted: (copy: LoggedCopy) => void;
+	readonly sent: (copy: LoggedCopy, how?: LoggedTry) => void;
+	readonly delivered: (copy: LoggedCopy, how?: LoggedTry) => void;
+	readonly deferred: (copy: LoggedCopy, how?: LoggedTry) => void;
+	readonly bounced: (copy: LoggedCopy, how?: LoggedTry) => void;
+	readonly errored: (copy: LoggedCopy, how?: LoggedTry) => void;
+	readonly suppressed: (copy: LoggedCopy, how?: LoggedTry) => void;
+	/** Whichever of the above an attempt came to; a release is no event. */
+	readonly attempted: (copy: LoggedCopy, result: AttemptResult, when: Pick<LoggedTry, 'delayMs' | 'attempt'>) => void;
+};
+
+const longestReply = 1024;
+const events = {
+	delivered: 'delivered',
+	relayed: 'sent',
+	deferred: 'deferred',
+	bounced: 'bounced',
+	errored: 'errored',
+	suppressed: 'suppressed',
+	released: null,
+} as const satisfies Record<Outcome['kind'], string | null>;
+
+/** The mail log: one JSON line per mail event, always the same fields, null where there is nothing to say. */
+export function createMailLog(logger: Logger): MailLog {
+	function write(event: string, copy: LoggedCopy, how: LoggedTry = {}): void {
+		logger.info({
+			event,
+			message_id: copy.messageId,
+			recipient: copy.recipient,
+			workspace: copy.workspace,
+			mx: how.mx ?? null,
+			code: how.code ?? null,
+			enhanced: how.enhanced ?? null,
+			reply: how.reply?.slice(0, longestReply) ?? null,
+			delay_ms: how.delayMs ?? null,
+			attempt: how.attempt ?? null,
+			tls: how.tls ?? null,
+		});
+	}
+
+	const named = (event: string) => (copy: LoggedCopy, how?: LoggedTry) => write(event, copy, how);
+	return {
+		listening({http, inbound, version}) {
+			logger.info({event: 'listening', http, inbound, version});
+		},
+		accepted: copy => write('accepted', copy),
+		sent: named('sent'),
+		delivered: named('delivered'),
+		deferred: named('deferred'),
+		bounced: named('bounced'),
+		errored: named('errored'),
+		suppressed: named('suppressed'),
+		attempted(copy, {outcome, attempts}, when) {
+			const event = events[outcome.kind];
+			if (event === null) {
+				return;
+			}
+
+			const last = attempts.at(-1);
+			const reason = 'reason' in outcome ? outcome.reason : null;
+			write(event, copy, {
+				mx: last?.host ?? null,
+				code: last?.code ?? null,
+				enhanced: last?.enhanced ?? null,
+				reply: outcome.kind === 'errored' ? reason : (last?.reply ?? reason),
+				tls: last?.tls ?? null,
+				...when,
+			});
+		},
+	};
+}

@@ -1,0 +1,50 @@
+// Controls (also of C1, which terminals obey) and what reorders text: a server's reply must not draw on the screen.
+const unprintable = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+/g;
+const levelColours: Readonly<Record<string, number>> = {TRACE: 90, DEBUG: 90, INFO: 32, WARN: 33, ERROR: 31, FATAL: 35};
+const levelWidth = 5;
+const eventWidth = 10;
+
+/** A JSON log line for people: time, level, event or message, then `name=value` for each field that has one. */
+export function prettyLine(line: string, colour: boolean): string {
+	const {level, time, event, msg, recipient, err, ...fields} = parseRecord(line);
+	const paint = (text: string, code: number) => (colour ? `\u001b[${code}m${text}\u001b[0m` : text);
+	const severity = clean(level ?? '').toUpperCase();
+	const parts = [
+		paint(clean(time ?? '').slice(11, 23), 90),
+		paint(severity.padEnd(levelWidth), levelColours[severity] ?? 0),
+		...(event === undefined ? [] : [paint(clean(event).padEnd(eventWidth), 1)]),
+		...[recipient, msg].filter(isGiven).map(clean),
+		...Object.entries(fields)
+			.filter(([, value]) => isGiven(value))
+			.map(([name, value]) => `${paint(`${clean(name)}=`, 90)}${clean(value)}`),
+	];
+	return `${parts.join(' ')}${errorLines(err)}\n`;
+}
+
+function parseRecord(line: string): Record<string, unknown> {
+	try {
+		return Object(JSON.parse(line));
+	} catch {
+		return {msg: line};
+	}
+}
+
+function isGiven(value: unknown): boolean {
+	return value !== null && value !== undefined;
+}
+
+function clean(value: unknown): string {
+	const text = typeof value === 'string' ? value : JSON.stringify(value);
+	return text.replace(unprintable, ' ').trim();
+}
+
+function errorLines(error: unknown): string {
+	const {stack, message} = Object(error) as {stack?: unknown; message?: unknown};
+	const text = stack ?? message;
+	return typeof text === 'string'
+		? text
+				.split('\n')
+				.map(part => `\n    ${clean(part)}`)
+				.join('')
+		: '';
+}

@@ -1,0 +1,57 @@
+import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/claims.ts';
+import {beat, type Node, removeNode} from '../store/nodes.ts';
+import type {Store} from '../store/store.ts';
+
+const beatMs = 5000;
+const silentMs = 30_000;
+
+export type PresenceOptions = {
+	readonly store: Store;
+	readonly node: Node;
+	readonly clock: Clock;
+	/** Claims of a dead daemon were given back. */
+	readonly onReleased: () => void;
+	readonly onError: (error: unknown) => void;
+};
+
+/**
+ * Whose claims are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is dead. On
+ * PostgreSQL each node beats, and any node gives back what a silent one held.
+ */
+export function createPresence({store, node, clock, onReleased, onError}: PresenceOptions) {
+	const alone = store.dialect.name === 'sqlite';
+	let timer: NodeJS.Timeout | undefined;
+
+	async function tell(): Promise<void> {
+		const now = clock.now();
+		const released = await store.writer.transaction(async trx => {
+			await beat(trx, node, storeTime(now));
+			return await releaseSilentClaims(trx, storeTime(now - silentMs), storeTime(now));
+		});
+		if (released > 0) {
+			onReleased();
+		}
+	}
+
+	return {
+		/** To be awaited before anything is claimed. */
+		async begin(): Promise<void> {
+			if (alone) {
+				await store.writer.transaction(trx => releaseOtherClaims(trx, node.id, storeTime(clock.now())));
+				return;
+			}
+			await tell();
+			timer = setInterval(() => void tell().catch(onError), beatMs);
+		},
+		/** Gives back what is still claimed and takes this node off the list. */
+		async end(): Promise<void> {
+			clearInterval(timer);
+			await store.writer.transaction(async trx => {
+				await releaseOwnClaims(trx, node.id, storeTime(clock.now()));
+				await removeNode(trx, node.id);
+			});
+		},
+	};
+}

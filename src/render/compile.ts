@@ -1,0 +1,94 @@
+import type {Liquid} from 'liquidjs';
+import {createEngines} from './engine.ts';
+import {longestSource} from './limits.ts';
+import {liquidFault, shield} from './liquid-source.ts';
+import {compileMjml, type MjmlResult} from './mjml.ts';
+import {textTemplate} from './text-part.ts';
+import {guardUrls} from './url-values.ts';
+import type {Violation} from './violation.ts';
+
+/** One locale's variant of a template as its author wrote it. Exactly one of `mjml` and `html`. */
+export type VariantSource = {
+	/** Null: the default variant. */
+	readonly locale: string | null;
+	readonly subject: string;
+	readonly mjml?: string | undefined;
+	readonly html?: string | undefined;
+	/** Left out: made from the html. */
+	readonly text?: string | undefined;
+};
+
+/** What is stored and sent: Liquid that is known to parse. */
+export type CompiledVariant = {
+	readonly ok: true;
+	readonly subject: string;
+	readonly html: string;
+	/** Null: it must be made from the rendered html of each mail, because the html's Liquid makes html of its own. */
+	readonly text: string | null;
+};
+
+export type CompileResult = CompiledVariant | {readonly ok: false; readonly violations: readonly Violation[]};
+
+const mostViolations = 20;
+
+/**
+ * Compiles a variant, once, when its version is saved: MJML to html, html to text, and all Liquid parsed.
+ * Every fault of the author is a violation. May take seconds for hostile input: callers with other duties use
+ * `compileInWorker`.
+ */
+export async function compileVariant(source: VariantSource): Promise<CompileResult> {
+	const engines = createEngines();
+	const {subject, mjml, html, text} = source;
+	const fields = {subject, mjml, html, text};
+	const unfit = Object.entries(fields).flatMap(([field, value]) => sizeFault(field, value));
+	if ((mjml === undefined) === (html === undefined)) {
+		unfit.push(atStart('mjml', 'give either mjml or html'));
+	}
+	if (unfit.length > 0) {
+		return {ok: false, violations: unfit};
+	}
+
+	const plain = [
+		liquidFault(engines.plain, 'subject', subject),
+		text === undefined ? null : liquidFault(engines.plain, 'text', text),
+	].filter(fault => fault !== null);
+	const body = await compileBody(engines.html, mjml, html ?? '');
+	if (!body.ok || plain.length > 0) {
+		return {ok: false, violations: [...plain, ...(body.ok ? [] : body.violations)].slice(0, mostViolations)};
+	}
+
+	return {ok: true, subject, html: body.html, text: text ?? textTemplate(engines.plain, body.html)};
+}
+
+async function compileBody(engine: Liquid, mjml: string | undefined, html: string): Promise<MjmlResult> {
+	if (mjml === undefined) {
+		const fault = liquidFault(engine, 'html', html);
+		return fault ? {ok: false, violations: [fault]} : checked(engine, 'html', html);
+	}
+
+	const compiled = await compileMjml(engine, mjml);
+	return compiled.ok ? checked(engine, 'mjml', compiled.html) : compiled;
+}
+
+/** Guards the URLs, then proves that what will be sent parses: MJML makes much of little. */
+function checked(engine: Liquid, field: string, html: string): MjmlResult {
+	if (html.length > longestSource) {
+		return {ok: false, violations: [atStart(field, `makes more than ${longestSource} characters of html`)]};
+	}
+
+	const guarded = guardUrls(shield(engine, html));
+	const fault = liquidFault(engine, field, guarded);
+	return fault
+		? {ok: false, violations: [atStart(field, `the html made of it does not parse: ${fault.message}`)]}
+		: {ok: true, html: guarded};
+}
+
+function sizeFault(field: string, value: string | undefined): Violation[] {
+	return value !== undefined && Buffer.byteLength(value) > longestSource
+		? [atStart(field, `is longer than ${longestSource} octets`)]
+		: [];
+}
+
+function atStart(field: string, message: string): Violation {
+	return {field, message, line: 1, column: 1};
+}

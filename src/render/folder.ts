@@ -1,0 +1,171 @@
+import {readdir, readFile} from 'node:fs/promises';
+import path from 'node:path';
+import type {VariantSource} from './compile.ts';
+import {longestSource} from './limits.ts';
+import {validLocale} from './locale.ts';
+
+export type FolderProblem = {readonly file: string; readonly message: string};
+
+export type TemplateFolder =
+	| {
+			readonly ok: true;
+			/** The folder's name. */
+			readonly name: string;
+			/** The default variant first, then by locale. */
+			readonly variants: readonly VariantSource[];
+			/** Variables for a preview. */
+			readonly sample: Readonly<Record<string, unknown>>;
+	  }
+	| {readonly ok: false; readonly problems: readonly FolderProblem[]};
+
+type Json = Readonly<Record<string, unknown>>;
+
+const bodyName = /^body(?:\.([^.]+))?\.(mjml|html|txt)$/;
+
+/**
+ * Reads a template folder (operator.md, A template folder). Everything that is wrong with it is told at once; files of
+ * other names are left alone.
+ */
+export async function readTemplateFolder(folder: string): Promise<TemplateFolder> {
+	const problems: FolderProblem[] = [];
+	const files = await textFiles(folder, problems);
+	const settings = jsonObject('template.json', files.get('template.json') ?? null, problems);
+	const sample = files.has('sample.json') ? jsonObject('sample.json', files.get('sample.json') ?? null, problems) : {};
+	const bodies = bodiesByLocale(files, problems);
+	const subjects = readSubjects(settings, bodies, problems);
+
+	const variants: VariantSource[] = [];
+	for (const [locale, body] of [...bodies].sort(([a], [b]) => (a < b ? -1 : 1))) {
+		const name = locale === '' ? 'body' : `body.${locale}`;
+		const subject = subjects.get(locale) ?? subjects.get('');
+		if ((body.mjml === undefined) === (body.html === undefined)) {
+			const message = body.mjml === undefined ? 'has no .mjml or .html beside it' : 'give either .mjml or .html';
+			problems.push({file: body.mjml === undefined ? `${name}.txt` : `${name}.html`, message});
+		} else if (subject !== undefined) {
+			variants.push({locale: locale === '' ? null : locale, subject, ...body});
+		} else if (settings) {
+			problems.push({file: 'template.json', message: `has no subject for ${name}`});
+		}
+	}
+	if (bodies.size === 0 && files.size > 0) {
+		problems.push({file: 'body.mjml', message: 'is missing (or body.html)'});
+	}
+
+	if (problems.length > 0 || !sample) {
+		return {ok: false, problems};
+	}
+	return {ok: true, name: path.basename(path.resolve(folder)), variants, sample};
+}
+
+/** The folder's files that concern us; null for those that could not be read, with a problem. */
+async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map<string, string | null>> {
+	const files = new Map<string, string | null>();
+	let names: string[];
+	try {
+		names = (await readdir(folder)).sort();
+	} catch (error) {
+		problems.push({file: folder, message: reason(error)});
+		return files;
+	}
+
+	if (!names.includes('template.json')) {
+		problems.push({file: 'template.json', message: 'is missing'});
+	}
+	for (const name of names) {
+		if (name === 'template.json' || name === 'sample.json' || bodyName.test(name)) {
+			files.set(name, await textFile(folder, name, problems));
+		}
+	}
+	return files;
+}
+
+async function textFile(folder: string, name: string, problems: FolderProblem[]): Promise<string | null> {
+	try {
+		const bytes = await readFile(path.join(folder, name));
+		if (bytes.length <= longestSource) {
+			return new TextDecoder('utf-8', {fatal: true}).decode(bytes);
+		}
+		problems.push({file: name, message: `is longer than ${longestSource} octets`});
+	} catch (error) {
+		problems.push({file: name, message: error instanceof TypeError ? 'is not UTF-8 text' : reason(error)});
+	}
+	return null;
+}
+
+function jsonObject(file: string, text: string | null, problems: FolderProblem[]): Json | null {
+	if (text === null) {
+		return null; // Told already.
+	}
+
+	try {
+		const value: unknown = JSON.parse(text);
+		if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+			return value as Json;
+		}
+		problems.push({file, message: 'must be a JSON object'});
+	} catch (error) {
+		problems.push({file, message: `is not JSON: ${reason(error)}`});
+	}
+	return null;
+}
+
+type Body = {mjml?: string; html?: string; text?: string};
+
+/** The bodies by canonical locale, the default one by the empty text. */
+function bodiesByLocale(files: ReadonlyMap<string, string | null>, problems: FolderProblem[]): Map<string, Body> {
+	const bodies = new Map<string, Body>();
+	for (const [file, content] of files) {
+		const [, tag, ending] = bodyName.exec(file) ?? [];
+		if (ending === undefined || content === null) {
+			continue;
+		}
+		const locale = tag === undefined ? '' : validLocale(tag);
+		if (locale === null) {
+			problems.push({file, message: `${tag} is no language tag`});
+			continue;
+		}
+		const body = bodies.get(locale) ?? {};
+		body[ending === 'txt' ? 'text' : (ending as 'mjml' | 'html')] = content;
+		bodies.set(locale, body);
+	}
+	return bodies;
+}
+
+/** The subjects by canonical locale, the default one by the empty text. */
+function readSubjects(
+	settings: Json | null,
+	bodies: ReadonlyMap<string, Body>,
+	problems: FolderProblem[],
+): Map<string, string> {
+	const file = 'template.json';
+	const found = new Map<string, string>();
+	const {subject, subjects, ...others} = settings ?? {};
+	problems.push(...Object.keys(others).map(key => ({file, message: `does not know ${JSON.stringify(key)}`})));
+	if (typeof subject === 'string') {
+		found.set('', subject);
+	} else if (subject !== undefined) {
+		problems.push({file, message: 'subject must be text'});
+	}
+
+	if (typeof subjects !== 'object' || subjects === null || Array.isArray(subjects)) {
+		if (subjects !== undefined) {
+			problems.push({file, message: 'subjects must be an object of texts by locale'});
+		}
+		return found;
+	}
+	for (const [tag, text] of Object.entries(subjects)) {
+		const locale = validLocale(tag);
+		if (locale === null || typeof text !== 'string') {
+			problems.push({file, message: `subjects.${tag}: ${locale === null ? 'no language tag' : 'must be text'}`});
+		} else if (bodies.has(locale)) {
+			found.set(locale, text);
+		} else {
+			problems.push({file, message: `subjects.${tag}: there is no body.${tag}.mjml or body.${tag}.html`});
+		}
+	}
+	return found;
+}
+
+function reason(error: unknown): string {
+	return error instanceof Error ? error.message : String(error);
+}

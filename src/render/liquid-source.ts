@@ -1,0 +1,111 @@
+import {type Liquid, LiquidError, Tokenizer, TokenKind, type TopLevelToken} from 'liquidjs';
+import {positionAt, type Violation} from './violation.ts';
+
+/** One `{{ … }}` or `{% … %}` of a source. */
+export type LiquidToken = {
+	readonly kind: 'output' | 'tag';
+	/** A tag's name (`for`); of an output, empty. */
+	readonly name: string;
+	/** As the author wrote it, with its delimiters. */
+	readonly text: string;
+	readonly begin: number;
+	readonly end: number;
+};
+
+/** Parses a field as Liquid: null, or its first fault. Never throws. */
+export function liquidFault(engine: Liquid, field: string, source: string): Violation | null {
+	try {
+		engine.parse(source);
+		return null;
+	} catch (error) {
+		return {field, ...faultOf(error)};
+	}
+}
+
+/** What an error of Liquid says and where; without a place of its own it stands at the source's begin. */
+export function faultOf(error: unknown): Omit<Violation, 'field'> {
+	if (error instanceof RangeError) {
+		return {message: 'nests too deeply', line: 1, column: 1};
+	}
+
+	const message = error instanceof Error ? error.message : String(error);
+	const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [1, 1];
+	return {message: shortened(message.replace(/, line:\d+, col:\d+$/, '')), line: line ?? 1, column: column ?? 1};
+}
+
+// Some of liquidjs's messages quote a whole rest of the source.
+function shortened(message: string): string {
+	return message.length > 300 ? `${message.slice(0, 300)}…` : message;
+}
+
+/** The Liquid of a source that parses, in order. What `{% raw %}` encloses is no Liquid. */
+export function liquidTokens(engine: Liquid, source: string): LiquidToken[] {
+	return new Tokenizer(source)
+		.readTopLevelTokens(engine.options)
+		.filter(token => token.kind !== TokenKind.HTML)
+		.map(token => ({
+			kind: token.kind === TokenKind.Tag ? 'tag' : 'output',
+			name: tagName(token),
+			text: source.slice(token.begin, token.end),
+			begin: token.begin,
+			end: token.end,
+		}));
+}
+
+function tagName(token: TopLevelToken): string {
+	return 'name' in token && typeof token.name === 'string' ? token.name : '';
+}
+
+/** A source whose Liquid is replaced by words of letters and digits, which HTML and MJML tools carry along untouched. */
+export type Shielded = {
+	readonly text: string;
+	readonly tokens: readonly LiquidToken[];
+	/** Matches the words; the first group is the token's number. */
+	readonly pattern: RegExp;
+	/** Puts the Liquid back, also into what was made from `text`. */
+	readonly restore: (text: string) => string;
+	/** Where an offset of `text` lies in the source. */
+	readonly sourceOffset: (offset: number) => number;
+};
+
+/** Hides the Liquid of a source that parses. */
+export function shield(engine: Liquid, source: string): Shielded {
+	const tokens = liquidTokens(engine, source);
+	let salt = 0;
+	while (source.includes(`lq${salt}x`)) {
+		salt++;
+	}
+
+	let text = '';
+	let last = 0;
+	const ends: Array<{text: number; source: number}> = [{text: 0, source: 0}];
+	for (const [index, token] of tokens.entries()) {
+		text += `${source.slice(last, token.begin)}lq${salt}x${index}e`;
+		last = token.end;
+		ends.push({text: text.length, source: token.end});
+	}
+	text += source.slice(last);
+
+	const pattern = new RegExp(`lq${salt}x(\\d+)e`, 'g');
+	return {
+		text,
+		tokens,
+		pattern,
+		restore: made => made.replace(pattern, (word, index) => tokens[Number(index)]?.text ?? word),
+		sourceOffset(offset) {
+			const before = ends.findLast(end => end.text <= offset) ?? {text: 0, source: 0};
+			return before.source + offset - before.text;
+		},
+	};
+}
+
+/** A violation at an offset of a shielded text, told in the author's own words and place. */
+export function violationAt(
+	field: string,
+	source: string,
+	shielded: Shielded,
+	offset: number,
+	message: string,
+): Violation {
+	return {field, message: shielded.restore(message), ...positionAt(source, shielded.sourceOffset(offset))};
+}

@@ -1,0 +1,56 @@
+/** The canonical spelling of a BCP 47 language tag, or null where it is none (decisions.md, Sending). */
+export function validLocale(text: string): string | null {
+	try {
+		return Intl.getCanonicalLocales(text)[0] ?? null;
+	} catch {
+		return null;
+	}
+}
+
+/**
+ * Whether the text names an IANA time zone: `UTC`, `GMT` or a name with a `/`. Offsets and `SystemV/…` are none.
+ * `Intl.supportedValuesOf('timeZone')` cannot decide: it lacks `UTC` and `Asia/Kolkata` on Node 20.
+ */
+export function validTimezone(text: string): boolean {
+	if (!/^(?:UTC|GMT|[A-Za-z]+(?:\/[A-Za-z0-9_+-]+){1,2})$/.test(text) || /^systemv\//i.test(text)) {
+		return false;
+	}
+
+	try {
+		new Intl.DateTimeFormat('en', {timeZone: text});
+		return true;
+	} catch {
+		return false;
+	}
+}
+
+/** The tag and its parents by truncation, as a lookup of RFC 4647 §3.4 has them: `zh-Hant-TW`, `zh-Hant`, `zh`. */
+function* lookupChain(locale: string): Generator<string> {
+	let tag = locale.toLowerCase();
+	while (tag !== '') {
+		yield tag;
+		// A lone letter (`-u-`, `-x-`) only introduces what follows it and goes with it.
+		tag = tag.slice(0, Math.max(0, tag.lastIndexOf('-'))).replace(/-[a-z0-9]$/, '');
+	}
+}
+
+/**
+ * Chooses the variant of a template for a recipient: the locale, its parents, the workspace's default and its parents,
+ * `en`, then the default variant (locale null), then the first. Undefined only where there are no variants.
+ */
+export function chooseVariant<Variant extends {readonly locale: string | null}>(
+	variants: readonly Variant[],
+	locale: string,
+	workspaceLocale: string | null,
+): Variant | undefined {
+	for (const wanted of [locale, workspaceLocale ?? '', 'en']) {
+		for (const tag of lookupChain(wanted)) {
+			const found = variants.find(variant => variant.locale?.toLowerCase() === tag);
+			if (found) {
+				return found;
+			}
+		}
+	}
+
+	return variants.find(variant => variant.locale === null) ?? variants[0];
+}

@@ -1,0 +1,132 @@
+import {compile} from 'html-to-text';
+import type {Liquid} from 'liquidjs';
+import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
+
+const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
+const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
+
+const convert = compile({
+	wordwrap: 78, // RFC 5322 §2.1.1: lines should not be longer.
+	baseElements: {selectors: []}, // All of it: Liquid may stand before the body.
+	limits: {maxDepth: 200, maxInputLength: 1_100_000},
+	formatters: {
+		cell(element, walk, builder) {
+			builder.addInline(' ');
+			walk(element.children, builder);
+			builder.addInline(' ');
+		},
+	},
+	selectors: [
+		// RFC 3986 appendix C: angle brackets delimit a URL in text.
+		{selector: 'a', options: {linkBrackets: ['<', '>'], hideLinkHrefIfSameAsText: true}},
+		{selector: 'img', format: 'skip'},
+		{selector: 'head', format: 'skip'},
+		{selector: 'style', format: 'skip'},
+		{selector: 'script', format: 'skip'},
+		{selector: 'title', format: 'skip'},
+		// A preview text repeats what the mail says.
+		{selector: 'div[style*="display:none"]', format: 'skip'},
+		{selector: 'div[style*="display: none"]', format: 'skip'},
+		...['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map(selector => ({selector, options: heading})),
+		{selector: 'tr', format: 'block', options: noSpace},
+		{selector: 'td', format: 'cell'},
+		{selector: 'th', format: 'cell'},
+		{selector: 'ul', options: {itemPrefix: '- '}},
+	],
+});
+
+/** Text from finished html: links kept, wrapped. Costs milliseconds for a page, so the hot path does without it. */
+export function textFromHtml(html: string): string {
+	return tidyText(trimLines(convert(html)));
+}
+
+/** At most one empty line in a row, none at the ends: conditions that do not hold leave gaps. */
+export function tidyText(text: string): string {
+	return `${text.replace(/\n(?:[ \t]*\n){2,}/g, '\n\n').trim()}\n`;
+}
+
+function trimLines(text: string): string {
+	return text
+		.split('\n')
+		.map(line => line.trimEnd())
+		.join('\n');
+}
+
+// What these make is html: it must be rendered first and read as html then.
+const htmlFilters = /\|\s*(?:raw|escape|escape_once|newline_to_br|xml_escape)\b/;
+// They act on all that follows, so losing one with a comment or a style would change the text.
+const lastingTags = new Set(['assign', 'capture', 'increment', 'decrement', 'cycle', 'liquid', 'break', 'continue']);
+const blockTags = new Set(['if', 'unless', 'case', 'for', 'tablerow', 'capture', 'comment', 'raw']);
+const branchTags = new Set(['else', 'elsif', 'when']);
+
+/**
+ * Turns html that contains Liquid into text that contains the same Liquid, once per template instead of once per mail.
+ * Null where the text could come out differently from the rendered html; `textFromHtml` of that is the right text then.
+ */
+export function textTemplate(engine: Liquid, html: string): string | null {
+	const {text, tokens, pattern, restore} = shield(engine, html);
+	if (tokens.some(token => htmlFilters.test(token.text))) {
+		return null;
+	}
+
+	const converted = trimLines(convert(text));
+	const kept = [...converted.matchAll(pattern)].map(([, index]) => Number(index));
+	// Entities may have decoded to something that Liquid would take for its own.
+	if (/\{[{%]/.test(converted) || !keepsBlocks(tokens, kept)) {
+		return null;
+	}
+
+	const template = restore(joinTagLines(converted, tokens, pattern));
+	return liquidFault(engine, 'text', template) ? null : template;
+}
+
+/** Whether every token that was kept still stands in the same branch of the same block, and what was left out is not missed. */
+function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): boolean {
+	const before = branches(tokens, [...tokens.keys()]);
+	const after = branches(tokens, kept);
+	return tokens.every(({name}, index) => {
+		if (after.has(index)) {
+			return after.get(index) === before.get(index);
+		}
+		const closesKept = (name.startsWith('end') || branchTags.has(name)) && after.has(before.get(index) ?? -1);
+		return !closesKept && !lastingTags.has(name);
+	});
+}
+
+/** For each token the number of the tag whose branch it stands in (-1: none); for `else`, `endif` and their like, that of the block's first tag. */
+function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map<number, number> {
+	const found = new Map<number, number>();
+	const open: Array<{first: number; branch: number}> = [];
+	for (const index of order) {
+		const {name} = tokens[index] ?? {name: ''};
+		const block = open.at(-1);
+		if (name.startsWith('end')) {
+			found.set(index, block?.first ?? -1);
+			open.pop();
+		} else if (branchTags.has(name)) {
+			found.set(index, block?.first ?? -1);
+			if (block) {
+				block.branch = index;
+			}
+		} else {
+			found.set(index, block?.branch ?? -1);
+			if (blockTags.has(name)) {
+				open.push({first: index, branch: index});
+			}
+		}
+	}
+	return found;
+}
+
+/** A line of nothing but tags gives its line break up, so that a loop's rows stand one below the other. */
+function joinTagLines(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
+	return text
+		.split('\n')
+		.map(line => {
+			const onlyTags =
+				line.trim() !== '' &&
+				line.replace(pattern, (_, index) => (tokens[Number(index)]?.kind === 'tag' ? '' : 'x')).trim() === '';
+			return onlyTags ? line.trim() : `${line}\n`;
+		})
+		.join('');
+}

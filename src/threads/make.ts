@@ -1,0 +1,86 @@
+import {compose} from '../compose/compose.ts';
+import type {SigningKey} from '../compose/dkim.ts';
+import type {Links} from '../links/links.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {MakeJob, MakeResult} from '../queue/maker-protocol.ts';
+import {chooseVariant} from '../render/locale.ts';
+import type {Renderer, RenderVariant} from '../render/render.ts';
+
+export type MakeOptions = {
+	readonly links: Links;
+	readonly renderer: Renderer;
+	/** Milliseconds that an unsubscribe link works. */
+	readonly tokenLifetimeMs: number;
+	/** Whether mail to the return-path domain is answered: only then can one unsubscribe by mail. */
+	readonly listening: boolean;
+	readonly clock: Clock;
+};
+
+/** A variant of a template version, compiled. */
+export type Variant = RenderVariant & {readonly locale: string | null};
+
+/** What a maker looks up by name before it makes a job. */
+export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
+
+export type Make = (job: MakeJob, ingredients: Ingredients) => MakeResult;
+
+/** Renders, composes and signs one copy. Everything but the signature's time is the same at every try. */
+export function createMake({links, renderer, tokenLifetimeMs, listening, clock}: MakeOptions): Make {
+	return (job, {variants, signing}) => {
+		const {recipientId, address} = job;
+		const unsubscribeUrl = links.unsubscribeUrl({
+			workspaceId: job.workspaceId,
+			messageId: job.messageId,
+			topicId: job.topicId,
+			role: job.role,
+			address,
+			expiresAt: job.acceptedAt + tokenLifetimeMs,
+		});
+		const variant = chooseVariant(variants, job.locale, job.workspaceLocale);
+		if (!variant) {
+			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
+		}
+		const rendered = renderer.render(variant, {
+			data: job.data === null ? {} : JSON.parse(job.data),
+			locale: job.locale,
+			timezone: job.timezone,
+			recipient: {email: address},
+			unsubscribe_url: unsubscribeUrl,
+			workspace: {name: job.workspaceName},
+			message: {id: job.messageId},
+		});
+		if (!rendered.ok) {
+			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
+		}
+
+		const ref = links.ref(recipientId, address);
+		const mail = compose(
+			{
+				messageIdHeader: `${links.messageIdLocal(job.messageId)}@${domainOf(job.from)}`,
+				date: job.acceptedAt,
+				from: {address: job.from, name: job.fromName},
+				to: job.to,
+				cc: job.cc,
+				replyTo: job.replyTo,
+				subject: rendered.subject,
+				html: rendered.html,
+				text: rendered.text,
+				attachments: job.attachments,
+				listUnsubscribe: {
+					url: unsubscribeUrl,
+					mailto: listening ? `${links.unsubscribeLocal(recipientId, address)}@${job.returnPathDomain}` : null,
+				},
+				ref,
+				feedbackId: null,
+			},
+			signing,
+			clock.now(),
+		);
+		const envelopeFrom = `${links.returnPathLocal(recipientId, address)}@${job.returnPathDomain}`;
+		return {ok: true, made: {mail, subject: rendered.subject, envelopeFrom, ref}};
+	};
+}
+
+function domainOf(address: string): string {
+	return address.slice(address.lastIndexOf('@') + 1);
+}

@@ -1,0 +1,140 @@
+import {readFileSync, writeFileSync} from 'node:fs';
+import process from 'node:process';
+import test from 'ava';
+import {compose} from '../../src/compose/compose.ts';
+import {importSigningKey} from '../../src/compose/dkim.ts';
+import type {Letter} from '../../src/compose/letter.ts';
+import {needsSmtputf8} from '../../src/compose/mailbox.ts';
+import {international, invoice, note, receipt} from './letters.ts';
+import {headerLines, read} from './read.ts';
+import {rfc8463} from './rfc8463.ts';
+
+const now = Date.UTC(2026, 5, 9, 10, 15, 31);
+const lf = (text: string) => text.replaceAll(/\r\n?/g, '\n');
+
+const letters = {receipt, note, invoice, international};
+const keys = (['rsa', 'ed25519'] as const).map(kind =>
+	importSigningKey({
+		domain: 'shop.example',
+		selector: kind === 'rsa' ? 'mc1' : 'mc2',
+		algorithm: `${kind}-sha256`,
+		privateKeyPem: rfc8463[kind].privateKeyPem,
+	}),
+);
+const mails = {
+	...Object.fromEntries(Object.entries(letters).map(([name, letter]) => [name, compose(letter, [], now)])),
+	signed: compose(receipt, keys, now),
+};
+
+for (const [name, mail] of Object.entries(mails)) {
+	test(`golden: ${name}.eml`, t => {
+		const file = `test/fixtures/compose/${name}.eml`;
+		if (process.env.UPDATE_GOLDEN) {
+			writeFileSync(file, mail);
+		}
+		t.deepEqual(mail.toString('latin1').split('\r\n'), readFileSync(file, 'latin1').split('\r\n'));
+	});
+}
+
+for (const [name, letter] of Object.entries(letters)) {
+	test(`another reader finds in ${name} what the letter says`, async t => {
+		const mail = await read(compose(letter, [], now));
+		t.is(mail.subject, letter.subject);
+		t.is(lf(mail.html || ''), lf(letter.html).replace(/\n?$/, '\n'));
+		if (letter.text !== null) {
+			t.is(lf(mail.text ?? ''), lf(letter.text));
+		}
+		t.is(mail.messageId, `<${letter.messageIdHeader}>`);
+		t.is(mail.date?.getTime(), Math.floor(letter.date / 1000) * 1000);
+		t.is(mail.from?.value[0]?.address, letter.from.address);
+		t.is(mail.from?.value[0]?.name, letter.from.name ?? '');
+		t.deepEqual(
+			mail.attachments.map(({filename, contentType, content}) => ({
+				filename,
+				contentType,
+				content: Buffer.from(content),
+			})),
+			letter.attachments.map(attachment => ({...attachment, content: Buffer.from(attachment.content)})),
+		);
+	});
+
+	test(`${name} is the same at every try`, t => {
+		t.deepEqual(compose(letter, [], now), compose(structuredClone(letter), [], now + 86_400_000));
+	});
+}
+
+test('the header of a full letter, field by field', t => {
+	t.deepEqual(headerLines(compose(receipt, [], now)), [
+		'Date: Tue, 09 Jun 2026 10:15:30 +0000',
+		'From: =?UTF-8?B?TcO8bGxlciAmIFPDtmhuZQ==?= <orders@shop.example>',
+		'To: ada@example.com',
+		'Cc: grace@example.org, buchhaltung@xn--exmple-cua.test',
+		'Reply-To: help@shop.example',
+		`Message-ID: <${receipt.messageIdHeader}>`,
+		'Subject: =?UTF-8?B?SWhyZSBCZXN0ZWxsdW5nIDQ3MTEg4oCTIHZpZWxlbiBEYW5rLCBz?= =?UTF-8?B?Y2jDtm5lIEdyw7zDn2UgdW5kIGJpcyBiYWxkIGluIHVuc2VyZW0g?= =?UTF-8?B?R2VzY2jDpGZ0IPCfjoE=?=',
+		`List-Unsubscribe: <${receipt.listUnsubscribe.url}>, <mailto:${receipt.listUnsubscribe.mailto}?subject=unsubscribe>`,
+		'List-Unsubscribe-Post: List-Unsubscribe=One-Click',
+		'Feedback-ID: receipt:ws1:live:mailctl',
+		`X-Mailctl-Ref: ${receipt.ref}`,
+		'MIME-Version: 1.0',
+		`Content-Type: multipart/alternative; boundary="=_${receipt.ref}_a"`,
+	]);
+});
+
+test('the unsubscribe URL is never broken by a fold', t => {
+	const url = `https://mail.shop.example/unsubscribe?token=${'x'.repeat(600)}`;
+	const mail = compose({...receipt, listUnsubscribe: {url, mailto: 'u@bounces.shop.example'}}, [], now).toString();
+	t.true(mail.includes(`\r\nList-Unsubscribe: <${url}>,\r\n <mailto:u@bounces.shop.example?subject=unsubscribe>\r\n`));
+});
+
+test('fields that a letter does not have are not there', t => {
+	const names = headerLines(compose(note, [], now)).map(line => line.split(':')[0]);
+	for (const name of ['Cc', 'Reply-To', 'Feedback-ID', 'Bcc', 'DKIM-Signature', 'Return-Path']) {
+		t.false(names.includes(name));
+	}
+});
+
+test('a local part without an ASCII form stays as it is, its domain becomes A-labels', t => {
+	t.true(needsSmtputf8(international));
+	t.true(headerLines(compose(international, [], now)).includes('To: jörg@xn--exmple-cua.test'));
+	t.false(needsSmtputf8(receipt));
+	t.false(needsSmtputf8({...receipt, to: 'ada@exämple.test'}));
+});
+
+test('the buffer can be transferred: it owns its memory', t => {
+	const mail = compose(note, [], now);
+	t.is(mail.buffer.byteLength, mail.length);
+});
+
+test('line ends of every kind become CRLF, and a dot or From begins no line', t => {
+	const mail = compose({...note, html: 'a\nb\rc\r\nd\n\r\n.\n.e\nFrom x\r.\r'}, [], now).toString();
+	t.true(mail.endsWith('\r\n\r\na\r\nb\r\nc\r\nd\r\n\r\n=2E\r\n=2Ee\r\n=46rom x\r\n=2E\r\n\r\n'));
+});
+
+for (const bad of [
+	'a@b.test, c@d.test',
+	'<a@b.test>',
+	'a@b.test\r\nBcc: c@d.test',
+	'a b@c.test',
+	'a@',
+	'a',
+	'a@b@c',
+	'"a"@b.test',
+	'a@b.te\u2028st',
+]) {
+	test(`an address that no validator lets through is a bug: ${JSON.stringify(bad)}`, t => {
+		for (const letter of [
+			{...note, to: bad},
+			{...note, cc: [bad]},
+			{...note, replyTo: bad},
+			{...note, from: {address: bad, name: null}},
+		] satisfies Letter[]) {
+			t.throws(() => compose(letter, [], now), {message: /bare addr-spec/});
+		}
+	});
+}
+
+test('a URL that fits in no line is a bug', t => {
+	const listUnsubscribe = {url: `https://mail.shop.example/${'x'.repeat(1000)}`, mailto: null};
+	t.throws(() => compose({...note, listUnsubscribe}, [], now), {message: /List-Unsubscribe/});
+});

@@ -1,0 +1,60 @@
+import type {Letter} from '../../src/compose/letter.ts';
+
+const rows = Array.from(
+	{length: 12},
+	(_, index) =>
+		`  <tr>\n\t<td style="padding: 8px">Artikel ${index} – Grüße</td>  \n    <td align=right>${index},50 €</td>\r\n  </tr>\n`,
+).join('');
+
+/** An order receipt with everything a letter can have but attachments. */
+export const receipt: Letter = {
+	messageIdHeader: 'm081t6m3sfw5xv3qe7v1m8s4d9gzkr2pnh0c5bjyta9w6@shop.example',
+	date: Date.UTC(2026, 5, 9, 10, 15, 30, 123),
+	from: {address: 'orders@shop.example', name: 'Müller & Söhne'},
+	to: 'ada@example.com',
+	cc: ['grace@example.org', 'buchhaltung@exämple.test'],
+	replyTo: 'help@shop.example',
+	subject: 'Ihre Bestellung 4711 – vielen Dank, schöne Grüße und bis bald in unserem Geschäft 🎁',
+	html: `<!doctype html>\n<html>\n<body>\n<p>Fine.\n.\n..\nFrom here on:</p>\n<table>\n${rows}</table>\n</body>\n</html>\n`,
+	text: 'Vielen Dank!\n\nFrom here on:\n.\n..\n12,50 €  \n\t\nIhr Geschäft\n',
+	attachments: [],
+	listUnsubscribe: {
+		url: `https://mail.shop.example/unsubscribe?token=${'AQEzvVa0'.repeat(16)}`,
+		mailto: 'u081t6m3sfw5xv3qe7v1m8s4d9gzkr2pnh0c5bjyta9w6@bounces.shop.example',
+	},
+	ref: 'r081t6m3sfw5xv3qe7v1m8s4d9gzkr2pnh0c5bjyta9w6',
+	feedbackId: 'receipt:ws1:live:mailctl',
+};
+
+/** The least a letter has. */
+export const note: Letter = {
+	...receipt,
+	from: {address: 'orders@shop.example', name: null},
+	cc: [],
+	replyTo: null,
+	subject: 'Your code is 4711',
+	html: '<p>4711</p>',
+	text: null,
+	listUnsubscribe: {url: receipt.listUnsubscribe.url, mailto: null},
+	feedbackId: null,
+};
+
+export const invoice: Letter = {
+	...receipt,
+	attachments: [
+		{
+			filename: 'invoice 4711.pdf',
+			contentType: 'application/pdf',
+			content: Uint8Array.from({length: 700}, (_, index) => (index * 7) % 256),
+		},
+		{
+			filename: 'Rechnung „März“ (endgültige Fassung, bitte aufbewahren) 🎁.txt',
+			contentType: 'text/plain',
+			content: Buffer.from('a\nb\r\nc\r\0é'),
+		},
+		{filename: 'empty.bin', contentType: 'application/octet-stream', content: new Uint8Array()},
+	],
+};
+
+/** A recipient whose local part has no ASCII form. */
+export const international: Letter = {...note, to: 'jörg@exämple.test'};

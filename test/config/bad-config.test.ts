@@ -1,0 +1,30 @@
+import {readdirSync, readFileSync, writeFileSync} from 'node:fs';
+import process from 'node:process';
+import test from 'ava';
+import {loadSettings} from '../../src/config/settings.ts';
+
+const folder = 'test/fixtures/bad-config';
+
+// Each folder holds an environment file and the text of its problems; UPDATE_GOLDEN=1 writes the latter.
+for (const name of readdirSync(folder)) {
+	test(`bad config: ${name}`, t => {
+		const loaded = loadSettings({
+			env: {},
+			envFile: `${folder}/${name}/env`,
+			cwd: process.cwd(),
+			hostname: 'mail.example.com',
+			cpus: 2,
+		});
+		const text = `${loaded.ok ? 'no problem' : loaded.problems.join('\n')}\n`
+			.replaceAll(process.cwd(), '<here>')
+			// Only owners may read a file with a secret; what git made of the fixture's mode is not the question here.
+			.replace(/.*holds a password or key.*\n/, '');
+		const expected = `${folder}/${name}/expected.txt`;
+		if (process.env.UPDATE_GOLDEN) {
+			writeFileSync(expected, text);
+		}
+
+		t.is(text, readFileSync(expected, 'utf8'));
+		t.notRegex(text, /hunter|no problem/);
+	});
+}

@@ -1,0 +1,167 @@
+import {chmodSync, mkdtempSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import test from 'ava';
+import {boundPublicUrl} from '../../src/config/derive.ts';
+import {reloadSettings} from '../../src/config/reload.ts';
+import {loadSettings, type SettingsInput} from '../../src/config/settings.ts';
+import {showSettings} from '../../src/config/show.ts';
+
+function folder(file?: string, mode = 0o600): string {
+	const path = mkdtempSync(join(tmpdir(), 'mailctl-settings-'));
+	if (file !== undefined) {
+		writeFileSync(join(path, '.env'), file);
+		chmodSync(join(path, '.env'), mode);
+	}
+
+	return path;
+}
+
+function load(env: Record<string, string> = {}, input: Partial<SettingsInput> = {}) {
+	return loadSettings({env, cwd: '/nonexistent', hostname: 'mail.example.com', cpus: 4, ...input});
+}
+
+function loaded(...input: Parameters<typeof load>) {
+	const result = load(...input);
+	if (!result.ok) {
+		throw new Error(result.problems.join('\n'));
+	}
+
+	return result;
+}
+
+function problems(...input: Parameters<typeof load>): string {
+	const result = load(...input);
+	return result.ok ? '' : result.problems.join('\n');
+}
+
+test('nothing given: the defaults', t => {
+	const {settings, sources} = loaded();
+	t.like(settings, {
+		dataDir: '/nonexistent/data',
+		httpListen: {host: '127.0.0.1', port: 8125},
+		hostname: 'mail.example.com',
+		delivery: 'capture',
+		inboundListen: null,
+		makers: 4,
+		retentionDays: 90,
+		logFormat: 'json',
+		maxSessions: 64,
+	});
+	t.deepEqual(settings.relays, []);
+	t.deepEqual(settings.retrySchedule, {
+		waits: [60_000, 300_000, 600_000, 1_200_000, 2_400_000, 5_400_000, 10_800_000, 14_400_000],
+		repeatLast: true,
+	});
+	t.deepEqual(new Set(Object.values(sources)), new Set(['default']));
+	t.is(loaded({}, {terminal: true}).settings.logFormat, 'pretty');
+});
+
+test('the environment wins over .env, .env over the default', t => {
+	const cwd = folder('MAILCTL_SENDERS=2\nMAILCTL_MX_PORT=2525\nMAILCTL_DATA_DIR="var # data" # comment\nOTHER=x\n');
+	const {settings, sources} = loaded({MAILCTL_SENDERS: '3'}, {cwd});
+	t.like(settings, {senders: 3, mxPort: 2525, dataDir: join(cwd, 'var # data')});
+	t.like(sources, {senders: 'environment', mxPort: '.env', makers: 'default'});
+});
+
+test('an empty value is none', t => {
+	const cwd = folder('MAILCTL_SENDERS=2\nMAILCTL_RELAY_URL=\n');
+	const {settings, sources} = loaded({MAILCTL_SENDERS: ' ', MAILCTL_MX_PORT: ''}, {cwd});
+	t.like(settings, {senders: 1, mxPort: 25});
+	t.is(sources.senders, 'default');
+});
+
+test('--env-file is read instead of .env and must be there', t => {
+	const cwd = folder('MAILCTL_SENDERS=2\n');
+	writeFileSync(join(cwd, 'lab.env'), 'MAILCTL_MX_PORT=2525\n');
+	t.like(loaded({}, {cwd, envFile: 'lab.env'}).settings, {senders: 1, mxPort: 2525});
+	t.regex(problems({}, {cwd, envFile: 'none.env'}), /none\.env does not exist/);
+	t.regex(problems({}, {cwd, envFile: '.'}), /cannot be read/);
+});
+
+test('reading a file leaves the environment alone', t => {
+	const env = {MAILCTL_SENDERS: '3'};
+	loaded(env, {cwd: folder('MAILCTL_MX_PORT=2525\n')});
+	t.deepEqual(env, {MAILCTL_SENDERS: '3'});
+});
+
+test('a file with a password must be for its owner alone', t => {
+	const secret = 'MAILCTL_RELAY_URL=smtp://u:hunter2@mail.example\n';
+	t.regex(problems({}, {cwd: folder(secret, 0o644)}), /^\.env holds a password or key.*chmod 600 \.env$/);
+	t.is(problems({}, {cwd: folder(secret)}), '');
+	t.is(problems({}, {cwd: folder('MAILCTL_RELAY_URL=smtp://mail.example\n', 0o644)}), '');
+});
+
+test('settings are frozen all the way down', t => {
+	const {settings} = loaded({MAILCTL_RELAY_URL: 'smtp://mail.example', MAILCTL_DNS_SERVERS: '192.0.2.1'});
+	t.true(Object.isFrozen(settings));
+	for (const value of [settings.httpListen, settings.relays, settings.relays[0], settings.retrySchedule.waits]) {
+		t.true(Object.isFrozen(value));
+	}
+});
+
+const derived: Array<[string, Record<string, string>, string, string]> = [
+	['listener off', {MAILCTL_PUBLIC_URL: 'https://go.shop.example'}, 'mail.example.com', 'fbl@mail.example.com'],
+	[
+		'listener on',
+		{MAILCTL_PUBLIC_URL: 'https://go.shop.example', MAILCTL_INBOUND_LISTEN: '0.0.0.0:25'},
+		'bounces.go.shop.example',
+		'fbl@bounces.go.shop.example',
+	],
+	[
+		'listener on, link host is an address',
+		{MAILCTL_INBOUND_LISTEN: '0.0.0.0:25'},
+		'mail.example.com',
+		'fbl@mail.example.com',
+	],
+	[
+		'given',
+		{MAILCTL_RETURN_PATH_DOMAIN: 'b.shop.example', MAILCTL_FEEDBACK_ADDRESS: 'arf@shop.example'},
+		'b.shop.example',
+		'arf@shop.example',
+	],
+];
+for (const [name, env, returnPathDomain, feedbackAddress] of derived) {
+	test(`return path and feedback: ${name}`, t => {
+		t.like(loaded(env).settings, {returnPathDomain, feedbackAddress});
+	});
+}
+
+test('a machine whose name is none in DNS is localhost', t => {
+	t.is(loaded({}, {hostname: 'my box'}).settings.hostname, 'localhost');
+});
+
+test('links start where the server listens unless told', t => {
+	t.is(boundPublicUrl(null, {host: '::1', port: 81}), 'http://[::1]:81');
+	t.is(boundPublicUrl('https://go.example/mail', {host: '::1', port: 81}), 'https://go.example/mail');
+});
+
+test('config show masks every secret and names the source', t => {
+	const rows = showSettings(
+		loaded({
+			MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@db.example/mail?sslpassword=hunter3',
+			MAILCTL_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
+			MAILCTL_RELAY_URL: 'smtp://u:hunter%404@a.example,smtps://u:hunter5@b.example',
+			MAILCTL_BOUNCE_MAILBOX: 'imaps://u:hunt@er6@c.example/INBOX',
+		}),
+	);
+	const shown = (name: string) => rows.find(row => row.name === name)?.value;
+	t.is(shown('MAILCTL_DATABASE_URL'), 'postgres://mailctl:***@db.example/mail?sslpassword=***');
+	t.is(shown('MAILCTL_SECRET_KEY'), '***');
+	t.is(shown('MAILCTL_RELAY_URL'), 'smtp://u:***@a.example,smtps://u:***@b.example');
+	t.is(shown('MAILCTL_BOUNCE_MAILBOX'), 'imaps://u:***@c.example/INBOX');
+	t.is(shown('MAILCTL_PUBLIC_URL'), 'http://127.0.0.1:8125');
+	t.is(shown('MAILCTL_RETURN_PATH_DOMAIN'), 'mail.example.com');
+	t.is(shown('MAILCTL_CA_FILE'), null);
+	t.deepEqual(rows.find(row => row.name === 'MAILCTL_SECRET_KEY')?.source, 'environment');
+	t.notRegex(JSON.stringify(rows), /hunt/);
+});
+
+test('SIGHUP takes what may change and names what waits for a restart', t => {
+	const running = loaded().settings;
+	const fresh = loaded({MAILCTL_LOG_LEVEL: 'debug', MAILCTL_RATE_LIMIT: '0', MAILCTL_SENDERS: '2'}).settings;
+	const {settings, changed, waiting} = reloadSettings(running, fresh);
+	t.like(settings, {logLevel: 'debug', rateLimit: null, senders: 1});
+	t.deepEqual([changed, waiting], [['MAILCTL_RATE_LIMIT', 'MAILCTL_LOG_LEVEL'], ['MAILCTL_SENDERS']]);
+	t.true(Object.isFrozen(settings));
+});

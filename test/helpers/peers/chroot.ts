@@ -1,0 +1,118 @@
+import {type ChildProcess, execFile, spawn} from 'node:child_process';
+import {once} from 'node:events';
+import {existsSync} from 'node:fs';
+import {chmod, mkdtemp, readFile, rm} from 'node:fs/promises';
+import {connect, createServer} from 'node:net';
+import {basename, join, relative} from 'node:path';
+import process from 'node:process';
+import {setTimeout as delay} from 'node:timers/promises';
+import {promisify} from 'node:util';
+import type {ExecutionContext} from 'ava';
+import {notRunHere} from '../not-run-here.ts';
+
+/** A foreign mail server, unpacked by `scripts/debian-peers.sh`, and the accounts in its folder. */
+export type PeerRoot = {
+	readonly folder: string;
+	readonly ids: ReadonlyMap<string, number>;
+};
+
+/**
+ * The folder of an unpacked peer, or null where it cannot run. The reason is then logged as `not run here: …`; where
+ * CI is set the test fails, because there it must run.
+ */
+export async function findPeer(t: ExecutionContext, name: string): Promise<PeerRoot | null> {
+	const folder = join('.peers', name);
+	if (process.getuid?.() !== 0) {
+		return notRunHere(t, 'only root may run a mail server in a chroot');
+	}
+
+	if (!existsSync(join(folder, '.unpacked'))) {
+		return notRunHere(t, `${folder} is missing, scripts/debian-peers.sh ${name} fetches it`);
+	}
+
+	const accounts = (await readFile(join(folder, 'etc/passwd'), 'utf8')).trim().split('\n');
+	return {folder, ids: new Map(accounts.map(line => [line.split(':')[0] ?? '', Number(line.split(':')[2])]))};
+}
+
+/** A folder in the chroot for one instance, removed after the test: its path from here, and from inside. */
+export async function instanceFolder(t: ExecutionContext, root: PeerRoot): Promise<{outside: string; inside: string}> {
+	const outside = relative(process.cwd(), await mkdtemp(join(root.folder, 'tmp/test-')));
+	t.teardown(() => rm(outside, {recursive: true, force: true, maxRetries: 10}));
+	await chmod(outside, 0o755);
+	return {outside, inside: `/tmp/${basename(outside)}`};
+}
+
+/** Runs one command of the peer's folder to its end. */
+export async function runInside(root: PeerRoot, command: string, args: readonly string[]): Promise<string> {
+	const {stdout} = await promisify(execFile)('chroot', [root.folder, command, ...args], {timeout: 30_000});
+	return stdout;
+}
+
+/**
+ * Starts a daemon of the peer's folder in the foreground, as the leader of a process group. After the test, also a
+ * failed one, it gets SIGTERM and, with all that it started, SIGKILL.
+ */
+export function startInside(
+	t: ExecutionContext,
+	root: PeerRoot,
+	command: string,
+	args: readonly string[],
+): ChildProcess {
+	const child = spawn('chroot', [root.folder, command, ...args], {detached: true, stdio: 'ignore'});
+	const ended = once(child, 'exit');
+	t.teardown(async () => {
+		child.kill('SIGTERM');
+		await Promise.race([ended, delay(10_000, undefined, {ref: false})]);
+		signalGroup(child.pid, 'SIGKILL');
+		await ended;
+	});
+	return child;
+}
+
+function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
+	try {
+		process.kill(-(leader ?? Number.NaN), signal);
+	} catch (error) {
+		// ESRCH: nothing is left of the group.
+		if ((error as NodeJS.ErrnoException).code !== 'ESRCH') {
+			throw error;
+		}
+	}
+}
+
+const firstPort = 20_000;
+const ports = 10_000;
+
+/**
+ * A port for a server that cannot be asked which one it got. Below the range of the kernel's own choice, so that no
+ * `listen(0)` of another test takes it before the server is up.
+ */
+export async function freePort(): Promise<number> {
+	for (;;) {
+		const port = firstPort + Math.floor(Math.random() * ports);
+		const server = createServer();
+		const free = await new Promise<boolean>(resolve => {
+			server.once('error', () => resolve(false));
+			server.listen(port, '127.0.0.1', () => resolve(true));
+		});
+		if (free) {
+			server.close();
+			await once(server, 'close');
+			return port;
+		}
+	}
+}
+
+/** Whether an SMTP server greets on this port of 127.0.0.1. */
+export async function greets(port: number): Promise<boolean> {
+	const socket = connect({port, host: '127.0.0.1', timeout: 5000});
+	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
+	try {
+		const [greeting] = (await once(socket, 'data')) as [Buffer];
+		return greeting.toString('latin1').startsWith('220');
+	} catch {
+		return false;
+	} finally {
+		socket.destroy();
+	}
+}

@@ -1,0 +1,226 @@
+import {chmod, chown, mkdir, readFile, utimes, writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import type {ExecutionContext} from 'ava';
+import {maildirFiles, readMaildir, type StoredMail} from '../maildir.ts';
+import {waitFor} from '../wait.ts';
+import {findPeer, freePort, greets, instanceFolder, type PeerRoot, runInside, startInside} from './chroot.ts';
+import {type Account, startPasswordCheck} from './password-check.ts';
+
+export type PostfixOptions = {
+	readonly hostname: string;
+	/** Every address of these domains has a mailbox here. */
+	readonly domains?: readonly string[];
+	/** Addresses with a Maildir of their own; mail for others of the domains goes into `everyone`. */
+	readonly mailboxes?: readonly string[];
+	/** A smarthost: asks for this password, after STARTTLS only, and takes mail for anybody. */
+	readonly auth?: Account;
+	/** The port of 127.0.0.1 that mail for other domains is handed to. */
+	readonly relayTo?: number;
+	/** Offer STARTTLS with a self-signed certificate (default). */
+	readonly tls?: boolean;
+};
+
+export type Postfix = {
+	readonly hostname: string;
+	/** On 127.0.0.1. */
+	readonly port: number;
+	/** The Maildir of an address given in `mailboxes`, or of `everyone`. */
+	readonly maildir: (address: string) => string;
+	/** How many messages lie in all Maildirs. */
+	readonly count: () => Promise<number>;
+	/** All messages of all Maildirs. */
+	readonly mails: () => Promise<StoredMail[]>;
+	readonly log: () => Promise<string>;
+};
+
+const everyone = 'everyone';
+const lifetime = '600';
+const shownLog = 5000;
+
+/**
+ * Starts a private Postfix on a free port of 127.0.0.1 and waits until it greets. It ends with the test, at the latest
+ * after ten minutes; the log of a failed test is printed. Null where Postfix cannot run.
+ */
+export async function startPostfix(t: ExecutionContext, options: PostfixOptions): Promise<Postfix | null> {
+	const root = await findPeer(t, 'postfix');
+	if (!root) {
+		return null;
+	}
+
+	const {outside, inside} = await instanceFolder(t, root);
+	const port = await freePort();
+	const log = () => readFile(join(outside, 'log/mail.log'), 'utf8').catch(() => '');
+	t.teardown(async () => {
+		if (!t.passed) {
+			t.log(`${options.hostname}:\n${(await log()).slice(-shownLog)}`);
+		}
+	});
+
+	await makeFolders(outside, root);
+	await writeConfiguration(join(outside, 'etc'), {
+		'main.cf': mainCf(options, root, inside),
+		'master.cf': masterCf(port),
+		mailboxes: mailboxTable(options),
+	});
+	if (options.tls !== false) {
+		await makeCertificate(root, inside, options.hostname);
+	}
+
+	if (options.auth) {
+		await startPasswordCheck(t, join(outside, 'spool/private/password'), options.auth);
+	}
+
+	const master = startInside(t, root, '/usr/lib/postfix/sbin/master', ['-d', '-e', lifetime, '-c', `${inside}/etc`]);
+	await waitFor(`${options.hostname} greets`, () => master.exitCode !== null || greets(port), 20_000);
+	if (master.exitCode !== null) {
+		throw new Error(`Postfix did not start:\n${await log()}`);
+	}
+
+	const maildir = (address: string) =>
+		join(outside, 'mail', options.mailboxes?.includes(address) ? mailboxFolder(address) : everyone);
+	const maildirs = [...(options.mailboxes ?? []), everyone].map(maildir);
+	return {
+		hostname: options.hostname,
+		port,
+		maildir,
+		count: async () => (await Promise.all(maildirs.map(maildirFiles))).flat().length,
+		mails: async () => (await Promise.all(maildirs.map(readMaildir))).flat(),
+		log,
+	};
+}
+
+function idOf(root: PeerRoot, account: string): number {
+	return root.ids.get(account) ?? Number.NaN;
+}
+
+/** What `postfix check` would make: the queue and its owners. */
+async function makeFolders(outside: string, root: PeerRoot): Promise<void> {
+	const postfix = idOf(root, 'postfix');
+	const postdrop = idOf(root, 'postdrop');
+	const folders: Array<[string, number, number, number]> = [
+		['etc', 0, 0, 0o755],
+		['log', 0, 0, 0o755],
+		['data', postfix, postfix, 0o700],
+		['mail', idOf(root, 'vmail'), idOf(root, 'vmail'), 0o755],
+		['spool', 0, 0, 0o755],
+		['spool/pid', 0, 0, 0o755],
+		['spool/public', postfix, postdrop, 0o710],
+		['spool/maildrop', postfix, postdrop, 0o730],
+	];
+	for (const queue of 'active bounce corrupt defer deferred flush hold incoming private saved trace'.split(' ')) {
+		folders.push([`spool/${queue}`, postfix, 0, 0o700]);
+	}
+
+	for (const [folder, user, group, mode] of folders) {
+		await mkdir(join(outside, folder));
+		await chown(join(outside, folder), user, group);
+		await chmod(join(outside, folder), mode);
+	}
+}
+
+/** Postfix waits seconds until a file is no longer fresh, lest it reads a half-written one: these say that they are old. */
+async function writeConfiguration(folder: string, files: Record<string, string>): Promise<void> {
+	const hourAgo = Date.now() / 1000 - 3600;
+	for (const [name, text] of Object.entries(files)) {
+		await writeFile(join(folder, name), text);
+		await utimes(join(folder, name), hourAgo, hourAgo);
+	}
+}
+
+function mailboxFolder(address: string): string {
+	return address.replaceAll('/', '_');
+}
+
+function mailboxTable({domains = [], mailboxes = []}: PostfixOptions): string {
+	return [
+		...mailboxes.map(address => `${address} ${mailboxFolder(address)}/`),
+		...domains.map(domain => `@${domain} ${everyone}/`),
+		'',
+	].join('\n');
+}
+
+async function makeCertificate(root: PeerRoot, inside: string, hostname: string): Promise<void> {
+	const args = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
+	args.push('-subj', `/CN=${hostname}`, '-addext', `subjectAltName=DNS:${hostname}`);
+	args.push('-keyout', `${inside}/etc/key.pem`, '-out', `${inside}/etc/cert.pem`);
+	await runInside(root, '/usr/bin/openssl', args);
+}
+
+function mainCf(
+	{hostname, domains = [], auth, relayTo, tls = true}: PostfixOptions,
+	root: PeerRoot,
+	inside: string,
+): string {
+	return `compatibility_level = 3.6
+queue_directory = ${inside}/spool
+data_directory = ${inside}/data
+maillog_file = ${inside}/log/mail.log
+maillog_file_prefixes = ${inside}
+mail_owner = postfix
+setgid_group = postdrop
+myhostname = ${hostname}
+mydestination =
+mynetworks =
+alias_maps =
+local_recipient_maps =
+# A loopback client is a stranger like any other: nothing is added to its headers.
+local_header_rewrite_clients =
+inet_interfaces = loopback-only
+inet_protocols = ipv4
+disable_dns_lookups = yes
+smtp_host_lookup = native
+virtual_mailbox_domains = ${domains.join(' ')}
+virtual_mailbox_maps = texthash:${inside}/etc/mailboxes
+virtual_mailbox_base = ${inside}/mail
+virtual_uid_maps = static:${idOf(root, 'vmail')}
+virtual_gid_maps = static:${idOf(root, 'vmail')}
+virtual_mailbox_limit = 0
+message_size_limit = 50000000
+relayhost = ${relayTo ? `[127.0.0.1]:${relayTo}` : ''}
+smtpd_relay_restrictions = permit_sasl_authenticated, reject_unauth_destination
+smtpd_client_restrictions = ${auth ? 'permit_sasl_authenticated, reject' : ''}
+smtpd_delay_reject = yes
+smtpd_sasl_auth_enable = ${auth ? 'yes' : 'no'}
+smtpd_sasl_type = dovecot
+smtpd_sasl_path = private/password
+smtpd_sasl_security_options = noanonymous
+smtpd_tls_auth_only = yes
+smtpd_tls_security_level = ${tls ? 'may' : 'none'}
+smtpd_tls_cert_file = ${inside}/etc/cert.pem
+smtpd_tls_key_file = ${inside}/etc/key.pem
+smtpd_tls_loglevel = 1
+smtp_tls_security_level = may
+# Loopback is one client for Postfix: its limits for a single client, and its pauses for errors, would measure themselves.
+smtpd_client_event_limit_exceptions = 127.0.0.0/8
+smtpd_error_sleep_time = 0
+in_flow_delay = 0
+default_destination_concurrency_limit = 20
+initial_destination_concurrency = 10
+`;
+}
+
+function masterCf(port: number): string {
+	return `127.0.0.1:${port} inet n - n - - smtpd
+cleanup   unix  n - n - 0 cleanup
+qmgr      unix  n - n 300 1 qmgr
+pickup    unix  n - n 60 1 pickup
+tlsmgr    unix  - - n 1000? 1 tlsmgr
+rewrite   unix  - - n - - trivial-rewrite
+bounce    unix  - - n - 0 bounce
+defer     unix  - - n - 0 bounce
+trace     unix  - - n - 0 bounce
+verify    unix  - - n - 1 verify
+flush     unix  n - n 1000? 0 flush
+proxymap  unix  - - n - - proxymap
+smtp      unix  - - n - - smtp
+relay     unix  - - n - - smtp
+showq     unix  n - n - - showq
+error     unix  - - n - - error
+retry     unix  - - n - - error
+discard   unix  - - n - - discard
+virtual   unix  - n n - - virtual
+anvil     unix  - - n - 1 anvil
+scache    unix  - - n - 1 scache
+postlog   unix-dgram n - n - 1 postlogd
+`;
+}

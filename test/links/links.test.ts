@@ -1,0 +1,216 @@
+import {randomBytes} from 'node:crypto';
+import test from 'ava';
+import fc from 'fast-check';
+import type {Claims} from '../../src/links/claims.ts';
+import {createLinks} from '../../src/links/links.ts';
+import type {SignedId} from '../../src/links/signed-id.ts';
+import type {TokenKeys} from '../../src/links/token-keys.ts';
+import {createIdSource} from '../../src/mail/ids.ts';
+
+const newId = createIdSource({now: () => 1_781_000_130_123, monotonic: () => 0});
+const keys: TokenKeys = {current: 2, keys: {1: randomBytes(32), 2: randomBytes(32)}};
+const publicUrl = 'https://mail.shop.example';
+const links = createLinks({keys, publicUrl: `${publicUrl}/`, random: randomBytes});
+const now = 1_781_000_130_123;
+const claims: Claims = {
+	workspaceId: newId('ws'),
+	messageId: newId('msg'),
+	topicId: newId('usg'),
+	role: 'cc',
+	address: 'jörg@exämple.test',
+	expiresAt: 1_881_000_130_000,
+};
+const recipient = newId('rcp');
+const address = 'Ada@Example.com';
+
+const unsubscribeToken = (of: Claims, from = links) => from.unsubscribeUrl(of).split('token=')[1] ?? '';
+const toToken = (bytes: Uint8Array) => Buffer.from([1, 2, ...bytes]).toString('base64url');
+const lastSegment = (url: string | null) => url?.split('/').at(-1) ?? '';
+
+/** Every text that differs from this one in one character: another one of the alphabet, or none. */
+function* mutants(text: string, alphabet: string): Generator<string> {
+	for (let index = 0; index < text.length; index++) {
+		for (const character of alphabet) {
+			if (character !== text[index]) {
+				yield text.slice(0, index) + character + text.slice(index + 1);
+			}
+		}
+		yield text.slice(0, index) + text.slice(index + 1);
+	}
+}
+const base64url = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+
+test('an unsubscribe URL opens to what it was made of', t => {
+	t.true(links.unsubscribeUrl(claims).startsWith(`${publicUrl}/unsubscribe?token=`));
+	t.deepEqual(links.openUnsubscribe(unsubscribeToken(claims), now), {ok: true, claims, url: ''});
+
+	const plain: Claims = {...claims, topicId: null, role: 'to', address: 'a@b.test'};
+	t.deepEqual(links.openUnsubscribe(unsubscribeToken(plain), now), {ok: true, claims: plain, url: ''});
+});
+
+test('pixel and click tokens carry the same, the click its URL too', t => {
+	t.true(links.openUrl(claims).startsWith(`${publicUrl}/t/o/`));
+	t.deepEqual(links.readOpen(lastSegment(links.openUrl(claims)), now), {ok: true, claims, url: ''});
+
+	const url = 'https://shop.example/p?q=ä&x=1#top';
+	t.true(links.clickUrl(claims, url)?.startsWith(`${publicUrl}/t/c/`));
+	t.deepEqual(links.readClick(lastSegment(links.clickUrl(claims, url)), now), {ok: true, claims, url});
+});
+
+for (const url of [
+	'javascript:alert(1)',
+	'//evil.test/',
+	'/path',
+	'mailto:a@b.test',
+	'https://a b.test/',
+	'https://x.test/\r\nSet-Cookie: a=b',
+	`https://x.test/${'a'.repeat(4096)}`,
+]) {
+	test(`not made a tracked link: ${url.slice(0, 40)}`, t => {
+		t.is(links.clickUrl(claims, url), null);
+	});
+}
+
+test('any claims survive, in at most 600 characters', t => {
+	fc.assert(
+		fc.property(
+			fc.record({
+				address: fc.string({unit: 'grapheme', minLength: 1, maxLength: 60}).filter(text => !text.includes('\0')),
+				expiresAt: fc.integer({min: 2_000_000, max: 4_294_967_295}).map(seconds => seconds * 1000),
+				role: fc.constantFrom('to' as const, 'cc' as const),
+			}),
+			part => {
+				const all = {...claims, ...part};
+				t.deepEqual(links.openUnsubscribe(unsubscribeToken(all), 0), {ok: true, claims: all, url: ''});
+			},
+		),
+	);
+	const longest = {...claims, address: `${'é'.repeat(32)}@${'a'.repeat(189)}`};
+	t.true(unsubscribeToken(longest).length <= 600);
+});
+
+test('expired from its second on, and then still says whose it was', t => {
+	const token = unsubscribeToken(claims);
+	t.true(links.openUnsubscribe(token, claims.expiresAt - 1).ok);
+	t.deepEqual(links.openUnsubscribe(token, claims.expiresAt), {ok: false, fault: 'expired', claims});
+});
+
+test('every token with one character changed or missing is forged', t => {
+	const token = unsubscribeToken({...claims, address: 'a@b.test'});
+	for (const mutant of mutants(token, `${base64url}+/=. `)) {
+		t.deepEqual(links.openUnsubscribe(mutant, now), {ok: false, fault: 'forged'}, mutant);
+	}
+	for (const other of [`${token}A`, `${token}=`, `${token} `, ` ${token}`, `${token}\n`, token + token]) {
+		t.false(links.openUnsubscribe(other, now).ok);
+	}
+});
+
+test('no outside text opens', t => {
+	for (const text of ['', 'constructor', '__proto__', 'AQ', 'A'.repeat(131), 'A'.repeat(100_000), '\ud800']) {
+		t.deepEqual(links.openUnsubscribe(text, now), {ok: false, fault: 'forged'}, text.slice(0, 20));
+	}
+	fc.assert(
+		fc.property(fc.oneof(fc.string(), fc.uint8Array({minLength: 31}).map(toToken)), text => {
+			t.false(links.openUnsubscribe(text, now).ok);
+			t.is(links.readReturnPath(text), null);
+		}),
+	);
+});
+
+test('a token of one purpose opens as no other', t => {
+	const tokens = {
+		unsubscribe: unsubscribeToken(claims),
+		open: lastSegment(links.openUrl(claims)),
+		click: lastSegment(links.clickUrl(claims, 'https://shop.example/')),
+	};
+	const readers = {unsubscribe: links.openUnsubscribe, open: links.readOpen, click: links.readClick};
+	for (const [made, token] of Object.entries(tokens)) {
+		for (const [read, reader] of Object.entries(readers)) {
+			t.is(reader(token, now).ok, made === read, `${made} read as ${read}`);
+		}
+	}
+});
+
+test('two tokens for the same claims differ: each has its own nonce', t => {
+	t.not(unsubscribeToken(claims), unsubscribeToken(claims));
+});
+
+const signed = {
+	b: {make: () => links.returnPathLocal(recipient, address), read: links.readReturnPath},
+	u: {make: () => links.unsubscribeLocal(recipient, address), read: links.readUnsubscribeLocal},
+	r: {make: () => links.ref(recipient, address), read: links.readRef},
+} satisfies Record<string, {make: () => string; read: (token: string) => SignedId | null}>;
+
+for (const [letter, {make, read}] of Object.entries(signed)) {
+	test(`${letter}… names its recipient in 45 characters, in any case`, t => {
+		t.regex(make(), /^[0-9a-z]{45}$/);
+		t.is(make()[0], letter);
+		t.is(make(), make());
+		for (const spelled of [make(), make().toUpperCase()]) {
+			t.is(read(spelled)?.id, recipient);
+			t.true(read(spelled)?.verify('ada@example.COM'));
+			t.false(read(spelled)?.verify('bob@example.com'));
+		}
+	});
+
+	test(`${letter}… with one character changed or missing proves nothing`, t => {
+		for (const mutant of mutants(make(), '0123456789abcdefghijklmnopqrstuvwxyz-+=\0')) {
+			t.false(read(mutant)?.verify(address) ?? false, mutant);
+		}
+	});
+
+	test(`${letter}… under another letter proves nothing`, t => {
+		for (const [other, {read: readOther}] of Object.entries(signed)) {
+			if (other !== letter) {
+				t.is(readOther(make()), null);
+				t.false(readOther(other + make().slice(1))?.verify(address) ?? false);
+			}
+		}
+	});
+}
+
+test('a Message-ID names its message', t => {
+	const local = links.messageIdLocal(claims.messageId);
+	t.regex(local, /^m[0-9a-z]{44}$/);
+	t.is(links.readMessageIdLocal(local), claims.messageId);
+	for (const mutant of mutants(local, '0123456789abcdefghijklmnopqrstuvwxyz')) {
+		t.is(links.readMessageIdLocal(mutant), null);
+	}
+	t.is(links.readMessageIdLocal(`m${links.ref(claims.messageId, '').slice(1)}`), null);
+});
+
+test('keys rotate by id: the old one reads, the new one signs, a dropped one is forgotten', t => {
+	const before = createLinks({keys: {current: 1, keys: keys.keys}, publicUrl, random: randomBytes});
+	const after = createLinks({
+		keys: {current: 2, keys: {2: keys.keys[2] ?? new Uint8Array()}},
+		publicUrl,
+		random: randomBytes,
+	});
+	const old = unsubscribeToken(claims, before);
+	const oldPath = before.returnPathLocal(recipient, address);
+	t.true(links.openUnsubscribe(old, now).ok);
+	t.true(links.readReturnPath(oldPath)?.verify(address));
+	t.false(after.openUnsubscribe(old, now).ok);
+	t.is(after.readReturnPath(oldPath), null);
+	t.true(after.openUnsubscribe(unsubscribeToken(claims), now).ok);
+});
+
+test('the key id is under the seal even where two ids hold one key', t => {
+	const same = randomBytes(32);
+	const twice = createLinks({keys: {current: 1, keys: {1: same, 2: same}}, publicUrl, random: randomBytes});
+	const bytes = Buffer.from(unsubscribeToken(claims, twice), 'base64url');
+	bytes[1] = 2;
+	t.false(twice.openUnsubscribe(bytes.toString('base64url'), now).ok);
+});
+
+for (const [title, bad] of Object.entries<TokenKeys>({
+	'no current key': {current: 3, keys: keys.keys},
+	'current is a name of Object.prototype': {current: 'constructor' as never, keys: keys.keys},
+	'a short key': {current: 1, keys: {1: randomBytes(16)}},
+	'an id over a byte': {current: 256, keys: {256: randomBytes(32)}},
+	'an id that is no number': {current: 1, keys: {1: randomBytes(32), ['x' as never]: randomBytes(32)}},
+})) {
+	test(`keys refused: ${title}`, t => {
+		t.throws(() => createLinks({keys: bad, publicUrl, random: randomBytes}));
+	});
+}

@@ -1,0 +1,431 @@
+address_health.workspace_id text C not null
+address_health.address_key text C not null
+address_health.soft_messages integer not null
+address_health.soft_since text C
+address_health.last_message_id text C
+address_health.updated_at text C not null
+api_keys.id text C not null
+api_keys.workspace_id text C not null
+api_keys.name text C not null
+api_keys.mode text C not null
+api_keys.hash text C not null
+api_keys.hint text C not null
+api_keys.scopes text C not null
+api_keys.rate_limit text C
+api_keys.expires_at text C
+api_keys.revoked_at text C
+api_keys.last_used_at text C
+api_keys.created_at text C not null
+attachments.message_id text C not null
+attachments.position integer not null
+attachments.filename text C not null
+attachments.content_type text C not null
+attachments.content bytea not null
+attempts.recipient_id text C not null
+attempts.n integer not null
+attempts.position integer not null
+attempts.at text C not null
+attempts.host text C
+attempts.ip text C
+attempts.tls text C
+attempts.phase text C not null
+attempts.code integer
+attempts.enhanced text C
+attempts.reply text C not null
+attempts.ms integer not null
+audit.id text C not null
+audit.at text C not null
+audit.workspace_id text C
+audit.actor text C not null
+audit.action text C not null
+audit.target text C
+audit.detail text C
+changes.id integer not null
+changes.generation integer not null
+contacts.id text C not null
+contacts.workspace_id text C not null
+contacts.address text C not null
+contacts.address_key text C not null
+contacts.locale text C
+contacts.timezone text C
+contacts.created_at text C not null
+contacts.updated_at text C not null
+dkim_keys.id text C not null
+dkim_keys.domain_id text C not null
+dkim_keys.selector text C not null
+dkim_keys.algorithm text C not null
+dkim_keys.public_key text C not null
+dkim_keys.secret text C not null
+dkim_keys.active_from text C not null
+dkim_keys.retired_at text C
+dkim_keys.created_at text C not null
+domains.id text C not null
+domains.workspace_id text C not null
+domains.name text C not null
+domains.ownership_token text C not null
+domains.return_path_domain text C
+domains.state text C not null
+domains.state_at text C not null
+domains.verified_at text C
+domains.checked_at text C
+domains.failures integer not null default 0
+domains.created_at text C not null
+engagement.recipient_id text C not null
+engagement.kind text C not null
+engagement.url text C not null
+engagement.n integer not null
+engagement.machine_n integer not null
+engagement.first_at text C not null
+engagement.last_at text C not null
+events.id text C not null
+events.message_id text C not null
+events.recipient_id text C
+events.type text C not null
+events.occurred_at text C not null
+events.recorded_at text C not null
+events.detail text C
+idempotency_keys.workspace_id text C not null
+idempotency_keys.mode text C not null
+idempotency_keys.key text C not null
+idempotency_keys.fingerprint text C not null
+idempotency_keys.response text C not null
+idempotency_keys.message_id text C not null
+idempotency_keys.created_at text C not null
+inbound.sha256 text C not null
+inbound.source text C not null
+inbound.mail_from text C
+inbound.rcpt_to text C
+inbound.raw bytea not null
+inbound.received_at text C not null
+inbound.read_at text C
+inbound.fault text C
+mailbox_checkpoints.mailbox text C not null
+mailbox_checkpoints.position text C not null
+mailbox_checkpoints.updated_at text C not null
+messages.id text C not null
+messages.workspace_id text C not null
+messages.mode text C not null
+messages.from_address text C not null
+messages.from_key text C not null
+messages.to_address text C not null
+messages.to_key text C not null
+messages.reply_to text C
+messages.cc text C
+messages.template_id text C not null
+messages.version_id text C not null
+messages.data text C
+messages.metadata text C
+messages.tags text C
+messages.topic_id text C
+messages.topic_code text C
+messages.locale text C
+messages.timezone text C
+messages.tracking text C
+messages.attachments integer not null
+messages.resent_from text C
+messages.created_at text C not null
+messages.erased_at text C
+migrations.id integer not null default nextval('migrations_id_seq'::regclass)
+migrations.name character varying
+migrations.batch integer
+migrations.migration_time timestamp with time zone
+migrations_lock.index integer not null default nextval('migrations_lock_index_seq'::regclass)
+migrations_lock.is_locked integer
+mta_sts.domain text C not null
+mta_sts.policy_id text C not null
+mta_sts.mode text C not null
+mta_sts.mx text C not null
+mta_sts.fetched_at text C not null
+mta_sts.expires_at text C not null
+nodes.id text C not null
+nodes.host text C not null
+nodes.pid integer not null
+nodes.started_at text C not null
+nodes.seen_at text C not null
+recipients.id text C not null
+recipients.workspace_id text C not null
+recipients.message_id text C not null
+recipients.address text C not null
+recipients.address_key text C not null
+recipients.role text C not null
+recipients.destination text C not null
+recipients.state text C not null
+recipients.state_at text C not null
+recipients.subject text C
+recipients.attempts integer not null
+recipients.next_attempt_at text C
+recipients.claimed_by text C
+recipients.held_at text C
+recipients.sent_at text C
+recipients.last_category text C
+recipients.last_reply text C
+recipients.crashes integer not null
+reports.id text C not null
+reports.workspace_id text C
+reports.message_id text C
+reports.recipient_id text C
+reports.inbound_sha256 text C
+reports.kind text C not null
+reports.category text C
+reports.rule text C
+reports.matched text C
+reports.detail text C
+reports.created_at text C not null
+reputation_hours.workspace_id text C not null
+reputation_hours.hour text C not null
+reputation_hours.attempted integer not null
+reputation_hours.hard integer not null
+reputation_hours.delivered integer not null
+reputation_hours.complained integer not null
+senders.id text C not null
+senders.workspace_id text C not null
+senders.domain_id text C not null
+senders.address text C not null
+senders.address_key text C not null
+senders.name text C
+senders.verified_at text C
+senders.disabled_at text C
+senders.created_at text C not null
+sites.site text C not null
+sites.suspended_until text C
+sites.reason text C
+sites.step integer not null
+sites.window integer not null
+sites.broken_tls_until text C
+sites.updated_at text C not null
+suppressions.id text C not null
+suppressions.workspace_id text C not null
+suppressions.address text C not null
+suppressions.address_key text C not null
+suppressions.reason text C not null
+suppressions.source text C not null
+suppressions.created_at text C not null
+template_variants.version_id text C not null
+template_variants.position integer not null
+template_variants.locale text C
+template_variants.subject text C not null
+template_variants.kind text C not null
+template_variants.source text C not null
+template_variants.text_source text C
+template_variants.html text C not null
+template_variants.text text C
+template_versions.id text C not null
+template_versions.template_id text C not null
+template_versions.version integer not null
+template_versions.fingerprint text C not null
+template_versions.created_at text C not null
+templates.id text C not null
+templates.workspace_id text C not null
+templates.name text C not null
+templates.latest_version integer
+templates.created_at text C not null
+templates.updated_at text C not null
+templates.deleted_at text C
+topic_optouts.workspace_id text C not null
+topic_optouts.code text C not null
+topic_optouts.address_key text C not null
+topic_optouts.address text C not null
+topic_optouts.source text C not null
+topic_optouts.created_at text C not null
+topics.id text C not null
+topics.workspace_id text C not null
+topics.code text C not null
+topics.name text C not null
+topics.created_at text C not null
+usage_days.workspace_id text C not null
+usage_days.day text C not null
+usage_days.status text C not null
+usage_days.n integer not null
+usage_months.workspace_id text C not null
+usage_months.month text C not null
+usage_months.accepted integer not null
+usage_months.test integer not null
+warmup_days.source text C not null
+warmup_days.provider text C not null
+warmup_days.day text C not null
+warmup_days.n integer not null
+webhook_attempts.delivery_id text C not null
+webhook_attempts.generation integer not null
+webhook_attempts.n integer not null
+webhook_attempts.at text C not null
+webhook_attempts.status integer
+webhook_attempts.error text C
+webhook_attempts.ms integer not null
+webhook_deliveries.id text C not null
+webhook_deliveries.workspace_id text C not null
+webhook_deliveries.endpoint_id text C not null
+webhook_deliveries.message_id text C
+webhook_deliveries.event_id text C
+webhook_deliveries.event_type text C not null
+webhook_deliveries.body bytea not null
+webhook_deliveries.state text C not null
+webhook_deliveries.attempts integer not null
+webhook_deliveries.generation integer not null
+webhook_deliveries.next_attempt_at text C
+webhook_deliveries.claimed_by text C
+webhook_deliveries.last_attempt_at text C
+webhook_deliveries.created_at text C not null
+webhook_endpoints.id text C not null
+webhook_endpoints.workspace_id text C not null
+webhook_endpoints.url text C not null
+webhook_endpoints.events text C not null
+webhook_endpoints.secret text C not null
+webhook_endpoints.disabled_at text C
+webhook_endpoints.failing_since text C
+webhook_endpoints.created_at text C not null
+workspaces.id text C not null
+workspaces.name text C not null
+workspaces.locale text C
+workspaces.timezone text C
+workspaces.monthly_quota integer
+workspaces.track_opens_at text C
+workspaces.track_clicks_at text C
+workspaces.paused_at text C
+workspaces.pause_reason text C
+workspaces.reputation_since text C
+workspaces.queue_lifetime_s integer
+workspaces.branding text C
+workspaces.created_at text C not null
+address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+address_health: PRIMARY KEY (workspace_id, address_key)
+api_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+api_keys: PRIMARY KEY (id)
+api_keys: UNIQUE (hash)
+attachments: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+attachments: PRIMARY KEY (message_id, "position")
+attempts: FOREIGN KEY (recipient_id) REFERENCES recipients(id) ON DELETE CASCADE
+attempts: PRIMARY KEY (recipient_id, n, "position")
+audit: PRIMARY KEY (id)
+changes: PRIMARY KEY (id)
+contacts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+contacts: PRIMARY KEY (id)
+contacts: UNIQUE (workspace_id, address_key)
+dkim_keys: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
+dkim_keys: PRIMARY KEY (id)
+dkim_keys: UNIQUE (domain_id, selector)
+domains: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+domains: PRIMARY KEY (id)
+domains: UNIQUE (workspace_id, name)
+engagement: FOREIGN KEY (recipient_id) REFERENCES recipients(id) ON DELETE CASCADE
+engagement: PRIMARY KEY (recipient_id, kind, url)
+events: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+events: PRIMARY KEY (id)
+idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
+inbound: PRIMARY KEY (sha256)
+mailbox_checkpoints: PRIMARY KEY (mailbox)
+messages: PRIMARY KEY (id)
+migrations: PRIMARY KEY (id)
+migrations_lock: PRIMARY KEY (index)
+mta_sts: PRIMARY KEY (domain)
+nodes: PRIMARY KEY (id)
+recipients: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+recipients: PRIMARY KEY (id)
+reports: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+reports: PRIMARY KEY (id)
+reputation_hours: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+reputation_hours: PRIMARY KEY (workspace_id, hour)
+senders: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
+senders: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+senders: PRIMARY KEY (id)
+senders: UNIQUE (workspace_id, address_key)
+sites: PRIMARY KEY (site)
+suppressions: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+suppressions: PRIMARY KEY (id)
+suppressions: UNIQUE (workspace_id, address_key)
+template_variants: FOREIGN KEY (version_id) REFERENCES template_versions(id) ON DELETE CASCADE
+template_variants: PRIMARY KEY (version_id, "position")
+template_versions: FOREIGN KEY (template_id) REFERENCES templates(id) ON DELETE CASCADE
+template_versions: PRIMARY KEY (id)
+template_versions: UNIQUE (template_id, version)
+templates: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+templates: PRIMARY KEY (id)
+topic_optouts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+topic_optouts: PRIMARY KEY (workspace_id, address_key, code)
+topics: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+topics: PRIMARY KEY (id)
+topics: UNIQUE (workspace_id, code)
+usage_days: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+usage_days: PRIMARY KEY (workspace_id, day, status)
+usage_months: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+usage_months: PRIMARY KEY (workspace_id, month)
+warmup_days: PRIMARY KEY (source, provider, day)
+webhook_attempts: FOREIGN KEY (delivery_id) REFERENCES webhook_deliveries(id) ON DELETE CASCADE
+webhook_attempts: PRIMARY KEY (delivery_id, generation, n)
+webhook_deliveries: FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoints(id) ON DELETE CASCADE
+webhook_deliveries: PRIMARY KEY (id)
+webhook_endpoints: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+webhook_endpoints: PRIMARY KEY (id)
+workspaces: PRIMARY KEY (id)
+workspaces: UNIQUE (name)
+CREATE UNIQUE INDEX address_health_pkey ON public.address_health USING btree (workspace_id, address_key)
+CREATE INDEX api_keys_by_workspace ON public.api_keys USING btree (workspace_id, id)
+CREATE UNIQUE INDEX api_keys_hash_unique ON public.api_keys USING btree (hash)
+CREATE UNIQUE INDEX api_keys_pkey ON public.api_keys USING btree (id)
+CREATE UNIQUE INDEX attachments_pkey ON public.attachments USING btree (message_id, "position")
+CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (recipient_id, n, "position")
+CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
+CREATE UNIQUE INDEX changes_pkey ON public.changes USING btree (id)
+CREATE UNIQUE INDEX contacts_by_address ON public.contacts USING btree (workspace_id, address_key)
+CREATE INDEX contacts_by_workspace ON public.contacts USING btree (workspace_id, id)
+CREATE UNIQUE INDEX contacts_pkey ON public.contacts USING btree (id)
+CREATE UNIQUE INDEX dkim_keys_by_selector ON public.dkim_keys USING btree (domain_id, selector)
+CREATE UNIQUE INDEX dkim_keys_pkey ON public.dkim_keys USING btree (id)
+CREATE UNIQUE INDEX domains_by_name ON public.domains USING btree (workspace_id, name)
+CREATE UNIQUE INDEX domains_pkey ON public.domains USING btree (id)
+CREATE UNIQUE INDEX engagement_pkey ON public.engagement USING btree (recipient_id, kind, url)
+CREATE INDEX events_by_message ON public.events USING btree (message_id, id)
+CREATE UNIQUE INDEX events_pkey ON public.events USING btree (id)
+CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (created_at)
+CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)
+CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
+CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (sha256)
+CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
+CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
+CREATE INDEX messages_by_recipient ON public.messages USING btree (workspace_id, to_key, id)
+CREATE INDEX messages_by_sender ON public.messages USING btree (workspace_id, from_key, id)
+CREATE INDEX messages_by_template ON public.messages USING btree (workspace_id, template_id, id)
+CREATE INDEX messages_by_workspace ON public.messages USING btree (workspace_id, id)
+CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (id)
+CREATE UNIQUE INDEX migrations_lock_pkey ON public.migrations_lock USING btree (index)
+CREATE UNIQUE INDEX migrations_pkey ON public.migrations USING btree (id)
+CREATE UNIQUE INDEX mta_sts_pkey ON public.mta_sts USING btree (domain)
+CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
+CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)
+CREATE INDEX recipients_by_state ON public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
+CREATE INDEX recipients_claimed ON public.recipients USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
+CREATE INDEX recipients_due ON public.recipients USING btree (destination, next_attempt_at) WHERE (next_attempt_at IS NOT NULL)
+CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (id)
+CREATE INDEX reports_by_message ON public.reports USING btree (message_id, id)
+CREATE UNIQUE INDEX reports_pkey ON public.reports USING btree (id)
+CREATE INDEX reports_unmatched ON public.reports USING btree (id) WHERE (recipient_id IS NULL)
+CREATE UNIQUE INDEX reputation_hours_pkey ON public.reputation_hours USING btree (workspace_id, hour)
+CREATE UNIQUE INDEX senders_by_address ON public.senders USING btree (workspace_id, address_key)
+CREATE INDEX senders_by_domain ON public.senders USING btree (domain_id)
+CREATE UNIQUE INDEX senders_pkey ON public.senders USING btree (id)
+CREATE UNIQUE INDEX sites_pkey ON public.sites USING btree (site)
+CREATE UNIQUE INDEX suppressions_by_address ON public.suppressions USING btree (workspace_id, address_key)
+CREATE INDEX suppressions_by_reason ON public.suppressions USING btree (workspace_id, reason, id)
+CREATE INDEX suppressions_by_workspace ON public.suppressions USING btree (workspace_id, id)
+CREATE UNIQUE INDEX suppressions_pkey ON public.suppressions USING btree (id)
+CREATE UNIQUE INDEX template_variants_pkey ON public.template_variants USING btree (version_id, "position")
+CREATE UNIQUE INDEX template_versions_by_number ON public.template_versions USING btree (template_id, version)
+CREATE UNIQUE INDEX template_versions_pkey ON public.template_versions USING btree (id)
+CREATE UNIQUE INDEX templates_by_name ON public.templates USING btree (workspace_id, name) WHERE (deleted_at IS NULL)
+CREATE INDEX templates_by_workspace ON public.templates USING btree (workspace_id, id)
+CREATE UNIQUE INDEX templates_pkey ON public.templates USING btree (id)
+CREATE UNIQUE INDEX topic_optouts_pkey ON public.topic_optouts USING btree (workspace_id, address_key, code)
+CREATE UNIQUE INDEX topics_by_code ON public.topics USING btree (workspace_id, code)
+CREATE UNIQUE INDEX topics_pkey ON public.topics USING btree (id)
+CREATE UNIQUE INDEX usage_days_pkey ON public.usage_days USING btree (workspace_id, day, status)
+CREATE UNIQUE INDEX usage_months_pkey ON public.usage_months USING btree (workspace_id, month)
+CREATE UNIQUE INDEX warmup_days_pkey ON public.warmup_days USING btree (source, provider, day)
+CREATE UNIQUE INDEX webhook_attempts_pkey ON public.webhook_attempts USING btree (delivery_id, generation, n)
+CREATE INDEX webhook_deliveries_by_endpoint ON public.webhook_deliveries USING btree (endpoint_id, id)
+CREATE INDEX webhook_deliveries_by_message ON public.webhook_deliveries USING btree (message_id)
+CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at) WHERE (next_attempt_at IS NOT NULL)
+CREATE UNIQUE INDEX webhook_deliveries_pkey ON public.webhook_deliveries USING btree (id)
+CREATE INDEX webhook_endpoints_by_workspace ON public.webhook_endpoints USING btree (workspace_id, id)
+CREATE UNIQUE INDEX webhook_endpoints_pkey ON public.webhook_endpoints USING btree (id)
+CREATE UNIQUE INDEX workspaces_name_unique ON public.workspaces USING btree (name)
+CREATE UNIQUE INDEX workspaces_pkey ON public.workspaces USING btree (id)

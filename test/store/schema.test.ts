@@ -1,0 +1,84 @@
+import {readFileSync, writeFileSync} from 'node:fs';
+import process from 'node:process';
+import test from 'ava';
+import {migrations} from '../../migrations/index.ts';
+import {migrate, schemaState} from '../../src/store/migrate.ts';
+import {openStore, type Store} from '../../src/store/store.ts';
+import {type Engine, engines, newLocation, storeTest} from '../helpers/databases.ts';
+
+/** The schema as text, in a fixed order: what a change of a migration does shows in the diff. */
+async function dumpOf(store: Store, engine: Engine): Promise<string> {
+	if (engine === 'sqlite') {
+		const rows: Array<{sql: string}> = await store
+			.reader('sqlite_master')
+			.select('sql')
+			.whereNotNull('sql')
+			.whereNot('name', 'like', 'sqlite_%')
+			.orderBy(['tbl_name', 'type', 'name']);
+		return `${rows.map(({sql}) => `${sql};`).join('\n')}\n`.replaceAll('`', '').replaceAll(/, (?=[a-z_]+ )/g, ',\n  ');
+	}
+	const columns = await store
+		.reader('information_schema.columns')
+		.select('table_name', 'column_name', 'data_type', 'collation_name', 'is_nullable', 'column_default')
+		.where({table_schema: 'public'})
+		.orderBy(['table_name', 'ordinal_position']);
+	const constraints =
+		await store.reader.raw(`select conrelid::regclass::text as name, pg_get_constraintdef(oid) as def from pg_constraint
+			where connamespace = 'public'::regnamespace and contype in ('p', 'u', 'f') order by 1, 2`);
+	const indexes = await store
+		.reader('pg_indexes')
+		.select('indexdef')
+		.where({schemaname: 'public'})
+		.orderBy('indexname');
+	return [
+		...columns.map(
+			column =>
+				`${column.table_name}.${column.column_name} ${column.data_type}${column.collation_name ? ` ${column.collation_name}` : ''}${
+					column.is_nullable === 'NO' ? ' not null' : ''
+				}${column.column_default === null ? '' : ` default ${column.column_default}`}`,
+		),
+		...constraints.rows.map((row: {name: string; def: string}) => `${row.name}: ${row.def}`),
+		...indexes.map(index => index.indexdef),
+		'',
+	].join('\n');
+}
+
+storeTest(test, 'the committed dump of the schema is what the migrations make', async (t, store, engine) => {
+	const file = `test/schema.${engine}.sql`;
+	const dump = await dumpOf(store, engine);
+	if (process.env.UPDATE_GOLDEN) {
+		writeFileSync(file, dump);
+	}
+	t.is(dump, readFileSync(file, 'utf8'), `Run again with UPDATE_GOLDEN=1 and review the change of ${file}.`);
+});
+
+for (const engine of engines) {
+	test(`the schema is older, then current; one of a newer program is known (${engine})`, async t => {
+		const store = await openStore(await newLocation(t, engine));
+		t.teardown(() => store.close());
+		t.is(await schemaState(store.database), 'older');
+		t.deepEqual(
+			await migrate(store.database),
+			migrations.map(([name]) => name),
+		);
+		t.is(await schemaState(store.database), 'current');
+		t.deepEqual(await migrate(store.database), []);
+		await store.database('migrations').insert({name: '999_future', batch: 9, migration_time: new Date()});
+		t.is(await schemaState(store.database), 'newer');
+	});
+}
+
+test('SQLite is set to survive power loss and to distrust its file', async t => {
+	const store = await openStore(await newLocation(t, 'sqlite'));
+	t.teardown(() => store.close());
+	await migrate(store.database);
+	for (const connection of [store.database, store.reader]) {
+		const pragma = async (name: string) => Object.values((await connection.raw(`pragma ${name}`))[0])[0];
+		t.is(await pragma('journal_mode'), 'wal');
+		t.is(await pragma('synchronous'), 2);
+		t.is(await pragma('foreign_keys'), 1);
+		t.is(await pragma('busy_timeout'), 5000);
+		t.is(await pragma('auto_vacuum'), 2);
+		t.is(await pragma('trusted_schema'), 0);
+	}
+});

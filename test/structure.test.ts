@@ -1,0 +1,79 @@
+import {readdirSync, readFileSync} from 'node:fs';
+import path from 'node:path';
+import test from 'ava';
+import {nextStates, type RecipientState} from '../src/mail/recipient-state.ts';
+
+/** Which folders of src a folder may import, besides itself. Steps know nothing of the store, edges are thin. */
+const mayImport: Record<string, readonly string[] | 'everything'> = {
+	mail: [],
+	links: ['mail'],
+	render: ['mail'],
+	compose: ['mail'],
+	deliver: ['mail'],
+	config: ['mail'],
+	log: ['mail', 'config'],
+	store: ['mail'],
+	accept: ['mail', 'store'],
+	outcome: ['mail', 'store'],
+	queue: ['mail', 'store', 'outcome'],
+	admin: ['mail', 'store', 'compose', 'render'],
+	threads: ['mail', 'links', 'render', 'compose', 'deliver', 'queue'],
+	api: ['mail', 'store', 'accept', 'links', 'config'],
+	cli: 'everything',
+	daemon: 'everything',
+};
+
+function filesOf(folder: string): string[] {
+	return readdirSync(folder, {recursive: true, encoding: 'utf8'})
+		.filter(file => file.endsWith('.ts'))
+		.map(file => path.join(folder, file));
+}
+
+/** The modules that a file imports, relative ones as paths from the project's root. */
+function importsOf(file: string): string[] {
+	const text = readFileSync(file, 'utf8');
+	return [...text.matchAll(/^(?:import|export)\b[^'"]*?from '([^']+)'|\bimport\('([^']+)'\)/gm)].map(match => {
+		const target = (match[1] ?? match[2]) as string;
+		return target.startsWith('.') ? path.join(path.dirname(file), target) : target;
+	});
+}
+
+const folders = readdirSync('src', {withFileTypes: true})
+	.filter(entry => entry.isDirectory())
+	.map(entry => entry.name);
+
+test('every folder of src has its place in the import order', t => {
+	t.deepEqual(folders.toSorted(), Object.keys(mayImport).toSorted());
+});
+
+for (const [folder, allowed] of Object.entries(mayImport)) {
+	if (allowed === 'everything') {
+		continue;
+	}
+	test(`src/${folder} imports only itself${allowed.map(name => `, ${name}`).join('')}`, t => {
+		const foreign = filesOf(`src/${folder}`).flatMap(file =>
+			importsOf(file)
+				.filter(target => target.startsWith('src/') && ![folder, ...allowed].includes(target.split('/')[1] as string))
+				.map(target => `${file} → ${target}`),
+		);
+		t.deepEqual(foreign, []);
+	});
+}
+
+test('only the store speaks SQL: nothing else imports knex or a driver, but for its types', t => {
+	const offenders = folders
+		.filter(folder => folder !== 'store')
+		.flatMap(folder => filesOf(`src/${folder}`))
+		.filter(file => /^import (?!type )[^;]*from '(knex|sqlite3|pg)'/m.test(readFileSync(file, 'utf8')));
+	t.deepEqual(offenders, []);
+});
+
+test('every recipient state is reachable from accepted', t => {
+	const reached = new Set<RecipientState>(['accepted']);
+	for (const state of reached) {
+		for (const next of nextStates[state]) {
+			reached.add(next);
+		}
+	}
+	t.deepEqual([...reached].toSorted(), Object.keys(nextStates).toSorted());
+});
