@@ -1,0 +1,67 @@
+import {readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import process from 'node:process';
+
+/** `daemon.json` in the data folder: how the CLI and scripts find the running daemon, also when it listens on port 0. */
+export type DaemonFile = {
+	readonly pid: number;
+	/** `http://127.0.0.1:8125`, null: this daemon serves no HTTP. */
+	readonly http: string | null;
+	/** `0.0.0.0:25`, null: no listener. */
+	readonly inbound: string | null;
+	readonly version: string;
+};
+
+const fileName = 'daemon.json';
+
+/** Whoever reads sees the old file or the new one, never half of it. */
+export function writeDaemonFile(dataDir: string, content: DaemonFile): void {
+	const draft = join(dataDir, `${fileName}.${content.pid}`);
+	writeFileSync(draft, `${JSON.stringify(content)}\n`, {mode: 0o600});
+	renameSync(draft, join(dataDir, fileName));
+}
+
+/** Removes the file if it is still that of `pid`: a later daemon's is left alone. */
+export function removeDaemonFile(dataDir: string, pid: number): void {
+	if (readDaemonFile(dataDir)?.pid === pid) {
+		rmSync(join(dataDir, fileName), {force: true});
+	}
+}
+
+/** What the last daemon wrote, whether it lives or not; null: no file, or none that we wrote. */
+export function readDaemonFile(dataDir: string): DaemonFile | null {
+	let content: unknown;
+	try {
+		content = JSON.parse(readFileSync(join(dataDir, fileName), 'utf8'));
+	} catch {
+		return null;
+	}
+
+	const {pid, http, inbound, version} = Object(content) as Record<string, unknown>;
+	return Number.isSafeInteger(pid) && (pid as number) > 0 && typeof version === 'string'
+		? {pid: pid as number, http: textOrNull(http), inbound: textOrNull(inbound), version}
+		: null;
+}
+
+/**
+ * The daemon of this folder, if its process exists. After `kill -9` another process may have got the number, so a refused
+ * connection to `http` still means that no daemon runs.
+ */
+export function liveDaemon(dataDir: string): DaemonFile | null {
+	const file = readDaemonFile(dataDir);
+	return file && isAlive(file.pid) ? file : null;
+}
+
+function isAlive(pid: number): boolean {
+	try {
+		process.kill(pid, 0);
+		return true;
+	} catch (error) {
+		// EPERM: it exists and belongs to somebody else.
+		return (error as NodeJS.ErrnoException).code === 'EPERM';
+	}
+}
+
+function textOrNull(value: unknown): string | null {
+	return typeof value === 'string' ? value : null;
+}

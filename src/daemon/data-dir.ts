@@ -1,0 +1,48 @@
+import {accessSync, constants, mkdirSync, readdirSync, statSync} from 'node:fs';
+import {join} from 'node:path';
+import process from 'node:process';
+import {ConfigError} from '../config/config-error.ts';
+
+export type DataDirInput = {
+	readonly dataDir: string;
+	/** `--as-root`: open a folder that belongs to another user. */
+	readonly asRoot?: boolean;
+	/** The user we are; undefined where the system knows none. */
+	readonly uid?: number | undefined;
+};
+
+const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock)/;
+
+/**
+ * Makes the data folder (mode 0700) or checks it, and lets all that this process makes from now on be its user's alone:
+ * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 74 for a folder that cannot be used, 78 for one
+ * that should not be.
+ */
+export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}: DataDirInput): void {
+	process.umask(0o077);
+	try {
+		mkdirSync(dataDir, {recursive: true, mode: 0o700});
+		accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
+	} catch (error) {
+		const reason = (error as Error).message;
+		throw new ConfigError(
+			[`the data folder ${dataDir} cannot be written (${reason}): make it writable or set MAILCTL_DATA_DIR`],
+			74,
+		);
+	}
+
+	const owner = statSync(dataDir).uid;
+	if (uid !== undefined && uid !== owner && !asRoot) {
+		throw new ConfigError([
+			`the data folder ${dataDir} belongs to user ${owner} and this is user ${uid}: run as that user (or with --as-root)`,
+		]);
+	}
+
+	const exposed = readdirSync(dataDir)
+		.filter(name => guarded.test(name))
+		.map(name => join(dataDir, name))
+		.filter(file => ((statSync(file, {throwIfNoEntry: false})?.mode ?? 0) & 0o066) !== 0);
+	if (exposed.length > 0) {
+		throw new ConfigError(exposed.map(file => `${file} can be read or written by others: run chmod 600 ${file}`));
+	}
+}

@@ -1,0 +1,109 @@
+import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-client';
+import type {Mode} from '../mail/message.ts';
+import type {Attempt, AttemptResult} from '../mail/outcome.ts';
+
+/** Copies in the queue now. */
+export type QueueSize = {readonly ready: number; readonly deferred: number; readonly inFlight: number};
+
+/** Counters of the daemon, served at /metrics in Prometheus' text form. */
+export type Metrics = {
+	readonly contentType: string;
+	readonly text: () => Promise<string>;
+	readonly accepted: (mode: Mode, messages: number) => void;
+	/** An attempt's end: its outcome, each of its conversations, and the time since acceptance if it was the last. */
+	readonly attempted: (result: AttemptResult, delayMs: number) => void;
+	/** `route` is the pattern, never the path: a label's values must be few. */
+	readonly httpRequest: (method: string, route: string, status: number, milliseconds: number) => void;
+};
+
+export type MetricsInput = {
+	readonly version: string;
+	/** Asked at each scrape; the store may fail, then the gauge is left out. */
+	readonly queueSize: () => Promise<QueueSize>;
+};
+
+const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
+const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
+
+export function createMetrics({version, queueSize}: MetricsInput): Metrics {
+	const registry = new Registry();
+	const registers = [registry];
+	// Event-loop lag, memory, CPU, garbage collection, open files.
+	collectDefaultMetrics({register: registry, prefix: 'mailctl_'});
+	new Gauge({
+		name: 'mailctl_build_info',
+		help: 'Always 1; the labels say what runs.',
+		labelNames: ['version', 'node'],
+		registers,
+	}).set({version, node: process.version}, 1);
+	new Gauge({
+		name: 'mailctl_queue_size',
+		help: 'Copies in the queue: due now, waiting for a later try, being tried.',
+		labelNames: ['state'],
+		registers,
+		async collect() {
+			this.reset();
+			const size = await queueSize().catch(() => undefined);
+			if (size) {
+				this.set({state: 'ready'}, size.ready);
+				this.set({state: 'deferred'}, size.deferred);
+				this.set({state: 'in_flight'}, size.inFlight);
+			}
+		},
+	});
+	const accepted = new Counter({
+		name: 'mailctl_messages_accepted_total',
+		help: 'Messages accepted, by mode of the key.',
+		labelNames: ['mode'],
+		registers,
+	});
+	const outcomes = new Counter({
+		name: 'mailctl_outcomes_total',
+		help: 'Ends of tries of a copy, by outcome.',
+		labelNames: ['kind'],
+		registers,
+	});
+	const attempts = new Counter({
+		name: 'mailctl_send_attempts_total',
+		help: 'Conversations with a host, by how far they came and the class of the last reply (none: no reply).',
+		labelNames: ['phase', 'reply'],
+		registers,
+	});
+	const delivery = new Histogram({
+		name: 'mailctl_delivery_duration_seconds',
+		help: 'From acceptance until a host took the copy.',
+		buckets: deliverySeconds,
+		registers,
+	});
+	const requests = new Histogram({
+		name: 'mailctl_http_request_duration_seconds',
+		help: 'HTTP requests answered.',
+		labelNames: ['method', 'route', 'status'],
+		buckets: httpSeconds,
+		registers,
+	});
+	return {
+		contentType: registry.contentType,
+		text: () => registry.metrics(),
+		accepted(mode, messages) {
+			accepted.inc({mode}, messages);
+		},
+		attempted({outcome, attempts: conversations}, delayMs) {
+			outcomes.inc({kind: outcome.kind});
+			for (const conversation of conversations) {
+				attempts.inc({phase: conversation.phase, reply: replyClass(conversation)});
+			}
+
+			if (outcome.kind === 'delivered' || outcome.kind === 'relayed') {
+				delivery.observe(delayMs / 1000);
+			}
+		},
+		httpRequest(method, route, status, milliseconds) {
+			requests.observe({method, route, status}, milliseconds / 1000);
+		},
+	};
+}
+
+function replyClass({code}: Attempt): string {
+	return code === null ? 'none' : `${Math.floor(code / 100)}xx`;
+}

@@ -1,0 +1,53 @@
+import {mkdtempSync, readFileSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import test from 'ava';
+import {createNotify} from '../../src/daemon/notify.ts';
+
+/** A stand-in for systemd-notify that writes down how it was called. */
+function recorder(exitCode = 0) {
+	const folder = mkdtempSync(join(tmpdir(), 'mailctl-notify-'));
+	const binary = join(folder, 'systemd-notify');
+	const calls = join(folder, 'calls');
+	writeFileSync(calls, '');
+	writeFileSync(binary, `#!/bin/sh\necho "$NOTIFY_SOCKET $*" >> '${calls}'\nexit ${exitCode}\n`, {mode: 0o755});
+	return {binary, calls: () => readFileSync(calls, 'utf8').split('\n').slice(0, -1)};
+}
+
+test('each state is one run of systemd-notify', async t => {
+	const {binary, calls} = recorder();
+	const notify = createNotify({env: {NOTIFY_SOCKET: '/run/n', WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
+	await notify.ready();
+	await notify.status('delivering\n5 mails');
+	await notify.reloading();
+	await notify.stopping();
+	await notify.alive();
+	t.deepEqual(calls(), [
+		'/run/n READY=1',
+		'/run/n STATUS=delivering 5 mails',
+		'/run/n RELOADING=1',
+		'/run/n STOPPING=1',
+		'/run/n WATCHDOG=1',
+	]);
+	t.is(notify.watchdogMs, 15_000);
+});
+
+test('without systemd nothing is run', async t => {
+	const {binary, calls} = recorder();
+	const notify = createNotify({env: {WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
+	await notify.ready();
+	t.deepEqual(calls(), []);
+	t.is(notify.watchdogMs, null);
+});
+
+for (const binary of ['/nonexistent/systemd-notify', recorder(1).binary]) {
+	test(`a binary that fails is one warning: ${binary.startsWith('/nonexistent') ? 'missing' : 'exit 1'}`, async t => {
+		const warnings: string[] = [];
+		const notify = createNotify({env: {NOTIFY_SOCKET: '/run/n'}, warn: text => warnings.push(text), binary});
+		await notify.ready();
+		await notify.status('on');
+		t.is(warnings.length, 1);
+		t.regex(warnings[0] ?? '', /systemd is not told how the daemon fares/);
+		t.is(notify.watchdogMs, null);
+	});
+}
