@@ -1,0 +1,89 @@
+import {LRUCache} from 'lru-cache';
+import {parseAddress} from '../../mail/address.ts';
+
+/** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
+export type Format = (text: string) => string | null;
+
+const longestAttachment = 1_048_576;
+const longestEncoded = Math.ceil(longestAttachment / 3) * 4;
+// PostgreSQL takes neither; SQLite takes both, so that they would fail on one engine only.
+const illFormed = /[\0\p{Cs}]/u;
+// Nothing that ends a header line, a path, or shows a name other than the bytes say.
+const badInFilename = /[/\\\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\p{Cs}]/u;
+// RFC 6838 §4.2.
+const mediaType = /^[a-z0-9][\w!#$&^.+-]{0,126}\/[a-z0-9][\w!#$&^.+-]{0,126}$/i;
+
+/** Whether the text can be stored on both engines: no NUL, no lone surrogate. */
+export function isStorable(text: string): boolean {
+	return !illFormed.test(text);
+}
+
+/** The formats that schemas name. Each reads its text in linear time, its length first. */
+export function createFormats() {
+	const addressFault = (text: string, utf8Local: boolean) => {
+		const parsed = parseAddress(text, {utf8Local});
+		return parsed.ok ? null : parsed.fault;
+	};
+	return {
+		email: text => addressFault(text, false),
+		'recipient-email': text => addressFault(text, true),
+		text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
+		'metadata-key': text =>
+			text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
+				? null
+				: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
+		locale: text => (canonicalLocale(text) === null ? 'must be a BCP-47 language tag such as en or de-AT' : null),
+		timezone: createTimezoneFormat(),
+		filename: text =>
+			text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
+				? null
+				: 'must be a file name of at most 255 characters without path separators and control characters',
+		'media-type': text =>
+			text.length <= 255 && mediaType.test(text) && !/^(?:multipart|message)\//i.test(text)
+				? null
+				: 'must be a plain media type such as application/pdf, not multipart/* or message/*',
+		'base64-file': text =>
+			text.length <= longestEncoded && decodeBase64(text) !== null
+				? null
+				: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
+		'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
+	} satisfies Record<string, Format>;
+}
+
+export type FormatName = keyof ReturnType<typeof createFormats>;
+
+/** The bytes, or null if the text is not the one canonical base64 form of at most a mebibyte (RFC 4648 §3.5, §4). */
+export function decodeBase64(text: string): Buffer | null {
+	const bytes = Buffer.from(text, 'base64');
+	return bytes.length <= longestAttachment && bytes.toString('base64') === text ? bytes : null;
+}
+
+/** The canonical form of a BCP-47 tag; null if it is none. */
+export function canonicalLocale(text: string): string | null {
+	try {
+		return text.length <= 100 ? (Intl.getCanonicalLocales(text)[0] ?? null) : null;
+	} catch {
+		return null;
+	}
+}
+
+// Making an Intl.DateTimeFormat costs tens of microseconds, and most sends name the same few zones.
+function createTimezoneFormat(): Format {
+	const known = new LRUCache<string, boolean>({max: 1000});
+	return text => {
+		const good = text.length <= 100 && (known.get(text) ?? isTimezone(text));
+		known.set(text.slice(0, 101), good);
+		return good ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
+	};
+}
+
+function isTimezone(text: string): boolean {
+	if (!/^(?:UTC|GMT|(?!SystemV\/)[a-z][\w+-]*(?:\/[\w+-]+)+)$/i.test(text)) {
+		return false;
+	}
+	try {
+		return Boolean(new Intl.DateTimeFormat('en', {timeZone: text}));
+	} catch {
+		return false;
+	}
+}

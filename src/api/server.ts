@@ -1,0 +1,171 @@
+import {METHODS} from 'node:http';
+import Fastify, {type FastifyInstance, type FastifyReply, type FastifyRequest} from 'fastify';
+import type {NewId} from '../mail/ids.ts';
+import {createClientErrorHandler} from './client-error.ts';
+import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
+import {parseJson} from './json.ts';
+import {createChecks} from './validate.ts';
+
+export type Api = FastifyInstance;
+
+/** Adds routes of one resource. */
+export type Routes = (api: Api) => void;
+
+export type ApiOptions = {
+	readonly newId: NewId;
+	readonly routes: readonly Routes[];
+	/** CIDR ranges whose X-Forwarded-For is believed. */
+	readonly trustProxy: readonly string[];
+	/** Whether an error means that the store cannot be used now (503), not that the program is wrong (500). */
+	readonly isUnavailable: (error: unknown) => boolean;
+	/** Gets what ended in 500 or 503, to be logged with the request's id. */
+	readonly report: ErrorReport;
+	/** Time limits in milliseconds, shorter in tests. */
+	readonly timeouts?: {readonly headers: number; readonly request: number; readonly check: number};
+};
+
+const bodyLimit = 256 * 1024;
+const maxHeaderSize = 16 * 1024;
+const maxParamLength = 200;
+const keepAliveTimeout = 15_000;
+const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000};
+
+/** The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an X-Request-Id. */
+export function createApi({
+	newId,
+	routes,
+	trustProxy,
+	isUnavailable,
+	report,
+	timeouts = usualTimeouts,
+}: ApiOptions): Api {
+	const api = Fastify({
+		bodyLimit,
+		requestTimeout: timeouts.request,
+		keepAliveTimeout,
+		trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
+		genReqId: () => newId('req'),
+		requestIdHeader: false,
+		// Requests that arrive while the server drains are answered, with `Connection: close`.
+		return503OnClosing: false,
+		routerOptions: {maxParamLength},
+		http: {
+			headersTimeout: timeouts.headers,
+			connectionsCheckingInterval: timeouts.check,
+			maxHeaderSize,
+			requireHostHeader: false,
+		},
+		clientErrorHandler: createClientErrorHandler(newId),
+		frameworkErrors: (error, request, reply) => {
+			reply.header('x-request-id', request.id);
+			const tooLong = error.code === 'FST_ERR_MAX_PARAM_LENGTH';
+			sendError(reply as FastifyReply, apiError(tooLong ? 'not_found' : 'bad_request'));
+		},
+	});
+	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.
+	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
+	api.decorateRequest('caller', null);
+	api.addHook('onRequest', admit);
+	api.setErrorHandler((error, request, reply) => {
+		const answer = toApiError(error, isUnavailable);
+		if (answer.status >= 500 && !(error instanceof ApiError)) {
+			report(request, error);
+		}
+		return sendError(reply, answer);
+	});
+	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));
+	acceptJsonOnly(api);
+	const check = createChecks();
+	api.setValidatorCompiler(({schema, httpPart}) => check.compiler(schema, httpPart));
+	for (const method of METHODS) {
+		if (method !== 'CONNECT' && !api.supportedMethods.includes(method)) {
+			api.addHttpMethod(method, {hasBody: true});
+		}
+	}
+
+	const paths = collectPaths(api);
+	for (const addRoutes of routes) {
+		addRoutes(api);
+	}
+	// Registered last, when every path is known.
+	api.register(async scope => answerOtherMethods(scope, paths));
+	return api;
+}
+
+// The first check of any request: before the key, the body and the query are looked at.
+function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+	reply.header('x-request-id', request.id);
+	const {headers, httpVersion, url = '/'} = request.raw;
+	if (headers.host === undefined && httpVersion === '1.1') {
+		done(apiError('bad_request', {message: 'A Host header is required.'}));
+	} else if (request.is404 || hasEmptySegment(url)) {
+		done(apiError('not_found'));
+	} else {
+		done();
+	}
+}
+
+// A parameter would match the empty text of `/v1/messages/`.
+function hasEmptySegment(url: string): boolean {
+	const query = url.indexOf('?');
+	const path = query === -1 ? url : url.slice(0, query);
+	return path !== '/' && (path.endsWith('/') || path.includes('//'));
+}
+
+function acceptJsonOnly(api: Api): void {
+	api.removeAllContentTypeParsers();
+	api.addContentTypeParser('application/json', {parseAs: 'buffer'}, (request, bytes, done) => {
+		if (!isPlain(request)) {
+			done(apiError('unsupported_media_type'));
+			return;
+		}
+		if (bytes.length === 0) {
+			done(null, undefined);
+			return;
+		}
+		const parsed = parseJson(bytes as Buffer);
+		if (parsed.ok) {
+			done(null, parsed.value);
+		} else {
+			done(apiError('bad_request', {message: parsed.fault}));
+		}
+	});
+	api.addContentTypeParser('*', (request, _payload, done) => {
+		const {headers} = request;
+		const empty = headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0;
+		done(empty ? null : apiError('unsupported_media_type'), undefined);
+	});
+}
+
+function isPlain({headers}: FastifyRequest): boolean {
+	const encoding = headers['content-encoding'];
+	return encoding === undefined || encoding === '' || encoding.toLowerCase() === 'identity';
+}
+
+function collectPaths(api: Api): Map<string, Set<string>> {
+	const paths = new Map<string, Set<string>>();
+	api.addHook('onRoute', ({url, method}) => {
+		const methods = paths.get(url) ?? new Set();
+		paths.set(url, methods);
+		for (const one of [method].flat()) {
+			methods.add(one);
+		}
+	});
+	return paths;
+}
+
+// OPTIONS and the methods that a path does not take are routes too, so that `/v1/messages/batch` is not taken for an id.
+function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<string>>): void {
+	for (const [url, methods] of [...paths]) {
+		const allow = [...methods, 'OPTIONS'].sort().join(', ');
+		const others = api.supportedMethods.filter(method => !methods.has(method) && method !== 'OPTIONS');
+		api.route({method: 'OPTIONS', url, handler: (_request, reply) => reply.code(204).header('allow', allow).send()});
+		api.route({
+			method: others,
+			url,
+			exposeHeadRoute: false,
+			onRequest: (_request, _reply, done) => done(apiError('method_not_allowed', {headers: {allow}})),
+			handler: () => undefined,
+		});
+	}
+}

@@ -1,0 +1,162 @@
+import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
+import type {TSchema} from 'typebox';
+import type {Violation} from '../mail/api-error.ts';
+import {apiError} from './errors.ts';
+import {createFormats, type FormatName} from './schemas/formats.ts';
+import {variablesFault} from './schemas/variables.ts';
+import {type Schema, withoutNulls, withoutOversize} from './shape.ts';
+
+export type Checks = ReturnType<typeof createChecks>;
+
+/** Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is valid. */
+export type Check = (value: unknown) => readonly Violation[];
+
+const mostViolations = 20;
+const longestField = 100;
+
+/**
+ * Makes checks of schemas. The usual path is one pass that stops at the first error. Only when that fails is the value
+ * cut to what has allowed sizes, and read again for all its faults: 700,000 entries of `cc` make one violation.
+ */
+export function createChecks() {
+	const formats = createFormats();
+	const quick = createAjv(formats, false);
+	const thorough = createAjv(formats, true);
+	const explain = createExplanations(formats);
+
+	function checkOf(schema: TSchema): Check {
+		const isValid = quick.compile(schema);
+		const validateAll = thorough.compile(schema);
+		return value => {
+			withoutNulls(schema as Schema, value);
+			return isValid(value) ? [] : violationsOf(schema as Schema, value, validateAll, explain);
+		};
+	}
+
+	return {
+		checkOf,
+		/** For fastify: bodies and queries of routes. */
+		compiler(schema: unknown, httpPart: string | undefined) {
+			const check = checkOf(schema as TSchema);
+			return (value: unknown) => {
+				if (httpPart === 'body' && value === null) {
+					return {error: apiError('bad_request', {message: 'A JSON object is expected as the body.'})};
+				}
+				const violations = [...(httpPart === 'querystring' ? withoutRepeated(value) : []), ...check(value)];
+				return violations.length === 0
+					? {value}
+					: {error: apiError('validation_failed', {violations: violations.slice(0, mostViolations)})};
+			};
+		},
+	};
+}
+
+// A parameter that stands twice in a query arrives as an array; it is taken out and becomes a violation.
+function withoutRepeated(query: unknown): Violation[] {
+	const values = query as Record<string, unknown>;
+	const repeated = Object.keys(values).filter(name => Array.isArray(values[name]));
+	for (const name of repeated) {
+		values[name] = undefined;
+	}
+	return repeated.map(name => ({field: joinField('', name), message: 'must be given once'}));
+}
+
+type Explain = (error: ErrorObject) => string;
+
+function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunction, explain: Explain): Violation[] {
+	const violations: Violation[] = [];
+	const cut = withoutOversize(schema, value, '', violations);
+	if (!validateAll(cut)) {
+		const tooLarge = new Set(violations.map(violation => violation.field));
+		const seen = new Set<string>();
+		for (const error of validateAll.errors ?? []) {
+			const field = fieldOf(error, cut);
+			// A field has one violation: the first, and none besides that it is too large.
+			if (error.keyword !== 'propertyNames' && !tooLarge.has(field) && !seen.has(field)) {
+				seen.add(field);
+				violations.push({field, message: explain(error)});
+			}
+		}
+	}
+	return violations.slice(0, mostViolations);
+}
+
+function createAjv(formats: ReturnType<typeof createFormats>, allErrors: boolean): Ajv {
+	const ajv = new Ajv({
+		allErrors,
+		verbose: allErrors,
+		coerceTypes: false,
+		removeAdditional: false,
+		useDefaults: false,
+		formats: Object.fromEntries(
+			Object.entries(formats).map(([name, format]) => [name, (text: string) => format(text) === null]),
+		),
+	});
+	ajv.addKeyword({
+		keyword: 'variables',
+		type: 'object',
+		schemaType: 'boolean',
+		compile: () => (data: object) => variablesFault(data) === null,
+		errors: false,
+	});
+	// Ajv's own counts the characters of a text whatever its length.
+	ajv.removeKeyword('maxLength');
+	ajv.addKeyword({
+		keyword: 'maxLength',
+		type: 'string',
+		schemaType: 'number',
+		compile: (most: number) => (text: string) => isAtMost(text, most),
+		errors: false,
+	});
+	return ajv;
+}
+
+function isAtMost(text: string, most: number): boolean {
+	return text.length <= most || (text.length <= 2 * most && [...text].length <= most);
+}
+
+/** Clauses that say what is allowed, and never what was sent. */
+function createExplanations(formats: ReturnType<typeof createFormats>): Explain {
+	const types: Readonly<Record<string, string>> = {
+		string: 'must be a string',
+		boolean: 'must be true or false',
+		integer: 'must be a whole number',
+		number: 'must be a number',
+		object: 'must be an object',
+		array: 'must be an array',
+	};
+	const explanations: Readonly<Record<string, Explain>> = {
+		required: () => 'is required',
+		additionalProperties: () => 'is not a known field',
+		type: ({params}) => types[params.type] ?? 'has the wrong type',
+		maxLength: ({schema}) => `must be at most ${schema} characters long`,
+		minLength: () => 'must not be empty',
+		minItems: () => 'must not be empty',
+		enum: ({schema}) => `must be one of ${(schema as string[]).join(', ')}`,
+		format: ({schema, data}) => formats[schema as FormatName](data as string) ?? 'is not valid',
+		variables: ({data}) => variablesFault(data as object) ?? 'is not valid',
+	};
+	return error => explanations[error.keyword]?.(error) ?? error.message ?? 'is not valid';
+}
+
+// `/attachments/0/content` → `attachments[0].content`. The name of an unknown field is the caller's: cut and made storable.
+function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
+	const names = instancePath === '' ? [] : instancePath.slice(1).split('/').map(unescapePointer);
+	const last = params.missingProperty ?? params.additionalProperty;
+	let field = '';
+	let container = root;
+	for (const name of last === undefined ? names : [...names, last]) {
+		field = Array.isArray(container) ? `${field}[${name}]` : joinField(field, name);
+		container = (container as Record<string, unknown> | undefined)?.[name];
+	}
+	return field === '' ? 'body' : field;
+}
+
+function joinField(path: string, name: string): string {
+	const shown = name.slice(0, longestField).replaceAll(/\p{Cs}/gu, '\ufffd');
+	return path === '' ? shown : `${path}.${shown}`;
+}
+
+function unescapePointer(name: string): string {
+	return name.replaceAll('~1', '/').replaceAll('~0', '~');
+}

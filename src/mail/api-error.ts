@@ -1,0 +1,34 @@
+/**
+ * Every error code of the API with its status and its usual message (interface.md, Errors). A 401 has no code: its body
+ * is `{"error":"Unauthorized"}`.
+ */
+export const apiErrors = {
+	bad_request: {status: 400, message: 'The request is malformed.'},
+	insufficient_scope: {status: 403, message: 'The API key lacks the scope that this needs.'},
+	sending_paused: {status: 403, message: 'Sending is paused for this workspace.'},
+	not_found: {status: 404, message: 'There is no such resource.'},
+	message_not_found: {status: 404, message: 'There is no such message.'},
+	method_not_allowed: {status: 405, message: 'This path does not take this method; see the Allow header.'},
+	conflict: {status: 409, message: 'There is such a resource already.'},
+	idempotency_key_reused: {status: 409, message: 'This Idempotency-Key was used with another request body.'},
+	payload_too_large: {status: 413, message: 'The body is larger than this path takes.'},
+	unsupported_media_type: {status: 415, message: 'Send the body as application/json, without a content encoding.'},
+	validation_failed: {status: 422, message: 'The request has invalid fields; see violations.'},
+	unprocessable_entity: {status: 422, message: 'The request cannot be carried out.'},
+	template_required: {status: 422, message: 'A templateId is required.'},
+	template_not_found: {status: 422, message: 'There is no such template in this workspace.'},
+	template_has_no_version: {status: 422, message: 'The template has no saved version.'},
+	sender_not_available: {status: 422, message: 'The from address is not an active, verified sender of this workspace.'},
+	recipient_suppressed: {status: 422, message: 'The recipient is on the suppression list.'},
+	recipient_unsubscribed: {status: 422, message: 'The recipient has opted out of this topic.'},
+	unknown_unsubscribe_group: {status: 422, message: 'There is no topic with this code in this workspace.'},
+	rate_limited: {status: 429, message: 'The rate limit of this API key is used up; see the RateLimit headers.'},
+	quota_exceeded: {status: 429, message: 'The monthly quota of this workspace is used up.'},
+	internal_error: {status: 500, message: 'Internal Server Error'},
+	unavailable: {status: 503, message: 'The service cannot take this request now; try again.'},
+} as const satisfies Record<string, {readonly status: number; readonly message: string}>;
+
+export type ApiErrorCode = keyof typeof apiErrors;
+
+/** One fault of a request. `field` is a dotted path (`attachments[0].content`), `message` a clause that says what is allowed. */
+export type Violation = {readonly field: string; readonly message: string};

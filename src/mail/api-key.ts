@@ -1,0 +1,47 @@
+import {createHash, randomBytes} from 'node:crypto';
+import {crc32} from 'node:zlib';
+import type {Mode} from './message.ts';
+
+const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const randomLength = 32;
+const checksumLength = 6;
+const form = /^key_(live|test)_[0-9A-Za-z]{38}$/;
+
+/**
+ * Makes an API key: `key_live_` or `key_test_`, 32 random characters of base62, and a checksum by which secret scanners
+ * (and we, before any query) tell a key from other text.
+ */
+export function createApiKey(mode: Mode, random: (size: number) => Uint8Array = randomBytes): string {
+	let body = '';
+	while (body.length < randomLength) {
+		for (const byte of random(randomLength)) {
+			// 248 is the largest multiple of 62 in a byte: above it some characters would be likelier than others.
+			if (byte < 248 && body.length < randomLength) {
+				body += alphabet[byte % 62];
+			}
+		}
+	}
+	const start = `key_${mode}_${body}`;
+	return start + checksum(start);
+}
+
+/** The mode of a key of the right form and checksum; null for any other text. Says nothing of whether there is such a key. */
+export function apiKeyMode(key: string): Mode | null {
+	const mode = form.exec(key)?.[1];
+	return mode !== undefined && key.endsWith(checksum(key.slice(0, -checksumLength))) ? (mode as Mode) : null;
+}
+
+/** What the store keeps of a key: SHA-256, hexadecimal (190 random bits need no slow hash). */
+export function apiKeyHash(key: string): string {
+	return createHash('sha256').update(key).digest('hex');
+}
+
+function checksum(text: string): string {
+	let value = crc32(text);
+	let digits = '';
+	while (digits.length < checksumLength) {
+		digits = `${alphabet[value % 62]}${digits}`;
+		value = Math.floor(value / 62);
+	}
+	return digits;
+}

@@ -1,0 +1,32 @@
+import {LRUCache} from 'lru-cache';
+
+/** Rows remembered until something changes. What is not there is asked again each time, so that what was just made is found. */
+export type RowCache<Row extends object> = {
+	readonly get: (key: string, load: () => Promise<Row | undefined>) => Row | Promise<Row | undefined>;
+	readonly clear: () => void;
+};
+
+const mostRows = 10_000;
+
+export function createRowCache<Row extends object>(): RowCache<Row> {
+	const rows = new LRUCache<string, Row>({max: mostRows});
+	let age = 0;
+
+	async function remember(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {
+		const asked = age;
+		const row = await load();
+		// What was read before the cache was cleared may be old.
+		if (row !== undefined && asked === age) {
+			rows.set(key, row);
+		}
+		return row;
+	}
+
+	return {
+		get: (key, load) => rows.get(key) ?? remember(key, load),
+		clear() {
+			age++;
+			rows.clear();
+		},
+	};
+}

@@ -1,0 +1,47 @@
+import test from 'ava';
+import {apiKeyHash, apiKeyMode, createApiKey} from '../../src/mail/api-key.ts';
+
+test('a key has its mode in front, 32 random characters and a checksum', t => {
+	for (const mode of ['live', 'test'] as const) {
+		const key = createApiKey(mode);
+		t.regex(key, new RegExp(`^key_${mode}_[0-9A-Za-z]{38}$`));
+		t.is(apiKeyMode(key), mode);
+		t.not(createApiKey(mode), key);
+	}
+});
+
+test('a key with any one character changed is none', t => {
+	const key = createApiKey('live');
+	for (let index = 0; index < key.length; index++) {
+		for (const character of '0Zz_ é') {
+			const changed = key.slice(0, index) + character + key.slice(index + 1);
+			t.is(apiKeyMode(changed), changed === key ? 'live' : null, changed);
+		}
+	}
+	t.is(apiKeyMode(key.replace('key_live_', 'key_test_')), null);
+});
+
+for (const text of [
+	'',
+	'key_live_',
+	`key_live_${'a'.repeat(37)}`,
+	`key_live_${'a'.repeat(39)}`,
+	`\n${createApiKey('live')}`,
+]) {
+	test(`no key: ${JSON.stringify(text.slice(0, 20))} of ${text.length}`, t => {
+		t.is(apiKeyMode(text), null);
+	});
+}
+
+test('every character is equally likely: bytes from 248 up are left out', t => {
+	let calls = 0;
+	const key = createApiKey('test', size => {
+		calls++;
+		return new Uint8Array(size).fill(calls === 1 ? 255 : 61);
+	});
+	t.true(key.startsWith(`key_test_${'z'.repeat(32)}`));
+});
+
+test('the hash is SHA-256 in hexadecimal', t => {
+	t.is(apiKeyHash('abc'), 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
+});
