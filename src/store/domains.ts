@@ -9,7 +9,7 @@ export type Domain = {
 	readonly ownership_token: string;
 	/** Null: `bounce.<name>` is offered and MAILCTL_RETURN_PATH_DOMAIN used. */
 	readonly return_path_domain: string | null;
-	readonly state: 'pending' | 'verified' | 'failed';
+	readonly state: 'pending' | 'verified' | 'degraded' | 'failed';
 	readonly state_at: string;
 	readonly verified_at: string | null;
 	readonly checked_at: string | null;

@@ -1,0 +1,86 @@
+import type {Knex} from 'knex';
+import {apiKeyHash, createApiKey} from '../mail/api-key.ts';
+import type {Mode} from '../mail/message.ts';
+import {storeTime} from '../mail/time.ts';
+import {type ApiKey, expireApiKey, findApiKey, insertApiKey, revokeApiKey} from '../store/api-keys.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import type {Tools} from './tools.ts';
+
+export type KeyInput = {
+	readonly workspaceId: string;
+	readonly name: string;
+	readonly mode: Mode;
+	readonly scopes: readonly string[];
+	readonly rateLimit: string | null;
+	/** In the store's form; null: never. */
+	readonly expiresAt: string | null;
+};
+
+/** A key's row, and the key itself, which nobody can read again. */
+export type CreatedKey = {readonly row: ApiKey; readonly key: string};
+
+const hintLength = 'key_live_'.length + 4;
+
+export async function createKey(
+	trx: Knex.Transaction,
+	{clock, newId, random}: Tools,
+	input: KeyInput,
+): Promise<CreatedKey> {
+	const key = createApiKey(input.mode, random);
+	const row: ApiKey = {
+		id: newId('key'),
+		workspace_id: input.workspaceId,
+		name: input.name,
+		mode: input.mode,
+		hash: apiKeyHash(key),
+		hint: key.slice(0, hintLength),
+		scopes: input.scopes,
+		rate_limit: input.rateLimit,
+		expires_at: input.expiresAt,
+		revoked_at: null,
+		last_used_at: null,
+		created_at: storeTime(clock.now()),
+	};
+	await insertApiKey(trx, row);
+	await bumpGeneration(trx);
+	return {row, key};
+}
+
+/** `already`: it was revoked before, and stays so. */
+export async function revokeKey(
+	trx: Knex.Transaction,
+	{clock}: Tools,
+	workspaceId: string,
+	id: string,
+): Promise<ApiKey | 'missing' | 'already'> {
+	const revoked = await revokeApiKey(trx, workspaceId, id, storeTime(clock.now()));
+	await bumpGeneration(trx);
+	const row = await findApiKey(trx, workspaceId, id);
+	return row ? (revoked ? row : 'already') : 'missing';
+}
+
+/** A new key that may do what the old one may; the old one ends after `overlap` milliseconds. `ended`: it had ended already. */
+export async function rotateKey(
+	trx: Knex.Transaction,
+	tools: Tools,
+	{workspaceId, id, overlap}: {readonly workspaceId: string; readonly id: string; readonly overlap: number},
+): Promise<CreatedKey | 'missing' | 'ended'> {
+	const old = await findApiKey(trx, workspaceId, id);
+	if (!old) {
+		return 'missing';
+	}
+	const now = tools.clock.now();
+	if (old.revoked_at !== null || (old.expires_at !== null && old.expires_at <= storeTime(now))) {
+		return 'ended';
+	}
+	const created = await createKey(trx, tools, {
+		workspaceId,
+		name: old.name,
+		mode: old.mode,
+		scopes: old.scopes,
+		rateLimit: old.rate_limit,
+		expiresAt: old.expires_at,
+	});
+	await expireApiKey(trx, workspaceId, id, storeTime(now + overlap));
+	return created;
+}

@@ -1,0 +1,79 @@
+import type {Knex} from 'knex';
+import type {Address} from '../mail/address.ts';
+import {storeTime} from '../mail/time.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {findDomain} from '../store/domains.ts';
+import type {Vault} from '../store/sealed.ts';
+import {deleteSender, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
+import {addDomain, type SigningKeys} from './domains.ts';
+import type {Tools} from './tools.ts';
+
+export type SenderInput = {
+	readonly workspaceId: string;
+	readonly address: Address;
+	readonly name: string | null;
+	/** An operator says so; otherwise the sender is verified when its domain is. */
+	readonly verified: boolean;
+	/** For the domain, where it has to be made. */
+	readonly newKeys: () => Promise<SigningKeys>;
+};
+
+/** Adds a sender, and its domain with keys if that is missing. Undefined: the address is there already. */
+export async function addSender(
+	trx: Knex.Transaction,
+	tools: Tools,
+	vault: Vault,
+	{workspaceId, address, name, verified, newKeys}: SenderInput,
+): Promise<Sender | undefined> {
+	const now = storeTime(tools.clock.now());
+	const domain =
+		(await findDomain(trx, workspaceId, address.domain)) ??
+		(await addDomain(trx, tools, vault, {workspaceId, name: address.domain, keys: await newKeys()}))?.domain;
+	if (!domain) {
+		throw new Error(`The domain ${address.domain} was added and removed meanwhile.`);
+	}
+	const sender: Sender = {
+		id: tools.newId('snd'),
+		workspace_id: workspaceId,
+		domain_id: domain.id,
+		address: address.spelling,
+		address_key: address.key,
+		name,
+		verified_at: verified || domain.verified_at !== null ? now : null,
+		disabled_at: null,
+		created_at: now,
+	};
+	const added = await insertSender(trx, sender);
+	await bumpGeneration(trx);
+	return added ? sender : undefined;
+}
+
+/** Marks as verified, or switches off and on. Undefined: there is no such sender. */
+export async function changeSender(
+	trx: Knex.Transaction,
+	{clock}: Tools,
+	workspaceId: string,
+	addressKey: string,
+	change: 'verify' | 'disable' | 'enable',
+): Promise<Sender | undefined> {
+	const sender = await findSender(trx, workspaceId, addressKey);
+	if (!sender) {
+		return undefined;
+	}
+	const now = storeTime(clock.now());
+	const changes = {
+		verify: {verified_at: sender.verified_at ?? now},
+		disable: {disabled_at: sender.disabled_at ?? now},
+		enable: {disabled_at: null},
+	}[change];
+	await updateSender(trx, workspaceId, addressKey, changes);
+	await bumpGeneration(trx);
+	return {...sender, ...changes};
+}
+
+/** Its queued mail ends `errored`. False: there is no such sender. */
+export async function removeSender(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
+	const removed = await deleteSender(trx, workspaceId, addressKey);
+	await bumpGeneration(trx);
+	return removed;
+}

@@ -1,0 +1,105 @@
+import type {Knex} from 'knex';
+import {storeTime} from '../mail/time.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {
+	findWorkspace,
+	findWorkspaceByName,
+	insertWorkspace,
+	updateWorkspace,
+	type Workspace,
+	type WorkspaceChanges,
+} from '../store/workspaces.ts';
+import type {Tools} from './tools.ts';
+
+export type WorkspaceInput = {
+	readonly name: string;
+	readonly locale?: string | null;
+	readonly timezone?: string | null;
+	/** Null: no limit. */
+	readonly monthlyQuota?: number | null;
+	readonly trackOpens?: boolean;
+	readonly trackClicks?: boolean;
+	/** Seconds; null: as MAILCTL_QUEUE_LIFETIME says. */
+	readonly queueLifetime?: number | null;
+};
+
+/** Undefined: the name is taken. */
+export async function createWorkspace(
+	trx: Knex.Transaction,
+	{clock, newId}: Tools,
+	input: WorkspaceInput,
+): Promise<Workspace | undefined> {
+	const now = storeTime(clock.now());
+	const workspace: Workspace = {
+		id: newId('ws'),
+		name: input.name,
+		locale: null,
+		timezone: null,
+		monthly_quota: null,
+		track_opens_at: null,
+		track_clicks_at: null,
+		queue_lifetime_s: null,
+		...changesOf(input, now),
+		paused_at: null,
+		pause_reason: null,
+		created_at: now,
+	};
+	const created = await insertWorkspace(trx, workspace);
+	await bumpGeneration(trx);
+	return created ? workspace : undefined;
+}
+
+/** Undefined: the new name is taken. Throws where the workspace is gone. */
+export async function changeWorkspace(
+	trx: Knex.Transaction,
+	{clock}: Tools,
+	id: string,
+	input: Partial<WorkspaceInput>,
+): Promise<Workspace | undefined> {
+	const named = input.name === undefined ? undefined : await findWorkspaceByName(trx, input.name);
+	if (named && named.id !== id) {
+		return undefined;
+	}
+	return await update(trx, id, changesOf(input, storeTime(clock.now())));
+}
+
+/** Sends are refused and what is queued is held; a second pause keeps the first one's time and takes the new reason. */
+export async function pauseWorkspace(
+	trx: Knex.Transaction,
+	{clock}: Tools,
+	workspace: Workspace,
+	reason: string,
+): Promise<Workspace> {
+	const pausedAt = workspace.paused_at ?? storeTime(clock.now());
+	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason});
+}
+
+/** What was held goes out. */
+export async function resumeWorkspace(trx: Knex.Transaction, id: string): Promise<Workspace> {
+	return await update(trx, id, {paused_at: null, pause_reason: null});
+}
+
+async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<Workspace> {
+	if (Object.keys(changes).length > 0) {
+		await updateWorkspace(trx, id, changes);
+		await bumpGeneration(trx);
+	}
+	const workspace = await findWorkspace(trx, id);
+	if (!workspace) {
+		throw new Error(`The workspace ${id} is gone.`);
+	}
+	return workspace;
+}
+
+function changesOf(input: Partial<WorkspaceInput>, now: string): WorkspaceChanges {
+	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime} = input;
+	return {
+		...(name !== undefined && {name}),
+		...(locale !== undefined && {locale}),
+		...(timezone !== undefined && {timezone}),
+		...(monthlyQuota !== undefined && {monthly_quota: monthlyQuota}),
+		...(trackOpens !== undefined && {track_opens_at: trackOpens ? now : null}),
+		...(trackClicks !== undefined && {track_clicks_at: trackClicks ? now : null}),
+		...(queueLifetime !== undefined && {queue_lifetime_s: queueLifetime}),
+	};
+}

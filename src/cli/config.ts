@@ -1,0 +1,38 @@
+import type {Command} from 'commander';
+import {ConfigError} from '../config/config-error.ts';
+import {type ShownSetting, showSettings} from '../config/show.ts';
+import {noun, verb} from './program.ts';
+import {action} from './session.ts';
+import {table} from './table.ts';
+
+export function configCommands(program: Command): void {
+	const config = noun(program, 'config', 'Settings: what holds and where it comes from');
+
+	verb(config, 'show', 'Print the effective settings, secrets masked', 'mailctl config show').action(
+		action(async session => {
+			const loaded = session.loadSettings();
+			if (!loaded.ok) {
+				throw new ConfigError(loaded.problems);
+			}
+			const rows = showSettings(loaded);
+			session.show(rows, () =>
+				table<ShownSetting>(
+					[
+						{title: 'SETTING', cell: row => row.name},
+						{title: 'VALUE', cell: row => row.value, cut: true},
+						{title: 'FROM', cell: row => row.source, cut: true},
+					],
+					rows,
+					session.terminal.width,
+				),
+			);
+		}),
+	);
+
+	verb(config, 'check', 'Exit 0 if the settings are good, else 78', 'mailctl config check').action(
+		action(async session => {
+			session.settings();
+			session.show({ok: true}, () => ['The settings are good.']);
+		}),
+	);
+}

@@ -1,0 +1,147 @@
+import type {Command} from 'commander';
+import {type CreatedKey, createKey, revokeKey, rotateKey} from '../admin/keys.ts';
+import type {Mode} from '../mail/message.ts';
+import {type Scope, scopes} from '../mail/scopes.ts';
+import {storeTime} from '../mail/time.ts';
+import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
+import {CliError} from './fault.ts';
+import {duration, future, label, mode, rateLimit, scope} from './options.ts';
+import {noun, verb} from './program.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {shortTime} from './text.ts';
+
+type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: string; expires?: number};
+
+const day = 86_400_000;
+
+export function keyCommands(program: Command): void {
+	const key = noun(program, 'key', 'API keys of a workspace');
+
+	verb(key, 'create', 'Make a key and show it, the only time', 'mailctl key create --name app --scope messages:send')
+		.requiredOption('--name <name>', 'what it is for', label('--name'))
+		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
+		.option('--scope <scope>', 'what it may do; several; none given: all', scope)
+		.option('--rate-limit <n/s>', 'sends per seconds, 0: no limit', rateLimit)
+		.option('--expires <time>', 'when it ends: a duration or an RFC 3339 time', future('--expires'))
+		.action(
+			action<CreateOptions, []>(async (session, options) => {
+				const {id: workspaceId} = await session.workspace();
+				const created = await session.write(trx =>
+					createKey(trx, session.tools, {
+						workspaceId,
+						name: options.name,
+						mode: options.mode,
+						scopes: options.scope ? [...new Set(options.scope)] : scopes,
+						rateLimit: options.rateLimit ?? null,
+						expiresAt: options.expires === undefined ? null : storeTime(options.expires),
+					}),
+				);
+				showKey(session, created);
+			}),
+		);
+
+	verb(key, 'list', 'List keys, newest first', 'mailctl key list').action(
+		action(async session => {
+			const {id} = await session.workspace();
+			const rows = await listApiKeys(await session.reader(), id);
+			const now = storeTime(session.tools.clock.now());
+			session.show(
+				rows.map(row => view(row, now)),
+				() =>
+					table<ApiKey>(
+						[
+							{title: 'ID', cell: row => row.id},
+							{title: 'NAME', cell: row => row.name, cut: true},
+							{title: 'KEY', cell: row => `${row.hint}…`, cut: true},
+							{title: 'STATE', cell: row => stateOf(row, now)},
+							{title: 'LAST USED', cell: row => shortTime(row.last_used_at).slice(0, 16)},
+						],
+						rows,
+						session.terminal.width,
+					),
+			);
+		}),
+	);
+
+	verb(key, 'revoke <id>', 'End a key at once', 'mailctl key revoke key_06f…').action(
+		action<object, [string]>(async (session, _options, id) => {
+			const {id: workspaceId} = await session.workspace();
+			const revoked = await session.write(trx => revokeKey(trx, session.tools, workspaceId, id));
+			if (revoked === 'missing') {
+				throw missing(id);
+			}
+			if (revoked === 'already') {
+				throw new CliError('data', `the key ${id} is revoked already`, 'there is nothing to do');
+			}
+			const now = storeTime(session.tools.clock.now());
+			session.show(view(revoked, now), () => [`revoked ${revoked.id} (${revoked.name})`]);
+		}),
+	);
+
+	verb(
+		key,
+		'rotate <id>',
+		'Make a key in place of another, which ends later',
+		'mailctl key rotate key_06f… --overlap 24h',
+	)
+		.option('--overlap <duration>', 'how long the old one lives on', duration('--overlap'), day)
+		.action(
+			action<{overlap: number}, [string]>(async (session, {overlap}, id) => {
+				const {id: workspaceId} = await session.workspace();
+				const rotated = await session.write(trx => rotateKey(trx, session.tools, {workspaceId, id, overlap}));
+				if (rotated === 'missing') {
+					throw missing(id);
+				}
+				if (rotated === 'ended') {
+					throw new CliError('data', `the key ${id} has ended`, 'make a new one with mailctl key create');
+				}
+				showKey(session, rotated);
+			}),
+		);
+}
+
+function missing(id: string): CliError {
+	return new CliError('data', `there is no key ${id} in this workspace`, 'see mailctl key list');
+}
+
+function stateOf(row: ApiKey, now: string): string {
+	if (row.revoked_at !== null) {
+		return 'revoked';
+	}
+	return row.expires_at !== null && row.expires_at <= now ? 'expired' : row.mode;
+}
+
+function view(row: ApiKey, now: string) {
+	return {
+		id: row.id,
+		name: row.name,
+		mode: row.mode,
+		scopes: row.scopes,
+		hint: row.hint,
+		rate_limit: row.rate_limit,
+		active: row.revoked_at === null && (row.expires_at === null || row.expires_at > now),
+		expires_at: row.expires_at,
+		revoked_at: row.revoked_at,
+		last_used_at: row.last_used_at,
+		created_at: row.created_at,
+	};
+}
+
+function showKey(session: Session, {row, key}: CreatedKey): void {
+	const now = storeTime(session.tools.clock.now());
+	session.show({...view(row, now), key}, () => [
+		...fields([
+			['id', row.id],
+			['name', row.name],
+			['mode', row.mode],
+			['scopes', row.scopes.length === scopes.length ? 'all' : row.scopes.join(' ')],
+			['rate limit', row.rate_limit ?? 'as MAILCTL_RATE_LIMIT'],
+			['expires', row.expires_at && `${shortTime(row.expires_at)} UTC`],
+		]),
+		'',
+		session.terminal.bold(key),
+		'',
+		'Keep it now: it is shown only this time.',
+	]);
+}

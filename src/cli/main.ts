@@ -1,0 +1,72 @@
+import {type Command, CommanderError} from 'commander';
+import {configCommands} from './config.ts';
+import {domainCommands} from './domain.ts';
+import {exitCodes} from './fault.ts';
+import {keyCommands} from './key.ts';
+import {createProgram} from './program.ts';
+import {type Report, report} from './report.ts';
+import {senderCommands} from './sender.ts';
+import {workspaceCommands} from './workspace.ts';
+
+/** All verbs; docs/cli.md is made from it. */
+export function mailctl(): Command {
+	const program = createProgram();
+	for (const add of [configCommands, workspaceCommands, keyCommands, domainCommands, senderCommands]) {
+		add(program);
+	}
+	return program;
+}
+
+/** Runs one command and sets the process's exit code; ends when the command has. */
+export async function main(argv: readonly string[]): Promise<void> {
+	quietPipe(process.stdout);
+	quietPipe(process.stderr);
+	const program = mailctl();
+	try {
+		await program.parseAsync(argv);
+	} catch (error) {
+		if (error instanceof CommanderError && error.exitCode === 0) {
+			return; // --help and --version.
+		}
+		const {lines, exitCode} = error instanceof CommanderError ? usageReport(error, program, argv) : report(error);
+		process.stderr.write(lines.map(line => `${line}\n`).join(''));
+		process.exitCode = exitCode;
+	}
+}
+
+// `mailctl message list | head` ends the reader before us: nobody is left to tell.
+function quietPipe(stream: NodeJS.WriteStream): void {
+	stream.on('error', (error: NodeJS.ErrnoException) => {
+		if (error.code !== 'EPIPE') {
+			process.exitCode = exitCodes.io;
+		}
+	});
+}
+
+/** What commander says, in our form: `error: unknown command 'x'\n(Did you mean y?)`. */
+function usageReport({code, message}: CommanderError, program: Command, argv: readonly string[]): Report {
+	const command = meant(program, argv);
+	const help = `see ${command} --help`;
+	if (code === 'commander.help') {
+		// The help stands above already.
+		return {lines: [`mailctl: a command is missing, use one of those above`], exitCode: exitCodes.usage};
+	}
+	const [first = '', suggestion] = message.split('\n');
+	const wrong = first.replace(/^error: /, '').replace(/\.$/, '');
+	const mend = suggestion ? suggestion.replace(/^\(Did/, 'did').replace(/\)$/, '') : help;
+	return {lines: [`mailctl: ${wrong}, ${mend}`], exitCode: exitCodes.usage};
+}
+
+/** The command that the arguments name, as far as it can be made out. */
+function meant(program: Command, argv: readonly string[]): string {
+	const path = [program.name()];
+	let command: Command | undefined = program;
+	for (const word of argv.slice(2)) {
+		command = command?.commands.find(each => each.name() === word);
+		if (!command) {
+			break;
+		}
+		path.push(word);
+	}
+	return path.join(' ');
+}

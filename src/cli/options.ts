@@ -1,0 +1,135 @@
+import {rateLimit as rateLimitParser} from '../config/delivery-values.ts';
+import {duration as durationParser} from '../config/parsers.ts';
+import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
+import {labelFault} from '../mail/label.ts';
+import {type Scope, scopes} from '../mail/scopes.ts';
+import {CliError} from './fault.ts';
+
+// Parsers of options: a value that is not allowed is a usage error (64), data of the wrong kind is bad data (65).
+
+function refuse(option: string, text: string, mend: string): never {
+	throw new CliError('usage', `${option} "${text}" is not allowed`, mend);
+}
+
+export function label(option: string): (text: string) => string {
+	return text => {
+		const fault = labelFault(text);
+		return fault === null ? text : refuse(option, text, `it ${fault}`);
+	};
+}
+
+/** A BCP 47 tag in its canonical form; `none` is null. */
+export function locale(text: string): string | null {
+	if (text === 'none') {
+		return null;
+	}
+	try {
+		return Intl.getCanonicalLocales(text)[0] ?? null;
+	} catch {
+		return refuse('--locale', text, 'use a language tag such as en or de-AT');
+	}
+}
+
+/** An IANA zone name; `none` is null. */
+export function timezone(text: string): string | null {
+	if (text === 'none') {
+		return null;
+	}
+	const named = /^(UTC|GMT)$/.test(text) || (text.includes('/') && !text.startsWith('SystemV/'));
+	try {
+		if (named && new Intl.DateTimeFormat('en', {timeZone: text})) {
+			return text;
+		}
+	} catch {
+		// Intl throws for a zone that it does not know.
+	}
+	return refuse('--timezone', text, 'use a zone name such as Europe/Vienna');
+}
+
+export function count(option: string, least: number, most: number): (text: string) => number {
+	return text => {
+		const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
+		return number >= least && number <= most ? number : refuse(option, text, `use a whole number, ${least} to ${most}`);
+	};
+}
+
+/** A whole number; `none` is null. */
+export function countOrNone(option: string): (text: string) => number | null {
+	const parse = count(option, 0, 2_000_000_000);
+	return text => (text === 'none' ? null : parse(text));
+}
+
+/** Milliseconds. */
+export function duration(option: string): (text: string) => number {
+	const parse = durationParser(0);
+	return text => {
+		const parsed = parse(text, '');
+		return parsed.ok ? parsed.value : refuse(option, text, parsed.allowed);
+	};
+}
+
+export function rateLimit(text: string): string {
+	const parsed = rateLimitParser(text, '');
+	return parsed.ok ? text : refuse('--rate-limit', text, parsed.allowed);
+}
+
+export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
+	const known = scopes.find(each => each === text);
+	return known ? [...previous, known] : refuse('--scope', text, `use ${scopes.join(', ')}`);
+}
+
+export function mode(text: string): 'live' | 'test' {
+	return text === 'live' || text === 'test' ? text : refuse('--mode', text, 'use live or test');
+}
+
+const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$/;
+
+/** Milliseconds of an RFC 3339 date or date-time (no offset: UTC), checked against the calendar; undefined for anything else. */
+export function parseTime(text: string): number | undefined {
+	const [, year, month, day, hour = '00', minute = '00', second = '00', offset = 'Z'] = rfc3339.exec(text) ?? [];
+	const dayStart = Date.parse(`${year}-${month}-${day}T00:00:00Z`);
+	const isDay = !Number.isNaN(dayStart) && new Date(dayStart).getUTCDate() === Number(day);
+	const time = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}${offset.toUpperCase()}`);
+	return isDay && !Number.isNaN(time) && Number(hour) < 24 ? time : undefined;
+}
+
+/** A moment: an RFC 3339 time, or a duration before now. Milliseconds. */
+export function past(option: string): (text: string) => number {
+	return text => moment(option, text, -1);
+}
+
+/** A moment: an RFC 3339 time, or a duration from now. Milliseconds. */
+export function future(option: string): (text: string) => number {
+	return text => moment(option, text, 1);
+}
+
+function moment(option: string, text: string, sign: 1 | -1): number {
+	const span = durationParser(0)(text, '');
+	return (
+		(span.ok ? Date.now() + sign * span.value : parseTime(text)) ??
+		refuse(option, text, 'use a duration such as 90s, 4h or 30d, or a time such as 2026-11-21T10:15:30Z')
+	);
+}
+
+/** Throws bad data (65). */
+export function address(text: string, utf8Local = false): Address {
+	const parsed = parseAddress(text, {utf8Local});
+	if (!parsed.ok) {
+		throw new CliError('data', `${text} is no address`, `it ${parsed.fault}`);
+	}
+	return parsed.address;
+}
+
+/** Throws bad data (65). */
+export function domain(text: string): string {
+	const name = parseDomain(text);
+	if (name === null) {
+		throw new CliError('data', `${text} is no domain`, 'use a full name such as shop.example');
+	}
+	return name;
+}
+
+/** For options that may be given several times. */
+export function collect(text: string, previous: readonly string[] = []): string[] {
+	return [...previous, text];
+}

@@ -1,0 +1,39 @@
+import {Command} from 'commander';
+import {version} from './version.ts';
+
+/** A verb's `--help` ends with these; docs/cli.md shows them too. */
+const examples = new WeakMap<Command, string>();
+
+export function exampleOf(command: Command): string | undefined {
+	return examples.get(command);
+}
+
+/** The bare program: options that every verb knows, and commander's own errors as exceptions. */
+export function createProgram(): Command {
+	return new Command('mailctl')
+		.description('Transactional email: one daemon that sends, one command that runs it.')
+		.version(version())
+		.option('--json', 'print one JSON document')
+		.option('--workspace <id|name>', 'the workspace, where there are several')
+		.option('--env-file <file>', 'read settings from this file instead of .env')
+		.configureHelp({showGlobalOptions: true, helpWidth: 80})
+		.configureOutput({outputError: () => undefined})
+		.helpCommand(false)
+		.showSuggestionAfterError()
+		.exitOverride();
+}
+
+export function noun(program: Command, name: string, about: string): Command {
+	return program.command(name).description(about).helpCommand(false);
+}
+
+/** A verb; `usage` may name arguments (`show <id>`). */
+export function verb(parent: Command, usage: string, about: string, example: string): Command {
+	const command = parent.command(usage).description(about).addHelpText('after', `\nExample:\n  ${example}`);
+	examples.set(command, example);
+	return command;
+}
+
+export function yesOption(command: Command): Command {
+	return command.option('--yes', 'do not ask');
+}

@@ -1,0 +1,133 @@
+import type {Command} from 'commander';
+import {addSender, changeSender, removeSender} from '../admin/senders.ts';
+import {findDomain} from '../store/domains.ts';
+import {listSenders, type Sender} from '../store/senders.ts';
+import {CliError} from './fault.ts';
+import {label, address as parseAddress} from './options.ts';
+import {noun, verb, yesOption} from './program.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+
+type AddOptions = {name?: string; verified?: boolean};
+
+export function senderCommands(program: Command): void {
+	const sender = noun(program, 'sender', 'Addresses that mail may come from');
+
+	verb(
+		sender,
+		'add <address>',
+		'Add a sender, and its domain if that is missing',
+		'mailctl sender add no-reply@shop.example --name Shop --verified',
+	)
+		.option('--name <name>', 'display name of From', label('--name'))
+		.option('--verified', 'usable at once, without DNS records')
+		.action(
+			action<AddOptions, [string]>(async (session, options, text) => {
+				const address = parseAddress(text);
+				const {id: workspaceId} = await session.workspace();
+				// Made before the transaction, which nothing slow should hold open.
+				const known = await findDomain(await session.reader(), workspaceId, address.domain);
+				const {generateSigningKeys} = await import('../compose/dkim-key.ts');
+				const keys = known ? undefined : await generateSigningKeys();
+				const added = await session.write(trx =>
+					addSender(trx, session.tools, session.vault(), {
+						workspaceId,
+						address,
+						name: options.name ?? null,
+						verified: options.verified ?? false,
+						newKeys: async () => keys ?? (await generateSigningKeys()),
+					}),
+				);
+				if (!added) {
+					throw new CliError('data', `the sender ${text} is there already`, 'see mailctl sender list');
+				}
+				showSender(session, added);
+			}),
+		);
+
+	verb(sender, 'list', 'List senders, newest first', 'mailctl sender list').action(
+		action(async session => {
+			const {id} = await session.workspace();
+			const rows = await listSenders(await session.reader(), id);
+			session.show(rows.map(view), () =>
+				table<Sender>(
+					[
+						{title: 'ID', cell: row => row.id},
+						{title: 'ADDRESS', cell: row => row.address, cut: true},
+						{title: 'NAME', cell: row => row.name, cut: true},
+						{title: 'STATE', cell: stateOf},
+					],
+					rows,
+					session.terminal.width,
+				),
+			);
+		}),
+	);
+
+	for (const [change, about] of [
+		['verify', 'Call a sender verified, whatever DNS says'],
+		['disable', 'Refuse sends from an address'],
+		['enable', 'Take sends from an address again'],
+	] as const) {
+		verb(sender, `${change} <address>`, about, `mailctl sender ${change} no-reply@shop.example`).action(
+			action<object, [string]>(async (session, _options, text) => {
+				const {key} = parseAddress(text);
+				const {id} = await session.workspace();
+				const changed = await session.write(trx => changeSender(trx, session.tools, id, key, change));
+				showSender(session, changed ?? missing(text));
+			}),
+		);
+	}
+
+	yesOption(
+		verb(
+			sender,
+			'remove <address>',
+			'Remove a sender; its queued mail ends errored',
+			'mailctl sender remove no-reply@shop.example --yes',
+		),
+	).action(
+		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const {key} = parseAddress(text);
+			const {id} = await session.workspace();
+			await session.confirm(`Remove the sender ${text}? Its queued mail will not be sent.`, yes);
+			if (!(await session.write(trx => removeSender(trx, id, key)))) {
+				missing(text);
+			}
+			session.show({address: text, removed: true}, () => [`removed ${text}`]);
+		}),
+	);
+}
+
+function missing(address: string): never {
+	throw new CliError('data', `there is no sender ${address}`, 'see mailctl sender list');
+}
+
+function stateOf(row: Sender): string {
+	return row.disabled_at === null ? (row.verified_at === null ? 'unverified' : 'ready') : 'disabled';
+}
+
+function view(row: Sender) {
+	return {
+		id: row.id,
+		address: row.address,
+		name: row.name,
+		verified: row.verified_at !== null,
+		active: row.disabled_at === null,
+		created_at: row.created_at,
+	};
+}
+
+function showSender(session: Session, row: Sender): void {
+	session.show(view(row), () => [
+		...fields([
+			['id', row.id],
+			['address', row.address],
+			['name', row.name],
+			['state', stateOf(row)],
+		]),
+		...(row.verified_at === null
+			? ['', `Publish the records of its domain: mailctl domain show ${row.address.split('@')[1]}`]
+			: []),
+	]);
+}

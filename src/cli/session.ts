@@ -1,0 +1,144 @@
+import {randomBytes} from 'node:crypto';
+import {createInterface} from 'node:readline/promises';
+import type {Command} from 'commander';
+import type {Knex} from 'knex';
+import type {Tools} from '../admin/tools.ts';
+import {ConfigError} from '../config/config-error.ts';
+import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
+import {loadSecrets} from '../config/secrets.ts';
+import type {LoadedSettings, Settings} from '../config/settings.ts';
+import {systemClock} from '../mail/clock.ts';
+import {createIdSource, isId} from '../mail/ids.ts';
+import {createVault, type Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
+import {CliError} from './fault.ts';
+import {createTerminal, type Terminal} from './terminal.ts';
+
+/** What a verb works with; settings and store are opened when they are first asked for. */
+export type Session = {
+	readonly terminal: Terminal;
+	readonly tools: Tools;
+	readonly loadSettings: () => LoadedSettings;
+	/** Throws ConfigError with every problem. */
+	readonly settings: () => Settings;
+	readonly store: () => Promise<Store>;
+	readonly reader: () => Promise<Knex>;
+	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	/** Seals and opens secrets of the store. */
+	readonly vault: () => Vault;
+	/** The one of `--workspace`, or the only one. */
+	readonly workspace: () => Promise<Workspace>;
+	/** As `workspace`, but undefined (every workspace) where the flag is missing. */
+	readonly chosenWorkspace: () => Promise<Workspace | undefined>;
+	/** The result: one JSON document with `--json`, else lines for people. */
+	readonly show: (json: unknown, lines: () => readonly string[]) => void;
+	/** Asks before something is destroyed; throws unless the answer is yes. */
+	readonly confirm: (question: string, yes: boolean | undefined) => Promise<void>;
+};
+
+type Globals = {json?: boolean; workspace?: string; envFile?: string};
+
+/** Makes a verb's action: a session around the handler, closed whatever happens. */
+export function action<Options, Args extends ReadonlyArray<string | undefined>>(
+	handler: (session: Session, options: Options, ...args: Args) => Promise<void>,
+): (...parameters: unknown[]) => Promise<void> {
+	return async (...parameters) => {
+		const command = parameters.at(-1) as Command;
+		const {session, close} = openSession(command.optsWithGlobals<Globals>());
+		try {
+			await handler(session, parameters.at(-2) as Options, ...(parameters.slice(0, -2) as unknown as Args));
+		} finally {
+			await close();
+		}
+	};
+}
+
+function openSession(globals: Globals): {session: Session; close: () => Promise<void>} {
+	const terminal = createTerminal(process, processEnvironment());
+	const settings = once(() => {
+		const loaded = loadProcessSettings(globals.envFile);
+		if (!loaded.ok) {
+			throw new ConfigError(loaded.problems);
+		}
+		return loaded.settings;
+	});
+	let opened: Promise<Store> | undefined;
+	const store = () => {
+		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(settings()));
+		return opened;
+	};
+	const reader = async () => (await store()).reader;
+	const chosenWorkspace = async () =>
+		globals.workspace === undefined ? undefined : await namedWorkspace(await reader(), globals.workspace);
+	const session: Session = {
+		terminal,
+		tools: {clock: systemClock, newId: createIdSource(systemClock), random: randomBytes},
+		loadSettings: () => loadProcessSettings(globals.envFile),
+		settings,
+		store,
+		reader,
+		write: async work => await (await store()).writer.transaction(work),
+		vault: once(() => createVault(loadSecrets({dataDir: settings().dataDir, settings: settings()}))),
+		workspace: async () => (await chosenWorkspace()) ?? (await onlyWorkspace(await reader())),
+		chosenWorkspace,
+		show(json, lines) {
+			if (globals.json) {
+				terminal.printJson(json);
+			} else {
+				terminal.print(lines());
+			}
+		},
+		confirm: async (question, yes) => await confirm(terminal, question, yes),
+	};
+	return {
+		session,
+		close: async () =>
+			await opened?.then(
+				({close}) => close(),
+				() => undefined,
+			),
+	};
+}
+
+async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
+	const workspace = isId('ws', name) ? await findWorkspace(reader, name) : await findWorkspaceByName(reader, name);
+	if (!workspace) {
+		throw new CliError('data', `there is no workspace ${name}`, 'see mailctl workspace list');
+	}
+	return workspace;
+}
+
+async function onlyWorkspace(reader: Knex): Promise<Workspace> {
+	const [only, ...others] = await listWorkspaces(reader);
+	if (!only) {
+		throw new CliError('data', 'there is no workspace yet', 'make one with mailctl workspace create --name NAME');
+	}
+	if (others.length > 0) {
+		throw new CliError('usage', 'there are several workspaces', 'say which one with --workspace ID|NAME');
+	}
+	return only;
+}
+
+async function confirm({asks}: Terminal, question: string, yes: boolean | undefined): Promise<void> {
+	if (yes) {
+		return;
+	}
+	if (!asks) {
+		throw new CliError('usage', 'this destroys data and nobody can be asked', 'add --yes if you mean it');
+	}
+	const prompt = createInterface({input: process.stdin, output: process.stderr});
+	const answer = await prompt.question(`${question} [y/N] `);
+	prompt.close();
+	if (!/^y(es)?$/i.test(answer.trim())) {
+		throw new CliError('other', 'nothing was changed', 'answer y to go on');
+	}
+}
+
+function once<Value>(make: () => Value): () => Value {
+	let made: {readonly value: Value} | undefined;
+	return () => {
+		made ??= {value: make()};
+		return made.value;
+	};
+}

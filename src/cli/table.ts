@@ -1,0 +1,53 @@
+import {columnsOf, cut, printable} from './text.ts';
+
+export type Column<Row> = {
+	readonly title: string;
+	readonly cell: (row: Row) => string | number | null;
+	/** Numbers stand at the right. */
+	readonly right?: true;
+	/** May be cut where the line is longer than the terminal. */
+	readonly cut?: true;
+};
+
+const gap = '  ';
+const leastWidth = 8;
+
+/** Aligned columns under their titles; lines are at most `width` columns as far as the columns that may be cut allow. */
+export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly Row[], width: number): string[] {
+	const cells = rows.map(row => columns.map(column => printable(String(column.cell(row) ?? '–'))));
+	const titles = columns.map(column => column.title);
+	const widths = columns.map((_, index) => Math.max(...[titles, ...cells].map(line => columnsOf(line[index] ?? ''))));
+	shrink(columns, widths, width);
+	return [titles, ...cells].map(line =>
+		line
+			.map((text, index) => {
+				const shown = cut(text, widths[index] ?? 0);
+				const space = ' '.repeat((widths[index] ?? 0) - columnsOf(shown));
+				return columns[index]?.right ? space + shown : shown + space;
+			})
+			.join(gap)
+			.trimEnd(),
+	);
+}
+
+// Takes column by column from the widest that may be cut, so that short ones stay whole.
+function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: number): void {
+	let excess = widths.reduce((sum, each) => sum + each, gap.length * (widths.length - 1)) - width;
+	while (excess > 0) {
+		const widest = columns.reduce(
+			(best, column, index) => (column.cut && (widths[index] ?? 0) > (widths[best] ?? leastWidth) ? index : best),
+			-1,
+		);
+		if (widest === -1) {
+			return;
+		}
+		widths[widest] = (widths[widest] ?? 0) - 1;
+		excess--;
+	}
+}
+
+/** Names at the left, values at the right. */
+export function fields(pairs: ReadonlyArray<readonly [name: string, value: string | number | null]>): string[] {
+	const width = Math.max(...pairs.map(([name]) => name.length));
+	return pairs.map(([name, value]) => `${name.padEnd(width)}${gap}${printable(String(value ?? '–'))}`.trimEnd());
+}

@@ -1,0 +1,36 @@
+import type {Environment} from '../config/settings.ts';
+
+/** Where a command prints: results on standard output, everything else on standard error. */
+export type Terminal = {
+	/** Columns for tables; off a terminal lines are as long as they are, unless COLUMNS says otherwise. */
+	readonly width: number;
+	readonly print: (lines: readonly string[]) => void;
+	readonly printJson: (value: unknown) => void;
+	/** Bytes as they are, for raw mail. */
+	readonly write: (bytes: Uint8Array) => void;
+	readonly warn: (line: string) => void;
+	readonly bold: (text: string) => string;
+	/** Whether a person can be asked. */
+	readonly asks: boolean;
+};
+
+type Streams = {
+	readonly stdin: NodeJS.ReadStream;
+	readonly stdout: NodeJS.WriteStream;
+	readonly stderr: NodeJS.WriteStream;
+};
+
+export function createTerminal({stdin, stdout, stderr}: Streams, env: Environment): Terminal {
+	const colour = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+	const asked = Number(env.COLUMNS);
+	const width = Number.isInteger(asked) && asked > 0 ? asked : stdout.isTTY ? stdout.columns : Number.POSITIVE_INFINITY;
+	return {
+		width,
+		print: lines => void stdout.write(lines.map(line => `${line}\n`).join('')),
+		printJson: value => void stdout.write(`${JSON.stringify(value, undefined, stdout.isTTY ? 2 : undefined)}\n`),
+		write: bytes => void stdout.write(bytes),
+		warn: line => void stderr.write(`${line}\n`),
+		bold: text => (colour ? `\x1b[1m${text}\x1b[22m` : text),
+		asks: stdin.isTTY === true && stderr.isTTY === true,
+	};
+}

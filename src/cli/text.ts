@@ -1,0 +1,65 @@
+// What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies of
+// foreign servers are printed too.
+const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
+
+/** The text with control, direction and invisible characters as `\x1b` or `\u202e`. */
+export function printable(text: string): string {
+	return text.replace(unsafe, character => {
+		const code = character.codePointAt(0) ?? 0;
+		const hex = code.toString(16);
+		return code < 0x100 ? `\\x${hex.padStart(2, '0')}` : code > 0xffff ? `\\u{${hex}}` : `\\u${hex}`;
+	});
+}
+
+// East Asian wide characters and emoji take two columns, combining marks none.
+const wide =
+	/[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+const zero = /\p{M}/u;
+
+/** How many columns of a terminal the text takes. */
+export function columnsOf(text: string): number {
+	let columns = 0;
+	for (const character of text) {
+		columns += zero.test(character) ? 0 : wide.test(character) ? 2 : 1;
+	}
+	return columns;
+}
+
+/** The text cut to so many columns, with an ellipsis where something is missing. */
+export function cut(text: string, width: number): string {
+	if (columnsOf(text) <= width) {
+		return text;
+	}
+	let kept = '';
+	let columns = 0;
+	for (const character of text) {
+		columns += columnsOf(character);
+		if (columns > width - 1) {
+			break;
+		}
+		kept += character;
+	}
+	return `${kept}…`;
+}
+
+/** A stored time for people: `2026-06-09 10:15:30`, UTC. */
+export function shortTime(stored: string | null): string {
+	return stored === null ? '–' : stored.slice(0, 19).replace('T', ' ');
+}
+
+/** How long ago or ahead, in the two largest units: `4d 3h`, `90s`. */
+export function duration(milliseconds: number): string {
+	const seconds = Math.max(0, Math.round(milliseconds / 1000));
+	const [days, hours, minutes] = [
+		Math.floor(seconds / 86_400),
+		Math.floor(seconds / 3600) % 24,
+		Math.floor(seconds / 60) % 60,
+	];
+	if (days > 0) {
+		return `${days}d ${hours}h`;
+	}
+	if (hours > 0) {
+		return `${hours}h ${minutes}m`;
+	}
+	return minutes > 0 ? `${minutes}m ${seconds % 60}s` : `${seconds}s`;
+}
