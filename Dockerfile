@@ -2,17 +2,12 @@ FROM node:24-bookworm-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends python3 make g++
 WORKDIR /app
 COPY . .
-RUN npm ci && npm prune --omit=dev --ignore-scripts
+RUN npm ci && npm prune --omit=dev --ignore-scripts && rm -r src migrations tsconfig.json
 
 FROM node:24-bookworm-slim
 ENV NODE_ENV=production MAILCTL_DATA_DIR=/data MAILCTL_HTTP_LISTEN=0.0.0.0:8125
 WORKDIR /app
-COPY --from=build /app/package.json ./
-COPY --from=build /app/node_modules ./node_modules
-COPY --from=build /app/bin ./bin
-COPY --from=build /app/config ./config
-COPY --from=build /app/dist/src ./dist/src
-COPY --from=build /app/dist/migrations ./dist/migrations
+COPY --from=build /app ./
 RUN install -d -m 0700 -o 10001 -g 10001 /data
 USER 10001:10001
 VOLUME /data
