@@ -73,11 +73,12 @@ lay_out() {
   printf 'passwd: files\ngroup: files\nhosts: files\nservices: files\n' >"$root/etc/nsswitch.conf"
   printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
   : >"$root/etc/resolv.conf" # Peers look nothing up; a test that needs names brings its own server.
-  mknod -m 666 "$root/dev/null" c 1 3
-  mknod -m 666 "$root/dev/zero" c 1 5
-  mknod -m 666 "$root/dev/random" c 1 8
-  mknod -m 666 "$root/dev/urandom" c 1 9
-  : >"$root/dev/null" # Fails where the file system was mounted with nodev.
+}
+
+# The last step fails where the file system was mounted with nodev.
+make_devices() {
+  mknod -m 666 "$1/dev/null" c 1 3 && mknod -m 666 "$1/dev/zero" c 1 5 && mknod -m 666 "$1/dev/random" c 1 8 &&
+    mknod -m 666 "$1/dev/urandom" c 1 9 && : >"$1/dev/null"
 }
 
 finish_postfix() {
@@ -96,7 +97,8 @@ unpack() {
   say "fetches $peer with all that it depends on"
   download "$peer" "$archives" || { update_lists; download "$peer" "$archives"; } || not_run_here "the packages of $peer cannot be fetched"
   say "unpacks $peer into .peers/$peer"
-  lay_out "$fresh" "$peer" || not_run_here "device files cannot be made in .peers"
+  lay_out "$fresh" "$peer"
+  make_devices "$fresh" || not_run_here "device files cannot be made or used in .peers"
   for package in "$archives"/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x -p --keep-directory-symlink "${skipped[@]}" -C "$fresh"
   done

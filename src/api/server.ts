@@ -2,7 +2,7 @@ import {METHODS} from 'node:http';
 import Fastify, {type FastifyInstance, type FastifyReply, type FastifyRequest} from 'fastify';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
-import {apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
+import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
 import {parseJson} from './json.ts';
 import {createChecks} from './validate.ts';
 
@@ -56,18 +56,19 @@ export function createApi({
 			requireHostHeader: false,
 		},
 		clientErrorHandler: createClientErrorHandler(newId),
-		frameworkErrors: (_error, request, reply) => {
+		frameworkErrors: (error, request, reply) => {
 			reply.header('x-request-id', request.id);
-			const tooLong = _error.code === 'FST_ERR_MAX_PARAM_LENGTH';
+			const tooLong = error.code === 'FST_ERR_MAX_PARAM_LENGTH';
 			sendError(reply as FastifyReply, apiError(tooLong ? 'not_found' : 'bad_request'));
 		},
 	});
 	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
+	api.decorateRequest('caller', null);
 	api.addHook('onRequest', admit);
 	api.setErrorHandler((error, request, reply) => {
 		const answer = toApiError(error, isUnavailable);
-		if (answer.status >= 500) {
+		if (answer.status >= 500 && !(error instanceof ApiError)) {
 			report(request, error);
 		}
 		return sendError(reply, answer);

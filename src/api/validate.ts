@@ -6,6 +6,8 @@ import {createFormats, type FormatName} from './schemas/formats.ts';
 import {variablesFault} from './schemas/variables.ts';
 import {type Schema, withoutNulls, withoutOversize} from './shape.ts';
 
+export type Checks = ReturnType<typeof createChecks>;
+
 /** Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is valid. */
 export type Check = (value: unknown) => readonly Violation[];
 

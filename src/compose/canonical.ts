@@ -21,21 +21,15 @@ export function relaxedBody(body: Uint8Array): Uint8Array {
 	let space = false;
 	for (let index = 0; index < end; index++) {
 		const byte = body[index] as number;
-		if (byte > 0x20) {
-			if (space) {
-				output[at++] = 0x20;
-				space = false;
-			}
-			output[at++] = byte;
-		} else if (byte === 0x20 || byte === 0x09) {
+		if (byte === 0x20 || byte === 0x09) {
 			space = true;
 		} else if (byte === 0x0d && body[index + 1] === 0x0a) {
+			index++;
+			space = false;
 			const empty = at === lineStart;
 			output[at++] = 0x0d;
 			output[at++] = 0x0a;
 			lineStart = at;
-			space = false;
-			index++;
 			if (!empty) {
 				kept = at;
 			}

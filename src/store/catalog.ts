@@ -47,14 +47,16 @@ export async function findWorkspace(reader: Knex, id: string): Promise<Workspace
 	return await reader('workspaces').where({id}).first('id', 'name', 'locale', 'timezone', 'monthly_quota', 'paused_at');
 }
 
+/** A sender is verified when its domain is, or when an operator said so. */
 export async function findSender(
 	reader: Knex,
 	workspaceId: string,
 	addressKey: string,
 ): Promise<SenderRow | undefined> {
-	return await reader('senders')
-		.where({workspace_id: workspaceId, address_key: addressKey})
-		.first('id', 'verified_at', 'disabled_at');
+	return await reader('senders as s')
+		.join('domains as d', 'd.id', 's.domain_id')
+		.where({'s.workspace_id': workspaceId, 's.address_key': addressKey})
+		.first('s.id', 's.disabled_at', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
 }
 
 export async function findTemplate(reader: Knex, workspaceId: string, id: string): Promise<TemplateRow | undefined> {

@@ -21,3 +21,26 @@ export async function insertEvents(trx: Knex.Transaction, events: readonly NewEv
 		events.map(one => [one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt, one.detail]),
 	);
 }
+
+export type StoredEvent = {
+	readonly id: string;
+	readonly type: EventType;
+	readonly occurredAt: string;
+	readonly recordedAt: string;
+	readonly detail: Readonly<Record<string, unknown>>;
+};
+
+/** A message's timeline, oldest first, after the event `after` (null: from the start). */
+export async function readEvents(
+	reader: Knex,
+	messageId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<StoredEvent[]> {
+	const rows: Array<Omit<StoredEvent, 'detail'> & {detail: string | null}> = await reader('events')
+		.where({message_id: messageId})
+		.where('id', '>', after ?? '')
+		.orderBy('id')
+		.limit(limit)
+		.select('id', 'type', 'occurred_at as occurredAt', 'recorded_at as recordedAt', 'detail');
+	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
+}

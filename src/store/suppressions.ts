@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {insertRows} from './insert-rows.ts';
+import {type Pair, pairKey, selectPairs} from './pairs.ts';
 
 export type SuppressionReason = 'hard_bounce' | 'complaint' | 'manual' | 'unsubscribe';
 
@@ -23,4 +24,10 @@ export async function insertSuppressions(trx: Knex.Transaction, entries: readonl
 		entries.map(one => [one.id, one.workspaceId, one.address, one.addressKey, one.reason, one.source, one.createdAt]),
 		'on conflict (workspace_id, address_key) do nothing',
 	);
+}
+
+/** Which of the addresses are on their workspace's suppression list, as `pairKey`. */
+export async function findSuppressed(trx: Knex, pairs: readonly Pair[]): Promise<Set<string>> {
+	const rows = await selectPairs(trx, 'suppressions', [], pairs);
+	return new Set(rows.map(row => pairKey(row.workspace_id, row.address_key)));
 }

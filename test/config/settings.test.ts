@@ -2,6 +2,7 @@ import {chmodSync, mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
+import {smtpTimeoutDefaults} from '../../src/config/delivery-values.ts';
 import {boundPublicUrl} from '../../src/config/derive.ts';
 import {reloadSettings} from '../../src/config/reload.ts';
 import {loadSettings, type SettingsInput} from '../../src/config/settings.ts';
@@ -53,6 +54,7 @@ test('nothing given: the defaults', t => {
 		waits: [60_000, 300_000, 600_000, 1_200_000, 2_400_000, 5_400_000, 10_800_000, 14_400_000],
 		repeatLast: true,
 	});
+	t.deepEqual(settings.smtpTimeouts, smtpTimeoutDefaults);
 	t.deepEqual(new Set(Object.values(sources)), new Set(['default']));
 	t.is(loaded({}, {terminal: true}).settings.logFormat, 'pretty');
 });

@@ -1,0 +1,17 @@
+FROM node:24-bookworm-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends python3 make g++
+WORKDIR /app
+COPY . .
+RUN npm ci && npm prune --omit=dev --ignore-scripts && rm -r src migrations tsconfig.json
+
+FROM node:24-bookworm-slim
+ENV NODE_ENV=production MAILCTL_DATA_DIR=/data MAILCTL_HTTP_LISTEN=0.0.0.0:8125
+WORKDIR /app
+COPY --from=build /app ./
+RUN install -d -m 0700 -o 10001 -g 10001 /data
+USER 10001:10001
+VOLUME /data
+EXPOSE 8125
+HEALTHCHECK CMD ["node", "-e", "fetch('http://127.0.0.1:8125/healthz').then(reply => process.exit(reply.ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["node", "bin/mailctl.js"]
+CMD ["serve"]

@@ -1,0 +1,42 @@
+import type {Knex} from 'knex';
+import {
+	findSender,
+	findTemplate,
+	findTopic,
+	findWorkspace,
+	type SenderRow,
+	type TemplateRow,
+	type TopicRow,
+	type WorkspaceRow,
+} from '../store/catalog.ts';
+import {createRowCache} from '../store/row-cache.ts';
+
+type Found<Row> = Row | undefined | Promise<Row | undefined>;
+
+/** What sends refer to, remembered until the store's change generation grows: checks must not become queries. */
+export type Catalog = {
+	readonly workspace: (id: string) => Found<WorkspaceRow>;
+	readonly sender: (workspaceId: string, addressKey: string) => Found<SenderRow>;
+	readonly template: (workspaceId: string, id: string) => Found<TemplateRow>;
+	readonly topic: (workspaceId: string, code: string) => Found<TopicRow>;
+	/** To be called when the generation grew. */
+	readonly clear: () => void;
+};
+
+export function createCatalog(reader: Knex): Catalog {
+	const workspaces = createRowCache<WorkspaceRow>();
+	const senders = createRowCache<SenderRow>();
+	const templates = createRowCache<TemplateRow>();
+	const topics = createRowCache<TopicRow>();
+	return {
+		workspace: id => workspaces.get(id, () => findWorkspace(reader, id)),
+		sender: (workspaceId, key) => senders.get(`${workspaceId} ${key}`, () => findSender(reader, workspaceId, key)),
+		template: (workspaceId, id) => templates.get(`${workspaceId} ${id}`, () => findTemplate(reader, workspaceId, id)),
+		topic: (workspaceId, code) => topics.get(`${workspaceId} ${code}`, () => findTopic(reader, workspaceId, code)),
+		clear() {
+			for (const cache of [workspaces, senders, templates, topics]) {
+				cache.clear();
+			}
+		},
+	};
+}

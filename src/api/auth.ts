@@ -1,0 +1,107 @@
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import {apiKeyHash, apiKeyMode} from '../mail/api-key.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {Mode} from '../mail/message.ts';
+import {storeTime} from '../mail/time.ts';
+import type {KeyRow} from '../store/catalog.ts';
+import {createRowCache} from '../store/row-cache.ts';
+import {apiError} from './errors.ts';
+
+/** Scopes (interface.md, Authentication, and those of the resources that it does not name). */
+export const scopes = [
+	'messages:send',
+	'messages:read',
+	'suppressions:manage',
+	'suppressions:read',
+	'unsubscribe_groups:manage',
+	'unsubscribe_groups:read',
+	'webhooks:manage',
+	'webhooks:read',
+	'templates:manage',
+	'templates:read',
+	'senders:manage',
+	'senders:read',
+	'contacts:manage',
+	'contacts:read',
+	'usage:read',
+] as const;
+export type Scope = (typeof scopes)[number];
+
+/** Whose request it is: what a valid key stands for. */
+export type Caller = {
+	readonly keyId: string;
+	readonly workspaceId: string;
+	readonly mode: Mode;
+	readonly scopes: readonly string[];
+};
+
+declare module 'fastify' {
+	interface FastifyRequest {
+		/** Set on every route that asked for a scope. */
+		caller: Caller | null;
+	}
+}
+
+type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
+
+export type Auth = {
+	/** An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. */
+	readonly needs: (scope: Scope) => Hook;
+	/** To be called when the store's change generation grew. */
+	readonly clear: () => void;
+};
+
+export type AuthOptions = {
+	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
+	readonly clock: Clock;
+};
+
+/** Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see. */
+export function createAuth({findKey, clock}: AuthOptions): Auth {
+	const keys = createRowCache<KeyRow>();
+
+	function keyOf(authorization: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
+		const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+		if (key === undefined || apiKeyMode(key) === null) {
+			return undefined;
+		}
+		const hash = apiKeyHash(key);
+		return keys.get(hash, () => findKey(hash));
+	}
+
+	function isValid(key: KeyRow | undefined): key is KeyRow {
+		return (
+			key !== undefined &&
+			key.revoked_at === null &&
+			(key.expires_at === null || key.expires_at > storeTime(clock.now()))
+		);
+	}
+
+	return {
+		needs: scope => (request, reply, done) => {
+			const judge = (key: KeyRow | undefined) => {
+				if (!isValid(key)) {
+					reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
+					return;
+				}
+				request.caller = {keyId: key.id, workspaceId: key.workspace_id, mode: key.mode, scopes: key.scopes};
+				done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
+			};
+			const key = keyOf(request.headers.authorization);
+			if (key instanceof Promise) {
+				key.then(judge, done);
+			} else {
+				judge(key);
+			}
+		},
+		clear: keys.clear,
+	};
+}
+
+/** The caller of a route that needs a scope. */
+export function callerOf({caller}: FastifyRequest): Caller {
+	if (caller === null) {
+		throw new Error('The route asks for no scope, so that it has no caller.');
+	}
+	return caller;
+}

@@ -1,0 +1,98 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {Knex} from 'knex';
+import Type from 'typebox';
+import type {Accept} from '../../accept/send.ts';
+import {isId} from '../../mail/ids.ts';
+import {readEvents} from '../../store/events.ts';
+import {findMessage, hasMessage} from '../../store/messages.ts';
+import {type Auth, callerOf} from '../auth.ts';
+import type {Cursors} from '../cursor.ts';
+import {apiError, unavailable} from '../errors.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {createReadSend} from '../read-send.ts';
+import {sendBody} from '../schemas/send.ts';
+import type {Routes} from '../server.ts';
+import {createChecks} from '../validate.ts';
+import {eventView, messageView} from '../views.ts';
+
+export type MessageRoutesOptions = {
+	readonly auth: Auth;
+	readonly reader: Knex;
+	readonly accept: Accept;
+	readonly cursors: Cursors;
+	/** False while outcomes cannot be stored: then nothing new is taken in either. */
+	readonly mayAccept: () => boolean;
+};
+
+// Any text: one that cannot be an id answers as an unknown id does.
+const messageParams = Type.Object({id: Type.String()});
+const sendBodyLimit = 6 * 1024 * 1024;
+const eventsPerPage = 100;
+
+export function messageRoutes({auth, reader, accept, cursors, mayAccept}: MessageRoutesOptions): Routes {
+	const readSend = createReadSend(createChecks());
+
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.post(
+			'/v1/messages',
+			{
+				onRequest: auth.needs('messages:send'),
+				bodyLimit: sendBodyLimit,
+				schema: {body: sendBody},
+				// The schema is for the description of the API; `readSend` checks it in its place among the other checks.
+				validatorCompiler: () => () => true,
+			},
+			async (request, reply) => {
+				if (!mayAccept()) {
+					throw unavailable();
+				}
+				const read = readSend(request.body, callerOf(request));
+				if (!read.ok) {
+					throw apiError(read.code, read);
+				}
+				const accepted = await accept(read.send);
+				if (!accepted.ok) {
+					throw apiError(accepted.code);
+				}
+				return reply.code(202).send({id: accepted.id, status: 'accepted'});
+			},
+		);
+
+		routes.get(
+			'/v1/messages/:id',
+			{onRequest: auth.needs('messages:read'), schema: {querystring: noQuery, params: messageParams}},
+			async request => {
+				const {id} = request.params;
+				const message = isId('msg', id) ? await findMessage(reader, callerOf(request).workspaceId, id) : undefined;
+				if (!message) {
+					throw apiError('message_not_found');
+				}
+				return messageView(message);
+			},
+		);
+
+		routes.get(
+			'/v1/messages/:id/events',
+			{onRequest: auth.needs('messages:read'), schema: {querystring: pageQuery, params: messageParams}},
+			async request => {
+				const {id} = request.params;
+				const {workspaceId} = callerOf(request);
+				const page = await readPage({
+					query: request.query,
+					usualLimit: eventsPerPage,
+					cursors,
+					scope: {workspaceId, route: 'message_events', filters: {message: id}},
+					async read(part) {
+						if (!isId('msg', id) || !(await hasMessage(reader, workspaceId, id))) {
+							throw apiError('message_not_found');
+						}
+						return await readEvents(reader, id, part);
+					},
+				});
+				return {data: page.rows.map(eventView), next_cursor: page.nextCursor};
+			},
+		);
+	};
+}

@@ -1,0 +1,30 @@
+import {mkdir, rename, writeFile} from 'node:fs/promises';
+import path from 'node:path';
+import {idBytes, isId} from '../mail/ids.ts';
+import type {Outcome} from '../mail/outcome.ts';
+import {storeTime} from '../mail/time.ts';
+import type {Delivery} from './delivery.ts';
+
+/**
+ * Writes the mail to `<folder>/<message time>-<recipient id>.eml`, its bytes as they would go over the wire, and says
+ * delivered. The name comes from the recipient's id alone: the same copy written twice is one file.
+ */
+export async function capture(folder: string, {recipientId, data}: Delivery): Promise<Outcome> {
+	if (!isId('rcp', recipientId)) {
+		throw new Error('a captured mail needs the id of a recipient');
+	}
+
+	const time = storeTime(idBytes(recipientId).readUIntBE(0, 6)).replace(/[-:.]/g, '');
+	const file = path.join(folder, `${time}-${recipientId}.eml`);
+	const partial = path.join(folder, `.${recipientId}.tmp`);
+	try {
+		await mkdir(folder, {recursive: true, mode: 0o700});
+		await writeFile(partial, data, {mode: 0o600});
+		await rename(partial, file);
+		return {kind: 'delivered'};
+	} catch (error) {
+		// A full or unwritable disk is mended by the operator: the mail waits.
+		const {code = 'unknown'} = error as NodeJS.ErrnoException;
+		return {kind: 'deferred', category: 'system', reason: `the mail cannot be captured: ${code}`};
+	}
+}

@@ -1,0 +1,130 @@
+import type {SecureContext} from 'node:tls';
+import type {Clock} from '../mail/clock.ts';
+import type {Attempt} from '../mail/outcome.ts';
+import {storeTime} from '../mail/time.ts';
+import type {Notify} from './commands.ts';
+import type {Delivery} from './delivery.ts';
+import type {Route} from './route.ts';
+import {openSession, type Session} from './session.ts';
+import type {SmtpConnection} from './smtp-connection.ts';
+import type {SourceAddress} from './source-address.ts';
+import type {Stop} from './stop.ts';
+import type {SmtpTimeouts} from './timeouts.ts';
+import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
+import type {TryLimits} from './try-limits.ts';
+
+export type ConversationOptions = {
+	readonly hostname: string;
+	readonly timeouts: SmtpTimeouts;
+	readonly secureContext?: SecureContext | undefined;
+	readonly clock: Clock;
+	readonly notify: Notify;
+};
+
+/** One conversation to have with one host. */
+export type Plan = {
+	readonly route: Route;
+	/** An idle session to have it on; null: open one. */
+	readonly session: Session | null;
+	readonly source: SourceAddress | undefined;
+	readonly withoutTls: boolean;
+	readonly basic: boolean;
+};
+
+/** A session on which a transaction took place; it is recovered or ended before anything else. */
+export type Used = {readonly session: Session; readonly transaction: Transaction};
+
+export type Conversation = {
+	readonly end: Accepted | Stop;
+	readonly attempt: Attempt;
+	/** When the host answered MAIL FROM with 250; null: never. */
+	readonly senderAcceptedAt: string | null;
+	readonly used: Used | null;
+};
+
+/** Opens a session if none is there and offers the mail. */
+export async function converse(
+	plan: Plan,
+	job: Delivery,
+	options: ConversationOptions,
+	limits: TryLimits,
+): Promise<Conversation> {
+	const {route, source} = plan;
+	const {clock, timeouts} = options;
+	const begun = clock.monotonic();
+	const at = storeTime(clock.now());
+	let connection: SmtpConnection | null = null;
+	const opened = (used: SmtpConnection) => {
+		connection = used;
+		limits.use(used);
+	};
+	const record = (end: Accepted | Stop): Attempt => ({
+		at,
+		host: route.host,
+		ip: route.address,
+		tls: connection?.tls() ?? null,
+		ms: Math.round(clock.monotonic() - begun),
+		...lastWord(end),
+	});
+
+	if (plan.session !== null) {
+		opened(plan.session.connection);
+	}
+
+	const session =
+		plan.session ??
+		(await openSession(route, {
+			timeouts,
+			hostname: source?.hostname ?? options.hostname,
+			localAddress: source?.address,
+			secureContext: options.secureContext,
+			withoutTls: plan.withoutTls,
+			basic: plan.basic,
+			opened,
+		}));
+	if ('by' in session) {
+		return {end: session, attempt: record(session), senderAcceptedAt: null, used: null};
+	}
+
+	let senderAcceptedAt: string | null = null;
+	const transaction = await transact(session, job, options.notify, timeouts, {
+		senderAccepted() {
+			senderAcceptedAt = storeTime(clock.now());
+		},
+		dataBegins() {
+			limits.committed(true);
+		},
+	});
+	limits.committed(false);
+	return {end: transaction.end, attempt: record(transaction.end), senderAcceptedAt, used: {session, transaction}};
+}
+
+function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhanced' | 'reply'> {
+	if (end.by === 'acceptance' || end.by === 'reply') {
+		const {code, enhanced, text: reply} = end.reply;
+		return {phase: end.phase, code, enhanced, reply};
+	}
+
+	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: null}[end.by];
+	return {phase: end.phase, code: null, enhanced, reply: end.text};
+}
+
+/** Makes a used session ready for the next mail, null where it cannot be: it is at its end then, politely. */
+export async function settle(
+	{session, transaction}: Used,
+	mailsPerSession: number,
+	timeouts: SmtpTimeouts,
+): Promise<Session | null> {
+	const {connection} = session;
+	if (
+		connection.lost() === null &&
+		(transaction.end.by === 'acceptance' || (await recover(session, transaction, timeouts)))
+	) {
+		if (session.mails < mailsPerSession) {
+			return session;
+		}
+	}
+
+	await connection.quit(timeouts.quit);
+	return null;
+}

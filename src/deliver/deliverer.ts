@@ -1,0 +1,173 @@
+import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
+import type {Clock} from '../mail/clock.ts';
+import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
+import {storeTime} from '../mail/time.ts';
+import {capture} from './capture.ts';
+import {isSafeEnvelope} from './commands.ts';
+import {settle, type Used} from './conversation.ts';
+import type {Delivery} from './delivery.ts';
+import {createPool, type Place} from './pool.ts';
+import {createRelayRoutes, type LookUp} from './relay-routes.ts';
+import type {Relay} from './relay-url.ts';
+import type {Resolver} from './resolver.ts';
+import {type Route, sameRoute} from './route.ts';
+import {mxRoutes, type NoRoute} from './routes.ts';
+import {simulate, simulatorDomain, simulatorKind} from './simulator.ts';
+import type {SourceAddress} from './source-address.ts';
+import type {SmtpTimeouts} from './timeouts.ts';
+import {type TryOptions, tryRoutes} from './try-routes.ts';
+
+export type DeliveryMode =
+	/** To the hosts of each recipient's domain. */
+	| {readonly kind: 'mx'; readonly port: number}
+	/** To the first smarthost that takes it. */
+	| {readonly kind: 'relay'; readonly relays: readonly Relay[]; readonly acceptMeans: 'sent' | 'delivered'}
+	/** Into a folder. */
+	| {readonly kind: 'capture'; readonly folder: string};
+
+export type DelivererOptions = {
+	readonly mode: DeliveryMode;
+	/** The EHLO name. */
+	readonly hostname: string;
+	readonly timeouts: SmtpTimeouts;
+	/** All hosts of one try together, in milliseconds. */
+	readonly attemptDeadlineMs: number;
+	/** Connections at once. */
+	readonly maxSessions: number;
+	/** For a lab. */
+	readonly allowPrivateMx: boolean;
+	/** Addresses where this system takes mail itself. */
+	readonly ownAddresses?: readonly string[];
+	readonly sourceAddresses?: readonly SourceAddress[];
+	/** PEM of certificate authorities to trust besides the public ones. */
+	readonly ca?: string;
+	readonly resolver: Resolver;
+	/** Finds smarthosts; the operating system if left out. */
+	readonly lookUp?: LookUp;
+	readonly clock: Clock;
+	/** A number in [0, 1). */
+	readonly random: () => number;
+	/** How long a session waits for the next mail; 10 s. */
+	readonly idleMs?: number;
+	/** Mails per connection; 50, to a smarthost 1,000. */
+	readonly mailsPerSession?: number;
+};
+
+export type Deliverer = {
+	/**
+	 * Tries once to hand over a copy, holding at most `limit` connections to the site. An aborted signal gives the copy
+	 * back (`released`) unless its data is under way. Rejects only where we have a bug.
+	 */
+	readonly deliver: (site: string, limit: number, job: Delivery, signal?: AbortSignal) => Promise<AttemptResult>;
+	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
+	/** Takes no more work, waits for what is under way, ends idle sessions. */
+	readonly close: () => Promise<void>;
+};
+
+const defaultIdleMs = 10_000;
+
+/** Hands mail over: to MX hosts, to a smarthost or into a folder. It knows nothing of the queue. */
+export function createDeliverer(options: DelivererOptions): Deliverer {
+	const {mode, clock, timeouts, maxSessions, hostname} = options;
+	if (!/^[\x21-\x7e]+$/.test(hostname)) {
+		throw new Error('the EHLO name must be one word of printable ASCII');
+	}
+
+	const relayed = mode.kind === 'relay';
+	const pool = createPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
+	const mailsPerSession = options.mailsPerSession ?? (relayed ? 1000 : 50);
+	const findRoutes = routeFinder(options);
+	const tryOptions: TryOptions = {
+		hostname,
+		timeouts,
+		clock,
+		secureContext: secureContextFor(options.ca),
+		attemptDeadlineMs: options.attemptDeadlineMs,
+		sourceAddresses: options.sourceAddresses ?? [],
+		relay: relayed,
+		// Where a smarthost's 250 is not the end, its report of success is welcome.
+		notify: relayed && mode.acceptMeans === 'sent' ? 'SUCCESS,FAILURE' : 'FAILURE',
+		accepted: relayed && mode.acceptMeans === 'sent' ? 'relayed' : 'delivered',
+	};
+
+	async function giveBack(place: Place, used: Used | null): Promise<void> {
+		place.release(used === null ? null : await settle(used, mailsPerSession, timeouts));
+	}
+
+	async function deliver(site: string, limit: number, job: Delivery, signal?: AbortSignal): Promise<AttemptResult> {
+		const begun = clock.now();
+		const result = (outcome: Outcome, attempts: readonly Attempt[], sentAt: string | null): AttemptResult => ({
+			recipientId: job.recipientId,
+			outcome,
+			attempts,
+			sentAt,
+			at: storeTime(clock.now()),
+		});
+
+		if (job.simulated || job.destination === simulatorDomain) {
+			const outcome = simulate(simulatorKind(job.envelope.to), job.attempt);
+			const sent = outcome.kind === 'delivered' || outcome.kind === 'deferred' || outcome.kind === 'bounced';
+			return result(outcome, [], sent ? storeTime(begun) : null);
+		}
+
+		if (mode.kind === 'capture') {
+			const outcome = await capture(mode.folder, job);
+			return result(outcome, [], outcome.kind === 'delivered' ? storeTime(begun) : null);
+		}
+
+		if (!isSafeEnvelope(job.envelope)) {
+			return result({kind: 'errored', reason: 'bad_envelope'}, [], null);
+		}
+
+		const found = await findRoutes(job);
+		if (!Array.isArray(found)) {
+			const {outcome, code, enhanced, reply} = found;
+			const ms = clock.now() - begun;
+			const at = storeTime(begun);
+			return result(outcome, [{at, host: null, ip: null, tls: null, phase: 'route', code, enhanced, reply, ms}], null);
+		}
+
+		const fits = ({route}: {readonly route: Route}) => found.some(candidate => sameRoute(candidate, route));
+		const place = await pool.acquire(site, limit, fits, signal);
+		if (place === null) {
+			return result({kind: 'released'}, [], null);
+		}
+
+		let used: Used | null = null;
+		try {
+			const tried = await tryRoutes(job, found, place.session, tryOptions, signal);
+			used = tried.used;
+			return result(tried.outcome, tried.attempts, tried.sentAt);
+		} finally {
+			void giveBack(place, used); // The caller need not wait for RSET or QUIT.
+		}
+	}
+
+	return {deliver, count: pool.count, close: pool.close};
+}
+
+function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {
+	const {mode, resolver, random, allowPrivateMx, clock, lookUp} = options;
+	switch (mode.kind) {
+		case 'mx': {
+			const mx = {
+				resolver,
+				random,
+				port: mode.port,
+				allowPrivateMx,
+				ownAddresses: new Set(options.ownAddresses ?? []),
+			};
+			return job => mxRoutes(job.destination, job, mx);
+		}
+
+		case 'relay':
+			return createRelayRoutes(mode.relays, {clock, ...(lookUp === undefined ? {} : {lookUp})});
+		case 'capture':
+			return () => Promise.resolve([]);
+	}
+}
+
+/** Made once: reading all public certificates anew for each connection would cost milliseconds. */
+function secureContextFor(ca: string | undefined): SecureContext {
+	return createSecureContext(ca === undefined ? {} : {ca: [...rootCertificates, ca]});
+}

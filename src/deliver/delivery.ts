@@ -1,0 +1,26 @@
+/** One copy of a message, ready to be handed over. */
+export type Delivery = {
+	readonly recipientId: string;
+	/** The recipient's domain as an A-label, lower case. */
+	readonly destination: string;
+	readonly envelope: {
+		/** The return path; empty: the null reverse-path. */
+		readonly from: string;
+		/** The validated address; its domain is an A-label unless `smtputf8`. */
+		readonly to: string;
+		/** The local part is not ASCII: only a host that offers SMTPUTF8 may get the mail (RFC 6531). */
+		readonly smtputf8: boolean;
+	};
+	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
+	readonly ref: string;
+	/** The complete message: CRLF, 7-bit, not dot-stuffed. */
+	readonly data: Uint8Array;
+	/** Which try this is, from 1. */
+	readonly attempt: number;
+	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is simulated whatever this says. */
+	readonly simulated: boolean;
+	/** An earlier try ended with `routeDoubt` `unknown_domain`, long enough ago: a second such answer is final. */
+	readonly nxdomainBefore?: boolean;
+	/** Likewise for `no_address`. */
+	readonly noAddressBefore?: boolean;
+};

@@ -1,0 +1,265 @@
+import type {Session} from './session.ts';
+
+/** The right to hold one connection to a site. */
+export type Place = {
+	/** A session to use again, or null: open one. */
+	readonly session: Session | null;
+	/** Gives the place back, with the session if another mail can be sent on it. */
+	readonly release: (session: Session | null) => void;
+};
+
+export type Pool = {
+	/**
+	 * Waits for a place at the site, which holds at most `limit` connections, idle ones included; null: stopped before.
+	 * `fits` says whether an idle session leads where this mail goes.
+	 */
+	readonly acquire: (
+		site: string,
+		limit: number,
+		fits: (session: Session) => boolean,
+		signal?: AbortSignal,
+	) => Promise<Place | null>;
+	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
+	/** Sends the waiting away, ends idle sessions, waits for the busy ones. */
+	readonly close: () => Promise<void>;
+};
+
+export type PoolOptions = {
+	/** Connections at once, all sites. */
+	readonly maxSessions: number;
+	readonly idleMs: number;
+	/** For the QUIT of an idle session. */
+	readonly quitMs: number;
+};
+
+type Waiter = {
+	readonly limit: number;
+	readonly fits: (session: Session) => boolean;
+	readonly grant: (place: Place | null) => void;
+};
+
+type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
+
+type Site = {readonly waiters: Waiter[]; readonly idle: Idle[]; busy: number; ending: number};
+
+/** Lends places for connections, site by site in turn, and keeps sessions warm between mails. */
+export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
+	const sites = new Map<string, Site>();
+	/** Sites with waiters; the one served last is at the end. */
+	const turns = new Map<string, Site>();
+	let open = 0; // Busy, idle and ending: all that may be a connection.
+	let idle = 0;
+	let ending = 0;
+	let closed: (() => void) | null = null;
+
+	function siteOf(name: string): Site {
+		let site = sites.get(name);
+		if (site === undefined) {
+			site = {waiters: [], idle: [], busy: 0, ending: 0};
+			sites.set(name, site);
+		}
+
+		return site;
+	}
+
+	function forget(name: string, site: Site): void {
+		if (site.busy + site.ending + site.idle.length + site.waiters.length === 0) {
+			sites.delete(name);
+		}
+
+		if (open === 0) {
+			closed?.();
+		}
+	}
+
+	function takeIdle(site: Site, index: number): Session {
+		const [taken] = site.idle.splice(index, 1) as [Idle];
+		clearTimeout(taken.timer);
+		idle -= 1;
+		return taken.session;
+	}
+
+	/** Ends an idle session, by default the one idle for longest; its place is free when it is gone. */
+	function endIdle(name: string, site: Site, index = 0): void {
+		const session = takeIdle(site, index);
+		site.ending += 1;
+		ending += 1;
+		void session.connection.quit(quitMs).then(() => {
+			site.ending -= 1;
+			ending -= 1;
+			open -= 1;
+			forget(name, site);
+			serve();
+		});
+	}
+
+	function dropLost(name: string, site: Site, session: Session): void {
+		const index = site.idle.findIndex(entry => entry.session === session);
+		if (index !== -1) {
+			takeIdle(site, index);
+			open -= 1;
+			forget(name, site);
+			serve();
+		}
+	}
+
+	function keep(name: string, site: Site, session: Session): void {
+		const timer = setTimeout(() => {
+			const index = site.idle.findIndex(entry => entry.session === session);
+			if (index !== -1) {
+				endIdle(name, site, index);
+			}
+		}, idleMs);
+		site.idle.push({session, timer});
+		idle += 1;
+	}
+
+	function lend(name: string, site: Site, session: Session | null): Place {
+		site.busy += 1;
+		if (session === null) {
+			open += 1;
+		}
+
+		return {
+			session,
+			release(back) {
+				site.busy -= 1;
+				if (back === null || back.connection.lost() !== null) {
+					open -= 1;
+				} else {
+					if (back !== session) {
+						back.connection.onceLost(() => dropLost(name, site, back));
+					}
+
+					keep(name, site, back);
+					if (closed !== null) {
+						endIdle(name, site);
+					}
+				}
+
+				forget(name, site);
+				serve();
+			},
+		};
+	}
+
+	/** What the site's first waiter can have now; `full`: nothing until a connection elsewhere ends. */
+	function offer(name: string, site: Site, waiter: Waiter): Place | 'later' | 'full' {
+		if (site.busy + site.ending >= waiter.limit) {
+			return 'later';
+		}
+
+		const fitting = site.idle.findLastIndex(({session}) => waiter.fits(session));
+		if (fitting !== -1) {
+			return lend(name, site, takeIdle(site, fitting));
+		}
+
+		if (site.busy + site.ending + site.idle.length >= waiter.limit) {
+			endIdle(name, site);
+			return 'later';
+		}
+
+		return open < maxSessions ? lend(name, site, null) : 'full';
+	}
+
+	/** Serves the first waiter of each site, again and again until nothing can be lent. */
+	function serve(): void {
+		let full = 0;
+		for (let lent = true; lent; ) {
+			lent = false;
+			full = 0;
+			for (const [name, site] of [...turns]) {
+				const waiter = site.waiters[0] as Waiter;
+				const place = offer(name, site, waiter);
+				if (typeof place === 'string') {
+					full += place === 'full' ? 1 : 0;
+					continue;
+				}
+
+				lent = true;
+				site.waiters.shift();
+				turns.delete(name);
+				if (site.waiters.length > 0) {
+					turns.set(name, site);
+				}
+
+				waiter.grant(place);
+			}
+		}
+
+		// One idle session for each site that waits for room makes way, wherever it is.
+		for (const [name, site] of sites) {
+			if (ending >= full || idle === 0) {
+				break;
+			}
+
+			if (site.idle.length > 0) {
+				endIdle(name, site);
+			}
+		}
+	}
+
+	return {
+		acquire(name, limit, fits, signal) {
+			if (closed !== null || signal?.aborted === true) {
+				return Promise.resolve(null);
+			}
+
+			return new Promise(resolve => {
+				const site = siteOf(name);
+				const waiter: Waiter = {
+					limit: Math.max(1, limit),
+					fits,
+					grant(place) {
+						signal?.removeEventListener('abort', leave);
+						resolve(place);
+					},
+				};
+				const leave = () => {
+					site.waiters.splice(site.waiters.indexOf(waiter), 1);
+					if (site.waiters.length === 0) {
+						turns.delete(name);
+					}
+
+					forget(name, site);
+					resolve(null);
+				};
+				signal?.addEventListener('abort', leave, {once: true});
+				site.waiters.push(waiter);
+				turns.set(name, site);
+				serve();
+			});
+		},
+		count() {
+			let waiting = 0;
+			for (const site of turns.values()) {
+				waiting += site.waiters.length;
+			}
+
+			return {busy: open - idle - ending, idle, waiting};
+		},
+		async close() {
+			const emptied = new Promise<void>(resolve => {
+				closed = resolve;
+			});
+			for (const site of turns.values()) {
+				for (const waiter of site.waiters.splice(0)) {
+					waiter.grant(null);
+				}
+			}
+
+			turns.clear();
+			for (const [name, site] of sites) {
+				while (site.idle.length > 0) {
+					endIdle(name, site);
+				}
+			}
+
+			if (open === 0) {
+				return;
+			}
+
+			await emptied;
+		},
+	};
+}

@@ -1,0 +1,103 @@
+import {Resolver as SystemResolver} from 'node:dns/promises';
+import {LRUCache} from 'lru-cache';
+import type {Clock} from '../mail/clock.ts';
+
+/** What DNS said. `failed` (no answer, SERVFAIL, REFUSED, garbage) says nothing about the name. */
+export type DnsAnswer<T> =
+	| {readonly kind: 'found'; readonly records: readonly T[]}
+	| {readonly kind: 'nodata'}
+	| {readonly kind: 'nxdomain'}
+	| {readonly kind: 'failed'; readonly code: string};
+
+/** An empty exchange is the root: a null MX (RFC 7505). */
+export type MxRecord = {readonly exchange: string; readonly priority: number};
+
+/** Looks names up. `fresh` asks DNS even if the answer is known, to confirm it. */
+export type Resolver = {
+	readonly mx: (domain: string, fresh?: boolean) => Promise<DnsAnswer<MxRecord>>;
+	readonly a: (host: string, fresh?: boolean) => Promise<DnsAnswer<string>>;
+	readonly aaaa: (host: string, fresh?: boolean) => Promise<DnsAnswer<string>>;
+};
+
+export type ResolverOptions = {
+	/** `ip[:port]`; empty: the system's. */
+	readonly servers: readonly string[];
+	/** One query to one server, in milliseconds. */
+	readonly timeoutMs: number;
+	readonly tries: number;
+	readonly clock: Clock;
+};
+
+const shortestTtl = 60;
+const longestTtl = 3600;
+const mostRecords = 20;
+const mostNames = 20_000;
+
+type Found<T> = {readonly records: readonly T[]; readonly ttl: number};
+type Kept = {readonly until: number; readonly answer: DnsAnswer<unknown>};
+
+/** A caching resolver on c-ares, so that a slow server does not hold the thread pool (as `dns.lookup` would). */
+export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptions): Resolver {
+	const system = new SystemResolver({timeout: timeoutMs, tries});
+	if (servers.length > 0) {
+		system.setServers([...servers]);
+	}
+
+	const known = new LRUCache<string, Kept>({max: mostNames});
+	const asked = new Map<string, Promise<DnsAnswer<unknown>>>();
+
+	async function ask<T>(key: string, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
+		const {answer, ttl} = await answerOf(query);
+		asked.delete(key);
+		if (answer.kind !== 'failed') {
+			const seconds = Math.min(Math.max(ttl, shortestTtl), longestTtl);
+			known.set(key, {until: clock.monotonic() + seconds * 1000, answer});
+		}
+
+		return answer;
+	}
+
+	/** From memory, else by the query that is under way for the same name, else by a new one. */
+	function recall<T>(key: string, fresh: boolean, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
+		const kept = fresh ? undefined : known.get(key);
+		if (kept !== undefined && kept.until > clock.monotonic()) {
+			return Promise.resolve(kept.answer as DnsAnswer<T>);
+		}
+
+		let answer = asked.get(key) as Promise<DnsAnswer<T>> | undefined;
+		if (answer === undefined) {
+			answer = ask(key, query);
+			asked.set(key, answer);
+		}
+
+		return answer;
+	}
+
+	return {
+		mx: (domain, fresh = false) =>
+			// Node does not tell the TTL of an MX record: the shortest time is right for all.
+			recall(`MX ${domain}`, fresh, async () => ({records: await system.resolveMx(domain), ttl: shortestTtl})),
+		a: (host, fresh = false) =>
+			recall(`A ${host}`, fresh, async () => addresses(await system.resolve4(host, {ttl: true}))),
+		aaaa: (host, fresh = false) =>
+			recall(`AAAA ${host}`, fresh, async () => addresses(await system.resolve6(host, {ttl: true}))),
+	};
+}
+
+function addresses(records: ReadonlyArray<{readonly address: string; readonly ttl: number}>): Found<string> {
+	return {records: records.map(({address}) => address), ttl: Math.min(...records.map(({ttl}) => ttl))};
+}
+
+async function answerOf<T>(query: () => Promise<Found<T>>): Promise<{answer: DnsAnswer<T>; ttl: number}> {
+	try {
+		const {records, ttl} = await query();
+		return {
+			answer: records.length > 0 ? {kind: 'found', records: records.slice(0, mostRecords)} : {kind: 'nodata'},
+			ttl,
+		};
+	} catch (error) {
+		const {code = 'EUNKNOWN'} = error as NodeJS.ErrnoException;
+		const kind = {ENODATA: 'nodata', ENOTFOUND: 'nxdomain'}[code] as 'nodata' | 'nxdomain' | undefined;
+		return {answer: kind === undefined ? {kind: 'failed', code} : {kind}, ttl: shortestTtl};
+	}
+}

@@ -1,0 +1,169 @@
+import type {SecureContext} from 'node:tls';
+import {isLoopbackAddress} from '../mail/public-address.ts';
+import {type Extensions, noExtensions, parseExtensions} from './extensions.ts';
+import {logIn} from './log-in.ts';
+import type {Route} from './route.ts';
+import {createSmtpConnection, type SmtpConnection} from './smtp-connection.ts';
+import {type Stop, stopped} from './stop.ts';
+import type {SmtpTimeouts} from './timeouts.ts';
+
+/** A connection on which mail may be sent. */
+export type Session = {
+	readonly route: Route;
+	readonly connection: SmtpConnection;
+	readonly extensions: Extensions;
+	/** Mails begun on it so far. */
+	mails: number;
+};
+
+export type SessionOptions = {
+	readonly timeouts: SmtpTimeouts;
+	readonly hostname: string;
+	readonly localAddress?: string | undefined;
+	readonly secureContext?: SecureContext | undefined;
+	/** Leave STARTTLS alone: the handshake with this address has just failed. */
+	readonly withoutTls: boolean;
+	/** The server did not understand our commands: HELO, and no extension is used. */
+	readonly basic: boolean;
+	/** Told of the connection at once, so that it can be ended from outside. */
+	readonly opened: (connection: SmtpConnection) => void;
+};
+
+/** Connects, greets, starts TLS and logs in as the route demands. */
+export async function openSession(route: Route, options: SessionOptions): Promise<Session | Stop> {
+	const {timeouts, hostname, localAddress} = options;
+	const {address, port, implicitTls} = route;
+	const connection = createSmtpConnection({address, port, localAddress, implicitTls});
+	options.opened(connection);
+	const broken = await connection.connected(timeouts.connect);
+	if (broken !== null) {
+		return stopped('connect', broken);
+	}
+
+	if (implicitTls) {
+		const stop = await secure(connection, route, options);
+		if (stop !== null) {
+			return stop;
+		}
+	}
+
+	const greeting = await connection.read(timeouts.greeting);
+	if ('lost' in greeting || greeting.code !== 220) {
+		return refused(connection, stopped('greeting', greeting));
+	}
+
+	const wantsTls = !implicitTls && route.tls !== 'none' && !options.withoutTls;
+	// Only EHLO leads to STARTTLS and AUTH; a server that does not get by with it is asked in the oldest way.
+	const oldest = options.basic && !wantsTls && route.login === null;
+	let extensions = oldest
+		? await helo(connection, hostname, timeouts.ehlo)
+		: await ehlo(connection, hostname, timeouts.ehlo);
+	if ('by' in extensions) {
+		return refused(connection, extensions);
+	}
+
+	if (wantsTls) {
+		const upgraded = await upgrade(connection, route, extensions, options);
+		if ('by' in upgraded) {
+			return upgraded.by === 'reply' ? refused(connection, upgraded) : upgraded;
+		}
+
+		extensions = upgraded;
+	}
+
+	const stop = route.login === null ? null : await logInSafely(connection, route, extensions, timeouts.ehlo);
+	if (stop !== null) {
+		return refused(connection, stop);
+	}
+
+	return {route, connection, extensions: options.basic ? noExtensions : extensions, mails: 0};
+}
+
+/** RFC 5321 §4.1.1.5 asks for QUIT before closing; the reason stands already, nobody waits for the answer. */
+function refused(connection: SmtpConnection, stop: Stop): Stop {
+	connection.write(['QUIT\r\n'], 1);
+	connection.fail('refused');
+	return stop;
+}
+
+async function ehlo(connection: SmtpConnection, hostname: string, timeoutMs: number): Promise<Extensions | Stop> {
+	connection.write([`EHLO ${hostname}\r\n`], 1);
+	const reply = await connection.read(timeoutMs);
+	if ('lost' in reply || reply.code === 421) {
+		return stopped('ehlo', reply);
+	}
+
+	return reply.code === 250 ? parseExtensions(reply.lines) : helo(connection, hostname, timeoutMs);
+}
+
+async function helo(connection: SmtpConnection, hostname: string, timeoutMs: number): Promise<Extensions | Stop> {
+	connection.write([`HELO ${hostname}\r\n`], 1);
+	const reply = await connection.read(timeoutMs);
+	return 'lost' in reply || reply.code !== 250 ? stopped('ehlo', reply) : noExtensions;
+}
+
+/** STARTTLS where it is offered or demanded, then what the server offers within TLS. */
+async function upgrade(
+	connection: SmtpConnection,
+	route: Route,
+	extensions: Extensions,
+	options: SessionOptions,
+): Promise<Extensions | Stop> {
+	const {timeouts, hostname} = options;
+	if (!extensions.starttls) {
+		return route.tls === 'opportunistic' ? extensions : demanded(connection, 'the server does not offer TLS');
+	}
+
+	connection.write(['STARTTLS\r\n'], 1);
+	const reply = await connection.read(timeouts.starttls);
+	if ('lost' in reply) {
+		return {by: 'tls', phase: 'starttls', text: reply.lost};
+	}
+
+	if (reply.code === 421) {
+		return stopped('starttls', reply);
+	}
+
+	if (reply.code !== 220) {
+		return route.tls === 'opportunistic'
+			? extensions
+			: demanded(connection, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
+	}
+
+	const stop = await secure(connection, route, options);
+	if (stop !== null) {
+		return stop;
+	}
+
+	return options.basic && route.login === null
+		? helo(connection, hostname, timeouts.ehlo)
+		: ehlo(connection, hostname, timeouts.ehlo);
+}
+
+function demanded(connection: SmtpConnection, text: string): Stop {
+	connection.write(['QUIT\r\n'], 1);
+	connection.fail(text);
+	return {by: 'tls', phase: 'starttls', text};
+}
+
+async function secure(connection: SmtpConnection, route: Route, options: SessionOptions): Promise<Stop | null> {
+	const {secureContext, timeouts} = options;
+	const demand = {host: route.host, verify: route.tls === 'required', secureContext};
+	const broken = await connection.startTls(demand, timeouts.starttls);
+	return broken === null ? null : {by: 'tls', phase: 'starttls', text: broken.lost};
+}
+
+/** A password goes unencrypted only where the operator said so, and only within the machine. */
+async function logInSafely(
+	connection: SmtpConnection,
+	route: Route,
+	extensions: Extensions,
+	timeoutMs: number,
+): Promise<Stop | null> {
+	const safe = connection.tls() !== null || (route.tls === 'none' && isLoopbackAddress(route.address));
+	if (!safe) {
+		return {by: 'login', phase: 'auth', text: 'the password is not sent over an unencrypted connection'};
+	}
+
+	return route.login === null ? null : logIn(connection, route.login, extensions.auth, timeoutMs);
+}

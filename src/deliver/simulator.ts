@@ -1,0 +1,70 @@
+import type {Outcome} from '../mail/outcome.ts';
+
+/** Addresses here steer what becomes of their mail; nothing leaves the machine. */
+export const simulatorDomain = 'simulator.test';
+
+export const simulatorKinds = [
+	'delivered',
+	'bounced',
+	'soft-bounced',
+	'deferred',
+	'complained',
+	'suppressed',
+	'errored',
+	'opened',
+	'clicked',
+] as const;
+export type SimulatorKind = (typeof simulatorKinds)[number];
+
+const retryMs = 1000;
+const lastTry = 3;
+
+/** What the local part asks for (`bounced+label@simulator.test`); any other address is delivered. */
+export function simulatorKind(address: string): SimulatorKind {
+	const at = address.lastIndexOf('@');
+	if (address.slice(at + 1).toLowerCase() !== simulatorDomain) {
+		return 'delivered';
+	}
+
+	const [local = ''] = address.slice(0, at).toLowerCase().split('+');
+	return simulatorKinds.find(kind => kind === local) ?? 'delivered';
+}
+
+/** The outcome of one try, counted from 1. A complaint, an opening or a click follows a delivery. */
+export function simulate(kind: SimulatorKind, attempt: number): Outcome {
+	switch (kind) {
+		case 'bounced':
+			return {
+				kind: 'bounced',
+				type: 'permanent',
+				category: 'unknown_user',
+				reason: '550 5.1.1 simulated: no such user',
+				suppresses: true,
+			};
+		case 'soft-bounced':
+			return attempt < lastTry
+				? deferred('452 4.2.2 simulated: mailbox full')
+				: {
+						kind: 'bounced',
+						type: 'transient',
+						category: 'mailbox_full',
+						reason: '452 4.2.2 simulated: mailbox still full',
+						suppresses: false,
+					};
+		case 'deferred':
+			return attempt < lastTry ? deferred('451 4.7.1 simulated: try again later') : {kind: 'delivered'};
+		case 'suppressed':
+			return {kind: 'suppressed', reason: 'simulated'};
+		case 'errored':
+			return {kind: 'errored', reason: 'simulated'};
+		case 'delivered':
+		case 'complained':
+		case 'opened':
+		case 'clicked':
+			return {kind: 'delivered'};
+	}
+}
+
+function deferred(reason: string): Outcome {
+	return {kind: 'deferred', category: 'undetermined', reason, waitMs: retryMs};
+}

@@ -1,0 +1,208 @@
+import {connect, isIP, type Socket} from 'node:net';
+import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
+import {createReplyReader, type RawReply} from './reply-reader.ts';
+
+/** The connection is of no use any more, and why. `errno`: the system's word where it said one. */
+export type Lost = {readonly lost: string; readonly errno?: string};
+export type Answer = RawReply | Lost;
+
+export type ConnectionTarget = {
+	readonly address: string;
+	readonly port: number;
+	readonly localAddress?: string | undefined;
+	/** TLS from the first byte: nothing is read before `startTls`. */
+	readonly implicitTls: boolean;
+};
+
+export type TlsDemand = {
+	/** The name the certificate is checked against. */
+	readonly host: string;
+	/** Whether a certificate that does not verify ends the connection. */
+	readonly verify: boolean;
+	readonly secureContext?: SecureContext | undefined;
+};
+
+/** One TCP connection that speaks lines and replies. Waits are bounded by the caller's milliseconds; none ever throws. */
+export type SmtpConnection = {
+	readonly connected: (timeoutMs: number) => Promise<Lost | null>;
+	/** Upgrades to TLS; what the peer sent in plain text ahead of the handshake ends the connection (RFC 3207 §6). */
+	readonly startTls: (demand: TlsDemand, timeoutMs: number) => Promise<Lost | null>;
+	/** Writes all parts at once and expects so many more replies. False: the peer is slow, wait for `drained`. */
+	readonly write: (parts: ReadonlyArray<string | Uint8Array>, replies: number) => boolean;
+	readonly drained: (timeoutMs: number) => Promise<Lost | null>;
+	readonly read: (timeoutMs: number) => Promise<Answer>;
+	/** Whether a reply is there to be read. */
+	readonly hasReply: () => boolean;
+	/** Ends the connection at once; whoever waits gets the reason. */
+	readonly fail: (reason: string) => void;
+	/** Says QUIT, waits for the peer to go, at most so long. */
+	readonly quit: (timeoutMs: number) => Promise<void>;
+	readonly lost: () => Lost | null;
+	/** Called once when the connection ends, however it ends. */
+	readonly onceLost: (listener: () => void) => void;
+	/** As `TLSv1.3 TLS_AES_256_GCM_SHA384 unverified`, null in plain text. */
+	readonly tls: () => string | null;
+};
+
+/** Starts to connect to a literal address. */
+export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
+	let lost: Lost | null = null;
+	let tlsText: string | null = null;
+	let settle: ((answer: Answer | null) => void) | null = null;
+	let awaitsReply = false;
+	let outstanding = 1; // The greeting.
+	const reader = createReplyReader();
+	const replies: RawReply[] = [];
+	const lostListeners: Array<() => void> = [];
+
+	const {address: host, port} = target;
+	let socket: Socket = connect({
+		host,
+		port,
+		noDelay: true,
+		...(target.localAddress === undefined ? {} : {localAddress: target.localAddress}),
+	});
+	watch(socket);
+	if (!target.implicitTls) {
+		socket.on('data', received);
+	}
+
+	function watch(watched: Socket): void {
+		watched.on('error', (error: NodeJS.ErrnoException) => end(error.message, error.code));
+		watched.on('end', () => end('the server closed the connection'));
+		watched.on('close', () => end('the connection was closed'));
+	}
+
+	function end(reason: string, errno?: string): void {
+		if (lost !== null) {
+			return;
+		}
+
+		lost = errno === undefined ? {lost: reason} : {lost: reason, errno};
+		socket.destroy();
+		settle?.(lost);
+		for (const listener of lostListeners) {
+			listener();
+		}
+	}
+
+	function received(chunk: Buffer): void {
+		const fault = reader.push(chunk, reply => {
+			outstanding -= 1;
+			if (awaitsReply) {
+				settle?.(reply);
+			} else {
+				replies.push(reply);
+				settle?.(null); // Whoever waits for a slow peer to take data must hear that it has spoken.
+			}
+
+			// A reply too many would be taken for the answer to the next command.
+			if (outstanding < 0) {
+				end(`the server said, unasked: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`);
+			}
+		});
+		if (fault !== null) {
+			end(fault);
+		}
+	}
+
+	function wait(what: string, timeoutMs: number, reply: boolean): Promise<Answer | null> {
+		return new Promise(resolve => {
+			const timer = setTimeout(() => end(`${what} took longer than ${timeoutMs} ms`), timeoutMs);
+			awaitsReply = reply;
+			settle = answer => {
+				clearTimeout(timer);
+				settle = null;
+				awaitsReply = false;
+				resolve(answer);
+			};
+		});
+	}
+
+	const waitLost = async (what: string, timeoutMs: number) =>
+		lost ?? ((await wait(what, timeoutMs, false)) as Lost | null);
+
+	const connection: SmtpConnection = {
+		connected(timeoutMs) {
+			socket.once('connect', () => settle?.(null));
+			return waitLost('connecting', timeoutMs);
+		},
+		startTls(demand, timeoutMs) {
+			if (lost === null && (replies.length > 0 || reader.partial())) {
+				end('the server sent plain text ahead of the TLS handshake');
+			}
+
+			if (lost !== null) {
+				return Promise.resolve(lost);
+			}
+
+			const plain = socket;
+			plain.off('data', received);
+			const secure: TLSSocket = connectTls({
+				socket: plain,
+				host: demand.host,
+				// RFC 6066 §3: an address is no server name.
+				...(isIP(demand.host) === 0 ? {servername: demand.host} : {}),
+				rejectUnauthorized: demand.verify,
+				...(demand.secureContext === undefined ? {} : {secureContext: demand.secureContext}),
+			});
+			socket = secure;
+			watch(secure);
+			secure.once('secureConnect', () => {
+				const verified = secure.authorized ? 'verified' : 'unverified';
+				tlsText = `${secure.getProtocol()} ${secure.getCipher().name} ${verified}`;
+				settle?.(null);
+			});
+			secure.on('data', received);
+			return waitLost('the TLS handshake', timeoutMs);
+		},
+		write(parts, expected) {
+			if (lost !== null) {
+				return true;
+			}
+
+			outstanding += expected;
+			socket.cork();
+			let flowing = true;
+			for (const part of parts) {
+				flowing = socket.write(part);
+			}
+
+			socket.uncork();
+			return flowing;
+		},
+		drained(timeoutMs) {
+			if (!socket.writableNeedDrain) {
+				return Promise.resolve(lost);
+			}
+
+			socket.once('drain', () => {
+				if (!awaitsReply) {
+					settle?.(null);
+				}
+			});
+			return waitLost('taking a part of the data', timeoutMs);
+		},
+		read(timeoutMs) {
+			const reply = replies.shift();
+			if (reply !== undefined || lost !== null) {
+				return Promise.resolve((reply ?? lost) as Answer);
+			}
+
+			return wait('the reply', timeoutMs, true) as Promise<Answer>;
+		},
+		hasReply: () => replies.length > 0,
+		fail: reason => end(reason),
+		async quit(timeoutMs) {
+			connection.write(['QUIT\r\n'], 1);
+			await connection.read(timeoutMs);
+			end('quit');
+		},
+		lost: () => lost,
+		onceLost(listener) {
+			lostListeners.push(listener);
+		},
+		tls: () => tlsText,
+	};
+	return connection;
+}

@@ -1,0 +1,158 @@
+import type {Attempt, Outcome} from '../mail/outcome.ts';
+import {type ConversationOptions, converse, type Plan, type Used} from './conversation.ts';
+import type {Delivery} from './delivery.ts';
+import {type Route, sameRoute} from './route.ts';
+import type {Session} from './session.ts';
+import {type SourceAddress, sourceFor} from './source-address.ts';
+import type {Stop} from './stop.ts';
+import type {Accepted} from './transaction.ts';
+import {createTryLimits} from './try-limits.ts';
+import {type Verdict, verdict} from './verdict.ts';
+
+export type TryOptions = ConversationOptions & {
+	/** All conversations together, in milliseconds. */
+	readonly attemptDeadlineMs: number;
+	readonly sourceAddresses: readonly SourceAddress[];
+	/** The routes are smarthosts. */
+	readonly relay: boolean;
+	/** What a host's acceptance makes of the copy. */
+	readonly accepted: 'delivered' | 'relayed';
+};
+
+export type Try = {
+	readonly outcome: Outcome;
+	readonly attempts: readonly Attempt[];
+	readonly sentAt: string | null;
+	/** The session of the last conversation, to be settled. */
+	readonly used: Used | null;
+};
+
+/** R1.6: sessions in which a mail was offered; connections that broke before are not counted. */
+const mostSessions = 2;
+
+/** What the system says where it has no way to an address at all, as to IPv6 on a machine without. */
+const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
+
+/** Offers a mail to one route after the other until one decides; every conversation is recorded. */
+export async function tryRoutes(
+	job: Delivery,
+	routes: readonly Route[],
+	idle: Session | null,
+	options: TryOptions,
+	signal?: AbortSignal,
+): Promise<Try> {
+	const limits = createTryLimits(options.attemptDeadlineMs, signal);
+	const plans = plansFor(job, routes, idle, options.sourceAddresses);
+	const attempts: Attempt[] = [];
+	let sentAt: string | null = null;
+	let deferral: Outcome | null = null;
+	let refusal: Outcome | null = null;
+	let used: Used | null = null;
+	let sessions = 0;
+	for (let plan = plans.shift(); plan !== undefined && !limits.over(); plan = plans.shift()) {
+		// The place is for one connection: the last one goes before another is made.
+		await used?.session.connection.quit(options.timeouts.quit);
+		const conversation = await converse(plan, job, options, limits);
+		const {end} = conversation;
+		used = conversation.used;
+		if (isStale(plan, end)) {
+			plans.unshift({...plan, session: null});
+			continue;
+		}
+
+		if (isUnroutable(end) && plans.length > 0) {
+			continue;
+		}
+
+		attempts.push(conversation.attempt);
+		sentAt ??= conversation.senderAcceptedAt;
+		if (end.by === 'acceptance') {
+			limits.done();
+			return {outcome: {kind: options.accepted}, attempts, sentAt, used};
+		}
+
+		if (signal?.aborted === true && end.by === 'loss' && end.phase !== 'dot') {
+			break;
+		}
+
+		const judged = judge(plan, end, options);
+		const another = anotherWay(plan, job, end, judged);
+		if (another !== null) {
+			plans.unshift(another);
+			continue;
+		}
+
+		if (judged.next !== 'host') {
+			limits.done();
+			return {outcome: judged.outcome, attempts, sentAt, used};
+		}
+
+		// A host that can never take the mail counts only where no other may take it later.
+		if (judged.outcome.kind === 'deferred') {
+			deferral = judged.outcome;
+		} else {
+			refusal = judged.outcome;
+		}
+
+		sessions += used === null ? 0 : 1;
+		if (sessions === mostSessions) {
+			break;
+		}
+	}
+
+	limits.done();
+	const undecided = deferral ?? refusal ?? nothingTried;
+	return signal?.aborted === true
+		? {outcome: {kind: 'released'}, attempts: [], sentAt: null, used}
+		: {outcome: undecided, attempts, sentAt, used};
+}
+
+const nothingTried: Outcome = {kind: 'deferred', category: 'config', reason: 'no address that we have a way to'};
+
+/** An idle session that leads to one of the routes comes first. */
+function plansFor(
+	job: Delivery,
+	routes: readonly Route[],
+	idle: Session | null,
+	sources: readonly SourceAddress[],
+): Plan[] {
+	const others = idle === null ? routes : routes.filter(route => !sameRoute(route, idle.route));
+	const plans: Plan[] = [];
+	for (const route of idle === null ? others : [idle.route, ...others]) {
+		const source = sourceFor(sources, route.address, job.destination);
+		if (source !== null) {
+			const session = route === idle?.route ? idle : null;
+			plans.push({route, session, source, withoutTls: false, basic: false});
+		}
+	}
+
+	return plans;
+}
+
+/** The host had given up the idle session: nothing was said about this mail. */
+function isStale(plan: Plan, end: Accepted | Stop): boolean {
+	return (
+		plan.session !== null &&
+		end.phase === 'mail' &&
+		(end.by === 'loss' || (end.by === 'reply' && end.reply.code === 421))
+	);
+}
+
+function isUnroutable(end: Accepted | Stop): boolean {
+	return end.by === 'loss' && end.phase === 'connect' && unroutable.has(end.errno ?? '');
+}
+
+function judge(plan: Plan, end: Stop, options: TryOptions): Verdict {
+	const {route, withoutTls: tlsFailed, basic} = plan;
+	return verdict(end, {host: route.host, relay: options.relay, tlsFailed, basic});
+}
+
+/** The same host once more, where another way of talking to it may help. */
+function anotherWay(plan: Plan, job: Delivery, end: Stop, {next}: Verdict): Plan | null {
+	const {tls, implicitTls} = plan.route;
+	if (end.by === 'tls' && tls === 'opportunistic' && !implicitTls && !plan.withoutTls) {
+		return {...plan, session: null, withoutTls: true};
+	}
+
+	return next === 'simpler' && !job.envelope.smtputf8 ? {...plan, session: null, basic: true} : null;
+}

@@ -1,0 +1,137 @@
+import type {BounceCategory, Outcome, Phase} from '../mail/outcome.ts';
+import type {SmtpReply} from '../mail/smtp-reply.ts';
+import {classifyReply, suppresses} from './classify-reply.ts';
+import type {Stop} from './stop.ts';
+
+export type Verdict = {
+	/** What stands when no other host is left, or at once. */
+	readonly outcome: Outcome;
+	/** `host`: the next one may take it. `simpler`: the same one, once more, in the oldest way. `none`: final. */
+	readonly next: 'host' | 'simpler' | 'none';
+};
+
+/** Where the stop happened and what was used. */
+export type Circumstances = {
+	readonly host: string;
+	/** The host is a smarthost of ours, its refusals of us are our configuration's fault. */
+	readonly relay: boolean;
+	/** The session was in plain text because the TLS handshake had failed. */
+	readonly tlsFailed: boolean;
+	/** The oldest way was tried already. */
+	readonly basic: boolean;
+};
+
+const minute = 60_000;
+/** RFC 1047: the host may have taken the mail. A retry at once would make two of it. */
+const ambiguousWaitMs = 5 * minute;
+const shortestStatedWaitMs = minute;
+const longestStatedWaitMs = 60 * minute;
+
+const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 504, 555]);
+const notLoggedIn: ReadonlySet<number> = new Set([530, 534, 535, 538]);
+
+/** What follows from where a conversation ended (RFC 5321 §4.2.1; a host's refusal of us is never the recipient's). */
+export function verdict(stop: Stop, circumstances: Circumstances): Verdict {
+	const {relay} = circumstances;
+	switch (stop.by) {
+		case 'loss':
+			return stop.phase === 'dot'
+				? {
+						next: 'none',
+						outcome: {
+							kind: 'deferred',
+							category: 'network',
+							reason: `no answer to the data, a possible duplicate when tried again: ${stop.text}`,
+							waitMs: ambiguousWaitMs,
+						},
+					}
+				: nextHost('network', stop.text);
+		case 'tls':
+			return nextHost(relay ? 'config' : 'network', stop.text);
+		case 'login':
+			return nextHost('config', stop.text);
+		case 'size':
+			return {next: 'host', outcome: refusal('too_big', `5.3.4 ${stop.text}`)};
+		case 'utf8':
+			return {next: 'none', outcome: refusal('protocol', `5.6.7 ${stop.text}`)};
+		case 'reply':
+			return replyVerdict(stop.reply, stop.phase, circumstances);
+	}
+}
+
+function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstances): Verdict {
+	const {host, relay, tlsFailed, basic} = circumstances;
+	const reason = reasonOf(reply);
+	const category = classifyReply(reply, phase, host);
+	if (relay && isLoginFault(reply, phase)) {
+		return nextHost('config', reason);
+	}
+
+	if (phase !== 'mail' && phase !== 'rcpt' && phase !== 'data' && phase !== 'dot') {
+		const ours = relay && phase === 'greeting' && reply.code >= 500;
+		return nextHost(ours ? 'config' : category === 'undetermined' ? 'network' : category, reason);
+	}
+
+	if (reply.code < 500 || isTooManyRecipients(reply)) {
+		return deferral(category, reason, reply);
+	}
+
+	if (tlsFailed && reply.code === 530) {
+		return nextHost('policy', reason); // It insists on the TLS that could not be had.
+	}
+
+	if (misunderstood.has(reply.code)) {
+		return {next: basic ? 'none' : 'simpler', outcome: refusal('protocol', reason)};
+	}
+
+	return {next: 'none', outcome: refusal(phase === 'mail' ? 'sender' : category, reason)};
+}
+
+function nextHost(category: BounceCategory, reason: string): Verdict {
+	return {next: 'host', outcome: {kind: 'deferred', category, reason}};
+}
+
+function deferral(category: BounceCategory, reason: string, reply: SmtpReply): Verdict {
+	const waitMs = statedWaitMs(reply.text);
+	return {
+		next: 'host',
+		outcome: {kind: 'deferred', category, reason, ...(waitMs === null ? {} : {waitMs})},
+	};
+}
+
+function refusal(category: BounceCategory, reason: string): Outcome {
+	return {kind: 'bounced', type: 'permanent', category, reason, suppresses: suppresses(category)};
+}
+
+/** RFC 4954 §6; 454 is a server that cannot check the password now. */
+function isLoginFault(reply: SmtpReply, phase: Phase): boolean {
+	return (
+		phase === 'auth' ||
+		notLoggedIn.has(reply.code) ||
+		(phase === 'mail' && reply.code === 454) ||
+		(reply.enhanced === '5.7.0' && /authenticat|credential|log ?in/i.test(reply.text))
+	);
+}
+
+/** RFC 5321 §4.5.3.1.10: to be read as 452, whatever the first digit. */
+function isTooManyRecipients(reply: SmtpReply): boolean {
+	return reply.enhanced === '5.5.3' || (reply.code === 552 && /too many recipients/i.test(reply.text));
+}
+
+const statedWait = /\b(?:in|for|after|wait|least)\s{1,3}(\d{1,5})\s{0,3}(s|m|h)(?:ec|in|our|\b)/i;
+
+/** The wait that a greylisting server names (`try again in 300 seconds`), within bounds, or null. */
+export function statedWaitMs(text: string): number | null {
+	const [, amount, unit] = statedWait.exec(text) ?? [];
+	if (amount === undefined || unit === undefined) {
+		return null;
+	}
+
+	const unitMs = {s: 1000, m: minute, h: 60 * minute}[unit.toLowerCase()] ?? minute;
+	return Math.min(Math.max(Number(amount) * unitMs, shortestStatedWaitMs), longestStatedWaitMs);
+}
+
+/** One line for people: code and text. */
+export function reasonOf(reply: SmtpReply): string {
+	return `${reply.code} ${reply.text}`.replaceAll('\n', ' ');
+}

@@ -1,0 +1,17 @@
+import type {Knex} from 'knex';
+import type {Attachment} from '../mail/message.ts';
+import {insertRows} from './insert-rows.ts';
+
+export async function insertAttachments(
+	trx: Knex.Transaction,
+	messages: ReadonlyArray<{readonly messageId: string; readonly attachments: readonly Attachment[]}>,
+): Promise<void> {
+	await insertRows(
+		trx,
+		'attachments',
+		['message_id', 'position', 'filename', 'content_type', 'content'],
+		messages.flatMap(({messageId, attachments}) =>
+			attachments.map((one, position) => [messageId, position, one.filename, one.contentType, one.content]),
+		),
+	);
+}

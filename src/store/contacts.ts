@@ -1,0 +1,66 @@
+import type {Knex} from 'knex';
+import {insertRows} from './insert-rows.ts';
+import {pairKey, selectPairs} from './pairs.ts';
+
+export type Preferences = {readonly locale: string | null; readonly timezone: string | null};
+
+/** What a send says of its recipient; null: nothing. */
+export type Lesson = Preferences & {
+	/** Makes the id if the contact is new. */
+	readonly id: () => string;
+	readonly workspaceId: string;
+	readonly address: string;
+	readonly addressKey: string;
+	/** False: the contact is read, but neither made nor changed. */
+	readonly learns: boolean;
+};
+
+/**
+ * Makes the contacts that are missing, stores what sends say of them, and answers for each lesson the preferences that
+ * hold for it: its own, else the contact's.
+ */
+export async function teachContacts(
+	trx: Knex.Transaction,
+	lessons: readonly Lesson[],
+	now: string,
+): Promise<Preferences[]> {
+	const known = await readPreferences(trx, lessons);
+	const learned = new Map<string, Lesson>();
+	const preferences = lessons.map(lesson => {
+		const key = keyOf(lesson);
+		const before = known.get(key);
+		const locale = lesson.locale ?? before?.locale ?? null;
+		const timezone = lesson.timezone ?? before?.timezone ?? null;
+		const isNews = !before || before.locale !== locale || before.timezone !== timezone;
+		if (lesson.learns && isNews) {
+			known.set(key, {locale, timezone});
+			learned.set(key, {...lesson, locale, timezone});
+		}
+		return {locale, timezone};
+	});
+	await writeContacts(trx, learned, now);
+	return preferences;
+}
+
+async function readPreferences(trx: Knex.Transaction, lessons: readonly Lesson[]): Promise<Map<string, Preferences>> {
+	const pairs = lessons.map(lesson => [lesson.workspaceId, lesson.addressKey] as const);
+	const rows = await selectPairs<Preferences>(trx, 'contacts', ['locale', 'timezone'], pairs);
+	return new Map(rows.map(row => [pairKey(row.workspace_id, row.address_key), row]));
+}
+
+// In the order of their keys, for two nodes may write the same contacts.
+async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string, Lesson>, now: string): Promise<void> {
+	const contacts = [...learned].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, contact]) => contact);
+	await insertRows(
+		trx,
+		'contacts',
+		['id', 'workspace_id', 'address', 'address_key', 'locale', 'timezone', 'created_at', 'updated_at'],
+		contacts.map(one => [one.id(), one.workspaceId, one.address, one.addressKey, one.locale, one.timezone, now, now]),
+		`on conflict (workspace_id, address_key) do update
+			set locale = excluded.locale, timezone = excluded.timezone, updated_at = excluded.updated_at`,
+	);
+}
+
+function keyOf({workspaceId, addressKey}: Lesson): string {
+	return pairKey(workspaceId, addressKey);
+}

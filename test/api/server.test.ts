@@ -1,0 +1,343 @@
+import {connect} from 'node:net';
+import test, {type ExecutionContext} from 'ava';
+import Type from 'typebox';
+import {apiError} from '../../src/api/errors.ts';
+import {type Api, type ApiOptions, createApi} from '../../src/api/server.ts';
+import {isId} from '../../src/mail/ids.ts';
+import {rawHttp} from '../helpers/raw-http.ts';
+import {newId} from '../helpers/workspace.ts';
+
+const unavailableError = new Error('disk full');
+const strict = {additionalProperties: false};
+
+function routes(api: Api): void {
+	const echo = {schema: {body: Type.Object({a: Type.Optional(Type.Unknown())}, strict)}};
+	api.post('/v1/things', echo, async request => request.body ?? null);
+	api.get('/v1/things', async () => ({data: []}));
+	api.post('/v1/things/batch', async () => ({}));
+	api.get('/v1/things/:id', async request => request.params);
+	api.delete('/v1/things/:id', async (_request, reply) => reply.code(204).send());
+	api.get(
+		'/v1/query',
+		{schema: {querystring: Type.Object({limit: Type.Optional(Type.String({format: 'page-limit'}))}, strict)}},
+		async request => request.query,
+	);
+	api.get('/v1/broken', async () => {
+		throw new Error('secret detail');
+	});
+	api.get('/v1/unavailable', async () => {
+		throw unavailableError;
+	});
+	api.get('/v1/refused', async () => {
+		throw apiError('conflict', {message: 'No.'});
+	});
+	api.get('/v1/ip', async request => ({ip: request.ip}));
+	const locked = {
+		onRequest: (_request: unknown, reply: {code: (status: number) => {send: (body: object) => void}}) =>
+			reply.code(401).send({error: 'Unauthorized'}),
+	};
+	api.post('/v1/locked', {...locked}, async () => ({}));
+}
+
+const quickTimeouts = {headers: 200, request: 400, check: 50};
+
+async function start(t: ExecutionContext, options: Partial<ApiOptions> = {}) {
+	const reported: unknown[] = [];
+	const api = createApi({
+		newId,
+		routes: [routes],
+		trustProxy: [],
+		isUnavailable: error => error === unavailableError,
+		report: (_request, error) => reported.push(error),
+		...options,
+	});
+	t.teardown(() => api.close());
+	await api.listen({host: '127.0.0.1', port: 0});
+	const {port} = api.server.address() as {port: number};
+	return {api, port, reported, base: `http://127.0.0.1:${port}`};
+}
+
+const json = (body: unknown): RequestInit => ({
+	method: 'POST',
+	headers: {'content-type': 'application/json'},
+	body: typeof body === 'string' ? body : JSON.stringify(body),
+});
+
+async function expectError(t: ExecutionContext, response: Response, status: number, code: string) {
+	const id = response.headers.get('x-request-id') ?? '';
+	t.is(response.status, status);
+	t.true(isId('req', id), id);
+	t.is(response.headers.get('content-type'), 'application/json; charset=utf-8');
+	const {error} = (await response.json()) as {
+		error: {code: string; message: string; request_id: string; violations?: unknown};
+	};
+	t.is(error.code, code);
+	t.is(error.request_id, id);
+	t.is(typeof error.message, 'string');
+	return error;
+}
+
+const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, status: number, code: string]> = [
+	['an unknown path', '/v1/nothing', {}, 404, 'not_found'],
+	[
+		'an unknown path with a strange body',
+		'/v1/nothing',
+		{method: 'POST', body: 'x', headers: {'content-type': 'text/plain'}},
+		404,
+		'not_found',
+	],
+	['OPTIONS of an unknown path', '/v1/nothing', {method: 'OPTIONS'}, 404, 'not_found'],
+	['a trailing slash', '/v1/things/', {}, 404, 'not_found'],
+	['an empty segment', '/v1//things', {}, 404, 'not_found'],
+	['another case', '/V1/things', {}, 404, 'not_found'],
+	['a name too long for an id', `/v1/things/${'a'.repeat(201)}`, {}, 404, 'not_found'],
+	['a broken escape', '/v1/things/%zz', {}, 400, 'bad_request'],
+	['another method', '/v1/things', {method: 'PUT'}, 405, 'method_not_allowed'],
+	[
+		'another method with a strange body',
+		'/v1/things',
+		{method: 'PUT', body: 'x', headers: {'content-type': 'text/plain'}},
+		405,
+		'method_not_allowed',
+	],
+	['a rare method', '/v1/things', {method: 'PROPFIND'}, 405, 'method_not_allowed'],
+	['GET of a path below an id', '/v1/things/batch', {}, 405, 'method_not_allowed'],
+	['HEAD where there is no GET', '/v1/things/batch', {method: 'HEAD'}, 405, 'method_not_allowed'],
+	['no body', '/v1/things', {method: 'POST'}, 400, 'bad_request'],
+	['an empty body', '/v1/things', {method: 'POST', headers: {'content-type': 'application/json'}}, 400, 'bad_request'],
+	['null', '/v1/things', json('null'), 400, 'bad_request'],
+	[
+		'text',
+		'/v1/things',
+		{method: 'POST', body: '{}', headers: {'content-type': 'text/plain'}},
+		415,
+		'unsupported_media_type',
+	],
+	['a form', '/v1/things', {method: 'POST', body: new URLSearchParams('a=1')}, 415, 'unsupported_media_type'],
+	['bytes without a type', '/v1/things', {method: 'POST', body: new Uint8Array(3)}, 415, 'unsupported_media_type'],
+	[
+		'no media type at all',
+		'/v1/things',
+		{method: 'POST', body: '{}', headers: {'content-type': ' '}},
+		415,
+		'unsupported_media_type',
+	],
+	[
+		'nearly JSON',
+		'/v1/things',
+		{method: 'POST', body: '{}', headers: {'content-type': 'application/jsonx'}},
+		415,
+		'unsupported_media_type',
+	],
+	[
+		'a content encoding',
+		'/v1/things',
+		{method: 'POST', body: '{}', headers: {'content-type': 'application/json', 'content-encoding': 'gzip'}},
+		415,
+		'unsupported_media_type',
+	],
+	['a body over the limit', '/v1/things', json({a: 'x'.repeat(256 * 1024)}), 413, 'payload_too_large'],
+	['bad JSON', '/v1/things', json('{"a":'), 400, 'bad_request'],
+	['a name twice', '/v1/things', json('{"a":1,"a":1}'), 400, 'bad_request'],
+	['__proto__', '/v1/things', json('{"a":{"__proto__":1}}'), 400, 'bad_request'],
+	['33 levels', '/v1/things', json('['.repeat(33) + ']'.repeat(33)), 400, 'bad_request'],
+	['a byte order mark', '/v1/things', json('\ufeff{}'), 400, 'bad_request'],
+	[
+		'invalid UTF-8',
+		'/v1/things',
+		{method: 'POST', body: Uint8Array.of(0x7b, 0xff, 0x7d), headers: {'content-type': 'application/json'}},
+		400,
+		'bad_request',
+	],
+	['an unknown field', '/v1/things', json({b: 1}), 422, 'validation_failed'],
+	['an array for an object', '/v1/things', json([]), 422, 'validation_failed'],
+	['an unknown parameter', '/v1/query?limt=5', {}, 422, 'validation_failed'],
+	['a repeated parameter', '/v1/query?limit=5&limit=5', {}, 422, 'validation_failed'],
+	...['0', '101', '0x10', '1e1', '%205', '5.0', '+5', '05', '', '-1'].map(
+		limit =>
+			[`limit=${limit}`, `/v1/query?limit=${limit}`, {}, 422, 'validation_failed'] as [
+				string,
+				string,
+				RequestInit,
+				number,
+				string,
+			],
+	),
+	['what a route refuses', '/v1/refused', {}, 409, 'conflict'],
+	['a fault of ours', '/v1/broken', {}, 500, 'internal_error'],
+	['a store that is not there', '/v1/unavailable', {}, 503, 'unavailable'],
+];
+for (const [title, path, init, status, code] of failures) {
+	test(`${status} ${code}: ${title}`, async t => {
+		const {base} = await start(t);
+		const response = await fetch(base + path, init);
+		if (init.method === 'HEAD') {
+			t.is(response.status, status);
+			t.true(isId('req', response.headers.get('x-request-id') ?? ''));
+			return;
+		}
+		const {violations} = await expectError(t, response, status, code);
+		t.is(violations !== undefined, code === 'validation_failed');
+	});
+}
+
+test('a fault of ours tells only the status text, and is reported; what a route refuses is not', async t => {
+	const {base, reported} = await start(t);
+	const error = await expectError(t, await fetch(`${base}/v1/broken`), 500, 'internal_error');
+	t.is(error.message, 'Internal Server Error');
+	await fetch(`${base}/v1/refused`);
+	const response = await fetch(`${base}/v1/unavailable`);
+	t.is(response.headers.get('retry-after'), '5');
+	t.deepEqual(
+		reported.map(one => (one as Error).message),
+		['secret detail', 'disk full'],
+	);
+});
+
+test('405 and OPTIONS tell what a path takes', async t => {
+	const {base} = await start(t);
+	const wrong = await fetch(`${base}/v1/things`, {method: 'DELETE'});
+	t.is(wrong.headers.get('allow'), 'GET, HEAD, OPTIONS, POST');
+	const options = await fetch(`${base}/v1/things/some-id`, {method: 'OPTIONS'});
+	t.is(options.status, 204);
+	t.is(options.headers.get('allow'), 'DELETE, GET, HEAD, OPTIONS');
+	t.is(await options.text(), '');
+	t.true(isId('req', options.headers.get('x-request-id') ?? ''));
+	t.is(options.headers.get('access-control-allow-origin'), null);
+	t.is((await fetch(`${base}/v1/locked`, {method: 'OPTIONS'})).status, 204);
+});
+
+test('HEAD answers as GET does, without a body', async t => {
+	const {base} = await start(t);
+	const response = await fetch(`${base}/v1/things`, {method: 'HEAD'});
+	t.is(response.status, 200);
+	t.is(response.headers.get('content-length'), '11');
+	t.is(await response.text(), '');
+});
+
+test('the key comes before the body: nothing of it is read or judged without one', async t => {
+	const {base} = await start(t);
+	for (const init of [json('{"a":'), json({a: 'x'.repeat(300_000)}), {method: 'POST', body: 'x'}]) {
+		t.is((await fetch(`${base}/v1/locked`, init)).status, 401);
+	}
+	t.is((await fetch(`${base}/v1/locked`)).status, 405);
+});
+
+test('an expected body of the right kind, with or without parameters of its type, arrives as it was', async t => {
+	const {base} = await start(t);
+	for (const type of ['application/json', 'application/json; charset=utf-8', 'Application/JSON']) {
+		const response = await fetch(`${base}/v1/things`, {
+			method: 'POST',
+			body: '{"a":"5"}',
+			headers: {'content-type': type},
+		});
+		t.deepEqual(await response.json(), {a: '5'});
+	}
+	t.is(
+		(await fetch(`${base}/v1/things/x`, {method: 'DELETE', headers: {'content-type': 'application/json'}})).status,
+		204,
+	);
+});
+
+test('two answers have two request ids', async t => {
+	const {base} = await start(t);
+	const ids = await Promise.all([1, 2].map(async () => (await fetch(`${base}/v1/things`)).headers.get('x-request-id')));
+	t.not(ids[0], ids[1]);
+});
+
+test('X-Forwarded-For is believed only from the ranges that were named', async t => {
+	const headers = {'x-forwarded-for': '203.0.113.7'};
+	const ipOf = async (trustProxy: string[]) =>
+		(await (await fetch(`${(await start(t, {trustProxy})).base}/v1/ip`, {headers})).json()) as {ip: string};
+	t.is((await ipOf([])).ip, '127.0.0.1');
+	t.is((await ipOf(['10.0.0.0/8'])).ip, '127.0.0.1');
+	t.is((await ipOf(['127.0.0.0/8'])).ip, '203.0.113.7');
+});
+
+const notHttp: ReadonlyArray<[title: string, text: string]> = [
+	['nonsense', 'nonsense\r\n\r\n'],
+	['no Host', 'GET /v1/things HTTP/1.1\r\nConnection: close\r\n\r\n'],
+	[
+		'both lengths',
+		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+	],
+	['two lengths', 'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello'],
+	['a bare line feed', 'GET /v1/things HTTP/1.1\nHost: x\n\n'],
+	['a folded header', 'GET /v1/things HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n'],
+	[
+		'a bad chunk',
+		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
+	],
+];
+for (const [title, text] of notHttp) {
+	test(`400 in the envelope: ${title}`, async t => {
+		const {port} = await start(t);
+		const answer = await rawHttp(port, text);
+		t.regex(answer, /^HTTP\/1\.1 400 Bad Request\r\n/);
+		t.regex(answer, /\r\nX-Request-Id: req_[0-9a-z]{26}\r\n/i);
+		t.regex(answer, /\{"error":\{"code":"bad_request","message":"[^"]+","request_id":"req_[0-9a-z]{26}"\}\}$/);
+	});
+}
+
+test('431 in the envelope: 16 KiB of headers', async t => {
+	const {port} = await start(t);
+	const answer = await rawHttp(port, `GET / HTTP/1.1\r\nHost: x\r\nA: ${'b'.repeat(17_000)}\r\n\r\n`);
+	t.regex(answer, /^HTTP\/1\.1 431 /);
+	t.regex(answer, /"code":"bad_request"/);
+});
+
+for (const [title, text] of [
+	['headers', 'GET /v1/things HTTP/1.1\r\nHost: x\r\nA:'],
+	['a body', 'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a"'],
+] as const) {
+	test(`408 in the envelope: ${title} that do not end`, async t => {
+		const {port} = await start(t, {timeouts: quickTimeouts});
+		const answer = await rawHttp(port, text);
+		t.regex(answer, /^HTTP\/1\.1 408 Request Timeout\r\n/);
+		t.regex(answer, /"code":"bad_request"/);
+	});
+}
+
+test('nonsense behind a request under way gets no answer that could be taken for the request’s', async t => {
+	let answerNow = (): void => undefined;
+	const arrived = new Promise<void>(resolve => {
+		t.timeout(20_000);
+		answerNow = resolve;
+	});
+	let finish = (): void => undefined;
+	const slow = new Promise<void>(resolve => {
+		finish = resolve;
+	});
+	const {port} = await start(t, {
+		routes: [
+			api => {
+				api.post('/v1/slow', async () => {
+					answerNow();
+					await slow;
+					return {};
+				});
+			},
+		],
+	});
+	const socket = connect(port, '127.0.0.1');
+	let answer = '';
+	socket.on('data', chunk => {
+		answer += chunk;
+	});
+	const closed = new Promise<void>(resolve => socket.once('close', () => resolve()));
+	socket.write('POST /v1/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}');
+	await arrived;
+	socket.write('nonsense\r\n\r\n');
+	await closed;
+	finish();
+	t.is(answer, '');
+});
+
+test('an expectation that is not known is ignored', async t => {
+	const {port} = await start(t);
+	const answer = await rawHttp(
+		port,
+		'GET /v1/things HTTP/1.1\r\nHost: x\r\nExpect: a-miracle\r\nConnection: close\r\n\r\n',
+	);
+	t.regex(answer, /^HTTP\/1\.1 200 OK\r\n/);
+});

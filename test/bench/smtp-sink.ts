@@ -1,0 +1,5 @@
+import {startFakeMx} from '../helpers/fake-mx.ts';
+
+/** A sink in a process of its own: takes everything, keeps nothing, tells its port. */
+const sink = await startFakeMx(null, {countOnly: true});
+process.send?.(sink.port);

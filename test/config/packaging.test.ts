@@ -1,0 +1,57 @@
+import {existsSync, readFileSync, statSync} from 'node:fs';
+import test from 'ava';
+import {parse} from 'dotenv';
+import {loadSettings} from '../../src/config/settings.ts';
+
+const dockerfile = readFileSync('Dockerfile', 'utf8');
+const unit = readFileSync('config/mailctl.service', 'utf8');
+const settingsOf = (env: Record<string, string>) => loadSettings({env, cwd: '/nonexistent', hostname: 'box', cpus: 1});
+
+test('the build sees what npm ci and tsc need, and nothing that the image should not hold', t => {
+	const lines = readFileSync('.dockerignore', 'utf8').trim().split('\n');
+	t.is(lines[0], '*');
+	for (const line of lines.slice(1)) {
+		t.true(line.startsWith('!') && existsSync(line.slice(1)), line);
+	}
+
+	const seen = new Set(lines.map(line => line.slice(1)));
+	for (const needed of ['bin', 'config', 'src', 'migrations', 'package.json', 'package-lock.json', 'tsconfig.json']) {
+		t.true(seen.has(needed), needed);
+	}
+
+	for (const removed of / && rm -r (.*)$/m.exec(dockerfile)?.[1]?.split(' ') ?? []) {
+		t.true(seen.has(removed) && removed !== 'bin' && removed !== 'config', removed);
+	}
+
+	t.regex(dockerfile, /^COPY --from=build \/app \.\/$/m);
+});
+
+test('the image runs the program, with settings that it knows, as nobody in particular', t => {
+	const [program = ''] = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(dockerfile)?.[1] ?? '[]').slice(1);
+	t.is(program, 'bin/mailctl.js');
+	t.true(existsSync(program));
+	const env = parse((/^ENV (.*)$/m.exec(dockerfile)?.[1] ?? '').replaceAll(' ', '\n'));
+	t.like(settingsOf(env), {ok: true, settings: {dataDir: '/data', httpListen: {host: '0.0.0.0', port: 8125}}});
+	t.regex(dockerfile, /^USER 10001:10001$/m);
+	t.regex(dockerfile, /^VOLUME \/data$/m);
+	t.regex(dockerfile, /^EXPOSE 8125$/m);
+});
+
+test('the unit starts the program, with settings that it knows', t => {
+	const [, path = ''] = /^ExecStart=\/usr\/bin\/env node \/opt\/mailctl\/(\S+) serve$/m.exec(unit) ?? [];
+	t.true(existsSync(path), path);
+	const env = parse((/^Environment=(.*)$/m.exec(unit)?.[1] ?? '').replaceAll(' ', '\n'));
+	t.like(settingsOf(env), {ok: true, settings: {dataDir: '/var/lib/mailctl'}});
+	t.regex(unit, /^StateDirectory=mailctl$/m);
+	const stop = Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]);
+	const settings = settingsOf({});
+	t.true(settings.ok && stop * 1000 > settings.settings.drainLimit);
+	for (const [, file = ''] of unit.matchAll(/\/opt\/mailctl\/(\S+\.(?:service|md))/g)) {
+		t.true(existsSync(file), file);
+	}
+});
+
+test('what CI runs can be run', t => {
+	t.is(statSync('.ci/run').mode & 0o111, 0o111);
+	t.regex(readFileSync('.ci/run', 'utf8'), /^npm ci\nnpm test\n$/m);
+});

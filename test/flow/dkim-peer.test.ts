@@ -1,0 +1,41 @@
+import test from 'ava';
+import {compose} from '../../src/compose/compose.ts';
+import {importSigningKey} from '../../src/compose/dkim.ts';
+import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {international, invoice, note, receipt} from '../compose/letters.ts';
+import {verifyWithDkimpy} from '../helpers/dkimpy.ts';
+
+test('dkimpy takes both signatures of every letter, and none of a mail with a second Subject', async t => {
+	const domain = 'shop.example';
+	const pems = await generateSigningKeys();
+	const keys = [
+		importSigningKey({domain, selector: 'mc1', algorithm: 'rsa-sha256', privateKeyPem: pems.rsa}),
+		importSigningKey({domain, selector: 'mc2', algorithm: 'ed25519-sha256', privateKeyPem: pems.ed25519}),
+	];
+	const mails = [receipt, note, invoice, international].map(letter => compose(letter, keys, Date.now()));
+	const forged = Buffer.concat([Buffer.from('Subject: another\r\n'), mails[0] ?? Buffer.alloc(0)]);
+
+	const verified = await verifyWithDkimpy(t, [...mails, forged], {
+		[`mc1._domainkey.${domain}`]: dkimRecordValue(pems.rsa),
+		[`mc2._domainkey.${domain}`]: dkimRecordValue(pems.ed25519),
+	});
+	if (!verified) {
+		return;
+	}
+
+	const good = [
+		{selector: 'mc1', algorithm: 'rsa-sha256', valid: true, error: null},
+		{selector: 'mc2', algorithm: 'ed25519-sha256', valid: true, error: null},
+	];
+	for (const signatures of verified.slice(0, -1)) {
+		t.deepEqual(
+			signatures.map(({selector, algorithm, valid, error}) => ({selector, algorithm, valid, error})),
+			good,
+		);
+		t.true(signatures.every(({headers}) => headers.includes('list-unsubscribe-post')));
+	}
+	t.deepEqual(
+		verified.at(-1)?.map(({valid}) => valid),
+		[false, false],
+	);
+});

@@ -1,0 +1,125 @@
+import {randomBytes} from 'node:crypto';
+import {Worker} from 'node:worker_threads';
+import test, {type ExecutionContext} from 'ava';
+import {simpleParser} from 'mailparser';
+import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import type {MakeJob} from '../../src/queue/maker-protocol.ts';
+import {createMakers} from '../../src/queue/makers.ts';
+import type {MakerData} from '../../src/threads/maker.ts';
+import {newId} from '../helpers/messages.ts';
+
+const templates: Record<string, {subject: string; html: string}> = {
+	good: {subject: 'Grüße {{ name }}', html: '<p>Hello {{ name }}</p>'},
+	hostile: {subject: 'x', html: '{% for i in (1..100000) %}{% for j in (1..100000) %}{{ i }}{% endfor %}{% endfor %}'},
+	stuck: {subject: 'x', html: '{{ text | split: "" | sort_natural | first }}'},
+};
+
+function start(t: ExecutionContext, {count = 2, limitMs = 2000} = {}) {
+	const crashes: string[] = [];
+	const resources: string[] = [];
+	const makers = createMakers({
+		count,
+		limitMs,
+		clock: systemClock,
+		onCrash: reason => crashes.push(reason),
+		spawn: shared =>
+			new Worker(new URL('../../src/threads/maker.js', import.meta.url), {
+				workerData: {
+					shared,
+					keys: {current: 1, keys: {1: randomBytes(32)}},
+					publicUrl: 'https://mail.example',
+					tokenLifetimeMs: 1000,
+					listening: true,
+				} satisfies MakerData,
+				resourceLimits: {maxOldGenerationSizeMb: 64},
+			}),
+		async resource(name) {
+			resources.push(name);
+			if (name.startsWith('dkim:')) {
+				const {rsa} = await generateSigningKeys();
+				return [{domain: 'shop.example', selector: 'mc1', algorithm: 'rsa-sha256', privateKeyPem: rsa}];
+			}
+			const template = templates[name.slice('template:'.length)];
+			if (!template) {
+				throw new Error('There is no such template version.');
+			}
+			return [{id: name, locale: null, text: null, ...template}];
+		},
+	});
+	t.teardown(() => makers.stop());
+	return {makers, crashes, resources};
+}
+
+const job = (versionId: string, data: unknown = {name: 'Ada'}): MakeJob => ({
+	recipientId: newId('rcp'),
+	messageId: newId('msg'),
+	workspaceId: newId('ws'),
+	workspaceName: 'Shop',
+	address: 'ada@a.test',
+	role: 'to',
+	acceptedAt: Date.UTC(2026, 5, 9),
+	from: 'a@shop.example',
+	fromName: 'Shöp',
+	to: 'ada@a.test',
+	cc: ['grace@b.test'],
+	replyTo: null,
+	versionId,
+	locale: 'en',
+	workspaceLocale: null,
+	timezone: 'UTC',
+	data: JSON.stringify(data),
+	topicId: null,
+	attachments: [{filename: 'a.txt', contentType: 'text/plain', content: Buffer.from('attached')}],
+	signing: 'dkm_1',
+	returnPathDomain: 'bounces.example',
+});
+
+test('many jobs, one look-up of each template and key per maker', async t => {
+	const {makers, resources} = start(t);
+	const results = await Promise.all(Array.from({length: 100}, () => makers.make(job('good'))));
+	t.true(results.every(result => result.ok));
+	t.true(resources.length <= 4, resources.join());
+	const [first] = results;
+	if (!first?.ok) {
+		return t.fail();
+	}
+	const mail = await simpleParser(Buffer.from(first.made.mail));
+	t.is(mail.subject, 'Grüße Ada');
+	t.is(first.made.subject, 'Grüße Ada');
+	t.regex(first.made.envelopeFrom, /^b[0-9a-hjkmnp-tv-z]{44}@bounces\.example$/);
+	t.is(mail.attachments[0]?.content.toString(), 'attached');
+	t.truthy(mail.headers.get('dkim-signature'));
+	const list = mail.headers.get('list') as unknown as {unsubscribe: {url: string; mail: string}};
+	t.regex(list.unsubscribe.url, /^https:\/\/mail\.example\/unsubscribe\?token=/);
+	t.regex(list.unsubscribe.mail, /^u[0-9a-z]{44}@bounces\.example/);
+});
+
+test('a template that runs for ever fails its message only', async t => {
+	const {makers} = start(t);
+	const [bad, ...good] = await Promise.all([
+		makers.make(job('hostile')),
+		...Array.from({length: 20}, () => makers.make(job('good'))),
+	]);
+	t.like(bad, {ok: false, unmade: {reason: 'render_limit'}});
+	t.true(good.every(result => result.ok));
+});
+
+test('a message that outlasts the limit has its maker killed, is tried once more alone, then fails', async t => {
+	const {makers, crashes} = start(t, {count: 1, limitMs: 20});
+	const text = 'zyxéÄ'.repeat(200_000);
+	const [bad, ...good] = await Promise.all([
+		makers.make(job('stuck', {text, name: 'x'})),
+		...Array.from({length: 20}, () => makers.make(job('good'))),
+	]);
+	t.like(bad, {ok: false, unmade: {reason: 'render_limit'}});
+	t.true(good.every(result => result.ok));
+	t.true(crashes.length >= 2, crashes.join());
+});
+
+test('a template that is gone is an error of its message', async t => {
+	const {makers} = start(t);
+	const [gone, good] = await Promise.all([makers.make(job('gone')), makers.make(job('good'))]);
+	t.deepEqual(gone, {ok: false, unmade: {reason: 'make_failed', message: 'There is no such template version.'}});
+	t.true(good?.ok);
+});
