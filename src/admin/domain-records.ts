@@ -1,3 +1,4 @@
+import {dkimRecordValue} from '../compose/dkim-key.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 
@@ -17,8 +18,6 @@ export type DomainRecord = {
 export type RecordsInput = {
 	readonly domain: Domain;
 	readonly keys: readonly DkimKey[];
-	/** The DKIM record's text for a public key, PEM. */
-	readonly dkimRecordValue: (publicKey: string) => string;
 	/** The host that takes bounces: MAILCTL_RETURN_PATH_DOMAIN or what stands for it. */
 	readonly bounceHost: string;
 	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of the bounce host. */
@@ -30,7 +29,7 @@ export type RecordsInput = {
  * SPF touch neither the domain's mail nor its SPF record (RFC 7208 §4.6.4: ten look-ups). DMARC is only proposed.
  */
 export function domainRecords(input: RecordsInput): DomainRecord[] {
-	const {domain, keys, dkimRecordValue, bounceHost} = input;
+	const {domain, keys, bounceHost} = input;
 	const returnPath = domain.return_path_domain ?? `bounce.${domain.name}`;
 	const record = (
 		purpose: DomainRecord['purpose'],

@@ -1,5 +1,6 @@
 import {readdir} from 'node:fs/promises';
 import path from 'node:path';
+import {labelFault} from '../mail/label.ts';
 import type {VariantSource} from '../render/compile.ts';
 import {compileInWorker} from '../render/compile-in-worker.ts';
 import {readTemplateFolder} from '../render/folder.ts';
@@ -22,10 +23,14 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 	const sources: Source[] = [];
 	for (const each of await templateFolders(folder)) {
 		const read = await readTemplateFolder(each);
+		const name = path.basename(path.resolve(each));
+		const fault = labelFault(name);
+		if (fault !== null) {
+			problems.push(`${name}: the folder's name is the template's and ${fault}`);
+		}
 		if (read.ok) {
 			sources.push(read);
 		} else {
-			const name = path.basename(path.resolve(each));
 			problems.push(...read.problems.map(problem => `${path.join(name, problem.file)}: ${problem.message}`));
 		}
 	}

@@ -1,6 +1,7 @@
 import type {Command} from 'commander';
 import {type DomainRecord, domainRecords} from '../admin/domain-records.ts';
 import {addDomain} from '../admin/domains.ts';
+import {generateSigningKeys} from '../compose/dkim-key.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';
 import {CliError} from './fault.ts';
@@ -17,7 +18,6 @@ export function domainCommands(program: Command): void {
 		action<object, [string]>(async (session, _options, text) => {
 			const name = parseDomain(text);
 			const {id: workspaceId} = await session.workspace();
-			const {generateSigningKeys} = await import('../compose/dkim-key.ts');
 			const keys = await generateSigningKeys();
 			const added = await session.write(trx =>
 				addDomain(trx, session.tools, session.vault(), {workspaceId, name, keys}),
@@ -25,7 +25,7 @@ export function domainCommands(program: Command): void {
 			if (!added) {
 				throw new CliError('data', `the domain ${name} is there already`, `see mailctl domain show ${name}`);
 			}
-			await showDomain(session, added.domain, added.keys);
+			showDomain(session, added.domain, added.keys);
 		}),
 	);
 
@@ -58,7 +58,7 @@ export function domainCommands(program: Command): void {
 			if (!found) {
 				throw new CliError('data', `there is no domain ${name}`, `add it with mailctl domain add ${name}`);
 			}
-			await showDomain(session, found, await listDkimKeys(reader, [found.id]));
+			showDomain(session, found, await listDkimKeys(reader, [found.id]));
 		}),
 	);
 }
@@ -75,13 +75,11 @@ function view(row: Domain) {
 	};
 }
 
-async function showDomain(session: Session, row: Domain, keys: readonly DkimKey[]): Promise<void> {
-	const {dkimRecordValue} = await import('../compose/dkim-key.ts');
+function showDomain(session: Session, row: Domain, keys: readonly DkimKey[]): void {
 	const settings = session.settings();
 	const records = domainRecords({
 		domain: row,
 		keys,
-		dkimRecordValue,
 		bounceHost: settings.returnPathDomain,
 		sourceAddresses: settings.sourceAddresses.map(({ip}) => ip),
 	});

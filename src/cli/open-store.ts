@@ -1,25 +1,18 @@
-import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {setTimeout as wait} from 'node:timers/promises';
 import type {Settings} from '../config/settings.ts';
-import type {Store} from '../store/store.ts';
+import {migrate, schemaState} from '../store/migrate.ts';
+import {openStore, type Store, type StoreLocation} from '../store/store.ts';
 import {CliError} from './fault.ts';
 
 /** Opens the store beside a running daemon or without one; an empty one gets its tables first. */
 export async function openStoreOf(settings: Settings): Promise<Store> {
-	const [{openStore}, {migrate, schemaState}] = await Promise.all([
-		import('../store/store.ts'),
-		import('../store/migrate.ts'),
-	]);
-	mkdirSync(settings.dataDir, {recursive: true, mode: 0o700});
-	const store = await openStore(
-		settings.databaseUrl === null ? {file: join(settings.dataDir, 'mailctl.db')} : {url: settings.databaseUrl},
-	);
+	const store = await openStore(locationOf(settings));
 	try {
 		if (!(await store.database.schema.hasTable('migrations'))) {
-			await migrateFresh(() => migrate(store.database));
+			await migrateFresh(store);
 		}
-		await refuseOtherSchema(() => schemaState(store.database));
+		await refuseOtherSchema(store);
 		return store;
 	} catch (error) {
 		await store.close();
@@ -27,11 +20,28 @@ export async function openStoreOf(settings: Settings): Promise<Store> {
 	}
 }
 
+/** Applies what is missing; the names of it. */
+export async function migrateStore(settings: Settings): Promise<string[]> {
+	const store = await openStore(locationOf(settings));
+	try {
+		if ((await schemaState(store.database)) === 'newer') {
+			throw newer();
+		}
+		return await migrate(store.database);
+	} finally {
+		await store.close();
+	}
+}
+
+function locationOf({databaseUrl, dataDir}: Settings): StoreLocation {
+	return databaseUrl === null ? {file: join(dataDir, 'mailctl.db')} : {url: databaseUrl};
+}
+
 // Two commands may meet an empty store at once: the one that is too late waits for the other's tables.
-async function migrateFresh(migrate: () => Promise<unknown>): Promise<void> {
+async function migrateFresh(store: Store): Promise<void> {
 	for (let tries = 1; ; tries++) {
 		try {
-			await migrate();
+			await migrate(store.database);
 			return;
 		} catch (error) {
 			if (tries === 10) {
@@ -42,12 +52,16 @@ async function migrateFresh(migrate: () => Promise<unknown>): Promise<void> {
 	}
 }
 
-async function refuseOtherSchema(schemaState: () => Promise<'current' | 'older' | 'newer'>): Promise<void> {
-	const state = await schemaState();
+async function refuseOtherSchema(store: Store): Promise<void> {
+	const state = await schemaState(store.database);
 	if (state === 'newer') {
-		throw new CliError('config', 'the store is of a newer mailctl than this one', 'install that version again');
+		throw newer();
 	}
 	if (state === 'older') {
 		throw new CliError('config', 'the store is of an older mailctl', 'run mailctl migrate (the daemon stopped)');
 	}
+}
+
+function newer(): CliError {
+	return new CliError('config', 'the store is of a newer mailctl than this one', 'install that version again');
 }

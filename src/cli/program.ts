@@ -16,6 +16,7 @@ export function createProgram(): Command {
 		.option('--json', 'print one JSON document')
 		.option('--workspace <id|name>', 'the workspace, where there are several')
 		.option('--env-file <file>', 'read settings from this file instead of .env')
+		.option('--as-root', 'open a data folder that belongs to another user')
 		.configureHelp({showGlobalOptions: true, helpWidth: 80})
 		.configureOutput({outputError: () => undefined})
 		.helpCommand(false)

@@ -1,5 +1,6 @@
 import type {Command} from 'commander';
 import {addSender, changeSender, removeSender} from '../admin/senders.ts';
+import {generateSigningKeys} from '../compose/dkim-key.ts';
 import {findDomain} from '../store/domains.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';
@@ -27,7 +28,6 @@ export function senderCommands(program: Command): void {
 				const {id: workspaceId} = await session.workspace();
 				// Made before the transaction, which nothing slow should hold open.
 				const known = await findDomain(await session.reader(), workspaceId, address.domain);
-				const {generateSigningKeys} = await import('../compose/dkim-key.ts');
 				const keys = known ? undefined : await generateSigningKeys();
 				const added = await session.write(trx =>
 					addSender(trx, session.tools, session.vault(), {

@@ -7,6 +7,7 @@ import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
 import {loadSecrets} from '../config/secrets.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
+import {openDataDir} from '../daemon/data-dir.ts';
 import {systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import {createVault, type Vault} from '../store/sealed.ts';
@@ -22,6 +23,8 @@ export type Session = {
 	readonly loadSettings: () => LoadedSettings;
 	/** Throws ConfigError with every problem. */
 	readonly settings: () => Settings;
+	/** The same, with the data folder made or checked. */
+	readonly storeSettings: () => Settings;
 	readonly store: () => Promise<Store>;
 	readonly reader: () => Promise<Knex>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
@@ -37,7 +40,7 @@ export type Session = {
 	readonly confirm: (question: string, yes: boolean | undefined) => Promise<void>;
 };
 
-type Globals = {json?: boolean; workspace?: string; envFile?: string};
+type Globals = {json?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
 /** Makes a verb's action: a session around the handler, closed whatever happens. */
 export function action<Options, Args extends ReadonlyArray<string | undefined>>(
@@ -63,10 +66,17 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		}
 		return loaded.settings;
 	});
+	// Only SQLite keeps its store and its secrets in the data folder.
+	const storeSettings = once(() => {
+		if (settings().databaseUrl === null) {
+			openDataDir({dataDir: settings().dataDir, asRoot: globals.asRoot ?? false});
+		}
+		return settings();
+	});
 	let opened: Promise<Store> | undefined;
-	const store = () => {
-		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(settings()));
-		return opened;
+	const store = async () => {
+		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(storeSettings()));
+		return await opened;
 	};
 	const reader = async () => (await store()).reader;
 	const chosenWorkspace = async () =>
@@ -76,10 +86,11 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		tools: {clock: systemClock, newId: createIdSource(systemClock), random: randomBytes},
 		loadSettings: () => loadProcessSettings(globals.envFile),
 		settings,
+		storeSettings,
 		store,
 		reader,
 		write: async work => await (await store()).writer.transaction(work),
-		vault: once(() => createVault(loadSecrets({dataDir: settings().dataDir, settings: settings()}))),
+		vault: once(() => createVault(loadSecrets({dataDir: storeSettings().dataDir, settings: settings()}))),
 		workspace: async () => (await chosenWorkspace()) ?? (await onlyWorkspace(await reader())),
 		chosenWorkspace,
 		show(json, lines) {

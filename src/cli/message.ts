@@ -1,0 +1,190 @@
+import type {Command} from 'commander';
+import {eventView, messageView} from '../api/views.ts';
+import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
+import {readEvents, type StoredEvent} from '../store/events.ts';
+import {readCopies, type StoredAttempt, type StoredCopy} from '../store/message-copies.ts';
+import {type ListedMessage, listMessages} from '../store/message-list.ts';
+import {findMessage, type StoredMessage} from '../store/messages.ts';
+import {CliError} from './fault.ts';
+import {address, count, past} from './options.ts';
+import {noun, verb} from './program.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {printable, shortTime} from './text.ts';
+
+type ListOptions = {
+	status?: RecipientState;
+	recipient?: string;
+	from?: string;
+	since?: number;
+	until?: number;
+	limit: number;
+};
+
+const mostEvents = 10_000;
+
+export function messageCommands(program: Command): void {
+	const message = noun(program, 'message', 'Messages and what became of them');
+
+	verb(message, 'list', 'List messages, newest first', 'mailctl message list --status bounced --since 24h')
+		.option('--status <status>', recipientStates.join(', '), status)
+		.option('--recipient <address>', 'to this address')
+		.option('--from <address>', 'from this address')
+		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
+		.option('--until <time>', 'accepted before', past('--until'))
+		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
+		.action(action<ListOptions, []>(list));
+
+	verb(message, 'show <id>', 'Show status, timeline and attempts', 'mailctl message show msg_06f…').action(
+		action<object, [string]>(async (session, _options, id) => {
+			const found = await chosenMessage(session, id);
+			const {id: workspaceId} = await session.workspace();
+			const reader = await session.reader();
+			const events = await readEvents(reader, found.id, {after: null, limit: mostEvents});
+			const copies = await readCopies(reader, workspaceId, found.id);
+			session.show(
+				{
+					message: messageView(found),
+					// The store's times, with milliseconds, where order matters.
+					events: events.map(event => ({
+						...eventView(event),
+						occurred_at: event.occurredAt,
+						recorded_at: event.recordedAt,
+					})),
+					recipients: copies.map(copyView),
+				},
+				() => describe(session, found, events, copies),
+			);
+		}),
+	);
+
+	verb(message, 'raw <id>', 'Print the mail as it is sent', 'mailctl message raw msg_06f… > mail.eml')
+		.option('--recipient <address>', 'the copy of this address')
+		.action(
+			action<{recipient?: string}, [string]>(async (session, {recipient}, id) => {
+				const found = await chosenMessage(session, id);
+				const {id: workspaceId} = await session.workspace();
+				const copies = await readCopies(await session.reader(), workspaceId, found.id);
+				const wanted = recipient === undefined ? undefined : address(recipient, true).key;
+				const copy = copies.find(each => wanted === undefined || address(each.address, true).key === wanted);
+				if (!copy) {
+					throw new CliError('data', `the message has no copy for ${recipient}`, `see mailctl message show ${id}`);
+				}
+				const {rawMail} = await import('./raw-mail.ts');
+				session.terminal.write(await rawMail(session, copy.id));
+			}),
+		);
+}
+
+/** Throws bad data (65) where the workspace has no such message. */
+export async function chosenMessage(session: Session, id: string): Promise<StoredMessage> {
+	const {id: workspaceId} = await session.workspace();
+	const found = await findMessage(await session.reader(), workspaceId, id);
+	if (!found) {
+		throw new CliError('data', `there is no message ${id}`, 'see mailctl message list');
+	}
+	return found;
+}
+
+function status(text: string): RecipientState {
+	const known = recipientStates.find(state => state === text);
+	if (!known) {
+		throw new CliError('usage', `--status "${text}" is not allowed`, `use ${recipientStates.join(', ')}`);
+	}
+	return known;
+}
+
+async function list(session: Session, options: ListOptions): Promise<void> {
+	const {id: workspaceId} = await session.workspace();
+	const rows = await listMessages(await session.reader(), {
+		workspaceId,
+		status: options.status,
+		toKey: options.recipient === undefined ? undefined : address(options.recipient, true).key,
+		fromKey: options.from === undefined ? undefined : address(options.from).key,
+		since: options.since,
+		until: options.until,
+		limit: options.limit,
+	});
+	session.show(rows, () =>
+		table<ListedMessage>(
+			[
+				{title: 'ID', cell: row => row.id},
+				{title: 'ACCEPTED (UTC)', cell: row => shortTime(row.created_at).slice(5, 16)},
+				{title: 'STATUS', cell: row => row.status},
+				{title: 'TO', cell: row => row.to, cut: true},
+				{title: 'SUBJECT', cell: row => row.subject, cut: true},
+			],
+			rows,
+			session.terminal.width,
+		),
+	);
+}
+
+function copyView({id, address, role, state, attempts, next_attempt_at: nextAttemptAt}: StoredCopy) {
+	return {
+		id,
+		address,
+		role,
+		state,
+		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
+		next_attempt_at: nextAttemptAt,
+	};
+}
+
+function describe(
+	session: Session,
+	message: StoredMessage,
+	events: readonly StoredEvent[],
+	copies: readonly StoredCopy[],
+): string[] {
+	const {bold, width} = session.terminal;
+	return [
+		...fields([
+			['id', message.id],
+			['status', message.status],
+			['from', message.from],
+			['to', message.to],
+			...(message.cc.length > 0 ? ([['cc', message.cc.join(', ')]] as const) : []),
+			['subject', message.subject],
+			['template', `${message.templateName} version ${message.templateVersion}`],
+			...(message.mode === 'test' ? ([['mode', 'test']] as const) : []),
+		]),
+		'',
+		bold('Timeline (UTC)'),
+		...table<StoredEvent>(
+			[
+				{title: 'TIME', cell: event => event.occurredAt.slice(0, 23).replace('T', ' ')},
+				{title: 'EVENT', cell: event => event.type},
+				{title: 'RECIPIENT', cell: event => text(event.detail.recipient), cut: true},
+				{title: 'DETAIL', cell: event => text(event.detail.reason ?? event.detail.reply), cut: true},
+			],
+			events,
+			width,
+		),
+		...copies.flatMap(copy => ['', bold(`${copy.role} ${printable(copy.address)}: ${standing(copy)}`), ...tries(copy)]),
+	];
+}
+
+function standing({state, next_attempt_at: next}: StoredCopy): string {
+	return next === null ? state : `${state}, next try ${shortTime(next)} UTC`;
+}
+
+// A reply may be long and says why: it stands whole, on lines of its own.
+function tries({attempts}: StoredCopy): string[] {
+	return attempts.flatMap(attempt => [
+		`  ${attempt.n}. ${shortTime(attempt.at)}  ${printable(place(attempt))}  ${attempt.ms} ms`,
+		...attempt.reply.split('\n').map(line => `     ${printable(code(attempt) + line)}`),
+	]);
+}
+
+function place({host, ip, tls, phase}: StoredAttempt): string {
+	return `${host ?? 'no host'}${ip ? ` [${ip}]` : ''}  ${tls ?? 'plain'}  ${phase}`;
+}
+
+function code({code, reply}: StoredAttempt): string {
+	return code === null || reply.startsWith(String(code)) ? '' : `${code} `;
+}
+
+function text(value: unknown): string | null {
+	return typeof value === 'string' ? value : null;
+}
