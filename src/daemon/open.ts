@@ -49,7 +49,7 @@ async function lock(dataDir: string): Promise<() => Promise<void>> {
 	const who = holder ? ` (process ${holder.pid} on ${holder.host}, since ${holder.startedAt.slice(0, 19)}Z)` : '';
 	throw new ConfigError(
 		[`another daemon is running on the data folder ${dataDir}${who}: stop it first or set MAILCTL_DATA_DIR`],
-		74,
+		75,
 	);
 }
 

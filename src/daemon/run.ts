@@ -66,12 +66,14 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		logger.info({event: 'stopping'});
 		void notify.stopping();
 		// A second signal, or the limit, ends it at once: what was claimed is claimed again at the next start.
-		const stopped = daemon.stop().then(() => 0);
-		const impatient = Promise.race([signalled(), after(settings.drainLimit)]).then(() => 1);
-		const code = await Promise.race([stopped, impatient]);
-		logger.info({event: 'stopped', drained: code === 0});
+		const drained = await Promise.race([
+			daemon.stop().then(() => true),
+			signalled().then(() => false),
+			after(settings.drainLimit).then(() => false),
+		]);
+		logger.info({event: 'stopped', drained});
 		log.flush();
-		return code;
+		return 0;
 	}
 
 	process.on('SIGHUP', onHangup);
@@ -110,9 +112,10 @@ function asConfigError(error: unknown, {httpListen: {host, port}}: Settings): un
 		error instanceof Error && 'code' in error && 'syscall' in error && error.syscall === 'listen' && error.code;
 	switch (code) {
 		case 'EADDRINUSE':
-			return new ConfigError([
-				`${host}:${port} is in use by another program: stop it or set MAILCTL_HTTP_LISTEN to another port`,
-			]);
+			return new ConfigError(
+				[`${host}:${port} is in use by another program: stop it or set MAILCTL_HTTP_LISTEN to another port`],
+				69,
+			);
 		case 'EADDRNOTAVAIL':
 		case 'ENOTFOUND':
 			return new ConfigError([`${host} is no address of this machine: set MAILCTL_HTTP_LISTEN to one that is`]);
