@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {isId} from '../mail/ids.ts';
 import {
 	lookUpSender,
 	lookUpTemplate,
@@ -9,6 +10,9 @@ import {
 } from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
 import {findWorkspace, type Workspace} from '../store/workspaces.ts';
+
+// What has not the form cannot be there, and the store need not be asked: PostgreSQL refuses some texts.
+const topicCode = /^[\w-]{1,64}$/;
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;
 
@@ -30,8 +34,14 @@ export function createCatalog(reader: Knex): Catalog {
 	return {
 		workspace: id => workspaces.get(id, () => findWorkspace(reader, id)),
 		sender: (workspaceId, key) => senders.get(`${workspaceId} ${key}`, () => lookUpSender(reader, workspaceId, key)),
-		template: (workspaceId, id) => templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id)),
-		topic: (workspaceId, code) => topics.get(`${workspaceId} ${code}`, () => lookUpTopic(reader, workspaceId, code)),
+		template: (workspaceId, id) =>
+			isId('tpl', id)
+				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
+				: undefined,
+		topic: (workspaceId, code) =>
+			topicCode.test(code)
+				? topics.get(`${workspaceId} ${code}`, () => lookUpTopic(reader, workspaceId, code))
+				: undefined,
 		clear() {
 			for (const cache of [workspaces, senders, templates, topics]) {
 				cache.clear();

@@ -230,7 +230,7 @@ storeTest(test, 'no body of any shape is a 500, and what is refused leaves nothi
 	const wrong = fc.oneof(
 		fc.jsonValue({maxDepth: 3}),
 		fc.string({unit: 'binary'}),
-		fc.constantFrom('\0', '\ud800', '__proto__', 'a@b.c', -0, 1e300, '0x10', [], {}, [[]], null),
+		fc.constantFrom('\0', '\ud800', '__proto__', 'a@b', -0, 1e300, '0x10', [], {}, [[]], null),
 	);
 	const bodies = fc.oneof(
 		fc.jsonValue().map(value => JSON.stringify(value)),
