@@ -14,9 +14,12 @@ export type ExitKind = keyof typeof exitCodes;
 export class CliError extends Error {
 	override readonly name = 'CliError';
 	readonly exitCode: number;
+	/** Lines to be printed before it: each thing that is wrong with the data. */
+	readonly details: readonly string[];
 
-	constructor(kind: ExitKind, wrong: string, mend: string) {
+	constructor(kind: ExitKind, wrong: string, mend: string, details: readonly string[] = []) {
 		super(`${wrong}, ${mend}`);
 		this.exitCode = exitCodes[kind];
+		this.details = details;
 	}
 }

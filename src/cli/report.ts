@@ -7,7 +7,7 @@ export type Report = {readonly lines: readonly string[]; readonly exitCode: numb
 /** The one place that words errors: `mailctl: <what is wrong>, <how to mend it>`, and chooses the exit code. */
 export function report(error: unknown): Report {
 	if (error instanceof CliError) {
-		return {lines: [line(error.message)], exitCode: error.exitCode};
+		return {lines: [...error.details, error.message].map(line), exitCode: error.exitCode};
 	}
 	if (error instanceof ConfigError) {
 		return {lines: error.problems.map(line), exitCode: error.exitCode};

@@ -1,0 +1,95 @@
+import {readdir} from 'node:fs/promises';
+import path from 'node:path';
+import type {VariantSource} from '../render/compile.ts';
+import {compileInWorker} from '../render/compile-in-worker.ts';
+import {readTemplateFolder} from '../render/folder.ts';
+import type {Violation} from '../render/violation.ts';
+import type {TemplateVariant} from '../store/templates.ts';
+
+/** A template as its folder says, compiled and ready to be saved. */
+export type ReadyTemplate = {readonly name: string; readonly variants: readonly TemplateVariant[]};
+
+export type ReadyFolder =
+	| {readonly ok: true; readonly templates: readonly ReadyTemplate[]}
+	/** Every problem of every template: `receipt/body.mjml:3:5: …`. */
+	| {readonly ok: false; readonly problems: readonly string[]};
+
+type Source = {readonly name: string; readonly variants: readonly VariantSource[]};
+
+/** Reads and compiles a template folder, or a folder of template folders (those with a template.json). */
+export async function readTemplates(folder: string): Promise<ReadyFolder> {
+	const problems: string[] = [];
+	const sources: Source[] = [];
+	for (const each of await templateFolders(folder)) {
+		const read = await readTemplateFolder(each);
+		if (read.ok) {
+			sources.push(read);
+		} else {
+			const name = path.basename(path.resolve(each));
+			problems.push(...read.problems.map(problem => `${path.join(name, problem.file)}: ${problem.message}`));
+		}
+	}
+
+	// All in one thread: loading MJML is most of the time.
+	const results = await compileAll(sources.flatMap(({variants}) => variants));
+	const templates = sources.map(({name, variants}) => {
+		const ready: TemplateVariant[] = [];
+		for (const variant of variants) {
+			const result = results.get(variant);
+			if (result?.ok) {
+				ready.push(storedVariant(variant, result));
+			} else {
+				problems.push(...(result?.violations ?? []).map(each => place(name, variant, each)));
+			}
+		}
+		return {name, variants: ready};
+	});
+	return problems.length > 0 ? {ok: false, problems} : {ok: true, templates};
+}
+
+async function templateFolders(folder: string): Promise<string[]> {
+	const entries = await readdir(folder, {withFileTypes: true});
+	if (entries.some(({name}) => name === 'template.json')) {
+		return [folder];
+	}
+	const found: string[] = [];
+	for (const {name} of entries.filter(entry => entry.isDirectory()).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+		if ((await readdir(path.join(folder, name))).includes('template.json')) {
+			found.push(path.join(folder, name));
+		}
+	}
+	return found;
+}
+
+async function compileAll(variants: readonly VariantSource[]) {
+	const results = variants.length > 0 ? await compileInWorker(variants, compileTime(variants.length)) : [];
+	return new Map(variants.map((variant, index) => [variant, results[index]]));
+}
+
+// Ten seconds, and a little more for each variant: what a hostile one may take must not fail a folder of many.
+function compileTime(variants: number): number {
+	return 10_000 + 500 * variants;
+}
+
+function storedVariant(
+	{locale, subject, mjml, html, text}: VariantSource,
+	compiled: {readonly html: string; readonly text: string | null},
+): TemplateVariant {
+	return {
+		locale,
+		subject,
+		kind: mjml === undefined ? 'html' : 'mjml',
+		source: mjml ?? html ?? '',
+		text_source: text ?? null,
+		html: compiled.html,
+		text: compiled.text,
+	};
+}
+
+function place(template: string, {locale}: VariantSource, {field, message, line, column}: Violation): string {
+	if (field === 'subject') {
+		return `${path.join(template, 'template.json')}: subject${locale ? ` of ${locale}` : ''}, column ${column}: ${message}`;
+	}
+	const file = `body${locale ? `.${locale}` : ''}.${field === 'text' ? 'txt' : field}`;
+	return `${path.join(template, file)}:${line}:${column}: ${message}`;
+}

@@ -1,0 +1,262 @@
+import {writeFile} from 'node:fs/promises';
+import type {Command} from 'commander';
+import type {Knex} from 'knex';
+import {createTemplate, fingerprintOf, removeTemplate, type Saved, saveVersion} from '../admin/templates.ts';
+import {isId} from '../mail/ids.ts';
+import {
+	findTemplate,
+	findVersion,
+	listTemplates,
+	listVariants,
+	listVersions,
+	type Template,
+	type TemplateVariant,
+	type TemplateVersion,
+} from '../store/templates.ts';
+import {CliError} from './fault.ts';
+import {readVariables} from './files.ts';
+import {label, locale, timezone} from './options.ts';
+import {noun, verb, yesOption} from './program.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {printable, shortTime} from './text.ts';
+
+type PreviewOptions = {locale?: string | null; timezone?: string | null; data?: string; out?: string};
+
+export function templateCommands(program: Command): void {
+	const template = noun(program, 'template', 'Templates and their versions');
+
+	verb(template, 'create', 'Make a template without a version', 'mailctl template create --name receipt')
+		.requiredOption('--name <name>', 'its name, unique in the workspace', label('--name'))
+		.action(
+			action<{name: string}, []>(async (session, {name}) => {
+				const {id} = await session.workspace();
+				const created = await session.write(trx => createTemplate(trx, session.tools, id, name));
+				if (!created) {
+					throw new CliError('data', `there is a template ${name} already`, 'choose another name');
+				}
+				session.show(view(created), () => [`made ${created.id} (${name}); give it a version with mailctl template push`]);
+			}),
+		);
+
+	verb(template, 'list', 'List templates, newest first', 'mailctl template list').action(
+		action(async session => {
+			const {id} = await session.workspace();
+			const rows = await listTemplates(await session.reader(), id);
+			session.show(rows.map(view), () =>
+				table<Template>(
+					[
+						{title: 'ID', cell: row => row.id},
+						{title: 'NAME', cell: row => row.name, cut: true},
+						{title: 'VERSION', cell: row => row.latest_version, right: true},
+						{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
+					],
+					rows,
+					session.terminal.width,
+				),
+			);
+		}),
+	);
+
+	verb(template, 'show <template>', 'Show a template, by id or name', 'mailctl template show receipt').action(
+		action<object, [string]>(async (session, _options, key) => {
+			const found = await chosenTemplate(session, key);
+			const reader = await session.reader();
+			const versions = await listVersions(reader, found.id);
+			const variants = versions[0] ? await listVariants(reader, versions[0].id) : [];
+			showTemplate(session, found, versions, variants);
+		}),
+	);
+
+	verb(
+		template,
+		'push <dir>',
+		'Save template folders as new versions, all or none',
+		'mailctl template push templates --dry-run',
+	)
+		.option('--dry-run', 'say what would change, change nothing')
+		.action(
+			action<{dryRun?: boolean}, [string]>(async (session, {dryRun}, folder) => {
+				const {id: workspaceId} = await session.workspace();
+				const templates = await readFolder(folder);
+				const saved = dryRun
+					? await compare(await session.reader(), workspaceId, templates)
+					: await session.write(async trx => {
+							const results: Saved[] = [];
+							for (const ready of templates) {
+								results.push(await saveVersion(trx, session.tools, {workspaceId, ...ready}));
+							}
+							return results;
+						});
+				showSaved(session, saved, dryRun ?? false);
+			}),
+		);
+
+	verb(
+		template,
+		'preview <template>',
+		'Render the newest version',
+		'mailctl template preview receipt --locale de --data sample.json --out receipt.html',
+	)
+		.option('--locale <tag>', 'language of the recipient', locale)
+		.option('--timezone <zone>', 'zone of the recipient', timezone)
+		.option('--data <file>', 'variables, JSON; -: standard input')
+		.option('--out <file>', 'write the html there')
+		.action(action<PreviewOptions, [string]>(preview));
+
+	yesOption(
+		verb(
+			template,
+			'delete <template>',
+			'Delete a template; mail accepted with it still goes out',
+			'mailctl template delete receipt --yes',
+		),
+	).action(
+		action<{yes?: boolean}, [string]>(async (session, {yes}, key) => {
+			const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);
+			await session.confirm(`Delete the template ${name}?`, yes);
+			await session.write(trx => removeTemplate(trx, session.tools, workspaceId, id));
+			session.show({id, name, deleted: true}, () => [`deleted ${id} (${name})`]);
+		}),
+	);
+}
+
+/** By id or name, in the chosen workspace. */
+export async function chosenTemplate(session: Session, key: string): Promise<Template> {
+	const {id: workspaceId} = await session.workspace();
+	const found = await findTemplate(await session.reader(), workspaceId, isId('tpl', key) ? {id: key} : {name: key});
+	if (!found) {
+		throw new CliError('data', `there is no template ${key}`, 'see mailctl template list');
+	}
+	return found;
+}
+
+async function readFolder(folder: string) {
+	const {readTemplates} = await import('../admin/template-folder.ts');
+	const read = await readTemplates(folder).catch((error: NodeJS.ErrnoException) => {
+		if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {
+			throw new CliError('data', `there is no folder ${folder}`, 'name a template folder or a folder of them');
+		}
+		throw error;
+	});
+	if (!read.ok) {
+		throw new CliError('data', 'nothing was saved', 'mend the faults above and push again', read.problems);
+	}
+	if (read.templates.length === 0) {
+		throw new CliError('data', `${folder} holds no template`, 'give each one a folder with a template.json');
+	}
+	return read.templates;
+}
+
+async function compare(
+	reader: Knex,
+	workspaceId: string,
+	templates: ReadonlyArray<{readonly name: string; readonly variants: readonly TemplateVariant[]}>,
+): Promise<Array<Omit<Saved, 'id'> & {readonly id: string | null}>> {
+	const saved = [];
+	for (const {name, variants} of templates) {
+		const found = await findTemplate(reader, workspaceId, {name});
+		const latest = found?.latest_version ?? 0;
+		const newest = found && latest > 0 ? await findVersion(reader, found.id, latest) : undefined;
+		const changed = newest?.fingerprint !== fingerprintOf(variants);
+		saved.push({id: found?.id ?? null, name, version: changed ? latest + 1 : latest, changed});
+	}
+	return saved;
+}
+
+async function preview(session: Session, options: PreviewOptions, key: string): Promise<void> {
+	const template = await chosenTemplate(session, key);
+	const workspace = await session.workspace();
+	const data = options.data === undefined ? {} : await readVariables(options.data);
+	const {previewTemplate} = await import('../admin/preview.ts');
+	const rendered = await previewTemplate(await session.reader(), {
+		workspace,
+		template,
+		data,
+		locale: options.locale ?? null,
+		timezone: options.timezone ?? null,
+	});
+	if (!rendered) {
+		throw new CliError('data', `the template ${key} has no version`, 'save one with mailctl template push');
+	}
+	if (!rendered.ok) {
+		throw new CliError('data', `the template fails at ${rendered.message}`, 'correct it or its variables');
+	}
+	const {subject, html, text} = rendered;
+	if (options.out !== undefined) {
+		await writeFile(options.out, html);
+	}
+	session.show({subject, html, text}, () => [
+		`Subject: ${printable(subject)}`,
+		'',
+		...text.trimEnd().split('\n').map(printable),
+		'',
+		options.out === undefined ? 'The html: --out FILE, or --json.' : `The html is in ${options.out}.`,
+	]);
+}
+
+function view(row: Template) {
+	return {
+		id: row.id,
+		name: row.name,
+		version: row.latest_version,
+		created_at: row.created_at,
+		updated_at: row.updated_at,
+	};
+}
+
+function showTemplate(
+	session: Session,
+	row: Template,
+	versions: readonly TemplateVersion[],
+	variants: readonly TemplateVariant[],
+): void {
+	const json = {
+		...view(row),
+		variants: variants.map(({locale, subject, kind, source, text_source: text}) => ({locale, subject, [kind]: source, text})),
+		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
+	};
+	session.show(json, () => [
+		...fields([
+			['id', row.id],
+			['name', row.name],
+			['version', row.latest_version],
+			['changed', `${shortTime(row.updated_at)} UTC`],
+		]),
+		'',
+		...table<TemplateVariant>(
+			[
+				{title: 'LOCALE', cell: variant => variant.locale ?? 'default'},
+				{title: 'BODY', cell: variant => variant.kind},
+				{title: 'TEXT', cell: variant => (variant.text_source === null ? 'made from html' : 'own')},
+				{title: 'SUBJECT', cell: variant => variant.subject, cut: true},
+			],
+			variants,
+			session.terminal.width,
+		),
+		'',
+		...table<TemplateVersion>(
+			[
+				{title: 'VERSION', cell: version => version.version, right: true},
+				{title: 'SAVED (UTC)', cell: version => shortTime(version.created_at)},
+			],
+			versions,
+			session.terminal.width,
+		),
+	]);
+}
+
+function showSaved(session: Session, saved: ReadonlyArray<Omit<Saved, 'id'> & {id: string | null}>, dry: boolean): void {
+	session.show(saved, () =>
+		table<(typeof saved)[number]>(
+			[
+				{title: 'ID', cell: row => row.id},
+				{title: 'NAME', cell: row => row.name, cut: true},
+				{title: 'VERSION', cell: row => row.version, right: true},
+				{title: 'CHANGE', cell: row => (row.changed ? (dry ? 'would be saved' : 'saved') : 'none')},
+			],
+			saved,
+			session.terminal.width,
+		),
+	);
+}
