@@ -1,21 +1,24 @@
 import type {Knex} from 'knex';
+import {isId} from '../mail/ids.ts';
 import {
-	findSender,
-	findTemplate,
-	findTopic,
-	findWorkspace,
+	lookUpSender,
+	lookUpTemplate,
+	lookUpTopic,
 	type SenderRow,
 	type TemplateRow,
 	type TopicRow,
-	type WorkspaceRow,
 } from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
+import {findWorkspace, type Workspace} from '../store/workspaces.ts';
+
+// What has not the form cannot be there, and the store need not be asked: PostgreSQL refuses some texts.
+const topicCode = /^[\w-]{1,64}$/;
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;
 
 /** What sends refer to, remembered until the store's change generation grows: checks must not become queries. */
 export type Catalog = {
-	readonly workspace: (id: string) => Found<WorkspaceRow>;
+	readonly workspace: (id: string) => Found<Workspace>;
 	readonly sender: (workspaceId: string, addressKey: string) => Found<SenderRow>;
 	readonly template: (workspaceId: string, id: string) => Found<TemplateRow>;
 	readonly topic: (workspaceId: string, code: string) => Found<TopicRow>;
@@ -24,15 +27,21 @@ export type Catalog = {
 };
 
 export function createCatalog(reader: Knex): Catalog {
-	const workspaces = createRowCache<WorkspaceRow>();
+	const workspaces = createRowCache<Workspace>();
 	const senders = createRowCache<SenderRow>();
 	const templates = createRowCache<TemplateRow>();
 	const topics = createRowCache<TopicRow>();
 	return {
 		workspace: id => workspaces.get(id, () => findWorkspace(reader, id)),
-		sender: (workspaceId, key) => senders.get(`${workspaceId} ${key}`, () => findSender(reader, workspaceId, key)),
-		template: (workspaceId, id) => templates.get(`${workspaceId} ${id}`, () => findTemplate(reader, workspaceId, id)),
-		topic: (workspaceId, code) => topics.get(`${workspaceId} ${code}`, () => findTopic(reader, workspaceId, code)),
+		sender: (workspaceId, key) => senders.get(`${workspaceId} ${key}`, () => lookUpSender(reader, workspaceId, key)),
+		template: (workspaceId, id) =>
+			isId('tpl', id)
+				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
+				: undefined,
+		topic: (workspaceId, code) =>
+			topicCode.test(code)
+				? topics.get(`${workspaceId} ${code}`, () => lookUpTopic(reader, workspaceId, code))
+				: undefined,
 		clear() {
 			for (const cache of [workspaces, senders, templates, topics]) {
 				cache.clear();

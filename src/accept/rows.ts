@@ -1,6 +1,7 @@
 import type {Address} from '../mail/address.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
+import {destinationOf} from '../mail/simulator.ts';
 import type {Preferences} from '../store/contacts.ts';
 import type {NewMessage} from '../store/messages.ts';
 import type {NewRecipient} from '../store/recipients.ts';
@@ -56,7 +57,7 @@ export function copiesOf(
 		address: address.spelling,
 		addressKey: address.key,
 		role,
-		destination: address.domain,
+		destination: destinationOf(send.mode, address.domain),
 		state: barred === null ? 'accepted' : 'suppressed',
 		stateAt: now,
 		nextAttemptAt: barred === null ? now : null,

@@ -1,6 +1,7 @@
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Attachment, Mode} from '../mail/message.ts';
+import {destinationOf} from '../mail/simulator.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import type {Catalog} from './catalog.ts';
 
@@ -55,7 +56,7 @@ export function createAccept({catalog, writer, acceptWrite, onAccepted}: AcceptO
 		}
 		const accepted = await writer.submit(acceptWrite, drafted.draft);
 		if (accepted.ok) {
-			onAccepted(new Set([send.to, ...send.cc].map(address => address.domain)));
+			onAccepted(new Set([send.to, ...send.cc].map(({domain}) => destinationOf(send.mode, domain))));
 		}
 		return accepted;
 	};

@@ -52,12 +52,13 @@ export type Auth = {
 };
 
 export type AuthOptions = {
-	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
+	/** `lookUpKey` of the store. */
+	readonly lookUpKey: (hash: string) => Promise<KeyRow | undefined>;
 	readonly clock: Clock;
 };
 
 /** Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see. */
-export function createAuth({findKey, clock}: AuthOptions): Auth {
+export function createAuth({lookUpKey, clock}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
 
 	function keyOf(authorization: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
@@ -66,7 +67,7 @@ export function createAuth({findKey, clock}: AuthOptions): Auth {
 			return undefined;
 		}
 		const hash = apiKeyHash(key);
-		return keys.get(hash, () => findKey(hash));
+		return keys.get(hash, () => lookUpKey(hash));
 	}
 
 	function isValid(key: KeyRow | undefined): key is KeyRow {

@@ -1,4 +1,4 @@
-import {createHmac, timingSafeEqual} from 'node:crypto';
+import {createHmac, type KeyObject, timingSafeEqual} from 'node:crypto';
 
 /** What a cursor belongs to: it is refused with any other workspace, route or filters. */
 export type CursorScope = {
@@ -18,7 +18,7 @@ const macLength = 16;
 const longestCursor = 200;
 
 /** The text is base64url of a truncated HMAC-SHA256 and the position; the scope is authenticated with it. */
-export function createCursors(key: Uint8Array): Cursors {
+export function createCursors(key: Uint8Array | KeyObject): Cursors {
 	function mac({workspaceId, route, filters}: CursorScope, position: string): Buffer {
 		const named = Object.entries(filters).sort(([a], [b]) => (a < b ? -1 : 1));
 		const text = JSON.stringify(['cursor', workspaceId, route, named, position]);

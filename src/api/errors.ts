@@ -46,6 +46,11 @@ export function unavailable(): ApiError {
 	return apiError('unavailable', {headers: {'retry-after': retryAfterSeconds}});
 }
 
+/** No body, or `null`, where an object is expected. */
+export function bodyMissing(): ApiError {
+	return apiError('bad_request', {message: 'A JSON object is expected as the body.'});
+}
+
 export type ErrorReport = (request: FastifyRequest, error: unknown) => void;
 
 /** What the client is told of anything thrown while it was answered. What is not the client's fault is reported. */

@@ -1,7 +1,7 @@
 import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
 import type {TSchema} from 'typebox';
 import type {Violation} from '../mail/api-error.ts';
-import {apiError} from './errors.ts';
+import {apiError, bodyMissing} from './errors.ts';
 import {createFormats, type FormatName} from './schemas/formats.ts';
 import {variablesFault} from './schemas/variables.ts';
 import {type Schema, withoutNulls, withoutOversize} from './shape.ts';
@@ -40,7 +40,7 @@ export function createChecks() {
 			const check = checkOf(schema as TSchema);
 			return (value: unknown) => {
 				if (httpPart === 'body' && value === null) {
-					return {error: apiError('bad_request', {message: 'A JSON object is expected as the body.'})};
+					return {error: bodyMissing()};
 				}
 				const violations = [...(httpPart === 'querystring' ? withoutRepeated(value) : []), ...check(value)];
 				return violations.length === 0

@@ -1,6 +1,7 @@
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
@@ -12,7 +13,7 @@ import type {Relay} from './relay-url.ts';
 import type {Resolver} from './resolver.ts';
 import {type Route, sameRoute} from './route.ts';
 import {mxRoutes, type NoRoute} from './routes.ts';
-import {simulate, simulatorDomain, simulatorKind} from './simulator.ts';
+import {simulate, simulatorKind} from './simulator.ts';
 import type {SourceAddress} from './source-address.ts';
 import type {SmtpTimeouts} from './timeouts.ts';
 import {type TryOptions, tryRoutes} from './try-routes.ts';

@@ -1,7 +1,5 @@
 import type {Outcome} from '../mail/outcome.ts';
-
-/** Addresses here steer what becomes of their mail; nothing leaves the machine. */
-export const simulatorDomain = 'simulator.test';
+import {simulatorDomain} from '../mail/simulator.ts';
 
 export const simulatorKinds = [
 	'delivered',
@@ -16,7 +14,8 @@ export const simulatorKinds = [
 ] as const;
 export type SimulatorKind = (typeof simulatorKinds)[number];
 
-const retryMs = 1000;
+/** A simulated deferral ignores the retry schedule, milliseconds. */
+export const simulatorWaitMs = 1000;
 const lastTry = 3;
 
 /** What the local part asks for (`bounced+label@simulator.test`); any other address is delivered. */
@@ -66,5 +65,5 @@ export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 }
 
 function deferred(reason: string): Outcome {
-	return {kind: 'deferred', category: 'undetermined', reason, waitMs: retryMs};
+	return {kind: 'deferred', category: 'undetermined', reason, waitMs: simulatorWaitMs};
 }

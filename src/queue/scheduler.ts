@@ -1,5 +1,5 @@
 import type {Clock} from '../mail/clock.ts';
-import type {Retry, RetrySchedule} from '../mail/retry.ts';
+import type {Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Recorded} from '../outcome/record.ts';
 import {judge} from '../outcome/settle.ts';
@@ -16,8 +16,8 @@ export type SchedulerOptions = {
 	readonly readDestinations: () => Promise<Array<{destination: string; due: string}>>;
 	readonly siteOf: (destination: string) => {readonly name: string; readonly limits: SiteLimits};
 	readonly steps: AttemptSteps;
-	readonly retrySchedule: RetrySchedule;
-	readonly queueLifetimeMs: number;
+	/** As the settings are now: both may change while running. A workspace may have a lifetime of its own. */
+	readonly retry: () => Retry;
 	/** Past this a claim without a result comes due again by itself. */
 	readonly attemptDeadlineMs: number;
 	readonly maxInFlight: number;
@@ -135,8 +135,8 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	function retryOf(copy: Claimed): Retry {
-		const lifetime = copy.queue_lifetime_s === null ? options.queueLifetimeMs : copy.queue_lifetime_s * 1000;
-		return {schedule: options.retrySchedule, lifetime};
+		const {schedule, lifetime} = options.retry();
+		return {schedule, lifetime: copy.queue_lifetime_s === null ? lifetime : copy.queue_lifetime_s * 1000};
 	}
 
 	function fixedWait(copy: Claimed): {fixedWaitMs?: number} {

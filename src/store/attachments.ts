@@ -15,3 +15,11 @@ export async function insertAttachments(
 		),
 	);
 }
+
+/** A message's attachments, in order. */
+export async function listAttachments(reader: Knex, messageId: string): Promise<Attachment[]> {
+	return await reader('attachments')
+		.where({message_id: messageId})
+		.orderBy('position')
+		.select('filename', 'content_type as contentType', 'content');
+}

@@ -13,15 +13,6 @@ export type KeyRow = {
 	readonly revoked_at: string | null;
 };
 
-export type WorkspaceRow = {
-	readonly id: string;
-	readonly name: string;
-	readonly locale: string | null;
-	readonly timezone: string | null;
-	readonly monthly_quota: number | null;
-	readonly paused_at: string | null;
-};
-
 export type SenderRow = {
 	readonly id: string;
 	readonly verified_at: string | null;
@@ -36,19 +27,15 @@ export type TemplateRow = {
 
 export type TopicRow = {readonly id: string; readonly code: string};
 
-export async function findKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
+export async function lookUpKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
 	const row = await reader('api_keys')
 		.where({hash})
 		.first('id', 'workspace_id', 'mode', 'scopes', 'rate_limit', 'expires_at', 'revoked_at');
 	return row && {...row, scopes: JSON.parse(row.scopes)};
 }
 
-export async function findWorkspace(reader: Knex, id: string): Promise<WorkspaceRow | undefined> {
-	return await reader('workspaces').where({id}).first('id', 'name', 'locale', 'timezone', 'monthly_quota', 'paused_at');
-}
-
 /** A sender is verified when its domain is, or when an operator said so. */
-export async function findSender(
+export async function lookUpSender(
 	reader: Knex,
 	workspaceId: string,
 	addressKey: string,
@@ -59,7 +46,7 @@ export async function findSender(
 		.first('s.id', 's.disabled_at', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
 }
 
-export async function findTemplate(reader: Knex, workspaceId: string, id: string): Promise<TemplateRow | undefined> {
+export async function lookUpTemplate(reader: Knex, workspaceId: string, id: string): Promise<TemplateRow | undefined> {
 	return await reader('templates as t')
 		.leftJoin('template_versions as v', function () {
 			this.on('v.template_id', 't.id').andOn('v.version', 't.latest_version');
@@ -69,6 +56,6 @@ export async function findTemplate(reader: Knex, workspaceId: string, id: string
 		.first('t.id', 'v.id as version_id');
 }
 
-export async function findTopic(reader: Knex, workspaceId: string, code: string): Promise<TopicRow | undefined> {
+export async function lookUpTopic(reader: Knex, workspaceId: string, code: string): Promise<TopicRow | undefined> {
 	return await reader('topics').where({workspace_id: workspaceId, code}).first('id', 'code');
 }

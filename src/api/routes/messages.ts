@@ -7,7 +7,7 @@ import {readEvents} from '../../store/events.ts';
 import {findMessage, hasMessage} from '../../store/messages.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import type {Cursors} from '../cursor.ts';
-import {apiError, unavailable} from '../errors.ts';
+import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {createReadSend} from '../read-send.ts';
 import {sendBody} from '../schemas/send.ts';
@@ -47,6 +47,9 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 			async (request, reply) => {
 				if (!mayAccept()) {
 					throw unavailable();
+				}
+				if (request.body === undefined || request.body === null) {
+					throw bodyMissing();
 				}
 				const read = readSend(request.body, callerOf(request));
 				if (!read.ok) {

@@ -177,6 +177,8 @@ virtual_gid_maps = static:${idOf(root, 'vmail')}
 virtual_mailbox_limit = 0
 message_size_limit = 50000000
 relayhost = ${relayTo ? `[127.0.0.1]:${relayTo}` : ''}
+# Without a next hop only its own reports would leave.
+default_transport = ${relayTo ? 'smtp' : 'discard'}
 smtpd_relay_restrictions = permit_sasl_authenticated, reject_unauth_destination
 smtpd_client_restrictions = ${auth ? 'permit_sasl_authenticated, reject' : ''}
 smtpd_delay_reject = yes

@@ -1,0 +1,208 @@
+import type {AddressInfo} from 'node:net';
+import {hostname} from 'node:os';
+import process from 'node:process';
+import {createCatalog} from './accept/catalog.ts';
+import {createAccept} from './accept/send.ts';
+import {createAcceptWrite} from './accept/write.ts';
+import {createAuth} from './api/auth.ts';
+import {createCursors} from './api/cursor.ts';
+import {healthRoutes} from './api/routes/health.ts';
+import {messageRoutes} from './api/routes/messages.ts';
+import {type Api, createApi} from './api/server.ts';
+import {boundPublicUrl} from './config/derive.ts';
+import type {Settings} from './config/settings.ts';
+import {watchChanges} from './daemon/changes-watch.ts';
+import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
+import {createEngine, type Engine} from './daemon/engine.ts';
+import {createMetrics} from './daemon/metrics.ts';
+import type {Held} from './daemon/open.ts';
+import type {Log} from './log/log.ts';
+import {createMailLog} from './log/maillog.ts';
+import {systemClock as clock} from './mail/clock.ts';
+import {createIdSource} from './mail/ids.ts';
+import {storeTime} from './mail/time.ts';
+import type {Recorded} from './outcome/record.ts';
+import {createClockWatch} from './queue/clock-watch.ts';
+import {createPresence} from './queue/presence.ts';
+import {findKey} from './store/catalog.ts';
+import {readGeneration} from './store/changes.ts';
+import {bringForward} from './store/claims.ts';
+import {readQueueSize} from './store/queue-size.ts';
+import {createVault} from './store/sealed.ts';
+
+export type DaemonOptions = {
+	readonly settings: Settings;
+	readonly version: string;
+	readonly held: Held;
+	readonly log: Log;
+};
+
+/** The settings that a running daemon obeys anew after SIGHUP. */
+export type LiveSettings = Pick<Settings, 'retrySchedule' | 'queueLifetime' | 'logLevel'>;
+
+export type Daemon = {
+	/** Where HTTP is served; null: this process serves none. */
+	readonly http: string | null;
+	/** Base of the links in mail. */
+	readonly publicUrl: string;
+	readonly reload: (settings: LiveSettings) => void;
+	/** Takes nothing new, ends what is under way, gives the rest back to the queue, closes everything. */
+	readonly stop: () => Promise<void>;
+};
+
+const clockWatchMs = 1000;
+
+/** The composition root: everything is made here, started in order, and drained in reverse. */
+export async function startDaemon({settings, version, held, log}: DaemonOptions): Promise<Daemon> {
+	const {store, secrets, release} = held;
+	const {logger} = log;
+	const newId = createIdSource(clock);
+	const mailLog = createMailLog(logger);
+	const metrics = createMetrics({version, queueSize: () => readQueueSize(store.reader, storeTime(clock.now()))});
+	let phase: 'starting' | 'running' | 'draining' = 'starting';
+	let engine: Engine | null = null;
+	let live: LiveSettings = settings;
+
+	function onStoreError(error: unknown): void {
+		logger.error({event: 'store_failed', err: error}, 'The store cannot be used; it is tried again.');
+		if (store.dialect.isDamage(error)) {
+			logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
+			log.flush();
+			process.exit(74);
+		}
+	}
+
+	const catalog = createCatalog(store.reader);
+	const auth = createAuth({findKey: hash => findKey(store.reader, hash), clock});
+	const accept = createAccept({
+		catalog,
+		writer: store.writer,
+		acceptWrite: createAcceptWrite(clock, newId),
+		onAccepted: destinations => engine?.scheduler.accepted(destinations),
+	});
+
+	async function notReady(): Promise<string | null> {
+		if (phase !== 'running') {
+			return `The daemon is ${phase}.`;
+		}
+		try {
+			await store.ping();
+			return engine?.scheduler.storeFailing ? 'The store cannot be written.' : null;
+		} catch {
+			return 'The store does not answer.';
+		}
+	}
+
+	function createServer(): Api {
+		return createApi({
+			newId,
+			trustProxy: settings.trustProxy,
+			isUnavailable: store.dialect.isUnavailable,
+			report: (request, error) => {
+				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
+			},
+			routes: [
+				healthRoutes({notReady, metrics: metrics.text}),
+				messageRoutes({
+					auth,
+					reader: store.reader,
+					accept,
+					cursors: createCursors(secrets.keys[secrets.current] as Uint8Array),
+					mayAccept: () => phase === 'running' && !engine?.scheduler.storeFailing,
+				}),
+			],
+		});
+	}
+
+	const api = settings.roles.includes('api') ? createServer() : null;
+	const {host, port} = settings.httpListen;
+	await api?.listen({host, port});
+	const bound = api?.server.address() as AddressInfo | undefined;
+	const http = bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
+	const publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
+
+	const boot = newId('req');
+	const presence = createPresence({
+		store,
+		node: {id: boot, host: hostname(), pid: process.pid},
+		clock,
+		onReleased: () => void engine?.scheduler.rescan().catch(onStoreError),
+		onError: onStoreError,
+	});
+	if (settings.roles.includes('deliver')) {
+		await presence.begin();
+		engine = createEngine({
+			settings,
+			publicUrl,
+			store,
+			vault: createVault(secrets),
+			keys: secrets,
+			boot,
+			newId,
+			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
+			clock,
+			onRecorded,
+			onStoreError,
+			onCrash: reason => logger.error({event: 'worker_ended', reason}),
+		});
+		await engine.scheduler.start();
+	}
+
+	function onRecorded({copy, result, verdict}: Recorded): void {
+		const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);
+		const judged = {...result, outcome: verdict.outcome};
+		metrics.attempted(judged, delayMs);
+		mailLog.attempted({messageId: copy.message_id, recipient: copy.address, workspace: copy.workspace_id}, judged, {
+			delayMs,
+			attempt: verdict.attempts,
+		});
+	}
+
+	const changes = watchChanges({
+		read: () => readGeneration(store.reader),
+		onChange() {
+			catalog.clear();
+			auth.clear();
+			engine?.forget();
+			void engine?.scheduler.rescan().catch(onStoreError);
+		},
+		onError: onStoreError,
+	});
+	const clockStep = createClockWatch(clock);
+	const clockTimer = setInterval(() => {
+		if (clockStep() > 0) {
+			void afterClockStep().catch(onStoreError);
+		}
+	}, clockWatchMs);
+
+	/** Nothing may wait longer than the longest wait only because the clock was set back. */
+	async function afterClockStep(): Promise<void> {
+		const now = clock.now();
+		const latest = storeTime(now + Math.max(...live.retrySchedule.waits));
+		await store.writer.transaction(trx => bringForward(trx, latest, storeTime(now)));
+		await engine?.scheduler.rescan();
+	}
+
+	phase = 'running';
+	mailLog.listening({http, inbound: null, version});
+	writeDaemonFile(settings.dataDir, {pid: process.pid, http, inbound: null, version});
+
+	return {
+		http,
+		publicUrl,
+		reload(next) {
+			live = next;
+			log.setLevel(next.logLevel);
+		},
+		async stop() {
+			phase = 'draining';
+			clearInterval(clockTimer);
+			changes.stop();
+			await Promise.all([api?.close(), engine?.drain()]);
+			await presence.end();
+			await engine?.stop();
+			removeDaemonFile(settings.dataDir, process.pid);
+			await release();
+		},
+	};
+}

@@ -1,0 +1,201 @@
+import path from 'node:path';
+import {Worker} from 'node:worker_threads';
+import type {Settings} from '../config/settings.ts';
+import type {Delivery} from '../deliver/delivery.ts';
+import type {Relay as RelayRoute} from '../deliver/relay-url.ts';
+import {simulatorWaitMs} from '../deliver/simulator.ts';
+import {parseAddress} from '../mail/address.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {NewId} from '../mail/ids.ts';
+import type {Relay} from '../mail/relay-url.ts';
+import type {Retry} from '../mail/retry.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
+import {storeTime} from '../mail/time.ts';
+import {createRecordWrite, type Recorded} from '../outcome/record.ts';
+import type {AttemptSteps} from '../queue/attempt.ts';
+import type {SiteLimits} from '../queue/lanes.ts';
+import {createMakers} from '../queue/makers.ts';
+import {createScheduler} from '../queue/scheduler.ts';
+import {createSenders} from '../queue/senders.ts';
+import {listAttachments} from '../store/attachments.ts';
+import {type Claimed, createClaimWrite, readDestinations} from '../store/claims.ts';
+import type {MasterKeys, Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import {listVariants} from '../store/templates.ts';
+import type {MakerData} from '../threads/maker.ts';
+import type {SenderData} from '../threads/sender.ts';
+import {makeJob} from './make-job.ts';
+import {createSigning} from './signing.ts';
+
+export type EngineOptions = {
+	readonly settings: Settings;
+	/** Base of the links in mail. */
+	readonly publicUrl: string;
+	readonly store: Store;
+	readonly vault: Vault;
+	readonly keys: MasterKeys;
+	/** The waits between tries, as the settings are now. */
+	readonly retry: () => Retry;
+	/** This daemon's claims bear this id. */
+	readonly boot: string;
+	readonly newId: NewId;
+	readonly clock: Clock;
+	readonly onRecorded: (recorded: Recorded) => void;
+	readonly onStoreError: (error: unknown) => void;
+	/** A worker thread ended by itself and was replaced. */
+	readonly onCrash: (reason: string) => void;
+};
+
+const makeLimitMs = 2000;
+const copiesPerSession = 4;
+
+/** Connections and copies under way that one site may have. Fixed: pace is not learnt. */
+const limits = {
+	mx: {connections: 5, window: 20},
+	relay: {connections: 20, window: 256},
+	local: {connections: 4, window: 256},
+} satisfies Record<string, SiteLimits>;
+
+/** The delivery engine: the queue with its maker and sender threads, as the settings say. */
+export function createEngine(options: EngineOptions) {
+	const {settings, store, clock, newId, boot} = options;
+	const signing = createSigning(store, options.vault, clock);
+	const now = () => storeTime(clock.now());
+
+	const makers = createMakers({
+		count: settings.makers,
+		limitMs: makeLimitMs,
+		clock,
+		onCrash: options.onCrash,
+		spawn: shared =>
+			new Worker(new URL('../threads/maker.js', import.meta.url), {
+				workerData: {
+					shared,
+					keys: options.keys,
+					publicUrl: options.publicUrl,
+					tokenLifetimeMs: settings.tokenLifetime,
+					listening: settings.inboundListen !== null,
+				} satisfies MakerData,
+				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4},
+			}),
+		async resource(name) {
+			const [kind, key = ''] = name.split(':');
+			if (kind === 'dkim') {
+				return await signing.keys(key === '' ? [] : key.split(','));
+			}
+			const variants = await listVariants(store.reader, key);
+			return variants.map((variant, position) => ({...variant, id: `${key}/${position}`}));
+		},
+	});
+
+	const senders = createSenders<Delivery>({
+		count: settings.senders,
+		onCrash: options.onCrash,
+		spawn: () => new Worker(new URL('../threads/sender.js', import.meta.url), {workerData: senderData(settings)}),
+	});
+
+	const siteOf = (destination: string): {name: string; limits: SiteLimits} => {
+		if (destination === simulatorDomain) {
+			return {name: destination, limits: limits.local};
+		}
+		switch (settings.delivery) {
+			case 'mx':
+				return {name: destination, limits: limits.mx};
+			case 'relay':
+				return {name: 'relay', limits: limits.relay};
+			case 'capture':
+				return {name: 'capture', limits: limits.local};
+		}
+	};
+
+	const steps: AttemptSteps = {
+		now,
+		async make(copy) {
+			const domain = await signing.of(copy.domain_id ?? '');
+			const attachments = copy.attachments > 0 ? await listAttachments(store.reader, copy.message_id) : [];
+			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
+			return await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
+		},
+		async deliver(copy, made) {
+			const site = siteOf(copy.destination);
+			return await senders.deliver(site.name, site.limits.connections, {
+				recipientId: copy.id,
+				destination: copy.destination,
+				envelope: {from: made.envelopeFrom, ...wireAddress(copy)},
+				ref: made.ref,
+				data: made.mail,
+				attempt: copy.attempts + 1,
+				simulated: copy.mode === 'test',
+				nxdomainBefore: copy.last_category === 'unknown_domain',
+			});
+		},
+	};
+
+	const scheduler = createScheduler({
+		writer: store.writer,
+		claimWrite: createClaimWrite(store.dialect, boot, newId),
+		recordWrite: createRecordWrite(boot, newId),
+		readDestinations: () => readDestinations(store.reader),
+		siteOf,
+		steps,
+		retry: options.retry,
+		attemptDeadlineMs: settings.attemptDeadline,
+		maxInFlight: Math.max(64, settings.maxSessions * copiesPerSession),
+		fixedWaitOf: copy => (copy.destination === simulatorDomain ? simulatorWaitMs : undefined),
+		clock,
+		random: Math.random,
+		onRecorded: options.onRecorded,
+		onStoreError: options.onStoreError,
+	});
+
+	return {
+		scheduler,
+		/** What was changed by others is read again. */
+		forget: () => signing.forget(),
+		/** Ends sessions after the mail they are sending, gives everything else back; resolves when all is stored. */
+		async drain(): Promise<void> {
+			senders.drain();
+			await scheduler.stop();
+		},
+		async stop(): Promise<void> {
+			await Promise.all([makers.stop(), senders.stop()]);
+		},
+	};
+}
+
+export type Engine = ReturnType<typeof createEngine>;
+
+function wireAddress(copy: Claimed): {to: string; smtputf8: boolean} {
+	const parsed = parseAddress(copy.address, {utf8Local: true});
+	if (!parsed.ok) {
+		throw new Error(`${copy.id}: the stored address ${parsed.fault}`);
+	}
+	return {to: parsed.address.wire, smtputf8: parsed.address.utf8};
+}
+
+function senderData(settings: Settings): SenderData {
+	return {
+		mode: deliveryMode(settings),
+		hostname: settings.hostname,
+		timeouts: settings.smtpTimeouts,
+		attemptDeadlineMs: settings.attemptDeadline,
+		allowPrivateMx: settings.allowPrivateMx,
+		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
+		dnsServers: settings.dnsServers,
+	};
+}
+
+function deliveryMode(settings: Settings): SenderData['mode'] {
+	switch (settings.delivery) {
+		case 'mx':
+			return {kind: 'mx', port: settings.mxPort};
+		case 'relay':
+			return {kind: 'relay', relays: settings.relays.map(relayRoute), acceptMeans: settings.relayAcceptMeans};
+		case 'capture':
+			return {kind: 'capture', folder: path.join(settings.dataDir, 'captured')};
+	}
+}
+
+function relayRoute({secure, user, password, ...relay}: Relay): RelayRoute {
+	return {...relay, implicitTls: secure, login: user === null || password === null ? null : {user, password}};
+}

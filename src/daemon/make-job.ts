@@ -1,0 +1,37 @@
+import type {Attachment} from '../mail/message.ts';
+import type {MakeJob} from '../queue/maker-protocol.ts';
+import type {Claimed} from '../store/claims.ts';
+
+export type Sending = {
+	readonly attachments: readonly Attachment[];
+	/** The domain's active keys: their ids, joined by commas. */
+	readonly signing: string;
+	readonly returnPathDomain: string;
+};
+
+/** What a maker is told of a claimed copy. The locale is the send's, then the workspace's, then `en`; so the zone. */
+export function makeJob(copy: Claimed, {attachments, signing, returnPathDomain}: Sending): MakeJob {
+	return {
+		recipientId: copy.id,
+		messageId: copy.message_id,
+		workspaceId: copy.workspace_id,
+		workspaceName: copy.workspace_name,
+		address: copy.address,
+		role: copy.role,
+		acceptedAt: Date.parse(copy.created_at),
+		from: copy.from_address,
+		fromName: copy.sender_name,
+		to: copy.to_address,
+		cc: copy.cc === null ? [] : (JSON.parse(copy.cc) as string[]),
+		replyTo: copy.reply_to,
+		versionId: copy.version_id,
+		locale: copy.locale ?? copy.workspace_locale ?? 'en',
+		workspaceLocale: copy.workspace_locale,
+		timezone: copy.timezone ?? copy.workspace_timezone ?? 'UTC',
+		data: copy.data,
+		topicId: copy.topic_id,
+		attachments,
+		signing,
+		returnPathDomain,
+	};
+}

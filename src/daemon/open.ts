@@ -1,0 +1,77 @@
+import {hostname} from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import {ConfigError} from '../config/config-error.ts';
+import {loadSecrets, type Secrets} from '../config/secrets.ts';
+import type {Settings} from '../config/settings.ts';
+import {systemClock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {lockFolder} from '../store/lock.ts';
+import {migrate, schemaState} from '../store/migrate.ts';
+import {openStore, type Store} from '../store/store.ts';
+import {openDataDir} from './data-dir.ts';
+
+/** What a daemon holds of its data folder. */
+export type Held = {readonly store: Store; readonly secrets: Secrets; readonly release: () => Promise<void>};
+
+/**
+ * Makes or checks the data folder, takes its lock, opens the store and brings its schema up to date. Throws ConfigError
+ * with what keeps the daemon from starting; then nothing is left open.
+ */
+export async function openData(settings: Settings, {asRoot}: {asRoot: boolean}): Promise<Held> {
+	const {dataDir, databaseUrl} = settings;
+	openDataDir({dataDir, asRoot});
+	const unlock = databaseUrl === null ? await lock(dataDir) : async () => undefined;
+	try {
+		const secrets = loadSecrets({dataDir, settings});
+		const store = await openCurrentStore(settings);
+		return {
+			store,
+			secrets,
+			async release() {
+				await store.close();
+				await unlock();
+			},
+		};
+	} catch (error) {
+		await unlock();
+		throw error;
+	}
+}
+
+async function lock(dataDir: string): Promise<() => Promise<void>> {
+	const self = {pid: process.pid, host: hostname(), startedAt: storeTime(systemClock.now())};
+	const taken = await lockFolder(path.join(dataDir, 'daemon.lock'), self);
+	if (taken.ok) {
+		return taken.release;
+	}
+	const {holder} = taken;
+	const who = holder ? ` (process ${holder.pid} on ${holder.host}, since ${holder.startedAt.slice(0, 19)}Z)` : '';
+	throw new ConfigError(
+		[`another daemon is running on the data folder ${dataDir}${who}: stop it first or set MAILCTL_DATA_DIR`],
+		75,
+	);
+}
+
+async function openCurrentStore({dataDir, databaseUrl}: Settings): Promise<Store> {
+	const where = databaseUrl === null ? path.join(dataDir, 'mailctl.db') : 'the PostgreSQL of MAILCTL_DATABASE_URL';
+	let store: Store;
+	try {
+		store = await openStore(databaseUrl === null ? {file: where} : {url: databaseUrl});
+	} catch (error) {
+		throw new ConfigError(
+			[`${where} cannot be opened (${(error as Error).message}): check that it is there, whole and yours to write`],
+			74,
+		);
+	}
+	try {
+		if ((await schemaState(store.database)) === 'newer') {
+			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);
+		}
+		await migrate(store.database);
+		return store;
+	} catch (error) {
+		await store.close();
+		throw error;
+	}
+}

@@ -1,0 +1,47 @@
+import {parentPort, workerData} from 'node:worker_threads';
+import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
+import type {Delivery} from '../deliver/delivery.ts';
+import {createResolver} from '../deliver/resolver.ts';
+import {systemClock} from '../mail/clock.ts';
+import type {AttemptResult} from '../mail/outcome.ts';
+import type {FromSender, ToSender} from '../queue/senders.ts';
+
+/** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
+export type SenderData = Omit<DelivererOptions, 'resolver' | 'clock' | 'random'> & {
+	/** `ip` or `ip:port`; empty: the system's. */
+	readonly dnsServers: readonly string[];
+};
+
+/** One query to one server, milliseconds. */
+const dnsTimeoutMs = 5000;
+const dnsTries = 2;
+
+const {dnsServers, ...options} = workerData as SenderData;
+const port = parentPort as NonNullable<typeof parentPort>;
+const stop = new AbortController();
+const deliverer = createDeliverer({
+	...options,
+	resolver: createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock}),
+	clock: systemClock,
+	random: Math.random,
+});
+let results: AttemptResult[] = [];
+
+port.on('message', (message: ToSender<Delivery>) => {
+	if (message.kind === 'stop') {
+		stop.abort();
+		return;
+	}
+	void deliverer.deliver(message.site, message.connections, message.delivery, stop.signal).then(answer);
+});
+
+/** What ends in the same turn of the event loop travels together. */
+function answer(result: AttemptResult): void {
+	results.push(result);
+	if (results.length === 1) {
+		setImmediate(() => {
+			port.postMessage({kind: 'results', results} satisfies FromSender);
+			results = [];
+		});
+	}
+}

@@ -1,0 +1,245 @@
+import test from 'ava';
+import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
+
+const at = '2026-06-09T10:00:00.000Z';
+
+async function suppress({store, workspace}: TestApi, address: string): Promise<void> {
+	await store.database('suppressions').insert({
+		id: newId('sup'),
+		workspace_id: workspace.id,
+		address,
+		address_key: address,
+		reason: 'manual',
+		source: 'api',
+		created_at: at,
+	});
+}
+
+async function addTopic({store, workspace}: TestApi, code: string): Promise<string> {
+	const id = newId('usg');
+	await store.database('topics').insert({id, workspace_id: workspace.id, code, name: code, created_at: at});
+	return id;
+}
+
+async function optOut({store, workspace}: TestApi, address: string, code: string): Promise<void> {
+	await store
+		.database('topic_optouts')
+		.insert({workspace_id: workspace.id, code, address_key: address, address, source: 'one-click', created_at: at});
+}
+
+const isStoredNothing = async ({store}: TestApi) => {
+	const tables = await Promise.all(['messages', 'recipients', 'events', 'contacts'].map(name => store.reader(name)));
+	return tables.every(rows => rows.length === 0);
+};
+
+storeTest(test, 'of several reasons against a send the first in order is told', async (t, store) => {
+	const api = await startApi(t, store);
+	await suppress(api, 'user@example.org');
+	await optOut(api, 'user@example.org', 'news');
+	const versionless = newId('tpl');
+	await store.database('templates').insert({
+		id: versionless,
+		workspace_id: api.workspace.id,
+		name: 'draft',
+		created_at: at,
+		updated_at: at,
+	});
+	await store.database('workspaces').where({id: api.workspace.id}).update({paused_at: at});
+
+	const wrong = {from: 'other@example.com', templateId: newId('tpl'), unsubscribeGroup: 'news'};
+	const code = async (fields: object) => {
+		const answer = await api.send(fields);
+		t.true(answer.status >= 400);
+		return codeOf(answer);
+	};
+	t.is(await code({...wrong, to: 'x'}), 'validation_failed');
+	t.is(await code(wrong), 'sending_paused');
+	await store.database('workspaces').update({paused_at: null});
+	api.clear();
+	t.is(await code(wrong), 'template_not_found');
+	t.is(await code({...wrong, templateId: versionless}), 'template_has_no_version');
+	const {templateId} = api.workspace;
+	t.is(await code({...wrong, templateId}), 'sender_not_available');
+	const from = api.workspace.sender;
+	t.is(await code({...wrong, templateId, from}), 'recipient_suppressed');
+	await store.database('suppressions').delete();
+	t.is(await code({...wrong, templateId, from}), 'unknown_unsubscribe_group');
+	await addTopic(api, 'news');
+	t.is(await code({...wrong, templateId, from}), 'recipient_unsubscribed');
+	t.true(await isStoredNothing(api));
+	t.deepEqual(api.announced, []);
+	await store.database('topic_optouts').delete();
+	t.is((await api.send({...wrong, templateId, from})).status, 202);
+});
+
+storeTest(test, 'what belongs to another workspace does not exist', async (t, store) => {
+	const api = await startApi(t, store);
+	const other = await addWorkspace(store, 'other');
+	await store
+		.database('topics')
+		.insert({id: newId('usg'), workspace_id: other.id, code: 'news', name: 'n', created_at: at});
+	await store.database('senders').where({workspace_id: other.id}).update({address_key: 'they@example.com'});
+	t.is(codeOf(await api.send({templateId: other.templateId})), 'template_not_found');
+	t.is(codeOf(await api.send({from: 'they@example.com'})), 'sender_not_available');
+	t.is(codeOf(await api.send({unsubscribeGroup: 'news'})), 'unknown_unsubscribe_group');
+	const key = await addKey(store, other.id);
+	await suppress(api, 'user@example.org');
+	t.is(codeOf(await api.send()), 'recipient_suppressed');
+	t.is((await api.send({from: 'they@example.com', templateId: other.templateId}, key)).status, 202);
+});
+
+storeTest(test, 'names of any form get their codes, and never reach the store', async (t, store) => {
+	const api = await startApi(t, store);
+	for (const text of ['x', '\0', '\ud800', "' or 1=1", 'usg_1', 'ä'.repeat(1000)]) {
+		t.is(codeOf(await api.send({templateId: text})), 'template_not_found');
+		t.is(codeOf(await api.send({unsubscribeGroup: text})), 'unknown_unsubscribe_group');
+	}
+	t.deepEqual(api.reported, []);
+});
+
+storeTest(
+	test,
+	'a sender is verified by itself or by its domain, and a disabled one is not available',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const status = async (sender: object, domain: object) => {
+			await store.database('senders').update({verified_at: null, disabled_at: null, ...sender});
+			await store.database('domains').update({verified_at: null, ...domain});
+			api.clear();
+			return (await api.send({from: 'HELLO@Example.com'})).status;
+		};
+		t.is(await status({verified_at: at}, {}), 202);
+		t.is(await status({}, {verified_at: at}), 202);
+		t.is(await status({}, {}), 422);
+		t.is(await status({verified_at: at, disabled_at: at}, {verified_at: at}), 422);
+	},
+);
+
+storeTest(test, 'deleted templates are gone, new versions are used when the caches were emptied', async (t, store) => {
+	const api = await startApi(t, store);
+	t.is((await api.send()).status, 202);
+	const version = newId('tpv');
+	await store.database('template_versions').insert({
+		id: version,
+		template_id: api.workspace.templateId,
+		version: 2,
+		fingerprint: 'g',
+		created_at: at,
+	});
+	await store.database('templates').update({latest_version: 2});
+	api.clear();
+	const id = idOf(await api.send());
+	t.is((await store.reader('messages').where({id}).first()).version_id, version);
+	await store.database('templates').update({deleted_at: at});
+	api.clear();
+	t.is(codeOf(await api.send()), 'template_not_found');
+});
+
+storeTest(test, 'every spelling of a suppressed address is suppressed', async (t, store) => {
+	const api = await startApi(t, store);
+	await suppress(api, 'josé@xn--mnchen-3ya.de');
+	for (const to of ['josé@münchen.de', 'JOSÉ@MÜNCHEN.DE', 'jose\u0301@mu\u0308nchen.de', 'José@xn--mnchen-3ya.de']) {
+		t.is(codeOf(await api.send({to})), 'recipient_suppressed', to);
+	}
+	t.is((await api.send({to: 'jose@münchen.de'})).status, 202);
+});
+
+storeTest(
+	test,
+	'cc: duplicates and the to address are dropped, barred ones are not sent and say why',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		await addTopic(api, 'news');
+		await suppress(api, 'gone@example.net');
+		await optOut(api, 'tired@example.net', 'news');
+		await optOut(api, 'picky@example.net', 'other');
+		const cc = [
+			'a@example.net',
+			'USER@example.org',
+			'A@example.net',
+			'gone@example.net',
+			'Tired@example.net',
+			'picky@example.net',
+		];
+		const id = idOf(await api.send({cc, unsubscribeGroup: 'news'}));
+		const copies = await store.reader('recipients').where({message_id: id}).orderBy('id');
+		t.deepEqual(
+			copies.map(copy => [copy.role, copy.address, copy.state, copy.next_attempt_at !== null]),
+			[
+				['to', 'user@example.org', 'accepted', true],
+				['cc', 'a@example.net', 'accepted', true],
+				['cc', 'gone@example.net', 'suppressed', false],
+				['cc', 'Tired@example.net', 'suppressed', false],
+				['cc', 'picky@example.net', 'accepted', true],
+			],
+		);
+		const events = await store.reader('events').where({message_id: id}).orderBy('id');
+		t.deepEqual(
+			events.map(event => [event.type, event.recipient_id, JSON.parse(event.detail)]),
+			[
+				['accepted', copies[0].id, null],
+				['suppressed', copies[2].id, {recipient: 'gone@example.net', role: 'cc', reason: 'suppressed'}],
+				['suppressed', copies[3].id, {recipient: 'Tired@example.net', role: 'cc', reason: 'opted_out'}],
+			],
+		);
+		const {body} = await api.get(`/v1/messages/${id}`);
+		t.deepEqual((body as {cc: string[]}).cc, [
+			'a@example.net',
+			'gone@example.net',
+			'Tired@example.net',
+			'picky@example.net',
+		]);
+		t.deepEqual(api.announced.sort(), ['example.net', 'example.org']);
+	},
+);
+
+storeTest(test, 'what a live send says of its recipient holds for the next one', async (t, store) => {
+	const api = await startApi(t, store);
+	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
+	const used = async (fields: object, key?: string) => {
+		const id = idOf(await api.send({to: 'New@example.org', ...fields}, key));
+		const {locale, timezone} = await store.reader('messages').where({id}).first();
+		return [locale, timezone];
+	};
+	t.deepEqual(await used({locale: 'fr', timezone: 'Europe/Paris'}, testKey), ['fr', 'Europe/Paris']);
+	t.deepEqual(await store.reader('contacts'), []);
+	t.deepEqual(await used({locale: '', timezone: ''}), [null, null]);
+	const [{id, created_at, updated_at, ...contact}] = await store.reader('contacts');
+	t.true(id.startsWith('con_') && created_at === updated_at);
+	t.deepEqual(contact, {
+		workspace_id: api.workspace.id,
+		address: 'New@example.org',
+		address_key: 'new@example.org',
+		locale: null,
+		timezone: null,
+	});
+	t.deepEqual(await used({to: 'NEW@example.org', locale: 'de-at'}), ['de-AT', null]);
+	t.deepEqual(await used({timezone: 'Europe/Vienna'}), ['de-AT', 'Europe/Vienna']);
+	t.deepEqual(await used({locale: null}), ['de-AT', 'Europe/Vienna']);
+	t.deepEqual(await used({locale: 'fr'}, testKey), ['fr', 'Europe/Vienna']);
+	t.deepEqual(await used({}, testKey), ['de-AT', 'Europe/Vienna']);
+	t.like(await store.reader('contacts').first(), {id, locale: 'de-AT', timezone: 'Europe/Vienna'});
+	t.is((await store.reader('contacts')).length, 1);
+});
+
+storeTest(test, 'sends that share a transaction are judged and stored each for itself', async (t, store) => {
+	const api = await startApi(t, store);
+	await suppress(api, 'gone@example.org');
+	const sends = Array.from({length: 60}, (_, index) => {
+		const kind = index % 3;
+		const to = kind === 0 ? 'gone@example.org' : kind === 1 ? 'same@example.org' : `u${index}@example.org`;
+		return {to, locale: index % 2 ? 'de' : 'en', data: {index}, metadata: {kind: String(kind)}};
+	});
+	const answers = await Promise.all(sends.map(send => api.send(send)));
+	for (const [index, answer] of answers.entries()) {
+		t.is(answer.status, index % 3 === 0 ? 422 : 202);
+		if (answer.status === 202) {
+			const message = (await api.get(`/v1/messages/${idOf(answer)}`)).body as {to: string; data: unknown};
+			t.like({to: message.to, data: message.data}, {to: sends[index]?.to ?? '', data: {index}});
+		}
+	}
+	t.is((await store.reader('messages')).length, 40);
+	t.is((await store.reader('contacts')).length, 21);
+});

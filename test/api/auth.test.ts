@@ -1,0 +1,79 @@
+import test from 'ava';
+import {createApiKey} from '../../src/mail/api-key.ts';
+import {idOf, startApi} from '../helpers/api.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {addKey} from '../helpers/workspace.ts';
+
+const now = Date.UTC(2026, 5, 9, 12);
+const clock = {now: () => now, monotonic: () => 0};
+
+storeTest(test, 'whatever is wrong with a key, the answer is the same', async (t, store) => {
+	const api = await startApi(t, store, {clock});
+	const expired = await addKey(store, api.workspace.id, {expires_at: '2026-06-09T12:00:00.000Z'});
+	const revoked = await addKey(store, api.workspace.id, {revoked_at: '2026-06-09T11:00:00.000Z'});
+	const headers: Array<Record<string, string>> = [
+		{},
+		{authorization: ''},
+		{authorization: 'Bearer'},
+		{authorization: 'Bearer '},
+		{authorization: 'Bearer x'},
+		{authorization: api.key},
+		{authorization: `Basic ${api.key}`},
+		{authorization: `Bearer ${api.key} x`},
+		{authorization: `Bearer ${api.key}x`},
+		{authorization: `Bearer ${api.key.slice(0, -1)}`},
+		{authorization: `Bearer ${api.key.toUpperCase()}`},
+		{authorization: `Bearer ${api.key.replace('live', 'test')}`},
+		{authorization: `Bearer ${createApiKey('live')}`},
+		{authorization: `Bearer ${'é'.repeat(10)}`.normalize('NFD').replaceAll('\u0301', '')},
+		{authorization: `Bearer ${'x'.repeat(10_000)}`},
+		{authorization: `Bearer ${expired}`},
+		{authorization: `Bearer ${revoked}`},
+	];
+	for (const one of headers) {
+		const response = await fetch(`${api.base}/v1/messages`, {method: 'POST', headers: one});
+		t.is(response.status, 401, one.authorization);
+		t.is(await response.text(), '{"error":"Unauthorized"}');
+		t.is(response.headers.get('www-authenticate'), 'Bearer');
+		t.is(response.headers.get('content-type'), 'application/json; charset=utf-8');
+		t.regex(response.headers.get('x-request-id') ?? '', /^req_/);
+	}
+});
+
+storeTest(test, 'a key that is not expired yet is taken, the scheme in any case', async (t, store) => {
+	const api = await startApi(t, store, {clock});
+	const key = await addKey(store, api.workspace.id, {expires_at: '2026-06-09T12:00:00.001Z'});
+	for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
+		const response = await fetch(`${api.base}/v1/messages`, {
+			method: 'POST',
+			headers: {authorization: `${scheme} ${key}`},
+		});
+		t.is(response.status, 400);
+	}
+});
+
+storeTest(test, 'a key is read once, and again when something changed', async (t, store) => {
+	const api = await startApi(t, store);
+	const queries: string[] = [];
+	store.reader.on('query', ({sql}) => queries.push(sql));
+	await api.send();
+	await api.send();
+	t.is(queries.filter(sql => sql.includes('api_keys')).length, 1);
+	await store.database('api_keys').update({revoked_at: '2026-01-01T00:00:00.000Z'});
+	t.is((await api.send()).status, 202);
+	api.clear();
+	t.is((await api.send()).status, 401);
+});
+
+storeTest(test, 'the store holds no key, only its hash', async (t, store) => {
+	const api = await startApi(t, store);
+	t.false(JSON.stringify(await store.reader('api_keys')).includes(api.key.slice(9)));
+});
+
+storeTest(test, 'a test key makes test messages', async (t, store) => {
+	const api = await startApi(t, store);
+	const key = await addKey(store, api.workspace.id, {mode: 'test'});
+	const id = idOf(await api.send({}, key));
+	t.like((await api.get(`/v1/messages/${id}`, key)).body, {mode: 'test'});
+	t.like((await api.get(`/v1/messages/${id}`)).body, {mode: 'test'});
+});

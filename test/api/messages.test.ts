@@ -1,0 +1,258 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {sendBody} from '../../src/api/schemas/send.ts';
+import {isId} from '../../src/mail/ids.ts';
+import {codeOf, idOf, startApi} from '../helpers/api.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
+
+const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
+
+storeTest(test, 'a send is answered with 202, and is stored and announced by then', async (t, store) => {
+	const api = await startApi(t, store);
+	const answer = await api.send();
+	t.is(answer.status, 202);
+	const id = idOf(answer);
+	t.true(isId('msg', id));
+	t.is(answer.text, JSON.stringify({id, status: 'accepted'}));
+	t.true(isId('req', answer.headers.get('x-request-id') ?? ''));
+	t.deepEqual(api.announced, ['example.org']);
+	const [copy] = await store.reader('recipients').where({message_id: id});
+	t.like(copy, {role: 'to', address: 'user@example.org', state: 'accepted', destination: 'example.org', attempts: 0});
+	t.truthy(copy.next_attempt_at);
+});
+
+storeTest(test, 'a message reads back as it was sent, in the read view’s names', async (t, store) => {
+	const api = await startApi(t, store);
+	const sent = await api.send({
+		to: 'Jose\u0301@MÜNCHEN.de',
+		replyTo: 'Help@Example.com',
+		cc: ['A@example.net', 'b@example.net'],
+		data: {name: 'Zoë', n: 1.5, list: [{a: null}], '': 'x'},
+		metadata: {order_id: '77', constructor: 'kept'},
+		tags: ['receipt', 'köln'],
+		locale: 'de-at',
+		timezone: 'Asia/Kolkata',
+		tracking: {opens: false},
+		attachments: [{filename: 'Résumé.pdf', contentType: 'application/pdf', content: 'JVBERi0='}],
+	});
+	t.is(sent.status, 202, sent.text);
+	const {status, body} = await api.get(`/v1/messages/${idOf(sent)}`);
+	t.is(status, 200);
+	const {created_at, updated_at, ...rest} = body as Record<string, unknown>;
+	t.regex(String(created_at), shape);
+	t.regex(String(updated_at), shape);
+	t.deepEqual(rest, {
+		id: idOf(sent),
+		status: 'accepted',
+		to: 'Jose\u0301@MÜNCHEN.de',
+		from: 'hello@example.com',
+		reply_to: 'Help@Example.com',
+		cc: ['A@example.net', 'b@example.net'],
+		attachments: [{filename: 'Résumé.pdf', content_type: 'application/pdf'}],
+		subject: null,
+		template_id: api.workspace.templateId,
+		template_name: 'welcome',
+		template_version: 1,
+		data: {name: 'Zoë', n: 1.5, list: [{a: null}], '': 'x'},
+		metadata: {order_id: '77', constructor: 'kept'},
+		tags: ['receipt', 'köln'],
+		mode: 'live',
+	});
+	const [attachment] = await store.reader('attachments').where({message_id: idOf(sent)});
+	t.is(Buffer.from(attachment.content).toString(), '%PDF-');
+});
+
+storeTest(test, 'a message of the least reads back with empty fields', async (t, store) => {
+	const api = await startApi(t, store);
+	const {body} = await api.get(`/v1/messages/${idOf(await api.send())}`);
+	t.like(body, {reply_to: null, subject: null});
+	t.like(body, {cc: [], attachments: [], data: {}, metadata: {}, tags: []});
+});
+
+storeTest(
+	test,
+	'the timeline begins with accepted, pages by cursor, and no other list takes its cursor',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		await store.database('suppressions').insert({
+			id: newId('sup'),
+			workspace_id: api.workspace.id,
+			address: 'gone@example.net',
+			address_key: 'gone@example.net',
+			reason: 'manual',
+			source: 'api',
+			created_at: '',
+		});
+		const id = idOf(await api.send({cc: ['Gone@example.net', 'b@example.net']}));
+		const other = idOf(await api.send());
+		const whole = await api.get(`/v1/messages/${id}/events`);
+		type Events = {data: Array<Record<string, unknown>>; next_cursor: string | null};
+		const {data, next_cursor} = whole.body as Events;
+		t.deepEqual(
+			data.map(({type, detail}) => ({type, detail})),
+			[
+				{type: 'accepted', detail: {}},
+				{type: 'suppressed', detail: {recipient: 'Gone@example.net', role: 'cc', reason: 'suppressed'}},
+			],
+		);
+		t.is(next_cursor, null);
+		for (const event of data) {
+			t.true(isId('evt', String(event.id)));
+			t.regex(String(event.occurred_at), shape);
+			t.regex(String(event.recorded_at), shape);
+		}
+
+		const first = (await api.get(`/v1/messages/${id}/events?limit=1`)).body as Events;
+		t.deepEqual(first.data, [data[0]]);
+		const cursor = first.next_cursor ?? '';
+		const second = (await api.get(`/v1/messages/${id}/events?limit=1&cursor=${cursor}`)).body as Events;
+		t.deepEqual(second, {data: [data[1] as Record<string, unknown>], next_cursor: null});
+
+		const changed = `${cursor.slice(0, -1)}${cursor.endsWith('A') ? 'B' : 'A'}`;
+		for (const [path, bad] of [
+			[id, changed],
+			[id, 'x'],
+			[id, ''],
+			[id, `${cursor}=`],
+			[other, cursor],
+		]) {
+			const refused = await api.get(`/v1/messages/${path}/events?cursor=${bad}`);
+			t.is(refused.status, 422);
+			t.like((refused.body as {error: object}).error, {code: 'validation_failed', violations: [{field: 'cursor'}]});
+		}
+		for (const query of ['limit=0', 'limit=101', 'limit=1&limit=1', 'page=2']) {
+			t.is((await api.get(`/v1/messages/${id}/events?${query}`)).status, 422, query);
+		}
+	},
+);
+
+storeTest(test, 'a message of another workspace, an unknown one and what is no id answer alike', async (t, store) => {
+	const api = await startApi(t, store);
+	const id = idOf(await api.send());
+	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
+	for (const path of ['', '/events']) {
+		const answers = await Promise.all([
+			api.get(`/v1/messages/${id}${path}`, stranger),
+			api.get(`/v1/messages/${newId('msg')}${path}`),
+			api.get(`/v1/messages/batch-${path}`.replace('-/', '/')),
+			api.get(`/v1/messages/%00${path}`),
+			api.get(`/v1/messages/${'é'.repeat(50)}${path}`),
+			api.get(`/v1/messages/${id.toUpperCase()}${path}`),
+			api.get(`/v1/messages/${newId('evt')}${path}`),
+		]);
+		const bodies = answers.map(({status, text}) => [status, text.replace(/req_[0-9a-z]{26}/, '')]);
+		t.deepEqual(
+			bodies,
+			bodies.map(() => [
+				404,
+				'{"error":{"code":"message_not_found","message":"There is no such message.","request_id":""}}',
+			]),
+		);
+	}
+});
+
+storeTest(test, 'a send without a template has a code of its own, unless more is wrong', async (t, store) => {
+	const api = await startApi(t, store);
+	for (const templateId of [undefined, null, '']) {
+		const answer = await api.send({templateId});
+		t.is(answer.status, 422);
+		const {error} = answer.body as {error: object};
+		t.like(error, {code: 'template_required'});
+		t.false('violations' in error);
+	}
+	for (const fields of [{templateId: 5}, {templateId: null, to: 'x'}, {templateId: undefined, extra: 1}]) {
+		t.is(codeOf(await api.send(fields)), 'validation_failed');
+	}
+	t.is((await api.post('/v1/messages', '')).status, 400);
+	t.is((await api.post('/v1/messages', 'null')).status, 400);
+});
+
+storeTest(test, 'the key comes before the body, the scope before its shape', async (t, store) => {
+	const api = await startApi(t, store);
+	const reading = await addKey(store, api.workspace.id, {scopes: '["messages:read"]'});
+	t.is((await api.post('/v1/messages', '{"a":', 'wrong')).status, 401);
+	t.is(codeOf(await api.post('/v1/messages', '{"a":', reading)), 'insufficient_scope');
+	t.is(codeOf(await api.post('/v1/messages', '{"a":')), 'bad_request');
+	t.is(
+		codeOf(
+			await api.get(
+				`/v1/messages/${newId('msg')}`,
+				await addKey(store, api.workspace.id, {scopes: '["messages:send"]'}),
+			),
+		),
+		'insufficient_scope',
+	);
+	t.is((await fetch(`${api.base}/v1/messages`, {method: 'PUT'})).status, 405);
+});
+
+storeTest(test, 'a body up to 6 MiB is read, a larger one is not', async (t, store) => {
+	const api = await startApi(t, store);
+	const content = Buffer.alloc(1_048_576, 7).toString('base64');
+	const file = {filename: 'a.bin', contentType: 'application/octet-stream', content};
+	t.is((await api.send({attachments: [file, file, file]})).status, 202);
+	const stored = await store.reader('attachments').orderBy('position').pluck('content');
+	t.deepEqual(
+		stored.map(bytes => bytes.length),
+		[1_048_576, 1_048_576, 1_048_576],
+	);
+	t.is(codeOf(await api.send({data: {a: 'x'.repeat(6 * 1024 * 1024)}})), 'payload_too_large');
+});
+
+storeTest(test, 'while outcomes cannot be stored nothing is taken in', async (t, store) => {
+	const api = await startApi(t, store, {mayAccept: () => false});
+	const answer = await api.send();
+	t.is(answer.status, 503);
+	t.is(codeOf(answer), 'unavailable');
+	t.truthy(answer.headers.get('retry-after'));
+});
+
+storeTest(test, 'a store that cannot be written answers 503 and stores nothing', async (t, store) => {
+	const api = await startApi(t, store);
+	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
+	store.database.on('start', builder => {
+		throw builder && lost;
+	});
+	const answer = await api.send();
+	t.is(answer.status, 503, answer.text);
+	t.deepEqual(api.reported, [lost]);
+	t.deepEqual(await store.reader('messages'), []);
+});
+
+storeTest(test, 'no body of any shape is a 500, and what is refused leaves nothing', async (t, store) => {
+	const api = await startApi(t, store);
+	const fields = Object.keys(sendBody.properties);
+	const good: Record<string, unknown> = {
+		from: api.workspace.sender,
+		to: 'user@example.org',
+		templateId: api.workspace.templateId,
+	};
+	const wrong = fc.oneof(
+		fc.jsonValue({maxDepth: 3}),
+		fc.string({unit: 'binary'}),
+		fc.constantFrom('\0', '\ud800', '__proto__', 'a@b', -0, 1e300, '0x10', [], {}, [[]], null),
+	);
+	const bodies = fc.oneof(
+		fc.jsonValue().map(value => JSON.stringify(value)),
+		fc.string({unit: 'binary'}),
+		fc
+			.tuple(fc.constantFrom(...fields), wrong)
+			.map(([field, value]) => JSON.stringify({...good, to: 'x', [field]: value})),
+		fc
+			.dictionary(fc.constantFrom(...fields, '__proto__', 'x'), wrong)
+			.map(value => JSON.stringify({...value, from: 1})),
+		fc.tuple(fc.string(), wrong).map(([name, value]) => `{"${name}":${JSON.stringify(value)},"to":1}`),
+	);
+	const runs = store.dialect.name === 'sqlite' ? 1000 : 200;
+	await fc.assert(
+		fc.asyncProperty(bodies, async body => {
+			const answer = await api.post('/v1/messages', body);
+			t.true([400, 422].includes(answer.status), `${answer.status} ${answer.text}`);
+		}),
+		{numRuns: runs},
+	);
+	t.deepEqual(api.reported, []);
+	for (const table of ['messages', 'recipients', 'events', 'attachments', 'contacts']) {
+		t.deepEqual(await store.reader(table), []);
+	}
+});

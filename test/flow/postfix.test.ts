@@ -1,0 +1,190 @@
+import {createHash} from 'node:crypto';
+import {domainToASCII} from 'node:url';
+import test, {type ExecutionContext} from 'ava';
+import {type AddressObject, simpleParser} from 'mailparser';
+import {type Daemon, type Program, prepareProgram, type Settings} from '../helpers/daemon.ts';
+import {verifyWithDkimpy} from '../helpers/dkimpy.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import type {StoredMail} from '../helpers/maildir.ts';
+import {type Postfix, startPostfix} from '../helpers/peers/postfix.ts';
+import {call, eachOf, openShop, type Shop} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {domains, makeOrders, type Order} from './orders.ts';
+
+const messages = 500;
+const patience = 60_000;
+const common: Settings = {
+	MAILCTL_HOSTNAME: 'mail.shop.example',
+	MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
+	MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
+	MAILCTL_RATE_LIMIT: '0',
+};
+
+type Run = {
+	readonly program: Program;
+	readonly shop: Shop;
+	readonly daemon: Daemon;
+	readonly orders: readonly Order[];
+	/** Message ids by order number. */
+	readonly ids: ReadonlyMap<string, string>;
+	readonly stored: readonly StoredMail[];
+};
+
+test('500 mails go to a Postfix found by MX and arrive whole', async t => {
+	const mx = await startMx(t);
+	if (!mx) {
+		return;
+	}
+
+	const dns = await startFakeDns(t, {
+		...Object.fromEntries(domains.map(domain => [domainToASCII(domain), {mx: [[10, mx.hostname]] as const}])),
+		[mx.hostname]: {a: ['127.0.0.1']},
+	});
+	const run = await sendOrders(t, mx, {
+		...common,
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_DNS_SERVERS: dns.server,
+		MAILCTL_MX_PORT: String(mx.port),
+		MAILCTL_ALLOW_PRIVATE_MX: 'true',
+	});
+	t.true(
+		run.stored.every(({received}) => received.length === 1 && / with ESMTPS /.test(received[0] ?? '')),
+		'one hop, encrypted',
+	);
+	await checkRun(t, run, 'delivered');
+});
+
+test('500 mails go through a Postfix as smarthost, with password and STARTTLS, and arrive whole', async t => {
+	const mx = await startMx(t);
+	const auth = {user: 'shop@provider', password: 'pa ss:w@rd/ü'};
+	const smarthost = mx && (await startPostfix(t, {hostname: 'smtp.provider.example', auth, relayTo: mx.port}));
+	if (!smarthost) {
+		return;
+	}
+
+	const [user, password] = [auth.user, auth.password].map(encodeURIComponent);
+	const run = await sendOrders(t, mx, {
+		...common,
+		MAILCTL_DELIVERY: 'relay',
+		MAILCTL_RELAY_URL: `smtp://${user}:${password}@127.0.0.1:${smarthost.port}?tls=unverified`,
+	});
+	t.true(
+		run.stored.every(({received}) => received.length === 2 && / with ESMTPSA /.test(received[1] ?? '')),
+		'two hops, the first one encrypted and with a password',
+	);
+	t.false((await run.program.log()).includes(auth.password), 'the log holds no password');
+	await checkRun(t, run, 'sent');
+});
+
+async function startMx(t: ExecutionContext): Promise<Postfix | null> {
+	const anybody: Shop = {from: '', key: '', templates: new Map(), dkim: {}};
+	return startPostfix(t, {
+		hostname: 'mx.mail.example',
+		domains: domains.map(domainToASCII),
+		mailboxes: makeOrders(anybody, messages).flatMap(({copies}) => copies),
+	});
+}
+
+/** Sends all orders over the API and waits until every copy lies in a Maildir. */
+async function sendOrders(t: ExecutionContext, mx: Postfix, settings: Settings): Promise<Run> {
+	const program = await prepareProgram(t, settings);
+	const shop = await openShop(program, 'test/fixtures/flow/templates');
+	const daemon = await program.serve();
+	const orders = makeOrders(shop, messages);
+	const ids = new Map<string, string>();
+	await eachOf(orders, 16, async ({number, send}) => {
+		const {status, body} = await call(`${daemon.url}/v1/messages`, shop.key, send);
+		t.is(status, 202, JSON.stringify(body));
+		ids.set(number, (body as {id: string}).id);
+	});
+
+	const copies = orders.flatMap(order => order.copies);
+	await waitFor('every copy lies in a Maildir', async () => (await mx.count()) >= copies.length, patience);
+	const stored = await mx.mails();
+	t.deepEqual(stored.map(({deliveredTo}) => deliveredTo).sort(), copies.sort(), 'each copy once, nothing else');
+	return {program, shop, daemon, orders, ids, stored};
+}
+
+async function checkRun(t: ExecutionContext, run: Run, status: 'delivered' | 'sent'): Promise<void> {
+	const {program, shop, daemon, orders, ids, stored} = run;
+	const byRecipient = new Map(stored.map(mail => [mail.deliveredTo, mail]));
+	for (const order of orders) {
+		const [first, ...others] = order.copies.map(address => byRecipient.get(address));
+		const messageId = await checkLetter(t, order, first);
+		for (const copy of others) {
+			t.is(await checkLetter(t, order, copy), messageId, 'all copies have one Message-ID');
+		}
+	}
+
+	t.is(new Set(stored.map(({returnPath}) => returnPath)).size, stored.length, 'each copy has its own return path');
+	t.true(stored.every(({returnPath}) => /^b[0-9a-z]{44}@bounce\.shop\.example$/.test(returnPath)));
+	await checkSignatures(t, shop, stored);
+
+	// All templates and locales, with and without copies and attachments: byte for byte what the program says it sent.
+	for (const order of orders.slice(0, 12)) {
+		const raw = await program.cliBytes('message', 'raw', ids.get(order.number) ?? '');
+		const arrived = byRecipient.get(order.copies[0] ?? '')?.bytes;
+		t.is(unsigned(arrived), unsigned(raw), order.number);
+	}
+
+	await eachOf(ids.values(), 8, async id => {
+		await waitFor(
+			`${id} is ${status}`,
+			async () => {
+				const {body} = await call(`${daemon.url}/v1/messages/${id}`, shop.key);
+				return (body as {status: string}).status === status;
+			},
+			patience,
+		);
+	});
+	t.is(await daemon.stop(), 0);
+	t.false((await program.log()).includes(shop.key), 'the log holds no key');
+}
+
+/** Without the signatures: they carry the time of the composing. */
+function unsigned(mail: Buffer | undefined): string | undefined {
+	return mail?.toString('latin1').replace(/^DKIM-Signature:.*\r\n(?:[ \t].*\r\n)*/gim, '');
+}
+
+const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
+
+/** Reads one delivered copy as a mail reader would. Returns its Message-ID. */
+async function checkLetter(t: ExecutionContext, order: Order, mail: StoredMail | undefined): Promise<string> {
+	const bytes = mail?.bytes ?? Buffer.alloc(0);
+	t.notRegex(bytes.toString('latin1'), /[^\r\n]{999}|[^\x00-\x7f]/, 'seven bits, no line over 998 octets');
+	const letter = await simpleParser(bytes);
+	t.is(letter.subject, order.subject);
+	t.is(letter.from?.value[0]?.address, 'no-reply@shop.example');
+	t.is(letter.from?.value[0]?.name, 'Kaffee & Größe');
+	t.deepEqual(addresses(letter.to), [order.to]);
+	t.deepEqual(addresses(letter.cc), order.cc);
+	t.true(typeof letter.html === 'string' && letter.html.includes(`${order.number}`), order.number);
+	t.true(letter.text?.includes(order.number), order.number);
+	t.deepEqual(
+		letter.attachments.map(({filename, contentType, content}) => ({filename, contentType, content: hash(content)})),
+		order.attachments.map(file => ({...file, content: hash(file.content)})),
+	);
+	const list = letter.headers.get('list') as {unsubscribe?: {url?: string}; 'unsubscribe-post'?: {name?: string}};
+	t.regex(list.unsubscribe?.url ?? '', /^https:\/\/mail\.shop\.example\/unsubscribe\?token=/);
+	t.is(list['unsubscribe-post']?.name, 'List-Unsubscribe=One-Click');
+	return letter.messageId ?? '';
+}
+
+/** Addresses as people write them; mailparser leaves A-labels. */
+function addresses(header: AddressObject | AddressObject[] | undefined): string[] {
+	return [header ?? []].flat().flatMap(({value}) => value.map(({address}) => address ?? ''));
+}
+
+async function checkSignatures(t: ExecutionContext, shop: Shop, stored: readonly StoredMail[]): Promise<void> {
+	const bytes = stored.map(mail => mail.bytes);
+	const verified = await verifyWithDkimpy(t, bytes, shop.dkim);
+	for (const signatures of verified ?? []) {
+		t.deepEqual(signatures.map(({algorithm}) => algorithm).sort(), ['ed25519-sha256', 'rsa-sha256']);
+		for (const {valid, error, domain, headers} of signatures) {
+			t.true(valid, error ?? '');
+			t.is(domain, 'shop.example');
+			t.is(headers.filter(name => name === 'from').length, 2, 'From cannot be added again');
+			t.true(headers.includes('list-unsubscribe') && headers.includes('list-unsubscribe-post'), 'RFC 8058 section 4');
+		}
+	}
+}

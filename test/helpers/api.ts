@@ -1,0 +1,109 @@
+import {randomBytes} from 'node:crypto';
+import type {ExecutionContext} from 'ava';
+import {createCatalog} from '../../src/accept/catalog.ts';
+import {createAccept} from '../../src/accept/send.ts';
+import {createAcceptWrite} from '../../src/accept/write.ts';
+import {createAuth} from '../../src/api/auth.ts';
+import {createCursors} from '../../src/api/cursor.ts';
+import {messageRoutes} from '../../src/api/routes/messages.ts';
+import {createApi} from '../../src/api/server.ts';
+import type {Clock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {lookUpKey} from '../../src/store/catalog.ts';
+import type {Store} from '../../src/store/store.ts';
+import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
+
+export type Answer = {
+	readonly status: number;
+	readonly headers: Headers;
+	readonly text: string;
+	readonly body: unknown;
+};
+
+export type TestApi = {
+	readonly store: Store;
+	readonly workspace: Workspace;
+	readonly key: string;
+	readonly base: string;
+	/** The destinations that were announced after commits. */
+	readonly announced: string[];
+	/** What ended in 500 or 503. */
+	readonly reported: unknown[];
+	/** Empties the caches, as the daemon does when the generation grows. */
+	readonly clear: () => void;
+	readonly post: (path: string, body: unknown, key?: string) => Promise<Answer>;
+	readonly get: (path: string, key?: string) => Promise<Answer>;
+	/** A send that is accepted, with these fields instead or besides. */
+	readonly send: (fields?: object, key?: string) => Promise<Answer>;
+};
+
+/** The API over a store of its own with one workspace, on a port of its own. */
+export async function startApi(
+	t: ExecutionContext,
+	store: Store,
+	{clock = systemClock, mayAccept = () => true}: {clock?: Clock; mayAccept?: () => boolean} = {},
+): Promise<TestApi> {
+	const workspace = await addWorkspace(store, 'acme');
+	const key = await addKey(store, workspace.id);
+	const catalog = createCatalog(store.reader);
+	const auth = createAuth({lookUpKey: hash => lookUpKey(store.reader, hash), clock});
+	const announced: string[] = [];
+	const reported: unknown[] = [];
+	const accept = createAccept({
+		catalog,
+		writer: store.writer,
+		acceptWrite: createAcceptWrite(clock, newId),
+		onAccepted: destinations => announced.push(...destinations),
+	});
+	const cursors = createCursors(randomBytes(32));
+	const api = createApi({
+		newId,
+		routes: [messageRoutes({auth, reader: store.reader, accept, cursors, mayAccept})],
+		trustProxy: [],
+		isUnavailable: store.dialect.isUnavailable,
+		report: (_request, error) => reported.push(error),
+	});
+	t.teardown(() => api.close());
+	await api.listen({host: '127.0.0.1', port: 0});
+	const {port} = api.server.address() as {port: number};
+	const base = `http://127.0.0.1:${port}`;
+
+	async function request(path: string, init: RequestInit, bearer: string): Promise<Answer> {
+		const headers = {authorization: `Bearer ${bearer}`, 'content-type': 'application/json'};
+		const response = await fetch(base + path, {...init, headers});
+		const text = await response.text();
+		const isJson = response.headers.get('content-type')?.startsWith('application/json');
+		return {status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : text};
+	}
+
+	const post = (path: string, body: unknown, bearer = key) =>
+		request(path, {method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body)}, bearer);
+	return {
+		store,
+		workspace,
+		key,
+		base,
+		announced,
+		reported,
+		clear() {
+			catalog.clear();
+			auth.clear();
+		},
+		post,
+		get: (path, bearer = key) => request(path, {}, bearer),
+		send: (fields = {}, bearer = key) =>
+			post(
+				'/v1/messages',
+				{from: workspace.sender, to: 'user@example.org', templateId: workspace.templateId, ...fields},
+				bearer,
+			),
+	};
+}
+
+export function codeOf({body}: Answer): string | undefined {
+	return (body as {error?: {code?: string}}).error?.code;
+}
+
+export function idOf({body}: Answer): string {
+	return (body as {id: string}).id;
+}
