@@ -5,12 +5,7 @@ import {verb} from './program.ts';
 import {action} from './session.ts';
 
 export function initCommand(program: Command): void {
-	verb(
-		program,
-		'init',
-		'Prepare the data folder, with all that a first mail needs',
-		'mailctl init',
-	).action(
+	verb(program, 'init', 'Prepare the data folder, with all that a first mail needs', 'mailctl init').action(
 		action(async session => {
 			const settings = session.settings();
 			const store = await session.store();

@@ -2,16 +2,38 @@ import {type Command, CommanderError} from 'commander';
 import {configCommands} from './config.ts';
 import {domainCommands} from './domain.ts';
 import {exitCodes} from './fault.ts';
+import {initCommand} from './init.ts';
 import {keyCommands} from './key.ts';
+import {messageCommands} from './message.ts';
+import {migrateCommand} from './migrate.ts';
 import {createProgram} from './program.ts';
+import {queueCommands} from './queue.ts';
 import {type Report, report} from './report.ts';
+import {sendCommand} from './send.ts';
 import {senderCommands} from './sender.ts';
+import {serveCommand} from './serve.ts';
+import {templateCommands} from './template.ts';
 import {workspaceCommands} from './workspace.ts';
+
+const commands = [
+	serveCommand,
+	initCommand,
+	migrateCommand,
+	sendCommand,
+	configCommands,
+	workspaceCommands,
+	keyCommands,
+	domainCommands,
+	senderCommands,
+	templateCommands,
+	messageCommands,
+	queueCommands,
+];
 
 /** All verbs; docs/cli.md is made from it. */
 export function mailctl(): Command {
 	const program = createProgram();
-	for (const add of [configCommands, workspaceCommands, keyCommands, domainCommands, senderCommands]) {
+	for (const add of commands) {
 		add(program);
 	}
 	return program;

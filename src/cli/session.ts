@@ -57,6 +57,11 @@ export function action<Options, Args extends ReadonlyArray<string | undefined>>(
 	};
 }
 
+/** The system's clock and chance. */
+export function toolsOf(): Tools {
+	return {clock: systemClock, newId: createIdSource(systemClock), random: randomBytes};
+}
+
 function openSession(globals: Globals): {session: Session; close: () => Promise<void>} {
 	const terminal = createTerminal(process, processEnvironment());
 	const settings = once(() => {
@@ -83,7 +88,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		globals.workspace === undefined ? undefined : await namedWorkspace(await reader(), globals.workspace);
 	const session: Session = {
 		terminal,
-		tools: {clock: systemClock, newId: createIdSource(systemClock), random: randomBytes},
+		tools: toolsOf(),
 		loadSettings: () => loadProcessSettings(globals.envFile),
 		settings,
 		storeSettings,
