@@ -35,7 +35,9 @@ export function templateCommands(program: Command): void {
 				if (!created) {
 					throw new CliError('data', `there is a template ${name} already`, 'choose another name');
 				}
-				session.show(view(created), () => [`made ${created.id} (${name}); give it a version with mailctl template push`]);
+				session.show(view(created), () => [
+					`made ${created.id} (${name}); give it a version with mailctl template push`,
+				]);
 			}),
 		);
 
@@ -213,7 +215,12 @@ function showTemplate(
 ): void {
 	const json = {
 		...view(row),
-		variants: variants.map(({locale, subject, kind, source, text_source: text}) => ({locale, subject, [kind]: source, text})),
+		variants: variants.map(({locale, subject, kind, source, text_source: text}) => ({
+			locale,
+			subject,
+			[kind]: source,
+			text,
+		})),
 		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
 	};
 	session.show(json, () => [
@@ -246,7 +253,11 @@ function showTemplate(
 	]);
 }
 
-function showSaved(session: Session, saved: ReadonlyArray<Omit<Saved, 'id'> & {id: string | null}>, dry: boolean): void {
+function showSaved(
+	session: Session,
+	saved: ReadonlyArray<Omit<Saved, 'id'> & {id: string | null}>,
+	dry: boolean,
+): void {
 	session.show(saved, () =>
 		table<(typeof saved)[number]>(
 			[

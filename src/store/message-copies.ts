@@ -50,8 +50,6 @@ export async function readStatus(
 	reader: Knex,
 	messageId: string,
 ): Promise<{readonly state: RecipientState; readonly waiting: boolean} | undefined> {
-	const row = await reader('recipients')
-		.where({message_id: messageId, role: 'to'})
-		.first('state', 'next_attempt_at');
+	const row = await reader('recipients').where({message_id: messageId, role: 'to'}).first('state', 'next_attempt_at');
 	return row && {state: row.state, waiting: row.next_attempt_at !== null};
 }
