@@ -52,13 +52,13 @@ export type Auth = {
 };
 
 export type AuthOptions = {
-	/** `lookUpKey` of the store. */
-	readonly lookUpKey: (hash: string) => Promise<KeyRow | undefined>;
+	/** `findKey` of the store. */
+	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
 	readonly clock: Clock;
 };
 
 /** Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see. */
-export function createAuth({lookUpKey, clock}: AuthOptions): Auth {
+export function createAuth({findKey, clock}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
 
 	function keyOf(authorization: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
@@ -67,7 +67,7 @@ export function createAuth({lookUpKey, clock}: AuthOptions): Auth {
 			return undefined;
 		}
 		const hash = apiKeyHash(key);
-		return keys.get(hash, () => lookUpKey(hash));
+		return keys.get(hash, () => findKey(hash));
 	}
 
 	function isValid(key: KeyRow | undefined): key is KeyRow {

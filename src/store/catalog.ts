@@ -27,7 +27,7 @@ export type TemplateRow = {
 
 export type TopicRow = {readonly id: string; readonly code: string};
 
-export async function lookUpKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
+export async function findKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
 	const row = await reader('api_keys')
 		.where({hash})
 		.first('id', 'workspace_id', 'mode', 'scopes', 'rate_limit', 'expires_at', 'revoked_at');

@@ -9,7 +9,7 @@ import {messageRoutes} from '../../src/api/routes/messages.ts';
 import {createApi} from '../../src/api/server.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import {lookUpKey} from '../../src/store/catalog.ts';
+import {findKey} from '../../src/store/catalog.ts';
 import type {Store} from '../../src/store/store.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
@@ -46,7 +46,7 @@ export async function startApi(
 	const workspace = await addWorkspace(store, 'acme');
 	const key = await addKey(store, workspace.id);
 	const catalog = createCatalog(store.reader);
-	const auth = createAuth({lookUpKey: hash => lookUpKey(store.reader, hash), clock});
+	const auth = createAuth({findKey: hash => findKey(store.reader, hash), clock});
 	const announced: string[] = [];
 	const reported: unknown[] = [];
 	const accept = createAccept({
