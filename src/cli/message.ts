@@ -71,7 +71,7 @@ export function messageCommands(program: Command): void {
 					throw new CliError('data', `the message has no copy for ${recipient}`, `see mailctl message show ${id}`);
 				}
 				const {rawMail} = await import('./raw-mail.ts');
-				session.terminal.write(await rawMail(session, copy.id));
+				session.terminal.write(await rawMail(session, workspaceId, copy.id));
 			}),
 		);
 }
@@ -109,7 +109,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		table<ListedMessage>(
 			[
 				{title: 'ID', cell: row => row.id},
-				{title: 'ACCEPTED (UTC)', cell: row => shortTime(row.created_at).slice(5, 16)},
+				{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
 				{title: 'STATUS', cell: row => row.status},
 				{title: 'TO', cell: row => row.to, cut: true},
 				{title: 'SUBJECT', cell: row => row.subject, cut: true},
