@@ -24,7 +24,7 @@ import {storeTime} from './mail/time.ts';
 import type {Recorded} from './outcome/record.ts';
 import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
-import {lookUpKey} from './store/catalog.ts';
+import {findKey} from './store/catalog.ts';
 import {readGeneration} from './store/changes.ts';
 import {bringForward} from './store/claims.ts';
 import {readQueueSize} from './store/queue-size.ts';
@@ -73,7 +73,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	const catalog = createCatalog(store.reader);
-	const auth = createAuth({lookUpKey: hash => lookUpKey(store.reader, hash), clock});
+	const auth = createAuth({findKey: hash => findKey(store.reader, hash), clock});
 	const accept = createAccept({
 		catalog,
 		writer: store.writer,
