@@ -1,13 +1,11 @@
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
-import {noun, verb} from './program.ts';
+import {verb} from './program.ts';
 import {action} from './session.ts';
 import {table} from './table.ts';
 
-export function configCommands(program: Command): void {
-	const config = noun(program, 'config', 'Settings: what holds and where it comes from');
-
+export function configCommands(config: Command): void {
 	verb(config, 'show', 'Print the effective settings, secrets masked', 'mailctl config show').action(
 		action(async session => {
 			const loaded = session.loadSettings();

@@ -6,14 +6,12 @@ import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';
 import {CliError} from './fault.ts';
 import {domain as parseDomain} from './options.ts';
-import {noun, verb} from './program.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {printable, shortTime} from './text.ts';
 
-export function domainCommands(program: Command): void {
-	const domain = noun(program, 'domain', 'Domains that senders are in, their keys and DNS records');
-
+export function domainCommands(domain: Command): void {
 	verb(domain, 'add <domain>', 'Add a domain, with keys to sign its mail', 'mailctl domain add shop.example').action(
 		action<object, [string]>(async (session, _options, text) => {
 			const name = parseDomain(text);

@@ -1,11 +1,11 @@
 import type {Command} from 'commander';
 import {commandName, welcome} from '../admin/welcome.ts';
 import {boundPublicUrl} from '../config/derive.ts';
-import {verb} from './program.ts';
+import {example} from './program.ts';
 import {action} from './session.ts';
 
-export function initCommand(program: Command): void {
-	verb(program, 'init', 'Prepare the data folder, with all that a first mail needs', 'mailctl init').action(
+export function initCommand(command: Command): void {
+	example(command, 'mailctl init').action(
 		action(async session => {
 			const settings = session.settings();
 			const store = await session.store();

@@ -6,7 +6,7 @@ import {storeTime} from '../mail/time.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {CliError} from './fault.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';
-import {noun, verb} from './program.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {shortTime} from './text.ts';
@@ -15,9 +15,7 @@ type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: str
 
 const day = 86_400_000;
 
-export function keyCommands(program: Command): void {
-	const key = noun(program, 'key', 'API keys of a workspace');
-
+export function keyCommands(key: Command): void {
 	verb(key, 'create', 'Make a key and show it, the only time', 'mailctl key create --name app --scope messages:send')
 		.requiredOption('--name <name>', 'what it is for', label('--name'))
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
@@ -85,9 +83,9 @@ export function keyCommands(program: Command): void {
 		'Make a key in place of another, which ends later',
 		'mailctl key rotate key_06f… --overlap 24h',
 	)
-		.option('--overlap <duration>', 'how long the old one lives on', duration('--overlap'), day)
+		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
 		.action(
-			action<{overlap: number}, [string]>(async (session, {overlap}, id) => {
+			action<{overlap?: number}, [string]>(async (session, {overlap = day}, id) => {
 				const {id: workspaceId} = await session.workspace();
 				const rotated = await session.write(trx => rotateKey(trx, session.tools, {workspaceId, id, overlap}));
 				if (rotated === 'missing') {

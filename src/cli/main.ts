@@ -1,49 +1,13 @@
 import {type Command, CommanderError} from 'commander';
-import {configCommands} from './config.ts';
-import {domainCommands} from './domain.ts';
+import {mailctl} from './commands.ts';
 import {exitCodes} from './fault.ts';
-import {initCommand} from './init.ts';
-import {keyCommands} from './key.ts';
-import {messageCommands} from './message.ts';
-import {migrateCommand} from './migrate.ts';
-import {createProgram} from './program.ts';
-import {queueCommands} from './queue.ts';
 import {type Report, report} from './report.ts';
-import {sendCommand} from './send.ts';
-import {senderCommands} from './sender.ts';
-import {serveCommand} from './serve.ts';
-import {templateCommands} from './template.ts';
-import {workspaceCommands} from './workspace.ts';
-
-const commands = [
-	serveCommand,
-	initCommand,
-	migrateCommand,
-	sendCommand,
-	configCommands,
-	workspaceCommands,
-	keyCommands,
-	domainCommands,
-	senderCommands,
-	templateCommands,
-	messageCommands,
-	queueCommands,
-];
-
-/** All verbs; docs/cli.md is made from it. */
-export function mailctl(): Command {
-	const program = createProgram();
-	for (const add of commands) {
-		add(program);
-	}
-	return program;
-}
 
 /** Runs one command and sets the process's exit code; ends when the command has. */
 export async function main(argv: readonly string[]): Promise<void> {
 	quietPipe(process.stdout);
 	quietPipe(process.stderr);
-	const program = mailctl();
+	const program = await mailctl(argv.slice(2));
 	try {
 		await program.parseAsync(argv);
 	} catch (error) {

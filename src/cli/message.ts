@@ -7,7 +7,7 @@ import {type ListedMessage, listMessages} from '../store/message-list.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {CliError} from './fault.ts';
 import {address, count, past} from './options.ts';
-import {noun, verb} from './program.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {printable, shortTime} from './text.ts';
@@ -23,9 +23,7 @@ type ListOptions = {
 
 const mostEvents = 10_000;
 
-export function messageCommands(program: Command): void {
-	const message = noun(program, 'message', 'Messages and what became of them');
-
+export function messageCommands(message: Command): void {
 	verb(message, 'list', 'List messages, newest first', 'mailctl message list --status bounced --since 24h')
 		.option('--status <status>', recipientStates.join(', '), status)
 		.option('--recipient <address>', 'to this address')
@@ -71,7 +69,7 @@ export function messageCommands(program: Command): void {
 					throw new CliError('data', `the message has no copy for ${recipient}`, `see mailctl message show ${id}`);
 				}
 				const {rawMail} = await import('./raw-mail.ts');
-				session.terminal.write(await rawMail(session, copy.id));
+				session.terminal.write(await rawMail(session, workspaceId, copy.id));
 			}),
 		);
 }
@@ -109,7 +107,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		table<ListedMessage>(
 			[
 				{title: 'ID', cell: row => row.id},
-				{title: 'ACCEPTED (UTC)', cell: row => shortTime(row.created_at).slice(5, 16)},
+				{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
 				{title: 'STATUS', cell: row => row.status},
 				{title: 'TO', cell: row => row.to, cut: true},
 				{title: 'SUBJECT', cell: row => row.subject, cut: true},

@@ -1,9 +1,9 @@
 import type {Command} from 'commander';
-import {verb} from './program.ts';
+import {example} from './program.ts';
 import {action} from './session.ts';
 
-export function migrateCommand(program: Command): void {
-	verb(program, 'migrate', 'Bring the store to the schema of this version', 'mailctl migrate').action(
+export function migrateCommand(command: Command): void {
+	example(command, 'mailctl migrate').action(
 		action(async session => {
 			const {migrateStore} = await import('./open-store.ts');
 			const applied = await migrateStore(session.storeSettings());

@@ -44,9 +44,19 @@ export async function postMessage(
 	}
 	const {code = String(response.status), message, violations = []} = answer.error ?? {};
 	const details = violations.map(({field, message: fault}) => `${field}: ${fault}`);
-	const wrong = `the daemon refused the message: ${code}`;
-	throw new CliError(kindOf(response.status), wrong, message ?? response.statusText, details);
+	const reason = message === undefined ? '' : `: ${message.replace(/\.$/, '')}`;
+	const wrong = `the message was refused with ${code}${reason}`;
+	throw new CliError(kindOf(response.status), wrong, mends[code] ?? 'correct it and send again', details);
 }
+
+const mends: Readonly<Record<string, string>> = {
+	sender_not_available: 'see mailctl sender list',
+	template_has_no_version: 'save one with mailctl template push',
+	sending_paused: 'see mailctl workspace show',
+	unavailable: 'try again',
+	rate_limited: 'try again later',
+	quota_exceeded: 'wait for the next month or raise it with mailctl workspace update',
+};
 
 function kindOf(status: number): ExitKind {
 	if (status === 429 || status >= 500) {

@@ -19,20 +19,19 @@ export function createProgram(): Command {
 		.option('--as-root', 'open a data folder that belongs to another user')
 		.configureHelp({showGlobalOptions: true, helpWidth: 80})
 		.configureOutput({outputError: () => undefined})
-		.helpCommand(false)
 		.showSuggestionAfterError()
 		.exitOverride();
 }
 
-export function noun(program: Command, name: string, about: string): Command {
-	return program.command(name).description(about).helpCommand(false);
+/** A verb of a noun; `usage` may name arguments (`show <id>`). */
+export function verb(noun: Command, usage: string, about: string, sample: string): Command {
+	return example(noun.command(usage).description(about), sample);
 }
 
-/** A verb; `usage` may name arguments (`show <id>`). */
-export function verb(parent: Command, usage: string, about: string, example: string): Command {
-	const command = parent.command(usage).description(about).addHelpText('after', `\nExample:\n  ${example}`);
-	examples.set(command, example);
-	return command;
+/** Says how a command is called. */
+export function example(command: Command, sample: string): Command {
+	examples.set(command, sample);
+	return command.addHelpText('after', `\nExample:\n  ${sample}`);
 }
 
 export function yesOption(command: Command): Command {

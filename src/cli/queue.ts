@@ -2,16 +2,14 @@ import type {Command} from 'commander';
 import {storeTime} from '../mail/time.ts';
 import {listQueue, type QueuedCopy, type QueueSummary, summarizeQueue} from '../store/queue-list.ts';
 import {count, domain, past} from './options.ts';
-import {noun, verb} from './program.ts';
+import {verb} from './program.ts';
 import {action} from './session.ts';
 import {table} from './table.ts';
 import {duration} from './text.ts';
 
 type ListOptions = {destination?: string; olderThan?: number; limit: number};
 
-export function queueCommands(program: Command): void {
-	const queue = noun(program, 'queue', 'Mail that waits; of all workspaces unless one is named');
-
+export function queueCommands(queue: Command): void {
 	verb(queue, 'summary', 'What waits, by destination', 'mailctl queue summary').action(
 		action(async session => {
 			const workspace = await session.chosenWorkspace();

@@ -1,15 +1,76 @@
+import {randomBytes} from 'node:crypto';
 import {readdir, readFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import {importSigningKey} from '../compose/dkim.ts';
+import {boundPublicUrl} from '../config/derive.ts';
+import {liveDaemon} from '../daemon/daemon-file.ts';
+import {makeJob} from '../daemon/make-job.ts';
+import {createSigning} from '../daemon/signing.ts';
+import {createLinks} from '../links/links.ts';
+import {createRenderer} from '../render/render.ts';
+import {listAttachments} from '../store/attachments.ts';
+import {type Claimed, readCopy} from '../store/claims.ts';
+import {listVariants} from '../store/templates.ts';
+import {createMake} from '../threads/make.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
 
-/** The mail of a copy: the captured file. */
-export async function rawMail(session: Session, copyId: string): Promise<Buffer> {
-	const folder = join(session.settings().dataDir, 'captured');
+/** The mail of a copy: what was captured, else made again as the daemon makes it. */
+export async function rawMail(session: Session, workspaceId: string, copyId: string): Promise<Uint8Array> {
+	const captured = await capturedMail(join(session.settings().dataDir, 'captured'), copyId);
+	if (captured) {
+		return captured;
+	}
+	const copy = await readCopy(await session.reader(), workspaceId, copyId);
+	if (!copy?.domain_id) {
+		throw new CliError('unavailable', 'the mail cannot be made again, its sender is gone', 'add the sender again');
+	}
+	session.terminal.warn('mailctl: not captured, so made again: the signatures and the link’s token are other ones');
+	return await makeAgain(session, {...copy, domain_id: copy.domain_id});
+}
+
+async function capturedMail(folder: string, copyId: string): Promise<Uint8Array | undefined> {
 	const names = await readdir(folder).catch(() => []);
 	const name = names.find(each => each.endsWith(`-${copyId}.eml`));
-	if (name === undefined) {
-		throw new CliError('unavailable', 'this copy was not captured', 'read it where it was delivered');
+	return name === undefined ? undefined : await readFile(join(folder, name));
+}
+
+async function makeAgain(session: Session, copy: Claimed & {readonly domain_id: string}): Promise<Uint8Array> {
+	const settings = session.settings();
+	const store = await session.store();
+	const {clock} = session.tools;
+	const signing = createSigning(store, session.vault(), clock);
+	const {keyIds, returnPathDomain} = await signing.of(copy.domain_id);
+	const keys = await signing.keys(keyIds);
+	const variants = await listVariants(store.reader, copy.version_id);
+	const attachments = copy.attachments > 0 ? await listAttachments(store.reader, copy.message_id) : [];
+
+	const http = liveDaemon(settings.dataDir)?.http;
+	const publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
+	const make = createMake({
+		links: createLinks({keys: session.secrets(), publicUrl, random: randomBytes}),
+		renderer: createRenderer(),
+		tokenLifetimeMs: settings.tokenLifetime,
+		listening: settings.inboundListen !== null,
+		clock,
+	});
+	const made = make(
+		makeJob(copy, {
+			attachments,
+			signing: keyIds.join(','),
+			returnPathDomain: returnPathDomain ?? settings.returnPathDomain,
+		}),
+		{
+			variants: variants.map((variant, position) => ({...variant, id: `${copy.version_id}/${position}`})),
+			signing: keys.map(importSigningKey),
+		},
+	);
+	if (!made.ok) {
+		throw new CliError(
+			'data',
+			`the mail cannot be made: ${made.unmade.message}`,
+			'correct the template and send again',
+		);
 	}
-	return await readFile(join(folder, name));
+	return made.made.mail;
 }

@@ -12,7 +12,7 @@ import {CliError} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
 import {collect, locale, mode, timezone} from './options.ts';
 import {postMessage} from './post-message.ts';
-import {verb} from './program.ts';
+import {example} from './program.ts';
 import {action, type Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
 
@@ -37,11 +37,9 @@ type Options = {
 const keyLifetime = 60_000;
 const pollInterval = 100;
 
-export function sendCommand(program: Command): void {
-	verb(
-		program,
-		'send',
-		'Send a mail by the running daemon',
+export function sendCommand(command: Command): void {
+	example(
+		command,
 		'mailctl send --from no-reply@shop.example --to user@example.com \\\n    --template receipt --data order.json --wait',
 	)
 		.requiredOption('--from <address>', 'a verified sender')

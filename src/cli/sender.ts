@@ -5,15 +5,13 @@ import {findDomain} from '../store/domains.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
-import {noun, verb, yesOption} from './program.ts';
+import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 
 type AddOptions = {name?: string; verified?: boolean};
 
-export function senderCommands(program: Command): void {
-	const sender = noun(program, 'sender', 'Addresses that mail may come from');
-
+export function senderCommands(sender: Command): void {
 	verb(
 		sender,
 		'add <address>',

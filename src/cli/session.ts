@@ -5,7 +5,7 @@ import type {Knex} from 'knex';
 import type {Tools} from '../admin/tools.ts';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
-import {loadSecrets} from '../config/secrets.ts';
+import {loadSecrets, type Secrets} from '../config/secrets.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {openDataDir} from '../daemon/data-dir.ts';
 import {systemClock} from '../mail/clock.ts';
@@ -28,6 +28,7 @@ export type Session = {
 	readonly store: () => Promise<Store>;
 	readonly reader: () => Promise<Knex>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	readonly secrets: () => Secrets;
 	/** Seals and opens secrets of the store. */
 	readonly vault: () => Vault;
 	/** The one of `--workspace`, or the only one. */
@@ -78,6 +79,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		}
 		return settings();
 	});
+	const secrets = once(() => loadSecrets({dataDir: storeSettings().dataDir, settings: settings()}));
 	let opened: Promise<Store> | undefined;
 	const store = async () => {
 		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(storeSettings()));
@@ -95,7 +97,8 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		store,
 		reader,
 		write: async work => await (await store()).writer.transaction(work),
-		vault: once(() => createVault(loadSecrets({dataDir: storeSettings().dataDir, settings: settings()}))),
+		secrets,
+		vault: () => createVault(secrets()),
 		workspace: async () => (await chosenWorkspace()) ?? (await onlyWorkspace(await reader())),
 		chosenWorkspace,
 		show(json, lines) {

@@ -16,16 +16,14 @@ import {
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
 import {label, locale, timezone} from './options.ts';
-import {noun, verb, yesOption} from './program.ts';
+import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {printable, shortTime} from './text.ts';
 
 type PreviewOptions = {locale?: string | null; timezone?: string | null; data?: string; out?: string};
 
-export function templateCommands(program: Command): void {
-	const template = noun(program, 'template', 'Templates and their versions');
-
+export function templateCommands(template: Command): void {
 	verb(template, 'create', 'Make a template without a version', 'mailctl template create --name receipt')
 		.requiredOption('--name <name>', 'its name, unique in the workspace', label('--name'))
 		.action(

@@ -10,16 +10,14 @@ import {isId} from '../mail/ids.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {countOrNone, duration, label, locale, timezone} from './options.ts';
-import {noun, verb} from './program.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {shortTime, duration as spell} from './text.ts';
 
 type Options = Partial<Omit<WorkspaceInput, 'queueLifetime'>> & {readonly queueLifetime?: number};
 
-export function workspaceCommands(program: Command): void {
-	const workspace = noun(program, 'workspace', 'Workspaces: separate senders, templates, lists and keys');
-
+export function workspaceCommands(workspace: Command): void {
 	settingOptions(verb(workspace, 'create', 'Make a workspace', 'mailctl workspace create --name acme'), true).action(
 		action<Options & {name: string}, []>(async (session, options) => {
 			const created = await session.write(trx => createWorkspace(trx, session.tools, inputOf(options)));

@@ -99,14 +99,23 @@ async function selectDue(trx: Knex.Transaction, dialect: Dialect, {destination, 
 			.orderBy('q.next_attempt_at')
 			.limit(limit),
 	);
-	return await trx('recipients as r')
-		.select(trx.raw(columns))
+	return await copiesWithMail(trx).whereIn('r.id', due);
+}
+
+/** Copies with all that they are made of. */
+function copiesWithMail(connection: Knex): Knex.QueryBuilder {
+	return connection('recipients as r')
+		.select(connection.raw(columns))
 		.join('messages as m', 'm.id', 'r.message_id')
 		.join('workspaces as w', 'w.id', 'r.workspace_id')
 		.leftJoin('senders as s', function () {
 			this.on('s.workspace_id', 'm.workspace_id').andOn('s.address_key', 'm.from_key').andOnNull('s.disabled_at');
-		})
-		.whereIn('r.id', due);
+		});
+}
+
+/** One copy as a claim would give it, without claiming it: to look at its mail. */
+export async function readCopy(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
+	return await copiesWithMail(reader).where({'r.id': id, 'r.workspace_id': workspaceId}).first();
 }
 
 async function markClaimed(trx: Knex.Transaction, boot: string, claim: Claim, rows: readonly Row[]): Promise<void> {

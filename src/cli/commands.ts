@@ -1,0 +1,80 @@
+import type {Command} from 'commander';
+import {createProgram} from './program.ts';
+
+type Entry = {
+	readonly name: string;
+	readonly about: string;
+	/** Gives the command its verbs, or its options and action. */
+	readonly load: () => Promise<(command: Command) => void>;
+};
+
+const entries: readonly Entry[] = [
+	{
+		name: 'serve',
+		about: 'Run the daemon until SIGTERM or SIGINT',
+		load: async () => (await import('./serve.ts')).serveCommand,
+	},
+	{
+		name: 'init',
+		about: 'Prepare the data folder for a first mail',
+		load: async () => (await import('./init.ts')).initCommand,
+	},
+	{
+		name: 'migrate',
+		about: 'Bring the store to the schema of this version',
+		load: async () => (await import('./migrate.ts')).migrateCommand,
+	},
+	{name: 'send', about: 'Send a mail by the running daemon', load: async () => (await import('./send.ts')).sendCommand},
+	{
+		name: 'config',
+		about: 'Settings: what holds and where it comes from',
+		load: async () => (await import('./config.ts')).configCommands,
+	},
+	{
+		name: 'workspace',
+		about: 'Workspaces: separate senders, templates, lists and keys',
+		load: async () => (await import('./workspace.ts')).workspaceCommands,
+	},
+	{name: 'key', about: 'API keys of a workspace', load: async () => (await import('./key.ts')).keyCommands},
+	{
+		name: 'domain',
+		about: 'Domains that senders are in, their keys and DNS records',
+		load: async () => (await import('./domain.ts')).domainCommands,
+	},
+	{
+		name: 'sender',
+		about: 'Addresses that mail may come from',
+		load: async () => (await import('./sender.ts')).senderCommands,
+	},
+	{
+		name: 'template',
+		about: 'Templates and their versions',
+		load: async () => (await import('./template.ts')).templateCommands,
+	},
+	{
+		name: 'message',
+		about: 'Messages and what became of them',
+		load: async () => (await import('./message.ts')).messageCommands,
+	},
+	{
+		name: 'queue',
+		about: 'Mail that waits; of all workspaces unless one is named',
+		load: async () => (await import('./queue.ts')).queueCommands,
+	},
+];
+
+/**
+ * The tree of commands. Loading them all takes longer than most commands do: with `words`, the arguments of a call, only
+ * those that are named get their verbs.
+ */
+export async function mailctl(words?: readonly string[]): Promise<Command> {
+	const program = createProgram();
+	for (const {name, about, load} of entries) {
+		const command = program.command(name).description(about).helpCommand(false);
+		if (!words || words.includes(name)) {
+			const fill = await load();
+			fill(command);
+		}
+	}
+	return program;
+}
