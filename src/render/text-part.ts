@@ -76,7 +76,7 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 		return null;
 	}
 
-	const template = restore(joinTagLines(converted, tokens, pattern));
+	const template = restore(joinTagLines(dropRepeatedLinks(converted, tokens, pattern), tokens, pattern));
 	return liquidFault(engine, 'text', template) ? null : template;
 }
 
@@ -116,6 +116,16 @@ function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map
 		}
 	}
 	return found;
+}
+
+/** A link whose text is its URL names it once, as in finished html. */
+function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
+	const expression = (index: string) =>
+		tokens[Number(index)]?.text.replace(/\|\s*safe_url\b/, '').replace(/^\{\{-?|-?\}\}$|\s/g, '');
+	const link = new RegExp(`(${pattern.source}) <${pattern.source}>`, 'g');
+	return text.replace(link, (whole, name: string, shown: string, target: string) =>
+		expression(shown) === expression(target) ? name : whole,
+	);
 }
 
 /** A line of nothing but tags gives its line break up, so that a loop's rows stand one below the other. */
