@@ -12,3 +12,5 @@ export const mostLiquid = 5000;
 export const renderMemory = 3_000_000;
 /** RFC 5322 §2.1.1: the longest line of a mail. */
 export const longestSubject = 998;
+/** Elements of html inside one another; readers of html take time by the square of it. */
+export const deepestHtml = 1000;

@@ -1,9 +1,9 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
 import {createEngines, placeGlobals} from './engine.ts';
-import {largestPart, longestSubject, renderTime} from './limits.ts';
+import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';
-import {textFromHtml, tidyText} from './text-part.ts';
+import {nestsTooDeeply, textFromHtml, tidyText} from './text-part.ts';
 
 /** A stored variant, compiled. The id stands for the content: versions are immutable. */
 export type RenderVariant = {
@@ -92,6 +92,9 @@ export function createRenderer({cachedOctets = 16_000_000} = {}): Renderer {
 				const templates = parsed(variant);
 				const subject = headerText(rendered('subject', templates.subject));
 				const html = rendered('html', templates.html);
+				if (!templates.text && nestsTooDeeply(html)) {
+					throw new RenderLimit(`nests more than ${deepestHtml} elements`);
+				}
 				const text = templates.text ? tidyText(rendered('text', templates.text)) : textFromHtml(html);
 				return {ok: true, subject, html, text};
 			} catch (error) {

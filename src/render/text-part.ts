@@ -1,5 +1,6 @@
 import {compile} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
+import {deepestHtml} from './limits.ts';
 import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 
 const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
@@ -34,6 +35,20 @@ const convert = compile({
 		{selector: 'ul', options: {itemPrefix: '- '}},
 	],
 });
+
+const openOrClose = /<(\/?)(?!(?:area|br|col|hr|img|input|link|meta|source|wbr)\b)[a-z]/gi;
+
+/** Whether html nests deeper than it may before it is read; elements left open count. */
+export function nestsTooDeeply(html: string): boolean {
+	let depth = 0;
+	for (const [, slash] of html.matchAll(openOrClose)) {
+		depth = Math.max(0, depth + (slash === '' ? 1 : -1));
+		if (depth > deepestHtml) {
+			return true;
+		}
+	}
+	return false;
+}
 
 /** Text from finished html: links kept, wrapped. Costs milliseconds for a page, so the hot path does without it. */
 export function textFromHtml(html: string): string {

@@ -136,6 +136,16 @@ test('a part over a megabyte is a limit', t => {
 	});
 });
 
+test('html that data makes too deep is a limit', t => {
+	const deep = (depth: number) =>
+		renderer.render(
+			variant({html: '{{ x | raw }}', text: null}),
+			input({x: '<p><br>a</p>'.repeat(3000) + '<div>'.repeat(depth)}),
+		);
+	t.like(deep(1000), {ok: true});
+	t.like(deep(1001), {ok: false, reason: 'render_limit'});
+});
+
 test('renders that alternate do not touch one another', t => {
 	const html = '{% increment n %}{% assign a = x %}{{ a }}{% cycle "p", "q" %}';
 	t.is(htmlOf(html, {x: 1}), '01p');
