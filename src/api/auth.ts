@@ -55,11 +55,22 @@ export type AuthOptions = {
 	/** `findKey` of the store. */
 	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
 	readonly clock: Clock;
+	/** Gets a key's first use in each minute (in the store's form), to be noted some time later. */
+	readonly onUse?: (keyId: string, minute: string) => void;
 };
 
 /** Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see. */
-export function createAuth({findKey, clock}: AuthOptions): Auth {
+export function createAuth({findKey, clock, onUse}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
+	const usedIn = new WeakMap<KeyRow, number>();
+
+	function noteUse(key: KeyRow): void {
+		const minute = Math.floor(clock.now() / 60_000);
+		if (onUse && usedIn.get(key) !== minute) {
+			usedIn.set(key, minute);
+			onUse(key.id, storeTime(minute * 60_000));
+		}
+	}
 
 	function keyOf(authorization: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
 		const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
@@ -85,6 +96,7 @@ export function createAuth({findKey, clock}: AuthOptions): Auth {
 					reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
 					return;
 				}
+				noteUse(key);
 				request.caller = {keyId: key.id, workspaceId: key.workspace_id, mode: key.mode, scopes: key.scopes};
 				done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 			};

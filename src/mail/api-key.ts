@@ -1,4 +1,4 @@
-import {createHash, randomBytes} from 'node:crypto';
+import {hash, randomBytes} from 'node:crypto';
 import {crc32} from 'node:zlib';
 import type {Mode} from './message.ts';
 
@@ -33,7 +33,7 @@ export function apiKeyMode(key: string): Mode | null {
 
 /** What the store keeps of a key: SHA-256, hexadecimal (190 random bits need no slow hash). */
 export function apiKeyHash(key: string): string {
-	return createHash('sha256').update(key).digest('hex');
+	return hash('sha256', key);
 }
 
 function checksum(text: string): string {

@@ -77,3 +77,21 @@ storeTest(test, 'a test key makes test messages', async (t, store) => {
 	t.like((await api.get(`/v1/messages/${id}`, key)).body, {mode: 'test'});
 	t.like((await api.get(`/v1/messages/${id}`)).body, {mode: 'test'});
 });
+
+storeTest(test, 'a key’s last use is noted to the minute, once in each', async (t, store) => {
+	let at = Date.UTC(2026, 5, 9, 12, 0, 30);
+	const api = await startApi(t, store, {clock: {now: () => at, monotonic: () => 0}});
+	const updates: string[] = [];
+	store.database.on('query', ({sql}) => updates.push(sql));
+	const lastUse = async () => {
+		await api.get('/v1/messages/x');
+		await store.writer.idle();
+		return (await store.reader('api_keys').first()).last_used_at;
+	};
+	t.is(await lastUse(), '2026-06-09T12:00:00.000Z');
+	at += 29_000;
+	t.is(await lastUse(), '2026-06-09T12:00:00.000Z');
+	t.is(updates.filter(sql => sql.startsWith('update')).length, 1);
+	at += 1000;
+	t.is(await lastUse(), '2026-06-09T12:01:00.000Z');
+});

@@ -10,6 +10,7 @@ import {createApi} from '../../src/api/server.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {findKey} from '../../src/store/catalog.ts';
+import {noteKeyUse} from '../../src/store/key-use.ts';
 import type {Store} from '../../src/store/store.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
@@ -46,7 +47,11 @@ export async function startApi(
 	const workspace = await addWorkspace(store, 'acme');
 	const key = await addKey(store, workspace.id);
 	const catalog = createCatalog(store.reader);
-	const auth = createAuth({findKey: hash => findKey(store.reader, hash), clock});
+	const auth = createAuth({
+		findKey: hash => findKey(store.reader, hash),
+		clock,
+		onUse: (keyId, at) => noteKeyUse(store.writer, keyId, at),
+	});
 	const announced: string[] = [];
 	const reported: unknown[] = [];
 	const accept = createAccept({
