@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {columnsFor, partialIndex} from './columns.ts';
+import {clusteredTable, columnsFor, partialIndex} from './columns.ts';
 
 /** The mail itself: messages, attachments, recipients (which are the queue), attempts, the timeline, engagement. */
 export async function up(knex: Knex): Promise<void> {
@@ -75,7 +75,7 @@ export async function up(knex: Knex): Promise<void> {
 	await partialIndex(knex, 'recipients_claimed', 'recipients', 'claimed_by', 'claimed_by is not null');
 	await partialIndex(knex, 'recipients_by_state', 'recipients', 'workspace_id, state, message_id', `role = 'to'`);
 
-	await knex.schema.createTable('attempts', table => {
+	await clusteredTable(knex, 'attempts', ['recipient_id', 'n', 'position'], table => {
 		text(table, 'recipient_id').notNullable().references('recipients.id').onDelete('CASCADE');
 		integer(table, 'n').notNullable();
 		integer(table, 'position').notNullable();
@@ -88,18 +88,16 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'enhanced');
 		text(table, 'reply').notNullable();
 		integer(table, 'ms').notNullable();
-		table.primary(['recipient_id', 'n', 'position']);
 	});
 
-	await knex.schema.createTable('events', table => {
-		text(table, 'id').primary();
+	await clusteredTable(knex, 'events', ['message_id', 'id'], table => {
+		text(table, 'id').notNullable();
 		text(table, 'message_id').notNullable().references('messages.id').onDelete('CASCADE');
 		text(table, 'recipient_id');
 		text(table, 'type').notNullable();
 		text(table, 'occurred_at').notNullable();
 		text(table, 'recorded_at').notNullable();
 		text(table, 'detail');
-		table.index(['message_id', 'id'], 'events_by_message');
 	});
 
 	await knex.schema.createTable('engagement', table => {

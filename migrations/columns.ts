@@ -30,3 +30,26 @@ export async function partialIndex(
 ): Promise<void> {
 	await knex.raw(`create ${unique ? 'unique ' : ''}index ${name} on ${table} (${columns}) where ${where}`);
 }
+
+/**
+ * A table whose rows lie in the order of their key. On SQLite it then is a single B-tree (`without rowid`): small rows that
+ * are written often and read by the beginning of their key cost half as much.
+ */
+export async function clusteredTable(
+	knex: Knex,
+	name: string,
+	key: readonly string[],
+	define: (table: Knex.CreateTableBuilder) => void,
+): Promise<void> {
+	const create = knex.schema.createTable(name, table => {
+		define(table);
+		table.primary([...key]);
+	});
+	if (knex.client.config.client === 'pg') {
+		await create;
+		return;
+	}
+	for (const {sql} of create.toSQL()) {
+		await knex.raw(`${sql} without rowid`);
+	}
+}

@@ -309,7 +309,7 @@ domains: UNIQUE (workspace_id, name)
 engagement: FOREIGN KEY (recipient_id) REFERENCES recipients(id) ON DELETE CASCADE
 engagement: PRIMARY KEY (recipient_id, kind, url)
 events: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
-events: PRIMARY KEY (id)
+events: PRIMARY KEY (message_id, id)
 idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (sha256)
@@ -374,8 +374,7 @@ CREATE UNIQUE INDEX dkim_keys_pkey ON public.dkim_keys USING btree (id)
 CREATE UNIQUE INDEX domains_by_name ON public.domains USING btree (workspace_id, name)
 CREATE UNIQUE INDEX domains_pkey ON public.domains USING btree (id)
 CREATE UNIQUE INDEX engagement_pkey ON public.engagement USING btree (recipient_id, kind, url)
-CREATE INDEX events_by_message ON public.events USING btree (message_id, id)
-CREATE UNIQUE INDEX events_pkey ON public.events USING btree (id)
+CREATE UNIQUE INDEX events_pkey ON public.events USING btree (message_id, id)
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (created_at)
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)

@@ -42,7 +42,7 @@ CREATE TABLE attempts (recipient_id text not null,
   reply text not null,
   ms integer not null,
   foreign key(recipient_id) references recipients(id) on delete CASCADE,
-  primary key (recipient_id, n, position));
+  primary key (recipient_id, n, position)) without rowid;
 CREATE TABLE audit (id text,
   at text not null,
   workspace_id text,
@@ -101,8 +101,7 @@ CREATE TABLE engagement (recipient_id text not null,
   last_at text not null,
   foreign key(recipient_id) references recipients(id) on delete CASCADE,
   primary key (recipient_id, kind, url));
-CREATE INDEX events_by_message on events (message_id, id);
-CREATE TABLE events (id text,
+CREATE TABLE events (id text not null,
   message_id text not null,
   recipient_id text,
   type text not null,
@@ -110,7 +109,7 @@ CREATE TABLE events (id text,
   recorded_at text not null,
   detail text,
   foreign key(message_id) references messages(id) on delete CASCADE,
-  primary key (id));
+  primary key (message_id, id)) without rowid;
 CREATE INDEX idempotency_keys_by_age on idempotency_keys (created_at);
 CREATE TABLE idempotency_keys (workspace_id text not null,
   mode text not null,

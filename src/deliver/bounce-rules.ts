@@ -83,10 +83,10 @@ export const bounceRules: readonly BounceRule[] = [
 	{text: /boite inconnue|adresse .{0,60}invalide|nie istnieje/i, category: 'unknown_user'},
 
 	// What a code says at least.
+	{code: /^421$/, category: 'rate'},
 	{detail: /^7\./, category: 'policy'},
 	{detail: /^3\./, category: 'system'},
 	{detail: /^4\./, category: 'network'},
-	{code: /^421$/, category: 'rate'},
 	{code: /^552$/, category: 'mailbox_full'},
 	{code: /^5/, phase: 'dot', category: 'spam_content'},
 ];

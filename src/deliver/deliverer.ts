@@ -1,3 +1,4 @@
+import {setMaxListeners} from 'node:events';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
@@ -96,6 +97,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 	}
 
 	async function deliver(site: string, limit: number, job: Delivery, signal?: AbortSignal): Promise<AttemptResult> {
+		if (signal !== undefined) {
+			setMaxListeners(0, signal); // One signal may stop any number of deliveries.
+		}
+
 		const begun = clock.now();
 		const result = (outcome: Outcome, attempts: readonly Attempt[], sentAt: string | null): AttemptResult => ({
 			recipientId: job.recipientId,

@@ -162,17 +162,35 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 		return open < maxSessions ? lend(name, site, null) : 'full';
 	}
 
+	/** Ends the oldest idle session of some site. */
+	function makeRoom(): void {
+		for (const [name, site] of sites) {
+			if (site.idle.length > 0) {
+				endIdle(name, site);
+				return;
+			}
+		}
+	}
+
 	/** Serves the first waiter of each site, again and again until nothing can be lent. */
 	function serve(): void {
-		let full = 0;
 		for (let lent = true; lent; ) {
 			lent = false;
-			full = 0;
+			let full = 0;
 			for (const [name, site] of [...turns]) {
 				const waiter = site.waiters[0] as Waiter;
 				const place = offer(name, site, waiter);
-				if (typeof place === 'string') {
-					full += place === 'full' ? 1 : 0;
+				if (place === 'later') {
+					continue;
+				}
+
+				if (place === 'full') {
+					full += 1;
+					// At once, before a site whose turn is later takes the idle session again.
+					if (ending < full) {
+						makeRoom();
+					}
+
 					continue;
 				}
 
@@ -184,17 +202,6 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 				}
 
 				waiter.grant(place);
-			}
-		}
-
-		// One idle session for each site that waits for room makes way, wherever it is.
-		for (const [name, site] of sites) {
-			if (ending >= full || idle === 0) {
-				break;
-			}
-
-			if (site.idle.length > 0) {
-				endIdle(name, site);
 			}
 		}
 	}

@@ -21,7 +21,7 @@ export type SessionOptions = {
 	readonly hostname: string;
 	readonly localAddress?: string | undefined;
 	readonly secureContext?: SecureContext | undefined;
-	/** Leave STARTTLS alone: the handshake with this address has just failed. */
+	/** Leave STARTTLS alone: an earlier session with this address did without it, or the handshake failed. */
 	readonly withoutTls: boolean;
 	/** The server did not understand our commands: HELO, and no extension is used. */
 	readonly basic: boolean;
@@ -52,7 +52,9 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 		return refused(connection, stopped('greeting', greeting));
 	}
 
-	const wantsTls = !implicitTls && route.tls !== 'none' && !options.withoutTls;
+	// Plain text may be asked for only where it is allowed.
+	const mayDoWithout = route.tls === 'none' || (route.tls === 'opportunistic' && options.withoutTls);
+	const wantsTls = !implicitTls && !mayDoWithout;
 	// Only EHLO leads to STARTTLS and AUTH; a server that does not get by with it is asked in the oldest way.
 	const oldest = options.basic && !wantsTls && route.login === null;
 	let extensions = oldest

@@ -1,5 +1,5 @@
 import type {Attempt, Outcome} from '../mail/outcome.ts';
-import {type ConversationOptions, converse, type Plan, type Used} from './conversation.ts';
+import {type Conversation, type ConversationOptions, converse, type Plan, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import {type Route, sameRoute} from './route.ts';
 import type {Session} from './session.ts';
@@ -76,7 +76,7 @@ export async function tryRoutes(
 		}
 
 		const judged = judge(plan, end, options);
-		const another = anotherWay(plan, job, end, judged);
+		const another = anotherWay(plan, job, conversation, judged);
 		if (another !== null) {
 			plans.unshift(another);
 			continue;
@@ -148,11 +148,13 @@ function judge(plan: Plan, end: Stop, options: TryOptions): Verdict {
 }
 
 /** The same host once more, where another way of talking to it may help. */
-function anotherWay(plan: Plan, job: Delivery, end: Stop, {next}: Verdict): Plan | null {
+function anotherWay(plan: Plan, job: Delivery, {end, attempt}: Conversation, {next}: Verdict): Plan | null {
 	const {tls, implicitTls} = plan.route;
 	if (end.by === 'tls' && tls === 'opportunistic' && !implicitTls && !plan.withoutTls) {
 		return {...plan, session: null, withoutTls: true};
 	}
 
-	return next === 'simpler' && !job.envelope.smtputf8 ? {...plan, session: null, basic: true} : null;
+	return next === 'simpler' && !job.envelope.smtputf8
+		? {...plan, session: null, basic: true, withoutTls: attempt.tls === null}
+		: null;
 }

@@ -36,7 +36,22 @@ function encode(value: number, characters: number): string {
 	return text;
 }
 
-export function createIdSource(clock: Clock, random: (size: number) => Buffer = randomBytes): NewId {
+const poolSize = 8192;
+
+/** Random bytes from a supply: fetching three at a time costs more than all the rest of an id. */
+function pooledRandom(): (size: number) => Buffer {
+	let pool = Buffer.alloc(0);
+	return size => {
+		if (pool.length < size) {
+			pool = randomBytes(poolSize);
+		}
+		const bytes = pool.subarray(0, size);
+		pool = pool.subarray(size);
+		return bytes;
+	};
+}
+
+export function createIdSource(clock: Clock, random: (size: number) => Buffer = pooledRandom()): NewId {
 	let time = 0;
 	let timeText = '';
 	let [high, low] = [0, 0];

@@ -1,9 +1,9 @@
 import type {Liquid} from 'liquidjs';
 import {createEngines} from './engine.ts';
-import {longestSource} from './limits.ts';
+import {deepestHtml, longestSource} from './limits.ts';
 import {liquidFault, shield} from './liquid-source.ts';
 import {compileMjml, type MjmlResult} from './mjml.ts';
-import {textTemplate} from './text-part.ts';
+import {nestsTooDeeply, textTemplate} from './text-part.ts';
 import {guardUrls} from './url-values.ts';
 import type {Violation} from './violation.ts';
 
@@ -70,14 +70,19 @@ async function compileBody(engine: Liquid, mjml: string | undefined, html: strin
 	return compiled.ok ? checked(engine, 'mjml', compiled.html) : compiled;
 }
 
-/** Guards the URLs, then proves that what will be sent parses: MJML makes much of little. */
+/** Guards the URLs, and proves before and after that it parses: MJML makes much of little. */
 function checked(engine: Liquid, field: string, html: string): MjmlResult {
 	if (html.length > longestSource) {
 		return {ok: false, violations: [atStart(field, `makes more than ${longestSource} characters of html`)]};
 	}
 
-	const guarded = guardUrls(shield(engine, html));
-	const fault = liquidFault(engine, field, guarded);
+	if (nestsTooDeeply(html)) {
+		return {ok: false, violations: [atStart(field, `nests more than ${deepestHtml} elements`)]};
+	}
+
+	const before = liquidFault(engine, field, html);
+	const guarded = before ? html : guardUrls(shield(engine, html));
+	const fault = before ?? liquidFault(engine, field, guarded);
 	return fault
 		? {ok: false, violations: [atStart(field, `the html made of it does not parse: ${fault.message}`)]}
 		: {ok: true, html: guarded};

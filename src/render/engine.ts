@@ -17,10 +17,25 @@ const placeKey = Symbol('place');
 const refusedTags = ['include', 'render', 'layout', 'block'];
 const dateFilters = ['date', 'date_to_xmlschema', 'date_to_rfc822', 'date_to_string', 'date_to_long_string'] as const;
 
-/** The Liquid language of templates (decisions.md, Templates). */
+type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br' | (typeof dateFilters)[number];
+const builtin = filters as unknown as Readonly<
+	Record<BuiltinName, (this: unknown, value: unknown, ...args: unknown[]) => unknown>
+>;
+
+/** The Liquid language of templates. */
 export function createEngines(): Engines {
 	const formats = createFormats();
-	return {html: engine({outputEscape: 'escape'}), plain: engine({})};
+	const html = engine({outputEscape: 'escape'});
+	// Their results are escaped html already; escaping that again would show `&lt;br /&gt;` to the reader.
+	html.registerFilter('escape', {handler: builtin.escape, raw: true});
+	html.registerFilter('escape_once', {handler: builtin.escape_once, raw: true});
+	html.registerFilter('newline_to_br', {
+		handler(value: unknown) {
+			return builtin.newline_to_br.call(this, builtin.escape_once.call(this, value));
+		},
+		raw: true,
+	});
+	return {html, plain: engine({})};
 
 	function engine(escaping: {outputEscape?: 'escape'}): Liquid {
 		const liquid = new Liquid({
@@ -57,8 +72,8 @@ export function createEngines(): Engines {
 			liquid.registerFilter(name, function (value: unknown, ...args: unknown[]) {
 				const {locale, timezone} = placeOf(this.context);
 				const opts = {...this.context.opts, locale, timezoneOffset: timezone};
-				const filter = filters[name] as (this: unknown, value: unknown, ...args: unknown[]) => unknown;
-				return filter.call({...this, context: Object.create(this.context, {opts: {value: opts}})}, value, ...args);
+				const context = Object.create(this.context, {opts: {value: opts}});
+				return builtin[name].call({...this, context}, value, ...args);
 			});
 		}
 		return liquid;

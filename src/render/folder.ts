@@ -23,7 +23,7 @@ type Json = Readonly<Record<string, unknown>>;
 const bodyName = /^body(?:\.([^.]+))?\.(mjml|html|txt)$/;
 
 /**
- * Reads a template folder (operator.md, A template folder). Everything that is wrong with it is told at once; files of
+ * Reads a template folder. Everything that is wrong with it is told at once; files of
  * other names are left alone.
  */
 export async function readTemplateFolder(folder: string): Promise<TemplateFolder> {
@@ -47,9 +47,6 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 			problems.push({file: 'template.json', message: `has no subject for ${name}`});
 		}
 	}
-	if (bodies.size === 0 && files.size > 0) {
-		problems.push({file: 'body.mjml', message: 'is missing (or body.html)'});
-	}
 
 	if (problems.length > 0 || !sample) {
 		return {ok: false, problems};
@@ -70,6 +67,9 @@ async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map
 
 	if (!names.includes('template.json')) {
 		problems.push({file: 'template.json', message: 'is missing'});
+	}
+	if (!names.some(name => bodyName.test(name))) {
+		problems.push({file: 'body.mjml', message: 'is missing (or body.html)'});
 	}
 	for (const name of names) {
 		if (name === 'template.json' || name === 'sample.json' || bodyName.test(name)) {
@@ -125,7 +125,11 @@ function bodiesByLocale(files: ReadonlyMap<string, string | null>, problems: Fol
 			continue;
 		}
 		const body = bodies.get(locale) ?? {};
-		body[ending === 'txt' ? 'text' : (ending as 'mjml' | 'html')] = content;
+		const part = ending === 'txt' ? 'text' : (ending as 'mjml' | 'html');
+		if (body[part] !== undefined) {
+			problems.push({file, message: `is there twice: the tag ${tag} has another spelling`});
+		}
+		body[part] = content;
 		bodies.set(locale, body);
 	}
 	return bodies;

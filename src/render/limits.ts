@@ -6,7 +6,11 @@ export const mostElements = 500;
 export const largestPart = 1_000_000;
 /** Time for the subject, the html and the text of one mail together, in milliseconds. */
 export const renderTime = 500;
-/** Objects and characters that one part's rendering may make, in liquidjs's units (about octets). */
-export const renderMemory = 10_000_000;
+/** `{{` and `{%` in one field; each takes about a kilobyte once parsed. */
+export const mostLiquid = 5000;
+/** List items and characters that the rendering of one part may make; a range's item takes some 20 octets while it grows. */
+export const renderMemory = 3_000_000;
 /** RFC 5322 §2.1.1: the longest line of a mail. */
 export const longestSubject = 998;
+/** Elements of html inside one another; readers of html take time by the square of it. */
+export const deepestHtml = 1000;

@@ -1,4 +1,5 @@
 import {type Liquid, LiquidError, Tokenizer, TokenKind, type TopLevelToken} from 'liquidjs';
+import {mostLiquid} from './limits.ts';
 import {positionAt, type Violation} from './violation.ts';
 
 /** One `{{ … }}` or `{% … %}` of a source. */
@@ -14,6 +15,10 @@ export type LiquidToken = {
 
 /** Parses a field as Liquid: null, or its first fault. Never throws. */
 export function liquidFault(engine: Liquid, field: string, source: string): Violation | null {
+	if (liquidCount(source) > mostLiquid) {
+		return {field, message: `has more than ${mostLiquid} Liquid tags and outputs`, line: 1, column: 1};
+	}
+
 	try {
 		engine.parse(source);
 		return null;
@@ -22,16 +27,20 @@ export function liquidFault(engine: Liquid, field: string, source: string): Viol
 	}
 }
 
+/** About how many tags and outputs a source has. */
+export function liquidCount(source: string): number {
+	return source.split(/\{[{%]/).length - 1;
+}
+
 /** What an error of Liquid says and where; without a place of its own it stands at the source's begin. */
 export function faultOf(error: unknown): Omit<Violation, 'field'> {
-	if (error instanceof RangeError) {
-		return {message: 'nests too deeply', line: 1, column: 1};
-	}
-
-	const message = error instanceof Error ? error.message : String(error);
+	const said = error instanceof Error ? error.message : String(error);
+	const message = stackSpent.test(said) ? 'nests too deeply' : shortened(said.replace(/, line:\d+, col:\d+$/, ''));
 	const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [1, 1];
-	return {message: shortened(message.replace(/, line:\d+, col:\d+$/, '')), line: line ?? 1, column: column ?? 1};
+	return {message, line: line ?? 1, column: column ?? 1};
 }
+
+const stackSpent = /^Maximum call stack size exceeded/;
 
 // Some of liquidjs's messages quote a whole rest of the source.
 function shortened(message: string): string {

@@ -1,4 +1,4 @@
-/** The canonical spelling of a BCP 47 language tag, or null where it is none (decisions.md, Sending). */
+/** The canonical spelling of a BCP 47 language tag, or null where it is none. */
 export function validLocale(text: string): string | null {
 	try {
 		return Intl.getCanonicalLocales(text)[0] ?? null;

@@ -1,6 +1,11 @@
 import {mostElements} from './limits.ts';
 
-export type MjmlFault = {readonly offset: number; readonly message: string};
+export type MjmlFault = {
+	readonly offset: number;
+	readonly message: string;
+	/** The source must not be compiled to look for more. */
+	readonly fatal?: true;
+};
 
 /** The elements that take text or html; in all others MJML drops it without a word. */
 export const textElements: ReadonlySet<string> = new Set([
@@ -41,12 +46,12 @@ export function mjmlFaults(text: string): MjmlFault[] {
 
 		const end = markupEnd(text, next);
 		if (end === -1) {
-			faults.push({offset: next, message: 'this is never closed'});
+			faults.push({offset: next, message: 'this is never closed', fatal: true});
 			return faults;
 		}
 		checkTag(next, text.slice(next, end));
 		if (elements > mostElements) {
-			faults.push({offset: next, message: `has more than ${mostElements} MJML elements`});
+			faults.push({offset: next, message: `has more than ${mostElements} MJML elements`, fatal: true});
 			return faults;
 		}
 		at = end;

@@ -1,5 +1,5 @@
 import type {Liquid} from 'liquidjs';
-import {liquidFault, type Shielded, shield, violationAt} from './liquid-source.ts';
+import {faultOf, liquidFault, type Shielded, shield, violationAt} from './liquid-source.ts';
 import {mjmlFaults} from './mjml-source.ts';
 import type {Violation} from './violation.ts';
 
@@ -20,32 +20,34 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	}
 
 	const shielded = shield(engine, source);
-	const structural = mjmlFaults(shielded.text);
-	if (structural.length > 0) {
-		return {
-			ok: false,
-			violations: structural.map(({offset, message}) => violationAt('mjml', source, shielded, offset, message)),
-		};
+	const faults = mjmlFaults(shielded.text);
+	const violations = faults.map(({offset, message}) => violationAt('mjml', source, shielded, offset, message));
+	if (faults.some(({fatal}) => fatal)) {
+		return {ok: false, violations};
 	}
 
 	// Loading MJML takes a third of a second and much memory, so only those who compile pay for it.
 	const {default: mjml2html} = await import('mjml');
-	let html: string;
-	let errors: readonly MjmlError[];
+	let html = '';
 	try {
-		({html, errors} = await mjml2html(shielded.text, {validationLevel: 'soft', ignoreIncludes: true, filePath: '.'}));
+		const made = await mjml2html(shielded.text, {validationLevel: 'soft', ignoreIncludes: true, filePath: '.'});
+		html = made.html;
+		const errors: readonly MjmlError[] = made.errors;
+		violations.push(
+			...errors
+				.filter(error => !isLiquidColour(error, shielded))
+				.map(error => violationAt('mjml', source, shielded, offsetOf(shielded.text, error), error.message.trim())),
+		);
 	} catch (error) {
-		const message = error instanceof RangeError ? 'nests too deeply' : String((error as Error).message ?? error);
-		return {ok: false, violations: [violationAt('mjml', source, shielded, 0, message)]};
+		violations.push(violationAt('mjml', source, shielded, 0, faultOf(error).message));
 	}
 
-	const violations = [
-		...errors
-			.filter(error => !isLiquidColour(error, shielded))
-			.map(error => violationAt('mjml', source, shielded, offsetOf(shielded.text, error), error.message.trim())),
-		...lostTags(source, shielded, html),
-	];
-	return violations.length > 0 ? {ok: false, violations} : {ok: true, html: shielded.restore(html)};
+	if (violations.length === 0) {
+		violations.push(...lostTags(source, shielded, html));
+	}
+	return violations.length === 0
+		? {ok: true, html: shielded.restore(html)}
+		: {ok: false, violations: violations.sort((a, b) => a.line - b.line || a.column - b.column)};
 }
 
 /** MJML copies colours as they are, so a brand's colour may come from the data; widths it must reckon with. */
@@ -57,7 +59,7 @@ function isLiquidColour({message}: MjmlError, {pattern}: Shielded): boolean {
 function offsetOf(text: string, {line, tagName}: MjmlError): number {
 	const lines = text.split('\n');
 	const start = lines.slice(0, line - 1).reduce((sum, before) => sum + before.length + 1, 0);
-	return start + Math.max(0, lines[line - 1]?.search(new RegExp(`<${tagName}\\b`, 'i')) ?? 0);
+	return start + Math.max(0, lines[line - 1]?.toLowerCase().indexOf(`<${tagName}`) ?? 0);
 }
 
 /** Tags that MJML left out, such as those in an attribute that it does not write: the html would lose an `{% endif %}`. */

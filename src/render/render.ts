@@ -1,9 +1,9 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
 import {createEngines, placeGlobals} from './engine.ts';
-import {largestPart, longestSubject, renderTime} from './limits.ts';
-import {faultOf} from './liquid-source.ts';
-import {textFromHtml, tidyText} from './text-part.ts';
+import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
+import {faultOf, liquidCount} from './liquid-source.ts';
+import {nestsTooDeeply, textFromHtml, tidyText} from './text-part.ts';
 
 /** A stored variant, compiled. The id stands for the content: versions are immutable. */
 export type RenderVariant = {
@@ -42,16 +42,18 @@ type Part = 'subject' | 'html' | 'text';
 class RenderLimit extends Error {}
 
 const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
-const spentLimit = /limit exceeded/;
+// V8 says the second where a text would be longer than half a gigabyte.
+const spentLimit = /limit exceeded|Invalid string length/;
+const parsedOctetsPerLiquid = 1000;
 
 /**
  * Makes a renderer for one thread. It parses a variant once and keeps the ones used last, up to about
- * `cachedCharacters` of source. The limits are cooperative: a single filter call may overrun them, so the thread's
+ * `cachedOctets` of memory. The limits are cooperative: a single filter call may overrun them, so the thread's
  * owner still needs a clock of its own.
  */
-export function createRenderer({cachedCharacters = 16_000_000} = {}): Renderer {
+export function createRenderer({cachedOctets = 16_000_000} = {}): Renderer {
 	const engines = createEngines();
-	const cache = new LRUCache<string, Parsed>({maxSize: cachedCharacters});
+	const cache = new LRUCache<string, Parsed>({maxSize: cachedOctets});
 
 	function parsed({id, subject, html, text}: RenderVariant): Parsed {
 		let templates = cache.get(id);
@@ -61,7 +63,8 @@ export function createRenderer({cachedCharacters = 16_000_000} = {}): Renderer {
 				html: engines.html.parse(html),
 				text: text === null ? null : engines.plain.parse(text),
 			};
-			cache.set(id, templates, {size: 1 + subject.length + html.length + (text?.length ?? 0)});
+			const source = subject + html + (text ?? '');
+			cache.set(id, templates, {size: 1 + source.length + parsedOctetsPerLiquid * liquidCount(source)});
 		}
 		return templates;
 	}
@@ -89,6 +92,9 @@ export function createRenderer({cachedCharacters = 16_000_000} = {}): Renderer {
 				const templates = parsed(variant);
 				const subject = headerText(rendered('subject', templates.subject));
 				const html = rendered('html', templates.html);
+				if (!templates.text && nestsTooDeeply(html)) {
+					throw new RenderLimit(`nests more than ${deepestHtml} elements`);
+				}
 				const text = templates.text ? tidyText(rendered('text', templates.text)) : textFromHtml(html);
 				return {ok: true, subject, html, text};
 			} catch (error) {

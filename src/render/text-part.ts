@@ -1,5 +1,6 @@
 import {compile} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
+import {deepestHtml} from './limits.ts';
 import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 
 const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
@@ -34,6 +35,20 @@ const convert = compile({
 		{selector: 'ul', options: {itemPrefix: '- '}},
 	],
 });
+
+const openOrClose = /<(\/?)(?!(?:area|br|col|hr|img|input|link|meta|source|wbr)\b)[a-z]/gi;
+
+/** Whether html nests deeper than it may before it is read; elements left open count. */
+export function nestsTooDeeply(html: string): boolean {
+	let depth = 0;
+	for (const [, slash] of html.matchAll(openOrClose)) {
+		depth = Math.max(0, depth + (slash === '' ? 1 : -1));
+		if (depth > deepestHtml) {
+			return true;
+		}
+	}
+	return false;
+}
 
 /** Text from finished html: links kept, wrapped. Costs milliseconds for a page, so the hot path does without it. */
 export function textFromHtml(html: string): string {
@@ -76,7 +91,7 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 		return null;
 	}
 
-	const template = restore(joinTagLines(converted, tokens, pattern));
+	const template = restore(joinTagLines(dropRepeatedLinks(converted, tokens, pattern), tokens, pattern));
 	return liquidFault(engine, 'text', template) ? null : template;
 }
 
@@ -116,6 +131,16 @@ function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map
 		}
 	}
 	return found;
+}
+
+/** A link whose text is its URL names it once, as in finished html. */
+function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
+	const expression = (index: string) =>
+		tokens[Number(index)]?.text.replace(/\|\s*safe_url\b/, '').replace(/^\{\{-?|-?\}\}$|\s/g, '');
+	const link = new RegExp(`(${pattern.source}) <${pattern.source}>`, 'g');
+	return text.replace(link, (whole, name: string, shown: string, target: string) =>
+		expression(shown) === expression(target) ? name : whole,
+	);
 }
 
 /** A line of nothing but tags gives its line break up, so that a loop's rows stand one below the other. */

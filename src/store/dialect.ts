@@ -93,3 +93,26 @@ export function postgresConfig(url: string, connections: number): Knex.Config {
 		pool: {min: 0, max: connections},
 	};
 }
+
+type Value = string | number | Uint8Array | null;
+
+/**
+ * Many rows as the source of an insert, or (in brackets) of an update: a SELECT or VALUES of `width` columns, which both
+ * engines name column1, column2 … SQLite gets them as one JSON text: binding thousands of single values costs the main
+ * thread five times as much, and the statement stays short. Bytes have no place in JSON: such rows are bound one by one.
+ */
+export function rowSource(
+	database: Knex,
+	rows: ReadonlyArray<readonly Value[]>,
+	width: number,
+): {sql: string; bindings: Value[]} {
+	const asJson =
+		database.client.driverName === 'sqlite3' && !rows.some(row => row.some(value => value instanceof Uint8Array));
+	if (asJson) {
+		const columns = Array.from({length: width}, (_, index) => `value->>${index} as column${index + 1}`);
+		// `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
+		return {sql: `select ${columns.join(',')} from json_each(?) where true`, bindings: [JSON.stringify(rows)]};
+	}
+	const row = `(${new Array(width).fill('?').join(',')})`;
+	return {sql: `values ${new Array(rows.length).fill(row).join(',')}`, bindings: rows.flat()};
+}

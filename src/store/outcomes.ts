@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Attempt} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
+import {rowSource} from './dialect.ts';
 import {insertRows} from './insert-rows.ts';
 
 /** How a claimed copy's row changes at the end of a try. */
@@ -26,25 +27,27 @@ export async function settleRecipients(
 	boot: string,
 	settled: readonly Settled[],
 ): Promise<Set<string>> {
-	const row = '(?,?,?,?,cast(? as integer),?,?,?,?,cast(? as integer))';
-	const bindings = settled.flatMap(one => [
-		one.recipientId,
-		one.state,
-		one.stateAt,
-		one.nextAttemptAt,
-		one.attempts,
-		one.sentAt,
-		one.subject,
-		one.category,
-		one.reply,
-		one.crashes,
-	]);
-	// Both engines name the columns of a VALUES list column1, column2 …
+	const {sql, bindings} = rowSource(
+		trx,
+		settled.map(one => [
+			one.recipientId,
+			one.state,
+			one.stateAt,
+			one.nextAttemptAt,
+			one.attempts,
+			one.sentAt,
+			one.subject,
+			one.category,
+			one.reply,
+			one.crashes,
+		]),
+		10,
+	);
 	const changed = await trx.raw(
-		`update recipients set state = v.column2, state_at = v.column3, next_attempt_at = v.column4, attempts = v.column5,
-			sent_at = v.column6, subject = v.column7, last_category = v.column8, last_reply = v.column9, crashes = v.column10,
-			claimed_by = null
-		from (values ${new Array(settled.length).fill(row).join(',')}) as v
+		`update recipients set state = v.column2, state_at = v.column3, next_attempt_at = v.column4,
+			attempts = cast(v.column5 as integer), sent_at = v.column6, subject = v.column7, last_category = v.column8,
+			last_reply = v.column9, crashes = cast(v.column10 as integer), claimed_by = null
+		from (${sql}) as v
 		where recipients.id = v.column1 and recipients.claimed_by = ?
 		returning recipients.id`,
 		[...bindings, boot] as Knex.RawBinding[],

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {rowSource} from './dialect.ts';
 
 /** A workspace and an address in comparison form. */
 export type Pair = readonly [workspaceId: string, addressKey: string];
@@ -20,10 +21,11 @@ export async function selectPairs<Row>(
 	const found: Array<Row & {workspace_id: string; address_key: string}> = [];
 	for (let start = 0; start < pairs.length; start += mostPairs) {
 		const part = pairs.slice(start, start + mostPairs);
+		const {sql, bindings} = rowSource(trx, part, 2);
 		const answer = await trx.raw(
 			`select ${['workspace_id', 'address_key', ...columns].join(', ')} from ${table}
-				where (workspace_id, address_key) in (values ${new Array(part.length).fill('(?,?)').join(',')})`,
-			part.flat(),
+				where (workspace_id, address_key) in (${sql})`,
+			bindings as Knex.RawBinding[],
 		);
 		found.push(...(Array.isArray(answer) ? answer : answer.rows));
 	}

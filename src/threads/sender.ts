@@ -1,3 +1,4 @@
+import {setMaxListeners} from 'node:events';
 import {parentPort, workerData} from 'node:worker_threads';
 import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/delivery.ts';
@@ -19,6 +20,8 @@ const dnsTries = 2;
 const {dnsServers, ...options} = workerData as SenderData;
 const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
+// Every waiting copy listens; Node would take the eleventh for a leak.
+setMaxListeners(0, stop.signal);
 const deliverer = createDeliverer({
 	...options,
 	resolver: createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock}),

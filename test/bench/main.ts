@@ -9,7 +9,7 @@ import {parseArgs} from 'node:util';
 import type {LoadOrder, LoadReport} from './load.ts';
 import {startSink} from './sink.ts';
 
-// Speed of the real program: `npm run bench -- [--messages N] [--connections N] [--peer SCRIPT]`.
+// Speed of the real program: `npm run bench -- [--messages N] [--connections N] [--peer SCRIPT] [--cpu-prof FOLDER]`.
 // A peer is a script that prints one JSON line with `peer`, `inject_per_s` and `end_to_end_per_s` for --json --messages N.
 
 const {values: options} = parseArgs({
@@ -17,6 +17,8 @@ const {values: options} = parseArgs({
 		messages: {type: 'string', default: '6000'},
 		connections: {type: 'string', default: '64'},
 		peer: {type: 'string', multiple: true, default: []},
+		'cpu-prof': {type: 'string'},
+		only: {type: 'string'},
 	},
 });
 const messages = Number(options.messages);
@@ -47,7 +49,8 @@ async function start(settings: Environment): Promise<{running: Running; end: () 
 	const {key} = cli<{key: string}>(env, 'key', 'create', '--name', 'bench');
 	cli(env, 'sender', 'add', 'receipts@shop.example', '--verified');
 	const [template] = cli<Array<{id: string}>>(env, 'template', 'push', receiptFolder(folder));
-	const child = spawn(process.execPath, [program, 'serve'], {
+	const profile = options['cpu-prof'] ? ['--cpu-prof', `--cpu-prof-dir=${options['cpu-prof']}`] : [];
+	const child = spawn(process.execPath, [...profile, program, 'serve'], {
 		env: {...process.env, ...env},
 		stdio: ['ignore', 'ignore', 'inherit'],
 	});
@@ -194,9 +197,16 @@ function print(name: string, figures: Record<string, string>): void {
 }
 
 console.log(`${messages} messages, ${connections} connections, node ${process.version}`);
-await measureAccept();
-await measureThrough('end to end, signed', {});
-await measureThrough('… one maker', {MAILCTL_MAKERS: '1'});
+const scenarios: Record<string, () => Promise<void>> = {
+	accept: measureAccept,
+	through: () => measureThrough('end to end, signed', {}),
+	'one-maker': () => measureThrough('… one maker', {MAILCTL_MAKERS: '1'}),
+};
+for (const [name, measure] of Object.entries(scenarios)) {
+	if (options.only === undefined || options.only === name) {
+		await measure();
+	}
+}
 for (const peer of options.peer) {
 	const line = execFileSync(peer, ['--json', '--messages', String(messages)], {stdio: ['ignore', 'pipe', 'inherit']});
 	const {peer: name, inject_per_s, end_to_end_per_s} = JSON.parse(line.toString());

@@ -15,21 +15,25 @@ const data = Buffer.from(`Subject: bench\r\n\r\n${`${'x'.repeat(74)}\r\n`.repeat
 const sink = fork(new URL('./smtp-sink.js', import.meta.url));
 const [port] = (await once(sink, 'message')) as [number];
 
-async function measure(name: string, once: () => Promise<void>): Promise<void> {
-	for (let n = 0; n < 500; n++) {
-		await once();
-	}
-
+/** Runs the transactions over so many at once. */
+async function measure(name: string, width: number, once: (lane: number) => Promise<void>): Promise<void> {
+	let left = 500;
+	const lane = async (_: unknown, n: number) => {
+		while (left-- > 0) {
+			await once(n);
+		}
+	};
+	await Promise.all(Array.from({length: width}, lane));
+	left = transactions;
 	const cpu = process.cpuUsage();
 	const begun = performance.now();
-	for (let n = 0; n < transactions; n++) {
-		await once();
-	}
-
+	await Promise.all(Array.from({length: width}, lane));
 	const seconds = (performance.now() - begun) / 1000;
 	const {user, system} = process.cpuUsage(cpu);
 	const each = ((user + system) / transactions).toFixed(0);
-	console.log(`${name}: ${Math.round(transactions / seconds)} a second, ${each} µs CPU of the client each`);
+	console.log(
+		`${name}, ${width} sessions: ${Math.round(transactions / seconds)} a second, ${each} µs CPU of the client each`,
+	);
 }
 
 const deliverer = createDeliverer({
@@ -51,49 +55,40 @@ const deliverer = createDeliverer({
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};
 const job = {recipientId: 'rcp', destination: 'example.test', envelope, ref: 'ref', data, attempt: 1, simulated: false};
 
-async function ours(): Promise<void> {
-	const {outcome} = await deliverer.deliver('relay', 1, job);
+async function ours(width: number): Promise<void> {
+	const {outcome} = await deliverer.deliver('relay', width, job);
 	if (outcome.kind !== 'relayed') {
 		throw new Error(JSON.stringify(outcome));
 	}
 }
 
-const socket = connect({host: '127.0.0.1', port, noDelay: true});
-await once(socket, 'connect');
-const theirs = new SMTPConnection({connection: socket, host: '127.0.0.1', ignoreTLS: true, name: 'bench.test'});
-await new Promise<void>((resolve, reject) => {
-	theirs.connect(error => (error ? reject(error) : resolve()));
-});
+async function openTheirs(): Promise<SMTPConnection> {
+	const socket = connect({host: '127.0.0.1', port, noDelay: true});
+	await once(socket, 'connect');
+	const connection = new SMTPConnection({connection: socket, host: '127.0.0.1', ignoreTLS: true, name: 'bench.test'});
+	await new Promise<void>((resolve, reject) => {
+		connection.connect(error => (error ? reject(error) : resolve()));
+	});
+	return connection;
+}
 
-function nodemailers(): Promise<void> {
+function send(connection: SMTPConnection): Promise<void> {
 	return new Promise((resolve, reject) => {
-		theirs.send({from: envelope.from, to: [envelope.to]}, data, error => (error ? reject(error) : resolve()));
+		connection.send({from: envelope.from, to: [envelope.to]}, data, error => (error ? reject(error) : resolve()));
 	});
 }
 
-for (let round = 0; round < 3; round++) {
-	await measure('ours       ', ours);
-	await measure('nodemailer ', nodemailers);
-}
+for (const width of [1, 4, 20]) {
+	const theirs = await Promise.all(Array.from({length: width}, openTheirs));
+	for (let round = 0; round < 2; round++) {
+		await measure('ours      ', width, () => ours(width));
+		await measure('nodemailer', width, lane => send(theirs[lane] as SMTPConnection));
+	}
 
-for (const sessions of [4, 20]) {
-	const begun = performance.now();
-	let left = transactions;
-	await Promise.all(
-		Array.from({length: sessions}, async () => {
-			while (left-- > 0) {
-				const {outcome} = await deliverer.deliver('relay', sessions, job);
-				if (outcome.kind !== 'relayed') {
-					throw new Error(JSON.stringify(outcome));
-				}
-			}
-		}),
-	);
-	console.log(
-		`ours, ${sessions} sessions: ${Math.round(transactions / ((performance.now() - begun) / 1000))} a second`,
-	);
+	for (const connection of theirs) {
+		connection.close();
+	}
 }
 
 await deliverer.close();
-theirs.close();
 sink.kill();

@@ -72,7 +72,7 @@ export type FakeMx = {
 	readonly received: Received[];
 	/** Messages taken. */
 	readonly count: () => number;
-	/** Connections open now, and the most there ever were. */
+	/** Connections that did not say QUIT and are open now, and the most there ever were. */
 	readonly open: () => number;
 	readonly mostOpen: () => number;
 	readonly close: () => Promise<void>;
@@ -105,14 +105,19 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 	const connections: FakeConnection[] = [];
 	const received: Received[] = [];
 	const sockets = new Set<Socket>();
+	const open = new Set<Socket>();
 	const used = new Map<Step, number>();
 	let count = 0;
 	let most = 0;
 
 	const server: Server = createServer({noDelay: true}, socket => {
 		sockets.add(socket);
-		most = Math.max(most, sockets.size);
-		socket.on('close', () => sockets.delete(socket));
+		open.add(socket);
+		most = Math.max(most, open.size);
+		socket.on('close', () => {
+			sockets.delete(socket);
+			open.delete(socket);
+		});
 		serve(socket);
 	});
 	server.listen(port, host);
@@ -272,6 +277,7 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 					return;
 				case 'QUIT':
 					answer('quit', line);
+					open.delete(plain);
 					socket.end();
 					return;
 				default:
@@ -360,7 +366,7 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 		connections,
 		received,
 		count: () => count,
-		open: () => sockets.size,
+		open: () => open.size,
 		mostOpen: () => most,
 		close,
 	};

@@ -3,39 +3,48 @@ import {isStorable} from './formats.ts';
 const longest = 256 * 1024;
 const deepest = 16;
 
+// Lone surrogates and NUL are escaped in JSON, so that a text without these holds neither.
+const suspicious = /\\u(?:0000|d[89a-f])/;
+
 /**
  * Says what is wrong with a send's variables (`must …`), null: nothing. At most 256 KiB as JSON and 16 levels deep, texts
  * that both engines store, numbers that JSON can hold (`1e999` was read as infinity).
  */
 export function variablesFault(data: object): string | null {
-	if (Buffer.byteLength(JSON.stringify(data)) > longest) {
+	const json = JSON.stringify(data);
+	if (Buffer.byteLength(json) > longest) {
 		return 'must be at most 256 KiB as JSON';
 	}
-	return faultIn(data, 1);
+	return faultInside(data, 1) ?? (suspicious.test(json) && !isAllStorable(data) ? unstorable : null);
 }
 
-function faultIn(value: unknown, depth: number): string | null {
-	switch (typeof value) {
-		case 'string':
-			return isStorable(value) ? null : 'must have only valid Unicode without NUL';
-		case 'number':
-			return Number.isFinite(value) ? null : 'must have only finite numbers';
-		case 'object':
-			return value === null ? null : faultInside(value, depth);
-		default:
-			return null;
-	}
-}
+const unstorable = 'must have only valid Unicode without NUL';
 
+// Written for speed, for every send passes here; what JSON.parse makes has no inherited names.
 function faultInside(value: object, depth: number): string | null {
 	if (depth > deepest) {
 		return 'must be at most 16 levels deep';
 	}
-	for (const [name, item] of Object.entries(value)) {
-		const fault = faultIn(name, depth) ?? faultIn(item, depth + 1);
+	for (const name in value) {
+		const item = (value as Record<string, unknown>)[name];
+		if (typeof item === 'number' && !Number.isFinite(item)) {
+			return 'must have only finite numbers';
+		}
+		const fault = typeof item === 'object' && item !== null ? faultInside(item, depth + 1) : null;
 		if (fault !== null) {
 			return fault;
 		}
 	}
 	return null;
+}
+
+function isAllStorable(value: unknown): boolean {
+	if (typeof value === 'string') {
+		return isStorable(value);
+	}
+	return (
+		typeof value !== 'object' ||
+		value === null ||
+		Object.entries(value).every(([name, item]) => isStorable(name) && isAllStorable(item))
+	);
 }

@@ -1,0 +1,110 @@
+import test from 'ava';
+import fc from 'fast-check';
+import type {SmtpTimeouts} from '../../src/deliver/timeouts.ts';
+import {startLab, testTimeouts} from '../helpers/delivery-lab.ts';
+import type {Answer, FakeMxOptions, Step} from '../helpers/fake-mx.ts';
+
+const never: Answer = {do: 'never'};
+const big = Buffer.from(`Subject: big\r\n\r\n${`${'x'.repeat(70)}\r\n`.repeat(300_000)}`);
+
+const frozen: ReadonlyArray<readonly [step: string, timeout: keyof SmtpTimeouts, script: FakeMxOptions]> = [
+	['greeting', 'greeting', {greeting: never}],
+	['ehlo', 'ehlo', {ehlo: never}],
+	['starttls', 'starttls', {starttls: never, extensions: ['STARTTLS'], mail: '451 no'}],
+	['mail', 'mail', {mail: never}],
+	['rcpt', 'rcpt', {rcpt: never}],
+	['data', 'data', {data: never}],
+	['dot', 'dot', {dot: never}],
+];
+for (const [phase, timeout, script] of frozen) {
+	for (const extensions of [['PIPELINING'], []]) {
+		test(`a host that freezes at ${phase} (${extensions[0] ?? 'lock-step'}) is left after its time`, async t => {
+			const timeouts = {...testTimeouts, [timeout]: 100};
+			const lab = await startLab(t, [{extensions, ...script}], {timeouts});
+			const {outcome, attempts} = await lab.deliver();
+			t.is(outcome.kind, 'deferred');
+			t.is(attempts[0]?.phase, phase as never);
+			t.regex(attempts[0]?.reply ?? '', /took longer than 100 ms/);
+			t.is('waitMs' in outcome, phase === 'dot');
+		});
+	}
+}
+
+test('a host that stops taking the data is left after its time', async t => {
+	const lab = await startLab(t, [{extensions: [], body: never}], {timeouts: {...testTimeouts, block: 100, dot: 100}});
+	t.like((await lab.deliver({data: big})).outcome, {kind: 'deferred', category: 'network'});
+});
+
+test('a host that drips its reply is left after its time all the same', async t => {
+	const lab = await startLab(
+		t,
+		[
+			{
+				greeting(_, connection) {
+					const timer = setInterval(() => connection.say('220-wait\r\n'), 10);
+					t.teardown(() => clearInterval(timer));
+					return {bytes: ''};
+				},
+			},
+		],
+		{timeouts: {...testTimeouts, greeting: 150}},
+	);
+	t.regex((await lab.deliver()).attempts[0]?.reply ?? '', /took longer than 150 ms/);
+});
+
+test('the deadline of the whole try ends it, whatever the single steps may take', async t => {
+	const lab = await startLab(t, [{rcpt: never}, {}], {attemptDeadlineMs: 150});
+	const {outcome, attempts} = await lab.deliver();
+	t.like(outcome, {kind: 'deferred', category: 'network', reason: 'the attempt took longer than 150 ms'});
+	t.is(attempts.length, 1);
+	t.is(lab.hosts[1]?.connections.length, 0);
+});
+
+test('replies without end are cut off', async t => {
+	for (const bytes of ['220-x\r\n'.repeat(600), 'x'.repeat(100_000), `220 ${'x'.repeat(100_000)}`]) {
+		const lab = await startLab(t, [{greeting: {bytes}}]);
+		t.like((await lab.deliver()).attempts[0], {phase: 'greeting', code: null});
+	}
+});
+
+test('controls in a reply are not kept', async t => {
+	const lab = await startLab(t, [{rcpt: '550 5.1.1 \u001b[31mno\u0007\u202e such user'}]);
+	t.false(/[\u0000-\u0009\u000b-\u001f\u202e]/.test(JSON.stringify((await lab.deliver()).attempts)));
+});
+
+const steps: readonly Step[] = ['greeting', 'ehlo', 'helo', 'starttls', 'mail', 'rcpt', 'data', 'dot', 'rset', 'quit'];
+
+test('any bytes at any step: an outcome, in time', async t => {
+	const timeouts = Object.fromEntries(Object.keys(testTimeouts).map(name => [name, 60])) as SmtpTimeouts;
+	const reply = fc.oneof(
+		fc.uint8Array({maxLength: 200}).map(bytes => Buffer.from(bytes)),
+		fc.string({unit: 'binary', maxLength: 60}),
+		fc
+			.record({
+				code: fc.integer({min: 0, max: 999}),
+				text: fc.string({maxLength: 30}),
+				hyphen: fc.constantFrom(' ', '-', ''),
+			})
+			.map(({code, text, hyphen}) => `${code}${hyphen}${text}\r\n`),
+		fc.constantFrom('250 ok\r\n250 ok\r\n', '354 go\r\n', '220 go\r\n', '421 bye\r\n', '250-x\r\n', '\r\n', ''),
+	);
+	await fc.assert(
+		fc.asyncProperty(fc.constantFrom(...steps), reply, fc.boolean(), async (step, bytes, pipelining) => {
+			const extensions = [...(pipelining ? ['PIPELINING'] : []), ...(step === 'starttls' ? ['STARTTLS'] : [])];
+			const lab = await startLab({teardown: () => undefined}, [{extensions, [step]: {bytes}}], {
+				timeouts,
+				attemptDeadlineMs: 1000,
+			});
+			try {
+				const {outcome, attempts} = await lab.deliver();
+				t.true(['delivered', 'deferred', 'bounced'].includes(outcome.kind));
+				t.true(attempts.length > 0 && attempts.every(({reply}) => reply.length <= 1024));
+			} finally {
+				await lab.deliverer.close();
+				await lab.hosts[0]?.close();
+				await lab.dns.close();
+			}
+		}),
+		{numRuns: 150},
+	);
+});

@@ -1,0 +1,164 @@
+import test from 'ava';
+import {startLab, testDelivery, until} from '../helpers/delivery-lab.ts';
+import type {FakeMxOptions} from '../helpers/fake-mx.ts';
+
+const slow: FakeMxOptions = {extensions: ['PIPELINING']};
+
+test('never more connections to a site than its limit, all mail arrives', async t => {
+	const lab = await startLab(t, [slow], {limit: 3});
+	const results = await Promise.all(Array.from({length: 200}, () => lab.deliver()));
+	t.true(results.every(({outcome}) => outcome.kind === 'delivered'));
+	t.is(lab.hosts[0]?.received.length, 200);
+	t.true((lab.hosts[0]?.mostOpen() ?? 0) <= 3);
+});
+
+test('a connection is used for the mails it may have, then a new one', async t => {
+	const lab = await startLab(t, [slow], {limit: 1, mailsPerSession: 10});
+	for (let n = 0; n < 25; n++) {
+		t.is((await lab.deliver()).outcome.kind, 'delivered');
+	}
+
+	const mails = lab.hosts[0]?.connections.map(({commands}) => commands.filter(line => line.startsWith('MAIL')).length);
+	t.deepEqual(mails, [10, 10, 5]);
+	t.is(lab.hosts[0]?.mostOpen(), 1);
+	t.is(lab.hosts[0]?.connections[0]?.commands.at(-1), 'QUIT');
+});
+
+test('50 mails a connection to an MX, 1,000 to a smarthost', async t => {
+	const lab = await startLab(t, [slow], {limit: 1});
+	const port = lab.hosts[0]?.port ?? 0;
+	const host = lab.hosts[0]?.host ?? '';
+	const relay = {host, port, tls: 'none', implicitTls: false, login: null} as const;
+	const smarthost = await startLab(t, [], {limit: 1, mode: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}});
+	for (let n = 0; n < 51; n++) {
+		await lab.deliver();
+	}
+
+	t.is(lab.hosts[0]?.connections.length, 2);
+	for (let n = 0; n < 51; n++) {
+		await smarthost.deliver();
+	}
+
+	t.is(lab.hosts[0]?.connections.length, 3);
+});
+
+test('an idle connection ends by itself', async t => {
+	const lab = await startLab(t, [slow], {idleMs: 20});
+	await lab.deliver();
+	await until(() => lab.hosts[0]?.open() === 0, 'the idle connection is gone');
+	t.is(lab.hosts[0]?.connections[0]?.commands.at(-1), 'QUIT');
+	t.deepEqual(lab.deliverer.count(), {busy: 0, idle: 0, waiting: 0});
+});
+
+test('an idle connection that the host ends is forgotten', async t => {
+	const lab = await startLab(t, [slow]);
+	await lab.deliver();
+	await until(() => lab.deliverer.count().idle === 1, 'the session is idle');
+	lab.hosts[0]?.connections[0]?.say('421 4.4.2 idle\r\n');
+	await until(() => lab.deliverer.count().idle === 0, 'it is forgotten');
+	t.is((await lab.deliver()).outcome.kind, 'delivered');
+});
+
+test('idle connections make way for other sites, at most so many in all', async t => {
+	const domains = Array.from({length: 8}, (_, n) => `d${n}.test`);
+	const first = await startLab(t, [slow]);
+	const host = first.hosts[0]?.host ?? '';
+	const lab = await startLab(t, [], {
+		maxSessions: 2,
+		mode: {kind: 'mx', port: first.hosts[0]?.port ?? 0},
+		zone: Object.fromEntries(domains.map(domain => [domain, {a: [host]}])),
+	});
+	const results = await Promise.all(domains.flatMap(domain => [1, 2, 3].map(() => lab.deliver({destination: domain}))));
+	t.true(results.every(({outcome}) => outcome.kind === 'delivered'));
+	t.true((first.hosts[0]?.mostOpen() ?? 0) <= 2);
+});
+
+test('sites take turns: one with a long queue does not hold up another', async t => {
+	const order: string[] = [];
+	const mx = await startLab(t, [{...slow, rcpt: line => void order.push(/@(\w+)/.exec(line)?.[1] ?? '') as undefined}]);
+	const host = mx.hosts[0]?.host ?? '';
+	const lab = await startLab(t, [], {
+		maxSessions: 1,
+		mode: {kind: 'mx', port: mx.hosts[0]?.port ?? 0},
+		zone: {'busy.test': {a: [host]}, 'calm.test': {a: [host]}},
+	});
+	const to = (domain: string) => {
+		const envelope = {from: 'b@mail.test', to: `user@${domain}`, smtputf8: false};
+		return lab.deliver({destination: domain, envelope});
+	};
+
+	const queue = Array.from({length: 30}, () => to('busy.test'));
+	queue.push(to('calm.test'));
+	await Promise.all(queue);
+	t.true(order.indexOf('calm') < 5, order.join());
+});
+
+test('a host that never answers holds up no other', async t => {
+	const frozen = await startLab(t, [{greeting: {do: 'never'}}]);
+	const lab = await startLab(t, [{}], {
+		limit: 2,
+		mode: {kind: 'mx', port: frozen.hosts[0]?.port ?? 0},
+		zone: {'frozen.test': {a: [frozen.hosts[0]?.host ?? '']}},
+	});
+	const stop = new AbortController();
+	const stuck = Array.from({length: 20}, () => lab.deliver({destination: 'frozen.test'}, stop.signal));
+	await until(() => frozen.hosts[0]?.open() === 2, 'two connections hang');
+	lab.dns.zone['calm.test'] = {a: [(await startLab(t, [{port: frozen.hosts[0]?.port ?? 0}])).hosts[0]?.host ?? '']};
+	t.is((await lab.deliver({destination: 'calm.test'})).outcome.kind, 'delivered');
+	t.deepEqual(lab.deliverer.count().busy >= 2, true);
+	stop.abort();
+	t.true((await Promise.all(stuck)).every(({outcome}) => outcome.kind === 'released'));
+});
+
+test('a session leads only where the mail goes: another host of the site gets its own', async t => {
+	const one = await startLab(t, [slow]);
+	const port = one.hosts[0]?.port ?? 0;
+	const two = await startLab(t, [{...slow, port}]);
+	const lab = await startLab(t, [], {
+		mode: {kind: 'mx', port},
+		zone: {'one.test': {a: [one.hosts[0]?.host ?? '']}, 'two.test': {a: [two.hosts[0]?.host ?? '']}},
+	});
+	for (const destination of ['one.test', 'two.test', 'one.test', 'two.test']) {
+		const {outcome} = await lab.deliverer.deliver('shared', 1, testDelivery({destination}));
+		t.is(outcome.kind, 'delivered');
+	}
+
+	t.is(one.hosts[0]?.received.length, 2);
+	t.is(two.hosts[0]?.received.length, 2);
+	t.is(one.hosts[0]?.connections.length, 2);
+});
+
+test('close: the waiting are released, what is under way ends, idle sessions say QUIT', async t => {
+	const lab = await startLab(t, [{...slow, dot: () => undefined}], {limit: 1});
+	await lab.deliver();
+	const under = lab.deliver();
+	const waiting = lab.deliver();
+	await until(() => lab.deliverer.count().waiting === 1, 'one waits');
+	await lab.deliverer.close();
+	t.is((await under).outcome.kind, 'delivered');
+	t.is((await waiting).outcome.kind, 'released');
+	t.is((await lab.deliver()).outcome.kind, 'released');
+	t.is(lab.hosts[0]?.connections[0]?.commands.at(-1), 'QUIT');
+	t.deepEqual(lab.deliverer.count(), {busy: 0, idle: 0, waiting: 0});
+});
+
+test('a destination keeps its source address and the name said there', async t => {
+	const sourceAddresses = [
+		{address: '127.0.0.31', hostname: 'a.mail.test'},
+		{address: '127.0.0.32', hostname: 'b.mail.test'},
+	];
+	const lab = await startLab(t, [slow], {sourceAddresses, mailsPerSession: 1});
+	for (let n = 0; n < 3; n++) {
+		t.is((await lab.deliver()).outcome.kind, 'delivered');
+	}
+
+	const seen = lab.hosts[0]?.connections.map(({remoteAddress, commands}) => `${remoteAddress} ${commands[0]}`) ?? [];
+	t.is(new Set(seen).size, 1);
+	t.true(['127.0.0.31 EHLO a.mail.test', '127.0.0.32 EHLO b.mail.test'].includes(seen[0] ?? ''));
+});
+
+test('no source address of the family: deferred, our configuration', async t => {
+	const lab = await startLab(t, [slow], {sourceAddresses: [{address: '::1'}]});
+	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'config'});
+	t.is(lab.hosts[0]?.connections.length, 0);
+});

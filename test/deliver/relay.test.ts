@@ -1,0 +1,148 @@
+import test from 'ava';
+import type {Relay} from '../../src/deliver/relay-url.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {startLab} from '../helpers/delivery-lab.ts';
+import {type FakeMx, type FakeMxOptions, startFakeMx} from '../helpers/fake-mx.ts';
+
+type Context = Parameters<typeof startLab>[0];
+
+const tls = makeCertificate('localhost');
+const login = {user: 'app', password: 'pässword'};
+
+async function start(
+	t: Context,
+	hosts: readonly FakeMxOptions[],
+	{acceptMeans = 'sent', ...relay}: Partial<Relay> & {acceptMeans?: 'sent' | 'delivered'} = {},
+): Promise<{hosts: FakeMx[]; deliver: Awaited<ReturnType<typeof startLab>>['deliver']}> {
+	const started: FakeMx[] = [];
+	const relays: Relay[] = [];
+	for (const options of hosts) {
+		const mx = await startFakeMx(t, options);
+		started.push(mx);
+		relays.push({host: '127.0.0.1', port: mx.port, tls: 'none', implicitTls: false, login: null, ...relay});
+	}
+
+	const lab = await startLab(t, [], {mode: {kind: 'relay', relays, acceptMeans}});
+	return {hosts: started, deliver: lab.deliver};
+}
+
+test('accepted: relayed, or delivered where the operator says so; no MX is asked for', async t => {
+	const sent = await start(t, [{extensions: ['DSN']}]);
+	t.deepEqual((await sent.deliver()).outcome, {kind: 'relayed'});
+	t.regex(sent.hosts[0]?.connections[0]?.commands[2] ?? '', / NOTIFY=SUCCESS,FAILURE /);
+	const delivered = await start(t, [{extensions: ['DSN']}], {acceptMeans: 'delivered'});
+	t.deepEqual((await delivered.deliver({destination: 'no-such.invalid'})).outcome, {kind: 'delivered'});
+	t.regex(delivered.hosts[0]?.connections[0]?.commands[2] ?? '', / NOTIFY=FAILURE /);
+});
+
+test('several are tried in order', async t => {
+	const {hosts, deliver} = await start(t, [{greeting: '421 busy'}, {}]);
+	const {outcome, attempts} = await deliver();
+	t.is(outcome.kind, 'relayed');
+	t.is(attempts.length, 2);
+	t.is(hosts[1]?.received.length, 1);
+});
+
+const configuration: ReadonlyArray<readonly [name: string, script: FakeMxOptions]> = [
+	['greeting 554', {greeting: '554 5.7.1 who are you'}],
+	['530 to MAIL', {mail: '530 5.7.0 Authentication required'}],
+	['454 to MAIL', {mail: '454 4.7.0 Temporary authentication failure'}],
+	['530 to RCPT', {rcpt: '530 5.5.1 Authentication required'}],
+	['550 5.7.0 about the login to MAIL', {mail: '550 5.7.0 Please log in first'}],
+];
+for (const [name, script] of configuration) {
+	test(`${name} is our configuration: deferred, never bounced`, async t => {
+		const {deliver} = await start(t, [script]);
+		t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+	});
+}
+
+test('refusals of the recipient are classified as usual', async t => {
+	const {deliver} = await start(t, [{rcpt: '550 5.1.1 no such user'}]);
+	t.like((await deliver()).outcome, {kind: 'bounced', category: 'unknown_user', suppresses: true});
+	const sender = await start(t, [{mail: '550 5.7.1 not your domain'}]);
+	t.like((await sender.deliver()).outcome, {kind: 'bounced', category: 'sender', suppresses: false});
+});
+
+test('logs in with PLAIN within TLS', async t => {
+	const {hosts, deliver} = await start(t, [{tls, extensions: ['STARTTLS', 'AUTH PLAIN LOGIN']}], {
+		tls: 'unverified',
+		login,
+	});
+	t.is((await deliver()).outcome.kind, 'relayed');
+	const commands = hosts[0]?.connections[0]?.commands ?? [];
+	const [, encoded = ''] = /^AUTH PLAIN (.*)$/.exec(commands[3] ?? '') ?? [];
+	t.is(Buffer.from(encoded, 'base64').toString(), '\0app\0pässword');
+});
+
+test('logs in with LOGIN where nothing else is offered', async t => {
+	const script = {
+		tls,
+		extensions: ['STARTTLS', 'AUTH=LOGIN'],
+		auth: '334 VXNlcm5hbWU6',
+		credentials: ['334 UGFzc3dvcmQ6'],
+	};
+	const {hosts, deliver} = await start(t, [script], {tls: 'unverified', login});
+	t.is((await deliver()).outcome.kind, 'relayed');
+	const commands = hosts[0]?.connections[0]?.commands ?? [];
+	t.deepEqual(
+		commands.slice(3, 6).map((line, n) => (n === 0 ? line : Buffer.from(line, 'base64').toString())),
+		['AUTH LOGIN', 'app', 'pässword'],
+	);
+});
+
+test('a refused password: deferred, the session is not used', async t => {
+	for (const reply of ['535 5.7.8 no', '454 4.7.0 later', '534 5.7.9 weak', '538 5.7.11 encrypt']) {
+		const {hosts, deliver} = await start(t, [{extensions: ['AUTH PLAIN'], auth: reply}], {login});
+		const {outcome, attempts} = await deliver();
+		t.like(outcome, {kind: 'deferred', category: 'config'});
+		t.is(attempts[0]?.phase, 'auth');
+		t.false(JSON.stringify({outcome, attempts}).includes('ssword'));
+		t.is(hosts[0]?.received.length, 0);
+	}
+});
+
+test('no way to log in that we know', async t => {
+	const {deliver} = await start(t, [{extensions: ['AUTH GSSAPI']}], {login});
+	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+});
+
+test('the password is never said in plain text, whatever happens to TLS', async t => {
+	for (const script of [{}, {brokenTls: 'drop'}, {tls, starttls: '454 no'}] as const) {
+		const options = {
+			...script,
+			extensions: ['AUTH PLAIN LOGIN', ...('brokenTls' in script || 'tls' in script ? ['STARTTLS'] : [])],
+		};
+		const {hosts, deliver} = await start(t, [options], {tls: 'opportunistic', login});
+		t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+		t.false(hosts[0]?.connections.some(({commands}) => commands.some(line => line.startsWith('AUTH'))));
+	}
+});
+
+test('a smarthost that has no address is the next one’s turn, then configuration', async t => {
+	const mx = await startFakeMx(t);
+	const relay = {tls: 'none', implicitTls: false, login: null} as const;
+	const gone = {...relay, host: 'gone.test', port: 25};
+	const there = {...relay, host: 'there.test', port: mx.port};
+	const lookUp = async (host: string) => {
+		if (host === 'gone.test') {
+			throw Object.assign(new Error('not found'), {code: 'ENOTFOUND'});
+		}
+
+		return ['127.0.0.1'];
+	};
+
+	const both = await startLab(t, [], {mode: {kind: 'relay', relays: [gone, there], acceptMeans: 'sent'}, lookUp});
+	t.is((await both.deliver()).outcome.kind, 'relayed');
+	const none = await startLab(t, [], {mode: {kind: 'relay', relays: [gone], acceptMeans: 'sent'}, lookUp});
+	const {outcome, attempts} = await none.deliver();
+	t.like(outcome, {kind: 'deferred', category: 'config'});
+	t.like(attempts, {length: 1, 0: {phase: 'route', host: null}});
+});
+
+test('the operating system is asked where nothing else is given', async t => {
+	const mx = await startFakeMx(t);
+	const relay = {host: 'localhost', port: mx.port, tls: 'none', implicitTls: false, login: null} as const;
+	const lab = await startLab(t, [], {mode: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}});
+	t.is((await lab.deliver()).outcome.kind, 'relayed');
+});

@@ -1,0 +1,280 @@
+import test from 'ava';
+import {createResolver} from '../../src/deliver/resolver.ts';
+import {type Doubts, type MxRoutesOptions, mxRoutes, type NoRoute, routeDoubt} from '../../src/deliver/routes.ts';
+import type {Clock} from '../../src/mail/clock.ts';
+import {startLab} from '../helpers/delivery-lab.ts';
+import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+
+const minute = 60_000;
+
+async function start(t: Parameters<typeof startFakeDns>[0], zone: Zone, overrides: Partial<MxRoutesOptions> = {}) {
+	let now = 0;
+	const clock: Clock = {now: () => now, monotonic: () => now};
+	const dns = await startFakeDns(t, zone);
+	const options: MxRoutesOptions = {
+		resolver: createResolver({servers: [dns.server], timeoutMs: 300, tries: 1, clock}),
+		random: () => 0,
+		port: 25,
+		allowPrivateMx: false,
+		ownAddresses: new Set(),
+		...overrides,
+	};
+	return {
+		dns,
+		routes: (domain: string, doubts: Doubts = {}) => mxRoutes(domain, doubts, options),
+		async addresses(domain: string): Promise<string[]> {
+			const found = await mxRoutes(domain, {}, options);
+			return Array.isArray(found) ? found.map(({host, address}) => `${host} ${address}`) : [found.enhanced];
+		},
+		pass(ms: number) {
+			now += ms;
+		},
+	};
+}
+
+test('by preference, IPv6 and IPv4 in turn, five addresses at most', async t => {
+	const {addresses} = await start(t, {
+		'example.test': {
+			mx: [
+				[20, 'B.example.test'],
+				[10, 'a.example.test'],
+			],
+		},
+		'a.example.test': {a: ['8.8.8.1', '8.8.8.2'], aaaa: ['2a00::1']},
+		'b.example.test': {a: ['9.9.9.1', '9.9.9.2', '9.9.9.3']},
+	});
+	t.deepEqual(await addresses('example.test'), [
+		'a.example.test 2a00::1',
+		'a.example.test 8.8.8.1',
+		'a.example.test 8.8.8.2',
+		'b.example.test 9.9.9.1',
+		'b.example.test 9.9.9.2',
+	]);
+});
+
+test('equal preferences are shuffled', async t => {
+	const zone: Zone = {
+		'example.test': {
+			mx: [
+				[10, 'a.test'],
+				[10, 'b.test'],
+				[5, 'first.test'],
+			],
+		},
+		'a.test': {a: ['8.8.8.1']},
+		'b.test': {a: ['8.8.8.2']},
+		'first.test': {a: ['8.8.8.3']},
+	};
+	const seen = new Set<string>();
+	for (const lots of [
+		[0.1, 0.2, 0.3],
+		[0.3, 0.2, 0.1],
+	]) {
+		let n = 0;
+		const {addresses} = await start(t, zone, {random: () => lots[n++ % 3] ?? 0});
+		const found = await addresses('example.test');
+		t.is(found[0], 'first.test 8.8.8.3');
+		t.is(found.length, 3);
+		seen.add(found.join());
+	}
+
+	t.is(seen.size, 2);
+});
+
+test('a name too many for UDP comes by TCP', async t => {
+	const hosts = Array.from({length: 19}, (_, n) => `host-with-a-rather-long-name-${n}.example.test`);
+	const {addresses} = await start(t, {
+		'example.test': {mx: hosts.map((host, n) => [n, host] as const)},
+		...Object.fromEntries(hosts.map((host, n) => [host, {a: [`8.8.8.${n}`]}])),
+	});
+	t.is((await addresses('example.test'))[0], `${hosts[0]} 8.8.8.0`);
+});
+
+test('an alias is followed, the host keeps the name of the MX', async t => {
+	const {addresses} = await start(t, {
+		'example.test': {cname: 'real.test'},
+		'real.test': {mx: [[10, 'mx.test']]},
+		'mx.test': {cname: 'host.test'},
+		'host.test': {a: ['8.8.8.8']},
+	});
+	t.deepEqual(await addresses('example.test'), ['mx.test 8.8.8.8']);
+});
+
+test('no MX: the domain itself, also with IPv6 only', async t => {
+	const {addresses} = await start(t, {'four.test': {a: ['8.8.8.8']}, 'six.test': {aaaa: ['2a00::1']}});
+	t.deepEqual(await addresses('four.test'), ['four.test 8.8.8.8']);
+	t.deepEqual(await addresses('six.test'), ['six.test 2a00::1']);
+});
+
+test('a null MX takes no mail; beside others it means nothing', async t => {
+	const {routes, addresses} = await start(t, {
+		'none.test': {mx: [[0, '.']], a: ['8.8.8.8']},
+		'odd.test': {
+			mx: [
+				[0, '.'],
+				[10, 'mx.test'],
+			],
+		},
+		'mx.test': {a: ['8.8.8.8']},
+	});
+	t.like((await routes('none.test')) as NoRoute, {
+		outcome: {kind: 'bounced', type: 'permanent', category: 'unknown_domain', suppresses: true},
+		enhanced: '5.1.10',
+		code: 556,
+	});
+	t.deepEqual(await addresses('odd.test'), ['mx.test 8.8.8.8']);
+});
+
+test('an MX that is an address is dropped', async t => {
+	const {addresses} = await start(t, {
+		'example.test': {
+			mx: [
+				[0, '8.8.4.4'],
+				[10, 'mx.test'],
+			],
+		},
+		'mx.test': {a: ['8.8.8.8']},
+	});
+	t.deepEqual(await addresses('example.test'), ['mx.test 8.8.8.8']);
+});
+
+test('NXDOMAIN is final only when DNS says it again', async t => {
+	const {routes, dns} = await start(t, {});
+	const first = (await routes('gone.test')) as NoRoute;
+	t.like(first, {outcome: {kind: 'deferred', category: 'unknown_domain', waitMs: 15 * minute}, enhanced: '4.1.2'});
+	t.is(routeDoubt({phase: 'route', enhanced: first.enhanced}), 'unknown_domain');
+	t.is(routeDoubt({phase: 'rcpt', enhanced: first.enhanced}), null);
+	const second = (await routes('gone.test', {nxdomainBefore: true})) as NoRoute;
+	t.like(second, {outcome: {kind: 'bounced', category: 'unknown_domain', suppresses: true}, enhanced: '5.1.2'});
+	t.is(dns.queries.length, 2, 'the second answer is a new one');
+	dns.zone['gone.test'] = {a: ['8.8.8.8']};
+	t.true(Array.isArray(await routes('gone.test', {nxdomainBefore: true})));
+});
+
+for (const fault of ['servfail', 'refused', 'timeout', 'garbage'] as const) {
+	test(`${fault} to the MX query defers, whatever address the domain has`, async t => {
+		const {routes} = await start(t, {'example.test': {a: ['8.8.8.8'], fail: {MX: fault}}});
+		t.like((await routes('example.test')) as NoRoute, {
+			outcome: {kind: 'deferred', category: 'dns_temp'},
+			enhanced: '4.4.3',
+		});
+	});
+
+	test(`${fault} to the address queries of one host passes to the next, of all defers`, async t => {
+		const zone: Zone = {
+			'example.test': {
+				mx: [
+					[0, 'a.test'],
+					[10, 'b.test'],
+				],
+			},
+			'a.test': fault,
+			'b.test': {a: ['8.8.8.8']},
+		};
+		const {addresses} = await start(t, zone);
+		t.deepEqual(await addresses('example.test'), ['b.test 8.8.8.8']);
+		const {addresses: none} = await start(t, {...zone, 'b.test': {}});
+		t.deepEqual(await none('example.test'), ['4.4.3']);
+	});
+}
+
+test('hosts without an address: wait an hour, then fail', async t => {
+	const {routes} = await start(t, {
+		'example.test': {
+			mx: [
+				[0, 'a.test'],
+				[1, 'b.test'],
+			],
+		},
+		'a.test': {},
+		'only.test': {txt: ['x']},
+	});
+	for (const domain of ['example.test', 'only.test']) {
+		const first = (await routes(domain)) as NoRoute;
+		t.like(first, {outcome: {kind: 'deferred', category: 'network', waitMs: 60 * minute}, enhanced: '4.4.4'});
+		t.is(routeDoubt({phase: 'route', enhanced: first.enhanced}), 'no_address');
+		t.like((await routes(domain, {noAddressBefore: true})) as NoRoute, {
+			outcome: {kind: 'bounced', category: 'network', suppresses: false},
+			enhanced: '5.4.4',
+		});
+	}
+});
+
+test('addresses that are not public are refused, unless the lab allows them', async t => {
+	const zone: Zone = {
+		'inside.test': {mx: [[0, 'a.test']]},
+		'a.test': {a: ['127.0.0.1', '10.1.2.3'], aaaa: ['::1', 'fe80::1', '::ffff:10.0.0.1']},
+		'mixed.test': {
+			mx: [
+				[0, 'a.test'],
+				[5, 'b.test'],
+			],
+		},
+		'b.test': {a: ['8.8.8.8']},
+	};
+	const {routes, addresses} = await start(t, zone);
+	t.like((await routes('inside.test')) as NoRoute, {
+		outcome: {kind: 'bounced', category: 'network', suppresses: false},
+		enhanced: '5.4.4',
+	});
+	t.deepEqual(await addresses('mixed.test'), ['b.test 8.8.8.8']);
+	const lab = await start(t, zone, {allowPrivateMx: true});
+	t.true((await lab.addresses('inside.test')).includes('a.test 127.0.0.1'));
+});
+
+test('an MX that is this system: neither it nor those after it', async t => {
+	const zone: Zone = {
+		'loop.test': {
+			mx: [
+				[10, 'us.test'],
+				[20, 'b.test'],
+			],
+		},
+		'backup.test': {
+			mx: [
+				[5, 'b.test'],
+				[10, 'us.test'],
+			],
+		},
+		'us.test': {a: ['8.8.4.4']},
+		'b.test': {a: ['8.8.8.8']},
+	};
+	const {routes, addresses} = await start(t, zone, {ownAddresses: new Set(['8.8.4.4'])});
+	t.like((await routes('loop.test')) as NoRoute, {
+		outcome: {kind: 'bounced', category: 'network', suppresses: false},
+		enhanced: '5.4.6',
+	});
+	t.deepEqual(await addresses('backup.test'), ['b.test 8.8.8.8']);
+});
+
+test('answers are kept for their time: an MX a minute, addresses by their TTL', async t => {
+	const {dns, addresses, pass} = await start(t, {
+		'example.test': {mx: [[0, 'mx.test']]},
+		'mx.test': {a: ['8.8.8.8'], ttl: 600},
+	});
+	const asked = (type: string) => dns.queries.filter(query => query.startsWith(`${type} `)).length;
+	await Promise.all([addresses('example.test'), addresses('example.test')]);
+	await addresses('example.test');
+	t.deepEqual([asked('MX'), asked('A')], [1, 1]);
+	pass(61_000);
+	await addresses('example.test');
+	t.deepEqual([asked('MX'), asked('A')], [2, 1]);
+	pass(600_000);
+	await addresses('example.test');
+	t.deepEqual([asked('MX'), asked('A')], [3, 2]);
+});
+
+test('a failure is not kept', async t => {
+	const {dns, addresses} = await start(t, {'example.test': 'servfail'});
+	t.deepEqual(await addresses('example.test'), ['4.4.3']);
+	dns.zone['example.test'] = {a: ['8.8.8.8']};
+	t.deepEqual(await addresses('example.test'), ['example.test 8.8.8.8']);
+});
+
+test('a try without a route is recorded as one', async t => {
+	const lab = await startLab(t, []);
+	const {outcome, attempts, sentAt} = await lab.deliver({destination: 'gone.test'});
+	t.is(outcome.kind, 'deferred');
+	t.is(sentAt, null);
+	t.like(attempts, {length: 1, 0: {host: null, ip: null, phase: 'route', code: null, enhanced: '4.1.2'}});
+});

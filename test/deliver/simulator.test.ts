@@ -1,0 +1,52 @@
+import test from 'ava';
+import {simulate, simulatorKind, simulatorKinds} from '../../src/deliver/simulator.ts';
+import {startLab} from '../helpers/delivery-lab.ts';
+
+test('the local part steers, a label is ignored, other addresses are delivered', t => {
+	for (const kind of simulatorKinds) {
+		t.is(simulatorKind(`${kind}@simulator.test`), kind);
+		t.is(simulatorKind(`${kind.toUpperCase()}+any.thing@SIMULATOR.test`), kind);
+		t.is(simulatorKind(`${kind}@example.test`), 'delivered');
+	}
+
+	t.is(simulatorKind('someone@simulator.test'), 'delivered');
+});
+
+const outcomes = {
+	delivered: ['delivered'],
+	bounced: ['bounced'],
+	'soft-bounced': ['deferred', 'deferred', 'bounced'],
+	deferred: ['deferred', 'deferred', 'delivered'],
+	complained: ['delivered'],
+	suppressed: ['suppressed'],
+	errored: ['errored'],
+	opened: ['delivered'],
+	clicked: ['delivered'],
+} as const;
+for (const kind of simulatorKinds) {
+	test(`${kind}: ${outcomes[kind].join(', ')}`, t => {
+		t.deepEqual(
+			outcomes[kind].map((_, n) => simulate(kind, n + 1).kind),
+			[...outcomes[kind]],
+		);
+	});
+}
+
+test('a hard bounce suppresses, a soft one does not; retries wait a second', t => {
+	t.like(simulate('bounced', 1), {type: 'permanent', suppresses: true});
+	t.like(simulate('soft-bounced', 3), {type: 'transient', suppresses: false});
+	t.like(simulate('deferred', 1), {waitMs: 1000});
+});
+
+test('simulated mail leaves the machine in no mode', async t => {
+	const lab = await startLab(t, [{}]);
+	const live = await lab.deliver({
+		destination: 'simulator.test',
+		envelope: {from: 'b@mail.test', to: 'bounced@simulator.test', smtputf8: false},
+	});
+	t.is(live.outcome.kind, 'bounced');
+	t.truthy(live.sentAt);
+	t.deepEqual((await lab.deliver({simulated: true})).outcome, {kind: 'delivered'});
+	t.is(lab.hosts[0]?.connections.length, 0);
+	t.deepEqual(lab.dns.queries, []);
+});

@@ -1,0 +1,137 @@
+import test from 'ava';
+import {parseRelayUrl, type Relay} from '../../src/deliver/relay-url.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {startLab, testTimeouts} from '../helpers/delivery-lab.ts';
+import type {FakeMxOptions} from '../helpers/fake-mx.ts';
+
+const tls = makeCertificate('mx0.example.test', 'localhost', '127.0.0.1');
+const otherName = makeCertificate('elsewhere.test');
+
+test('STARTTLS where it is offered, the certificate unverified', async t => {
+	const lab = await startLab(t, [{tls}]);
+	const {outcome, attempts} = await lab.deliver();
+	t.is(outcome.kind, 'delivered');
+	t.regex(attempts[0]?.tls ?? '', /^TLSv1\.3 TLS_\w+ unverified$/);
+	const [connection] = lab.hosts[0]?.connections ?? [];
+	t.true(connection?.tls);
+	t.deepEqual(
+		connection?.commands.slice(0, 4).map(line => line.slice(0, 9)),
+		['EHLO out.', 'STARTTLS', 'EHLO out.', 'MAIL FROM'],
+	);
+});
+
+test('a certificate that our authorities vouch for is verified', async t => {
+	const lab = await startLab(t, [{tls}], {ca: tls.cert});
+	t.regex((await lab.deliver()).attempts[0]?.tls ?? '', / verified$/);
+	const other = await startLab(t, [{tls: otherName}], {ca: otherName.cert});
+	t.regex((await other.deliver()).attempts[0]?.tls ?? '', / unverified$/);
+});
+
+for (const brokenTls of ['garbage', 'drop', 'silent'] as const) {
+	test(`a handshake that fails (${brokenTls}) → plain text on a second connection to the same address`, async t => {
+		const lab = await startLab(t, [{brokenTls}, {}], {timeouts: {...testTimeouts, starttls: 200}});
+		const {outcome, attempts} = await lab.deliver();
+		t.is(outcome.kind, 'delivered');
+		t.like(attempts, {length: 2, 0: {phase: 'starttls', tls: null, code: null}, 1: {phase: 'dot', tls: null}});
+		t.is(lab.hosts[0]?.connections.length, 2);
+		t.is(lab.hosts[1]?.connections.length, 0);
+	});
+}
+
+test('STARTTLS refused → plain text on the same connection', async t => {
+	const lab = await startLab(t, [{tls, starttls: '454 4.7.0 TLS not available'}]);
+	t.is((await lab.deliver()).outcome.kind, 'delivered');
+	t.is(lab.hosts[0]?.connections.length, 1);
+});
+
+test('text that the server sends ahead of the handshake is not believed', async t => {
+	const lab = await startLab(t, [{tls, starttls: {bytes: '220 go\r\n250-fake.test\r\n250 PIPELINING\r\n'}}, {}]);
+	const {attempts} = await lab.deliver();
+	t.like(attempts[0], {phase: 'starttls', code: null});
+});
+
+test('530 after a failed handshake: TLS is demanded there, the mail waits', async t => {
+	const lab = await startLab(t, [{brokenTls: 'drop', mail: '530 5.7.0 Must issue a STARTTLS command first'}]);
+	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'policy'});
+});
+
+test('misunderstood within TLS → TLS again, then HELO', async t => {
+	const lab = await startLab(t, [{tls, mail: line => (line.includes('SIZE') ? '555 5.5.4 what?' : undefined)}]);
+	const {outcome, attempts} = await lab.deliver();
+	t.is(outcome.kind, 'delivered');
+	t.regex(attempts[1]?.tls ?? '', /^TLS/);
+	t.deepEqual(
+		lab.hosts[0]?.connections[1]?.commands.slice(0, 4).map(line => line.slice(0, 5)),
+		['EHLO ', 'START', 'HELO ', 'MAIL '],
+	);
+});
+
+/** A lab whose one host is a smarthost; `{port}` in the URL is its port. */
+async function relayLab(t: Parameters<typeof startLab>[0], url: string, host: FakeMxOptions, ca?: string) {
+	const probe = await startLab(t, [{host: '127.0.0.1', ...host}]);
+	const port = probe.hosts[0]?.port ?? 0;
+	const relay = parseRelayUrl(url.replace('{port}', String(port))) as Relay;
+	const lab = await startLab(t, [], {
+		mode: {kind: 'relay', relays: [relay], acceptMeans: 'delivered'},
+		lookUp: async () => ['127.0.0.1'],
+		...(ca === undefined ? {} : {ca}),
+	});
+	return {mx: probe.hosts[0], deliver: lab.deliver};
+}
+
+test('smarthost, tls=required: a certificate that does not verify ends it, without plain text', async t => {
+	const {mx, deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=required', {tls});
+	const {outcome, attempts} = await deliver();
+	t.like(outcome, {kind: 'deferred', category: 'config'});
+	t.like(attempts, {length: 1, 0: {phase: 'starttls'}});
+	t.is(mx?.connections.length, 1);
+	t.is(mx?.received.length, 0);
+});
+
+test('smarthost, tls=required: another name in the certificate ends it', async t => {
+	const {deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=required', {tls: otherName}, otherName.cert);
+	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+});
+
+test('smarthost, tls=required: verified, by name and by address', async t => {
+	for (const host of ['localhost', '127.0.0.1']) {
+		const {deliver} = await relayLab(t, `smtp://${host}:{port}?tls=required`, {tls}, tls.cert);
+		const {outcome, attempts} = await deliver();
+		t.is(outcome.kind, 'delivered');
+		t.regex(attempts[0]?.tls ?? '', / verified$/);
+	}
+});
+
+test('smarthost, tls=required and tls=unverified: no TLS offered ends it', async t => {
+	for (const mode of ['required', 'unverified']) {
+		const {mx, deliver} = await relayLab(t, `smtp://localhost:{port}?tls=${mode}`, {});
+		t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+		t.is(mx?.received.length, 0);
+	}
+});
+
+test('smarthost, tls=unverified: TLS with any certificate', async t => {
+	const {deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=unverified', {tls: otherName});
+	t.regex((await deliver()).attempts[0]?.tls ?? '', / unverified$/);
+});
+
+test('smarthost, tls=none: plain text although TLS is offered', async t => {
+	const {mx, deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=none', {tls});
+	t.is((await deliver()).outcome.kind, 'delivered');
+	t.false(mx?.connections[0]?.commands.includes('STARTTLS'));
+});
+
+test('smarthost, smtps: TLS from the first byte', async t => {
+	const verified = await relayLab(t, 'smtps://localhost:{port}?tls=required', {tls, implicitTls: true}, tls.cert);
+	const {outcome, attempts} = await verified.deliver();
+	t.is(outcome.kind, 'delivered');
+	t.regex(attempts[0]?.tls ?? '', / verified$/);
+	const refused = await relayLab(t, 'smtps://localhost:{port}?tls=required', {tls: otherName, implicitTls: true});
+	t.like((await refused.deliver()).outcome, {kind: 'deferred', category: 'config'});
+	t.is(refused.mx?.received.length, 0);
+});
+
+test('smarthost, smtps to a port that speaks plain text', async t => {
+	const {deliver} = await relayLab(t, 'smtps://localhost:{port}', {});
+	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+});

@@ -1,0 +1,105 @@
+import {createDeliverer, type Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
+import type {Delivery} from '../../src/deliver/delivery.ts';
+import {createResolver} from '../../src/deliver/resolver.ts';
+import type {SmtpTimeouts} from '../../src/deliver/timeouts.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {createIdSource} from '../../src/mail/ids.ts';
+import type {AttemptResult} from '../../src/mail/outcome.ts';
+import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
+import {type FakeMx, type FakeMxOptions, startFakeMx, type Teardown} from './fake-mx.ts';
+import {loopbackAddress} from './loopback.ts';
+
+const newId = createIdSource(systemClock);
+
+/** Long enough for a busy machine; tests of frozen peers pass shorter ones. */
+export const testTimeouts: SmtpTimeouts = {
+	connect: 5000,
+	greeting: 5000,
+	ehlo: 5000,
+	starttls: 5000,
+	mail: 5000,
+	rcpt: 5000,
+	data: 5000,
+	block: 5000,
+	dot: 5000,
+	rset: 5000,
+	quit: 1000,
+};
+
+export function testDelivery(overrides: Partial<Delivery> = {}): Delivery {
+	return {
+		recipientId: newId('rcp'),
+		destination: 'example.test',
+		envelope: {from: 'bounce@mail.test', to: 'user@example.test', smtputf8: false},
+		ref: 'ref-1',
+		data: Buffer.from('Subject: hello\r\n\r\nHello.\r\n'),
+		attempt: 1,
+		simulated: false,
+		...overrides,
+	};
+}
+
+export type Lab = {
+	readonly hosts: readonly FakeMx[];
+	readonly dns: FakeDns;
+	readonly deliverer: Deliverer;
+	/** One try for one mail; the site is the destination. */
+	readonly deliver: (job?: Partial<Delivery>, signal?: AbortSignal) => Promise<AttemptResult>;
+};
+
+/**
+ * MX hosts of `example.test` by preference (`mx0.example.test` first), each on an address of its own, a DNS server that
+ * names them, and a deliverer that finds them there.
+ */
+export async function startLab(
+	t: Teardown,
+	hosts: readonly FakeMxOptions[],
+	overrides: Partial<DelivererOptions> & {readonly limit?: number; readonly zone?: Zone} = {},
+): Promise<Lab> {
+	const {limit = 5, zone = {}, ...options} = overrides;
+	const started: FakeMx[] = [];
+	for (const host of hosts) {
+		const port = started[0] === undefined ? {} : {port: started[0].port};
+		started.push(await startFakeMx(t, {host: loopbackAddress(), ...port, ...host}));
+	}
+
+	const dns = await startFakeDns(t, {
+		'example.test': {mx: started.map((_, n) => [10 * n, `mx${n}.example.test`] as const)},
+		...Object.fromEntries(started.map(({host}, n) => [`mx${n}.example.test`, {a: [host]}])),
+		...zone,
+	});
+	const deliverer = createDeliverer({
+		mode: {kind: 'mx', port: started[0]?.port ?? 9},
+		hostname: 'out.mail.test',
+		timeouts: testTimeouts,
+		attemptDeadlineMs: 30_000,
+		maxSessions: 64,
+		allowPrivateMx: true,
+		resolver: createResolver({servers: [dns.server], timeoutMs: 5000, tries: 1, clock: systemClock}),
+		clock: systemClock,
+		random: Math.random,
+		...options,
+	});
+	t.teardown(deliverer.close);
+	return {
+		hosts: started,
+		dns,
+		deliverer,
+		deliver(job, signal) {
+			const delivery = testDelivery(job);
+			return deliverer.deliver(delivery.destination, limit, delivery, signal);
+		},
+	};
+}
+
+/** Waits until a condition holds that other parties bring about. */
+export async function until(condition: () => boolean, what: string): Promise<void> {
+	const last = Date.now() + 10_000;
+	while (!condition()) {
+		if (Date.now() > last) {
+			throw new Error(`waited too long until ${what}`);
+		}
+
+		await new Promise(resolve => setTimeout(resolve, 5));
+	}
+}

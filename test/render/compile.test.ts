@@ -1,0 +1,158 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
+import {compileInWorker, createCompiler} from '../../src/render/compile-in-worker.ts';
+
+const good: VariantSource = {
+	locale: null,
+	subject: 'Hello {{ name }}',
+	mjml: '<mjml><mj-body><mj-section><mj-column><mj-text>Hello {{ name }}</mj-text></mj-column></mj-section></mj-body></mjml>',
+};
+
+test('compiles MJML, makes the text', async t => {
+	const result = await compileVariant(good);
+	t.like(result, {ok: true, subject: 'Hello {{ name }}', text: 'Hello {{ name }}\n'});
+	t.regex(result.ok ? result.html : '', /^\s*<!doctype html>[\s\S]*Hello \{\{ name \}\}/i);
+});
+
+test('takes html and text as they are', async t => {
+	t.deepEqual(await compileVariant({locale: 'de', subject: 's', html: '<p>a</p>', text: 'b {{ c }}'}), {
+		ok: true,
+		subject: 's',
+		html: '<p>a</p>',
+		text: 'b {{ c }}',
+	});
+});
+
+test('html that makes html leaves the text to the render', async t => {
+	t.like(await compileVariant({locale: null, subject: '', html: '{{ a | raw }}'}), {ok: true, text: null});
+});
+
+test('tells the faults of all fields with their places', async t => {
+	t.deepEqual(
+		await compileVariant({
+			locale: null,
+			subject: 'a {{ b | c }}',
+			html: 'x\n\n  {% if a %}',
+			text: '{% include "x" %}',
+		}),
+		{
+			ok: false,
+			violations: [
+				{field: 'subject', message: 'undefined filter: c', line: 1, column: 3},
+				{field: 'text', message: 'tag "include" not found', line: 1, column: 1},
+				{field: 'html', message: 'tag {% if a %} not closed', line: 3, column: 3},
+			],
+		},
+	);
+});
+
+for (const tag of ['include', 'render', 'layout', 'block', 'unknown']) {
+	test(`the tag ${tag} is a fault`, async t => {
+		const result = await compileVariant({locale: null, subject: `{% ${tag} "/etc/passwd" %}`, html: ''});
+		t.like(result, {ok: false, violations: [{field: 'subject', message: `tag "${tag}" not found`}]});
+	});
+}
+
+for (const [what, source] of [
+	['neither body', {locale: null, subject: ''}],
+	['both bodies', {...good, html: ''}],
+	['a long subject', {...good, subject: 'a'.repeat(262_145)}],
+	['a long html', {locale: null, subject: '', html: 'a'.repeat(262_145)}],
+	['a text of many octets', {...good, text: 'ü'.repeat(131_073)}],
+	[
+		'MJML that makes much html',
+		{
+			...good,
+			mjml: good.mjml
+				?.replace(/<mj-text>.*<\/mj-text>/, '<mj-text>x</mj-text>'.repeat(490))
+				.replaceAll('<mj-text>', `<mj-text color="#123456" font-family="${'x'.repeat(400)}">`),
+		},
+	],
+	['five thousand and one outputs', {locale: null, subject: '{{ a }}'.repeat(5001), html: ''}],
+] as const satisfies ReadonlyArray<readonly [string, VariantSource]>) {
+	test(`${what}: a violation`, async t => {
+		const result = await compileVariant(source);
+		t.false(result.ok);
+	});
+}
+
+test('two thousand nested blocks: a result', async t => {
+	const subject = '{% if a %}'.repeat(2000) + '{% endif %}'.repeat(2000);
+	t.is(typeof (await compileVariant({locale: null, subject, html: subject})).ok, 'boolean');
+});
+
+const pieces = fc.array(
+	fc.oneof(
+		fc.constantFrom(
+			'<mjml>',
+			'</mjml>',
+			'<mj-body>',
+			'</mj-body>',
+			'<mj-section>',
+			'<mj-column>',
+			'</mj-column>',
+			'<mj-text>',
+			'</mj-text>',
+			'<mj-text',
+			'/>',
+			'>',
+		),
+		fc.constantFrom(
+			'<mj-raw>',
+			'<mj-table>',
+			'<!--',
+			'-->',
+			'<![CDATA[',
+			'"',
+			"'",
+			'{{ a }}',
+			'{% if a %}',
+			'{% endif %}',
+			'{% raw %}',
+			'<p',
+			'<a(',
+			'</',
+			' href="{{ a }}"',
+		),
+		fc.string({unit: 'binary', maxLength: 5}),
+	),
+	{maxLength: 30},
+);
+
+test('any source gives a result', async t => {
+	await fc.assert(
+		fc.asyncProperty(pieces, fc.boolean(), async (parts, mjml) => {
+			const source = parts.join('');
+			const result = await compileVariant({locale: null, subject: source, [mjml ? 'mjml' : 'html']: source});
+			t.is(typeof result.ok, 'boolean');
+			if (!result.ok) {
+				t.true(result.violations.length > 0);
+				t.true(result.violations.every(({line, column}) => line >= 1 && column >= 1));
+			}
+		}),
+		{numRuns: 300},
+	);
+	t.deepEqual(Object.keys(Object.prototype), []);
+});
+
+test('a worker gives the same results, in order', async t => {
+	const bad = {locale: 'de', subject: '{{', html: ''};
+	t.deepEqual(await compileInWorker([good, bad]), [await compileVariant(good), await compileVariant(bad)]);
+});
+
+test('a worker that takes too long is ended', async t => {
+	t.deepEqual(await compileInWorker([good], 1), [
+		{ok: false, violations: [{field: 'mjml', message: 'takes too long to compile', line: 1, column: 1}]},
+	]);
+});
+
+test('a compiler takes calls one after the other', async t => {
+	const compiler = createCompiler();
+	const sources = ['a', 'b', 'c'].map(subject => ({locale: null, subject, html: ''}));
+	const results = await Promise.all(sources.map(source => compiler.compile([source])));
+	t.deepEqual(
+		results.map(([result]) => result?.ok && result.subject),
+		['a', 'b', 'c'],
+	);
+});

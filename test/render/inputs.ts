@@ -1,0 +1,20 @@
+import type {RenderInput, RenderVariant} from '../../src/render/render.ts';
+
+/** What a render needs, with what a test cares about. */
+export function input(data: Record<string, unknown> = {}, more: Partial<RenderInput> = {}): RenderInput {
+	return {
+		data,
+		locale: 'en',
+		timezone: 'UTC',
+		recipient: {email: 'ada@reader.example'},
+		unsubscribe_url: 'https://mail.example/u',
+		workspace: {name: 'Acme'},
+		message: {id: 'msg_1'},
+		...more,
+	};
+}
+
+/** A variant whose parts not given are empty. */
+export function variant(parts: Partial<RenderVariant>): RenderVariant {
+	return {id: JSON.stringify(parts), subject: '', html: '', text: '', ...parts};
+}

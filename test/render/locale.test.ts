@@ -1,0 +1,91 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {chooseVariant, validLocale, validTimezone} from '../../src/render/locale.ts';
+
+for (const [text, canonical] of [
+	['en', 'en'],
+	['EN-us', 'en-US'],
+	['zh-hant-tw', 'zh-Hant-TW'],
+	['iw', 'he'],
+	['de-DE-u-co-phonebk', 'de-DE-u-co-phonebk'],
+	['', null],
+	['en_US', null],
+	['x', null],
+	['english language', null],
+	['en-', null],
+] as const) {
+	test(`locale ${JSON.stringify(text)} is ${canonical ?? 'none'}`, t => {
+		t.is(validLocale(text), canonical);
+	});
+}
+
+for (const zone of [
+	'UTC',
+	'GMT',
+	'Europe/Berlin',
+	'Asia/Kolkata',
+	'Asia/Calcutta',
+	'America/Argentina/Buenos_Aires',
+	'Etc/GMT+5',
+	'America/Port-au-Prince',
+]) {
+	test(`time zone ${zone} is taken`, t => {
+		t.true(validTimezone(zone));
+	});
+}
+
+for (const zone of [
+	'',
+	'EST',
+	'CET',
+	'+01:00',
+	'UTC+1',
+	'SystemV/EST5',
+	'systemv/est5',
+	'Mars/Olympus',
+	'Europe/',
+	'Europe/Berlin ',
+	'../../etc/passwd',
+	'Europe/Berlin\n',
+	'__proto__',
+]) {
+	test(`time zone ${JSON.stringify(zone)} is refused`, t => {
+		t.false(validTimezone(zone));
+	});
+}
+
+const variants = [{locale: 'fr'}, {locale: 'de'}, {locale: 'de-CH'}, {locale: null}, {locale: 'zh-Hant'}];
+
+for (const [locale, workspace, chosen] of [
+	['de-CH', null, 'de-CH'],
+	['de-ch', null, 'de-CH'],
+	['de-AT', null, 'de'],
+	['zh-Hant-TW', null, 'zh-Hant'],
+	['zh-TW', null, null],
+	['fr-u-nu-latn', null, 'fr'],
+	['es', 'fr-CA', 'fr'],
+	['es', 'it', null],
+	['es', null, null],
+] as const) {
+	test(`for ${locale} in a workspace of ${workspace} the variant is ${chosen}`, t => {
+		t.is(chooseVariant(variants, locale, workspace)?.locale, chosen);
+	});
+}
+
+test('en comes before the default variant, and the first variant where there is none', t => {
+	t.is(chooseVariant([{locale: null}, {locale: 'en'}], 'es', null)?.locale, 'en');
+	t.is(chooseVariant([{locale: 'ja'}, {locale: 'ko'}], 'es', 'it')?.locale, 'ja');
+	t.is(chooseVariant([], 'es', 'it'), undefined);
+});
+
+test('no text is too odd to be judged', t => {
+	fc.assert(
+		fc.property(fc.string({unit: 'binary'}), text => {
+			const locale = validLocale(text);
+			t.true(locale === null || validLocale(locale) === locale);
+			t.is(typeof validTimezone(text), 'boolean');
+			t.not(chooseVariant(variants, text, text), undefined);
+		}),
+	);
+	t.pass();
+});

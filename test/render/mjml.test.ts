@@ -1,0 +1,135 @@
+import {createRequire} from 'node:module';
+import test from 'ava';
+import {createEngines} from '../../src/render/engine.ts';
+import {compileMjml} from '../../src/render/mjml.ts';
+import {textElements} from '../../src/render/mjml-source.ts';
+
+const engine = createEngines().html;
+
+function mail(column: string, head = ''): string {
+	return `<mjml>\n<mj-head>${head}</mj-head>\n<mj-body>\n<mj-section>\n<mj-column>\n${column}\n</mj-column>\n</mj-section>\n</mj-body>\n</mjml>`;
+}
+
+async function html(source: string): Promise<string> {
+	const result = await compileMjml(engine, source);
+	return result.ok ? result.html : `refused: ${JSON.stringify(result.violations)}`;
+}
+
+for (const [what, source, kept] of [
+	['an attribute', '<mj-button href="{{ url }}">Go</mj-button>', 'href="{{ url }}"'],
+	[
+		'quotes in an attribute',
+		'<mj-button href="{{ url | default: "x" }}">Go</mj-button>',
+		'href="{{ url | default: "x" }}"',
+	],
+	['signs of html', '<mj-text>{% if a <b and c > d %}x{% endif %}</mj-text>', '{% if a <b and c > d %}x{% endif %}'],
+	[
+		'a loop of table rows',
+		'<mj-table>{% for i in list %}<tr><td>{{ i }}</td></tr>{% endfor %}</mj-table>',
+		'{% for i in list %}<tr><td>{{ i }}</td></tr>{% endfor %}',
+	],
+	[
+		'tags between elements in mj-raw',
+		'<mj-raw>{% if a %}</mj-raw><mj-text>x</mj-text><mj-raw>{% endif %}</mj-raw>',
+		'{% if a %}',
+	],
+	['a colour', '<mj-text color="{{ brand }}">x</mj-text>', 'color:{{ brand }}'],
+	['a raw block', '<mj-text>{% raw %}{{ not liquid }}{% endraw %}</mj-text>', '{% raw %}{{ not liquid }}{% endraw %}'],
+	['what looks like a stand-in', '<mj-text>lq0x0e {{ name }} lq1x0e</mj-text>', 'lq0x0e {{ name }} lq1x0e'],
+	['a css class', '<mj-text css-class="{{ kind }}">x</mj-text>', 'class="{{ kind }}"'],
+] as const) {
+	test(`keeps Liquid: ${what}`, async t => {
+		const made = await html(mail(source));
+		t.true(made.includes(kept), made);
+	});
+}
+
+test('Liquid survives inlined styles', async t => {
+	const made = await html(
+		mail(
+			'<mj-text><p class="a" title="{{ "<" }}">{% if a > b %}x{% endif %}</p></mj-text>',
+			'<mj-style inline="inline">.a { color: red }</mj-style>',
+		),
+	);
+	t.regex(made, /title="\{\{ "<" \}\}" style="color: red;?"/);
+	t.true(made.includes('{% if a > b %}x{% endif %}'));
+});
+
+for (const [what, source, line, column, message] of [
+	['an unknown element', mail('<mj-txt>x</mj-txt>'), 6, 1, /mj-txt.*(exist|registered)/],
+	[
+		'an element in the wrong place',
+		mail('<mj-text>x</mj-text><mj-section></mj-section>'),
+		6,
+		21,
+		/mj-section cannot be used inside mj-column/,
+	],
+	['an unknown attribute', mail('\n  <mj-text colour="red">x</mj-text>'), 7, 3, /colour is illegal/],
+	['a wrong attribute', mail('<mj-text {% if a %}color="red"{% endif %}>x</mj-text>'), 6, 1, /\{% if a %\}/],
+	['a width of Liquid', mail('<mj-image src="x" width="{{ w }}px" />'), 6, 1, /width has invalid value: \{\{ w \}\}px/],
+	['text in a column', mail('  Hello'), 6, 3, /directly in <mj-column>.*<mj-text>/],
+	['Liquid in a column', mail('<mj-text>x</mj-text>\n {% if a %}<mj-text>y</mj-text>{% endif %}'), 7, 2, /<mj-raw>/],
+	['a place behind Liquid of two lines', mail('<mj-text>{{ a\n | upcase }}</mj-text>\n  Hello'), 8, 3, /would be lost/],
+	['an element left open', mail('<mj-text>Hello'), 6, 1, /<mj-text> is never closed/],
+	['an element closed twice', mail('<mj-text>Hello</mj-text></mj-text>'), 6, 25, /<\/mj-text> closes nothing/],
+	['a tag left open', '<mjml>\n<mj-body', 2, 1, /never closed/],
+	['a quote left open', '<mjml>\n<mj-body width="600px>\n</mj-body></mjml>', 2, 1, /never closed/],
+	['a comment left open', '<mjml>\n<!-- </mjml>', 2, 1, /never closed/],
+	['no body', '<mjml></mjml>', 1, 1, /Malformed MJML/],
+	['nothing', '', 1, 1, /Parsing failed/],
+	['text alone', 'Hello', 1, 1, /outside of <mjml>/],
+	['an unknown filter', mail('<mj-text>{{ a | b }}</mj-text>'), 6, 10, /undefined filter: b/],
+	['an unknown tag', mail('<mj-text>{% b %}</mj-text>'), 6, 10, /tag "b" not found/],
+	['an open block', mail('<mj-text>{% if a %}</mj-text>'), 6, 10, /not closed/],
+	[
+		'a tag that MJML leaves out',
+		mail(
+			'<mj-text>x</mj-text>',
+			'<mj-attributes><mj-class name="a" color="{% if a %}red{% endif %}" /></mj-attributes>',
+		),
+		2,
+		51,
+		/leaves this out: \{% if a %\}/,
+	],
+	['too many elements', mail('<mj-text>x</mj-text>'.repeat(500)), 6, 9901, /more than 500/],
+] as const) {
+	test(`refuses ${what}, telling where`, async t => {
+		const result = await compileMjml(engine, source);
+		if (result.ok) {
+			return t.fail(result.html);
+		}
+		const [first] = result.violations;
+		t.regex(first?.message ?? '', message);
+		t.deepEqual([first?.line, first?.column, first?.field], [line, column, 'mjml']);
+	});
+}
+
+for (const include of [
+	'<mj-include path="package.json" />',
+	'<mj-include path="/etc/passwd" type="html" />',
+	'<mj-include path="../package.json"></mj-include>',
+	'<MJ-INCLUDE path="./package.json" type="css"/>',
+	'<mj-wrapper><mj-include path="package.json" /></mj-wrapper>',
+]) {
+	test(`refuses ${include}`, async t => {
+		const result = await compileMjml(engine, `<mjml><mj-body>\n${include}</mj-body></mjml>`);
+		t.false(result.ok);
+		t.regex(result.ok ? '' : (result.violations[0]?.message ?? ''), /mj-include is refused/);
+	});
+}
+
+test('mj-include inside of html is not followed', async t => {
+	const made = await html(mail('<mj-raw><!-- <mj-include path="package.json" /> --></mj-raw>'));
+	t.false(made.includes('dependencies'), made);
+});
+
+test('the elements that take text are those of MJML', async t => {
+	await import('mjml'); // Registers them.
+	const {components} = createRequire(import.meta.url)('mjml-core') as {
+		components: Record<string, {endingTag?: boolean; getTagName(): string}>;
+	};
+	const ending = Object.values(components)
+		.filter(component => component.endingTag)
+		.map(component => component.getTagName());
+	t.deepEqual([...textElements].sort(), [...ending, 'mj-html-attribute'].sort());
+});

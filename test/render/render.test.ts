@@ -1,0 +1,224 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {createRenderer, type RenderInput} from '../../src/render/render.ts';
+import {input, variant} from './inputs.ts';
+
+const renderer = createRenderer();
+
+function htmlOf(html: string, data?: Record<string, unknown>, more?: Partial<RenderInput>): string {
+	const result = renderer.render(variant({html}), input(data, more));
+	return result.ok ? result.html : `${result.reason}: ${result.message}`;
+}
+
+function subjectOf(subject: string, data?: Record<string, unknown>): string {
+	const result = renderer.render(variant({subject}), input(data));
+	return result.ok ? result.subject : `${result.reason}: ${result.message}`;
+}
+
+const nasty = `<img src=x onerror="alert('1')"> & co`;
+const escaped = '&lt;img src=x onerror=&#34;alert(&#39;1&#39;)&#34;&gt; &amp; co';
+
+for (const [html, expected] of [
+	['{{ x }}', escaped],
+	['{{ x | upcase | downcase }}', escaped],
+	['{{ x | escape }}', escaped],
+	['{{ x | escape_once }}', escaped],
+	['{{ x | newline_to_br }}', escaped],
+	['{{ "a\nb" | newline_to_br }}', 'a<br />\nb'],
+	['{{ list }}', `${escaped}${escaped}`],
+	['{% echo x %}', escaped],
+	['{% cycle x, x %}', escaped],
+	['{% liquid echo x %}', escaped],
+	['{% for i in list limit: 1 %}{{ i }}{% endfor %}', escaped],
+	['{{ x | raw }}', nasty],
+] as const) {
+	test(`html: ${JSON.stringify(html)} is ${expected === nasty ? 'raw' : 'escaped'}`, t => {
+		t.is(htmlOf(html, {x: nasty, list: [nasty, nasty]}), expected);
+	});
+}
+
+test('subject and text are not escaped', t => {
+	const result = renderer.render(variant({subject: '{{ x }}', text: '{{ x }}'}), input({x: nasty}));
+	t.like(result, {ok: true, subject: nasty, text: `${nasty}\n`});
+});
+
+test('what is missing renders empty', t => {
+	t.is(htmlOf('[{{ a }}{{ a.b.c }}{{ a[0] }}{{ a.b | upcase }}{% for i in a %}x{% endfor %}{{ a | size }}]'), '[0]');
+});
+
+for (const name of ['recipient', 'unsubscribe_url', 'workspace', 'message']) {
+	test(`data cannot replace ${name}`, t => {
+		const data = {[name]: {email: 'evil', name: 'evil', id: 'evil'}};
+		t.is(
+			htmlOf('{{ recipient.email }} {{ unsubscribe_url }} {{ workspace.name }} {{ message.id }}', data),
+			'ada@reader.example https://mail.example/u Acme msg_1',
+		);
+	});
+}
+
+test('a template cannot replace them for the parts that follow', t => {
+	const result = renderer.render(
+		variant({subject: '{% assign workspace = "evil" %}', html: '{{ workspace.name }}'}),
+		input(),
+	);
+	t.like(result, {ok: true, html: 'Acme'});
+});
+
+test('filters follow the locale and the time zone of the render', t => {
+	const html =
+		'{{ 1234.5 | format_currency: "EUR" }}|{{ at | format_date }}|{{ at | format_datetime: "short", "short" }}|{{ at | date: "%Y-%m-%d %H:%M" }}';
+	const data = {at: '2026-06-09T23:30:00Z'};
+	const plain = (text: string) => text.replace(/[\u00a0\u202f]/g, ' ');
+	t.is(plain(htmlOf(html, data)), '€1,234.50|Jun 9, 2026|6/9/26, 11:30 PM|2026-06-09 23:30');
+	t.is(
+		plain(htmlOf(html, data, {locale: 'de-DE', timezone: 'Asia/Kolkata'})),
+		'1.234,50 €|10.06.2026|10.06.26, 05:00|2026-06-10 05:00',
+	);
+});
+
+test('bad input of the formats renders as it came', t => {
+	t.is(
+		htmlOf(
+			'{{ "soon" | format_date }}|{{ "x" | format_currency: "EUR" }}|{{ 5 | format_currency: "NOPE" }}|{{ a | format_datetime }}|{{ "<" | format_date }}',
+		),
+		'soon|x|5||&lt;',
+	);
+});
+
+for (const [subject, data, expected] of [
+	['{{ x }}', {x: 'a\r\nBcc: evil@x.example\r\n\r\nbody'}, 'a Bcc: evil@x.example body'],
+	[' {{ x }} ', {x: '\u0000a\u0007\u0085b\u2028c\u007f'}, 'a b c'],
+	['{{ x }}', {x: 'ü – 日本 🎉'}, 'ü – 日本 🎉'],
+	['{{ x }}', {x: '\n'}, ''],
+] as const) {
+	test(`subject of ${JSON.stringify(data.x)} is one line`, t => {
+		t.is(subjectOf(subject, data), expected);
+	});
+}
+
+test('a subject is cut at 998 characters, never inside of one', t => {
+	t.is(subjectOf('{{ x }}', {x: 'a'.repeat(2000)}).length, 998);
+	t.is(subjectOf('{{ x }}', {x: `${'a'.repeat(997)}🎉`}), 'a'.repeat(997));
+});
+
+test('a text part has at most one empty line in a row and ends with a line break', t => {
+	const result = renderer.render(variant({text: '\n{% if a %}x{% endif %}\n \n\nb\n-- \nc\n\n'}), input());
+	t.like(result, {ok: true, text: 'b\n-- \nc\n'});
+});
+
+test('without a text template the text is made from the rendered html', t => {
+	const result = renderer.render(variant({html: '<p>{{ x | raw }}</p>', text: null}), input({x: '<b>a</b> &amp; b'}));
+	t.like(result, {ok: true, text: 'a & b\n'});
+});
+
+test('an error of the template names the part and the place', t => {
+	t.deepEqual(renderer.render(variant({html: 'a\n {{ x | url_decode }}'}), input({x: '%'})), {
+		ok: false,
+		reason: 'template_error',
+		message: 'html, line 2, column 2: URI malformed',
+	});
+	t.deepEqual(renderer.render(variant({html: '{{ x | unknown }}'}), input()), {
+		ok: false,
+		reason: 'template_error',
+		message: 'parse, line 1, column 1: undefined filter: unknown',
+	});
+});
+
+test('a part over a megabyte is a limit', t => {
+	t.like(renderer.render(variant({html: '{{ x }}{{ x }}'}), input({x: 'a'.repeat(500_000)})), {ok: true});
+	t.like(renderer.render(variant({html: '{{ x }}{{ x }}.'}), input({x: 'a'.repeat(500_000)})), {
+		ok: false,
+		reason: 'render_limit',
+	});
+	t.like(renderer.render(variant({text: '{{ x }}'}), input({x: 'ü'.repeat(500_001)})), {
+		ok: false,
+		reason: 'render_limit',
+	});
+});
+
+test('html that data makes too deep is a limit', t => {
+	const deep = (depth: number) =>
+		renderer.render(
+			variant({html: '{{ x | raw }}', text: null}),
+			input({x: '<p><br>a</p>'.repeat(3000) + '<div>'.repeat(depth)}),
+		);
+	t.like(deep(1000), {ok: true});
+	t.like(deep(1001), {ok: false, reason: 'render_limit'});
+});
+
+test('renders that alternate do not touch one another', t => {
+	const html = '{% increment n %}{% assign a = x %}{{ a }}{% cycle "p", "q" %}';
+	t.is(htmlOf(html, {x: 1}), '01p');
+	t.is(htmlOf(html, {x: 2}), '02p');
+	t.is(htmlOf(html), '0p');
+});
+
+test('a small cache changes no result', t => {
+	const small = createRenderer({cachedOctets: 10});
+	for (const round of [1, 2]) {
+		for (const html of ['a{{ x }}', 'b{{ x }}', 'a much longer template than the cache can hold {{ x }}']) {
+			t.like(small.render(variant({html}), input({x: round})), {
+				ok: true,
+				html: html.replace('{{ x }}', String(round)),
+			});
+		}
+	}
+});
+
+const liquid = fc
+	.array(
+		fc.oneof(
+			fc.constantFrom(
+				'{{',
+				'}}',
+				'{%',
+				'%}',
+				'{{ a }}',
+				'{% if a %}',
+				'{% endif %}',
+				'{% for i in a %}',
+				'{% endfor %}',
+			),
+			fc.constantFrom(
+				'{% raw %}',
+				'{% liquid\n',
+				'| date: ',
+				'| format_date',
+				'| sort',
+				'| map: "a"',
+				'"',
+				'..',
+				'(1..9)',
+				'a.b[0]',
+			),
+			fc.string({unit: 'binary', maxLength: 6}),
+		),
+	)
+	.map(parts => parts.join(''));
+
+test('no template and no data make it throw', t => {
+	fc.assert(
+		fc.property(liquid, fc.dictionary(fc.string(), fc.jsonValue()), fc.string(), (source, data, place) => {
+			const json = JSON.parse(JSON.stringify({a: data, ...data})) as Record<string, unknown>;
+			const result = renderer.render(
+				{id: source, subject: source, html: source, text: null},
+				input(json, {locale: place, timezone: place}),
+			);
+			t.is(typeof result.ok, 'boolean');
+			if (result.ok) {
+				t.notRegex(result.subject, /[\u0000-\u001f\u007f-\u009f]/);
+			}
+		}),
+		{numRuns: 500},
+	);
+	t.deepEqual(Object.keys(Object.prototype), []);
+});
+
+test('data never opens a tag in html', t => {
+	fc.assert(
+		fc.property(fc.jsonValue(), value => {
+			const x = JSON.parse(JSON.stringify(value)) as unknown;
+			t.notRegex(htmlOf('{{ x }}{{ x | json }}{{ x | newline_to_br | escape_once }}', {x}), /[<"']/);
+		}),
+	);
+});
