@@ -1,0 +1,71 @@
+import test from 'ava';
+import {bootstrap} from '../../src/admin/bootstrap.ts';
+import {commandName, welcome} from '../../src/admin/welcome.ts';
+import {apiKeyHash} from '../../src/mail/api-key.ts';
+import {migrate} from '../../src/store/migrate.ts';
+import {openStore} from '../../src/store/store.ts';
+import {engines, newLocation, storeTest} from '../helpers/databases.ts';
+import {testTools, testVault} from '../helpers/tools.ts';
+
+storeTest(test, 'an empty store gets what a first mail needs, once', async (t, store) => {
+	const made = await bootstrap(store, testTools(), testVault);
+	if (!made) {
+		t.fail();
+		return;
+	}
+	t.like(await store.reader('workspaces').first(), {id: made.workspaceId, name: 'default'});
+	t.like(await store.reader('senders').first(), {address: 'hello@example.com', disabled_at: null});
+	t.truthy((await store.reader('senders').first()).verified_at);
+	t.deepEqual(await store.reader('dkim_keys').orderBy('selector').pluck('selector'), ['mc1', 'mc2']);
+	t.like(await store.reader('templates').first(), {id: made.templateId, latest_version: 1});
+	const hashes = await store.reader('api_keys').orderBy('mode').select('mode', 'hash');
+	t.deepEqual(hashes, [
+		{mode: 'live', hash: apiKeyHash(made.liveKey)},
+		{mode: 'test', hash: apiKeyHash(made.testKey)},
+	]);
+	t.is(await bootstrap(store, testTools(), testVault), null);
+});
+
+for (const engine of engines) {
+	test(`of two processes that start at once one fills the store (${engine})`, async t => {
+		const location = await newLocation(t, engine);
+		const stores = [await openStore(location), await openStore(location)];
+		t.teardown(() => Promise.all(stores.map(store => store.close())));
+		await migrate((stores[0] as (typeof stores)[number]).database);
+		const made = await Promise.all(stores.map((store, index) => bootstrap(store, testTools(index), testVault)));
+		t.is(made.filter(each => each !== null).length, 1);
+		const names = await Promise.all(stores.map(store => store.reader('api_keys').pluck('name')));
+		t.deepEqual(names, [
+			['first', 'first'],
+			['first', 'first'],
+		]);
+	});
+}
+
+test('the welcome is at most 80 columns wide', t => {
+	const input = {
+		workspaceId: `ws_${'0'.repeat(26)}`,
+		sender: 'hello@example.com',
+		templateId: `tpl_${'0'.repeat(26)}`,
+		liveKey: `key_live_${'x'.repeat(38)}`,
+		testKey: `key_test_${'x'.repeat(38)}`,
+		url: 'http://127.0.0.1:65535',
+		command: 'node bin/mailctl.js',
+		captures: true,
+	};
+	t.deepEqual(
+		welcome(input).filter(line => line.length > 80),
+		[],
+	);
+	t.false(
+		welcome({...input, captures: false})
+			.join('\n')
+			.includes('first.eml'),
+	);
+});
+
+test('the command is named as it can be called from here', t => {
+	t.is(commandName('/srv/mailctl/bin/mailctl.js', '/srv/mailctl'), 'node bin/mailctl.js');
+	t.is(commandName('/srv/shop/node_modules/.bin/mailctl', '/srv/shop'), 'npx mailctl');
+	t.is(commandName('/usr/local/bin/mailctl', '/srv/shop'), 'mailctl');
+});

@@ -1,0 +1,127 @@
+import {createPrivateKey, createPublicKey} from 'node:crypto';
+import test from 'ava';
+import {domainRecords} from '../../src/admin/domain-records.ts';
+import {addDomain, type SigningKeys} from '../../src/admin/domains.ts';
+import {addSender, changeSender, removeSender} from '../../src/admin/senders.ts';
+import {createWorkspace} from '../../src/admin/workspaces.ts';
+import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {type Address, parseAddress} from '../../src/mail/address.ts';
+import {listDkimKeys} from '../../src/store/dkim-keys.ts';
+import {findDomain, listDomains} from '../../src/store/domains.ts';
+import {findSender, listSenders} from '../../src/store/senders.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {testTools, testVault} from '../helpers/tools.ts';
+
+let keys: SigningKeys;
+test.before(async () => {
+	keys = await generateSigningKeys();
+});
+
+async function prepare(store: Store) {
+	const tools = testTools();
+	const write = store.writer.transaction;
+	const workspace = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));
+	const workspaceId = workspace?.id as string;
+	const add = (name: string) => write(trx => addDomain(trx, tools, testVault, {workspaceId, name, keys}));
+	return {tools, write, workspaceId, add};
+}
+
+function address(text: string): Address {
+	const parsed = parseAddress(text, {utf8Local: false});
+	if (!parsed.ok) {
+		throw new Error(text);
+	}
+	return parsed.address;
+}
+
+storeTest(test, 'a domain gets two keys, sealed, whose public halves are in its records', async (t, store) => {
+	const {workspaceId, add} = await prepare(store);
+	const added = await add('shop.example');
+	t.is(await add('shop.example'), undefined);
+	const domain = await findDomain(store.reader, workspaceId, 'shop.example');
+	t.deepEqual(domain, added?.domain);
+	const rows = await listDkimKeys(store.reader, [domain?.id as string]);
+	t.deepEqual(
+		rows.map(({selector, algorithm}) => [selector, algorithm]),
+		[
+			['mc1', 'rsa-sha256'],
+			['mc2', 'ed25519-sha256'],
+		],
+	);
+	for (const row of rows) {
+		t.false(row.secret.includes('PRIVATE'));
+		const pem = testVault.open(row.id, row.secret);
+		t.true(createPublicKey(createPrivateKey(pem)).equals(createPublicKey(row.public_key)));
+	}
+	t.deepEqual(
+		(await listDomains(store.reader, workspaceId)).map(({name}) => name),
+		['shop.example'],
+	);
+});
+
+storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path with SPF, DMARC', async (t, store) => {
+	const {add} = await prepare(store);
+	const added = await add('shop.example');
+	const input = {domain: added?.domain, keys: added?.keys, bounceHost: 'bounces.mail.example'};
+	const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
+	t.deepEqual(
+		records.map(({type, name, purpose, required, found}) => [type, name, purpose, required, found]),
+		[
+			['TXT', '_mailctl.shop.example', 'ownership', true, []],
+			['TXT', 'mc1._domainkey.shop.example', 'dkim', true, []],
+			['TXT', 'mc2._domainkey.shop.example', 'dkim', false, []],
+			['MX', 'bounce.shop.example', 'return_path', false, []],
+			['TXT', 'bounce.shop.example', 'spf', false, []],
+			['TXT', '_dmarc.shop.example', 'dmarc', false, []],
+		],
+	);
+	const values = records.map(({value}) => value);
+	t.regex(values[0] as string, /^mailctl-verification=[0-9a-f]{40}$/);
+	t.regex(values[1] as string, /^v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{392}$/);
+	t.regex(values[2] as string, /^v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=$/);
+	t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:bounces.mail.example -all', 'v=DMARC1; p=none']);
+	const sources = {...input, sourceAddresses: ['192.0.2.1', '2001:db8::1']} as Parameters<typeof domainRecords>[0];
+	t.is(domainRecords(sources)[4]?.value, 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all');
+});
+
+storeTest(
+	test,
+	'a sender brings its domain, is one per address, and is verified by word or by its domain',
+	async (t, store) => {
+		const {tools, write, workspaceId} = await prepare(store);
+		const add = (text: string, verified = false) => {
+			const input = {workspaceId, address: address(text), name: null, verified, newKeys: async () => keys};
+			return write(trx => addSender(trx, tools, testVault, input));
+		};
+		t.like(await add('No-Reply@shop.example'), {address: 'No-Reply@shop.example', verified_at: null});
+		t.is(await add('no-reply@SHOP.example'), undefined);
+		t.like(await add('other@shop.example', true), {verified_at: '2026-06-09T10:00:00.000Z'});
+		t.is((await listDomains(store.reader, workspaceId)).length, 1);
+
+		await store.database('domains').update({verified_at: '2026-06-01T00:00:00.000Z', state: 'verified'});
+		t.like(await add('third@shop.example'), {verified_at: '2026-06-09T10:00:00.000Z'});
+		t.deepEqual(
+			(await listSenders(store.reader, workspaceId)).map(sender => sender.address),
+			['third@shop.example', 'other@shop.example', 'No-Reply@shop.example'],
+		);
+	},
+);
+
+storeTest(test, 'a sender is verified, disabled, enabled, removed', async (t, store) => {
+	const {tools, write, workspaceId} = await prepare(store);
+	const input = {workspaceId, address: address('a@shop.example'), name: 'Shop', verified: false};
+	await write(trx => addSender(trx, tools, testVault, {...input, newKeys: async () => keys}));
+	const change = (what: 'verify' | 'disable' | 'enable', key = 'a@shop.example') =>
+		write(trx => changeSender(trx, tools, workspaceId, key, what));
+	t.is(await change('verify', 'b@shop.example'), undefined);
+	const at = '2026-06-09T10:00:00.000Z';
+	t.like(await change('verify'), {verified_at: at, disabled_at: null});
+	t.like(await change('disable'), {verified_at: at, disabled_at: at});
+	tools.advance(1000);
+	t.like(await change('disable'), {disabled_at: at}, 'since when is kept');
+	t.like(await change('enable'), {verified_at: at, disabled_at: null});
+	t.like(await findSender(store.reader, workspaceId, 'a@shop.example'), {name: 'Shop', disabled_at: null});
+	t.true(await write(trx => removeSender(trx, workspaceId, 'a@shop.example')));
+	t.false(await write(trx => removeSender(trx, workspaceId, 'a@shop.example')));
+});

@@ -1,0 +1,85 @@
+import {cp, mkdir, writeFile} from 'node:fs/promises';
+import path from 'node:path';
+import test from 'ava';
+import {readTemplates} from '../../src/admin/template-folder.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+
+async function write(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
+	for (const [name, content] of Object.entries(files)) {
+		await mkdir(path.dirname(path.join(folder, name)), {recursive: true});
+		await writeFile(path.join(folder, name), content);
+	}
+}
+
+test('a folder of template folders gives each one, by name; other folders and files are left alone', async t => {
+	const folder = await temporaryFolder(t);
+	await cp('config/sample-template', path.join(folder, 'welcome'), {recursive: true});
+	await write(folder, {
+		'receipt/template.json': '{"subject":"Receipt {{ n }}"}',
+		'receipt/body.html': '<p>{{ n }}</p>',
+		'receipt/body.txt': 'Receipt {{ n }}',
+		'README.md': 'not a template',
+		'assets/logo.svg': '<svg/>',
+	});
+	const read = await readTemplates(folder);
+	if (!read.ok) {
+		t.fail(read.problems.join('\n'));
+		return;
+	}
+	t.deepEqual(
+		read.templates.map(({name, variants}) => [name, variants.map(({locale, kind}) => [locale, kind])]),
+		[
+			['receipt', [[null, 'html']]],
+			[
+				'welcome',
+				[
+					[null, 'mjml'],
+					['de', 'mjml'],
+				],
+			],
+		],
+	);
+	t.like(read.templates[0]?.variants[0], {source: '<p>{{ n }}</p>', text_source: 'Receipt {{ n }}'});
+	t.like(read.templates[1]?.variants[0], {text_source: null});
+	t.regex(read.templates[1]?.variants[0]?.html ?? '', /<!doctype html>/i);
+
+	const one = await readTemplates(path.join(folder, 'receipt'));
+	t.deepEqual(one.ok && one.templates.map(({name}) => name), ['receipt']);
+});
+
+test('all that is wrong is told at once, with file, line and column', async t => {
+	const folder = await temporaryFolder(t);
+	await write(folder, {
+		'a/template.json': '{"subject":"Hi {{ name"}',
+		'a/body.mjml': '<mjml>\n<mj-body>\n  <mj-foo/>\n</mj-body></mjml>',
+		'a/body.de.html': '<p>\n {% if %}</p>',
+		'a/body.de.txt': '{{ x | nope }}',
+		'b/template.json': 'nonsense',
+		'b/body.html': '<p>ok</p>',
+		' c/template.json': '{"subject":"ok"}',
+		' c/body.html': '<p>ok</p>',
+	});
+	const read = await readTemplates(folder);
+	const problems = read.ok ? [] : read.problems;
+	for (const expected of [
+		/^ c: the folder's name is the template's and must /,
+		/^a\/template\.json: subject, column \d+: /,
+		/^a\/body\.mjml:3:3: /,
+		/^a\/template\.json: subject of de, column \d+: /,
+		/^a\/body\.de\.html:2:\d+: /,
+		/^a\/body\.de\.txt:1:\d+: /,
+		/^b\/template\.json: is not JSON/,
+	]) {
+		t.true(
+			problems.some(problem => expected.test(problem)),
+			`${expected}: ${problems.join('\n')}`,
+		);
+	}
+	t.is(problems.length, 7, problems.join('\n'));
+});
+
+test('a folder without templates gives none; a missing one throws', async t => {
+	const folder = await temporaryFolder(t);
+	t.deepEqual(await readTemplates(folder), {ok: true, templates: []});
+	await t.throwsAsync(readTemplates(path.join(folder, 'nix')), {code: 'ENOENT'});
+});

@@ -1,0 +1,89 @@
+import test from 'ava';
+import {createTemplate, fingerprintOf, removeTemplate, saveVersion} from '../../src/admin/templates.ts';
+import {createWorkspace} from '../../src/admin/workspaces.ts';
+import type {Store} from '../../src/store/store.ts';
+import {
+	findTemplate,
+	findVersion,
+	insertVersion,
+	listTemplates,
+	listVariants,
+	listVersions,
+	type TemplateVariant,
+} from '../../src/store/templates.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {testTools} from '../helpers/tools.ts';
+
+const variant: TemplateVariant = {
+	locale: null,
+	subject: 'Hello',
+	kind: 'html',
+	source: '<p>Hello</p>',
+	text_source: null,
+	html: '<p>Hello</p>',
+	text: 'Hello',
+};
+
+async function prepare(store: Store) {
+	const tools = testTools();
+	const write = store.writer.transaction;
+	const workspaceId = (await write(trx => createWorkspace(trx, tools, {name: 'acme'})))?.id as string;
+	const save = (name: string, variants: readonly TemplateVariant[]) =>
+		write(trx => saveVersion(trx, tools, {workspaceId, name, variants}));
+	return {tools, write, workspaceId, save};
+}
+
+storeTest(test, 'versions count from 1; the same source again makes none', async (t, store) => {
+	const {workspaceId, save} = await prepare(store);
+	const german = {...variant, locale: 'de', subject: 'Hallo'};
+	const first = await save('receipt', [variant, german]);
+	t.like(first, {name: 'receipt', version: 1, changed: true});
+	t.deepEqual(await save('receipt', [german, variant]), {...first, changed: false}, 'order says nothing');
+	t.like(await save('receipt', [variant]), {id: first.id, version: 2, changed: true});
+	t.like(await save('receipt', [variant, german]), {version: 3, changed: true}, 'an older source is new again');
+
+	const template = await findTemplate(store.reader, workspaceId, {id: first.id});
+	t.is(template?.latest_version, 3);
+	t.deepEqual(
+		(await listVersions(store.reader, first.id)).map(({version}) => version),
+		[3, 2, 1],
+	);
+	const oldest = await findVersion(store.reader, first.id, 1);
+	t.deepEqual(await listVariants(store.reader, oldest?.id as string), [variant, german]);
+});
+
+storeTest(test, 'of two who save the same number one is refused', async (t, store) => {
+	const {tools, write, save} = await prepare(store);
+	const {id} = await save('receipt', [variant]);
+	const version = {id: tools.newId('tpv'), template_id: id, version: 1, fingerprint: 'x', created_at: '2026'};
+	t.false(await write(trx => insertVersion(trx, version, [variant])));
+	t.false(await write(trx => insertVersion(trx, {...version, version: 3}, [variant])));
+	t.is((await listVersions(store.reader, id)).length, 1);
+});
+
+storeTest(test, 'a deleted template is found no more, keeps its versions, frees its name', async (t, store) => {
+	const {tools, write, workspaceId, save} = await prepare(store);
+	const create = (name: string) => write(trx => createTemplate(trx, tools, workspaceId, name));
+	const made = await create('receipt');
+	t.like(made, {latest_version: null});
+	t.is(await create('receipt'), undefined);
+	await save('receipt', [variant]);
+	const remove = () => write(trx => removeTemplate(trx, tools, workspaceId, made?.id as string));
+	t.true(await remove());
+	t.false(await remove());
+	t.is(await findTemplate(store.reader, workspaceId, {name: 'receipt'}), undefined);
+	t.is((await listVersions(store.reader, made?.id as string)).length, 1);
+	const again = await create('receipt');
+	t.deepEqual(
+		(await listTemplates(store.reader, workspaceId)).map(({id}) => id),
+		[again?.id as string],
+	);
+});
+
+test('the fingerprint covers all that the author wrote and nothing that the compiler made', t => {
+	const mark = fingerprintOf([variant]);
+	t.is(fingerprintOf([{...variant, html: 'other', text: null}]), mark);
+	for (const change of [{locale: 'en'}, {subject: 'x'}, {kind: 'mjml'}, {source: 'x'}, {text_source: 'x'}] as const) {
+		t.not(fingerprintOf([{...variant, ...change}]), mark);
+	}
+});

@@ -1,0 +1,60 @@
+import test from 'ava';
+import {changeWorkspace, createWorkspace, pauseWorkspace, resumeWorkspace} from '../../src/admin/workspaces.ts';
+import {readGeneration} from '../../src/store/changes.ts';
+import {findWorkspaceByName, listWorkspaces} from '../../src/store/workspaces.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {testTools} from '../helpers/tools.ts';
+
+storeTest(test, 'a workspace is made once by its name, newest listed first', async (t, store) => {
+	const tools = testTools();
+	const create = (name: string) => store.writer.transaction(trx => createWorkspace(trx, tools, {name}));
+	const before = await readGeneration(store.reader);
+	const first = await create('acme');
+	t.like(first, {name: 'acme', locale: null, monthly_quota: null, paused_at: null});
+	t.is(await create('acme'), undefined);
+	const second = await create('other');
+	t.deepEqual(
+		(await listWorkspaces(store.reader)).map(({id}) => id),
+		[second?.id, first?.id],
+	);
+	t.deepEqual(await findWorkspaceByName(store.reader, 'acme'), first);
+	t.true((await readGeneration(store.reader)) > before, 'a daemon must notice');
+});
+
+storeTest(test, 'a workspace takes changes, takes them back, and no name of another', async (t, store) => {
+	const tools = testTools();
+	const [id, other] = await store.writer.transaction(async trx => [
+		(await createWorkspace(trx, tools, {name: 'acme', locale: 'de', trackOpens: true}))?.id as string,
+		(await createWorkspace(trx, tools, {name: 'other'}))?.id as string,
+	]);
+	const change = (input: Parameters<typeof changeWorkspace>[3]) =>
+		store.writer.transaction(trx => changeWorkspace(trx, tools, id as string, input));
+	t.like(await change({monthlyQuota: 5, queueLifetime: 3600, timezone: 'Europe/Vienna'}), {
+		monthly_quota: 5,
+		queue_lifetime_s: 3600,
+		timezone: 'Europe/Vienna',
+		locale: 'de',
+		track_opens_at: '2026-06-09T10:00:00.000Z',
+	});
+	t.like(await change({monthlyQuota: null, locale: null, trackOpens: false, trackClicks: true}), {
+		monthly_quota: null,
+		locale: null,
+		track_opens_at: null,
+		track_clicks_at: '2026-06-09T10:00:00.000Z',
+	});
+	t.is(await change({name: 'other'}), undefined);
+	t.like(await change({name: 'acme'}), {id, name: 'acme'});
+	t.like(await findWorkspaceByName(store.reader, 'other'), {id: other, monthly_quota: null});
+});
+
+storeTest(test, 'a pause keeps its first time and takes the last reason; resume ends it', async (t, store) => {
+	const tools = testTools();
+	const write = store.writer.transaction;
+	const made = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));
+	const paused = await write(trx => pauseWorkspace(trx, tools, made as NonNullable<typeof made>, 'review'));
+	t.like(paused, {paused_at: '2026-06-09T10:00:00.000Z', pause_reason: 'review'});
+	tools.advance(60_000);
+	const again = await write(trx => pauseWorkspace(trx, tools, paused, 'abuse'));
+	t.like(again, {paused_at: '2026-06-09T10:00:00.000Z', pause_reason: 'abuse'});
+	t.like(await write(trx => resumeWorkspace(trx, paused.id)), {paused_at: null, pause_reason: null});
+});
