@@ -110,6 +110,7 @@ export function createEngine(options: EngineOptions) {
 
 	const steps: AttemptSteps = {
 		now,
+		settled: copy => senders.settled(copy.id),
 		async make(copy) {
 			const domain = await signing.of(copy.domain_id ?? '');
 			const attachments = copy.attachments > 0 ? await listAttachments(store.reader, copy.message_id) : [];

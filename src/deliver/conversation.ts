@@ -19,6 +19,8 @@ export type ConversationOptions = {
 	readonly secureContext?: SecureContext | undefined;
 	readonly clock: Clock;
 	readonly notify: Notify;
+	/** Resolves when one more mail may be put on the wire; absent: always. */
+	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
 };
 
 /** One conversation to have with one host. */
@@ -86,6 +88,7 @@ export async function converse(
 		return {end: session, attempt: record(session), senderAcceptedAt: null, used: null};
 	}
 
+	await options.permit?.(job.recipientId);
 	let senderAcceptedAt: string | null = null;
 	const transaction = await transact(session, job, options.notify, timeouts, {
 		senderAccepted() {

@@ -47,6 +47,8 @@ export type DelivererOptions = {
 	/** Finds smarthosts; the operating system if left out. */
 	readonly lookUp?: LookUp;
 	readonly clock: Clock;
+	/** Asked before a mail is put on the wire: what was sent and is not yet recorded is sent again after a crash. */
+	readonly permit?: (recipientId: string) => Promise<void>;
 	/** A number in [0, 1). */
 	readonly random: () => number;
 	/** How long a session waits for the next mail; 10 s. */
@@ -83,6 +85,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		hostname,
 		timeouts,
 		clock,
+		permit: options.permit,
 		secureContext: secureContextFor(options.ca),
 		attemptDeadlineMs: options.attemptDeadlineMs,
 		sourceAddresses: options.sourceAddresses ?? [],

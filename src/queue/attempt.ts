@@ -17,6 +17,8 @@ export type AttemptSteps = {
 	readonly make: (copy: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
 	/** Hands the mail over: an SMTP session in a sender thread, a captured file, the simulator. */
 	readonly deliver: (copy: Claimed, made: Made) => Promise<AttemptResult>;
+	/** The outcome is on stable storage, whatever it was. */
+	readonly settled: (copy: Claimed) => void;
 	/** Now, in the store's form. */
 	readonly now: () => string;
 };

@@ -110,6 +110,7 @@ export function createScheduler(options: SchedulerOptions) {
 			options.random,
 		);
 		await record({copy, subject, result, verdict, crashes});
+		options.steps.settled(copy);
 		if (verdict.nextAttemptAt !== null && state === 'running') {
 			lanes.due(copy.destination, verdict.nextAttemptAt, now);
 		}

@@ -4,6 +4,8 @@ import type {AttemptResult} from '../mail/outcome.ts';
 /** What a sender thread is asked to do. `delivery` is passed through: only the sender knows its form. */
 export type ToSender<Delivery> =
 	| {readonly kind: 'deliver'; readonly site: string; readonly connections: number; readonly delivery: Delivery}
+	/** Their outcomes are on stable storage. */
+	| {readonly kind: 'settled'; readonly recipientIds: readonly string[]}
 	| {readonly kind: 'stop'};
 
 export type FromSender = {readonly kind: 'results'; readonly results: readonly AttemptResult[]};
@@ -16,7 +18,7 @@ export type SendersOptions = {
 
 type Identified = {readonly recipientId: string; readonly data: Uint8Array};
 type Waiting = {readonly resolve: (result: AttemptResult) => void; readonly reject: (error: Error) => void};
-type Sender = {worker: Worker; readonly held: Map<string, Waiting>};
+type Sender = {worker: Worker; readonly held: Map<string, Waiting>; readonly settled: string[]};
 
 /**
  * The sender threads: they hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
@@ -24,14 +26,17 @@ type Sender = {worker: Worker; readonly held: Map<string, Waiting>};
  */
 export function createSenders<Delivery extends Identified>(options: SendersOptions) {
 	const senders: Sender[] = [];
+	/** Who tried a copy whose outcome is not yet recorded. */
+	const triers = new Map<string, Sender>();
 	let stopped = false;
 
 	function start(): Sender {
-		const sender: Sender = {worker: options.spawn(), held: new Map()};
+		const sender: Sender = {worker: options.spawn(), held: new Map(), settled: []};
 		sender.worker.on('message', (message: FromSender) => {
 			for (const result of message.results) {
 				const waiting = sender.held.get(result.recipientId);
 				sender.held.delete(result.recipientId);
+				triers.set(result.recipientId, sender);
 				waiting?.resolve(result);
 			}
 		});
@@ -68,6 +73,22 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 					[delivery.data.buffer as ArrayBuffer],
 				);
 			});
+		},
+		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
+		settled(recipientId: string): void {
+			const sender = triers.get(recipientId);
+			if (!sender) {
+				return;
+			}
+			triers.delete(recipientId);
+			sender.settled.push(recipientId);
+			// What one transaction recorded travels together.
+			if (sender.settled.length === 1) {
+				setImmediate(() => {
+					const recipientIds = sender.settled.splice(0);
+					sender.worker.postMessage({kind: 'settled', recipientIds} satisfies ToSender<Delivery>);
+				});
+			}
 		},
 		/** Sessions with a message under way finish it; everything else comes back as released. */
 		drain(): void {

@@ -6,9 +6,10 @@ import {createResolver} from '../deliver/resolver.ts';
 import {systemClock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 import type {FromSender, ToSender} from '../queue/senders.ts';
+import {createPermits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
-export type SenderData = Omit<DelivererOptions, 'resolver' | 'clock' | 'random'> & {
+export type SenderData = Omit<DelivererOptions, 'resolver' | 'clock' | 'random' | 'permit'> & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
 };
@@ -22,17 +23,23 @@ const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
 // Every waiting copy listens; Node would take the eleventh for a leak.
 setMaxListeners(0, stop.signal);
+const permits = createPermits(options.maxSessions);
 const deliverer = createDeliverer({
 	...options,
 	resolver: createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock}),
 	clock: systemClock,
 	random: Math.random,
+	permit: permits.take,
 });
 let results: AttemptResult[] = [];
 
 port.on('message', (message: ToSender<Delivery>) => {
 	if (message.kind === 'stop') {
 		stop.abort();
+		return;
+	}
+	if (message.kind === 'settled') {
+		message.recipientIds.forEach(permits.giveBack);
 		return;
 	}
 	void deliverer.deliver(message.site, message.connections, message.delivery, stop.signal).then(answer);

@@ -47,6 +47,7 @@ function schedulerOf(store: Store, deliver: Deliver, more: Partial<SchedulerOpti
 				made: {mail: new Uint8Array(), subject: 'Grüße', envelopeFrom: 'b@x.test', ref: 'r'},
 			}),
 			deliver,
+			settled: () => undefined,
 		},
 		retry: () => ({schedule: {waits: [20, 20], repeatLast: false}, lifetime: 3_600_000}),
 		attemptDeadlineMs: 60_000,
