@@ -1,3 +1,4 @@
+import {resolve} from 'node:path';
 import type {Program} from './daemon.ts';
 
 /** A workspace that is ready to send: sender, templates and a key, made with the CLI as an operator would. */
@@ -21,7 +22,7 @@ export async function openShop(program: Program, templateFolder: string): Promis
 		...['sender', 'add', 'no-reply@shop.example', '--name', 'Kaffee & Größe', '--verified'],
 	);
 	const key = await program.cli<{key: string}>('key', 'create', '--name', 'flow');
-	const templates = await program.cli<Array<{id: string; name: string}>>('template', 'push', templateFolder);
+	const templates = await program.cli<Array<{id: string; name: string}>>('template', 'push', resolve(templateFolder));
 	return {
 		from: sender.address,
 		key: key.key,
