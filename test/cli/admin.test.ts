@@ -1,0 +1,175 @@
+import test from 'ava';
+import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+
+type Named = {readonly id: string; readonly name: string};
+
+async function withWorkspace(cli: Cli, name = 'acme'): Promise<Named> {
+	return await cli.json<Named>('workspace', 'create', '--name', name);
+}
+
+test('workspace: create, show, update, pause, resume, list', async t => {
+	const cli = await newCli(t);
+	const made = await cli.json<Named>(
+		...['workspace', 'create', '--name', 'acme', '--locale', 'de-at', '--monthly-quota', '100', '--track-opens'],
+	);
+	const {id, ...rest} = made as Named & {created_at: string};
+	t.regex(id, /^ws_[0-9a-z]{26}$/);
+	t.deepEqual(rest, {
+		name: 'acme',
+		locale: 'de-AT',
+		timezone: null,
+		monthly_quota: 100,
+		queue_lifetime: null,
+		track_opens: true,
+		track_clicks: false,
+		paused: false,
+		paused_at: null,
+		pause_reason: null,
+		created_at: rest.created_at,
+	});
+	t.like(await cli.json('workspace', 'update', 'acme', '--monthly-quota', 'none', '--queue-lifetime', '2d'), {
+		id,
+		monthly_quota: null,
+		queue_lifetime: 172_800,
+		locale: 'de-AT',
+	});
+	t.like(await cli.json('workspace', 'pause', '--reason', 'under review'), {
+		paused: true,
+		pause_reason: 'under review',
+	});
+	golden(t, 'workspace-show', await cli.text('workspace', 'show', id));
+	t.like(await cli.json('workspace', 'resume', 'acme'), {paused: false, paused_at: null, pause_reason: null});
+	t.deepEqual(
+		(await cli.json<Named[]>('workspace', 'list')).map(each => each.id),
+		[id],
+	);
+	golden(t, 'workspace-list', await cli.text('workspace', 'list'));
+
+	refused(t, await cli.run('workspace', 'create', '--name', 'acme'), 65, /there is a workspace acme already, choose/);
+	refused(t, await cli.run('workspace', 'show', 'nix'), 65, /there is no workspace nix, see mailctl workspace list/);
+	refused(t, await cli.run('workspace', 'update', 'acme'), 64, /nothing is to be changed, give at least one/);
+	refused(t, await cli.run('workspace', 'pause'), 64, /required option '--reason <reason>' not specified/);
+});
+
+test('--workspace chooses among several, can be left out with one, and is asked for', async t => {
+	const cli = await newCli(t);
+	refused(t, await cli.run('key', 'list'), 65, /there is no workspace yet, make one with mailctl workspace create/);
+	const acme = await withWorkspace(cli);
+	await cli.json('key', 'create', '--name', 'one');
+	await withWorkspace(cli, 'other');
+	refused(t, await cli.run('key', 'list'), 64, /there are several workspaces, say which one with --workspace/);
+	refused(t, await cli.run('key', 'list', '--workspace', 'nix'), 65, /there is no workspace nix/);
+	t.is((await cli.json<Named[]>('key', 'list', '--workspace', 'acme')).length, 1);
+	t.is((await cli.json<Named[]>('--workspace', acme.id, 'key', 'list')).length, 1);
+	t.is((await cli.json<Named[]>('key', 'list', '--workspace', 'other')).length, 0);
+});
+
+test('key: create, list, rotate, revoke', async t => {
+	const cli = await newCli(t);
+	await withWorkspace(cli);
+	const made = await cli.json<Named & {key: string; scopes: string[]}>('key', 'create', '--name', 'app');
+	t.like(made, {name: 'app', mode: 'live', active: true, rate_limit: null, expires_at: null});
+	t.regex(made.key, /^key_live_[0-9A-Za-z]{38}$/);
+	t.true(made.scopes.includes('messages:send') && made.scopes.includes('usage:read'));
+	const limited = await cli.json<Named & {expires_at: string}>(
+		...['key', 'create', '--name', 'ci', '--mode', 'test', '--scope', 'messages:send', '--scope', 'messages:read'],
+		...['--rate-limit', '5/1', '--expires', '2099-01-01'],
+	);
+	t.like(limited, {
+		mode: 'test',
+		scopes: ['messages:send', 'messages:read'],
+		rate_limit: '5/1',
+		expires_at: '2099-01-01T00:00:00.000Z',
+	});
+	golden(t, 'key-create', await cli.text('key', 'create', '--name', 'people', '--scope', 'messages:send'));
+
+	const rotated = await cli.json<Named & {key: string}>('key', 'rotate', made.id, '--overlap', '1h');
+	t.not(rotated.key, made.key);
+	t.not(rotated.id, made.id);
+	const revoked = await cli.json<{revoked_at: string}>('key', 'revoke', limited.id);
+	t.truthy(revoked.revoked_at);
+	const list = await cli.json<Array<Named & {active: boolean; key?: string; expires_at: string | null}>>('key', 'list');
+	t.deepEqual(
+		list.map(({name, active}) => [name, active]),
+		[
+			['app', true],
+			['people', true],
+			['ci', false],
+			['app', true],
+		],
+	);
+	t.truthy(list[3]?.expires_at);
+	t.false(JSON.stringify(list).includes(made.key), 'a key is shown once');
+	golden(t, 'key-list', await cli.text('key', 'list'));
+
+	refused(t, await cli.run('key', 'revoke', limited.id), 65, /is revoked already/);
+	refused(
+		t,
+		await cli.run('key', 'revoke', 'key_x'),
+		65,
+		/there is no key key_x in this workspace, see mailctl key list/,
+	);
+	refused(t, await cli.run('key', 'rotate', limited.id), 65, /has ended, make a new one/);
+});
+
+type Domain = Named & {verified: boolean; records: Array<{type: string; name: string; value: string; purpose: string}>};
+
+test('domain: add, show, list', async t => {
+	const cli = await newCli(t, {MAILCTL_RETURN_PATH_DOMAIN: 'bounces.mail.example'});
+	await withWorkspace(cli);
+	const added = await cli.json<Domain>('domain', 'add', 'Shop.Example');
+	t.regex(added.id, /^dom_/);
+	t.like(added, {name: 'shop.example', verified: false, state: 'pending'});
+	t.deepEqual(
+		added.records.map(({purpose}) => purpose),
+		['ownership', 'dkim', 'dkim', 'return_path', 'spf', 'dmarc'],
+	);
+	t.like(added.records[1], {type: 'TXT', name: 'mc1._domainkey.shop.example', required: true, found: []});
+	t.deepEqual(await cli.json('domain', 'show', 'shop.example'), added);
+	golden(t, 'domain-show', await cli.text('domain', 'show', 'shop.example'));
+	golden(t, 'domain-list', await cli.text('domain', 'list'));
+	t.deepEqual(
+		(await cli.json<Domain[]>('domain', 'list')).map(({name}) => name),
+		['shop.example'],
+	);
+
+	t.like(await cli.json('domain', 'add', 'bücher.example'), {name: 'xn--bcher-kva.example'});
+	refused(t, await cli.run('domain', 'add', 'shop.example'), 65, /the domain shop\.example is there already/);
+	refused(t, await cli.run('domain', 'show', 'nix.example'), 65, /there is no domain nix\.example, add it/);
+	refused(t, await cli.run('domain', 'add', 'localhost'), 65, /localhost is no domain, use a full name/);
+});
+
+test('sender: add, list, verify, disable, enable, remove', async t => {
+	const cli = await newCli(t);
+	await withWorkspace(cli);
+	const added = await cli.json('sender', 'add', 'no-reply@shop.example', '--name', 'Kaffee & Größe', '--verified');
+	t.like(added, {address: 'no-reply@shop.example', name: 'Kaffee & Größe', verified: true, active: true});
+	t.like(await cli.json('sender', 'add', 'new@shop.example'), {verified: false, active: true});
+	t.is((await cli.json<Domain[]>('domain', 'list')).length, 1, 'the domain came with the first one');
+	golden(t, 'sender-add', await cli.text('sender', 'add', 'third@shop.example'));
+	t.like(await cli.json('sender', 'verify', 'NEW@shop.example'), {verified: true});
+	t.like(await cli.json('sender', 'disable', 'new@shop.example'), {verified: true, active: false});
+	golden(t, 'sender-list', await cli.text('sender', 'list'));
+	t.like(await cli.json('sender', 'enable', 'new@shop.example'), {active: true});
+
+	refused(
+		t,
+		await cli.run('sender', 'remove', 'new@shop.example'),
+		64,
+		/this destroys data and nobody can be asked, add --yes/,
+	);
+	t.is((await cli.json<object[]>('sender', 'list')).length, 3);
+	t.deepEqual(await cli.json('sender', 'remove', 'new@shop.example', '--yes'), {
+		address: 'new@shop.example',
+		removed: true,
+	});
+	refused(
+		t,
+		await cli.run('sender', 'remove', 'new@shop.example', '--yes'),
+		65,
+		/there is no sender new@shop\.example/,
+	);
+	refused(t, await cli.run('sender', 'verify', 'new@shop.example'), 65, /there is no sender/);
+	refused(t, await cli.run('sender', 'add', 'no-reply@shop.example'), 65, /is there already/);
+	refused(t, await cli.run('sender', 'add', 'A <a@b.example>'), 65, /is no address, it must be a bare address/);
+});

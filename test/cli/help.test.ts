@@ -1,0 +1,92 @@
+import {readFileSync} from 'node:fs';
+import test from 'ava';
+import type {Command} from 'commander';
+import {mailctl} from '../../src/cli/commands.ts';
+import {cliPage} from '../../src/cli/docs.ts';
+import {exampleOf} from '../../src/cli/program.ts';
+import {newCli, refused} from '../helpers/cli.ts';
+
+function verbsOf(command: Command, path: readonly string[] = []): Array<readonly [path: string, verb: Command]> {
+	return command.commands.flatMap(each => {
+		const here = [...path, each.name()];
+		return each.commands.length > 0 ? verbsOf(each, here) : [[here.join(' '), each] as const];
+	});
+}
+
+test('docs/cli.md is as the code says', async t => {
+	t.is(readFileSync('docs/cli.md', 'utf8'), cliPage(await mailctl()));
+});
+
+test('every command has a description, an example of itself, options that say what they are, and its place in the docs', async t => {
+	const page = readFileSync('docs/cli.md', 'utf8');
+	const verbs = verbsOf(await mailctl());
+	t.true(verbs.length > 30);
+	for (const [path, verb] of verbs) {
+		t.not(verb.description(), '', path);
+		t.true(exampleOf(verb)?.startsWith(`mailctl ${path}`), path);
+		t.true(page.includes(`# ${path}\n`), path);
+		for (const option of verb.options) {
+			t.not(option.description, '', `${path} ${option.flags}`);
+		}
+	}
+});
+
+test('the nouns and verbs of the contract are there', async t => {
+	const names = new Set(verbsOf(await mailctl()).map(([path]) => path));
+	const expected = [
+		...['serve', 'init', 'migrate', 'send', 'config show', 'config check'],
+		...['create', 'list', 'show', 'update', 'pause', 'resume'].map(verb => `workspace ${verb}`),
+		...['create', 'list', 'revoke', 'rotate'].map(verb => `key ${verb}`),
+		...['add', 'list', 'show'].map(verb => `domain ${verb}`),
+		...['add', 'list', 'verify', 'disable', 'enable', 'remove'].map(verb => `sender ${verb}`),
+		...['create', 'list', 'show', 'push', 'preview', 'delete'].map(verb => `template ${verb}`),
+		...['list', 'show', 'raw'].map(verb => `message ${verb}`),
+		...['summary', 'list'].map(verb => `queue ${verb}`),
+	];
+	t.deepEqual(
+		expected.filter(name => !names.has(name)),
+		[],
+	);
+});
+
+test('--help is for standard output, with an example, and succeeds', async t => {
+	const {text} = await newCli(t);
+	t.regex(await text('--help'), /^Usage: mailctl[\s\S]*\n {2}workspace {2,}Workspaces/);
+	const help = await text('key', 'create', '--help');
+	t.regex(help, /--scope <scope>[\s\S]*--json[\s\S]*Example:\n {2}mailctl key create --name app/);
+	t.deepEqual(
+		help.split('\n').filter(line => line.length > 80),
+		[],
+	);
+	t.regex(await text('--version'), /^\d+\.\d+\.\d+\n$/);
+});
+
+test('a wrong command line is exit 64, says what is wrong and what was meant, and makes no data folder', async t => {
+	const cli = await newCli(t);
+	const cases: ReadonlyArray<readonly [args: string[], stderr: RegExp]> = [
+		[['keey', 'list'], /^mailctl: unknown command 'keey', did you mean key\?\n$/],
+		[['key', 'lst'], /^mailctl: unknown command 'lst', did you mean list\?\n$/],
+		[['key', 'list', '--jsn'], /^mailctl: unknown option '--jsn', did you mean --json\?\n$/],
+		[['key', 'create'], /^mailctl: required option '--name <name>' not specified, see mailctl key create --help\n$/],
+		[['key', 'revoke'], /^mailctl: missing required argument 'id', see mailctl key revoke --help\n$/],
+		[['key', 'list', 'x'], /^mailctl: too many arguments[^\n]*, see mailctl key list --help\n$/],
+		[['message', 'list', '--limit', '0'], /--limit "0" is not allowed, use a whole number, 1 to 10000/],
+		[['message', 'list', '--status', 'gone'], /--status "gone" is not allowed, use accepted, queued/],
+		[['message', 'list', '--since', '2026-02-30'], /--since "2026-02-30" is not allowed, use a duration/],
+		[['key', 'create', '--name', 'x', '--scope', 'all'], /--scope "all" is not allowed, use messages:send/],
+		[['key', 'create', '--name', 'x', '--mode', 'prod'], /--mode "prod" is not allowed, use live or test/],
+		[['key', 'create', '--name', 'x', '--rate-limit', '5'], /--rate-limit "5" is not allowed/],
+		[['key', 'create', '--name', 'a\u202eb'], /--name "a\\u202eb" is not allowed/],
+		[['workspace', 'create', '--name', 'x', '--locale', '!'], /--locale "!" is not allowed/],
+		[['workspace', 'create', '--name', 'x', '--timezone', '+02:00'], /--timezone "\+02:00" is not allowed/],
+	];
+	await Promise.all(cases.map(async ([args, stderr]) => refused(t, await cli.run(...args), 64, stderr)));
+	t.throws(() => readFileSync(`${cli.folder}/data`), {code: 'ENOENT'});
+
+	for (const args of [[], ['key']]) {
+		const {code, stdout, stderr} = await cli.run(...args);
+		t.is(code, 64);
+		t.is(stdout, '');
+		t.regex(stderr, /^Usage: mailctl[\s\S]*\nmailctl: a command is missing, use one of those above\n$/);
+	}
+});

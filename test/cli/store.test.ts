@@ -1,0 +1,97 @@
+import {chmod, mkdir, readdir, stat, writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import test from 'ava';
+import {newCli, refused} from '../helpers/cli.ts';
+
+test('config show masks secrets and says where each setting comes from; config check is 0 or 78', async t => {
+	const cli = await newCli(t, {MAILCTL_RELAY_URL: 'smtp://user:hunter2@relay.example'});
+	const shown = await cli.json<Array<{name: string; value: string | null; source: string}>>('config', 'show');
+	const of = (name: string) => shown.find(setting => setting.name === name);
+	t.like(of('MAILCTL_RELAY_URL'), {value: 'smtp://user:***@relay.example', source: 'environment'});
+	t.like(of('MAILCTL_DELIVERY'), {value: 'capture', source: 'default'});
+	const text = await cli.text('config', 'show');
+	t.regex(text, /^SETTING +VALUE +FROM\nMAILCTL_DATA_DIR /);
+	t.deepEqual(
+		text.split('\n').filter(line => line.length > 80),
+		[],
+	);
+	t.false(text.includes('hunter2'));
+	t.deepEqual(await cli.json('config', 'check'), {ok: true});
+	t.is(await cli.text('config', 'check'), 'The settings are good.\n');
+
+	await writeFile(join(cli.folder, 'bad.env'), 'MAILCTL_DELIVERY=pigeon\nMAILCTL_COLOUR=red\n');
+	for (const args of [['config', 'check'], ['config', 'show'], ['key', 'list'], ['serve']]) {
+		const stderr = /MAILCTL_DELIVERY="pigeon"[^\n]*use capture, mx or relay\n[\s\S]*MAILCTL_COLOUR/;
+		refused(t, await cli.run(...args, '--env-file', 'bad.env'), 78, stderr);
+	}
+	refused(t, await cli.run('config', 'check', '--env-file', 'nix.env'), 78, /nix\.env does not exist/);
+});
+
+test('an empty data folder gets its tables by the first command, also by several at once', async t => {
+	const cli = await newCli(t);
+	const names = ['a', 'b', 'c', 'd'];
+	await Promise.all(names.map(name => cli.json('workspace', 'create', '--name', name)));
+	const made = await cli.json<Array<{name: string}>>('workspace', 'list');
+	t.deepEqual(made.map(({name}) => name).toSorted(), names);
+	t.is((await stat(join(cli.folder, 'data'))).mode & 0o777, 0o700);
+	t.is((await stat(join(cli.folder, 'data/mailctl.db'))).mode & 0o077, 0);
+});
+
+test('init fills an empty store once', async t => {
+	const cli = await newCli(t);
+	const made = await cli.json<{fresh: boolean; keys: {live: string; test: string}; template: string}>('init');
+	t.like(made, {fresh: true, sender: 'hello@example.com'});
+	t.regex(made.keys.live, /^key_live_/);
+	t.regex(made.keys.test, /^key_test_/);
+	t.deepEqual(
+		(await cli.json<Array<{id: string; name: string}>>('template', 'list')).map(({id, name}) => [id, name]),
+		[[made.template, 'sample']],
+	);
+	const again = await cli.json('init');
+	t.like(again, {fresh: false});
+	t.false(JSON.stringify(again).includes('key_'));
+	t.is(await cli.text('init'), 'The store has a workspace already: nothing was changed.\n');
+});
+
+test('migrate brings the schema up to date; a newer one is refused with 78', async t => {
+	const cli = await newCli(t);
+	const {applied} = await cli.json<{applied: string[]}>('migrate');
+	t.is(applied[0], '001_workspaces');
+	t.deepEqual(await cli.json('migrate'), {applied: []});
+	t.is(await cli.text('migrate'), 'The store is up to date.\n');
+
+	const store = await cli.store();
+	const last = await store.database('migrations').orderBy('id', 'desc').first();
+	await store.database('migrations').where({id: last.id}).delete();
+	refused(t, await cli.run('key', 'list'), 78, /the store is of an older mailctl, run mailctl migrate/);
+	await store
+		.database('migrations')
+		.insert([last, {name: '999_future', batch: 9, migration_time: last.migration_time}]);
+	for (const args of [['key', 'list'], ['migrate'], ['serve']]) {
+		const {code, stderr} = await cli.run(...args);
+		t.is(code, 78);
+		t.regex(stderr, /^mailctl: .* newer mailctl/);
+	}
+});
+
+test('a data folder or store that cannot be used is exit 74', async t => {
+	const cli = await newCli(t);
+	await writeFile(join(cli.folder, 'data'), 'a file');
+	refused(t, await cli.run('key', 'list'), 74, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
+
+	const other = await newCli(t);
+	await mkdir(join(other.folder, 'data'), {mode: 0o700});
+	await writeFile(join(other.folder, 'data/mailctl.db'), 'x'.repeat(10_000), {mode: 0o600});
+	refused(t, await other.run('key', 'list'), 74, /the store is damaged .*restore the last backup/);
+});
+
+test('files that others can read are refused with 78, and secrets.json is the owner’s alone', async t => {
+	const cli = await newCli(t);
+	await cli.json('init');
+	const data = join(cli.folder, 'data');
+	for (const name of await readdir(data)) {
+		t.is((await stat(join(data, name))).mode & 0o077, 0, name);
+	}
+	await chmod(join(data, 'secrets.json'), 0o644);
+	refused(t, await cli.run('key', 'list'), 78, /secrets\.json can be read .*chmod 600/);
+});

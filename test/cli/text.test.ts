@@ -1,0 +1,84 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {parseTime} from '../../src/cli/options.ts';
+import {fields, table} from '../../src/cli/table.ts';
+import {columnsOf, cut, duration, printable} from '../../src/cli/text.ts';
+
+test('nothing that a terminal acts on or that hides text is printed', t => {
+	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');
+	t.is(printable('user\u202egro.elpmaxe\u200b'), 'user\\u202egro.elpmaxe\\u200b');
+	t.is(printable('\u{e0041}'), '\\u{e0041}');
+	t.is(printable('Zoë 日本 🎉'), 'Zoë 日本 🎉');
+	fc.assert(fc.property(fc.string({unit: 'binary'}), text => !/[\p{Cc}\p{Cf}\u2028\u2029]/u.test(printable(text))));
+});
+
+test('cut text is as wide as allowed at most', t => {
+	t.is(cut('abcdef', 6), 'abcdef');
+	t.is(cut('abcdef', 5), 'abcd…');
+	t.is(cut('日本語', 5), '日本…');
+	t.is(columnsOf('日本e\u0301🎉'), 7);
+	fc.assert(
+		fc.property(fc.string({unit: 'grapheme'}), fc.integer({min: 1, max: 20}), (text, width) => {
+			return columnsOf(cut(text, width)) <= width;
+		}),
+	);
+});
+
+test('a table aligns its columns and cuts the widest that may be cut', t => {
+	const columns = [
+		{title: 'NAME', cell: (row: {name: string; n: number | null}) => row.name, cut: true},
+		{title: 'N', cell: (row: {name: string; n: number | null}) => row.n, right: true},
+	] as const;
+	const rows = [
+		{name: 'a very long name', n: 1},
+		{name: 'b', n: 1000},
+		{name: 'c', n: null},
+	];
+	t.deepEqual(table(columns, rows, Number.POSITIVE_INFINITY), [
+		'NAME                 N',
+		'a very long name     1',
+		'b                 1000',
+		'c                    –',
+	]);
+	t.deepEqual(table(columns, rows, 16), [
+		'NAME           N',
+		'a very lo…     1',
+		'b           1000',
+		'c              –',
+	]);
+	t.deepEqual(table(columns, [], 80), ['NAME  N']);
+	t.is(table(columns, rows, 3)[1]?.length, 14, 'no column gets narrower than can be read');
+});
+
+test('fields stand under each other', t => {
+	t.deepEqual(
+		fields([
+			['id', 'x'],
+			['long name', null],
+			['n', 0],
+		]),
+		['id         x', 'long name  –', 'n          0'],
+	);
+});
+
+test('durations have their two largest units', t => {
+	t.deepEqual([0, 59_400, 90_000, 3_600_000, 90_000_000, -5].map(duration), [
+		'0s',
+		'59s',
+		'1m 30s',
+		'1h 0m',
+		'1d 1h',
+		'0s',
+	]);
+});
+
+test('times are RFC 3339, of the calendar, UTC where nothing is said', t => {
+	const at = Date.parse('2026-06-09T10:15:30Z');
+	t.is(parseTime('2026-06-09T10:15:30Z'), at);
+	t.is(parseTime('2026-06-09 10:15:30'), at);
+	t.is(parseTime('2026-06-09t12:15:30.000+02:00'), at);
+	t.is(parseTime('2026-06-09'), Date.parse('2026-06-09T00:00:00Z'));
+	for (const text of ['2026-02-30', '2026-13-01', '2026-06-09T24:00:00Z', '2026-06-09T10:60:00Z', '2026', 'now', '']) {
+		t.is(parseTime(text), undefined, text);
+	}
+});

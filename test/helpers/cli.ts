@@ -1,0 +1,82 @@
+import {spawn} from 'node:child_process';
+import {once} from 'node:events';
+import {readFileSync, writeFileSync} from 'node:fs';
+import path from 'node:path';
+import process from 'node:process';
+import {buffer} from 'node:stream/consumers';
+import type {ExecutionContext} from 'ava';
+import {openStore, type Store} from '../../src/store/store.ts';
+import {temporaryFolder} from './databases.ts';
+
+export type CliResult = {readonly code: number | null; readonly stdout: string; readonly stderr: string};
+
+/** `mailctl` as a child process in a folder of its own, where its data folder is too. */
+export type Cli = {
+	readonly folder: string;
+	readonly run: (...args: readonly string[]) => Promise<CliResult>;
+	/** As `run`, with something on standard input. */
+	readonly runWith: (input: string, ...args: readonly string[]) => Promise<CliResult>;
+	/** Runs with `--json`, which must succeed, and parses the one document. */
+	readonly json: <Result>(...args: readonly string[]) => Promise<Result>;
+	/** Runs for people, which must succeed: standard output at 80 columns. */
+	readonly text: (...args: readonly string[]) => Promise<string>;
+	/** The store that the commands use, once one of them made it. */
+	readonly store: () => Promise<Store>;
+};
+
+const program = path.resolve('bin/mailctl.js');
+
+export async function newCli(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}): Promise<Cli> {
+	const folder = await temporaryFolder(t);
+	const env = {PATH: process.env.PATH, COLUMNS: '80', MAILCTL_HTTP_LISTEN: '127.0.0.1:0', ...settings};
+	const runWith: Cli['runWith'] = async (input, ...args) => {
+		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 60_000});
+		child.stdin.end(input);
+		const [stdout, stderr] = await Promise.all([buffer(child.stdout), buffer(child.stderr), once(child, 'close')]);
+		return {code: child.exitCode, stdout: stdout.toString(), stderr: stderr.toString()};
+	};
+	const run: Cli['run'] = async (...args) => await runWith('', ...args);
+	const good = async (...args: readonly string[]) => {
+		const {code, stdout, stderr} = await run(...args);
+		if (code !== 0 || stderr !== '') {
+			throw new Error(`mailctl ${args.join(' ')}: exit ${code}, ${stderr}`);
+		}
+		return stdout;
+	};
+	return {
+		folder,
+		run,
+		runWith,
+		text: good,
+		json: async (...args) => JSON.parse(await good(...args, '--json')),
+		async store() {
+			const store = await openStore({file: path.join(folder, 'data/mailctl.db')});
+			t.teardown(() => store.close());
+			return store;
+		},
+	};
+}
+
+/** A refusal: nothing on standard output, one line (or several) of ours on standard error. */
+export function refused(t: ExecutionContext, result: CliResult, code: number, stderr: RegExp): void {
+	t.is(result.code, code, result.stderr);
+	t.is(result.stdout, '');
+	t.regex(result.stderr, stderr);
+	t.regex(result.stderr, /^(mailctl: [^\n]+\n)+$/);
+}
+
+/** Compares with test/fixtures/cli/<name>.txt; ids, times and secrets are masked at their width. UPDATE_GOLDEN=1 writes it. */
+export function golden(t: ExecutionContext, name: string, text: string): void {
+	const masked = text
+		.replace(/\b([a-z]{3}|ws)_[0-9a-hjkmnp-tv-z]{26}\b/g, (_, prefix) => `${prefix}_${'0'.repeat(26)}`)
+		.replace(/\b(key_(?:live|test)_)[0-9A-Za-z]{4}(?:[0-9A-Za-z]{34})?/g, (all, start) => start.padEnd(all.length, 'x'))
+		.replace(/\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?(\.\d{3})?/g, all => all.replace(/\d/g, '9'))
+		.replace(/\b\d\d-\d\d \d\d:\d\d\b/g, '99-99 99:99')
+		.replace(/=[0-9a-f]{40}\b/g, `=${'0'.repeat(40)}`)
+		.replace(/p=[A-Za-z0-9+/=]{40,}/g, all => 'p='.padEnd(all.length, 'x'));
+	const file = `test/fixtures/cli/${name}.txt`;
+	if (process.env.UPDATE_GOLDEN) {
+		writeFileSync(file, masked);
+	}
+	t.is(masked, readFileSync(file, 'utf8'));
+}
