@@ -1,3 +1,4 @@
+import {hkdfSync} from 'node:crypto';
 import type {AddressInfo} from 'node:net';
 import {hostname} from 'node:os';
 import process from 'node:process';
@@ -27,6 +28,7 @@ import {createPresence} from './queue/presence.ts';
 import {findKey} from './store/catalog.ts';
 import {readGeneration} from './store/changes.ts';
 import {bringForward} from './store/claims.ts';
+import {noteKeyUse} from './store/key-use.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
 
@@ -73,7 +75,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	const catalog = createCatalog(store.reader);
-	const auth = createAuth({findKey: hash => findKey(store.reader, hash), clock});
+	const auth = createAuth({
+		findKey: hash => findKey(store.reader, hash),
+		clock,
+		onUse: (id, at) => noteKeyUse(store.writer, id, at),
+	});
 	const accept = createAccept({
 		catalog,
 		writer: store.writer,
@@ -107,7 +113,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					auth,
 					reader: store.reader,
 					accept,
-					cursors: createCursors(secrets.keys[secrets.current] as Uint8Array),
+					cursors: createCursors(cursorKey(secrets)),
 					mayAccept: () => phase === 'running' && !engine?.scheduler.storeFailing,
 				}),
 			],
@@ -205,4 +211,9 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			await release();
 		},
 	};
+}
+
+/** Cursors live for minutes: one key of their own, made from the current one, is enough. */
+function cursorKey({keys, current}: Held['secrets']): Uint8Array {
+	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
 }
