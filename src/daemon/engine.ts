@@ -1,5 +1,6 @@
 import path from 'node:path';
 import {Worker} from 'node:worker_threads';
+import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import type {Relay as RelayRoute} from '../deliver/relay-url.ts';
@@ -175,7 +176,10 @@ function wireAddress(copy: Claimed): {to: string; smtputf8: boolean} {
 }
 
 function senderData(settings: Settings): SenderData {
+	const ca = extraCa(settings);
 	return {
+		...(ca === null ? {} : {ca}),
+		sourceAddresses: settings.sourceAddresses.map(({ip, ehlo}) => ({address: ip, hostname: ehlo ?? undefined})),
 		mode: deliveryMode(settings),
 		hostname: settings.hostname,
 		timeouts: settings.smtpTimeouts,
