@@ -2,7 +2,7 @@ import path from 'node:path';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
 import type {Delivery} from '../deliver/delivery.ts';
-import type {Relay as RelayRoute} from '../deliver/relay-url.ts';
+import type {Relay as RelayRoute} from '../deliver/route.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
