@@ -3,7 +3,7 @@ import {Worker} from 'node:worker_threads';
 import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import type {Delivery} from '../deliver/delivery.ts';
-import type {Relay as RelayRoute} from '../deliver/relay-url.ts';
+import type {Relay as RelayRoute} from '../deliver/route.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';

@@ -1,8 +1,7 @@
 import {lookup} from 'node:dns/promises';
 import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
-import type {Relay} from './relay-url.ts';
-import type {Route} from './route.ts';
+import type {Relay, Route} from './route.ts';
 import {mostAddresses, type NoRoute} from './routes.ts';
 
 /** The addresses of a host as the operating system knows them; throws where it knows none. */

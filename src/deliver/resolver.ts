@@ -22,11 +22,16 @@ export type Resolver = {
 export type ResolverOptions = {
 	/** `ip[:port]`; empty: the system's. */
 	readonly servers: readonly string[];
-	/** One query to one server, in milliseconds. */
+	/** A look-up is given up after so many times so many milliseconds. */
 	readonly timeoutMs: number;
 	readonly tries: number;
 	readonly clock: Clock;
 };
+
+// c-ares waits five times as long as this server took of late, at least 250 ms, twice as long at each repetition: a
+// server that answers most names at once needs many to be given the seconds that a slow name takes.
+const firstWaitMs = 1000;
+const repetitions = 6;
 
 const shortestTtl = 60;
 const longestTtl = 3600;
@@ -38,7 +43,7 @@ type Kept = {readonly until: number; readonly answer: DnsAnswer<unknown>};
 
 /** A caching resolver on c-ares, so that a slow server does not hold the thread pool (as `dns.lookup` would). */
 export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptions): Resolver {
-	const system = new SystemResolver({timeout: timeoutMs, tries});
+	const system = new SystemResolver({timeout: Math.min(firstWaitMs, timeoutMs), tries: repetitions});
 	if (servers.length > 0) {
 		system.setServers([...servers]);
 	}
@@ -47,7 +52,7 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 	const asked = new Map<string, Promise<DnsAnswer<unknown>>>();
 
 	async function ask<T>(key: string, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
-		const {answer, ttl} = await answerOf(query);
+		const {answer, ttl} = await answerOf(query, timeoutMs * tries);
 		asked.delete(key);
 		if (answer.kind !== 'failed') {
 			const seconds = Math.min(Math.max(ttl, shortestTtl), longestTtl);
@@ -88,9 +93,16 @@ function addresses(records: ReadonlyArray<{readonly address: string; readonly tt
 	return {records: records.map(({address}) => address), ttl: Math.min(...records.map(({ttl}) => ttl))};
 }
 
-async function answerOf<T>(query: () => Promise<Found<T>>): Promise<{answer: DnsAnswer<T>; ttl: number}> {
+async function answerOf<T>(
+	query: () => Promise<Found<T>>,
+	limitMs: number,
+): Promise<{answer: DnsAnswer<T>; ttl: number}> {
+	let timer: NodeJS.Timeout | undefined;
+	const limit = new Promise<never>((_, reject) => {
+		timer = setTimeout(() => reject(Object.assign(new Error('no answer'), {code: 'ETIMEOUT'})), limitMs);
+	});
 	try {
-		const {records, ttl} = await query();
+		const {records, ttl} = await Promise.race([query(), limit]);
 		return {
 			answer: records.length > 0 ? {kind: 'found', records: records.slice(0, mostRecords)} : {kind: 'nodata'},
 			ttl,
@@ -99,5 +111,7 @@ async function answerOf<T>(query: () => Promise<Found<T>>): Promise<{answer: Dns
 		const {code = 'EUNKNOWN'} = error as NodeJS.ErrnoException;
 		const kind = {ENODATA: 'nodata', ENOTFOUND: 'nxdomain'}[code] as 'nodata' | 'nxdomain' | undefined;
 		return {answer: kind === undefined ? {kind: 'failed', code} : {kind}, ttl: shortestTtl};
+	} finally {
+		clearTimeout(timer);
 	}
 }

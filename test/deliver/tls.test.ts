@@ -1,5 +1,5 @@
 import test from 'ava';
-import {parseRelayUrl, type Relay} from '../../src/deliver/relay-url.ts';
+import type {Relay} from '../../src/deliver/route.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startLab, testTimeouts} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
@@ -66,13 +66,16 @@ test('misunderstood within TLS → TLS again, then HELO', async t => {
 	);
 });
 
-/** A lab whose one host is a smarthost; `{port}` in the URL is its port. */
-async function relayLab(t: Parameters<typeof startLab>[0], url: string, host: FakeMxOptions, ca?: string) {
+/** A lab whose one host is a smarthost, by name at `localhost`. */
+async function relayLab(t: Parameters<typeof startLab>[0], relay: Partial<Relay>, host: FakeMxOptions, ca?: string) {
 	const probe = await startLab(t, [{host: '127.0.0.1', ...host}]);
 	const port = probe.hosts[0]?.port ?? 0;
-	const relay = parseRelayUrl(url.replace('{port}', String(port))) as Relay;
 	const lab = await startLab(t, [], {
-		mode: {kind: 'relay', relays: [relay], acceptMeans: 'delivered'},
+		mode: {
+			kind: 'relay',
+			relays: [{host: 'localhost', port, tls: 'none', implicitTls: false, login: null, ...relay}],
+			acceptMeans: 'delivered',
+		},
 		lookUp: async () => ['127.0.0.1'],
 		...(ca === undefined ? {} : {ca}),
 	});
@@ -80,7 +83,7 @@ async function relayLab(t: Parameters<typeof startLab>[0], url: string, host: Fa
 }
 
 test('smarthost, tls=required: a certificate that does not verify ends it, without plain text', async t => {
-	const {mx, deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=required', {tls});
+	const {mx, deliver} = await relayLab(t, {tls: 'required'}, {tls});
 	const {outcome, attempts} = await deliver();
 	t.like(outcome, {kind: 'deferred', category: 'config'});
 	t.like(attempts, {length: 1, 0: {phase: 'starttls'}});
@@ -89,13 +92,13 @@ test('smarthost, tls=required: a certificate that does not verify ends it, witho
 });
 
 test('smarthost, tls=required: another name in the certificate ends it', async t => {
-	const {deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=required', {tls: otherName}, otherName.cert);
+	const {deliver} = await relayLab(t, {tls: 'required'}, {tls: otherName}, otherName.cert);
 	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 });
 
 test('smarthost, tls=required: verified, by name and by address', async t => {
 	for (const host of ['localhost', '127.0.0.1']) {
-		const {deliver} = await relayLab(t, `smtp://${host}:{port}?tls=required`, {tls}, tls.cert);
+		const {deliver} = await relayLab(t, {host, tls: 'required'}, {tls}, tls.cert);
 		const {outcome, attempts} = await deliver();
 		t.is(outcome.kind, 'delivered');
 		t.regex(attempts[0]?.tls ?? '', / verified$/);
@@ -103,35 +106,35 @@ test('smarthost, tls=required: verified, by name and by address', async t => {
 });
 
 test('smarthost, tls=required and tls=unverified: no TLS offered ends it', async t => {
-	for (const mode of ['required', 'unverified']) {
-		const {mx, deliver} = await relayLab(t, `smtp://localhost:{port}?tls=${mode}`, {});
+	for (const mode of ['required', 'unverified'] as const) {
+		const {mx, deliver} = await relayLab(t, {tls: mode}, {});
 		t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 		t.is(mx?.received.length, 0);
 	}
 });
 
 test('smarthost, tls=unverified: TLS with any certificate', async t => {
-	const {deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=unverified', {tls: otherName});
+	const {deliver} = await relayLab(t, {tls: 'unverified'}, {tls: otherName});
 	t.regex((await deliver()).attempts[0]?.tls ?? '', / unverified$/);
 });
 
 test('smarthost, tls=none: plain text although TLS is offered', async t => {
-	const {mx, deliver} = await relayLab(t, 'smtp://localhost:{port}?tls=none', {tls});
+	const {mx, deliver} = await relayLab(t, {tls: 'none'}, {tls});
 	t.is((await deliver()).outcome.kind, 'delivered');
 	t.false(mx?.connections[0]?.commands.includes('STARTTLS'));
 });
 
 test('smarthost, smtps: TLS from the first byte', async t => {
-	const verified = await relayLab(t, 'smtps://localhost:{port}?tls=required', {tls, implicitTls: true}, tls.cert);
+	const verified = await relayLab(t, {tls: 'required', implicitTls: true}, {tls, implicitTls: true}, tls.cert);
 	const {outcome, attempts} = await verified.deliver();
 	t.is(outcome.kind, 'delivered');
 	t.regex(attempts[0]?.tls ?? '', / verified$/);
-	const refused = await relayLab(t, 'smtps://localhost:{port}?tls=required', {tls: otherName, implicitTls: true});
+	const refused = await relayLab(t, {tls: 'required', implicitTls: true}, {tls: otherName, implicitTls: true});
 	t.like((await refused.deliver()).outcome, {kind: 'deferred', category: 'config'});
 	t.is(refused.mx?.received.length, 0);
 });
 
 test('smarthost, smtps to a port that speaks plain text', async t => {
-	const {deliver} = await relayLab(t, 'smtps://localhost:{port}', {});
+	const {deliver} = await relayLab(t, {tls: 'opportunistic', implicitTls: true}, {});
 	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 });

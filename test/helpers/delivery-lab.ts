@@ -13,17 +13,17 @@ const newId = createIdSource(systemClock);
 
 /** Long enough for a busy machine; tests of frozen peers pass shorter ones. */
 export const testTimeouts: SmtpTimeouts = {
-	connect: 5000,
-	greeting: 5000,
-	ehlo: 5000,
-	starttls: 5000,
-	mail: 5000,
-	rcpt: 5000,
-	data: 5000,
-	block: 5000,
-	dot: 5000,
-	rset: 5000,
-	quit: 1000,
+	connect: 20_000,
+	greeting: 20_000,
+	ehlo: 20_000,
+	starttls: 20_000,
+	mail: 20_000,
+	rcpt: 20_000,
+	data: 20_000,
+	block: 20_000,
+	dot: 20_000,
+	rset: 20_000,
+	quit: 20_000,
 };
 
 export function testDelivery(overrides: Partial<Delivery> = {}): Delivery {
@@ -72,10 +72,10 @@ export async function startLab(
 		mode: {kind: 'mx', port: started[0]?.port ?? 9},
 		hostname: 'out.mail.test',
 		timeouts: testTimeouts,
-		attemptDeadlineMs: 30_000,
+		attemptDeadlineMs: 60_000,
 		maxSessions: 64,
 		allowPrivateMx: true,
-		resolver: createResolver({servers: [dns.server], timeoutMs: 5000, tries: 1, clock: systemClock}),
+		resolver: createResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock}),
 		clock: systemClock,
 		random: Math.random,
 		...options,

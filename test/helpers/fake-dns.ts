@@ -1,8 +1,9 @@
-import {createSocket} from 'node:dgram';
+import {createSocket, type Socket as UdpSocket} from 'node:dgram';
 import {once} from 'node:events';
-import {type AddressInfo, createServer, type Socket} from 'node:net';
+import {type AddressInfo, createServer, type Server, type Socket} from 'node:net';
 import * as dns from 'dns-packet';
 import type {Teardown} from './fake-mx.ts';
+import {loopbackAddress} from './loopback.ts';
 
 export type DnsFault = 'nxdomain' | 'servfail' | 'refused' | 'timeout' | 'garbage' | 'truncated';
 
@@ -26,17 +27,22 @@ export type FakeDns = {
 	readonly server: string;
 	/** May be changed while it runs. */
 	readonly zone: Zone;
-	/** `MX example.test`, in order of arrival. */
+	/** `MX example.test`, in order of arrival; a repetition of a query is not counted. */
 	readonly queries: string[];
 	readonly close: () => Promise<void>;
 };
 
+/** What was asked, and the ids of the queries that asked it. */
+type Heard = {readonly queries: string[]; readonly seen: Set<string>};
+
 const codes: Partial<Record<DnsFault, number>> = {servfail: 2, nxdomain: 3, refused: 5};
 const longestUdp = 512;
 
-/** Starts a DNS server on 127.0.0.1, UDP and TCP on the same port; closed by the test's end. */
+/** Starts a DNS server on a loopback address, UDP and TCP on the same port; closed by the test's end. */
 export async function startFakeDns(t: Teardown | null, zone: Zone): Promise<FakeDns> {
 	const queries: string[] = [];
+	const heard: Heard = {queries, seen: new Set()};
+	const host = loopbackAddress();
 	const udp = createSocket('udp4');
 	const sockets = new Set<Socket>();
 	const tcp = createServer(socket => {
@@ -48,7 +54,7 @@ export async function startFakeDns(t: Teardown | null, zone: Zone): Promise<Fake
 			rest = Buffer.concat([rest, chunk]);
 			while (rest.length >= 2 && rest.length >= 2 + rest.readUInt16BE(0)) {
 				const length = rest.readUInt16BE(0);
-				const reply = respond(rest.subarray(2, 2 + length), zone, queries, false);
+				const reply = respond(rest.subarray(2, 2 + length), zone, heard, false);
 				rest = rest.subarray(2 + length);
 				if (reply !== null) {
 					const size = Buffer.alloc(2);
@@ -59,17 +65,13 @@ export async function startFakeDns(t: Teardown | null, zone: Zone): Promise<Fake
 		});
 	});
 
-	tcp.listen(0, '127.0.0.1');
-	await once(tcp, 'listening');
-	const {port} = tcp.address() as AddressInfo;
 	udp.on('message', (message, {port: to, address}) => {
-		const reply = respond(message, zone, queries, true);
+		const reply = respond(message, zone, heard, true);
 		if (reply !== null) {
 			udp.send(reply, to, address);
 		}
 	});
-	udp.bind(port, '127.0.0.1');
-	await once(udp, 'listening');
+	const port = await listenTogether(tcp, udp, host);
 
 	async function close(): Promise<void> {
 		for (const socket of sockets) {
@@ -82,10 +84,30 @@ export async function startFakeDns(t: Teardown | null, zone: Zone): Promise<Fake
 	}
 
 	t?.teardown(close);
-	return {server: `127.0.0.1:${port}`, zone, queries, close};
+	return {server: `${host}:${port}`, zone, queries, close};
 }
 
-function respond(message: Buffer, zone: Zone, queries: string[], udp: boolean): Buffer | null {
+/** Finds a port that is free for both; another program's socket may hold the UDP one of it. */
+async function listenTogether(tcp: Server, udp: UdpSocket, host: string): Promise<number> {
+	for (let left = 20; ; left--) {
+		tcp.listen(0, host);
+		await once(tcp, 'listening');
+		const {port} = tcp.address() as AddressInfo;
+		try {
+			udp.bind(port, host);
+			await once(udp, 'listening');
+			return port;
+		} catch (error) {
+			tcp.close();
+			await once(tcp, 'close');
+			if (left === 0) {
+				throw error;
+			}
+		}
+	}
+}
+
+function respond(message: Buffer, zone: Zone, {queries, seen}: Heard, udp: boolean): Buffer | null {
 	const query = dns.decode(message);
 	const [question] = query.questions ?? [];
 	if (question === undefined) {
@@ -93,7 +115,12 @@ function respond(message: Buffer, zone: Zone, queries: string[], udp: boolean): 
 	}
 
 	const name = question.name.toLowerCase().replace(/\.$/, '');
-	queries.push(`${question.type} ${name}`);
+	const asked = `${query.id} ${question.type} ${name}`;
+	if (!seen.has(asked)) {
+		seen.add(asked);
+		queries.push(`${question.type} ${name}`);
+	}
+
 	const {fault, answers} = look(name, question.type, zone);
 	if (fault === 'timeout') {
 		return null;
