@@ -1,7 +1,7 @@
 import {join} from 'node:path';
-import {setTimeout as wait} from 'node:timers/promises';
 import type {Settings} from '../config/settings.ts';
 import {migrate, schemaState} from '../store/migrate.ts';
+import {prepareSchema} from '../store/prepare-schema.ts';
 import {openStore, type Store, type StoreLocation} from '../store/store.ts';
 import {CliError} from './fault.ts';
 
@@ -9,10 +9,7 @@ import {CliError} from './fault.ts';
 export async function openStoreOf(settings: Settings): Promise<Store> {
 	const store = await openStore(locationOf(settings));
 	try {
-		if (!(await store.database.schema.hasTable('migrations'))) {
-			await migrateFresh(store);
-		}
-		await refuseOtherSchema(store);
+		refuseOther(await prepareSchema(store.database));
 		return store;
 	} catch (error) {
 		await store.close();
@@ -37,28 +34,16 @@ function locationOf({databaseUrl, dataDir}: Settings): StoreLocation {
 	return databaseUrl === null ? {file: join(dataDir, 'mailctl.db')} : {url: databaseUrl};
 }
 
-// Two commands may meet an empty store at once: the one that is too late waits for the other's tables.
-async function migrateFresh(store: Store): Promise<void> {
-	for (let tries = 1; ; tries++) {
-		try {
-			await migrate(store.database);
+function refuseOther(state: Awaited<ReturnType<typeof prepareSchema>>): void {
+	switch (state) {
+		case 'current':
 			return;
-		} catch (error) {
-			if (tries === 10) {
-				throw error;
-			}
-			await wait(100 * tries);
-		}
-	}
-}
-
-async function refuseOtherSchema(store: Store): Promise<void> {
-	const state = await schemaState(store.database);
-	if (state === 'newer') {
-		throw newer();
-	}
-	if (state === 'older') {
-		throw new CliError('config', 'the store is of an older mailctl', 'run mailctl migrate (the daemon stopped)');
+		case 'newer':
+			throw newer();
+		case 'older':
+			throw new CliError('config', 'the store is of an older mailctl', 'run mailctl migrate (the daemon stopped)');
+		case 'migrating':
+			throw new CliError('temporary', 'the store is being migrated by another process', 'try again');
 	}
 }
 

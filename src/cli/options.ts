@@ -18,23 +18,24 @@ export function label(option: string): (text: string) => string {
 	};
 }
 
-/** A BCP 47 tag in its canonical form; `none` is null. */
-export function locale(text: string): string | null {
-	if (text === 'none') {
-		return null;
-	}
+/** A value that takes a setting back. A word, because commander makes null an empty text. */
+export const none = 'none';
+
+export function orNull<Value>(value: Value | typeof none): Value | null {
+	return value === none ? null : value;
+}
+
+/** A BCP 47 tag in its canonical form. */
+export function locale(text: string): string {
 	try {
-		return Intl.getCanonicalLocales(text)[0] ?? null;
+		return Intl.getCanonicalLocales(text)[0] ?? refuse('--locale', text, 'use a language tag such as en or de-AT');
 	} catch {
 		return refuse('--locale', text, 'use a language tag such as en or de-AT');
 	}
 }
 
-/** An IANA zone name; `none` is null. */
-export function timezone(text: string): string | null {
-	if (text === 'none') {
-		return null;
-	}
+/** An IANA zone name. */
+export function timezone(text: string): string {
 	const named = /^(UTC|GMT)$/.test(text) || (text.includes('/') && !text.startsWith('SystemV/'));
 	try {
 		if (named && new Intl.DateTimeFormat('en', {timeZone: text})) {
@@ -53,10 +54,9 @@ export function count(option: string, least: number, most: number): (text: strin
 	};
 }
 
-/** A whole number; `none` is null. */
-export function countOrNone(option: string): (text: string) => number | null {
-	const parse = count(option, 0, 2_000_000_000);
-	return text => (text === 'none' ? null : parse(text));
+/** Lets an option take `none` too. */
+export function unless<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
+	return text => (text === none ? none : parse(text));
 }
 
 /** Milliseconds. */

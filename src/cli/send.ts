@@ -25,8 +25,8 @@ type Options = {
 	cc?: string[];
 	attach?: string[];
 	topic?: string;
-	locale?: string | null;
-	timezone?: string | null;
+	locale?: string;
+	timezone?: string;
 	metadata?: string[];
 	idempotencyKey?: string;
 	mode: Mode;

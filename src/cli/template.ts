@@ -21,7 +21,7 @@ import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {printable, shortTime} from './text.ts';
 
-type PreviewOptions = {locale?: string | null; timezone?: string | null; data?: string; out?: string};
+type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
 
 export function templateCommands(template: Command): void {
 	verb(template, 'create', 'Make a template without a version', 'mailctl template create --name receipt')

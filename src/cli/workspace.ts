@@ -9,18 +9,29 @@ import {
 import {isId} from '../mail/ids.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {countOrNone, duration, label, locale, timezone} from './options.ts';
+import {count, duration, label, locale, type none, orNull, timezone, unless} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {shortTime, duration as spell} from './text.ts';
 
-type Options = Partial<Omit<WorkspaceInput, 'queueLifetime'>> & {readonly queueLifetime?: number};
+type Options = {
+	readonly name?: string;
+	readonly locale?: string;
+	readonly timezone?: string;
+	readonly monthlyQuota?: number | typeof none;
+	/** Milliseconds. */
+	readonly queueLifetime?: number | typeof none;
+	readonly trackOpens?: boolean;
+	readonly trackClicks?: boolean;
+};
 
 export function workspaceCommands(workspace: Command): void {
 	settingOptions(verb(workspace, 'create', 'Make a workspace', 'mailctl workspace create --name acme'), true).action(
 		action<Options & {name: string}, []>(async (session, options) => {
-			const created = await session.write(trx => createWorkspace(trx, session.tools, inputOf(options)));
+			const created = await session.write(trx =>
+				createWorkspace(trx, session.tools, {...inputOf(options), name: options.name}),
+			);
 			showWorkspace(session, created ?? nameTaken(options.name));
 		}),
 	);
@@ -96,20 +107,28 @@ function settingOptions(command: Command, creates: boolean): Command {
 		? command.requiredOption('--name <name>', 'its name, unique', label('--name'))
 		: command.option('--name <name>', 'a new name, unique', label('--name'));
 	named
-		.option('--locale <tag>', 'language where neither send nor contact has one', locale)
-		.option('--timezone <zone>', 'zone of dates where neither send nor contact has one', timezone)
-		.option('--monthly-quota <n>', 'messages accepted per calendar month', countOrNone('--monthly-quota'))
-		.option('--queue-lifetime <duration>', 'how long delivery is tried', duration('--queue-lifetime'))
+		.option('--locale <tag>', 'language where neither send nor contact has one', unless(locale))
+		.option('--timezone <zone>', 'zone of dates where neither send nor contact has one', unless(timezone))
+		.option(
+			'--monthly-quota <n>',
+			'messages accepted per calendar month',
+			unless(count('--monthly-quota', 0, 2_000_000_000)),
+		)
+		.option('--queue-lifetime <duration>', 'how long delivery is tried', unless(duration('--queue-lifetime')))
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks');
 	return creates ? named : named.option('--no-track-opens', 'do not').option('--no-track-clicks', 'do not');
 }
 
-function inputOf<Given extends Options>({
-	queueLifetime,
-	...rest
-}: Given): Omit<Given, 'queueLifetime'> & {queueLifetime?: number} {
-	return queueLifetime === undefined ? rest : {...rest, queueLifetime: Math.ceil(queueLifetime / 1000)};
+function inputOf({locale, timezone, monthlyQuota, queueLifetime, ...rest}: Options): Partial<WorkspaceInput> {
+	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
+	return {
+		...rest,
+		...(locale !== undefined && {locale: orNull(locale)}),
+		...(timezone !== undefined && {timezone: orNull(timezone)}),
+		...(monthlyQuota !== undefined && {monthlyQuota: orNull(monthlyQuota)}),
+		...(lifetime !== undefined && {queueLifetime: lifetime === null ? null : Math.ceil(lifetime / 1000)}),
+	};
 }
 
 function nameTaken(name: string | undefined): never {

@@ -7,7 +7,8 @@ import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {lockFolder} from '../store/lock.ts';
-import {migrate, schemaState} from '../store/migrate.ts';
+import {migrate} from '../store/migrate.ts';
+import {prepareSchema} from '../store/prepare-schema.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {openDataDir} from './data-dir.ts';
 
@@ -65,7 +66,7 @@ async function openCurrentStore({dataDir, databaseUrl}: Settings): Promise<Store
 		);
 	}
 	try {
-		if ((await schemaState(store.database)) === 'newer') {
+		if ((await prepareSchema(store.database)) === 'newer') {
 			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);
 		}
 		await migrate(store.database);

@@ -19,8 +19,23 @@ const config: Knex.MigratorConfig = {migrationSource: source, tableName: 'migrat
 /** What the store's schema is, compared with what this program knows. */
 export type SchemaState = 'current' | 'older' | 'newer';
 
-/** Applies what is missing, one transaction per migration; answers the names applied. */
+// Of two processes that migrate an empty store at once knex lets both write a row into its lock's table, and the lock can
+// then never be taken again: table and row are made in one transaction, before it looks.
+async function makeLock(database: Knex): Promise<void> {
+	await database.transaction(async trx => {
+		if (!(await trx.schema.hasTable('migrations_lock'))) {
+			await trx.schema.createTable('migrations_lock', table => {
+				table.increments('index').primary();
+				table.integer('is_locked');
+			});
+			await trx('migrations_lock').insert({is_locked: 0});
+		}
+	});
+}
+
+/** Applies what is missing, one transaction per migration; answers the names applied. Throws where another process is at it. */
 export async function migrate(database: Knex): Promise<string[]> {
+	await makeLock(database);
 	const [, applied] = (await database.migrate.latest(config)) as [number, string[]];
 	return applied;
 }

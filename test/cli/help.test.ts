@@ -1,4 +1,8 @@
+import {execFile} from 'node:child_process';
 import {readFileSync} from 'node:fs';
+import path from 'node:path';
+import process from 'node:process';
+import {promisify} from 'node:util';
 import test from 'ava';
 import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
@@ -89,4 +93,12 @@ test('a wrong command line is exit 64, says what is wrong and what was meant, an
 		t.is(stdout, '');
 		t.regex(stderr, /^Usage: mailctl[\s\S]*\nmailctl: a command is missing, use one of those above\n$/);
 	}
+});
+
+test('a reader that goes away early is no error', async t => {
+	const {folder} = await newCli(t);
+	const command = `"${process.execPath}" "${path.resolve('bin/mailctl.js')}" config show --json | true; echo "$?"`;
+	const {stdout, stderr} = await promisify(execFile)('bash', ['-c', `set -o pipefail; ${command}`], {cwd: folder});
+	t.is(stdout, '0\n');
+	t.is(stderr, '');
 });

@@ -3,10 +3,13 @@ import {once} from 'node:events';
 import {readFileSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
+import {createInterface} from 'node:readline';
 import {buffer} from 'node:stream/consumers';
 import type {ExecutionContext} from 'ava';
+import {readDaemonFile} from '../../src/daemon/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {temporaryFolder} from './databases.ts';
+import {waitFor} from './wait.ts';
 
 export type CliResult = {readonly code: number | null; readonly stdout: string; readonly stderr: string};
 
@@ -20,8 +23,18 @@ export type Cli = {
 	readonly json: <Result>(...args: readonly string[]) => Promise<Result>;
 	/** Runs for people, which must succeed: standard output at 80 columns. */
 	readonly text: (...args: readonly string[]) => Promise<string>;
+	/** Starts the daemon and waits until it listens; it is stopped after the test. */
+	readonly serve: () => Promise<Serving>;
 	/** The store that the commands use, once one of them made it. */
 	readonly store: () => Promise<Store>;
+};
+
+export type Serving = {
+	readonly url: string;
+	/** What it said on standard error until it listened. */
+	readonly stderr: string;
+	/** Sends SIGTERM; the exit code. */
+	readonly stop: () => Promise<number | null>;
 };
 
 const program = path.resolve('bin/mailctl.js');
@@ -31,6 +44,7 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 	const env = {PATH: process.env.PATH, COLUMNS: '80', MAILCTL_HTTP_LISTEN: '127.0.0.1:0', ...settings};
 	const runWith: Cli['runWith'] = async (input, ...args) => {
 		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 60_000});
+		child.stdin.on('error', () => undefined); // A command that is refused may end before it has read.
 		child.stdin.end(input);
 		const [stdout, stderr] = await Promise.all([buffer(child.stdout), buffer(child.stderr), once(child, 'close')]);
 		return {code: child.exitCode, stdout: stdout.toString(), stderr: stderr.toString()};
@@ -49,12 +63,38 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 		runWith,
 		text: good,
 		json: async (...args) => JSON.parse(await good(...args, '--json')),
+		serve: async () => await serve(t, folder, env),
 		async store() {
 			const store = await openStore({file: path.join(folder, 'data/mailctl.db')});
 			t.teardown(() => store.close());
 			return store;
 		},
 	};
+}
+
+async function serve(t: ExecutionContext, folder: string, env: NodeJS.ProcessEnv): Promise<Serving> {
+	const child = spawn(process.execPath, [program, 'serve'], {cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe']});
+	const ended = once(child, 'exit');
+	const stop = async () => {
+		child.kill('SIGTERM');
+		await ended;
+		return child.exitCode;
+	};
+	t.teardown(stop);
+	let stderr = '';
+	child.stderr.on('data', (chunk: Buffer) => {
+		stderr += chunk.toString();
+	});
+	for await (const line of createInterface(child.stdout)) {
+		const {event, http} = JSON.parse(line) as {event: string; http: string};
+		if (event === 'listening') {
+			child.stdout.resume();
+			// The welcome follows the first line of the log.
+			await waitFor('daemon.json', () => readDaemonFile(path.join(folder, 'data'))?.pid === child.pid);
+			return {url: http, stderr, stop};
+		}
+	}
+	throw new Error(`The daemon ended: ${stderr}`);
 }
 
 /** A refusal: nothing on standard output, one line (or several) of ours on standard error. */

@@ -1,0 +1,136 @@
+import {mkdir, writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import type {Store} from '../../src/store/store.ts';
+import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {insertMessages, newId} from '../helpers/messages.ts';
+
+type Prepared = {readonly cli: Cli; readonly store: Store; readonly id: string; readonly copyId: string};
+
+/** A fresh store with one mail that was deferred by a host with a long and hostile reply. */
+async function prepare(t: ExecutionContext): Promise<Prepared> {
+	const cli = await newCli(t);
+	await cli.json('init');
+	const store = await cli.store();
+	const {id: workspaceId} = await store.reader('workspaces').first();
+	const {id: templateId} = await store.reader('templates').first();
+	const {id: versionId} = await store.reader('template_versions').first();
+	const [id] = (await insertMessages(store, workspaceId, ['user@slow.example'])) as [string];
+	const from = {from_address: 'hello@example.com', from_key: 'hello@example.com'};
+	await store
+		.database('messages')
+		.where({id})
+		.update({template_id: templateId, version_id: versionId, ...from});
+	const next = '2099-01-01T00:00:00.000Z';
+	const reply = '4.7.1 Try again later \x1b[31mnow\nsecond line';
+	const copy = await store.database('recipients').where({message_id: id}).first();
+	const deferred = {state: 'queued', attempts: 1, next_attempt_at: next, subject: 'Größe', last_reply: reply};
+	await store.database('recipients').where({id: copy.id}).update(deferred);
+	await store.database('attempts').insert({
+		recipient_id: copy.id,
+		n: 1,
+		position: 0,
+		at: storeTime(Date.now()),
+		host: 'mx.slow.example',
+		ip: '192.0.2.7',
+		tls: 'TLSv1.3 TLS_AES_256_GCM_SHA384 unverified',
+		phase: 'rcpt',
+		code: 451,
+		enhanced: '4.7.1',
+		reply,
+		ms: 12,
+	});
+	const at = storeTime(Date.now());
+	await store
+		.database('events')
+		.insert(
+			['accepted', 'queued'].map(type => ({id: newId('evt'), message_id: id, type, occurred_at: at, recorded_at: at})),
+		);
+	return {cli, store, id, copyId: copy.id};
+}
+
+test('message show: status, timeline, attempts with their replies, made safe to print', async t => {
+	const {cli, id, copyId} = await prepare(t);
+	const shown = await cli.json<{message: object; events: object[]; recipients: object[]}>('message', 'show', id);
+	t.like(shown.message, {id, status: 'queued', to: 'user@slow.example', template_name: 'sample', template_version: 1});
+	t.deepEqual(
+		shown.events.map(event => (event as {type: string}).type),
+		['accepted', 'queued'],
+	);
+	t.like(shown.recipients[0], {
+		id: copyId,
+		address: 'user@slow.example',
+		role: 'to',
+		state: 'queued',
+		next_attempt_at: '2099-01-01T00:00:00.000Z',
+		attempts: {0: {n: 1, host: 'mx.slow.example', code: 451, enhanced: '4.7.1', phase: 'rcpt', ms: 12}},
+	});
+	const text = await cli.text('message', 'show', id);
+	t.false(text.includes('\x1b'));
+	golden(t, 'message-show', text);
+	refused(
+		t,
+		await cli.run('message', 'show', newId('msg')),
+		65,
+		/there is no message msg_\w+, see mailctl message list/,
+	);
+	refused(t, await cli.run('message', 'show', "x' or 1=1"), 65, /there is no message/);
+});
+
+test('message list: filters, and the newest first', async t => {
+	const {cli, store, id} = await prepare(t);
+	const {id: workspaceId} = await store.reader('workspaces').first();
+	const [second] = await insertMessages(store, workspaceId, ['other@fast.example']);
+	const list = async (...args: string[]) =>
+		(await cli.json<Array<{id: string}>>('message', 'list', ...args)).map(each => each.id);
+	t.deepEqual(await list(), [second, id]);
+	t.deepEqual(await list('--status', 'queued', '--since', '1h'), [id]);
+	t.deepEqual(await list('--recipient', 'OTHER@fast.example', '--limit', '1'), [second]);
+	t.deepEqual(await list('--from', 'hello@example.com', '--until', '2000-01-01'), []);
+	golden(t, 'message-list', await cli.text('message', 'list'));
+	refused(t, await cli.run('message', 'list', '--recipient', 'nobody'), 65, /nobody is no address/);
+});
+
+test('message raw prints the captured file, or makes the mail again', async t => {
+	const {cli, id, copyId} = await prepare(t);
+	const made = await cli.run('message', 'raw', id);
+	t.is(made.code, 0, made.stderr);
+	t.regex(made.stderr, /^mailctl: not captured, so made again/);
+	t.regex(made.stdout, /^DKIM-Signature: /);
+	t.regex(made.stdout, /\r\nTo: user@slow\.example\r\n/);
+	await mkdir(join(cli.folder, 'data/captured'));
+	await writeFile(
+		join(cli.folder, `data/captured/20260609T100000000Z-${copyId}.eml`),
+		'Subject: kept\r\n\r\nas it was\x1b\r\n',
+	);
+	t.is(await cli.text('message', 'raw', id), 'Subject: kept\r\n\r\nas it was\x1b\r\n');
+	t.is(await cli.text('message', 'raw', id, '--recipient', 'user@SLOW.example'), await cli.text('message', 'raw', id));
+	refused(t, await cli.run('message', 'raw', id, '--recipient', 'x@y.example'), 65, /has no copy for x@y\.example/);
+});
+
+test('queue summary and list', async t => {
+	const {cli, id, copyId} = await prepare(t);
+	const [row] = await cli.json<Array<{oldest: string}>>('queue', 'summary');
+	t.deepEqual(row, {
+		destination: 'slow.example',
+		ready: 0,
+		deferred: 1,
+		in_flight: 0,
+		held: 0,
+		oldest: row?.oldest ?? '',
+		last_reply: '4.7.1 Try again later \x1b[31mnow\nsecond line',
+		suspended: false,
+	});
+	const text = await cli.text('queue', 'summary');
+	golden(t, 'queue-summary', text.replace(/\d+s {2}/, '0s  '));
+	const [copy] = await cli.json<object[]>('queue', 'list', '--destination', 'slow.example', '--older-than', '0s');
+	t.like(copy, {id: copyId, message_id: id, address: 'user@slow.example', queue: 'deferred', attempts: 1});
+	t.deepEqual(await cli.json('queue', 'list', '--older-than', '1h'), []);
+	t.deepEqual(await cli.json('queue', 'list', '--destination', 'fast.example'), []);
+	golden(
+		t,
+		'queue-list',
+		(await cli.text('queue', 'list')).replace(/in \d+d \d+h/, all => all.replace(/\d/g, '9')),
+	);
+});

@@ -1,0 +1,128 @@
+import {execFile} from 'node:child_process';
+import {writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import {promisify} from 'node:util';
+import test from 'ava';
+import {simpleParser} from 'mailparser';
+import {newCli, refused} from '../helpers/cli.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+type Shown = {readonly message: {readonly status: string; readonly subject: string}};
+
+/** What the shell makes of the pasted command: curl's arguments. */
+async function shellWords(command: string): Promise<string[]> {
+	const {stdout} = await promisify(execFile)('sh', ['-c', `curl() { printf '%s\\0' "$@"; }\n${command}`]);
+	return stdout.split('\0').slice(0, -1);
+}
+
+test('serve on an empty folder prints a welcome whose command, pasted, sends a first mail; a second start prints none', async t => {
+	const cli = await newCli(t);
+	const first = await cli.serve();
+	const [command = ''] = /^curl [\s\S]*?\}\}\}'$/m.exec(first.stderr) ?? [];
+	const words = await shellWords(command);
+	t.deepEqual(
+		[words[0], words[1], words[2], words[4], words[6]],
+		['-sS', `${first.url}/v1/messages`, '-H', '-H', '-d'],
+	);
+	const headers = Object.fromEntries([words[3], words[5]].map(header => header?.split(': ') ?? []));
+	const response = await fetch(words[1] as string, {method: 'POST', headers, body: words[7] ?? ''});
+	t.is(response.status, 202);
+	const {id} = (await response.json()) as {id: string};
+	const shown = await waitFor('delivery', async () => {
+		const answer = await cli.json<Shown>('message', 'show', id);
+		return answer.message.status === 'delivered' && answer;
+	});
+	t.regex(shown.message.subject, /^Welcome, Zoë – .*🎉$/u);
+	const mail = await simpleParser(await cli.text('message', 'raw', id));
+	t.is(mail.subject, shown.message.subject);
+	t.regex(mail.text ?? '', /Fountain pen/);
+	t.is(await first.stop(), 0);
+
+	const second = await cli.serve();
+	t.is(second.stderr, '');
+	t.is(await second.stop(), 0);
+});
+
+test('send: through the running daemon, all options, until it is final', async t => {
+	const cli = await newCli(t);
+	await cli.json('init');
+	const base = ['send', '--from', 'hello@example.com', '--to', 'user@example.org', '--template', 'sample'];
+	refused(t, await cli.run(...base), 69, /no daemon is running on this data folder, start it with mailctl serve/);
+	const daemon = await cli.serve();
+
+	await writeFile(join(cli.folder, 'note.txt'), 'attached');
+	const sent = await cli.runWith(
+		'{"name":"Ada"}',
+		...[...base, '--data', '-', '--cc', 'a@example.org', '--cc', 'b@example.org', '--reply-to', 'help@example.com'],
+		...['--attach', 'note.txt', '--locale', 'de', '--timezone', 'Europe/Vienna', '--metadata', 'order=7=x', '--wait'],
+	);
+	t.is(sent.code, 0, sent.stderr);
+	t.regex(sent.stdout, /^msg_[0-9a-z]{26}\n$/);
+	const id = sent.stdout.trim();
+	const shown = await cli.json<{message: object; recipients: object[]}>('message', 'show', id);
+	t.like(shown.message, {
+		status: 'delivered',
+		mode: 'live',
+		cc: ['a@example.org', 'b@example.org'],
+		reply_to: 'help@example.com',
+		attachments: [{filename: 'note.txt', content_type: 'text/plain'}],
+		metadata: {order: '7=x'},
+		data: {name: 'Ada'},
+	});
+	t.is(shown.recipients.length, 3);
+	const mail = await simpleParser(await cli.text('message', 'raw', id));
+	t.regex(mail.subject ?? '', /^Willkommen, Ada/);
+	t.is(mail.attachments[0]?.content.toString(), 'attached');
+
+	t.like(await cli.json(...base, '--mode', 'test', '--wait'), {status: 'delivered'});
+	const keys = await cli.json<Array<{name: string}>>('key', 'list');
+	t.false(
+		keys.some(({name}) => name === 'mailctl send'),
+		'the key of a send is gone when it is done',
+	);
+
+	const bounced = await cli.run(
+		'send',
+		'--from',
+		'hello@example.com',
+		'--to',
+		'bounced+1@simulator.test',
+		'--template',
+		'sample',
+		'--wait',
+	);
+	t.is(bounced.code, 69);
+	t.regex(bounced.stdout, /^msg_/);
+	t.regex(bounced.stderr, /^mailctl: the message ended bounced, see mailctl message show msg_/);
+
+	const from = ['send', '--to', 'user@example.org', '--template', 'sample', '--from'];
+	refused(
+		t,
+		await cli.run(...from, 'nix@example.com'),
+		65,
+		/refused with sender_not_available: .*, see mailctl sender list/,
+	);
+	refused(t, await cli.run(...from, 'nix'), 65, /from: .*\n.*validation_failed/);
+	refused(t, await cli.run(...base.slice(0, -1), 'nix'), 65, /there is no template nix/);
+	refused(t, await cli.run(...base, '--attach', 'nix.pdf'), 65, /there is no file nix\.pdf/);
+	refused(t, await cli.run(...base, '--metadata', 'novalue'), 64, /--metadata "novalue" is not allowed, use KEY=VALUE/);
+	await cli.json('workspace', 'pause', '--reason', 'test');
+	const paused = await waitFor('the pause is noticed', async () => {
+		const result = await cli.run(...base);
+		return result.code !== 0 && result;
+	});
+	refused(t, paused, 69, /refused with sending_paused: .*, see mailctl workspace show/);
+	t.is(await daemon.stop(), 0);
+});
+
+test('a second daemon on the folder is refused, and the CLI works beside the first', async t => {
+	const cli = await newCli(t);
+	await cli.json('init');
+	const daemon = await cli.serve();
+	const {code, stderr} = await cli.run('serve');
+	t.is(code, 75);
+	t.regex(stderr, /^mailctl: another daemon is running on the data folder /);
+	await Promise.all(['a', 'b', 'c'].map(name => cli.json('key', 'create', '--name', name)));
+	t.is((await cli.json<object[]>('key', 'list')).length, 5);
+	t.is(await daemon.stop(), 0);
+});
