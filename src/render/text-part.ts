@@ -91,7 +91,12 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 		return null;
 	}
 
-	const template = restore(joinTagLines(dropRepeatedLinks(converted, tokens, pattern), tokens, pattern));
+	const shortened = dropRepeatedLinks(converted, tokens, pattern);
+	if (losesBreak(shortened, tokens, pattern)) {
+		return null;
+	}
+
+	const template = restore(joinTagLines(shortened, tokens, pattern));
 	return liquidFault(engine, 'text', template) ? null : template;
 }
 
@@ -141,6 +146,32 @@ function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern
 	return text.replace(link, (whole, name: string, shown: string, target: string) =>
 		expression(shown) === expression(target) ? name : whole,
 	);
+}
+
+/**
+ * Whether a branch ends within a line (`word{% else %}`) although its block ends on a line of tags only, which gives its
+ * line break up: what follows the block would be glued to the word.
+ */
+function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegExp): boolean {
+	const blockOf = branches(
+		tokens,
+		[...text.matchAll(pattern)].map(([, index]) => Number(index)),
+	);
+	const within = new Set<number | undefined>();
+	const alone = new Set<number | undefined>();
+	for (const line of text.split('\n')) {
+		// Values count as words: only tags vanish.
+		const shown = line.replace(pattern, (token, index) => (tokens[Number(index)]?.kind === 'tag' ? token : 'x')).trim();
+		const trailing = new RegExp(`(?:${pattern.source}\\s*)+$`).exec(shown)?.[0] ?? '';
+		const target = trailing === shown ? alone : within;
+		for (const [, index] of trailing.matchAll(pattern)) {
+			const {name} = tokens[Number(index)] ?? {name: ''};
+			if (branchTags.has(name) || name.startsWith('end')) {
+				target.add(blockOf.get(Number(index)));
+			}
+		}
+	}
+	return [...within].some(block => alone.has(block));
 }
 
 /** A line of nothing but tags gives its line break up, so that a loop's rows stand one below the other. */

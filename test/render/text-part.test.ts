@@ -121,11 +121,23 @@ test('the converted template says what the rendered html says', t => {
 	fc.assert(
 		fc.property(block, html => {
 			const template = textTemplate(engine, html);
-			t.not(template, null, html);
+			if (template === null) {
+				return; // Made per mail then.
+			}
 			const converted = renderer.render(variant({text: template}), input(data));
 			const rendered = renderer.render(variant({html}), input(data));
 			t.is(converted.ok && words(converted.text), rendered.ok && words(textFromHtml(rendered.html)), html);
 		}),
+	);
+});
+
+test('a branch that ends within a line leaves the text to be made per mail, for its line break would be lost', t => {
+	const html = '{% if yes %}word{% else %}<p>no</p>{% endif %} <table><tr><td>{{ name }}</td></tr></table>';
+	t.is(textTemplate(engine, html), null);
+	t.not(textTemplate(engine, '<p>Hello {% if yes %}{{ name }}{% else %}you{% endif %}</p><p>bye</p>'), null);
+	t.not(
+		textTemplate(engine, '{% for i in items %}<p>{{ i.name }}</p>{% endfor %}<p>{% if yes %}a{% endif %}</p>'),
+		null,
 	);
 });
 
