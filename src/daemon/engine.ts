@@ -129,6 +129,7 @@ export function createEngine(options: EngineOptions) {
 				attempt: copy.attempts + 1,
 				simulated: copy.mode === 'test',
 				nxdomainBefore: copy.last_category === 'unknown_domain',
+				noAddressBefore: copy.last_category === 'no_address',
 			});
 		},
 	};

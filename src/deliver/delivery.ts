@@ -19,8 +19,8 @@ export type Delivery = {
 	readonly attempt: number;
 	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is simulated whatever this says. */
 	readonly simulated: boolean;
-	/** An earlier try ended with `routeDoubt` `unknown_domain`, long enough ago: a second such answer is final. */
+	/** An earlier try was deferred as `unknown_domain`, long enough ago: a second such answer is final. */
 	readonly nxdomainBefore?: boolean;
-	/** Likewise for `no_address`. */
+	/** Likewise as `no_address`. */
 	readonly noAddressBefore?: boolean;
 };

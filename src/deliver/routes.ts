@@ -1,5 +1,5 @@
 import {isIP} from 'node:net';
-import type {Attempt, BounceCategory, Outcome} from '../mail/outcome.ts';
+import type {BounceCategory, Outcome} from '../mail/outcome.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 import {suppresses} from './classify-reply.ts';
 import type {DnsAnswer, MxRecord, Resolver} from './resolver.ts';
@@ -24,6 +24,7 @@ export type MxRoutesOptions = {
 	readonly ownAddresses: ReadonlySet<string>;
 };
 
+/** An earlier try was deferred with category `unknown_domain` or `no_address`, long enough ago. */
 export type Doubts = {readonly nxdomainBefore?: boolean; readonly noAddressBefore?: boolean};
 
 /** R1.6: a domain with more addresses than this gets no more tries for them. */
@@ -168,17 +169,5 @@ function unknownDomain(domain: string, {nxdomainBefore = false}: Doubts): NoRout
 
 function noAddress(domain: string, {noAddressBefore = false}: Doubts): NoRoute {
 	const reply = `no mail host of ${domain} has an address`;
-	return noAddressBefore ? refusal('network', '5.4.4', reply) : deferral('network', '4.4.4', reply, 60 * minute);
-}
-
-/** Which doubt a try left behind, to be confirmed by the next one (`nxdomainBefore`, `noAddressBefore`). */
-export function routeDoubt({
-	phase,
-	enhanced,
-}: Pick<Attempt, 'phase' | 'enhanced'>): 'unknown_domain' | 'no_address' | null {
-	if (phase !== 'route') {
-		return null;
-	}
-
-	return enhanced === '4.1.2' ? 'unknown_domain' : enhanced === '4.4.4' ? 'no_address' : null;
+	return noAddressBefore ? refusal('no_address', '5.4.4', reply) : deferral('no_address', '4.4.4', reply, 60 * minute);
 }

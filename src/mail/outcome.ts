@@ -21,6 +21,8 @@ export type Attempt = {
 export type BounceCategory =
 	| 'unknown_user'
 	| 'unknown_domain'
+	/** The domain is there, and none of its mail hosts has an address. */
+	| 'no_address'
 	| 'moved'
 	| 'disabled'
 	| 'mailbox_full'
