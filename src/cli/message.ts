@@ -75,7 +75,7 @@ export function messageCommands(message: Command): void {
 }
 
 /** Throws bad data (65) where the workspace has no such message. */
-export async function chosenMessage(session: Session, id: string): Promise<StoredMessage> {
+async function chosenMessage(session: Session, id: string): Promise<StoredMessage> {
 	const {id: workspaceId} = await session.workspace();
 	const found = await findMessage(await session.reader(), workspaceId, id);
 	if (!found) {

@@ -3,6 +3,7 @@ import {duration as durationParser} from '../config/parsers.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {labelFault} from '../mail/label.ts';
 import {type Scope, scopes} from '../mail/scopes.ts';
+import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 
 // Parsers of options: a value that is not allowed is a usage error (64), data of the wrong kind is bad data (65).
@@ -27,24 +28,12 @@ export function orNull<Value>(value: Value | typeof none): Value | null {
 
 /** A BCP 47 tag in its canonical form. */
 export function locale(text: string): string {
-	try {
-		return Intl.getCanonicalLocales(text)[0] ?? refuse('--locale', text, 'use a language tag such as en or de-AT');
-	} catch {
-		return refuse('--locale', text, 'use a language tag such as en or de-AT');
-	}
+	return validLocale(text) ?? refuse('--locale', text, 'use a language tag such as en or de-AT');
 }
 
 /** An IANA zone name. */
 export function timezone(text: string): string {
-	const named = /^(UTC|GMT)$/.test(text) || (text.includes('/') && !text.startsWith('SystemV/'));
-	try {
-		if (named && new Intl.DateTimeFormat('en', {timeZone: text})) {
-			return text;
-		}
-	} catch {
-		// Intl throws for a zone that it does not know.
-	}
-	return refuse('--timezone', text, 'use a zone name such as Europe/Vienna');
+	return validTimezone(text) ? text : refuse('--timezone', text, 'use a zone name such as Europe/Vienna');
 }
 
 export function count(option: string, least: number, most: number): (text: string) => number {

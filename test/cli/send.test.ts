@@ -18,8 +18,8 @@ async function shellWords(command: string): Promise<string[]> {
 test('serve on an empty folder prints a welcome whose command, pasted, sends a first mail; a second start prints none', async t => {
 	const cli = await newCli(t);
 	const first = await cli.serve();
-	const [command = ''] = /^curl [\s\S]*?\}\}\}'$/m.exec(first.stderr) ?? [];
-	const words = await shellWords(command);
+	const [command] = await waitFor('the welcome', () => /^curl [\s\S]*?\}\}\}'$/m.exec(first.stderr()));
+	const words = await shellWords(command as string);
 	t.deepEqual(
 		[words[0], words[1], words[2], words[4], words[6]],
 		['-sS', `${first.url}/v1/messages`, '-H', '-H', '-d'],
@@ -39,8 +39,8 @@ test('serve on an empty folder prints a welcome whose command, pasted, sends a f
 	t.is(await first.stop(), 0);
 
 	const second = await cli.serve();
-	t.is(second.stderr, '');
 	t.is(await second.stop(), 0);
+	t.is(second.stderr(), '');
 });
 
 test('send: through the running daemon, all options, until it is final', async t => {

@@ -2,6 +2,7 @@ import {chmod, mkdir, readdir, stat, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
 import {newCli, refused} from '../helpers/cli.ts';
+import {engines, newLocation} from '../helpers/databases.ts';
 
 test('config show masks secrets and says where each setting comes from; config check is 0 or 78', async t => {
 	const cli = await newCli(t, {MAILCTL_RELAY_URL: 'smtp://user:hunter2@relay.example'});
@@ -94,3 +95,29 @@ test('files that others can read are refused with 78, and secrets.json is the ow
 	await chmod(join(data, 'secrets.json'), 0o644);
 	refused(t, await cli.run('key', 'list'), 78, /secrets\.json can be read .*chmod 600/);
 });
+
+test('PostgreSQL: no server is 75, no secret key 78', async t => {
+	const secret = {MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64')};
+	const of = async (host: string, settings: Readonly<Record<string, string>>) => {
+		const cli = await newCli(t, {MAILCTL_DATABASE_URL: `postgres://user:hunter2@${host}/x`, ...settings});
+		return await cli.run('key', 'list');
+	};
+	refused(t, await of('127.0.0.1:1', secret), 75, /the database cannot be reached/);
+	refused(t, await of('127.0.0.1:1', {}), 78, /needs MAILCTL_SECRET_KEY/);
+});
+
+if (engines.includes('postgres')) {
+	test('PostgreSQL holds what SQLite holds', async t => {
+		const location = await newLocation(t, 'postgres');
+		const cli = await newCli(t, {
+			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
+			MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
+		});
+		t.like(await cli.json('init'), {fresh: true});
+		t.like(await cli.json('domain', 'add', 'shop.example'), {name: 'shop.example'});
+		t.is((await cli.json<object[]>('key', 'list')).length, 2);
+		t.deepEqual(await cli.json('queue', 'summary'), []);
+		t.deepEqual(await cli.json('message', 'list', '--status', 'queued'), []);
+		await t.throwsAsync(stat(join(cli.folder, 'data/mailctl.db')), {code: 'ENOENT'});
+	});
+}

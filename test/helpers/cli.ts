@@ -31,8 +31,8 @@ export type Cli = {
 
 export type Serving = {
 	readonly url: string;
-	/** What it said on standard error until it listened. */
-	readonly stderr: string;
+	/** What it has said on standard error so far. */
+	readonly stderr: () => string;
 	/** Sends SIGTERM; the exit code. */
 	readonly stop: () => Promise<number | null>;
 };
@@ -74,7 +74,7 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 
 async function serve(t: ExecutionContext, folder: string, env: NodeJS.ProcessEnv): Promise<Serving> {
 	const child = spawn(process.execPath, [program, 'serve'], {cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe']});
-	const ended = once(child, 'exit');
+	const ended = once(child, 'close');
 	const stop = async () => {
 		child.kill('SIGTERM');
 		await ended;
@@ -89,9 +89,8 @@ async function serve(t: ExecutionContext, folder: string, env: NodeJS.ProcessEnv
 		const {event, http} = JSON.parse(line) as {event: string; http: string};
 		if (event === 'listening') {
 			child.stdout.resume();
-			// The welcome follows the first line of the log.
 			await waitFor('daemon.json', () => readDaemonFile(path.join(folder, 'data'))?.pid === child.pid);
-			return {url: http, stderr, stop};
+			return {url: http, stderr: () => stderr, stop};
 		}
 	}
 	throw new Error(`The daemon ended: ${stderr}`);
