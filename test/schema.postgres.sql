@@ -125,12 +125,8 @@ messages.attachments integer not null
 messages.resent_from text C
 messages.created_at text C not null
 messages.erased_at text C
-migrations.id integer not null default nextval('migrations_id_seq'::regclass)
-migrations.name character varying
-migrations.batch integer
-migrations.migration_time timestamp with time zone
-migrations_lock.index integer not null default nextval('migrations_lock_index_seq'::regclass)
-migrations_lock.is_locked integer
+migrations.name text not null
+migrations.applied_at text not null
 mta_sts.domain text C not null
 mta_sts.policy_id text C not null
 mta_sts.mode text C not null
@@ -315,8 +311,7 @@ idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (sha256)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
 messages: PRIMARY KEY (id)
-migrations: PRIMARY KEY (id)
-migrations_lock: PRIMARY KEY (index)
+migrations: PRIMARY KEY (name)
 mta_sts: PRIMARY KEY (domain)
 nodes: PRIMARY KEY (id)
 recipients: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
@@ -386,8 +381,7 @@ CREATE INDEX messages_by_sender ON public.messages USING btree (workspace_id, fr
 CREATE INDEX messages_by_template ON public.messages USING btree (workspace_id, template_id, id)
 CREATE INDEX messages_by_workspace ON public.messages USING btree (workspace_id, id)
 CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (id)
-CREATE UNIQUE INDEX migrations_lock_pkey ON public.migrations_lock USING btree (index)
-CREATE UNIQUE INDEX migrations_pkey ON public.migrations USING btree (id)
+CREATE UNIQUE INDEX migrations_pkey ON public.migrations USING btree (name)
 CREATE UNIQUE INDEX mta_sts_pkey ON public.mta_sts USING btree (domain)
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
 CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)

@@ -163,12 +163,9 @@ CREATE TABLE messages (id text,
   created_at text not null,
   erased_at text,
   primary key (id));
-CREATE TABLE migrations (id integer not null primary key autoincrement,
-  name varchar(255),
-  batch integer,
-  migration_time datetime);
-CREATE TABLE migrations_lock (index integer not null primary key autoincrement,
-  is_locked integer);
+CREATE TABLE migrations (name text,
+  applied_at text not null,
+  primary key (name));
 CREATE TABLE mta_sts (domain text,
   policy_id text not null,
   mode text not null,

@@ -1,7 +1,6 @@
 import {join} from 'node:path';
 import type {Settings} from '../config/settings.ts';
 import {migrate, schemaState} from '../store/migrate.ts';
-import {prepareSchema} from '../store/prepare-schema.ts';
 import {openStore, type Store, type StoreLocation} from '../store/store.ts';
 import {CliError} from './fault.ts';
 
@@ -9,7 +8,14 @@ import {CliError} from './fault.ts';
 export async function openStoreOf(settings: Settings): Promise<Store> {
 	const store = await openStore(locationOf(settings));
 	try {
-		refuseOther(await prepareSchema(store.database));
+		const state = await schemaState(store.database);
+		if (state === 'empty') {
+			await migrate(store.database);
+		} else if (state === 'older') {
+			throw new CliError('config', 'the store is of an older mailctl', 'run mailctl migrate (the daemon stopped)');
+		} else if (state === 'newer') {
+			throw newer();
+		}
 		return store;
 	} catch (error) {
 		await store.close();
@@ -32,19 +38,6 @@ export async function migrateStore(settings: Settings): Promise<string[]> {
 
 function locationOf({databaseUrl, dataDir}: Settings): StoreLocation {
 	return databaseUrl === null ? {file: join(dataDir, 'mailctl.db')} : {url: databaseUrl};
-}
-
-function refuseOther(state: Awaited<ReturnType<typeof prepareSchema>>): void {
-	switch (state) {
-		case 'current':
-			return;
-		case 'newer':
-			throw newer();
-		case 'older':
-			throw new CliError('config', 'the store is of an older mailctl', 'run mailctl migrate (the daemon stopped)');
-		case 'migrating':
-			throw new CliError('temporary', 'the store is being migrated by another process', 'try again');
-	}
 }
 
 function newer(): CliError {

@@ -7,8 +7,7 @@ import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {lockFolder} from '../store/lock.ts';
-import {migrate} from '../store/migrate.ts';
-import {prepareSchema} from '../store/prepare-schema.ts';
+import {migrate, schemaState} from '../store/migrate.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {openDataDir} from './data-dir.ts';
 
@@ -66,7 +65,7 @@ async function openCurrentStore({dataDir, databaseUrl}: Settings): Promise<Store
 		);
 	}
 	try {
-		if ((await prepareSchema(store.database)) === 'newer') {
+		if ((await schemaState(store.database)) === 'newer') {
 			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);
 		}
 		await migrate(store.database);

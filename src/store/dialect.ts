@@ -47,6 +47,16 @@ export const postgresDialect: Dialect = {
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
 
+// Any number, as long as it is always the same one.
+const schemaLock = 0x6d61696c;
+
+/** Holds off others that would change the schema, until the transaction ends. SQLite's transactions hold off all writers. */
+export async function lockSchema(trx: Knex.Transaction): Promise<void> {
+	if (trx.client.driverName === 'pg') {
+		await trx.raw('select pg_advisory_xact_lock(?)', [schemaLock]);
+	}
+}
+
 type SqliteConnection = {exec: (sql: string, done: (error: Error | null) => void) => void};
 
 // auto_vacuum must precede the first table; FULL: a 202 survives power loss. The others bound files and distrust the schema.

@@ -1,48 +1,38 @@
 import type {Knex} from 'knex';
 import {migrations} from '../../migrations/index.ts';
-
-type Step = (typeof migrations)[number];
-
-const source: Knex.MigrationSource<Step> = {
-	getMigrations: async () => [...migrations],
-	getMigrationName: ([name]) => name,
-	getMigration: async ([, up]) => ({
-		up,
-		down: async () => {
-			throw new Error('Migrations are append-only: restore a backup to go back.');
-		},
-	}),
-};
-
-const config: Knex.MigratorConfig = {migrationSource: source, tableName: 'migrations'};
+import {systemClock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {lockSchema} from './dialect.ts';
 
 /** What the store's schema is, compared with what this program knows. */
-export type SchemaState = 'current' | 'older' | 'newer';
+export type SchemaState = 'empty' | 'older' | 'current' | 'newer';
 
-// Of two processes that migrate an empty store at once knex lets both write a row into its lock's table, and the lock can
-// then never be taken again: table and row are made in one transaction, before it looks.
-async function makeLock(database: Knex): Promise<void> {
-	await database.transaction(async trx => {
-		if (!(await trx.schema.hasTable('migrations_lock'))) {
-			await trx.schema.createTable('migrations_lock', table => {
-				table.increments('index').primary();
-				table.integer('is_locked');
-			});
-			await trx('migrations_lock').insert({is_locked: 0});
-		}
-	});
-}
-
-/** Applies what is missing, one transaction per migration; answers the names applied. Throws where another process is at it. */
+/**
+ * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a second
+ * one that migrates at the same time waits and finds the work done. Answers the names applied.
+ */
 export async function migrate(database: Knex): Promise<string[]> {
-	await makeLock(database);
-	const [, applied] = (await database.migrate.latest(config)) as [number, string[]];
-	return applied;
+	return await database.transaction(async trx => {
+		await lockSchema(trx);
+		if (!(await trx.schema.hasTable('migrations'))) {
+			await trx.schema.createTable('migrations', table => {
+				table.text('name').primary();
+				table.text('applied_at').notNullable();
+			});
+		}
+		const applied = new Set<string>(await trx('migrations').pluck('name'));
+		const missing = migrations.filter(([name]) => !applied.has(name));
+		for (const [name, up] of missing) {
+			await up(trx);
+			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now())});
+		}
+		return missing.map(([name]) => name);
+	});
 }
 
 export async function schemaState(database: Knex): Promise<SchemaState> {
 	if (!(await database.schema.hasTable('migrations'))) {
-		return 'older';
+		return 'empty';
 	}
 	const applied: string[] = await database('migrations').pluck('name');
 	const known = new Set(migrations.map(([name]) => name));

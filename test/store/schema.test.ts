@@ -53,18 +53,36 @@ storeTest(test, 'the committed dump of the schema is what the migrations make', 
 });
 
 for (const engine of engines) {
-	test(`the schema is older, then current; one of a newer program is known (${engine})`, async t => {
+	test(`the schema is empty, then current; an older and a newer one are known (${engine})`, async t => {
 		const store = await openStore(await newLocation(t, engine));
 		t.teardown(() => store.close());
-		t.is(await schemaState(store.database), 'older');
+		t.is(await schemaState(store.database), 'empty');
 		t.deepEqual(
 			await migrate(store.database),
 			migrations.map(([name]) => name),
 		);
 		t.is(await schemaState(store.database), 'current');
 		t.deepEqual(await migrate(store.database), []);
-		await store.database('migrations').insert({name: '999_future', batch: 9, migration_time: new Date()});
+		await store
+			.database('migrations')
+			.where({name: migrations.at(-1)?.[0]})
+			.delete();
+		t.is(await schemaState(store.database), 'older');
+		await store.database('migrations').insert({name: '999_future', applied_at: ''});
 		t.is(await schemaState(store.database), 'newer');
+	});
+}
+
+for (const engine of engines) {
+	test(`of several that migrate an empty store at once one does, the others find it done (${engine})`, async t => {
+		const location = await newLocation(t, engine);
+		const stores = await Promise.all([1, 2, 3, 4].map(() => openStore(location)));
+		t.teardown(() => Promise.all(stores.map(store => store.close())));
+		const applied = await Promise.all(stores.map(store => migrate(store.database)));
+		t.deepEqual(
+			applied.map(names => names.length).toSorted((a, b) => a - b),
+			[0, 0, 0, migrations.length],
+		);
 	});
 }
 
