@@ -2,30 +2,11 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import {apiKeyHash, apiKeyMode} from '../mail/api-key.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Mode} from '../mail/message.ts';
+import type {Scope} from '../mail/scopes.ts';
 import {storeTime} from '../mail/time.ts';
 import type {KeyRow} from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
 import {apiError} from './errors.ts';
-
-/** Scopes (interface.md, Authentication, and those of the resources that it does not name). */
-export const scopes = [
-	'messages:send',
-	'messages:read',
-	'suppressions:manage',
-	'suppressions:read',
-	'unsubscribe_groups:manage',
-	'unsubscribe_groups:read',
-	'webhooks:manage',
-	'webhooks:read',
-	'templates:manage',
-	'templates:read',
-	'senders:manage',
-	'senders:read',
-	'contacts:manage',
-	'contacts:read',
-	'usage:read',
-] as const;
-export type Scope = (typeof scopes)[number];
 
 /** Whose request it is: what a valid key stands for. */
 export type Caller = {

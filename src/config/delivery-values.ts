@@ -1,27 +1,11 @@
+import type {RetrySchedule} from '../mail/retry.ts';
+import {type SmtpTimeouts, smtpTimeoutDefaults} from '../mail/smtp-timeouts.ts';
 import {allowed, type Parser, value} from './parsed.ts';
 import {count, duration} from './parsers.ts';
 
-/** Waits in milliseconds after the 1st, 2nd … failed try. */
-export type RetrySchedule = {readonly waits: readonly number[]; readonly repeatLast: boolean};
 /** A fixed window; null is no limit. */
 export type RateLimit = {readonly requests: number; readonly windowMs: number};
 export type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number};
-
-/** The waits for each step of an SMTP session, milliseconds (RFC 5321 §4.5.3.2). */
-export const smtpTimeoutDefaults = {
-	connect: 30_000,
-	greeting: 300_000,
-	ehlo: 300_000,
-	starttls: 60_000,
-	mail: 300_000,
-	rcpt: 300_000,
-	data: 120_000,
-	block: 180_000,
-	dot: 600_000,
-	rset: 20_000,
-	quit: 5000,
-};
-export type SmtpTimeouts = Readonly<typeof smtpTimeoutDefaults>;
 
 const wait = duration(1);
 
@@ -43,7 +27,7 @@ export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
 
 /** `connect=30s,dot=10m`: any subset; the others keep their defaults. */
 export const smtpTimeouts: Parser<SmtpTimeouts> = (text, cwd) => {
-	const timeouts = {...smtpTimeoutDefaults};
+	const timeouts: Record<keyof SmtpTimeouts, number> = {...smtpTimeoutDefaults};
 	for (const part of text.split(',')) {
 		const [name = '', length = '', ...rest] = part.trim().split('=');
 		const parsed = wait(length, cwd);

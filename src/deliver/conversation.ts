@@ -1,6 +1,7 @@
 import type {SecureContext} from 'node:tls';
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt} from '../mail/outcome.ts';
+import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
@@ -9,7 +10,6 @@ import {openSession, type Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import type {SourceAddress} from './source-address.ts';
 import type {Stop} from './stop.ts';
-import type {SmtpTimeouts} from './timeouts.ts';
 import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
 import type {TryLimits} from './try-limits.ts';
 

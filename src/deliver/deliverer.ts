@@ -3,6 +3,7 @@ import {createSecureContext, rootCertificates, type SecureContext} from 'node:tl
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
 import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
@@ -15,7 +16,6 @@ import {type Relay, type Route, sameRoute} from './route.ts';
 import {mxRoutes, type NoRoute} from './routes.ts';
 import {simulate, simulatorKind} from './simulator.ts';
 import type {SourceAddress} from './source-address.ts';
-import type {SmtpTimeouts} from './timeouts.ts';
 import {type TryOptions, tryRoutes} from './try-routes.ts';
 
 export type DeliveryMode =

@@ -1,11 +1,11 @@
 import type {SecureContext} from 'node:tls';
 import {isLoopbackAddress} from '../mail/public-address.ts';
+import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {type Extensions, noExtensions, parseExtensions} from './extensions.ts';
 import {logIn} from './log-in.ts';
 import type {Route} from './route.ts';
 import {createSmtpConnection, type SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
-import type {SmtpTimeouts} from './timeouts.ts';
 
 /** A connection on which mail may be sent. */
 export type Session = {

@@ -1,11 +1,11 @@
 import type {SmtpReply} from '../mail/smtp-reply.ts';
+import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {mailCommand, type Notify, rcptCommand} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {dotStuffed} from './dot-stuffing.ts';
 import type {Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import {readable, type Stop, stopped} from './stop.ts';
-import type {SmtpTimeouts} from './timeouts.ts';
 
 export type Accepted = {readonly by: 'acceptance'; readonly phase: 'dot'; readonly reply: SmtpReply};
 

@@ -4,8 +4,8 @@ import {connect} from 'node:net';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import {createDeliverer} from '../../src/deliver/deliverer.ts';
 import {createResolver} from '../../src/deliver/resolver.ts';
-import {defaultTimeouts} from '../../src/deliver/timeouts.ts';
 import {systemClock} from '../../src/mail/clock.ts';
+import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
 
 // Transactions a second on one reused connection to a trivial sink in another process: ours and nodemailer's.
 // node dist/test/bench/smtp-client.js [transactions]
@@ -43,7 +43,7 @@ const deliverer = createDeliverer({
 		acceptMeans: 'sent',
 	},
 	hostname: 'bench.test',
-	timeouts: defaultTimeouts,
+	timeouts: smtpTimeoutDefaults,
 	attemptDeadlineMs: 1_200_000,
 	maxSessions: 64,
 	allowPrivateMx: true,

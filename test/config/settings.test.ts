@@ -2,11 +2,11 @@ import {chmodSync, mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
-import {smtpTimeoutDefaults} from '../../src/config/delivery-values.ts';
 import {boundPublicUrl} from '../../src/config/derive.ts';
 import {reloadSettings} from '../../src/config/reload.ts';
 import {loadSettings, type SettingsInput} from '../../src/config/settings.ts';
 import {showSettings} from '../../src/config/show.ts';
+import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
 
 function folder(file?: string, mode = 0o600): string {
 	const path = mkdtempSync(join(tmpdir(), 'mailctl-settings-'));

@@ -1,10 +1,10 @@
 import {createDeliverer, type Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
 import type {Delivery} from '../../src/deliver/delivery.ts';
 import {createResolver} from '../../src/deliver/resolver.ts';
-import type {SmtpTimeouts} from '../../src/deliver/timeouts.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
+import type {SmtpTimeouts} from '../../src/mail/smtp-timeouts.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx, type Teardown} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';

@@ -16,7 +16,8 @@ export type SmtpTimeouts = {
 	readonly quit: number;
 };
 
-export const defaultTimeouts: SmtpTimeouts = {
+/** The usual ones, those of Postfix too. */
+export const smtpTimeoutDefaults: SmtpTimeouts = {
 	connect: 30_000,
 	greeting: 300_000,
 	ehlo: 300_000,
