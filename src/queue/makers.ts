@@ -149,7 +149,10 @@ export function createMakers(options: MakersOptions) {
 		make: (job: MakeJob): Promise<MakeResult> =>
 			new Promise(resolve => {
 				waiting.push({job, resolve, alone: false});
-				feed();
+				// What one claim brought is handed out together.
+				if (waiting.length === 1) {
+					setImmediate(feed);
+				}
 			}),
 		async stop(): Promise<void> {
 			stopped = true;

@@ -42,7 +42,9 @@ port.on('message', (message: ToSender<Delivery>) => {
 		message.recipientIds.forEach(permits.giveBack);
 		return;
 	}
-	void deliverer.deliver(message.site, message.connections, message.delivery, stop.signal).then(answer);
+	for (const {site, connections, delivery} of message.jobs) {
+		void deliverer.deliver(site, connections, delivery, stop.signal).then(answer);
+	}
 });
 
 /** What ends in the same turn of the event loop travels together. */

@@ -62,7 +62,7 @@ async function start(settings: Environment): Promise<{running: Running; end: () 
 		data: {
 			name: 'Ada',
 			number: '{n}',
-			items: Array.from({length: 20}, (_, n) => ({name: `Item ${n}`, price: 9.5 + n})),
+			items: Array.from({length: 10}, (_, n) => ({name: `Item ${n}`, price: 9.5 + n})),
 		},
 	});
 	return {
@@ -86,7 +86,7 @@ function receiptFolder(folder: string): string {
 	const row =
 		'<tr><td style="padding:8px;font-family:Helvetica,Arial,sans-serif;font-size:14px;line-height:20px;color:#333333;border-bottom:1px solid #eeeeee">{{ item.name }}</td><td align="right" style="padding:8px;font-family:Helvetica,Arial,sans-serif;font-size:14px;line-height:20px;color:#333333">{{ item.price | format_currency: "EUR" }}</td></tr>';
 	const legal =
-		'<p style="font-size:12px;color:#777777;margin:0 0 8px">Thank you for your order. This receipt was sent to {{ recipient.email }}.</p>'.repeat(
+		'<p style="font-size:12px;color:#777777;margin:0 0 8px">Thank you for your order. Returns are free within 30 days; keep this receipt for your records.</p>'.repeat(
 			30,
 		);
 	writeFileSync(
