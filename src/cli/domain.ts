@@ -17,9 +17,8 @@ export function domainCommands(domain: Command): void {
 			const name = parseDomain(text);
 			const {id: workspaceId} = await session.workspace();
 			const keys = await generateSigningKeys();
-			const added = await session.write(trx =>
-				addDomain(trx, session.tools, session.vault(), {workspaceId, name, keys}),
-			);
+			const vault = await session.vault();
+			const added = await session.write(trx => addDomain(trx, session.tools, vault, {workspaceId, name, keys}));
 			if (!added) {
 				throw new CliError('data', `the domain ${name} is there already`, `see mailctl domain show ${name}`);
 			}

@@ -10,7 +10,7 @@ export function initCommand(command: Command): void {
 			const settings = session.settings();
 			const store = await session.store();
 			const {bootstrap} = await import('../admin/bootstrap.ts');
-			const made = await bootstrap(store, session.tools, session.vault());
+			const made = await bootstrap(store, session.tools, await session.vault());
 			const json = made && {
 				workspace: made.workspaceId,
 				sender: made.sender,

@@ -39,7 +39,7 @@ async function makeAgain(session: Session, copy: Claimed & {readonly domain_id: 
 	const settings = session.settings();
 	const store = await session.store();
 	const {clock} = session.tools;
-	const signing = createSigning(store, session.vault(), clock);
+	const signing = createSigning(store, await session.vault(), clock);
 	const {keyIds, returnPathDomain} = await signing.of(copy.domain_id);
 	const keys = await signing.keys(keyIds);
 	const variants = await listVariants(store.reader, copy.version_id);
@@ -48,7 +48,7 @@ async function makeAgain(session: Session, copy: Claimed & {readonly domain_id: 
 	const http = liveDaemon(settings.dataDir)?.http;
 	const publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
 	const make = createMake({
-		links: createLinks({keys: session.secrets(), publicUrl, random: randomBytes}),
+		links: createLinks({keys: await session.secrets(), publicUrl, random: randomBytes}),
 		renderer: createRenderer(),
 		tokenLifetimeMs: settings.tokenLifetime,
 		listening: settings.inboundListen !== null,

@@ -27,6 +27,12 @@ export function report(error: unknown): Report {
 
 const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; exitCode: number}> = [
 	{
+		codes: /^SQLITE_DRIVER$/,
+		wrong: 'the sqlite3 driver is not built',
+		mend: 'install python3, make and g++ and run npm rebuild sqlite3',
+		exitCode: exitCodes.unavailable,
+	},
+	{
 		codes: /^SQLITE_(BUSY|LOCKED)$/,
 		wrong: 'the store is busy',
 		mend: 'try again',

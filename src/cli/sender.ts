@@ -27,8 +27,9 @@ export function senderCommands(sender: Command): void {
 				// Made before the transaction, which nothing slow should hold open.
 				const known = await findDomain(await session.reader(), workspaceId, address.domain);
 				const keys = known ? undefined : await generateSigningKeys();
+				const vault = await session.vault();
 				const added = await session.write(trx =>
-					addSender(trx, session.tools, session.vault(), {
+					addSender(trx, session.tools, vault, {
 						workspaceId,
 						address,
 						name: options.name ?? null,

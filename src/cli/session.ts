@@ -10,6 +10,7 @@ import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {openDataDir} from '../daemon/data-dir.ts';
 import {systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
+import {hasDkimKeys} from '../store/dkim-keys.ts';
 import {createVault, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
@@ -28,9 +29,9 @@ export type Session = {
 	readonly store: () => Promise<Store>;
 	readonly reader: () => Promise<Knex>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
-	readonly secrets: () => Secrets;
+	readonly secrets: () => Promise<Secrets>;
 	/** Seals and opens secrets of the store. */
-	readonly vault: () => Vault;
+	readonly vault: () => Promise<Vault>;
 	/** The one of `--workspace`, or the only one. */
 	readonly workspace: () => Promise<Workspace>;
 	/** As `workspace`, but undefined (every workspace) where the flag is missing. */
@@ -79,13 +80,16 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		}
 		return settings();
 	});
-	const secrets = once(() => loadSecrets({dataDir: storeSettings().dataDir, settings: settings()}));
 	let opened: Promise<Store> | undefined;
 	const store = async () => {
 		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(storeSettings()));
 		return await opened;
 	};
 	const reader = async () => (await store()).reader;
+	const secrets = once(async () => {
+		const sealed = await hasDkimKeys(await reader());
+		return loadSecrets({dataDir: storeSettings().dataDir, settings: settings(), sealed});
+	});
 	const chosenWorkspace = async () =>
 		globals.workspace === undefined ? undefined : await namedWorkspace(await reader(), globals.workspace);
 	const session: Session = {
@@ -98,7 +102,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		reader,
 		write: async work => await (await store()).writer.transaction(work),
 		secrets,
-		vault: () => createVault(secrets()),
+		vault: async () => createVault(await secrets()),
 		workspace: async () => (await chosenWorkspace()) ?? (await onlyWorkspace(await reader())),
 		chosenWorkspace,
 		show(json, lines) {

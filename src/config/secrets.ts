@@ -11,6 +11,8 @@ export type Secrets = {readonly current: number; readonly keys: Readonly<Record<
 export type SecretsInput = {
 	readonly dataDir: string;
 	readonly settings: Pick<Settings, 'databaseUrl' | 'secretKey' | 'secretKeyFile'>;
+	/** The store holds what was sealed with the keys: a file that is missing was lost, and a new one would be no help. */
+	readonly sealed: boolean;
 	readonly random?: (size: number) => Buffer;
 	readonly now?: () => number;
 };
@@ -19,15 +21,21 @@ const keyLength = 32;
 
 /**
  * SQLite: `secrets.json` in the data folder, made at first. PostgreSQL: MAILCTL_SECRET_KEY or its file.
- * Throws ConfigError for a damaged file and for one that others can read; such a file is never written over.
+ * Throws ConfigError for a damaged file, for one that others can read (such a file is never written over), and for one
+ * that was lost.
  */
-export function loadSecrets({dataDir, settings, random = randomBytes, now = Date.now}: SecretsInput): Secrets {
+export function loadSecrets({dataDir, settings, sealed, random = randomBytes, now = Date.now}: SecretsInput): Secrets {
 	if (settings.databaseUrl !== null) {
 		return {current: 1, keys: {1: settings.secretKey ?? readKeyFile(settings.secretKeyFile ?? '')}};
 	}
 
 	const file = join(dataDir, 'secrets.json');
 	if (!statSync(file, {throwIfNoEntry: false})) {
+		if (sealed) {
+			throw new ConfigError([
+				`${file} is missing, without it the keys in the store cannot be read: restore it from a backup`,
+			]);
+		}
 		createSecretsFile(dataDir, file, random(keyLength), now());
 	}
 

@@ -1,4 +1,4 @@
-import {accessSync, constants, mkdirSync, readdirSync, statSync} from 'node:fs';
+import {accessSync, constants, existsSync, mkdirSync, readdirSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
@@ -15,8 +15,8 @@ const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock)/;
 
 /**
  * Makes the data folder (mode 0700) or checks it, and lets all that this process makes from now on be its user's alone:
- * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 74 for a folder that cannot be used, 78 for one
- * that should not be.
+ * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 74 for a folder that cannot be used or whose
+ * store was emptied (SQLite would take it for a new one), 78 for one that should not be used.
  */
 export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}: DataDirInput): void {
 	process.umask(0o077);
@@ -36,6 +36,14 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 		throw new ConfigError([
 			`the data folder ${dataDir} belongs to user ${owner} and this is user ${uid}: run as that user (or with --as-root)`,
 		]);
+	}
+
+	const [file, secrets] = [join(dataDir, 'mailctl.db'), join(dataDir, 'secrets.json')];
+	if (existsSync(secrets) && statSync(file, {throwIfNoEntry: false})?.size === 0) {
+		throw new ConfigError(
+			[`${file} is empty: restore it from a backup, or remove it and ${secrets} to begin anew`],
+			74,
+		);
 	}
 
 	const exposed = readdirSync(dataDir)

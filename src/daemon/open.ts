@@ -6,6 +6,8 @@ import {loadSecrets, type Secrets} from '../config/secrets.ts';
 import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
+import {sqliteDialect} from '../store/dialect.ts';
+import {hasDkimKeys} from '../store/dkim-keys.ts';
 import {lockFolder} from '../store/lock.ts';
 import {migrate, schemaState} from '../store/migrate.ts';
 import {openStore, type Store} from '../store/store.ts';
@@ -22,19 +24,17 @@ export async function openData(settings: Settings, {asRoot}: {asRoot: boolean}):
 	const {dataDir, databaseUrl} = settings;
 	openDataDir({dataDir, asRoot});
 	const unlock = databaseUrl === null ? await lock(dataDir) : async () => undefined;
-	try {
-		const secrets = loadSecrets({dataDir, settings});
-		const store = await openCurrentStore(settings);
-		return {
-			store,
-			secrets,
-			async release() {
-				await store.close();
-				await unlock();
-			},
-		};
-	} catch (error) {
+	let store: Store | null = null;
+	async function release(): Promise<void> {
+		await store?.close();
 		await unlock();
+	}
+	try {
+		store = await openCurrentStore(settings);
+		const sealed = await hasDkimKeys(store.reader);
+		return {store, secrets: loadSecrets({dataDir, settings, sealed}), release};
+	} catch (error) {
+		await release();
 		throw error;
 	}
 }
@@ -54,16 +54,21 @@ async function lock(dataDir: string): Promise<() => Promise<void>> {
 }
 
 async function openCurrentStore({dataDir, databaseUrl}: Settings): Promise<Store> {
-	const where = databaseUrl === null ? path.join(dataDir, 'mailctl.db') : 'the PostgreSQL of MAILCTL_DATABASE_URL';
-	let store: Store;
-	try {
-		store = await openStore(databaseUrl === null ? {file: where} : {url: databaseUrl});
-	} catch (error) {
-		throw new ConfigError(
-			[`${where} cannot be opened (${(error as Error).message}): check that it is there, whole and yours to write`],
-			74,
-		);
+	if (databaseUrl !== null) {
+		return await migrated(await openStore({url: databaseUrl}), 'the PostgreSQL of MAILCTL_DATABASE_URL');
 	}
+	const file = path.join(dataDir, 'mailctl.db');
+	try {
+		return await migrated(await openStore({file}), file);
+	} catch (error) {
+		if (sqliteDialect.isDamage(error)) {
+			throw new ConfigError([`${file} is damaged (${(error as Error).message}): restore it from a backup`], 74);
+		}
+		throw error;
+	}
+}
+
+async function migrated(store: Store, where: string): Promise<Store> {
 	try {
 		if ((await schemaState(store.database)) === 'newer') {
 			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);

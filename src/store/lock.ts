@@ -1,5 +1,5 @@
 import {promisify} from 'node:util';
-import sqlite3 from 'sqlite3';
+import {loadSqlite} from './sqlite-driver.ts';
 
 /** Who holds a lock, for the message of whoever comes second. */
 export type LockHolder = {readonly pid: number; readonly host: string; readonly startedAt: string};
@@ -42,8 +42,9 @@ type Database = {
 	readonly close: () => Promise<void>;
 };
 
-function open(file: string): Promise<Database> {
-	return new Promise((resolve, reject) => {
+async function open(file: string): Promise<Database> {
+	const sqlite3 = await loadSqlite();
+	return await new Promise((resolve, reject) => {
 		const database = new sqlite3.Database(file, error => {
 			if (error) {
 				reject(error);

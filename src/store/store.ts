@@ -1,5 +1,6 @@
 import createKnex, {type Knex} from 'knex';
 import {type Dialect, postgresConfig, postgresDialect, sqliteConfig, sqliteDialect} from './dialect.ts';
+import {loadSqlite} from './sqlite-driver.ts';
 import {createWriter, type Writer} from './writer.ts';
 
 /** An open store: connections to read with, and the one writer. */
@@ -20,9 +21,12 @@ export type StoreLocation = {readonly file: string} | {readonly url: string};
 
 const readers = 4;
 
-/** Opens (and for SQLite creates) the store; throws what the driver throws when it cannot be reached. */
+/** Opens (and for SQLite creates) the store; throws DriverError, or what the driver throws when it cannot be reached. */
 export async function openStore(location: StoreLocation): Promise<Store> {
 	const sqlite = 'file' in location;
+	if (sqlite) {
+		await loadSqlite(); // knex would make prose of its fault.
+	}
 	const dialect = sqlite ? sqliteDialect : postgresDialect;
 	const database = createKnex(sqlite ? sqliteConfig(location.file, 1) : postgresConfig(location.url, 1));
 	const reader = createKnex(sqlite ? sqliteConfig(location.file, readers) : postgresConfig(location.url, readers));

@@ -12,13 +12,13 @@ const key = Buffer.alloc(32, 5);
 
 test('the first start makes secrets.json for its owner alone, the second reads the same', t => {
 	const dataDir = folder();
-	const first = loadSecrets({dataDir, settings: sqlite});
+	const first = loadSecrets({dataDir, settings: sqlite, sealed: false});
 	t.is(first.current, 1);
 	t.is(first.keys[1]?.length, 32);
 	t.is(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
 	t.deepEqual(readdirSync(dataDir), ['secrets.json']);
-	t.deepEqual(loadSecrets({dataDir, settings: sqlite}), first);
-	t.notDeepEqual(loadSecrets({dataDir: folder(), settings: sqlite}), first);
+	t.deepEqual(loadSecrets({dataDir, settings: sqlite, sealed: false}), first);
+	t.notDeepEqual(loadSecrets({dataDir: folder(), settings: sqlite, sealed: false}), first);
 });
 
 test('of two that make the file at once, both get what one wrote', t => {
@@ -27,9 +27,10 @@ test('of two that make the file at once, both get what one wrote', t => {
 	const outer = loadSecrets({
 		dataDir,
 		settings: sqlite,
+		sealed: false,
 		// The other process comes between this one's look and its write.
 		random(size) {
-			inner.push(loadSecrets({dataDir, settings: sqlite, now: () => 1}));
+			inner.push(loadSecrets({dataDir, settings: sqlite, sealed: false, now: () => 1}));
 			return Buffer.alloc(size, 9);
 		},
 	});
@@ -39,9 +40,9 @@ test('of two that make the file at once, both get what one wrote', t => {
 
 test('a file that others can read is refused with the mend', t => {
 	const dataDir = folder();
-	loadSecrets({dataDir, settings: sqlite});
+	loadSecrets({dataDir, settings: sqlite, sealed: false});
 	chmodSync(join(dataDir, 'secrets.json'), 0o640);
-	const error = t.throws(() => loadSecrets({dataDir, settings: sqlite}), {instanceOf: ConfigError});
+	const error = t.throws(() => loadSecrets({dataDir, settings: sqlite, sealed: false}), {instanceOf: ConfigError});
 	t.is(error?.exitCode, 78);
 	t.is(error?.message, `${dataDir}/secrets.json can be read by others: run chmod 600 ${dataDir}/secrets.json`);
 });
@@ -64,7 +65,7 @@ for (const text of damaged) {
 		const dataDir = folder();
 		const file = join(dataDir, 'secrets.json');
 		writeFileSync(file, text, {mode: 0o600});
-		t.throws(() => loadSecrets({dataDir, settings: sqlite}), {
+		t.throws(() => loadSecrets({dataDir, settings: sqlite, sealed: false}), {
 			instanceOf: ConfigError,
 			message: /is damaged: restore it/,
 		});
@@ -76,7 +77,7 @@ test('every key of the file is read, the current one is used', t => {
 	const dataDir = folder();
 	const keys = {1: key.toString('base64'), 255: Buffer.alloc(32, 6).toString('base64')};
 	writeFileSync(join(dataDir, 'secrets.json'), JSON.stringify({version: 1, current: 255, keys}), {mode: 0o600});
-	t.deepEqual(loadSecrets({dataDir, settings: sqlite}), {
+	t.deepEqual(loadSecrets({dataDir, settings: sqlite, sealed: false}), {
 		current: 255,
 		keys: {1: new Uint8Array(key), 255: new Uint8Array(32).fill(6)},
 	});
@@ -85,20 +86,34 @@ test('every key of the file is read, the current one is used', t => {
 test('with PostgreSQL the key comes from the setting or its file, and none is made', t => {
 	const dataDir = folder();
 	const bytes = new Uint8Array(key);
-	t.deepEqual(loadSecrets({dataDir, settings: {...postgres, secretKey: bytes}}), {current: 1, keys: {1: bytes}});
+	t.deepEqual(loadSecrets({dataDir, settings: {...postgres, secretKey: bytes}, sealed: true}), {
+		current: 1,
+		keys: {1: bytes},
+	});
 	const secretKeyFile = join(dataDir, 'key');
 	writeFileSync(secretKeyFile, `${key.toString('base64')}\n`, {mode: 0o640});
-	t.deepEqual(loadSecrets({dataDir, settings: {...postgres, secretKeyFile}}), {current: 1, keys: {1: bytes}});
+	t.deepEqual(loadSecrets({dataDir, settings: {...postgres, secretKeyFile}, sealed: true}), {
+		current: 1,
+		keys: {1: bytes},
+	});
 	t.deepEqual(readdirSync(dataDir), ['key']);
 	chmodSync(secretKeyFile, 0o644);
-	t.throws(() => loadSecrets({dataDir, settings: {...postgres, secretKeyFile}}), {
+	t.throws(() => loadSecrets({dataDir, settings: {...postgres, secretKeyFile}, sealed: true}), {
 		instanceOf: ConfigError,
 		message: /by everybody/,
 	});
 	writeFileSync(secretKeyFile, 'hunter2');
 	chmodSync(secretKeyFile, 0o600);
-	const error = t.throws(() => loadSecrets({dataDir, settings: {...postgres, secretKeyFile}}), {
+	const error = t.throws(() => loadSecrets({dataDir, settings: {...postgres, secretKeyFile}, sealed: true}), {
 		instanceOf: ConfigError,
 	});
 	t.notRegex(error?.message ?? '', /hunter2/);
+});
+
+test('a file that was lost is not made again', t => {
+	const dataDir = folder();
+	const error = t.throws(() => loadSecrets({dataDir, settings: sqlite, sealed: true}), {instanceOf: ConfigError});
+	t.regex(error?.message ?? '', /secrets\.json is missing, .*: restore it from a backup$/);
+	t.is(error?.exitCode, 78);
+	t.deepEqual(readdirSync(dataDir), []);
 });
