@@ -17,6 +17,7 @@ import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
 import {createEngine, type Engine} from './daemon/engine.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
+import {watchStore} from './daemon/store-watch.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {systemClock as clock} from './mail/clock.ts';
@@ -26,7 +27,7 @@ import type {Recorded} from './outcome/record.ts';
 import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
 import {findKey} from './store/catalog.ts';
-import {readGeneration} from './store/changes.ts';
+import {bumpGeneration, readGeneration} from './store/changes.ts';
 import {bringForward} from './store/claims.ts';
 import {noteKeyUse} from './store/key-use.ts';
 import {readQueueSize} from './store/queue-size.ts';
@@ -65,14 +66,28 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	let engine: Engine | null = null;
 	let live: LiveSettings = settings;
 
+	const storeWatch = watchStore({
+		// A change of its own: an update that changes nothing writes nothing.
+		probe: () => store.writer.transaction(bumpGeneration),
+		isUnavailable: store.dialect.isUnavailable,
+		onFailure(error) {
+			logger.error({event: 'store_failed', err: error}, 'The store cannot be used; it is tried again.');
+		},
+		onRecovery() {
+			logger.info({event: 'store_recovered'}, 'The store can be used again.');
+		},
+	});
+
 	function onStoreError(error: unknown): void {
-		logger.error({event: 'store_failed', err: error}, 'The store cannot be used; it is tried again.');
 		if (store.dialect.isDamage(error)) {
 			logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
 			log.flush();
 			process.exit(74);
 		}
+		storeWatch.failed(error);
 	}
+
+	const storeFailing = () => storeWatch.failing() || engine?.scheduler.storeFailing === true;
 
 	const catalog = createCatalog(store.reader);
 	const auth = createAuth({
@@ -93,7 +108,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		}
 		try {
 			await store.ping();
-			return engine?.scheduler.storeFailing ? 'The store cannot be written.' : null;
+			return storeFailing() ? 'The store cannot be written.' : null;
 		} catch {
 			return 'The store does not answer.';
 		}
@@ -106,6 +121,9 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			isUnavailable: store.dialect.isUnavailable,
 			report: (request, error) => {
 				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
+				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {
+					onStoreError(error);
+				}
 			},
 			routes: [
 				healthRoutes({notReady, metrics: metrics.text}),
@@ -114,19 +132,13 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					reader: store.reader,
 					accept,
 					cursors: createCursors(cursorKey(secrets)),
-					mayAccept: () => phase === 'running' && !engine?.scheduler.storeFailing,
+					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
 			],
 		});
 	}
 
 	const api = settings.roles.includes('api') ? createServer() : null;
-	const {host, port} = settings.httpListen;
-	await api?.listen({host, port});
-	const bound = api?.server.address() as AddressInfo | undefined;
-	const http = bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
-	const publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
-
 	const boot = newId('req');
 	const presence = createPresence({
 		store,
@@ -135,7 +147,15 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onReleased: () => void engine?.scheduler.rescan().catch(onStoreError),
 		onError: onStoreError,
 	});
-	if (settings.roles.includes('deliver')) {
+
+	async function listen(): Promise<string | null> {
+		const {host, port} = settings.httpListen;
+		await api?.listen({host, port});
+		const bound = api?.server.address() as AddressInfo | undefined;
+		return bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
+	}
+
+	async function startEngine(publicUrl: string): Promise<void> {
 		await presence.begin();
 		engine = createEngine({
 			settings,
@@ -151,7 +171,28 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			onStoreError,
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
 		});
-		await engine.scheduler.start();
+		await engine.start();
+	}
+
+	async function end(): Promise<void> {
+		await Promise.all([api?.close(), engine?.drain()]);
+		// Claims that cannot be given back now are at the next start, or by another node.
+		await presence.end().catch(onStoreError);
+		await engine?.stop();
+		storeWatch.stop();
+	}
+
+	let http: string | null;
+	let publicUrl: string;
+	try {
+		http = await listen();
+		publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
+		if (settings.roles.includes('deliver')) {
+			await startEngine(publicUrl);
+		}
+	} catch (error) {
+		await end();
+		throw error;
 	}
 
 	function onRecorded({copy, result, verdict}: Recorded): void {
@@ -204,9 +245,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			phase = 'draining';
 			clearInterval(clockTimer);
 			changes.stop();
-			await Promise.all([api?.close(), engine?.drain()]);
-			await presence.end();
-			await engine?.stop();
+			await end();
 			removeDaemonFile(settings.dataDir, process.pid);
 			await release();
 		},

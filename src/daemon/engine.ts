@@ -13,13 +13,14 @@ import type {Retry} from '../mail/retry.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
+import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import type {SiteLimits} from '../queue/lanes.ts';
 import {createMakers} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {createSenders} from '../queue/senders.ts';
 import {listAttachments} from '../store/attachments.ts';
-import {type Claimed, createClaimWrite, readDestinations} from '../store/claims.ts';
+import {type Claimed, createClaimWrite, readDestinations, readDue} from '../store/claims.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
@@ -151,12 +152,26 @@ export function createEngine(options: EngineOptions) {
 		onStoreError: options.onStoreError,
 	});
 
+	let arrivals: {stop: () => void} | null = null;
+
 	return {
 		scheduler,
+		async start(): Promise<void> {
+			await scheduler.start();
+			if (store.dialect.name === 'postgres') {
+				arrivals = watchArrivals({
+					readDue: () => readDue(store.reader, now()),
+					onDue: scheduler.accepted,
+					onError: options.onStoreError,
+					clock,
+				});
+			}
+		},
 		/** What was changed by others is read again. */
 		forget: () => signing.forget(),
 		/** Ends sessions after the mail they are sending, gives everything else back; resolves when all is stored. */
 		async drain(): Promise<void> {
+			arrivals?.stop();
 			senders.drain();
 			await scheduler.stop();
 		},

@@ -34,6 +34,9 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		await held.release();
 		throw asConfigError(error, settings);
 	}
+	// Before anything is awaited: who sees the daemon listen may stop it at once.
+	const stopAsked = signalled();
+	process.on('SIGHUP', onHangup);
 	await notify.ready();
 	const watchdog = startWatchdog();
 
@@ -73,11 +76,13 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		]);
 		logger.info({event: 'stopped', drained});
 		log.flush();
+		if (!drained) {
+			process.exit(0); // What is under way would keep the process alive.
+		}
 		return 0;
 	}
 
-	process.on('SIGHUP', onHangup);
-	await signalled();
+	await stopAsked;
 	return await drain();
 }
 

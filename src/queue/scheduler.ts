@@ -47,7 +47,8 @@ export function createScheduler(options: SchedulerOptions) {
 	const lanes = createLanes(options);
 	const running = new Set<Promise<void>>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
-	let storeFailing = false;
+	/** Outcomes that could not be written yet. */
+	let unwritten = 0;
 	let timer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
 
@@ -65,7 +66,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 	function turn(): void {
 		turnPlanned = false;
-		if (state !== 'running' || storeFailing) {
+		if (state !== 'running' || unwritten > 0) {
 			return;
 		}
 		for (const grant of lanes.grants()) {
@@ -146,15 +147,15 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function record(recorded: Recorded): Promise<void> {
-		for (;;) {
+		for (let failed = false; ; failed = true) {
 			try {
 				if (await writer.submit(options.recordWrite, recorded)) {
 					options.onRecorded(recorded);
 				}
-				storeFailing = false;
+				unwritten -= failed ? 1 : 0;
 				return;
 			} catch (error) {
-				storeFailing = true;
+				unwritten += failed ? 0 : 1;
 				options.onStoreError(error);
 				await new Promise(resolve => setTimeout(resolve, storeRetryMs));
 			}
@@ -214,7 +215,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 		/** Whether an outcome waits for the store: then nothing new should be accepted either. */
 		get storeFailing(): boolean {
-			return storeFailing;
+			return unwritten > 0;
 		},
 	};
 }

@@ -177,6 +177,16 @@ export async function readDestinations(reader: Knex): Promise<Array<{destination
 		.groupBy('destination');
 }
 
+/** Destinations with copies that a claim would get now. */
+export async function readDue(reader: Knex, now: string): Promise<string[]> {
+	return await reader('recipients')
+		.where('next_attempt_at', '<=', now)
+		.whereNull('held_at')
+		.whereNotIn('workspace_id', reader('workspaces').select('id').whereNotNull('paused_at'))
+		.distinct()
+		.pluck('destination');
+}
+
 /** Gives back what this daemon still held when it stopped. */
 export async function releaseOwnClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
 	return await trx('recipients').where({claimed_by: boot}).update({claimed_by: null, next_attempt_at: now});
