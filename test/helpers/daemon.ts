@@ -5,11 +5,14 @@ import {mkdtemp, readFile, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import process from 'node:process';
+import {text} from 'node:stream/consumers';
 import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
 import {waitFor} from './wait.ts';
 
-export type Settings = Readonly<Record<`MAILCTL_${string}`, string>>;
+export type Settings = Readonly<Record<string, string>>;
+
+export type Ended = {readonly code: number | null; readonly stdout: string; readonly stderr: string};
 
 /** The real program on a data folder of its own. */
 export type Program = {
@@ -18,8 +21,10 @@ export type Program = {
 	readonly cli: <T>(...args: readonly string[]) => Promise<T>;
 	/** The same with the bytes of standard output. */
 	readonly cliBytes: (...args: readonly string[]) => Promise<Buffer>;
-	/** Starts `mailctl serve` and waits until it is ready. */
-	readonly serve: () => Promise<Daemon>;
+	/** Runs `mailctl …` to its end, whatever that is. */
+	readonly run: (...args: readonly string[]) => Promise<Ended>;
+	/** Starts `mailctl serve`, with these settings besides, and waits until it is ready. */
+	readonly serve: (more?: Settings) => Promise<Daemon>;
 	/** What all daemons of this folder printed. */
 	readonly log: () => Promise<string>;
 };
@@ -30,6 +35,9 @@ export type Daemon = {
 	readonly url: string;
 	/** From the start of the process until `/readyz` said 200, in milliseconds. */
 	readonly readyMs: number;
+	readonly signal: (name: NodeJS.Signals) => void;
+	/** Resolves with the exit code when it has ended. */
+	readonly ended: Promise<number | null>;
 	/** Sends SIGTERM and returns the exit code. */
 	readonly stop: () => Promise<number | null>;
 	/** Sends SIGKILL. */
@@ -38,6 +46,7 @@ export type Daemon = {
 
 const program = resolve('bin/mailctl.js');
 const readyLimit = 30_000;
+const runLimit = 30_000;
 const shownLog = 2000;
 
 /** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
@@ -74,19 +83,32 @@ export async function prepareProgram(t: ExecutionContext, settings: Settings): P
 		folder,
 		log,
 		cliBytes,
+		async run(...args) {
+			const child = spawn(process.execPath, [program, ...args], {...environment, stdio: ['ignore', 'pipe', 'pipe']});
+			const timer = setTimeout(() => child.kill('SIGKILL'), runLimit);
+			const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')]);
+			clearTimeout(timer);
+			return {code: child.exitCode, stdout, stderr};
+		},
 		cli: async (...args) => JSON.parse((await cliBytes(...args, '--json')).toString()),
-		async serve() {
+		async serve(more = {}) {
 			const started = performance.now();
 			const output = openSync(logFile, 'a');
-			const child = spawn(process.execPath, [program, 'serve'], {...environment, stdio: ['ignore', output, output]});
+			const child = spawn(process.execPath, [program, 'serve'], {
+				cwd: folder,
+				env: {...environment.env, ...more},
+				stdio: ['ignore', output, output],
+			});
 			closeSync(output);
-			const ended = once(child, 'exit');
+			const ended = once(child, 'exit').then(() => child.exitCode);
 			t.teardown(() => end(child, ended, 'SIGKILL'));
 			const url = await waitFor('the daemon is ready', () => readyUrl(child, folder), readyLimit);
 			return {
 				pid: child.pid ?? 0,
 				url,
 				readyMs: performance.now() - started,
+				signal: name => void child.kill(name),
+				ended,
 				stop: () => end(child, ended, 'SIGTERM'),
 				async kill() {
 					await end(child, ended, 'SIGKILL');
@@ -96,10 +118,9 @@ export async function prepareProgram(t: ExecutionContext, settings: Settings): P
 	};
 }
 
-async function end(child: ChildProcess, ended: Promise<unknown>, signal: NodeJS.Signals): Promise<number | null> {
+async function end<Code>(child: ChildProcess, ended: Promise<Code>, signal: NodeJS.Signals): Promise<Code> {
 	child.kill(signal);
-	await ended;
-	return child.exitCode;
+	return await ended;
 }
 
 /** The daemon's address once it is ready: daemon.json may still be that of a daemon that was killed. */
@@ -126,4 +147,23 @@ function parseAddress(file: string, pid: number | undefined): string | null {
 		// Not there, or just being written.
 		return null;
 	}
+}
+
+/** What the first start says: a workspace that can send. */
+export type Welcome = {readonly key: string; readonly templateId: string; readonly from: string};
+
+export async function welcomeOf(program: Program): Promise<Welcome> {
+	const log = await program.log();
+	const find = (pattern: RegExp) => pattern.exec(log)?.[0] ?? '';
+	return {
+		key: find(/\bkey_live_[0-9A-Za-z]{38}\b/),
+		templateId: find(/\btpl_[0-9a-z]{26}\b/),
+		from: find(/\bhello@example\.com\b/),
+	};
+}
+
+/** The log's records of one event, of all daemons of the folder. */
+export async function eventsOf(program: Program, event: string): Promise<Array<Record<string, unknown>>> {
+	const lines = (await program.log()).split('\n').filter(line => line.startsWith(`{`) && line.endsWith('}'));
+	return lines.map(line => JSON.parse(line) as Record<string, unknown>).filter(record => record.event === event);
 }

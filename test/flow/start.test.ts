@@ -1,0 +1,195 @@
+import {execFileSync} from 'node:child_process';
+import {chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync} from 'node:fs';
+import {createServer} from 'node:net';
+import {join} from 'node:path';
+import process from 'node:process';
+import test, {type ExecutionContext} from 'ava';
+import {openStore} from '../../src/store/store.ts';
+import {type Ended, type Program, prepareProgram, type Settings, welcomeOf} from '../helpers/daemon.ts';
+import {notRunHere} from '../helpers/not-run-here.ts';
+import {call} from '../helpers/shop.ts';
+
+/** Nothing on standard output, on standard error only lines of ours. */
+function refused(t: ExecutionContext, {code, stdout, stderr}: Ended, exitCode: number, message: RegExp): void {
+	t.is(code, exitCode, stderr);
+	t.is(stdout, '');
+	t.regex(stderr, /^(mailctl: [^\n]+\n)+$/);
+	t.regex(stderr, message);
+}
+
+/** A data folder that a daemon has made and left. */
+async function usedFolder(t: ExecutionContext, settings: Settings = {}): Promise<Program & {readonly data: string}> {
+	const program = await prepareProgram(t, settings);
+	const init = await program.run('init');
+	t.is(init.code, 0, init.stderr);
+	return {...program, data: join(program.folder, 'data')};
+}
+
+test.serial('the second start makes nothing and says no key; daemon.json comes and goes', async t => {
+	const program = await prepareProgram(t, {});
+	const file = join(program.folder, 'data/daemon.json');
+	const first = await program.serve();
+	const {key, from, templateId} = await welcomeOf(program);
+	t.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {
+		pid: first.pid,
+		http: first.url,
+		inbound: null,
+		version: JSON.parse(readFileSync('package.json', 'utf8')).version,
+	});
+	const keys = await program.cli<unknown[]>('key', 'list');
+	t.is(keys.length, 2);
+	t.is(await first.stop(), 0);
+	t.false(existsSync(file));
+	const said = (await program.log()).length;
+
+	const second = await program.serve();
+	t.notRegex((await program.log()).slice(said), /key_(live|test)_|fresh/);
+	t.deepEqual((await program.cli<unknown[]>('key', 'list')).length, keys.length);
+	const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
+	t.is(sent.status, 202, 'the key of the first start still holds');
+	t.is(await second.stop(), 0);
+});
+
+test.serial('a port in use is named, with what to do', async t => {
+	const server = createServer();
+	await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+	t.teardown(() => server.close());
+	const address = server.address() as {port: number};
+	const program = await usedFolder(t, {MAILCTL_HTTP_LISTEN: `127.0.0.1:${address.port}`});
+	const message = new RegExp(
+		`127\\.0\\.0\\.1:${address.port} is in use by another program: stop it or set MAILCTL_HTTP_LISTEN`,
+	);
+	refused(t, await program.run('serve'), 69, message);
+	t.false(existsSync(join(program.data, 'daemon.json')));
+});
+
+test.serial('a data folder that is a file, or below one, is an input/output error', async t => {
+	for (const folder of ['file', 'file/below']) {
+		const program = await prepareProgram(t, {MAILCTL_DATA_DIR: `./${folder}`});
+		writeFileSync(join(program.folder, 'file'), '');
+		refused(t, await program.run('serve'), 74, /data folder .*file.* cannot be written .*set MAILCTL_DATA_DIR/);
+	}
+});
+
+test.serial('a data folder on a read-only file system is an input/output error', async t => {
+	const program = await usedFolder(t);
+	try {
+		execFileSync('mount', ['--bind', program.data, program.data], {stdio: 'pipe'});
+		t.teardown(() => void execFileSync('umount', [program.data]));
+		execFileSync('mount', ['-o', 'remount,bind,ro', program.data], {stdio: 'pipe'});
+	} catch (error) {
+		return void notRunHere(t, `a file system cannot be mounted (${(error as Error).message.trim()})`);
+	}
+	refused(t, await program.run('serve'), 74, /data folder .* cannot be written \(EROFS/);
+});
+
+test.serial('a second daemon on the folder learns who is the first', async t => {
+	const program = await prepareProgram(t, {});
+	const daemon = await program.serve();
+	const message = new RegExp(
+		`another daemon is running on the data folder .* \\(process ${daemon.pid} on .*, since 20`,
+	);
+	refused(t, await program.run('serve'), 75, message);
+	t.is((await fetch(`${daemon.url}/readyz`)).status, 200, 'the first one is not disturbed');
+	t.is(JSON.parse(readFileSync(join(program.folder, 'data/daemon.json'), 'utf8')).pid, daemon.pid);
+	await daemon.kill();
+	const next = await program.serve();
+	t.is(await next.stop(), 0);
+});
+
+test.serial('every wrong setting is named at once, and nothing is made', async t => {
+	const program = await prepareProgram(t, {
+		MAILCTL_HTTP_LISTEN: 'nowhere',
+		MAILCTL_DELIVERY: 'pigeon',
+		MAILCTL_RETRY_SCHEDULE: '1m,soon',
+		MAILCTL_LOG_LEVL: 'debug',
+	});
+	const ended = await program.run('serve');
+	for (const name of ['HTTP_LISTEN="nowhere"', 'DELIVERY="pigeon"', 'RETRY_SCHEDULE="1m,soon"', 'LOG_LEVL']) {
+		refused(t, ended, 78, new RegExp(`^mailctl: .*MAILCTL_${name}`, 'm'));
+	}
+	t.false(existsSync(join(program.folder, 'data')));
+});
+
+test.serial('a store of a newer program is left alone', async t => {
+	const program = await usedFolder(t);
+	const file = join(program.data, 'mailctl.db');
+	const store = await openStore({file});
+	await store.database('migrations').insert({name: '9999_future', batch: 2, migration_time: new Date().toISOString()});
+	await store.close();
+	const before = readFileSync(file);
+	refused(t, await program.run('serve'), 78, /mailctl\.db was made by a newer mailctl: install that version/);
+	t.deepEqual(readFileSync(file), before);
+});
+
+const garbage = Buffer.alloc(64 * 1024, 'no database ');
+for (const [what, damage, message] of [
+	[
+		'garbage',
+		(file: string) => writeFileSync(file, garbage),
+		/is damaged \(.*not a database\): restore it from a backup/,
+	],
+	[
+		'half of it',
+		(file: string) => truncateSync(file, statSync(file).size / 2),
+		/is damaged \(.*malformed\): restore it/,
+	],
+	['nothing', (file: string) => truncateSync(file), /is empty: restore it from a backup/],
+] as const) {
+	test.serial(`a store of which ${what} is left is refused and not touched`, async t => {
+		const program = await usedFolder(t);
+		const file = join(program.data, 'mailctl.db');
+		damage(file);
+		const before = readFileSync(file);
+		refused(t, await program.run('serve'), 74, message);
+		t.true(readFileSync(file).equals(before));
+		const command = await program.run('workspace', 'list');
+		refused(t, command, 74, /damaged|empty/);
+		t.true(readFileSync(file).equals(before));
+	});
+}
+
+test.serial('damaged secrets are refused and not written over', async t => {
+	const program = await usedFolder(t);
+	const file = join(program.data, 'secrets.json');
+	writeFileSync(file, '{"version":1,');
+	refused(t, await program.run('serve'), 78, /secrets\.json is damaged: restore it from the last backup/);
+	t.is(readFileSync(file, 'utf8'), '{"version":1,');
+});
+
+test.serial('lost secrets are not made again while the store needs them', async t => {
+	const program = await usedFolder(t);
+	const file = join(program.data, 'secrets.json');
+	rmSync(file);
+	for (const command of [['serve'], ['domain', 'add', 'shop.example']]) {
+		refused(t, await program.run(...command), 78, /secrets\.json is missing, .*: restore it from a backup/);
+		t.false(existsSync(file));
+	}
+});
+
+test.serial('a store that others can read is refused with the mend', async t => {
+	const program = await usedFolder(t);
+	const file = join(program.data, 'mailctl.db');
+	chmodSync(file, 0o644);
+	refused(t, await program.run('serve'), 78, /mailctl\.db can be read or written by others: run chmod 600 /);
+});
+
+test.serial('a PostgreSQL that is not there is worth another try', async t => {
+	const program = await prepareProgram(t, {
+		MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@127.0.0.1:1/mailctl',
+		MAILCTL_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
+	});
+	mkdirSync(join(program.folder, 'data'));
+	const ended = await program.run('serve');
+	refused(t, ended, 75, /the database cannot be reached \(.*ECONNREFUSED/);
+	t.notRegex(ended.stderr, /hunter2/);
+});
+
+if (process.getuid?.() !== 0) {
+	test.serial('a data folder that may not be written is an input/output error', async t => {
+		const program = await usedFolder(t);
+		chmodSync(program.data, 0o500);
+		t.teardown(() => chmodSync(program.data, 0o700));
+		refused(t, await program.run('serve'), 74, /data folder .* cannot be written \(EACCES/);
+	});
+}
