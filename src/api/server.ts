@@ -26,7 +26,8 @@ export type ApiOptions = {
 
 const bodyLimit = 256 * 1024;
 const maxHeaderSize = 16 * 1024;
-const maxParamLength = 200;
+// As long as a request line may be: what is no id is told by its pattern, whatever its length.
+const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
 const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000};
 
@@ -56,10 +57,9 @@ export function createApi({
 			requireHostHeader: false,
 		},
 		clientErrorHandler: createClientErrorHandler(newId),
-		frameworkErrors: (error, request, reply) => {
+		frameworkErrors: (_error, request, reply) => {
 			reply.header('x-request-id', request.id);
-			const tooLong = error.code === 'FST_ERR_MAX_PARAM_LENGTH';
-			sendError(reply as FastifyReply, apiError(tooLong ? 'not_found' : 'bad_request'));
+			sendError(reply as FastifyReply, apiError('bad_request'));
 		},
 	});
 	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.

@@ -11,7 +11,7 @@ export type Checks = ReturnType<typeof createChecks>;
 /** Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is valid. */
 export type Check = (value: unknown) => readonly Violation[];
 
-const mostViolations = 20;
+export const mostViolations = 20;
 const longestField = 100;
 
 /**

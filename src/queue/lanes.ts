@@ -8,21 +8,30 @@ export type Site = {
 	inFlight: number;
 	/** Lanes with work due now, the longest waiting first. */
 	readonly ready: Set<Lane>;
+	/** Lanes that there are, ready or not. */
+	lanes: number;
 };
 
 /** One destination with work. Several share a site where one smarthost takes them all. */
 export type Lane = {
 	readonly destination: string;
 	readonly site: Site;
-	/** Wall-clock milliseconds of the next copy known to be due; null: none known. */
+	/** Copies claimed and not yet settled. */
+	inFlight: number;
+	/** Wall-clock milliseconds of the next copy known to be due later; null: none known. */
 	dueAt: number | null;
+	/** Whether others may be due after the one that was known: the next claim asks the store. */
+	asksNext: boolean;
 	claiming: boolean;
 	/** Work arrived while a claim was under way: look once more after it. */
 	again: boolean;
 };
 
-/** A claim to be made now: at most `limit` copies of this lane. */
-export type Grant = {readonly lane: Lane; readonly limit: number};
+/** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
+export type Grant = {readonly lane: Lane; readonly limit: number; readonly asksNext: boolean};
+
+/** What a claim brought: how many copies, and when the next one of the lane is due (null: none, or it was not asked). */
+export type Brought = {readonly count: number; readonly nextDue: number | null};
 
 export type LanesOptions = {
 	readonly siteOf: (destination: string) => {readonly name: string; readonly limits: SiteLimits};
@@ -49,17 +58,30 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 			const {name, limits} = siteOf(destination);
 			let site = sites.get(name);
 			if (!site) {
-				site = {name, limits, inFlight: 0, ready: new Set()};
+				site = {name, limits, inFlight: 0, ready: new Set(), lanes: 0};
 				sites.set(name, site);
 			}
-			lane = {destination, site, dueAt: null, claiming: false, again: false};
+			site.lanes++;
+			lane = {destination, site, inFlight: 0, dueAt: null, asksNext: false, claiming: false, again: false};
 			lanes.set(destination, lane);
 		}
 		return lane;
 	}
 
+	function waitUntil(lane: Lane, at: number): void {
+		lane.dueAt = Math.min(lane.dueAt ?? at, at);
+	}
+
+	// Of all that wait only the first due time is remembered, so that a claim has to find out the next one.
+	function awake(lane: Lane, now: number): void {
+		if (lane.dueAt !== null && lane.dueAt <= now) {
+			lane.dueAt = null;
+			lane.asksNext = true;
+			makeReady(lane);
+		}
+	}
+
 	function makeReady(lane: Lane): void {
-		lane.dueAt = null;
 		if (lane.claiming) {
 			lane.again = true;
 			return;
@@ -75,32 +97,39 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 	}
 
 	function forgetIfIdle(lane: Lane): void {
-		if (lane.dueAt !== null || lane.claiming || lane.site.ready.has(lane)) {
+		const {site} = lane;
+		if (lane.inFlight > 0 || lane.dueAt !== null || lane.claiming || site.ready.has(lane)) {
 			return;
 		}
 		lanes.delete(lane.destination);
-		if (lane.site.inFlight === 0 && lane.site.ready.size === 0) {
-			sites.delete(lane.site.name);
+		site.lanes--;
+		if (site.lanes === 0) {
+			sites.delete(site.name);
 		}
 	}
 
 	return {
-		/** Something of this destination is due at `at` (wall-clock milliseconds). */
+		/** One copy of this destination is due at `at` (wall-clock milliseconds). */
 		due(destination: string, at: number, now: number): void {
 			const lane = laneOf(destination);
 			if (at <= now) {
 				makeReady(lane);
 			} else {
-				lane.dueAt = Math.min(lane.dueAt ?? at, at);
+				waitUntil(lane, at);
 			}
+		},
+
+		/** Of those in the store the first copy of this destination is due at `at`, others may follow. */
+		found(destination: string, at: number, now: number): void {
+			const lane = laneOf(destination);
+			waitUntil(lane, at);
+			awake(lane, now);
 		},
 
 		/** Moves the lanes whose time has come to the ready ones. */
 		advance(now: number): void {
 			for (const lane of lanes.values()) {
-				if (lane.dueAt !== null && lane.dueAt <= now) {
-					makeReady(lane);
-				}
+				awake(lane, now);
 			}
 		},
 
@@ -118,29 +147,39 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 				if (site.ready.size > 0) {
 					turns.add(site);
 				}
+				granted.push({lane, limit, asksNext: lane.asksNext});
+				lane.asksNext = false;
 				lane.claiming = true;
+				lane.inFlight += limit;
 				site.inFlight += limit;
 				inFlight += limit;
-				granted.push({lane, limit});
 			}
 			return granted;
 		},
 
-		/** A claim brought `count` copies. A full one means that more may be due. */
-		claimed({lane, limit}: Grant, count: number): void {
+		/** A full claim means that more may be due. */
+		claimed({lane, limit, asksNext}: Grant, {count, nextDue}: Brought): void {
+			const free = limit - count;
 			lane.claiming = false;
-			lane.site.inFlight -= limit - count;
-			inFlight -= limit - count;
-			if (count === limit || lane.again) {
+			lane.inFlight -= free;
+			lane.site.inFlight -= free;
+			inFlight -= free;
+			if (free === 0) {
+				lane.asksNext ||= asksNext;
+			} else if (nextDue !== null) {
+				waitUntil(lane, nextDue);
+			}
+			if (free === 0 || lane.again) {
 				lane.again = false;
 				makeReady(lane);
-			} else if (count === 0) {
+			} else {
 				forgetIfIdle(lane);
 			}
 		},
 
 		/** A claimed copy of this lane is settled. */
 		settled(lane: Lane): void {
+			lane.inFlight--;
 			lane.site.inFlight--;
 			inFlight--;
 			forgetIfIdle(lane);

@@ -3,14 +3,14 @@ import type {Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Recorded} from '../outcome/record.ts';
 import {judge} from '../outcome/settle.ts';
-import type {Claim, Claimed} from '../store/claims.ts';
+import type {Claim, Claimed, ClaimedNow} from '../store/claims.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
-import {createLanes, type Lane, type SiteLimits} from './lanes.ts';
+import {createLanes, type Grant, type Lane, type SiteLimits} from './lanes.ts';
 
 export type SchedulerOptions = {
 	readonly writer: Writer;
-	readonly claimWrite: GroupWrite<Claim, Claimed[]>;
+	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
 	readonly recordWrite: GroupWrite<Recorded, boolean>;
 	/** Every destination with work and when it is due, in the store's form. */
 	readonly readDestinations: () => Promise<Array<{destination: string; due: string}>>;
@@ -70,25 +70,30 @@ export function createScheduler(options: SchedulerOptions) {
 			return;
 		}
 		for (const grant of lanes.grants()) {
-			track(claim(grant.lane, grant.limit));
+			track(claim(grant));
 		}
 	}
 
-	async function claim(lane: Lane, limit: number): Promise<void> {
+	async function claim(grant: Grant): Promise<void> {
+		const {lane, limit, asksNext} = grant;
 		const now = clock.now();
-		let copies: Claimed[] = [];
+		let copies: readonly Claimed[] = [];
+		let nextDue: number | null = null;
 		try {
-			copies = await writer.submit(options.claimWrite, {
+			const claimed = await writer.submit(options.claimWrite, {
 				destination: lane.destination,
 				limit,
 				now: storeTime(now),
 				until: storeTime(now + options.attemptDeadlineMs + deadlineMarginMs),
+				asksNext,
 			});
+			copies = claimed.copies;
+			nextDue = claimed.nextDue === null ? null : Date.parse(claimed.nextDue);
 		} catch (error) {
 			options.onStoreError(error);
-			lanes.due(lane.destination, now + storeRetryMs, now);
+			nextDue = now + storeRetryMs;
 		}
-		lanes.claimed({lane, limit}, copies.length);
+		lanes.claimed(grant, {count: copies.length, nextDue});
 		for (const copy of copies) {
 			track(work(lane, copy));
 		}
@@ -170,7 +175,7 @@ export function createScheduler(options: SchedulerOptions) {
 	async function scan(): Promise<void> {
 		const now = clock.now();
 		for (const {destination, due} of await options.readDestinations()) {
-			lanes.due(destination, Date.parse(due), now);
+			lanes.found(destination, Date.parse(due), now);
 		}
 		plan();
 	}

@@ -30,7 +30,13 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	const {default: mjml2html} = await import('mjml');
 	let html = '';
 	try {
-		const made = await mjml2html(shielded.text, {validationLevel: 'soft', ignoreIncludes: true, filePath: '.'});
+		const made = await mjml2html(shielded.text, {
+			validationLevel: 'soft',
+			ignoreIncludes: true,
+			filePath: '.',
+			// MJML's own list would have each reader's mail program load fonts such as Roboto from a third party.
+			fonts: {},
+		});
 		html = made.html;
 		const errors: readonly MjmlError[] = made.errors;
 		violations.push(

@@ -12,6 +12,14 @@ export type Claim = {
 	/** Times in the store's form: now, and past the attempt deadline (the last resort if no result ever comes). */
 	readonly now: string;
 	readonly until: string;
+	/** Whether to find out when the next copy is due, if fewer than `limit` are due now. */
+	readonly asksNext: boolean;
+};
+
+export type ClaimedNow = {
+	readonly copies: readonly Claimed[];
+	/** When the next copy of the destination is due; null: none waits, or it was not asked. */
+	readonly nextDue: string | null;
 };
 
 /** A claimed copy with everything that is needed to make and deliver it. */
@@ -69,17 +77,18 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r
 type Row = Claimed & {readonly state: string};
 
 /** Claims due copies for one daemon: destination by destination, so that no destination's backlog stands before another's. */
-export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): GroupWrite<Claim, Claimed[]> {
+export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): GroupWrite<Claim, ClaimedNow> {
 	return {
 		name: 'claim',
 		rank: 2,
 		async apply(trx, claims) {
-			const claimed: Claimed[][] = [];
+			const claimed: ClaimedNow[] = [];
 			for (const claim of claims) {
 				const rows = await selectDue(trx, dialect, claim);
+				const nextDue = claim.asksNext && rows.length < claim.limit ? await readNextDue(trx, claim) : null;
 				await markClaimed(trx, boot, claim, rows);
 				await recordQueued(trx, newId, claim.now, rows);
-				claimed.push(rows);
+				claimed.push({copies: rows, nextDue});
 			}
 			return claimed;
 		},
@@ -100,6 +109,15 @@ async function selectDue(trx: Knex.Transaction, dialect: Dialect, {destination, 
 			.limit(limit),
 	);
 	return await copiesWithMail(trx).whereIn('r.id', due);
+}
+
+async function readNextDue(trx: Knex.Transaction, {destination, now}: Claim): Promise<string | null> {
+	const row = await trx('recipients')
+		.min('next_attempt_at as due')
+		.where({destination})
+		.where('next_attempt_at', '>', now)
+		.first<{due: string | null}>();
+	return row?.due ?? null;
 }
 
 /** Copies with all that they are made of. */

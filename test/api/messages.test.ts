@@ -138,6 +138,7 @@ storeTest(test, 'a message of another workspace, an unknown one and what is no i
 			api.get(`/v1/messages/batch-${path}`.replace('-/', '/')),
 			api.get(`/v1/messages/%00${path}`),
 			api.get(`/v1/messages/${'é'.repeat(50)}${path}`),
+			api.get(`/v1/messages/${'x'.repeat(5000)}${path}`),
 			api.get(`/v1/messages/${id.toUpperCase()}${path}`),
 			api.get(`/v1/messages/${newId('evt')}${path}`),
 		]);
@@ -255,4 +256,21 @@ storeTest(test, 'no body of any shape is a 500, and what is refused leaves nothi
 	for (const table of ['messages', 'recipients', 'events', 'attachments', 'contacts']) {
 		t.deepEqual(await store.reader(table), []);
 	}
+});
+
+storeTest(test, 'a send takes no query: each parameter is told beside the faults of the body', async (t, store) => {
+	const api = await startApi(t, store);
+	const {workspace} = api;
+	const good = {from: workspace.sender, to: 'user@example.org', templateId: workspace.templateId};
+	for (const [body, fields] of [
+		[good, ['dryRun', 'x']],
+		[{...good, to: 'nobody', templateId: ''}, ['dryRun', 'x', 'to', 'templateId']],
+	] as const) {
+		const answer = await api.post('/v1/messages?dryRun=1&x=1&x=2', body);
+		t.is(answer.status, 422);
+		t.is(codeOf(answer), 'validation_failed');
+		const {violations} = (answer.body as {error: {violations: Array<{field: string}>}}).error;
+		t.deepEqual(violations.map(({field}) => field).sort(), [...fields].sort());
+	}
+	t.is((await store.reader('messages')).length, 0);
 });

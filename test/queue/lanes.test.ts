@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createLanes} from '../../src/queue/lanes.ts';
+import {createLanes, type Grant} from '../../src/queue/lanes.ts';
 
 const own = (connections: number, window: number) => (destination: string) => ({
 	name: destination,
@@ -12,7 +12,7 @@ test('a destination gets no more than its window, another one still gets its own
 	lanes.due('dead.test', 0, 0);
 	const [grant, ...others] = lanes.grants();
 	t.deepEqual([grant?.lane.destination, grant?.limit, others.length], ['dead.test', 20, 0]);
-	lanes.claimed(grant as NonNullable<typeof grant>, 20);
+	lanes.claimed(grant as NonNullable<typeof grant>, {count: 20, nextDue: null});
 	t.deepEqual(lanes.grants(), [], 'its window is full');
 	lanes.due('well.test', 0, 0);
 	t.deepEqual(
@@ -33,7 +33,7 @@ test('destinations behind one smarthost take turns', t => {
 			break;
 		}
 		order.push(grant.lane.destination);
-		lanes.claimed(grant, grant.limit);
+		lanes.claimed(grant, {count: grant.limit, nextDue: null});
 		for (let copy = 0; copy < grant.limit; copy++) {
 			lanes.settled(grant.lane);
 		}
@@ -66,7 +66,76 @@ test('work that arrives while a claim is under way is claimed after it', t => {
 	const [grant] = lanes.grants();
 	lanes.due('a.test', 0, 0);
 	t.is(lanes.grants().length, 0, 'one claim of a destination at a time');
-	lanes.claimed(grant as NonNullable<typeof grant>, 0);
+	lanes.claimed(grant as NonNullable<typeof grant>, {count: 0, nextDue: null});
 	t.is(lanes.grants().length, 1);
 	t.is(lanes.inFlight, 20);
+});
+
+test('mail that arrives makes nobody forget what is due later', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 100});
+	lanes.due('a.test', 5000, 0);
+	lanes.due('a.test', 0, 0);
+	for (const grant of lanes.grants()) {
+		lanes.claimed(grant, {count: 0, nextDue: null});
+	}
+	lanes.advance(5000);
+	t.is(lanes.grants().length, 1);
+});
+
+test('after one copy came due the claim asks for the next, until all have had their turn', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 100});
+	lanes.due('a.test', 5000, 0);
+	lanes.due('a.test', 9000, 0);
+	lanes.advance(5000);
+	const [first] = lanes.grants();
+	t.true(first?.asksNext);
+	lanes.claimed(first as NonNullable<typeof first>, {count: 1, nextDue: 9000});
+	lanes.settled((first as NonNullable<typeof first>).lane);
+	lanes.advance(9000);
+	t.is(lanes.grants().length, 1);
+
+	lanes.found('b.test', 0, 9000);
+	t.true(lanes.grants()[0]?.asksNext, 'others may wait behind the first one found in the store');
+	lanes.due('c.test', 9000, 9000);
+	t.false(lanes.grants()[0]?.asksNext, 'nothing else is known of a destination that mail was just accepted for');
+});
+
+test('a full claim leaves the question for the next due copy to the claim after it', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 100});
+	lanes.found('a.test', 0, 0);
+	const [full] = lanes.grants() as [Grant];
+	lanes.claimed(full, {count: full.limit, nextDue: null});
+	for (let copy = 0; copy < full.limit; copy++) {
+		lanes.settled(full.lane);
+	}
+	t.true(lanes.grants()[0]?.asksNext);
+});
+
+test('the end of a slow copy makes nobody forget what came and was deferred meanwhile', t => {
+	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 100});
+	lanes.due('a.test', 0, 0);
+	const [slow] = lanes.grants() as [Grant];
+	lanes.claimed(slow, {count: 1, nextDue: null});
+	lanes.due('a.test', 0, 0);
+	const [none] = lanes.grants() as [Grant];
+	lanes.claimed(none, {count: 0, nextDue: null});
+	lanes.due('a.test', 5000, 0);
+	lanes.settled(slow.lane);
+	lanes.advance(5000);
+	t.is(lanes.grants().length, 1);
+	t.is(lanes.inFlight, 20);
+});
+
+test('a smarthost keeps its limits while one of its destinations waits', t => {
+	const lanes = createLanes({siteOf: shared(8), maxInFlight: 100});
+	lanes.due('later.test', 5000, 0);
+	lanes.due('now.test', 0, 0);
+	const [grant] = lanes.grants() as [Grant];
+	lanes.claimed(grant, {count: 0, nextDue: null});
+	lanes.due('more.test', 0, 0);
+	lanes.advance(5000);
+	t.is(
+		lanes.grants().reduce((sum, one) => sum + one.limit, 0),
+		8,
+	);
 });

@@ -134,6 +134,34 @@ storeTest(test, 'a deferral is tried again by the schedule, then given up as a t
 	t.is((await store.reader('attempts')).length, 3);
 });
 
+storeTest(
+	test,
+	'every deferred copy of a destination comes due, whatever arrives or ends meanwhile',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const waits: Record<string, number> = {'soon@a.test': 100, 'later@a.test': 400, 'last@a.test': 700};
+		await insertMessages(store, workspaceId, Object.keys(waits));
+		const {scheduler, recorded} = schedulerOf(
+			store,
+			async copy =>
+				resultOf(
+					copy,
+					copy.address in waits && copy.attempts === 0
+						? {kind: 'deferred', category: 'greylist', reason: '450 later'}
+						: {kind: 'delivered'},
+				),
+			{fixedWaitOf: copy => waits[copy.address]},
+		);
+		await scheduler.start();
+		await waitFor('the deferrals', () => recorded.length === 3);
+		await insertMessages(store, workspaceId, ['new@a.test']);
+		scheduler.accepted(['a.test']);
+		await waitFor('every delivery', () => recorded.length === 7);
+		await scheduler.stop();
+		t.deepEqual(Object.values(await statesOf(store)), ['delivered', 'delivered', 'delivered', 'delivered']);
+	},
+);
+
 storeTest(test, 'a permanent failure of the recipient suppresses, and holds back what is queued', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId] = await insertMessages(store, workspaceId, ['gone@a.test']);

@@ -133,3 +133,12 @@ test('the elements that take text are those of MJML', async t => {
 		.map(component => component.getTagName());
 	t.deepEqual([...textElements].sort(), [...ending, 'mj-html-attribute'].sort());
 });
+
+test('a font loads nothing from a third party, unless the template names it with mj-font', async t => {
+	const text = '<mj-text font-family="Roboto, Ubuntu, sans-serif">x</mj-text>';
+	const plain = await html(mail(text));
+	t.regex(plain, /Roboto/);
+	t.notRegex(plain, /@import|<link|https?:\/\/fonts\./);
+	const named = '<mj-font name="Roboto" href="https://fonts.shop.example/roboto.css" />';
+	t.regex(await html(mail(text, named)), /fonts\.shop\.example\/roboto\.css/);
+});

@@ -40,6 +40,12 @@ storeTest(test, 'claims and the scheduler’s start read an index', async (t, st
 		.whereNotNull('next_attempt_at')
 		.groupBy('destination');
 	t.regex(await planOf(store, engine, destinations), /recipients_due/);
+	const next = store
+		.reader('recipients')
+		.min('next_attempt_at as due')
+		.where({destination: 'a.test'})
+		.where('next_attempt_at', '>', '2026-06-09T00:00:00.000Z');
+	t.regex(await planOf(store, engine, next), /recipients_due/);
 	const others = store.reader('recipients').select('id').whereNotNull('claimed_by').whereNot('claimed_by', 'x');
 	t.regex(await planOf(store, engine, others), /recipients_claimed/);
 });

@@ -12,7 +12,7 @@ import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {createReadSend} from '../read-send.ts';
 import {sendBody} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
-import {createChecks} from '../validate.ts';
+import {createChecks, mostViolations} from '../validate.ts';
 import {eventView, messageView} from '../views.ts';
 
 export type MessageRoutesOptions = {
@@ -30,7 +30,9 @@ const sendBodyLimit = 6 * 1024 * 1024;
 const eventsPerPage = 100;
 
 export function messageRoutes({auth, reader, accept, cursors, mayAccept}: MessageRoutesOptions): Routes {
-	const readSend = createReadSend(createChecks());
+	const checks = createChecks();
+	const readSend = createReadSend(checks);
+	const checkQuery = checks.checkOf(noQuery);
 
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
@@ -40,8 +42,8 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 			{
 				onRequest: auth.needs('messages:send'),
 				bodyLimit: sendBodyLimit,
-				schema: {body: sendBody},
-				// The schema is for the description of the API; `readSend` checks it in its place among the other checks.
+				schema: {querystring: noQuery, body: sendBody},
+				// The schemas are for the description of the API; they are checked in their place among the other checks.
 				validatorCompiler: () => () => true,
 			},
 			async (request, reply) => {
@@ -52,6 +54,11 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 					throw bodyMissing();
 				}
 				const read = readSend(request.body, callerOf(request));
+				const unknown = checkQuery(request.query);
+				if (unknown.length > 0) {
+					const inBody = read.ok ? [] : (read.violations ?? []);
+					throw apiError('validation_failed', {violations: [...unknown, ...inBody].slice(0, mostViolations)});
+				}
 				if (!read.ok) {
 					throw apiError(read.code, read);
 				}
