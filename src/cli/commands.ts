@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {createProgram} from './program.ts';
+import {createProgram, exampleOf} from './program.ts';
 
 type Entry = {
 	readonly name: string;
@@ -74,6 +74,9 @@ export async function mailctl(words?: readonly string[]): Promise<Command> {
 		if (!words || words.includes(name)) {
 			const fill = await load();
 			fill(command);
+			// A noun's example is that of its first verb.
+			const [first] = command.commands;
+			command.addHelpText('after', () => (first ? `\nExample:\n  ${exampleOf(first)}` : ''));
 		}
 	}
 	return program;

@@ -1,16 +1,18 @@
 import type {Command} from 'commander';
 import {eventView, messageView} from '../api/views.ts';
 import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
-import {readEvents, type StoredEvent} from '../store/events.ts';
-import {readCopies, type StoredAttempt, type StoredCopy} from '../store/message-copies.ts';
+import {readEvents} from '../store/events.ts';
+import {readCopies, type StoredCopy} from '../store/message-copies.ts';
 import {type ListedMessage, listMessages} from '../store/message-list.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
+import {capturedFile} from './captured.ts';
 import {CliError} from './fault.ts';
+import {describe} from './message-text.ts';
 import {address, count, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
-import {printable, shortTime} from './text.ts';
+import {table} from './table.ts';
+import {shortTime} from './text.ts';
 
 type ListOptions = {
 	status?: RecipientState;
@@ -49,7 +51,7 @@ export function messageCommands(message: Command): void {
 						occurred_at: event.occurredAt,
 						recorded_at: event.recordedAt,
 					})),
-					recipients: copies.map(copyView),
+					recipients: copies.map(copy => copyView(session, copy)),
 				},
 				() => describe(session, found, events, copies),
 			);
@@ -118,7 +120,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 	);
 }
 
-function copyView({id, address, role, state, attempts, next_attempt_at: nextAttemptAt}: StoredCopy) {
+function copyView(session: Session, {id, address, role, state, attempts, next_attempt_at: nextAttemptAt}: StoredCopy) {
 	return {
 		id,
 		address,
@@ -126,63 +128,6 @@ function copyView({id, address, role, state, attempts, next_attempt_at: nextAtte
 		state,
 		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
 		next_attempt_at: nextAttemptAt,
+		captured: capturedFile(session.settings().dataDir, id),
 	};
-}
-
-function describe(
-	session: Session,
-	message: StoredMessage,
-	events: readonly StoredEvent[],
-	copies: readonly StoredCopy[],
-): string[] {
-	const {bold, width} = session.terminal;
-	return [
-		...fields([
-			['id', message.id],
-			['status', message.status],
-			['from', message.from],
-			['to', message.to],
-			...(message.cc.length > 0 ? ([['cc', message.cc.join(', ')]] as const) : []),
-			['subject', message.subject],
-			['template', `${message.templateName} version ${message.templateVersion}`],
-			...(message.mode === 'test' ? ([['mode', 'test']] as const) : []),
-		]),
-		'',
-		bold('Timeline (UTC)'),
-		...table<StoredEvent>(
-			[
-				{title: 'TIME', cell: event => event.occurredAt.slice(0, 23).replace('T', ' ')},
-				{title: 'EVENT', cell: event => event.type},
-				{title: 'RECIPIENT', cell: event => text(event.detail.recipient), cut: true},
-				{title: 'DETAIL', cell: event => text(event.detail.reason ?? event.detail.reply), cut: true},
-			],
-			events,
-			width,
-		),
-		...copies.flatMap(copy => ['', bold(`${copy.role} ${printable(copy.address)}: ${standing(copy)}`), ...tries(copy)]),
-	];
-}
-
-function standing({state, next_attempt_at: next}: StoredCopy): string {
-	return next === null ? state : `${state}, next try ${shortTime(next)} UTC`;
-}
-
-// A reply may be long and says why: it stands whole, on lines of its own.
-function tries({attempts}: StoredCopy): string[] {
-	return attempts.flatMap(attempt => [
-		`  ${attempt.n}. ${shortTime(attempt.at)}  ${printable(place(attempt))}  ${attempt.ms} ms`,
-		...attempt.reply.split('\n').map(line => `     ${printable(code(attempt) + line)}`),
-	]);
-}
-
-function place({host, ip, tls, phase}: StoredAttempt): string {
-	return `${host ?? 'no host'}${ip ? ` [${ip}]` : ''}  ${tls ?? 'plain'}  ${phase}`;
-}
-
-function code({code, reply}: StoredAttempt): string {
-	return code === null || reply.startsWith(String(code)) ? '' : `${code} `;
-}
-
-function text(value: unknown): string | null {
-	return typeof value === 'string' ? value : null;
 }

@@ -87,9 +87,12 @@ export function past(option: string): (text: string) => number {
 	return text => moment(option, text, -1);
 }
 
-/** A moment: an RFC 3339 time, or a duration from now. Milliseconds. */
+/** A moment that is still to come: an RFC 3339 time, or a duration from now. Milliseconds. */
 export function future(option: string): (text: string) => number {
-	return text => moment(option, text, 1);
+	return text => {
+		const time = moment(option, text, 1);
+		return time > Date.now() ? time : refuse(option, text, 'use a time to come');
+	};
 }
 
 function moment(option: string, text: string, sign: 1 | -1): number {

@@ -17,6 +17,7 @@ export function createProgram(): Command {
 		.option('--workspace <id|name>', 'the workspace, where there are several')
 		.option('--env-file <file>', 'read settings from this file instead of .env')
 		.option('--as-root', 'open a data folder that belongs to another user')
+		.addHelpText('after', '\nExample:\n  mailctl message list --status bounced --since 24h')
 		.configureHelp({showGlobalOptions: true, helpWidth: 80})
 		.configureOutput({outputError: () => undefined})
 		.showSuggestionAfterError()

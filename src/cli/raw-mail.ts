@@ -1,6 +1,5 @@
 import {randomBytes} from 'node:crypto';
-import {readdir, readFile} from 'node:fs/promises';
-import {join} from 'node:path';
+import {readFile} from 'node:fs/promises';
 import {importSigningKey} from '../compose/dkim.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
@@ -12,14 +11,15 @@ import {listAttachments} from '../store/attachments.ts';
 import {type Claimed, readCopy} from '../store/claims.ts';
 import {listVariants} from '../store/templates.ts';
 import {createMake} from '../threads/make.ts';
+import {capturedFile} from './captured.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
 
 /** The mail of a copy: what was captured, else made again as the daemon makes it. */
 export async function rawMail(session: Session, workspaceId: string, copyId: string): Promise<Uint8Array> {
-	const captured = await capturedMail(join(session.settings().dataDir, 'captured'), copyId);
-	if (captured) {
-		return captured;
+	const captured = capturedFile(session.settings().dataDir, copyId);
+	if (captured !== null) {
+		return await readFile(captured);
 	}
 	const copy = await readCopy(await session.reader(), workspaceId, copyId);
 	if (!copy?.domain_id) {
@@ -27,12 +27,6 @@ export async function rawMail(session: Session, workspaceId: string, copyId: str
 	}
 	session.terminal.warn('mailctl: not captured, so made again: the signatures and the link’s token are other ones');
 	return await makeAgain(session, {...copy, domain_id: copy.domain_id});
-}
-
-async function capturedMail(folder: string, copyId: string): Promise<Uint8Array | undefined> {
-	const names = await readdir(folder).catch(() => []);
-	const name = names.find(each => each.endsWith(`-${copyId}.eml`));
-	return name === undefined ? undefined : await readFile(join(folder, name));
 }
 
 async function makeAgain(session: Session, copy: Claimed & {readonly domain_id: string}): Promise<Uint8Array> {

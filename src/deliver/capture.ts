@@ -5,17 +5,19 @@ import type {Outcome} from '../mail/outcome.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Delivery} from './delivery.ts';
 
-/**
- * Writes the mail to `<folder>/<message time>-<recipient id>.eml`, its bytes as they would go over the wire, and says
- * delivered. The name comes from the recipient's id alone: the same copy written twice is one file.
- */
+/** `<message time>-<recipient id>.eml`, from the recipient's id alone: the same copy written twice is one file. */
+export function capturedName(recipientId: string): string {
+	const time = storeTime(idBytes(recipientId).readUIntBE(0, 6)).replace(/[-:.]/g, '');
+	return `${time}-${recipientId}.eml`;
+}
+
+/** Writes the mail to a file of the folder, its bytes as they would go over the wire, and says delivered. */
 export async function capture(folder: string, {recipientId, data}: Delivery): Promise<Outcome> {
 	if (!isId('rcp', recipientId)) {
 		throw new Error('a captured mail needs the id of a recipient');
 	}
 
-	const time = storeTime(idBytes(recipientId).readUIntBE(0, 6)).replace(/[-:.]/g, '');
-	const file = path.join(folder, `${time}-${recipientId}.eml`);
+	const file = path.join(folder, capturedName(recipientId));
 	const partial = path.join(folder, `.${recipientId}.tmp`);
 	try {
 		await mkdir(folder, {recursive: true, mode: 0o700});

@@ -58,7 +58,7 @@ function toSettled({copy, subject, result, verdict, crashes}: Recorded): Settled
 		sentAt: copy.sent_at ?? result.sentAt,
 		subject: copy.subject ?? (copy.role === 'to' ? subject : null),
 		category: deferred?.category ?? copy.last_category,
-		reply: result.attempts.at(-1)?.reply ?? deferred?.reason ?? null,
+		reply: deferred?.reason ?? result.attempts.at(-1)?.reply ?? null,
 		crashes,
 	};
 }

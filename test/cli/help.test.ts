@@ -56,6 +56,8 @@ test('the nouns and verbs of the contract are there', async t => {
 test('--help is for standard output, with an example, and succeeds', async t => {
 	const {text} = await newCli(t);
 	t.regex(await text('--help'), /^Usage: mailctl[\s\S]*\n {2}workspace {2,}Workspaces/);
+	t.regex(await text('--help'), /\nExample:\n {2}mailctl message list/);
+	t.regex(await text('key', '--help'), /\nExample:\n {2}mailctl key create --name app/);
 	const help = await text('key', 'create', '--help');
 	t.regex(help, /--scope <scope>[\s\S]*--json[\s\S]*Example:\n {2}mailctl key create --name app/);
 	t.deepEqual(
@@ -77,6 +79,10 @@ test('a wrong command line is exit 64, says what is wrong and what was meant, an
 		[['message', 'list', '--limit', '0'], /--limit "0" is not allowed, use a whole number, 1 to 10000/],
 		[['message', 'list', '--status', 'gone'], /--status "gone" is not allowed, use accepted, queued/],
 		[['message', 'list', '--since', '2026-02-30'], /--since "2026-02-30" is not allowed, use a duration/],
+		[
+			['key', 'create', '--name', 'x', '--expires', '2026-01-01'],
+			/--expires "2026-01-01" is not allowed, use a time to come/,
+		],
 		[['key', 'create', '--name', 'x', '--scope', 'all'], /--scope "all" is not allowed, use messages:send/],
 		[['key', 'create', '--name', 'x', '--mode', 'prod'], /--mode "prod" is not allowed, use live or test/],
 		[['key', 'create', '--name', 'x', '--rate-limit', '5'], /--rate-limit "5" is not allowed/],

@@ -1,6 +1,7 @@
 import {mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
+import {capturedName} from '../../src/deliver/capture.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
@@ -64,6 +65,7 @@ test('message show: status, timeline, attempts with their replies, made safe to 
 		role: 'to',
 		state: 'queued',
 		next_attempt_at: '2099-01-01T00:00:00.000Z',
+		captured: null,
 		attempts: {0: {n: 1, host: 'mx.slow.example', code: 451, enhanced: '4.7.1', phase: 'rcpt', ms: 12}},
 	});
 	const text = await cli.text('message', 'show', id);
@@ -99,13 +101,14 @@ test('message raw prints the captured file, or makes the mail again', async t =>
 	t.regex(made.stderr, /^mailctl: not captured, so made again/);
 	t.regex(made.stdout, /^DKIM-Signature: /);
 	t.regex(made.stdout, /\r\nTo: user@slow\.example\r\n/);
+	const kept = join(cli.folder, 'data/captured', capturedName(copyId));
 	await mkdir(join(cli.folder, 'data/captured'));
-	await writeFile(
-		join(cli.folder, `data/captured/20260609T100000000Z-${copyId}.eml`),
-		'Subject: kept\r\n\r\nas it was\x1b\r\n',
-	);
+	await writeFile(kept, 'Subject: kept\r\n\r\nas it was\x1b\r\n');
 	t.is(await cli.text('message', 'raw', id), 'Subject: kept\r\n\r\nas it was\x1b\r\n');
 	t.is(await cli.text('message', 'raw', id, '--recipient', 'user@SLOW.example'), await cli.text('message', 'raw', id));
+	const {recipients} = await cli.json<{recipients: Array<{captured: string}>}>('message', 'show', id);
+	t.true(kept.endsWith(recipients[0]?.captured as string));
+	t.true((await cli.text('message', 'show', id)).includes(`\n  captured in ${recipients[0]?.captured}\n`));
 	refused(t, await cli.run('message', 'raw', id, '--recipient', 'x@y.example'), 65, /has no copy for x@y\.example/);
 });
 

@@ -154,6 +154,7 @@ storeTest(
 		);
 		await scheduler.start();
 		await waitFor('the deferrals', () => recorded.length === 3);
+		t.is((await store.reader('recipients').first()).last_reply, '450 later', 'the code too, which a reply lacks');
 		await insertMessages(store, workspaceId, ['new@a.test']);
 		scheduler.accepted(['a.test']);
 		await waitFor('every delivery', () => recorded.length === 7);

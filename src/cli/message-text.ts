@@ -1,0 +1,83 @@
+import type {StoredEvent} from '../store/events.ts';
+import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
+import type {StoredMessage} from '../store/messages.ts';
+import {capturedFile} from './captured.ts';
+import type {Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {printable, shortTime} from './text.ts';
+
+/** What `message show` prints for people: the message, its timeline, each copy with its tries. */
+export function describe(
+	session: Session,
+	message: StoredMessage,
+	events: readonly StoredEvent[],
+	copies: readonly StoredCopy[],
+): string[] {
+	const {bold, width} = session.terminal;
+	return [
+		...fields([
+			['id', message.id],
+			['status', message.status],
+			['from', message.from],
+			['to', message.to],
+			...(message.cc.length > 0 ? ([['cc', message.cc.join(', ')]] as const) : []),
+			['subject', message.subject],
+			['template', `${message.templateName} version ${message.templateVersion}`],
+			...(message.mode === 'test' ? ([['mode', 'test']] as const) : []),
+		]),
+		'',
+		bold('Timeline (UTC)'),
+		...table<StoredEvent>(
+			[
+				{title: 'TIME', cell: event => event.occurredAt.slice(0, 23).replace('T', ' ')},
+				{title: 'EVENT', cell: event => event.type},
+				{title: 'RECIPIENT', cell: event => text(event.detail.recipient), cut: true},
+				{title: 'DETAIL', cell: event => said(event.detail), cut: true},
+			],
+			events,
+			width,
+		),
+		...copies.flatMap(copy => [
+			'',
+			bold(`${copy.role} ${printable(copy.address)}: ${standing(copy)}`),
+			...tries(copy),
+			...captured(session, copy),
+		]),
+	];
+}
+
+function standing({state, next_attempt_at: next}: StoredCopy): string {
+	return next === null ? state : `${state}, next try ${shortTime(next)} UTC`;
+}
+
+// A reply may be long and says why: it stands whole, on lines of its own.
+function tries({attempts}: StoredCopy): string[] {
+	return attempts.flatMap(attempt => [
+		`  ${attempt.n}. ${shortTime(attempt.at)}  ${printable(place(attempt))}  ${attempt.ms} ms`,
+		...attempt.reply.split('\n').map(line => `     ${printable(code(attempt) + line)}`),
+	]);
+}
+
+function captured(session: Session, {id}: StoredCopy): string[] {
+	const file = capturedFile(session.settings().dataDir, id);
+	return file === null ? [] : [`  captured in ${printable(file)}`];
+}
+
+function place({host, ip, tls, phase}: StoredAttempt): string {
+	return `${host ?? 'no host'}${ip ? ` [${ip}]` : ''}  ${tls ?? 'plain'}  ${phase}`;
+}
+
+function said({reason, code: number, reply}: StoredEvent['detail']): string | null {
+	if (typeof reason === 'string') {
+		return reason;
+	}
+	return typeof reply === 'string' ? code({code: typeof number === 'number' ? number : null, reply}) + reply : null;
+}
+
+function code({code, reply}: Pick<StoredAttempt, 'code' | 'reply'>): string {
+	return code === null || reply.startsWith(String(code)) ? '' : `${code} `;
+}
+
+function text(value: unknown): string | null {
+	return typeof value === 'string' ? value : null;
+}
