@@ -24,6 +24,8 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	const {logger} = log;
 	const notify = createNotify({env: processEnvironment(), warn: text => logger.warn(text)});
 
+	// Before anything is begun: who sees the daemon listen may stop it at once.
+	const stopAsked = signalled();
 	const held = await openData(settings, {asRoot});
 	let daemon: Daemon;
 	try {
@@ -34,8 +36,6 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		await held.release();
 		throw asConfigError(error, settings);
 	}
-	// Before anything is awaited: who sees the daemon listen may stop it at once.
-	const stopAsked = signalled();
 	process.on('SIGHUP', onHangup);
 	await notify.ready();
 	const watchdog = startWatchdog();
