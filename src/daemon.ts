@@ -232,6 +232,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 
 	phase = 'running';
 	mailLog.listening({http, inbound: null, version});
+	if (engine && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
+		const text =
+			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
+		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
+	}
 	writeDaemonFile(settings.dataDir, {pid: process.pid, http, inbound: null, version});
 
 	return {

@@ -5,6 +5,7 @@ import {promisify} from 'node:util';
 import test from 'ava';
 import {simpleParser} from 'mailparser';
 import {newCli, refused} from '../helpers/cli.ts';
+import {prepareProgram} from '../helpers/daemon.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 type Shown = {readonly message: {readonly status: string; readonly subject: string}};
@@ -125,4 +126,16 @@ test('a second daemon on the folder is refused, and the CLI works beside the fir
 	await Promise.all(['a', 'b', 'c'].map(name => cli.json('key', 'create', '--name', name)));
 	t.is((await cli.json<object[]>('key', 'list')).length, 5);
 	t.is(await daemon.stop(), 0);
+});
+
+test('mail that leaves the machine with links that are not https is warned of, once at the start', async t => {
+	const relay = {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9'};
+	const warnings = async (settings: Record<string, string>) => {
+		const program = await prepareProgram(t, settings);
+		await (await program.serve()).stop();
+		return (await program.log()).match(/"event":"public_url_not_https"/g)?.length ?? 0;
+	};
+	t.is(await warnings(relay), 1);
+	t.is(await warnings({...relay, MAILCTL_PUBLIC_URL: 'https://mail.shop.example'}), 0);
+	t.is(await warnings({}), 0, 'captured mail has no reader who unsubscribes');
 });
