@@ -46,6 +46,8 @@ export function createScheduler(options: SchedulerOptions) {
 	const {writer, clock} = options;
 	const lanes = createLanes(options);
 	const running = new Set<Promise<void>>();
+	/** Ids of the copies being tried: another node may give one back that comes to us again. */
+	const trying = new Set<string>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	/** Outcomes that could not be written yet. */
 	let unwritten = 0;
@@ -93,14 +95,16 @@ export function createScheduler(options: SchedulerOptions) {
 			options.onStoreError(error);
 			nextDue = now + storeRetryMs;
 		}
-		lanes.claimed(grant, {count: copies.length, nextDue});
-		for (const copy of copies) {
+		const fresh = copies.filter(({id}) => !trying.has(id));
+		lanes.claimed(grant, {count: fresh.length, nextDue: fresh.length < copies.length ? now : nextDue});
+		for (const copy of fresh) {
 			track(work(lane, copy));
 		}
 		plan();
 	}
 
 	async function work(lane: Lane, copy: Claimed): Promise<void> {
+		trying.add(copy.id);
 		const {result, subject, crashes} = await tryCopy(copy);
 		const now = clock.now();
 		const verdict = judge(
@@ -116,6 +120,7 @@ export function createScheduler(options: SchedulerOptions) {
 			options.random,
 		);
 		await record({copy, subject, result, verdict, crashes});
+		trying.delete(copy.id);
 		options.steps.settled(copy);
 		if (verdict.nextAttemptAt !== null && state === 'running') {
 			lanes.due(copy.destination, verdict.nextAttemptAt, now);
