@@ -1,4 +1,5 @@
 import type {Clock} from '../mail/clock.ts';
+import type {AttemptResult} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Recorded} from '../outcome/record.ts';
@@ -21,6 +22,8 @@ export type SchedulerOptions = {
 	/** Past this a claim without a result comes due again by itself. */
 	readonly attemptDeadlineMs: number;
 	readonly maxInFlight: number;
+	/** Those of them for sites of which it is not known that they answer. */
+	readonly maxUnproven: number;
 	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
 	readonly fixedWaitOf: (copy: Claimed) => number | undefined;
 	readonly clock: Clock;
@@ -125,7 +128,7 @@ export function createScheduler(options: SchedulerOptions) {
 		if (verdict.nextAttemptAt !== null && state === 'running') {
 			lanes.due(copy.destination, verdict.nextAttemptAt, now);
 		}
-		lanes.settled(lane);
+		lanes.settled(lane, answered(result));
 		plan();
 	}
 
@@ -228,6 +231,14 @@ export function createScheduler(options: SchedulerOptions) {
 			return unwritten > 0;
 		},
 	};
+}
+
+/** Whether a host spoke at this try; undefined: none was asked. */
+function answered({outcome, attempts}: AttemptResult): boolean | undefined {
+	if (outcome.kind === 'delivered' || outcome.kind === 'relayed') {
+		return true;
+	}
+	return attempts.length === 0 ? undefined : attempts.some(({code}) => code !== null);
 }
 
 export type Scheduler = ReturnType<typeof createScheduler>;

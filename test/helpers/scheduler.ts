@@ -55,6 +55,7 @@ export function schedulerOf(
 		retry: () => ({schedule: {waits: [20, 20], repeatLast: false}, lifetime: 3_600_000}),
 		attemptDeadlineMs: 60_000,
 		maxInFlight: 200,
+		maxUnproven: 48,
 		fixedWaitOf: () => undefined,
 		clock: systemClock,
 		random: Math.random,

@@ -47,11 +47,11 @@ storeTest(test, '5,000 due for a destination that never answers do not hold up o
 			: Promise.resolve(resultOf(copy, {kind: 'delivered'})),
 	);
 	await scheduler.start();
-	await waitFor('the dead destination to be full', () => release.length === 20);
+	await waitFor('the dead destination to be full', () => release.length === 5);
 	await insertMessages(store, workspaceId, ['one@well.test']);
 	scheduler.accepted(['well.test']);
 	await waitFor('the other mail', () => recorded.includes('one@well.test'), 1000);
-	t.is(release.length, 20, 'no more than the window was claimed');
+	t.is(release.length, 5, 'no more was claimed than it may have connections');
 	const stopped = scheduler.stop();
 	for (const one of release) {
 		one();

@@ -132,3 +132,27 @@ storeTest(test, 'what a hostile host says can be stored, whatever it is', async 
 	await scheduler.stop();
 	t.false(scheduler.storeFailing);
 });
+
+storeTest(test, 'a thousand destinations that never answer do not hold up one that does', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const dead = Array.from({length: 3000}, (_, index) => `u${index}@dead${index % 1000}.test`);
+	await insertMessages(store, workspaceId, dead, {due: Date.now() - 60_000});
+	const release: Array<() => void> = [];
+	const {scheduler, recorded} = schedulerOf(store, copy =>
+		copy.destination === 'well.test'
+			? Promise.resolve(resultOf(copy, {kind: 'delivered'}))
+			: new Promise(resolve => release.push(() => resolve(resultOf(copy, {kind: 'released'})))),
+	);
+	await scheduler.start();
+	await waitFor('the dead to take all they may', () => release.length === 24);
+	scheduler.accepted(Array.from({length: 900}, (_, index) => `dead${index}.test`));
+	await insertMessages(store, workspaceId, ['one@well.test']);
+	scheduler.accepted(['well.test']);
+	await waitFor('the other mail', () => recorded.includes('one@well.test'), 1000);
+	t.is(release.length, 24);
+	const stopped = scheduler.stop();
+	for (const one of release) {
+		one();
+	}
+	await stopped;
+});
