@@ -50,6 +50,7 @@ export type EngineOptions = {
 
 const makeLimitMs = 2000;
 const copiesPerSession = 4;
+const unprovenShare = 0.75;
 
 /** Connections and copies under way that one site may have. Fixed: pace is not learnt. */
 const limits = {
@@ -145,6 +146,8 @@ export function createEngine(options: EngineOptions) {
 		retry: options.retry,
 		attemptDeadlineMs: settings.attemptDeadline,
 		maxInFlight: Math.max(64, settings.maxSessions * copiesPerSession),
+		// Some sessions are always left to sites that answer.
+		maxUnproven: Math.ceil(settings.maxSessions * unprovenShare),
 		fixedWaitOf: copy => (copy.destination === simulatorDomain ? simulatorWaitMs : undefined),
 		clock,
 		random: Math.random,

@@ -1,9 +1,16 @@
 /** How much one site may have going on: connections held, copies claimed and not yet settled. */
 export type SiteLimits = {readonly connections: number; readonly window: number};
 
+/**
+ * `proven`: a host answered at the last try. `new`: mail was just accepted for it and nothing is known. `doubtful`: nobody
+ * answered at the last try, or it was found waiting in the store.
+ */
+type Trust = 'proven' | 'new' | 'doubtful';
+
 export type Site = {
 	readonly name: string;
 	readonly limits: SiteLimits;
+	trust: Trust;
 	/** Copies claimed, or being claimed, and not yet settled. */
 	inFlight: number;
 	/** Lanes with work due now, the longest waiting first. */
@@ -37,28 +44,31 @@ export type LanesOptions = {
 	readonly siteOf: (destination: string) => {readonly name: string; readonly limits: SiteLimits};
 	/** Copies claimed and not yet settled, in all. */
 	readonly maxInFlight: number;
+	/** Those of them for sites that are not proven; at most half of these for doubtful ones. */
+	readonly maxUnproven: number;
 };
 
 const largestClaim = 100;
 
 /**
  * Who may claim next: sites take turns, and within a site its destinations do, so that a backlog of one never stands
- * before another. Knows nothing of the store: the scheduler tells it what is due and what was settled.
+ * before another. Where nobody may answer every try waits for a time-out: such sites get a part of the room only, or a few
+ * dozen of them would stop all mail. Knows nothing of the store: the scheduler tells it what is due and what was settled.
  */
-export function createLanes({siteOf, maxInFlight}: LanesOptions) {
+export function createLanes({siteOf, maxInFlight, maxUnproven}: LanesOptions) {
 	const lanes = new Map<string, Lane>();
 	const sites = new Map<string, Site>();
-	// Sites that have ready lanes, the longest waiting first.
-	const turns = new Set<Site>();
-	let inFlight = 0;
+	// Sites that have ready lanes, the longest waiting first. What is new goes first: its part is small, it cannot block.
+	const turns: Record<Trust, Set<Site>> = {new: new Set(), doubtful: new Set(), proven: new Set()};
+	const inFlight: Record<Trust, number> = {new: 0, doubtful: 0, proven: 0};
 
-	function laneOf(destination: string): Lane {
+	function laneOf(destination: string, trust: Trust): Lane {
 		let lane = lanes.get(destination);
 		if (!lane) {
 			const {name, limits} = siteOf(destination);
 			let site = sites.get(name);
 			if (!site) {
-				site = {name, limits, inFlight: 0, ready: new Set(), lanes: 0};
+				site = {name, limits, trust, inFlight: 0, ready: new Set(), lanes: 0};
 				sites.set(name, site);
 			}
 			site.lanes++;
@@ -87,13 +97,73 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 			return;
 		}
 		lane.site.ready.add(lane);
-		turns.add(lane.site);
+		turns[lane.site.trust].add(lane.site);
 	}
 
-	/** Few large claims cost less than many small ones: a site waits until a quarter of its window is free. */
-	function roomOf(site: Site): number {
-		const room = Math.min(site.limits.window - site.inFlight, maxInFlight - inFlight, largestClaim);
-		return room >= Math.min(site.limits.window, maxInFlight) / 4 ? room : 0;
+	const inAll = (): number => inFlight.proven + inFlight.new + inFlight.doubtful;
+
+	/** What may be claimed for all sites of this trust together. */
+	function roomFor(trust: Trust): number {
+		const room = maxInFlight - inAll();
+		if (trust === 'proven') {
+			return room;
+		}
+		const unproven = Math.min(room, maxUnproven - inFlight.new - inFlight.doubtful);
+		return trust === 'new' ? unproven : Math.min(unproven, Math.ceil(maxUnproven / 2) - inFlight.doubtful);
+	}
+
+	/**
+	 * Few large claims cost less than many small ones: a site waits until a quarter of its window is free. One that is not
+	 * proven gets no more than it could have under way at once.
+	 */
+	function roomOf({trust, limits, inFlight: own}: Site): number {
+		const window = trust === 'proven' ? limits.window : Math.min(limits.connections, limits.window);
+		const room = Math.min(window - own, roomFor(trust), largestClaim);
+		return room >= Math.max(1, Math.floor(Math.min(window, maxInFlight) / 4)) ? room : 0;
+	}
+
+	function take(lane: Lane, copies: number): void {
+		lane.inFlight += copies;
+		lane.site.inFlight += copies;
+		inFlight[lane.site.trust] += copies;
+	}
+
+	function setTrust(site: Site, trust: Trust): void {
+		if (site.trust === trust) {
+			return;
+		}
+		inFlight[site.trust] -= site.inFlight;
+		inFlight[trust] += site.inFlight;
+		if (turns[site.trust].delete(site)) {
+			turns[trust].add(site);
+		}
+		site.trust = trust;
+	}
+
+	function grantsOf(trust: Trust): Grant[] {
+		const granted: Grant[] = [];
+		let left = turns[trust].size;
+		for (const site of turns[trust]) {
+			if (left === 0 || roomFor(trust) <= 0) {
+				break;
+			}
+			left--;
+			const limit = roomOf(site);
+			const [lane] = site.ready;
+			if (limit <= 0 || !lane) {
+				continue;
+			}
+			site.ready.delete(lane);
+			turns[trust].delete(site);
+			if (site.ready.size > 0) {
+				turns[trust].add(site);
+			}
+			granted.push({lane, limit, asksNext: lane.asksNext});
+			lane.asksNext = false;
+			lane.claiming = true;
+			take(lane, limit);
+		}
+		return granted;
 	}
 
 	function forgetIfIdle(lane: Lane): void {
@@ -111,7 +181,7 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 	return {
 		/** One copy of this destination is due at `at` (wall-clock milliseconds). */
 		due(destination: string, at: number, now: number): void {
-			const lane = laneOf(destination);
+			const lane = laneOf(destination, 'new');
 			if (at <= now) {
 				makeReady(lane);
 			} else {
@@ -121,7 +191,7 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 
 		/** Of those in the store the first copy of this destination is due at `at`, others may follow. */
 		found(destination: string, at: number, now: number): void {
-			const lane = laneOf(destination);
+			const lane = laneOf(destination, 'doubtful');
 			waitUntil(lane, at);
 			awake(lane, now);
 		},
@@ -134,36 +204,13 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 		},
 
 		/** The claims to be made now; their room is taken until `claimed`. */
-		grants(): Grant[] {
-			const granted: Grant[] = [];
-			for (const site of [...turns]) {
-				const limit = roomOf(site);
-				const [lane] = site.ready;
-				if (limit <= 0 || !lane) {
-					continue;
-				}
-				site.ready.delete(lane);
-				turns.delete(site);
-				if (site.ready.size > 0) {
-					turns.add(site);
-				}
-				granted.push({lane, limit, asksNext: lane.asksNext});
-				lane.asksNext = false;
-				lane.claiming = true;
-				lane.inFlight += limit;
-				site.inFlight += limit;
-				inFlight += limit;
-			}
-			return granted;
-		},
+		grants: (): Grant[] => [...grantsOf('new'), ...grantsOf('doubtful'), ...grantsOf('proven')],
 
 		/** A full claim means that more may be due. */
 		claimed({lane, limit, asksNext}: Grant, {count, nextDue}: Brought): void {
 			const free = limit - count;
 			lane.claiming = false;
-			lane.inFlight -= free;
-			lane.site.inFlight -= free;
-			inFlight -= free;
+			take(lane, -free);
 			if (free === 0) {
 				lane.asksNext ||= asksNext;
 			} else if (nextDue !== null) {
@@ -177,16 +224,17 @@ export function createLanes({siteOf, maxInFlight}: LanesOptions) {
 			}
 		},
 
-		/** A claimed copy of this lane is settled. */
-		settled(lane: Lane): void {
-			lane.inFlight--;
-			lane.site.inFlight--;
-			inFlight--;
+		/** A claimed copy of this lane is settled; `answered`: whether a host spoke, left out where none was asked. */
+		settled(lane: Lane, answered?: boolean): void {
+			take(lane, -1);
+			if (answered !== undefined) {
+				setTrust(lane.site, answered ? 'proven' : 'doubtful');
+			}
 			forgetIfIdle(lane);
 		},
 
 		get inFlight(): number {
-			return inFlight;
+			return inAll();
 		},
 	};
 }

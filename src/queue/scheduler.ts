@@ -1,4 +1,5 @@
 import type {Clock} from '../mail/clock.ts';
+import type {AttemptResult} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Recorded} from '../outcome/record.ts';
@@ -21,6 +22,8 @@ export type SchedulerOptions = {
 	/** Past this a claim without a result comes due again by itself. */
 	readonly attemptDeadlineMs: number;
 	readonly maxInFlight: number;
+	/** Those of them for sites of which it is not known that they answer. */
+	readonly maxUnproven: number;
 	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
 	readonly fixedWaitOf: (copy: Claimed) => number | undefined;
 	readonly clock: Clock;
@@ -46,6 +49,8 @@ export function createScheduler(options: SchedulerOptions) {
 	const {writer, clock} = options;
 	const lanes = createLanes(options);
 	const running = new Set<Promise<void>>();
+	/** Ids of the copies being tried: another node may give one back that comes to us again. */
+	const trying = new Set<string>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	/** Outcomes that could not be written yet. */
 	let unwritten = 0;
@@ -93,14 +98,16 @@ export function createScheduler(options: SchedulerOptions) {
 			options.onStoreError(error);
 			nextDue = now + storeRetryMs;
 		}
-		lanes.claimed(grant, {count: copies.length, nextDue});
-		for (const copy of copies) {
+		const fresh = copies.filter(({id}) => !trying.has(id));
+		lanes.claimed(grant, {count: fresh.length, nextDue: fresh.length < copies.length ? now : nextDue});
+		for (const copy of fresh) {
 			track(work(lane, copy));
 		}
 		plan();
 	}
 
 	async function work(lane: Lane, copy: Claimed): Promise<void> {
+		trying.add(copy.id);
 		const {result, subject, crashes} = await tryCopy(copy);
 		const now = clock.now();
 		const verdict = judge(
@@ -116,11 +123,12 @@ export function createScheduler(options: SchedulerOptions) {
 			options.random,
 		);
 		await record({copy, subject, result, verdict, crashes});
+		trying.delete(copy.id);
 		options.steps.settled(copy);
 		if (verdict.nextAttemptAt !== null && state === 'running') {
 			lanes.due(copy.destination, verdict.nextAttemptAt, now);
 		}
-		lanes.settled(lane);
+		lanes.settled(lane, answered(result));
 		plan();
 	}
 
@@ -223,6 +231,14 @@ export function createScheduler(options: SchedulerOptions) {
 			return unwritten > 0;
 		},
 	};
+}
+
+/** Whether a host spoke at this try; undefined: none was asked. */
+function answered({outcome, attempts}: AttemptResult): boolean | undefined {
+	if (outcome.kind === 'delivered' || outcome.kind === 'relayed') {
+		return true;
+	}
+	return attempts.length === 0 ? undefined : attempts.some(({code}) => code !== null);
 }
 
 export type Scheduler = ReturnType<typeof createScheduler>;

@@ -84,7 +84,7 @@ export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): 
 		async apply(trx, claims) {
 			const claimed: ClaimedNow[] = [];
 			for (const claim of claims) {
-				const rows = await selectDue(trx, dialect, claim);
+				const rows = await selectDue(trx, dialect, boot, claim);
 				const nextDue = claim.asksNext && rows.length < claim.limit ? await readNextDue(trx, claim) : null;
 				await markClaimed(trx, boot, claim, rows);
 				await recordQueued(trx, newId, claim.now, rows);
@@ -95,13 +95,25 @@ export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): 
 	};
 }
 
-async function selectDue(trx: Knex.Transaction, dialect: Dialect, {destination, now, limit}: Claim): Promise<Row[]> {
+/**
+ * A claim ends by result, however long the try takes: what is claimed is passed over, unless its daemon is neither this one
+ * nor known any more.
+ */
+async function selectDue(
+	trx: Knex.Transaction,
+	dialect: Dialect,
+	boot: string,
+	{destination, now, limit}: Claim,
+): Promise<Row[]> {
 	const due = dialect.lockDue(
 		trx('recipients as q')
 			.select('q.id')
 			.where('q.destination', destination)
 			.where('q.next_attempt_at', '<=', now)
 			.whereNull('q.held_at')
+			.whereRaw('(q.claimed_by is null or (q.claimed_by <> ? and q.claimed_by not in (select n.id from nodes as n)))', [
+				boot,
+			])
 			.whereNotExists(
 				trx('workspaces as p').select(trx.raw('1')).whereRaw('p.id = q.workspace_id and p.paused_at is not null'),
 			)

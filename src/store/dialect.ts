@@ -123,6 +123,8 @@ export function rowSource(
 		// `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
 		return {sql: `select ${columns.join(',')} from json_each(?) where true`, bindings: [JSON.stringify(rows)]};
 	}
+	// PostgreSQL's text holds no NUL, and what hosts say is stored.
+	const bindable = (value: Value) => (typeof value === 'string' ? value.replaceAll('\0', '\ufffd') : value);
 	const row = `(${new Array(width).fill('?').join(',')})`;
-	return {sql: `values ${new Array(rows.length).fill(row).join(',')}`, bindings: rows.flat()};
+	return {sql: `values ${new Array(rows.length).fill(row).join(',')}`, bindings: rows.flat().map(bindable)};
 }

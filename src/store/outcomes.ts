@@ -56,7 +56,10 @@ export async function settleRecipients(
 	return new Set(rows.map(one => one.id));
 }
 
-/** Every conversation of a try, for `message show`. */
+/**
+ * Every conversation of a try, for `message show`. A try that is recorded already stays as it is: another node may have
+ * had the copy meanwhile, and an outcome must never fail for that.
+ */
 export async function insertAttempts(
 	trx: Knex.Transaction,
 	tries: ReadonlyArray<{recipientId: string; n: number; attempts: readonly Attempt[]}>,
@@ -81,5 +84,6 @@ export async function insertAttempts(
 				Math.round(one.ms),
 			]),
 		),
+		'on conflict (recipient_id, n, position) do nothing',
 	);
 }

@@ -1,0 +1,69 @@
+import {systemClock} from '../../src/mail/clock.ts';
+import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
+import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
+import {type Claimed, createClaimWrite, readDestinations} from '../../src/store/claims.ts';
+import type {Store} from '../../src/store/store.ts';
+import {newId} from './messages.ts';
+
+export const now = () => storeTime(Date.now());
+
+/** A try's end with one conversation in which the host spoke. */
+export function resultOf(copy: Claimed, outcome: Outcome): AttemptResult {
+	const attempts = [
+		{
+			at: now(),
+			host: 'mx.test',
+			ip: '127.0.0.1',
+			tls: null,
+			phase: 'dot',
+			code: 250,
+			enhanced: null,
+			reply: 'OK',
+			ms: 1,
+		},
+	] as const;
+	return {recipientId: copy.id, outcome, attempts, sentAt: now(), at: now()};
+}
+
+export type Deliver = SchedulerOptions['steps']['deliver'];
+
+/** A scheduler on a real store whose copies are delivered by the given function. */
+export function schedulerOf(
+	store: Store,
+	deliver: Deliver,
+	more: Partial<SchedulerOptions> = {},
+): {scheduler: Scheduler; recorded: string[]; boot: string} {
+	const boot = newId('req');
+	const recorded: string[] = [];
+	const scheduler = createScheduler({
+		writer: store.writer,
+		claimWrite: createClaimWrite(store.dialect, boot, newId),
+		recordWrite: createRecordWrite(boot, newId),
+		readDestinations: () => readDestinations(store.reader),
+		siteOf: destination => ({name: destination, limits: {connections: 5, window: 20}}),
+		steps: {
+			now,
+			make: async () => ({
+				ok: true,
+				made: {mail: new Uint8Array(), subject: 'Grüße', envelopeFrom: 'b@x.test', ref: 'r'},
+			}),
+			deliver,
+			settled: () => undefined,
+		},
+		retry: () => ({schedule: {waits: [20, 20], repeatLast: false}, lifetime: 3_600_000}),
+		attemptDeadlineMs: 60_000,
+		maxInFlight: 200,
+		maxUnproven: 48,
+		fixedWaitOf: () => undefined,
+		clock: systemClock,
+		random: Math.random,
+		onRecorded: ({copy}) => recorded.push(copy.address),
+		onStoreError: error => {
+			throw error;
+		},
+		...more,
+	});
+	return {scheduler, recorded, boot};
+}

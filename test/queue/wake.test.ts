@@ -1,0 +1,158 @@
+import test from 'ava';
+import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const retry = () => ({schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000});
+const later = (waitMs: number): Outcome => ({kind: 'deferred', category: 'greylist', reason: '450 later', waitMs});
+
+storeTest(test, 'every deferred copy of a destination comes due, not only the first', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const waits: Record<string, number> = {'a@a.test': 100, 'b@a.test': 500, 'c@a.test': 900};
+	await insertMessages(store, workspaceId, Object.keys(waits));
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		async copy => resultOf(copy, copy.attempts === 0 ? later(waits[copy.address] ?? 0) : {kind: 'delivered'}),
+		{retry},
+	);
+	await scheduler.start();
+	await waitFor('all six ends', () => recorded.length === 6, 5000);
+	await scheduler.stop();
+	t.deepEqual(recorded.slice(3), ['a@a.test', 'b@a.test', 'c@a.test']);
+});
+
+storeTest(test, 'copies that a daemon before deferred come due one after the other', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	for (const [index, wait] of [100, 400, 700].entries()) {
+		await insertMessages(store, workspaceId, [`u${index}@a.test`], {due: Date.now() + wait});
+	}
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+	await scheduler.start();
+	await waitFor('all three', () => recorded.length === 3, 5000);
+	await scheduler.stop();
+	t.deepEqual(recorded, ['u0@a.test', 'u1@a.test', 'u2@a.test']);
+});
+
+storeTest(test, 'a copy that is tried for longer than its claim says is not claimed again', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['slow@a.test']);
+	const tries: string[] = [];
+	let finish: (() => void) | undefined;
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		copy => {
+			tries.push(copy.address);
+			return copy.address === 'slow@a.test'
+				? new Promise<AttemptResult>(resolve => {
+						finish = () => resolve(resultOf(copy, {kind: 'delivered'}));
+					})
+				: Promise.resolve(resultOf(copy, {kind: 'delivered'}));
+		},
+		// The claim's time is over as soon as it is made.
+		{attemptDeadlineMs: -120_000},
+	);
+	await scheduler.start();
+	await waitFor('the slow one', () => finish !== undefined);
+	await insertMessages(store, workspaceId, ['quick@a.test']);
+	scheduler.accepted(['a.test']);
+	await waitFor('the quick one', () => recorded.includes('quick@a.test'));
+	finish?.();
+	await waitFor('the slow one', () => recorded.includes('slow@a.test'));
+	await scheduler.stop();
+	t.deepEqual(tries, ['slow@a.test', 'quick@a.test']);
+	t.is(scheduler.inFlight, 0);
+});
+
+storeTest(test, 'a claim that was given back and came again while it is tried goes on once', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const finish: Array<() => void> = [];
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		copy => new Promise<AttemptResult>(resolve => finish.push(() => resolve(resultOf(copy, {kind: 'delivered'})))),
+	);
+	await scheduler.start();
+	await waitFor('the try', () => finish.length === 1);
+	// As another node does that believes this one dead.
+	await store.writer.transaction(trx => trx('recipients').update({claimed_by: null, next_attempt_at: now()}));
+	await scheduler.rescan();
+	await waitFor(
+		'the second claim',
+		async () => (await store.reader('recipients').whereNotNull('claimed_by')).length === 1,
+	);
+	await insertMessages(store, workspaceId, ['two@b.test']);
+	scheduler.accepted(['b.test']);
+	await waitFor('another', () => finish.length >= 2);
+	for (const one of finish) {
+		one();
+	}
+	await waitFor('both', () => recorded.length === 2);
+	await scheduler.stop();
+	t.is(finish.length, 2);
+	t.is(scheduler.inFlight, 0);
+});
+
+storeTest(test, 'an attempt that is recorded already does not keep its copy from ending', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const [{id}] = await store.reader('recipients').select('id');
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		async copy => {
+			// Another node took the claim over, recorded the same try, and lost it again.
+			await store.writer.transaction(trx =>
+				trx('attempts').insert({recipient_id: id, n: 1, position: 0, at: now(), phase: 'dot', reply: 'x', ms: 1}),
+			);
+			return resultOf(copy, {kind: 'delivered'});
+		},
+		{onStoreError: () => undefined},
+	);
+	await scheduler.start();
+	await waitFor('the end', () => recorded.length === 1, 3000);
+	await scheduler.stop();
+	t.false(scheduler.storeFailing);
+});
+
+storeTest(test, 'what a hostile host says can be stored, whatever it is', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		async copy => {
+			const result = resultOf(copy, {kind: 'delivered'});
+			const [attempt] = result.attempts;
+			return {...result, attempts: attempt ? [{...attempt, reply: 'a\0b\ud800', host: 'mx\0.test'}] : []};
+		},
+		{onStoreError: () => undefined},
+	);
+	await scheduler.start();
+	await waitFor('the end', () => recorded.length === 1, 3000);
+	await scheduler.stop();
+	t.false(scheduler.storeFailing);
+});
+
+storeTest(test, 'a thousand destinations that never answer do not hold up one that does', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const dead = Array.from({length: 3000}, (_, index) => `u${index}@dead${index % 1000}.test`);
+	await insertMessages(store, workspaceId, dead, {due: Date.now() - 60_000});
+	const release: Array<() => void> = [];
+	const {scheduler, recorded} = schedulerOf(store, copy =>
+		copy.destination === 'well.test'
+			? Promise.resolve(resultOf(copy, {kind: 'delivered'}))
+			: new Promise(resolve => release.push(() => resolve(resultOf(copy, {kind: 'released'})))),
+	);
+	await scheduler.start();
+	await waitFor('the dead to take all they may', () => release.length === 24);
+	scheduler.accepted(Array.from({length: 900}, (_, index) => `dead${index}.test`));
+	await insertMessages(store, workspaceId, ['one@well.test']);
+	scheduler.accepted(['well.test']);
+	await waitFor('the other mail', () => recorded.includes('one@well.test'), 1000);
+	t.is(release.length, 24);
+	const stopped = scheduler.stop();
+	for (const one of release) {
+		one();
+	}
+	await stopped;
+});
