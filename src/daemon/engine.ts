@@ -69,6 +69,7 @@ export function createEngine(options: EngineOptions) {
 		count: settings.makers,
 		limitMs: makeLimitMs,
 		clock,
+		isUnavailable: store.dialect.isUnavailable,
 		onCrash: options.onCrash,
 		spawn: shared =>
 			new Worker(new URL('../threads/maker.js', import.meta.url), {
@@ -93,6 +94,7 @@ export function createEngine(options: EngineOptions) {
 
 	const senders = createSenders<Delivery>({
 		count: settings.senders,
+		clock,
 		onCrash: options.onCrash,
 		spawn: () => new Worker(new URL('../threads/sender.js', import.meta.url), {workerData: senderData(settings)}),
 	});
@@ -152,6 +154,7 @@ export function createEngine(options: EngineOptions) {
 		clock,
 		random: Math.random,
 		onRecorded: options.onRecorded,
+		isUnavailable: store.dialect.isUnavailable,
 		onStoreError: options.onStoreError,
 	});
 
