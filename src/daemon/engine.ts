@@ -8,6 +8,7 @@ import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
+import type {Attachment} from '../mail/message.ts';
 import type {Relay} from '../mail/relay-url.ts';
 import type {Retry} from '../mail/retry.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
@@ -19,12 +20,13 @@ import type {SiteLimits} from '../queue/lanes.ts';
 import {createMakers} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {createSenders} from '../queue/senders.ts';
-import {listAttachments} from '../store/attachments.ts';
+import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {type Claimed, createClaimWrite, readDestinations, readDue} from '../store/claims.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
 import type {MakerData} from '../threads/maker.ts';
+import {createPermits} from '../threads/permits.ts';
 import type {SenderData} from '../threads/sender.ts';
 import {makeJob} from './make-job.ts';
 import {createSigning} from './signing.ts';
@@ -51,6 +53,8 @@ export type EngineOptions = {
 const makeLimitMs = 2000;
 const copiesPerSession = 4;
 const unprovenShare = 0.75;
+/** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
+const mostAttached = 128 * 1024 * 1024;
 
 /** Connections and copies under way that one site may have. Fixed: pace is not learnt. */
 const limits = {
@@ -63,12 +67,22 @@ const limits = {
 export function createEngine(options: EngineOptions) {
 	const {settings, store, clock, newId, boot} = options;
 	const signing = createSigning(store, options.vault, clock);
+	const attached = createPermits(mostAttached);
 	const now = () => storeTime(clock.now());
+
+	async function attachmentsOf(copy: Claimed): Promise<Attachment[]> {
+		if (copy.attachments === 0) {
+			return [];
+		}
+		await attached.take(copy.id, await sizeAttachments(store.reader, copy.message_id));
+		return await listAttachments(store.reader, copy.message_id);
+	}
 
 	const makers = createMakers({
 		count: settings.makers,
 		limitMs: makeLimitMs,
 		clock,
+		isUnavailable: store.dialect.isUnavailable,
 		onCrash: options.onCrash,
 		spawn: shared =>
 			new Worker(new URL('../threads/maker.js', import.meta.url), {
@@ -93,6 +107,7 @@ export function createEngine(options: EngineOptions) {
 
 	const senders = createSenders<Delivery>({
 		count: settings.senders,
+		clock,
 		onCrash: options.onCrash,
 		spawn: () => new Worker(new URL('../threads/sender.js', import.meta.url), {workerData: senderData(settings)}),
 	});
@@ -113,10 +128,13 @@ export function createEngine(options: EngineOptions) {
 
 	const steps: AttemptSteps = {
 		now,
-		settled: copy => senders.settled(copy.id),
+		settled(copy) {
+			attached.giveBack(copy.id);
+			senders.settled(copy.id);
+		},
 		async make(copy) {
 			const domain = await signing.of(copy.domain_id ?? '');
-			const attachments = copy.attachments > 0 ? await listAttachments(store.reader, copy.message_id) : [];
+			const attachments = await attachmentsOf(copy);
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
 			return await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
 		},
@@ -152,6 +170,7 @@ export function createEngine(options: EngineOptions) {
 		clock,
 		random: Math.random,
 		onRecorded: options.onRecorded,
+		isUnavailable: store.dialect.isUnavailable,
 		onStoreError: options.onStoreError,
 	});
 

@@ -8,6 +8,8 @@ export type MakersOptions = {
 	readonly spawn: (shared: SharedArrayBuffer) => Worker;
 	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
 	readonly resource: (name: string) => Promise<unknown>;
+	/** Whether a resource could not be had for now: then it is asked for again. Any other error fails its messages. */
+	readonly isUnavailable: (error: unknown) => boolean;
 	/** A message that takes longer than this has its maker killed, milliseconds. */
 	readonly limitMs: number;
 	readonly clock: Clock;
@@ -23,6 +25,7 @@ type Maker = {
 	held: Task[];
 	/** How many jobs it has answered since its start. */
 	answered: number;
+	readonly began: number;
 	/** The job it was seen at, and since when. */
 	seen: {started: number; since: number};
 };
@@ -31,6 +34,9 @@ const batchSize = 8;
 /** One batch to work on, one to go on with at once. */
 const mostHeld = 2 * batchSize;
 const watchMs = 250;
+const resourceRetryMs = 1000;
+/** A thread that ends sooner than this after its start is not replaced before, milliseconds. */
+const restartMs = 1000;
 
 /**
  * The maker threads: they render foreign templates, so each message has a time limit that is enforced from outside. The
@@ -41,7 +47,10 @@ export function createMakers(options: MakersOptions) {
 	const makers: Maker[] = [];
 	let stopped = false;
 
-	function start(): Maker {
+	function start(): void {
+		if (stopped) {
+			return;
+		}
 		const shared = new SharedArrayBuffer(progress.slots * Int32Array.BYTES_PER_ELEMENT);
 		const worker = options.spawn(shared);
 		const maker: Maker = {
@@ -49,13 +58,15 @@ export function createMakers(options: MakersOptions) {
 			shared: new Int32Array(shared),
 			held: [],
 			answered: 0,
+			began: options.clock.monotonic(),
 			seen: {started: 0, since: options.clock.monotonic()},
 		};
+		makers.push(maker);
 		worker.on('message', (message: FromMaker) => receive(maker, message));
 		// An uncaught error (out of memory) is followed by the exit, which is where the maker is replaced.
 		worker.on('error', error => options.onCrash(`maker: ${error.message}`));
 		worker.on('exit', () => replace(maker));
-		return maker;
+		feed();
 	}
 
 	function receive(maker: Maker, message: FromMaker): void {
@@ -75,6 +86,10 @@ export function createMakers(options: MakersOptions) {
 		try {
 			answer = {kind: 'resource', name, value: await options.resource(name)};
 		} catch (error) {
+			if (options.isUnavailable(error)) {
+				setTimeout(provide, resourceRetryMs, maker, name).unref();
+				return;
+			}
 			answer = {kind: 'resource', name, value: null, fault: error instanceof Error ? error.message : String(error)};
 		}
 		maker.worker.postMessage(answer);
@@ -82,7 +97,7 @@ export function createMakers(options: MakersOptions) {
 
 	/** Gives work to the maker that holds least, so that few messages spread over all. */
 	function feed(): void {
-		while (waiting.length > 0) {
+		while (waiting.length > 0 && makers.length > 0) {
 			const maker = makers.reduce((least, one) => (one.held.length < least.held.length ? one : least));
 			const tasks = takeFor(maker);
 			if (tasks.length === 0) {
@@ -121,7 +136,8 @@ export function createMakers(options: MakersOptions) {
 			waiting.push(culprit);
 		}
 		waiting.unshift(...others);
-		makers[makers.indexOf(maker)] = start();
+		makers.splice(makers.indexOf(maker), 1);
+		setTimeout(start, Math.max(0, maker.began + restartMs - options.clock.monotonic())).unref();
 		feed();
 	}
 
@@ -141,7 +157,7 @@ export function createMakers(options: MakersOptions) {
 	}
 
 	for (let index = 0; index < options.count; index++) {
-		makers.push(start());
+		start();
 	}
 	const timer = setInterval(watch, watchMs);
 

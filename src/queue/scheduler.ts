@@ -30,6 +30,8 @@ export type SchedulerOptions = {
 	readonly random: () => number;
 	/** After an outcome is on stable storage. */
 	readonly onRecorded: (recorded: Recorded) => void;
+	/** Whether an error says that the store cannot be used now. */
+	readonly isUnavailable: (error: unknown) => boolean;
 	/** The store could not be read or written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
@@ -132,16 +134,23 @@ export function createScheduler(options: SchedulerOptions) {
 		plan();
 	}
 
-	/** A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. */
+	/**
+	 * A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. That the
+	 * store could not be read is no fault of the copy.
+	 */
 	async function tryCopy(
 		copy: Claimed,
 	): Promise<{result: Recorded['result']; subject: string | null; crashes: number}> {
 		try {
 			return {...(await attempt(copy, options.steps)), crashes: copy.crashes};
 		} catch (error) {
-			const crashes = copy.crashes + 1;
+			const unavailable = options.isUnavailable(error);
+			if (unavailable) {
+				options.onStoreError(error);
+			}
+			const crashes = copy.crashes + (unavailable ? 0 : 1);
 			const outcome =
-				crashes < 2
+				unavailable || crashes < 2
 					? ({kind: 'released'} as const)
 					: ({kind: 'errored', reason: 'crashes', message: String(error)} as const);
 			const at = options.steps.now();

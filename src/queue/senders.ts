@@ -1,4 +1,5 @@
 import type {Worker} from 'node:worker_threads';
+import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 
 /** One copy for a sender thread. `delivery` is passed through: only the sender knows its form. */
@@ -10,24 +11,36 @@ export type ToSender<Delivery> =
 	| {readonly kind: 'settled'; readonly recipientIds: readonly string[]}
 	| {readonly kind: 'stop'};
 
-export type FromSender = {readonly kind: 'results'; readonly results: readonly AttemptResult[]};
+/** The end of a try; `fault`: ours, in a sentence. */
+export type SenderResult = AttemptResult | {readonly recipientId: string; readonly fault: string};
+
+export type FromSender =
+	/** It has started and takes jobs. */
+	{readonly kind: 'ready'} | {readonly kind: 'results'; readonly results: readonly SenderResult[]};
 
 export type SendersOptions = {
 	readonly count: number;
 	readonly spawn: () => Worker;
+	readonly clock: Clock;
 	readonly onCrash: (reason: string) => void;
 };
 
 type Identified = {readonly recipientId: string; readonly data: Uint8Array};
 type Waiting = {readonly resolve: (result: AttemptResult) => void; readonly reject: (error: Error) => void};
 type Sender<Delivery> = {
-	worker: Worker;
+	/** Null: it ended, and another one is started soon. */
+	worker: Worker | null;
+	ready: boolean;
+	restart?: NodeJS.Timeout;
 	readonly held: Map<string, Waiting>;
 	/** What is told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
 	readonly jobs: Array<SenderJob<Delivery>>;
 	readonly settled: string[];
 	flushing: boolean;
 };
+
+/** A thread that ends sooner than this after its start is not replaced before, milliseconds. */
+const restartMs = 1000;
 
 /**
  * The sender threads: they hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
@@ -37,29 +50,55 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 	const senders: Array<Sender<Delivery>> = [];
 	/** Who tried a copy whose outcome is not yet recorded. */
 	const triers = new Map<string, Sender<Delivery>>();
-	let stopped = false;
+	let phase: 'running' | 'draining' | 'stopped' = 'running';
 
-	function start(): Sender<Delivery> {
-		const sender: Sender<Delivery> = {worker: options.spawn(), held: new Map(), jobs: [], settled: [], flushing: false};
-		sender.worker.on('message', (message: FromSender) => {
-			for (const result of message.results) {
-				const waiting = sender.held.get(result.recipientId);
-				sender.held.delete(result.recipientId);
-				triers.set(result.recipientId, sender);
+	function start(sender: Sender<Delivery>): void {
+		const began = options.clock.monotonic();
+		const worker = options.spawn();
+		sender.worker = worker;
+		worker.on('message', (message: FromSender) => receive(sender, message));
+		worker.on('error', error => options.onCrash(`sender: ${error.message}`));
+		worker.on('exit', () => {
+			sender.worker = null;
+			sender.ready = false;
+			refuseHeld(sender);
+			if (phase !== 'stopped') {
+				const wait = Math.max(0, began + restartMs - options.clock.monotonic());
+				sender.restart = setTimeout(start, wait, sender);
+			}
+		});
+		if (phase === 'draining') {
+			worker.postMessage({kind: 'stop'} satisfies ToSender<Delivery>);
+		}
+	}
+
+	function receive(sender: Sender<Delivery>, message: FromSender): void {
+		if (message.kind === 'ready') {
+			sender.ready = true;
+			flushSoon(sender);
+			return;
+		}
+		for (const result of message.results) {
+			const waiting = sender.held.get(result.recipientId);
+			sender.held.delete(result.recipientId);
+			triers.set(result.recipientId, sender);
+			if ('fault' in result) {
+				waiting?.reject(new Error(result.fault));
+			} else {
 				waiting?.resolve(result);
 			}
-		});
-		sender.worker.on('error', error => options.onCrash(`sender: ${error.message}`));
-		sender.worker.on('exit', () => {
-			if (!stopped) {
-				senders[senders.indexOf(sender)] = start();
-			}
-			for (const waiting of sender.held.values()) {
+		}
+	}
+
+	/** What was not handed over yet goes to the next thread. */
+	function refuseHeld(sender: Sender<Delivery>): void {
+		const kept = new Set(sender.jobs.map(({delivery}) => delivery.recipientId));
+		for (const [recipientId, waiting] of sender.held) {
+			if (!kept.has(recipientId)) {
+				sender.held.delete(recipientId);
 				waiting.reject(new Error('The sender thread ended.'));
 			}
-			sender.held.clear();
-		});
-		return sender;
+		}
 	}
 
 	function flushSoon(sender: Sender<Delivery>): void {
@@ -70,9 +109,12 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 	}
 
 	function flush(sender: Sender<Delivery>): void {
+		const {worker, ready} = sender;
 		sender.flushing = false;
-		const post = (message: ToSender<Delivery>, transfer: ArrayBuffer[] = []) =>
-			sender.worker.postMessage(message, transfer);
+		if (worker === null || !ready) {
+			return;
+		}
+		const post = (message: ToSender<Delivery>, transfer: ArrayBuffer[] = []) => worker.postMessage(message, transfer);
 		if (sender.settled.length > 0) {
 			post({kind: 'settled', recipientIds: sender.settled.splice(0)});
 		}
@@ -86,11 +128,20 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 	}
 
 	for (let index = 0; index < options.count; index++) {
-		senders.push(start());
+		const sender: Sender<Delivery> = {
+			worker: null,
+			ready: false,
+			held: new Map(),
+			jobs: [],
+			settled: [],
+			flushing: false,
+		};
+		senders.push(sender);
+		start(sender);
 	}
 
 	return {
-		/** Rejects only if the sender thread dies. */
+		/** Rejects only if the sender thread dies, or has a fault. */
 		deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
 			const sender = senders.reduce((least, one) => (one.held.size < least.held.size ? one : least));
 			return new Promise((resolve, reject) => {
@@ -111,13 +162,19 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		},
 		/** Sessions with a message under way finish it; everything else comes back as released. */
 		drain(): void {
-			for (const sender of senders) {
-				sender.worker.postMessage({kind: 'stop'} satisfies ToSender<Delivery>);
+			phase = 'draining';
+			for (const {worker} of senders) {
+				worker?.postMessage({kind: 'stop'} satisfies ToSender<Delivery>);
 			}
 		},
 		async stop(): Promise<void> {
-			stopped = true;
-			await Promise.all(senders.map(sender => sender.worker.terminate()));
+			phase = 'stopped';
+			await Promise.all(
+				senders.map(({worker, restart}) => {
+					clearTimeout(restart);
+					return worker?.terminate();
+				}),
+			);
 		},
 	};
 }

@@ -16,6 +16,14 @@ export async function insertAttachments(
 	);
 }
 
+/** How many bytes a message's attachments have together. */
+export async function sizeAttachments(reader: Knex, messageId: string): Promise<number> {
+	const row = await reader('attachments')
+		.where({message_id: messageId})
+		.first<{size: number | string | null}>(reader.raw('sum(length(content)) as size'));
+	return Number(row?.size ?? 0);
+}
+
 /** A message's attachments, in order. */
 export async function listAttachments(reader: Knex, messageId: string): Promise<Attachment[]> {
 	return await reader('attachments')

@@ -91,7 +91,10 @@ function takeBatch(waiting: readonly Entry[]): Entry[] {
 	return batch;
 }
 
-async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[]): Promise<void> {
+/** Why the store cannot be used at all. */
+type StoreFault = {readonly error: unknown};
+
+async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[]): Promise<StoreFault | null> {
 	for (let repeats = 0; ; repeats++) {
 		let results: Map<Entry, unknown>;
 		try {
@@ -100,27 +103,41 @@ async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[
 			if (dialect.isConflict(error) && repeats < maxRepeats) {
 				continue;
 			}
-			await failBatch(database, dialect, batch, error);
-			return;
+			return await failBatch(database, dialect, batch, error);
 		}
 		for (const entry of batch) {
 			entry.resolve(results.get(entry));
 		}
-		return;
+		return null;
 	}
 }
 
-// One bad item must not fail its neighbours; but where the store cannot be written at all, trying each is wasted time.
-async function failBatch(database: Knex, dialect: Dialect, batch: readonly Entry[], error: unknown): Promise<void> {
-	if (batch.length === 1 || dialect.isUnavailable(error) || dialect.isDamage(error)) {
+/**
+ * One bad item must not fail its neighbours; but where the store cannot be written at all, trying each is wasted time.
+ * Answers the error if that is so.
+ */
+async function failBatch(
+	database: Knex,
+	dialect: Dialect,
+	batch: readonly Entry[],
+	error: unknown,
+): Promise<StoreFault | null> {
+	const isHopeless = dialect.isUnavailable(error) || dialect.isDamage(error);
+	if (batch.length === 1 || isHopeless) {
 		for (const entry of batch) {
 			entry.reject(error);
 		}
-		return;
+		return isHopeless ? {error} : null;
 	}
+	let fault: StoreFault | null = null;
 	for (const entry of batch) {
-		await runBatch(database, dialect, [entry]);
+		if (fault) {
+			entry.reject(fault.error);
+		} else {
+			fault = await runBatch(database, dialect, [entry]);
+		}
 	}
+	return fault;
 }
 
 async function applyBatch(trx: Knex.Transaction, batch: readonly Entry[]): Promise<Map<Entry, unknown>> {

@@ -48,12 +48,17 @@ port.on('message', (message: ToMaker) => {
 
 function take({name, value, fault}: Extract<ToMaker, {kind: 'resource'}>): void {
 	asked.delete(name);
-	if (fault !== undefined) {
-		faults.set(name, fault);
-	} else if (name.startsWith('template:')) {
-		templates.set(name, value as Variant[]);
-	} else {
-		signings.set(name, (value as SigningKeyText[]).map(importSigningKey));
+	try {
+		if (fault !== undefined) {
+			faults.set(name, fault);
+		} else if (name.startsWith('template:')) {
+			templates.set(name, value as Variant[]);
+		} else {
+			signings.set(name, (value as SigningKeyText[]).map(importSigningKey));
+		}
+	} catch (error) {
+		// A key that is none fails the mail that is signed with it, not the thread.
+		faults.set(name, error instanceof Error ? error.message : String(error));
 	}
 }
 

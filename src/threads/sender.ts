@@ -4,8 +4,7 @@ import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import {createResolver} from '../deliver/resolver.ts';
 import {systemClock} from '../mail/clock.ts';
-import type {AttemptResult} from '../mail/outcome.ts';
-import type {FromSender, ToSender} from '../queue/senders.ts';
+import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
 import {createPermits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
@@ -31,7 +30,7 @@ const deliverer = createDeliverer({
 	random: Math.random,
 	permit: permits.take,
 });
-let results: AttemptResult[] = [];
+let results: SenderResult[] = [];
 
 port.on('message', (message: ToSender<Delivery>) => {
 	if (message.kind === 'stop') {
@@ -43,12 +42,18 @@ port.on('message', (message: ToSender<Delivery>) => {
 		return;
 	}
 	for (const {site, connections, delivery} of message.jobs) {
-		void deliverer.deliver(site, connections, delivery, stop.signal).then(answer);
+		const {recipientId} = delivery;
+		// A fault of ours with one copy must not end the sessions of all others.
+		deliverer
+			.deliver(site, connections, delivery, stop.signal)
+			.then(answer, error => answer({recipientId, fault: String(error)}));
 	}
 });
 
+port.postMessage({kind: 'ready'} satisfies FromSender);
+
 /** What ends in the same turn of the event loop travels together. */
-function answer(result: AttemptResult): void {
+function answer(result: SenderResult): void {
 	results.push(result);
 	if (results.length === 1) {
 		setImmediate(() => {

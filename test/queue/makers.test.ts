@@ -8,14 +8,16 @@ import type {MakeJob} from '../../src/queue/maker-protocol.ts';
 import {createMakers} from '../../src/queue/makers.ts';
 import type {MakerData} from '../../src/threads/maker.ts';
 import {newId} from '../helpers/messages.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const templates: Record<string, {subject: string; html: string}> = {
+	busy: {subject: 'x', html: 'x'},
 	good: {subject: 'Grüße {{ name }}', html: '<p>Hello {{ name }}</p>'},
 	hostile: {subject: 'x', html: '{% for i in (1..100000) %}{% for j in (1..100000) %}{{ i }}{% endfor %}{% endfor %}'},
 	stuck: {subject: 'x', html: '{{ text | split: "" | sort_natural | first }}'},
 };
 
-function start(t: ExecutionContext, {count = 2, limitMs = 2000} = {}) {
+function start(t: ExecutionContext, {count = 2, limitMs = 2000, broken = (): boolean => false} = {}) {
 	const crashes: string[] = [];
 	const resources: string[] = [];
 	const makers = createMakers({
@@ -23,8 +25,9 @@ function start(t: ExecutionContext, {count = 2, limitMs = 2000} = {}) {
 		limitMs,
 		clock: systemClock,
 		onCrash: reason => crashes.push(reason),
+		isUnavailable: error => error instanceof Error && 'code' in error && error.code === 'SQLITE_BUSY',
 		spawn: shared =>
-			new Worker(new URL('../../src/threads/maker.js', import.meta.url), {
+			new Worker(new URL(broken() ? './broken-thread.js' : '../../src/threads/maker.js', import.meta.url), {
 				workerData: {
 					shared,
 					keys: {current: 1, keys: {1: randomBytes(32)}},
@@ -36,6 +39,12 @@ function start(t: ExecutionContext, {count = 2, limitMs = 2000} = {}) {
 			}),
 		async resource(name) {
 			resources.push(name);
+			if (name === 'template:busy' && resources.filter(one => one === name).length === 1) {
+				throw Object.assign(new Error('busy'), {code: 'SQLITE_BUSY'});
+			}
+			if (name === 'dkim:damaged') {
+				return [{domain: 'shop.example', selector: 'mc1', algorithm: 'rsa-sha256', privateKeyPem: 'none'}];
+			}
 			if (name.startsWith('dkim:')) {
 				const {rsa} = await generateSigningKeys();
 				return [{domain: 'shop.example', selector: 'mc1', algorithm: 'rsa-sha256', privateKeyPem: rsa}];
@@ -122,4 +131,31 @@ test('a template that is gone is an error of its message', async t => {
 	const [gone, good] = await Promise.all([makers.make(job('gone')), makers.make(job('good'))]);
 	t.deepEqual(gone, {ok: false, unmade: {reason: 'make_failed', message: 'There is no such template version.'}});
 	t.true(good?.ok);
+});
+
+test('a template that cannot be read for now is asked for again', async t => {
+	const {makers} = start(t, {count: 1});
+	const result = await makers.make(job('busy'));
+	t.true(result.ok, JSON.stringify(result));
+});
+
+test('a key that is none fails the mail signed with it and nothing else', async t => {
+	const {makers, crashes} = start(t, {count: 1});
+	const [damaged, good] = await Promise.all([
+		makers.make({...job('good'), signing: 'damaged'}),
+		makers.make(job('good')),
+	]);
+	t.like(damaged, {ok: false, unmade: {reason: 'make_failed'}});
+	t.true(good?.ok);
+	t.deepEqual(crashes, []);
+});
+
+test('mail waits for a maker that cannot start, which is tried again, but not at once', async t => {
+	let broken = true;
+	const {makers, crashes} = start(t, {count: 1, broken: () => broken});
+	const made = makers.make(job('good'));
+	await waitFor('the end of the first', () => crashes.length === 1);
+	broken = false;
+	t.true((await made).ok);
+	t.is(crashes.length, 1);
 });

@@ -2,7 +2,7 @@ import test from 'ava';
 import {insertRows} from '../../src/store/insert-rows.ts';
 import {openStore} from '../../src/store/store.ts';
 import type {GroupWrite} from '../../src/store/writer.ts';
-import {newLocation, storeTest} from '../helpers/databases.ts';
+import {engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 
 const batches: WeakMap<object, number[]> = new WeakMap();
 
@@ -92,3 +92,51 @@ test('a store that cannot be opened says so and leaves nothing open', async t =>
 	const file = 'file' in location ? location.file : '';
 	await t.throwsAsync(openStore({file: `${file}/deeper/mailctl.db`}), {code: 'SQLITE_CANTOPEN'});
 });
+
+storeTest(test, 'a store that fails while items run alone is not asked for each of them', async (t, store) => {
+	let asked = 0;
+	const write: GroupWrite<number, number> = {
+		name: 'failing',
+		rank: 1,
+		async apply(_trx, items) {
+			asked++;
+			if (asked === 1) {
+				throw new Error('one of them is bad');
+			}
+			const code = store.dialect.name === 'sqlite' ? 'SQLITE_BUSY' : '57P03';
+			return items.length > 0 ? await Promise.reject(Object.assign(new Error('busy'), {code})) : items;
+		},
+	};
+	const settled = await Promise.allSettled([1, 2, 3, 4].map(item => store.writer.submit(write, item)));
+	t.true(settled.every(({status, ...rest}) => 'reason' in rest && store.dialect.isUnavailable(rest.reason)));
+	t.is(asked, 2);
+});
+
+if (engines.includes('postgres')) {
+	test('PostgreSQL: a connection lost in a transaction fails its items as unavailable, the next ones are written', async t => {
+		const store = await newStore(t, 'postgres');
+		const write = inserting(t);
+		const killed: GroupWrite<string, string> = {
+			name: 'killed',
+			rank: 1,
+			async apply(trx, items) {
+				const {rows} = await trx.raw('select pg_backend_pid() as pid');
+				await store.reader.raw('select pg_terminate_backend(?)', [rows[0].pid]);
+				await trx.raw('select 1');
+				return items;
+			},
+		};
+		const settled = await Promise.allSettled(['a', 'b', 'c'].map(item => store.writer.submit(killed, item)));
+		for (const one of settled) {
+			t.true(one.status === 'rejected' && store.dialect.isUnavailable(one.reason), JSON.stringify(one));
+		}
+		t.is(await store.writer.submit(write, {code: 'one'}), 'ONE');
+
+		// While nothing runs, too.
+		const {rows} = await store.database.raw('select pg_backend_pid() as pid');
+		await store.reader.raw('select pg_terminate_backend(?)', [rows[0].pid]);
+		const next = await store.writer.submit(write, {code: 'two'}).catch((error: unknown) => error);
+		t.true(next === 'TWO' || store.dialect.isUnavailable(next), String(next));
+		t.is(await store.writer.submit(write, {code: 'three'}), 'THREE');
+	});
+}

@@ -17,3 +17,23 @@ test('no more than so many are out at once; the first that waits goes first', as
 	await waiting[1];
 	t.is(order.at(-1), 'd');
 });
+
+test('units are given in order of asking; one that needs more than there are goes alone', async t => {
+	const permits = createPermits(10);
+	const gone: string[] = [];
+	const take = (id: string, units: number) => permits.take(id, units).then(() => gone.push(id));
+	const all = [take('a', 6), take('b', 6), take('c', 1), take('large', 100), take('d', 1)];
+	await all[0];
+	t.deepEqual(gone, ['a']);
+	permits.giveBack('a');
+	await all[2];
+	t.deepEqual(gone, ['a', 'b', 'c']);
+	permits.giveBack('b');
+	permits.giveBack('nobody');
+	permits.giveBack('c');
+	await all[3];
+	t.deepEqual(gone, ['a', 'b', 'c', 'large']);
+	permits.giveBack('large');
+	await Promise.all(all);
+	t.is(gone.at(-1), 'd');
+});

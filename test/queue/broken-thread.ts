@@ -1,0 +1,2 @@
+// A worker thread that cannot start.
+throw new Error('broken at its start');

@@ -1,0 +1,86 @@
+import {randomBytes} from 'node:crypto';
+import path from 'node:path';
+import {Worker} from 'node:worker_threads';
+import test, {type ExecutionContext} from 'ava';
+import type {Delivery} from '../../src/deliver/delivery.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
+import {createSenders} from '../../src/queue/senders.ts';
+import type {SenderData} from '../../src/threads/sender.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+import {newId} from '../helpers/messages.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const delivery = (recipientId = newId('rcp')): Delivery => ({
+	recipientId,
+	destination: 'a.test',
+	envelope: {from: 'b@x.test', to: 'a@a.test', smtputf8: false},
+	ref: 'r',
+	data: new Uint8Array(randomBytes(100)),
+	attempt: 1,
+	simulated: false,
+	nxdomainBefore: false,
+	noAddressBefore: false,
+});
+
+async function start(t: ExecutionContext, broken: () => boolean = () => false) {
+	const folder = path.join(await temporaryFolder(t), 'captured');
+	const crashes: string[] = [];
+	const workers: Worker[] = [];
+	const workerData: SenderData = {
+		mode: {kind: 'capture', folder},
+		hostname: 'mail.example.com',
+		timeouts: smtpTimeoutDefaults,
+		attemptDeadlineMs: 60_000,
+		maxSessions: 2,
+		allowPrivateMx: false,
+		dnsServers: [],
+	};
+	const senders = createSenders<Delivery>({
+		count: 1,
+		clock: systemClock,
+		onCrash: reason => crashes.push(reason),
+		spawn() {
+			const file = broken() ? './broken-thread.js' : '../../src/threads/sender.js';
+			const worker = new Worker(new URL(file, import.meta.url), {workerData});
+			workers.push(worker);
+			return worker;
+		},
+	});
+	t.teardown(() => senders.stop());
+	return {senders, crashes, workers};
+}
+
+test('a copy that a sender has a fault with fails alone', async t => {
+	const {senders, crashes} = await start(t);
+	const [bad, good] = await Promise.allSettled([
+		senders.deliver('a.test', 5, delivery('no id')),
+		senders.deliver('a.test', 5, delivery()),
+	]);
+	t.is(bad?.status, 'rejected');
+	t.is(good?.status === 'fulfilled' && good.value.outcome.kind, 'delivered');
+	t.deepEqual(crashes, []);
+});
+
+test('what a sender thread held when it died is refused, what comes next is done by another', async t => {
+	const {senders, workers} = await start(t);
+	const [first] = workers;
+	const held = senders.deliver('a.test', 5, delivery());
+	// Before it can have answered.
+	setImmediate(() => void first?.terminate());
+	await held.catch(() => undefined);
+	const {outcome} = await senders.deliver('a.test', 5, delivery());
+	t.is(outcome.kind, 'delivered');
+});
+
+test('mail waits for a sender thread that cannot start, which is tried again, but not at once', async t => {
+	let broken = true;
+	const {senders, workers, crashes} = await start(t, () => broken);
+	const waiting = senders.deliver('a.test', 5, delivery());
+	await waitFor('the end of the first', () => crashes.length === 1);
+	t.is(workers.length, 1);
+	broken = false;
+	const {outcome} = await waiting;
+	t.is(outcome.kind, 'delivered');
+	t.is(workers.length, 2);
+});
