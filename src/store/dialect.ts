@@ -1,3 +1,4 @@
+import {statSync} from 'node:fs';
 import type {Knex} from 'knex';
 import {SqliteClient} from './sqlite-client.ts';
 
@@ -59,10 +60,9 @@ export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 
 type SqliteConnection = {exec: (sql: string, done: (error: Error | null) => void) => void};
 
-// auto_vacuum must precede the first table; FULL: a 202 survives power loss. The others bound files and distrust the schema.
+// FULL: a 202 survives power loss. The others bound files and distrust the schema.
 const sqlitePragmas = `
 	pragma busy_timeout = 5000;
-	pragma auto_vacuum = incremental;
 	pragma journal_mode = wal;
 	pragma synchronous = full;
 	pragma foreign_keys = on;
@@ -74,6 +74,9 @@ const sqlitePragmas = `
 
 // What goes wrong is thrown; knex would print it as well.
 const quiet = {warn: () => undefined, error: () => undefined, deprecate: () => undefined, debug: () => undefined};
+
+// Precedes the first page, and only there: on a store that is there it would be a write.
+const freshPragmas = 'pragma busy_timeout = 5000; pragma auto_vacuum = incremental;';
 
 export function sqliteConfig(filename: string, connections: number): Knex.Config {
 	return {
@@ -88,7 +91,9 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 			max: connections,
 			idleTimeoutMillis: 2 ** 31 - 1,
 			afterCreate: (connection: SqliteConnection, done: (error: Error | null, connection: SqliteConnection) => void) =>
-				connection.exec(sqlitePragmas, error => done(error, connection)),
+				connection.exec(statSync(filename).size === 0 ? freshPragmas + sqlitePragmas : sqlitePragmas, error =>
+					done(error, connection),
+				),
 		},
 	};
 }
