@@ -3,6 +3,7 @@ import {createSecureContext, rootCertificates, type SecureContext} from 'node:tl
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
 import {capture} from './capture.ts';
@@ -14,7 +15,7 @@ import {createRelayRoutes, type LookUp} from './relay-routes.ts';
 import type {Resolver} from './resolver.ts';
 import {type Relay, type Route, sameRoute} from './route.ts';
 import {mxRoutes, type NoRoute} from './routes.ts';
-import {simulate, simulatorKind} from './simulator.ts';
+import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
 import type {SourceAddress} from './source-address.ts';
 import {type TryOptions, tryRoutes} from './try-routes.ts';
 
@@ -114,8 +115,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
 		if (job.simulated || job.destination === simulatorDomain) {
 			const outcome = simulate(simulatorKind(job.envelope.to), job.attempt);
-			const sent = outcome.kind === 'delivered' || outcome.kind === 'deferred' || outcome.kind === 'bounced';
-			return result(outcome, [], sent ? storeTime(begun) : null);
+			const reply = simulatedReply(outcome);
+			const at = storeTime(begun);
+			return reply === null ? result(outcome, [], null) : result(outcome, [simulatedAttempt(at, reply)], at);
 		}
 
 		if (mode.kind === 'capture') {
@@ -152,6 +154,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 	}
 
 	return {deliver, count: pool.count, close: pool.close};
+}
+
+function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply): Attempt {
+	const phase = code === 250 ? 'dot' : 'rcpt';
+	return {at, host: simulatorDomain, ip: null, tls: null, phase, code, enhanced, reply, ms: 0};
 }
 
 function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {

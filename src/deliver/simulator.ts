@@ -1,5 +1,6 @@
 import type {Outcome} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import {type SmtpReply, smtpReply} from '../mail/smtp-reply.ts';
 
 export const simulatorKinds = [
 	'delivered',
@@ -61,6 +62,19 @@ export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 		case 'opened':
 		case 'clicked':
 			return {kind: 'delivered'};
+	}
+}
+
+/** What the simulated host said, as a try records it; null: the mail did not come to a host. */
+export function simulatedReply(outcome: Outcome): SmtpReply | null {
+	switch (outcome.kind) {
+		case 'delivered':
+			return smtpReply(250, ['2.0.0 simulated: taken']);
+		case 'bounced':
+		case 'deferred':
+			return smtpReply(Number(outcome.reason.slice(0, 3)), [outcome.reason.slice(4)]);
+		default:
+			return null;
 	}
 }
 

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {simulate, simulatorKind, simulatorKinds} from '../../src/deliver/simulator.ts';
+import {simulate, simulatedReply, simulatorKind, simulatorKinds} from '../../src/deliver/simulator.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 
 test('the local part steers, a label is ignored, other addresses are delivered', t => {
@@ -49,4 +49,15 @@ test('simulated mail leaves the machine in no mode', async t => {
 	t.deepEqual((await lab.deliver({simulated: true})).outcome, {kind: 'delivered'});
 	t.is(lab.hosts[0]?.connections.length, 0);
 	t.deepEqual(lab.dns.queries, []);
+});
+
+test('a simulated try has a reply to show; what came to no host has none', t => {
+	t.like(simulatedReply(simulate('deferred', 1)), {
+		code: 451,
+		enhanced: '4.7.1',
+		text: '4.7.1 simulated: try again later',
+	});
+	t.like(simulatedReply(simulate('bounced', 1)), {code: 550, enhanced: '5.1.1'});
+	t.like(simulatedReply(simulate('delivered', 1)), {code: 250, enhanced: '2.0.0'});
+	t.is(simulatedReply(simulate('errored', 1)), null);
 });
