@@ -1,4 +1,5 @@
 import {METHODS} from 'node:http';
+import type {Socket} from 'node:net';
 import Fastify, {type FastifyInstance, type FastifyReply, type FastifyRequest} from 'fastify';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
@@ -64,6 +65,7 @@ export function createApi({
 	});
 	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
+	endUnused(api);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', admit);
 	api.setErrorHandler((error, request, reply) => {
@@ -168,4 +170,25 @@ function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<str
 			handler: () => undefined,
 		});
 	}
+}
+
+/** At a stop Node waits for connections on which nothing was asked yet (a browser opens some ahead): they are ended. */
+function endUnused(api: Api): void {
+	const unused = new Set<Socket>();
+	let closing = false;
+	api.server.on('connection', socket => {
+		if (closing) {
+			socket.destroy();
+			return;
+		}
+		unused.add(socket);
+		socket.once('close', () => unused.delete(socket));
+	});
+	api.server.on('request', ({socket}) => unused.delete(socket));
+	api.addHook('preClose', async () => {
+		closing = true;
+		for (const socket of unused) {
+			socket.destroy();
+		}
+	});
 }

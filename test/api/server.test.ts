@@ -1,3 +1,4 @@
+import {once} from 'node:events';
 import {connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import Type from 'typebox';
@@ -339,4 +340,14 @@ test('an expectation that is not known is ignored', async t => {
 		'GET /v1/things HTTP/1.1\r\nHost: x\r\nExpect: a-miracle\r\nConnection: close\r\n\r\n',
 	);
 	t.regex(answer, /^HTTP\/1\.1 200 OK\r\n/);
+});
+
+test('closing does not wait for a connection on which nothing was asked', async t => {
+	const {api, port} = await start(t);
+	const socket = connect(port, '127.0.0.1');
+	await once(api.server, 'connection');
+	const ended = once(socket, 'close');
+	await api.close();
+	await ended;
+	t.pass();
 });

@@ -1,0 +1,190 @@
+import {mkdirSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {eventsOf, type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import {type FakeMx, type FakeMxOptions, startFakeMx} from '../helpers/fake-mx.ts';
+import {call} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const effectLimit = 1000;
+
+/** The program delivering to one host for every `*.example` of the list. */
+async function deliveringTo(
+	t: ExecutionContext,
+	options: FakeMxOptions,
+	settings: Settings = {},
+): Promise<{program: Program; mx: FakeMx}> {
+	const mx = await startFakeMx(t, options);
+	const dns = await startFakeDns(t, {
+		...Object.fromEntries(domains.map(domain => [domain, {mx: [[10, 'mx.example']] as const}])),
+		'mx.example': {a: ['127.0.0.1']},
+	});
+	const program = await prepareProgram(t, {
+		MAILCTL_HOSTNAME: 'mail.shop.example',
+		MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_DNS_SERVERS: dns.server,
+		MAILCTL_MX_PORT: String(mx.port),
+		MAILCTL_ALLOW_PRIVATE_MX: 'true',
+		MAILCTL_RATE_LIMIT: '0',
+		...settings,
+	});
+	return {program, mx};
+}
+
+const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
+
+async function send(
+	url: string,
+	{key, from, templateId}: Welcome,
+	to: string,
+): Promise<{status: number; body: unknown}> {
+	return await call(`${url}/v1/messages`, key, {from, to, templateId});
+}
+
+test.serial(
+	'SIGTERM under load: exit 0 in time, every 202 is delivered once, before or after the next start',
+	async t => {
+		const {program, mx} = await deliveringTo(t, {});
+		const daemon = await program.serve();
+		const shop = await welcomeOf(program);
+		const accepted: string[] = [];
+		let loading = true;
+		const load = Promise.all(
+			Array.from({length: 16}, async (_, lane) => {
+				for (let n = 0; loading; n++) {
+					const to = `user-${lane}-${n}@${domains[n % domains.length]}`;
+					const answer = await send(daemon.url, shop, to).catch(() => null); // The daemon is gone.
+					if (answer?.status === 202) {
+						accepted.push(to);
+					} else {
+						t.true(answer === null || answer.status === 503, JSON.stringify(answer));
+						loading = false;
+					}
+				}
+			}),
+		);
+		await waitFor('mail flows', () => mx.count() >= 200, 30_000);
+		const began = performance.now();
+		t.is(await daemon.stop(), 0);
+		t.true(performance.now() - began < 30_000);
+		await load;
+		t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
+
+		const next = await program.serve();
+		await waitFor('the rest has arrived', () => mx.count() >= accepted.length, 30_000);
+		t.is(await next.stop(), 0);
+		t.log(`${accepted.length} accepted, ${mx.count()} arrived`);
+		const arrived = mx.received.map(({to: [to]}) => String(to)).sort();
+		// One more may have been taken in whose 202 was cut off; none may come twice.
+		t.is(new Set(arrived).size, arrived.length);
+		t.deepEqual(
+			accepted.filter(to => !arrived.includes(to)),
+			[],
+		);
+	},
+);
+
+test.serial('a session that hangs ends with the drain limit, or at once with a second signal', async t => {
+	const settings = {MAILCTL_DRAIN_LIMIT: '300ms'};
+	let hanging = 0;
+	const {program, mx} = await deliveringTo(t, {
+		dot() {
+			hanging++;
+			return {do: 'never'};
+		},
+	});
+	for (const [more, signals] of [
+		[settings, 1],
+		[{}, 2],
+	] as const) {
+		const daemon = await program.serve(more);
+		const before = hanging;
+		t.is((await send(daemon.url, await welcomeOf(program), `user${signals}@a.example`)).status, 202);
+		await waitFor('a session waits for the answer', () => hanging > before);
+		const stops = (await eventsOf(program, 'stopping')).length;
+		daemon.signal('SIGTERM');
+		await waitFor('it stops', async () => (await eventsOf(program, 'stopping')).length > stops);
+		if (signals === 2) {
+			daemon.signal('SIGTERM');
+		}
+		t.is(await daemon.ended, 0);
+		t.like((await eventsOf(program, 'stopped')).at(-1), {drained: false});
+		await waitFor('the session is closed', () => mx.open() === 0);
+	}
+});
+
+test.serial('SIGHUP: what may change does, a broken file changes nothing and is named', async t => {
+	const program = await prepareProgram(t, {});
+	const env = (text: string) => writeFileSync(join(program.folder, '.env'), text, {mode: 0o600});
+	const daemon = await program.serve();
+	const reloads = async (event: string, count: number) =>
+		await waitFor(event, async () => {
+			const records = await eventsOf(program, event);
+			return records.length === count && records.at(-1);
+		});
+
+	env('MAILCTL_RETRY_SCHEDULE=2m\nMAILCTL_MAX_SESSIONS=3\n');
+	daemon.signal('SIGHUP');
+	t.like(await reloads('reloaded', 1), {
+		changed: ['MAILCTL_RETRY_SCHEDULE'],
+		needs_restart: ['MAILCTL_MAX_SESSIONS'],
+	});
+
+	env('MAILCTL_LOG_LEVEL=loud\nMAILCTL_RETRY_SCHEDULE=never\n');
+	daemon.signal('SIGHUP');
+	const {problems} = await reloads('reload_refused', 1);
+	t.is((problems as string[]).length, 2);
+	t.regex(String(problems), /MAILCTL_LOG_LEVEL="loud".*MAILCTL_RETRY_SCHEDULE="never"/s);
+	t.is((await fetch(`${daemon.url}/readyz`)).status, 200);
+
+	env('MAILCTL_LOG_LEVEL=error\n');
+	daemon.signal('SIGHUP');
+	// At `error` nothing is said of a mail; the reload itself can no longer be seen.
+	const shop = await welcomeOf(program);
+	await waitFor('mail without a line', async () => {
+		const lines = (await eventsOf(program, 'delivered')).length;
+		const {body} = await send(daemon.url, shop, 'you@a.example');
+		await waitFor('it is delivered', async () => {
+			const read = await call(`${daemon.url}/v1/messages/${(body as {id: string}).id}`, shop.key);
+			return (read.body as {status: string}).status === 'delivered';
+		});
+		return (await eventsOf(program, 'delivered')).length === lines;
+	});
+	t.is(await daemon.stop(), 0);
+	t.deepEqual(await eventsOf(program, 'stopped'), []);
+});
+
+test.serial('what the CLI changes holds in the running daemon within a second', async t => {
+	const program = await prepareProgram(t, {});
+	const daemon = await program.serve();
+	const shop = await welcomeOf(program);
+	const {id: keyId, key} = await program.cli<{id: string; key: string}>('key', 'create', '--name', 'other');
+	const status = async (secret: string) => (await send(daemon.url, {...shop, key: secret}, 'you@a.example')).status;
+	t.is(await status(key), 202, 'a new key is known');
+
+	await program.cli('key', 'revoke', keyId);
+	await waitFor('the key is refused', async () => (await status(key)) === 401, effectLimit);
+
+	await program.cli('workspace', 'pause', 'default', '--reason', 'test');
+	await waitFor('sending is refused', async () => (await status(shop.key)) === 403, effectLimit);
+	await program.cli('workspace', 'resume', 'default');
+	await waitFor('sending is on', async () => (await status(shop.key)) === 202, effectLimit);
+
+	const folder = join(program.folder, 'templates/sample');
+	mkdirSync(folder, {recursive: true});
+	writeFileSync(join(folder, 'template.json'), '{"subject":"Another subject"}');
+	writeFileSync(join(folder, 'body.html'), '<p>Hello</p>');
+	t.like(await program.cli('template', 'push', 'templates'), [{id: shop.templateId, version: 2}]);
+	const subjectNow = async () => {
+		const {body} = await send(daemon.url, shop, 'subject@a.example');
+		return await waitFor('a subject', async () => {
+			const read = await call(`${daemon.url}/v1/messages/${(body as {id: string}).id}`, shop.key);
+			return (read.body as {subject: string | null}).subject;
+		});
+	};
+	await waitFor('the new version is sent', async () => (await subjectNow()) === 'Another subject', effectLimit);
+	t.is(await daemon.stop(), 0);
+});
