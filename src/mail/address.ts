@@ -99,7 +99,9 @@ function toALabels(text: string): string {
 
 	const domain = domainToASCII(text);
 	const unicode = domainToUnicode(domain);
-	const sound = domainToASCII(unicode) === domain && unicode.split('.').every(label => unicodeLabel.test(label));
+	// Node 24 hands back undecoded what does not decode.
+	const decoded = (label: string) => unicodeLabel.test(label) && !label.startsWith('xn--');
+	const sound = domainToASCII(unicode) === domain && unicode.split('.').every(decoded);
 	return sound ? domain : '';
 }
 
