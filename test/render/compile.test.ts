@@ -141,10 +141,22 @@ test('a worker gives the same results, in order', async t => {
 	t.deepEqual(await compileInWorker([good, bad]), [await compileVariant(good), await compileVariant(bad)]);
 });
 
+// Hundreds of elements, many times: no machine compiles them before the timer of a millisecond is due.
+const slow: VariantSource = {
+	locale: null,
+	subject: 's',
+	mjml: `<mjml><mj-body><mj-section><mj-column>${'<mj-text>a</mj-text>'.repeat(450)}</mj-column></mj-section></mj-body></mjml>`,
+};
+
 test('a worker that takes too long is ended', async t => {
-	t.deepEqual(await compileInWorker([good], 1), [
-		{ok: false, violations: [{field: 'mjml', message: 'takes too long to compile', line: 1, column: 1}]},
-	]);
+	const results = await compileInWorker(new Array(30).fill(slow), 1);
+	t.is(results.length, 30);
+	for (const result of results) {
+		t.deepEqual(result, {
+			ok: false,
+			violations: [{field: 'mjml', message: 'takes too long to compile', line: 1, column: 1}],
+		});
+	}
 });
 
 test('a compiler takes calls one after the other', async t => {
