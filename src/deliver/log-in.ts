@@ -1,3 +1,4 @@
+import {printable} from '../mail/smtp-reply.ts';
 import type {Answer, SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
 
@@ -22,7 +23,7 @@ export async function logIn(
 
 	if (!offered.includes('LOGIN')) {
 		const text = `the server offers no way to log in that we know (${offered.join(' ') || 'none'})`;
-		return {by: 'login', phase: 'auth', text};
+		return {by: 'login', phase: 'auth', text: printable(text)};
 	}
 
 	const steps: ReadonlyArray<readonly [line: string, code: number]> = [

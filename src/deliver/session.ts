@@ -1,5 +1,6 @@
 import type {SecureContext} from 'node:tls';
 import {isLoopbackAddress} from '../mail/public-address.ts';
+import {printable} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {type Extensions, noExtensions, parseExtensions} from './extensions.ts';
 import {logIn} from './log-in.ts';
@@ -142,7 +143,8 @@ async function upgrade(
 		: ehlo(connection, hostname, timeouts.ehlo);
 }
 
-function demanded(connection: SmtpConnection, text: string): Stop {
+function demanded(connection: SmtpConnection, reason: string): Stop {
+	const text = printable(reason);
 	connection.write(['QUIT\r\n'], 1);
 	connection.fail(text);
 	return {by: 'tls', phase: 'starttls', text};

@@ -1,5 +1,6 @@
 import {connect, isIP, type Socket} from 'node:net';
 import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
+import {printable} from '../mail/smtp-reply.ts';
 import {createReplyReader, type RawReply} from './reply-reader.ts';
 
 /** The connection is of no use any more, and why. `errno`: the system's word where it said one. */
@@ -78,7 +79,8 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			return;
 		}
 
-		lost = errno === undefined ? {lost: reason} : {lost: reason, errno};
+		const text = printable(reason); // It may hold the peer's words.
+		lost = errno === undefined ? {lost: text} : {lost: text, errno};
 		socket.destroy();
 		settle?.(lost);
 		for (const listener of lostListeners) {

@@ -10,7 +10,8 @@ export type Made = {
 	readonly ref: string;
 };
 
-export type Unmade = {readonly reason: string; readonly message: string};
+/** `waitMs`: it was not tried; it may be after so long. */
+export type Unmade = {readonly reason: string; readonly message: string; readonly waitMs?: number};
 
 export type AttemptSteps = {
 	/** Renders, composes and signs in a maker thread. */
@@ -41,7 +42,10 @@ export async function attempt(copy: Claimed, steps: AttemptSteps): Promise<Attem
 
 	const making = await steps.make(copy);
 	if (!making.ok) {
-		return unsent({kind: 'errored', ...making.unmade});
+		const {reason, message, waitMs} = making.unmade;
+		return waitMs === undefined
+			? unsent({kind: 'errored', reason, message})
+			: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
 	}
 	return {result: await steps.deliver(copy, making.made), subject: making.made.subject};
 }

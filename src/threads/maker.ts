@@ -8,6 +8,7 @@ import {systemClock} from '../mail/clock.ts';
 import {type FromMaker, type MakeJob, type MakeResult, progress, type ToMaker} from '../queue/maker-protocol.ts';
 import {createRenderer} from '../render/render.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
+import {createPatience} from './patience.ts';
 
 /** What a maker thread is started with. */
 export type MakerData = {
@@ -29,6 +30,9 @@ const make = createMake({
 	renderer: createRenderer(),
 	clock: systemClock,
 });
+
+const patience = createPatience(systemClock);
+const restMs = 60_000;
 
 const cached = 500;
 const templates = new LRUCache<string, readonly Variant[]>({max: cached});
@@ -94,7 +98,20 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 	return missing.size === 0;
 }
 
+/** One batch holds mail of many senders: where a template takes all its time again and again, the others go first. */
 function makeOne(job: MakeJob): MakeResult {
+	if (patience.isSpent(job.versionId)) {
+		const message = 'The mails before this one took longer to render than allowed.';
+		Atomics.add(told, progress.started, 1);
+		return {ok: false, unmade: {reason: 'render_limit', message, waitMs: restMs}};
+	}
+	const began = performance.now();
+	const result = makeInTime(job);
+	patience.note(job.versionId, result.ok, performance.now() - began);
+	return result;
+}
+
+function makeInTime(job: MakeJob): MakeResult {
 	Atomics.add(told, progress.started, 1);
 	Atomics.store(told, progress.working, 1);
 	try {

@@ -67,10 +67,21 @@ test('replies without end are cut off', async t => {
 	}
 });
 
-test('controls in a reply are not kept', async t => {
-	const lab = await startLab(t, [{rcpt: '550 5.1.1 \u001b[31mno\u0007\u202e such user'}]);
-	t.false(/[\u0000-\u0009\u000b-\u001f\u202e]/.test(JSON.stringify((await lab.deliver()).attempts)));
-});
+const dirty = '\u001b[31mno\u0007\u0000\u202e such user';
+const dirtyWords: ReadonlyArray<readonly [where: string, script: FakeMxOptions]> = [
+	['in a reply', {rcpt: `550 5.1.1 ${dirty}`}],
+	['in what nobody asked for', {greeting: {bytes: `220 hello\r\n250 ${dirty}\r\n`}}],
+	['in a line that is no reply', {greeting: {bytes: `${dirty}\r\n`}}],
+];
+for (const [where, script] of dirtyWords) {
+	test(`controls ${where} are not kept`, async t => {
+		const lab = await startLab(t, [script]);
+		const {outcome, attempts} = await lab.deliver();
+		const said = [...attempts.map(({reply}) => reply), 'reason' in outcome ? (outcome.reason ?? '') : ''];
+		t.true(attempts.length > 0);
+		t.false(/[\u0000-\u0009\u000b-\u001f\u202e]/.test(said.join('\n')), JSON.stringify(said));
+	});
+}
 
 const steps: readonly Step[] = ['greeting', 'ehlo', 'helo', 'starttls', 'mail', 'rcpt', 'data', 'dot', 'rset', 'quit'];
 

@@ -159,3 +159,13 @@ test('mail waits for a maker that cannot start, which is tried again, but not at
 	t.true((await made).ok);
 	t.is(crashes.length, 1);
 });
+
+test('a template that takes all its time again and again is put off, others are made', async t => {
+	const {makers} = start(t, {count: 1});
+	const hostile = await Promise.all(Array.from({length: 12}, () => makers.make(job('hostile'))));
+	const good = await makers.make(job('good'));
+	const putOff = hostile.filter(result => !result.ok && result.unmade.waitMs !== undefined);
+	t.true(hostile.every(result => !result.ok && result.unmade.reason === 'render_limit'));
+	t.is(putOff.length, 9);
+	t.true(good.ok);
+});
