@@ -1,6 +1,7 @@
 import createKnex, {type Knex} from 'knex';
 import {type Dialect, postgresConfig, postgresDialect, sqliteConfig, sqliteDialect} from './dialect.ts';
 import {loadSqlite} from './sqlite-driver.ts';
+import {refuseTruncated} from './whole-file.ts';
 import {createWriter, type Writer} from './writer.ts';
 
 /** An open store: connections to read with, and the one writer. */
@@ -26,6 +27,7 @@ export async function openStore(location: StoreLocation): Promise<Store> {
 	const sqlite = 'file' in location;
 	if (sqlite) {
 		await loadSqlite(); // knex would make prose of its fault.
+		refuseTruncated(location.file);
 	}
 	const dialect = sqlite ? sqliteDialect : postgresDialect;
 	const database = createKnex(sqlite ? sqliteConfig(location.file, 1) : postgresConfig(location.url, 1));
@@ -41,7 +43,9 @@ export async function openStore(location: StoreLocation): Promise<Store> {
 		},
 		async close() {
 			await writer.idle();
-			await Promise.all([reader.destroy(), database.destroy()]);
+			// One after the other: the last connection to close takes SQLite's log into the file.
+			await reader.destroy();
+			await database.destroy();
 		},
 	};
 	try {

@@ -1,4 +1,4 @@
-import {readFileSync, writeFileSync} from 'node:fs';
+import {readFileSync, statSync, truncateSync, writeFileSync} from 'node:fs';
 import process from 'node:process';
 import test from 'ava';
 import {migrations} from '../../migrations/index.ts';
@@ -98,5 +98,17 @@ test('SQLite is set to survive power loss and to distrust its file', async t => 
 		t.is(await pragma('busy_timeout'), 5000);
 		t.is(await pragma('auto_vacuum'), 2);
 		t.is(await pragma('trusted_schema'), 0);
+	}
+});
+
+test('a file that was cut off is refused, however little is lost', async t => {
+	const {file} = (await newLocation(t, 'sqlite')) as {file: string};
+	const store = await openStore({file});
+	await migrate(store.database);
+	await store.close();
+	const {size} = statSync(file);
+	for (const lost of [1, 4096, size / 2]) {
+		truncateSync(file, size - lost);
+		await t.throwsAsync(openStore({file}), {code: 'SQLITE_CORRUPT'}, String(lost));
 	}
 });
