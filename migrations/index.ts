@@ -6,6 +6,7 @@ import * as accounting from './004_accounting.ts';
 import * as delivery from './005_delivery.ts';
 import * as reports from './006_reports.ts';
 import * as webhooks from './007_webhooks.ts';
+import * as interfaceNeeds from './008_interface.ts';
 
 /** Every migration in order, by a name without extension: knex refuses a folder whose file extensions changed. Append only. */
 export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) => Promise<void>]> = [
@@ -16,4 +17,5 @@ export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) 
 	['005_delivery', delivery.up],
 	['006_reports', reports.up],
 	['007_webhooks', webhooks.up],
+	['008_interface', interfaceNeeds.up],
 ];

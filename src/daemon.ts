@@ -1,14 +1,15 @@
-import {hkdfSync} from 'node:crypto';
+import {hkdfSync, randomBytes} from 'node:crypto';
 import type {AddressInfo} from 'node:net';
 import {hostname} from 'node:os';
 import process from 'node:process';
+import type {Knex} from 'knex';
 import {createCatalog} from './accept/catalog.ts';
 import {createAccept} from './accept/send.ts';
 import {createAcceptWrite} from './accept/write.ts';
+import {apiRoutes} from './api/api-routes.ts';
 import {createAuth} from './api/auth.ts';
 import {createCursors} from './api/cursor.ts';
 import {healthRoutes} from './api/routes/health.ts';
-import {messageRoutes} from './api/routes/messages.ts';
 import {type Api, createApi} from './api/server.ts';
 import {boundPublicUrl} from './config/derive.ts';
 import type {Settings} from './config/settings.ts';
@@ -60,6 +61,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const {store, secrets, release} = held;
 	const {logger} = log;
 	const newId = createIdSource(clock);
+	const vault = createVault(secrets);
 	const mailLog = createMailLog(logger);
 	const metrics = createMetrics({version, queueSize: () => readQueueSize(store.reader, storeTime(clock.now()))});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
@@ -102,6 +104,19 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onAccepted: destinations => engine?.scheduler.accepted(destinations),
 	});
 
+	/** What this process remembers of the store is read again. */
+	function forget(): void {
+		catalog.clear();
+		auth.clear();
+		engine?.forget();
+	}
+
+	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
+		const result = await store.writer.transaction(work);
+		forget();
+		return result;
+	}
+
 	async function notReady(): Promise<string | null> {
 		if (phase !== 'running') {
 			return `The daemon is ${phase}.`;
@@ -127,11 +142,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			},
 			routes: [
 				healthRoutes({notReady, metrics: metrics.text}),
-				messageRoutes({
+				...apiRoutes({
 					auth,
 					reader: store.reader,
-					accept,
+					change,
+					tools: {clock, newId, random: randomBytes},
+					vault,
 					cursors: createCursors(cursorKey(secrets)),
+					accept,
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
 			],
@@ -161,7 +179,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			settings,
 			publicUrl,
 			store,
-			vault: createVault(secrets),
+			vault,
 			keys: secrets,
 			boot,
 			newId,
@@ -208,9 +226,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const changes = watchChanges({
 		read: () => readGeneration(store.reader),
 		onChange() {
-			catalog.clear();
-			auth.clear();
-			engine?.forget();
+			forget();
 			void engine?.scheduler.rescan().catch(onStoreError);
 		},
 		onError: onStoreError,

@@ -210,6 +210,7 @@ template_versions.template_id text C not null
 template_versions.version integer not null
 template_versions.fingerprint text C not null
 template_versions.created_at text C not null
+template_versions.sample text C
 templates.id text C not null
 templates.workspace_id text C not null
 templates.name text C not null
@@ -386,6 +387,7 @@ CREATE UNIQUE INDEX mta_sts_pkey ON public.mta_sts USING btree (domain)
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
 CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)
 CREATE INDEX recipients_by_state ON public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
+CREATE INDEX recipients_cc_by_address ON public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
 CREATE INDEX recipients_claimed ON public.recipients USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
 CREATE INDEX recipients_due ON public.recipients USING btree (destination, next_attempt_at) WHERE (next_attempt_at IS NOT NULL)
 CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (id)
@@ -416,6 +418,7 @@ CREATE UNIQUE INDEX warmup_days_pkey ON public.warmup_days USING btree (source, 
 CREATE UNIQUE INDEX webhook_attempts_pkey ON public.webhook_attempts USING btree (delivery_id, generation, n)
 CREATE INDEX webhook_deliveries_by_endpoint ON public.webhook_deliveries USING btree (endpoint_id, id)
 CREATE INDEX webhook_deliveries_by_message ON public.webhook_deliveries USING btree (message_id)
+CREATE INDEX webhook_deliveries_claimed ON public.webhook_deliveries USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
 CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at) WHERE (next_attempt_at IS NOT NULL)
 CREATE UNIQUE INDEX webhook_deliveries_pkey ON public.webhook_deliveries USING btree (id)
 CREATE INDEX webhook_endpoints_by_workspace ON public.webhook_endpoints USING btree (workspace_id, id)

@@ -181,6 +181,7 @@ CREATE TABLE nodes (id text,
   primary key (id));
 CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_by_state on recipients (workspace_id, state, message_id) where role = 'to';
+CREATE INDEX recipients_cc_by_address on recipients (workspace_id, address_key) where role = 'cc';
 CREATE INDEX recipients_claimed on recipients (claimed_by) where claimed_by is not null;
 CREATE INDEX recipients_due on recipients (destination, next_attempt_at) where next_attempt_at is not null;
 CREATE TABLE recipients (id text,
@@ -276,6 +277,7 @@ CREATE TABLE template_versions (id text,
   version integer not null,
   fingerprint text not null,
   created_at text not null,
+  sample text,
   foreign key(template_id) references templates(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX templates_by_name on templates (workspace_id, name) where deleted_at is null;
@@ -333,6 +335,7 @@ CREATE TABLE webhook_attempts (delivery_id text not null,
   primary key (delivery_id, generation, n));
 CREATE INDEX webhook_deliveries_by_endpoint on webhook_deliveries (endpoint_id, id);
 CREATE INDEX webhook_deliveries_by_message on webhook_deliveries (message_id);
+CREATE INDEX webhook_deliveries_claimed on webhook_deliveries (claimed_by) where claimed_by is not null;
 CREATE INDEX webhook_deliveries_due on webhook_deliveries (endpoint_id, next_attempt_at) where next_attempt_at is not null;
 CREATE TABLE webhook_deliveries (id text,
   workspace_id text not null,

@@ -17,8 +17,10 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	outcome: ['mail', 'store'],
 	queue: ['mail', 'store', 'outcome'],
 	admin: ['mail', 'store', 'compose', 'render'],
+	webhook: ['mail', 'store'],
 	threads: ['mail', 'links', 'render', 'compose', 'deliver', 'queue'],
-	api: ['mail', 'store', 'accept', 'links', 'config'],
+	api: ['mail', 'store', 'accept', 'outcome', 'webhook', 'admin', 'render', 'links', 'config'],
+	public: ['mail', 'store', 'outcome', 'links', 'render', 'config', 'api'],
 	cli: 'everything',
 	daemon: 'everything',
 };

@@ -79,6 +79,8 @@ export function createApi({
 	acceptJsonOnly(api);
 	const check = createChecks();
 	api.setValidatorCompiler(({schema, httpPart}) => check.compiler(schema, httpPart));
+	// Schemas of answers describe them; a view is sent as it is.
+	api.setSerializerCompiler(() => JSON.stringify);
 	for (const method of METHODS) {
 		if (method !== 'CONNECT' && !api.supportedMethods.includes(method)) {
 			api.addHttpMethod(method, {hasBody: true});

@@ -3,10 +3,10 @@ import type {NewId} from '../mail/ids.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Claimed} from '../store/claims.ts';
-import {insertEvents, type NewEvent} from '../store/events.ts';
 import {insertAttempts, type Settled, settleRecipients} from '../store/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import type {GroupWrite} from '../store/writer.ts';
+import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
 import type {Verdict} from './settle.ts';
 
@@ -37,7 +37,7 @@ export function createRecordWrite(boot: string, newId: NewId): GroupWrite<Record
 				trx,
 				mine.map(({copy, result, verdict}) => ({recipientId: copy.id, n: verdict.attempts, attempts: result.attempts})),
 			);
-			await insertEvents(
+			await announce(
 				trx,
 				mine.flatMap(item => eventsOf(item, newId)),
 			);
@@ -64,9 +64,15 @@ function toSettled({copy, subject, result, verdict, crashes}: Recorded): Settled
 }
 
 /** `sent` stands once per copy, with its own time, before what followed it. */
-function eventsOf({copy, result, verdict}: Recorded, newId: NewId): NewEvent[] {
-	const events: NewEvent[] = [];
-	const common = {messageId: copy.message_id, recipientId: copy.id, recordedAt: result.at};
+function eventsOf({copy, result, verdict}: Recorded, newId: NewId): Happening[] {
+	const events: Happening[] = [];
+	const common = {
+		workspaceId: copy.workspace_id,
+		messageId: copy.message_id,
+		recipientId: copy.id,
+		recipient: copy.address,
+		recordedAt: result.at,
+	};
 	if (copy.sent_at === null && result.sentAt !== null) {
 		const detail = JSON.stringify({recipient: copy.address, role: copy.role, attempt: verdict.attempts});
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});

@@ -3,14 +3,15 @@ import type {ExecutionContext} from 'ava';
 import {createCatalog} from '../../src/accept/catalog.ts';
 import {createAccept} from '../../src/accept/send.ts';
 import {createAcceptWrite} from '../../src/accept/write.ts';
+import {apiRoutes} from '../../src/api/api-routes.ts';
 import {createAuth} from '../../src/api/auth.ts';
 import {createCursors} from '../../src/api/cursor.ts';
-import {messageRoutes} from '../../src/api/routes/messages.ts';
 import {createApi} from '../../src/api/server.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {findKey} from '../../src/store/catalog.ts';
 import {noteKeyUse} from '../../src/store/key-use.ts';
+import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
@@ -34,6 +35,8 @@ export type TestApi = {
 	readonly clear: () => void;
 	readonly post: (path: string, body: unknown, key?: string) => Promise<Answer>;
 	readonly get: (path: string, key?: string) => Promise<Answer>;
+	readonly patch: (path: string, body: unknown, key?: string) => Promise<Answer>;
+	readonly remove: (path: string, key?: string) => Promise<Answer>;
 	/** A send that is accepted, with these fields instead or besides. */
 	readonly send: (fields?: object, key?: string) => Promise<Answer>;
 };
@@ -60,10 +63,26 @@ export async function startApi(
 		acceptWrite: createAcceptWrite(clock, newId),
 		onAccepted: destinations => announced.push(...destinations),
 	});
-	const cursors = createCursors(randomBytes(32));
+	const forget = () => {
+		catalog.clear();
+		auth.clear();
+	};
 	const api = createApi({
 		newId,
-		routes: [messageRoutes({auth, reader: store.reader, accept, cursors, mayAccept})],
+		routes: apiRoutes({
+			auth,
+			reader: store.reader,
+			async change(work) {
+				const result = await store.writer.transaction(work);
+				forget();
+				return result;
+			},
+			tools: {clock, newId, random: randomBytes},
+			vault: createVault({current: 1, keys: {1: randomBytes(32)}}),
+			cursors: createCursors(randomBytes(32)),
+			accept,
+			mayAccept,
+		}),
 		trustProxy: [],
 		isUnavailable: store.dialect.isUnavailable,
 		report: (_request, error) => reported.push(error),
@@ -74,15 +93,24 @@ export async function startApi(
 	const base = `http://127.0.0.1:${port}`;
 
 	async function request(path: string, init: RequestInit, bearer: string): Promise<Answer> {
-		const headers = {authorization: `Bearer ${bearer}`, 'content-type': 'application/json'};
-		const response = await fetch(base + path, {...init, headers});
+		const response = await fetch(base + path, {
+			...init,
+			headers: {
+				authorization: `Bearer ${bearer}`,
+				...(init.body === undefined ? {} : {'content-type': 'application/json'}),
+				...init.headers,
+			},
+		});
 		const text = await response.text();
 		const isJson = response.headers.get('content-type')?.startsWith('application/json');
 		return {status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : text};
 	}
 
-	const post = (path: string, body: unknown, bearer = key) =>
-		request(path, {method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body)}, bearer);
+	const withBody =
+		(method: string) =>
+		(path: string, body: unknown, bearer = key) =>
+			request(path, {method, body: typeof body === 'string' ? body : JSON.stringify(body)}, bearer);
+	const post = withBody('POST');
 	return {
 		store,
 		workspace,
@@ -90,12 +118,11 @@ export async function startApi(
 		base,
 		announced,
 		reported,
-		clear() {
-			catalog.clear();
-			auth.clear();
-		},
+		clear: forget,
 		post,
 		get: (path, bearer = key) => request(path, {}, bearer),
+		patch: withBody('PATCH'),
+		remove: (path, bearer = key) => request(path, {method: 'DELETE'}, bearer),
 		send: (fields = {}, bearer = key) =>
 			post(
 				'/v1/messages',

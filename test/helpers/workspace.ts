@@ -2,6 +2,7 @@ import {apiKeyHash, createApiKey} from '../../src/mail/api-key.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {Mode} from '../../src/mail/message.ts';
+import {scopes} from '../../src/mail/scopes.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 
@@ -79,7 +80,7 @@ export async function addKey(
 		mode,
 		hash: apiKeyHash(key),
 		hint: key.slice(-4),
-		scopes: JSON.stringify(['messages:send', 'messages:read']),
+		scopes: JSON.stringify(scopes),
 		created_at: at,
 		...fields,
 	});

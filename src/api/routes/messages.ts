@@ -7,9 +7,11 @@ import {readEvents} from '../../store/events.ts';
 import {findMessage, hasMessage} from '../../store/messages.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import type {Cursors} from '../cursor.ts';
+import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {createReadSend} from '../read-send.ts';
+import {acceptedView, eventSchema, messageSchema, pageOf} from '../schemas/message.ts';
 import {sendBody} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
 import {createChecks, mostViolations} from '../validate.ts';
@@ -28,6 +30,19 @@ export type MessageRoutesOptions = {
 const messageParams = Type.Object({id: Type.String()});
 const sendBodyLimit = 6 * 1024 * 1024;
 const eventsPerPage = 100;
+const sendErrors = [
+	'idempotency_key_reused',
+	'sending_paused',
+	'template_required',
+	'template_not_found',
+	'template_has_no_version',
+	'sender_not_available',
+	'recipient_suppressed',
+	'unknown_unsubscribe_group',
+	'recipient_unsubscribed',
+	'rate_limited',
+	'quota_exceeded',
+] as const;
 
 export function messageRoutes({auth, reader, accept, cursors, mayAccept}: MessageRoutesOptions): Routes {
 	const checks = createChecks();
@@ -42,7 +57,16 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 			{
 				onRequest: auth.needs('messages:send'),
 				bodyLimit: sendBodyLimit,
-				schema: {querystring: noQuery, body: sendBody},
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: 'Send a message',
+						answer: [202, 'The message is on stable storage and will be delivered.', acceptedView],
+						errors: sendErrors,
+					}),
+					querystring: noQuery,
+					body: sendBody,
+				},
 				// The schemas are for the description of the API; they are checked in their place among the other checks.
 				validatorCompiler: () => () => true,
 			},
@@ -72,7 +96,19 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 
 		routes.get(
 			'/v1/messages/:id',
-			{onRequest: auth.needs('messages:read'), schema: {querystring: noQuery, params: messageParams}},
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: 'Read a message',
+						answer: [200, 'The message.', messageSchema],
+						errors: ['message_not_found'],
+					}),
+					querystring: noQuery,
+					params: messageParams,
+				},
+			},
 			async request => {
 				const {id} = request.params;
 				const message = isId('msg', id) ? await findMessage(reader, callerOf(request).workspaceId, id) : undefined;
@@ -85,7 +121,19 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 
 		routes.get(
 			'/v1/messages/:id/events',
-			{onRequest: auth.needs('messages:read'), schema: {querystring: pageQuery, params: messageParams}},
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: "Read a message's timeline",
+						answer: [200, 'Events, oldest first.', pageOf(eventSchema)],
+						errors: ['message_not_found'],
+					}),
+					querystring: pageQuery,
+					params: messageParams,
+				},
+			},
 			async request => {
 				const {id} = request.params;
 				const {workspaceId} = callerOf(request);
