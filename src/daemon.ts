@@ -132,6 +132,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	function createServer(): Api {
 		return createApi({
 			newId,
+			version,
 			trustProxy: settings.trustProxy,
 			isUnavailable: store.dialect.isUnavailable,
 			report: (request, error) => {

@@ -26,8 +26,8 @@ declare module 'fastify' {
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
 export type Auth = {
-	/** An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. */
-	readonly needs: (scope: Scope) => Hook;
+	/** An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. It tells its scope. */
+	readonly needs: (scope: Scope) => Hook & {readonly scope: Scope};
 	/** To be called when the store's change generation grew. */
 	readonly clear: () => void;
 };
@@ -71,22 +71,25 @@ export function createAuth({findKey, clock, onUse}: AuthOptions): Auth {
 	}
 
 	return {
-		needs: scope => (request, reply, done) => {
-			const judge = (key: KeyRow | undefined) => {
-				if (!isValid(key)) {
-					reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
-					return;
+		needs(scope) {
+			const hook: Hook = (request, reply, done) => {
+				const judge = (key: KeyRow | undefined) => {
+					if (!isValid(key)) {
+						reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
+						return;
+					}
+					noteUse(key);
+					request.caller = {keyId: key.id, workspaceId: key.workspace_id, mode: key.mode, scopes: key.scopes};
+					done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
+				};
+				const key = keyOf(request.headers.authorization);
+				if (key instanceof Promise) {
+					key.then(judge, done);
+				} else {
+					judge(key);
 				}
-				noteUse(key);
-				request.caller = {keyId: key.id, workspaceId: key.workspace_id, mode: key.mode, scopes: key.scopes};
-				done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 			};
-			const key = keyOf(request.headers.authorization);
-			if (key instanceof Promise) {
-				key.then(judge, done);
-			} else {
-				judge(key);
-			}
+			return Object.assign(hook, {scope});
 		},
 		clear: keys.clear,
 	};

@@ -5,6 +5,7 @@ import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
 import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
 import {parseJson} from './json.ts';
+import {describeApi} from './openapi.ts';
 import {createChecks} from './validate.ts';
 
 export type Api = FastifyInstance;
@@ -14,6 +15,8 @@ export type Routes = (api: Api) => void;
 
 export type ApiOptions = {
 	readonly newId: NewId;
+	/** The program's, for the description of the API. */
+	readonly version: string;
 	readonly routes: readonly Routes[];
 	/** CIDR ranges whose X-Forwarded-For is believed. */
 	readonly trustProxy: readonly string[];
@@ -35,6 +38,7 @@ const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000};
 /** The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an X-Request-Id. */
 export function createApi({
 	newId,
+	version,
 	routes,
 	trustProxy,
 	isUnavailable,
@@ -79,8 +83,6 @@ export function createApi({
 	acceptJsonOnly(api);
 	const check = createChecks();
 	api.setValidatorCompiler(({schema, httpPart}) => check.compiler(schema, httpPart));
-	// Schemas of answers describe them; a view is sent as it is.
-	api.setSerializerCompiler(() => JSON.stringify);
 	for (const method of METHODS) {
 		if (method !== 'CONNECT' && !api.supportedMethods.includes(method)) {
 			api.addHttpMethod(method, {hasBody: true});
@@ -88,9 +90,12 @@ export function createApi({
 	}
 
 	const paths = collectPaths(api);
-	for (const addRoutes of routes) {
-		addRoutes(api);
-	}
+	describeApi(api, version);
+	api.register(async scope => {
+		for (const addRoutes of routes) {
+			addRoutes(scope);
+		}
+	});
 	// Registered last, when every path is known.
 	api.register(async scope => answerOtherMethods(scope, paths));
 	return api;
@@ -149,6 +154,9 @@ function isPlain({headers}: FastifyRequest): boolean {
 function collectPaths(api: Api): Map<string, Set<string>> {
 	const paths = new Map<string, Set<string>>();
 	api.addHook('onRoute', ({url, method}) => {
+		if (url.endsWith('/')) {
+			return; // Never reached: such a path is refused before.
+		}
 		const methods = paths.get(url) ?? new Set();
 		paths.set(url, methods);
 		for (const one of [method].flat()) {

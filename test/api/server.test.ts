@@ -46,6 +46,7 @@ async function start(t: ExecutionContext, options: Partial<ApiOptions> = {}) {
 	const reported: unknown[] = [];
 	const api = createApi({
 		newId,
+		version: '0.0.0',
 		routes: [routes],
 		trustProxy: [],
 		isUnavailable: error => error === unavailableError,

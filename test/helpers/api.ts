@@ -69,6 +69,7 @@ export async function startApi(
 	};
 	const api = createApi({
 		newId,
+		version: '0.0.0',
 		routes: apiRoutes({
 			auth,
 			reader: store.reader,

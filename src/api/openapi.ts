@@ -1,0 +1,112 @@
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type {FastifyInstance, FastifySchema, RouteOptions} from 'fastify';
+import {describeWebhooks} from './describe-webhooks.ts';
+import {plainSchema} from './plain-schema.ts';
+import {responsesOf} from './responses.ts';
+
+const about = `Transactional email: a send names a stored template and its variables, and is answered at once; rendering and
+delivery follow.
+
+- **Keys**: \`Authorization: Bearer key_live_…\`. A key belongs to one workspace; ids of others answer as unknown ones.
+- **Times** are UTC (\`2026-06-09T10:15:30+00:00\`); those in queries may be RFC 3339 dates or date-times.
+- **Lists** are newest first unless they say otherwise: pass \`next_cursor\` as \`cursor\`, with the same filters, until it is null.
+- \`null\` for an optional field is the same as leaving it out. Unknown fields and query parameters are refused.
+- **Errors** have one envelope; clients switch on \`error.code\`. \`error.request_id\` is also the header \`X-Request-Id\`.
+- Mail to \`simulator.test\` never leaves the machine, and all mail of test keys: \`bounced+x@simulator.test\` bounces,
+  \`complained@\`, \`deferred@\`, \`soft-bounced@\`, \`opened@\`, \`clicked@\` do what they say.`;
+
+const tags = [
+	{name: 'Messages', description: 'Send, and see what became of it.'},
+	{name: 'Suppressions', description: 'Addresses that get no mail of this workspace at all.'},
+	{name: 'Topics', description: 'Groups of mail that a recipient can opt out of.'},
+	{name: 'Webhooks', description: 'Events posted to your endpoints, signed.'},
+	{name: 'Contacts', description: 'What is known of recipients, and its erasure.'},
+	{name: 'Templates', description: 'Sources of mail, in immutable versions.'},
+	{name: 'Senders', description: 'Addresses that mail may come from.'},
+	{name: 'Usage', description: 'What was sent, and the monthly quota.'},
+	{name: 'Hosted pages', description: 'What the links in mail lead to; no key, a signed token.'},
+	{name: 'Operation', description: 'For whoever supervises the daemon.'},
+];
+
+/**
+ * Serves the description of the API (OpenAPI 3.1) at /openapi.json and as pages at /docs, which load nothing from elsewhere.
+ * It is made from the routes' own schemas. To be called before any route is added.
+ */
+export function describeApi(api: FastifyInstance, version: string): void {
+	api.register(swagger, {
+		hideUntagged: true,
+		openapi: {
+			openapi: '3.1.0',
+			info: {title: 'mailctl', version, description: about},
+			servers: [{url: '/'}],
+			tags,
+			components: {
+				securitySchemes: {key: {type: 'http', scheme: 'bearer', description: '`key_live_…` or `key_test_…`'}},
+			},
+		},
+		transform: ({schema, url, route}) => ({schema: described(schema, route), url}),
+		transformObject: document =>
+			'openapiObject' in document ? describeWebhooks(document.openapiObject) : document.swaggerObject,
+	});
+	api.register(swaggerUi, {
+		routePrefix: '/docs',
+		staticCSP:
+			"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+		theme: {
+			title: 'mailctl API',
+			css: [{filename: 'ours.css', content: 'body .swagger-ui .markdown code{padding:0 2px;background:none}'}],
+		},
+		uiConfig: {
+			url: '/openapi.json',
+			layout: 'BaseLayout',
+			docExpansion: 'list',
+			deepLinking: true,
+			defaultModelsExpandDepth: -1,
+			tryItOutEnabled: false,
+		},
+	});
+	api.register(async scope => {
+		scope.get('/openapi.json', {schema: {hide: true} as FastifySchema}, async () => api.swagger());
+	});
+}
+
+/** A route's schema with what holds for every route of its kind: its scope, its errors, its headers. */
+function described(schema: FastifySchema | undefined, route: RouteOptions): FastifySchema {
+	if (schema?.answer === undefined) {
+		return {hide: true};
+	}
+	const {answer, errors = [], summary = '', description, tags, ...parts} = schema;
+	const scope = scopeOf(route);
+	return {
+		...(plainSchema(parts) as FastifySchema),
+		...(tags && {tags}),
+		summary,
+		operationId: operationId(summary),
+		description: [description, scope && `Needs the scope \`${scope}\`.`].filter(Boolean).join('\n\n'),
+		...(scope !== undefined && {security: [{key: []}]}),
+		response: responsesOf({
+			answer,
+			errors,
+			keyed: scope !== undefined,
+			hasBody: schema.body !== undefined,
+			hasQuery: schema.querystring !== undefined,
+		}),
+	};
+}
+
+/** The scope that the route's hook asks for (`auth.needs`). */
+function scopeOf({onRequest}: RouteOptions): string | undefined {
+	return [onRequest].flat().flatMap(hook => (hook && 'scope' in hook ? [String(hook.scope)] : []))[0];
+}
+
+/** `Read a message's timeline` → `readMessageTimeline`. */
+function operationId(summary: string): string {
+	const words = summary
+		.replaceAll("'s", '')
+		.split(/\W+/)
+		.filter(word => !/^(?:an?|the|of|)$/i.test(word));
+	return words
+		.map((word, index) => (index === 0 ? word.toLowerCase() : word[0]?.toUpperCase() + word.slice(1)))
+		.join('');
+}

@@ -1,0 +1,99 @@
+import type {TSchema} from 'typebox';
+import Type from 'typebox';
+import {type ApiErrorCode, apiErrors} from '../mail/api-error.ts';
+import type {Answer} from './describe.ts';
+
+/** What decides which answers a route can give besides its own. */
+export type RouteKind = {
+	readonly answer: Answer;
+	readonly errors: readonly ApiErrorCode[];
+	/** Whether a key is needed. */
+	readonly keyed: boolean;
+	readonly hasBody: boolean;
+	readonly hasQuery: boolean;
+};
+
+const requestId = {
+	'X-Request-Id': {type: 'string', description: 'Names this request in logs, `req_…`.', example: 'req_01j0…'},
+};
+const rateLimit = {
+	'RateLimit-Limit': {type: 'integer', description: 'Sends permitted in the window, for this key.'},
+	'RateLimit-Remaining': {type: 'integer', description: 'Sends left in the window.'},
+	'RateLimit-Reset': {type: 'integer', description: 'When the window refills, Unix seconds.'},
+};
+
+/** The answers of a route by status, with the headers that they carry and an example for each error code. */
+export function responsesOf(route: RouteKind): Record<string, unknown> {
+	const [status, meaning, body] = route.answer;
+	const headers = {...requestId, ...(route.keyed && rateLimit)};
+	const responses: Record<string, unknown> = {
+		[status]: {description: meaning, headers, ...(body ? {content: content(body)} : {type: 'null'})},
+	};
+	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
+		responses[errorStatus] = {
+			description: codes.map(code => `\`${code}\`: ${apiErrors[code].message}`).join('\n\n'),
+			headers,
+			content: content(errorEnvelope, examplesOf(codes)),
+		};
+	}
+	if (route.keyed) {
+		const description = 'The key is missing, unknown, revoked or expired.';
+		responses[401] = {description, headers: requestId, content: content(unauthorized)};
+	}
+	return responses;
+}
+
+/** What any route of the kind can answer. 408 and 431 come before a route is known. */
+function generalErrors({keyed, hasBody, hasQuery}: RouteKind): ApiErrorCode[] {
+	return [
+		...(keyed ? (['insufficient_scope'] as const) : []),
+		...(hasBody ? (['bad_request', 'payload_too_large', 'unsupported_media_type'] as const) : []),
+		...(hasBody || hasQuery ? (['validation_failed'] as const) : []),
+		'internal_error',
+		'unavailable',
+	];
+}
+
+function byStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
+	const groups = new Map<number, ApiErrorCode[]>();
+	for (const code of new Set(codes)) {
+		const {status} = apiErrors[code];
+		groups.set(status, [...(groups.get(status) ?? []), code]);
+	}
+	return groups;
+}
+
+const unauthorized = Type.Object({error: Type.Enum(['Unauthorized'])});
+
+/** The body of every failure but 401 (interface.md, Errors). */
+const errorEnvelope = Type.Object({
+	error: Type.Object({
+		code: Type.String({description: 'Stable; switch on this.'}),
+		message: Type.String({description: 'For people.'}),
+		request_id: Type.String({description: 'Also in the header X-Request-Id.'}),
+		violations: Type.Optional(
+			Type.Array(Type.Object({field: Type.String(), message: Type.String()}), {
+				description: 'Only with `validation_failed`: every fault, at most twenty. `field` is a path such as `cc[3]`.',
+			}),
+		),
+	}),
+});
+
+function examplesOf(codes: readonly ApiErrorCode[]): Record<string, {value: unknown}> {
+	return Object.fromEntries(
+		codes.map(code => {
+			const violations = code === 'validation_failed' && {violations: [{field: 'to', message: 'is required'}]};
+			const error = {
+				code,
+				message: apiErrors[code].message,
+				request_id: 'req_01kaxq7w0c8m2v5t9d3f6h1j4n',
+				...violations,
+			};
+			return [code, {value: {error}}];
+		}),
+	);
+}
+
+function content(schema: TSchema, examples?: Record<string, {value: unknown}>): object {
+	return {'application/json': {schema, ...(examples && {examples})}};
+}
