@@ -8,8 +8,10 @@ export const noQuery = Type.Object({}, {additionalProperties: false});
 /** The query of a list without filters. */
 export const pageQuery = Type.Object(
 	{
-		limit: Type.Optional(Type.String({format: 'page-limit'})),
-		cursor: Type.Optional(Type.String({maxLength: 500})),
+		limit: Type.Optional(Type.String({format: 'page-limit', description: 'Most items of a page, 1 to 100.'})),
+		cursor: Type.Optional(
+			Type.String({maxLength: 500, description: 'The `next_cursor` of the page before, with the same filters.'}),
+		),
 	},
 	{additionalProperties: false},
 );

@@ -63,7 +63,7 @@ function byStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
 	return groups;
 }
 
-const unauthorized = Type.Object({error: Type.Enum(['Unauthorized'])});
+const unauthorized = Type.Object({error: Type.Enum(['Unauthorized'])}, {examples: [{error: 'Unauthorized'}]});
 
 /** The body of every failure but 401 (interface.md, Errors). */
 const errorEnvelope = Type.Object({

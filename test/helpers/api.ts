@@ -13,6 +13,7 @@ import {findKey} from '../../src/store/catalog.ts';
 import {noteKeyUse} from '../../src/store/key-use.ts';
 import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
+import {type ApiDocument, createAnswerCheck} from './described.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
 export type Answer = {
@@ -93,6 +94,9 @@ export async function startApi(
 	const {port} = api.server.address() as {port: number};
 	const base = `http://127.0.0.1:${port}`;
 
+	// Whatever the API answers in any test must be what its description says.
+	const isDescribed = createAnswerCheck(api.swagger() as unknown as ApiDocument);
+
 	async function request(path: string, init: RequestInit, bearer: string): Promise<Answer> {
 		const response = await fetch(base + path, {
 			...init,
@@ -104,7 +108,12 @@ export async function startApi(
 		});
 		const text = await response.text();
 		const isJson = response.headers.get('content-type')?.startsWith('application/json');
-		return {status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : text};
+		const body = isJson ? JSON.parse(text) : text;
+		const fault = isDescribed(init.method ?? 'GET', path, response.status, body);
+		if (fault !== null) {
+			throw new Error(fault);
+		}
+		return {status: response.status, headers: response.headers, text, body};
 	}
 
 	const withBody =

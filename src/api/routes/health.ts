@@ -10,7 +10,7 @@ export type HealthRoutesOptions = {
 	readonly metrics: () => Promise<string>;
 };
 
-const statusView = Type.Object({status: Type.String()});
+const statusView = Type.Object({status: Type.String()}, {examples: [{status: 'ok'}]});
 const alive = {tag: 'Operation', summary: 'Check that the process is alive'} as const;
 const ready = {
 	tag: 'Operation',

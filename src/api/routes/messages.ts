@@ -1,6 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
-import Type from 'typebox';
 import type {Accept} from '../../accept/send.ts';
 import {isId} from '../../mail/ids.ts';
 import {readEvents} from '../../store/events.ts';
@@ -11,7 +10,9 @@ import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {createReadSend} from '../read-send.ts';
-import {acceptedView, eventSchema, messageSchema, pageOf} from '../schemas/message.ts';
+import {acceptedView, eventSchema, messageSchema} from '../schemas/message.ts';
+import {pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/params.ts';
 import {sendBody} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
 import {createChecks, mostViolations} from '../validate.ts';
@@ -26,8 +27,7 @@ export type MessageRoutesOptions = {
 	readonly mayAccept: () => boolean;
 };
 
-// Any text: one that cannot be an id answers as an unknown id does.
-const messageParams = Type.Object({id: Type.String()});
+const messageParams = idParams('msg');
 const sendBodyLimit = 6 * 1024 * 1024;
 const eventsPerPage = 100;
 const sendErrors = [

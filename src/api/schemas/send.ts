@@ -4,24 +4,56 @@ const strict = {additionalProperties: false} as const;
 
 const attachment = Type.Object(
 	{
-		filename: Type.String({format: 'filename', maxLength: 255}),
-		contentType: Type.String({format: 'media-type'}),
-		content: Type.String({format: 'base64-file', contentEncoding: 'base64'}),
+		filename: Type.String({
+			format: 'filename',
+			maxLength: 255,
+			description: 'At most 255 characters, no path separators.',
+		}),
+		contentType: Type.String({format: 'media-type', description: 'A plain `type/subtype`.'}),
+		content: Type.String({
+			format: 'base64-file',
+			contentEncoding: 'base64',
+			description: 'The file as base64, at most 1,048,576 bytes when decoded. Never returned on reads.',
+		}),
 	},
 	strict,
 );
 
-const tracking = Type.Object({opens: Type.Optional(Type.Boolean()), clicks: Type.Optional(Type.Boolean())}, strict);
+const tracking = Type.Object(
+	{
+		opens: Type.Optional(Type.Boolean({description: 'False: no open pixel in this mail.'})),
+		clicks: Type.Optional(Type.Boolean({description: 'False: links of this mail stay as they are.'})),
+	},
+	{...strict, description: "Switches the workspace's tracking off for this send; it cannot switch it on."},
+);
+
+const example = {
+	from: 'no-reply@shop.example',
+	to: 'user@example.org',
+	templateId: 'tpl_01kaxq7w0c8m2v5t9d3f6h1j4n',
+	data: {order: {number: 1042, total: 19.9}},
+	metadata: {order_id: '1042'},
+	unsubscribeGroup: 'receipts',
+	locale: 'de',
+	timezone: 'Europe/Berlin',
+};
 
 /** The body of a send (interface.md, Message, send request); `null` for an optional field means that it is absent. */
 export const sendBody = Type.Object(
 	{
-		from: Type.String({format: 'email'}),
-		to: Type.String({format: 'recipient-email'}),
-		templateId: Type.String({minLength: 1}),
-		data: Type.Optional(Type.Object({}, {variables: true})),
-		replyTo: Type.Optional(Type.String({format: 'email'})),
-		cc: Type.Optional(Type.Array(Type.String({format: 'email'}), {maxItems: 25})),
+		from: Type.String({format: 'email', description: 'An active, verified sender of the workspace; a bare address.'}),
+		to: Type.String({format: 'recipient-email', description: 'The primary recipient; a bare address.'}),
+		templateId: Type.String({minLength: 1, description: 'The template, `tpl_…`; its newest version is sent.'}),
+		data: Type.Optional(
+			Type.Object({}, {variables: true, description: 'Variables of the template, at most 256 KiB as JSON, 16 levels.'}),
+		),
+		replyTo: Type.Optional(Type.String({format: 'email', description: 'Where answers go.'})),
+		cc: Type.Optional(
+			Type.Array(Type.String({format: 'email'}), {
+				maxItems: 25,
+				description: 'At most 25 addresses. Duplicates, and `to`, are dropped; a suppressed one is passed over.',
+			}),
+		),
 		metadata: Type.Optional(
 			Type.Object(
 				{},
@@ -29,17 +61,35 @@ export const sendBody = Type.Object(
 					maxProperties: 50,
 					propertyNames: Type.String({format: 'metadata-key'}),
 					additionalProperties: Type.String({format: 'text', maxLength: 500}),
+					description: 'At most 50 texts of at most 500 characters, names of 1 to 40; echoed on reads and in webhooks.',
 				},
 			),
 		),
-		unsubscribeGroup: Type.Optional(Type.String({minLength: 1})),
-		locale: Type.Optional(Type.String({format: 'locale'})),
-		timezone: Type.Optional(Type.String({format: 'timezone'})),
-		attachments: Type.Optional(Type.Array(attachment, {maxItems: 3})),
-		tags: Type.Optional(Type.Array(Type.String({format: 'text', minLength: 1, maxLength: 64}), {maxItems: 10})),
+		unsubscribeGroup: Type.Optional(
+			Type.String({minLength: 1, description: "A topic's code: recipients can opt out of it alone."}),
+		),
+		locale: Type.Optional(
+			Type.String({
+				format: 'locale',
+				description: 'BCP-47 tag: chooses the variant and formats. Remembered for the recipient.',
+			}),
+		),
+		timezone: Type.Optional(
+			Type.String({
+				format: 'timezone',
+				description: 'IANA zone in which dates are shown. Remembered for the recipient.',
+			}),
+		),
+		attachments: Type.Optional(Type.Array(attachment, {maxItems: 3, description: 'At most 3 files.'})),
+		tags: Type.Optional(
+			Type.Array(Type.String({format: 'text', minLength: 1, maxLength: 64}), {
+				maxItems: 10,
+				description: 'At most 10 texts of 1 to 64 characters, echoed on reads.',
+			}),
+		),
 		tracking: Type.Optional(tracking),
 	},
-	strict,
+	{...strict, examples: [example]},
 );
 
 export type SendBody = Static<typeof sendBody>;
