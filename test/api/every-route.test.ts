@@ -1,0 +1,215 @@
+import test, {type ExecutionContext} from 'ava';
+import {isId} from '../../src/mail/ids.ts';
+import {migrate} from '../../src/store/migrate.ts';
+import {openStore} from '../../src/store/store.ts';
+import {startApi, type TestApi} from '../helpers/api.ts';
+import {engines, newLocation, newStore} from '../helpers/databases.ts';
+import {type ApiDocument, type Described, operationsOf} from '../helpers/described.ts';
+import {rawHttp} from '../helpers/raw-http.ts';
+import {startTcpProxy} from '../helpers/tcp-proxy.ts';
+import {addKey} from '../helpers/workspace.ts';
+
+// What holds for every route, tried on each route that the program has.
+
+const largestBody = 32 * 1024 * 1024;
+const largestHeader = 16 * 1024;
+
+async function start(t: ExecutionContext): Promise<{api: TestApi; routes: Described[]}> {
+	const api = await startApi(t, await newStore(t, 'sqlite'));
+	const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
+	const routes = operationsOf(document).filter(({path}) => path.startsWith('/v1/'));
+	t.true(routes.length >= 3);
+	return {api, routes};
+}
+
+type Called = {readonly status: number; readonly code: string | undefined; readonly headers: Headers};
+
+/** Calls a route with these fields of a request instead of right ones; checks the envelope. */
+async function call(
+	t: ExecutionContext,
+	{base, key}: TestApi,
+	{method, path}: Described,
+	{
+		body,
+		type = 'application/json',
+		bearer = key,
+		query = '',
+	}: {body?: string; type?: string; bearer?: string; query?: string} = {},
+): Promise<Called> {
+	const response = await fetch(base + path.replaceAll(/\{[^}]+\}/g, 'x') + query, {
+		method,
+		headers: {
+			...(bearer === '' ? {} : {authorization: `Bearer ${bearer}`}),
+			...(body === undefined ? {} : {'content-type': type}),
+		},
+		body: body ?? null,
+	});
+	const id = response.headers.get('x-request-id') ?? '';
+	const where = `${method} ${path}`;
+	t.true(isId('req', id), where);
+	const text = await response.text();
+	if (response.status === 401) {
+		t.is(text, '{"error":"Unauthorized"}', where);
+		return {status: 401, code: undefined, headers: response.headers};
+	}
+	if (text === '') {
+		return {status: response.status, code: undefined, headers: response.headers};
+	}
+	const {error} = JSON.parse(text) as {error?: {code: string; request_id: string; message: string}};
+	if (error) {
+		t.is(error.request_id, id, where);
+		t.not(error.message, '', where);
+	}
+	return {status: response.status, code: error?.code, headers: response.headers};
+}
+
+const hasBody = ({operation}: Described) => operation.requestBody !== undefined;
+// Its body is an empty object, and may be missing.
+const needsBody = (route: Described) => hasBody(route) && !route.path.endsWith('/replay');
+
+test('without a key, with an unknown one, with a malformed one: 401 in its own shape', async t => {
+	const {api, routes} = await start(t);
+	for (const route of routes) {
+		for (const bearer of ['', 'key_live_x', 'key_live_00000000000000000000000000000000000000']) {
+			const {status, headers} = await call(t, api, route, {bearer});
+			t.is(status, 401, `${route.method} ${route.path}`);
+			t.is(headers.get('www-authenticate'), 'Bearer');
+		}
+	}
+});
+
+test('with a key that has no scope: 403 insufficient_scope, whatever the body', async t => {
+	const {api, routes} = await start(t);
+	const bearer = await addKey(api.store, api.workspace.id, {scopes: '[]'});
+	for (const route of routes) {
+		const called = await call(t, api, route, {bearer, ...(hasBody(route) && {body: '{'})});
+		t.like(called, {status: 403, code: 'insufficient_scope'}, `${route.method} ${route.path}`);
+	}
+});
+
+test('another method: 405 with Allow, key or not; OPTIONS: 204 with Allow', async t => {
+	const {api, routes} = await start(t);
+	const methodsOf = new Map<string, string[]>();
+	for (const {path, method} of routes) {
+		methodsOf.set(path, [...(methodsOf.get(path) ?? []), method, ...(method === 'GET' ? ['HEAD'] : [])]);
+	}
+	for (const [path, methods] of methodsOf) {
+		const allow = [...methods, 'OPTIONS'].toSorted().join(', ');
+		for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'].filter(one => !methods.includes(one))) {
+			const response = await fetch(api.base + path.replaceAll(/\{[^}]+\}/g, 'x'), {method});
+			t.is(response.status, 405, `${method} ${path}`);
+			t.is(response.headers.get('allow'), allow, path);
+			t.true(isId('req', response.headers.get('x-request-id') ?? ''));
+		}
+		const options = await fetch(api.base + path.replaceAll(/\{[^}]+\}/g, 'x'), {method: 'OPTIONS'});
+		t.is(options.status, 204, path);
+		t.is(options.headers.get('allow'), allow, path);
+	}
+});
+
+test('HEAD answers as GET does, without a body', async t => {
+	const {api, routes} = await start(t);
+	for (const route of routes.filter(({method}) => method === 'GET')) {
+		const get = await call(t, api, route);
+		const head = await call(t, api, {...route, method: 'HEAD'});
+		t.is(head.status, get.status, route.path);
+		t.is(head.headers.get('content-type'), get.headers.get('content-type'), route.path);
+	}
+});
+
+test('a trailing slash is another path', async t => {
+	const {api, routes} = await start(t);
+	for (const route of routes) {
+		t.like(await call(t, api, {...route, path: `${route.path}/`}), {status: 404, code: 'not_found'}, route.path);
+	}
+});
+
+test('an unknown query parameter is a violation', async t => {
+	const {api, routes} = await start(t);
+	for (const route of routes.filter(route => !hasBody(route))) {
+		const called = await call(t, api, route, {query: '?surprise=1'});
+		t.like(called, {status: 422, code: 'validation_failed'}, `${route.method} ${route.path}`);
+	}
+});
+
+test('a body that is no JSON: 415, 413, 400 and 422 in their order', async t => {
+	const {api, routes} = await start(t);
+	for (const route of routes.filter(hasBody)) {
+		const where = `${route.method} ${route.path}`;
+		const other = await call(t, api, route, {body: '{}', type: 'text/plain'});
+		t.like(other, {status: 415, code: 'unsupported_media_type'}, where);
+		for (const body of [
+			'{',
+			'[1',
+			'{"a":1,"a":1}',
+			'{"__proto__":1}',
+			'"\\ud800',
+			`${'['.repeat(40)}${']'.repeat(40)}`,
+			'null',
+		]) {
+			t.like(await call(t, api, route, {body}), {status: 400, code: 'bad_request'}, `${where} ${body.slice(0, 20)}`);
+		}
+		t.like(await call(t, api, route, {body: '{"surprise":1}'}), {status: 422, code: 'validation_failed'}, where);
+		t.like(await call(t, api, route, {body: '[]'}), {status: 422, code: 'validation_failed'}, where);
+	}
+	for (const route of routes.filter(needsBody)) {
+		t.like(await call(t, api, route), {status: 400, code: 'bad_request'}, `${route.method} ${route.path}`);
+	}
+});
+
+test('a body over the limit: 413, before it is read', async t => {
+	const {api, routes} = await start(t);
+	const {port} = new URL(api.base);
+	for (const {method, path} of routes.filter(hasBody)) {
+		const answer = await rawHttp(
+			Number(port),
+			`${method} ${path.replaceAll(/\{[^}]+\}/g, 'x')} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ${api.key}\r\nContent-Type: application/json\r\nContent-Length: ${largestBody + 1}\r\n\r\n`,
+		);
+		t.regex(answer, /^HTTP\/1\.1 413 /, path);
+		t.regex(answer, /"code":"payload_too_large"/, path);
+		t.regex(answer, /\r\nx-request-id: req_/i, path);
+	}
+});
+
+test('headers that are too long: 431 in the envelope', async t => {
+	const {api, routes} = await start(t);
+	const {port} = new URL(api.base);
+	for (const {method, path} of routes) {
+		const answer = await rawHttp(
+			Number(port),
+			`${method} ${path} HTTP/1.1\r\nHost: x\r\nX-Long: ${'x'.repeat(largestHeader + 1)}\r\n\r\n`,
+		);
+		t.regex(answer, /^HTTP\/1\.1 431 /, path);
+		t.regex(answer, /"code":"bad_request"/, path);
+	}
+});
+
+if (engines.includes('postgres')) {
+	test('a store that is gone: 503 with Retry-After on every route', async t => {
+		const location = await newLocation(t, 'postgres');
+		const url = new URL('url' in location ? location.url : '');
+		const proxy = await startTcpProxy(t, {host: url.hostname, port: Number(url.port)});
+		url.port = String(proxy.port);
+		const store = await openStore({url: url.href});
+		t.teardown(() => store.close());
+		await migrate(store.database);
+		const api = await startApi(t, store);
+		const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
+		// The key is remembered before the store goes.
+		t.is((await api.get('/v1/messages/x')).status, 404);
+		proxy.cut();
+		const unknown = 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n';
+		for (const path of [`/v1/messages/${unknown}`, `/v1/messages/${unknown}/events`]) {
+			const answer = await api.get(path);
+			t.is(answer.status, 503, path);
+			t.is((answer.body as {error: {code: string}}).error.code, 'unavailable', path);
+			t.truthy(answer.headers.get('retry-after'), path);
+		}
+		for (const route of operationsOf(document).filter(({path}) => /^\/v1\/[a-z-]+$/.test(path))) {
+			if (route.method === 'GET') {
+				t.like(await call(t, api, route), {status: 503, code: 'unavailable'}, route.path);
+			}
+		}
+		t.is((await api.send()).status, 503);
+	});
+}
