@@ -1,0 +1,180 @@
+import {readFile} from 'node:fs/promises';
+import {Agent, request} from 'node:http';
+import {connect} from 'node:net';
+import {join} from 'node:path';
+import process from 'node:process';
+import test, {type ExecutionContext} from 'ava';
+import fc from 'fast-check';
+import {isId} from '../../src/mail/ids.ts';
+import {openStore} from '../../src/store/store.ts';
+import {prepareProgram} from '../helpers/daemon.ts';
+import {type ApiDocument, type Described, operationsOf} from '../helpers/described.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import {type GarbageRequest, garbageRequests} from '../helpers/garbage.ts';
+import {call, eachOf, openShop, type Shop} from '../helpers/shop.ts';
+
+const duration = Number(process.env.GARBAGE_SECONDS ?? 120) * 1000;
+const warmUp = duration / 4;
+const perRound = 200;
+const width = 8;
+const mostGrowth = 30;
+const answerLimit = 10_000;
+
+type Answered = {readonly status: number; readonly text: string; readonly headers: Readonly<Record<string, unknown>>};
+
+test('two minutes of garbage: no 500, nothing kept of what was refused, no memory lost', async t => {
+	t.timeout(duration + 120_000);
+	const seed = Number(process.env.GARBAGE_SEED ?? Date.now() % 2 ** 31);
+	t.log(`GARBAGE_SEED=${seed}`);
+	const dns = await startFakeDns(t, {});
+	const program = await prepareProgram(t, {MAILCTL_RATE_LIMIT: '0', MAILCTL_DNS_SERVERS: dns.server});
+	const shop = await openShop(program, 'test/fixtures/flow/templates');
+	const daemon = await program.serve();
+	const texts = await ingredients(daemon.url, shop);
+	const routes = await describedRoutes(daemon.url, shop);
+	const agent = new Agent({keepAlive: true, maxSockets: width});
+	t.teardown(() => agent.destroy());
+
+	const made = new Map<string, number>();
+	const statuses = new Map<number, number>();
+	const garbage = garbageRequests({routes, key: shop.key, texts});
+	const began = performance.now();
+	let memory = 0;
+	let rounds = 0;
+	for (; performance.now() - began < duration; rounds++) {
+		await eachOf(fc.sample(garbage, {seed: seed + rounds, numRuns: perRound}), width, async one => {
+			const answered = await send(agent, daemon.url, one);
+			const shown = `${one.method} ${one.target} ${Buffer.from(one.body ?? [])
+				.toString()
+				.slice(0, 500)}`;
+			checkAnswer(t, shown, one, answered);
+			statuses.set(answered.status, (statuses.get(answered.status) ?? 0) + 1);
+			countMade(made, one, answered);
+		});
+		await eachOf(fc.sample(fc.uint8Array({maxLength: 200}), {seed: seed + rounds, numRuns: 10}), 2, bytes =>
+			sendBytes(daemon.url, bytes),
+		);
+		if (memory === 0 && performance.now() - began > warmUp) {
+			memory = await residentMegabytes(daemon.pid);
+		}
+	}
+
+	const grown = (await residentMegabytes(daemon.pid)) - memory;
+	t.log(
+		`${rounds * perRound} requests, ${[...statuses]
+			.toSorted()
+			.map(([status, n]) => `${status}: ${n}`)
+			.join(', ')}`,
+	);
+	t.log(`resident memory grew by ${grown} MB from ${memory} MB`);
+	t.true(grown < mostGrowth, `${grown} MB`);
+	t.is((await fetch(`${daemon.url}/readyz`)).status, 200);
+	t.is(await daemon.stop(), 0);
+	t.notRegex(await program.log(), /request_failed|"level":"fatal"|UnhandledPromise/);
+	t.is(await countMessages(program.folder), (made.get('messages') ?? 0) + 1);
+});
+
+/** Every route that faces the world. The examples name the shop's own template, so that some sends are right. */
+async function describedRoutes(url: string, {templates}: Shop): Promise<Described[]> {
+	const text = await (await fetch(`${url}/openapi.json`)).text();
+	const [template = ''] = templates.values();
+	const document = JSON.parse(text.replaceAll(/tpl_01[0-9a-z]{24}/g, template)) as ApiDocument;
+	return operationsOf(document).filter(({operation}) => !operation.tags.includes('Operation'));
+}
+
+async function countMessages(folder: string): Promise<number> {
+	const store = await openStore({file: join(folder, 'data', 'mailctl.db')});
+	const [row] = await store.reader('messages').count<Array<{n: number}>>('* as n');
+	await store.close();
+	return row?.n ?? 0;
+}
+
+/** Ids of things that are there, for paths and bodies. */
+async function ingredients(url: string, {from, key, templates}: Shop): Promise<string[]> {
+	const [template = ''] = templates.values();
+	const send = await call(`${url}/v1/messages`, key, {from, to: 'user@example.org', templateId: template});
+	const {id} = send.body as {id: string};
+	return [id, from, key, template, 'user@example.org', 'complained+x@simulator.test', 'receipts', 'de-AT'];
+}
+
+function send(agent: Agent, url: string, {method, target, headers, body}: GarbageRequest): Promise<Answered> {
+	return new Promise((resolve, reject) => {
+		const outgoing = request(
+			url,
+			{
+				method,
+				path: target,
+				agent,
+				headers: {...headers, ...(body && {'content-length': body.length})},
+				timeout: answerLimit,
+			},
+			response => {
+				const chunks: Buffer[] = [];
+				response.on('data', chunk => chunks.push(chunk));
+				response.on('error', reject);
+				response.on('end', () =>
+					resolve({
+						status: response.statusCode ?? 0,
+						headers: response.headers,
+						text: Buffer.concat(chunks).toString(),
+					}),
+				);
+			},
+		);
+		outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer to ${method} ${target}`)));
+		// A refused body ends the connection under what is still being sent: that is an answer too.
+		outgoing.on('error', error =>
+			'code' in error && /ECONNRESET|EPIPE/.test(String(error.code))
+				? resolve({status: 0, headers: {}, text: ''})
+				: reject(error),
+		);
+		outgoing.end(body);
+	});
+}
+
+function checkAnswer(t: ExecutionContext, shown: string, {method, target}: GarbageRequest, answered: Answered): void {
+	const {status, headers, text} = answered;
+	if (status === 0) {
+		return;
+	}
+	if (status === 500 || status === 503 || status < 200) {
+		t.fail(`${status} ${shown}\n${text}`);
+	}
+	if (!isId('req', String(headers['x-request-id']))) {
+		t.fail(`no X-Request-Id: ${status} ${shown}`);
+	}
+	if (target.startsWith('/v1/') && status >= 400 && status !== 401 && method !== 'HEAD') {
+		const {error} = JSON.parse(text) as {error?: {code?: string; request_id?: string}};
+		if (typeof error?.code !== 'string' || error.request_id !== headers['x-request-id']) {
+			t.fail(`no envelope: ${status} ${shown}\n${text}`);
+		}
+	}
+}
+
+/** What the answers say was made. */
+function countMade(made: Map<string, number>, {method, target}: GarbageRequest, {status, text}: Answered): void {
+	const add = (what: string, n: number) => made.set(what, (made.get(what) ?? 0) + n);
+	const [path] = target.split('?');
+	if (method === 'POST' && path === '/v1/messages' && status === 202) {
+		add('messages', 1);
+	} else if (method === 'POST' && path === '/v1/messages/batch' && status === 200) {
+		const {data} = JSON.parse(text) as {data: Array<{status: string}>};
+		add('messages', data.filter(one => one.status === 'accepted').length);
+	}
+}
+
+/** Bytes that are no HTTP: whatever comes back, the connection must end. */
+function sendBytes(url: string, bytes: Uint8Array): Promise<void> {
+	const {hostname, port} = new URL(url);
+	return new Promise(resolve => {
+		const socket = connect(Number(port), hostname, () => socket.end(bytes));
+		socket.on('error', () => undefined);
+		socket.on('close', () => resolve());
+		socket.resume();
+	});
+}
+
+async function residentMegabytes(pid: number): Promise<number> {
+	const status = await readFile(`/proc/${pid}/status`, 'utf8');
+	return Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024);
+}
