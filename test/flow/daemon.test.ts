@@ -1,40 +1,12 @@
 import {mkdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import test, {type ExecutionContext} from 'ava';
-import {eventsOf, type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
-import {startFakeDns} from '../helpers/fake-dns.ts';
-import {type FakeMx, type FakeMxOptions, startFakeMx} from '../helpers/fake-mx.ts';
+import test from 'ava';
+import {eventsOf, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {deliveringTo, domains} from '../helpers/delivering-to.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const effectLimit = 1000;
-
-/** The program delivering to one host for every `*.example` of the list. */
-async function deliveringTo(
-	t: ExecutionContext,
-	options: FakeMxOptions,
-	settings: Settings = {},
-): Promise<{program: Program; mx: FakeMx}> {
-	const mx = await startFakeMx(t, options);
-	const dns = await startFakeDns(t, {
-		...Object.fromEntries(domains.map(domain => [domain, {mx: [[10, 'mx.example']] as const}])),
-		'mx.example': {a: ['127.0.0.1']},
-	});
-	const program = await prepareProgram(t, {
-		MAILCTL_HOSTNAME: 'mail.shop.example',
-		MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
-		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
-		MAILCTL_DELIVERY: 'mx',
-		MAILCTL_DNS_SERVERS: dns.server,
-		MAILCTL_MX_PORT: String(mx.port),
-		MAILCTL_ALLOW_PRIVATE_MX: 'true',
-		MAILCTL_RATE_LIMIT: '0',
-		...settings,
-	});
-	return {program, mx};
-}
-
-const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
 
 async function send(
 	url: string,
