@@ -1,7 +1,14 @@
+import type {Mode, Role} from './message.ts';
+
 /** Addresses here steer what becomes of their mail; nothing leaves the machine. */
 export const simulatorDomain = 'simulator.test';
 
 /** Where a copy is queued: the recipient's domain, or the simulator for all mail of test keys. */
-export function destinationOf(mode: 'live' | 'test', domain: string): string {
+export function destinationOf(mode: Mode, domain: string): string {
 	return mode === 'test' ? simulatorDomain : domain;
+}
+
+/** Whether usage counts what becomes of a copy: one per message, and only of mail that may leave the machine. */
+export function isCounted(role: Role, destination: string): boolean {
+	return role === 'to' && destination !== simulatorDomain;
 }

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
+import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Claimed} from '../store/claims.ts';
 import {insertAttempts, type Settled, settleRecipients} from '../store/outcomes.ts';
@@ -72,6 +73,7 @@ function eventsOf({copy, result, verdict}: Recorded, newId: NewId): Happening[] 
 		recipientId: copy.id,
 		recipient: copy.address,
 		recordedAt: result.at,
+		counted: isCounted(copy.role, copy.destination),
 	};
 	if (copy.sent_at === null && result.sentAt !== null) {
 		const detail = JSON.stringify({recipient: copy.address, role: copy.role, attempt: verdict.attempts});
