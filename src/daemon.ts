@@ -9,6 +9,7 @@ import {createAcceptWrite} from './accept/write.ts';
 import {apiRoutes} from './api/api-routes.ts';
 import {createAuth} from './api/auth.ts';
 import {createCursors} from './api/cursor.ts';
+import {createRateLimits} from './api/rate-limit.ts';
 import {healthRoutes} from './api/routes/health.ts';
 import {type Api, createApi} from './api/server.ts';
 import {boundPublicUrl} from './config/derive.ts';
@@ -42,7 +43,10 @@ export type DaemonOptions = {
 };
 
 /** The settings that a running daemon obeys anew after SIGHUP. */
-export type LiveSettings = Pick<Settings, 'retrySchedule' | 'queueLifetime' | 'logLevel'>;
+export type LiveSettings = Pick<
+	Settings,
+	'retrySchedule' | 'queueLifetime' | 'logLevel' | 'rateLimit' | 'idempotencyRetention'
+>;
 
 export type Daemon = {
 	/** Where HTTP is served; null: this process serves none. */
@@ -92,15 +96,21 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const storeFailing = () => storeWatch.failing() || engine?.scheduler.storeFailing === true;
 
 	const catalog = createCatalog(store.reader);
+	const limits = createRateLimits(clock, () => live.rateLimit);
 	const auth = createAuth({
 		findKey: hash => findKey(store.reader, hash),
 		clock,
+		limits,
 		onUse: (id, at) => noteKeyUse(store.writer, id, at),
 	});
+	const keyRetention = () => live.idempotencyRetention;
 	const accept = createAccept({
 		catalog,
+		reader: store.reader,
 		writer: store.writer,
-		acceptWrite: createAcceptWrite(clock, newId),
+		clock,
+		acceptWrite: createAcceptWrite({clock, newId, keyRetention}),
+		keyRetention,
 		onAccepted: destinations => engine?.scheduler.accepted(destinations),
 	});
 
@@ -151,6 +161,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					vault,
 					cursors: createCursors(cursorKey(secrets)),
 					accept,
+					limits,
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
 			],

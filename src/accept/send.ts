@@ -1,9 +1,17 @@
+import type {Knex} from 'knex';
 import type {Address} from '../mail/address.ts';
-import type {ApiErrorCode} from '../mail/api-error.ts';
+import type {Clock} from '../mail/clock.ts';
 import type {Attachment, Mode} from '../mail/message.ts';
 import {destinationOf} from '../mail/simulator.ts';
+import {storeTime} from '../mail/time.ts';
+import {keyNameText} from '../store/idempotency-keys.ts';
+import type {Workspace} from '../store/workspaces.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
+import {type Accepted, type Refused, refused} from './accepted.ts';
 import type {Catalog} from './catalog.ts';
+import type {Idempotency} from './idempotency.ts';
+import {createInFlight} from './in-flight.ts';
+import {findReplay, keyNameOf} from './keys.ts';
 
 /** A send whose shape is right: what was text is read, what was left out is null. JSON is text already. */
 export type Send = {
@@ -28,47 +36,105 @@ export type Send = {
 /** A send that passed every check that needs no transaction. */
 export type Draft = {
 	readonly send: Send;
+	readonly idempotency: Idempotency | null;
 	/** The newest version of the template, which this message keeps whatever is saved later. */
 	readonly versionId: string;
 	/** Null: none was named, or there is none with the code. */
 	readonly topicId: string | null;
+	/** How many messages the workspace may send in a month; null: any number. */
+	readonly quota: number | null;
 };
 
-export type Refused = {readonly ok: false; readonly code: ApiErrorCode};
-export type Accepted = {readonly ok: true; readonly id: string} | Refused;
-export type Accept = (send: Send) => Promise<Accepted>;
+export type Accept = {
+	/** Takes one message in. */
+	readonly single: (send: Send, idempotency: Idempotency | null) => Promise<Accepted>;
+	/** Takes messages in, each judged by itself, in one transaction; one result per send, in order. */
+	readonly batch: (sends: readonly Send[]) => Promise<readonly Accepted[]>;
+	readonly isPaused: (workspaceId: string) => Promise<boolean>;
+};
 
 export type AcceptOptions = {
 	readonly catalog: Catalog;
+	readonly reader: Knex;
 	readonly writer: Writer;
+	readonly clock: Clock;
 	/** `createAcceptWrite`. */
-	readonly acceptWrite: GroupWrite<Draft, Accepted>;
+	readonly acceptWrite: GroupWrite<readonly Draft[], readonly Accepted[]>;
+	/** How long an Idempotency-Key is remembered, milliseconds. */
+	readonly keyRetention: () => number;
+	/** How long a send waits for another one with the same key, milliseconds. */
+	readonly keyWait?: number;
 	/** Called with the domains of the copies after their commit: they are due now. */
 	readonly onAccepted: (destinations: Iterable<string>) => void;
 };
 
-/** Takes a message in: the 202 may be sent when this resolves with `ok`, for the message is then on stable storage. */
-export function createAccept({catalog, writer, acceptWrite, onAccepted}: AcceptOptions): Accept {
-	return async send => {
-		const drafted = await draft(catalog, send);
-		if (!drafted.ok) {
-			return drafted;
+const usualKeyWait = 30_000;
+
+/** Takes messages in: a 202 may be sent when the promise resolves with `ok`, for the message is then on stable storage. */
+export function createAccept(options: AcceptOptions): Accept {
+	const {catalog, reader, writer, clock, acceptWrite, keyRetention, keyWait = usualKeyWait, onAccepted} = options;
+	const inFlight = createInFlight(keyWait);
+
+	async function take(send: Send, idempotency: Idempotency | null): Promise<Accepted> {
+		const drafted = await draft(catalog, send, idempotency);
+		if (drafted.ok) {
+			const [result] = await write([drafted.draft]);
+			return result as Accepted;
 		}
-		const accepted = await writer.submit(acceptWrite, drafted.draft);
-		if (accepted.ok) {
-			onAccepted(new Set([send.to, ...send.cc].map(({domain}) => destinationOf(send.mode, domain))));
+		// A key that was used before goes before any check of what is sent.
+		const before =
+			idempotency && (await findReplay(reader, send, idempotency, storeTime(clock.now() - keyRetention())));
+		return before ?? drafted;
+	}
+
+	async function write(drafts: readonly Draft[]): Promise<readonly Accepted[]> {
+		const results = await writer.submit(acceptWrite, drafts);
+		const destinations = new Set<string>();
+		for (const [index, {send}] of drafts.entries()) {
+			const result = results[index] as Accepted;
+			if (result.ok && !result.replayed) {
+				addDestinations(destinations, send);
+			}
 		}
-		return accepted;
+		if (destinations.size > 0) {
+			onAccepted(destinations);
+		}
+		return results;
+	}
+
+	return {
+		single: (send, idempotency) =>
+			idempotency === null
+				? take(send, null)
+				: inFlight(keyNameText(keyNameOf(send, idempotency)), idempotency, () => take(send, idempotency)),
+		async batch(sends) {
+			const drafted: Drafted[] = [];
+			// One after the other, so that what the first one looks up is remembered for the next.
+			for (const send of sends) {
+				drafted.push(await draft(catalog, send, null));
+			}
+			const drafts = drafted.flatMap(one => (one.ok ? [one.draft] : []));
+			const results = (drafts.length > 0 ? await write(drafts) : []).values();
+			return drafted.map(one => (one.ok ? (results.next().value as Accepted) : one));
+		},
+		isPaused: async workspaceId => isPaused(await catalog.workspace(workspaceId)),
 	};
+}
+
+function addDestinations(destinations: Set<string>, {mode, to, cc}: Send): void {
+	destinations.add(destinationOf(mode, to.domain));
+	for (const {domain} of cc) {
+		destinations.add(destinationOf(mode, domain));
+	}
 }
 
 type Drafted = {readonly ok: true; readonly draft: Draft} | Refused;
 
 /** The checks in the order in which their codes win; those that must see the newest rows follow in the transaction. */
-async function draft(catalog: Catalog, send: Send): Promise<Drafted> {
+async function draft(catalog: Catalog, send: Send, idempotency: Idempotency | null): Promise<Drafted> {
 	const {workspaceId} = send;
 	const workspace = await catalog.workspace(workspaceId);
-	if (!workspace || workspace.paused_at !== null) {
+	if (isPaused(workspace)) {
 		return refused('sending_paused');
 	}
 
@@ -87,9 +153,11 @@ async function draft(catalog: Catalog, send: Send): Promise<Drafted> {
 
 	// Whether the topic exists is judged after the suppression list.
 	const topic = send.topicCode === null ? null : await catalog.topic(workspaceId, send.topicCode);
-	return {ok: true, draft: {send, versionId: template.version_id, topicId: topic?.id ?? null}};
+	const quota = workspace.monthly_quota;
+	return {ok: true, draft: {send, idempotency, versionId: template.version_id, topicId: topic?.id ?? null, quota}};
 }
 
-export function refused(code: ApiErrorCode): Refused {
-	return {ok: false, code};
+/** A workspace that is gone sends nothing either. */
+function isPaused(workspace: Workspace | undefined): workspace is undefined {
+	return !workspace || workspace.paused_at !== null;
 }

@@ -11,34 +11,83 @@ import {insertRecipients} from '../store/recipients.ts';
 import {findSuppressed} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
 import type {GroupWrite} from '../store/writer.ts';
+import {type Accepted, accepted, refused} from './accepted.ts';
+import {releaseRefused, settleKeys} from './keys.ts';
+import {countSends} from './quota.ts';
 import {type BarredReason, copiesOf, type Entry, messageRow, type NewCopy} from './rows.ts';
-import {type Accepted, type Draft, refused} from './send.ts';
+import type {Draft} from './send.ts';
 
-/** Writes accepted messages, many in one transaction: contact, message, attachments, recipients, `accepted` event. */
-export function createAcceptWrite(clock: Clock, newId: NewId): GroupWrite<Draft, Accepted> {
+export type AcceptWriteOptions = {
+	readonly clock: Clock;
+	readonly newId: NewId;
+	/** How long an Idempotency-Key is remembered, milliseconds. */
+	readonly keyRetention: () => number;
+};
+
+/**
+ * Judges sends by the newest rows and writes those that are accepted, many in one transaction: Idempotency-Keys, usage,
+ * contacts, messages, attachments, recipients, `accepted` events. An item is a send, or the sends of a batch.
+ */
+export function createAcceptWrite({
+	clock,
+	newId,
+	keyRetention,
+}: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly Accepted[]> {
 	return {
 		name: 'accept',
 		rank: 1,
-		bytes: bytesOf,
-		async apply(trx, drafts) {
-			const now = storeTime(clock.now());
+		size: sends => sends.length,
+		bytes: sends => sends.reduce((sum, draft) => sum + bytesOf(draft), 0),
+		async apply(trx, groups) {
+			const drafts = groups.flat();
+			const now = clock.now();
 			const reasonOf = await readBarred(trx, drafts);
-			const results = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
-			const entries = results.flatMap((result, index) =>
-				result.ok ? [{id: result.id, draft: drafts[index] as Draft}] : [],
-			);
-			if (entries.length > 0) {
-				await insertMail(trx, entries, now, newId);
-				await insertCopies(
-					trx,
-					entries.flatMap(entry => copiesOf(entry, key => reasonOf(entry.draft, key), now, newId)),
-					now,
-					newId,
-				);
+			const judged = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
+			const settled = await settleKeys(trx, drafts, judged, {
+				now: storeTime(now),
+				expiredBefore: storeTime(now - keyRetention()),
+			});
+			const {results, over} = await countSends(trx, drafts, settled, now);
+			if (over.size > 0) {
+				await releaseRefused(trx, drafts, over);
 			}
-			return results;
+			await insertNew(trx, entriesOf(drafts, results), reasonOf, {now: storeTime(now), newId});
+			return regroup(groups, results);
 		},
 	};
+}
+
+function entriesOf(drafts: readonly Draft[], results: readonly Accepted[]): Entry[] {
+	return drafts.flatMap((draft, index) => {
+		const result = results[index] as Accepted;
+		return result.ok && !result.replayed ? [{id: result.id, draft}] : [];
+	});
+}
+
+function regroup<Item, Result>(groups: ReadonlyArray<readonly Item[]>, results: readonly Result[]): Result[][] {
+	let start = 0;
+	return groups.map(({length}) => {
+		start += length;
+		return results.slice(start - length, start);
+	});
+}
+
+async function insertNew(
+	trx: Knex.Transaction,
+	entries: readonly Entry[],
+	reasonOf: ReasonOf,
+	{now, newId}: {readonly now: string; readonly newId: NewId},
+): Promise<void> {
+	if (entries.length === 0) {
+		return;
+	}
+	await insertMail(trx, entries, now, newId);
+	await insertCopies(
+		trx,
+		entries.flatMap(entry => copiesOf(entry, key => reasonOf(entry.draft, key), now, newId)),
+		now,
+		newId,
+	);
 }
 
 type ReasonOf = (draft: Draft, addressKey: string) => BarredReason | null;
@@ -56,7 +105,7 @@ async function readBarred(trx: Knex.Transaction, drafts: readonly Draft[]): Prom
 	};
 }
 
-/** The last checks, in the order in which their codes win. */
+/** The checks that need the newest rows, in the order in which their codes win. */
 function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepted {
 	if (reason === 'suppressed') {
 		return refused('recipient_suppressed');
@@ -67,7 +116,7 @@ function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepte
 	if (reason === 'opted_out') {
 		return refused('recipient_unsubscribed');
 	}
-	return {ok: true, id: newId('msg')};
+	return accepted(newId('msg'));
 }
 
 async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], now: string, newId: NewId): Promise<void> {

@@ -4,7 +4,10 @@ import type {Tools} from '../admin/tools.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Auth} from './auth.ts';
 import type {Cursors} from './cursor.ts';
+import type {RateLimits} from './rate-limit.ts';
+import {batchRoutes} from './routes/batch.ts';
 import {messageRoutes} from './routes/messages.ts';
+import {usageRoutes} from './routes/usage.ts';
 import type {Routes} from './server.ts';
 
 /** What the routes of the API work with. */
@@ -21,11 +24,12 @@ export type ApiParts = {
 	readonly vault: Vault;
 	readonly cursors: Cursors;
 	readonly accept: Accept;
+	readonly limits: RateLimits;
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };
 
 /** Every route under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [messageRoutes(parts)];
+	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts)];
 }

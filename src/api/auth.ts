@@ -7,6 +7,7 @@ import {storeTime} from '../mail/time.ts';
 import type {KeyRow} from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
 import {apiError} from './errors.ts';
+import {type Bucket, type RateLimits, showAllowance} from './rate-limit.ts';
 
 /** Whose request it is: what a valid key stands for. */
 export type Caller = {
@@ -14,6 +15,8 @@ export type Caller = {
 	readonly workspaceId: string;
 	readonly mode: Mode;
 	readonly scopes: readonly string[];
+	/** The key's own (`requests/seconds`); null: the usual one. */
+	readonly rateLimit: string | null;
 };
 
 declare module 'fastify' {
@@ -26,8 +29,11 @@ declare module 'fastify' {
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
 export type Auth = {
-	/** An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. It tells its scope. */
-	readonly needs: (scope: Scope) => Hook & {readonly scope: Scope};
+	/**
+	 * An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. It tells its scope.
+	 * Whatever is answered to a valid key says how much of the bucket is left.
+	 */
+	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
 	/** To be called when the store's change generation grew. */
 	readonly clear: () => void;
 };
@@ -36,12 +42,13 @@ export type AuthOptions = {
 	/** `findKey` of the store. */
 	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
 	readonly clock: Clock;
+	readonly limits: RateLimits;
 	/** Gets a key's first use in each minute (in the store's form), to be noted some time later. */
 	readonly onUse?: (keyId: string, minute: string) => void;
 };
 
 /** Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see. */
-export function createAuth({findKey, clock, onUse}: AuthOptions): Auth {
+export function createAuth({findKey, clock, limits, onUse}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
 	const usedIn = new WeakMap<KeyRow, number>();
 
@@ -71,7 +78,7 @@ export function createAuth({findKey, clock, onUse}: AuthOptions): Auth {
 	}
 
 	return {
-		needs(scope) {
+		needs(scope, bucket = 'send') {
 			const hook: Hook = (request, reply, done) => {
 				const judge = (key: KeyRow | undefined) => {
 					if (!isValid(key)) {
@@ -79,7 +86,9 @@ export function createAuth({findKey, clock, onUse}: AuthOptions): Auth {
 						return;
 					}
 					noteUse(key);
-					request.caller = {keyId: key.id, workspaceId: key.workspace_id, mode: key.mode, scopes: key.scopes};
+					const caller = callerFrom(key);
+					request.caller = caller;
+					showAllowance(reply, limits.read(caller, bucket));
 					done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 				};
 				const key = keyOf(request.headers.authorization);
@@ -93,6 +102,10 @@ export function createAuth({findKey, clock, onUse}: AuthOptions): Auth {
 		},
 		clear: keys.clear,
 	};
+}
+
+function callerFrom({id, workspace_id, mode, scopes, rate_limit}: KeyRow): Caller {
+	return {keyId: id, workspaceId: workspace_id, mode, scopes, rateLimit: rate_limit};
 }
 
 /** The caller of a route that needs a scope. */

@@ -39,10 +39,11 @@ function withoutEmptyPreferences(body: unknown): unknown {
 }
 
 function isOnlyWithoutTemplate(body: unknown, violations: readonly Violation[]): boolean {
+	if (violations.length !== 1 || violations[0]?.field !== 'templateId') {
+		return false;
+	}
 	const {templateId} = body as {templateId?: unknown};
-	return (
-		violations.length === 1 && violations[0]?.field === 'templateId' && (templateId === undefined || templateId === '')
-	);
+	return templateId === undefined || templateId === '';
 }
 
 function toSend(body: SendBody, {workspaceId, mode}: Caller): Send {

@@ -1,10 +1,9 @@
+import {type RateLimit, readRateLimit} from '../mail/rate-limit.ts';
 import type {RetrySchedule} from '../mail/retry.ts';
 import {type SmtpTimeouts, smtpTimeoutDefaults} from '../mail/smtp-timeouts.ts';
 import {allowed, type Parser, value} from './parsed.ts';
 import {count, duration} from './parsers.ts';
 
-/** A fixed window; null is no limit. */
-export type RateLimit = {readonly requests: number; readonly windowMs: number};
 export type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number};
 
 const wait = duration(1);
@@ -46,15 +45,9 @@ function isStep(name: string): name is keyof SmtpTimeouts {
 }
 
 /** `6000/60` is requests per window in seconds; `0` is no limit. */
-export const rateLimit: Parser<RateLimit | null> = (text, cwd) => {
-	if (text === '0') {
-		return value(null);
-	}
-
-	const [requests, seconds] = pair(text, cwd, count(1, 1_000_000_000), count(1, 86_400));
-	return requests === undefined || seconds === undefined
-		? allowed('use requests/seconds such as 6000/60, or 0 for no limit')
-		: value({requests, windowMs: seconds * 1000});
+export const rateLimit: Parser<RateLimit | null> = text => {
+	const limit = readRateLimit(text);
+	return limit === undefined ? allowed('use requests/seconds such as 6000/60, or 0 for no limit') : value(limit);
 };
 
 /** `4/256`: in flight per endpoint, and in all. */

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {rowSource} from './dialect.ts';
 import {insertRows} from './insert-rows.ts';
 
 /** What is counted by the day. */
@@ -41,4 +42,53 @@ export async function readDays(
 		.where({workspace_id: workspaceId})
 		.where('day', '>=', since)
 		.select('day', 'status', 'n');
+}
+
+/** Sends of a workspace to be counted in a month (`2026-11`), real and simulated ones apart. */
+export type MonthCount = {readonly workspaceId: string; readonly accepted: number; readonly test: number};
+
+/**
+ * Adds to the figures of a month and answers what `accepted` is now, by workspace. The rows stay locked until the
+ * transaction ends, so that what is judged by them is exact.
+ */
+export async function countMonth(
+	trx: Knex.Transaction,
+	month: string,
+	counts: readonly MonthCount[],
+): Promise<Map<string, number>> {
+	// In the order of their keys, for two nodes may count for the same workspaces.
+	const rows = counts
+		.toSorted((a, b) => (a.workspaceId < b.workspaceId ? -1 : 1))
+		.map(one => [one.workspaceId, month, one.accepted, one.test]);
+	const {sql, bindings} = rowSource(trx, rows, 4);
+	const answer = await trx.raw(
+		`insert into usage_months (workspace_id, month, accepted, test) ${sql}
+			on conflict (workspace_id, month) do update
+				set accepted = usage_months.accepted + excluded.accepted, test = usage_months.test + excluded.test
+			returning workspace_id, accepted`,
+		bindings as Knex.RawBinding[],
+	);
+	const counted: Array<{workspace_id: string; accepted: number}> = Array.isArray(answer) ? answer : answer.rows;
+	return new Map(counted.map(row => [row.workspace_id, row.accepted]));
+}
+
+/** Takes back what `countMonth` added too much in the same transaction. */
+export async function giveBack(
+	trx: Knex.Transaction,
+	month: string,
+	excess: ReadonlyArray<{readonly workspaceId: string; readonly n: number}>,
+): Promise<void> {
+	for (const {workspaceId, n} of excess) {
+		await trx('usage_months').where({workspace_id: workspaceId, month}).decrement('accepted', n);
+	}
+}
+
+/** The figures of a workspace's month. */
+export async function readMonth(
+	reader: Knex,
+	workspaceId: string,
+	month: string,
+): Promise<{readonly accepted: number; readonly test: number}> {
+	const row = await reader('usage_months').where({workspace_id: workspaceId, month}).first('accepted', 'test');
+	return row ?? {accepted: 0, test: 0};
 }

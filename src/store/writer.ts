@@ -10,6 +10,8 @@ export type GroupWrite<Item, Result> = {
 	/** Kinds of a batch run in ascending rank, so that two nodes lock rows in the same order. */
 	readonly rank: number;
 	readonly apply: (trx: Knex.Transaction, items: readonly Item[]) => Promise<readonly Result[]>;
+	/** How many rows' worth of work the item is; absent: one. */
+	readonly size?: (item: Item) => number;
 	/** About how many bytes the item writes; absent: little. */
 	readonly bytes?: (item: Item) => number;
 };
@@ -29,12 +31,13 @@ type AnyWrite = GroupWrite<any, any>;
 type Entry = {
 	readonly write: AnyWrite | null;
 	readonly item: unknown;
+	readonly size: number;
 	readonly bytes: number;
 	readonly resolve: (result: unknown) => void;
 	readonly reject: (error: unknown) => void;
 };
 
-const maxItems = 128;
+const maxSize = 128;
 const maxBytes = 4 * 1024 * 1024;
 const maxRepeats = 3;
 
@@ -60,11 +63,12 @@ export function createWriter(database: Knex, dialect: Dialect): Writer {
 	return {
 		submit: (write, item) =>
 			new Promise((resolve, reject) => {
-				add({write, item, bytes: write.bytes?.(item) ?? 0, resolve: resolve as Entry['resolve'], reject});
+				const [size, bytes] = [write.size?.(item) ?? 1, write.bytes?.(item) ?? 0];
+				add({write, item, size, bytes, resolve: resolve as Entry['resolve'], reject});
 			}),
 		transaction: work =>
 			new Promise((resolve, reject) => {
-				add({write: null, item: work, bytes: 0, resolve: resolve as Entry['resolve'], reject});
+				add({write: null, item: work, size: 1, bytes: 0, resolve: resolve as Entry['resolve'], reject});
 			}),
 		async idle() {
 			while (running) {
@@ -80,10 +84,11 @@ function takeBatch(waiting: readonly Entry[]): Entry[] {
 		return [waiting[0]];
 	}
 	const batch: Entry[] = [];
-	let bytes = 0;
+	let [size, bytes] = [0, 0];
 	for (const entry of waiting) {
+		size += entry.size;
 		bytes += entry.bytes;
-		if (entry.write === null || batch.length === maxItems || (batch.length > 0 && bytes > maxBytes)) {
+		if (entry.write === null || (batch.length > 0 && (size > maxSize || bytes > maxBytes))) {
 			break;
 		}
 		batch.push(entry);

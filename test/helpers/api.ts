@@ -6,9 +6,11 @@ import {createAcceptWrite} from '../../src/accept/write.ts';
 import {apiRoutes} from '../../src/api/api-routes.ts';
 import {createAuth} from '../../src/api/auth.ts';
 import {createCursors} from '../../src/api/cursor.ts';
+import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {systemClock} from '../../src/mail/clock.ts';
+import type {RateLimit} from '../../src/mail/rate-limit.ts';
 import {findKey} from '../../src/store/catalog.ts';
 import {noteKeyUse} from '../../src/store/key-use.ts';
 import {createVault} from '../../src/store/sealed.ts';
@@ -42,26 +44,50 @@ export type TestApi = {
 	readonly send: (fields?: object, key?: string) => Promise<Answer>;
 };
 
+export type ApiOptions = {
+	readonly clock?: Clock;
+	readonly mayAccept?: () => boolean;
+	/** Of keys without a limit of their own; null: none. */
+	readonly rateLimit?: RateLimit | null;
+	/** How long an Idempotency-Key is remembered, and waited for: milliseconds. */
+	readonly keyRetention?: number;
+	readonly keyWait?: number;
+};
+
+const day = 86_400_000;
+
 /** The API over a store of its own with one workspace, on a port of its own. */
 export async function startApi(
 	t: ExecutionContext,
 	store: Store,
-	{clock = systemClock, mayAccept = () => true}: {clock?: Clock; mayAccept?: () => boolean} = {},
+	{
+		clock = systemClock,
+		mayAccept = () => true,
+		rateLimit = null,
+		keyRetention = day,
+		keyWait = 30_000,
+	}: ApiOptions = {},
 ): Promise<TestApi> {
 	const workspace = await addWorkspace(store, 'acme');
 	const key = await addKey(store, workspace.id);
 	const catalog = createCatalog(store.reader);
+	const limits = createRateLimits(clock, () => rateLimit);
 	const auth = createAuth({
 		findKey: hash => findKey(store.reader, hash),
 		clock,
+		limits,
 		onUse: (keyId, at) => noteKeyUse(store.writer, keyId, at),
 	});
 	const announced: string[] = [];
 	const reported: unknown[] = [];
 	const accept = createAccept({
 		catalog,
+		reader: store.reader,
 		writer: store.writer,
-		acceptWrite: createAcceptWrite(clock, newId),
+		clock,
+		acceptWrite: createAcceptWrite({clock, newId, keyRetention: () => keyRetention}),
+		keyRetention: () => keyRetention,
+		keyWait,
 		onAccepted: destinations => announced.push(...destinations),
 	});
 	const forget = () => {
@@ -83,6 +109,7 @@ export async function startApi(
 			vault: createVault({current: 1, keys: {1: randomBytes(32)}}),
 			cursors: createCursors(randomBytes(32)),
 			accept,
+			limits,
 			mayAccept,
 		}),
 		trustProxy: [],

@@ -1,6 +1,8 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
+import {fingerprintOf} from '../../accept/idempotency.ts';
 import type {Accept} from '../../accept/send.ts';
+import type {Tools} from '../../admin/tools.ts';
 import {isId} from '../../mail/ids.ts';
 import {readEvents} from '../../store/events.ts';
 import {findMessage, hasMessage} from '../../store/messages.ts';
@@ -9,11 +11,13 @@ import type {Cursors} from '../cursor.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
+import type {RateLimits} from '../rate-limit.ts';
 import {createReadSend} from '../read-send.ts';
+import {limitSends, readIdempotencyKey, refusedSend} from '../refused-send.ts';
 import {acceptedView, eventSchema, messageSchema} from '../schemas/message.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
-import {sendBody} from '../schemas/send.ts';
+import {type SendBody, sendBody, sendHeaders} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
 import {createChecks, mostViolations} from '../validate.ts';
 import {eventView, messageView} from '../views.ts';
@@ -22,6 +26,8 @@ export type MessageRoutesOptions = {
 	readonly auth: Auth;
 	readonly reader: Knex;
 	readonly accept: Accept;
+	readonly limits: RateLimits;
+	readonly tools: Tools;
 	readonly cursors: Cursors;
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
@@ -44,7 +50,15 @@ const sendErrors = [
 	'quota_exceeded',
 ] as const;
 
-export function messageRoutes({auth, reader, accept, cursors, mayAccept}: MessageRoutesOptions): Routes {
+export function messageRoutes({
+	auth,
+	reader,
+	accept,
+	limits,
+	tools: {clock},
+	cursors,
+	mayAccept,
+}: MessageRoutesOptions): Routes {
 	const checks = createChecks();
 	const readSend = createReadSend(checks);
 	const checkQuery = checks.checkOf(noQuery);
@@ -55,15 +69,18 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 		routes.post(
 			'/v1/messages',
 			{
-				onRequest: auth.needs('messages:send'),
+				onRequest: [auth.needs('messages:send'), limitSends(limits, clock)],
 				bodyLimit: sendBodyLimit,
 				schema: {
 					...describe({
 						tag: 'Messages',
 						summary: 'Send a message',
+						description:
+							'The checks, in the order in which their codes win: rate limit, shape, `Idempotency-Key`, pause, template, sender, suppression list, topic, opt-out, quota. Nothing is stored of a send that is refused. When the quota refuses, the `RateLimit` headers are about the month.',
 						answer: [202, 'The message is on stable storage and will be delivered.', acceptedView],
 						errors: sendErrors,
 					}),
+					headers: sendHeaders,
 					querystring: noQuery,
 					body: sendBody,
 				},
@@ -77,6 +94,7 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 				if (request.body === undefined || request.body === null) {
 					throw bodyMissing();
 				}
+				const key = readIdempotencyKey(request.headers['idempotency-key']);
 				const read = readSend(request.body, callerOf(request));
 				const unknown = checkQuery(request.query);
 				if (unknown.length > 0) {
@@ -86,11 +104,15 @@ export function messageRoutes({auth, reader, accept, cursors, mayAccept}: Messag
 				if (!read.ok) {
 					throw apiError(read.code, read);
 				}
-				const accepted = await accept(read.send);
+				const idempotency = key === null ? null : {key, fingerprint: fingerprintOf(request.body as SendBody)};
+				const accepted = await accept.single(read.send, idempotency);
 				if (!accepted.ok) {
-					throw apiError(accepted.code);
+					throw refusedSend(accepted, clock.now());
 				}
-				return reply.code(202).send({id: accepted.id, status: 'accepted'});
+				if (accepted.replayed) {
+					reply.header('idempotent-replayed', 'true');
+				}
+				return reply.code(202).type('application/json; charset=utf-8').send(accepted.body);
 			},
 		);
 

@@ -47,6 +47,7 @@ export function createFormats() {
 				? null
 				: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
 		'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
+		'day-count': text => (/^(?:[1-9]|[1-8]\d|90)$/.test(text) ? null : 'must be a whole number from 1 to 90'),
 	} satisfies Record<string, Format>;
 }
 

@@ -93,3 +93,16 @@ export const sendBody = Type.Object(
 );
 
 export type SendBody = Static<typeof sendBody>;
+
+/** The headers that a send may carry. */
+export const sendHeaders = Type.Object({
+	'idempotency-key': Type.Optional(
+		Type.String({
+			minLength: 1,
+			maxLength: 255,
+			pattern: '^[ -~]*$',
+			description:
+				'Makes repeating a send safe: the same key with the same `from`, `to`, `templateId` and `data` repeats the first answer, byte for byte and with `Idempotent-Replayed: true`, and creates no second message. With others it answers 409. Kept 24 hours.',
+		}),
+	),
+});

@@ -1,0 +1,98 @@
+import type {FastifyReply} from 'fastify';
+import type {Clock} from '../mail/clock.ts';
+import {type RateLimit, readRateLimit} from '../mail/rate-limit.ts';
+import type {Caller} from './auth.ts';
+
+/** Single sends and the items of batches draw on buckets of their own, with the same limit. */
+export type Bucket = 'send' | 'batch';
+
+/** How much of a key's window is left. */
+export type Allowance = {
+	readonly limit: number;
+	readonly remaining: number;
+	/** When the window refills, Unix seconds. */
+	readonly reset: number;
+};
+
+export type RateLimits = {
+	readonly read: (caller: Caller, bucket: Bucket) => Allowance;
+	/** Takes one; false: none is left. */
+	readonly take: (caller: Caller, bucket: Bucket) => boolean;
+};
+
+type Window = {readonly end: number; used: number};
+
+// What the headers say where there is no limit.
+const plenty = 1_000_000_000;
+const plentyMs = 60_000;
+const sweepMs = 60_000;
+
+/** Fixed windows, aligned to the epoch, for each key; counted in this process. `usual` is for keys without a limit of their own. */
+export function createRateLimits(clock: Clock, usual: () => RateLimit | null): RateLimits {
+	const windows: Readonly<Record<Bucket, Map<string, Window>>> = {send: new Map(), batch: new Map()};
+	let sweepAt = 0;
+
+	function limitOf({rateLimit}: Caller): RateLimit | null {
+		const own = rateLimit === null ? undefined : readRateLimit(rateLimit);
+		return own === undefined ? usual() : own;
+	}
+
+	function open(keyId: string, bucket: Bucket, end: number, now: number): Window {
+		if (now >= sweepAt) {
+			sweepAt = now + sweepMs;
+			sweep(now);
+		}
+		const window = {end, used: 0};
+		windows[bucket].set(keyId, window);
+		return window;
+	}
+
+	/** Keys that are not used any more must not take room for ever. */
+	function sweep(now: number): void {
+		for (const bucket of Object.values(windows)) {
+			for (const [keyId, {end}] of bucket) {
+				if (end <= now) {
+					bucket.delete(keyId);
+				}
+			}
+		}
+	}
+
+	return {
+		read(caller, bucket) {
+			const limit = limitOf(caller);
+			const now = clock.now();
+			if (limit === null) {
+				return {limit: plenty, remaining: plenty, reset: Math.ceil((now + plentyMs) / 1000)};
+			}
+			const end = endOfWindow(limit, now);
+			const window = windows[bucket].get(caller.keyId);
+			const used = window?.end === end ? window.used : 0;
+			return {limit: limit.requests, remaining: Math.max(0, limit.requests - used), reset: end / 1000};
+		},
+		take(caller, bucket) {
+			const limit = limitOf(caller);
+			if (limit === null) {
+				return true;
+			}
+			const now = clock.now();
+			const end = endOfWindow(limit, now);
+			const known = windows[bucket].get(caller.keyId);
+			const window = known?.end === end ? known : open(caller.keyId, bucket, end, now);
+			if (window.used >= limit.requests) {
+				return false;
+			}
+			window.used++;
+			return true;
+		},
+	};
+}
+
+function endOfWindow({windowMs}: RateLimit, now: number): number {
+	return (Math.floor(now / windowMs) + 1) * windowMs;
+}
+
+/** The three headers that every answer to a valid key carries (interface.md, Rate limiting). */
+export function showAllowance(reply: FastifyReply, {limit, remaining, reset}: Allowance): void {
+	reply.header('ratelimit-limit', limit).header('ratelimit-remaining', remaining).header('ratelimit-reset', reset);
+}

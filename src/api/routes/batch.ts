@@ -1,0 +1,111 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {Static} from 'typebox';
+import type {Accepted} from '../../accept/accepted.ts';
+import type {Accept, Send} from '../../accept/send.ts';
+import {type ApiErrorCode, apiErrors} from '../../mail/api-error.ts';
+import {type Auth, type Caller, callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {apiError, bodyMissing, unavailable} from '../errors.ts';
+import {noQuery} from '../paging.ts';
+import {type RateLimits, showAllowance} from '../rate-limit.ts';
+import {createReadSend} from '../read-send.ts';
+import {batchBody, batchResults, describedBatch} from '../schemas/batch.ts';
+import type {Routes} from '../server.ts';
+import {createChecks, mostViolations} from '../validate.ts';
+
+export type BatchRoutesOptions = {
+	readonly auth: Auth;
+	readonly limits: RateLimits;
+	readonly accept: Accept;
+	/** False while outcomes cannot be stored: then nothing new is taken in either. */
+	readonly mayAccept: () => boolean;
+};
+
+type Fault = {readonly code: ApiErrorCode; readonly message: string};
+/** An item that can be judged, or why it cannot. */
+type Item = {readonly send: Send} | {readonly fault: Fault};
+
+const bodyLimit = 32 * 1024 * 1024;
+
+export function batchRoutes({auth, limits, accept, mayAccept}: BatchRoutesOptions): Routes {
+	const checks = createChecks();
+	const readSend = createReadSend(checks);
+	const checkQuery = checks.checkOf(noQuery);
+	const checkBody = checks.checkOf(batchBody);
+
+	/** Each item draws on the key's bucket, whatever becomes of it. */
+	function readItem(item: unknown, caller: Caller): Item {
+		if (!limits.take(caller, 'batch')) {
+			return {fault: faultOf('rate_limited')};
+		}
+		const read = readSend(item, caller);
+		if (read.ok) {
+			return {send: read.send};
+		}
+		const first = read.violations?.[0];
+		return {fault: first ? {code: read.code, message: `${first.field} ${first.message}`} : faultOf(read.code)};
+	}
+
+	return api => {
+		api.withTypeProvider<TypeBoxTypeProvider>().post(
+			'/v1/messages/batch',
+			{
+				onRequest: auth.needs('messages:send', 'batch'),
+				bodyLimit,
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: 'Send a batch of messages',
+						description:
+							'Each item is a send, judged as if it came alone: one that is refused refuses no other. Results stand in the order of the items. Each item draws one on a bucket of its own kind, with the same limit as that of single sends; the `RateLimit` headers describe that bucket. An `Idempotency-Key` is not honoured.',
+						answer: [200, 'What came of each item; those accepted are on stable storage.', batchResults],
+						errors: ['sending_paused'],
+					}),
+					querystring: noQuery,
+					body: describedBatch,
+				},
+				// The schemas are for the description of the API; they are checked in their place among the other checks.
+				validatorCompiler: () => () => true,
+			},
+			async (request, reply) => {
+				if (!mayAccept()) {
+					throw unavailable();
+				}
+				const body: unknown = request.body;
+				if (body === undefined || body === null) {
+					throw bodyMissing();
+				}
+				const violations = [...checkQuery(request.query), ...checkBody(body)];
+				if (violations.length > 0) {
+					throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
+				}
+				const caller = callerOf(request);
+				if (await accept.isPaused(caller.workspaceId)) {
+					throw apiError('sending_paused');
+				}
+
+				const items = (body as Static<typeof batchBody>).messages.map(item => readItem(item, caller));
+				showAllowance(reply, limits.read(caller, 'batch'));
+				const sends = items.flatMap(item => ('send' in item ? [item.send] : []));
+				const results = (await accept.batch(sends)).values();
+				return {
+					data: items.map((item, index) =>
+						'send' in item ? resultOf(index, results.next().value as Accepted) : failed(index, item.fault),
+					),
+				};
+			},
+		);
+	};
+}
+
+function resultOf(index: number, result: Accepted): object {
+	return result.ok ? {index, status: 'accepted', id: result.id} : failed(index, faultOf(result.code));
+}
+
+function failed(index: number, error: Fault): object {
+	return {index, status: 'error', error};
+}
+
+function faultOf(code: ApiErrorCode): Fault {
+	return {code, message: apiErrors[code].message};
+}

@@ -1,0 +1,75 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {Knex} from 'knex';
+import Type from 'typebox';
+import type {Tools} from '../../admin/tools.ts';
+import {monthOf} from '../../mail/month.ts';
+import {apiTime, storeTime} from '../../mail/time.ts';
+import {readDays, readMonth, usageStatuses} from '../../store/usage.ts';
+import {findWorkspace} from '../../store/workspaces.ts';
+import {type Auth, callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {usageSchema} from '../schemas/usage.ts';
+import type {Routes} from '../server.ts';
+
+export type UsageRoutesOptions = {readonly auth: Auth; readonly reader: Knex; readonly tools: Tools};
+
+const usageQuery = Type.Object(
+	{
+		days: Type.Optional(
+			Type.String({format: 'day-count', description: 'Figures of so many days up to today besides, 1 to 90.'}),
+		),
+	},
+	{additionalProperties: false},
+);
+const dayMs = 86_400_000;
+
+export function usageRoutes({auth, reader, tools: {clock}}: UsageRoutesOptions): Routes {
+	return api => {
+		api.withTypeProvider<TypeBoxTypeProvider>().get(
+			'/v1/usage',
+			{
+				onRequest: auth.needs('usage:read'),
+				schema: {
+					...describe({
+						tag: 'Usage',
+						summary: 'Read the usage of the month',
+						description:
+							'What the workspace sent in this calendar month (UTC), and what is left of its quota. A message counts once, whatever its `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted apart, as `test`.',
+						answer: [200, 'The month, and with `days` the days up to today, newest first.', usageSchema],
+					}),
+					querystring: usageQuery,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const now = clock.now();
+				const month = monthOf(now);
+				const {accepted, test} = await readMonth(reader, workspaceId, month.name);
+				const quota = (await findWorkspace(reader, workspaceId))?.monthly_quota ?? null;
+				const {days} = request.query;
+				return {
+					period: month.name,
+					period_start: apiTime(storeTime(month.start)),
+					period_end: apiTime(storeTime(month.end)),
+					accepted,
+					test,
+					quota,
+					remaining: quota === null ? null : Math.max(0, quota - accepted),
+					reset: month.end / 1000,
+					...(days !== undefined && {days: await figuresOfDays(reader, workspaceId, now, Number(days))}),
+				};
+			},
+		);
+	};
+}
+
+/** Every day up to today, newest first, also those on which nothing happened. */
+async function figuresOfDays(reader: Knex, workspaceId: string, now: number, count: number): Promise<object[]> {
+	const days = Array.from({length: count}, (_, ago) => storeTime(now - ago * dayMs).slice(0, 10));
+	const counts = await readDays(reader, workspaceId, days.at(-1) as string);
+	const figures = new Map(counts.map(({day, status, n}) => [`${day} ${status}`, n]));
+	return days.map(day => ({
+		day,
+		...Object.fromEntries(usageStatuses.map(status => [status, figures.get(`${day} ${status}`) ?? 0])),
+	}));
+}

@@ -1,0 +1,108 @@
+import type {Knex} from 'knex';
+import type {Mode} from '../mail/message.ts';
+import {rowSource} from './dialect.ts';
+
+/** What an Idempotency-Key is unique in. */
+export type KeyName = {readonly workspaceId: string; readonly mode: Mode; readonly key: string};
+
+/** A key with what its first send was and was answered. */
+export type KeyUse = KeyName & {
+	readonly fingerprint: string;
+	/** The answer's body, byte for byte. */
+	readonly response: string;
+	readonly messageId: string;
+	readonly createdAt: string;
+};
+
+type StoredUse = Pick<KeyUse, 'fingerprint' | 'response' | 'messageId'>;
+type NameRow = {workspace_id: string; mode: Mode; key: string};
+
+/** One text for a name, for maps and for order: the key is the only part that can hold a space. */
+export function keyNameText({workspaceId, mode, key}: KeyName): string {
+	return `${workspaceId} ${mode} ${key}`;
+}
+
+/**
+ * Takes the keys that are not taken yet, or were before `expiredBefore`; answers which (as `keyNameText`). A key that
+ * another node is taking is waited for, until its transaction ends.
+ */
+export async function takeKeys(
+	trx: Knex.Transaction,
+	uses: readonly KeyUse[],
+	expiredBefore: string,
+): Promise<Set<string>> {
+	// In the order of their names, for two nodes may take the same keys.
+	const rows = uses
+		.map(use => [keyNameText(use), use] as const)
+		.sort(([a], [b]) => (a < b ? -1 : 1))
+		.map(([, use]) => [
+			use.workspaceId,
+			use.mode,
+			use.key,
+			use.fingerprint,
+			use.response,
+			use.messageId,
+			use.createdAt,
+		]);
+	const {sql, bindings} = rowSource(trx, rows, 7);
+	const answer = await trx.raw(
+		`insert into idempotency_keys (workspace_id, mode, key, fingerprint, response, message_id, created_at) ${sql}
+			on conflict (workspace_id, mode, key) do update set fingerprint = excluded.fingerprint,
+				response = excluded.response, message_id = excluded.message_id, created_at = excluded.created_at
+				where idempotency_keys.created_at <= ?
+			returning workspace_id, mode, key`,
+		[...bindings, expiredBefore] as Knex.RawBinding[],
+	);
+	const taken: NameRow[] = Array.isArray(answer) ? answer : answer.rows;
+	return new Set(taken.map(row => keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key})));
+}
+
+/** What is known of keys that have not expired, by `keyNameText`. */
+export async function findKeyUses(
+	reader: Knex,
+	names: readonly KeyName[],
+	expiredBefore: string,
+): Promise<Map<string, StoredUse>> {
+	const {sql, bindings} = rowSource(reader, names.map(nameRow), 3);
+	const answer = await reader.raw(
+		`select workspace_id, mode, key, fingerprint, response, message_id from idempotency_keys
+			where (workspace_id, mode, key) in (${sql}) and created_at > ?`,
+		[...bindings, expiredBefore] as Knex.RawBinding[],
+	);
+	const rows: Array<NameRow & {fingerprint: string; response: string; message_id: string}> = Array.isArray(answer)
+		? answer
+		: answer.rows;
+	return new Map(
+		rows.map(row => [
+			keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key}),
+			{fingerprint: row.fingerprint, response: row.response, messageId: row.message_id},
+		]),
+	);
+}
+
+/** Forgets keys that were just taken for sends which are not accepted after all. */
+export async function releaseKeys(trx: Knex.Transaction, names: readonly KeyName[]): Promise<void> {
+	const {sql, bindings} = rowSource(trx, names.map(nameRow), 3);
+	await trx.raw(
+		`delete from idempotency_keys where (workspace_id, mode, key) in (${sql})`,
+		bindings as Knex.RawBinding[],
+	);
+}
+
+/** Removes at most `limit` keys that were first used before `before`, the oldest first; answers how many. */
+export async function purgeIdempotencyKeys(trx: Knex.Transaction, before: string, limit: number): Promise<number> {
+	return await trx('idempotency_keys')
+		.whereIn(
+			['workspace_id', 'mode', 'key'],
+			trx('idempotency_keys')
+				.select('workspace_id', 'mode', 'key')
+				.where('created_at', '<=', before)
+				.orderBy('created_at')
+				.limit(limit),
+		)
+		.delete();
+}
+
+function nameRow({workspaceId, mode, key}: KeyName): readonly [string, Mode, string] {
+	return [workspaceId, mode, key];
+}
