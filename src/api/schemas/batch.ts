@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import {sendBody} from './send.ts';
+import {sendBody, sendExample} from './send.ts';
 
 const strict = {additionalProperties: false} as const;
 const mostItems = 100;
@@ -9,25 +9,46 @@ const size = {minItems: 1, maxItems: mostItems} as const;
 export const batchBody = Type.Object({messages: Type.Array(Type.Unknown(), size)}, strict);
 
 /** The same for the description, with what an item should be. */
-export const describedBatch = Type.Object({messages: Type.Array(sendBody, size)}, strict);
+export const describedBatch = Type.Object(
+	{
+		messages: Type.Array(sendBody, {
+			...size,
+			description: 'From 1 to 100 sends, each with the fields of a single one.',
+		}),
+	},
+	{...strict, examples: [{messages: [sendExample, {...sendExample, to: 'gone@example.net'}]}]},
+);
+
+const index = Type.Integer({description: 'The position of the item, from 0.'});
+
+const acceptedItem = Type.Object({
+	index,
+	status: Type.Enum(['accepted']),
+	id: Type.String({description: 'Of the message, `msg_…`.'}),
+});
+
+const failedItem = Type.Object({
+	index,
+	status: Type.Enum(['error']),
+	error: Type.Object({
+		code: Type.String({description: 'As of a single send.'}),
+		message: Type.String({description: 'For people; names the first field at fault.'}),
+	}),
+});
+
+const example = {
+	data: [
+		{index: 0, status: 'accepted', id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n'},
+		{
+			index: 1,
+			status: 'error',
+			error: {code: 'recipient_suppressed', message: 'The recipient is on the suppression list.'},
+		},
+	],
+};
 
 /** What came of a batch: one result per item, in order. */
-export const batchResults = Type.Object({
-	data: Type.Array(
-		Type.Union([
-			Type.Object({
-				index: Type.Integer({description: 'The position of the item, from 0.'}),
-				status: Type.Enum(['accepted']),
-				id: Type.String({description: 'Of the message, `msg_…`.'}),
-			}),
-			Type.Object({
-				index: Type.Integer({description: 'The position of the item, from 0.'}),
-				status: Type.Enum(['error']),
-				error: Type.Object({
-					code: Type.String({description: 'As of a single send.'}),
-					message: Type.String({description: 'For people; names the first field at fault.'}),
-				}),
-			}),
-		]),
-	),
-});
+export const batchResults = Type.Object(
+	{data: Type.Array(Type.Union([acceptedItem, failedItem]))},
+	{examples: [example]},
+);

@@ -27,7 +27,8 @@ const tracking = Type.Object(
 	{...strict, description: "Switches the workspace's tracking off for this send; it cannot switch it on."},
 );
 
-const example = {
+/** A send, in descriptions. */
+export const sendExample = {
 	from: 'no-reply@shop.example',
 	to: 'user@example.org',
 	templateId: 'tpl_01kaxq7w0c8m2v5t9d3f6h1j4n',
@@ -89,7 +90,7 @@ export const sendBody = Type.Object(
 		),
 		tracking: Type.Optional(tracking),
 	},
-	{...strict, examples: [example]},
+	{...strict, examples: [sendExample]},
 );
 
 export type SendBody = Static<typeof sendBody>;
