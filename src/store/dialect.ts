@@ -35,8 +35,9 @@ export const sqliteDialect: Dialect = {
 	isDamage: error => sqliteDamage.has(codeOf(error)),
 };
 
-// Class 08: connection, 53: resources, 57: operator intervention; the words are Node's and the pool's.
-const postgresUnavailable = /^(08|53|57)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
+// Class 08: connection, 53: resources, 57: operator intervention, 25P03 and 55P03: the two limits of `postgresLimits`; the
+// words are Node's and the pool's.
+const postgresUnavailable = /^(08|53|57|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 
 export const postgresDialect: Dialect = {
 	name: 'postgres',
@@ -54,6 +55,8 @@ const schemaLock = 0x6d61696c;
 /** Holds off others that would change the schema, until the transaction ends. SQLite's transactions hold off all writers. */
 export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
+		// However long another process migrates.
+		await trx.raw('set local lock_timeout = 0');
 		await trx.raw('select pg_advisory_xact_lock(?)', [schemaLock]);
 	}
 }
@@ -98,6 +101,12 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 	};
 }
 
+// A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, a month's figures): the server
+// ends its transaction, and nobody waits longer than half a minute.
+const postgresLimits = `set idle_in_transaction_session_timeout = '20s'; set lock_timeout = '30s'`;
+
+type PostgresConnection = {query: (sql: string, done: (error: Error | null) => void) => void};
+
 export function postgresConfig(url: string, connections: number): Knex.Config {
 	return {
 		client: 'pg',
@@ -105,7 +114,14 @@ export function postgresConfig(url: string, connections: number): Knex.Config {
 		compileSqlOnError: false,
 		log: quiet,
 		acquireConnectionTimeout: 10_000,
-		pool: {min: 0, max: connections},
+		pool: {
+			min: 0,
+			max: connections,
+			afterCreate: (
+				connection: PostgresConnection,
+				done: (error: Error | null, connection: PostgresConnection) => void,
+			) => connection.query(postgresLimits, error => done(error, connection)),
+		},
 	};
 }
 

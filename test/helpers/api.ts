@@ -41,7 +41,7 @@ export type TestApi = {
 	readonly patch: (path: string, body: unknown, key?: string) => Promise<Answer>;
 	readonly remove: (path: string, key?: string) => Promise<Answer>;
 	/** A send that is accepted, with these fields instead or besides. */
-	readonly send: (fields?: object, key?: string) => Promise<Answer>;
+	readonly send: (fields?: object, key?: string, headers?: Record<string, string>) => Promise<Answer>;
 };
 
 export type ApiOptions = {
@@ -52,6 +52,8 @@ export type ApiOptions = {
 	/** How long an Idempotency-Key is remembered, and waited for: milliseconds. */
 	readonly keyRetention?: number;
 	readonly keyWait?: number;
+	/** A workspace and its key that are there already: a second server of the same store. */
+	readonly like?: Pick<TestApi, 'workspace' | 'key'>;
 };
 
 const day = 86_400_000;
@@ -66,10 +68,11 @@ export async function startApi(
 		rateLimit = null,
 		keyRetention = day,
 		keyWait = 30_000,
+		like,
 	}: ApiOptions = {},
 ): Promise<TestApi> {
-	const workspace = await addWorkspace(store, 'acme');
-	const key = await addKey(store, workspace.id);
+	const workspace = like?.workspace ?? (await addWorkspace(store, 'acme'));
+	const key = like?.key ?? (await addKey(store, workspace.id));
 	const catalog = createCatalog(store.reader);
 	const limits = createRateLimits(clock, () => rateLimit);
 	const auth = createAuth({
@@ -145,8 +148,8 @@ export async function startApi(
 
 	const withBody =
 		(method: string) =>
-		(path: string, body: unknown, bearer = key) =>
-			request(path, {method, body: typeof body === 'string' ? body : JSON.stringify(body)}, bearer);
+		(path: string, body: unknown, bearer = key, headers: Record<string, string> = {}) =>
+			request(path, {method, headers, body: typeof body === 'string' ? body : JSON.stringify(body)}, bearer);
 	const post = withBody('POST');
 	return {
 		store,
@@ -160,11 +163,12 @@ export async function startApi(
 		get: (path, bearer = key) => request(path, {}, bearer),
 		patch: withBody('PATCH'),
 		remove: (path, bearer = key) => request(path, {method: 'DELETE'}, bearer),
-		send: (fields = {}, bearer = key) =>
+		send: (fields = {}, bearer = key, headers = {}) =>
 			post(
 				'/v1/messages',
 				{from: workspace.sender, to: 'user@example.org', templateId: workspace.templateId, ...fields},
 				bearer,
+				headers,
 			),
 	};
 }
