@@ -1,0 +1,319 @@
+import test, {type ExecutionContext} from 'ava';
+import {migrate} from '../../src/store/migrate.ts';
+import {openStore, type Store} from '../../src/store/store.ts';
+import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {engines, newLocation, storeTest} from '../helpers/databases.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
+
+const at = '2026-06-09T10:00:00.000Z';
+const keyed = (api: TestApi, key: string, fields: object = {}, bearer?: string) =>
+	api.send(fields, bearer ?? api.key, {'idempotency-key': key});
+const isReplay = ({headers}: Answer) => headers.get('idempotent-replayed') === 'true';
+const countMessages = async (store: Store) => (await store.reader('messages')).length;
+
+async function suppress({store, workspace}: TestApi, address: string): Promise<void> {
+	const key = {address, address_key: address};
+	await store
+		.database('suppressions')
+		.insert({...key, id: newId('sup'), workspace_id: workspace.id, reason: 'manual', source: 'api', created_at: at});
+}
+
+/** Two servers of one PostgreSQL. */
+async function twoNodes(t: ExecutionContext): Promise<[TestApi, TestApi]> {
+	const location = await newLocation(t, 'postgres');
+	const [one, other] = [await openStore(location), await openStore(location)];
+	t.teardown(() => Promise.all([one.close(), other.close()]));
+	await migrate(one.database);
+	const first = await startApi(t, one);
+	return [first, await startApi(t, other, {like: first})];
+}
+
+storeTest(test, '50 sends at once with one key make one message and 50 equal answers', async (t, store) => {
+	const api = await startApi(t, store);
+	const answers = await Promise.all(Array.from({length: 50}, () => keyed(api, 'order 77')));
+	t.deepEqual(
+		answers.map(({status, text}) => [status, text]),
+		answers.map(() => [202, answers[0]?.text]),
+	);
+	t.is(answers.filter(isReplay).length, 49);
+	t.is(new Set(answers.map(({headers}) => headers.get('content-type'))).size, 1);
+	t.is(await countMessages(store), 1);
+	t.deepEqual(api.announced, ['example.org']);
+
+	const later = await keyed(api, 'order 77');
+	t.is(later.text, answers[0]?.text);
+	t.true(isReplay(later));
+	t.is(await countMessages(store), 1);
+	t.like(await store.reader('usage_months').first(), {accepted: 1});
+});
+
+storeTest(test, 'many keys at once: each makes one message', async (t, store) => {
+	const api = await startApi(t, store);
+	const sends = Array.from({length: 120}, (_, index) => ({
+		key: `k${index % 40}`,
+		to: `u${index % 40}@example.org`,
+	}));
+	const answers = await Promise.all(sends.map(({key, to}) => keyed(api, key, {to})));
+	t.is(answers.filter(isReplay).length, 80);
+	t.is(new Set(answers.map(idOf)).size, 40);
+	t.is(await countMessages(store), 40);
+});
+
+if (engines.includes('postgres')) {
+	test('two machines: 50 sends at once with one key make one message and 50 equal answers', async t => {
+		const nodes = await twoNodes(t);
+		for (const key of ['a', 'b', 'c', 'd']) {
+			const answers = await Promise.all(Array.from({length: 50}, (_, n) => keyed(nodes[n % 2] as TestApi, key)));
+			t.is(new Set(answers.map(({status, text}) => `${status} ${text}`)).size, 1);
+			t.is(answers[0]?.status, 202);
+			t.is(answers.filter(isReplay).length, 49);
+		}
+		t.is(await countMessages(nodes[0].store), 4);
+		t.deepEqual([...nodes[0].reported, ...nodes[1].reported], []);
+	});
+
+	test('two machines: a key that the other one is taking is waited for', async t => {
+		const [{store}, api] = await twoNodes(t);
+		const blocked = () =>
+			store.reader('pg_stat_activity').where({wait_event_type: 'Lock'}).whereLike('query', '%idempotency_keys%').first();
+		const row = (response: string) => ({
+			workspace_id: api.workspace.id,
+			mode: 'live',
+			key: 'k',
+			fingerprint: 'other',
+			response,
+			message_id: newId('msg'),
+			created_at: new Date().toISOString(),
+		});
+
+		const withdrawn = await store.database.transaction();
+		await withdrawn('idempotency_keys').insert(row('withdrawn'));
+		const first = keyed(api, 'k');
+		await waitFor('the send to wait', blocked);
+		await withdrawn.rollback();
+		t.is((await first).status, 202);
+		t.false(isReplay(await first));
+
+		await store.database('idempotency_keys').delete();
+		const kept = await store.database.transaction();
+		await kept('idempotency_keys').insert(row('kept'));
+		const [second, neighbour] = [keyed(api, 'k'), api.send({to: 'other@example.org'})];
+		await waitFor('the send to wait', blocked);
+		await kept.commit();
+		t.is(codeOf(await second), 'idempotency_key_reused');
+		t.is((await neighbour).status, 202);
+		t.is(await countMessages(store), 2);
+	});
+
+	test('a machine that hangs does not hold another one up for ever: 503, and nothing is stored', async t => {
+		const [{store}, api] = await twoNodes(t);
+		await api.store.database.raw(`set lock_timeout = '300ms'`);
+		const hung = await store.database.transaction();
+		await hung('idempotency_keys').insert({
+			workspace_id: api.workspace.id,
+			mode: 'live',
+			key: 'k',
+			fingerprint: 'f',
+			response: 'r',
+			message_id: newId('msg'),
+			created_at: at,
+		});
+		const answer = await keyed(api, 'k');
+		t.is(answer.status, 503);
+		t.truthy(answer.headers.get('retry-after'));
+		await hung.rollback();
+		t.is((await keyed(api, 'k')).status, 202);
+		t.is(await countMessages(store), 1);
+	});
+}
+
+storeTest(test, 'what makes a send another one: from, to, templateId and data, nothing else', async (t, store) => {
+	const api = await startApi(t, store);
+	const data = {order: {number: 7, lines: [1, 2]}, name: 'Zoë'};
+	const first = await keyed(api, 'k', {data, cc: ['c@example.net'], metadata: {a: '1'}});
+	t.is(first.status, 202);
+	for (const fields of [
+		{data},
+		{data: {name: 'Zoë', order: {lines: [1, 2], number: 7.0}}},
+		{data, metadata: {a: '2'}, cc: [], tags: ['x'], replyTo: 'r@example.net', locale: 'fr'},
+	]) {
+		const again = await keyed(api, 'k', fields);
+		t.is(again.text, first.text);
+		t.true(isReplay(again));
+	}
+	for (const fields of [
+		{},
+		{data: {...data, name: 'Zoe'}},
+		{data: {...data, order: {number: 7, lines: [2, 1]}}},
+		{data, to: 'other@example.org'},
+		{data, to: 'User@example.org'},
+		{data, from: 'HELLO@example.com'},
+		{data, templateId: newId('tpl')},
+	]) {
+		const other = await keyed(api, 'k', fields);
+		t.is(other.status, 409);
+		t.is(codeOf(other), 'idempotency_key_reused');
+	}
+	t.is((await keyed(api, 'without', {data: {}})).status, 202);
+	t.true(isReplay(await keyed(api, 'without', {data: null})));
+	t.is(await countMessages(store), 2);
+});
+
+storeTest(test, 'a key belongs to a workspace and a mode', async (t, store) => {
+	const api = await startApi(t, store);
+	const other = await addWorkspace(store, 'other');
+	await store.database('senders').where({workspace_id: other.id}).update({address_key: 'they@example.com'});
+	const answers = [
+		await keyed(api, 'k'),
+		await keyed(api, 'k', {}, await addKey(store, api.workspace.id, {mode: 'test'})),
+		await keyed(
+			api,
+			'k',
+			{from: 'they@example.com', templateId: other.templateId},
+			await addKey(store, other.id),
+		),
+		await keyed(api, 'K'),
+	];
+	t.deepEqual(
+		answers.map(answer => [answer.status, isReplay(answer)]),
+		answers.map(() => [202, false]),
+	);
+	const sameWorkspace = await addKey(store, api.workspace.id);
+	t.true(isReplay(await keyed(api, 'k', {}, sameWorkspace)));
+	t.is(await countMessages(store), 4);
+});
+
+storeTest(test, 'a key has 1 to 255 printable ASCII characters', async (t, store) => {
+	const api = await startApi(t, store);
+	for (const key of ['', ' ', 'x'.repeat(256), 'é', 'a\tb', '\u00a0']) {
+		const answer = await keyed(api, key, {to: 'x'});
+		t.is(answer.status, 400, key);
+		t.is(codeOf(answer), 'bad_request', key);
+	}
+	for (const key of ['x', 'x'.repeat(255), '~!"#$ %&/,;:{}\\', '0']) {
+		t.is((await keyed(api, key)).status, 202, key);
+		t.true(isReplay(await keyed(api, key)));
+	}
+});
+
+storeTest(test, 'a replay goes before every check of what is sent', async (t, store) => {
+	const api = await startApi(t, store);
+	const first = await keyed(api, 'k', {unsubscribeGroup: undefined});
+	const stillReplays = async (what: string) => {
+		const again = await keyed(api, 'k');
+		t.is(again.text, first.text, what);
+		t.true(isReplay(again), what);
+		t.is(codeOf(await keyed(api, 'k', {data: {a: 1}})), 'idempotency_key_reused', what);
+	};
+	await suppress(api, 'user@example.org');
+	await stillReplays('suppressed');
+	await store.database('workspaces').update({monthly_quota: 0});
+	api.clear();
+	await stillReplays('no quota');
+	await store.database('senders').update({disabled_at: at});
+	api.clear();
+	await stillReplays('no sender');
+	await store.database('templates').update({deleted_at: at});
+	api.clear();
+	await stillReplays('no template');
+	await store.database('workspaces').update({paused_at: at});
+	api.clear();
+	await stillReplays('paused');
+	t.is(codeOf(await keyed(api, 'new')), 'sending_paused');
+	t.is(codeOf(await keyed(api, 'k', {to: 'x'})), 'validation_failed');
+	t.is(await countMessages(store), 1);
+});
+
+storeTest(test, 'rejections are not kept: the next send with the key is judged by itself', async (t, store) => {
+	const api = await startApi(t, store);
+	await suppress(api, 'gone@example.org');
+	const answers = await Promise.all([
+		keyed(api, 'k', {to: 'gone@example.org'}),
+		keyed(api, 'k', {to: 'gone@example.org'}),
+		keyed(api, 'k', {templateId: newId('tpl')}),
+	]);
+	t.deepEqual(answers.map(codeOf), ['recipient_suppressed', 'recipient_suppressed', 'template_not_found']);
+	t.deepEqual(await store.reader('idempotency_keys'), []);
+	t.false(isReplay(await keyed(api, 'k')));
+	t.true(isReplay(await keyed(api, 'k')));
+});
+
+storeTest(test, 'a key whose send the quota refused is free again', async (t, store) => {
+	const api = await startApi(t, store);
+	await store.database('workspaces').update({monthly_quota: 1});
+	const [first, second] = await Promise.all([
+		keyed(api, 'a', {to: 'a@example.org'}),
+		keyed(api, 'b', {to: 'b@example.org'}),
+	]);
+	t.deepEqual([first.status, codeOf(second)], [202, 'quota_exceeded']);
+	t.deepEqual(await store.reader('idempotency_keys').pluck('key'), ['a']);
+	await store.database('workspaces').update({monthly_quota: 2});
+	api.clear();
+	t.is((await keyed(api, 'b', {to: 'else@example.org'})).status, 202);
+	t.is(codeOf(await keyed(api, 'b')), 'idempotency_key_reused');
+});
+
+storeTest(test, 'after its retention a key is new, purged or not', async (t, store) => {
+	let now = Date.UTC(2026, 5, 9);
+	const api = await startApi(t, store, {
+		clock: {now: () => now, monotonic: () => now},
+		keyRetention: 60_000,
+	});
+	const first = await keyed(api, 'k');
+	now += 59_999;
+	t.is((await keyed(api, 'k')).text, first.text);
+	now += 1;
+	const second = await keyed(api, 'k', {data: {other: true}});
+	t.is(second.status, 202);
+	t.false(isReplay(second));
+	t.not(idOf(second), idOf(first));
+	t.is((await keyed(api, 'k', {data: {other: true}})).text, second.text);
+	t.is((await store.reader('idempotency_keys')).length, 1);
+	// Also where the send would be refused.
+	now += 60_000;
+	await suppress(api, 'user@example.org');
+	t.is(codeOf(await keyed(api, 'k', {data: {other: true}})), 'recipient_suppressed');
+	await store.database('workspaces').update({paused_at: at});
+	api.clear();
+	t.is(codeOf(await keyed(api, 'k', {data: {other: true}})), 'sending_paused');
+});
+
+storeTest(test, 'who waits too long for the first send is told to come again', async (t, store) => {
+	const api = await startApi(t, store, {keyWait: 100});
+	let release = () => {};
+	const held = new Promise<void>(resolve => {
+		release = resolve;
+	});
+	const hold = store.writer.transaction(() => held);
+	const both = [keyed(api, 'k'), keyed(api, 'k')];
+	const early = await Promise.race(both);
+	t.is(early.status, 503);
+	t.is(codeOf(early), 'unavailable');
+	t.truthy(early.headers.get('retry-after'));
+	release();
+	await hold;
+	t.deepEqual((await Promise.all(both)).map(({status}) => status).toSorted(), [202, 503]);
+	t.true(isReplay(await keyed(api, 'k')));
+	t.is(await countMessages(store), 1);
+});
+
+storeTest(test, 'a send that fails with the store frees its key', async (t, store) => {
+	const api = await startApi(t, store);
+	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
+	const failing = {is: true};
+	store.database.on('start', builder => {
+		if (builder && failing.is) {
+			throw lost;
+		}
+	});
+	const answers = await Promise.all([keyed(api, 'k'), keyed(api, 'k')]);
+	t.deepEqual(
+		answers.map(({status}) => status),
+		[503, 503],
+	);
+	failing.is = false;
+	const answer = await keyed(api, 'k');
+	t.is(answer.status, 202);
+	t.false(isReplay(answer));
+});
