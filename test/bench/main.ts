@@ -1,4 +1,4 @@
-import {type ChildProcess, execFileSync, fork, spawn} from 'node:child_process';
+import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
@@ -6,7 +6,8 @@ import path from 'node:path';
 import process from 'node:process';
 import {setTimeout as wait} from 'node:timers/promises';
 import {parseArgs} from 'node:util';
-import type {LoadOrder, LoadReport} from './load.ts';
+import {load} from '../helpers/load.ts';
+import type {LoadOrder} from './load.ts';
 import {startSink} from './sink.ts';
 
 // Speed of the real program: `npm run bench -- [--messages N] [--connections N] [--peer SCRIPT] [--cpu-prof FOLDER]`.
@@ -112,14 +113,6 @@ async function readyPort(file: string, child: ChildProcess): Promise<number> {
 		}
 	}
 	throw new Error('The daemon did not get ready.');
-}
-
-async function load(order: LoadOrder): Promise<LoadReport> {
-	const child = fork(new URL('load.js', import.meta.url));
-	child.send(order);
-	const [report] = (await once(child, 'message')) as [LoadReport];
-	child.kill();
-	return report;
 }
 
 function usageOf({child}: Running): Usage {
