@@ -36,7 +36,7 @@ export type TestApi = {
 	readonly reported: unknown[];
 	/** Empties the caches, as the daemon does when the generation grows. */
 	readonly clear: () => void;
-	readonly post: (path: string, body: unknown, key?: string) => Promise<Answer>;
+	readonly post: (path: string, body: unknown, key?: string, headers?: Record<string, string>) => Promise<Answer>;
 	readonly get: (path: string, key?: string) => Promise<Answer>;
 	readonly patch: (path: string, body: unknown, key?: string) => Promise<Answer>;
 	readonly remove: (path: string, key?: string) => Promise<Answer>;

@@ -70,7 +70,10 @@ export async function addWorkspace({database}: Store, name: string): Promise<Wor
 export async function addKey(
 	{database}: Store,
 	workspaceId: string,
-	{mode = 'live', ...fields}: {mode?: Mode; scopes?: string; expires_at?: string; revoked_at?: string} = {},
+	{
+		mode = 'live',
+		...fields
+	}: Partial<{mode: Mode; scopes: string; rate_limit: string; expires_at: string; revoked_at: string}> = {},
 ): Promise<string> {
 	const key = createApiKey(mode);
 	await database('api_keys').insert({
