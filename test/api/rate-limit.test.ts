@@ -1,0 +1,185 @@
+import test from 'ava';
+import type {Caller} from '../../src/api/auth.ts';
+import {createRateLimits} from '../../src/api/rate-limit.ts';
+import {readRateLimit} from '../../src/mail/rate-limit.ts';
+import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
+import {newStore, storeTest} from '../helpers/databases.ts';
+import {type ApiDocument, operationsOf} from '../helpers/described.ts';
+import {rawHttp} from '../helpers/raw-http.ts';
+import {addKey, newId} from '../helpers/workspace.ts';
+
+const start = Date.UTC(2026, 5, 9, 10, 0, 20);
+const limitsIn = ({headers}: {headers: Headers}) =>
+	['limit', 'remaining', 'reset'].map(name => Number(headers.get(`ratelimit-${name}`) ?? Number.NaN));
+
+function clockAt(time: number) {
+	const state = {time};
+	return {state, clock: {now: () => state.time, monotonic: () => 0}};
+}
+
+storeTest(test, 'a key sends so often in a window that begins with the minute', async (t, store) => {
+	const {state, clock} = clockAt(start);
+	const api = await startApi(t, store, {clock, rateLimit: {requests: 3, windowMs: 60_000}});
+	const reset = start / 1000 + 40;
+	t.deepEqual(limitsIn(await api.send()), [3, 2, reset]);
+	t.deepEqual(limitsIn(await api.send({to: 'x'})), [3, 1, reset]);
+	const id = idOf(await api.send());
+	const refused = await api.send();
+	t.is(refused.status, 429);
+	t.is(codeOf(refused), 'rate_limited');
+	t.deepEqual(limitsIn(refused), [3, 0, reset]);
+	t.is(refused.headers.get('retry-after'), '40');
+	t.is((await store.reader('messages')).length, 2);
+
+	// Others do not share it, and reading is not limited.
+	t.deepEqual(limitsIn(await api.send({}, await addKey(store, api.workspace.id))), [3, 2, reset]);
+	t.deepEqual(limitsIn(await api.get(`/v1/messages/${id}`)), [3, 0, reset]);
+
+	state.time = reset * 1000 - 1;
+	const late = await api.send();
+	t.is(late.status, 429);
+	t.is(late.headers.get('retry-after'), '1');
+	state.time++;
+	t.deepEqual(limitsIn(await api.send()), [3, 2, reset + 60]);
+});
+
+storeTest(test, 'a key may have a limit of its own, or none', async (t, store) => {
+	const {clock} = clockAt(start);
+	const api = await startApi(t, store, {clock, rateLimit: {requests: 3, windowMs: 60_000}});
+	const narrow = await addKey(store, api.workspace.id, {rate_limit: '1/3600'});
+	t.deepEqual(limitsIn(await api.send({}, narrow)), [1, 0, Date.UTC(2026, 5, 9, 11) / 1000]);
+	t.is((await api.send({}, narrow)).headers.get('retry-after'), String(3600 - 20));
+	const free = await addKey(store, api.workspace.id, {rate_limit: '0'});
+	for (let sends = 0; sends < 5; sends++) {
+		const answer = await api.send({}, free);
+		t.is(answer.status, 202);
+		t.deepEqual(limitsIn(answer), [1_000_000_000, 1_000_000_000, start / 1000 + 60]);
+	}
+	await store.database('api_keys').update({rate_limit: '2/3600'});
+	api.clear();
+	t.is((await api.send({}, narrow)).status, 202);
+	t.is((await api.send({}, narrow)).status, 429);
+});
+
+storeTest(test, 'every answer to a valid key carries the headers, whatever it says', async (t, store) => {
+	const {clock} = clockAt(start);
+	const failing = {is: false};
+	const api = await startApi(t, store, {
+		clock,
+		rateLimit: {requests: 100, windowMs: 60_000},
+		mayAccept: () => !failing.is,
+	});
+	const key = await addKey(store, api.workspace.id);
+	const scopeless = await addKey(store, api.workspace.id, {scopes: '[]'});
+	const send = (fields: object, headers: Record<string, string> = {}) => api.send(fields, key, headers);
+	const again = {'idempotency-key': 'k'};
+	const answers: Array<readonly [status: number, answer: Answer]> = [
+		[202, await send({}, again)],
+		[202, await send({}, again)],
+		[409, await send({data: {a: 1}}, again)],
+		[400, await api.post('/v1/messages', '{', key)],
+		[400, await send({}, {'idempotency-key': ''})],
+		[413, await send({data: {a: 'x'.repeat(6 * 1024 * 1024)}})],
+		[415, await send({}, {'content-type': 'text/plain'})],
+		[422, await send({to: 'x'})],
+		[422, await send({templateId: 'x'})],
+	];
+	failing.is = true;
+	answers.push([503, await send({})]);
+	for (const [index, [status, answer]] of answers.entries()) {
+		t.is(answer.status, status, answer.text);
+		t.deepEqual(limitsIn(answer), [100, 99 - index, start / 1000 + 40], answer.text);
+	}
+	const forbidden = await api.send({}, scopeless);
+	t.is(forbidden.status, 403);
+	t.deepEqual(limitsIn(forbidden), [100, 100, start / 1000 + 40]);
+	const unknown = await api.send({}, 'key_live_x');
+	t.is(unknown.status, 401);
+	t.false([...unknown.headers.keys()].some(name => name.startsWith('ratelimit')));
+});
+
+test('every route tells how much is left, and only sends use it up', async t => {
+	const store = await newStore(t, 'sqlite');
+	const {clock} = clockAt(start);
+	const api = await startApi(t, store, {clock, rateLimit: {requests: 100, windowMs: 60_000}});
+	const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
+	const routes = operationsOf(document).filter(({path}) => path.startsWith('/v1/'));
+	t.true(routes.length > 3);
+	const keys = [await addKey(store, api.workspace.id), await addKey(store, api.workspace.id, {scopes: '[]'})];
+	for (const {method, path} of routes.filter(one => one.method !== 'POST' || one.path !== '/v1/messages')) {
+		for (const [index, key] of keys.entries()) {
+			const response = await fetch(api.base + path.replaceAll(/\{[^}]+\}/g, newId('msg')), {
+				method,
+				headers: {authorization: `Bearer ${key}`},
+			});
+			t.is(response.status === 403, index === 1, `${method} ${path}`);
+			t.deepEqual(limitsIn(response), [100, 100, start / 1000 + 40], `${method} ${path}`);
+		}
+	}
+});
+
+test('429 comes before the body is read', async t => {
+	const store = await newStore(t, 'sqlite');
+	const api = await startApi(t, store, {rateLimit: {requests: 1, windowMs: 86_400_000}});
+	t.is((await api.send()).status, 202);
+	const answer = await rawHttp(
+		Number(new URL(api.base).port),
+		`POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ${api.key}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{`,
+	);
+	t.regex(answer, /^HTTP\/1\.1 429 /);
+	t.regex(answer, /\r\nretry-after: \d+\r\n/i);
+});
+
+test('windows: settings may change, the clock may step, keys are forgotten', t => {
+	const {state, clock} = clockAt(start);
+	let usual = readRateLimit('2/60') ?? null;
+	const limits = createRateLimits(clock, () => usual);
+	const caller: Caller = {keyId: 'key_1', workspaceId: 'ws_1', mode: 'live', scopes: [], rateLimit: null};
+	t.deepEqual(
+		[1, 2, 3].map(() => limits.take(caller, 'send')),
+		[true, true, false],
+	);
+	t.true(limits.take(caller, 'batch'));
+	usual = readRateLimit('5/60') ?? null;
+	t.deepEqual(limits.read(caller, 'send'), {limit: 5, remaining: 3, reset: start / 1000 + 40});
+	usual = readRateLimit('1/60') ?? null;
+	t.deepEqual(limits.read(caller, 'send'), {limit: 1, remaining: 0, reset: start / 1000 + 40});
+	t.false(limits.take(caller, 'send'));
+	state.time -= 3_600_000;
+	t.true(limits.take(caller, 'send'));
+	state.time += 7_200_000;
+	t.true(limits.take(caller, 'send'));
+	usual = null;
+	t.true(limits.take(caller, 'send'));
+	t.true(limits.take({...caller, rateLimit: '0'}, 'send'));
+
+	// A million keys, one after the other: their windows do not stay.
+	usual = readRateLimit('1/1') ?? null;
+	const before = process.memoryUsage().heapUsed;
+	for (let n = 0; n < 1_000_000; n++) {
+		state.time += 1000;
+		limits.take({...caller, keyId: `key_${n}`}, 'send');
+	}
+	t.true(process.memoryUsage().heapUsed - before < 60_000_000);
+});
+
+test('limits as texts', t => {
+	t.deepEqual(readRateLimit('6000/60'), {requests: 6000, windowMs: 60_000});
+	t.deepEqual(readRateLimit('1000000000/86400'), {requests: 1_000_000_000, windowMs: 86_400_000});
+	t.is(readRateLimit('0'), null);
+	for (const text of [
+		'',
+		'5',
+		'0/60',
+		'60/0',
+		'1/86401',
+		'1000000001/1',
+		'-1/60',
+		'1.5/60',
+		'1e3/60',
+		'1/60/2',
+		' 1/60',
+	]) {
+		t.is(readRateLimit(text), undefined, text);
+	}
+});
