@@ -47,6 +47,8 @@ export function createApi({
 }: ApiOptions): Api {
 	const api = Fastify({
 		bodyLimit,
+		// Nothing is waited for while plugins load: a slow machine is no fault.
+		pluginTimeout: 0,
 		requestTimeout: timeouts.request,
 		keepAliveTimeout,
 		trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,

@@ -100,6 +100,8 @@ export async function startApi(
 	const api = createApi({
 		newId,
 		version: '0.0.0',
+		// Many tests of one file start an API at once.
+		timeouts: {headers: 60_000, request: 60_000, check: 1000},
 		routes: apiRoutes({
 			auth,
 			reader: store.reader,
