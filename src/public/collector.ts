@@ -8,7 +8,9 @@ export type CollectorOptions = {
 	/** Whether an error says that the store cannot be used now: then it is tried again. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	readonly onError: (error: unknown) => void;
-	/** How many different ones may wait; more are let go. */
+	/** So many came while too many waited, and are lost. */
+	readonly onLost: (n: number) => void;
+	/** How many different ones may wait. */
 	readonly most?: number;
 	/** Before a store that failed is asked again, milliseconds. */
 	readonly retryMs?: number;
@@ -30,12 +32,14 @@ export function createCollector({
 	write,
 	isUnavailable,
 	onError,
+	onLost,
 	most = 10_000,
 	retryMs = 1000,
 }: CollectorOptions): Collector {
 	const waiting = new Map<string, Hit>();
 	let running: Promise<void> | null = null;
 	let stopping = false;
+	let lost = 0;
 	let endPause = () => {};
 
 	function put(hit: Hit, before: boolean): void {
@@ -45,6 +49,8 @@ export function createCollector({
 			waiting.set(key, before ? merged(hit, other) : merged(other, hit));
 		} else if (before || waiting.size < most) {
 			waiting.set(key, hit);
+		} else {
+			lost += hit.n;
 		}
 	}
 
@@ -57,6 +63,10 @@ export function createCollector({
 			if (failed) {
 				await pause();
 			}
+		}
+		if (lost > 0) {
+			onLost(lost);
+			lost = 0;
 		}
 		running = null;
 	}
