@@ -60,11 +60,12 @@ export type TrackedCopy = {
 	readonly trackClicksAt: string | null;
 };
 
-/** All copies of these messages, as far as they are still there. */
-export async function findTrackedCopies(trx: Knex, messageIds: readonly string[]): Promise<TrackedCopy[]> {
+/** All copies of these messages, as far as they are still there; they stay until the transaction ends. */
+export async function findTrackedCopies(trx: Knex.Transaction, messageIds: readonly string[]): Promise<TrackedCopy[]> {
 	return await trx('recipients as r')
 		.join('workspaces as w', 'w.id', 'r.workspace_id')
 		.whereIn('r.message_id', messageIds)
+		.forKeyShare('r')
 		.select(
 			'r.id',
 			'r.workspace_id as workspaceId',
