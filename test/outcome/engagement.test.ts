@@ -132,6 +132,10 @@ storeTest(test, 'what is gone, erased or not tracked any more is passed over in 
 	await store.database('workspaces').update({...tracked, track_clicks_at: null});
 	t.true(await passedOver({}, 'clicked'));
 
+	await store.database('workspaces').update(tracked);
+	await store.database('messages').update({erased_at: time(9)});
+	t.true(await passedOver({}));
+	await store.database('messages').update({erased_at: null});
 	await store.database('recipients').update({address: 'erased@erased.invalid'});
 	t.true(await passedOver({}));
 	t.deepEqual(
