@@ -9,6 +9,7 @@ import {createAcceptWrite} from './accept/write.ts';
 import {apiRoutes} from './api/api-routes.ts';
 import {createAuth} from './api/auth.ts';
 import {createCursors} from './api/cursor.ts';
+import {apiError, sendError} from './api/errors.ts';
 import {createRateLimits} from './api/rate-limit.ts';
 import {healthRoutes} from './api/routes/health.ts';
 import {type Api, createApi} from './api/server.ts';
@@ -20,12 +21,16 @@ import {createEngine, type Engine} from './daemon/engine.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
+import {createLinks} from './links/links.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {systemClock as clock} from './mail/clock.ts';
 import {createIdSource} from './mail/ids.ts';
 import {storeTime} from './mail/time.ts';
+import {createEngagementWrite} from './outcome/engagement.ts';
 import type {Recorded} from './outcome/record.ts';
+import {createCollector} from './public/collector.ts';
+import {trackingRoutes} from './public/tracking.ts';
 import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
 import {findKey} from './store/catalog.ts';
@@ -114,6 +119,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onAccepted: destinations => engine?.scheduler.accepted(destinations),
 	});
 
+	const engagementWrite = createEngagementWrite(clock, newId);
+	const collector = createCollector({
+		write: hit => store.writer.submit(engagementWrite, hit),
+		isUnavailable: store.dialect.isUnavailable,
+		onError: onStoreError,
+		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
+	});
+
 	/** What this process remembers of the store is read again. */
 	function forget(): void {
 		catalog.clear();
@@ -164,6 +177,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					limits,
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
+				trackingRoutes({
+					links: createLinks({keys: secrets, publicUrl: '', random: randomBytes}),
+					collector,
+					lost: (_request, reply) => sendError(reply, apiError('not_found')),
+					clock,
+				}),
 			],
 		});
 	}
@@ -206,6 +225,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 
 	async function end(): Promise<void> {
 		await Promise.all([api?.close(), engine?.drain()]);
+		await collector.stop();
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
 		await engine?.stop();

@@ -1,3 +1,4 @@
+import type {EngagementCount} from '../store/engagement.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
@@ -6,12 +7,13 @@ import type {Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {printable, shortTime} from './text.ts';
 
-/** What `message show` prints for people: the message, its timeline, each copy with its tries. */
+/** What `message show` prints for people: the message, its timeline, each copy with its tries, opens and clicks. */
 export function describe(
 	session: Session,
 	message: StoredMessage,
 	events: readonly StoredEvent[],
 	copies: readonly StoredCopy[],
+	engagement: readonly EngagementCount[],
 ): string[] {
 	const {bold, width} = session.terminal;
 	return [
@@ -42,6 +44,7 @@ export function describe(
 			bold(`${copy.role} ${printable(copy.address)}: ${standing(copy)}`),
 			...tries(copy),
 			...captured(session, copy),
+			...engagement.filter(({recipientId}) => recipientId === copy.id).flatMap(counted),
 		]),
 	];
 }
@@ -63,13 +66,25 @@ function captured(session: Session, {id}: StoredCopy): string[] {
 	return file === null ? [] : [`  captured in ${printable(file)}`];
 }
 
+function counted({kind, url, n, machineN, lastAt}: EngagementCount): string[] {
+	const times = n === 1 ? 'once' : `${n} times`;
+	const machines = machineN === 0 ? '' : `, ${machineN} by machine`;
+	return [
+		`  ${kind} ${times}${machines}, last ${shortTime(lastAt)} UTC`,
+		...(kind === 'clicked' ? [`     ${printable(url)}`] : []),
+	];
+}
+
 function place({host, ip, tls, phase}: StoredAttempt): string {
 	return `${host ?? 'no host'}${ip ? ` [${ip}]` : ''}  ${tls ?? 'plain'}  ${phase}`;
 }
 
-function said({reason, code: number, reply}: StoredEvent['detail']): string | null {
+function said({reason, code: number, reply, url, machine}: StoredEvent['detail']): string | null {
 	if (typeof reason === 'string') {
 		return reason;
+	}
+	if (machine === true || typeof url === 'string') {
+		return [machine === true ? 'by machine' : '', text(url) ?? ''].join(' ').trim();
 	}
 	return typeof reply === 'string' ? code({code: typeof number === 'number' ? number : null, reply}) + reply : null;
 }

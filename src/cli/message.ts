@@ -1,6 +1,7 @@
 import type {Command} from 'commander';
 import {eventView, messageView} from '../api/views.ts';
 import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
+import {type EngagementCount, readEngagement} from '../store/engagement.ts';
 import {readEvents} from '../store/events.ts';
 import {readCopies, type StoredCopy} from '../store/message-copies.ts';
 import {type ListedMessage, listMessages} from '../store/message-list.ts';
@@ -42,6 +43,7 @@ export function messageCommands(message: Command): void {
 			const reader = await session.reader();
 			const events = await readEvents(reader, found.id, {after: null, limit: mostEvents});
 			const copies = await readCopies(reader, workspaceId, found.id);
+			const engagement = await readEngagement(reader, found.id);
 			session.show(
 				{
 					message: messageView(found),
@@ -51,9 +53,9 @@ export function messageCommands(message: Command): void {
 						occurred_at: event.occurredAt,
 						recorded_at: event.recordedAt,
 					})),
-					recipients: copies.map(copy => copyView(session, copy)),
+					recipients: copies.map(copy => copyView(session, copy, engagement)),
 				},
-				() => describe(session, found, events, copies),
+				() => describe(session, found, events, copies, engagement),
 			);
 		}),
 	);
@@ -120,7 +122,9 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 	);
 }
 
-function copyView(session: Session, {id, address, role, state, attempts, next_attempt_at: nextAttemptAt}: StoredCopy) {
+function copyView(session: Session, copy: StoredCopy, engagement: readonly EngagementCount[]) {
+	const {id, address, role, state, attempts, next_attempt_at: nextAttemptAt} = copy;
+	const own = engagement.filter(({recipientId}) => recipientId === id);
 	return {
 		id,
 		address,
@@ -129,5 +133,11 @@ function copyView(session: Session, {id, address, role, state, attempts, next_at
 		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
 		next_attempt_at: nextAttemptAt,
 		captured: capturedFile(session.settings().dataDir, id),
+		opens: own.filter(({kind}) => kind === 'opened').map(countView)[0] ?? null,
+		clicks: own.filter(({kind}) => kind === 'clicked').map(count => ({url: count.url, ...countView(count)})),
 	};
+}
+
+function countView({n, machineN, firstAt, lastAt}: EngagementCount) {
+	return {n, machine_n: machineN, first_at: firstAt, last_at: lastAt};
 }

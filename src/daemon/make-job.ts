@@ -1,4 +1,5 @@
 import type {Attachment} from '../mail/message.ts';
+import {trackingOf} from '../mail/tracking.ts';
 import type {MakeJob} from '../queue/maker-protocol.ts';
 import type {Claimed} from '../store/claims.ts';
 
@@ -30,6 +31,7 @@ export function makeJob(copy: Claimed, {attachments, signing, returnPathDomain}:
 		timezone: copy.timezone ?? copy.workspace_timezone ?? 'UTC',
 		data: copy.data,
 		topicId: copy.topic_id,
+		tracking: trackingOf(copy),
 		attachments,
 		signing,
 		returnPathDomain,

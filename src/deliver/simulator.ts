@@ -30,7 +30,7 @@ export function simulatorKind(address: string): SimulatorKind {
 	return simulatorKinds.find(kind => kind === local) ?? 'delivered';
 }
 
-/** The outcome of one try, counted from 1. A complaint, an opening or a click follows a delivery. */
+/** The outcome of one try, counted from 1. */
 export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 	switch (kind) {
 		case 'bounced':
@@ -58,10 +58,11 @@ export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 		case 'errored':
 			return {kind: 'errored', reason: 'simulated'};
 		case 'delivered':
+			return {kind: 'delivered'};
 		case 'complained':
 		case 'opened':
 		case 'clicked':
-			return {kind: 'delivered'};
+			return {kind: 'delivered', follows: kind};
 	}
 }
 

@@ -8,7 +8,7 @@ export type Opened =
 	/** `url` is where a click goes, empty in the other kinds. */
 	| {readonly ok: true; readonly claims: Claims; readonly url: string}
 	| {readonly ok: false; readonly fault: 'forged'}
-	| {readonly ok: false; readonly fault: 'expired'; readonly claims: Claims};
+	| {readonly ok: false; readonly fault: 'expired'; readonly claims: Claims; readonly url: string};
 
 export type Links = {
 	readonly unsubscribeUrl: (claims: Claims) => string;
@@ -16,7 +16,10 @@ export type Links = {
 	/** The address of the pixel that tells of an open. */
 	readonly openUrl: (claims: Claims) => string;
 	readonly readOpen: (token: string, now: number) => Opened;
-	/** The tracked form of a link; null where it is no http(s) URL or too long: such a link stays as it is. */
+	/**
+	 * The tracked form of a link; null where it is no http(s) URL, is too long or leads to our own unsubscribe page: such a
+	 * link stays as it is.
+	 */
 	readonly clickUrl: (claims: Claims, url: string) => string | null;
 	readonly readClick: (token: string, now: number) => Opened;
 	/** The local part of a copy's envelope sender: `b` and 44 characters. */
@@ -45,6 +48,8 @@ export function createLinks({
 	random: (size: number) => Uint8Array;
 }): Links {
 	const base = publicUrl.replace(/\/+$/, '');
+	const page = `${base}/unsubscribe`;
+	const isUnsubscribe = (url: string) => url === page || url.startsWith(`${page}?`) || url.startsWith(`${page}#`);
 	const unsubscribe = createSealedToken(keys, 'unsubscribe', random);
 	const opens = createSealedToken(keys, 'open', random);
 	const clicks = createSealedToken(keys, 'click', random);
@@ -54,12 +59,12 @@ export function createLinks({
 	const messageIds = createSignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
 
 	return {
-		unsubscribeUrl: claims => `${base}/unsubscribe?token=${sealClaims(unsubscribe, claims)}`,
+		unsubscribeUrl: claims => `${page}?token=${sealClaims(unsubscribe, claims)}`,
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
 		openUrl: claims => `${base}/t/o/${sealClaims(opens, claims)}`,
 		readOpen: (token, now) => openToken(opens, token, now),
 		clickUrl: (claims, url) => {
-			const token = /^https?:\/\/[^\s\u0000-\u001f\u007f]+$/i.test(url) ? clicks.seal(writeClaims(claims, url)) : null;
+			const token = isLink(url) && !isUnsubscribe(url) ? clicks.seal(writeClaims(claims, url)) : null;
 			return token === null ? null : `${base}/t/c/${token}`;
 		},
 		readClick: (token, now) => openToken(clicks, token, now),
@@ -75,6 +80,18 @@ export function createLinks({
 			return read?.verify('') ? read.id : null;
 		},
 	};
+}
+
+/** The longest tracked link, octets. An index of PostgreSQL takes no key of more than 2,704. */
+const longestLink = 2048;
+
+function isLink(url: string): boolean {
+	return (
+		url.length <= longestLink &&
+		/^https?:\/\/[^\s\u0000-\u001f\u007f]+$/i.test(url) &&
+		Buffer.byteLength(url) <= longestLink &&
+		URL.canParse(url)
+	);
 }
 
 function sealClaims(sealed: SealedToken, claims: Claims): string {
@@ -93,5 +110,5 @@ function openToken(sealed: SealedToken, token: string, now: number): Opened {
 	}
 
 	const {claims, url} = readClaims(content);
-	return claims.expiresAt <= now ? {ok: false, fault: 'expired', claims} : {ok: true, claims, url};
+	return claims.expiresAt <= now ? {ok: false, fault: 'expired', claims, url} : {ok: true, claims, url};
 }

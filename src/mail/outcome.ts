@@ -48,8 +48,11 @@ export type BounceCategory =
 
 /** What became of one copy in one attempt. The outcome alone decides the next state; `outcome/` writes it. */
 export type Outcome =
-	/** The recipient's host took responsibility (250 to the data), or a capture file was written. */
-	| {readonly kind: 'delivered'}
+	/**
+	 * The recipient's host took responsibility (250 to the data), or a capture file was written. What follows is the
+	 * simulator's: it comes at once.
+	 */
+	| {readonly kind: 'delivered'; readonly follows?: 'complained' | 'opened' | 'clicked'}
 	/** The smarthost took it: final unless a report comes (decisions.md, Timeline). */
 	| {readonly kind: 'relayed'}
 	/** To be tried again: by the schedule, or after `waitMs` where a rule states a wait. */

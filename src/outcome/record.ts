@@ -9,13 +9,14 @@ import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts'
 import type {GroupWrite} from '../store/writer.ts';
 import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
+import {recordFollowing} from './following.ts';
 import type {Verdict} from './settle.ts';
 
 /** The end of a try, judged, to be written. */
 export type Recorded = {
 	readonly copy: Claimed;
-	/** The rendered subject, once known. */
-	readonly subject: string | null;
+	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
+	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
 	readonly result: AttemptResult;
 	readonly verdict: Verdict;
 	/** How often this copy took a worker down. */
@@ -23,8 +24,9 @@ export type Recorded = {
 };
 
 /**
- * Writes ends of tries, many in one transaction: state, attempts, timeline, suppression. Only copies that this daemon
- * still holds change (answers true); what another one moved meanwhile is left alone (false).
+ * Writes ends of tries, many in one transaction: state, attempts, timeline, suppression, what a simulated delivery is
+ * followed by. Only copies that this daemon still holds change (answers true); what another one moved meanwhile is left
+ * alone (false).
  */
 export function createRecordWrite(boot: string, newId: NewId): GroupWrite<Recorded, boolean> {
 	return {
@@ -43,12 +45,13 @@ export function createRecordWrite(boot: string, newId: NewId): GroupWrite<Record
 				mine.flatMap(item => eventsOf(item, newId)),
 			);
 			await suppress(trx, mine, newId);
+			await recordFollowing(trx, newId, mine);
 			return items.map(({copy}) => settled.has(copy.id));
 		},
 	};
 }
 
-function toSettled({copy, subject, result, verdict, crashes}: Recorded): Settled {
+function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
 	const deferred = verdict.outcome.kind === 'deferred' ? verdict.outcome : null;
 	return {
 		recipientId: copy.id,
@@ -57,7 +60,7 @@ function toSettled({copy, subject, result, verdict, crashes}: Recorded): Settled
 		nextAttemptAt: verdict.nextAttemptAt === null ? null : storeTime(verdict.nextAttemptAt),
 		attempts: verdict.attempts,
 		sentAt: copy.sent_at ?? result.sentAt,
-		subject: copy.subject ?? (copy.role === 'to' ? subject : null),
+		subject: copy.subject ?? (copy.role === 'to' ? (made?.subject ?? null) : null),
 		category: deferred?.category ?? copy.last_category,
 		reply: deferred?.reason ?? result.attempts.at(-1)?.reply ?? null,
 		crashes,

@@ -8,6 +8,8 @@ export type Made = {
 	readonly envelopeFrom: string;
 	/** The X-Mailctl-Ref token, also the ENVID of the envelope. */
 	readonly ref: string;
+	/** Where the first tracked link of the mail leads; null: none is tracked. */
+	readonly firstLink: string | null;
 };
 
 /** `waitMs`: it was not tried; it may be after so long. */
@@ -24,13 +26,17 @@ export type AttemptSteps = {
 	readonly now: () => string;
 };
 
-export type Attempted = {readonly result: AttemptResult; readonly subject: string | null};
+export type Attempted = {
+	readonly result: AttemptResult;
+	/** Null: it was not rendered. */
+	readonly made: Pick<Made, 'subject' | 'firstLink'> | null;
+};
 
 /** One try of one copy, from claim to result: nothing here writes. */
 export async function attempt(copy: Claimed, steps: AttemptSteps): Promise<Attempted> {
 	const unsent = (outcome: AttemptResult['outcome']): Attempted => ({
 		result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at: steps.now()},
-		subject: null,
+		made: null,
 	});
 
 	if (copy.stop) {
@@ -47,5 +53,6 @@ export async function attempt(copy: Claimed, steps: AttemptSteps): Promise<Attem
 			? unsent({kind: 'errored', reason, message})
 			: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
 	}
-	return {result: await steps.deliver(copy, making.made), subject: making.made.subject};
+	const {subject, firstLink} = making.made;
+	return {result: await steps.deliver(copy, making.made), made: {subject, firstLink}};
 }

@@ -1,4 +1,5 @@
 import type {Attachment} from '../mail/message.ts';
+import type {Tracking} from '../mail/tracking.ts';
 import type {Made, Unmade} from './attempt.ts';
 
 /** Everything a maker needs for one copy, apart from what it caches: templates by version, DKIM keys by their ids. */
@@ -24,6 +25,7 @@ export type MakeJob = {
 	/** JSON text. */
 	readonly data: string | null;
 	readonly topicId: string | null;
+	readonly tracking: Tracking;
 	readonly attachments: readonly Attachment[];
 	/** Names the signing keys (resource `dkim:…`). */
 	readonly signing: string;

@@ -110,7 +110,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 	async function work(lane: Lane, copy: Claimed): Promise<void> {
 		trying.add(copy.id);
-		const {result, subject, crashes} = await tryCopy(copy);
+		const {result, made, crashes} = await tryCopy(copy);
 		const now = clock.now();
 		const verdict = judge(
 			{
@@ -124,7 +124,7 @@ export function createScheduler(options: SchedulerOptions) {
 			now,
 			options.random,
 		);
-		await record({copy, subject, result, verdict, crashes});
+		await record({copy, made, result, verdict, crashes});
 		trying.delete(copy.id);
 		options.steps.settled(copy);
 		if (verdict.nextAttemptAt !== null && state === 'running') {
@@ -138,9 +138,7 @@ export function createScheduler(options: SchedulerOptions) {
 	 * A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. That the
 	 * store could not be read is no fault of the copy.
 	 */
-	async function tryCopy(
-		copy: Claimed,
-	): Promise<{result: Recorded['result']; subject: string | null; crashes: number}> {
+	async function tryCopy(copy: Claimed): Promise<Pick<Recorded, 'result' | 'made' | 'crashes'>> {
 		try {
 			return {...(await attempt(copy, options.steps)), crashes: copy.crashes};
 		} catch (error) {
@@ -154,7 +152,7 @@ export function createScheduler(options: SchedulerOptions) {
 					? ({kind: 'released'} as const)
 					: ({kind: 'errored', reason: 'crashes', message: String(error)} as const);
 			const at = options.steps.now();
-			return {result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at}, subject: null, crashes};
+			return {result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at}, made: null, crashes};
 		}
 	}
 

@@ -47,11 +47,15 @@ export type Claimed = {
 	readonly topic_code: string | null;
 	readonly locale: string | null;
 	readonly timezone: string | null;
+	/** What the send switched off: JSON text. */
+	readonly tracking: string | null;
 	readonly attachments: number;
 	readonly created_at: string;
 	readonly workspace_name: string;
 	readonly workspace_locale: string | null;
 	readonly workspace_timezone: string | null;
+	readonly track_opens_at: string | null;
+	readonly track_clicks_at: string | null;
 	readonly queue_lifetime_s: number | null;
 	/** Null: the sender is gone. */
 	readonly sender_id: string | null;
@@ -64,8 +68,9 @@ export type Claimed = {
 const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state,
 	r.attempts, r.sent_at, r.last_category, r.crashes,
 	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
-	m.timezone, m.attachments, m.created_at,
-	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.queue_lifetime_s,
+	m.timezone, m.tracking, m.attachments, m.created_at,
+	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.track_opens_at,
+	w.track_clicks_at, w.queue_lifetime_s,
 	s.id as sender_id, s.name as sender_name, s.domain_id,
 	case
 		when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key)

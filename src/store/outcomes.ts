@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Attempt} from '../mail/outcome.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
+import {nextStates, type RecipientState, recipientStates} from '../mail/recipient-state.ts';
 import {rowSource} from './dialect.ts';
 import {insertRows} from './insert-rows.ts';
 
@@ -18,9 +18,13 @@ export type Settled = {
 	readonly crashes: number;
 };
 
+const legalSteps = recipientStates.flatMap(from => nextStates[from].map(to => `'${from}>${to}'`)).join();
+const mayMove = `(recipients.state = v.column2 or recipients.state || '>' || v.column2 in (${legalSteps}))`;
+
 /**
  * Writes the end of many tries in one statement. Compare-and-set: only rows still claimed by this daemon change; answers
- * their ids. A late report, or another node that took the claim over, has moved the others first.
+ * their ids. Another node that took the claim over has moved the others first. A report that came in during the try has
+ * moved the state: a step back is not taken, and what is final is not tried again.
  */
 export async function settleRecipients(
 	trx: Knex.Transaction,
@@ -44,7 +48,10 @@ export async function settleRecipients(
 		10,
 	);
 	const changed = await trx.raw(
-		`update recipients set state = v.column2, state_at = v.column3, next_attempt_at = v.column4,
+		`update recipients set
+			state = case when ${mayMove} then v.column2 else recipients.state end,
+			state_at = case when ${mayMove} then v.column3 else recipients.state_at end,
+			next_attempt_at = case when recipients.state in ('accepted', 'queued', 'sent') then v.column4 end,
 			attempts = cast(v.column5 as integer), sent_at = v.column6, subject = v.column7, last_category = v.column8,
 			last_reply = v.column9, crashes = cast(v.column10 as integer), claimed_by = null
 		from (${sql}) as v

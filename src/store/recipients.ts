@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
+import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {insertRows} from './insert-rows.ts';
 
 /** A copy of a new message; times in the store's form. */
@@ -53,4 +53,22 @@ export async function insertRecipients(trx: Knex.Transaction, recipients: readon
 			0,
 		]),
 	);
+}
+
+/**
+ * Moves the copies whose state allows it (compare-and-set) and takes them out of the queue; answers their ids. A copy that
+ * is being tried keeps its claim: the end of its try is recorded, and cannot undo this.
+ */
+export async function moveRecipients(
+	trx: Knex.Transaction,
+	ids: readonly string[],
+	to: RecipientState,
+	at: string,
+): Promise<Set<string>> {
+	const moved: Array<{id: string}> = await trx('recipients')
+		.whereIn('id', ids)
+		.whereIn('state', statesBefore(to))
+		.update({state: to, state_at: at, next_attempt_at: null})
+		.returning('id');
+	return new Set(moved.map(({id}) => id));
 }

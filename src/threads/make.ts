@@ -1,6 +1,8 @@
 import {compose} from '../compose/compose.ts';
 import type {SigningKey} from '../compose/dkim.ts';
+import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
+import {rewrite} from '../links/rewrite.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {MakeJob, MakeResult} from '../queue/maker-protocol.ts';
 import {chooseVariant} from '../render/locale.ts';
@@ -28,14 +30,15 @@ export type Make = (job: MakeJob, ingredients: Ingredients) => MakeResult;
 export function createMake({links, renderer, tokenLifetimeMs, listening, clock}: MakeOptions): Make {
 	return (job, {variants, signing}) => {
 		const {recipientId, address} = job;
-		const unsubscribeUrl = links.unsubscribeUrl({
+		const claims: Claims = {
 			workspaceId: job.workspaceId,
 			messageId: job.messageId,
 			topicId: job.topicId,
 			role: job.role,
 			address,
 			expiresAt: job.acceptedAt + tokenLifetimeMs,
-		});
+		};
+		const unsubscribeUrl = links.unsubscribeUrl(claims);
 		const variant = chooseVariant(variants, job.locale, job.workspaceLocale);
 		if (!variant) {
 			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
@@ -53,6 +56,11 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, clock}:
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
 		}
 
+		// The text part keeps the links as they are: they are read by people.
+		const {html, firstLink} = rewrite(rendered.html, {
+			openUrl: job.tracking.opens ? links.openUrl(claims) : null,
+			clickUrl: job.tracking.clicks ? url => links.clickUrl(claims, url) : null,
+		});
 		const ref = links.ref(recipientId, address);
 		const mail = compose(
 			{
@@ -63,7 +71,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, clock}:
 				cc: job.cc,
 				replyTo: job.replyTo,
 				subject: rendered.subject,
-				html: rendered.html,
+				html,
 				text: rendered.text,
 				attachments: job.attachments,
 				listUnsubscribe: {
@@ -77,7 +85,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, clock}:
 			clock.now(),
 		);
 		const envelopeFrom = `${links.returnPathLocal(recipientId, address)}@${job.returnPathDomain}`;
-		return {ok: true, made: {mail, subject: rendered.subject, envelopeFrom, ref}};
+		return {ok: true, made: {mail, subject: rendered.subject, envelopeFrom, ref, firstLink}};
 	};
 }
 

@@ -66,6 +66,8 @@ test('message show: status, timeline, attempts with their replies, made safe to 
 		state: 'queued',
 		next_attempt_at: '2099-01-01T00:00:00.000Z',
 		captured: null,
+		opens: null,
+		clicks: [],
 		attempts: {0: {n: 1, host: 'mx.slow.example', code: 451, enhanced: '4.7.1', phase: 'rcpt', ms: 12}},
 	});
 	const text = await cli.text('message', 'show', id);
@@ -78,6 +80,33 @@ test('message show: status, timeline, attempts with their replies, made safe to 
 		/there is no message msg_\w+, see mailctl message list/,
 	);
 	refused(t, await cli.run('message', 'show', "x' or 1=1"), 65, /there is no message/);
+});
+
+test('message show: how often each copy was opened, each link clicked', async t => {
+	const {cli, store, id, copyId} = await prepare(t);
+	const at = storeTime(Date.now());
+	const url = 'https://shop.example/orders/1234?ref=mail\x1b';
+	const row = {recipient_id: copyId, first_at: at, last_at: at};
+	await store.database('engagement').insert([
+		{...row, kind: 'opened', url: '', n: 3, machine_n: 1},
+		{...row, kind: 'clicked', url, n: 1, machine_n: 1},
+	]);
+	const event = (type: string, detail: object) => ({
+		id: newId('evt'),
+		message_id: id,
+		type,
+		occurred_at: at,
+		recorded_at: at,
+		detail: JSON.stringify({recipient: 'user@slow.example', role: 'to', ...detail}),
+	});
+	await store.database('events').insert(event('opened', {machine: false}));
+	await store.database('events').insert(event('clicked', {url, machine: true}));
+	const {recipients} = await cli.json<{recipients: object[]}>('message', 'show', id);
+	t.like(recipients[0], {
+		opens: {n: 3, machine_n: 1, first_at: at, last_at: at},
+		clicks: [{url, n: 1, machine_n: 1, first_at: at, last_at: at}],
+	});
+	golden(t, 'message-show-tracked', await cli.text('message', 'show', id));
 });
 
 test('message list: filters, and the newest first', async t => {

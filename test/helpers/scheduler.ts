@@ -47,7 +47,7 @@ export function schedulerOf(
 			now,
 			make: async () => ({
 				ok: true,
-				made: {mail: new Uint8Array(), subject: 'Grüße', envelopeFrom: 'b@x.test', ref: 'r'},
+				made: {mail: new Uint8Array(), subject: 'Grüße', envelopeFrom: 'b@x.test', ref: 'r', firstLink: null},
 			}),
 			deliver,
 			settled: () => undefined,

@@ -64,12 +64,29 @@ for (const url of [
 	'mailto:a@b.test',
 	'https://a b.test/',
 	'https://x.test/\r\nSet-Cookie: a=b',
-	`https://x.test/${'a'.repeat(4096)}`,
+	'https://[x.test/',
+	`https://x.test/${'a'.repeat(2034)}`,
+	`https://x.test/${'ä'.repeat(1017)}`,
+	`${publicUrl}/unsubscribe?token=AQ`,
+	`${publicUrl}/unsubscribe#`,
+	`${publicUrl}/unsubscribe`,
 ]) {
 	test(`not made a tracked link: ${url.slice(0, 40)}`, t => {
 		t.is(links.clickUrl(claims, url), null);
 	});
 }
+
+test('the longest links, and others of our own pages, are tracked', t => {
+	for (const url of [
+		`https://x.test/${'a'.repeat(2033)}`,
+		`https://x.test/${'ä'.repeat(1016)}`,
+		`${publicUrl}/unsubscribed`,
+		`${publicUrl}/`,
+	]) {
+		const tracked = links.clickUrl({...claims, address: `${'a'.repeat(64)}@${'b'.repeat(189)}`}, url);
+		t.like(links.readClick(lastSegment(tracked), now), {ok: true, url});
+	}
+});
 
 test('any claims survive, in at most 600 characters', t => {
 	fc.assert(
@@ -92,7 +109,9 @@ test('any claims survive, in at most 600 characters', t => {
 test('expired from its second on, and then still says whose it was', t => {
 	const token = unsubscribeToken(claims);
 	t.true(links.openUnsubscribe(token, claims.expiresAt - 1).ok);
-	t.deepEqual(links.openUnsubscribe(token, claims.expiresAt), {ok: false, fault: 'expired', claims});
+	t.deepEqual(links.openUnsubscribe(token, claims.expiresAt), {ok: false, fault: 'expired', claims, url: ''});
+	const click = lastSegment(links.clickUrl(claims, 'https://x.test/'));
+	t.like(links.readClick(click, claims.expiresAt), {fault: 'expired', url: 'https://x.test/'});
 });
 
 test('every token with one character changed or missing is forged', t => {

@@ -79,6 +79,7 @@ const job = (versionId: string, data: unknown = {name: 'Ada'}): MakeJob => ({
 	timezone: 'UTC',
 	data: JSON.stringify(data),
 	topicId: null,
+	tracking: {opens: false, clicks: false},
 	attachments: [{filename: 'a.txt', contentType: 'text/plain', content: Buffer.from('attached')}],
 	signing: 'dkm_1',
 	returnPathDomain: 'bounces.example',

@@ -1,0 +1,58 @@
+import type {Knex} from 'knex';
+import type {NewId} from '../mail/ids.ts';
+import type {Role} from '../mail/message.ts';
+import {moveRecipients} from '../store/recipients.ts';
+import {insertSuppressions} from '../store/suppressions.ts';
+import {announce} from './announce.ts';
+
+/** A recipient marked a copy as spam; times in the store's form. */
+export type Complaint = {
+	readonly recipientId: string;
+	readonly workspaceId: string;
+	readonly messageId: string;
+	readonly address: string;
+	readonly addressKey: string;
+	readonly role: Role;
+	readonly occurredAt: string;
+	readonly recordedAt: string;
+	/** Whether usage counts it (`isCounted`). */
+	readonly counted: boolean;
+	/** What the timeline tells of it, besides whom it is about. */
+	readonly detail: Readonly<Record<string, unknown>>;
+};
+
+/**
+ * Writes complaints: the state where it may change, in any case the event, and a hard block of the address whose source is
+ * the message.
+ */
+export async function recordComplaints(
+	trx: Knex.Transaction,
+	newId: NewId,
+	complaints: readonly Complaint[],
+): Promise<void> {
+	for (const {recipientId, occurredAt} of complaints) {
+		await moveRecipients(trx, [recipientId], 'complained', occurredAt);
+	}
+	await announce(
+		trx,
+		complaints.map(({address: recipient, role, addressKey: _, detail, ...complaint}) => ({
+			...complaint,
+			id: newId('evt'),
+			type: 'complained',
+			recipient,
+			detail: JSON.stringify({recipient, role, ...detail}),
+		})),
+	);
+	await insertSuppressions(
+		trx,
+		complaints.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({
+			id: newId('sup'),
+			workspaceId,
+			address,
+			addressKey,
+			reason: 'complaint',
+			source: messageId,
+			createdAt: recordedAt,
+		})),
+	);
+}

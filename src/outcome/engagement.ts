@@ -1,0 +1,131 @@
+import type {Knex} from 'knex';
+import type {Clock} from '../mail/clock.ts';
+import type {NewId} from '../mail/ids.ts';
+import type {Role} from '../mail/message.ts';
+import {storeTime} from '../mail/time.ts';
+import {addEngagement, type EngagementType, findTrackedCopies, type TrackedCopy} from '../store/engagement.ts';
+import type {GroupWrite} from '../store/writer.ts';
+import {announce} from './announce.ts';
+
+/** One or more opens of a copy, or clicks of one of its links; times in the store's form. */
+export type Engagement = {
+	readonly type: EngagementType;
+	/** Where the link leads; empty for an open. */
+	readonly url: string;
+	readonly n: number;
+	/** Those of `n` that were a machine's. */
+	readonly machineN: number;
+	readonly firstAt: string;
+	readonly lastAt: string;
+	/** Of the first one: whether it was a machine's, and what it called itself. */
+	readonly machine: boolean;
+	readonly userAgent: string | null;
+};
+
+/** Whose it is: what the token in the mail says. */
+export type Whose = {
+	readonly workspaceId: string;
+	readonly messageId: string;
+	readonly role: Role;
+	readonly address: string;
+};
+
+/** Two of the same kind of the same copy as one; the event tells of the earlier. */
+export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
+	return {
+		...earlier,
+		n: earlier.n + later.n,
+		machineN: earlier.machineN + later.machineN,
+		lastAt: later.lastAt > earlier.lastAt ? later.lastAt : earlier.lastAt,
+	};
+}
+
+/**
+ * Counts opens and clicks, many in one transaction; the first of a copy, and the first of each of its links, stands in the
+ * timeline. They never change a state. Answers whether it was counted: a message that was removed or erased, and a workspace
+ * that does not track any more, are passed over.
+ */
+export function createEngagementWrite(clock: Clock, newId: NewId): GroupWrite<Whose & Engagement, boolean> {
+	return {
+		name: 'engagement',
+		rank: 3,
+		bytes: ({url}) => 512 + url.length,
+		async apply(trx, items) {
+			const copies = await findTrackedCopies(trx, [...new Set(items.map(({messageId}) => messageId))]);
+			const recordedAt = storeTime(clock.now());
+			const found = items.map(item => copies.find(copy => isOf(copy, item)));
+			await recordEngagement(
+				trx,
+				newId,
+				items.flatMap((item, index) => {
+					const copy = found[index];
+					return copy ? [{...item, copy, recordedAt}] : [];
+				}),
+			);
+			return found.map(copy => copy !== undefined);
+		},
+	};
+}
+
+function isOf(copy: TrackedCopy, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
+	return (
+		copy.messageId === messageId &&
+		copy.role === role &&
+		copy.address === address &&
+		copy.workspaceId === workspaceId &&
+		(type === 'opened' ? copy.trackOpensAt : copy.trackClicksAt) !== null
+	);
+}
+
+export type Engaged = Engagement & {
+	readonly copy: Omit<TrackedCopy, 'trackOpensAt' | 'trackClicksAt'>;
+	readonly recordedAt: string;
+};
+
+/** Counts what was opened and clicked, and puts the first ones into the timeline. */
+export async function recordEngagement(
+	trx: Knex.Transaction,
+	newId: NewId,
+	engaged: readonly Engaged[],
+): Promise<void> {
+	const each = new Map<string, Engaged>();
+	for (const one of engaged) {
+		const key = `${one.copy.id} ${one.type} ${one.url}`;
+		const earlier = each.get(key);
+		each.set(key, earlier ? merged(earlier, one) : one);
+	}
+	// Others may count the same rows at the same time: all take them in one order.
+	const sorted = [...each].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);
+	const isFirst = await addEngagement(
+		trx,
+		sorted.map(one => ({...one, recipientId: one.copy.id, kind: one.type})),
+	);
+	const first = sorted.filter((_, index) => isFirst[index]);
+	await announce(
+		trx,
+		first
+			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
+			.map(one => ({
+				id: newId('evt'),
+				workspaceId: one.copy.workspaceId,
+				messageId: one.copy.messageId,
+				recipientId: one.copy.id,
+				recipient: one.copy.address,
+				type: one.type,
+				occurredAt: one.firstAt,
+				recordedAt: one.recordedAt,
+				counted: false,
+				detail: detailOf(one),
+			})),
+	);
+}
+
+function detailOf({copy, type, url, machine, userAgent}: Engaged): string {
+	return JSON.stringify({
+		recipient: copy.address,
+		role: copy.role,
+		...(type === 'clicked' && {url}),
+		machine,
+		...(userAgent !== null && {user_agent: userAgent}),
+	});
+}

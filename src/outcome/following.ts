@@ -1,0 +1,78 @@
+import type {Knex} from 'knex';
+import type {NewId} from '../mail/ids.ts';
+import {isCounted, simulatedLink} from '../mail/simulator.ts';
+import {trackingOf} from '../mail/tracking.ts';
+import {type Complaint, recordComplaints} from './complaint.ts';
+import {type Engaged, recordEngagement} from './engagement.ts';
+import type {Recorded} from './record.ts';
+
+/**
+ * Writes what the simulator lets a delivery be followed by, a complaint, an open or a click, in the ways of real ones. It
+ * belongs to the outcome's transaction: after a crash neither stands without the other.
+ */
+export async function recordFollowing(
+	trx: Knex.Transaction,
+	newId: NewId,
+	recorded: readonly Recorded[],
+): Promise<void> {
+	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
+	if (following.length > 0) {
+		await recordComplaints(trx, newId, following.flatMap(complaintOf));
+		await recordEngagement(trx, newId, following.flatMap(engagedOf));
+	}
+}
+
+function followsOf({verdict: {outcome}}: Recorded) {
+	return outcome.kind === 'delivered' ? outcome.follows : undefined;
+}
+
+function complaintOf(recorded: Recorded): Complaint[] {
+	const {copy, result} = recorded;
+	if (followsOf(recorded) !== 'complained') {
+		return [];
+	}
+	return [
+		{
+			recipientId: copy.id,
+			workspaceId: copy.workspace_id,
+			messageId: copy.message_id,
+			address: copy.address,
+			addressKey: copy.address_key,
+			role: copy.role,
+			occurredAt: result.at,
+			recordedAt: result.at,
+			counted: isCounted(copy.role, copy.destination),
+			detail: {reason: 'simulated'},
+		},
+	];
+}
+
+function engagedOf(recorded: Recorded): Engaged[] {
+	const {copy, made, result} = recorded;
+	const type = followsOf(recorded);
+	const tracking = trackingOf(copy);
+	const isTracked = (type === 'opened' && tracking.opens) || (type === 'clicked' && tracking.clicks);
+	if (!isTracked) {
+		return [];
+	}
+	return [
+		{
+			copy: {
+				id: copy.id,
+				workspaceId: copy.workspace_id,
+				messageId: copy.message_id,
+				address: copy.address,
+				role: copy.role,
+			},
+			type,
+			url: type === 'clicked' ? (made?.firstLink ?? simulatedLink) : '',
+			n: 1,
+			machineN: 0,
+			firstAt: result.at,
+			lastAt: result.at,
+			recordedAt: result.at,
+			machine: false,
+			userAgent: null,
+		},
+	];
+}

@@ -1,0 +1,81 @@
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Routes} from '../api/server.ts';
+import type {Claims} from '../links/claims.ts';
+import type {Links} from '../links/links.ts';
+import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import type {EngagementType} from '../store/engagement.ts';
+import type {Collector} from './collector.ts';
+import {isMachine, userAgentOf} from './machines.ts';
+
+export type TrackingRoutesOptions = {
+	readonly links: Pick<Links, 'readOpen' | 'readClick'>;
+	readonly collector: Pick<Collector, 'add'>;
+	/** Answers a token that is not ours, with a page and 404. */
+	readonly lost: (request: FastifyRequest, reply: FastifyReply) => FastifyReply;
+	readonly clock: Clock;
+};
+
+/** One transparent point. */
+const pixel = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==', 'base64');
+
+const kept = {'cache-control': 'no-store', 'referrer-policy': 'no-referrer', 'x-robots-tag': 'noindex'};
+
+/**
+ * What tracked mail leads to: the pixel of an open, the link of a click. The answer waits for nothing; what is recorded of
+ * it is collected for later. A token that has expired still shows its pixel and leads where it led: nothing is recorded then.
+ */
+export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOptions): Routes {
+	function note(request: FastifyRequest, type: EngagementType, claims: Claims, url: string, now: number): void {
+		if (request.method === 'HEAD') {
+			return;
+		}
+		const {workspaceId, messageId, role, address} = claims;
+		const machine = isMachine(request.headers);
+		const at = storeTime(now);
+		collector.add({
+			workspaceId,
+			messageId,
+			role,
+			address,
+			type,
+			url,
+			n: 1,
+			machineN: machine ? 1 : 0,
+			firstAt: at,
+			lastAt: at,
+			machine,
+			userAgent: userAgentOf(request.headers),
+		});
+	}
+
+	return api => {
+		api.get<{Params: {token: string}}>('/t/o/:token', (request, reply) => {
+			const now = clock.now();
+			const opened = links.readOpen(request.params.token, now);
+			if (opened.ok) {
+				note(request, 'opened', opened.claims, '', now);
+			} else if (opened.fault === 'forged') {
+				return lost(request, reply);
+			}
+			return reply.headers(kept).type('image/gif').send(pixel);
+		});
+
+		api.get<{Params: {token: string}}>('/t/c/:token', (request, reply) => {
+			const now = clock.now();
+			const opened = links.readClick(request.params.token, now);
+			if (!opened.ok && opened.fault === 'forged') {
+				return lost(request, reply);
+			}
+			if (opened.ok) {
+				note(request, 'clicked', opened.claims, opened.url, now);
+			}
+			return reply.headers(kept).redirect(locationOf(opened.url), 302);
+		});
+	};
+}
+
+/** A header holds ASCII only: other characters are encoded as a browser would that reads the link. */
+function locationOf(url: string): string {
+	return /^[\u0021-\u007e]+$/.test(url) ? url : new URL(url).href;
+}

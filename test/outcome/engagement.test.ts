@@ -1,0 +1,157 @@
+import test from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
+import {createEngagementWrite, type Engagement, type Whose} from '../../src/outcome/engagement.ts';
+import {readEngagement} from '../../src/store/engagement.ts';
+import {readEvents} from '../../src/store/events.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+
+const write = createEngagementWrite(systemClock, newId);
+const time = (second: number) => new Date(Date.UTC(2026, 5, 9, 10, 0, second)).toISOString();
+
+function engagement(type: 'opened' | 'clicked', second: number, more: Partial<Engagement> = {}): Engagement {
+	return {
+		type,
+		url: type === 'opened' ? '' : 'https://x.test/',
+		n: 1,
+		machineN: 0,
+		firstAt: time(second),
+		lastAt: time(second),
+		machine: false,
+		userAgent: 'Reader/1.0',
+		...more,
+	};
+}
+
+const tracked = {track_opens_at: time(0), track_clicks_at: time(0)};
+
+/** A tracked message to one address, and whose it is. */
+async function prepare(store: Store, address = 'Ada@a.test'): Promise<Whose> {
+	const {workspaceId} = await insertWorkspace(store);
+	await store.database('workspaces').where({id: workspaceId}).update(tracked);
+	const [messageId] = (await insertMessages(store, workspaceId, [address])) as [string];
+	return {workspaceId, messageId, role: 'to', address};
+}
+
+const timeline = (store: Store, {messageId}: Whose) => readEvents(store.reader, messageId, {after: null, limit: 100});
+const counts = (store: Store, {messageId}: Whose) => readEngagement(store.reader, messageId);
+
+storeTest(test, 'the first open and the first click of each link stand in the timeline', async (t, store) => {
+	const whose = await prepare(store);
+	const hits = [
+		engagement('opened', 1),
+		engagement('clicked', 2),
+		engagement('clicked', 3, {url: 'https://y.test/', userAgent: null, machine: true, machineN: 1}),
+		engagement('opened', 4),
+		engagement('clicked', 5),
+	];
+	for (const hit of hits) {
+		t.true(await store.writer.submit(write, {...whose, ...hit}));
+	}
+	const events = await timeline(store, whose);
+	t.deepEqual(
+		events.map(({type, occurredAt, detail}) => [type, occurredAt, detail]),
+		[
+			['opened', time(1), {recipient: 'Ada@a.test', role: 'to', machine: false, user_agent: 'Reader/1.0'}],
+			[
+				'clicked',
+				time(2),
+				{recipient: 'Ada@a.test', role: 'to', url: 'https://x.test/', machine: false, user_agent: 'Reader/1.0'},
+			],
+			['clicked', time(3), {recipient: 'Ada@a.test', role: 'to', url: 'https://y.test/', machine: true}],
+		],
+	);
+	t.true(events.every(({recordedAt}) => recordedAt > time(5)));
+	t.deepEqual(
+		(await counts(store, whose)).map(({recipientId: _, ...count}) => count),
+		[
+			{kind: 'opened', url: '', n: 2, machineN: 0, firstAt: time(1), lastAt: time(4)},
+			{kind: 'clicked', url: 'https://x.test/', n: 2, machineN: 0, firstAt: time(2), lastAt: time(5)},
+			{kind: 'clicked', url: 'https://y.test/', n: 1, machineN: 1, firstAt: time(3), lastAt: time(3)},
+		],
+	);
+});
+
+storeTest(test, 'a thousand at once are all counted, in one row, with one event', async (t, store) => {
+	const whose = await prepare(store);
+	await Promise.all(
+		Array.from({length: 1000}, (_, n) =>
+			store.writer.submit(write, {
+				...whose,
+				...engagement('opened', n % 50, {machineN: n % 2}),
+			}),
+		),
+	);
+	t.is((await timeline(store, whose)).length, 1);
+	t.like(await counts(store, whose), {length: 1, 0: {n: 1000, machineN: 500, lastAt: time(49)}});
+});
+
+storeTest(test, 'opens and clicks change no state, whatever it is', async (t, store) => {
+	const whose = await prepare(store);
+	for (const state of ['accepted', 'queued', 'sent', 'delivered', 'bounced', 'complained', 'suppressed', 'errored']) {
+		await store.database('recipients').update({state});
+		await store.writer.submit(write, {...whose, ...engagement('clicked', 1, {url: `https://x.test/${state}`})});
+		t.is((await store.reader('recipients').first()).state, state);
+	}
+	t.is((await timeline(store, whose)).length, 8);
+});
+
+storeTest(test, 'each copy has its own first open', async (t, store) => {
+	const whose = await prepare(store);
+	const to = await store.reader('recipients').first();
+	await store.database('recipients').insert({...to, id: newId('rcp'), address: 'Ada@a.test', role: 'cc'});
+	for (const role of ['to', 'cc', 'to', 'cc'] as const) {
+		t.true(await store.writer.submit(write, {...whose, role, ...engagement('opened', 1)}));
+	}
+	t.deepEqual(
+		(await timeline(store, whose)).map(({type, detail}) => [type, detail.role]),
+		[
+			['opened', 'to'],
+			['opened', 'cc'],
+		],
+	);
+	t.deepEqual(
+		(await counts(store, whose)).map(({n}) => n),
+		[2, 2],
+	);
+});
+
+storeTest(test, 'what is gone, erased or not tracked any more is passed over in silence', async (t, store) => {
+	const whose = await prepare(store);
+	const passedOver = async (other: Partial<Whose>, type: 'opened' | 'clicked' = 'opened') =>
+		!(await store.writer.submit(write, {...whose, ...other, ...engagement(type, 1)}));
+	t.true(await passedOver({messageId: newId('msg')}));
+	t.true(await passedOver({workspaceId: newId('ws')}));
+	t.true(await passedOver({role: 'cc'}));
+	t.true(await passedOver({address: 'ada@a.test'}), 'a token holds the spelling');
+
+	await store.database('workspaces').update({track_opens_at: null});
+	t.true(await passedOver({}));
+	t.false(await passedOver({}, 'clicked'));
+	await store.database('workspaces').update({...tracked, track_clicks_at: null});
+	t.true(await passedOver({}, 'clicked'));
+
+	await store.database('workspaces').update(tracked);
+	await store.database('messages').update({erased_at: time(9)});
+	t.true(await passedOver({}));
+	await store.database('messages').update({erased_at: null});
+	await store.database('recipients').update({address: 'erased@erased.invalid'});
+	t.true(await passedOver({}));
+	t.deepEqual(
+		(await timeline(store, whose)).map(({type}) => type),
+		['clicked'],
+	);
+});
+
+storeTest(test, 'the longest link is counted, on both engines', async (t, store) => {
+	const whose = await prepare(store);
+	// What does not compress: an index entry of PostgreSQL must hold it.
+	const random = Array.from({length: 2033}, () => String.fromCharCode(0x21 + Math.floor(Math.random() * 94))).join('');
+	const url = `https://x.test/${random}`;
+	t.is(url.length, 2048);
+	for (const n of [1, 2]) {
+		t.true(await store.writer.submit(write, {...whose, ...engagement('clicked', n, {url})}));
+	}
+	t.like(await counts(store, whose), {length: 1, 0: {n: 2, url}});
+});

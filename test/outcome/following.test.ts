@@ -1,0 +1,94 @@
+import test from 'ava';
+import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {createRecordWrite, type Recorded} from '../../src/outcome/record.ts';
+import {judge} from '../../src/outcome/settle.ts';
+import {type Claimed, readCopy} from '../../src/store/claims.ts';
+import {readEngagement} from '../../src/store/engagement.ts';
+import {readEvents} from '../../src/store/events.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+
+const at = '2026-06-09T10:00:00.000Z';
+const boot = newId('req');
+const write = createRecordWrite(boot, newId);
+const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
+const made = {subject: 'Hello', firstLink: 'https://shop.example/'};
+
+type Tracks = {readonly track_opens_at?: string; readonly track_clicks_at?: string};
+
+async function claimed(store: Store, tracks: Tracks, tracking: string | null = null): Promise<Claimed> {
+	const {workspaceId} = await insertWorkspace(store, newId('ws'));
+	if (Object.keys(tracks).length > 0) {
+		await store.database('workspaces').where({id: workspaceId}).update(tracks);
+	}
+	const [messageId] = await insertMessages(store, workspaceId, ['complained@simulator.test']);
+	await store.database('messages').where({id: messageId}).update({tracking});
+	const {id} = await store.reader('recipients').where({message_id: messageId}).first();
+	await store.database('recipients').where({id}).update({state: 'queued', claimed_by: boot});
+	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
+}
+
+function delivered(
+	copy: Claimed,
+	follows: 'complained' | 'opened' | 'clicked',
+	more: Partial<Recorded> = {},
+): Recorded {
+	const outcome: Outcome = {kind: 'delivered', follows};
+	const result: AttemptResult = {recipientId: copy.id, outcome, attempts: [], sentAt: at, at};
+	const verdict = judge({result, acceptedAt: 0, attempts: 0, sentBefore: false, retry}, 0, Math.random);
+	return {copy, made, result, verdict, crashes: 0, ...more};
+}
+
+async function timelineOf(store: Store, {message_id: messageId}: Claimed) {
+	const events = await readEvents(store.reader, messageId, {after: null, limit: 100});
+	return events.map(({type, detail: {url, reason}}) => [type, url ?? reason].filter(Boolean).join(' '));
+}
+
+const both = {track_opens_at: at, track_clicks_at: at};
+
+storeTest(test, 'complained: event, state and suppression come with the delivery', async (t, store) => {
+	const copy = await claimed(store, {});
+	t.true(await store.writer.submit(write, delivered(copy, 'complained')));
+	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'complained simulated']);
+	t.like(await store.reader('recipients').where({id: copy.id}).first(), {state: 'complained', claimed_by: null});
+	t.like(await store.reader('suppressions'), {
+		length: 1,
+		0: {address: 'complained@simulator.test', reason: 'complaint', source: copy.message_id},
+	});
+	t.false(await store.writer.submit(write, delivered(copy, 'complained')), 'nobody holds it any more');
+	t.is((await timelineOf(store, copy)).length, 3);
+});
+
+for (const [follows, tracks, tracking, expected] of [
+	['opened', both, null, ['sent', 'delivered', 'opened']],
+	['opened', {track_clicks_at: at}, null, ['sent', 'delivered']],
+	['opened', both, '{"opens":false}', ['sent', 'delivered']],
+	['clicked', both, '{"opens":false}', ['sent', 'delivered', 'clicked https://shop.example/']],
+	['clicked', {track_opens_at: at}, '{"clicks":true}', ['sent', 'delivered']],
+	['clicked', both, '{"clicks":false}', ['sent', 'delivered']],
+] as const) {
+	const title = `${follows}, tracked ${Object.keys(tracks).join()}, send ${tracking}: ${expected.join(', ')}`;
+	storeTest(test, title, async (t, store) => {
+		const copy = await claimed(store, tracks, tracking);
+		t.true(await store.writer.submit(write, delivered(copy, follows)));
+		t.deepEqual(await timelineOf(store, copy), [...expected]);
+		t.is((await readEngagement(store.reader, copy.message_id)).length, expected.length - 2);
+		t.is((await store.reader('recipients').where({id: copy.id}).first()).state, 'delivered');
+	});
+}
+
+storeTest(test, 'a mail without a tracked link is clicked at a link that says so', async (t, store) => {
+	const copy = await claimed(store, both);
+	await store.writer.submit(write, delivered(copy, 'clicked', {made: {subject: 'Hello', firstLink: null}}));
+	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'clicked https://simulator.test/']);
+});
+
+storeTest(test, 'many of a batch are each followed by their own', async (t, store) => {
+	const copies = await Promise.all(Array.from({length: 9}, () => claimed(store, both)));
+	const kinds = ['complained', 'opened', 'clicked'] as const;
+	await Promise.all(copies.map((copy, n) => store.writer.submit(write, delivered(copy, kinds[n % 3] as 'complained'))));
+	for (const [n, copy] of copies.entries()) {
+		t.is((await timelineOf(store, copy))[2]?.split(' ')[0], kinds[n % 3]);
+	}
+});

@@ -1,0 +1,149 @@
+import test from 'ava';
+import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {canMove, type RecipientState, recipientStates} from '../../src/mail/recipient-state.ts';
+import {recordComplaints} from '../../src/outcome/complaint.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
+import {judge} from '../../src/outcome/settle.ts';
+import {type Claimed, readCopy} from '../../src/store/claims.ts';
+import {readEvents} from '../../src/store/events.ts';
+import {moveRecipients} from '../../src/store/recipients.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+
+const now = Date.UTC(2026, 5, 9, 10, 0, 0);
+const at = new Date(now).toISOString();
+const boot = newId('req');
+const recordWrite = createRecordWrite(boot, newId);
+const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
+
+/** A copy in this state, claimed by us. */
+async function copyIn(store: Store, state: RecipientState): Promise<Claimed> {
+	const {workspaceId} = await insertWorkspace(store, newId('ws'));
+	await insertMessages(store, workspaceId, ['ada@a.test'], {due: now});
+	const {id} = await store.reader('recipients').where({workspace_id: workspaceId}).first();
+	await store.database('recipients').where({id}).update({state, state_at: '2026-01-01', claimed_by: boot});
+	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
+}
+
+const rowOf = (store: Store, {id}: Claimed) => store.reader('recipients').where({id}).first();
+
+async function timelineOf(store: Store, {message_id: messageId}: Claimed): Promise<string[]> {
+	return (await readEvents(store.reader, messageId, {after: null, limit: 100})).map(({type}) => type);
+}
+
+/** Records the end of a try as the scheduler does. */
+async function record(store: Store, copy: Claimed, outcome: Outcome, sentAt: string | null = null): Promise<boolean> {
+	const result: AttemptResult = {recipientId: copy.id, outcome, attempts: [], sentAt, at};
+	const end = {result, acceptedAt: now, attempts: 0, sentBefore: copy.sent_at !== null, retry};
+	const verdict = judge(end, now, Math.random);
+	return await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
+}
+
+storeTest(test, 'a report moves a state exactly where the table allows it', async (t, store) => {
+	for (const from of recipientStates) {
+		for (const to of recipientStates) {
+			const copy = await copyIn(store, from);
+			const moved = await store.writer.transaction(trx => moveRecipients(trx, [copy.id], to, at));
+			t.is(moved.has(copy.id), canMove(from, to), `${from} to ${to}`);
+			const row = await rowOf(store, copy);
+			t.is(row.state, canMove(from, to) ? to : from);
+			t.is(row.state_at, canMove(from, to) ? at : '2026-01-01');
+			t.is(row.next_attempt_at, canMove(from, to) ? null : at);
+		}
+	}
+});
+
+const outcomes = {
+	delivered: {kind: 'delivered'},
+	sent: {kind: 'relayed'},
+	bounced: {kind: 'bounced', type: 'transient', category: 'expired', reason: 'too late', suppresses: false},
+	errored: {kind: 'errored', reason: 'template_error'},
+	suppressed: {kind: 'suppressed', reason: 'suppressed'},
+	queued: {kind: 'deferred', category: 'greylist', reason: '450 later'},
+} as const satisfies Partial<Record<RecipientState, Outcome>>;
+
+for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, Outcome]>) {
+	storeTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
+		for (const from of recipientStates) {
+			const copy = await copyIn(store, from);
+			t.true(await record(store, copy, outcome));
+			const row = await rowOf(store, copy);
+			const moves = from === to || canMove(from, to);
+			t.is(row.state, moves ? to : from, `${from} to ${to}`);
+			t.is(row.claimed_by, null);
+			const inQueue = ['accepted', 'queued', 'sent'].includes(from);
+			t.is(row.next_attempt_at !== null, to === 'queued' && inQueue, `${from} to ${to}: in the queue`);
+			// Whatever becomes of the state, what happened is told.
+			t.deepEqual(await timelineOf(store, copy), to === 'sent' || to === 'queued' ? [] : [to]);
+		}
+	});
+}
+
+storeTest(
+	test,
+	'a complaint always has its event and suppresses, and moves the state where it may',
+	async (t, store) => {
+		for (const from of recipientStates) {
+			const copy = await copyIn(store, from);
+			const complaint = {
+				recipientId: copy.id,
+				workspaceId: copy.workspace_id,
+				messageId: copy.message_id,
+				address: 'Ada@a.test',
+				addressKey: copy.address_key,
+				role: copy.role,
+				occurredAt: at,
+				recordedAt: at,
+				counted: true,
+				detail: {feedback_type: 'abuse'},
+			};
+			await store.writer.transaction(trx => recordComplaints(trx, newId, [complaint]));
+			await store.writer.transaction(trx => recordComplaints(trx, newId, [complaint]));
+			t.is((await rowOf(store, copy)).state, canMove(from, 'complained') ? 'complained' : from);
+			const events = await readEvents(store.reader, copy.message_id, {after: null, limit: 9});
+			t.is(events.length, 2);
+			t.like(events[0], {
+				type: 'complained',
+				occurredAt: at,
+				detail: {recipient: 'Ada@a.test', role: 'to', feedback_type: 'abuse'},
+			});
+			const entries = await store.reader('suppressions').where({workspace_id: copy.workspace_id});
+			t.is(entries.length, 1);
+			t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: copy.message_id});
+		}
+	},
+);
+
+storeTest(test, 'a complaint during a try stands, and the try is told all the same', async (t, store) => {
+	const copy = await copyIn(store, 'queued');
+	await store.writer.transaction(trx => moveRecipients(trx, [copy.id], 'complained', at));
+	t.true(await record(store, copy, {kind: 'delivered'}, at));
+	t.like(await rowOf(store, copy), {state: 'complained', next_attempt_at: null, sent_at: at, attempts: 1});
+	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered']);
+});
+
+storeTest(test, 'sent stands once per copy, with its own time, before what followed it', async (t, store) => {
+	const copy = await copyIn(store, 'queued');
+	const sentAt = new Date(now - 5000).toISOString();
+	t.true(await record(store, copy, outcomes.queued, sentAt));
+	t.is((await rowOf(store, copy)).state, 'sent', 'a host took its MAIL FROM');
+	await store.database('recipients').where({id: copy.id}).update({claimed_by: boot});
+	const again = (await readCopy(store.reader, copy.workspace_id, copy.id)) as Claimed;
+	t.true(await record(store, again, {kind: 'delivered'}, at));
+	const events = await readEvents(store.reader, copy.message_id, {after: null, limit: 9});
+	t.deepEqual(
+		events.map(({type, occurredAt, detail}) => [type, occurredAt, detail.recipient, detail.role]),
+		[
+			['sent', sentAt, 'ada@a.test', 'to'],
+			['delivered', at, 'ada@a.test', 'to'],
+		],
+	);
+});
+
+storeTest(test, 'a copy whose connections all failed stays queued, without an event', async (t, store) => {
+	const copy = await copyIn(store, 'queued');
+	t.true(await record(store, copy, outcomes.queued));
+	t.is((await rowOf(store, copy)).state, 'queued');
+	t.deepEqual(await timelineOf(store, copy), []);
+});

@@ -1,0 +1,220 @@
+import {randomBytes} from 'node:crypto';
+import test, {type ExecutionContext} from 'ava';
+import fc from 'fast-check';
+import {apiError, sendError} from '../../src/api/errors.ts';
+import {createApi} from '../../src/api/server.ts';
+import type {Claims} from '../../src/links/claims.ts';
+import {createLinks} from '../../src/links/links.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {isId} from '../../src/mail/ids.ts';
+import {createEngagementWrite} from '../../src/outcome/engagement.ts';
+import {createCollector} from '../../src/public/collector.ts';
+import {trackingRoutes} from '../../src/public/tracking.ts';
+import {readEngagement} from '../../src/store/engagement.ts';
+import {readEvents} from '../../src/store/events.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+
+const lifetime = 1_000_000;
+const agent = {'user-agent': 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Thunderbird/140.2.0'};
+const target = 'https://shop.example/orders/1?a=1&b=2#top';
+
+/** A tracked message, and the routes that its links lead to. */
+async function start(t: ExecutionContext, store: Store) {
+	const {workspaceId} = await insertWorkspace(store);
+	const at = '2026-01-01';
+	await store.database('workspaces').update({track_opens_at: at, track_clicks_at: at});
+	const [messageId] = (await insertMessages(store, workspaceId, ['Ada@a.test'])) as [string];
+	const time = {now: Date.now()};
+	const write = createEngagementWrite(systemClock, newId);
+	const collector = createCollector({
+		write: hit => store.writer.submit(write, hit),
+		isUnavailable: store.dialect.isUnavailable,
+		onError: error => t.fail(String(error)),
+		onLost: n => t.fail(`${n} lost`),
+	});
+	const keys = {current: 1, keys: {1: randomBytes(32)}};
+	const reported: unknown[] = [];
+	const api = createApi({
+		newId,
+		version: '0.0.0',
+		routes: [
+			trackingRoutes({
+				links: createLinks({keys, publicUrl: '', random: randomBytes}),
+				collector,
+				lost: (_request, reply) => sendError(reply, apiError('not_found')),
+				clock: {...systemClock, now: () => time.now},
+			}),
+		],
+		trustProxy: [],
+		isUnavailable: store.dialect.isUnavailable,
+		report: (_request, error) => reported.push(error),
+	});
+	t.teardown(() => api.close());
+	await api.listen({host: '127.0.0.1', port: 0});
+	const {port} = api.server.address() as {port: number};
+	const base = `http://127.0.0.1:${port}`;
+	const claims: Claims = {
+		workspaceId,
+		messageId,
+		topicId: null,
+		role: 'to',
+		address: 'Ada@a.test',
+		expiresAt: time.now + lifetime,
+	};
+	const links = createLinks({keys, publicUrl: base, random: randomBytes});
+	return {
+		base,
+		links,
+		claims,
+		time,
+		reported,
+		get: (url: string, init: RequestInit = {}) => fetch(url, {redirect: 'manual', headers: agent, ...init}),
+		/** What was recorded until now. */
+		async recorded() {
+			await collector.stop();
+			const events = await readEvents(store.reader, messageId, {after: null, limit: 100});
+			return {events, counts: await readEngagement(store.reader, messageId)};
+		},
+	};
+}
+
+function checkHeaders(t: ExecutionContext, {headers}: Response): void {
+	t.is(headers.get('cache-control'), 'no-store');
+	t.is(headers.get('referrer-policy'), 'no-referrer');
+	t.is(headers.get('set-cookie'), null);
+	t.true(isId('req', headers.get('x-request-id') ?? ''));
+}
+
+storeTest(test, 'the pixel is a GIF of one point, and an open', async (t, store) => {
+	const {links, claims, get, recorded} = await start(t, store);
+	const answer = await get(links.openUrl(claims));
+	t.is(answer.status, 200);
+	t.is(answer.headers.get('content-type'), 'image/gif');
+	checkHeaders(t, answer);
+	const bytes = Buffer.from(await answer.arrayBuffer());
+	t.is(bytes.length, 43);
+	t.is(bytes.toString('latin1', 0, 6), 'GIF89a');
+	t.deepEqual([bytes.readUInt16LE(6), bytes.readUInt16LE(8), bytes[42]], [1, 1, 0x3b]);
+	const {events} = await recorded();
+	t.deepEqual(
+		events.map(({type, detail}) => [type, detail]),
+		[['opened', {recipient: 'Ada@a.test', role: 'to', machine: false, user_agent: agent['user-agent']}]],
+	);
+});
+
+storeTest(test, 'a click goes on to where the link led, and is recorded', async (t, store) => {
+	const {links, claims, get, recorded} = await start(t, store);
+	const answer = await get(links.clickUrl(claims, target) as string, {headers: {'user-agent': 'Slackbot 1.0'}});
+	t.is(answer.status, 302);
+	t.is(answer.headers.get('location'), target);
+	checkHeaders(t, answer);
+	t.is(await answer.text(), '');
+	const {events} = await recorded();
+	t.deepEqual(
+		events.map(({type, detail}) => [type, detail]),
+		[['clicked', {recipient: 'Ada@a.test', role: 'to', url: target, machine: true, user_agent: 'Slackbot 1.0'}]],
+	);
+});
+
+storeTest(test, 'HEAD answers the same and records nothing', async (t, store) => {
+	const {links, claims, get, recorded} = await start(t, store);
+	const click = await get(links.clickUrl(claims, target) as string, {method: 'HEAD'});
+	t.like(click, {status: 302});
+	t.is(click.headers.get('location'), target);
+	const open = await get(links.openUrl(claims), {method: 'HEAD'});
+	t.like(open, {status: 200});
+	t.is(open.headers.get('content-length'), '43');
+	t.deepEqual(await recorded(), {events: [], counts: []});
+});
+
+storeTest(test, 'an expired link still leads on, an expired pixel is shown; neither is recorded', async (t, store) => {
+	const {links, claims, time, get, recorded} = await start(t, store);
+	time.now += lifetime + 1000;
+	t.is((await get(links.clickUrl(claims, target) as string)).headers.get('location'), target);
+	t.is((await get(links.openUrl(claims))).status, 200);
+	t.deepEqual(await recorded(), {events: [], counts: []});
+});
+
+storeTest(test, 'they work when the message is gone', async (t, store) => {
+	const {links, claims, get, recorded} = await start(t, store);
+	await store.database('messages').delete();
+	t.is((await get(links.openUrl(claims))).status, 200);
+	t.is((await get(links.clickUrl(claims, target) as string)).status, 302);
+	t.deepEqual(await recorded(), {events: [], counts: []});
+});
+
+storeTest(test, 'a thousand requests are one row and one event', async (t, store) => {
+	const {links, claims, get, recorded} = await start(t, store);
+	const url = links.openUrl(claims);
+	for (let round = 0; round < 20; round++) {
+		await Promise.all(Array.from({length: 50}, async () => (await get(url)).arrayBuffer()));
+	}
+	const {events, counts} = await recorded();
+	t.is(events.length, 1);
+	t.like(counts, {length: 1, 0: {n: 1000, machineN: 0}});
+});
+
+storeTest(test, 'nobody waits for the store', async (t, store) => {
+	const {links, claims, get, recorded} = await start(t, store);
+	let release = () => {};
+	const stuck = store.writer.transaction(() => new Promise<void>(resolve => (release = resolve)));
+	t.is((await get(links.clickUrl(claims, target) as string)).status, 302);
+	t.is((await get(links.openUrl(claims))).status, 200);
+	release();
+	await stuck;
+	t.is((await recorded()).events.length, 2);
+});
+
+storeTest(test, 'a link with other than ASCII leads where a browser would go', async (t, store) => {
+	const {links, claims, get} = await start(t, store);
+	for (const [url, location] of [
+		['https://exämple.test/größe?q=ä#ü', 'https://xn--exmple-cua.test/gr%C3%B6%C3%9Fe?q=%C3%A4#%C3%BC'],
+		['HTTP://x.test', 'HTTP://x.test'],
+		[`https://x.test/"<>'\\^{}|`, `https://x.test/"<>'\\^{}|`],
+	] as const) {
+		t.is((await get(links.clickUrl(claims, url) as string)).headers.get('location'), location);
+	}
+});
+
+storeTest(test, 'a forged token is a 404, never a redirect', async (t, store) => {
+	const {base, links, claims, get, recorded, reported} = await start(t, store);
+	const tokenOf = (url: string | null) => url?.split('/').at(-1)?.split('=').at(-1) ?? '';
+	const click = tokenOf(links.clickUrl(claims, target));
+	const open = tokenOf(links.openUrl(claims));
+	const unsubscribe = tokenOf(links.unsubscribeUrl(claims));
+	const other = createLinks({keys: {current: 1, keys: {1: randomBytes(32)}}, publicUrl: base, random: randomBytes});
+	const forged = [
+		`/t/c/${open}`,
+		`/t/c/${unsubscribe}`,
+		`/t/o/${click}`,
+		`/t/o/${unsubscribe}`,
+		`/t/c/${tokenOf(other.clickUrl(claims, target))}`,
+		`/t/c/${click.slice(0, -1)}`,
+		`/t/c/${click}A`,
+		`/t/c/${click}%20`,
+		`/t/c/${click.slice(0, 30)}${click[30] === 'A' ? 'B' : 'A'}${click.slice(31)}`,
+		'/t/c/x?url=https://evil.example/',
+		'/t/c/https:%2F%2Fevil.example',
+		'/t/c/%2F%2Fevil.example',
+		`/t/c/${'A'.repeat(10_000)}`,
+		'/t/o/constructor',
+	];
+	for (const path of forged) {
+		const answer = await get(base + path);
+		t.is(answer.status, 404, path);
+		t.is(answer.headers.get('location'), null, path);
+	}
+	// A query changes nothing: mail programs and filters add their own.
+	t.is((await get(`${base}/t/c/${click}?url=https://evil.example/`)).headers.get('location'), target);
+	await fc.assert(
+		fc.asyncProperty(fc.constantFrom('o', 'c'), fc.string({unit: 'grapheme', maxLength: 60}), async (kind, text) => {
+			const {status} = await get(`${base}/t/${kind}/${encodeURIComponent(text.replaceAll(/\p{Cs}/gu, ''))}`);
+			t.is(status, 404);
+		}),
+		{numRuns: 200},
+	);
+	t.is((await recorded()).events.length, 1);
+	t.deepEqual(reported, []);
+});
