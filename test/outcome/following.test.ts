@@ -92,3 +92,14 @@ storeTest(test, 'many of a batch are each followed by their own', async (t, stor
 		t.is((await timelineOf(store, copy))[2]?.split(' ')[0], kinds[n % 3]);
 	}
 });
+
+storeTest(test, 'where it cannot be written, the delivery is not either', async (t, store) => {
+	const copy = await claimed(store, both);
+	await store.database.schema.renameTable('engagement', 'gone');
+	await t.throwsAsync(store.writer.submit(write, delivered(copy, 'opened')));
+	t.deepEqual(await timelineOf(store, copy), []);
+	t.like(await store.reader('recipients').where({id: copy.id}).first(), {state: 'queued', claimed_by: boot});
+	await store.database.schema.renameTable('gone', 'engagement');
+	t.true(await store.writer.submit(write, delivered(copy, 'opened')));
+	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'opened']);
+});
