@@ -3,7 +3,7 @@ import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {insertSuppressions} from '../store/suppressions.ts';
-import {announce} from './announce.ts';
+import {announce, type Happening} from './announce.ts';
 
 /** A recipient marked a copy as spam; times in the store's form. */
 export type Complaint = {
@@ -15,7 +15,7 @@ export type Complaint = {
 	readonly role: Role;
 	readonly occurredAt: string;
 	readonly recordedAt: string;
-	/** Whether usage counts it (`isCounted`). */
+	/** Whether usage counts it (`isCounted`); a second one of the same copy is not counted again. */
 	readonly counted: boolean;
 	/** What the timeline tells of it, besides whom it is about. */
 	readonly detail: Readonly<Record<string, unknown>>;
@@ -30,19 +30,19 @@ export async function recordComplaints(
 	newId: NewId,
 	complaints: readonly Complaint[],
 ): Promise<void> {
-	for (const {recipientId, occurredAt} of complaints) {
-		await moveRecipients(trx, [recipientId], 'complained', occurredAt);
-	}
-	await announce(
-		trx,
-		complaints.map(({address: recipient, role, addressKey: _, detail, ...complaint}) => ({
+	const happenings: Happening[] = [];
+	for (const {address: recipient, role, addressKey: _, detail, counted, ...complaint} of complaints) {
+		const moved = await moveRecipients(trx, [complaint.recipientId], 'complained', complaint.occurredAt);
+		happenings.push({
 			...complaint,
 			id: newId('evt'),
 			type: 'complained',
 			recipient,
 			detail: JSON.stringify({recipient, role, ...detail}),
-		})),
-	);
+			counted: counted && moved.size === 1,
+		});
+	}
+	await announce(trx, happenings);
 	await insertSuppressions(
 		trx,
 		complaints.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({

@@ -108,6 +108,8 @@ storeTest(
 				occurredAt: at,
 				detail: {recipient: 'Ada@a.test', role: 'to', feedback_type: 'abuse'},
 			});
+			const counted = await store.reader('usage_days').where({workspace_id: copy.workspace_id}).first();
+			t.is(counted?.n ?? 0, canMove(from, 'complained') ? 1 : 0, 'once at most');
 			const entries = await store.reader('suppressions').where({workspace_id: copy.workspace_id});
 			t.is(entries.length, 1);
 			t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: copy.message_id});
