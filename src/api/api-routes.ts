@@ -6,6 +6,7 @@ import type {Auth} from './auth.ts';
 import type {Cursors} from './cursor.ts';
 import type {RateLimits} from './rate-limit.ts';
 import {batchRoutes} from './routes/batch.ts';
+import {messageListRoutes} from './routes/message-list.ts';
 import {messageRoutes} from './routes/messages.ts';
 import {usageRoutes} from './routes/usage.ts';
 import type {Routes} from './server.ts';
@@ -31,5 +32,5 @@ export type ApiParts = {
 
 /** Every route under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts)];
+	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts), messageListRoutes(parts)];
 }

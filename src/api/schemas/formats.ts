@@ -1,5 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import {parseAddress} from '../../mail/address.ts';
+import {parseQueryTime} from '../../mail/time.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
 export type Format = (text: string) => string | null;
@@ -46,6 +47,10 @@ export function createFormats() {
 			text.length <= longestEncoded && decodeBase64(text) !== null
 				? null
 				: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
+		time: text =>
+			parseQueryTime(text) === undefined
+				? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'
+				: null,
 		'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
 		'day-count': text => (/^(?:[1-9]|[1-8]\d|90)$/.test(text) ? null : 'must be a whole number from 1 to 90'),
 	} satisfies Record<string, Format>;
