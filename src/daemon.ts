@@ -22,12 +22,14 @@ import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {createLinks} from './links/links.ts';
+import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {systemClock as clock} from './mail/clock.ts';
 import {createIdSource} from './mail/ids.ts';
 import {storeTime} from './mail/time.ts';
 import {createEngagementWrite} from './outcome/engagement.ts';
+import {createErase} from './outcome/erase.ts';
 import type {Recorded} from './outcome/record.ts';
 import {createCollector} from './public/collector.ts';
 import {trackingRoutes} from './public/tracking.ts';
@@ -35,7 +37,8 @@ import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
 import {findKey} from './store/catalog.ts';
 import {bumpGeneration, readGeneration} from './store/changes.ts';
-import {bringForward} from './store/claims.ts';
+import {bringForward, type Claimed} from './store/claims.ts';
+import {isErased} from './store/erasures.ts';
 import {noteKeyUse} from './store/key-use.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
@@ -126,6 +129,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onError: onStoreError,
 		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
 	});
+	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
 
 	/** What this process remembers of the store is read again. */
 	function forget(): void {
@@ -175,6 +179,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					cursors: createCursors(cursorKey(secrets)),
 					accept,
 					limits,
+					erase: createErase({
+						writer: store.writer,
+						clock,
+						newId,
+						removeCaptured: uncapture,
+					}),
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
 				trackingRoutes({
@@ -217,6 +227,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
 			clock,
 			onRecorded,
+			onLost: copy => void removeIfErased(copy).catch(onStoreError),
 			onStoreError,
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
 		});
@@ -253,6 +264,13 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			delayMs,
 			attempt: verdict.attempts,
 		});
+	}
+
+	/** A mail may be captured while its recipient is erased. */
+	async function removeIfErased({id}: Claimed): Promise<void> {
+		if (await isErased(store.reader, id)) {
+			await uncapture([id]);
+		}
 	}
 
 	const changes = watchChanges({

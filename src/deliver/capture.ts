@@ -5,6 +5,11 @@ import type {Outcome} from '../mail/outcome.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Delivery} from './delivery.ts';
 
+/** The folder of captured mails in a data folder. */
+export function capturedFolder(dataDir: string): string {
+	return path.join(dataDir, 'captured');
+}
+
 /** `<message time>-<recipient id>.eml`, from the recipient's id alone: the same copy written twice is one file. */
 export function capturedName(recipientId: string): string {
 	const time = storeTime(idBytes(recipientId).readUIntBE(0, 6)).replace(/[-:.]/g, '');

@@ -42,6 +42,11 @@ export async function findCopiesOf(trx: Knex.Transaction, messageIds: readonly s
 	return await trx('recipients').whereIn('message_id', messageIds).select('id', 'message_id as messageId', 'role');
 }
 
+/** Whether the address of a copy was erased. */
+export async function isErased(reader: Knex, copyId: string): Promise<boolean> {
+	return (await reader('recipients').where({id: copyId, address: erasedAddress}).first('id')) !== undefined;
+}
+
 /**
  * Takes copies out of the queue, also from a daemon that is trying one: it has lost its claim then, and its outcome is
  * written nowhere. Answers those that were in the queue.

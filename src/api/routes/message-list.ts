@@ -1,6 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import Type, {type Static} from 'typebox';
-import {parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
 import {parseQueryTime} from '../../mail/time.ts';
@@ -10,7 +9,9 @@ import type {ApiParts} from '../api-routes.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {pageQuery, scanPage} from '../paging.ts';
-import {messageSchema, pageOf} from '../schemas/message.ts';
+import {addressKey} from '../schemas/formats.ts';
+import {messageSchema} from '../schemas/message.ts';
+import {pageOf} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
 import {messageView} from '../views.ts';
 
@@ -81,17 +82,12 @@ type Filter = Omit<MessageFilter, 'workspaceId'>;
 function filterOf(query: Static<typeof messageQuery>): Filter {
 	return {
 		status: query.status,
-		toKey: keyOf(query.recipient),
-		fromKey: keyOf(query.from),
+		toKey: query.recipient === undefined ? undefined : addressKey(query.recipient),
+		fromKey: query.from === undefined ? undefined : addressKey(query.from),
 		templateId: query.templateId,
 		since: query.createdAfter === undefined ? undefined : parseQueryTime(query.createdAfter),
 		until: query.createdBefore === undefined ? undefined : parseQueryTime(query.createdBefore),
 	};
-}
-
-function keyOf(address: string | undefined): string | undefined {
-	const parsed = address === undefined ? undefined : parseAddress(address, {utf8Local: true});
-	return parsed?.ok ? parsed.address.key : undefined;
 }
 
 function textsOf(filter: Filter): Record<string, string> {

@@ -58,6 +58,15 @@ export function createFormats() {
 
 export type FormatName = keyof ReturnType<typeof createFormats>;
 
+/** The comparison form of an address that passed the check of its format. */
+export function addressKey(text: string): string {
+	const parsed = parseAddress(text, {utf8Local: true});
+	if (!parsed.ok) {
+		throw new Error('An address that passed the check of its format does not parse.');
+	}
+	return parsed.address.key;
+}
+
 /** The bytes, or null if the text is not the one canonical base64 form of at most a mebibyte (RFC 4648 §3.5, §4). */
 export function decodeBase64(text: string): Buffer | null {
 	const bytes = Buffer.from(text, 'base64');
