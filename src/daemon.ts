@@ -22,6 +22,8 @@ import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {createLinks} from './links/links.ts';
+import {startSweep} from './daemon/sweep.ts';
+import {messageTask} from './daemon/sweep-tasks.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
@@ -53,7 +55,13 @@ export type DaemonOptions = {
 /** The settings that a running daemon obeys anew after SIGHUP. */
 export type LiveSettings = Pick<
 	Settings,
-	'retrySchedule' | 'queueLifetime' | 'logLevel' | 'rateLimit' | 'idempotencyRetention'
+	| 'retrySchedule'
+	| 'queueLifetime'
+	| 'logLevel'
+	| 'rateLimit'
+	| 'idempotencyRetention'
+	| 'retentionDays'
+	| 'sweepInterval'
 >;
 
 export type Daemon = {
@@ -296,6 +304,16 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		await engine?.scheduler.rescan();
 	}
 
+	const sweep = startSweep({
+		tasks: [messageTask({store, clock, days: () => live.retentionDays, removeCaptured: uncapture})],
+		intervalMs: () => live.sweepInterval,
+		clock,
+		onError(error, task) {
+			logger.error({event: 'sweep_failed', task, err: error});
+			onStoreError(error);
+		},
+	});
+
 	phase = 'running';
 	mailLog.listening({http, inbound: null, version});
 	if (engine && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
@@ -310,12 +328,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		publicUrl,
 		reload(next) {
 			live = next;
+			sweep.reschedule();
 			log.setLevel(next.logLevel);
 		},
 		async stop() {
 			phase = 'draining';
 			clearInterval(clockTimer);
 			changes.stop();
+			await sweep.stop();
 			await end();
 			removeDaemonFile(settings.dataDir, process.pid);
 			await release();
