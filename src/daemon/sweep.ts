@@ -34,14 +34,17 @@ export function startSweep({tasks, intervalMs, clock, onError}: SweepOptions): S
 
 	function schedule(): void {
 		clearTimeout(timer);
-		timer = setTimeout(() => {
-			sweeping = sweep().finally(() => {
-				sweeping = null;
-				if (!stopping) {
-					schedule();
-				}
-			});
-		}, Math.min(intervalMs(), longestTimer));
+		timer = setTimeout(
+			() => {
+				sweeping = sweep().finally(() => {
+					sweeping = null;
+					if (!stopping) {
+						schedule();
+					}
+				});
+			},
+			Math.min(intervalMs(), longestTimer),
+		);
 	}
 
 	async function sweep(): Promise<void> {

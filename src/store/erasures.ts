@@ -76,13 +76,14 @@ export async function eraseCopies(trx: Knex.Transaction, copyIds: readonly strin
 export async function eraseTimelines(trx: Knex.Transaction, copies: readonly CopyRef[]): Promise<void> {
 	const messageIds = [...new Set(copies.map(({messageId}) => messageId))];
 	const copyIds = copies.map(({id}) => id);
-	const about = (table: string) =>
-		trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', copyIds);
+	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', copyIds);
 	await about('events').whereNotNull('detail').update({detail: null});
 	await trx('engagement').whereIn('recipient_id', copyIds).delete();
 	// The mail in which a report came stays known by its hash, so that it is not read again.
 	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
-	await trx('inbound').whereIn('sha256', inbound).update({mail_from: null, rcpt_to: null, raw: Buffer.alloc(0)});
+	await trx('inbound')
+		.whereIn('sha256', inbound)
+		.update({mail_from: null, rcpt_to: null, raw: Buffer.alloc(0)});
 	await about('reports').whereNotNull('detail').update({detail: null});
 }
 
@@ -137,16 +138,14 @@ export async function rewriteWebhookBodies(
 		.select('id', 'body');
 	for (const {id, body} of deliveries) {
 		const rewritten = JSON.stringify(rewrite(JSON.parse(Buffer.from(body).toString())));
-		await trx('webhook_deliveries').where({id}).update({body: Buffer.from(rewritten)});
+		await trx('webhook_deliveries')
+			.where({id})
+			.update({body: Buffer.from(rewritten)});
 	}
 }
 
 /** Forgets the contact and how its mail fared. False: there was no such contact. */
-export async function deleteContact(
-	trx: Knex.Transaction,
-	workspaceId: string,
-	addressKey: string,
-): Promise<boolean> {
+export async function deleteContact(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
 	const person = {workspace_id: workspaceId, address_key: addressKey};
 	await trx('address_health').where(person).delete();
 	return (await trx('contacts').where(person).delete()) > 0;

@@ -21,7 +21,10 @@ const violated = ({body}: Answer) =>
 
 storeTest(test, 'the first live send to an address makes its contact, however it is spelled', async (t, store) => {
 	const api = await startApi(t, store);
-	await api.send({to: 'Jane@Example.org', cc: ['copy@example.org']}, await addKey(store, api.workspace.id, {mode: 'test'}));
+	await api.send(
+		{to: 'Jane@Example.org', cc: ['copy@example.org']},
+		await addKey(store, api.workspace.id, {mode: 'test'}),
+	);
 	t.deepEqual(await list(api), {data: [], next_cursor: null}, 'a test send makes none');
 	await api.send({to: 'Jane@Example.org', cc: ['copy@example.org']});
 	await api.send({to: 'jane@example.ORG'});
@@ -80,7 +83,13 @@ storeTest(test, 'contacts are paged newest first, or found by their address', as
 	t.deepEqual(seen, addresses.toReversed());
 	t.like(await contactOf(api, 'U7@EXAMPLE.org'), {email: 'u7@example.org'});
 	t.deepEqual(await list(api, '?email=nobody@example.org'), {data: [], next_cursor: null});
-	for (const query of ['email=x', 'email=', 'limit=0', `cursor=${first.next_cursor}&email=u7@example.org`, 'locale=de']) {
+	for (const query of [
+		'email=x',
+		'email=',
+		'limit=0',
+		`cursor=${first.next_cursor}&email=u7@example.org`,
+		'locale=de',
+	]) {
 		t.is((await api.get(`/v1/contacts?${query}`)).status, 422, query);
 	}
 	const events = await api.get(`/v1/messages?cursor=${first.next_cursor}`);
@@ -168,32 +177,38 @@ storeTest(test, 'reading and changing have scopes of their own', async (t, store
 	t.is((await api.remove(`/v1/contacts/${id}`, managing)).status, 204);
 });
 
-storeTest(test, 'DELETE is done when it answers: nobody finds the person, the message reads without it', async (t, store) => {
-	const api = await startApi(t, store);
-	const sent = idOf(await api.send({to: 'Jane@example.org', data: {name: 'Jane'}, metadata: {order: '7'}, tags: ['x']}));
-	const {id} = await contactOf(api, 'jane@example.org');
-	const erased = await api.remove(`/v1/contacts/${id}`);
-	t.is(erased.status, 204);
-	t.is(erased.text, '');
-	t.is((await api.get(`/v1/contacts/${id}`)).status, 404);
-	t.is((await api.remove(`/v1/contacts/${id}`)).status, 404);
-	t.deepEqual((await list(api)).data, []);
-	t.like((await api.get(`/v1/messages/${sent}`)).body, {
-		...{id: sent, status: 'suppressed', to: 'erased@erased.invalid', data: {}, metadata: {}, subject: null},
-		...{from: 'hello@example.com', template_name: 'welcome', tags: ['x'], attachments: []},
-	});
-	t.deepEqual(((await api.get('/v1/messages?recipient=jane@example.org')).body as Page).data, []);
-	const {data} = (await api.get(`/v1/messages/${sent}/events`)).body as {data: Array<{type: string; detail: object}>};
-	t.deepEqual(
-		data.map(({type, detail}) => [type, detail]),
-		[
-			['accepted', {}],
-			['suppressed', {role: 'to', reason: 'erased'}],
-		],
-	);
-	await api.send({to: 'jane@example.org'});
-	t.not((await contactOf(api, 'jane@example.org')).id, id, 'a later send makes a new contact');
-});
+storeTest(
+	test,
+	'DELETE is done when it answers: nobody finds the person, the message reads without it',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const sent = idOf(
+			await api.send({to: 'Jane@example.org', data: {name: 'Jane'}, metadata: {order: '7'}, tags: ['x']}),
+		);
+		const {id} = await contactOf(api, 'jane@example.org');
+		const erased = await api.remove(`/v1/contacts/${id}`);
+		t.is(erased.status, 204);
+		t.is(erased.text, '');
+		t.is((await api.get(`/v1/contacts/${id}`)).status, 404);
+		t.is((await api.remove(`/v1/contacts/${id}`)).status, 404);
+		t.deepEqual((await list(api)).data, []);
+		t.like((await api.get(`/v1/messages/${sent}`)).body, {
+			...{id: sent, status: 'suppressed', to: 'erased@erased.invalid', data: {}, metadata: {}, subject: null},
+			...{from: 'hello@example.com', template_name: 'welcome', tags: ['x'], attachments: []},
+		});
+		t.deepEqual(((await api.get('/v1/messages?recipient=jane@example.org')).body as Page).data, []);
+		const {data} = (await api.get(`/v1/messages/${sent}/events`)).body as {data: Array<{type: string; detail: object}>};
+		t.deepEqual(
+			data.map(({type, detail}) => [type, detail]),
+			[
+				['accepted', {}],
+				['suppressed', {role: 'to', reason: 'erased'}],
+			],
+		);
+		await api.send({to: 'jane@example.org'});
+		t.not((await contactOf(api, 'jane@example.org')).id, id, 'a later send makes a new contact');
+	},
+);
 
 storeTest(test, 'no change of any shape is a 500', async (t, store) => {
 	const api = await startApi(t, store);

@@ -25,7 +25,8 @@ async function sweepMessages(options: Options): Promise<number> {
 	return steps;
 }
 
-const finish = async (store: Store) => await store.database('recipients').update({state: 'sent', next_attempt_at: null});
+const finish = async (store: Store) =>
+	await store.database('recipients').update({state: 'sent', next_attempt_at: null});
 const countOf = async (store: Store, table: string) => Number((await store.reader(table).count('* as n').first())?.n);
 
 storeTest(test, 'old messages go with all that belongs to them, and nothing else does', async (t, store) => {

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {startSweep, type SweepTask} from '../../src/daemon/sweep.ts';
+import {type SweepTask, startSweep} from '../../src/daemon/sweep.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 

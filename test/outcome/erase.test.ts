@@ -1,7 +1,7 @@
 import test from 'ava';
-import {createErase, type Erase} from '../../src/outcome/erase.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
+import {createErase, type Erase} from '../../src/outcome/erase.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -43,9 +43,13 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 	const message = await database('messages').where({id: messageId}).first();
 	const metadata = JSON.parse(message.metadata ?? '{}');
 	for (const {id, address, role} of await database('recipients').where({message_id: messageId})) {
-		await database('recipients').where({id}).update({last_reply: `450 <${address}> busy`, attempts: 1});
+		await database('recipients')
+			.where({id})
+			.update({last_reply: `450 <${address}> busy`, attempts: 1});
 		if (role === 'to') {
-			await database('recipients').where({id}).update({subject: `Hello ${address}`});
+			await database('recipients')
+				.where({id})
+				.update({subject: `Hello ${address}`});
 		}
 		await database('attempts').insert({
 			...{recipient_id: id, n: 1, position: 0, at, host: `mx.${address.split('@')[1]}`, ip: '192.0.2.7', tls: null},
@@ -238,7 +242,10 @@ storeTest(test, 'many messages go in steps; an interrupted erasure is ended by t
 storeTest(test, 'a copy that is being tried loses its claim: nothing is written of its outcome', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
-	const [first, second] = [idOf(await api.send({to: 'jane@example.org'})), idOf(await api.send({to: 'zoe@example.org'}))];
+	const [first, second] = [
+		idOf(await api.send({to: 'jane@example.org'})),
+		idOf(await api.send({to: 'zoe@example.org'})),
+	];
 	const ends = new Map<string, () => void>();
 	const lost: string[] = [];
 	const {scheduler, recorded} = schedulerOf(
@@ -266,13 +273,20 @@ storeTest(test, 'a copy that is being tried loses its claim: nothing is written 
 	await scheduler.stop();
 	t.deepEqual(lost, [first]);
 	const stateOf = async (id: string) => await store.reader('recipients').where({message_id: id}).first();
-	t.like(await stateOf(first), {state: 'suppressed', next_attempt_at: null, claimed_by: null, subject: null, attempts: 0});
+	t.like(await stateOf(first), {
+		state: 'suppressed',
+		next_attempt_at: null,
+		claimed_by: null,
+		subject: null,
+		attempts: 0,
+	});
 	t.like(await stateOf(second), {state: 'bounced'});
 	t.notRegex(await everything(store, await tablesOf(store)), /jane/);
-	t.deepEqual(
-		await store.reader('events').where({message_id: first}).orderBy('id').pluck('type'),
-		['accepted', 'queued', 'suppressed'],
-	);
+	t.deepEqual(await store.reader('events').where({message_id: first}).orderBy('id').pluck('type'), [
+		'accepted',
+		'queued',
+		'suppressed',
+	]);
 });
 
 storeTest(test, 'mail that was tried before keeps how it ended', async (t, store) => {

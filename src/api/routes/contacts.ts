@@ -2,10 +2,10 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import Type, {type Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
 import {isId} from '../../mail/ids.ts';
-import {apiTime} from '../../mail/time.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/contacts.ts';
 import type {ApiParts} from '../api-routes.ts';
 import {callerOf} from '../auth.ts';
+import {contactView} from '../contact-view.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
@@ -146,18 +146,5 @@ function changesOf({locale, timezone}: Static<typeof contactChanges>): Partial<P
 	return {
 		...(locale !== undefined && {locale: canonicalLocale(locale ?? '')}),
 		...(timezone !== undefined && {timezone: timezone || null}),
-	};
-}
-
-function contactView(contact: Contact) {
-	return {
-		id: contact.id,
-		email: contact.address,
-		locale: contact.locale,
-		timezone: contact.timezone,
-		created_at: apiTime(contact.createdAt),
-		updated_at: apiTime(contact.updatedAt),
-		topics: contact.topics,
-		suppressed: contact.suppressed,
 	};
 }
