@@ -23,7 +23,7 @@ import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {createLinks} from './links/links.ts';
 import {startSweep} from './daemon/sweep.ts';
-import {messageTask} from './daemon/sweep-tasks.ts';
+import {keyTask, messageTask} from './daemon/sweep-tasks.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
@@ -305,7 +305,10 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	const sweep = startSweep({
-		tasks: [messageTask({store, clock, days: () => live.retentionDays, removeCaptured: uncapture})],
+		tasks: [
+			messageTask({store, clock, days: () => live.retentionDays, removeCaptured: uncapture}),
+			keyTask({store, clock, retention: keyRetention}),
+		],
 		intervalMs: () => live.sweepInterval,
 		clock,
 		onError(error, task) {

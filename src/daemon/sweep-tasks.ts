@@ -1,5 +1,7 @@
 import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
+import {storeTime} from '../mail/time.ts';
+import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
 import type {SweepTask} from './sweep.ts';
@@ -38,6 +40,28 @@ export function messageTask({
 				});
 				after = next ?? after;
 				return next !== null;
+			};
+		},
+	};
+}
+
+export type KeyTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	/** How long an Idempotency-Key holds, milliseconds. */
+	readonly retention: () => number;
+	readonly keysPerStep?: number;
+};
+
+/** Idempotency-Keys that hold no longer. */
+export function keyTask({store, clock, retention, keysPerStep = 1000}: KeyTaskOptions): SweepTask {
+	return {
+		name: 'idempotency_keys',
+		begin() {
+			const before = storeTime(clock.now() - retention());
+			return async () => {
+				const removed = await store.writer.transaction(trx => purgeIdempotencyKeys(trx, before, keysPerStep));
+				return removed === keysPerStep;
 			};
 		},
 	};

@@ -139,6 +139,7 @@ export function createErase({writer, clock, newId, removeCaptured}: EraseOptions
 				occurredAt: at,
 				recordedAt: at,
 				detail: JSON.stringify({role, reason: 'erased'}),
+				counted: false,
 			})),
 		);
 	}

@@ -1,6 +1,7 @@
 import test from 'ava';
-import {messageTask} from '../../src/daemon/sweep-tasks.ts';
+import {keyTask, messageTask} from '../../src/daemon/sweep-tasks.ts';
 import {idFloor} from '../../src/mail/ids.ts';
+import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
@@ -142,6 +143,32 @@ storeTest(test, 'no statement of a sweep reads a table from end to end', async (
 	await finish(store);
 	const plans = await plansDuring(store, engine, () => sweepMessages({store}));
 	t.true(plans.length >= 4);
+	for (const plan of plans) {
+		t.false(readsAll(plan), plan);
+	}
+});
+
+storeTest(test, 'keys go when they hold no longer, a step at a time, along their index', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const now = Date.UTC(2026, 5, 9);
+	const retention = 86_400_000;
+	await store.database('idempotency_keys').insert(
+		[-1, 0, 1, 2, 3, 4].map(age => ({
+			...{workspace_id: workspaceId, mode: 'live', key: `key ${age}`, fingerprint: 'f', response: '{}'},
+			...{message_id: newId('msg'), created_at: storeTime(now - retention - age)},
+		})),
+	);
+	const step = keyTask({store, clock: {now: () => now}, retention: () => retention, keysPerStep: 2}).begin();
+	const plans = await plansDuring(store, engine, async () => {
+		t.true(await step());
+	});
+	const left = async () => (await store.reader('idempotency_keys').orderBy('created_at').pluck('key')).join();
+	t.is(await left(), 'key 2,key 1,key 0,key -1');
+	t.true(await step());
+	t.is(await left(), 'key 0,key -1');
+	t.false(await step());
+	t.is(await left(), 'key -1');
+	t.false(await step());
 	for (const plan of plans) {
 		t.false(readsAll(plan), plan);
 	}
