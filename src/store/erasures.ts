@@ -56,12 +56,15 @@ export async function endCopies(
 	copyIds: readonly string[],
 	{state, at}: {readonly state: RecipientState; readonly at: string},
 ): Promise<CopyRef[]> {
-	return await trx('recipients')
+	const ended: CopyRef[] = await trx('recipients')
 		.whereIn('id', copyIds)
 		.whereIn('state', statesBefore(state))
 		.whereNotNull('next_attempt_at')
 		.update({state, state_at: at, next_attempt_at: null, claimed_by: null, held_at: null})
 		.returning(['id', 'message_id as messageId', 'role']);
+	// What a report ended while it is tried has left the queue and is still claimed.
+	await trx('recipients').whereIn('id', copyIds).whereNotNull('claimed_by').update({claimed_by: null});
+	return ended;
 }
 
 /** Erases the address, and what hosts said of it, from copies. */
