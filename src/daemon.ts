@@ -21,6 +21,9 @@ import {createEngine, type Engine} from './daemon/engine.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
+import {startSweep} from './daemon/sweep.ts';
+import {keyTask, messageTask} from './daemon/sweep-tasks.ts';
+import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import {createLinks} from './links/links.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
@@ -28,6 +31,7 @@ import {systemClock as clock} from './mail/clock.ts';
 import {createIdSource} from './mail/ids.ts';
 import {storeTime} from './mail/time.ts';
 import {createEngagementWrite} from './outcome/engagement.ts';
+import {createErase} from './outcome/erase.ts';
 import type {Recorded} from './outcome/record.ts';
 import {createCollector} from './public/collector.ts';
 import {trackingRoutes} from './public/tracking.ts';
@@ -35,7 +39,8 @@ import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
 import {findKey} from './store/catalog.ts';
 import {bumpGeneration, readGeneration} from './store/changes.ts';
-import {bringForward} from './store/claims.ts';
+import {bringForward, type Claimed} from './store/claims.ts';
+import {isErased} from './store/erasures.ts';
 import {noteKeyUse} from './store/key-use.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
@@ -50,7 +55,13 @@ export type DaemonOptions = {
 /** The settings that a running daemon obeys anew after SIGHUP. */
 export type LiveSettings = Pick<
 	Settings,
-	'retrySchedule' | 'queueLifetime' | 'logLevel' | 'rateLimit' | 'idempotencyRetention'
+	| 'retrySchedule'
+	| 'queueLifetime'
+	| 'logLevel'
+	| 'rateLimit'
+	| 'idempotencyRetention'
+	| 'retentionDays'
+	| 'sweepInterval'
 >;
 
 export type Daemon = {
@@ -126,6 +137,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onError: onStoreError,
 		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
 	});
+	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
 
 	/** What this process remembers of the store is read again. */
 	function forget(): void {
@@ -175,6 +187,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					cursors: createCursors(cursorKey(secrets)),
 					accept,
 					limits,
+					erase: createErase({
+						writer: store.writer,
+						clock,
+						newId,
+						removeCaptured: uncapture,
+					}),
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
 				trackingRoutes({
@@ -217,6 +235,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
 			clock,
 			onRecorded,
+			onLost: copy => void removeIfErased(copy).catch(onStoreError),
 			onStoreError,
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
 		});
@@ -255,6 +274,13 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		});
 	}
 
+	/** A mail may be captured while its recipient is erased. */
+	async function removeIfErased({id}: Claimed): Promise<void> {
+		if (await isErased(store.reader, id)) {
+			await uncapture([id]);
+		}
+	}
+
 	const changes = watchChanges({
 		read: () => readGeneration(store.reader),
 		onChange() {
@@ -278,6 +304,19 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		await engine?.scheduler.rescan();
 	}
 
+	const sweep = startSweep({
+		tasks: [
+			messageTask({store, clock, days: () => live.retentionDays, removeCaptured: uncapture}),
+			keyTask({store, clock, retention: keyRetention}),
+		],
+		intervalMs: () => live.sweepInterval,
+		clock,
+		onError(error, task) {
+			logger.error({event: 'sweep_failed', task, err: error});
+			onStoreError(error);
+		},
+	});
+
 	phase = 'running';
 	mailLog.listening({http, inbound: null, version});
 	if (engine && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
@@ -292,12 +331,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		publicUrl,
 		reload(next) {
 			live = next;
+			sweep.reschedule();
 			log.setLevel(next.logLevel);
 		},
 		async stop() {
 			phase = 'draining';
 			clearInterval(clockTimer);
 			changes.stop();
+			await sweep.stop();
 			await end();
 			removeDaemonFile(settings.dataDir, process.pid);
 			await release();

@@ -1,11 +1,14 @@
 import type {Knex} from 'knex';
 import type {Accept} from '../accept/send.ts';
 import type {Tools} from '../admin/tools.ts';
+import type {Erase} from '../outcome/erase.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Auth} from './auth.ts';
 import type {Cursors} from './cursor.ts';
 import type {RateLimits} from './rate-limit.ts';
 import {batchRoutes} from './routes/batch.ts';
+import {contactRoutes} from './routes/contacts.ts';
+import {messageListRoutes} from './routes/message-list.ts';
 import {messageRoutes} from './routes/messages.ts';
 import {usageRoutes} from './routes/usage.ts';
 import type {Routes} from './server.ts';
@@ -25,11 +28,12 @@ export type ApiParts = {
 	readonly cursors: Cursors;
 	readonly accept: Accept;
 	readonly limits: RateLimits;
+	readonly erase: Erase;
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };
 
 /** Every route under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts)];
+	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts), messageListRoutes(parts), contactRoutes(parts)];
 }

@@ -16,30 +16,52 @@ export const pageQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-export type PageOptions<Row> = {
+/** Which part of a list is meant: rows after this position (null: from its start), at most so many. */
+export type Part = {readonly after: string | null; readonly limit: number};
+
+type ListOptions = {
 	readonly query: Static<typeof pageQuery>;
 	readonly usualLimit: number;
 	readonly cursors: Cursors;
 	readonly scope: CursorScope;
+};
+
+export type PageOptions<Row> = ListOptions & {
 	/** Rows in the list's order that follow the row with the id `after` (null: from its start). */
-	readonly read: (part: {readonly after: string | null; readonly limit: number}) => Promise<readonly Row[]>;
+	readonly read: (part: Part) => Promise<readonly Row[]>;
+};
+
+export type ScanOptions<Row> = ListOptions & {
+	/** Rows of the part, and the position from which the next part goes on (null: that was the last one). */
+	readonly scan: (part: Part) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
 };
 
 export type Page<Row> = {readonly rows: readonly Row[]; readonly nextCursor: string | null};
 
 /** One page of a list by keyset: rows that come meanwhile neither repeat nor hide others. */
-export async function readPage<Row extends {readonly id: string}>(options: PageOptions<Row>): Promise<Page<Row>> {
-	const {query, usualLimit, cursors, scope, read} = options;
+export async function readPage<Row extends {readonly id: string}>({
+	read,
+	...list
+}: PageOptions<Row>): Promise<Page<Row>> {
+	return await scanPage({
+		...list,
+		async scan({after, limit}) {
+			// One row more than asked tells whether there is a next page.
+			const found = await read({after, limit: limit + 1});
+			const rows = found.slice(0, limit);
+			return {rows, next: found.length > limit ? (rows.at(-1)?.id ?? null) : null};
+		},
+	});
+}
+
+/** The same where a page may end before it is full: its scan says how far it came. */
+export async function scanPage<Row>({query, usualLimit, cursors, scope, scan}: ScanOptions<Row>): Promise<Page<Row>> {
 	const limit = query.limit === undefined ? usualLimit : Number(query.limit);
 	const after = query.cursor === undefined ? null : cursors.read(scope, query.cursor);
 	if (query.cursor !== undefined && after === null) {
 		const message = 'must be the next_cursor of this list, with the same filters';
 		throw apiError('validation_failed', {violations: [{field: 'cursor', message}]});
 	}
-
-	// One row more than asked tells whether there is a next page.
-	const found = await read({after, limit: limit + 1});
-	const rows = found.slice(0, limit);
-	const last = rows.at(-1);
-	return {rows, nextCursor: found.length > limit && last ? cursors.write(scope, last.id) : null};
+	const {rows, next} = await scan({after, limit});
+	return {rows, nextCursor: next === null ? null : cursors.write(scope, next)};
 }

@@ -3,6 +3,7 @@ import type {Violation} from '../mail/api-error.ts';
 /** The part of JSON Schema that is read here. */
 export type Schema = {
 	readonly type?: string;
+	readonly anyOf?: readonly Schema[];
 	readonly properties?: Readonly<Record<string, Schema>>;
 	readonly required?: readonly string[];
 	readonly additionalProperties?: unknown;
@@ -14,7 +15,10 @@ export type Schema = {
 // So many unknown fields are named one by one; with more the object as a whole is refused.
 const namedUnknown = 20;
 
-/** Takes `null` for an optional field of a strict object as its absence; changes the value in place. */
+/**
+ * Takes `null` for an optional field of a strict object as its absence, unless the field's schema names null; changes the
+ * value in place.
+ */
 export function withoutNulls(schema: Schema, value: unknown): void {
 	if (Array.isArray(value)) {
 		if (schema.items?.properties && value.length <= (schema.maxItems ?? 0)) {
@@ -29,7 +33,7 @@ export function withoutNulls(schema: Schema, value: unknown): void {
 	}
 	for (const [name, property] of Object.entries(schema.properties)) {
 		if (value[name] === null) {
-			value[name] = undefined;
+			value[name] = property.anyOf?.some(({type}) => type === 'null') ? null : undefined;
 		} else if (property.properties || property.items) {
 			withoutNulls(property, value[name]);
 		}

@@ -57,6 +57,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./message.ts')).messageCommands,
 	},
 	{
+		name: 'contact',
+		about: 'Recipients: what is known of them, and its erasure',
+		load: async () => (await import('./contact.ts')).contactCommands,
+	},
+	{
 		name: 'queue',
 		about: 'Mail that waits; of all workspaces unless one is named',
 		load: async () => (await import('./queue.ts')).queueCommands,

@@ -98,15 +98,15 @@ function status(text: string): RecipientState {
 
 async function list(session: Session, options: ListOptions): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
-	const rows = await listMessages(await session.reader(), {
+	const filter = {
 		workspaceId,
 		status: options.status,
 		toKey: options.recipient === undefined ? undefined : address(options.recipient, true).key,
 		fromKey: options.from === undefined ? undefined : address(options.from).key,
 		since: options.since,
 		until: options.until,
-		limit: options.limit,
-	});
+	};
+	const rows = await listMessages(await session.reader(), filter, options.limit);
 	session.show(rows, () =>
 		table<ListedMessage>(
 			[

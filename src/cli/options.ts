@@ -3,6 +3,7 @@ import {duration as durationParser} from '../config/parsers.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {labelFault} from '../mail/label.ts';
 import {type Scope, scopes} from '../mail/scopes.ts';
+import {parseTime} from '../mail/time.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 
@@ -69,17 +70,6 @@ export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
 
 export function mode(text: string): 'live' | 'test' {
 	return text === 'live' || text === 'test' ? text : refuse('--mode', text, 'use live or test');
-}
-
-const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$/;
-
-/** Milliseconds of an RFC 3339 date or date-time (no offset: UTC), checked against the calendar; undefined for anything else. */
-export function parseTime(text: string): number | undefined {
-	const [, year, month, day, hour = '00', minute = '00', second = '00', offset = 'Z'] = rfc3339.exec(text) ?? [];
-	const dayStart = Date.parse(`${year}-${month}-${day}T00:00:00Z`);
-	const isDay = !Number.isNaN(dayStart) && new Date(dayStart).getUTCDate() === Number(day);
-	const time = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}${offset.toUpperCase()}`);
-	return isDay && !Number.isNaN(time) && Number(hour) < 24 ? time : undefined;
 }
 
 /** A moment: an RFC 3339 time, or a duration before now. Milliseconds. */

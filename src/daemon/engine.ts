@@ -1,7 +1,7 @@
-import path from 'node:path';
 import {Worker} from 'node:worker_threads';
 import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
+import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import type {Relay as RelayRoute} from '../deliver/route.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
@@ -45,6 +45,7 @@ export type EngineOptions = {
 	readonly newId: NewId;
 	readonly clock: Clock;
 	readonly onRecorded: (recorded: Recorded) => void;
+	readonly onLost: (copy: Claimed) => void;
 	readonly onStoreError: (error: unknown) => void;
 	/** A worker thread ended by itself and was replaced. */
 	readonly onCrash: (reason: string) => void;
@@ -170,6 +171,7 @@ export function createEngine(options: EngineOptions) {
 		clock,
 		random: Math.random,
 		onRecorded: options.onRecorded,
+		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
 		onStoreError: options.onStoreError,
 	});
@@ -235,7 +237,7 @@ function deliveryMode(settings: Settings): SenderData['mode'] {
 		case 'relay':
 			return {kind: 'relay', relays: settings.relays.map(relayRoute), acceptMeans: settings.relayAcceptMeans};
 		case 'capture':
-			return {kind: 'capture', folder: path.join(settings.dataDir, 'captured')};
+			return {kind: 'capture', folder: capturedFolder(settings.dataDir)};
 	}
 }
 

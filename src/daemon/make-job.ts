@@ -1,3 +1,4 @@
+import {erasedAddress} from '../mail/erased.ts';
 import type {Attachment} from '../mail/message.ts';
 import {trackingOf} from '../mail/tracking.ts';
 import type {MakeJob} from '../queue/maker-protocol.ts';
@@ -23,7 +24,7 @@ export function makeJob(copy: Claimed, {attachments, signing, returnPathDomain}:
 		from: copy.from_address,
 		fromName: copy.sender_name,
 		to: copy.to_address,
-		cc: copy.cc === null ? [] : (JSON.parse(copy.cc) as string[]),
+		cc: ccOf(copy),
 		replyTo: copy.reply_to,
 		versionId: copy.version_id,
 		locale: copy.locale ?? copy.workspace_locale ?? 'en',
@@ -36,4 +37,10 @@ export function makeJob(copy: Claimed, {attachments, signing, returnPathDomain}:
 		signing,
 		returnPathDomain,
 	};
+}
+
+/** What the Cc header names: nobody can write to whoever was erased meanwhile. */
+function ccOf({cc}: Claimed): string[] {
+	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
+	return addresses.filter(address => address !== erasedAddress);
 }

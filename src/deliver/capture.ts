@@ -1,9 +1,14 @@
-import {mkdir, rename, writeFile} from 'node:fs/promises';
+import {access, mkdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import {idBytes, isId} from '../mail/ids.ts';
 import type {Outcome} from '../mail/outcome.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Delivery} from './delivery.ts';
+
+/** The folder of captured mails in a data folder. */
+export function capturedFolder(dataDir: string): string {
+	return path.join(dataDir, 'captured');
+}
 
 /** `<message time>-<recipient id>.eml`, from the recipient's id alone: the same copy written twice is one file. */
 export function capturedName(recipientId: string): string {
@@ -18,7 +23,7 @@ export async function capture(folder: string, {recipientId, data}: Delivery): Pr
 	}
 
 	const file = path.join(folder, capturedName(recipientId));
-	const partial = path.join(folder, `.${recipientId}.tmp`);
+	const partial = partialFile(folder, recipientId);
 	try {
 		await mkdir(folder, {recursive: true, mode: 0o700});
 		await writeFile(partial, data, {mode: 0o600});
@@ -29,4 +34,21 @@ export async function capture(folder: string, {recipientId, data}: Delivery): Pr
 		const {code = 'unknown'} = error as NodeJS.ErrnoException;
 		return {kind: 'deferred', category: 'system', reason: `the mail cannot be captured: ${code}`};
 	}
+}
+
+/** Removes the captured mails of copies, where there are any. */
+export async function removeCaptured(folder: string, recipientIds: readonly string[]): Promise<void> {
+	const isThere = await access(folder).then(
+		() => true,
+		() => false,
+	);
+	for (const id of isThere ? recipientIds : []) {
+		await rm(path.join(folder, capturedName(id)), {force: true});
+		await rm(partialFile(folder, id), {force: true});
+	}
+}
+
+// What is left of a process that died while it wrote.
+function partialFile(folder: string, recipientId: string): string {
+	return path.join(folder, `.${recipientId}.tmp`);
 }

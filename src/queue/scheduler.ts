@@ -30,6 +30,8 @@ export type SchedulerOptions = {
 	readonly random: () => number;
 	/** After an outcome is on stable storage. */
 	readonly onRecorded: (recorded: Recorded) => void;
+	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
+	readonly onLost: (copy: Claimed) => void;
 	/** Whether an error says that the store cannot be used now. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** The store could not be read or written; it is tried again. */
@@ -171,6 +173,8 @@ export function createScheduler(options: SchedulerOptions) {
 			try {
 				if (await writer.submit(options.recordWrite, recorded)) {
 					options.onRecorded(recorded);
+				} else {
+					options.onLost(recorded.copy);
 				}
 				unwritten -= failed ? 1 : 0;
 				return;

@@ -1,6 +1,8 @@
 import type {Knex} from 'knex';
 import {insertRows} from './insert-rows.ts';
 import {pairKey, selectPairs} from './pairs.ts';
+import {findSuppressed} from './suppressions.ts';
+import {findOptedOut} from './topics.ts';
 
 export type Preferences = {readonly locale: string | null; readonly timezone: string | null};
 
@@ -63,4 +65,78 @@ async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string,
 
 function keyOf({workspaceId, addressKey}: Lesson): string {
 	return pairKey(workspaceId, addressKey);
+}
+
+/** A recipient that the workspace has mailed, with what keeps it from being mailed again. */
+export type Contact = Preferences & {
+	readonly id: string;
+	/** As its first send spelled it. */
+	readonly address: string;
+	readonly addressKey: string;
+	readonly createdAt: string;
+	readonly updatedAt: string;
+	/** Codes of the topics it opted out of. */
+	readonly topics: readonly string[];
+	readonly suppressed: boolean;
+};
+
+type Row = Omit<Contact, 'topics' | 'suppressed'>;
+
+const columns = [
+	'id',
+	'address',
+	'address_key as addressKey',
+	'locale',
+	'timezone',
+	'created_at as createdAt',
+	'updated_at as updatedAt',
+];
+
+export type ContactPart = {
+	/** Only the contact with this comparison form of its address. */
+	readonly addressKey?: string | undefined;
+	/** Those older than the contact with this id; null: all. */
+	readonly after: string | null;
+	readonly limit: number;
+};
+
+/** A workspace's contacts, newest first. */
+export async function listContacts(
+	reader: Knex,
+	workspaceId: string,
+	{addressKey, after, limit}: ContactPart,
+): Promise<Contact[]> {
+	const query = reader('contacts').where({workspace_id: workspaceId}).orderBy('id', 'desc').limit(limit);
+	if (after !== null) {
+		query.where('id', '<', after);
+	}
+	if (addressKey !== undefined) {
+		query.where({address_key: addressKey});
+	}
+	return await withBars(reader, workspaceId, await query.select<Row[]>(columns));
+}
+
+export async function findContact(reader: Knex, workspaceId: string, id: string): Promise<Contact | undefined> {
+	const rows: Row[] = await reader('contacts').where({id, workspace_id: workspaceId}).select(columns);
+	return (await withBars(reader, workspaceId, rows))[0];
+}
+
+async function withBars(reader: Knex, workspaceId: string, rows: readonly Row[]): Promise<Contact[]> {
+	const pairs = rows.map(({addressKey}) => [workspaceId, addressKey] as const);
+	const suppressed = await findSuppressed(reader, pairs);
+	const optedOut = await findOptedOut(reader, pairs);
+	return rows.map(row => {
+		const pair = pairKey(workspaceId, row.addressKey);
+		return {...row, topics: [...(optedOut.get(pair) ?? [])].sort(), suppressed: suppressed.has(pair)};
+	});
+}
+
+/** Sets what is given, null clears it. False: there is no such contact. */
+export async function updateContact(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	changes: Partial<Preferences> & {readonly updated_at: string},
+): Promise<boolean> {
+	return (await trx('contacts').where({id, workspace_id: workspaceId}).update(changes)) === 1;
 }

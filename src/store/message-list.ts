@@ -1,19 +1,7 @@
 import type {Knex} from 'knex';
-import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-
-export type MessageFilter = {
-	readonly workspaceId: string;
-	readonly status?: RecipientState | undefined;
-	/** Comparison forms (mail/address.ts). */
-	readonly toKey?: string | undefined;
-	readonly fromKey?: string | undefined;
-	/** Half-open range of acceptance, milliseconds. */
-	readonly since?: number | undefined;
-	readonly until?: number | undefined;
-	readonly limit: number;
-};
+import {type MessageFilter, scanMessages} from './message-scan.ts';
 
 /** A line of `mailctl message list`. */
 export type ListedMessage = {
@@ -26,39 +14,26 @@ export type ListedMessage = {
 	readonly created_at: string;
 };
 
-/** Newest first, read along the index of the narrowest filter: one address, then the status, then the workspace. */
-export async function listMessages(reader: Knex, filter: MessageFilter): Promise<ListedMessage[]> {
-	return await messageListQuery(reader, filter);
+const linesAtOnce = 500;
+
+/** The newest messages that match, newest first. */
+export async function listMessages(reader: Knex, filter: MessageFilter, limit: number): Promise<ListedMessage[]> {
+	const lines: ListedMessage[] = [];
+	let after: string | null = null;
+	do {
+		const {ids, next} = await scanMessages(reader, filter, {after, limit: Math.min(limit - lines.length, linesAtOnce)});
+		lines.push(...(await readLines(reader, ids)));
+		after = next;
+	} while (after !== null && lines.length < limit);
+	return lines;
 }
 
-export function messageListQuery(reader: Knex, filter: MessageFilter): Knex.QueryBuilder {
-	const {workspaceId, status, toKey, fromKey, since, until, limit} = filter;
-	// `recipients_by_state` ends in the message's id; the other indexes are of `messages`.
-	const byState = status !== undefined && toKey === undefined && fromKey === undefined;
-	const id = byState ? 'r.message_id' : 'm.id';
-	const query = byState
-		? reader('recipients as r').join('messages as m', 'm.id', 'r.message_id').where('r.workspace_id', workspaceId)
-		: reader('messages as m').join('recipients as r', 'r.message_id', 'm.id').where('m.workspace_id', workspaceId);
-	query
+async function readLines(reader: Knex, ids: readonly string[]): Promise<ListedMessage[]> {
+	return await reader('messages as m')
+		.join('recipients as r', 'r.message_id', 'm.id')
 		.whereRaw("r.role = 'to'")
-		.orderBy(id, 'desc')
-		.limit(limit)
+		.whereIn('m.id', ids)
+		.orderBy('m.id', 'desc')
 		.select('m.id', 'm.mode', 'r.state as status', 'm.from_address as from', 'm.to_address as to', 'r.subject')
 		.select('m.created_at');
-	if (status !== undefined) {
-		query.where('r.state', status);
-	}
-	if (toKey !== undefined) {
-		query.where('m.to_key', toKey);
-	}
-	if (fromKey !== undefined) {
-		query.where('m.from_key', fromKey);
-	}
-	if (since !== undefined) {
-		query.where(id, '>=', idFloor('msg', since));
-	}
-	if (until !== undefined) {
-		query.where(id, '<', idFloor('msg', until));
-	}
-	return query;
 }

@@ -111,19 +111,31 @@ export async function hasMessage(reader: Knex, workspaceId: string, id: string):
 }
 
 export async function findMessage(reader: Knex, workspaceId: string, id: string): Promise<StoredMessage | undefined> {
-	const row = await reader('messages as m')
+	const [message] = await readMessages(reader, workspaceId, [id]);
+	return message;
+}
+
+/** Messages of the workspace, newest first; those that are gone are left out. */
+export async function readMessages(
+	reader: Knex,
+	workspaceId: string,
+	ids: readonly string[],
+): Promise<StoredMessage[]> {
+	const rows = await reader('messages as m')
 		.join('recipients as r', function () {
 			this.on('r.message_id', 'm.id').andOnVal('r.role', 'to');
 		})
 		.join('templates as t', 't.id', 'm.template_id')
 		.join('template_versions as v', 'v.id', 'm.version_id')
-		.where({'m.id': id, 'm.workspace_id': workspaceId})
-		.first('m.*', 'r.state', 'r.state_at', 'r.subject', 't.name as template_name', 'v.version');
-	if (!row) {
-		return undefined;
-	}
-	const attachments = row.attachments === 0 ? [] : await findAttachments(reader, id);
-	return {
+		.whereIn('m.id', ids)
+		.where({'m.workspace_id': workspaceId})
+		.orderBy('m.id', 'desc')
+		.select('m.*', 'r.state', 'r.state_at', 'r.subject', 't.name as template_name', 'v.version');
+	const attachmentsOf = await readAttachmentNames(
+		reader,
+		rows.filter(row => row.attachments > 0).map(row => row.id),
+	);
+	return rows.map(row => ({
 		id: row.id,
 		mode: row.mode,
 		status: row.state,
@@ -138,15 +150,25 @@ export async function findMessage(reader: Knex, workspaceId: string, id: string)
 		data: JSON.parse(row.data ?? '{}'),
 		metadata: JSON.parse(row.metadata ?? '{}'),
 		tags: JSON.parse(row.tags ?? '[]'),
-		attachments,
+		attachments: attachmentsOf(row.id),
 		createdAt: row.created_at,
 		updatedAt: row.state_at,
-	};
+	}));
 }
 
-async function findAttachments(reader: Knex, messageId: string): Promise<StoredMessage['attachments']> {
-	return await reader('attachments')
-		.where({message_id: messageId})
+type AttachmentNames = StoredMessage['attachments'];
+
+async function readAttachmentNames(
+	reader: Knex,
+	messageIds: readonly string[],
+): Promise<(messageId: string) => AttachmentNames> {
+	if (messageIds.length === 0) {
+		return () => [];
+	}
+	const rows: Array<AttachmentNames[number] & {messageId: string}> = await reader('attachments')
+		.whereIn('message_id', messageIds)
 		.orderBy('position')
-		.select('filename', 'content_type as contentType');
+		.select('message_id as messageId', 'filename', 'content_type as contentType');
+	return messageId =>
+		rows.filter(row => row.messageId === messageId).map(({filename, contentType}) => ({filename, contentType}));
 }

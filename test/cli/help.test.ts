@@ -45,6 +45,7 @@ test('the nouns and verbs of the contract are there', async t => {
 		...['add', 'list', 'verify', 'disable', 'enable', 'remove'].map(verb => `sender ${verb}`),
 		...['create', 'list', 'show', 'push', 'preview', 'delete'].map(verb => `template ${verb}`),
 		...['list', 'show', 'raw'].map(verb => `message ${verb}`),
+		...['list', 'show', 'update', 'erase'].map(verb => `contact ${verb}`),
 		...['summary', 'list'].map(verb => `queue ${verb}`),
 	];
 	t.deepEqual(

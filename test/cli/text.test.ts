@@ -1,6 +1,5 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parseTime} from '../../src/cli/options.ts';
 import {fields, table} from '../../src/cli/table.ts';
 import {columnsOf, cut, duration, printable} from '../../src/cli/text.ts';
 
@@ -70,15 +69,4 @@ test('durations have their two largest units', t => {
 		'1d 1h',
 		'0s',
 	]);
-});
-
-test('times are RFC 3339, of the calendar, UTC where nothing is said', t => {
-	const at = Date.parse('2026-06-09T10:15:30Z');
-	t.is(parseTime('2026-06-09T10:15:30Z'), at);
-	t.is(parseTime('2026-06-09 10:15:30'), at);
-	t.is(parseTime('2026-06-09t12:15:30.000+02:00'), at);
-	t.is(parseTime('2026-06-09'), Date.parse('2026-06-09T00:00:00Z'));
-	for (const text of ['2026-02-30', '2026-13-01', '2026-06-09T24:00:00Z', '2026-06-09T10:60:00Z', '2026', 'now', '']) {
-		t.is(parseTime(text), undefined, text);
-	}
 });

@@ -11,6 +11,7 @@ import {createApi} from '../../src/api/server.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import type {RateLimit} from '../../src/mail/rate-limit.ts';
+import {createErase} from '../../src/outcome/erase.ts';
 import {findKey} from '../../src/store/catalog.ts';
 import {noteKeyUse} from '../../src/store/key-use.ts';
 import {createVault} from '../../src/store/sealed.ts';
@@ -34,6 +35,8 @@ export type TestApi = {
 	readonly announced: string[];
 	/** What ended in 500 or 503. */
 	readonly reported: unknown[];
+	/** The copies whose captured mails were to be removed. */
+	readonly uncaptured: string[];
 	/** Empties the caches, as the daemon does when the generation grows. */
 	readonly clear: () => void;
 	readonly post: (path: string, body: unknown, key?: string, headers?: Record<string, string>) => Promise<Answer>;
@@ -83,6 +86,7 @@ export async function startApi(
 	});
 	const announced: string[] = [];
 	const reported: unknown[] = [];
+	const uncaptured: string[] = [];
 	const accept = createAccept({
 		catalog,
 		reader: store.reader,
@@ -115,6 +119,14 @@ export async function startApi(
 			cursors: createCursors(randomBytes(32)),
 			accept,
 			limits,
+			erase: createErase({
+				writer: store.writer,
+				clock,
+				newId,
+				async removeCaptured(copyIds) {
+					uncaptured.push(...copyIds);
+				},
+			}),
 			mayAccept,
 		}),
 		trustProxy: [],
@@ -160,6 +172,7 @@ export async function startApi(
 		base,
 		announced,
 		reported,
+		uncaptured,
 		clear: forget,
 		post,
 		get: (path, bearer = key) => request(path, {}, bearer),

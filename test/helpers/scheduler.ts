@@ -60,6 +60,7 @@ export function schedulerOf(
 		clock: systemClock,
 		random: Math.random,
 		onRecorded: ({copy}) => recorded.push(copy.address),
+		onLost: () => undefined,
 		isUnavailable: store.dialect.isUnavailable,
 		onStoreError: error => {
 			throw error;

@@ -1,5 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import {parseAddress} from '../../mail/address.ts';
+import {parseQueryTime} from '../../mail/time.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
 export type Format = (text: string) => string | null;
@@ -46,12 +47,25 @@ export function createFormats() {
 			text.length <= longestEncoded && decodeBase64(text) !== null
 				? null
 				: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
+		time: text =>
+			parseQueryTime(text) === undefined
+				? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'
+				: null,
 		'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
 		'day-count': text => (/^(?:[1-9]|[1-8]\d|90)$/.test(text) ? null : 'must be a whole number from 1 to 90'),
 	} satisfies Record<string, Format>;
 }
 
 export type FormatName = keyof ReturnType<typeof createFormats>;
+
+/** The comparison form of an address that passed the check of its format. */
+export function addressKey(text: string): string {
+	const parsed = parseAddress(text, {utf8Local: true});
+	if (!parsed.ok) {
+		throw new Error('An address that passed the check of its format does not parse.');
+	}
+	return parsed.address.key;
+}
 
 /** The bytes, or null if the text is not the one canonical base64 form of at most a mebibyte (RFC 4648 §3.5, §4). */
 export function decodeBase64(text: string): Buffer | null {

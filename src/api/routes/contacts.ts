@@ -1,0 +1,150 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import Type, {type Static} from 'typebox';
+import {changeContact} from '../../admin/contacts.ts';
+import {isId} from '../../mail/ids.ts';
+import {type Contact, findContact, listContacts, type Preferences} from '../../store/contacts.ts';
+import type {ApiParts} from '../api-routes.ts';
+import {callerOf} from '../auth.ts';
+import {contactView} from '../contact-view.ts';
+import {describe} from '../describe.ts';
+import {apiError} from '../errors.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {contactChanges, contactSchema} from '../schemas/contact.ts';
+import {addressKey, canonicalLocale} from '../schemas/formats.ts';
+import {pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/params.ts';
+import type {Routes} from '../server.ts';
+
+const contactsPerPage = 25;
+
+const contactQuery = Type.Object(
+	{
+		...pageQuery.properties,
+		email: Type.Optional(
+			Type.String({format: 'recipient-email', description: 'The contact of this address, however it is spelled.'}),
+		),
+	},
+	{additionalProperties: false},
+);
+
+/** Contacts: what is known of recipients, and their erasure. */
+export function contactRoutes({auth, reader, change, tools, cursors, erase}: ApiParts): Routes {
+	async function chosen(workspaceId: string, id: string): Promise<Contact> {
+		const contact = isId('con', id) ? await findContact(reader, workspaceId, id) : undefined;
+		return contact ?? missing();
+	}
+
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.get(
+			'/v1/contacts',
+			{
+				onRequest: auth.needs('contacts:read'),
+				schema: {
+					...describe({
+						tag: 'Contacts',
+						summary: 'List contacts',
+						description: 'A contact is made by the first live send to an address.',
+						answer: [200, 'A page of contacts, newest first.', pageOf(contactSchema)],
+					}),
+					querystring: contactQuery,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const {email, ...query} = request.query;
+				const key = email === undefined ? undefined : addressKey(email);
+				const page = await readPage({
+					query,
+					usualLimit: contactsPerPage,
+					cursors,
+					scope: {workspaceId, route: 'contacts', filters: key === undefined ? {} : {email: key}},
+					read: async part => await listContacts(reader, workspaceId, {...part, addressKey: key}),
+				});
+				return {data: page.rows.map(contactView), next_cursor: page.nextCursor};
+			},
+		);
+
+		routes.get(
+			'/v1/contacts/:id',
+			{
+				onRequest: auth.needs('contacts:read'),
+				schema: {
+					...describe({
+						tag: 'Contacts',
+						summary: 'Read a contact',
+						answer: [200, 'The contact.', contactSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('con'),
+				},
+			},
+			async request => contactView(await chosen(callerOf(request).workspaceId, request.params.id)),
+		);
+
+		routes.patch(
+			'/v1/contacts/:id',
+			{
+				onRequest: auth.needs('contacts:manage'),
+				schema: {
+					...describe({
+						tag: 'Contacts',
+						summary: 'Change a contact',
+						description: 'A later send that names a locale or a timezone changes it again.',
+						answer: [200, 'The contact as it is now.', contactSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('con'),
+					body: contactChanges,
+				},
+			},
+			async request => {
+				const {id} = request.params;
+				const {workspaceId} = callerOf(request);
+				const changed = isId('con', id)
+					? await change(trx => changeContact(trx, tools, {workspaceId, id}, changesOf(request.body)))
+					: undefined;
+				return contactView(changed ?? missing());
+			},
+		);
+
+		routes.delete(
+			'/v1/contacts/:id',
+			{
+				onRequest: auth.needs('contacts:manage'),
+				schema: {
+					...describe({
+						tag: 'Contacts',
+						summary: 'Erase a person',
+						description:
+							'Removes the contact, and from all messages the address (`erased@erased.invalid` stands in its place), variables, metadata, subject, attachments, details of events, captured mails; mail to it that waits ends `suppressed`. Suppressions and opt-outs stay: they keep the person from being mailed.',
+						answer: [204, 'All of it is done.', null],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('con'),
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const contact = await chosen(workspaceId, request.params.id);
+				await erase({workspaceId, addressKey: contact.addressKey});
+				return reply.code(204).send();
+			},
+		);
+	};
+}
+
+function missing(): never {
+	throw apiError('not_found');
+}
+
+function changesOf({locale, timezone}: Static<typeof contactChanges>): Partial<Preferences> {
+	return {
+		...(locale !== undefined && {locale: canonicalLocale(locale ?? '')}),
+		...(timezone !== undefined && {timezone: timezone || null}),
+	};
+}

@@ -1,0 +1,97 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import Type, {type Static} from 'typebox';
+import {isId} from '../../mail/ids.ts';
+import {recipientStates} from '../../mail/recipient-state.ts';
+import {parseQueryTime} from '../../mail/time.ts';
+import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
+import {readMessages} from '../../store/messages.ts';
+import type {ApiParts} from '../api-routes.ts';
+import {callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {pageQuery, scanPage} from '../paging.ts';
+import {addressKey} from '../schemas/formats.ts';
+import {messageSchema} from '../schemas/message.ts';
+import {pageOf} from '../schemas/page.ts';
+import type {Routes} from '../server.ts';
+import {messageView} from '../views.ts';
+
+const messagesPerPage = 25;
+
+const messageQuery = Type.Object(
+	{
+		...pageQuery.properties,
+		status: Type.Optional(Type.Enum(recipientStates, {description: 'Messages in this state.'})),
+		recipient: Type.Optional(
+			Type.String({format: 'recipient-email', description: 'Messages to this address, however it is spelled.'}),
+		),
+		from: Type.Optional(Type.String({format: 'email', description: 'Messages from this address.'})),
+		templateId: Type.Optional(Type.String({description: 'Messages of this template, whatever its version.'})),
+		createdAfter: Type.Optional(
+			Type.String({format: 'time', description: 'Accepted then or later; RFC 3339 date or date-time, UTC by default.'}),
+		),
+		createdBefore: Type.Optional(
+			Type.String({format: 'time', description: 'Accepted before then; RFC 3339 date or date-time, UTC by default.'}),
+		),
+	},
+	{additionalProperties: false},
+);
+
+/** The list of messages. */
+export function messageListRoutes({auth, reader, cursors}: ApiParts): Routes {
+	return api => {
+		api.withTypeProvider<TypeBoxTypeProvider>().get(
+			'/v1/messages',
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: 'List messages',
+						description:
+							'Newest first; all filters given must match. With several filters a page may hold fewer messages than `limit`, or none, and still have a `next_cursor`.',
+						answer: [200, 'A page of messages.', pageOf(messageSchema)],
+					}),
+					querystring: messageQuery,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const filter = filterOf(request.query);
+				const page = await scanPage({
+					query: request.query,
+					usualLimit: messagesPerPage,
+					cursors,
+					scope: {workspaceId, route: 'messages', filters: textsOf(filter)},
+					async scan(part) {
+						// No template has such an id, and PostgreSQL would refuse some texts.
+						if (filter.templateId !== undefined && !isId('tpl', filter.templateId)) {
+							return {rows: [], next: null};
+						}
+						const {ids, next} = await scanMessages(reader, {...filter, workspaceId}, part);
+						return {rows: await readMessages(reader, workspaceId, ids), next};
+					},
+				});
+				return {data: page.rows.map(messageView), next_cursor: page.nextCursor};
+			},
+		);
+	};
+}
+
+type Filter = Omit<MessageFilter, 'workspaceId'>;
+
+function filterOf(query: Static<typeof messageQuery>): Filter {
+	return {
+		status: query.status,
+		toKey: query.recipient === undefined ? undefined : addressKey(query.recipient),
+		fromKey: query.from === undefined ? undefined : addressKey(query.from),
+		templateId: query.templateId,
+		since: query.createdAfter === undefined ? undefined : parseQueryTime(query.createdAfter),
+		until: query.createdBefore === undefined ? undefined : parseQueryTime(query.createdBefore),
+	};
+}
+
+function textsOf(filter: Filter): Record<string, string> {
+	return Object.fromEntries(
+		Object.entries(filter).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]])),
+	);
+}

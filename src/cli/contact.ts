@@ -1,0 +1,135 @@
+import type {Command} from 'commander';
+import {changeContact} from '../admin/contacts.ts';
+import {contactView} from '../api/contact-view.ts';
+import {capturedFolder, removeCaptured} from '../deliver/capture.ts';
+import {isId} from '../mail/ids.ts';
+import {createErase} from '../outcome/erase.ts';
+import {type Contact, findContact, listContacts, type Preferences} from '../store/contacts.ts';
+import {CliError} from './fault.ts';
+import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
+import {verb, yesOption} from './program.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {shortTime} from './text.ts';
+
+type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
+
+export function contactCommands(contact: Command): void {
+	verb(contact, 'list', 'List contacts, newest first', 'mailctl contact list --limit 100')
+		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
+		.action(
+			action<{limit: number}, []>(async (session, {limit}) => {
+				const {id} = await session.workspace();
+				const rows = await listContacts(await session.reader(), id, {after: null, limit});
+				session.show(rows.map(contactView), () =>
+					table<Contact>(
+						[
+							// Every verb takes the address; beside the id it would be cut.
+							{title: 'EMAIL', cell: row => row.address, cut: true},
+							{title: 'LOCALE', cell: row => row.locale},
+							{title: 'TIMEZONE', cell: row => row.timezone, cut: true},
+							{title: 'GETS NO', cell: row => (row.suppressed ? 'mail' : row.topics.join(', ') || null), cut: true},
+						],
+						rows,
+						session.terminal.width,
+					),
+				);
+			}),
+		);
+
+	verb(contact, 'show <contact>', 'Show a contact, by id or address', 'mailctl contact show user@example.org').action(
+		action<object, [string]>(async (session, _options, text) => showContact(session, await chosen(session, text))),
+	);
+
+	verb(
+		contact,
+		'update <contact>',
+		'Change what later sends fall back to; the value none clears it',
+		'mailctl contact update user@example.org --locale de-AT --timezone Europe/Vienna',
+	)
+		.option('--locale <tag>', 'language tag, or none', unless(locale))
+		.option('--timezone <zone>', 'IANA time zone, or none', unless(timezone))
+		.action(
+			action<UpdateOptions, [string]>(async (session, options, text) => {
+				const changes = changesOf(options);
+				if (Object.keys(changes).length === 0) {
+					throw new CliError('usage', 'nothing is to be changed', 'give --locale or --timezone');
+				}
+				const {id: workspaceId} = await session.workspace();
+				const {id} = await chosen(session, text);
+				const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
+				showContact(session, changed ?? missing(text));
+			}),
+		);
+
+	yesOption(
+		verb(
+			contact,
+			'erase <contact>',
+			'Erase a person from contacts and messages, by id or address',
+			'mailctl contact erase user@example.org --yes',
+		),
+	).action(action<{yes?: boolean}, [string]>(erase));
+}
+
+/** By address also who has no contact: who only stands in the `cc` of others. */
+async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
+	const {id: workspaceId} = await session.workspace();
+	const {address, key} = isId('con', text)
+		? await chosen(session, text).then(found => ({address: found.address, key: found.addressKey}))
+		: {address: text, key: parseAddress(text, true).key};
+	await session.confirm(`Erase ${address} and the content of all mail to it?`, yes);
+	const {clock, newId} = session.tools;
+	const folder = capturedFolder(session.settings().dataDir);
+	const {writer} = await session.store();
+	const erased = await createErase({
+		writer,
+		clock,
+		newId,
+		removeCaptured: copyIds => removeCaptured(folder, copyIds),
+	})({workspaceId, addressKey: key});
+	if (!erased.contact && erased.messages + erased.copies === 0) {
+		missing(text);
+	}
+	session.show({email: address, erased: true, messages: erased.messages, cc_messages: erased.copies}, () => [
+		`erased ${address}: ${erased.messages} messages to it, ${erased.copies} with a copy to it`,
+	]);
+}
+
+/** Throws bad data (65) where the workspace has no such contact. */
+async function chosen(session: Session, text: string): Promise<Contact> {
+	const {id: workspaceId} = await session.workspace();
+	const reader = await session.reader();
+	if (isId('con', text)) {
+		return (await findContact(reader, workspaceId, text)) ?? missing(text);
+	}
+	const {key} = parseAddress(text, true);
+	const [found] = await listContacts(reader, workspaceId, {addressKey: key, after: null, limit: 1});
+	return found ?? missing(text);
+}
+
+function missing(text: string): never {
+	throw new CliError('data', `there is no contact ${text}`, 'see mailctl contact list');
+}
+
+function changesOf(options: UpdateOptions): Partial<Preferences> {
+	return {
+		...(options.locale !== undefined && {locale: orNull(options.locale)}),
+		...(options.timezone !== undefined && {timezone: orNull(options.timezone)}),
+	};
+}
+
+function showContact(session: Session, row: Contact): void {
+	session.show(contactView(row), () =>
+		fields([
+			['id', row.id],
+			['email', row.address],
+			['locale', row.locale],
+			['timezone', row.timezone],
+			['opted out of', row.topics.length > 0 ? row.topics.join(', ') : null],
+			['suppressed', row.suppressed ? 'yes' : 'no'],
+			['created', `${shortTime(row.createdAt)} UTC`],
+			['updated', `${shortTime(row.updatedAt)} UTC`],
+		]),
+	);
+}

@@ -1,0 +1,68 @@
+import type {Clock} from '../mail/clock.ts';
+import {idFloor} from '../mail/ids.ts';
+import {storeTime} from '../mail/time.ts';
+import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
+import {removeMessages} from '../store/retention.ts';
+import type {Store} from '../store/store.ts';
+import type {SweepTask} from './sweep.ts';
+
+export type MessageTaskOptions = {
+	readonly store: Pick<Store, 'writer' | 'dialect'>;
+	readonly clock: Pick<Clock, 'now'>;
+	/** How long messages are kept; 0: for ever. */
+	readonly days: () => number;
+	/** Removes the captured mails of copies. */
+	readonly removeCaptured: (copyIds: readonly string[]) => Promise<void>;
+	readonly messagesPerStep?: number;
+};
+
+const dayMs = 86_400_000;
+
+/** Messages past their retention. */
+export function messageTask({
+	store,
+	clock,
+	days,
+	removeCaptured,
+	messagesPerStep = 200,
+}: MessageTaskOptions): SweepTask {
+	return {
+		name: 'messages',
+		begin() {
+			const before = days() === 0 ? '' : idFloor('msg', clock.now() - days() * dayMs);
+			let after = '';
+			return async () => {
+				const next = await store.writer.transaction(async trx => {
+					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
+					// Before the commit: until then the rows lead to the files, if all is interrupted.
+					await removeCaptured(removed.copyIds);
+					return removed.next;
+				});
+				after = next ?? after;
+				return next !== null;
+			};
+		},
+	};
+}
+
+export type KeyTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	/** How long an Idempotency-Key holds, milliseconds. */
+	readonly retention: () => number;
+	readonly keysPerStep?: number;
+};
+
+/** Idempotency-Keys that hold no longer. */
+export function keyTask({store, clock, retention, keysPerStep = 1000}: KeyTaskOptions): SweepTask {
+	return {
+		name: 'idempotency_keys',
+		begin() {
+			const before = storeTime(clock.now() - retention());
+			return async () => {
+				const removed = await store.writer.transaction(trx => purgeIdempotencyKeys(trx, before, keysPerStep));
+				return removed === keysPerStep;
+			};
+		},
+	};
+}

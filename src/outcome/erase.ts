@@ -1,0 +1,153 @@
+import type {Knex} from 'knex';
+import {parseAddress} from '../mail/address.ts';
+import type {Clock} from '../mail/clock.ts';
+import {erasedAddress} from '../mail/erased.ts';
+import type {NewId} from '../mail/ids.ts';
+import {storeTime} from '../mail/time.ts';
+import {
+	type CopyRef,
+	deleteContact,
+	endCopies,
+	eraseCopies,
+	eraseMessages,
+	eraseTimelines,
+	findCopiesOf,
+	findCopiesTo,
+	findMessagesTo,
+	rewriteCc,
+	rewriteWebhookBodies,
+	type WebhookBody,
+} from '../store/erasures.ts';
+import type {Writer} from '../store/writer.ts';
+import {announce} from './announce.ts';
+
+/** A person: an address (in comparison form) in a workspace. */
+export type Person = {readonly workspaceId: string; readonly addressKey: string};
+
+/** What was there of a person. */
+export type Erased = {
+	/** Whether there was a contact. */
+	readonly contact: boolean;
+	/** Messages to the address. */
+	readonly messages: number;
+	/** Messages of others in whose `cc` it stood. */
+	readonly copies: number;
+};
+
+export type Erase = (person: Person) => Promise<Erased>;
+
+export type EraseOptions = {
+	readonly writer: Writer;
+	readonly clock: Clock;
+	readonly newId: NewId;
+	/**
+	 * Removes the captured mails of copies. It is called before each step commits, when the rows still lead to the files
+	 * if all is interrupted.
+	 */
+	readonly removeCaptured: (copyIds: readonly string[]) => Promise<void>;
+};
+
+const messagesPerStep = 200;
+
+/**
+ * Erases a person: the content of every message to the address, the address wherever it stands, and the contact last, so
+ * that an interrupted erasure is found and ended by the next. Suppressions and opt-outs stay: they are what keeps the
+ * person from being mailed.
+ *
+ * A copy in the queue ends `suppressed`. One that is being tried at this moment may still arrive, but nothing is written
+ * of it any more: its claim is gone.
+ */
+export function createErase({writer, clock, newId, removeCaptured}: EraseOptions): Erase {
+	return async person => {
+		let messages = 0;
+		let copies = 0;
+		for (;;) {
+			const step = await writer.transaction(trx => takeStep(trx, person));
+			messages += step.messages;
+			copies += step.copies;
+			if (step.contact !== null) {
+				return {contact: step.contact, messages, copies};
+			}
+		}
+	};
+
+	/** One step's messages, else copies; when nothing is left the contact (null: something was). */
+	async function takeStep(
+		trx: Knex.Transaction,
+		person: Person,
+	): Promise<{messages: number; copies: number; contact: boolean | null}> {
+		const {workspaceId, addressKey} = person;
+		// Who mails the placeholder itself finds every erased message under it.
+		const limit = addressKey === erasedAddress ? 0 : messagesPerStep;
+		const messageIds = await findMessagesTo(trx, workspaceId, addressKey, limit);
+		if (messageIds.length > 0) {
+			await eraseMailTo(trx, person, messageIds);
+			return {messages: messageIds.length, copies: 0, contact: null};
+		}
+		const copies = await findCopiesTo(trx, workspaceId, addressKey, limit);
+		if (copies.length > 0) {
+			await eraseFromCc(trx, person, copies);
+			return {messages: 0, copies: copies.length, contact: null};
+		}
+		return {messages: 0, copies: 0, contact: await deleteContact(trx, workspaceId, addressKey)};
+	}
+
+	/** The content belongs to the `to` address: it goes for the copies of others too. */
+	async function eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
+		const at = storeTime(clock.now());
+		const copies = await findCopiesOf(trx, messageIds);
+		// First of all: from then on no other node writes an outcome of them.
+		const ended = await endCopies(trx, idsOf(copies), {state: 'suppressed', at});
+		await eraseCopies(trx, idsOf(copies.filter(({role}) => role === 'to')));
+		await eraseTimelines(trx, copies);
+		await eraseMessages(trx, messageIds, at);
+		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
+		await rewriteWebhookBodies(trx, messageIds, erased);
+		await announceEnded(trx, person, ended, at);
+		await removeCaptured(idsOf(copies));
+	}
+
+	/** Only the address is the person's: in the `Cc` of every copy of the message, and in what its own copy left. */
+	async function eraseFromCc(trx: Knex.Transaction, person: Person, own: readonly CopyRef[]): Promise<void> {
+		const at = storeTime(clock.now());
+		const messageIds = own.map(({messageId}) => messageId);
+		const ended = await endCopies(trx, idsOf(own), {state: 'suppressed', at});
+		await eraseCopies(trx, idsOf(own));
+		await eraseTimelines(trx, own);
+		await rewriteCc(trx, messageIds, address => withoutPerson(person, address));
+		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
+		await rewriteWebhookBodies(trx, messageIds, erased);
+		await announceEnded(trx, person, ended, at);
+		await removeCaptured(idsOf(await findCopiesOf(trx, messageIds)));
+	}
+
+	async function announceEnded(
+		trx: Knex.Transaction,
+		{workspaceId}: Person,
+		ended: readonly CopyRef[],
+		at: string,
+	): Promise<void> {
+		await announce(
+			trx,
+			ended.map(({id, messageId, role}) => ({
+				id: newId('evt'),
+				workspaceId,
+				messageId,
+				recipientId: id,
+				recipient: erasedAddress,
+				type: 'suppressed',
+				occurredAt: at,
+				recordedAt: at,
+				detail: JSON.stringify({role, reason: 'erased'}),
+				counted: false,
+			})),
+		);
+	}
+}
+
+const idsOf = (copies: readonly CopyRef[]) => copies.map(({id}) => id);
+
+function withoutPerson({addressKey}: Person, address: string): string {
+	const parsed = parseAddress(address, {utf8Local: true});
+	return parsed.ok && parsed.address.key === addressKey ? erasedAddress : address;
+}

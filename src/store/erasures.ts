@@ -1,0 +1,155 @@
+import type {Knex} from 'knex';
+import {erasedAddress} from '../mail/erased.ts';
+import type {Role} from '../mail/message.ts';
+import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
+import {rowSource} from './dialect.ts';
+
+const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
+
+/** A copy of a message. */
+export type CopyRef = {readonly id: string; readonly messageId: string; readonly role: Role};
+
+/** Some messages to an address, oldest first. */
+export async function findMessagesTo(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	addressKey: string,
+	limit: number,
+): Promise<string[]> {
+	return await trx('messages')
+		.where({workspace_id: workspaceId, to_key: addressKey})
+		.orderBy('id')
+		.limit(limit)
+		.pluck('id');
+}
+
+/** Some copies to an address that stands in the `cc` of a message. */
+export async function findCopiesTo(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	addressKey: string,
+	limit: number,
+): Promise<CopyRef[]> {
+	return await trx('recipients')
+		.where({workspace_id: workspaceId, address_key: addressKey})
+		.whereRaw("role = 'cc'")
+		.limit(limit)
+		.select('id', 'message_id as messageId', 'role');
+}
+
+/** Every copy of messages. */
+export async function findCopiesOf(trx: Knex.Transaction, messageIds: readonly string[]): Promise<CopyRef[]> {
+	return await trx('recipients').whereIn('message_id', messageIds).select('id', 'message_id as messageId', 'role');
+}
+
+/** Whether the address of a copy was erased. */
+export async function isErased(reader: Knex, copyId: string): Promise<boolean> {
+	return (await reader('recipients').where({id: copyId, address: erasedAddress}).first('id')) !== undefined;
+}
+
+/**
+ * Takes copies out of the queue, also from a daemon that is trying one: it has lost its claim then, and its outcome is
+ * written nowhere. Answers those that were in the queue.
+ */
+export async function endCopies(
+	trx: Knex.Transaction,
+	copyIds: readonly string[],
+	{state, at}: {readonly state: RecipientState; readonly at: string},
+): Promise<CopyRef[]> {
+	const ended: CopyRef[] = await trx('recipients')
+		.whereIn('id', copyIds)
+		.whereIn('state', statesBefore(state))
+		.whereNotNull('next_attempt_at')
+		.update({state, state_at: at, next_attempt_at: null, claimed_by: null, held_at: null})
+		.returning(['id', 'message_id as messageId', 'role']);
+	// What a report ended while it is tried has left the queue and is still claimed.
+	await trx('recipients').whereIn('id', copyIds).whereNotNull('claimed_by').update({claimed_by: null});
+	return ended;
+}
+
+/** Erases the address, and what hosts said of it, from copies. */
+export async function eraseCopies(trx: Knex.Transaction, copyIds: readonly string[]): Promise<void> {
+	await trx('recipients')
+		.whereIn('id', copyIds)
+		.update({address: erasedAddress, address_key: erasedAddress, destination: erasedDomain, last_reply: null});
+	await trx('attempts').whereIn('recipient_id', copyIds).update({host: null, ip: null, reply: ''});
+}
+
+/** Erases what events, reports and engagement tell of copies; the events themselves stay. */
+export async function eraseTimelines(trx: Knex.Transaction, copies: readonly CopyRef[]): Promise<void> {
+	const messageIds = [...new Set(copies.map(({messageId}) => messageId))];
+	const copyIds = copies.map(({id}) => id);
+	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', copyIds);
+	await about('events').whereNotNull('detail').update({detail: null});
+	await trx('engagement').whereIn('recipient_id', copyIds).delete();
+	// The mail in which a report came stays known by its hash, so that it is not read again.
+	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
+	await trx('inbound')
+		.whereIn('sha256', inbound)
+		.update({mail_from: null, rcpt_to: null, raw: Buffer.alloc(0)});
+	await about('reports').whereNotNull('detail').update({detail: null});
+}
+
+/** Erases the recipient and the content of messages. */
+export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly string[], at: string): Promise<void> {
+	await trx('messages').whereIn('id', messageIds).update({
+		to_address: erasedAddress,
+		to_key: erasedAddress,
+		data: null,
+		metadata: null,
+		locale: null,
+		timezone: null,
+		attachments: 0,
+		erased_at: at,
+	});
+	await trx('recipients').whereIn('message_id', messageIds).whereNotNull('subject').update({subject: null});
+	await trx('attachments').whereIn('message_id', messageIds).delete();
+}
+
+/** Changes the `cc` of messages: its addresses as spelled. */
+export async function rewriteCc(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+	rewrite: (address: string) => string,
+): Promise<void> {
+	const messages: Array<{id: string; cc: string | null}> = await trx('messages')
+		.whereIn('id', messageIds)
+		.whereNotNull('cc')
+		.select('id', 'cc');
+	if (messages.length === 0) {
+		return;
+	}
+	const rows = messages.map(({id, cc}) => [id, JSON.stringify(JSON.parse(cc ?? '[]').map(rewrite))]);
+	const {sql, bindings} = rowSource(trx, rows, 2);
+	await trx.raw(
+		`update messages set cc = v.column2 from (${sql}) as v where messages.id = v.column1`,
+		bindings as Knex.RawBinding[],
+	);
+}
+
+/** The body of a webhook (interface.md, Webhook request). */
+export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
+
+/** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. */
+export async function rewriteWebhookBodies(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+	rewrite: (body: WebhookBody) => WebhookBody,
+): Promise<void> {
+	const deliveries: Array<{id: string; body: Uint8Array}> = await trx('webhook_deliveries')
+		.whereIn('message_id', messageIds)
+		.select('id', 'body');
+	for (const {id, body} of deliveries) {
+		const rewritten = JSON.stringify(rewrite(JSON.parse(Buffer.from(body).toString())));
+		await trx('webhook_deliveries')
+			.where({id})
+			.update({body: Buffer.from(rewritten)});
+	}
+}
+
+/** Forgets the contact and how its mail fared. False: there was no such contact. */
+export async function deleteContact(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
+	const person = {workspace_id: workspaceId, address_key: addressKey};
+	await trx('address_health').where(person).delete();
+	return (await trx('contacts').where(person).delete()) > 0;
+}

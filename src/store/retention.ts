@@ -1,0 +1,42 @@
+import type {Knex} from 'knex';
+import type {Dialect} from './dialect.ts';
+
+export type Removal = {
+	/** Messages after this id are looked at; empty: from the oldest. */
+	readonly after: string;
+	/** Ids from this one on are kept. */
+	readonly before: string;
+	/** So many messages are looked at. */
+	readonly limit: number;
+};
+
+export type Removed = {
+	/** The message after which the next step goes on; null: there are no more. */
+	readonly next: string | null;
+	/** The copies that are gone, and may have files. */
+	readonly copyIds: readonly string[];
+};
+
+/**
+ * Removes old messages with all that belongs to them, but none with a copy in the queue. Those that another node is
+ * removing, or something is just being added to, are passed over.
+ */
+export async function removeMessages(
+	trx: Knex.Transaction,
+	dialect: Dialect,
+	{after, before, limit}: Removal,
+): Promise<Removed> {
+	const ids: string[] = await dialect
+		.lockDue(trx('messages').where('id', '>', after).where('id', '<', before).orderBy('id').limit(limit))
+		.pluck('id');
+	const waiting: string[] = await trx('recipients')
+		.whereIn('message_id', ids)
+		.where(copy => copy.whereNotNull('next_attempt_at').orWhereNotNull('held_at'))
+		.pluck('message_id');
+	const old = ids.filter(id => !waiting.includes(id));
+	const copyIds: string[] = await trx('recipients').whereIn('message_id', old).pluck('id');
+	// The others go by their foreign keys; these outlive a message whose endpoint is there.
+	await trx('webhook_deliveries').whereIn('message_id', old).delete();
+	await trx('messages').whereIn('id', old).delete();
+	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, copyIds};
+}

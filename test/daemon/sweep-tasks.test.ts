@@ -1,0 +1,175 @@
+import test from 'ava';
+import {keyTask, messageTask} from '../../src/daemon/sweep-tasks.ts';
+import {idFloor} from '../../src/mail/ids.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {plansDuring, readsAll} from '../helpers/plans.ts';
+
+const day = 86_400_000;
+
+type Options = Partial<Parameters<typeof messageTask>[0]> & {readonly store: Store};
+
+/** Runs one sweep of the messages, by default at a moment when all that was just inserted is 91 days old. */
+async function sweepMessages(options: Options): Promise<number> {
+	const step = messageTask({
+		clock: {now: () => Date.now() + 91 * day},
+		days: () => 90,
+		removeCaptured: async () => {},
+		...options,
+	}).begin();
+	let steps = 1;
+	while (await step()) {
+		steps++;
+	}
+	return steps;
+}
+
+const finish = async (store: Store) =>
+	await store.database('recipients').update({state: 'sent', next_attempt_at: null});
+const countOf = async (store: Store, table: string) => Number((await store.reader(table).count('* as n').first())?.n);
+
+storeTest(test, 'old messages go with all that belongs to them, and nothing else does', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [old] = (await insertMessages(store, workspaceId, ['a@x.test'])) as [string];
+	await finish(store);
+	const at = '2026-06-09T10:15:30.123Z';
+	const {database} = store;
+	const [endpoint, delivery] = [newId('whe'), newId('whd')];
+	const copy = await database('recipients').first();
+	await database('attachments').insert({
+		...{message_id: old, position: 0, filename: 'f', content_type: 'text/plain', content: Buffer.from('x')},
+	});
+	await database('events').insert({id: newId('evt'), message_id: old, type: 'sent', occurred_at: at, recorded_at: at});
+	await database('attempts').insert({recipient_id: copy.id, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
+	await database('engagement').insert({
+		...{recipient_id: copy.id, kind: 'opened', url: '', n: 1, machine_n: 0, first_at: at, last_at: at},
+	});
+	await database('reports').insert({id: newId('evt'), message_id: old, kind: 'dsn', created_at: at});
+	await database('reports').insert({id: newId('evt'), message_id: null, kind: 'dsn', created_at: at});
+	await database('webhook_endpoints').insert({
+		...{id: endpoint, workspace_id: workspaceId, url: 'https://a.test', events: '[]', secret: '', created_at: at},
+	});
+	await database('webhook_deliveries').insert({
+		...{id: delivery, workspace_id: workspaceId, endpoint_id: endpoint, message_id: old, event_type: 'delivered'},
+		...{body: Buffer.from('{}'), state: 'delivered', attempts: 1, generation: 1, created_at: at},
+	});
+	await database('webhook_attempts').insert({delivery_id: delivery, generation: 1, n: 1, at, ms: 1});
+
+	t.is(await sweepMessages({store, clock: {now: () => Date.now() + 89 * day}}), 1);
+	t.is(await sweepMessages({store, days: () => 0}), 1);
+	t.is(await countOf(store, 'messages'), 1, 'it is not old enough, and 0 keeps all');
+
+	const files: string[] = [];
+	await sweepMessages({store, removeCaptured: async ids => void files.push(...ids)});
+	t.deepEqual(files, [copy.id]);
+	for (const table of [
+		...['messages', 'recipients', 'attachments', 'events', 'attempts', 'engagement'],
+		...['webhook_deliveries', 'webhook_attempts'],
+	]) {
+		t.is(await countOf(store, table), 0, table);
+	}
+	t.is(await countOf(store, 'reports'), 1, 'one that belongs to no message');
+	t.is(await countOf(store, 'webhook_endpoints'), 1);
+	t.is(await countOf(store, 'workspaces'), 1);
+});
+
+storeTest(test, 'the moment of acceptance decides, to the millisecond', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['a@x.test']);
+	await finish(store);
+	const row = await store.reader('messages').first();
+	const copy = await store.reader('recipients').first();
+	const now = Date.UTC(2026, 5, 9);
+	for (const age of [-1, 0, 1]) {
+		const id = idFloor('msg', now - 90 * day - age);
+		await store.database('messages').insert({...row, id});
+		await store.database('recipients').insert({...copy, id: newId('rcp'), message_id: id});
+	}
+	await sweepMessages({store, clock: {now: () => now}});
+	const left = await store.reader('messages').orderBy('id').pluck('id');
+	t.deepEqual(left.slice(0, 2), [idFloor('msg', now - 90 * day), idFloor('msg', now - 90 * day + 1)]);
+	t.is(left.length, 3);
+});
+
+storeTest(test, 'what is in the queue stays, however old, and holds up none behind it', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const ids = await insertMessages(
+		store,
+		workspaceId,
+		Array.from({length: 40}, (_, index) => `u${index}@x.test`),
+	);
+	const waiting = ids.slice(0, 25);
+	await store
+		.database('recipients')
+		.whereIn('message_id', ids.slice(25))
+		.update({state: 'sent', next_attempt_at: null});
+	const copy = await store.reader('recipients').where({message_id: ids[30]}).first();
+	await store.database('recipients').insert({...copy, id: newId('rcp'), role: 'cc', next_attempt_at: '2099'});
+	await store.database('recipients').where({message_id: ids[31]}).update({held_at: '2026'});
+	t.is(await sweepMessages({store, messagesPerStep: 10}), 5);
+	const left = await store.reader('messages').orderBy('id').pluck('id');
+	t.deepEqual(left, [...waiting, ids[30], ids[31]].sort());
+	await finish(store);
+	await store.database('recipients').update({held_at: null});
+	await sweepMessages({store, messagesPerStep: 10});
+	t.is(await countOf(store, 'messages'), 0);
+});
+
+storeTest(test, 'two that sweep at once take what the other leaves', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(
+		store,
+		workspaceId,
+		Array.from({length: 300}, (_, index) => `u${index}@x.test`),
+	);
+	await finish(store);
+	const taken: string[] = [];
+	const removeCaptured = async (ids: readonly string[]) => void taken.push(...ids);
+	// Two writers of one process stand for two nodes.
+	const other = {...store, writer: {...store.writer, transaction: store.reader.transaction.bind(store.reader)}};
+	const both = [store, ...(store.dialect.name === 'postgres' ? [other as Store] : [store])];
+	await Promise.all(both.map(one => sweepMessages({store: one, messagesPerStep: 20, removeCaptured})));
+	await sweepMessages({store, removeCaptured});
+	t.is(await countOf(store, 'messages'), 0);
+	t.is(new Set(taken).size, 300);
+	t.is(taken.length, 300);
+});
+
+storeTest(test, 'no statement of a sweep reads a table from end to end', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test']);
+	await finish(store);
+	const plans = await plansDuring(store, engine, () => sweepMessages({store}));
+	t.true(plans.length >= 4);
+	for (const plan of plans) {
+		t.false(readsAll(plan), plan);
+	}
+});
+
+storeTest(test, 'keys go when they hold no longer, a step at a time, along their index', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const now = Date.UTC(2026, 5, 9);
+	const retention = 86_400_000;
+	await store.database('idempotency_keys').insert(
+		[-1, 0, 1, 2, 3, 4].map(age => ({
+			...{workspace_id: workspaceId, mode: 'live', key: `key ${age}`, fingerprint: 'f', response: '{}'},
+			...{message_id: newId('msg'), created_at: storeTime(now - retention - age)},
+		})),
+	);
+	const step = keyTask({store, clock: {now: () => now}, retention: () => retention, keysPerStep: 2}).begin();
+	const plans = await plansDuring(store, engine, async () => {
+		t.true(await step());
+	});
+	const left = async () => (await store.reader('idempotency_keys').orderBy('created_at').pluck('key')).join();
+	t.is(await left(), 'key 2,key 1,key 0,key -1');
+	t.true(await step());
+	t.is(await left(), 'key 0,key -1');
+	t.false(await step());
+	t.is(await left(), 'key -1');
+	t.false(await step());
+	for (const plan of plans) {
+		t.false(readsAll(plan), plan);
+	}
+});

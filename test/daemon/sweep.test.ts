@@ -1,0 +1,107 @@
+import test from 'ava';
+import {type SweepTask, startSweep} from '../../src/daemon/sweep.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+/** A task that has so much to do in each sweep. */
+function countingTask(name: string, steps: number): {task: SweepTask; done: number[]} {
+	const done: number[] = [];
+	const task: SweepTask = {
+		name,
+		begin() {
+			const sweep = done.push(0) - 1;
+			return async () => {
+				done[sweep] = (done[sweep] ?? 0) + 1;
+				return (done[sweep] ?? 0) < steps;
+			};
+		},
+	};
+	return {task, done};
+}
+
+/** A timer that ends after any that was set before it for a millisecond. */
+const laterTimers = () => new Promise(resolve => setTimeout(resolve, 5));
+
+test('every task runs to its end at each sweep, and begins anew at the next', async t => {
+	const [one, two] = [countingTask('one', 3), countingTask('two', 1)];
+	const sweep = startSweep({
+		tasks: [one.task, two.task],
+		intervalMs: () => 1,
+		clock: systemClock,
+		onError: error => t.fail(String(error)),
+	});
+	await waitFor('three sweeps', () => two.done.length >= 3);
+	await sweep.stop();
+	t.true(one.done.slice(0, -1).every(steps => steps === 3));
+	t.true(two.done.every(steps => steps === 1));
+	const {length} = two.done;
+	await laterTimers();
+	t.is(two.done.length, length, 'nothing begins after the stop');
+});
+
+test('a task that fails holds up neither the others nor the next sweep', async t => {
+	const other = countingTask('other', 1);
+	const faults: string[] = [];
+	const sweep = startSweep({
+		tasks: [
+			{
+				name: 'broken',
+				begin: () => async () => {
+					throw new Error('disk full');
+				},
+			},
+			other.task,
+		],
+		intervalMs: () => 1,
+		clock: systemClock,
+		onError: (error, task) => faults.push(`${task}: ${(error as Error).message}`),
+	});
+	await waitFor('two sweeps', () => other.done.length >= 2);
+	await sweep.stop();
+	t.deepEqual([...new Set(faults)], ['broken: disk full']);
+	t.true(faults.length >= 2);
+});
+
+test('a stop waits for the step under way and lets the rest be', async t => {
+	let begun = 0;
+	let end = () => {};
+	const sweep = startSweep({
+		tasks: [
+			{
+				name: 'slow',
+				begin: () => async () => {
+					begun++;
+					await new Promise<void>(resolve => {
+						end = resolve;
+					});
+					return true;
+				},
+			},
+		],
+		intervalMs: () => 1,
+		clock: systemClock,
+		onError: error => t.fail(String(error)),
+	});
+	await waitFor('a step', () => begun === 1);
+	let stopped = false;
+	const stopping = sweep.stop().then(() => {
+		stopped = true;
+	});
+	await new Promise(resolve => setImmediate(resolve));
+	t.false(stopped);
+	end();
+	await stopping;
+	t.is(begun, 1);
+});
+
+test('a shorter interval holds at once when it is told', async t => {
+	const {task, done} = countingTask('one', 1);
+	let interval = 2 ** 40; // Longer than any timer of Node.
+	const sweep = startSweep({tasks: [task], intervalMs: () => interval, clock: systemClock, onError: () => t.fail()});
+	await laterTimers();
+	t.is(done.length, 0);
+	interval = 1;
+	sweep.reschedule();
+	await waitFor('a sweep', () => done.length > 0);
+	await sweep.stop();
+});

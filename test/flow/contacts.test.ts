@@ -1,0 +1,148 @@
+import {mkdir, readdir, readFile, writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {capturedName} from '../../src/deliver/capture.ts';
+import {idFloor} from '../../src/mail/ids.ts';
+import {openStore} from '../../src/store/store.ts';
+import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
+import {call} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {newId} from '../helpers/workspace.ts';
+
+type Shop = {
+	readonly program: Program;
+	readonly daemon: Daemon;
+	readonly key: string;
+	/** Sends with these fields; the id. */
+	readonly send: (fields?: object, key?: string) => Promise<string>;
+	/** The subject of a message, once it is rendered. */
+	readonly subjectOf: (id: string) => Promise<string>;
+};
+
+/** The program in capture mode, with a template that tells the day in the recipient's way and place. */
+async function open(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}): Promise<Shop> {
+	const program = await prepareProgram(t, settings);
+	await program.cliBytes('init');
+	const folder = join(program.folder, 'templates/day');
+	await mkdir(folder, {recursive: true});
+	const day = "{{ at | format_date: 'short' }}";
+	const subjects = {en: `On ${day}`, de: `Am ${day}`};
+	await writeFile(join(folder, 'template.json'), JSON.stringify({subject: day, subjects}));
+	for (const name of ['body.html', 'body.en.html', 'body.de.html']) {
+		await writeFile(join(folder, name), '<p>{{ recipient.email }}</p>');
+	}
+	const [template] = await program.cli<Array<{id: string}>>('template', 'push', join(program.folder, 'templates'));
+	const {key} = await program.cli<{key: string}>('key', 'create', '--name', 'flow');
+	const daemon = await program.serve();
+	const messages = `${daemon.url}/v1/messages`;
+	return {
+		program,
+		daemon,
+		key,
+		async send(fields = {}, bearer = key) {
+			const {status, body} = await call(messages, bearer, {
+				...{from: 'hello@example.com', to: 'jane@home.example', templateId: template?.id},
+				...{data: {at: '2026-06-09T10:30:00Z'}},
+				...fields,
+			});
+			t.is(status, 202, JSON.stringify(body));
+			return (body as {id: string}).id;
+		},
+		subjectOf: async id =>
+			await waitFor('the subject', async () => {
+				const {body} = await call(`${messages}/${id}`, key);
+				return (body as {subject: string | null}).subject;
+			}),
+	};
+}
+
+test('locale and timezone: the send, else the contact, else the workspace, else en and UTC', async t => {
+	const {program, daemon, key, send, subjectOf} = await open(t);
+	const subject = async (fields?: object) => await subjectOf(await send(fields));
+	t.is(await subject(), 'On 6/9/26');
+	await program.cli('workspace', 'update', '--locale', 'de', '--timezone', 'Pacific/Kiritimati');
+	t.is(await subject(), 'Am 10.06.26');
+
+	t.is(await subject({locale: 'en', timezone: 'Pacific/Pago_Pago'}), 'On 6/8/26');
+	t.is(await subject({to: 'JANE@home.example'}), 'On 6/8/26', 'the contact has learnt it');
+	t.is(await subject({locale: '', timezone: ''}), 'On 6/8/26', 'an empty one is none');
+	t.is(await subject({locale: null, timezone: null}), 'On 6/8/26');
+	t.is(await subject({to: 'other@home.example'}), 'Am 10.06.26', 'another has not');
+	t.is(await subject({timezone: 'UTC'}), 'On 6/9/26');
+
+	const {key: testKey} = await program.cli<{key: string}>('key', 'create', '--name', 'test', '--mode', 'test');
+	await waitFor('the key is known', async () => (await call(`${daemon.url}/v1/messages`, testKey)).status === 200);
+	t.is(await subjectOf(await send({locale: 'de', timezone: 'Pacific/Pago_Pago'}, testKey)), 'Am 08.06.26');
+	t.is(await subjectOf(await send({}, testKey)), 'On 6/9/26', 'a test send reads the contact');
+	t.is(await subject(), 'On 6/9/26', 'and teaches it nothing');
+
+	const {body} = await call(`${daemon.url}/v1/contacts?email=jane@home.example`, key);
+	const [{id}] = (body as {data: [{id: string}]}).data;
+	const cleared = await fetch(`${daemon.url}/v1/contacts/${id}`, {
+		method: 'PATCH',
+		headers: {authorization: `Bearer ${key}`, 'content-type': 'application/json'},
+		body: JSON.stringify({locale: null}),
+	});
+	t.is(cleared.status, 200);
+	t.is(await subject(), 'Am 09.06.26', 'what was cleared falls back to the workspace');
+});
+
+test('an erased person is in no captured mail; others are', async t => {
+	const {program, daemon, key, send, subjectOf} = await open(t);
+	const ids = [
+		await send({cc: ['boss@work.example']}),
+		await send({to: 'zoe@work.example', cc: ['jane@home.example']}),
+		await send({to: 'boss@work.example'}),
+	];
+	const folder = join(program.folder, 'data/captured');
+	for (const id of ids) {
+		await subjectOf(id);
+	}
+	await waitFor('five mails', async () => (await readdir(folder)).filter(name => name.endsWith('.eml')).length === 5);
+	const {body} = await call(`${daemon.url}/v1/contacts?email=jane@home.example`, key);
+	const [{id}] = (body as {data: [{id: string}]}).data;
+	const erased = await fetch(`${daemon.url}/v1/contacts/${id}`, {
+		method: 'DELETE',
+		headers: {authorization: `Bearer ${key}`},
+	});
+	t.is(erased.status, 204);
+	const left = await readdir(folder);
+	t.is(left.length, 1);
+	t.regex(await readFile(join(folder, left[0] as string), 'utf8'), /^To: .*boss@work\.example/m);
+	const shown = await program.run('message', 'show', ids[0] as string);
+	t.is(shown.code, 0);
+	t.notRegex(shown.stdout, /jane|home\.example/);
+	t.regex(shown.stdout, /erased@erased\.invalid/);
+});
+
+test('the daemon sweeps: an old message is gone with its file, and its key', async t => {
+	const settings = {MAILCTL_SWEEP_INTERVAL: '100ms', MAILCTL_RETENTION_DAYS: '2', MAILCTL_IDEMPOTENCY_RETENTION: '1h'};
+	const {program, daemon, key, send, subjectOf} = await open(t, settings);
+	const young = await send();
+	await subjectOf(young);
+	await waitFor('its end', async () => {
+		const {body} = await call(`${daemon.url}/v1/messages/${young}`, key);
+		return (body as {status: string}).status === 'delivered';
+	});
+	const store = await openStore({file: join(program.folder, 'data/mailctl.db')});
+	t.teardown(() => store.close());
+	const day = 86_400_000;
+	const old = idFloor('msg', Date.now() - 3 * day);
+	const copyId = newId('rcp');
+	const file = join(program.folder, 'data/captured', capturedName(copyId));
+	await writeFile(file, 'old');
+	await store.writer.transaction(async trx => {
+		const message = await trx('messages').where({id: young}).first();
+		const copy = await trx('recipients').where({message_id: young}).first();
+		await trx('messages').insert({...message, id: old});
+		await trx('recipients').insert({...copy, id: copyId, message_id: old});
+		await trx('idempotency_keys').insert({
+			...{workspace_id: message.workspace_id, mode: 'live', key: 'k', fingerprint: 'f', response: '{}'},
+			...{message_id: old, created_at: new Date(Date.now() - day).toISOString()},
+		});
+	});
+	await waitFor('the sweep', async () => (await call(`${daemon.url}/v1/messages/${old}`, key)).status === 404);
+	await waitFor('the sweep of keys', async () => (await store.reader('idempotency_keys')).length === 0);
+	t.false((await readdir(join(program.folder, 'data/captured'))).includes(capturedName(copyId)));
+	t.is((await call(`${daemon.url}/v1/messages/${young}`, key)).status, 200);
+});

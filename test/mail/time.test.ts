@@ -1,0 +1,57 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {parseQueryTime, parseTime, storeTime} from '../../src/mail/time.ts';
+
+const at = Date.parse('2026-06-09T10:15:30Z');
+
+test('times are RFC 3339, of the calendar, UTC where nothing is said', t => {
+	for (const text of ['2026-06-09T10:15:30Z', '2026-06-09 10:15:30', '2026-06-09t12:15:30.000+02:00']) {
+		t.is(parseTime(text), at, text);
+	}
+	t.is(parseTime('2026-06-09'), Date.parse('2026-06-09T00:00:00Z'));
+	t.is(parseTime('2024-02-29T23:59:59.999-00:00'), Date.parse('2024-02-29T23:59:59.999Z'));
+	for (const text of [
+		...['2026-02-30', '2025-02-29', '2026-13-01', '2026-00-01', '2026-06-00', '2026-6-9', '2026', 'now', ''],
+		...['2026-06-09T24:00:00Z', '2026-06-09T10:60:00Z', '2026-06-09T10:15:61Z', '2026-06-09T10:15Z', '2026-06-09T'],
+		...[
+			'2026-06-09T10:15:30+0200',
+			'2026-06-09T10:15:30+25:00',
+			'2026-06-09T10:15:30+02',
+			' 2026-06-09',
+			'2026-06-09\n',
+		],
+		...['+002026-06-09', '٢٠٢٦-٠٦-٠٩', `2026-06-09T10:15:30.${'1'.repeat(100)}Z`, '1781000130'],
+	]) {
+		t.is(parseTime(text), undefined, text);
+	}
+});
+
+test('a space in a query stands for the plus of an offset, and for no other', t => {
+	t.is(parseQueryTime('2026-06-09T12:15:30 02:00'), at);
+	t.is(parseQueryTime('2026-06-09 10:15:30'), at);
+	t.is(parseQueryTime('2026-06-09T08:15:30-02:00'), at);
+	for (const text of ['2026-06-09T12:15:30  02:00', '2026-06-09 02:00', '2026-06-09T12:15:30 Z']) {
+		t.is(parseQueryTime(text), undefined, text);
+	}
+});
+
+test('every time that is written is read, and no text makes anything but a time', t => {
+	fc.assert(
+		fc.property(fc.integer({min: Date.UTC(0), max: Date.UTC(9999, 11)}), ms => {
+			t.is(parseTime(storeTime(ms)), ms);
+		}),
+	);
+	const pieces = fc.constantFrom('2026', '-', '02', '30', 'T', ':', '.', 'Z', '+', ' ', '99', '1', '\0', 'é');
+	fc.assert(
+		fc.property(
+			fc.oneof(
+				fc.string({unit: 'binary'}),
+				fc.array(pieces).map(parts => parts.join('')),
+			),
+			text => {
+				const time = parseQueryTime(text);
+				t.true(time === undefined || Number.isSafeInteger(time));
+			},
+		),
+	);
+});

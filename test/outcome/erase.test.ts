@@ -1,0 +1,305 @@
+import test from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {createErase, type Erase} from '../../src/outcome/erase.ts';
+import {moveRecipients} from '../../src/store/recipients.ts';
+import type {Store} from '../../src/store/store.ts';
+import {idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {newId} from '../helpers/workspace.ts';
+
+const at = storeTime(Date.UTC(2026, 5, 9, 10, 15, 30, 123));
+const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => {}): Erase =>
+	createErase({writer: store.writer, clock: systemClock, newId, removeCaptured});
+
+/** Every row of every table, as one text: blobs as what they say. */
+async function everything(store: Store, tables: readonly string[]): Promise<string> {
+	const parts = await Promise.all(
+		tables.map(async table => {
+			const rows: object[] = await store.reader(table);
+			return `${table} ${JSON.stringify(rows, (_, value) =>
+				value?.type === 'Buffer' ? Buffer.from(value.data).toString('latin1') : value,
+			)}`;
+		}),
+	);
+	return parts.join('\n');
+}
+
+async function tablesOf({reader, dialect}: Store): Promise<string[]> {
+	return dialect.name === 'sqlite'
+		? await reader('sqlite_master').where({type: 'table'}).whereNot('name', 'like', 'sqlite_%').pluck('name')
+		: await reader('pg_tables').where({schemaname: 'public'}).pluck('tablename');
+}
+
+/** What delivery, hosts, reports, readers and webhooks leave of a message's copies. */
+async function leaveTraces({store, workspace}: TestApi, messageId: string): Promise<void> {
+	const {database} = store;
+	const endpoint = newId('whe');
+	await database('webhook_endpoints').insert({
+		...{id: endpoint, workspace_id: workspace.id, url: 'https://a.example', events: '[]', secret: 'x', created_at: at},
+	});
+	const message = await database('messages').where({id: messageId}).first();
+	const metadata = JSON.parse(message.metadata ?? '{}');
+	for (const {id, address, role} of await database('recipients').where({message_id: messageId})) {
+		await database('recipients')
+			.where({id})
+			.update({last_reply: `450 <${address}> busy`, attempts: 1});
+		if (role === 'to') {
+			await database('recipients')
+				.where({id})
+				.update({subject: `Hello ${address}`});
+		}
+		await database('attempts').insert({
+			...{recipient_id: id, n: 1, position: 0, at, host: `mx.${address.split('@')[1]}`, ip: '192.0.2.7', tls: null},
+			...{phase: 'rcpt', code: 450, enhanced: '4.2.0', reply: `450 <${address}> busy`, ms: 7},
+		});
+		const eventId = newId('evt');
+		const url = `https://shop.example/?u=${address}`;
+		await database('events').insert({
+			...{id: eventId, message_id: messageId, recipient_id: id, type: 'clicked', occurred_at: at, recorded_at: at},
+			detail: JSON.stringify({recipient: address, role, url}),
+		});
+		await database('engagement').insert(
+			['opened', 'clicked'].map(kind => ({
+				...{recipient_id: id, kind, url, n: 1, machine_n: 0, first_at: at, last_at: at},
+			})),
+		);
+		const sha256 = `hash of ${id}`;
+		await database('inbound').insert({
+			...{sha256, source: 'smtp', mail_from: address, rcpt_to: 'b@x', raw: Buffer.from(address), received_at: at},
+		});
+		await database('reports').insert({
+			...{id: newId('evt'), workspace_id: workspace.id, message_id: messageId, recipient_id: id, kind: 'dsn'},
+			...{inbound_sha256: sha256, detail: JSON.stringify({address}), created_at: at},
+		});
+		for (const next of [null, at]) {
+			const body = {type: 'clicked', message_id: messageId, recipient: address, occurred_at: at, metadata};
+			await database('webhook_deliveries').insert({
+				...{id: newId('whd'), workspace_id: workspace.id, endpoint_id: endpoint, message_id: messageId},
+				...{event_id: eventId, event_type: 'clicked', body: Buffer.from(JSON.stringify(body)), attempts: 0},
+				...{state: next ? 'pending' : 'delivered', generation: 1, next_attempt_at: next, created_at: at},
+			});
+		}
+	}
+}
+
+async function bodiesOf(store: Store, messageId: string): Promise<Array<{recipient: string; metadata: object}>> {
+	const rows = await store.reader('webhook_deliveries').where({message_id: messageId}).orderBy('id');
+	return rows.map(({body}) => JSON.parse(Buffer.from(body).toString()));
+}
+
+storeTest(test, 'nothing of a person remains but what keeps it from being mailed', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: workspaceId} = api.workspace;
+	const attachments = [{filename: 'jane.pdf', contentType: 'application/pdf', content: 'amFuZQ=='}];
+	const to = idOf(
+		await api.send({
+			...{to: 'Jane@Home.example', cc: ['boss@work.example'], data: {name: 'jane'}, metadata: {who: 'jane'}},
+			...{locale: 'de', timezone: 'Europe/Vienna', tags: ['kept'], attachments},
+		}),
+	);
+	const others = idOf(
+		await api.send({
+			...{to: 'zoe@work.example', cc: ['JANE@home.example', 'boss@work.example']},
+			...{data: {name: 'zoe'}, metadata: {who: 'zoe'}},
+		}),
+	);
+	await leaveTraces(api, to);
+	await leaveTraces(api, others);
+	const person = {workspace_id: workspaceId, address_key: 'jane@home.example'};
+	await store.database('address_health').insert({...person, soft_messages: 1, updated_at: at});
+	const kept = {...person, address: 'Jane@home.example', source: 'one-click', created_at: at};
+	await store.database('suppressions').insert({...kept, id: newId('sup'), reason: 'unsubscribe'});
+	await store.database('topic_optouts').insert({...kept, code: 'news'});
+
+	const tables = (await tablesOf(store)).filter(name => !['suppressions', 'topic_optouts'].includes(name));
+	t.regex(await everything(store, tables), /jane/i);
+	const captured: string[] = [];
+	const erase = eraseOf(store, async ids => void captured.push(...ids));
+	t.deepEqual(await erase({workspaceId, addressKey: 'jane@home.example'}), {contact: true, messages: 1, copies: 1});
+	const left = await everything(store, tables);
+	t.notRegex(left, /jane|home\.example/i);
+	t.notRegex(left.replace(/^events.*$/m, ''), /Vienna/);
+	t.deepEqual(captured.toSorted(), (await store.reader('recipients').pluck('id')).toSorted());
+
+	t.like((await api.get(`/v1/messages/${to}`)).body, {
+		...{status: 'suppressed', to: 'erased@erased.invalid', cc: ['boss@work.example'], data: {}, metadata: {}},
+		...{subject: null, attachments: [], tags: ['kept']},
+	});
+	t.like((await api.get(`/v1/messages/${others}`)).body, {
+		...{status: 'accepted', to: 'zoe@work.example', cc: ['erased@erased.invalid', 'boss@work.example']},
+		...{data: {name: 'zoe'}, metadata: {who: 'zoe'}, subject: 'Hello zoe@work.example'},
+	});
+	t.deepEqual(
+		(await bodiesOf(store, to)).map(({recipient, metadata}) => [recipient, metadata]),
+		[
+			['erased@erased.invalid', {}],
+			['erased@erased.invalid', {}],
+			['boss@work.example', {}],
+			['boss@work.example', {}],
+		],
+	);
+	const [zoe] = await bodiesOf(store, others);
+	t.deepEqual(zoe, {
+		...{type: 'clicked', message_id: others, recipient: 'zoe@work.example', occurred_at: at, metadata: {who: 'zoe'}},
+	} as object as typeof zoe);
+	t.deepEqual(
+		(await bodiesOf(store, others)).map(({recipient}) => recipient.split('@')[0]),
+		['zoe', 'zoe', 'erased', 'erased', 'boss', 'boss'],
+	);
+
+	const states = await store.reader('recipients').orderBy('id').select('state', 'next_attempt_at', 'message_id');
+	t.deepEqual(
+		states.map(row => [row.message_id === to ? 'to' : 'others', row.state, row.next_attempt_at !== null]),
+		[
+			['to', 'suppressed', false],
+			['to', 'suppressed', false],
+			['others', 'accepted', true],
+			['others', 'suppressed', false],
+			['others', 'accepted', true],
+		],
+		'the content is gone for every copy; of the other message only the one copy is',
+	);
+	const suppressed = await store.reader('events').where({type: 'suppressed'}).orderBy('id');
+	t.deepEqual(
+		suppressed.map(({detail}) => JSON.parse(detail)),
+		[
+			{role: 'to', reason: 'erased'},
+			{role: 'cc', reason: 'erased'},
+			{role: 'cc', reason: 'erased'},
+		],
+	);
+	t.is((await store.reader('suppressions')).length, 1);
+	t.is((await store.reader('topic_optouts')).length, 1);
+	t.deepEqual(await erase({workspaceId, addressKey: 'jane@home.example'}), {contact: false, messages: 0, copies: 0});
+});
+
+storeTest(test, 'others are left as they are: other addresses, the same one in another workspace', async (t, store) => {
+	const api = await startApi(t, store);
+	const mine = idOf(await api.send({to: 'jane@example.org', data: {a: 1}, metadata: {b: '2'}}));
+	await leaveTraces(api, mine);
+	const before = await everything(store, await tablesOf(store));
+	const erase = eraseOf(store);
+	for (const person of [
+		{workspaceId: newId('ws'), addressKey: 'jane@example.org'},
+		{workspaceId: api.workspace.id, addressKey: 'jane@example.com'},
+		{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
+		{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
+	]) {
+		t.deepEqual(await erase(person), {contact: false, messages: 0, copies: 0});
+	}
+	t.is(await everything(store, await tablesOf(store)), before);
+});
+
+storeTest(test, 'who mails the placeholder itself can erase that contact', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: workspaceId} = api.workspace;
+	await api.send({to: 'Erased@erased.invalid'});
+	const result = await eraseOf(store)({workspaceId, addressKey: 'erased@erased.invalid'});
+	t.deepEqual(result, {contact: true, messages: 0, copies: 0});
+});
+
+storeTest(test, 'many messages go in steps; an interrupted erasure is ended by the next', async (t, store, engine) => {
+	const api = await startApi(t, store);
+	const {id: workspaceId} = api.workspace;
+	for (let n = 0; n < 9; n++) {
+		const sends = Array.from({length: 50}, () =>
+			api.send({to: n < 8 ? 'jane@example.org' : 'zoe@example.org', cc: n < 8 ? [] : ['jane@example.org']}),
+		);
+		await Promise.all(sends);
+	}
+	let steps = 0;
+	const failing = eraseOf(store, async () => {
+		steps++;
+		if (steps === 2) {
+			throw new Error('power is gone');
+		}
+	});
+	const person = {workspaceId, addressKey: 'jane@example.org'};
+	await t.throwsAsync(failing(person), {message: 'power is gone'});
+	const rest = async () =>
+		Number((await store.reader('recipients').where({address_key: 'jane@example.org'}).count('* as n').first())?.n);
+	const left = await rest();
+	t.true(left > 0 && left < 450, String(left));
+	t.is((await store.reader('contacts').where({address_key: 'jane@example.org'})).length, 1);
+
+	const files: string[] = [];
+	const erase = eraseOf(store, async ids => void files.push(...ids));
+	const plans = await plansDuring(store, engine, async () => {
+		t.deepEqual(await erase(person), {contact: true, messages: left - 50, copies: 50});
+	});
+	t.is(await rest(), 0);
+	t.is(files.length, left + 50, 'files of every copy of a message with a Cc');
+	for (const plan of plans) {
+		t.false(readsAll(plan), plan);
+	}
+	const untouched = await store.reader('recipients').where({address_key: 'zoe@example.org', state: 'accepted'});
+	t.is(untouched.length, 50);
+});
+
+storeTest(test, 'a copy that is being tried loses its claim: nothing is written of its outcome', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: workspaceId} = api.workspace;
+	const [first, second, complained] = [
+		idOf(await api.send({to: 'jane@example.org'})),
+		idOf(await api.send({to: 'zoe@example.org'})),
+		idOf(await api.send({to: 'Jane@example.org'})),
+	];
+	const ends = new Map<string, () => void>();
+	const lost: string[] = [];
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		copy =>
+			new Promise(resolve => {
+				ends.set(copy.address, () =>
+					resolve(
+						resultOf(copy, {
+							...{kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: `550 ${copy.address}?`},
+							suppresses: true,
+						}),
+					),
+				);
+			}),
+		{onLost: copy => void lost.push(copy.message_id)},
+	);
+	await scheduler.start();
+	await waitFor('all are tried', () => ends.size === 3);
+	const {id: reported} = await store.reader('recipients').where({message_id: complained}).first();
+	await store.writer.transaction(trx => moveRecipients(trx, [reported], 'complained', at));
+	await eraseOf(store)({workspaceId, addressKey: 'jane@example.org'});
+	for (const end of ends.values()) {
+		end();
+	}
+	await waitFor('all tries ended', () => lost.length + recorded.length === 3);
+	await scheduler.stop();
+	t.deepEqual(lost.toSorted(), [first, complained]);
+	const stateOf = async (id: string) => await store.reader('recipients').where({message_id: id}).first();
+	t.like(await stateOf(first), {
+		state: 'suppressed',
+		next_attempt_at: null,
+		claimed_by: null,
+		subject: null,
+		attempts: 0,
+	});
+	t.like(await stateOf(complained), {state: 'complained', next_attempt_at: null, claimed_by: null});
+	t.like(await stateOf(second), {state: 'bounced'});
+	t.notRegex(await everything(store, await tablesOf(store)), /jane/i);
+	t.deepEqual(await store.reader('events').where({message_id: first}).orderBy('id').pluck('type'), [
+		'accepted',
+		'queued',
+		'suppressed',
+	]);
+});
+
+storeTest(test, 'mail that was tried before keeps how it ended', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: workspaceId} = api.workspace;
+	const id = idOf(await api.send({to: 'jane@example.org'}));
+	await store.database('recipients').where({message_id: id}).update({state: 'delivered', next_attempt_at: null});
+	await eraseOf(store)({workspaceId, addressKey: 'jane@example.org'});
+	t.like((await api.get(`/v1/messages/${id}`)).body, {status: 'delivered', to: 'erased@erased.invalid'});
+	t.is((await store.reader('events').where({type: 'suppressed'})).length, 0);
+});

@@ -1,0 +1,178 @@
+import test from 'ava';
+import {recipientStates} from '../../src/mail/recipient-state.ts';
+import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {plansDuring, readsAll} from '../helpers/plans.ts';
+
+type Filters = Omit<MessageFilter, 'workspaceId'>;
+
+/** Every id of the list, page by page. */
+async function walk(store: Store, filter: MessageFilter, limit: number): Promise<{ids: string[]; pages: number}> {
+	const ids: string[] = [];
+	let after: string | null = null;
+	let pages = 0;
+	do {
+		const page = await scanMessages(store.reader, filter, {after, limit});
+		ids.push(...page.ids);
+		after = page.next;
+		pages++;
+	} while (after !== null);
+	return {ids, pages};
+}
+
+/** So many messages: to a hundred addresses, of three senders and three templates, in every state. */
+async function fill(store: Store, workspaceId: string, count: number): Promise<string[]> {
+	const addresses = Array.from({length: count}, (_, index) => `u${index % 100}@x.test`);
+	const ids: string[] = [];
+	for (let start = 0; start < count; start += 2000) {
+		ids.push(...(await insertMessages(store, workspaceId, addresses.slice(start, start + 2000))));
+	}
+	await store.database.raw(
+		`update messages set template_id = 'tpl_' || (cast(substr(to_key, 2, 1) as integer) % 3),
+			from_key = 'f' || (cast(substr(to_key, 2, 1) as integer) % 2) || '@x.test'`,
+	);
+	for (const [index, state] of recipientStates.entries()) {
+		await store
+			.database('recipients')
+			.whereLike('address_key', `u%${index}@x.test`)
+			.update({state, next_attempt_at: null});
+	}
+	if (store.dialect.name === 'postgres') {
+		await store.database.raw('analyze');
+	}
+	return ids;
+}
+
+storeTest(test, 'any filters together give what each of them gives, in pages of any size', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const other = await insertWorkspace(store, 'other');
+	await insertMessages(store, other.workspaceId, ['u1@x.test']);
+	const ids = await fill(store, workspaceId, 400);
+	const rows = await store
+		.reader('messages as m')
+		.join('recipients as r', 'r.message_id', 'm.id')
+		.where('m.workspace_id', workspaceId)
+		.orderBy('m.id', 'desc')
+		.select('m.id', 'm.to_key', 'm.from_key', 'm.template_id', 'r.state');
+	const values = {toKey: 'u12@x.test', status: recipientStates[2], templateId: 'tpl_1', fromKey: 'f1@x.test'};
+	for (let mask = 0; mask < 16; mask++) {
+		const filter: Filters = {
+			...(mask & 1 && {toKey: values.toKey}),
+			...(mask & 2 && {status: values.status}),
+			...(mask & 4 && {templateId: values.templateId}),
+			...(mask & 8 && {fromKey: values.fromKey}),
+		};
+		const expected = rows
+			.filter(
+				row =>
+					(filter.toKey ?? row.to_key) === row.to_key &&
+					(filter.status ?? row.state) === row.state &&
+					(filter.templateId ?? row.template_id) === row.template_id &&
+					(filter.fromKey ?? row.from_key) === row.from_key,
+			)
+			.map(row => row.id);
+		for (const limit of [1, 7, 100]) {
+			t.deepEqual((await walk(store, {workspaceId, ...filter}, limit)).ids, expected, JSON.stringify({filter, limit}));
+		}
+	}
+	t.deepEqual((await walk(store, {workspaceId, toKey: 'nobody@x.test'}, 10)).ids, []);
+	t.is((await walk(store, {workspaceId}, 100)).ids.length, ids.length);
+});
+
+storeTest(test, 'a range of times is half-open, by the millisecond', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [first] = (await insertMessages(store, workspaceId, ['a@x.test'])) as [string];
+	const before = Date.now();
+	while (Date.now() <= before + 1) {
+		await new Promise(resolve => setImmediate(resolve));
+	}
+	const [second] = (await insertMessages(store, workspaceId, ['a@x.test'])) as [string];
+	const between = before + 1;
+	for (const filter of [
+		{},
+		{toKey: 'a@x.test'},
+		{status: 'accepted' as const},
+		{toKey: 'a@x.test', fromKey: 'a@shop.example'},
+	]) {
+		const list = async (range: Filters) => (await walk(store, {workspaceId, ...filter, ...range}, 10)).ids;
+		t.deepEqual(await list({since: between}), [second]);
+		t.deepEqual(await list({until: between}), [first]);
+		t.deepEqual(await list({since: 0, until: between + 60_000}), [second, first]);
+		t.deepEqual(await list({since: between, until: between}), []);
+	}
+});
+
+storeTest(
+	test,
+	'a page reads a bounded part of the narrowest index, and the list goes on after it',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const count = 2 * mostScanned + 500;
+		const ids = await fill(store, workspaceId, count);
+		// All are of one sender and in one state, but for the oldest one.
+		await store.database('recipients').update({state: 'delivered'});
+		await store.database('messages').update({from_key: 'f@x.test'});
+		await store.database('recipients').where({message_id: ids[0]}).update({state: 'bounced'});
+		await store.database('messages').where({id: ids[1]}).update({from_key: 'g@x.test'});
+
+		const many = {workspaceId, status: 'delivered', fromKey: 'f@x.test'} as const;
+		const first = await scanMessages(store.reader, many, {after: null, limit: 100});
+		t.deepEqual(first.ids, ids.slice(-100).reverse());
+		t.is(first.next, ids.at(-100) ?? '');
+		t.is((await walk(store, many, 10_000)).ids.length, count - 2);
+
+		const none = {...many, templateId: 'tpl_x'};
+		await store.database('messages').update({template_id: 'tpl_x'});
+		await store.database('messages').where({id: ids[2]}).update({from_key: 'h@x.test'});
+		await store.database('recipients').whereNot({message_id: ids[2]}).update({state: 'delivered'});
+		await store.database('recipients').where({message_id: ids[2]}).update({state: 'bounced'});
+		const empty = await scanMessages(store.reader, {...none, fromKey: 'h@x.test'}, {after: null, limit: 10});
+		t.deepEqual(empty, {ids: [], next: null}, 'the index of the rare sender is read, not that of the state');
+
+		// One in two is of each sender and state, none of both: the page is empty after so many rows, and says where to go on.
+		await store.database.raw(`update messages set from_key = 'even@x.test' where to_key like '%0@x.test'
+		or to_key like '%2@x.test' or to_key like '%4@x.test' or to_key like '%6@x.test' or to_key like '%8@x.test'`);
+		await store.database.raw(`update recipients set state = case when message_id in
+		(select id from messages where from_key = 'even@x.test') then 'delivered' else 'bounced' end`);
+		const sparse = {workspaceId, status: 'bounced', fromKey: 'even@x.test'} as const;
+		const page = await scanMessages(store.reader, sparse, {after: null, limit: 10});
+		t.deepEqual(page.ids, []);
+		const bounced = ids.filter((_, index) => index % 2 === 1).reverse();
+		const even = ids.filter((_, index) => index % 2 === 0).reverse();
+		t.true([bounced[mostScanned - 1], even[mostScanned - 1]].includes(page.next ?? ''));
+		t.deepEqual(await walk(store, sparse, 10), {ids: [], pages: 2});
+	},
+);
+
+storeTest(test, 'every filter and combination is read along an index, in its order', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await fill(store, workspaceId, 3000);
+	const range = {since: Date.now() - 60_000, until: Date.now() + 60_000};
+	const [toKey, status, templateId, fromKey] = ['u12@x.test', 'sent', 'tpl_1', 'f1@x.test'] as const;
+	for (const [index, filter] of [
+		[/messages_by_workspace|messages_pkey/, {}],
+		[/messages_by_workspace|messages_pkey/, range],
+		[/messages_by_recipient/, {toKey}],
+		[/messages_by_recipient/, {toKey, ...range}],
+		[/recipients_by_state/, {status}],
+		[/recipients_by_state/, {status, ...range}],
+		[/messages_by_template/, {templateId}],
+		[/messages_by_sender/, {fromKey}],
+		[/messages_by_recipient/, {toKey, status}],
+		[/messages_by_recipient/, {toKey, fromKey, templateId, status, ...range}],
+		[/recipients_by_state/, {status, templateId, fromKey}],
+		[/messages_by_template/, {templateId, fromKey}],
+	] as const) {
+		const plans = await plansDuring(store, engine, () =>
+			scanMessages(store.reader, {workspaceId, ...filter}, {after: null, limit: 25}),
+		);
+		const named = JSON.stringify(filter);
+		t.regex(plans.at(-1) ?? '', index, named);
+		for (const plan of plans) {
+			t.false(readsAll(plan), `${named}\n${plan}`);
+			t.notRegex(plan, /TEMP B-TREE|^ *-?>? *Sort/m, `${named}\n${plan}`);
+		}
+	}
+});
