@@ -7,7 +7,10 @@ import type {Cursors} from './cursor.ts';
 import type {RateLimits} from './rate-limit.ts';
 import {batchRoutes} from './routes/batch.ts';
 import {messageRoutes} from './routes/messages.ts';
+import {senderRoutes} from './routes/senders.ts';
+import {templateRoutes} from './routes/templates.ts';
 import {usageRoutes} from './routes/usage.ts';
+import {versionRoutes} from './routes/versions.ts';
 import type {Routes} from './server.ts';
 
 /** What the routes of the API work with. */
@@ -31,5 +34,12 @@ export type ApiParts = {
 
 /** Every route under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts)];
+	return [
+		messageRoutes(parts),
+		batchRoutes(parts),
+		usageRoutes(parts),
+		templateRoutes(parts),
+		versionRoutes(parts),
+		senderRoutes(parts),
+	];
 }

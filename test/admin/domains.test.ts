@@ -100,11 +100,17 @@ storeTest(
 		t.is((await listDomains(store.reader, workspaceId)).length, 1);
 
 		await store.database('domains').update({verified_at: '2026-06-01T00:00:00.000Z', state: 'verified'});
-		t.like(await add('third@shop.example'), {verified_at: '2026-06-09T10:00:00.000Z'});
+		t.like(await add('third@shop.example'), {verified_at: '2026-06-01T00:00:00.000Z'});
 		t.deepEqual(
-			(await listSenders(store.reader, workspaceId)).map(sender => sender.address),
-			['third@shop.example', 'other@shop.example', 'No-Reply@shop.example'],
+			(await listSenders(store.reader, workspaceId)).map(sender => [sender.address, sender.verified_at]),
+			[
+				['third@shop.example', '2026-06-01T00:00:00.000Z'],
+				['other@shop.example', '2026-06-09T10:00:00.000Z'],
+				['No-Reply@shop.example', '2026-06-01T00:00:00.000Z'],
+			],
 		);
+		await store.database('domains').update({verified_at: null, state: 'failed'});
+		t.like(await findSender(store.reader, workspaceId, 'third@shop.example'), {verified_at: null});
 	},
 );
 

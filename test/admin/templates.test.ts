@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createTemplate, fingerprintOf, removeTemplate, saveVersion} from '../../src/admin/templates.ts';
+import {createTemplate, fingerprintOf, removeTemplate, saveTemplate} from '../../src/admin/templates.ts';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import type {Store} from '../../src/store/store.ts';
 import {
@@ -28,8 +28,8 @@ async function prepare(store: Store) {
 	const tools = testTools();
 	const write = store.writer.transaction;
 	const workspaceId = (await write(trx => createWorkspace(trx, tools, {name: 'acme'})))?.id as string;
-	const save = (name: string, variants: readonly TemplateVariant[]) =>
-		write(trx => saveVersion(trx, tools, {workspaceId, name, variants}));
+	const save = (name: string, variants: readonly TemplateVariant[], sample: string | null = null) =>
+		write(trx => saveTemplate(trx, tools, {workspaceId, name, variants, sample}));
 	return {tools, write, workspaceId, save};
 }
 
@@ -55,7 +55,14 @@ storeTest(test, 'versions count from 1; the same source again makes none', async
 storeTest(test, 'of two who save the same number one is refused', async (t, store) => {
 	const {tools, write, save} = await prepare(store);
 	const {id} = await save('receipt', [variant]);
-	const version = {id: tools.newId('tpv'), template_id: id, version: 1, fingerprint: 'x', created_at: '2026'};
+	const version = {
+		id: tools.newId('tpv'),
+		template_id: id,
+		version: 1,
+		fingerprint: 'x',
+		sample: null,
+		created_at: '2026',
+	};
 	t.false(await write(trx => insertVersion(trx, version, [variant])));
 	t.false(await write(trx => insertVersion(trx, {...version, version: 3}, [variant])));
 	t.is((await listVersions(store.reader, id)).length, 1);
