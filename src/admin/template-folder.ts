@@ -2,7 +2,7 @@ import {readdir} from 'node:fs/promises';
 import path from 'node:path';
 import {labelFault} from '../mail/label.ts';
 import type {VariantSource} from '../render/compile.ts';
-import {compileInWorker} from '../render/compile-in-worker.ts';
+import {compileInWorker, usualCompileTime} from '../render/compile-in-worker.ts';
 import {readTemplateFolder} from '../render/folder.ts';
 import type {Violation} from '../render/violation.ts';
 import type {TemplateVariant} from '../store/templates.ts';
@@ -73,9 +73,9 @@ async function compileAll(variants: readonly VariantSource[]) {
 	return new Map(variants.map((variant, index) => [variant, results[index]]));
 }
 
-// Ten seconds, and a little more for each variant: what a hostile one may take must not fail a folder of many.
+// A little more for each variant: what a hostile one may take must not fail a folder of many.
 function compileTime(variants: number): number {
-	return 10_000 + 500 * variants;
+	return usualCompileTime + 500 * variants;
 }
 
 function place(template: string, {locale}: VariantSource, {field, message, line, column}: Violation): string {
