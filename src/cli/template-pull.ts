@@ -89,7 +89,6 @@ function show(session: Session, pulled: readonly Pulled[], dryRun: boolean): voi
 	session.show(json, () =>
 		table<Pulled>(
 			[
-				{title: 'ID', cell: ({template}) => template.id},
 				{title: 'NAME', cell: ({template}) => template.name, cut: true},
 				{title: 'VERSION', cell: ({template}) => template.latest_version, right: true},
 				{title: 'FILES', cell: ({plan}) => (plan ? counted(plan, dryRun) : 'no version yet')},
