@@ -114,6 +114,18 @@ storeTest(
 	},
 );
 
+storeTest(test, 'nodes that add senders of a new domain at once make it once', async (t, store) => {
+	const {tools, workspaceId} = await prepare(store);
+	const added = await Promise.all(
+		['a', 'b', 'c', 'a'].map(local => {
+			const input = {workspaceId, address: address(`${local}@shop.example`), name: null, verified: false};
+			return store.database.transaction(trx => addSender(trx, tools, testVault, {...input, newKeys: async () => keys}));
+		}),
+	);
+	t.is(added.filter(one => one !== undefined).length, 3);
+	t.is((await listDomains(store.reader, workspaceId)).length, 1);
+});
+
 storeTest(test, 'a sender is verified, disabled, enabled, removed', async (t, store) => {
 	const {tools, write, workspaceId} = await prepare(store);
 	const input = {workspaceId, address: address('a@shop.example'), name: 'Shop', verified: false};
