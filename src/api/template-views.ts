@@ -33,7 +33,7 @@ export function versionView(
 		template_id,
 		version,
 		created_at: apiTime(created_at),
-		variants: variants.map(variant => ({text: null, ...variantSource(variant)})),
+		variants: variants.map(variant => ({...variantSource(variant), text: variant.text_source})),
 		sample: sample === null ? null : JSON.parse(sample),
 	};
 }
