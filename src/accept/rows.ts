@@ -39,6 +39,7 @@ export function messageRow({id, draft}: Entry, preferences: Preferences, now: st
 		timezone: preferences.timezone,
 		tracking: send.tracking,
 		attachments: send.attachments.length,
+		resentFrom: send.resentFrom,
 		createdAt: now,
 	};
 }

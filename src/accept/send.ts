@@ -31,6 +31,8 @@ export type Send = {
 	readonly timezone: string | null;
 	readonly tracking: string | null;
 	readonly attachments: readonly Attachment[];
+	/** The message that this one repeats; null: it repeats none. */
+	readonly resentFrom: string | null;
 };
 
 /** A send that passed every check that needs no transaction. */

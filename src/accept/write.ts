@@ -129,8 +129,8 @@ async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], now:
 			addressKey: send.to.key,
 			locale: send.locale,
 			timezone: send.timezone,
-			// Test sends teach a contact nothing.
-			learns: send.mode === 'live',
+			// Test sends teach a contact nothing, and a repeated one nothing old.
+			learns: send.mode === 'live' && send.resentFrom === null,
 		})),
 		now,
 	);

@@ -9,7 +9,7 @@ import {hasWorkspace} from '../store/workspaces.ts';
 import {createKey} from './keys.ts';
 import {addSender} from './senders.ts';
 import {readTemplates} from './template-folder.ts';
-import {saveVersion} from './templates.ts';
+import {saveTemplate} from './templates.ts';
 import type {Tools} from './tools.ts';
 import {createWorkspace} from './workspaces.ts';
 
@@ -54,7 +54,7 @@ export async function bootstrap(store: Store, tools: Tools, vault: Vault): Promi
 			verified: true,
 			newKeys: async () => keys,
 		});
-		const saved = await saveVersion(trx, tools, {workspaceId, name: 'sample', variants: template.variants});
+		const saved = await saveTemplate(trx, tools, {workspaceId, ...template, name: 'sample'});
 		const key = async (mode: Mode) => {
 			const input = {workspaceId, name: 'first', mode, scopes, rateLimit: null, expiresAt: null};
 			return (await createKey(trx, tools, input)).key;

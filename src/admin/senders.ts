@@ -1,10 +1,11 @@
 import type {Knex} from 'knex';
+import {generateSigningKeys} from '../compose/dkim-key.ts';
 import type {Address} from '../mail/address.ts';
 import {storeTime} from '../mail/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {findDomain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
-import {deleteSender, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
+import {deleteSender, deleteSenderById, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
 import {addDomain, type SigningKeys} from './domains.ts';
 import type {Tools} from './tools.ts';
 
@@ -18,6 +19,20 @@ export type SenderInput = {
 	readonly newKeys: () => Promise<SigningKeys>;
 };
 
+/**
+ * Keys for a sender's domain if the workspace lacks it. They take a while, in the thread pool, and are made before the
+ * transaction, which nothing slow should hold open.
+ */
+export async function prepareKeys(
+	reader: Knex,
+	workspaceId: string,
+	domain: string,
+): Promise<() => Promise<SigningKeys>> {
+	const keys = (await findDomain(reader, workspaceId, domain)) ? undefined : await generateSigningKeys();
+	// A domain that was there may have been removed meanwhile.
+	return async () => keys ?? (await generateSigningKeys());
+}
+
 /** Adds a sender, and its domain with keys if that is missing. Undefined: the address is there already. */
 export async function addSender(
 	trx: Knex.Transaction,
@@ -26,9 +41,12 @@ export async function addSender(
 	{workspaceId, address, name, verified, newKeys}: SenderInput,
 ): Promise<Sender | undefined> {
 	const now = storeTime(tools.clock.now());
+	const find = () => findDomain(trx, workspaceId, address.domain);
+	// Another node may be adding it just now: then it is there once its transaction has ended.
 	const domain =
-		(await findDomain(trx, workspaceId, address.domain)) ??
-		(await addDomain(trx, tools, vault, {workspaceId, name: address.domain, keys: await newKeys()}))?.domain;
+		(await find()) ??
+		(await addDomain(trx, tools, vault, {workspaceId, name: address.domain, keys: await newKeys()}))?.domain ??
+		(await find());
 	if (!domain) {
 		throw new Error(`The domain ${address.domain} was added and removed meanwhile.`);
 	}
@@ -39,13 +57,13 @@ export async function addSender(
 		address: address.spelling,
 		address_key: address.key,
 		name,
-		verified_at: verified || domain.verified_at !== null ? now : null,
+		verified_at: verified ? now : null,
 		disabled_at: null,
 		created_at: now,
 	};
 	const added = await insertSender(trx, sender);
 	await bumpGeneration(trx);
-	return added ? sender : undefined;
+	return added ? {...sender, verified_at: sender.verified_at ?? domain.verified_at} : undefined;
 }
 
 /** Marks as verified, or switches off and on. Undefined: there is no such sender. */
@@ -74,6 +92,13 @@ export async function changeSender(
 /** Its queued mail ends `errored`. False: there is no such sender. */
 export async function removeSender(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
 	const removed = await deleteSender(trx, workspaceId, addressKey);
+	await bumpGeneration(trx);
+	return removed;
+}
+
+/** As `removeSender`, by id. */
+export async function removeSenderById(trx: Knex.Transaction, workspaceId: string, id: string): Promise<boolean> {
+	const removed = await deleteSenderById(trx, workspaceId, id);
 	await bumpGeneration(trx);
 	return removed;
 }

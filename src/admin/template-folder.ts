@@ -2,20 +2,22 @@ import {readdir} from 'node:fs/promises';
 import path from 'node:path';
 import {labelFault} from '../mail/label.ts';
 import type {VariantSource} from '../render/compile.ts';
-import {compileInWorker} from '../render/compile-in-worker.ts';
+import {compileInWorker, usualCompileTime} from '../render/compile-in-worker.ts';
 import {readTemplateFolder} from '../render/folder.ts';
 import type {Violation} from '../render/violation.ts';
 import type {TemplateVariant} from '../store/templates.ts';
+import type {Content} from './templates.ts';
+import {storedVariant} from './variants.ts';
 
 /** A template as its folder says, compiled and ready to be saved. */
-export type ReadyTemplate = {readonly name: string; readonly variants: readonly TemplateVariant[]};
+export type ReadyTemplate = Content & {readonly name: string};
 
 export type ReadyFolder =
 	| {readonly ok: true; readonly templates: readonly ReadyTemplate[]}
 	/** Every problem of every template: `receipt/body.mjml:3:5: …`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-type Source = {readonly name: string; readonly variants: readonly VariantSource[]};
+type Source = {readonly name: string; readonly variants: readonly VariantSource[]; readonly sample: string | null};
 
 /** Reads and compiles a template folder, or a folder of template folders (those with a template.json). */
 export async function readTemplates(folder: string): Promise<ReadyFolder> {
@@ -37,7 +39,7 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 
 	// All in one thread: loading MJML is most of the time.
 	const results = await compileAll(sources.flatMap(({variants}) => variants));
-	const templates = sources.map(({name, variants}) => {
+	const templates = sources.map(({name, variants, sample}) => {
 		const ready: TemplateVariant[] = [];
 		for (const variant of variants) {
 			const result = results.get(variant);
@@ -47,7 +49,7 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 				problems.push(...(result?.violations ?? []).map(each => place(name, variant, each)));
 			}
 		}
-		return {name, variants: ready};
+		return {name, variants: ready, sample};
 	});
 	return problems.length > 0 ? {ok: false, problems} : {ok: true, templates};
 }
@@ -71,24 +73,9 @@ async function compileAll(variants: readonly VariantSource[]) {
 	return new Map(variants.map((variant, index) => [variant, results[index]]));
 }
 
-// Ten seconds, and a little more for each variant: what a hostile one may take must not fail a folder of many.
+// A little more for each variant: what a hostile one may take must not fail a folder of many.
 function compileTime(variants: number): number {
-	return 10_000 + 500 * variants;
-}
-
-function storedVariant(
-	{locale, subject, mjml, html, text}: VariantSource,
-	compiled: {readonly html: string; readonly text: string | null},
-): TemplateVariant {
-	return {
-		locale,
-		subject,
-		kind: mjml === undefined ? 'html' : 'mjml',
-		source: mjml ?? html ?? '',
-		text_source: text ?? null,
-		html: compiled.html,
-		text: compiled.text,
-	};
+	return usualCompileTime + 500 * variants;
 }
 
 function place(template: string, {locale}: VariantSource, {field, message, line, column}: Violation): string {

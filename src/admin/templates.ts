@@ -4,12 +4,14 @@ import {storeTime} from '../mail/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
 	deleteTemplate,
-	findTemplate,
 	findVersion,
 	insertTemplate,
 	insertVersion,
+	listVariants,
+	lockTemplate,
 	type Template,
 	type TemplateVariant,
+	type TemplateVersion,
 } from '../store/templates.ts';
 import type {Tools} from './tools.ts';
 
@@ -44,41 +46,104 @@ export type Saved = {
 	readonly changed: boolean;
 };
 
-export type VersionInput = {
-	readonly workspaceId: string;
-	readonly name: string;
-	/** Compiled; the default variant first. */
+/** What a version is made of. */
+export type Content = {
+	/** Compiled; the default variant first, if there is one. */
 	readonly variants: readonly TemplateVariant[];
+	/** Variables for previews: a JSON object as text; null: none. */
+	readonly sample: string | null;
 };
 
-/** Saves a version of the template of this name, which is made if it is missing. The same source again makes no version. */
-export async function saveVersion(
+/** Whether a version holds just this. */
+export function isContent({fingerprint, sample}: TemplateVersion, content: Content): boolean {
+	return fingerprint === fingerprintOf(content.variants) && sample === content.sample;
+}
+
+/**
+ * Saves content as the template of this name, which is made if it is missing. What the newest version holds already makes
+ * no version.
+ */
+export async function saveTemplate(
 	trx: Knex.Transaction,
 	tools: Tools,
-	{workspaceId, name, variants}: VersionInput,
+	{workspaceId, name, ...content}: Content & {readonly workspaceId: string; readonly name: string},
 ): Promise<Saved> {
-	const template =
-		(await findTemplate(trx, workspaceId, {name})) ?? (await createTemplate(trx, tools, workspaceId, name));
+	const lock = () => lockTemplate(trx, workspaceId, {name});
+	// Another node may be making it just now: then there is one once its transaction has ended.
+	const template = (await lock()) ?? (await createTemplate(trx, tools, workspaceId, name)) ?? (await lock());
 	if (!template) {
-		throw new Error(`The template ${name} was made by somebody else meanwhile: try again.`);
+		throw new Error(`The template ${name} was made and deleted by somebody else meanwhile: try again.`);
 	}
-	const fingerprint = fingerprintOf(variants);
-	const latest = template.latest_version ?? 0;
-	if (latest > 0 && (await findVersion(trx, template.id, latest))?.fingerprint === fingerprint) {
-		return {id: template.id, name, version: latest, changed: false};
+	const {id, latest_version: latest} = template;
+	const newest = latest === null ? undefined : await findVersion(trx, id, latest);
+	if (newest && isContent(newest, content)) {
+		return {id, name, version: newest.version, changed: false};
 	}
-	const version = {
-		id: tools.newId('tpv'),
-		template_id: template.id,
-		version: latest + 1,
-		fingerprint,
-		created_at: storeTime(tools.clock.now()),
+	const {version} = await insertNext(trx, tools, template, content);
+	return {id, name, version, changed: true};
+}
+
+/**
+ * Saves variants as the template's next version, whatever the newest one holds; the sample stays. Undefined: there is no
+ * such template.
+ */
+export async function addVersion(
+	trx: Knex.Transaction,
+	tools: Tools,
+	{workspaceId, id, variants}: {readonly workspaceId: string; readonly id: string} & Pick<Content, 'variants'>,
+): Promise<TemplateVersion | undefined> {
+	const template = await lockTemplate(trx, workspaceId, {id});
+	if (!template) {
+		return undefined;
+	}
+	const {latest_version: latest} = template;
+	const newest = latest === null ? undefined : await findVersion(trx, id, latest);
+	return await insertNext(trx, tools, template, {variants, sample: newest?.sample ?? null});
+}
+
+/**
+ * Saves an old version's content as the next version, compiled as it was. `newest`: it is the newest version itself.
+ * Undefined: there is no such template or version.
+ */
+export async function rollBack(
+	trx: Knex.Transaction,
+	tools: Tools,
+	{workspaceId, id, version}: {readonly workspaceId: string; readonly id: string; readonly version: number},
+): Promise<TemplateVersion | 'newest' | undefined> {
+	const template = await lockTemplate(trx, workspaceId, {id});
+	const old = template && (await findVersion(trx, id, version));
+	if (!old) {
+		return undefined;
+	}
+	if (template.latest_version === version) {
+		return 'newest';
+	}
+	return await insertNext(trx, tools, template, {
+		variants: await listVariants(trx, old.id),
+		sample: old.sample,
+	});
+}
+
+/** The template is locked, so that its newest version is the newest. */
+async function insertNext(
+	trx: Knex.Transaction,
+	{clock, newId}: Tools,
+	{id, latest_version: latest}: Template,
+	{variants, sample}: Content,
+): Promise<TemplateVersion> {
+	const version: TemplateVersion = {
+		id: newId('tpv'),
+		template_id: id,
+		version: (latest ?? 0) + 1,
+		fingerprint: fingerprintOf(variants),
+		sample,
+		created_at: storeTime(clock.now()),
 	};
 	if (!(await insertVersion(trx, version, variants))) {
-		throw new Error(`The template ${name} was changed by somebody else meanwhile: try again.`);
+		throw new Error(`The template ${id} was changed while it was locked.`);
 	}
 	await bumpGeneration(trx);
-	return {id: template.id, name, version: version.version, changed: true};
+	return version;
 }
 
 /** Messages sent with it keep their version. False: there is no such template. */

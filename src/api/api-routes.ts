@@ -10,7 +10,10 @@ import {batchRoutes} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
 import {messageListRoutes} from './routes/message-list.ts';
 import {messageRoutes} from './routes/messages.ts';
+import {senderRoutes} from './routes/senders.ts';
+import {templateRoutes} from './routes/templates.ts';
 import {usageRoutes} from './routes/usage.ts';
+import {versionRoutes} from './routes/versions.ts';
 import type {Routes} from './server.ts';
 
 /** What the routes of the API work with. */
@@ -35,5 +38,14 @@ export type ApiParts = {
 
 /** Every route under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts), messageListRoutes(parts), contactRoutes(parts)];
+	return [
+		messageRoutes(parts),
+		batchRoutes(parts),
+		usageRoutes(parts),
+		messageListRoutes(parts),
+		contactRoutes(parts),
+		templateRoutes(parts),
+		versionRoutes(parts),
+		senderRoutes(parts),
+	];
 }

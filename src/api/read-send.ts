@@ -68,6 +68,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Caller): Send {
 			contentType,
 			content: decodeBase64(content) ?? Buffer.alloc(0),
 		})),
+		resentFrom: null,
 	};
 }
 

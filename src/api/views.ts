@@ -2,7 +2,7 @@ import {apiTime} from '../mail/time.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredMessage} from '../store/messages.ts';
 
-/** A message as the API shows it (interface.md, Message, read view), with `mode` besides. */
+/** A message as the API shows it (interface.md, Message, read view), with `mode` and `resent_from` besides. */
 export function messageView(message: StoredMessage) {
 	return {
 		id: message.id,
@@ -20,6 +20,7 @@ export function messageView(message: StoredMessage) {
 		metadata: message.metadata,
 		tags: message.tags,
 		mode: message.mode,
+		resent_from: message.resentFrom,
 		created_at: apiTime(message.createdAt),
 		updated_at: apiTime(message.updatedAt),
 	};

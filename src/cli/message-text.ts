@@ -26,6 +26,7 @@ export function describe(
 			['subject', message.subject],
 			['template', `${message.templateName} version ${message.templateVersion}`],
 			...(message.mode === 'test' ? ([['mode', 'test']] as const) : []),
+			...(message.resentFrom === null ? [] : ([['resent from', message.resentFrom]] as const)),
 		]),
 		'',
 		bold('Timeline (UTC)'),

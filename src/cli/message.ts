@@ -60,6 +60,18 @@ export function messageCommands(message: Command): void {
 		}),
 	);
 
+	verb(
+		message,
+		'resend <id>',
+		'Send it again as a new message, with all checks',
+		'mailctl message resend msg_06f…',
+	).action(
+		action<object, [string]>(async (session, options, id) => {
+			const {resend} = await import('./message-resend.ts');
+			await resend(session, options, id);
+		}),
+	);
+
 	verb(message, 'raw <id>', 'Print the mail as it is sent', 'mailctl message raw msg_06f… > mail.eml')
 		.option('--recipient <address>', 'the copy of this address')
 		.action(

@@ -1,4 +1,10 @@
+import {createKey} from '../admin/keys.ts';
+import {liveDaemon} from '../daemon/daemon-file.ts';
+import type {Mode} from '../mail/message.ts';
+import {storeTime} from '../mail/time.ts';
+import {deleteApiKey} from '../store/api-keys.ts';
 import {CliError, type ExitKind} from './fault.ts';
+import type {Session} from './session.ts';
 
 export type Accepted = {readonly id: string; readonly status: string};
 
@@ -10,24 +16,56 @@ type Envelope = {
 	};
 };
 
-/** One send by the API of the daemon at `url`. Throws CliError with what the API says. */
-export async function postMessage(
+/** For which workspace a send is, and whether anything may leave the machine. */
+export type Whose = {readonly workspaceId: string; readonly mode: Mode};
+
+/** Milliseconds that the key made for one send lives, should this process not live to delete it. */
+const keyLifetime = 60_000;
+
+/** One send by the API of the daemon of this data folder. Throws CliError with what the API says. */
+export async function postAs(
+	session: Session,
+	whose: Whose,
+	body: object,
+	headers: Readonly<Record<string, string>>,
+): Promise<Accepted> {
+	const url = liveDaemon(session.settings().dataDir)?.http;
+	if (!url) {
+		throw new CliError('unavailable', 'no daemon is running on this data folder', 'start it with mailctl serve');
+	}
+	return await withKey(session, whose, key => postMessage(url, key, body, headers));
+}
+
+/**
+ * Who may write the store may make keys; so a send needs none of its own. The key made for it may only send, is deleted
+ * when the answer is there, and ends by itself where this process dies before.
+ */
+async function withKey<Result>(
+	session: Session,
+	{workspaceId, mode}: Whose,
+	work: (key: string) => Promise<Result>,
+): Promise<Result> {
+	const expiresAt = storeTime(session.tools.clock.now() + keyLifetime);
+	const input = {workspaceId, name: 'mailctl send', mode, scopes: ['messages:send'], rateLimit: '0', expiresAt};
+	const {row, key} = await session.write(trx => createKey(trx, session.tools, input));
+	try {
+		return await work(key);
+	} finally {
+		await session.write(trx => deleteApiKey(trx, workspaceId, row.id));
+	}
+}
+
+async function postMessage(
 	url: string,
-	{
-		key,
-		body,
-		idempotencyKey,
-	}: {readonly key: string; readonly body: object; readonly idempotencyKey: string | undefined},
+	key: string,
+	body: object,
+	headers: Readonly<Record<string, string>>,
 ): Promise<Accepted> {
 	let response: Response;
 	try {
 		response = await fetch(`${url}/v1/messages`, {
 			method: 'POST',
-			headers: {
-				authorization: `Bearer ${key}`,
-				'content-type': 'application/json',
-				...(idempotencyKey !== undefined && {'idempotency-key': idempotencyKey}),
-			},
+			headers: {...headers, authorization: `Bearer ${key}`, 'content-type': 'application/json'},
 			body: JSON.stringify(body),
 		});
 	} catch (error) {

@@ -1,17 +1,13 @@
 import {basename, extname} from 'node:path';
 import {setTimeout as wait} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {createKey} from '../admin/keys.ts';
-import {liveDaemon} from '../daemon/daemon-file.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {storeTime} from '../mail/time.ts';
-import {deleteApiKey} from '../store/api-keys.ts';
 import {readStatus} from '../store/message-copies.ts';
 import {CliError} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
 import {collect, locale, mode, timezone} from './options.ts';
-import {postMessage} from './post-message.ts';
+import {postAs} from './post-message.ts';
 import {example} from './program.ts';
 import {action, type Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
@@ -33,8 +29,6 @@ type Options = {
 	wait?: boolean;
 };
 
-/** Milliseconds that the key made for one send lives, should this process not live to delete it. */
-const keyLifetime = 60_000;
 const pollInterval = 100;
 
 export function sendCommand(command: Command): void {
@@ -74,14 +68,10 @@ async function send(session: Session, options: Options): Promise<void> {
 		timezone: options.timezone,
 		metadata: options.metadata && metadata(options.metadata),
 	};
-	const url = liveDaemon(session.settings().dataDir)?.http;
-	if (!url) {
-		throw new CliError('unavailable', 'no daemon is running on this data folder', 'start it with mailctl serve');
-	}
-
-	const accepted = await withKey(session, template.workspace_id, options.mode, key =>
-		postMessage(url, {key, body, idempotencyKey: options.idempotencyKey}),
-	);
+	const {workspace_id: workspaceId} = template;
+	const accepted = await postAs(session, {workspaceId, mode: options.mode}, body, {
+		...(options.idempotencyKey !== undefined && {'idempotency-key': options.idempotencyKey}),
+	});
 	if (!options.wait) {
 		session.show(accepted, () => [accepted.id]);
 		return;
@@ -90,26 +80,6 @@ async function send(session: Session, options: Options): Promise<void> {
 	session.show({...accepted, status}, () => [accepted.id]);
 	if (status !== 'delivered' && status !== 'sent') {
 		throw new CliError('unavailable', `the message ended ${status}`, `see mailctl message show ${accepted.id}`);
-	}
-}
-
-/**
- * Who may write the store may make keys; so a send needs none of its own. The key made for it may only send, is deleted
- * when the answer is there, and ends by itself where this process dies before.
- */
-async function withKey<Result>(
-	session: Session,
-	workspaceId: string,
-	mode: Mode,
-	work: (key: string) => Promise<Result>,
-): Promise<Result> {
-	const expiresAt = storeTime(session.tools.clock.now() + keyLifetime);
-	const input = {workspaceId, name: 'mailctl send', mode, scopes: ['messages:send'], rateLimit: '0', expiresAt};
-	const {row, key} = await session.write(trx => createKey(trx, session.tools, input));
-	try {
-		return await work(key);
-	} finally {
-		await session.write(trx => deleteApiKey(trx, workspaceId, row.id));
 	}
 }
 

@@ -1,7 +1,5 @@
 import type {Command} from 'commander';
-import {addSender, changeSender, removeSender} from '../admin/senders.ts';
-import {generateSigningKeys} from '../compose/dkim-key.ts';
-import {findDomain} from '../store/domains.ts';
+import {addSender, changeSender, prepareKeys, removeSender} from '../admin/senders.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
@@ -24,9 +22,7 @@ export function senderCommands(sender: Command): void {
 			action<AddOptions, [string]>(async (session, options, text) => {
 				const address = parseAddress(text);
 				const {id: workspaceId} = await session.workspace();
-				// Made before the transaction, which nothing slow should hold open.
-				const known = await findDomain(await session.reader(), workspaceId, address.domain);
-				const keys = known ? undefined : await generateSigningKeys();
+				const newKeys = await prepareKeys(await session.reader(), workspaceId, address.domain);
 				const vault = await session.vault();
 				const added = await session.write(trx =>
 					addSender(trx, session.tools, vault, {
@@ -34,7 +30,7 @@ export function senderCommands(sender: Command): void {
 						address,
 						name: options.name ?? null,
 						verified: options.verified ?? false,
-						newKeys: async () => keys ?? (await generateSigningKeys()),
+						newKeys,
 					}),
 				);
 				if (!added) {

@@ -28,6 +28,7 @@ export function showTemplate(
 			[kind]: source,
 			text,
 		})),
+		sample: versions[0]?.sample ? JSON.parse(versions[0].sample) : null,
 		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
 	};
 	session.show(json, () => [

@@ -1,7 +1,15 @@
 import {writeFile} from 'node:fs/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
-import {createTemplate, fingerprintOf, removeTemplate, type Saved, saveVersion} from '../admin/templates.ts';
+import {
+	type Content,
+	createTemplate,
+	isContent,
+	removeTemplate,
+	rollBack,
+	type Saved,
+	saveTemplate,
+} from '../admin/templates.ts';
 import {isId} from '../mail/ids.ts';
 import {
 	findTemplate,
@@ -10,14 +18,14 @@ import {
 	listVariants,
 	listVersions,
 	type Template,
-	type TemplateVariant,
 } from '../store/templates.ts';
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
-import {label, locale, timezone} from './options.ts';
+import {count, label, locale, timezone} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {table} from './table.ts';
+import type {PullOptions} from './template-pull.ts';
 import {showSaved, showTemplate, view} from './template-view.ts';
 import {printable, shortTime} from './text.ts';
 
@@ -84,13 +92,34 @@ export function templateCommands(template: Command): void {
 					: await session.write(async trx => {
 							const results: Saved[] = [];
 							for (const ready of templates) {
-								results.push(await saveVersion(trx, session.tools, {workspaceId, ...ready}));
+								results.push(await saveTemplate(trx, session.tools, {workspaceId, ...ready}));
 							}
 							return results;
 						});
 				showSaved(session, saved, dryRun ?? false);
 			}),
 		);
+
+	yesOption(
+		verb(
+			template,
+			'pull <dir>',
+			'Write the newest versions as template folders',
+			'mailctl template pull templates --dry-run',
+		).option('--dry-run', 'say what would change, change nothing'),
+	).action(
+		action<PullOptions, [string]>(async (session, options, folder) => {
+			const {pull} = await import('./template-pull.ts');
+			await pull(session, options, folder);
+		}),
+	);
+
+	verb(
+		template,
+		'rollback <template> <version>',
+		'Save an old version as the newest again',
+		'mailctl template rollback receipt 3',
+	).action(action<object, [string, string]>(rollback));
 
 	verb(
 		template,
@@ -100,7 +129,7 @@ export function templateCommands(template: Command): void {
 	)
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
-		.option('--data <file>', 'variables, JSON; -: standard input')
+		.option('--data <file>', 'variables, JSON, instead of the sample; -: standard input')
 		.option('--out <file>', 'write the html there')
 		.action(action<PreviewOptions, [string]>(preview));
 
@@ -151,30 +180,48 @@ async function readFolder(folder: string) {
 async function compare(
 	reader: Knex,
 	workspaceId: string,
-	templates: ReadonlyArray<{readonly name: string; readonly variants: readonly TemplateVariant[]}>,
+	templates: ReadonlyArray<Content & {readonly name: string}>,
 ): Promise<Array<Omit<Saved, 'id'> & {readonly id: string | null}>> {
 	const saved = [];
-	for (const {name, variants} of templates) {
+	for (const {name, ...content} of templates) {
 		const found = await findTemplate(reader, workspaceId, {name});
 		const latest = found?.latest_version ?? 0;
 		const newest = found && latest > 0 ? await findVersion(reader, found.id, latest) : undefined;
-		const changed = newest?.fingerprint !== fingerprintOf(variants);
+		const changed = !(newest && isContent(newest, content));
 		saved.push({id: found?.id ?? null, name, version: changed ? latest + 1 : latest, changed});
 	}
 	return saved;
 }
 
+async function rollback(session: Session, _options: object, key: string, text: string): Promise<void> {
+	const version = count('VERSION', 1, 2 ** 31 - 1)(text);
+	const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);
+	const saved = await session.write(trx => rollBack(trx, session.tools, {workspaceId, id, version}));
+	if (saved === undefined) {
+		throw new CliError('data', `${name} has no version ${version}`, `see mailctl template show ${id}`);
+	}
+	if (saved === 'newest') {
+		throw new CliError('data', `version ${version} of ${name} is the newest`, 'name an older one');
+	}
+	session.show({id, name, version: saved.version, restored: version}, () => [
+		`saved version ${saved.version} of ${id} (${printable(name)}), equal to version ${version}`,
+	]);
+}
+
 async function preview(session: Session, options: PreviewOptions, key: string): Promise<void> {
 	const template = await chosenTemplate(session, key);
 	const workspace = await session.workspace();
-	const data = options.data === undefined ? {} : await readVariables(options.data);
+	const data = options.data === undefined ? null : await readVariables(options.data);
 	const {previewTemplate} = await import('../admin/preview.ts');
+	const {renderInWorker} = await import('../render/render-in-worker.ts');
 	const rendered = await previewTemplate(await session.reader(), {
 		workspace,
 		template,
+		version: null,
 		data,
 		locale: options.locale ?? null,
 		timezone: options.timezone ?? null,
+		render: renderInWorker,
 	});
 	if (!rendered) {
 		throw new CliError('data', `the template ${key} has no version`, 'save one with mailctl template push');

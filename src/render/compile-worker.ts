@@ -1,9 +1,11 @@
-import {parentPort, workerData} from 'node:worker_threads';
 import {compileVariant, type VariantSource} from './compile.ts';
+import {answer} from './in-worker.ts';
 
 // The body of the thread that compileInWorker starts.
-const results = [];
-for (const source of workerData as readonly VariantSource[]) {
-	results.push(await compileVariant(source));
-}
-parentPort?.postMessage(results);
+await answer(async sources => {
+	const results = [];
+	for (const source of sources as readonly VariantSource[]) {
+		results.push(await compileVariant(source));
+	}
+	return results;
+});

@@ -13,14 +13,26 @@ export type TemplateFolder =
 			readonly name: string;
 			/** The default variant first, then by locale. */
 			readonly variants: readonly VariantSource[];
-			/** Variables for a preview. */
-			readonly sample: Readonly<Record<string, unknown>>;
+			/** Variables for a preview: the text of sample.json, a JSON object; null: there is none. */
+			readonly sample: string | null;
 	  }
 	| {readonly ok: false; readonly problems: readonly FolderProblem[]};
 
 type Json = Readonly<Record<string, unknown>>;
 
 const bodyName = /^body(?:\.([^.]+))?\.(mjml|html|txt)$/;
+
+/** Whether a file of a template folder is a part of the template; others are left alone. */
+export function isTemplateFile(name: string): boolean {
+	return name === 'template.json' || name === 'sample.json' || bodyName.test(name);
+}
+
+/** The file's name with its language tag in canonical spelling. */
+export function templateFileName(name: string): string {
+	const [, tag, ending] = bodyName.exec(name) ?? [];
+	const locale = tag === undefined ? null : validLocale(tag);
+	return locale === null ? name : `body.${locale}.${ending}`;
+}
 
 /**
  * Reads a template folder. Everything that is wrong with it is told at once; files of
@@ -30,7 +42,8 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 	const problems: FolderProblem[] = [];
 	const files = await textFiles(folder, problems);
 	const settings = jsonObject('template.json', files.get('template.json') ?? null, problems);
-	const sample = files.has('sample.json') ? jsonObject('sample.json', files.get('sample.json') ?? null, problems) : {};
+	const sample = files.get('sample.json') ?? null;
+	jsonObject('sample.json', sample, problems);
 	const bodies = bodiesByLocale(files, problems);
 	const subjects = readSubjects(settings, bodies, problems);
 
@@ -48,7 +61,7 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 		}
 	}
 
-	if (problems.length > 0 || !sample) {
+	if (problems.length > 0) {
 		return {ok: false, problems};
 	}
 	return {ok: true, name: path.basename(path.resolve(folder)), variants, sample};
@@ -72,7 +85,7 @@ async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map
 		problems.push({file: 'body.mjml', message: 'is missing (or body.html)'});
 	}
 	for (const name of names) {
-		if (name === 'template.json' || name === 'sample.json' || bodyName.test(name)) {
+		if (isTemplateFile(name)) {
 			files.set(name, await textFile(folder, name, problems));
 		}
 	}

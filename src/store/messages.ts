@@ -26,6 +26,7 @@ export type NewMessage = {
 	readonly tracking: string | null;
 	/** How many. */
 	readonly attachments: number;
+	readonly resentFrom: string | null;
 	readonly createdAt: string;
 };
 
@@ -50,6 +51,7 @@ const columns = [
 	'timezone',
 	'tracking',
 	'attachments',
+	'resent_from',
 	'created_at',
 ];
 
@@ -79,6 +81,7 @@ export async function insertMessages(trx: Knex.Transaction, messages: readonly N
 			one.timezone,
 			one.tracking,
 			one.attachments,
+			one.resentFrom,
 			one.createdAt,
 		]),
 	);
@@ -101,6 +104,8 @@ export type StoredMessage = {
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
 	readonly attachments: ReadonlyArray<{readonly filename: string; readonly contentType: string}>;
+	/** The message that this one repeats (`mailctl message resend`). */
+	readonly resentFrom: string | null;
 	readonly createdAt: string;
 	readonly updatedAt: string;
 };
@@ -151,9 +156,45 @@ export async function readMessages(
 		metadata: JSON.parse(row.metadata ?? '{}'),
 		tags: JSON.parse(row.tags ?? '[]'),
 		attachments: attachmentsOf(row.id),
+		resentFrom: row.resent_from,
 		createdAt: row.created_at,
 		updatedAt: row.state_at,
 	}));
+}
+
+/** What was said when the message was sent, to be sent again; its attachments are read by `listAttachments`. */
+export type SentMessage = Pick<
+	StoredMessage,
+	'id' | 'mode' | 'from' | 'to' | 'replyTo' | 'cc' | 'templateId' | 'data' | 'metadata' | 'tags'
+> & {
+	readonly topicCode: string | null;
+	readonly locale: string | null;
+	readonly timezone: string | null;
+	readonly tracking: Readonly<Record<string, boolean>> | null;
+	readonly erasedAt: string | null;
+};
+
+export async function findSent(reader: Knex, workspaceId: string, id: string): Promise<SentMessage | undefined> {
+	const row = await reader('messages').where({id, workspace_id: workspaceId}).first();
+	return (
+		row && {
+			id: row.id,
+			mode: row.mode,
+			from: row.from_address,
+			to: row.to_address,
+			replyTo: row.reply_to,
+			cc: JSON.parse(row.cc ?? '[]'),
+			templateId: row.template_id,
+			data: JSON.parse(row.data ?? '{}'),
+			metadata: JSON.parse(row.metadata ?? '{}'),
+			tags: JSON.parse(row.tags ?? '[]'),
+			topicCode: row.topic_code,
+			locale: row.locale,
+			timezone: row.timezone,
+			tracking: JSON.parse(row.tracking ?? 'null'),
+			erasedAt: row.erased_at,
+		}
+	);
 }
 
 type AttachmentNames = StoredMessage['attachments'];

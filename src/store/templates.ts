@@ -22,6 +22,8 @@ export type TemplateVersion = {
 	readonly version: number;
 	/** SHA-256 of the variants' source, hex. */
 	readonly fingerprint: string;
+	/** Variables for previews: a JSON object as its author wrote it; null: none. */
+	readonly sample: string | null;
 	readonly created_at: string;
 };
 
@@ -53,19 +55,44 @@ export async function insertTemplate(trx: Knex.Transaction, template: Template):
 
 /** Newest first. */
 export async function listTemplates(reader: Knex, workspaceId: string): Promise<Template[]> {
-	return await reader('templates').where({workspace_id: workspaceId}).whereNull('deleted_at').orderBy('id', 'desc');
+	return await templatesQuery(reader, workspaceId);
 }
 
-/** By id or by name. */
-export async function findTemplate(
+/** Newest first, from after the one with the id `after`. */
+export async function pageTemplates(
 	reader: Knex,
 	workspaceId: string,
-	key: {readonly id: string} | {readonly name: string},
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<Template[]> {
+	const query = templatesQuery(reader, workspaceId).limit(limit);
+	return await (after === null ? query : query.where('id', '<', after));
+}
+
+function templatesQuery(reader: Knex, workspaceId: string): Knex.QueryBuilder {
+	return reader('templates').where({workspace_id: workspaceId}).whereNull('deleted_at').orderBy('id', 'desc');
+}
+
+export type TemplateKey = {readonly id: string} | {readonly name: string};
+
+/** By id or by name. */
+export async function findTemplate(reader: Knex, workspaceId: string, key: TemplateKey): Promise<Template | undefined> {
+	return await templateQuery(reader, workspaceId, key).first();
+}
+
+/** As `findTemplate`; who saves another version of it waits until this transaction has ended. */
+export async function lockTemplate(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	key: TemplateKey,
 ): Promise<Template | undefined> {
-	return await reader('templates')
+	// SQLite has one writer: nothing to lock, and knex leaves it out.
+	return await templateQuery(trx, workspaceId, key).forUpdate().first();
+}
+
+function templateQuery(reader: Knex, workspaceId: string, key: TemplateKey): Knex.QueryBuilder {
+	return reader('templates')
 		.where({workspace_id: workspaceId, ...key})
-		.whereNull('deleted_at')
-		.first();
+		.whereNull('deleted_at');
 }
 
 /** Its messages keep their versions; the name is free again. False: there is no such template. */
@@ -82,6 +109,16 @@ export async function deleteTemplate(
 /** Newest first. */
 export async function listVersions(reader: Knex, templateId: string): Promise<TemplateVersion[]> {
 	return await reader('template_versions').where({template_id: templateId}).orderBy('version', 'desc');
+}
+
+/** Newest first, from before the version `before`. */
+export async function pageVersions(
+	reader: Knex,
+	templateId: string,
+	{before, limit}: {readonly before: number | null; readonly limit: number},
+): Promise<TemplateVersion[]> {
+	const query = reader('template_versions').where({template_id: templateId}).orderBy('version', 'desc').limit(limit);
+	return await (before === null ? query : query.where('version', '<', before));
 }
 
 export async function findVersion(
@@ -115,6 +152,24 @@ export async function insertVersion(
 		variants.map((variant, position) => [version.id, position, ...variantColumns.map(column => variant[column])]),
 	);
 	return true;
+}
+
+/** The locales and subjects of versions, without their sources; each version's in the order they were saved. */
+export async function listSubjects(
+	reader: Knex,
+	versionIds: readonly string[],
+): Promise<ReadonlyMap<string, ReadonlyArray<Pick<TemplateVariant, 'locale' | 'subject'>>>> {
+	const rows: Array<Pick<TemplateVariant, 'locale' | 'subject'> & {version_id: string}> = await reader(
+		'template_variants',
+	)
+		.whereIn('version_id', versionIds)
+		.select('version_id', 'locale', 'subject')
+		.orderBy('position');
+	const byVersion = new Map(versionIds.map(id => [id, [] as Array<Pick<TemplateVariant, 'locale' | 'subject'>>]));
+	for (const {version_id: id, locale, subject} of rows) {
+		byVersion.get(id)?.push({locale, subject});
+	}
+	return byVersion;
 }
 
 /** In the order they were saved. */

@@ -100,13 +100,31 @@ storeTest(
 		t.is((await listDomains(store.reader, workspaceId)).length, 1);
 
 		await store.database('domains').update({verified_at: '2026-06-01T00:00:00.000Z', state: 'verified'});
-		t.like(await add('third@shop.example'), {verified_at: '2026-06-09T10:00:00.000Z'});
+		t.like(await add('third@shop.example'), {verified_at: '2026-06-01T00:00:00.000Z'});
 		t.deepEqual(
-			(await listSenders(store.reader, workspaceId)).map(sender => sender.address),
-			['third@shop.example', 'other@shop.example', 'No-Reply@shop.example'],
+			(await listSenders(store.reader, workspaceId)).map(sender => [sender.address, sender.verified_at]),
+			[
+				['third@shop.example', '2026-06-01T00:00:00.000Z'],
+				['other@shop.example', '2026-06-09T10:00:00.000Z'],
+				['No-Reply@shop.example', '2026-06-01T00:00:00.000Z'],
+			],
 		);
+		await store.database('domains').update({verified_at: null, state: 'failed'});
+		t.like(await findSender(store.reader, workspaceId, 'third@shop.example'), {verified_at: null});
 	},
 );
+
+storeTest(test, 'nodes that add senders of a new domain at once make it once', async (t, store) => {
+	const {tools, workspaceId} = await prepare(store);
+	const added = await Promise.all(
+		['a', 'b', 'c', 'a'].map(local => {
+			const input = {workspaceId, address: address(`${local}@shop.example`), name: null, verified: false};
+			return store.database.transaction(trx => addSender(trx, tools, testVault, {...input, newKeys: async () => keys}));
+		}),
+	);
+	t.is(added.filter(one => one !== undefined).length, 3);
+	t.is((await listDomains(store.reader, workspaceId)).length, 1);
+});
 
 storeTest(test, 'a sender is verified, disabled, enabled, removed', async (t, store) => {
 	const {tools, write, workspaceId} = await prepare(store);

@@ -1,5 +1,12 @@
 import test from 'ava';
-import {createTemplate, fingerprintOf, removeTemplate, saveVersion} from '../../src/admin/templates.ts';
+import {
+	addVersion,
+	createTemplate,
+	fingerprintOf,
+	removeTemplate,
+	rollBack,
+	saveTemplate,
+} from '../../src/admin/templates.ts';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import type {Store} from '../../src/store/store.ts';
 import {
@@ -28,8 +35,8 @@ async function prepare(store: Store) {
 	const tools = testTools();
 	const write = store.writer.transaction;
 	const workspaceId = (await write(trx => createWorkspace(trx, tools, {name: 'acme'})))?.id as string;
-	const save = (name: string, variants: readonly TemplateVariant[]) =>
-		write(trx => saveVersion(trx, tools, {workspaceId, name, variants}));
+	const save = (name: string, variants: readonly TemplateVariant[], sample: string | null = null) =>
+		write(trx => saveTemplate(trx, tools, {workspaceId, name, variants, sample}));
 	return {tools, write, workspaceId, save};
 }
 
@@ -55,10 +62,76 @@ storeTest(test, 'versions count from 1; the same source again makes none', async
 storeTest(test, 'of two who save the same number one is refused', async (t, store) => {
 	const {tools, write, save} = await prepare(store);
 	const {id} = await save('receipt', [variant]);
-	const version = {id: tools.newId('tpv'), template_id: id, version: 1, fingerprint: 'x', created_at: '2026'};
+	const version = {
+		id: tools.newId('tpv'),
+		template_id: id,
+		version: 1,
+		fingerprint: 'x',
+		sample: null,
+		created_at: '2026',
+	};
 	t.false(await write(trx => insertVersion(trx, version, [variant])));
 	t.false(await write(trx => insertVersion(trx, {...version, version: 3}, [variant])));
 	t.is((await listVersions(store.reader, id)).length, 1);
+});
+
+storeTest(test, 'nodes that save at once count on, and none is refused', async (t, store) => {
+	const {tools, workspaceId, save} = await prepare(store);
+	const {id} = await save('receipt', [variant]);
+	// Transactions of their own, as other processes have them.
+	const added = await Promise.all(
+		Array.from({length: 6}, () =>
+			store.database.transaction(trx => addVersion(trx, tools, {workspaceId, id, variants: [variant]})),
+		),
+	);
+	t.deepEqual(added.map(one => one?.version).toSorted(), [2, 3, 4, 5, 6, 7]);
+	const pushed = await Promise.all(
+		['a', 'b', 'c'].map(subject =>
+			store.database.transaction(trx =>
+				saveTemplate(trx, tools, {workspaceId, name: 'new', variants: [{...variant, subject}], sample: null}),
+			),
+		),
+	);
+	t.deepEqual(pushed.map(({version}) => version).toSorted(), [1, 2, 3]);
+});
+
+storeTest(test, 'a sample is a part of what is saved; what is added keeps it', async (t, store) => {
+	const {tools, write, workspaceId, save} = await prepare(store);
+	const {id} = await save('receipt', [variant], '{"a": 1}');
+	t.like(await save('receipt', [variant], '{"a": 1}'), {version: 1, changed: false});
+	t.like(await save('receipt', [variant], '{"a":1}'), {version: 2, changed: true});
+	t.like(await save('receipt', [variant]), {version: 3, changed: true});
+	t.like(await save('receipt', [variant], '{}'), {version: 4});
+	t.like(await write(trx => addVersion(trx, tools, {workspaceId, id, variants: [variant]})), {
+		version: 5,
+		sample: '{}',
+	});
+	const gone = {workspaceId, id: tools.newId('tpl'), variants: [variant]};
+	t.is(await write(trx => addVersion(trx, tools, gone)), undefined);
+	t.is(await write(trx => addVersion(trx, tools, {...gone, id, workspaceId: tools.newId('ws')})), undefined);
+});
+
+storeTest(test, 'a rollback saves an old version again, compiled as it was', async (t, store) => {
+	const {tools, write, workspaceId, save} = await prepare(store);
+	const old = [variant, {...variant, locale: 'de', html: 'compiled in its day'}];
+	const {id} = await save('receipt', old, '{"a":1}');
+	await save('receipt', [variant]);
+	const back = (version: number) => write(trx => rollBack(trx, tools, {workspaceId, id, version}));
+	const saved = await back(1);
+	if (saved === undefined || saved === 'newest') {
+		t.fail(saved);
+		return;
+	}
+	t.like(saved, {version: 3, sample: '{"a":1}', fingerprint: fingerprintOf(old)});
+	t.deepEqual(await listVariants(store.reader, saved.id), old);
+	t.is(await back(3), 'newest');
+	t.is(await back(4), undefined);
+	t.like(await save('receipt', old, '{"a":1}'), {version: 3, changed: false});
+	t.is(
+		await write(trx => rollBack(trx, tools, {workspaceId: tools.newId('ws'), id, version: 1})),
+		undefined,
+		'of another workspace',
+	);
 });
 
 storeTest(test, 'a deleted template is found no more, keeps its versions, frees its name', async (t, store) => {

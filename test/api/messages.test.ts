@@ -58,6 +58,7 @@ storeTest(test, 'a message reads back as it was sent, in the read view’s names
 		metadata: {order_id: '77', constructor: 'kept'},
 		tags: ['receipt', 'köln'],
 		mode: 'live',
+		resent_from: null,
 	});
 	const [attachment] = await store.reader('attachments').where({message_id: idOf(sent)});
 	t.is(Buffer.from(attachment.content).toString(), '%PDF-');
@@ -273,4 +274,42 @@ storeTest(test, 'a send takes no query: each parameter is told beside the faults
 		t.deepEqual(violations.map(({field}) => field).sort(), [...fields].sort());
 	}
 	t.is((await store.reader('messages')).length, 0);
+});
+
+storeTest(test, 'a send keeps which message it repeats, if that is one of its workspace', async (t, store) => {
+	const api = await startApi(t, store);
+	const id = idOf(await api.send({locale: 'de'}));
+	const other = await addWorkspace(store, 'globex');
+	const foreign = idOf(
+		await api.send({templateId: other.templateId, from: other.sender}, await addKey(store, other.id)),
+	);
+	await store.database('contacts').where({workspace_id: api.workspace.id}).update({locale: 'fr'});
+	api.clear();
+	for (const [repeated, kept] of [
+		[id, id],
+		[foreign, null],
+		[newId('msg'), null],
+		['x', null],
+		['', null],
+	] as const) {
+		const response = await fetch(`${api.base}/v1/messages`, {
+			method: 'POST',
+			headers: {
+				authorization: `Bearer ${api.key}`,
+				'content-type': 'application/json',
+				'x-mailctl-resent-from': repeated,
+			},
+			body: JSON.stringify({
+				from: api.workspace.sender,
+				to: 'user@example.org',
+				templateId: api.workspace.templateId,
+				...(kept !== null && {locale: 'de'}),
+			}),
+		});
+		t.is(response.status, 202, repeated);
+		const sent = (await response.json()) as {id: string};
+		t.like((await api.get(`/v1/messages/${sent.id}`)).body, {resent_from: kept}, repeated);
+	}
+	const contact = await store.reader('contacts').where({workspace_id: api.workspace.id}).first();
+	t.is(contact.locale, 'fr', 'what a repeated send says of its recipient is old');
 });

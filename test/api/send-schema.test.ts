@@ -50,6 +50,7 @@ const accepted: ReadonlyArray<[title: string, fields: object]> = [
 			attachments: null,
 			tags: null,
 			tracking: null,
+			resentFrom: null,
 		},
 	],
 ];

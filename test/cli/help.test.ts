@@ -43,8 +43,8 @@ test('the nouns and verbs of the contract are there', async t => {
 		...['create', 'list', 'revoke', 'rotate'].map(verb => `key ${verb}`),
 		...['add', 'list', 'show'].map(verb => `domain ${verb}`),
 		...['add', 'list', 'verify', 'disable', 'enable', 'remove'].map(verb => `sender ${verb}`),
-		...['create', 'list', 'show', 'push', 'preview', 'delete'].map(verb => `template ${verb}`),
-		...['list', 'show', 'raw'].map(verb => `message ${verb}`),
+		...['create', 'list', 'show', 'push', 'pull', 'preview', 'rollback', 'delete'].map(verb => `template ${verb}`),
+		...['list', 'show', 'raw', 'resend'].map(verb => `message ${verb}`),
 		...['list', 'show', 'update', 'erase'].map(verb => `contact ${verb}`),
 		...['summary', 'list'].map(verb => `queue ${verb}`),
 	];

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
-import {compileInWorker, createCompiler} from '../../src/render/compile-in-worker.ts';
+import {compileInWorker} from '../../src/render/compile-in-worker.ts';
 
 const good: VariantSource = {
 	locale: null,
@@ -157,14 +157,4 @@ test('a worker that takes too long is ended', async t => {
 			violations: [{field: 'mjml', message: 'takes too long to compile', line: 1, column: 1}],
 		});
 	}
-});
-
-test('a compiler takes calls one after the other', async t => {
-	const compiler = createCompiler();
-	const sources = ['a', 'b', 'c'].map(subject => ({locale: null, subject, html: ''}));
-	const results = await Promise.all(sources.map(source => compiler.compile([source])));
-	t.deepEqual(
-		results.map(([result]) => result?.ok && result.subject),
-		['a', 'b', 'c'],
-	);
 });

@@ -1,4 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import {fingerprintOf} from '../../accept/idempotency.ts';
 import type {Accept} from '../../accept/send.ts';
@@ -17,7 +18,7 @@ import {limitSends, readIdempotencyKey, refusedSend} from '../refused-send.ts';
 import {acceptedView, eventSchema, messageSchema} from '../schemas/message.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
-import {type SendBody, sendBody, sendHeaders} from '../schemas/send.ts';
+import {resentFromHeader, type SendBody, sendBody, sendHeaders} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
 import {createChecks, mostViolations} from '../validate.ts';
 import {eventView, messageView} from '../views.ts';
@@ -63,6 +64,12 @@ export function messageRoutes({
 	const readSend = createReadSend(checks);
 	const checkQuery = checks.checkOf(noQuery);
 
+	/** The id if the caller's workspace has this message. */
+	async function known(request: FastifyRequest, id: string | string[]): Promise<string | null> {
+		const {workspaceId} = callerOf(request);
+		return typeof id === 'string' && isId('msg', id) && (await hasMessage(reader, workspaceId, id)) ? id : null;
+	}
+
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
 
@@ -105,7 +112,9 @@ export function messageRoutes({
 					throw apiError(read.code, read);
 				}
 				const idempotency = key === null ? null : {key, fingerprint: fingerprintOf(request.body as SendBody)};
-				const accepted = await accept.single(read.send, idempotency);
+				const repeats = request.headers[resentFromHeader];
+				const send = repeats === undefined ? read.send : {...read.send, resentFrom: await known(request, repeats)};
+				const accepted = await accept.single(send, idempotency);
 				if (!accepted.ok) {
 					throw refusedSend(accepted, clock.now());
 				}

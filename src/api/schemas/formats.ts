@@ -1,5 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import {parseAddress} from '../../mail/address.ts';
+import {labelFault} from '../../mail/label.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
@@ -25,6 +26,9 @@ export function createFormats() {
 		const parsed = parseAddress(text, {utf8Local});
 		return parsed.ok ? null : parsed.fault;
 	};
+	const locale: Format = text =>
+		canonicalLocale(text) === null ? 'must be a BCP-47 language tag such as en or de-AT' : null;
+	const timezone = createTimezoneFormat();
 	return {
 		email: text => addressFault(text, false),
 		'recipient-email': text => addressFault(text, true),
@@ -33,8 +37,11 @@ export function createFormats() {
 			text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 				? null
 				: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
-		locale: text => (canonicalLocale(text) === null ? 'must be a BCP-47 language tag such as en or de-AT' : null),
-		timezone: createTimezoneFormat(),
+		label: labelFault,
+		locale,
+		'locale-or-empty': text => (text === '' ? null : locale(text)),
+		timezone,
+		'timezone-or-empty': text => (text === '' ? null : timezone(text)),
 		filename: text =>
 			text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
 				? null

@@ -26,6 +26,7 @@ const messageExample = {
 	metadata: {order_id: '1042'},
 	tags: [],
 	mode: 'live',
+	resent_from: null,
 	created_at: '2026-06-09T10:15:30+00:00',
 	updated_at: '2026-06-09T10:15:32+00:00',
 };
@@ -56,6 +57,9 @@ export const messageSchema = Type.Object(
 		metadata: Type.Record(Type.String(), Type.String()),
 		tags: Type.Array(Type.String()),
 		mode: Type.Enum(['live', 'test']),
+		resent_from: Type.Union([Type.String(), Type.Null()], {
+			description: 'The message that this one repeats, by `mailctl message resend`.',
+		}),
 		created_at: time,
 		updated_at: time,
 	},

@@ -1,0 +1,134 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import {addSender, prepareKeys, removeSenderById} from '../../admin/senders.ts';
+import {type Address, parseAddress} from '../../mail/address.ts';
+import {isId} from '../../mail/ids.ts';
+import {apiTime} from '../../mail/time.ts';
+import {findSender, pageSenders, type Sender} from '../../store/senders.ts';
+import type {ApiParts} from '../api-routes.ts';
+import {callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {apiError} from '../errors.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/params.ts';
+import {senderBody, senderSchema} from '../schemas/sender.ts';
+import type {Routes} from '../server.ts';
+import {createTurns} from '../turns.ts';
+
+const sendersPerPage = 25;
+
+type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors'>;
+
+export function senderRoutes({auth, reader, change, tools, vault, cursors}: Parts): Routes {
+	// A new domain's RSA key takes some hundred milliseconds of a core.
+	const keyTurns = createTurns();
+
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.get(
+			'/v1/senders',
+			{
+				onRequest: auth.needs('senders:read'),
+				schema: {
+					...describe({
+						tag: 'Senders',
+						summary: 'List senders',
+						answer: [200, 'Senders, newest first.', pageOf(senderSchema)],
+					}),
+					querystring: pageQuery,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const page = await readPage({
+					query: request.query,
+					usualLimit: sendersPerPage,
+					cursors,
+					scope: {workspaceId, route: 'senders', filters: {}},
+					read: part => pageSenders(reader, workspaceId, part),
+				});
+				return {data: page.rows.map(senderView), next_cursor: page.nextCursor};
+			},
+		);
+
+		routes.post(
+			'/v1/senders',
+			{
+				onRequest: auth.needs('senders:manage'),
+				schema: {
+					...describe({
+						tag: 'Senders',
+						summary: 'Add a sender',
+						description:
+							'It can send once its domain is verified, by the records of `mailctl domain show`, or an operator verified the sender.',
+						answer: [201, 'The sender.', senderSchema],
+						errors: ['conflict'],
+					}),
+					querystring: noQuery,
+					body: senderBody,
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const address = read(request.body.address);
+				if (await findSender(reader, workspaceId, address.key)) {
+					throw apiError('conflict');
+				}
+				const newKeys = await keyTurns(workspaceId, () => prepareKeys(reader, workspaceId, address.domain));
+				const name = request.body.name ?? null;
+				const input = {workspaceId, address, name, verified: false, newKeys};
+				const added = await change(trx => addSender(trx, tools, vault, input));
+				if (!added) {
+					throw apiError('conflict');
+				}
+				return reply.code(201).send(senderView(added));
+			},
+		);
+
+		routes.delete(
+			'/v1/senders/:id',
+			{
+				onRequest: auth.needs('senders:manage'),
+				schema: {
+					...describe({
+						tag: 'Senders',
+						summary: 'Remove a sender',
+						description: 'Its queued mail ends `errored`. The domain stays.',
+						answer: [204, 'It is gone.', null],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('snd'),
+				},
+			},
+			async (request, reply) => {
+				const {id} = request.params;
+				const {workspaceId} = callerOf(request);
+				if (!isId('snd', id) || !(await change(trx => removeSenderById(trx, workspaceId, id)))) {
+					throw apiError('not_found');
+				}
+				return reply.code(204).send();
+			},
+		);
+	};
+}
+
+function read(text: string): Address {
+	const parsed = parseAddress(text, {utf8Local: false});
+	if (!parsed.ok) {
+		throw new Error('An address that passed the check of its field does not parse.');
+	}
+	return parsed.address;
+}
+
+function senderView(row: Sender) {
+	return {
+		id: row.id,
+		address: row.address,
+		name: row.name,
+		verified: row.verified_at !== null,
+		active: row.disabled_at === null,
+		created_at: apiTime(row.created_at),
+	};
+}

@@ -1,0 +1,129 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import {createTemplate, removeTemplate} from '../../admin/templates.ts';
+import {isId} from '../../mail/ids.ts';
+import {findTemplate, pageTemplates} from '../../store/templates.ts';
+import type {ApiParts} from '../api-routes.ts';
+import {callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {apiError} from '../errors.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/params.ts';
+import {templateBody, templateSchema} from '../schemas/template.ts';
+import type {Routes} from '../server.ts';
+import {templateView} from '../template-views.ts';
+
+const templatesPerPage = 25;
+
+type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'cursors'>;
+
+export function templateRoutes({auth, reader, change, tools, cursors}: Parts): Routes {
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.post(
+			'/v1/templates',
+			{
+				onRequest: auth.needs('templates:manage'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Make a template',
+						description: 'It can be sent once it has a version.',
+						answer: [201, 'The template, without a version.', templateSchema],
+						errors: ['conflict'],
+					}),
+					querystring: noQuery,
+					body: templateBody,
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const {name} = request.body;
+				const created = await change(trx => createTemplate(trx, tools, workspaceId, name));
+				if (!created) {
+					throw apiError('conflict');
+				}
+				return reply.code(201).send(templateView(created));
+			},
+		);
+
+		routes.get(
+			'/v1/templates',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'List templates',
+						answer: [200, 'Templates, newest first.', pageOf(templateSchema)],
+					}),
+					querystring: pageQuery,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const page = await readPage({
+					query: request.query,
+					usualLimit: templatesPerPage,
+					cursors,
+					scope: {workspaceId, route: 'templates', filters: {}},
+					read: part => pageTemplates(reader, workspaceId, part),
+				});
+				return {data: page.rows.map(templateView), next_cursor: page.nextCursor};
+			},
+		);
+
+		routes.get(
+			'/v1/templates/:id',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Read a template',
+						answer: [200, 'The template.', templateSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('tpl'),
+				},
+			},
+			async request => {
+				const {id} = request.params;
+				const {workspaceId} = callerOf(request);
+				const found = isId('tpl', id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
+				if (!found) {
+					throw apiError('not_found');
+				}
+				return templateView(found);
+			},
+		);
+
+		routes.delete(
+			'/v1/templates/:id',
+			{
+				onRequest: auth.needs('templates:manage'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Delete a template',
+						description: 'Mail accepted with it still goes out. Its name is free again.',
+						answer: [204, 'It is gone.', null],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('tpl'),
+				},
+			},
+			async (request, reply) => {
+				const {id} = request.params;
+				const {workspaceId} = callerOf(request);
+				if (!isId('tpl', id) || !(await change(trx => removeTemplate(trx, tools, workspaceId, id)))) {
+					throw apiError('not_found');
+				}
+				return reply.code(204).send();
+			},
+		);
+	};
+}

@@ -1,0 +1,214 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import Type from 'typebox';
+import {previewTemplate} from '../../admin/preview.ts';
+import {addVersion} from '../../admin/templates.ts';
+import {isId} from '../../mail/ids.ts';
+import {compileInWorker} from '../../render/compile-in-worker.ts';
+import {renderInWorker} from '../../render/render-in-worker.ts';
+import {
+	findTemplate,
+	findVersion,
+	listSubjects,
+	listVariants,
+	pageVersions,
+	type Template,
+} from '../../store/templates.ts';
+import {findWorkspace} from '../../store/workspaces.ts';
+import type {ApiParts} from '../api-routes.ts';
+import {callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {apiError} from '../errors.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {readVersion, readyVersion} from '../read-version.ts';
+import {canonicalLocale} from '../schemas/formats.ts';
+import {pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/params.ts';
+import {listedVersionSchema, previewBody, previewSchema, versionBody, versionSchema} from '../schemas/template.ts';
+import type {Routes} from '../server.ts';
+import {listedVersionView, versionView} from '../template-views.ts';
+import {createTurns} from '../turns.ts';
+
+const versionsPerPage = 25;
+const versionParams = Type.Object({
+	...idParams('tpl').properties,
+	version: Type.String({description: 'Its number, from 1.'}),
+});
+
+type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'cursors'>;
+
+/** Versions of templates, and how they look. Templates are foreign code: each compile and render has a thread of its own. */
+export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Routes {
+	const compileTurns = createTurns();
+	const renderTurns = createTurns();
+
+	/** Throws not_found. */
+	async function chosen(workspaceId: string, id: string): Promise<Template> {
+		const found = isId('tpl', id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
+		if (!found) {
+			throw apiError('not_found');
+		}
+		return found;
+	}
+
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.post(
+			'/v1/templates/:id/versions',
+			{
+				onRequest: auth.needs('templates:manage'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Save a version of a template',
+						description:
+							'The next number, which sends use from now on; also where nothing differs from the newest version. Sources are checked and compiled: what does not parse is a violation that names the field, line and column.',
+						answer: [201, 'The version.', versionSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('tpl'),
+					body: versionBody,
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const read = readVersion(request.body);
+				if (!read.ok) {
+					throw apiError('validation_failed', read);
+				}
+				const {id} = await chosen(workspaceId, request.params.id);
+				const ready = readyVersion(read.sources, await compileTurns(workspaceId, () => compileInWorker(read.sources)));
+				if (!ready.ok) {
+					throw apiError('validation_failed', ready);
+				}
+				const {variants} = ready;
+				const version = await change(trx => addVersion(trx, tools, {workspaceId, id, variants}));
+				if (!version) {
+					throw apiError('not_found');
+				}
+				return reply.code(201).send(versionView(version, variants));
+			},
+		);
+
+		routes.get(
+			'/v1/templates/:id/versions',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'List the versions of a template',
+						description: 'Without their sources: read those version by version.',
+						answer: [200, 'Versions, newest first.', pageOf(listedVersionSchema)],
+						errors: ['not_found'],
+					}),
+					querystring: pageQuery,
+					params: idParams('tpl'),
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const {id} = request.params;
+				const page = await readPage({
+					query: request.query,
+					usualLimit: versionsPerPage,
+					cursors,
+					scope: {workspaceId, route: 'template_versions', filters: {template: id}},
+					async read({after, limit}) {
+						const template = await chosen(workspaceId, id);
+						const before = after === null ? null : Number(after);
+						const rows = await pageVersions(reader, template.id, {before, limit});
+						return rows.map(row => ({id: String(row.version), row}));
+					},
+				});
+				const rows = page.rows.map(({row}) => row);
+				const subjects = await listSubjects(
+					reader,
+					rows.map(row => row.id),
+				);
+				return {
+					data: rows.map(row => listedVersionView(row, subjects.get(row.id) ?? [])),
+					next_cursor: page.nextCursor,
+				};
+			},
+		);
+
+		routes.get(
+			'/v1/templates/:id/versions/:version',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Read a version of a template',
+						answer: [200, 'The version, with its sources.', versionSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: versionParams,
+				},
+			},
+			async request => {
+				const {id, version: number} = request.params;
+				const template = await chosen(callerOf(request).workspaceId, id);
+				const version = /^[1-9]\d{0,8}$/.test(number)
+					? await findVersion(reader, template.id, Number(number))
+					: undefined;
+				if (!version) {
+					throw apiError('not_found');
+				}
+				return versionView(version, await listVariants(reader, version.id));
+			},
+		);
+
+		routes.post(
+			'/v1/templates/:id/preview',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Preview a template',
+						description: 'Renders it as a send would, for `recipient@example.com`; nothing is sent.',
+						answer: [200, 'The mail.', previewSchema],
+						errors: ['not_found', 'template_has_no_version', 'unprocessable_entity'],
+					}),
+					querystring: noQuery,
+					params: idParams('tpl'),
+					body: previewBody,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const {data = null, locale = '', timezone = '', version = null} = request.body;
+				const template = await chosen(workspaceId, request.params.id);
+				const workspace = await findWorkspace(reader, workspaceId);
+				if (!workspace) {
+					throw apiError('not_found');
+				}
+				const rendered = await previewTemplate(reader, {
+					workspace,
+					template,
+					version,
+					data: data as Readonly<Record<string, unknown>> | null,
+					locale: locale === '' ? null : canonicalLocale(locale),
+					timezone: timezone === '' ? null : timezone,
+					render: job => renderTurns(workspaceId, () => renderInWorker(job)),
+				});
+				if (rendered === undefined) {
+					throw version === null || template.latest_version === null
+						? apiError('template_has_no_version')
+						: apiError('validation_failed', {
+								violations: [{field: 'version', message: 'must be the number of a saved version'}],
+							});
+				}
+				if (!rendered.ok) {
+					throw apiError('unprocessable_entity', {message: `The template fails at ${rendered.message}.`});
+				}
+				const {subject, html, text} = rendered;
+				return {subject, html, text};
+			},
+		);
+	};
+}

@@ -1,0 +1,62 @@
+import {parentPort, type ResourceLimits, Worker, workerData} from 'node:worker_threads';
+
+export type WorkerOptions = {
+	/** For the work, once the thread has loaded its code. */
+	readonly timeoutMs: number;
+	readonly limits: ResourceLimits;
+};
+
+export type Ended<Result> =
+	| {readonly ok: true; readonly result: Result}
+	/** Which of its limits the thread ran into. */
+	| {readonly ok: false; readonly spent: 'time' | 'memory'};
+
+// Loading takes a tenth of a second, and much longer on a machine that has other work.
+const longestStartMs = 20_000;
+
+/**
+ * Does one piece of work in a thread of its own, which is ended whatever happens: no template can hold the caller up or
+ * use its memory up.
+ *
+ * @param file a module beside this one that calls `answer`
+ * @param input what its work gets, copied
+ */
+export function inWorker<Result>(
+	file: string,
+	input: unknown,
+	{timeoutMs, limits}: WorkerOptions,
+): Promise<Ended<Result>> {
+	const worker = new Worker(new URL(file, import.meta.url), {workerData: input, resourceLimits: limits, env: {}});
+	let timer: NodeJS.Timeout;
+	return new Promise<Ended<Result>>((resolve, reject) => {
+		// Where the caller itself was held up, an answer that has come meanwhile is taken first.
+		const endIn = (milliseconds: number) =>
+			setTimeout(() => setImmediate(() => resolve({ok: false, spent: 'time'})), milliseconds);
+		timer = endIn(longestStartMs);
+		worker.on('message', (message: 'loaded' | {readonly result: Result}) => {
+			if (message === 'loaded') {
+				clearTimeout(timer);
+				timer = endIn(timeoutMs);
+			} else {
+				resolve({ok: true, ...message});
+			}
+		});
+		worker.once('error', (error: NodeJS.ErrnoException) => {
+			if (error.code === 'ERR_WORKER_OUT_OF_MEMORY') {
+				resolve({ok: false, spent: 'memory'});
+			} else {
+				reject(error);
+			}
+		});
+		worker.once('exit', code => reject(new Error(`The thread of ${file} ended with ${code}.`)));
+	}).finally(() => {
+		clearTimeout(timer);
+		return worker.terminate();
+	});
+}
+
+/** The thread's side: says that it has loaded, works, and answers. */
+export async function answer(work: (input: unknown) => unknown): Promise<void> {
+	parentPort?.postMessage('loaded');
+	parentPort?.postMessage({result: await work(workerData)});
+}

@@ -1,0 +1,9 @@
+import {answer} from './in-worker.ts';
+import {createRenderer} from './render.ts';
+import type {RenderJob} from './render-in-worker.ts';
+
+// The body of the thread that renderInWorker starts.
+await answer(job => {
+	const {variant, input} = job as RenderJob;
+	return createRenderer().render(variant, input);
+});

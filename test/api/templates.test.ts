@@ -1,0 +1,140 @@
+import test from 'ava';
+import {codeOf, idOf, startApi} from '../helpers/api.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
+
+const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
+type Template = {readonly id: string; readonly name: string; readonly latest_version: number | null};
+type Page<Row> = {readonly data: readonly Row[]; readonly next_cursor: string | null};
+
+storeTest(test, 'a template is made, read, listed and deleted', async (t, store) => {
+	const api = await startApi(t, store);
+	const made = await api.post('/v1/templates', {name: 'Beleg – größer 🎉'});
+	t.is(made.status, 201, made.text);
+	const {created_at, updated_at, ...rest} = made.body as Template & {created_at: string; updated_at: string};
+	t.deepEqual(rest, {id: idOf(made), name: 'Beleg – größer 🎉', latest_version: null});
+	t.regex(created_at, shape);
+	t.is(updated_at, created_at);
+	const path = `/v1/templates/${idOf(made)}`;
+	t.deepEqual((await api.get(path)).body, made.body);
+	const {body} = await api.get('/v1/templates');
+	t.deepEqual(
+		(body as Page<Template>).data.map(({name}) => name),
+		['Beleg – größer 🎉', 'welcome'],
+	);
+	t.is((await api.send({templateId: idOf(made)})).status, 422);
+	t.is(codeOf(await api.send({templateId: idOf(made)})), 'template_has_no_version');
+
+	const removed = await api.remove(path);
+	t.is(removed.status, 204);
+	t.is(removed.text, '');
+	t.is((await api.get(path)).status, 404);
+	t.is(codeOf(await api.remove(path)), 'not_found');
+	t.is(codeOf(await api.send({templateId: idOf(made)})), 'template_not_found');
+});
+
+storeTest(test, 'a name is given once, and again after the template is gone', async (t, store) => {
+	const api = await startApi(t, store);
+	const same = await Promise.all(Array.from({length: 8}, () => api.post('/v1/templates', {name: 'receipt'})));
+	t.deepEqual(same.map(({status}) => status).toSorted(), [201, ...new Array(7).fill(409)]);
+	t.is(codeOf(same.find(({status}) => status === 409) as (typeof same)[0]), 'conflict');
+	const first = same.find(({status}) => status === 201) as (typeof same)[0];
+	t.is((await api.remove(`/v1/templates/${idOf(first)}`)).status, 204);
+	t.is((await api.post('/v1/templates', {name: 'receipt'})).status, 201);
+	const other = await addWorkspace(store, 'globex');
+	t.is((await api.post('/v1/templates', {name: 'receipt'}, await addKey(store, other.id))).status, 201);
+});
+
+storeTest(test, 'what is no name is a violation', async (t, store) => {
+	const api = await startApi(t, store);
+	for (const name of ['', ' a', 'a ', 'a\nb', 'a\u0000b', '\ud800', 'a\u202eb', 'a'.repeat(201), 7, null, ['a'], {}]) {
+		const answer = await api.post('/v1/templates', {name});
+		t.like(answer, {status: 422}, `${JSON.stringify(name)}: ${answer.text}`);
+		t.like((answer.body as {error: object}).error, {code: 'validation_failed', violations: {0: {field: 'name'}}});
+	}
+	t.is((await api.post('/v1/templates', {name: '🎉'.repeat(200)})).status, 201);
+	t.is((await api.get('/v1/templates')).status, 200);
+});
+
+storeTest(
+	test,
+	'the list pages newest first; what comes and goes meanwhile neither repeats nor hides others',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const names = Array.from({length: 30}, (_, index) => `template ${index}`);
+		const ids = new Map<string, string>();
+		for (const name of names) {
+			ids.set(name, idOf(await api.post('/v1/templates', {name})));
+		}
+		const seen: string[] = [];
+		let cursor: string | null = '';
+		for (let pages = 0; cursor !== null; pages++) {
+			const {body} = await api.get(`/v1/templates?limit=7${cursor && `&cursor=${cursor}`}`);
+			const page = body as Page<Template>;
+			seen.push(...page.data.map(({name}) => name));
+			cursor = page.next_cursor;
+			if (pages === 1) {
+				await api.post('/v1/templates', {name: 'new'});
+				await api.remove(`/v1/templates/${ids.get('template 3')}`);
+			}
+		}
+		const expected = [...names.filter(name => name !== 'template 3').toReversed(), 'welcome'];
+		t.deepEqual(seen, expected);
+		t.is((((await api.get('/v1/templates')).body as Page<Template>).data as unknown[]).length, 25);
+	},
+);
+
+storeTest(test, 'ids of another workspace answer as unknown ones do, on every route', async (t, store) => {
+	const api = await startApi(t, store);
+	const other = await addWorkspace(store, 'globex');
+	const otherKey = await addKey(store, other.id);
+	const sender = idOf(await api.post('/v1/senders', {address: 'a@example.com'}));
+	const variants = [{subject: 's', html: '<p>x</p>'}];
+	const shapeOf = (text: string) => text.replace(/req_\w+/, 'req');
+	const calls: Array<[string, string, unknown?]> = [
+		['GET', '/v1/templates/ID'],
+		['DELETE', '/v1/templates/ID'],
+		['GET', '/v1/templates/ID/versions'],
+		['POST', '/v1/templates/ID/versions', {variants}],
+		['GET', '/v1/templates/ID/versions/1'],
+		['POST', '/v1/templates/ID/preview', {}],
+		['DELETE', '/v1/senders/ID'],
+	];
+	for (const [method, path, body] of calls) {
+		const isSender = path.startsWith('/v1/senders');
+		const ask = (id: string, key: string) => {
+			const to = path.replace('ID', encodeURIComponent(id));
+			return method === 'POST' ? api.post(to, body, key) : method === 'GET' ? api.get(to, key) : api.remove(to, key);
+		};
+		const unknown = await ask(newId(isSender ? 'snd' : 'tpl'), otherKey);
+		t.is(unknown.status, 404, path);
+		t.is(codeOf(unknown), 'not_found', path);
+		for (const id of [isSender ? sender : api.workspace.templateId, 'x', "' or 1=1", '%00', newId('msg'), 'é']) {
+			const foreign = await ask(id, otherKey);
+			t.is(foreign.status, 404, `${method} ${path} ${id}`);
+			t.is(shapeOf(foreign.text), shapeOf(unknown.text), `${method} ${path} ${id}`);
+		}
+	}
+	t.is((await api.get(`/v1/templates/${api.workspace.templateId}`)).status, 200);
+	t.is((await api.remove(`/v1/senders/${sender}`)).status, 204);
+	t.deepEqual(api.reported, []);
+});
+
+storeTest(test, 'read and manage are two scopes', async (t, store) => {
+	const api = await startApi(t, store);
+	const reads = await addKey(store, api.workspace.id, {scopes: '["templates:read","senders:read"]'});
+	const writes = await addKey(store, api.workspace.id, {scopes: '["templates:manage","senders:manage"]'});
+	const path = `/v1/templates/${api.workspace.templateId}`;
+	for (const target of ['/v1/templates', path, `${path}/versions`, `${path}/versions/1`, '/v1/senders']) {
+		t.is((await api.get(target, reads)).status, 200, target);
+		t.is(codeOf(await api.get(target, writes)), 'insufficient_scope', target);
+	}
+	t.is(codeOf(await api.post(`${path}/preview`, {}, writes)), 'insufficient_scope');
+	t.is(codeOf(await api.post(`${path}/preview`, {}, reads)), 'template_has_no_version');
+	for (const target of ['/v1/templates', `${path}/versions`, '/v1/senders']) {
+		t.is(codeOf(await api.post(target, {}, reads)), 'insufficient_scope', target);
+		t.is(codeOf(await api.post(target, {}, writes)), 'validation_failed', target);
+	}
+	t.is(codeOf(await api.remove(path, reads)), 'insufficient_scope');
+	t.is((await api.remove(path, writes)).status, 204);
+});

@@ -1,0 +1,53 @@
+import test from 'ava';
+import {createTurns} from '../../src/api/turns.ts';
+
+function gate() {
+	const open: Array<() => void> = [];
+	return {work: () => new Promise<void>(resolve => open.push(resolve)), open};
+}
+
+test('one piece at a time; owners take turns', async t => {
+	const turns = createTurns();
+	const {work, open} = gate();
+	const done: string[] = [];
+	const start = (name: string) => turns(name[0] as string, work).then(() => done.push(name));
+	const all = ['a1', 'a2', 'a3', 'b1', 'c1', 'b2'].map(start);
+	for (const [index, expected] of ['a1', 'a2', 'b1', 'c1', 'a3', 'b2'].entries()) {
+		t.is(open.length, index + 1, 'one under way');
+		open[index]?.();
+		await new Promise(resolve => setImmediate(resolve));
+		t.is(done.at(-1), expected);
+	}
+	await Promise.all(all);
+	t.is(await turns('a', async () => 7), 7, 'and goes on when all is done');
+});
+
+test('a piece that fails fails alone', async t => {
+	const turns = createTurns();
+	const results = await Promise.allSettled([
+		turns('a', async () => 1),
+		turns('a', async () => Promise.reject(new Error('x'))),
+		turns('a', async () => 3),
+	]);
+	t.deepEqual(
+		results.map(({status}) => status),
+		['fulfilled', 'rejected', 'fulfilled'],
+	);
+});
+
+test('who asks for too much is told to come again, others are not', async t => {
+	const turns = createTurns(2);
+	const {work, open} = gate();
+	const pieces = ['a', 'a', 'a'].map(owner => turns(owner, work));
+	await t.throwsAsync(turns('a', work), {message: /cannot take this request now/});
+	const other = turns('b', work);
+	for (let count = 0; count < 4; count++) {
+		open[count]?.();
+		await new Promise(resolve => setImmediate(resolve));
+	}
+	await Promise.all([...pieces, other]);
+	const again = turns('a', work);
+	open.at(-1)?.();
+	await again;
+	t.pass();
+});

@@ -1,0 +1,69 @@
+import {mkdir, readFile, writeFile} from 'node:fs/promises';
+import path from 'node:path';
+import test from 'ava';
+import fc from 'fast-check';
+import type {VariantSource} from '../../src/render/compile.ts';
+import {readTemplateFolder} from '../../src/render/folder.ts';
+import {folderFiles} from '../../src/render/folder-files.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+
+const text = fc.string({unit: 'grapheme', maxLength: 40}).map(one => one.replace(/^\ufeff+/, ''));
+const source = fc.record({
+	subject: text,
+	body: fc.oneof(fc.record({mjml: text}), fc.record({html: text})),
+	text: fc.option(text, {nil: undefined}),
+});
+const locales = fc.uniqueArray(
+	fc.constantFrom(null, 'de', 'de-AT', 'en', 'zh-Hant-TW', 'sr-Latn', 'en-u-ca-buddhist'),
+	{
+		minLength: 1,
+	},
+);
+const variants = locales.chain(tags =>
+	fc.tuple(...tags.map(() => source)).map(sources =>
+		sources.map(({subject, body, text: plain}, index): VariantSource => {
+			const locale = tags[index] ?? null;
+			return {locale, subject, ...body, ...(plain !== undefined && {text: plain})};
+		}),
+	),
+);
+const sample = fc.option(
+	fc.dictionary(text, fc.jsonValue()).map(data => JSON.stringify(data, undefined, 2)),
+	{nil: null},
+);
+
+test('a folder written from variants reads as those variants', async t => {
+	const parent = await temporaryFolder(t);
+	let count = 0;
+	await fc.assert(
+		fc.asyncProperty(variants, sample, async (written, json) => {
+			const folder = path.join(parent, String(count++));
+			await mkdir(folder);
+			for (const [name, content] of folderFiles(written, json)) {
+				await writeFile(path.join(folder, name), content);
+			}
+			const byLocale = written.toSorted((a, b) => ((a.locale ?? '') < (b.locale ?? '') ? -1 : 1));
+			t.deepEqual(await readTemplateFolder(folder), {
+				ok: true,
+				name: path.basename(folder),
+				variants: byLocale,
+				sample: json,
+			});
+		}),
+		{numRuns: 100},
+	);
+});
+
+test('the sample template is written as it lies there', async t => {
+	const folder = 'config/sample-template';
+	const read = await readTemplateFolder(folder);
+	if (!read.ok) {
+		t.fail();
+		return;
+	}
+	const files = folderFiles(read.variants, read.sample);
+	t.deepEqual([...files.keys()].toSorted(), ['body.de.mjml', 'body.mjml', 'sample.json', 'template.json']);
+	for (const [name, content] of files) {
+		t.is(content, await readFile(path.join(folder, name), 'utf8'), name);
+	}
+});
