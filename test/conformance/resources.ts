@@ -1,5 +1,5 @@
 import type {Answer, Api, Failure, List} from '../helpers/api-client.ts';
-import type {Workspace} from '../helpers/service.ts';
+import type {Service, Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 export type Accepted = {readonly id: string; readonly status: string};
@@ -178,4 +178,53 @@ export function fieldsOf({body}: Answer<Failure>): string[] {
 
 export function codeOf({body}: Answer<Failure>): string {
 	return body.error.code;
+}
+
+/** The bytes of the recipient's mail, once it was delivered. */
+export async function rawMail({program}: Service, {id: workspace, live}: Workspace, id: string): Promise<string> {
+	await untilStatus(live, id, 'delivered');
+	return (await program.cliBytes('message', 'raw', id, '--workspace', workspace)).toString();
+}
+
+/** The one-click URL of a mail, or the token alone. */
+export function unsubscribeUrl(mail: string): string {
+	const [, url] = /^List-Unsubscribe:\s*<(http[^>]+)>/im.exec(mail.replaceAll(/\r\n[ \t]+/g, '')) ?? [];
+	if (url === undefined) {
+		throw new Error(`No List-Unsubscribe in ${mail.slice(0, 2000)}`);
+	}
+
+	return url;
+}
+
+/** As a mailbox provider does it for the recipient. */
+export async function oneClick(url: string): Promise<Response> {
+	return await fetch(url, {
+		method: 'POST',
+		body: 'List-Unsubscribe=One-Click',
+		headers: {'content-type': 'application/x-www-form-urlencoded'},
+	});
+}
+
+export async function addTopic(workspace: Workspace, code: string, name = code): Promise<Topic> {
+	const {status, body, text} = await workspace.live.post<Topic>('/v1/unsubscribe-groups', {code, name});
+	if (status !== 201) {
+		throw new Error(`No topic: ${status} ${text}`);
+	}
+
+	return body;
+}
+
+export async function suppress(workspace: Workspace, recipient: string): Promise<Suppression> {
+	const {status, body, text} = await workspace.live.post<Suppression>('/v1/suppressions', {recipient});
+	if (status !== 201) {
+		throw new Error(`Not suppressed: ${status} ${text}`);
+	}
+
+	return body;
+}
+
+/** The suppression entry of an address, if there is one. */
+export async function entryOf({live}: Workspace, recipient: string): Promise<Suppression | undefined> {
+	const {body} = await live.get<List<Suppression>>(`/v1/suppressions?recipient=${encodeURIComponent(recipient)}`);
+	return body.data[0];
 }
