@@ -21,7 +21,10 @@ import {
 const service = serviceOf(test, {
 	workspaces: {main: ['--track-opens', '--track-clicks'], untracked: []},
 	templates: {
-		broken: {'template.json': '{"subject":"Broken"}', 'body.html': '<p>{{ "x" | times: 2 | append: big }}</p>'},
+		endless: {
+			'template.json': '{"subject":"Endless"}',
+			'body.html': '<p>{% for n in (1..99999999) %}x{% endfor %}</p>',
+		},
 	},
 });
 const finals = ['delivered', 'bounced', 'complained', 'suppressed', 'errored'];
@@ -68,6 +71,17 @@ for (const mode of ['live', 'test'] as const) {
 		);
 	});
 }
+
+test('a template that fails makes its message errored, with the reason, and adds no entry', async t => {
+	conforms(t, 'status.final', 'status.states', 'timeline.types');
+	const {main} = service().workspaces as {main: Workspace};
+	const to = 'unlucky@outcomes.example';
+	const id = await accepted(main, {to, templateId: main.templates.endless});
+	const [errored] = (await untilEvent(main.live, id, 'errored')).filter(({type}) => type === 'errored');
+	t.regex(String(errored?.detail?.reason), /\w/);
+	t.like(await untilStatus(main.live, id, 'errored'), {subject: null});
+	t.is(await entryOf(main, to), undefined);
+});
 
 test('an opt-out is on the timeline and leaves the status alone', async t => {
 	conforms(t, 'timeline.types', 'message.status', 'overview.progress');
