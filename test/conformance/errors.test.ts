@@ -1,5 +1,4 @@
 import {connect} from 'node:net';
-import {join} from 'node:path';
 import test from 'ava';
 import createKnex from 'knex';
 import type {Failure} from '../helpers/api-client.ts';
@@ -273,15 +272,15 @@ test('paused: 403 on sends, everything else works', async t => {
 test.serial('what was not foreseen is 500 with the status text and nothing of the inside', async t => {
 	conforms(t, 'errors.message');
 	const {main} = service().workspaces as {main: Workspace};
-	const database = createKnex({
-		client: 'sqlite3',
-		connection: {filename: join(service().program.folder, 'data/mailctl.db')},
-		useNullAsDefault: true,
-	});
-	const [table] = await database('sqlite_master').select('name').where({type: 'table'}).whereLike('name', '%topic%');
-	await database.raw(`alter table "${table.name}" rename to "away"`);
+	const {store} = service();
+	const database = createKnex(
+		'url' in store
+			? {client: 'pg', connection: store.url}
+			: {client: 'sqlite3', connection: {filename: store.file}, useNullAsDefault: true},
+	);
+	await database.raw('alter table topics rename to away');
 	const answer = await main.live.get('/v1/unsubscribe-groups');
-	await database.raw(`alter table "away" rename to "${table.name}"`);
+	await database.raw('alter table away rename to topics');
 	await database.destroy();
 	t.deepEqual([answer.status, codeOf(answer)], [500, 'internal_error']);
 	t.is(answer.body.error.message, 'Internal Server Error');

@@ -327,7 +327,14 @@ test('any 2xx acknowledges; everything else is a failure that is tried again aft
 		'webhook-status.failed',
 		'webhook-status.retried',
 	);
-	conforms(t, 'webhook-safety.rule-3', 'webhook-request.receiver', 'delivery.status', 'delivery.attempts');
+	conforms(
+		t,
+		'webhook-safety.rule-3',
+		'webhook-request.receiver',
+		'webhook-status.backoff',
+		'delivery.status',
+		'delivery.attempts',
+	);
 	const {main} = service().workspaces as {main: Workspace};
 	receiver.behave('/201', answering(201));
 	receiver.behave('/299', answering(299));

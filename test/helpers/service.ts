@@ -1,8 +1,11 @@
+import {randomBytes} from 'node:crypto';
 import {mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import process from 'node:process';
 import type {TestFn} from 'ava';
 import {type Api, createApi} from './api-client.ts';
 import {type Daemon, type Program, prepareProgram, type Scope, type Settings} from './daemon.ts';
+import {newLocation} from './databases.ts';
 
 /** A workspace that can send: what an operator's commands gave. */
 export type Workspace = {
@@ -18,6 +21,8 @@ export type Workspace = {
 
 export type Service = {
 	readonly program: Program;
+	/** For a test that breaks it. */
+	readonly store: {readonly file: string} | {readonly url: string};
 	readonly daemon: Daemon;
 	readonly url: string;
 	/** The workspaces that were asked for, by name. */
@@ -70,7 +75,12 @@ export function serviceOf(test: TestFn, options: ServiceOptions): () => Service 
 
 async function startService(scope: Scope, options: ServiceOptions): Promise<Service> {
 	const settings = await options.settings?.(scope);
-	const program = await prepareProgram(scope, {MAILCTL_LOG_LEVEL: 'warn', ...settings});
+	const postgres = await postgresFor(scope);
+	const program = await prepareProgram(scope, {
+		MAILCTL_LOG_LEVEL: 'warn',
+		...(postgres && {MAILCTL_DATABASE_URL: postgres.url, MAILCTL_SECRET_KEY: randomBytes(32).toString('base64')}),
+		...settings,
+	});
 	const folder = join(program.folder, 'templates');
 	await writeTemplates(folder, {plain: plainTemplate, ...options.templates});
 	await program.cliBytes('init');
@@ -83,6 +93,7 @@ async function startService(scope: Scope, options: ServiceOptions): Promise<Serv
 	const api = (key: string) => createApi(daemon.url, key);
 	return {
 		program,
+		store: postgres ?? {file: join(program.folder, 'data/mailctl.db')},
 		daemon,
 		url: daemon.url,
 		api,
@@ -99,6 +110,12 @@ async function startService(scope: Scope, options: ServiceOptions): Promise<Serv
 			]),
 		),
 	};
+}
+
+/** A PostgreSQL database of the run with `TEST_ENGINE=postgres node dist/test/run.js 'dist/test/conformance/**'`. */
+async function postgresFor(scope: Scope): Promise<{url: string} | null> {
+	const location = process.env.TEST_ENGINE === 'postgres' ? await newLocation(scope, 'postgres') : null;
+	return location !== null && 'url' in location ? location : null;
 }
 
 async function makeWorkspace(
