@@ -1,3 +1,5 @@
+import type {AnswerCheck} from './described.ts';
+
 /** Times in answers: UTC, whole seconds. */
 export const timeShape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
 
@@ -41,8 +43,8 @@ export type Api = {
 	) => Promise<Answer<Body>>;
 };
 
-/** A client of the API that holds every answer to what is said of all: request id, envelope, content type, times. */
-export function createApi(url: string, key: string): Api {
+/** A client of the API that holds every answer to what is said of all (request id, envelope, times) and to its description. */
+export function createApi(url: string, key: string, check: AnswerCheck): Api {
 	async function call<Body>(method: string, path: string, body: string | null = null, headers: Headed = {}) {
 		const response = await fetch(url + path, {
 			method,
@@ -55,7 +57,8 @@ export function createApi(url: string, key: string): Api {
 			},
 		});
 		const text = await response.text();
-		const faults = faultsOf(method, response, text);
+		const described = text === '' ? null : check(method, path, response.status, parsed(text));
+		const faults = [...faultsOf(method, response, text), ...(described === null ? [] : [described])];
 		if (faults.length > 0) {
 			throw new Error(`${method} ${path}: ${response.status} ${text.slice(0, 500)}\n${faults.join('\n')}`);
 		}

@@ -6,6 +6,7 @@ import type {TestFn} from 'ava';
 import {type Api, createApi} from './api-client.ts';
 import {type Daemon, type Program, prepareProgram, type Scope, type Settings} from './daemon.ts';
 import {newLocation} from './databases.ts';
+import {type ApiDocument, createAnswerCheck} from './described.ts';
 
 /** A workspace that can send: what an operator's commands gave. */
 export type Workspace = {
@@ -90,7 +91,8 @@ async function startService(scope: Scope, options: ServiceOptions): Promise<Serv
 	}
 
 	const daemon = await program.serve();
-	const api = (key: string) => createApi(daemon.url, key);
+	const check = createAnswerCheck((await (await fetch(`${daemon.url}/openapi.json`)).json()) as ApiDocument);
+	const api = (key: string) => createApi(daemon.url, key, check);
 	return {
 		program,
 		store: postgres ?? {file: join(program.folder, 'data/mailctl.db')},
