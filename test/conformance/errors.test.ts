@@ -244,8 +244,8 @@ test('an id in the query or the path is never more than an id', async t => {
 		"/v1/messages/'%20OR%201=1",
 		'/v1/messages/%00',
 	]) {
-		const answer = await main.live.get(path);
-		t.true([400, 404].includes(answer.status), `${path}: ${answer.status}`);
+		const {status} = await fetch(service().url + path, {headers: {authorization: `Bearer ${main.live.key}`}});
+		t.true([400, 404].includes(status), `${path}: ${status}`);
 	}
 	for (const query of ['recipient[]=a', 'recipient[$ne]=a', '__proto__=a', 'constructor=a', 'limit[a]=1']) {
 		t.is((await main.live.get(`/v1/messages?${query}`)).status, 422, query);
