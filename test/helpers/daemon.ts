@@ -10,6 +10,9 @@ import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
 import {waitFor} from './wait.ts';
 
+/** What the program needs of a test; a hook, which has no teardown, brings its own. */
+export type Scope = Pick<ExecutionContext, 'teardown' | 'passed'> & {readonly log: (...lines: unknown[]) => void};
+
 export type Settings = Readonly<Record<string, string>>;
 
 export type Ended = {readonly code: number | null; readonly stdout: string; readonly stderr: string};
@@ -50,7 +53,7 @@ const runLimit = 30_000;
 const shownLog = 2000;
 
 /** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
-export async function prepareProgram(t: ExecutionContext, settings: Settings): Promise<Program> {
+export async function prepareProgram(t: Scope, settings: Settings): Promise<Program> {
 	const folder = await mkdtemp(join(tmpdir(), 'mailctl-flow-'));
 	t.teardown(() => rm(folder, {recursive: true, force: true, maxRetries: 10}));
 	const logFile = join(folder, 'daemon.log');

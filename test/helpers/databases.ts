@@ -16,14 +16,14 @@ const adminUrl = process.env.TEST_DATABASE_URL;
 export const engines: readonly Engine[] = adminUrl ? ['sqlite', 'postgres'] : ['sqlite'];
 
 /** A folder that is gone after the test. */
-export async function temporaryFolder(t: ExecutionContext): Promise<string> {
+export async function temporaryFolder(t: Pick<ExecutionContext, 'teardown'>): Promise<string> {
 	const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-test-'));
 	t.teardown(() => rm(folder, {recursive: true, force: true}));
 	return folder;
 }
 
 /** A place for a store of its own: a new file, or a new database of the run's PostgreSQL. */
-export async function newLocation(t: ExecutionContext, engine: Engine): Promise<StoreLocation> {
+export async function newLocation(t: Pick<ExecutionContext, 'teardown'>, engine: Engine): Promise<StoreLocation> {
 	if (engine === 'sqlite') {
 		return {file: path.join(await temporaryFolder(t), 'mailctl.db')};
 	}

@@ -1,0 +1,4 @@
+import {writeFileSync} from 'node:fs';
+import {conformancePage} from '../helpers/conformance-page.ts';
+
+writeFileSync('docs/conformance.md', conformancePage());
