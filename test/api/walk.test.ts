@@ -22,7 +22,16 @@ async function insertMany({store, workspace}: TestApi, count: number, name = 'u'
 					...{id, workspaceId: workspace.id, mode: 'live', from: workspace.sender, fromKey: workspace.sender},
 					...{to: address(start + index), toKey: address(start + index), replyTo: null, cc: null, data: null},
 					...{templateId: workspace.templateId, versionId: workspace.versionId, metadata: null, tags: null},
-					...{topicId: null, topicCode: null, locale: null, timezone: null, tracking: null, attachments: 0, createdAt},
+					...{
+						topicId: null,
+						topicCode: null,
+						locale: null,
+						timezone: null,
+						tracking: null,
+						resentFrom: null,
+						attachments: 0,
+						createdAt,
+					},
 				})),
 			);
 			await insertRecipients(
