@@ -16,6 +16,7 @@ export type KeyUse = KeyName & {
 
 type StoredUse = Pick<KeyUse, 'fingerprint' | 'response' | 'messageId'>;
 type NameRow = {workspace_id: string; mode: Mode; key: string};
+type UseRow = NameRow & {fingerprint: string; response: string; message_id: string; created_at: string};
 
 /** One text for a name, for maps and for order: the key is the only part that can hold a space. */
 export function keyNameText({workspaceId, mode, key}: KeyName): string {
@@ -65,18 +66,19 @@ export async function findKeyUses(
 ): Promise<Map<string, StoredUse>> {
 	const {sql, bindings} = rowSource(reader, names.map(nameRow), 3);
 	const answer = await reader.raw(
-		`select workspace_id, mode, key, fingerprint, response, message_id from idempotency_keys
-			where (workspace_id, mode, key) in (${sql}) and created_at > ?`,
-		[...bindings, expiredBefore] as Knex.RawBinding[],
+		`select workspace_id, mode, key, fingerprint, response, message_id, created_at from idempotency_keys
+			where (workspace_id, mode, key) in (${sql})`,
+		bindings as Knex.RawBinding[],
 	);
-	const rows: Array<NameRow & {fingerprint: string; response: string; message_id: string}> = Array.isArray(answer)
-		? answer
-		: answer.rows;
+	const rows: UseRow[] = Array.isArray(answer) ? answer : answer.rows;
 	return new Map(
-		rows.map(row => [
-			keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key}),
-			{fingerprint: row.fingerprint, response: row.response, messageId: row.message_id},
-		]),
+		rows
+			// Judged here, or PostgreSQL may read all that have not expired.
+			.filter(row => row.created_at > expiredBefore)
+			.map(row => [
+				keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key}),
+				{fingerprint: row.fingerprint, response: row.response, messageId: row.message_id},
+			]),
 	);
 }
 

@@ -1,0 +1,83 @@
+import {mkdirSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import test from 'ava';
+import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {call} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+type Sent = {readonly id: string};
+
+const send = async (url: string, {key, from, templateId}: Welcome, to: string) =>
+	await call(`${url}/v1/messages`, key, {from, to, templateId});
+
+const statusOf = async (url: string, {key}: Welcome, {id}: Sent) =>
+	((await call(`${url}/v1/messages/${id}`, key)).body as {status: string}).status;
+
+test('what is queued is held while its workspace is paused, goes out after resume, and is counted', async t => {
+	const program = await prepareProgram(t, {});
+	const taking = await program.serve({MAILCTL_ROLES: 'api'});
+	const shop = await welcomeOf(program);
+	const queued: Sent[] = [];
+	for (const to of ['one@a.example', 'two@a.example', 'three@b.example']) {
+		queued.push((await send(taking.url, shop, to)).body as Sent);
+	}
+	t.is(await taking.stop(), 0);
+	const other = await addShop(program);
+	await program.cli('workspace', 'pause', 'default', '--reason', 'review');
+
+	const daemon = await program.serve();
+	t.is((await send(daemon.url, shop, 'four@a.example')).status, 403);
+	const batch = await call(`${daemon.url}/v1/messages/batch`, shop.key, {messages: [{}]});
+	t.is(batch.status, 403);
+	const free = (await send(daemon.url, other, 'one@a.example')).body as Sent;
+	await waitFor('mail of others goes out', async () => (await statusOf(daemon.url, other, free)) === 'delivered');
+	for (const message of queued) {
+		t.is(await statusOf(daemon.url, shop, message), 'accepted');
+	}
+	t.like(await program.cli('workspace', 'show', 'default'), {paused: true, pause_reason: 'review'});
+
+	await program.cli('workspace', 'resume', 'default');
+	for (const message of queued) {
+		await waitFor('it goes out', async () => (await statusOf(daemon.url, shop, message)) === 'delivered', 5000);
+	}
+	t.like((await call(`${daemon.url}/v1/usage?days=2`, shop.key)).body, {accepted: 3, test: 0, quota: null});
+	const {days} = (await call(`${daemon.url}/v1/usage?days=2`, shop.key)).body as {days: Array<Record<string, number>>};
+	t.is((days[0]?.accepted ?? 0) + (days[1]?.accepted ?? 0), 3);
+	t.is((days[0]?.delivered ?? 0) + (days[1]?.delivered ?? 0), 3);
+
+	await program.cli('workspace', 'update', 'default', '--monthly-quota', '3');
+	await waitFor('the quota holds', async () => (await send(daemon.url, shop, 'x@a.example')).status === 429, 1000);
+	t.is(await daemon.stop(), 0);
+});
+
+test('the rate limit changes with SIGHUP', async t => {
+	const program = await prepareProgram(t, {});
+	const daemon = await program.serve();
+	const shop = await welcomeOf(program);
+	const limit = async () => {
+		const response = await fetch(`${daemon.url}/v1/usage`, {headers: {authorization: `Bearer ${shop.key}`}});
+		return response.headers.get('ratelimit-limit');
+	};
+	t.is(await limit(), '6000');
+	writeFileSync(join(program.folder, '.env'), 'MAILCTL_RATE_LIMIT=1/86400\n', {mode: 0o600});
+	daemon.signal('SIGHUP');
+	await waitFor('the new limit', async () => (await limit()) === '1');
+	t.is((await send(daemon.url, shop, 'one@a.example')).status, 202);
+	t.is((await send(daemon.url, shop, 'two@a.example')).status, 429);
+	t.is(await daemon.stop(), 0);
+});
+
+/** Another workspace that is ready to send. */
+async function addShop(program: Awaited<ReturnType<typeof prepareProgram>>): Promise<Welcome> {
+	const folder = join(program.folder, 'templates/note');
+	mkdirSync(folder, {recursive: true});
+	writeFileSync(join(folder, 'template.json'), '{"subject":"A note"}');
+	writeFileSync(join(folder, 'body.html'), '<p>Hello</p>');
+	const of = ['--workspace', 'other'];
+	await program.cli('workspace', 'create', '--name', 'other');
+	const {key} = await program.cli<{key: string}>('key', 'create', '--name', 'app', ...of);
+	const from = 'hello@other.example';
+	await program.cli('sender', 'add', from, '--verified', ...of);
+	const [template] = await program.cli<Array<{id: string}>>('template', 'push', 'templates', ...of);
+	return {key, from, templateId: template?.id ?? ''};
+}
