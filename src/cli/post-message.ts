@@ -90,6 +90,7 @@ async function postMessage(
 const mends: Readonly<Record<string, string>> = {
 	sender_not_available: 'see mailctl sender list',
 	template_has_no_version: 'save one with mailctl template push',
+	idempotency_key_reused: 'use another --idempotency-key or repeat the first send as it was',
 	sending_paused: 'see mailctl workspace show',
 	unavailable: 'try again',
 	rate_limited: 'try again later',

@@ -76,6 +76,7 @@ storeTest(test, 'items are judged one by one, and results stand in their order',
 	}
 	t.regex(results[2]?.error?.message ?? '', /^to must be /);
 	t.is(results[10]?.error?.message, 'surprise is not a known field');
+	t.is(results[11]?.error?.message, 'the item must be an object');
 	t.is(results[1]?.error?.message, apiErrors.recipient_suppressed.message);
 
 	const ids = results.flatMap(({id}) => id ?? []);

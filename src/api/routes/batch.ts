@@ -42,8 +42,12 @@ export function batchRoutes({auth, limits, accept, mayAccept}: BatchRoutesOption
 		if (read.ok) {
 			return {send: read.send};
 		}
-		const first = read.violations?.[0];
-		return {fault: first ? {code: read.code, message: `${first.field} ${first.message}`} : faultOf(read.code)};
+		const [first] = read.violations ?? [];
+		if (first === undefined) {
+			return {fault: faultOf(read.code)};
+		}
+		const field = first.field === 'body' ? 'the item' : first.field;
+		return {fault: {code: read.code, message: `${field} ${first.message}`}};
 	}
 
 	return api => {

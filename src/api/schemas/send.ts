@@ -100,7 +100,7 @@ export const resentFromHeader = 'x-mailctl-resent-from';
 
 /** The headers that a send may carry. */
 export const sendHeaders = Type.Object({
-	'idempotency-key': Type.Optional(
+	'Idempotency-Key': Type.Optional(
 		Type.String({
 			minLength: 1,
 			maxLength: 255,
