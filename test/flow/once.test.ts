@@ -1,0 +1,71 @@
+import test from 'ava';
+import {type Daemon, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
+import {call} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const lanes = 16;
+const sends = 600;
+const kills = 3;
+
+type Usage = {readonly accepted: number};
+type Answer = {readonly id: string};
+
+test('kill -9 under load: repeated with their keys until answered, sends make one message each', async t => {
+	t.timeout(120_000);
+	const program = await prepareProgram(t, {MAILCTL_ROLES: 'api', MAILCTL_RATE_LIMIT: '0'});
+	let daemon: Daemon | null = await program.serve();
+	const {key, from, templateId} = await welcomeOf(program);
+	const ids = new Map<number, Set<string>>();
+	let [next, answered, repeats] = [0, 0, 0];
+
+	/** Sends until there is an answer, as a client would, and once more. */
+	const sendOnce = async (number: number) => {
+		const seen = new Set<string>();
+		ids.set(number, seen);
+		for (let answers = 0; answers < 2; ) {
+			const {url} = await waitFor('a daemon', () => daemon);
+			const response = await fetch(`${url}/v1/messages`, {
+				method: 'POST',
+				headers: {
+					authorization: `Bearer ${key}`,
+					'content-type': 'application/json',
+					'idempotency-key': `order ${number}`,
+				},
+				body: JSON.stringify({from, to: `u${number}@a.example`, templateId, data: {number}}),
+			}).catch(() => null);
+			const body = await response?.json().catch(() => null);
+			if (body) {
+				t.is(response?.status, 202, JSON.stringify(body));
+				seen.add((body as Answer).id);
+				answers++;
+			} else {
+				repeats++;
+			}
+		}
+		answered++;
+	};
+	const load = Promise.all(
+		Array.from({length: lanes}, async () => {
+			while (next < sends) {
+				await sendOnce(next++);
+			}
+		}),
+	);
+
+	for (let kill = 1; kill <= kills; kill++) {
+		await waitFor('answers', () => answered >= (kill * sends) / (kills + 1), 60_000);
+		const victim: Daemon | null = daemon;
+		daemon = null;
+		await victim?.kill();
+		daemon = await program.serve();
+	}
+	await load;
+	t.log(`${repeats} repeated after a kill`);
+	t.true(repeats > 0);
+	t.deepEqual(
+		[...ids.values()].map(({size}) => size),
+		Array.from({length: sends}, () => 1),
+	);
+	t.is(((await call(`${daemon?.url}/v1/usage`, key)).body as Usage).accepted, sends);
+	t.is(await daemon?.stop(), 0);
+});
