@@ -4,7 +4,7 @@ import {type Accepted, replayOf} from './accepted.ts';
 import type {Idempotency} from './idempotency.ts';
 import type {Draft, Send} from './send.ts';
 
-/** A send with its key, and what came of its checks. */
+/** A send that came with a key: its position in the group. */
 type Keyed = {readonly index: number; readonly name: KeyName; readonly idempotency: Idempotency};
 
 export function keyNameOf({workspaceId, mode}: Send, {key}: Idempotency): KeyName {
@@ -20,7 +20,7 @@ export async function findReplay(
 ): Promise<Accepted | undefined> {
 	const name = keyNameOf(send, idempotency);
 	const use = (await findKeyUses(reader, [name], expiredBefore)).get(keyNameText(name));
-	return use && replayOf({id: use.messageId, body: use.response}, use.fingerprint === idempotency.fingerprint);
+	return use && repeat(use, idempotency);
 }
 
 /**
@@ -37,10 +37,7 @@ export async function settleKeys(
 	if (keyed.length === 0) {
 		return judged;
 	}
-	const uses = keyed.flatMap(({index, name, idempotency: {fingerprint}}): KeyUse[] => {
-		const result = judged[index] as Accepted;
-		return result.ok ? [{...name, fingerprint, response: result.body, messageId: result.id, createdAt: now}] : [];
-	});
+	const uses = keyed.flatMap(one => usesOf(one, judged[one.index] as Accepted, now));
 	if (new Set(uses.map(keyNameText)).size < uses.length) {
 		throw new Error('Two sends with one Idempotency-Key are in one group: the second must wait for the first.');
 	}
@@ -58,13 +55,20 @@ export async function settleKeys(
 	for (const {index, name, idempotency} of others) {
 		const use = known.get(keyNameText(name));
 		if (use) {
-			const isSame = use.fingerprint === idempotency.fingerprint;
-			settled[index] = replayOf({id: use.messageId, body: use.response}, isSame);
+			settled[index] = repeat(use, idempotency);
 		} else if (judged[index]?.ok) {
 			throw new Error('An Idempotency-Key was taken when it was to be stored, and gone when it was looked up.');
 		}
 	}
 	return settled;
+}
+
+function usesOf({name, idempotency: {fingerprint}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {
+	return result.ok ? [{...name, fingerprint, response: result.body, messageId: result.id, createdAt}] : [];
+}
+
+function repeat(use: Pick<KeyUse, 'messageId' | 'response' | 'fingerprint'>, {fingerprint}: Idempotency): Accepted {
+	return replayOf({id: use.messageId, body: use.response}, use.fingerprint === fingerprint);
 }
 
 /** Gives back the keys of sends that passed all checks but the last. */

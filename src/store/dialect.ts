@@ -138,7 +138,8 @@ export function rowSource(
 	width: number,
 ): {sql: string; bindings: Value[]} {
 	const asJson =
-		database.client.driverName === 'sqlite3' && !rows.some(row => row.some(value => value instanceof Uint8Array));
+		database.client.driverName === 'sqlite3' &&
+		!rows.some(row => row.some(value => typeof value === 'object' && value !== null));
 	if (asJson) {
 		const columns = Array.from({length: width}, (_, index) => `value->>${index} as column${index + 1}`);
 		// `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
