@@ -22,6 +22,9 @@ const rateLimit = {
 	'RateLimit-Reset': {type: 'integer', description: 'When the window refills, Unix seconds.'},
 };
 
+const retryAfter = {'Retry-After': {type: 'integer', description: 'Seconds after which to try again.'}};
+const retried: ReadonlySet<number> = new Set([429, 503]);
+
 /** The answers of a route by status, with the headers that they carry and an example for each error code. */
 export function responsesOf(route: RouteKind): Record<string, unknown> {
 	const [status, meaning, body] = route.answer;
@@ -32,7 +35,7 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {
 			description: codes.map(code => `\`${code}\`: ${apiErrors[code].message}`).join('\n\n'),
-			headers,
+			headers: {...headers, ...(retried.has(errorStatus) && retryAfter)},
 			content: content(errorEnvelope, examplesOf(codes)),
 		};
 	}
