@@ -44,7 +44,7 @@ export const postgresDialect: Dialect = {
 	lockDue: query => query.forUpdate().skipLocked(),
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
-		(error instanceof Error && /connection (terminated|ended)|acquiring a connection/i.test(error.message)),
+		(error instanceof Error && /connection (terminated|ended|error)|acquiring a connection/i.test(error.message)),
 	isConflict: error => codeOf(error) === '40P01' || codeOf(error) === '40001',
 	isDamage: error => codeOf(error).startsWith('XX'),
 };

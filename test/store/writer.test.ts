@@ -148,3 +148,32 @@ if (engines.includes('postgres')) {
 		t.is(await written('three'), 'THREE');
 	});
 }
+
+if (engines.includes('postgres')) {
+	test('a transaction that hangs is ended by PostgreSQL; the store is told to be unavailable, and goes on', async t => {
+		const store = await newStore(t, 'postgres');
+		const setting = async (name: string) => Object.values((await store.database.raw(`show ${name}`)).rows[0])[0];
+		t.is(await setting('idle_in_transaction_session_timeout'), '20s');
+		t.is(await setting('lock_timeout'), '30s');
+
+		await store.database.raw(`set idle_in_transaction_session_timeout = '100ms'`);
+		const error = await t.throwsAsync(
+			store.writer.transaction(async trx => {
+				const {rows} = await trx.raw('select pg_backend_pid() as pid');
+				const isGone = async () => !(await store.reader('pg_stat_activity').where({pid: rows[0].pid}).first());
+				await waitFor('the server ends it', isGone);
+				await trx('changes').update({generation: 7});
+			}),
+		);
+		t.true(store.dialect.isUnavailable(error), String(error));
+		await waitFor('the next one is written', () =>
+			store.writer
+				.transaction(trx => trx('changes').update({generation: 8}))
+				.catch((fault: unknown) => {
+					t.true(store.dialect.isUnavailable(fault), String(fault));
+					return null;
+				}),
+		);
+		t.like(await store.reader('changes').first(), {generation: 8});
+	});
+}
