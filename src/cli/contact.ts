@@ -91,9 +91,13 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	if (!erased.contact && erased.messages + erased.copies === 0) {
 		missing(text);
 	}
-	session.show({email: address, erased: true, messages: erased.messages, cc_messages: erased.copies}, () => [
-		`erased ${address}: ${erased.messages} messages to it, ${erased.copies} with a copy to it`,
-	]);
+	session.show({email: address, erased: true, messages: erased.messages, cc_messages: erased.copies}, () =>
+		fields([
+			['erased', address],
+			['messages to it', erased.messages],
+			['with it in cc', erased.copies],
+		]),
+	);
 }
 
 /** Throws bad data (65) where the workspace has no such contact. */

@@ -25,7 +25,7 @@ export function makeJob(copy: Claimed, {attachments, signing, returnPathDomain}:
 		fromName: copy.sender_name,
 		to: copy.to_address,
 		cc: ccOf(copy),
-		replyTo: copy.reply_to,
+		replyTo: copy.reply_to === erasedAddress ? null : copy.reply_to,
 		versionId: copy.version_id,
 		locale: copy.locale ?? copy.workspace_locale ?? 'en',
 		workspaceLocale: copy.workspace_locale,
@@ -39,7 +39,7 @@ export function makeJob(copy: Claimed, {attachments, signing, returnPathDomain}:
 	};
 }
 
-/** What the Cc header names: nobody can write to whoever was erased meanwhile. */
+/** Those that the Cc header names: nobody can write to whoever was erased meanwhile. */
 function ccOf({cc}: Claimed): string[] {
 	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
 	return addresses.filter(address => address !== erasedAddress);

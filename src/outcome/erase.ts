@@ -14,7 +14,7 @@ import {
 	findCopiesOf,
 	findCopiesTo,
 	findMessagesTo,
-	rewriteCc,
+	rewriteAddresses,
 	rewriteWebhookBodies,
 	type WebhookBody,
 } from '../store/erasures.ts';
@@ -101,6 +101,7 @@ export function createErase({writer, clock, newId, removeCaptured}: EraseOptions
 		await eraseCopies(trx, idsOf(copies.filter(({role}) => role === 'to')));
 		await eraseTimelines(trx, copies);
 		await eraseMessages(trx, messageIds, at);
+		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
@@ -114,7 +115,7 @@ export function createErase({writer, clock, newId, removeCaptured}: EraseOptions
 		const ended = await endCopies(trx, idsOf(own), {state: 'suppressed', at});
 		await eraseCopies(trx, idsOf(own));
 		await eraseTimelines(trx, own);
-		await rewriteCc(trx, messageIds, address => withoutPerson(person, address));
+		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);

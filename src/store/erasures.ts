@@ -106,23 +106,23 @@ export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly 
 	await trx('attachments').whereIn('message_id', messageIds).delete();
 }
 
-/** Changes the `cc` of messages: its addresses as spelled. */
-export async function rewriteCc(
+/** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. */
+export async function rewriteAddresses(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
 	rewrite: (address: string) => string,
 ): Promise<void> {
-	const messages: Array<{id: string; cc: string | null}> = await trx('messages')
+	const messages: Array<{id: string; cc: string | null; reply_to: string | null}> = await trx('messages')
 		.whereIn('id', messageIds)
-		.whereNotNull('cc')
-		.select('id', 'cc');
-	if (messages.length === 0) {
-		return;
-	}
-	const rows = messages.map(({id, cc}) => [id, JSON.stringify(JSON.parse(cc ?? '[]').map(rewrite))]);
-	const {sql, bindings} = rowSource(trx, rows, 2);
+		.select('id', 'cc', 'reply_to');
+	const rows = messages.map(({id, cc, reply_to: replyTo}) => [
+		id,
+		cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite)),
+		replyTo === null ? null : rewrite(replyTo),
+	]);
+	const {sql, bindings} = rowSource(trx, rows, 3);
 	await trx.raw(
-		`update messages set cc = v.column2 from (${sql}) as v where messages.id = v.column1`,
+		`update messages set cc = v.column2, reply_to = v.column3 from (${sql}) as v where messages.id = v.column1`,
 		bindings as Knex.RawBinding[],
 	);
 }

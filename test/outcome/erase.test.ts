@@ -98,13 +98,13 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 	const to = idOf(
 		await api.send({
 			...{to: 'Jane@Home.example', cc: ['boss@work.example'], data: {name: 'jane'}, metadata: {who: 'jane'}},
-			...{locale: 'de', timezone: 'Europe/Vienna', tags: ['kept'], attachments},
+			...{locale: 'de', timezone: 'Europe/Vienna', tags: ['kept'], attachments, replyTo: 'jane@HOME.example'},
 		}),
 	);
 	const others = idOf(
 		await api.send({
 			...{to: 'zoe@work.example', cc: ['JANE@home.example', 'boss@work.example']},
-			...{data: {name: 'zoe'}, metadata: {who: 'zoe'}},
+			...{data: {name: 'zoe'}, metadata: {who: 'zoe'}, replyTo: 'help@shop.example'},
 		}),
 	);
 	await leaveTraces(api, to);
@@ -132,6 +132,7 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 	t.like((await api.get(`/v1/messages/${others}`)).body, {
 		...{status: 'accepted', to: 'zoe@work.example', cc: ['erased@erased.invalid', 'boss@work.example']},
 		...{data: {name: 'zoe'}, metadata: {who: 'zoe'}, subject: 'Hello zoe@work.example'},
+		reply_to: 'help@shop.example',
 	});
 	t.deepEqual(
 		(await bodiesOf(store, to)).map(({recipient, metadata}) => [recipient, metadata]),
