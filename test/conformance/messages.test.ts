@@ -193,7 +193,7 @@ test('the filters, alone and together', async t => {
 
 test('createdAfter is from, createdBefore is before; both are dates or times that exist', async t => {
 	conforms(t, 'messages.list.created');
-	const {filters} = service().workspaces as {filters: Workspace};
+	const {other: filters} = service().workspaces as {other: Workspace};
 	const to = 'range@simulator.test';
 	const id = await accepted(filters, {to});
 	const {created_at} = (await filters.live.get<Message>(`/v1/messages/${id}`)).body;
