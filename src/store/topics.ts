@@ -10,3 +10,58 @@ export async function findOptedOut(trx: Knex, pairs: readonly Pair[]): Promise<M
 	}
 	return codes;
 }
+
+/** A topic by its id; undefined where the workspace has none such. */
+export async function findTopic(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<{readonly code: string; readonly name: string} | undefined> {
+	return await reader('topics').where({id, workspace_id: workspaceId}).first('code', 'name');
+}
+
+export type NewOptOut = {
+	readonly workspaceId: string;
+	readonly code: string;
+	readonly address: string;
+	readonly addressKey: string;
+	readonly source: string;
+	readonly createdAt: string;
+};
+
+/** Opts an address out of a topic; false: it was already, and its opt-out stays as it is. */
+export async function insertOptOut(trx: Knex.Transaction, optOut: NewOptOut): Promise<boolean> {
+	const inserted = await trx('topic_optouts')
+		.insert({
+			workspace_id: optOut.workspaceId,
+			code: optOut.code,
+			address_key: optOut.addressKey,
+			address: optOut.address,
+			source: optOut.source,
+			created_at: optOut.createdAt,
+		})
+		.onConflict(['workspace_id', 'address_key', 'code'])
+		.ignore()
+		.returning('code');
+	return inserted.length === 1;
+}
+
+/** How an address opted out of a topic. */
+export async function findOptOut(
+	reader: Knex,
+	[workspaceId, addressKey]: Pair,
+	code: string,
+): Promise<{readonly source: string} | undefined> {
+	return await reader('topic_optouts')
+		.where({workspace_id: workspaceId, address_key: addressKey, code})
+		.first('source');
+}
+
+/** Takes an opt-out of this source back. */
+export async function deleteOptOut(
+	trx: Knex.Transaction,
+	[workspaceId, addressKey]: Pair,
+	{code, source}: {readonly code: string; readonly source: string},
+): Promise<void> {
+	await trx('topic_optouts').where({workspace_id: workspaceId, address_key: addressKey, code, source}).delete();
+}
