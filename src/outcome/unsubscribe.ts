@@ -3,11 +3,11 @@ import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {readDetails} from '../store/events.ts';
-import {findLinked} from '../store/messages.ts';
 import {type Pair, pairKey} from '../store/pairs.ts';
 import {findCopyFor} from '../store/recipients.ts';
-import {deleteSuppressionOf, findSuppressionOf, insertSuppression} from '../store/suppressions.ts';
-import {deleteOptOut, findOptOut, findTopic, insertOptOut} from '../store/topics.ts';
+import {findStanding} from '../store/standing.ts';
+import {deleteSuppressionOf, insertSuppression} from '../store/suppressions.ts';
+import {deleteOptOut, insertOptOut} from '../store/topics.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {announce} from './announce.ts';
 
@@ -70,32 +70,39 @@ export function createUnsubscribeWrite(newId: NewId): GroupWrite<Unsubscription,
 	};
 }
 
-/** What holds for the address of a link now. */
+/** What holds for the address of a link now; nothing does in a workspace that is gone. */
 export async function readStanding(reader: Knex, copy: LinkedCopy): Promise<Standing> {
-	const pair = pairOf(copy);
-	const message = await findLinked(reader, copy.workspaceId, copy.messageId);
-	const topic = copy.topicId === null ? undefined : await findTopic(reader, copy.workspaceId, copy.topicId);
-	const optOut = topic && (await findOptOut(reader, pair, topic.code));
-	const suppression = await findSuppressionOf(reader, pair);
+	const row = await findStanding(reader, pairOf(copy), copy);
+	const block = row?.optOutSource ? blockOf(row.optOutSource === source) : null;
 	return {
-		topic: topic ? {...topic, block: optOut ? blockOf(optOut.source === source) : null} : null,
-		all: suppression ? blockOf(suppression.reason === reason && suppression.source === source) : null,
+		topic: row?.topicCode && row.topicName ? {code: row.topicCode, name: row.topicName, block} : null,
+		all: row?.reason ? blockOf(row.reason === reason && row.source === source) : null,
 		// Once the message is gone, its link counts as that of a live one: an opt-out must not get lost.
-		isTest: message?.mode === 'test' && !isSimulated(copy.addressKey),
+		isTest: row?.mode === 'test' && !isSimulated(copy.addressKey),
 	};
 }
 
+/** Whether there is anything to write. */
+export function changes({topic, all, isTest}: Standing, action: OptOutAction): boolean {
+	if (action === 'undo') {
+		return !isTest && (all === 'page' || topic?.block === 'page');
+	}
+	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
+}
+
 async function act(trx: Knex.Transaction, item: Unsubscription, newId: NewId): Promise<Standing> {
+	const {action} = item;
 	const standing = await readStanding(trx, item);
-	const {topic} = standing;
-	if (item.action === 'undo') {
-		if (!standing.isTest) {
-			await takeBack(trx, item, topic?.code ?? null);
-		}
+	if (!changes(standing, action)) {
+		return standing;
+	}
+	const code = standing.topic?.code ?? null;
+	if (action === 'undo') {
+		await takeBack(trx, item, code);
 	} else {
-		const code = item.action === 'topic' ? (topic?.code ?? null) : null;
-		if (standing.isTest || (await optOut(trx, item, code, newId))) {
-			await tell(trx, item, code, newId);
+		const topic = action === 'topic' ? code : null;
+		if (standing.isTest || (await optOut(trx, item, topic, newId))) {
+			await tell(trx, item, topic, newId);
 		}
 	}
 	return await readStanding(trx, item);

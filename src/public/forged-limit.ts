@@ -2,7 +2,7 @@ import ipaddr from 'ipaddr.js';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
 
-const perWindow = 30;
+const perWindow = 120;
 const windowMs = 60_000;
 const mostAddresses = 10_000;
 

@@ -9,8 +9,14 @@ import type {Links} from '../links/links.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
-import type {Standing} from '../outcome/unsubscribe.ts';
-import {type LinkedCopy, type OptOutAction, readStanding, type Unsubscription} from '../outcome/unsubscribe.ts';
+import {
+	changes,
+	type LinkedCopy,
+	type OptOutAction,
+	readStanding,
+	type Standing,
+	type Unsubscription,
+} from '../outcome/unsubscribe.ts';
 import {findContactLocale} from '../store/contacts.ts';
 import {findLinked} from '../store/messages.ts';
 import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
@@ -56,15 +62,12 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 		if (action === undefined) {
 			return noticePage('unclear', 400, texts, brand);
 		}
-		const standing =
-			form && action
-				? await unsubscribe({
-						...linked,
-						action,
-						via: form.action === null ? 'one-click' : 'page',
-						at: storeTime(clock.now()),
-					})
-				: await readStanding(reader, linked);
+		let standing = await readStanding(reader, linked);
+		// What changes nothing need not wait for the one that writes: a link may be posted to as often as anyone likes.
+		if (form && action && changes(standing, action)) {
+			const via = form.action === null ? 'one-click' : 'page';
+			standing = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
+		}
 		return unsubscribePage({texts, brand, address: linked.address, token, action, standing});
 	}
 

@@ -50,16 +50,6 @@ export async function insertSuppression(trx: Knex.Transaction, entry: NewSuppres
 	return inserted.length === 1;
 }
 
-/** Why an address is on its workspace's suppression list. */
-export async function findSuppressionOf(
-	reader: Knex,
-	[workspaceId, addressKey]: Pair,
-): Promise<{readonly reason: SuppressionReason; readonly source: string} | undefined> {
-	return await reader('suppressions')
-		.where({workspace_id: workspaceId, address_key: addressKey})
-		.first('reason', 'source');
-}
-
 /** Takes an address off its workspace's list, where its entry has this reason and source. */
 export async function deleteSuppressionOf(
 	trx: Knex.Transaction,

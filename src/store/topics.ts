@@ -11,15 +11,6 @@ export async function findOptedOut(trx: Knex, pairs: readonly Pair[]): Promise<M
 	return codes;
 }
 
-/** A topic by its id; undefined where the workspace has none such. */
-export async function findTopic(
-	reader: Knex,
-	workspaceId: string,
-	id: string,
-): Promise<{readonly code: string; readonly name: string} | undefined> {
-	return await reader('topics').where({id, workspace_id: workspaceId}).first('code', 'name');
-}
-
 export type NewOptOut = {
 	readonly workspaceId: string;
 	readonly code: string;
@@ -44,17 +35,6 @@ export async function insertOptOut(trx: Knex.Transaction, optOut: NewOptOut): Pr
 		.ignore()
 		.returning('code');
 	return inserted.length === 1;
-}
-
-/** How an address opted out of a topic. */
-export async function findOptOut(
-	reader: Knex,
-	[workspaceId, addressKey]: Pair,
-	code: string,
-): Promise<{readonly source: string} | undefined> {
-	return await reader('topic_optouts')
-		.where({workspace_id: workspaceId, address_key: addressKey, code})
-		.first('source');
 }
 
 /** Takes an opt-out of this source back. */
