@@ -110,6 +110,7 @@ const bodies: ReadonlyArray<readonly [name: string, type: string | null, body: s
 		`---b\r\nContent-Disposition: form-data; name="List-Unsubscribe"\r\n\r\nOne-Click\r\n---b--\r\n`,
 	],
 	['urlencoded with a charset', `${urlencoded}; charset=utf-8`, oneClick],
+	['a type in capitals', 'Application/X-WWW-Form-Urlencoded', oneClick],
 	['unknown fields beside it', urlencoded, `a=1&${oneClick}&List-Unsubscribe=x`],
 	['an empty form', urlencoded, ''],
 	['no body and no type', null, ''],
