@@ -9,7 +9,6 @@ import {createAcceptWrite} from './accept/write.ts';
 import {apiRoutes} from './api/api-routes.ts';
 import {createAuth} from './api/auth.ts';
 import {createCursors} from './api/cursor.ts';
-import {apiError, sendError} from './api/errors.ts';
 import {createRateLimits} from './api/rate-limit.ts';
 import {healthRoutes} from './api/routes/health.ts';
 import {type Api, createApi} from './api/server.ts';
@@ -34,7 +33,7 @@ import {createEngagementWrite} from './outcome/engagement.ts';
 import {createErase} from './outcome/erase.ts';
 import type {Recorded} from './outcome/record.ts';
 import {createCollector} from './public/collector.ts';
-import {trackingRoutes} from './public/tracking.ts';
+import {publicRoutes} from './public/public-routes.ts';
 import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
 import {findKey} from './store/catalog.ts';
@@ -195,11 +194,15 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					}),
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
-				trackingRoutes({
+				...publicRoutes({
+					// Reads tokens only: where this process is reached does not matter.
 					links: createLinks({keys: secrets, publicUrl: '', random: randomBytes}),
+					reader: store.reader,
+					writer: store.writer,
 					collector,
-					lost: (_request, reply) => sendError(reply, apiError('not_found')),
 					clock,
+					newId,
+					random: randomBytes,
 				}),
 			],
 		});

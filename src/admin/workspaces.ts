@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
 import {storeTime} from '../mail/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
@@ -21,6 +22,8 @@ export type WorkspaceInput = {
 	readonly trackClicks?: boolean;
 	/** Seconds; null: as MAILCTL_QUEUE_LIFETIME says. */
 	readonly queueLifetime?: number | null;
+	/** How its hosted pages look; what is left out stays as it is. */
+	readonly branding?: Partial<Branding>;
 };
 
 /** Undefined: the name is taken. */
@@ -39,7 +42,8 @@ export async function createWorkspace(
 		track_opens_at: null,
 		track_clicks_at: null,
 		queue_lifetime_s: null,
-		...changesOf(input, now),
+		branding: null,
+		...changesOf(input, null, now),
 		paused_at: null,
 		pause_reason: null,
 		created_at: now,
@@ -60,7 +64,8 @@ export async function changeWorkspace(
 	if (named && named.id !== id) {
 		return undefined;
 	}
-	return await update(trx, id, changesOf(input, storeTime(clock.now())));
+	const before = await findWorkspace(trx, id);
+	return await update(trx, id, changesOf(input, before?.branding ?? null, storeTime(clock.now())));
 }
 
 /** Sends are refused and what is queued is held; a second pause keeps the first one's time and takes the new reason. */
@@ -91,8 +96,8 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 	return workspace;
 }
 
-function changesOf(input: Partial<WorkspaceInput>, now: string): WorkspaceChanges {
-	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime} = input;
+function changesOf(input: Partial<WorkspaceInput>, brandingBefore: string | null, now: string): WorkspaceChanges {
+	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime, branding} = input;
 	return {
 		...(name !== undefined && {name}),
 		...(locale !== undefined && {locale}),
@@ -101,5 +106,6 @@ function changesOf(input: Partial<WorkspaceInput>, now: string): WorkspaceChange
 		...(trackOpens !== undefined && {track_opens_at: trackOpens ? now : null}),
 		...(trackClicks !== undefined && {track_clicks_at: trackClicks ? now : null}),
 		...(queueLifetime !== undefined && {queue_lifetime_s: queueLifetime}),
+		...(branding !== undefined && {branding: writeBranding({...readBranding(brandingBefore), ...branding})}),
 	};
 }

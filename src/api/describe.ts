@@ -26,12 +26,15 @@ export type Description = {
 	readonly answer: Answer;
 	/** Codes of the resource's own rules, besides those that any route of its kind can answer. */
 	readonly errors?: readonly ApiErrorCode[];
+	/** For routes that answer people: the statuses besides `answer` whose body is a page too, and what they mean. */
+	readonly pages?: Readonly<Record<number, string>>;
 };
 
 declare module 'fastify' {
 	interface FastifySchema {
 		answer?: Answer;
 		errors?: readonly ApiErrorCode[];
+		pages?: Readonly<Record<number, string>>;
 	}
 }
 
@@ -39,6 +42,6 @@ declare module 'fastify' {
  * What the description of the API tells of a route, to be spread into its schema beside `querystring`, `params` and `body`.
  * Answers are described, not shaped: what a view gives is sent as it is.
  */
-export function describe({tag, summary, description, answer, errors = []}: Description) {
-	return {tags: [tag], summary, ...(description !== undefined && {description}), answer, errors};
+export function describe({tag, summary, description, answer, errors = [], pages}: Description) {
+	return {tags: [tag], summary, ...(description !== undefined && {description}), answer, errors, ...(pages && {pages})};
 }

@@ -76,11 +76,12 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 	if (schema?.answer === undefined) {
 		return {hide: true};
 	}
-	const {answer, errors = [], summary = '', description, tags, ...parts} = schema;
+	const {answer, errors = [], pages, summary = '', description, tags, consumes, ...parts} = schema;
 	const scope = scopeOf(route);
 	return {
 		...(plainSchema(parts) as FastifySchema),
 		...(tags && {tags}),
+		...(consumes && {consumes}),
 		summary,
 		operationId: operationId(summary),
 		description: [description, scope && `Needs the scope \`${scope}\`.`].filter(Boolean).join('\n\n'),
@@ -88,6 +89,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 		response: responsesOf({
 			answer,
 			errors,
+			...(pages && {pages}),
 			keyed: scope !== undefined,
 			hasBody: schema.body !== undefined,
 			hasQuery: schema.querystring !== undefined,

@@ -7,6 +7,8 @@ import type {Answer} from './describe.ts';
 export type RouteKind = {
 	readonly answer: Answer;
 	readonly errors: readonly ApiErrorCode[];
+	/** Given where people are answered, with pages: their statuses besides the answer's, with what they mean. */
+	readonly pages?: Readonly<Record<number, string>>;
 	/** Whether a key is needed. */
 	readonly keyed: boolean;
 	readonly hasBody: boolean;
@@ -32,6 +34,9 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	const responses: Record<string, unknown> = {
 		[status]: {description: meaning, headers, ...(body ? {content: content(body)} : {type: 'null'})},
 	};
+	for (const [pageStatus, description] of Object.entries(route.pages ? {[status]: meaning, ...route.pages} : {})) {
+		responses[pageStatus] = {description, headers, content: {'text/html': {schema: Type.String()}}};
+	}
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {
 			description: codes.map(code => `\`${code}\`: ${apiErrors[code].message}`).join('\n\n'),
@@ -47,11 +52,12 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 }
 
 /** What any route of the kind can answer. 408 and 431 come before a route is known. */
-function generalErrors({keyed, hasBody, hasQuery}: RouteKind): ApiErrorCode[] {
+function generalErrors({keyed, hasBody, hasQuery, pages}: RouteKind): ApiErrorCode[] {
 	return [
 		...(keyed ? (['insufficient_scope'] as const) : []),
-		...(hasBody ? (['bad_request', 'payload_too_large', 'unsupported_media_type'] as const) : []),
-		...(hasBody || hasQuery ? (['validation_failed'] as const) : []),
+		...(hasBody && !pages ? (['bad_request'] as const) : []),
+		...(hasBody ? (['payload_too_large', 'unsupported_media_type'] as const) : []),
+		...((hasBody || hasQuery) && !pages ? (['validation_failed'] as const) : []),
 		'internal_error',
 		'unavailable',
 	];

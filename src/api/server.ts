@@ -141,14 +141,21 @@ function acceptJsonOnly(api: Api): void {
 			done(apiError('bad_request', {message: parsed.fault}));
 		}
 	});
+	refuseOtherBodies(api);
+}
+
+/** Bodies of types that no parser was added for answer 415; none at all is fine whatever type it claims to have. */
+export function refuseOtherBodies(api: Api, message?: string): void {
+	const refusal = message === undefined ? {} : {message};
 	api.addContentTypeParser('*', (request, _payload, done) => {
 		const {headers} = request;
 		const empty = headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0;
-		done(empty ? null : apiError('unsupported_media_type'), undefined);
+		done(empty ? null : apiError('unsupported_media_type', refusal), undefined);
 	});
 }
 
-function isPlain({headers}: FastifyRequest): boolean {
+/** Whether the body is sent as it is: no content encoding is undone here. */
+export function isPlain({headers}: FastifyRequest): boolean {
 	const encoding = headers['content-encoding'];
 	return encoding === undefined || encoding === '' || encoding.toLowerCase() === 'identity';
 }

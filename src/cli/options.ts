@@ -1,6 +1,7 @@
 import {rateLimit as rateLimitParser} from '../config/delivery-values.ts';
 import {duration as durationParser} from '../config/parsers.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
+import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {labelFault} from '../mail/label.ts';
 import {type Scope, scopes} from '../mail/scopes.ts';
 import {parseTime} from '../mail/time.ts';
@@ -91,6 +92,21 @@ function moment(option: string, text: string, sign: 1 | -1): number {
 		(span.ok ? Date.now() + sign * span.value : parseTime(text)) ??
 		refuse(option, text, 'use a duration such as 90s, 4h or 30d, or a time such as 2026-11-21T10:15:30Z')
 	);
+}
+
+export function logoUrl(option: string): (text: string) => string {
+	return text => validLogoUrl(text) ?? refuse(option, text, 'use an https URL of an image');
+}
+
+export function colour(option: string): (text: string) => string {
+	return text => validAccent(text) ?? refuse(option, text, 'use six hex digits such as #0a7d4f');
+}
+
+export function email(option: string): (text: string) => string {
+	return text => {
+		const parsed = parseAddress(text, {utf8Local: false});
+		return parsed.ok ? text : refuse(option, text, `it ${parsed.fault}`);
+	};
 }
 
 /** Throws bad data (65). */

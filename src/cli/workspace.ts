@@ -6,10 +6,23 @@ import {
 	resumeWorkspace,
 	type WorkspaceInput,
 } from '../admin/workspaces.ts';
+import {type Branding, readBranding} from '../mail/branding.ts';
 import {isId} from '../mail/ids.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {count, duration, label, locale, type none, orNull, timezone, unless} from './options.ts';
+import {
+	colour,
+	count,
+	duration,
+	email,
+	label,
+	locale,
+	logoUrl,
+	type none,
+	orNull,
+	timezone,
+	unless,
+} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
@@ -24,6 +37,10 @@ type Options = {
 	readonly queueLifetime?: number | typeof none;
 	readonly trackOpens?: boolean;
 	readonly trackClicks?: boolean;
+	readonly brandName?: string | typeof none;
+	readonly brandLogo?: string | typeof none;
+	readonly brandColor?: string | typeof none;
+	readonly brandSupport?: string | typeof none;
 };
 
 export function workspaceCommands(workspace: Command): void {
@@ -116,18 +133,36 @@ function settingOptions(command: Command, creates: boolean): Command {
 		)
 		.option('--queue-lifetime <duration>', 'how long delivery is tried', unless(duration('--queue-lifetime')))
 		.option('--track-opens', 'record opens')
-		.option('--track-clicks', 'record clicks');
+		.option('--track-clicks', 'record clicks')
+		.option('--brand-name <name>', 'what recipients know it by, on its hosted pages', unless(label('--brand-name')))
+		.option('--brand-logo <url>', 'their logo, an https URL', unless(logoUrl('--brand-logo')))
+		.option('--brand-color <#rrggbb>', 'their accent colour', unless(colour('--brand-color')))
+		.option('--brand-support <address>', 'where recipients may write to', unless(email('--brand-support')));
 	return creates ? named : named.option('--no-track-opens', 'do not').option('--no-track-clicks', 'do not');
 }
 
-function inputOf({locale, timezone, monthlyQuota, queueLifetime, ...rest}: Options): Partial<WorkspaceInput> {
+function inputOf(options: Options): Partial<WorkspaceInput> {
+	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks} = options;
 	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
+	const branding = brandingOf(options);
 	return {
-		...rest,
+		...(name !== undefined && {name}),
+		...(trackOpens !== undefined && {trackOpens}),
+		...(trackClicks !== undefined && {trackClicks}),
+		...(Object.keys(branding).length > 0 && {branding}),
 		...(locale !== undefined && {locale: orNull(locale)}),
 		...(timezone !== undefined && {timezone: orNull(timezone)}),
 		...(monthlyQuota !== undefined && {monthlyQuota: orNull(monthlyQuota)}),
 		...(lifetime !== undefined && {queueLifetime: lifetime === null ? null : Math.ceil(lifetime / 1000)}),
+	};
+}
+
+function brandingOf({brandName, brandLogo, brandColor, brandSupport}: Options): Partial<Branding> {
+	return {
+		...(brandName !== undefined && {name: orNull(brandName)}),
+		...(brandLogo !== undefined && {logoUrl: orNull(brandLogo)}),
+		...(brandColor !== undefined && {accent: orNull(brandColor)}),
+		...(brandSupport !== undefined && {supportEmail: orNull(brandSupport)}),
 	};
 }
 
@@ -149,6 +184,7 @@ async function chosen(session: Session, key: string | undefined): Promise<Worksp
 }
 
 function view(row: Workspace) {
+	const {name, logoUrl, accent, supportEmail} = readBranding(row.branding);
 	return {
 		id: row.id,
 		name: row.name,
@@ -161,11 +197,13 @@ function view(row: Workspace) {
 		paused: row.paused_at !== null,
 		paused_at: row.paused_at,
 		pause_reason: row.pause_reason,
+		branding: {name, logo_url: logoUrl, accent, support_email: supportEmail},
 		created_at: row.created_at,
 	};
 }
 
 function showWorkspace(session: Session, row: Workspace): void {
+	const brand = readBranding(row.branding);
 	session.show(view(row), () =>
 		fields([
 			['id', row.id],
@@ -176,6 +214,10 @@ function showWorkspace(session: Session, row: Workspace): void {
 			['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
 			['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 			['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC: ${row.pause_reason}`],
+			['brand name', brand.name],
+			['brand logo', brand.logoUrl],
+			['brand color', brand.accent],
+			['support', brand.supportEmail],
 			['created', `${shortTime(row.created_at)} UTC`],
 		]),
 	);

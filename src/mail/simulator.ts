@@ -15,3 +15,8 @@ export function destinationOf(mode: Mode, domain: string): string {
 export function isCounted(role: Role, destination: string): boolean {
 	return role === 'to' && destination !== simulatorDomain;
 }
+
+/** Whether the address, in comparison form, is one of the simulator. */
+export function isSimulated(addressKey: string): boolean {
+	return addressKey.endsWith(`@${simulatorDomain}`);
+}

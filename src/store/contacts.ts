@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {insertRows} from './insert-rows.ts';
-import {pairKey, selectPairs} from './pairs.ts';
+import {type Pair, pairKey, selectPairs} from './pairs.ts';
 import {findSuppressed} from './suppressions.ts';
 import {findOptedOut} from './topics.ts';
 
@@ -42,6 +42,12 @@ export async function teachContacts(
 	});
 	await writeContacts(trx, learned, now);
 	return preferences;
+}
+
+/** The language that a contact prefers; null: it is not known. */
+export async function findContactLocale(reader: Knex, [workspaceId, addressKey]: Pair): Promise<string | null> {
+	const row = await reader('contacts').where({workspace_id: workspaceId, address_key: addressKey}).first('locale');
+	return row?.locale ?? null;
 }
 
 async function readPreferences(trx: Knex.Transaction, lessons: readonly Lesson[]): Promise<Map<string, Preferences>> {

@@ -44,3 +44,14 @@ export async function readEvents(
 		.select('id', 'type', 'occurred_at as occurredAt', 'recorded_at as recordedAt', 'detail');
 	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
 }
+
+/** The details of a copy's events of one type. */
+export async function readDetails(
+	reader: Knex,
+	{messageId, recipientId, type}: {readonly messageId: string; readonly recipientId: string; readonly type: EventType},
+): Promise<Array<StoredEvent['detail']>> {
+	const rows: Array<{detail: string | null}> = await reader('events')
+		.where({message_id: messageId, recipient_id: recipientId, type})
+		.select('detail');
+	return rows.map(({detail}) => JSON.parse(detail ?? '{}'));
+}

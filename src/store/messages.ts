@@ -115,6 +115,17 @@ export async function hasMessage(reader: Knex, workspaceId: string, id: string):
 	return (await reader('messages').where({id, workspace_id: workspaceId}).first('id')) !== undefined;
 }
 
+/** What the links of a mail must know of its message; undefined: it is gone. */
+export async function findLinked(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<{readonly mode: Mode; readonly locale: string | null; readonly from: string} | undefined> {
+	return await reader('messages')
+		.where({id, workspace_id: workspaceId})
+		.first('mode', 'locale', 'from_address as from');
+}
+
 export async function findMessage(reader: Knex, workspaceId: string, id: string): Promise<StoredMessage | undefined> {
 	const [message] = await readMessages(reader, workspaceId, [id]);
 	return message;

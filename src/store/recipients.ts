@@ -72,3 +72,15 @@ export async function moveRecipients(
 		.returning('id');
 	return new Set(moved.map(({id}) => id));
 }
+
+/** The copy of a message for an address, which stays until the transaction ends; undefined: it is gone, or was erased. */
+export async function findCopyFor(
+	trx: Knex.Transaction,
+	{messageId, addressKey, role}: {readonly messageId: string; readonly addressKey: string; readonly role: Role},
+): Promise<string | undefined> {
+	const row = await trx('recipients')
+		.where({message_id: messageId, address_key: addressKey, role})
+		.forKeyShare()
+		.first('id');
+	return row?.id;
+}

@@ -12,6 +12,8 @@ export type Workspace = {
 	readonly paused_at: string | null;
 	readonly pause_reason: string | null;
 	readonly queue_lifetime_s: number | null;
+	/** JSON text (mail/branding.ts). */
+	readonly branding: string | null;
 	readonly created_at: string;
 };
 
@@ -26,6 +28,7 @@ const columns = [
 	'paused_at',
 	'pause_reason',
 	'queue_lifetime_s',
+	'branding',
 	'created_at',
 ] as const satisfies ReadonlyArray<keyof Workspace>;
 
@@ -46,6 +49,12 @@ export async function findWorkspace(reader: Knex, id: string): Promise<Workspace
 
 export async function findWorkspaceByName(reader: Knex, name: string): Promise<Workspace | undefined> {
 	return await reader('workspaces').where({name}).first(columns);
+}
+
+/** The workspace of a store that has but one. */
+export async function findOnlyWorkspace(reader: Knex): Promise<Workspace | undefined> {
+	const rows: Workspace[] = await reader('workspaces').select(columns).limit(2);
+	return rows.length === 1 ? rows[0] : undefined;
 }
 
 export async function hasWorkspace(reader: Knex): Promise<boolean> {

@@ -25,6 +25,7 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 		paused: false,
 		paused_at: null,
 		pause_reason: null,
+		branding: {name: null, logo_url: null, accent: null, support_email: null},
 		created_at: rest.created_at,
 	});
 	t.like(await cli.json('workspace', 'update', 'acme', '--monthly-quota', 'none', '--queue-lifetime', '2d'), {
@@ -49,6 +50,34 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 	refused(t, await cli.run('workspace', 'show', 'nix'), 65, /there is no workspace nix, see mailctl workspace list/);
 	refused(t, await cli.run('workspace', 'update', 'acme'), 64, /nothing is to be changed, give at least one/);
 	refused(t, await cli.run('workspace', 'pause'), 64, /required option '--reason <reason>' not specified/);
+});
+
+test('workspace: branding of the hosted pages', async t => {
+	const cli = await newCli(t);
+	await cli.json('workspace', 'create', '--name', 'acme', '--brand-color', '#0A7D4F');
+	const logo = 'https://shop.example/logo.png';
+	const changed = await cli.json<{branding: unknown}>(
+		...['workspace', 'update', '--brand-name', 'The Shop', '--brand-logo', logo, '--brand-support', 'hi@shop.example'],
+	);
+	t.deepEqual(changed.branding, {
+		name: 'The Shop',
+		logo_url: logo,
+		accent: '#0a7d4f',
+		support_email: 'hi@shop.example',
+	});
+	t.like(await cli.json('workspace', 'update', '--brand-name', 'none', '--locale', 'de'), {
+		branding: {name: null, logo_url: logo},
+	});
+	t.regex(await cli.text('workspace', 'show'), /brand logo +https:.*\nbrand color +#0a7d4f\nsupport +hi@shop\.example/);
+
+	for (const [option, value, mend] of [
+		['--brand-logo', 'http://shop.example/logo.png', /use an https URL of an image/],
+		['--brand-logo', 'https://a;b.example/x', /use an https URL of an image/],
+		['--brand-color', 'green', /use six hex digits such as #0a7d4f/],
+		['--brand-support', 'hi', /it must be a bare address/],
+	] as const) {
+		refused(t, await cli.run('workspace', 'update', option, value), 64, mend);
+	}
 });
 
 test('--workspace chooses among several, can be left out with one, and is asked for', async t => {

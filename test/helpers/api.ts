@@ -8,10 +8,14 @@ import {createAuth} from '../../src/api/auth.ts';
 import {createCursors} from '../../src/api/cursor.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
+import {createLinks, type Links} from '../../src/links/links.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import type {RateLimit} from '../../src/mail/rate-limit.ts';
+import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase} from '../../src/outcome/erase.ts';
+import {createCollector} from '../../src/public/collector.ts';
+import {publicRoutes} from '../../src/public/public-routes.ts';
 import {findKey} from '../../src/store/catalog.ts';
 import {noteKeyUse} from '../../src/store/key-use.ts';
 import {createVault} from '../../src/store/sealed.ts';
@@ -31,6 +35,8 @@ export type TestApi = {
 	readonly workspace: Workspace;
 	readonly key: string;
 	readonly base: string;
+	/** Makes the tokens that the hosted pages open. */
+	readonly links: Links;
 	/** The destinations that were announced after commits. */
 	readonly announced: string[];
 	/** What ended in 500 or 503. */
@@ -84,9 +90,21 @@ export async function startApi(
 		limits,
 		onUse: (keyId, at) => noteKeyUse(store.writer, keyId, at),
 	});
+	const links = createLinks({
+		keys: {current: 1, keys: {1: randomBytes(32)}},
+		publicUrl: 'https://mail.shop.example',
+		random: randomBytes,
+	});
 	const announced: string[] = [];
 	const reported: unknown[] = [];
 	const uncaptured: string[] = [];
+	const engagementWrite = createEngagementWrite(clock, newId);
+	const collector = createCollector({
+		write: hit => store.writer.submit(engagementWrite, hit),
+		isUnavailable: store.dialect.isUnavailable,
+		onError: error => reported.push(error),
+		onLost: n => t.fail(`${n} lost`),
+	});
 	const accept = createAccept({
 		catalog,
 		reader: store.reader,
@@ -128,12 +146,25 @@ export async function startApi(
 				},
 			}),
 			mayAccept,
-		}),
+		}).concat(
+			publicRoutes({
+				links,
+				reader: store.reader,
+				writer: store.writer,
+				collector,
+				clock,
+				newId,
+				random: randomBytes,
+			}),
+		),
 		trustProxy: [],
 		isUnavailable: store.dialect.isUnavailable,
 		report: (_request, error) => reported.push(error),
 	});
-	t.teardown(() => api.close());
+	t.teardown(async () => {
+		await api.close();
+		await collector.stop();
+	});
 	await api.listen({host: '127.0.0.1', port: 0});
 	const {port} = api.server.address() as {port: number};
 	const base = `http://127.0.0.1:${port}`;
@@ -170,6 +201,7 @@ export async function startApi(
 		workspace,
 		key,
 		base,
+		links,
 		announced,
 		reported,
 		uncaptured,

@@ -1,0 +1,169 @@
+import type {Knex} from 'knex';
+import type {NewId} from '../mail/ids.ts';
+import type {Role} from '../mail/message.ts';
+import {isSimulated} from '../mail/simulator.ts';
+import {readDetails} from '../store/events.ts';
+import {type Pair, pairKey} from '../store/pairs.ts';
+import {findCopyFor} from '../store/recipients.ts';
+import {findStanding} from '../store/standing.ts';
+import {deleteSuppressionOf, insertSuppression} from '../store/suppressions.ts';
+import {deleteOptOut, insertOptOut} from '../store/topics.ts';
+import type {GroupWrite} from '../store/writer.ts';
+import {announce} from './announce.ts';
+
+/** Which mail a link stood in, and whom it was for. */
+export type LinkedCopy = {
+	readonly workspaceId: string;
+	readonly messageId: string;
+	/** The topic that the message was tagged with. */
+	readonly topicId: string | null;
+	readonly role: Role;
+	/** As the caller spelled it. */
+	readonly address: string;
+	/** In comparison form. */
+	readonly addressKey: string;
+};
+
+/** `topic`: out of the message's topic, or of everything where there is none. `undo`: what the hosted page made. */
+export type OptOutAction = 'topic' | 'all' | 'undo';
+
+export type Unsubscription = LinkedCopy & {
+	readonly action: OptOutAction;
+	/** Whether the recipient used the page, or a mail program did it for him (RFC 8058). */
+	readonly via: 'one-click' | 'page';
+	/** Now, in the store's form. */
+	readonly at: string;
+};
+
+/** Who keeps mail from an address: the hosted page, which can take it back, or something else. */
+export type Block = 'page' | 'other';
+
+/** What holds for an address, as its link's page sees it. */
+export type Standing = {
+	/** The topic that the message was tagged with, if there still is one. */
+	readonly topic: {readonly code: string; readonly name: string; readonly block: Block | null} | null;
+	readonly all: Block | null;
+	/** Mail of a test key to a real address: its links change no list. */
+	readonly isTest: boolean;
+};
+
+// The suppression and the opt-out that the hosted page makes; nothing else makes their like, and it takes back nothing else.
+const source = 'one-click';
+const reason = 'unsubscribe';
+
+/**
+ * Acts on unsubscribe links, many in one transaction: suppression or opt-out, and the event of the message's copy. What is
+ * there already stays as it is. Answers what holds then. The workspace must exist.
+ */
+export function createUnsubscribeWrite(newId: NewId): GroupWrite<Unsubscription, Standing> {
+	return {
+		name: 'unsubscribe',
+		rank: 3,
+		async apply(trx, items) {
+			const standings = new Map<Unsubscription, Standing>();
+			// In the order of their keys, for two nodes may write the same addresses.
+			for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
+				standings.set(item, await act(trx, item, newId));
+			}
+			return items.map(item => standings.get(item) as Standing);
+		},
+	};
+}
+
+/** What holds for the address of a link now; nothing does in a workspace that is gone. */
+export async function readStanding(reader: Knex, copy: LinkedCopy): Promise<Standing> {
+	const row = await findStanding(reader, pairOf(copy), copy);
+	const block = row?.optOutSource ? blockOf(row.optOutSource === source) : null;
+	return {
+		topic: row?.topicCode && row.topicName ? {code: row.topicCode, name: row.topicName, block} : null,
+		all: row?.reason ? blockOf(row.reason === reason && row.source === source) : null,
+		// Once the message is gone, its link counts as that of a live one: an opt-out must not get lost.
+		isTest: row?.mode === 'test' && !isSimulated(copy.addressKey),
+	};
+}
+
+/** Whether there is anything to write. */
+export function changes({topic, all, isTest}: Standing, action: OptOutAction): boolean {
+	if (action === 'undo') {
+		return !isTest && (all === 'page' || topic?.block === 'page');
+	}
+	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
+}
+
+async function act(trx: Knex.Transaction, item: Unsubscription, newId: NewId): Promise<Standing> {
+	const {action} = item;
+	const standing = await readStanding(trx, item);
+	if (!changes(standing, action)) {
+		return standing;
+	}
+	const code = standing.topic?.code ?? null;
+	if (action === 'undo') {
+		await takeBack(trx, item, code);
+	} else {
+		const topic = action === 'topic' ? code : null;
+		if (standing.isTest || (await optOut(trx, item, topic, newId))) {
+			await tell(trx, item, topic, newId);
+		}
+	}
+	return await readStanding(trx, item);
+}
+
+/** False: the address was out already. */
+async function optOut(
+	trx: Knex.Transaction,
+	{workspaceId, address, addressKey, at: createdAt}: Unsubscription,
+	code: string | null,
+	newId: NewId,
+): Promise<boolean> {
+	const common = {workspaceId, address, addressKey, source, createdAt};
+	return code === null
+		? await insertSuppression(trx, {...common, id: newId('sup'), reason})
+		: await insertOptOut(trx, {...common, code});
+}
+
+async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: string | null): Promise<void> {
+	const pair = pairOf(item);
+	await deleteSuppressionOf(trx, pair, {reason, source});
+	if (code !== null) {
+		await deleteOptOut(trx, pair, {code, source});
+	}
+}
+
+/** The timeline tells once of a copy that its recipient left a topic, and once that he left altogether. */
+async function tell(trx: Knex.Transaction, item: Unsubscription, topic: string | null, newId: NewId): Promise<void> {
+	const {workspaceId, messageId, role, address: recipient, via, at} = item;
+	const recipientId = await findCopyFor(trx, item);
+	if (recipientId === undefined) {
+		return; // Gone, or erased: nothing may bear the address any more.
+	}
+	const told = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
+	if (told.some(detail => detail.topic === topic)) {
+		return;
+	}
+	await announce(trx, [
+		{
+			id: newId('evt'),
+			workspaceId,
+			messageId,
+			recipientId,
+			recipient,
+			type: 'unsubscribed',
+			occurredAt: at,
+			recordedAt: at,
+			detail: JSON.stringify({recipient, role, topic, via}),
+			counted: false,
+		},
+	]);
+}
+
+function blockOf(isPage: boolean): Block {
+	return isPage ? 'page' : 'other';
+}
+
+function pairOf({workspaceId, addressKey}: LinkedCopy): Pair {
+	return [workspaceId, addressKey];
+}
+
+function keyOf(item: LinkedCopy): string {
+	return pairKey(...pairOf(item));
+}

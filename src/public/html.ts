@@ -1,0 +1,35 @@
+/** Markup whose every value was escaped. Only `html` makes it. */
+export type Html = {readonly markup: string};
+
+export type Value = string | number | Html | readonly Html[] | null;
+
+const names: Readonly<Record<string, string>> = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;'};
+
+/** Escapes every text that is put in, for elements and quoted attributes alike; null puts nothing in. */
+export function html(strings: TemplateStringsArray, ...values: readonly Value[]): Html {
+	const parts = strings.map((text, index) => text + markupOf(values[index] ?? null));
+	return {markup: parts.join('')};
+}
+
+function markupOf(value: Value): string {
+	if (value === null) {
+		return '';
+	}
+	if (typeof value === 'object') {
+		return 'markup' in value ? value.markup : value.map(one => one.markup).join('');
+	}
+	return String(value).replace(/[&<>"']/g, character => names[character] as string);
+}
+
+// Controls, and what turns the direction of writing beyond the name that it stands in.
+const unruly = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu;
+
+/** A name that others chose, as plain text: for titles and attributes, where no element can keep it apart. */
+export function plainName(name: string): string {
+	return name.replace(unruly, '');
+}
+
+/** A name that others chose, kept apart from the text around it whatever its direction of writing. */
+export function nameMarkup(name: string): Html {
+	return html`<bdi>${plainName(name)}</bdi>`;
+}

@@ -1,0 +1,36 @@
+import {type Language, type Texts, texts} from './texts/texts.ts';
+
+/** Where the language of a page may come from, the first one that there are texts for wins. */
+export type LanguageSources = {
+	/** Of the message, then of the contact. */
+	readonly preferred: ReadonlyArray<string | null | undefined>;
+	readonly acceptLanguage: string | undefined;
+	/** Of the workspace. */
+	readonly fallback: string | null | undefined;
+};
+
+export function chooseTexts({preferred, acceptLanguage, fallback}: LanguageSources): Texts {
+	for (const tag of [...preferred, ...acceptedTags(acceptLanguage ?? ''), fallback, 'en']) {
+		const language = tag?.toLowerCase().split('-')[0] ?? '';
+		if (Object.hasOwn(texts, language)) {
+			return texts[language as Language];
+		}
+	}
+	return texts.en;
+}
+
+const mostTags = 32;
+
+/** The tags of an Accept-Language field that are wanted at all, the most wanted first (RFC 9110 §12.5.4). */
+export function acceptedTags(field: string): string[] {
+	return field
+		.split(',', mostTags)
+		.map(part => {
+			const [, tag, weight = '1'] =
+				/^\s*([a-z]{1,8}(?:-[a-z0-9]{1,8})*)\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?$/i.exec(part) ?? [];
+			return {tag, weight: Number(weight)};
+		})
+		.filter((one): one is {tag: string; weight: number} => one.tag !== undefined && one.weight > 0)
+		.sort((a, b) => b.weight - a.weight)
+		.map(({tag}) => tag);
+}

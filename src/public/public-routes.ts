@@ -1,0 +1,49 @@
+import type {Knex} from 'knex';
+import type {Routes} from '../api/server.ts';
+import type {Links} from '../links/links.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {NewId} from '../mail/ids.ts';
+import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
+import type {Writer} from '../store/writer.ts';
+import type {Collector} from './collector.ts';
+import {chooseTexts} from './language.ts';
+import {lostPage} from './notices.ts';
+import {sendPage} from './page.ts';
+import {trackingRoutes} from './tracking.ts';
+import {unsubscribeRoutes} from './unsubscribe.ts';
+
+/** What the hosted pages work with. */
+export type PublicParts = {
+	/** Opens the tokens of links. */
+	readonly links: Links;
+	readonly reader: Knex;
+	readonly writer: Writer;
+	/** Takes opens and clicks. */
+	readonly collector: Pick<Collector, 'add'>;
+	readonly clock: Clock;
+	readonly newId: NewId;
+	readonly random: (size: number) => Buffer;
+};
+
+/** Every route that a link in a mail leads to: no key, a signed token. */
+export function publicRoutes({links, reader, writer, collector, clock, newId, random}: PublicParts): Routes[] {
+	const unsubscribeWrite = createUnsubscribeWrite(newId);
+	return [
+		unsubscribeRoutes({
+			links,
+			reader,
+			unsubscribe: item => writer.submit(unsubscribeWrite, item),
+			clock,
+			random,
+		}),
+		trackingRoutes({
+			links,
+			collector,
+			lost: ({headers}, reply) => {
+				const acceptLanguage = headers['accept-language'];
+				return sendPage(reply, random, lostPage(chooseTexts({preferred: [], acceptLanguage, fallback: null})));
+			},
+			clock,
+		}),
+	];
+}

@@ -1,0 +1,188 @@
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Knex} from 'knex';
+import Type from 'typebox';
+import {describe} from '../api/describe.ts';
+import {apiError} from '../api/errors.ts';
+import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
+import type {Claims} from '../links/claims.ts';
+import type {Links} from '../links/links.ts';
+import {parseAddress} from '../mail/address.ts';
+import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {
+	changes,
+	type LinkedCopy,
+	type OptOutAction,
+	readStanding,
+	type Standing,
+	type Unsubscription,
+} from '../outcome/unsubscribe.ts';
+import {findContactLocale} from '../store/contacts.ts';
+import {findLinked} from '../store/messages.ts';
+import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
+import {createForgedLimit} from './forged-limit.ts';
+import {type Form, formLimit, formTypes, readForm} from './form.ts';
+import {chooseTexts} from './language.ts';
+import {noticePage} from './notices.ts';
+import {brandOf, type Page, sendPage} from './page.ts';
+import {unsubscribePage} from './unsubscribe-page.ts';
+
+export type UnsubscribeRoutesOptions = {
+	readonly links: Pick<Links, 'openUnsubscribe'>;
+	readonly reader: Knex;
+	/** Resolves when the change is on stable storage. */
+	readonly unsubscribe: (item: Unsubscription) => Promise<Standing>;
+	readonly clock: Clock;
+	readonly random: (size: number) => Buffer;
+};
+
+/** The hosted unsubscribe page, and the one-click action of RFC 8058. What GET and HEAD answer changes nothing. */
+export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: UnsubscribeRoutesOptions): Routes {
+	const mayTryForged = createForgedLimit(clock);
+
+	async function answer(request: FastifyRequest, form: Form | null): Promise<Page> {
+		const acceptLanguage = request.headers['accept-language'];
+		const token = tokenOf(request.query) ?? form?.token ?? '';
+		const opened = links.openUnsubscribe(token, clock.now());
+		const linked = opened.ok || opened.fault === 'expired' ? linkedCopy(opened.claims) : null;
+		const workspace = linked && (await findWorkspace(reader, linked.workspaceId));
+		if (!linked || !workspace) {
+			return await forgedPage(request.ip, acceptLanguage);
+		}
+
+		const message = await findLinked(reader, linked.workspaceId, linked.messageId);
+		const contactLocale = await findContactLocale(reader, [linked.workspaceId, linked.addressKey]);
+		const preferred = [message?.locale, contactLocale];
+		const texts = chooseTexts({preferred, acceptLanguage, fallback: workspace.locale});
+		const brand = brandOf(workspace, message?.from);
+		if (!opened.ok) {
+			return noticePage('expired', 410, texts, brand);
+		}
+		const action = form && actionOf(form);
+		if (action === undefined) {
+			return noticePage('unclear', 400, texts, brand);
+		}
+		let standing = await readStanding(reader, linked);
+		// What changes nothing need not wait for the one that writes: a link may be posted to as often as anyone likes.
+		if (form && action && changes(standing, action)) {
+			const via = form.action === null ? 'one-click' : 'page';
+			standing = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
+		}
+		return unsubscribePage({texts, brand, address: linked.address, token, action, standing});
+	}
+
+	/** Nobody knows whose link it was to be, unless there is one workspace only. */
+	async function forgedPage(ip: string, acceptLanguage: string | undefined): Promise<Page> {
+		if (!mayTryForged(ip)) {
+			return noticePage('tooMany', 429, chooseTexts({preferred: [], acceptLanguage, fallback: null}), null);
+		}
+		const workspace = await findOnlyWorkspace(reader);
+		const texts = chooseTexts({preferred: [], acceptLanguage, fallback: workspace?.locale});
+		const brand = workspace && workspace.branding !== null ? brandOf(workspace, undefined) : null;
+		return noticePage('forged', 400, texts, brand);
+	}
+
+	function send(reply: FastifyReply, page: Page): FastifyReply {
+		return sendPage(page.status === 429 ? reply.header('retry-after', '60') : reply, random, page);
+	}
+
+	return api => {
+		api.register(async scope => {
+			acceptForms(scope);
+			// Whatever is asked for is answered by a page; the schemas only describe.
+			scope.setValidatorCompiler(() => () => true);
+
+			scope.get('/unsubscribe', {schema: showSchema}, async (request, reply) =>
+				send(reply, await answer(request, null)),
+			);
+
+			scope.post('/unsubscribe', {schema: actSchema}, async (request, reply) => {
+				const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
+				return send(reply, await answer(request, await readForm(bytes, type)));
+			});
+		});
+	};
+}
+
+const token = Type.String({description: 'The signed token, as it stands in the link.'});
+const pages = {
+	400: 'The token is forged or missing.',
+	410: 'The token has expired.',
+	429: 'Too many forged tokens from this client.',
+};
+const showSchema = {
+	...describe({
+		tag: 'Hosted pages',
+		summary: 'Show the unsubscribe page',
+		description: 'Where the unsubscribe link of a mail leads to. Changes nothing.',
+		answer: [200, 'What the recipient can do, in the look of the workspace and in his language.', null],
+		pages,
+	}),
+	querystring: Type.Object({token}),
+};
+const actSchema = {
+	...describe({
+		tag: 'Hosted pages',
+		summary: 'Unsubscribe with one click',
+		description: [
+			'The action of RFC 8058, posted by mail programs and by the page itself. The token stands in the query or in the form.',
+			'Opts the recipient out of the topic of the mail, or of everything where it has none.',
+			'Unknown fields are ignored, and so is an empty body.',
+		].join(' '),
+		answer: [200, 'What holds now, as a page; doing it again changes nothing.', null],
+		pages: {...pages, 400: 'The token is forged or missing, or the action is none that there is.'},
+	}),
+	querystring: Type.Object({token: Type.Optional(token)}),
+	body: Type.Object(
+		{
+			token: Type.Optional(token),
+			action: Type.Optional(
+				Type.Enum(['topic', 'all', 'undo'], {
+					description:
+						'`topic`: out of the topic of the mail (the default); `all`: of everything; `undo`: takes back what this page did.',
+				}),
+			),
+			'List-Unsubscribe': Type.Optional(Type.String({description: '`One-Click`, as mail programs post it.'})),
+		},
+		{examples: [{'List-Unsubscribe': 'One-Click'}]},
+	),
+	consumes: [...formTypes],
+};
+
+type Submitted = {readonly bytes: Uint8Array; readonly type: string};
+
+function acceptForms(api: Api): void {
+	api.removeAllContentTypeParsers();
+	api.addContentTypeParser([...formTypes], {parseAs: 'buffer', bodyLimit: formLimit}, (request, bytes, done) => {
+		const type = request.headers['content-type'] ?? '';
+		if (isPlain(request)) {
+			done(null, {bytes: bytes as Buffer, type} satisfies Submitted);
+		} else {
+			done(apiError('unsupported_media_type', {message: otherBody}));
+		}
+	});
+	refuseOtherBodies(api, otherBody);
+}
+
+const otherBody =
+	'Send the body as a form, application/x-www-form-urlencoded or multipart/form-data, without a content encoding.';
+
+/** A token that is given twice is none. */
+function tokenOf(query: unknown): string | null {
+	const token = (query as {token?: unknown}).token;
+	return token === undefined ? null : typeof token === 'string' ? token : '';
+}
+
+function linkedCopy(claims: Claims): LinkedCopy | null {
+	const {workspaceId, messageId, topicId, role, address} = claims;
+	const parsed = parseAddress(address, {utf8Local: true});
+	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;
+}
+
+/** Undefined: it is none that there is. */
+function actionOf({action}: Form): OptOutAction | undefined {
+	if (action === null) {
+		return 'topic';
+	}
+	return action === 'topic' || action === 'all' || action === 'undo' ? action : undefined;
+}

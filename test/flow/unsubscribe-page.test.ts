@@ -1,0 +1,225 @@
+import {existsSync} from 'node:fs';
+import {mkdir} from 'node:fs/promises';
+import process from 'node:process';
+import test, {type ExecutionContext} from 'ava';
+import type {Browser, BrowserContext, Page} from 'playwright-core';
+import {accessibilityFaults, looks, openBrowser} from '../helpers/browser.ts';
+import {type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {call} from '../helpers/shop.ts';
+import {addTopic} from '../helpers/topic.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const shots = 'docs/ui';
+const logo = `<svg xmlns="http://www.w3.org/2000/svg" width="212" height="44" font-family="Liberation Sans,Arial,sans-serif">
+	<circle cx="22" cy="22" r="20" fill="#0a7d4f"/><path d="M13 29V17h18v12zM11 17l4-5h14l4 5" fill="none" stroke="#fff" stroke-width="2.4" stroke-linejoin="round"/>
+	<text x="54" y="30" font-size="24" font-weight="700" fill="#14352a">Corner Shop</text></svg>`;
+
+/** The daemon, and the link of a mail that it sent. */
+type Site = {readonly program: Program; readonly url: string; readonly shop: Welcome};
+
+async function startSite(t: ExecutionContext, settings: Settings = {}): Promise<Site> {
+	const program = await prepareProgram(t, settings);
+	const {url} = await program.serve();
+	return {program, url, shop: await welcomeOf(program)};
+}
+
+async function dress({program}: Site): Promise<void> {
+	await program.cli(
+		...['workspace', 'update', '--brand-name', 'Corner Shop', '--brand-color', '#0a7d4f'],
+		...['--brand-support', 'hello@shop.example'],
+	);
+}
+
+async function send(
+	{url, shop: {key, from, templateId}}: Site,
+	fields: object = {},
+): Promise<{id: string; code: string}> {
+	const {body} = await call(`${url}/v1/messages`, key, {from, to: 'ada.lovelace@example.org', templateId, ...fields});
+	const {id, error} = body as {id: string; error?: {code: string}};
+	return {id, code: error?.code ?? 'accepted'};
+}
+
+/** The unsubscribe link of a new mail, taken from its header. */
+async function newLink(site: Site, fields: object = {}): Promise<string> {
+	const {id} = await send(site, fields);
+	await waitFor('it is delivered', async () => {
+		const {body} = await call(`${site.url}/v1/messages/${id}`, site.shop.key);
+		return (body as {status: string}).status === 'delivered';
+	});
+	const mail = (await site.program.cliBytes('message', 'raw', id)).toString().replaceAll(/\r\n[ \t]+/g, '');
+	return /^List-Unsubscribe: *<([^>]+)>/m.exec(mail)?.[1] ?? '';
+}
+
+/** A recipient's browser that runs no scripts; what it asks of others is answered here, and noted. */
+async function openContext(browser: Browser, {url}: Site): Promise<{context: BrowserContext; foreign: string[]}> {
+	const context = await browser.newContext({javaScriptEnabled: false});
+	const foreign: string[] = [];
+	await context.route(
+		target => target.origin !== new URL(url).origin,
+		route => {
+			foreign.push(route.request().url());
+			return route.fulfill({contentType: 'image/svg+xml', body: logo});
+		},
+	);
+	return {context, foreign};
+}
+
+/** Holds a page to what every page must be, in all its looks; under a name, keeps pictures of it that are not there yet. */
+async function look(t: ExecutionContext, browser: Browser, page: Page, name: string | null): Promise<void> {
+	const shown = (await heading(page)) ?? '';
+	t.deepEqual(await accessibilityFaults(browser, await page.content()), [], shown);
+	t.is(await page.getByRole('heading').count(), 1, shown);
+	for (const one of looks) {
+		await page.setViewportSize(one.size);
+		await page.emulateMedia({colorScheme: one.scheme});
+		t.is(
+			await page.evaluate('document.documentElement.scrollWidth'),
+			one.size.width,
+			`${shown}: nothing beyond the edge`,
+		);
+		for (const button of await page.getByRole('button').all()) {
+			const box = await button.boundingBox();
+			t.true((box?.height ?? 0) >= 44, `${shown}: a finger finds the button`);
+		}
+		const file = `${shots}/unsubscribe-${name}-${one.name}.png`;
+		if (name !== null && (process.env.UPDATE_SCREENSHOTS || !existsSync(file))) {
+			await mkdir(shots, {recursive: true});
+			await page.screenshot({path: file});
+		}
+	}
+}
+
+const heading = (page: Page) => page.getByRole('heading', {level: 1}).textContent();
+
+async function press(page: Page, name: string): Promise<void> {
+	await Promise.all([page.waitForLoadState(), page.getByRole('button', {name, exact: true}).click()]);
+}
+
+test.serial('a recipient without scripts leaves a topic, comes back, leaves altogether', async t => {
+	const browser = await openBrowser(t);
+	if (!browser) {
+		return;
+	}
+	const site = await startSite(t);
+	await dress(site);
+	await addTopic(site.program, 'news', 'Product news');
+	const link = await newLink(site, {unsubscribeGroup: 'news'});
+	const {context, foreign} = await openContext(browser, site);
+	const page = await context.newPage();
+	const errors: string[] = [];
+	page.on('console', message => errors.push(message.text()));
+	page.on('pageerror', error => errors.push(String(error)));
+
+	await page.goto(link);
+	t.is(await heading(page), 'Unsubscribe from “Product news”?');
+	await look(t, browser, page, 'topic');
+	t.is((await send(site, {unsubscribeGroup: 'news'})).code, 'accepted');
+
+	await press(page, 'Unsubscribe from this topic');
+	t.is(await heading(page), 'You are unsubscribed');
+	t.is(page.url(), link, 'no redirect');
+	await look(t, browser, page, 'topic-done');
+	t.is((await send(site, {unsubscribeGroup: 'news'})).code, 'recipient_unsubscribed');
+
+	await press(page, 'Subscribe again');
+	t.is(await heading(page), 'You are subscribed again');
+	await look(t, browser, page, 'undone');
+	t.is((await send(site, {unsubscribeGroup: 'news'})).code, 'accepted');
+
+	// Now with a logo, from another mail, by keyboard.
+	await site.program.cli('workspace', 'update', '--brand-logo', 'https://cdn.shop.example/logo.svg');
+	t.deepEqual(foreign, []);
+	await page.goto(await newLink(site));
+	t.is(await heading(page), 'Unsubscribe from Corner Shop?');
+	await look(t, browser, page, 'all');
+	await page.keyboard.press('Tab');
+	t.regex(String(await page.evaluate('getComputedStyle(document.activeElement).outline')), /solid 3px/);
+	await Promise.all([page.waitForLoadState(), page.keyboard.press('Enter')]);
+	await page.getByRole('heading', {name: 'You are unsubscribed'}).waitFor();
+	await look(t, browser, page, 'all-done');
+	t.is((await send(site)).code, 'recipient_suppressed');
+
+	await page.goto(link);
+	t.is(await heading(page), 'You are already unsubscribed');
+	await look(t, browser, page, 'already');
+	t.deepEqual(errors, []);
+
+	await page.goto(`${link.slice(0, -4)}0000`);
+	t.is(await heading(page), 'This link does not work');
+	await look(t, browser, page, 'forged');
+	t.deepEqual([...new Set(foreign)], ['https://cdn.shop.example/logo.svg']);
+	await context.close();
+});
+
+test.serial('an expired link', async t => {
+	const browser = await openBrowser(t);
+	if (!browser) {
+		return;
+	}
+	const site = await startSite(t, {MAILCTL_TOKEN_LIFETIME: '1s'});
+	await dress(site);
+	const {context} = await openContext(browser, site);
+	const page = await context.newPage();
+	const link = await newLink(site);
+	await waitFor('it has expired', async () => (await fetch(link)).status === 410);
+	await page.goto(link);
+	t.is(await heading(page), 'This link has expired');
+	await look(t, browser, page, 'expired');
+	await context.close();
+});
+
+test.serial('each language in a browser', async t => {
+	const browser = await openBrowser(t);
+	if (!browser) {
+		return;
+	}
+	const site = await startSite(t);
+	await dress(site);
+	await addTopic(site.program, 'news', 'Product news');
+	const {context} = await openContext(browser, site);
+	const page = await context.newPage();
+	for (const [locale, title, button, done] of [
+		['de-AT', '„Product news“ abbestellen?', 'Dieses Thema abbestellen', 'Sie sind abgemeldet'],
+		[
+			'fr',
+			'Se désabonner de «\u00a0Product news\u00a0»\u00a0?',
+			'Se désabonner de ce thème',
+			'Votre désabonnement est enregistré',
+		],
+		['es', '¿Darse de baja de «Product news»?', 'Darse de baja de este tema', 'Se ha dado de baja'],
+	] as const) {
+		await page.goto(await newLink(site, {to: `${locale}@example.org`, locale, unsubscribeGroup: 'news'}));
+		t.is(await page.getAttribute('html', 'lang'), locale.slice(0, 2));
+		t.is(await heading(page), title);
+		await look(t, browser, page, null);
+		await press(page, button);
+		t.is(await heading(page), done);
+	}
+	await context.close();
+});
+
+test.serial('names that try to be code, with scripts on, are only names', async t => {
+	const browser = await openBrowser(t);
+	if (!browser) {
+		return;
+	}
+	const site = await startSite(t);
+	const evil = `<script>document.title='owned'</script>"><img src=x onerror="document.title='owned'">`;
+	await site.program.cli('workspace', 'update', '--brand-name', evil);
+	await addTopic(site.program, 'evil', `${evil}\u202e`);
+	const link = await newLink(site, {unsubscribeGroup: 'evil'});
+	const page = await browser.newPage();
+	let dialogs = 0;
+	page.on('dialog', dialog => {
+		dialogs++;
+		return dialog.dismiss();
+	});
+	await page.goto(link);
+	for (const name of ['Unsubscribe from this topic', 'Subscribe again']) {
+		t.is(await page.locator('script, img').count(), 0);
+		t.true((await page.textContent('main'))?.includes(evil));
+		t.not(await page.title(), 'owned');
+		await press(page, name);
+	}
+	t.is(dialogs, 0);
+});

@@ -1,0 +1,38 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {html, nameMarkup, plainName} from '../../src/public/html.ts';
+
+test('what is put in is text, in elements and in attributes', t => {
+	const name = `<script>alert(1)</script>"><img onerror='x'>&amp;`;
+	const {markup} = html`<p title="${name}">${name}</p>`;
+	t.is(markup.split('<').length, 3);
+	t.is(markup.split('"').length, 3);
+	t.false(markup.includes("'"));
+	t.true(markup.includes('&amp;amp;'));
+});
+
+test('markup, lists of markup and nothing', t => {
+	t.is(
+		html`<p>${html`<b>${1}</b>`}${[html`<i>a</i>`, html`<i>b</i>`]}${null}</p>`.markup,
+		'<p><b>1</b><i>a</i><i>b</i></p>',
+	);
+});
+
+test('whatever the text, it opens and closes nothing, and reads as it was', t => {
+	const entities: Record<string, string> = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'"};
+	fc.assert(
+		fc.property(fc.string({unit: 'binary'}), text => {
+			const {markup} = html`${text}`;
+			t.notRegex(markup, /[<>"']|&(?!(?:amp|lt|gt|quot|#39);)/);
+			t.is(
+				markup.replace(/&[^;]+;/g, entity => entities[entity] as string),
+				text,
+			);
+		}),
+	);
+});
+
+test('a name cannot turn what follows it', t => {
+	t.is(plainName('Shop\u202e\u2066\n\u0000 Süd \u200f'), 'Shop Süd \u200f');
+	t.is(nameMarkup('\u202eA & B').markup, '<bdi>A &amp; B</bdi>');
+});
