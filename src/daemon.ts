@@ -21,6 +21,7 @@ import {createEngine, type Engine} from './daemon/engine.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
+import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {createLinks} from './links/links.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
@@ -28,6 +29,7 @@ import {systemClock as clock} from './mail/clock.ts';
 import {createIdSource} from './mail/ids.ts';
 import {storeTime} from './mail/time.ts';
 import {createEngagementWrite} from './outcome/engagement.ts';
+import type {Outbox} from './outcome/outbox.ts';
 import type {Recorded} from './outcome/record.ts';
 import {createCollector} from './public/collector.ts';
 import {trackingRoutes} from './public/tracking.ts';
@@ -39,6 +41,10 @@ import {bringForward} from './store/claims.ts';
 import {noteKeyUse} from './store/key-use.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
+import {bringDeliveriesForward} from './store/webhook-claims.ts';
+import {countPending} from './store/webhook-deliveries.ts';
+import {createGuard} from './webhook/guard.ts';
+import type {Attempted} from './webhook/turn.ts';
 
 export type DaemonOptions = {
 	readonly settings: Settings;
@@ -72,9 +78,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const newId = createIdSource(clock);
 	const vault = createVault(secrets);
 	const mailLog = createMailLog(logger);
-	const metrics = createMetrics({version, queueSize: () => readQueueSize(store.reader, storeTime(clock.now()))});
+	const metrics = createMetrics({
+		version,
+		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
+		webhooksPending: () => countPending(store.reader),
+	});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
+	let webhooks: Webhooks | null = null;
 	let live: LiveSettings = settings;
 
 	const storeWatch = watchStore({
@@ -98,6 +109,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		storeWatch.failed(error);
 	}
 
+	/** Every event passes here on its way to the webhooks. */
+	const outbox: Outbox = {newId, onDue: endpointIds => webhooks?.due(endpointIds)};
 	const storeFailing = () => storeWatch.failing() || engine?.scheduler.storeFailing === true;
 
 	const catalog = createCatalog(store.reader);
@@ -119,7 +132,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onAccepted: destinations => engine?.scheduler.accepted(destinations),
 	});
 
-	const engagementWrite = createEngagementWrite(clock, newId);
+	const engagementWrite = createEngagementWrite(clock, outbox);
 	const collector = createCollector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
@@ -175,6 +188,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					cursors: createCursors(cursorKey(secrets)),
 					accept,
 					limits,
+					webhooks: {guard: createGuard(settings.webhookAllowCidrs), onDue: outbox.onDue},
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
 				trackingRoutes({
@@ -193,9 +207,15 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		store,
 		node: {id: boot, host: hostname(), pid: process.pid},
 		clock,
-		onReleased: () => void engine?.scheduler.rescan().catch(onStoreError),
+		onReleased: rescan,
 		onError: onStoreError,
 	});
+
+	/** Others changed what is queued or due. */
+	function rescan(): void {
+		void engine?.scheduler.rescan().catch(onStoreError);
+		void webhooks?.rescan().catch(onStoreError);
+	}
 
 	async function listen(): Promise<string | null> {
 		const {host, port} = settings.httpListen;
@@ -204,8 +224,23 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		return bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
 	}
 
+	async function startWebhooks(): Promise<void> {
+		webhooks = createWebhooks({
+			settings,
+			version,
+			store,
+			vault,
+			boot,
+			clock,
+			onAttempted,
+			onStoreError,
+			onFault: error => logger.error({event: 'webhook_fault', err: error}),
+			onCrash: reason => logger.error({event: 'worker_ended', reason}),
+		});
+		await webhooks.start();
+	}
+
 	async function startEngine(publicUrl: string): Promise<void> {
-		await presence.begin();
 		engine = createEngine({
 			settings,
 			publicUrl,
@@ -214,6 +249,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			keys: secrets,
 			boot,
 			newId,
+			outbox,
 			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
 			clock,
 			onRecorded,
@@ -224,7 +260,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	async function end(): Promise<void> {
-		await Promise.all([api?.close(), engine?.drain()]);
+		await Promise.all([api?.close(), engine?.drain(), webhooks?.drain()]);
 		await collector.stop();
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
@@ -237,6 +273,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	try {
 		http = await listen();
 		publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
+		if (settings.roles.includes('deliver') || settings.roles.includes('webhook')) {
+			await presence.begin();
+		}
+		if (settings.roles.includes('webhook')) {
+			await startWebhooks();
+		}
 		if (settings.roles.includes('deliver')) {
 			await startEngine(publicUrl);
 		}
@@ -255,11 +297,29 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		});
 	}
 
+	function onAttempted(attempted: Attempted): void {
+		const {delivery, end, after} = attempted;
+		metrics.webhookAttempted(after.state, end.ms);
+		mailLog.webhookAttempted({
+			messageId: delivery.messageId,
+			workspace: delivery.workspaceId,
+			endpoint: delivery.endpointId,
+			delivery: delivery.id,
+			type: delivery.eventType,
+			host: new URL(delivery.url).host,
+			status: end.status,
+			error: end.error,
+			state: after.state,
+			attempt: after.attempts,
+			ms: end.ms,
+		});
+	}
+
 	const changes = watchChanges({
 		read: () => readGeneration(store.reader),
 		onChange() {
 			forget();
-			void engine?.scheduler.rescan().catch(onStoreError);
+			rescan();
 		},
 		onError: onStoreError,
 	});
@@ -274,8 +334,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	async function afterClockStep(): Promise<void> {
 		const now = clock.now();
 		const latest = storeTime(now + Math.max(...live.retrySchedule.waits));
-		await store.writer.transaction(trx => bringForward(trx, latest, storeTime(now)));
-		await engine?.scheduler.rescan();
+		const latestPost = storeTime(now + settings.webhookBackoff);
+		await store.writer.transaction(async trx => {
+			await bringForward(trx, latest, storeTime(now));
+			await bringDeliveriesForward(trx, latestPost, storeTime(now));
+		});
+		rescan();
 	}
 
 	phase = 'running';

@@ -8,6 +8,7 @@ import type {RateLimits} from './rate-limit.ts';
 import {batchRoutes} from './routes/batch.ts';
 import {messageRoutes} from './routes/messages.ts';
 import {usageRoutes} from './routes/usage.ts';
+import {type WebhookRoutesOptions, webhookRoutes} from './routes/webhooks.ts';
 import type {Routes} from './server.ts';
 
 /** What the routes of the API work with. */
@@ -25,11 +26,12 @@ export type ApiParts = {
 	readonly cursors: Cursors;
 	readonly accept: Accept;
 	readonly limits: RateLimits;
+	readonly webhooks: WebhookRoutesOptions['webhooks'];
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };
 
 /** Every route under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts)];
+	return [messageRoutes(parts), batchRoutes(parts), usageRoutes(parts), webhookRoutes(parts)];
 }

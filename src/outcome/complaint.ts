@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
-import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {insertSuppressions} from '../store/suppressions.ts';
 import {announce} from './announce.ts';
+import type {Outbox} from './outbox.ts';
 
 /** A recipient marked a copy as spam; times in the store's form. */
 export type Complaint = {
@@ -27,7 +27,7 @@ export type Complaint = {
  */
 export async function recordComplaints(
 	trx: Knex.Transaction,
-	newId: NewId,
+	outbox: Outbox,
 	complaints: readonly Complaint[],
 ): Promise<void> {
 	for (const {recipientId, occurredAt} of complaints) {
@@ -37,16 +37,17 @@ export async function recordComplaints(
 		trx,
 		complaints.map(({address: recipient, role, addressKey: _, detail, ...complaint}) => ({
 			...complaint,
-			id: newId('evt'),
+			id: outbox.newId('evt'),
 			type: 'complained',
 			recipient,
 			detail: JSON.stringify({recipient, role, ...detail}),
 		})),
+		outbox,
 	);
 	await insertSuppressions(
 		trx,
 		complaints.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({
-			id: newId('sup'),
+			id: outbox.newId('sup'),
 			workspaceId,
 			address,
 			addressKey,

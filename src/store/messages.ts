@@ -150,3 +150,12 @@ async function findAttachments(reader: Knex, messageId: string): Promise<StoredM
 		.orderBy('position')
 		.select('filename', 'content_type as contentType');
 }
+
+/** The metadata of some messages, as JSON text; those without any are left out. */
+export async function readMetadata(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, string>> {
+	const rows: Array<{id: string; metadata: string}> = await trx('messages')
+		.whereIn('id', [...new Set(ids)])
+		.whereNotNull('metadata')
+		.select('id', 'metadata');
+	return new Map(rows.map(({id, metadata}) => [id, metadata]));
+}

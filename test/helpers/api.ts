@@ -15,6 +15,7 @@ import {findKey} from '../../src/store/catalog.ts';
 import {noteKeyUse} from '../../src/store/key-use.ts';
 import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
+import {createGuard} from '../../src/webhook/guard.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
@@ -34,6 +35,8 @@ export type TestApi = {
 	readonly announced: string[];
 	/** What ended in 500 or 503. */
 	readonly reported: unknown[];
+	/** The webhook endpoints for which something was said to be due. */
+	readonly due: string[];
 	/** Empties the caches, as the daemon does when the generation grows. */
 	readonly clear: () => void;
 	readonly post: (path: string, body: unknown, key?: string, headers?: Record<string, string>) => Promise<Answer>;
@@ -83,6 +86,7 @@ export async function startApi(
 	});
 	const announced: string[] = [];
 	const reported: unknown[] = [];
+	const due: string[] = [];
 	const accept = createAccept({
 		catalog,
 		reader: store.reader,
@@ -115,6 +119,7 @@ export async function startApi(
 			cursors: createCursors(randomBytes(32)),
 			accept,
 			limits,
+			webhooks: {guard: createGuard([]), onDue: endpointIds => due.push(...endpointIds)},
 			mayAccept,
 		}),
 		trustProxy: [],
@@ -160,6 +165,7 @@ export async function startApi(
 		base,
 		announced,
 		reported,
+		due,
 		clear: forget,
 		post,
 		get: (path, bearer = key) => request(path, {}, bearer),
