@@ -78,22 +78,57 @@ const columns = [
 	'created_at as createdAt',
 ] as const;
 
-/** Newest first, after the delivery `after` (null: from the newest). */
-export async function listDeliveries(
-	reader: Knex,
-	endpointId: string,
-	{after, limit}: {readonly after: string | null; readonly limit: number},
-): Promise<StoredDelivery[]> {
-	return await withLastAttempt(reader, await deliveryListQuery(reader, endpointId, {after, limit}));
+export type DeliveryPage = {
+	/** After this delivery; null: from the newest. */
+	readonly after: string | null;
+	readonly limit: number;
+	readonly state?: DeliveryState | undefined;
+};
+
+/** Newest first. */
+export async function listDeliveries(reader: Knex, endpointId: string, page: DeliveryPage): Promise<StoredDelivery[]> {
+	return await withLastAttempt(reader, await deliveryListQuery(reader, endpointId, page));
 }
 
 export function deliveryListQuery(
 	reader: Knex,
 	endpointId: string,
-	{after, limit}: {readonly after: string | null; readonly limit: number},
+	{after, limit, state}: DeliveryPage,
 ): Knex.QueryBuilder {
 	const query = reader('webhook_deliveries').where({endpoint_id: endpointId}).orderBy('id', 'desc').limit(limit);
-	return (after === null ? query : query.where('id', '<', after)).select(columns);
+	if (after !== null) {
+		query.where('id', '<', after);
+	}
+	if (state !== undefined) {
+		query.where({state});
+	}
+	return query.select(columns);
+}
+
+export async function findDelivery(reader: Knex, workspaceId: string, id: string): Promise<StoredDelivery | undefined> {
+	const rows = await reader('webhook_deliveries')
+		.where({id, workspace_id: workspaceId})
+		.whereIn('endpoint_id', presentEndpoints(reader, workspaceId))
+		.select(columns);
+	return (await withLastAttempt(reader, rows))[0];
+}
+
+/** An attempt as it was stored; `generation` counts replays. */
+export type StoredPost = {
+	readonly generation: number;
+	readonly n: number;
+	readonly at: string;
+	readonly status: number | null;
+	readonly error: string | null;
+	readonly ms: number;
+};
+
+/** Oldest first. */
+export async function listPosts(reader: Knex, deliveryId: string): Promise<StoredPost[]> {
+	return await reader('webhook_attempts')
+		.where({delivery_id: deliveryId})
+		.orderBy(['generation', 'n'])
+		.select('generation', 'n', 'at', 'status', 'error', 'ms');
 }
 
 async function withLastAttempt(
@@ -131,38 +166,44 @@ export async function replayDelivery(
 	const changed = await restart(trx, now)
 		.where({id, workspace_id: workspaceId})
 		.whereIn('endpoint_id', presentEndpoints(trx, workspaceId));
-	if (changed === 0) {
-		return undefined;
-	}
-	const rows = await trx('webhook_deliveries').where({id}).select(columns);
-	return (await withLastAttempt(trx, rows))[0];
+	return changed === 0 ? undefined : await findDelivery(trx, workspaceId, id);
 }
 
 export type ReplayFilter = {
 	readonly workspaceId: string;
-	/** Events since then, milliseconds. */
+	readonly endpointId: string;
+	/** Half-open range of the events' time, milliseconds. */
 	readonly since: number;
+	readonly until: number;
 	readonly eventType?: WebhookEventType | undefined;
-	readonly endpointId?: string | undefined;
+	readonly state?: DeliveryState | undefined;
 };
 
-/** Replays at most `limit` deliveries of one endpoint, oldest first, after the delivery `after`; their ids. */
+function replayQuery(connection: Knex, filter: ReplayFilter): Knex.QueryBuilder {
+	const {workspaceId, endpointId, since, until, eventType, state} = filter;
+	const query = connection('webhook_deliveries')
+		.where({endpoint_id: endpointId})
+		.whereIn('endpoint_id', presentEndpoints(connection, workspaceId))
+		.where('id', '>=', idFloor('whd', since))
+		.where('id', '<', idFloor('whd', until));
+	if (eventType !== undefined) {
+		query.where({event_type: eventType});
+	}
+	if (state !== undefined) {
+		query.where({state});
+	}
+	return query;
+}
+
+/** Starts at most `limit` deliveries anew, oldest first, after the delivery `after` (null: from the first); their ids. */
 export async function replayDeliveries(
 	trx: Knex.Transaction,
-	filter: ReplayFilter & {readonly endpointId: string; readonly after: string | null; readonly limit: number},
-	now: string,
+	filter: ReplayFilter,
+	{after, limit, now}: {readonly after: string | null; readonly limit: number; readonly now: string},
 ): Promise<string[]> {
-	const some = trx('webhook_deliveries')
-		.where({endpoint_id: filter.endpointId})
-		.whereIn('endpoint_id', presentEndpoints(trx, filter.workspaceId))
-		.where('id', '>', filter.after ?? idFloor('whd', filter.since))
-		.orderBy('id')
-		.limit(filter.limit)
-		.select('id');
-	if (filter.eventType !== undefined) {
-		some.where('event_type', filter.eventType);
-	}
-	const ids: string[] = (await some).map(({id}: {id: string}) => id);
+	const some = replayQuery(trx, filter).orderBy('id').limit(limit).select('id');
+	const rows: Array<{id: string}> = await (after === null ? some : some.where('id', '>', after));
+	const ids = rows.map(({id}) => id);
 	await restart(trx, now).whereIn('id', ids);
 	return ids;
 }
@@ -177,8 +218,8 @@ function restart(trx: Knex.Transaction, now: string): Knex.QueryBuilder {
 	});
 }
 
-function presentEndpoints(trx: Knex.Transaction, workspaceId: string): Knex.QueryBuilder {
-	return trx('webhook_endpoints').where({workspace_id: workspaceId}).whereNull('deleted_at').select('id');
+function presentEndpoints(connection: Knex, workspaceId: string): Knex.QueryBuilder {
+	return connection('webhook_endpoints').where({workspace_id: workspaceId}).whereNull('deleted_at').select('id');
 }
 
 /** Deliveries that wait for an attempt. */
