@@ -22,6 +22,7 @@ import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {startSweep} from './daemon/sweep.ts';
 import {keyTask, messageTask} from './daemon/sweep-tasks.ts';
+import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import {createLinks} from './links/links.ts';
 import type {Log} from './log/log.ts';
@@ -31,6 +32,7 @@ import {createIdSource} from './mail/ids.ts';
 import {storeTime} from './mail/time.ts';
 import {createEngagementWrite} from './outcome/engagement.ts';
 import {createErase} from './outcome/erase.ts';
+import type {Outbox} from './outcome/outbox.ts';
 import type {Recorded} from './outcome/record.ts';
 import {createCollector} from './public/collector.ts';
 import {publicRoutes} from './public/public-routes.ts';
@@ -43,6 +45,10 @@ import {isErased} from './store/erasures.ts';
 import {noteKeyUse} from './store/key-use.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
+import {bringDeliveriesForward} from './store/webhook-claims.ts';
+import {countPending} from './store/webhook-deliveries.ts';
+import {createGuard} from './webhook/guard.ts';
+import type {Attempted} from './webhook/turn.ts';
 
 export type DaemonOptions = {
 	readonly settings: Settings;
@@ -82,9 +88,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const newId = createIdSource(clock);
 	const vault = createVault(secrets);
 	const mailLog = createMailLog(logger);
-	const metrics = createMetrics({version, queueSize: () => readQueueSize(store.reader, storeTime(clock.now()))});
+	const metrics = createMetrics({
+		version,
+		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
+		webhooksPending: () => countPending(store.reader),
+	});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
+	let webhooks: Webhooks | null = null;
 	let live: LiveSettings = settings;
 
 	const storeWatch = watchStore({
@@ -108,6 +119,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		storeWatch.failed(error);
 	}
 
+	/** Every event passes here on its way to the webhooks. */
+	const outbox: Outbox = {newId, onDue: endpointIds => webhooks?.due(endpointIds)};
 	const storeFailing = () => storeWatch.failing() || engine?.scheduler.storeFailing === true;
 
 	const catalog = createCatalog(store.reader);
@@ -129,7 +142,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onAccepted: destinations => engine?.scheduler.accepted(destinations),
 	});
 
-	const engagementWrite = createEngagementWrite(clock, newId);
+	const engagementWrite = createEngagementWrite(clock, outbox);
 	const collector = createCollector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
@@ -189,9 +202,10 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					erase: createErase({
 						writer: store.writer,
 						clock,
-						newId,
+						outbox,
 						removeCaptured: uncapture,
 					}),
+					webhooks: {guard: createGuard(settings.webhookAllowCidrs), onDue: outbox.onDue},
 					mayAccept: () => phase === 'running' && !storeFailing(),
 				}),
 				...publicRoutes({
@@ -201,7 +215,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					writer: store.writer,
 					collector,
 					clock,
-					newId,
+					outbox,
 					random: randomBytes,
 				}),
 			],
@@ -214,9 +228,15 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		store,
 		node: {id: boot, host: hostname(), pid: process.pid},
 		clock,
-		onReleased: () => void engine?.scheduler.rescan().catch(onStoreError),
+		onReleased: rescan,
 		onError: onStoreError,
 	});
+
+	/** Others changed what is queued or due. */
+	function rescan(): void {
+		void engine?.scheduler.rescan().catch(onStoreError);
+		void webhooks?.rescan().catch(onStoreError);
+	}
 
 	async function listen(): Promise<string | null> {
 		const {host, port} = settings.httpListen;
@@ -225,8 +245,23 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		return bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
 	}
 
+	async function startWebhooks(): Promise<void> {
+		webhooks = createWebhooks({
+			settings,
+			version,
+			store,
+			vault,
+			boot,
+			clock,
+			onAttempted,
+			onStoreError,
+			onFault: error => logger.error({event: 'webhook_fault', err: error}),
+			onCrash: reason => logger.error({event: 'worker_ended', reason}),
+		});
+		await webhooks.start();
+	}
+
 	async function startEngine(publicUrl: string): Promise<void> {
-		await presence.begin();
 		engine = createEngine({
 			settings,
 			publicUrl,
@@ -235,6 +270,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			keys: secrets,
 			boot,
 			newId,
+			outbox,
 			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
 			clock,
 			onRecorded,
@@ -246,7 +282,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	async function end(): Promise<void> {
-		await Promise.all([api?.close(), engine?.drain()]);
+		await Promise.all([api?.close(), engine?.drain(), webhooks?.drain()]);
 		await collector.stop();
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
@@ -259,6 +295,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	try {
 		http = await listen();
 		publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
+		if (settings.roles.includes('deliver') || settings.roles.includes('webhook')) {
+			await presence.begin();
+		}
+		if (settings.roles.includes('webhook')) {
+			await startWebhooks();
+		}
 		if (settings.roles.includes('deliver')) {
 			await startEngine(publicUrl);
 		}
@@ -284,11 +326,29 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		}
 	}
 
+	function onAttempted(attempted: Attempted): void {
+		const {delivery, end, after} = attempted;
+		metrics.webhookAttempted(after.state, end.ms);
+		mailLog.webhookAttempted({
+			messageId: delivery.messageId,
+			workspace: delivery.workspaceId,
+			endpoint: delivery.endpointId,
+			delivery: delivery.id,
+			type: delivery.eventType,
+			host: new URL(delivery.url).host,
+			status: end.status,
+			error: end.error,
+			state: after.state,
+			attempt: after.attempts,
+			ms: end.ms,
+		});
+	}
+
 	const changes = watchChanges({
 		read: () => readGeneration(store.reader),
 		onChange() {
 			forget();
-			void engine?.scheduler.rescan().catch(onStoreError);
+			rescan();
 		},
 		onError: onStoreError,
 	});
@@ -303,8 +363,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	async function afterClockStep(): Promise<void> {
 		const now = clock.now();
 		const latest = storeTime(now + Math.max(...live.retrySchedule.waits));
-		await store.writer.transaction(trx => bringForward(trx, latest, storeTime(now)));
-		await engine?.scheduler.rescan();
+		const latestPost = storeTime(now + settings.webhookBackoff);
+		await store.writer.transaction(async trx => {
+			await bringForward(trx, latest, storeTime(now));
+			await bringDeliveriesForward(trx, latestPost, storeTime(now));
+		});
+		rescan();
 	}
 
 	const sweep = startSweep({

@@ -270,6 +270,7 @@ webhook_endpoints.secret text C not null
 webhook_endpoints.disabled_at text C
 webhook_endpoints.failing_since text C
 webhook_endpoints.created_at text C not null
+webhook_endpoints.deleted_at text C
 workspaces.id text C not null
 workspaces.name text C not null
 workspaces.locale text C
@@ -419,7 +420,7 @@ CREATE UNIQUE INDEX webhook_attempts_pkey ON public.webhook_attempts USING btree
 CREATE INDEX webhook_deliveries_by_endpoint ON public.webhook_deliveries USING btree (endpoint_id, id)
 CREATE INDEX webhook_deliveries_by_message ON public.webhook_deliveries USING btree (message_id)
 CREATE INDEX webhook_deliveries_claimed ON public.webhook_deliveries USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
-CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at) WHERE (next_attempt_at IS NOT NULL)
+CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at, id) WHERE (next_attempt_at IS NOT NULL)
 CREATE UNIQUE INDEX webhook_deliveries_pkey ON public.webhook_deliveries USING btree (id)
 CREATE INDEX webhook_endpoints_by_workspace ON public.webhook_endpoints USING btree (workspace_id, id)
 CREATE UNIQUE INDEX webhook_endpoints_pkey ON public.webhook_endpoints USING btree (id)

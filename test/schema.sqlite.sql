@@ -336,7 +336,7 @@ CREATE TABLE webhook_attempts (delivery_id text not null,
 CREATE INDEX webhook_deliveries_by_endpoint on webhook_deliveries (endpoint_id, id);
 CREATE INDEX webhook_deliveries_by_message on webhook_deliveries (message_id);
 CREATE INDEX webhook_deliveries_claimed on webhook_deliveries (claimed_by) where claimed_by is not null;
-CREATE INDEX webhook_deliveries_due on webhook_deliveries (endpoint_id, next_attempt_at) where next_attempt_at is not null;
+CREATE INDEX webhook_deliveries_due on webhook_deliveries (endpoint_id, next_attempt_at, id) where next_attempt_at is not null;
 CREATE TABLE webhook_deliveries (id text,
   workspace_id text not null,
   endpoint_id text not null,
@@ -362,6 +362,7 @@ CREATE TABLE webhook_endpoints (id text,
   disabled_at text,
   failing_since text,
   created_at text not null,
+  deleted_at text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX workspaces_name_unique on workspaces (name);

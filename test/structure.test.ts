@@ -18,7 +18,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	queue: ['mail', 'store', 'outcome'],
 	admin: ['mail', 'store', 'compose', 'render'],
 	webhook: ['mail', 'store'],
-	threads: ['mail', 'links', 'render', 'compose', 'deliver', 'queue'],
+	threads: ['mail', 'links', 'render', 'compose', 'deliver', 'queue', 'webhook'],
 	api: ['mail', 'store', 'accept', 'outcome', 'webhook', 'admin', 'render', 'links', 'config'],
 	public: ['mail', 'store', 'outcome', 'links', 'render', 'config', 'api'],
 	cli: 'everything',

@@ -14,6 +14,7 @@ import {senderRoutes} from './routes/senders.ts';
 import {templateRoutes} from './routes/templates.ts';
 import {usageRoutes} from './routes/usage.ts';
 import {versionRoutes} from './routes/versions.ts';
+import {type WebhookRoutesOptions, webhookRoutes} from './routes/webhooks.ts';
 import type {Routes} from './server.ts';
 
 /** What the routes of the API work with. */
@@ -32,6 +33,7 @@ export type ApiParts = {
 	readonly accept: Accept;
 	readonly limits: RateLimits;
 	readonly erase: Erase;
+	readonly webhooks: WebhookRoutesOptions['webhooks'];
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };
@@ -47,5 +49,6 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		templateRoutes(parts),
 		versionRoutes(parts),
 		senderRoutes(parts),
+		webhookRoutes(parts),
 	];
 }

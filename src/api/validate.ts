@@ -135,6 +135,7 @@ function createExplanations(formats: ReturnType<typeof createFormats>): Explain 
 		maxLength: ({schema}) => `must be at most ${schema} characters long`,
 		minLength: () => 'must not be empty',
 		minItems: () => 'must not be empty',
+		uniqueItems: () => 'must not name anything twice',
 		enum: ({schema}) => `must be one of ${(schema as string[]).join(', ')}`,
 		format: ({schema, data}) => formats[schema as FormatName](data as string) ?? 'is not valid',
 		variables: ({data}) => variablesFault(data as object) ?? 'is not valid',

@@ -62,6 +62,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./contact.ts')).contactCommands,
 	},
 	{
+		name: 'webhook',
+		about: 'Endpoints that events are posted to, and what became of each',
+		load: async () => (await import('./webhook.ts')).webhookCommands,
+	},
+	{
 		name: 'queue',
 		about: 'Mail that waits; of all workspaces unless one is named',
 		load: async () => (await import('./queue.ts')).queueCommands,

@@ -85,7 +85,8 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	const erased = await createErase({
 		writer,
 		clock,
-		newId,
+		// A daemon beside finds by itself what is due.
+		outbox: {newId, onDue: () => undefined},
 		removeCaptured: copyIds => removeCaptured(folder, copyIds),
 	})({workspaceId, addressKey: key});
 	if (!erased.contact && erased.messages + erased.copies === 0) {

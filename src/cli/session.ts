@@ -10,8 +10,8 @@ import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {openDataDir} from '../daemon/data-dir.ts';
 import {systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
-import {hasDkimKeys} from '../store/dkim-keys.ts';
 import {createVault, type Vault} from '../store/sealed.ts';
+import {hasSealedRows} from '../store/sealed-rows.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
@@ -87,7 +87,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	};
 	const reader = async () => (await store()).reader;
 	const secrets = once(async () => {
-		const sealed = await hasDkimKeys(await reader());
+		const sealed = await hasSealedRows(await reader());
 		return loadSecrets({dataDir: storeSettings().dataDir, settings: settings(), sealed});
 	});
 	const chosenWorkspace = async () =>

@@ -5,3 +5,8 @@ import type {Settings} from './settings.ts';
 export function extraCa({caFile}: Pick<Settings, 'caFile'>): string | null {
 	return caFile === null ? null : readFileSync(caFile, 'utf8');
 }
+
+/** The authorities that webhook endpoints' certificates may be of, besides the public ones (PEM). */
+export function webhookCa(settings: Pick<Settings, 'caFile' | 'webhookCaFile'>): string[] {
+	return [settings.caFile, settings.webhookCaFile].flatMap(file => (file === null ? [] : readFileSync(file, 'utf8')));
+}

@@ -13,6 +13,7 @@ import type {Relay} from '../mail/relay-url.ts';
 import type {Retry} from '../mail/retry.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
+import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
@@ -43,6 +44,8 @@ export type EngineOptions = {
 	/** This daemon's claims bear this id. */
 	readonly boot: string;
 	readonly newId: NewId;
+	/** Takes events to the webhooks. */
+	readonly outbox: Outbox;
 	readonly clock: Clock;
 	readonly onRecorded: (recorded: Recorded) => void;
 	readonly onLost: (copy: Claimed) => void;
@@ -158,7 +161,7 @@ export function createEngine(options: EngineOptions) {
 	const scheduler = createScheduler({
 		writer: store.writer,
 		claimWrite: createClaimWrite(store.dialect, boot, newId),
-		recordWrite: createRecordWrite(boot, newId),
+		recordWrite: createRecordWrite(boot, options.outbox),
 		readDestinations: () => readDestinations(store.reader),
 		siteOf,
 		steps,

@@ -1,6 +1,7 @@
 import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-client';
 import type {Mode} from '../mail/message.ts';
 import type {Attempt, AttemptResult} from '../mail/outcome.ts';
+import type {DeliveryState} from '../mail/webhook.ts';
 
 /** Copies in the queue now. */
 export type QueueSize = {readonly ready: number; readonly deferred: number; readonly inFlight: number};
@@ -12,6 +13,8 @@ export type Metrics = {
 	readonly accepted: (mode: Mode, messages: number) => void;
 	/** An attempt's end: its outcome, each of its conversations, and the time since acceptance if it was the last. */
 	readonly attempted: (result: AttemptResult, delayMs: number) => void;
+	/** An attempt to post an event to an endpoint: what its delivery is now, and how long it took. */
+	readonly webhookAttempted: (state: DeliveryState, milliseconds: number) => void;
 	/** `route` is the pattern, never the path: a label's values must be few. */
 	readonly httpRequest: (method: string, route: string, status: number, milliseconds: number) => void;
 };
@@ -20,12 +23,15 @@ export type MetricsInput = {
 	readonly version: string;
 	/** Asked at each scrape; the store may fail, then the gauge is left out. */
 	readonly queueSize: () => Promise<QueueSize>;
+	/** Deliveries of webhooks that wait; asked and left out likewise. */
+	readonly webhooksPending: () => Promise<number>;
 };
 
 const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
+const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
-export function createMetrics({version, queueSize}: MetricsInput): Metrics {
+export function createMetrics({version, queueSize, webhooksPending}: MetricsInput): Metrics {
 	const registry = new Registry();
 	const registers = [registry];
 	// Event-loop lag, memory, CPU, garbage collection, open files.
@@ -50,6 +56,25 @@ export function createMetrics({version, queueSize}: MetricsInput): Metrics {
 				this.set({state: 'in_flight'}, size.inFlight);
 			}
 		},
+	});
+	new Gauge({
+		name: 'mailctl_webhook_pending',
+		help: 'Deliveries of events to endpoints that wait for an attempt or are being tried.',
+		registers,
+		async collect() {
+			this.remove();
+			const pending = await webhooksPending().catch(() => undefined);
+			if (pending !== undefined) {
+				this.set(pending);
+			}
+		},
+	});
+	const webhooks = new Histogram({
+		name: 'mailctl_webhook_attempt_duration_seconds',
+		help: 'Attempts to post an event to an endpoint, by what the delivery is after it.',
+		labelNames: ['state'],
+		buckets: webhookSeconds,
+		registers,
 	});
 	const accepted = new Counter({
 		name: 'mailctl_messages_accepted_total',
@@ -97,6 +122,9 @@ export function createMetrics({version, queueSize}: MetricsInput): Metrics {
 			if (outcome.kind === 'delivered' || outcome.kind === 'relayed') {
 				delivery.observe(delayMs / 1000);
 			}
+		},
+		webhookAttempted(state, milliseconds) {
+			webhooks.observe({state}, milliseconds / 1000);
 		},
 		httpRequest(method, route, status, milliseconds) {
 			requests.observe({method, route, status}, milliseconds / 1000);

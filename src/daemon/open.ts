@@ -7,9 +7,9 @@ import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {sqliteDialect} from '../store/dialect.ts';
-import {hasDkimKeys} from '../store/dkim-keys.ts';
 import {lockFolder} from '../store/lock.ts';
 import {migrate, schemaState} from '../store/migrate.ts';
+import {hasSealedRows} from '../store/sealed-rows.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {openDataDir} from './data-dir.ts';
 
@@ -31,7 +31,7 @@ export async function openData(settings: Settings, {asRoot}: {asRoot: boolean}):
 	}
 	try {
 		store = await openCurrentStore(settings);
-		const sealed = await hasDkimKeys(store.reader);
+		const sealed = await hasSealedRows(store.reader);
 		return {store, secrets: loadSecrets({dataDir, settings, sealed}), release};
 	} catch (error) {
 		await release();

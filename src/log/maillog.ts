@@ -22,6 +22,23 @@ export type LoggedTry = {
 	readonly tls?: string | null;
 };
 
+/** An attempt to post an event to an endpoint. The path of its URL may hold a secret: only its host is named. */
+export type LoggedWebhook = {
+	readonly messageId: string | null;
+	readonly workspace: string;
+	readonly endpoint: string;
+	readonly delivery: string;
+	readonly type: string;
+	readonly host: string;
+	readonly status: number | null;
+	readonly error: string | null;
+	/** What the delivery is now. */
+	readonly state: string;
+	/** 1 for the first. */
+	readonly attempt: number;
+	readonly ms: number;
+};
+
 export type Listening = {readonly http: string | null; readonly inbound: string | null; readonly version: string};
 
 /** One method per event, so that no line can carry more than is meant: no key, token, variable or body ever gets here. */
@@ -37,6 +54,7 @@ export type MailLog = {
 	readonly suppressed: (copy: LoggedCopy, how?: LoggedTry) => void;
 	/** Whichever of the above an attempt came to; a release is no event. */
 	readonly attempted: (copy: LoggedCopy, result: AttemptResult, when: Pick<LoggedTry, 'delayMs' | 'attempt'>) => void;
+	readonly webhookAttempted: (webhook: LoggedWebhook) => void;
 };
 
 const longestReply = 1024;
@@ -96,6 +114,9 @@ export function createMailLog(logger: Logger): MailLog {
 				tls: last?.tls ?? null,
 				...when,
 			});
+		},
+		webhookAttempted({messageId, ms, ...webhook}) {
+			logger.info({event: 'webhook_attempted', message_id: messageId, ...webhook, ms: Math.round(ms)});
 		},
 	};
 }

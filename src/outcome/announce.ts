@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {insertEvents, type NewEvent} from '../store/events.ts';
 import {countDays, type UsageStatus} from '../store/usage.ts';
+import {addToOutbox, type Outbox} from './outbox.ts';
 
 /** A timeline entry with whom it is about. */
 export type Happening = NewEvent & {
@@ -13,9 +14,13 @@ export type Happening = NewEvent & {
 
 const countedTypes: ReadonlySet<string> = new Set(['delivered', 'bounced', 'complained'] satisfies UsageStatus[]);
 
-/** Writes what happened to copies into the timeline. Every event that comes after the acceptance passes here. */
-export async function announce(trx: Knex.Transaction, happenings: readonly Happening[]): Promise<void> {
+/**
+ * Writes what happened to copies into the timeline and the counts of the day, and into the outbox of the webhooks. Every
+ * event that comes after the acceptance passes here.
+ */
+export async function announce(trx: Knex.Transaction, happenings: readonly Happening[], outbox: Outbox): Promise<void> {
 	await insertEvents(trx, happenings);
+	await addToOutbox(trx, happenings, outbox);
 	const counted = happenings.filter(one => one.counted && countedTypes.has(one.type));
 	await countDays(
 		trx,

@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
-import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {insertSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
+import type {Outbox} from './outbox.ts';
 
 /** A recipient marked a copy as spam; times in the store's form. */
 export type Complaint = {
@@ -27,7 +27,7 @@ export type Complaint = {
  */
 export async function recordComplaints(
 	trx: Knex.Transaction,
-	newId: NewId,
+	outbox: Outbox,
 	complaints: readonly Complaint[],
 ): Promise<void> {
 	const happenings: Happening[] = [];
@@ -35,18 +35,18 @@ export async function recordComplaints(
 		const moved = await moveRecipients(trx, [complaint.recipientId], 'complained', complaint.occurredAt);
 		happenings.push({
 			...complaint,
-			id: newId('evt'),
+			id: outbox.newId('evt'),
 			type: 'complained',
 			recipient,
 			detail: JSON.stringify({recipient, role, ...detail}),
 			counted: counted && moved.size === 1,
 		});
 	}
-	await announce(trx, happenings);
+	await announce(trx, happenings, outbox);
 	await insertSuppressions(
 		trx,
 		complaints.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({
-			id: newId('sup'),
+			id: outbox.newId('sup'),
 			workspaceId,
 			address,
 			addressKey,

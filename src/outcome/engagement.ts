@@ -1,11 +1,11 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
-import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
 import {addEngagement, type EngagementType, findTrackedCopies, type TrackedCopy} from '../store/engagement.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {announce} from './announce.ts';
+import type {Outbox} from './outbox.ts';
 
 /** One or more opens of a copy, or clicks of one of its links; times in the store's form. */
 export type Engagement = {
@@ -45,7 +45,7 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
  * timeline. They never change a state. Answers whether it was counted: a message that was removed or erased, and a workspace
  * that does not track any more, are passed over.
  */
-export function createEngagementWrite(clock: Clock, newId: NewId): GroupWrite<Whose & Engagement, boolean> {
+export function createEngagementWrite(clock: Clock, outbox: Outbox): GroupWrite<Whose & Engagement, boolean> {
 	return {
 		name: 'engagement',
 		rank: 3,
@@ -56,7 +56,7 @@ export function createEngagementWrite(clock: Clock, newId: NewId): GroupWrite<Wh
 			const found = items.map(item => copies.find(copy => isOf(copy, item)));
 			await recordEngagement(
 				trx,
-				newId,
+				outbox,
 				items.flatMap((item, index) => {
 					const copy = found[index];
 					return copy ? [{...item, copy, recordedAt}] : [];
@@ -85,7 +85,7 @@ export type Engaged = Engagement & {
 /** Counts what was opened and clicked, and puts the first ones into the timeline. */
 export async function recordEngagement(
 	trx: Knex.Transaction,
-	newId: NewId,
+	outbox: Outbox,
 	engaged: readonly Engaged[],
 ): Promise<void> {
 	const each = new Map<string, Engaged>();
@@ -106,7 +106,7 @@ export async function recordEngagement(
 		first
 			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
 			.map(one => ({
-				id: newId('evt'),
+				id: outbox.newId('evt'),
 				workspaceId: one.copy.workspaceId,
 				messageId: one.copy.messageId,
 				recipientId: one.copy.id,
@@ -117,6 +117,7 @@ export async function recordEngagement(
 				counted: false,
 				detail: detailOf(one),
 			})),
+		outbox,
 	);
 }
 

@@ -2,7 +2,6 @@ import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {erasedAddress} from '../mail/erased.ts';
-import type {NewId} from '../mail/ids.ts';
 import {storeTime} from '../mail/time.ts';
 import {
 	type CopyRef,
@@ -20,6 +19,7 @@ import {
 } from '../store/erasures.ts';
 import type {Writer} from '../store/writer.ts';
 import {announce} from './announce.ts';
+import type {Outbox} from './outbox.ts';
 
 /** A person: an address (in comparison form) in a workspace. */
 export type Person = {readonly workspaceId: string; readonly addressKey: string};
@@ -39,7 +39,7 @@ export type Erase = (person: Person) => Promise<Erased>;
 export type EraseOptions = {
 	readonly writer: Writer;
 	readonly clock: Clock;
-	readonly newId: NewId;
+	readonly outbox: Outbox;
 	/**
 	 * Removes the captured mails of copies. It is called before each step commits, when the rows still lead to the files
 	 * if all is interrupted.
@@ -57,7 +57,7 @@ const messagesPerStep = 200;
  * A copy in the queue ends `suppressed`. One that is being tried at this moment may still arrive, but nothing is written
  * of it any more: its claim is gone.
  */
-export function createErase({writer, clock, newId, removeCaptured}: EraseOptions): Erase {
+export function createErase({writer, clock, outbox, removeCaptured}: EraseOptions): Erase {
 	return async person => {
 		let messages = 0;
 		let copies = 0;
@@ -131,7 +131,7 @@ export function createErase({writer, clock, newId, removeCaptured}: EraseOptions
 		await announce(
 			trx,
 			ended.map(({id, messageId, role}) => ({
-				id: newId('evt'),
+				id: outbox.newId('evt'),
 				workspaceId,
 				messageId,
 				recipientId: id,
@@ -142,6 +142,7 @@ export function createErase({writer, clock, newId, removeCaptured}: EraseOptions
 				detail: JSON.stringify({role, reason: 'erased'}),
 				counted: false,
 			})),
+			outbox,
 		);
 	}
 }

@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
-import type {NewId} from '../mail/ids.ts';
 import {isCounted, simulatedLink} from '../mail/simulator.ts';
 import {trackingOf} from '../mail/tracking.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
+import type {Outbox} from './outbox.ts';
 import type {Recorded} from './record.ts';
 
 /**
@@ -12,13 +12,13 @@ import type {Recorded} from './record.ts';
  */
 export async function recordFollowing(
 	trx: Knex.Transaction,
-	newId: NewId,
+	outbox: Outbox,
 	recorded: readonly Recorded[],
 ): Promise<void> {
 	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
 	if (following.length > 0) {
-		await recordComplaints(trx, newId, following.flatMap(complaintOf));
-		await recordEngagement(trx, newId, following.flatMap(engagedOf));
+		await recordComplaints(trx, outbox, following.flatMap(complaintOf));
+		await recordEngagement(trx, outbox, following.flatMap(engagedOf));
 	}
 }
 

@@ -10,6 +10,7 @@ import type {GroupWrite} from '../store/writer.ts';
 import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
 import {recordFollowing} from './following.ts';
+import type {Outbox} from './outbox.ts';
 import type {Verdict} from './settle.ts';
 
 /** The end of a try, judged, to be written. */
@@ -28,7 +29,8 @@ export type Recorded = {
  * followed by. Only copies that this daemon still holds change (answers true); what another one moved meanwhile is left
  * alone (false).
  */
-export function createRecordWrite(boot: string, newId: NewId): GroupWrite<Recorded, boolean> {
+export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Recorded, boolean> {
+	const {newId} = outbox;
 	return {
 		name: 'outcome',
 		rank: 3,
@@ -43,9 +45,10 @@ export function createRecordWrite(boot: string, newId: NewId): GroupWrite<Record
 			await announce(
 				trx,
 				mine.flatMap(item => eventsOf(item, newId)),
+				outbox,
 			);
 			await suppress(trx, mine, newId);
-			await recordFollowing(trx, newId, mine);
+			await recordFollowing(trx, outbox, mine);
 			return items.map(({copy}) => settled.has(copy.id));
 		},
 	};

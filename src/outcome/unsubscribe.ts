@@ -10,6 +10,7 @@ import {deleteSuppressionOf, insertSuppression} from '../store/suppressions.ts';
 import {deleteOptOut, insertOptOut} from '../store/topics.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {announce} from './announce.ts';
+import type {Outbox} from './outbox.ts';
 
 /** Which mail a link stood in, and whom it was for. */
 export type LinkedCopy = {
@@ -55,7 +56,7 @@ const reason = 'unsubscribe';
  * Acts on unsubscribe links, many in one transaction: suppression or opt-out, and the event of the message's copy. What is
  * there already stays as it is. Answers what holds then. The workspace must exist.
  */
-export function createUnsubscribeWrite(newId: NewId): GroupWrite<Unsubscription, Standing> {
+export function createUnsubscribeWrite(outbox: Outbox): GroupWrite<Unsubscription, Standing> {
 	return {
 		name: 'unsubscribe',
 		rank: 3,
@@ -63,7 +64,7 @@ export function createUnsubscribeWrite(newId: NewId): GroupWrite<Unsubscription,
 			const standings = new Map<Unsubscription, Standing>();
 			// In the order of their keys, for two nodes may write the same addresses.
 			for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
-				standings.set(item, await act(trx, item, newId));
+				standings.set(item, await act(trx, item, outbox));
 			}
 			return items.map(item => standings.get(item) as Standing);
 		},
@@ -90,7 +91,7 @@ export function changes({topic, all, isTest}: Standing, action: OptOutAction): b
 	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
 }
 
-async function act(trx: Knex.Transaction, item: Unsubscription, newId: NewId): Promise<Standing> {
+async function act(trx: Knex.Transaction, item: Unsubscription, outbox: Outbox): Promise<Standing> {
 	const {action} = item;
 	const standing = await readStanding(trx, item);
 	if (!changes(standing, action)) {
@@ -101,8 +102,8 @@ async function act(trx: Knex.Transaction, item: Unsubscription, newId: NewId): P
 		await takeBack(trx, item, code);
 	} else {
 		const topic = action === 'topic' ? code : null;
-		if (standing.isTest || (await optOut(trx, item, topic, newId))) {
-			await tell(trx, item, topic, newId);
+		if (standing.isTest || (await optOut(trx, item, topic, outbox.newId))) {
+			await tell(trx, item, topic, outbox);
 		}
 	}
 	return await readStanding(trx, item);
@@ -130,7 +131,7 @@ async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: strin
 }
 
 /** The timeline tells once of a copy that its recipient left a topic, and once that he left altogether. */
-async function tell(trx: Knex.Transaction, item: Unsubscription, topic: string | null, newId: NewId): Promise<void> {
+async function tell(trx: Knex.Transaction, item: Unsubscription, topic: string | null, outbox: Outbox): Promise<void> {
 	const {workspaceId, messageId, role, address: recipient, via, at} = item;
 	const recipientId = await findCopyFor(trx, item);
 	if (recipientId === undefined) {
@@ -140,20 +141,24 @@ async function tell(trx: Knex.Transaction, item: Unsubscription, topic: string |
 	if (told.some(detail => detail.topic === topic)) {
 		return;
 	}
-	await announce(trx, [
-		{
-			id: newId('evt'),
-			workspaceId,
-			messageId,
-			recipientId,
-			recipient,
-			type: 'unsubscribed',
-			occurredAt: at,
-			recordedAt: at,
-			detail: JSON.stringify({recipient, role, topic, via}),
-			counted: false,
-		},
-	]);
+	await announce(
+		trx,
+		[
+			{
+				id: outbox.newId('evt'),
+				workspaceId,
+				messageId,
+				recipientId,
+				recipient,
+				type: 'unsubscribed',
+				occurredAt: at,
+				recordedAt: at,
+				detail: JSON.stringify({recipient, role, topic, via}),
+				counted: false,
+			},
+		],
+		outbox,
+	);
 }
 
 function blockOf(isPage: boolean): Block {

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Routes} from '../api/server.ts';
 import type {Links} from '../links/links.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {NewId} from '../mail/ids.ts';
+import type {Outbox} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/writer.ts';
 import type {Collector} from './collector.ts';
@@ -21,13 +21,13 @@ export type PublicParts = {
 	/** Takes opens and clicks. */
 	readonly collector: Pick<Collector, 'add'>;
 	readonly clock: Clock;
-	readonly newId: NewId;
+	readonly outbox: Outbox;
 	readonly random: (size: number) => Buffer;
 };
 
 /** Every route that a link in a mail leads to: no key, a signed token. */
-export function publicRoutes({links, reader, writer, collector, clock, newId, random}: PublicParts): Routes[] {
-	const unsubscribeWrite = createUnsubscribeWrite(newId);
+export function publicRoutes({links, reader, writer, collector, clock, outbox, random}: PublicParts): Routes[] {
+	const unsubscribeWrite = createUnsubscribeWrite(outbox);
 	return [
 		unsubscribeRoutes({
 			links,

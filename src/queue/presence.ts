@@ -3,6 +3,7 @@ import {storeTime} from '../mail/time.ts';
 import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/claims.ts';
 import {beat, type Node, removeNode} from '../store/nodes.ts';
 import type {Store} from '../store/store.ts';
+import {releaseOtherDeliveries, releaseOwnDeliveries, releaseSilentDeliveries} from '../store/webhook-claims.ts';
 
 const beatMs = 5000;
 const silentMs = 30_000;
@@ -28,7 +29,9 @@ export function createPresence({store, node, clock, onReleased, onError}: Presen
 		const now = clock.now();
 		const released = await store.writer.transaction(async trx => {
 			await beat(trx, node, storeTime(now));
-			return await releaseSilentClaims(trx, storeTime(now - silentMs), storeTime(now));
+			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
+			// Nodes are forgotten together with their copies: the deliveries go first.
+			return (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
 		});
 		if (released > 0) {
 			onReleased();
@@ -39,7 +42,11 @@ export function createPresence({store, node, clock, onReleased, onError}: Presen
 		/** To be awaited before anything is claimed. */
 		async begin(): Promise<void> {
 			if (alone) {
-				await store.writer.transaction(trx => releaseOtherClaims(trx, node.id, storeTime(clock.now())));
+				const now = storeTime(clock.now());
+				await store.writer.transaction(async trx => {
+					await releaseOtherClaims(trx, node.id, now);
+					await releaseOtherDeliveries(trx, node.id, now);
+				});
 				return;
 			}
 			await tell();
@@ -49,7 +56,9 @@ export function createPresence({store, node, clock, onReleased, onError}: Presen
 		async end(): Promise<void> {
 			clearInterval(timer);
 			await store.writer.transaction(async trx => {
-				await releaseOwnClaims(trx, node.id, storeTime(clock.now()));
+				const now = storeTime(clock.now());
+				await releaseOwnClaims(trx, node.id, now);
+				await releaseOwnDeliveries(trx, node.id, now);
 				await removeNode(trx, node.id);
 			});
 		},

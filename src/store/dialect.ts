@@ -150,3 +150,8 @@ export function rowSource(
 	const row = `(${new Array(width).fill('?').join(',')})`;
 	return {sql: `values ${new Array(rows.length).fill(row).join(',')}`, bindings: rows.flat().map(bindable)};
 }
+
+/** An expression that makes the bytes (UTF-8) of a text: rows that travel as JSON can hold no bytes. */
+export function textAsBytes(database: Knex, expression: string): string {
+	return database.client.driverName === 'sqlite3' ? `cast(${expression} as blob)` : `convert_to(${expression}, 'UTF8')`;
+}

@@ -36,11 +36,6 @@ export async function findDkimKeys(
 		.orderBy('k.id');
 }
 
-/** Whether anything in the store is sealed with the secret keys. */
-export async function hasDkimKeys(reader: Knex): Promise<boolean> {
-	return (await reader('dkim_keys').first('id')) !== undefined;
-}
-
 /** What mail from a domain is signed and returned with, at a moment in the store's form. */
 export type DomainSigning = {
 	/** The newest active key of each algorithm. */

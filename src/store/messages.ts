@@ -224,3 +224,12 @@ async function readAttachmentNames(
 	return messageId =>
 		rows.filter(row => row.messageId === messageId).map(({filename, contentType}) => ({filename, contentType}));
 }
+
+/** The metadata of some messages, as JSON text; those without any are left out. */
+export async function readMetadata(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, string>> {
+	const rows: Array<{id: string; metadata: string}> = await trx('messages')
+		.whereIn('id', [...new Set(ids)])
+		.whereNotNull('metadata')
+		.select('id', 'metadata');
+	return new Map(rows.map(({id, metadata}) => [id, metadata]));
+}

@@ -5,6 +5,7 @@ import {announce} from '../../src/outcome/announce.ts';
 import type {Store} from '../../src/store/store.ts';
 import {startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {outbox} from '../helpers/messages.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const now = Date.UTC(2026, 10, 21, 23, 59, 59);
@@ -61,6 +62,7 @@ async function announceAll(store: Store, happenings: ReadonlyArray<[EventType, n
 				detail: null,
 				counted,
 			})),
+			outbox,
 		),
 	);
 }

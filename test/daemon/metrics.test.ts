@@ -23,7 +23,7 @@ const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): Attempt
 
 test('what happened is counted', async t => {
 	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1});
-	const metrics = createMetrics({version: '1.2.3', queueSize: () => size});
+	const metrics = createMetrics({version: '1.2.3', queueSize: () => size, webhooksPending: async () => 4});
 	metrics.accepted('live', 3);
 	metrics.accepted('test', 1);
 	metrics.accepted('live', 2);

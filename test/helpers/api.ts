@@ -14,12 +14,14 @@ import {systemClock} from '../../src/mail/clock.ts';
 import type {RateLimit} from '../../src/mail/rate-limit.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase} from '../../src/outcome/erase.ts';
+import type {Outbox} from '../../src/outcome/outbox.ts';
 import {createCollector} from '../../src/public/collector.ts';
 import {publicRoutes} from '../../src/public/public-routes.ts';
 import {findKey} from '../../src/store/catalog.ts';
 import {noteKeyUse} from '../../src/store/key-use.ts';
 import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
+import {createGuard} from '../../src/webhook/guard.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
@@ -43,6 +45,8 @@ export type TestApi = {
 	readonly reported: unknown[];
 	/** The copies whose captured mails were to be removed. */
 	readonly uncaptured: string[];
+	/** The webhook endpoints for which something was said to be due. */
+	readonly due: string[];
 	/** Empties the caches, as the daemon does when the generation grows. */
 	readonly clear: () => void;
 	readonly post: (path: string, body: unknown, key?: string, headers?: Record<string, string>) => Promise<Answer>;
@@ -98,7 +102,9 @@ export async function startApi(
 	const announced: string[] = [];
 	const reported: unknown[] = [];
 	const uncaptured: string[] = [];
-	const engagementWrite = createEngagementWrite(clock, newId);
+	const due: string[] = [];
+	const outbox: Outbox = {newId, onDue: endpointIds => due.push(...endpointIds)};
+	const engagementWrite = createEngagementWrite(clock, outbox);
 	const collector = createCollector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
@@ -140,11 +146,12 @@ export async function startApi(
 			erase: createErase({
 				writer: store.writer,
 				clock,
-				newId,
+				outbox,
 				async removeCaptured(copyIds) {
 					uncaptured.push(...copyIds);
 				},
 			}),
+			webhooks: {guard: createGuard([]), onDue: outbox.onDue},
 			mayAccept,
 		}).concat(
 			publicRoutes({
@@ -153,7 +160,7 @@ export async function startApi(
 				writer: store.writer,
 				collector,
 				clock,
-				newId,
+				outbox,
 				random: randomBytes,
 			}),
 		),
@@ -205,6 +212,7 @@ export async function startApi(
 		announced,
 		reported,
 		uncaptured,
+		due,
 		clear: forget,
 		post,
 		get: (path, bearer = key) => request(path, {}, bearer),

@@ -5,7 +5,7 @@ import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
 import {type Claimed, createClaimWrite, readDestinations} from '../../src/store/claims.ts';
 import type {Store} from '../../src/store/store.ts';
-import {newId} from './messages.ts';
+import {newId, outbox} from './messages.ts';
 
 export const now = () => storeTime(Date.now());
 
@@ -40,7 +40,7 @@ export function schedulerOf(
 	const scheduler = createScheduler({
 		writer: store.writer,
 		claimWrite: createClaimWrite(store.dialect, boot, newId),
-		recordWrite: createRecordWrite(boot, newId),
+		recordWrite: createRecordWrite(boot, outbox),
 		readDestinations: () => readDestinations(store.reader),
 		siteOf: destination => ({name: destination, limits: {connections: 5, window: 20}}),
 		steps: {

@@ -5,9 +5,9 @@ import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 
-const write = createEngagementWrite(systemClock, newId);
+const write = createEngagementWrite(systemClock, outbox);
 const time = (second: number) => new Date(Date.UTC(2026, 5, 9, 10, 0, second)).toISOString();
 
 function engagement(type: 'opened' | 'clicked', second: number, more: Partial<Engagement> = {}): Engagement {

@@ -6,6 +6,7 @@ import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {outbox} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -13,7 +14,7 @@ import {newId} from '../helpers/workspace.ts';
 
 const at = storeTime(Date.UTC(2026, 5, 9, 10, 15, 30, 123));
 const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => {}): Erase =>
-	createErase({writer: store.writer, clock: systemClock, newId, removeCaptured});
+	createErase({writer: store.writer, clock: systemClock, outbox, removeCaptured});
 
 /** Every row of every table, as one text: blobs as what they say. */
 async function everything(store: Store, tables: readonly string[]): Promise<string> {

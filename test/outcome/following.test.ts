@@ -7,11 +7,11 @@ import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
 const boot = newId('req');
-const write = createRecordWrite(boot, newId);
+const write = createRecordWrite(boot, outbox);
 const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 const made = {subject: 'Hello', firstLink: 'https://shop.example/'};
 

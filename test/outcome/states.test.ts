@@ -9,12 +9,12 @@ import {readEvents} from '../../src/store/events.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 
 const now = Date.UTC(2026, 5, 9, 10, 0, 0);
 const at = new Date(now).toISOString();
 const boot = newId('req');
-const recordWrite = createRecordWrite(boot, newId);
+const recordWrite = createRecordWrite(boot, outbox);
 const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 
 /** A copy in this state, claimed by us. */
@@ -98,8 +98,8 @@ storeTest(
 				counted: true,
 				detail: {feedback_type: 'abuse'},
 			};
-			await store.writer.transaction(trx => recordComplaints(trx, newId, [complaint]));
-			await store.writer.transaction(trx => recordComplaints(trx, newId, [complaint]));
+			await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
+			await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
 			t.is((await rowOf(store, copy)).state, canMove(from, 'complained') ? 'complained' : from);
 			const events = await readEvents(store.reader, copy.message_id, {after: null, limit: 9});
 			t.is(events.length, 2);

@@ -1,0 +1,99 @@
+import Type, {type Static} from 'typebox';
+import {webhookEventTypes} from '../../mail/event.ts';
+import {deliveryStates} from '../../mail/webhook.ts';
+
+const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
+const timeOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
+
+/** The body that registers an endpoint. */
+export const endpointBody = Type.Object(
+	{
+		url: Type.String({
+			maxLength: 2000,
+			description: 'A public https URL; the host must not be local, the port not 25.',
+		}),
+		events: Type.Array(Type.Enum([...webhookEventTypes]), {
+			minItems: 1,
+			maxItems: webhookEventTypes.length,
+			uniqueItems: true,
+			description: 'The events to be posted there.',
+		}),
+	},
+	{
+		additionalProperties: false,
+		examples: [{url: 'https://shop.example/hooks/mail', events: ['delivered', 'bounced']}],
+	},
+);
+
+export type EndpointBody = Static<typeof endpointBody>;
+
+/** The body of a replay. */
+export const replayBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
+
+/** A webhook endpoint (interface.md, Webhook endpoint). */
+export const endpointSchema = Type.Object(
+	{
+		id: Type.String(),
+		url: Type.String(),
+		events: Type.Array(Type.Enum([...webhookEventTypes])),
+		active: Type.Boolean({description: 'False: an operator has disabled it; it gets no events.'}),
+		signing_secret: Type.String({description: 'Keys the signature of each request.'}),
+		failing_since: timeOrNull('Since when every attempt has failed; null: the last one was acknowledged.'),
+		created_at: time,
+	},
+	{
+		examples: [
+			{
+				id: 'whe_01kaxq7w0c8m2v5t9d3f6h1j4n',
+				url: 'https://shop.example/hooks/mail',
+				events: ['delivered', 'bounced'],
+				active: true,
+				signing_secret: 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456',
+				failing_since: null,
+				created_at: '2026-06-09T10:15:30+00:00',
+			},
+		],
+	},
+);
+
+/** A delivery of an event to an endpoint (interface.md, Webhook delivery). */
+export const deliverySchema = Type.Object(
+	{
+		id: Type.String(),
+		event_type: Type.Enum([...webhookEventTypes]),
+		status: Type.Enum([...deliveryStates], {
+			description: '`failed` is tried again, `exhausted` is not: replay it.',
+		}),
+		attempts: Type.Integer({description: 'Attempts made since the event, or since the last replay.'}),
+		payload: Type.Object({}, {description: 'The exact body that is posted.'}),
+		last_attempt_at: timeOrNull('When the last attempt began; null: none was made.'),
+		last_status: Type.Union([Type.Integer(), Type.Null()], {description: 'What the endpoint answered to it.'}),
+		last_error: timeOrNull('Why it failed, for people; null: it was acknowledged.'),
+		next_attempt_at: timeOrNull('When the next attempt is due; null: none is.'),
+		message_id: Type.Union([Type.String(), Type.Null()]),
+		created_at: time,
+	},
+	{
+		examples: [
+			{
+				id: 'whd_01kaxq7w0c8m2v5t9d3f6h1j4n',
+				event_type: 'delivered',
+				status: 'failed',
+				attempts: 1,
+				payload: {
+					type: 'delivered',
+					message_id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n',
+					recipient: 'user@example.org',
+					occurred_at: '2026-06-09T10:15:30+00:00',
+					metadata: {order_id: '1042'},
+				},
+				last_attempt_at: '2026-06-09T10:15:31+00:00',
+				last_status: 503,
+				last_error: 'it answered 503',
+				next_attempt_at: '2026-06-09T10:16:31+00:00',
+				message_id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n',
+				created_at: '2026-06-09T10:15:30+00:00',
+			},
+		],
+	},
+);

@@ -1,0 +1,99 @@
+import type {Command} from 'commander';
+import {deliveryView} from '../api/webhook-views.ts';
+import {isId} from '../mail/ids.ts';
+import {type DeliveryState, deliveryStates} from '../mail/webhook.ts';
+import {
+	findDelivery,
+	listDeliveries,
+	listPosts,
+	type StoredDelivery,
+	type StoredPost,
+} from '../store/webhook-deliveries.ts';
+import {chosenEndpoint, deliveryState} from './endpoint.ts';
+import {CliError} from './fault.ts';
+import {count} from './options.ts';
+import {verb} from './program.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {shortTime} from './text.ts';
+
+type Options = {status?: DeliveryState; limit: number};
+
+export function deliveriesVerb(webhook: Command): void {
+	verb(
+		webhook,
+		'deliveries <id>',
+		'List deliveries of an endpoint, newest first, or show one (whd_…) with its attempts',
+		'mailctl webhook deliveries whe_06f… --status exhausted',
+	)
+		.option('--status <status>', deliveryStates.join(', '), deliveryState)
+		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
+		.action(
+			action<Options, [string]>(async (session, {status, limit}, id) => {
+				if (isId('whd', id)) {
+					await showDelivery(session, await chosenDelivery(session, id));
+					return;
+				}
+				await chosenEndpoint(session, id);
+				const page = {after: null, limit, state: status};
+				const rows = await listDeliveries(await session.reader(), id, page);
+				session.show(rows.map(deliveryView), () => lines(rows, session.terminal.width));
+			}),
+		);
+}
+
+/** Throws bad data (65) where the workspace has no such delivery. */
+export async function chosenDelivery(session: Session, id: string): Promise<StoredDelivery> {
+	const {id: workspaceId} = await session.workspace();
+	const found = isId('whd', id) ? await findDelivery(await session.reader(), workspaceId, id) : undefined;
+	if (!found) {
+		throw new CliError('data', `there is no delivery ${id}`, 'see mailctl webhook deliveries ENDPOINT');
+	}
+	return found;
+}
+
+function lines(rows: readonly StoredDelivery[], width: number): string[] {
+	return table<StoredDelivery>(
+		[
+			{title: 'ID', cell: row => row.id},
+			{title: 'UTC', cell: row => shortTime(row.createdAt).slice(5, 16)},
+			{title: 'EVENT', cell: row => row.eventType},
+			{title: 'STATUS', cell: row => row.state},
+			{title: 'N', cell: row => row.attempts, right: true},
+			{title: 'LAST ATTEMPT', cell: lastOf, cut: true},
+		],
+		rows,
+		width,
+	);
+}
+
+function lastOf({lastError, lastStatus}: StoredDelivery): string | null {
+	return lastError ?? (lastStatus === null ? null : `it answered ${lastStatus}`);
+}
+
+async function showDelivery(session: Session, delivery: StoredDelivery): Promise<void> {
+	const posts = await listPosts(await session.reader(), delivery.id);
+	session.show({...deliveryView(delivery), attempt_log: posts}, () => [
+		...fields([
+			['id', delivery.id],
+			['endpoint', delivery.endpointId],
+			['message', delivery.messageId],
+			['event', delivery.eventType],
+			['status', delivery.state],
+			['created', shortTime(delivery.createdAt)],
+			['next attempt', shortTime(delivery.nextAttemptAt)],
+			['body', Buffer.from(delivery.body).toString()],
+		]),
+		'',
+		...table<StoredPost>(
+			[
+				{title: 'UTC', cell: post => shortTime(post.at)},
+				{title: 'N', cell: post => post.n, right: true},
+				{title: 'MS', cell: post => post.ms, right: true},
+				{title: 'WHAT CAME BACK', cell: post => post.error ?? `it answered ${post.status}`, cut: true},
+			],
+			posts,
+			session.terminal.width,
+		),
+	]);
+}

@@ -1,0 +1,124 @@
+import type {Command} from 'commander';
+import {addEndpoint, removeEndpoint, setEndpointActive} from '../admin/webhooks.ts';
+import {endpointView} from '../api/webhook-views.ts';
+import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
+import {mostEndpoints} from '../mail/webhook.ts';
+import {type Endpoint, listEndpoints} from '../store/webhook-endpoints.ts';
+import {createGuard} from '../webhook/guard.ts';
+import {chosenEndpoint, endpointState, missingEndpoint, webhookEvent} from './endpoint.ts';
+import {CliError} from './fault.ts';
+import {verb, yesOption} from './program.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {shortTime} from './text.ts';
+import {deliveriesVerb} from './webhook-deliveries.ts';
+import {replayVerb} from './webhook-replay.ts';
+import {testVerb} from './webhook-test.ts';
+
+export function webhookCommands(webhook: Command): void {
+	verb(
+		webhook,
+		'add <url>',
+		'Register an endpoint and show its signing secret',
+		'mailctl webhook add https://shop.example/hooks --event delivered --event bounced',
+	)
+		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several`, events)
+		.action(
+			action<{event: WebhookEventType[]}, [string]>(async (session, options, url) => {
+				const {id: workspaceId} = await session.workspace();
+				const fault = createGuard(session.settings().webhookAllowCidrs).urlFault(url);
+				if (fault !== null) {
+					throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
+				}
+				const vault = await session.vault();
+				const input = {workspaceId, url, events: [...new Set(options.event)]};
+				const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
+				if (!added) {
+					throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
+				}
+				await showEndpoint(session, added);
+			}),
+		);
+
+	verb(webhook, 'list', 'List endpoints, newest first', 'mailctl webhook list').action(
+		action(async session => {
+			const {id: workspaceId} = await session.workspace();
+			const rows = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
+			const vault = await session.vault();
+			session.show(
+				rows.map(row => endpointView(row, vault.open(row.id, row.secret))),
+				() =>
+					table<Endpoint>(
+						[
+							{title: 'ID', cell: row => row.id},
+							{title: 'STATE', cell: endpointState, cut: true},
+							{title: 'EVENTS', cell: row => row.events.join(' '), cut: true},
+							{title: 'URL', cell: row => row.url, cut: true},
+						],
+						rows,
+						session.terminal.width,
+					),
+			);
+		}),
+	);
+
+	verb(webhook, 'show <id>', 'Show an endpoint with its signing secret', 'mailctl webhook show whe_06f…').action(
+		action<object, [string]>(async (session, _options, id) => {
+			await showEndpoint(session, await chosenEndpoint(session, id));
+		}),
+	);
+
+	yesOption(
+		verb(
+			webhook,
+			'remove <id>',
+			'Remove an endpoint with its deliveries; nothing more is posted to it',
+			'mailctl webhook remove whe_06f… --yes',
+		),
+	).action(
+		action<{yes?: boolean}, [string]>(async (session, {yes}, id) => {
+			const endpoint = await chosenEndpoint(session, id);
+			await session.confirm(`Remove the endpoint ${endpoint.url} and all its deliveries?`, yes);
+			await session.write(trx => removeEndpoint(trx, session.tools, endpoint.workspaceId, id));
+			session.show({id, removed: true}, () => [`removed ${id}`]);
+		}),
+	);
+
+	for (const [change, about] of [
+		['enable', 'Post events to an endpoint again, also what waits for it'],
+		['disable', 'Give an endpoint no events; what waits for it goes on waiting'],
+	] as const) {
+		verb(webhook, `${change} <id>`, about, `mailctl webhook ${change} whe_06f…`).action(
+			action<object, [string]>(async (session, _options, id) => {
+				const {workspaceId} = await chosenEndpoint(session, id);
+				const changed = await session.write(trx =>
+					setEndpointActive(trx, session.tools, workspaceId, id, change === 'enable'),
+				);
+				await showEndpoint(session, changed ?? missingEndpoint(id));
+			}),
+		);
+	}
+
+	deliveriesVerb(webhook);
+	replayVerb(webhook);
+	testVerb(webhook);
+}
+
+function events(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
+	return [...previous, webhookEvent(text)];
+}
+
+async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void> {
+	const secret = (await session.vault()).open(endpoint.id, endpoint.secret);
+	session.show(endpointView(endpoint, secret), () =>
+		fields([
+			['id', endpoint.id],
+			['url', endpoint.url],
+			['events', endpoint.events.join(' ')],
+			['state', endpointState(endpoint)],
+			...(endpoint.failingSince === null ? [] : ([['failing since', shortTime(endpoint.failingSince)]] as const)),
+			['signing secret', secret],
+			['created', shortTime(endpoint.createdAt)],
+		]),
+	);
+}

@@ -1,0 +1,122 @@
+import {Worker} from 'node:worker_threads';
+import {webhookCa} from '../config/ca.ts';
+import type {Settings} from '../config/settings.ts';
+import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {watchArrivals} from '../queue/arrivals.ts';
+import type {Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import {type ClaimedDelivery, readDueEndpoints, readEndpointWork} from '../store/webhook-claims.ts';
+import {purgeEndpoints} from '../store/webhook-endpoints.ts';
+import type {Posting} from '../threads/posting.ts';
+import {createDispatcher} from '../webhook/dispatch.ts';
+import type {PostEnd} from '../webhook/post.ts';
+import {createPostThread} from '../webhook/post-thread.ts';
+import {type Attempted, createTurnWrite} from '../webhook/turn.ts';
+
+export type WebhooksOptions = {
+	readonly settings: Settings;
+	readonly version: string;
+	readonly store: Store;
+	readonly vault: Vault;
+	/** This daemon's claims bear this id. */
+	readonly boot: string;
+	readonly clock: Clock;
+	readonly onAttempted: (attempted: Attempted) => void;
+	readonly onStoreError: (error: unknown) => void;
+	/** An attempt failed by a fault of ours. */
+	readonly onFault: (error: unknown) => void;
+	/** The thread that posts ended by itself and is replaced. */
+	readonly onCrash: (reason: string) => void;
+};
+
+const rowsPerPurge = 500;
+
+/** The webhooks of the daemon, as the settings say. */
+export function createWebhooks(options: WebhooksOptions) {
+	const {settings, store, vault, clock, onStoreError} = options;
+	const thread = createPostThread({
+		spawn: () =>
+			new Worker(new URL('../threads/poster.js', import.meta.url), {
+				workerData: postingOf(settings, options.version),
+				resourceLimits: {maxOldGenerationSizeMb: 256},
+			}),
+		onCrash: options.onCrash,
+	});
+
+	async function attempt({id, endpointId, url, secret, body}: ClaimedDelivery): Promise<PostEnd> {
+		return await thread.post({id, url, body, secret: vault.open(endpointId, secret)});
+	}
+
+	const dispatcher = createDispatcher({
+		...settings.webhookConcurrency,
+		writer: store.writer,
+		turnWrite: createTurnWrite(options.boot),
+		readWork: () => readEndpointWork(store.reader),
+		post: attempt,
+		backoffMs: settings.webhookBackoff,
+		timeoutMs: settings.webhookTimeout,
+		clock,
+		onAttempted: options.onAttempted,
+		onStoreError,
+		onFault: options.onFault,
+	});
+
+	let arrivals: {stop: () => void} | null = null;
+	let purging = false;
+
+	/** Takes away the rows of deleted endpoints, step by step: the writer is others' too. */
+	async function purge(): Promise<void> {
+		if (purging) {
+			return;
+		}
+		purging = true;
+		try {
+			while (await store.writer.transaction(trx => purgeEndpoints(trx, rowsPerPurge))) {}
+		} catch (error) {
+			onStoreError(error);
+		} finally {
+			purging = false;
+		}
+	}
+
+	return {
+		async start(): Promise<void> {
+			await dispatcher.start();
+			void purge();
+			if (store.dialect.name === 'postgres') {
+				arrivals = watchArrivals({
+					readDue: () => readDueEndpoints(store.reader, storeTime(clock.now())),
+					onDue: dispatcher.due,
+					onError: onStoreError,
+					clock,
+				});
+			}
+		},
+		due: dispatcher.due,
+		/** Others changed endpoints or deliveries. */
+		async rescan(): Promise<void> {
+			void purge();
+			await dispatcher.rescan();
+		},
+		async drain(): Promise<void> {
+			arrivals?.stop();
+			await dispatcher.stop();
+			await thread.stop();
+		},
+	};
+}
+
+export type Webhooks = ReturnType<typeof createWebhooks>;
+
+/** How endpoints are posted to, as the settings say. */
+export function postingOf(settings: Settings, version: string): Posting {
+	return {
+		ca: webhookCa(settings),
+		allowCidrs: settings.webhookAllowCidrs,
+		dnsServers: settings.dnsServers,
+		timeoutMs: settings.webhookTimeout,
+		mostIdle: settings.webhookConcurrency.total,
+		userAgent: `mailctl/${version}`,
+	};
+}

@@ -1,0 +1,43 @@
+import type {WebhookEventType} from './event.ts';
+import {apiTime} from './time.ts';
+
+/** States of a delivery of an event to an endpoint (interface.md, Webhook delivery status). */
+export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as const;
+export type DeliveryState = (typeof deliveryStates)[number];
+
+/** So many attempts, then the delivery is exhausted (interface.md, Limits). */
+export const mostAttempts = 5;
+export const mostEndpoints = 50;
+
+export type WebhookEvent = {
+	readonly type: WebhookEventType;
+	readonly messageId: string;
+	/** As the caller of the send spelled it. */
+	readonly recipient: string;
+	/** In the store's form. */
+	readonly occurredAt: string;
+	/** JSON text of what was given at the send; null: nothing. */
+	readonly metadata: string | null;
+};
+
+/** The body that endpoints get: exactly these five fields (interface.md, Webhook request). Made once, stored, never made again. */
+export function webhookBody({type, messageId, recipient, occurredAt, metadata}: WebhookEvent): string {
+	const head = JSON.stringify({type, message_id: messageId, recipient, occurred_at: apiTime(occurredAt)});
+	return `${head.slice(0, -1)},"metadata":${metadata ?? '{}'}}`;
+}
+
+/** What follows from the end of an attempt: `attempts` before it, `at` its end and the backoff in milliseconds. */
+export function afterAttempt(
+	attempts: number,
+	acknowledged: boolean,
+	at: number,
+	backoffMs: number,
+): {readonly state: DeliveryState; readonly attempts: number; readonly nextAttemptAt: number | null} {
+	const made = attempts + 1;
+	if (acknowledged) {
+		return {state: 'delivered', attempts: made, nextAttemptAt: null};
+	}
+	return made >= mostAttempts
+		? {state: 'exhausted', attempts: made, nextAttemptAt: null}
+		: {state: 'failed', attempts: made, nextAttemptAt: at + backoffMs};
+}

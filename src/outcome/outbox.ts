@@ -1,0 +1,71 @@
+import type {Knex} from 'knex';
+import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
+import type {NewId} from '../mail/ids.ts';
+import {webhookBody} from '../mail/webhook.ts';
+import {readMetadata} from '../store/messages.ts';
+import {insertDeliveries} from '../store/webhook-deliveries.ts';
+import {findSubscribers} from '../store/webhook-endpoints.ts';
+import type {Happening} from './announce.ts';
+
+/** Where events go besides the timeline. */
+export type Outbox = {
+	readonly newId: NewId;
+	/** Called after the commit, with the endpoints for which something is due now. */
+	readonly onDue: (endpointIds: readonly string[]) => void;
+};
+
+/** Adds a delivery for every endpoint that is subscribed to an event, in the event's transaction. */
+export async function addToOutbox(
+	trx: Knex.Transaction,
+	happenings: readonly Happening[],
+	outbox: Outbox,
+): Promise<void> {
+	const carried = happenings.filter(isCarried);
+	if (carried.length > 0) {
+		await fanOut(trx, carried, outbox);
+	}
+}
+
+type Carried = Happening & {readonly type: WebhookEventType};
+
+function isCarried(happening: Happening): happening is Carried {
+	return (webhookEventTypes as readonly string[]).includes(happening.type);
+}
+
+async function fanOut(trx: Knex.Transaction, happenings: readonly Carried[], {newId, onDue}: Outbox): Promise<void> {
+	const subscribers = await findSubscribers(trx, [...new Set(happenings.map(({workspaceId}) => workspaceId))]);
+	const pairs = happenings.flatMap(happening =>
+		subscribers
+			.filter(({workspaceId, events}) => workspaceId === happening.workspaceId && events.includes(happening.type))
+			.map(({id: endpointId}) => ({happening, endpointId})),
+	);
+	if (pairs.length === 0) {
+		return;
+	}
+	const subscribed = [...new Set(pairs.map(({happening}) => happening))];
+	const metadata = await readMetadata(
+		trx,
+		subscribed.map(({messageId}) => messageId),
+	);
+	const bodies = new Map(
+		subscribed.map(one => [one.id, webhookBody({...one, metadata: metadata.get(one.messageId) ?? null})]),
+	);
+	await insertDeliveries(
+		trx,
+		pairs.map(({happening, endpointId}) => ({
+			id: newId('whd'),
+			workspaceId: happening.workspaceId,
+			endpointId,
+			messageId: happening.messageId,
+			eventId: happening.id,
+			eventType: happening.type,
+			body: bodies.get(happening.id) as string,
+			createdAt: happening.recordedAt,
+		})),
+	);
+	const due = [...new Set(pairs.map(({endpointId}) => endpointId))];
+	void trx.executionPromise.then(
+		() => onDue(due),
+		() => undefined, // Rolled back: whoever asked for the transaction is told.
+	);
+}

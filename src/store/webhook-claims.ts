@@ -1,0 +1,257 @@
+import type {Knex} from 'knex';
+import {rowSource} from './dialect.ts';
+
+/** So many attempts an endpoint may start now. */
+export type EndpointGrant = {readonly endpointId: string; readonly limit: number};
+
+/** A delivery to be posted, with where it goes. */
+export type ClaimedDelivery = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly endpointId: string;
+	readonly messageId: string | null;
+	readonly eventType: string;
+	readonly body: Uint8Array;
+	readonly attempts: number;
+	readonly generation: number;
+	readonly url: string;
+	/** Sealed for the endpoint's id. */
+	readonly secret: string;
+	/** Since when the endpoint's attempts fail; null: the last one did not. */
+	readonly failingSince: string | null;
+};
+
+export type ClaimedDeliveries = {
+	/** In the order in which they are to start. */
+	readonly deliveries: readonly ClaimedDelivery[];
+	/** When each endpoint's next delivery is due; an endpoint that is missing has none, or takes none now. */
+	readonly nextDue: ReadonlyMap<string, string>;
+};
+
+/** An endpoint that takes deliveries, with its first ones: `<when it is due> <id>`, between commas. */
+type Found = {
+	readonly endpointId: string;
+	readonly url: string;
+	readonly secret: string;
+	readonly failingSince: string | null;
+	readonly first: string | null;
+};
+
+/** Claims due deliveries for one daemon, until a result or (the last resort) until `until`. */
+export async function claimDeliveries(
+	trx: Knex.Transaction,
+	boot: string,
+	{grants, now, until}: {readonly grants: readonly EndpointGrant[]; readonly now: string; readonly until: string},
+): Promise<ClaimedDeliveries> {
+	const wanted = new Map<string, Found>();
+	const nextDue = new Map<string, string>();
+	const limitOf = new Map(grants.map(({endpointId, limit}) => [endpointId, limit]));
+	for (const found of await findFirst(trx, grants)) {
+		const first = (found.first?.split(',') ?? []).sort().map(text => text.split(' ') as [due: string, id: string]);
+		const limit = limitOf.get(found.endpointId) ?? 0;
+		const due = first.slice(0, limit).filter(([at]) => at <= now);
+		for (const [, id] of due) {
+			wanted.set(id, found);
+		}
+		const next = first[due.length];
+		if (next) {
+			nextDue.set(found.endpointId, next[0]);
+		}
+	}
+	return {deliveries: await markClaimed(trx, boot, until, wanted), nextDue};
+}
+
+/** The first deliveries of each endpoint, one more than any may start: that one tells when the next is due. */
+async function findFirst(trx: Knex.Transaction, grants: readonly EndpointGrant[]): Promise<Found[]> {
+	if (grants.length === 0) {
+		return [];
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		grants.map(({endpointId}) => [endpointId]),
+		1,
+	);
+	const most = Math.max(...grants.map(({limit}) => limit));
+	const answer = await trx.raw(
+		`select e.id as "endpointId", e.url as "url", e.secret as "secret", e.failing_since as "failingSince",
+			(select string_agg(q.due || ' ' || q.id, ',') from (
+				select d.id, d.next_attempt_at as due from webhook_deliveries as d
+				where d.endpoint_id = e.id and d.next_attempt_at is not null and d.claimed_by is null
+				order by d.next_attempt_at, d.id limit ${most + 1}) as q) as "first"
+		from (${sql}) as g join webhook_endpoints as e on e.id = g.column1
+		where e.disabled_at is null and e.deleted_at is null`,
+		bindings as Knex.RawBinding[],
+	);
+	return Array.isArray(answer) ? answer : answer.rows;
+}
+
+type Marked = Omit<ClaimedDelivery, 'url' | 'secret' | 'failingSince'>;
+
+/** Compare-and-set: what another node claimed meanwhile is passed over. */
+async function markClaimed(
+	trx: Knex.Transaction,
+	boot: string,
+	until: string,
+	wanted: ReadonlyMap<string, Found>,
+): Promise<ClaimedDelivery[]> {
+	if (wanted.size === 0) {
+		return [];
+	}
+	const ids = rowSource(
+		trx,
+		[...wanted.keys()].map(id => [id]),
+		1,
+	);
+	const answer = await trx.raw(
+		`update webhook_deliveries set claimed_by = ?, next_attempt_at = ?
+		where id in (select v.column1 from (${ids.sql}) as v) and claimed_by is null
+		returning id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
+			event_type as "eventType", body as "body", attempts as "attempts", generation as "generation"`,
+		[boot, until, ...ids.bindings] as Knex.RawBinding[],
+	);
+	const marked: Marked[] = Array.isArray(answer) ? answer : answer.rows;
+	const rowOf = new Map(marked.map(row => [row.id, row]));
+	return [...wanted].flatMap(([id, {url, secret, failingSince}]) => {
+		const row = rowOf.get(id);
+		return row ? [{...row, url, secret, failingSince}] : [];
+	});
+}
+
+/** The end of an attempt, judged, to be written. Times in the store's form. */
+export type SettledDelivery = {
+	readonly id: string;
+	readonly generation: number;
+	/** Which attempt of the generation it was, from 1. */
+	readonly n: number;
+	readonly state: string;
+	readonly nextAttemptAt: string | null;
+	readonly at: string;
+	readonly status: number | null;
+	readonly error: string | null;
+	readonly ms: number;
+};
+
+/**
+ * Writes ends of attempts in few statements. Compare-and-set: a delivery that was replayed meanwhile, or that this daemon
+ * no longer holds, stays as it is; its attempt is kept all the same. Of a deleted one nothing is written. Answers the ids
+ * of those that moved.
+ */
+export async function settleDeliveries(
+	trx: Knex.Transaction,
+	boot: string,
+	settled: readonly SettledDelivery[],
+): Promise<Set<string>> {
+	const tried = rowSource(
+		trx,
+		settled.map(one => [one.id, one.generation, one.n, one.at, one.status, one.error, Math.round(one.ms)]),
+		7,
+	);
+	await trx.raw(
+		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, ms)
+		select v.column1, cast(v.column2 as integer), cast(v.column3 as integer), v.column4, cast(v.column5 as integer),
+			v.column6, cast(v.column7 as integer)
+		from (${tried.sql}) as v join webhook_deliveries as d on d.id = v.column1
+		where true on conflict (delivery_id, generation, n) do nothing`,
+		tried.bindings as Knex.RawBinding[],
+	);
+	const moved = rowSource(
+		trx,
+		settled.map(one => [one.id, one.generation, one.state, one.n, one.nextAttemptAt, one.at]),
+		6,
+	);
+	const answer = await trx.raw(
+		`update webhook_deliveries set state = v.column3, attempts = cast(v.column4 as integer),
+			next_attempt_at = v.column5, last_attempt_at = v.column6, claimed_by = null
+		from (${moved.sql}) as v
+		where webhook_deliveries.id = v.column1 and webhook_deliveries.generation = cast(v.column2 as integer)
+			-- Not an index on claims, which would be read as a whole for each row.
+			and coalesce(webhook_deliveries.claimed_by, '') = ?
+		returning webhook_deliveries.id`,
+		[...moved.bindings, boot] as Knex.RawBinding[],
+	);
+	const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
+	return new Set(rows.map(({id}) => id));
+}
+
+/** An endpoint whose attempts fail since then, in the store's form, or fail no more (null). */
+export type Failing = {readonly endpointId: string; readonly since: string | null};
+
+/** What is noted as failing already stays noted from its first failure on. */
+export async function noteFailing(trx: Knex.Transaction, changes: readonly Failing[]): Promise<void> {
+	if (changes.length === 0) {
+		return;
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		changes.map(({endpointId, since}) => [endpointId, since]),
+		2,
+	);
+	await trx.raw(
+		`update webhook_endpoints
+		set failing_since = case when v.column2 is null then null else coalesce(failing_since, v.column2) end
+		from (${sql}) as v where webhook_endpoints.id = v.column1`,
+		bindings as Knex.RawBinding[],
+	);
+}
+
+/** An endpoint with something to do: when its first delivery is due, and since when it fails. */
+export type EndpointWork = {readonly endpointId: string; readonly due: string; readonly failingSince: string | null};
+
+/** Every endpoint that takes deliveries and has some; each costs one look at the index, however many wait. */
+export async function readEndpointWork(reader: Knex): Promise<EndpointWork[]> {
+	const rows: Array<Omit<EndpointWork, 'due'> & {due: string | null}> = await reader('webhook_endpoints as e')
+		.whereNull('e.deleted_at')
+		.whereNull('e.disabled_at')
+		.select('e.id as endpointId', 'e.failing_since as failingSince')
+		.select(
+			reader.raw(`(select min(d.next_attempt_at) from webhook_deliveries as d
+				where d.endpoint_id = e.id and d.next_attempt_at is not null) as due`),
+		);
+	return rows.filter((row): row is EndpointWork => row.due !== null);
+}
+
+/** Endpoints with deliveries that a claim would get now. */
+export async function readDueEndpoints(reader: Knex, now: string): Promise<string[]> {
+	return await reader('webhook_endpoints as e')
+		.whereNull('e.deleted_at')
+		.whereNull('e.disabled_at')
+		.whereExists(
+			reader('webhook_deliveries as d')
+				.select(reader.raw('1'))
+				.whereRaw('d.endpoint_id = e.id')
+				.where('d.next_attempt_at', '<=', now)
+				.whereNull('d.claimed_by'),
+		)
+		.pluck('e.id');
+}
+
+/** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
+export async function releaseOtherDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
+	return await trx('webhook_deliveries')
+		.whereNotNull('claimed_by')
+		.whereNot('claimed_by', boot)
+		.update({claimed_by: null, next_attempt_at: now});
+}
+
+/** Gives back the claims of nodes that were silent too long (several machines on PostgreSQL). */
+export async function releaseSilentDeliveries(
+	trx: Knex.Transaction,
+	silentSince: string,
+	now: string,
+): Promise<number> {
+	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
+	return await trx('webhook_deliveries').whereIn('claimed_by', dead).update({claimed_by: null, next_attempt_at: now});
+}
+
+/** Gives back what this daemon still held when it stopped. */
+export async function releaseOwnDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
+	return await trx('webhook_deliveries').where({claimed_by: boot}).update({claimed_by: null, next_attempt_at: now});
+}
+
+/** After the wall clock stepped back: brings forward what waits longer than the backoff. */
+export async function bringDeliveriesForward(trx: Knex.Transaction, latest: string, now: string): Promise<number> {
+	return await trx('webhook_deliveries')
+		.whereNull('claimed_by')
+		.where('next_attempt_at', '>', latest)
+		.update({next_attempt_at: now});
+}

@@ -1,0 +1,126 @@
+import type {Knex} from 'knex';
+import type {WebhookEventType} from '../mail/event.ts';
+
+/** An endpoint that events are posted to. */
+export type Endpoint = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly url: string;
+	readonly events: readonly WebhookEventType[];
+	/** Sealed for the endpoint's id. */
+	readonly secret: string;
+	readonly disabledAt: string | null;
+	/** When the first attempt failed after the last one that did not; null: the last one did not. */
+	readonly failingSince: string | null;
+	readonly createdAt: string;
+};
+
+type Row = Omit<Endpoint, 'events'> & {readonly events: string};
+
+const columns = [
+	'id',
+	'workspace_id as workspaceId',
+	'url',
+	'events',
+	'secret',
+	'disabled_at as disabledAt',
+	'failing_since as failingSince',
+	'created_at as createdAt',
+] as const;
+
+const toEndpoint = (row: Row): Endpoint => ({...row, events: JSON.parse(row.events)});
+
+/** Endpoints that were not deleted. */
+function present(connection: Knex): Knex.QueryBuilder {
+	return connection('webhook_endpoints').whereNull('deleted_at');
+}
+
+/** False: the workspace has `most` endpoints already. */
+export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, most: number): Promise<boolean> {
+	// On PostgreSQL another node may add one at this moment.
+	await trx('workspaces').where({id: endpoint.workspaceId}).forUpdate().select('id');
+	const row: {n: number | string} | undefined = await present(trx)
+		.where({workspace_id: endpoint.workspaceId})
+		.first(trx.raw('count(*) as n'));
+	if (Number(row?.n) >= most) {
+		return false;
+	}
+	await trx('webhook_endpoints').insert({
+		id: endpoint.id,
+		workspace_id: endpoint.workspaceId,
+		url: endpoint.url,
+		events: JSON.stringify(endpoint.events),
+		secret: endpoint.secret,
+		disabled_at: endpoint.disabledAt,
+		failing_since: endpoint.failingSince,
+		created_at: endpoint.createdAt,
+	});
+	return true;
+}
+
+/** Newest first, after the endpoint `after` (null: from the newest). */
+export async function listEndpoints(
+	reader: Knex,
+	workspaceId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<Endpoint[]> {
+	const query = present(reader).where({workspace_id: workspaceId}).orderBy('id', 'desc').limit(limit);
+	if (after !== null) {
+		query.where('id', '<', after);
+	}
+	const rows: Row[] = await query.select(columns);
+	return rows.map(toEndpoint);
+}
+
+export async function findEndpoint(reader: Knex, workspaceId: string, id: string): Promise<Endpoint | undefined> {
+	const row: Row | undefined = await present(reader).where({workspace_id: workspaceId, id}).first(columns);
+	return row && toEndpoint(row);
+}
+
+/** False: there is no such endpoint. */
+export async function switchEndpoint(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	disabledAt: string | null,
+): Promise<boolean> {
+	const changed = await present(trx).where({workspace_id: workspaceId, id}).update({disabled_at: disabledAt});
+	return changed === 1;
+}
+
+/** From now on nobody finds it; `purgeEndpoints` takes its rows away. False: there is no such endpoint. */
+export async function deleteEndpoint(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	now: string,
+): Promise<boolean> {
+	// The secret is of no use to anybody any more.
+	const changed = await present(trx).where({workspace_id: workspaceId, id}).update({deleted_at: now, secret: ''});
+	return changed === 1;
+}
+
+/** Removes at most `limit` deliveries of deleted endpoints, then the endpoint itself. True: there may be more. */
+export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Promise<boolean> {
+	const row: {id: string} | undefined = await trx('webhook_endpoints').whereNotNull('deleted_at').first('id');
+	if (!row) {
+		return false;
+	}
+	const some = trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).select('id');
+	if ((await trx('webhook_deliveries').whereIn('id', some).delete()) === 0) {
+		await trx('webhook_endpoints').where({id: row.id}).delete();
+	}
+	return true;
+}
+
+export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'events'>;
+
+/** The endpoints of some workspaces that get events now. */
+export async function findSubscribers(trx: Knex.Transaction, workspaceIds: readonly string[]): Promise<Subscriber[]> {
+	const rows: Row[] = await present(trx)
+		.whereIn('workspace_id', workspaceIds)
+		.whereNull('disabled_at')
+		.orderBy('id')
+		.select('id', 'workspace_id as workspaceId', 'events');
+	return rows.map(row => ({...row, events: JSON.parse(row.events)}));
+}

@@ -1,0 +1,44 @@
+import {createSecureContext, rootCertificates} from 'node:tls';
+import {createResolver} from '../deliver/resolver.ts';
+import type {Clock} from '../mail/clock.ts';
+import {createConnections} from '../webhook/connections.ts';
+import {createGuard} from '../webhook/guard.ts';
+import {createLookUp} from '../webhook/look-up.ts';
+import {createPoster, type Poster} from '../webhook/post.ts';
+
+/** How endpoints are posted to, in a form that can be copied to another thread. */
+export type Posting = {
+	/** Authorities that are trusted besides the public ones (PEM). */
+	readonly ca: readonly string[];
+	/** Non-public ranges that may be reached. */
+	readonly allowCidrs: readonly string[];
+	/** `ip` or `ip:port`; empty: the system's. */
+	readonly dnsServers: readonly string[];
+	/** One attempt in all, milliseconds. */
+	readonly timeoutMs: number;
+	readonly mostIdle: number;
+	readonly userAgent: string;
+};
+
+const idleMs = 15_000;
+const dnsTimeoutMs = 5000;
+
+/** What posts as it is told; `close` ends its idle connections. */
+export function createPosting(
+	{ca, allowCidrs, dnsServers, timeoutMs, mostIdle, userAgent}: Posting,
+	clock: Clock,
+): {readonly post: Poster; readonly close: () => void} {
+	const connections = createConnections({
+		// Made once: reading all public certificates anew for each connection would cost milliseconds.
+		secureContext: createSecureContext({
+			minVersion: 'TLSv1.2',
+			...(ca.length > 0 && {ca: [...rootCertificates, ...ca]}),
+		}),
+		idleMs,
+		mostIdle,
+	});
+	const resolver = createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
+	const lookUp = createLookUp(resolver);
+	const post = createPoster({guard: createGuard(allowCidrs), lookUp, connections, timeoutMs, userAgent, clock});
+	return {post, close: connections.close};
+}

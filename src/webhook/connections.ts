@@ -1,0 +1,174 @@
+import {isIP, type LookupFunction, type TcpNetConnectOpts} from 'node:net';
+import {type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
+import {Client} from 'undici';
+
+/** A host that is spoken to, and the addresses of it that were checked just now. */
+export type Target = {
+	/** `https://host[:port]` */
+	readonly origin: string;
+	/** As it is verified: a name, or an address without brackets. */
+	readonly host: string;
+	readonly port: number;
+	readonly addresses: readonly string[];
+};
+
+/** An open connection, for one request at a time. */
+export type Connection = {
+	readonly client: Client;
+	readonly origin: string;
+	/** The other end of the socket. */
+	readonly address: string;
+	/** Protocol and cipher. */
+	readonly tls: string;
+};
+
+export type ConnectionsOptions = {
+	/** Trusts public authorities and those of the settings; TLS 1.2 at least. */
+	readonly secureContext: SecureContext;
+	/** How long a connection without a request stays open, milliseconds. */
+	readonly idleMs: number;
+	/** So many connections without a request stay open; the one that is idle longest goes first. */
+	readonly mostIdle: number;
+};
+
+const maxHeaderSize = 16 * 1024;
+/** One of several addresses that does not answer is passed over after this. */
+const addressPatienceMs = 1000;
+
+/**
+ * Connections to checked addresses. A new one goes to an address of the target and nowhere else: the name is not looked up
+ * again. An idle one is used again only for the same origin and while its address is among those just checked.
+ */
+export function createConnections({secureContext, idleMs, mostIdle}: ConnectionsOptions) {
+	/** In the order in which they became idle. */
+	const idle = new Set<Connection>();
+	const idleOf = new Map<string, Connection[]>();
+
+	function forget(connection: Connection): void {
+		if (idle.delete(connection)) {
+			const rest = (idleOf.get(connection.origin) ?? []).filter(one => one !== connection);
+			if (rest.length > 0) {
+				idleOf.set(connection.origin, rest);
+			} else {
+				idleOf.delete(connection.origin);
+			}
+		}
+	}
+
+	function drop(connection: Connection): void {
+		forget(connection);
+		void connection.client.destroy();
+	}
+
+	return {
+		/** An idle connection; undefined: there is none that may be used. */
+		take({origin, addresses}: Target): Connection | undefined {
+			const connection = idleOf.get(origin)?.findLast(({address}) => addresses.includes(address));
+			if (connection) {
+				forget(connection);
+			}
+			return connection;
+		},
+
+		/** A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made. */
+		async open(target: Target, limitMs: number): Promise<Connection> {
+			const socket = await connect(target, secureContext, limitMs);
+			let given = false;
+			const client = new Client(target.origin, {
+				// The socket is there already, and a client never gets another one. Undici must not be answered at once.
+				connect(_options, callback) {
+					const again = given;
+					given = true;
+					queueMicrotask(() =>
+						again ? callback(new Error('it closed the connection'), null) : callback(null, socket),
+					);
+				},
+				pipelining: 1,
+				// The time limit of an attempt is kept by `post`: these are per gap.
+				headersTimeout: 0,
+				bodyTimeout: 0,
+				keepAliveTimeout: idleMs,
+				keepAliveMaxTimeout: idleMs,
+				maxHeaderSize,
+			});
+			const connection = {
+				client,
+				origin: target.origin,
+				address: socket.remoteAddress ?? '',
+				tls: `${socket.getProtocol()} ${socket.getCipher()?.name}`,
+			};
+			client.on('disconnect', () => drop(connection));
+			return connection;
+		},
+
+		/** After a request that ended well: the connection may serve another one. */
+		giveBack(connection: Connection): void {
+			if (connection.client.closed || connection.client.destroyed) {
+				return;
+			}
+			idle.add(connection);
+			idleOf.set(connection.origin, [...(idleOf.get(connection.origin) ?? []), connection]);
+			const [oldest] = idle;
+			if (idle.size > mostIdle && oldest) {
+				drop(oldest);
+			}
+		},
+
+		drop,
+
+		/** Closes what is idle. */
+		close(): void {
+			for (const connection of idle) {
+				drop(connection);
+			}
+		},
+
+		get idle(): number {
+			return idle.size;
+		},
+	};
+}
+
+export type Connections = ReturnType<typeof createConnections>;
+
+function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<TLSSocket> {
+	const {host, port, addresses} = target;
+	const options: ConnectionOptions & TcpNetConnectOpts = {
+		host,
+		port,
+		servername: isIP(host) === 0 ? host : '', // RFC 6066 §3: no addresses in SNI.
+		// Not asked where the host is an address: then that one was checked.
+		lookup: pinned(addresses),
+		autoSelectFamily: addresses.length > 1,
+		autoSelectFamilyAttemptTimeout: addressPatienceMs,
+		secureContext,
+		ALPNProtocols: ['http/1.1'],
+	};
+	return new Promise((resolve, reject) => {
+		const socket = connectTls(options);
+		const late = new Error(`no connection within ${limitMs / 1000} s`);
+		const timer = setTimeout(() => socket.destroy(late), limitMs);
+		socket.setNoDelay(true);
+		socket.once('secureConnect', () => {
+			clearTimeout(timer);
+			resolve(socket);
+		});
+		socket.once('error', reject);
+		socket.once('close', () => {
+			clearTimeout(timer);
+			reject(new Error('it closed the connection during the TLS handshake'));
+		});
+	});
+}
+
+function pinned(addresses: readonly string[]): LookupFunction {
+	const all = addresses.map(address => ({address, family: isIP(address)}));
+	return (_host, options, callback) => {
+		const [first] = all;
+		if (options.all) {
+			callback(null, all);
+		} else {
+			callback(null, first?.address ?? '', first?.family);
+		}
+	};
+}

@@ -1,0 +1,211 @@
+import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {afterAttempt} from '../mail/webhook.ts';
+import type {ClaimedDelivery, EndpointWork} from '../store/webhook-claims.ts';
+import type {GroupWrite, Writer} from '../store/writer.ts';
+import {createLanes, type Grant, type LanesOptions} from './lanes.ts';
+import type {PostEnd} from './post.ts';
+import type {Attempted, Turn, Turned} from './turn.ts';
+
+export type DispatcherOptions = LanesOptions & {
+	readonly writer: Writer;
+	readonly turnWrite: GroupWrite<Turn, Turned>;
+	/** Endpoints with something to do, as the store says. */
+	readonly readWork: () => Promise<readonly EndpointWork[]>;
+	/** Makes one attempt; rejects only by a fault of ours, then the attempt has failed. */
+	readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd>;
+	/** Wait after the end of a failed attempt, and longest attempt, milliseconds. */
+	readonly backoffMs: number;
+	readonly timeoutMs: number;
+	readonly clock: Clock;
+	/** After the end of an attempt is on stable storage. */
+	readonly onAttempted: (attempted: Attempted) => void;
+	/** The store could not be read or written; it is tried again. */
+	readonly onStoreError: (error: unknown) => void;
+	readonly onFault: (error: unknown) => void;
+};
+
+/** How exactly waiting deliveries come due, milliseconds. */
+const tickMs = 100;
+/** How long until a failing store is asked again, milliseconds. */
+const storeRetryMs = 1000;
+const claimMarginMs = 60_000;
+
+/**
+ * Posts what is due. One transaction after the other stores the attempts that have ended and claims what may start in
+ * their place; nothing is in memory but what is being tried. If an end cannot be stored it is kept, and nothing is claimed.
+ */
+export function createDispatcher(options: DispatcherOptions) {
+	const {writer, clock} = options;
+	const lanes = createLanes(options);
+	/** Ended, and not stored yet. */
+	let ended: Attempted[] = [];
+	const begunAt = new WeakMap<ClaimedDelivery, number>();
+	/** What is being tried: another node may give a claim back that then comes to us again. */
+	const trying = new Set<string>();
+	const idle: Array<() => void> = [];
+	let state: 'idle' | 'running' | 'stopping' = 'idle';
+	let timer: NodeJS.Timeout | undefined;
+	let turning = false;
+
+	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
+
+	function plan(): void {
+		if (!turning && state !== 'idle') {
+			turning = true;
+			// What ends or comes due in the same turn of the event loop shares the transaction.
+			setImmediate(() => void turns());
+		}
+	}
+
+	async function turns(): Promise<void> {
+		for (;;) {
+			const grants = state === 'running' ? lanes.grants() : [];
+			const attempted = ended;
+			ended = [];
+			if (grants.length === 0 && attempted.length === 0) {
+				break;
+			}
+			if (!(await turn(grants, attempted))) {
+				await new Promise(resolve => setTimeout(resolve, storeRetryMs));
+			}
+		}
+		turning = false;
+		if (state === 'stopping' && lanes.inFlight === 0) {
+			for (const resolve of idle.splice(0)) {
+				resolve();
+			}
+		}
+	}
+
+	/** False: the store could not be written, and everything is as before. */
+	async function turn(grants: readonly Grant[], attempted: readonly Attempted[]): Promise<boolean> {
+		const now = clock.now();
+		let turned: Turned;
+		try {
+			turned = await writer.submit(options.turnWrite, {
+				attempted,
+				grants: grants.map(({lane, limit}) => ({endpointId: lane.endpointId, limit})),
+				now: storeTime(now),
+				until: storeTime(now + options.timeoutMs + claimMarginMs),
+			});
+		} catch (error) {
+			options.onStoreError(error);
+			ended = [...attempted, ...ended];
+			for (const grant of grants) {
+				lanes.claimed(grant, [], now, moment());
+			}
+			return false;
+		}
+		for (const one of attempted) {
+			conclude(one, turned.moved.has(one.delivery.id));
+		}
+		begin(grants, turned);
+		return true;
+	}
+
+	function conclude(attempted: Attempted, moved: boolean): void {
+		const {delivery, end, after} = attempted;
+		const now = clock.now();
+		trying.delete(nameOf(delivery));
+		lanes.ended(delivery.endpointId, begunAt.get(delivery) ?? 0, end.error === null, end.ms, now);
+		if (moved && after.nextAttemptAt !== null) {
+			lanes.due(delivery.endpointId, after.nextAttemptAt, now);
+		}
+		options.onAttempted(attempted);
+	}
+
+	function begin(grants: readonly Grant[], {deliveries, nextDue}: Turned): void {
+		const fresh = new Map<string, ClaimedDelivery[]>();
+		for (const delivery of deliveries) {
+			if (!trying.has(nameOf(delivery))) {
+				fresh.set(delivery.endpointId, [...(fresh.get(delivery.endpointId) ?? []), delivery]);
+			}
+		}
+		const when = moment();
+		for (const grant of grants) {
+			const {endpointId} = grant.lane;
+			const started = fresh.get(endpointId) ?? [];
+			const due = nextDue.get(endpointId);
+			lanes.claimed(
+				grant,
+				started.map(() => when.monotonic),
+				due === undefined ? null : Date.parse(due),
+				when,
+			);
+			for (const delivery of started) {
+				begunAt.set(delivery, when.monotonic);
+				trying.add(nameOf(delivery));
+				void attempt(delivery);
+			}
+		}
+	}
+
+	async function attempt(delivery: ClaimedDelivery): Promise<void> {
+		const began = clock.now();
+		const end = await options.post(delivery).catch(error => {
+			options.onFault(error);
+			return {status: null, error: 'a fault of this server, see its log', address: null, tls: null, ms: 0};
+		});
+		const now = clock.now();
+		const after = afterAttempt(delivery.attempts, end.error === null, now, options.backoffMs);
+		ended.push({delivery, end, began, ended: now, after});
+		plan();
+	}
+
+	function due(endpointIds: readonly string[]): void {
+		const now = clock.now();
+		for (const endpointId of endpointIds) {
+			lanes.due(endpointId, now, now);
+		}
+		plan();
+	}
+
+	async function rescan(): Promise<void> {
+		const now = clock.now();
+		for (const {endpointId, due, failingSince} of await options.readWork()) {
+			lanes.found(endpointId, Date.parse(due), failingSince !== null, now);
+		}
+		plan();
+	}
+
+	return {
+		/** Reads what is waiting in the store and begins. */
+		async start(): Promise<void> {
+			state = 'running';
+			timer = setInterval(() => {
+				lanes.advance(moment());
+				plan();
+			}, tickMs);
+			await rescan();
+		},
+
+		/** Something for these endpoints was committed and is due now. */
+		due,
+
+		/** Something else changed what is due (the CLI, another node, the clock): looks at the store again. */
+		rescan,
+
+		/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
+		async stop(): Promise<void> {
+			state = 'stopping';
+			clearInterval(timer);
+			await new Promise<void>(resolve => {
+				idle.push(resolve);
+				plan();
+			});
+		},
+
+		/** Attempts granted or under way. */
+		get inFlight(): number {
+			return lanes.inFlight;
+		},
+	};
+}
+
+export type Dispatcher = ReturnType<typeof createDispatcher>;
+
+/** A replay begins a new generation, which may be tried while the attempt before it is under way. */
+function nameOf({id, generation}: ClaimedDelivery): string {
+	return `${id} ${generation}`;
+}

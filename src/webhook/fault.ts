@@ -1,0 +1,45 @@
+const longest = 200;
+// A host's own words reach terminals and logs.
+const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]+/gu;
+
+const words: Readonly<Record<string, string>> = {
+	ECONNREFUSED: 'the connection was refused: nothing listens there',
+	ECONNRESET: 'the connection was reset',
+	EPIPE: 'the connection was reset',
+	ETIMEDOUT: 'the host did not answer the connection',
+	EHOSTUNREACH: 'the host cannot be reached',
+	ENETUNREACH: 'the network cannot be reached',
+	EADDRNOTAVAIL: 'the host cannot be reached',
+	CERT_HAS_EXPIRED: 'its certificate has expired',
+	CERT_NOT_YET_VALID: 'its certificate is not valid yet',
+	DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
+	SELF_SIGNED_CERT_IN_CHAIN: 'its certificate is of an unknown authority',
+	UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+		'its certificate is of an unknown authority, or it sends no intermediate certificate',
+	UNABLE_TO_GET_ISSUER_CERT: 'its certificate is of an unknown authority',
+	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'its certificate is of an unknown authority',
+	ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host name',
+	ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS',
+	ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
+	ERR_SSL_UNSUPPORTED_PROTOCOL: 'it speaks no TLS version that is safe (1.2 or newer)',
+	ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: 'it speaks no TLS version that is safe (1.2 or newer)',
+	UND_ERR_SOCKET: 'it closed the connection without an answer',
+	UND_ERR_HEADERS_OVERFLOW: 'its answer has headers over 16 KiB',
+};
+
+/** Why an attempt failed, as one sentence for people, with the code that tells more. */
+export function faultInWords(error: unknown): string {
+	const code = codeOf(error);
+	const known = Object.hasOwn(words, code) ? words[code] : code.startsWith('HPE_') ? 'it does not speak HTTP' : null;
+	if (known !== null) {
+		return `${known} (${code})`;
+	}
+	const text = (error instanceof Error ? error.message : String(error)).replace(unprintable, ' ').slice(0, longest);
+	return code === '' || text.includes(code) ? text : `${text} (${code})`;
+}
+
+// Where several addresses were tried, the last one speaks for all.
+function codeOf(error: unknown): string {
+	const last = error instanceof AggregateError ? error.errors.at(-1) : error;
+	return typeof last === 'object' && last !== null && 'code' in last ? String(last.code) : '';
+}

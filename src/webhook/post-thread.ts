@@ -1,0 +1,108 @@
+import type {Worker} from 'node:worker_threads';
+import type {Post, PostEnd, Poster} from './post.ts';
+
+export type PostJob = Post & {readonly number: number};
+export type PostResult = {readonly number: number; readonly end: PostEnd};
+
+export type PostThreadOptions = {
+	/** Starts a thread, when something is first posted, that gets lists of `PostJob` and answers with lists of `PostResult`. */
+	readonly spawn: () => Worker;
+	/** The thread ended by itself and is replaced. */
+	readonly onCrash: (reason: string) => void;
+};
+
+type Waiting = {
+	readonly job: PostJob;
+	/** How many threads it was given to. */
+	threads: number;
+	readonly resolve: (end: PostEnd) => void;
+	readonly reject: (error: Error) => void;
+};
+
+/** A thread that ended is replaced after this, milliseconds. */
+const restartMs = 1000;
+
+/**
+ * A thread for the attempts: an endpoint that closes every connection costs a TLS handshake for each delivery, and the main
+ * thread's time is the API's and the store's. What a dead thread held is posted again, once.
+ */
+export function createPostThread({spawn, onCrash}: PostThreadOptions): {
+	readonly post: Poster;
+	readonly stop: () => Promise<void>;
+} {
+	const held = new Map<number, Waiting>();
+	/** Told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
+	let waiting: Waiting[] = [];
+	let worker: Worker | null = null;
+	let restart: NodeJS.Timeout | undefined;
+	let last = 0;
+	let stopped = false;
+
+	function start(): void {
+		restart = undefined;
+		worker = spawn();
+		worker.on('message', receive);
+		worker.on('error', error => onCrash(`poster: ${error.message}`));
+		worker.on('exit', () => {
+			worker = null;
+			if (!stopped) {
+				repeat();
+				restart = setTimeout(start, restartMs);
+			}
+		});
+		flush();
+	}
+
+	function receive(results: readonly PostResult[]): void {
+		for (const {number, end} of results) {
+			held.get(number)?.resolve(end);
+			held.delete(number);
+		}
+	}
+
+	function repeat(): void {
+		for (const one of held.values()) {
+			if (one.threads > 1) {
+				one.reject(new Error('The thread that posted it ended twice.'));
+			} else {
+				waiting.push(one);
+			}
+		}
+		held.clear();
+	}
+
+	function flush(): void {
+		if (worker === null) {
+			if (restart === undefined) {
+				start();
+			}
+			return;
+		}
+		for (const one of waiting) {
+			one.threads++;
+			held.set(one.job.number, one);
+		}
+		if (waiting.length > 0) {
+			worker.postMessage(waiting.map(({job}) => job));
+			waiting = [];
+		}
+	}
+
+	return {
+		post: post =>
+			new Promise((resolve, reject) => {
+				last++;
+				// A copy of its own: a driver's buffer may be a part of a large one, which would travel with it.
+				const job = {...post, body: new Uint8Array(post.body), number: last};
+				waiting.push({job, threads: 0, resolve, reject});
+				if (waiting.length === 1) {
+					setImmediate(flush);
+				}
+			}),
+		async stop() {
+			stopped = true;
+			clearTimeout(restart);
+			await worker?.terminate();
+		},
+	};
+}

@@ -1,0 +1,126 @@
+import {isIP} from 'node:net';
+import type {Clock} from '../mail/clock.ts';
+import type {Connection, Connections, Target} from './connections.ts';
+import {type Answered, exchange} from './exchange.ts';
+import {faultInWords} from './fault.ts';
+import {type Guard, hostOf} from './guard.ts';
+import type {LookUp} from './look-up.ts';
+import {signature} from './sign.ts';
+import {inTime} from './time-limit.ts';
+
+/** One delivery to be posted; the body is sent as it is stored. */
+export type Post = {
+	/** `whd_…`, the same at every attempt. */
+	readonly id: string;
+	readonly url: string;
+	readonly secret: string;
+	readonly body: Uint8Array;
+};
+
+/** How one attempt ended. */
+export type PostEnd = {
+	/** The endpoint's answer; null: none came. */
+	readonly status: number | null;
+	/** Why it failed, in plain words; null: it was acknowledged (2xx). */
+	readonly error: string | null;
+	/** Where the connection went to, and its protocol and cipher; null: there was none. */
+	readonly address: string | null;
+	readonly tls: string | null;
+	readonly ms: number;
+};
+
+/** Makes one attempt; never rejects. */
+export type Poster = (post: Post) => Promise<PostEnd>;
+
+export type PosterOptions = {
+	readonly guard: Guard;
+	readonly lookUp: LookUp;
+	readonly connections: Connections;
+	/** One attempt in all, milliseconds. */
+	readonly timeoutMs: number;
+	readonly userAgent: string;
+	readonly clock: Clock;
+};
+
+const longestConnectMs = 5000;
+
+/** Makes attempts: look-up, check of every address, connection to a checked one, signed POST. No redirect is followed. */
+export function createPoster(options: PosterOptions): Poster {
+	const {guard, connections, timeoutMs, clock} = options;
+	const connectMs = Math.min(timeoutMs / 3, longestConnectMs);
+
+	return async post => {
+		const began = clock.monotonic();
+		const end = await attempt(post, began + timeoutMs).catch(error => ({
+			status: null,
+			error: faultInWords(error),
+			address: null,
+			tls: null,
+		}));
+		return {...end, ms: clock.monotonic() - began};
+	};
+
+	async function attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
+		const fault = guard.urlFault(post.url);
+		if (fault !== null) {
+			throw new Error(`the URL ${fault}`);
+		}
+		const url = new URL(post.url);
+		const target = await inTime(connectMs, 'its name was not found in time', () => targetOf(url));
+		const idle = connections.take(target);
+		if (idle) {
+			const answered = await send(idle, url, post, deadline);
+			// The other end may have closed it in this very moment, which says nothing of the endpoint: a new one is made.
+			if (answered.ok || answered.late) {
+				return endOf(idle, answered);
+			}
+		}
+		const limit = Math.max(0, Math.min(connectMs, deadline - clock.monotonic()));
+		const connection = await connections.open(target, limit);
+		return endOf(connection, await send(connection, url, post, deadline));
+	}
+
+	async function targetOf(url: URL): Promise<Target> {
+		const host = hostOf(url);
+		const addresses = isIP(host) === 0 ? await options.lookUp(host) : [host];
+		const refused = addresses.find(address => !guard.allows(address));
+		if (refused !== undefined) {
+			throw new Error(`${host} has the address ${refused}, which is not public`);
+		}
+		const port = url.port === '' ? 443 : Number(url.port);
+		return {origin: `https://${host.includes(':') ? `[${host}]` : host}:${port}`, host, port, addresses};
+	}
+
+	async function send(connection: Connection, url: URL, post: Post, deadline: number): Promise<Answered> {
+		const headers = {
+			'content-type': 'application/json',
+			'user-agent': options.userAgent,
+			'x-webhook-id': post.id,
+			...signature(post.secret, clock.now(), post.body),
+		};
+		const request = {path: url.pathname + url.search, headers, body: post.body};
+		const limit = Math.max(0, deadline - clock.monotonic());
+		const {reusable, ...answered} = await exchange(connection.client, request, limit);
+		if (reusable) {
+			connections.giveBack(connection);
+		} else {
+			connections.drop(connection);
+		}
+		return answered;
+	}
+
+	function endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
+		if (answered.ok) {
+			return {status: answered.status, error: refusalOf(answered.status), address, tls};
+		}
+		const error = answered.late ? `no answer within ${timeoutMs / 1000} s` : faultInWords(answered.error);
+		return {status: null, error, address, tls};
+	}
+}
+
+function refusalOf(status: number): string | null {
+	if (status >= 200 && status < 300) {
+		return null;
+	}
+	return status < 400 ? `it answered ${status}, and redirects are not followed` : `it answered ${status}`;
+}

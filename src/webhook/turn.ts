@@ -1,0 +1,81 @@
+import {storeTime} from '../mail/time.ts';
+import type {afterAttempt} from '../mail/webhook.ts';
+import {
+	type ClaimedDeliveries,
+	type ClaimedDelivery,
+	claimDeliveries,
+	type EndpointGrant,
+	type Failing,
+	noteFailing,
+	type SettledDelivery,
+	settleDeliveries,
+} from '../store/webhook-claims.ts';
+import type {GroupWrite} from '../store/writer.ts';
+import type {PostEnd} from './post.ts';
+
+/** The end of an attempt, with what follows from it. */
+export type Attempted = {
+	readonly delivery: ClaimedDelivery;
+	readonly end: PostEnd;
+	/** When it began and ended, milliseconds since the epoch. */
+	readonly began: number;
+	readonly ended: number;
+	readonly after: ReturnType<typeof afterAttempt>;
+};
+
+/** What the dispatcher writes in one transaction: attempts that ended, then claims in the room that they left. */
+export type Turn = {
+	readonly attempted: readonly Attempted[];
+	readonly grants: readonly EndpointGrant[];
+	/** Times in the store's form: now, and past the longest attempt. */
+	readonly now: string;
+	readonly until: string;
+};
+
+export type Turned = ClaimedDeliveries & {
+	/** Deliveries whose attempt moved them; others were replayed or deleted meanwhile. */
+	readonly moved: ReadonlySet<string>;
+};
+
+export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
+	return {
+		name: 'webhook',
+		rank: 4,
+		bytes: ({attempted, grants}) => 256 * (attempted.length + grants.length),
+		async apply(trx, turns) {
+			const turned: Turned[] = [];
+			for (const {attempted, grants, now, until} of turns) {
+				const moved =
+					attempted.length === 0 ? new Set<string>() : await settleDeliveries(trx, boot, attempted.map(toSettled));
+				await noteFailing(trx, failingOf(attempted));
+				turned.push({moved, ...(await claimDeliveries(trx, boot, {grants, now, until}))});
+			}
+			return turned;
+		},
+	};
+}
+
+/** Endpoints that began to fail, or to answer again: seldom any. */
+function failingOf(attempted: readonly Attempted[]): Failing[] {
+	const last = new Map(attempted.map(one => [one.delivery.endpointId, one]));
+	return [...last.values()]
+		.filter(({delivery, end}) => (delivery.failingSince === null) !== (end.error === null))
+		.map(({delivery, end, ended}) => ({
+			endpointId: delivery.endpointId,
+			since: end.error === null ? null : storeTime(ended),
+		}));
+}
+
+function toSettled({delivery, end, began, after}: Attempted): SettledDelivery {
+	return {
+		id: delivery.id,
+		generation: delivery.generation,
+		n: after.attempts,
+		state: after.state,
+		nextAttemptAt: after.nextAttemptAt === null ? null : storeTime(after.nextAttemptAt),
+		at: storeTime(began),
+		status: end.status,
+		error: end.error,
+		ms: end.ms,
+	};
+}
