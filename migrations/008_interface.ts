@@ -1,13 +1,19 @@
 import type {Knex} from 'knex';
 import {columnsFor, partialIndex} from './columns.ts';
 
-/** What the whole interface needs besides: copies by address for an erasure, claims of webhooks, sample variables. */
+/** What the whole interface needs besides: copies by address for an erasure, claims of webhooks, sample variables, topics in the order of lists, opt-outs by code. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnsFor(knex);
 
 	// `to` copies are found by `messages_by_recipient`; copies to `cc` are few.
 	await partialIndex(knex, 'recipients_cc_by_address', 'recipients', 'workspace_id, address_key', `role = 'cc'`);
 	await partialIndex(knex, 'webhook_deliveries_claimed', 'webhook_deliveries', 'claimed_by', 'claimed_by is not null');
+	await knex.schema.alterTable('topics', table => {
+		table.index(['workspace_id', 'id'], 'topics_by_workspace');
+	});
+	await knex.schema.alterTable('topic_optouts', table => {
+		table.index(['workspace_id', 'code', 'address_key'], 'topic_optouts_by_code');
+	});
 	await knex.schema.alterTable('template_versions', table => {
 		text(table, 'sample');
 	});

@@ -194,6 +194,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 					auth,
 					reader: store.reader,
 					change,
+					writer: store.writer,
 					tools: {clock, newId, random: randomBytes},
 					vault,
 					cursors: createCursors(cursorKey(secrets)),

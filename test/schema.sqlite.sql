@@ -291,6 +291,7 @@ CREATE TABLE templates (id text,
   deleted_at text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
+CREATE INDEX topic_optouts_by_code on topic_optouts (workspace_id, code, address_key);
 CREATE TABLE topic_optouts (workspace_id text not null,
   code text not null,
   address_key text not null,
@@ -300,6 +301,7 @@ CREATE TABLE topic_optouts (workspace_id text not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, address_key, code));
 CREATE UNIQUE INDEX topics_by_code on topics (workspace_id, code);
+CREATE INDEX topics_by_workspace on topics (workspace_id, id);
 CREATE TABLE topics (id text,
   workspace_id text not null,
   code text not null,

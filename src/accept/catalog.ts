@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
+import {isTopicCode} from '../mail/topic.ts';
 import {
 	lookUpSender,
 	lookUpTemplate,
@@ -10,9 +11,6 @@ import {
 } from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
 import {findWorkspace, type Workspace} from '../store/workspaces.ts';
-
-// What has not the form cannot be there, and the store need not be asked: PostgreSQL refuses some texts.
-const topicCode = /^[\w-]{1,64}$/;
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;
 
@@ -39,7 +37,8 @@ export function createCatalog(reader: Knex): Catalog {
 				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
 				: undefined,
 		topic: (workspaceId, code) =>
-			topicCode.test(code)
+			// What has not the form cannot be there, and the store need not be asked: PostgreSQL refuses some texts.
+			isTopicCode(code)
 				? topics.get(`${workspaceId} ${code}`, () => lookUpTopic(reader, workspaceId, code))
 				: undefined,
 		clear() {

@@ -3,6 +3,7 @@ import type {Accept} from '../accept/send.ts';
 import type {Tools} from '../admin/tools.ts';
 import type {Erase} from '../outcome/erase.ts';
 import type {Vault} from '../store/sealed.ts';
+import type {Writer} from '../store/writer.ts';
 import type {Auth} from './auth.ts';
 import type {Cursors} from './cursor.ts';
 import type {RateLimits} from './rate-limit.ts';
@@ -11,7 +12,9 @@ import {contactRoutes} from './routes/contacts.ts';
 import {messageListRoutes} from './routes/message-list.ts';
 import {messageRoutes} from './routes/messages.ts';
 import {senderRoutes} from './routes/senders.ts';
+import {suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes} from './routes/templates.ts';
+import {topicRoutes} from './routes/topics.ts';
 import {usageRoutes} from './routes/usage.ts';
 import {versionRoutes} from './routes/versions.ts';
 import {type WebhookRoutesOptions, webhookRoutes} from './routes/webhooks.ts';
@@ -26,6 +29,8 @@ export type ApiParts = {
 	 * change generation where others remember what it changes.
 	 */
 	readonly change: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	/** For writes of what no process remembers. */
+	readonly writer: Writer;
 	readonly tools: Tools;
 	/** Seals and opens secrets of the store. */
 	readonly vault: Vault;
@@ -45,6 +50,8 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		batchRoutes(parts),
 		usageRoutes(parts),
 		messageListRoutes(parts),
+		suppressionRoutes(parts),
+		topicRoutes(parts),
 		contactRoutes(parts),
 		templateRoutes(parts),
 		versionRoutes(parts),

@@ -24,6 +24,8 @@ export type Description = {
 	/** What the summary leaves out; Markdown. */
 	readonly description?: string;
 	readonly answer: Answer;
+	/** Where there are two ways to succeed. */
+	readonly otherAnswer?: Answer;
 	/** Codes of the resource's own rules, besides those that any route of its kind can answer. */
 	readonly errors?: readonly ApiErrorCode[];
 	/** For routes that answer people: the statuses besides `answer` whose body is a page too, and what they mean. */
@@ -33,6 +35,7 @@ export type Description = {
 declare module 'fastify' {
 	interface FastifySchema {
 		answer?: Answer;
+		otherAnswer?: Answer;
 		errors?: readonly ApiErrorCode[];
 		pages?: Readonly<Record<number, string>>;
 	}
@@ -42,6 +45,14 @@ declare module 'fastify' {
  * What the description of the API tells of a route, to be spread into its schema beside `querystring`, `params` and `body`.
  * Answers are described, not shaped: what a view gives is sent as it is.
  */
-export function describe({tag, summary, description, answer, errors = [], pages}: Description) {
-	return {tags: [tag], summary, ...(description !== undefined && {description}), answer, errors, ...(pages && {pages})};
+export function describe({tag, summary, description, answer, otherAnswer, errors = [], pages}: Description) {
+	return {
+		tags: [tag],
+		summary,
+		...(description !== undefined && {description}),
+		answer,
+		...(otherAnswer && {otherAnswer}),
+		errors,
+		...(pages && {pages}),
+	};
 }

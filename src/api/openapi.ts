@@ -76,7 +76,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 	if (schema?.answer === undefined) {
 		return {hide: true};
 	}
-	const {answer, errors = [], pages, summary = '', description, tags, consumes, ...parts} = schema;
+	const {answer, otherAnswer, errors = [], pages, summary = '', description, tags, consumes, ...parts} = schema;
 	const scope = scopeOf(route);
 	return {
 		...(plainSchema(parts) as FastifySchema),
@@ -87,7 +87,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 		description: [description, scope && `Needs the scope \`${scope}\`.`].filter(Boolean).join('\n\n'),
 		...(scope !== undefined && {security: [{key: []}]}),
 		response: responsesOf({
-			answer,
+			answers: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,
 			...(pages && {pages}),
 			keyed: scope !== undefined,

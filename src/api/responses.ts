@@ -5,7 +5,7 @@ import type {Answer} from './describe.ts';
 
 /** What decides which answers a route can give besides its own. */
 export type RouteKind = {
-	readonly answer: Answer;
+	readonly answers: readonly Answer[];
 	readonly errors: readonly ApiErrorCode[];
 	/** Given where people are answered, with pages: their statuses besides the answer's, with what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
@@ -29,12 +29,13 @@ const retried: ReadonlySet<number> = new Set([429, 503]);
 
 /** The answers of a route by status, with the headers that they carry and an example for each error code. */
 export function responsesOf(route: RouteKind): Record<string, unknown> {
-	const [status, meaning, body] = route.answer;
 	const headers = {...requestId, ...(route.keyed && rateLimit)};
-	const responses: Record<string, unknown> = {
-		[status]: {description: meaning, headers, ...(body ? {content: content(body)} : {type: 'null'})},
-	};
-	for (const [pageStatus, description] of Object.entries(route.pages ? {[status]: meaning, ...route.pages} : {})) {
+	const responses: Record<string, unknown> = {};
+	for (const [status, meaning, body] of route.answers) {
+		responses[status] = {description: meaning, headers, ...(body ? {content: content(body)} : {type: 'null'})};
+	}
+	const pages = route.pages && {...Object.fromEntries(route.answers), ...route.pages};
+	for (const [pageStatus, description] of Object.entries(pages ?? {})) {
 		responses[pageStatus] = {description, headers, content: {'text/html': {schema: Type.String()}}};
 	}
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {

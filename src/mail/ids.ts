@@ -18,6 +18,7 @@ export const idPrefixes = [
 	'whd',
 	'con',
 	'req',
+	'aud',
 ] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 
@@ -122,6 +123,13 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 		encode(buffer.readUIntBE(11, 5), 8),
 	];
 	return `${prefix}_${parts.join('')}`;
+}
+
+/** An id that sorts as if it had been made at a past moment; `random` gives so many bytes. */
+export function idAt(prefix: IdPrefix, milliseconds: number, random: (size: number) => Buffer): string {
+	const bytes = random(10);
+	const [high, low] = [bytes.readUIntBE(0, 5), bytes.readUIntBE(5, 5)];
+	return `${prefix}_${encode(milliseconds, 10)}${encode(high, 8)}${encode(low, 8)}`;
 }
 
 /** The smallest id body of a moment: a range of times becomes a range of ids. */

@@ -1,6 +1,50 @@
 import type {Knex} from 'knex';
 import {type Pair, pairKey, selectPairs} from './pairs.ts';
 
+/** A row of `topics`. */
+export type Topic = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly code: string;
+	readonly name: string;
+	readonly created_at: string;
+};
+
+/** False: the workspace has a topic with this code. */
+export async function insertTopic(trx: Knex.Transaction, topic: Topic): Promise<boolean> {
+	const inserted = await trx('topics').insert(topic).onConflict(['workspace_id', 'code']).ignore().returning('id');
+	return inserted.length === 1;
+}
+
+export type TopicPage = {
+	readonly workspaceId: string;
+	/** Topics that follow this id; null: from the newest. */
+	readonly after: string | null;
+	readonly limit: number;
+};
+
+/** Newest first, along `topics_by_workspace`. */
+export async function listTopics(reader: Knex, page: TopicPage): Promise<Topic[]> {
+	return await topicListQuery(reader, page);
+}
+
+export function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicPage): Knex.QueryBuilder {
+	const query = reader('topics').where({workspace_id: workspaceId}).orderBy('id', 'desc').limit(limit);
+	return after === null ? query : query.where('id', '<', after);
+}
+
+/** Removes a topic and answers it; its opt-outs stay. Undefined: the workspace has no such topic. */
+export async function deleteTopic(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	by: {readonly id: string} | {readonly code: string},
+): Promise<Topic | undefined> {
+	const topic: Topic | undefined = await trx('topics')
+		.where({workspace_id: workspaceId, ...by})
+		.first();
+	return topic && (await trx('topics').where({id: topic.id}).delete()) === 1 ? topic : undefined;
+}
+
 /** The topic codes that each of the addresses opted out of, by `pairKey`. An opt-out outlives its topic. */
 export async function findOptedOut(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Set<string>>> {
 	const codes = new Map<string, Set<string>>();
@@ -44,4 +88,25 @@ export async function deleteOptOut(
 	{code, source}: {readonly code: string; readonly source: string},
 ): Promise<void> {
 	await trx('topic_optouts').where({workspace_id: workspaceId, address_key: addressKey, code, source}).delete();
+}
+
+/** How many addresses opted out, by code: also of topics that are gone. */
+export async function countOptOuts(reader: Knex, workspaceId: string): Promise<Map<string, number>> {
+	const rows: Array<{code: string; addresses: number | string}> = await reader('topic_optouts')
+		.where({workspace_id: workspaceId})
+		.groupBy('code')
+		.select('code')
+		.count('* as addresses');
+	return new Map(rows.map(({code, addresses}) => [code, Number(addresses)]));
+}
+
+/** Forgets at most `limit` opt-outs of a code; how many there were. */
+export async function purgeOptOuts(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	code: string,
+	limit: number,
+): Promise<number> {
+	const some = trx('topic_optouts').where({workspace_id: workspaceId, code}).select('address_key').limit(limit);
+	return await trx('topic_optouts').where({workspace_id: workspaceId, code}).whereIn('address_key', some).delete();
 }

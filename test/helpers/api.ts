@@ -138,6 +138,7 @@ export async function startApi(
 				forget();
 				return result;
 			},
+			writer: store.writer,
 			tools: {clock, newId, random: randomBytes},
 			vault: createVault({current: 1, keys: {1: randomBytes(32)}}),
 			cursors: createCursors(randomBytes(32)),

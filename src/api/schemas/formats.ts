@@ -2,6 +2,7 @@ import {LRUCache} from 'lru-cache';
 import {parseAddress} from '../../mail/address.ts';
 import {labelFault} from '../../mail/label.ts';
 import {parseQueryTime} from '../../mail/time.ts';
+import {isTopicCode} from '../../mail/topic.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
 export type Format = (text: string) => string | null;
@@ -33,6 +34,7 @@ export function createFormats() {
 		email: text => addressFault(text, false),
 		'recipient-email': text => addressFault(text, true),
 		text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
+		'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
 		'metadata-key': text =>
 			text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 				? null

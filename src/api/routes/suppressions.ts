@@ -1,0 +1,137 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import Type from 'typebox';
+import {manualEntry, removeSuppression, suppressWrite} from '../../admin/suppressions.ts';
+import {type Address, parseAddress} from '../../mail/address.ts';
+import {isId} from '../../mail/ids.ts';
+import {suppressionReasons} from '../../mail/suppression.ts';
+import {apiTime} from '../../mail/time.ts';
+import {listSuppressions, type Suppression} from '../../store/suppressions.ts';
+import type {ApiParts} from '../api-routes.ts';
+import {callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {apiError} from '../errors.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {pageOf} from '../schemas/message.ts';
+import {suppressionBody, suppressionSchema} from '../schemas/suppression.ts';
+import type {Routes} from '../server.ts';
+
+const usualLimit = 25;
+
+const listQuery = Type.Object(
+	{
+		...pageQuery.properties,
+		recipient: Type.Optional(
+			Type.String({format: 'recipient-email', description: 'Only this address: one entry or none.'}),
+		),
+		reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries made for this reason.'})),
+	},
+	{additionalProperties: false},
+);
+
+/** /v1/suppressions: addresses that get no mail of the workspace. Sends read the list itself, so nothing is cached. */
+export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiParts): Routes {
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.post(
+			'/v1/suppressions',
+			{
+				onRequest: auth.needs('suppressions:manage'),
+				schema: {
+					...describe({
+						tag: 'Suppressions',
+						summary: 'Suppress an address',
+						description: 'Refuses later sends to the address, and stops copies that wait in the queue.',
+						answer: [201, 'The entry that was made.', suppressionSchema],
+						otherAnswer: [200, 'The address was listed already; its entry, unchanged.', suppressionSchema],
+					}),
+					querystring: noQuery,
+					body: suppressionBody,
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const address = checkedAddress(request.body.recipient);
+				const {entry, isNew} = await writer.submit(
+					suppressWrite,
+					manualEntry(tools, {workspaceId, address, source: 'api'}),
+				);
+				return reply.code(isNew ? 201 : 200).send(suppressionView(entry));
+			},
+		);
+
+		routes.get(
+			'/v1/suppressions',
+			{
+				onRequest: auth.needs('suppressions:read'),
+				schema: {
+					...describe({
+						tag: 'Suppressions',
+						summary: 'List suppressed addresses',
+						answer: [200, 'Entries, newest first.', pageOf(suppressionSchema)],
+					}),
+					querystring: listQuery,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const {recipient, reason, ...query} = request.query;
+				const addressKey = recipient === undefined ? undefined : checkedAddress(recipient).key;
+				const page = await readPage({
+					query,
+					usualLimit,
+					cursors,
+					scope: {
+						workspaceId,
+						route: 'suppressions',
+						filters: {...(addressKey !== undefined && {addressKey}), ...(reason !== undefined && {reason})},
+					},
+					read: part => listSuppressions(reader, {workspaceId, addressKey, reason, ...part}),
+				});
+				return {data: page.rows.map(suppressionView), next_cursor: page.nextCursor};
+			},
+		);
+
+		routes.delete(
+			'/v1/suppressions/:id',
+			{
+				onRequest: auth.needs('suppressions:manage'),
+				schema: {
+					...describe({
+						tag: 'Suppressions',
+						summary: 'Remove an entry',
+						description: 'Mail to the address flows again; a later bounce or complaint makes a new entry.',
+						answer: [204, 'It is removed.', null],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: Type.Object({id: Type.String({description: '`sup_…`'})}),
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId, keyId} = callerOf(request);
+				const {id} = request.params;
+				const removed =
+					isId('sup', id) &&
+					(await writer.transaction(trx => removeSuppression(trx, tools, {workspaceId, by: {id}, actor: keyId})));
+				if (!removed) {
+					throw apiError('not_found');
+				}
+				return reply.code(204).send();
+			},
+		);
+	};
+}
+
+/** An entry as the API shows it (interface.md, Suppression entry). */
+export function suppressionView({id, address, reason, source, created_at}: Suppression) {
+	return {id, recipient: address, reason, source, created_at: apiTime(created_at)};
+}
+
+function checkedAddress(text: string): Address {
+	const parsed = parseAddress(text, {utf8Local: true});
+	if (!parsed.ok) {
+		throw new Error('The schema lets an address pass that is none.');
+	}
+	return parsed.address;
+}

@@ -1,0 +1,109 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import Type from 'typebox';
+import {createTopic, removeTopic} from '../../admin/topics.ts';
+import {isId} from '../../mail/ids.ts';
+import {apiTime} from '../../mail/time.ts';
+import {listTopics, type Topic} from '../../store/topics.ts';
+import type {ApiParts} from '../api-routes.ts';
+import {callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {apiError} from '../errors.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {pageOf} from '../schemas/message.ts';
+import {topicBody, topicSchema} from '../schemas/topic.ts';
+import type {Routes} from '../server.ts';
+
+const usualLimit = 100;
+
+/** /v1/unsubscribe-groups: what recipients can opt out of by itself. */
+export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): Routes {
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.post(
+			'/v1/unsubscribe-groups',
+			{
+				onRequest: auth.needs('unsubscribe_groups:manage'),
+				schema: {
+					...describe({
+						tag: 'Topics',
+						summary: 'Create a topic',
+						description: 'Opt-outs of an earlier topic with this code hold again.',
+						answer: [201, 'The topic; sends can name its code at once.', topicSchema],
+						errors: ['conflict'],
+					}),
+					querystring: noQuery,
+					body: topicBody,
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const {code, name} = request.body;
+				const topic = await change(trx => createTopic(trx, tools, {workspaceId, code, name}));
+				if (!topic) {
+					throw apiError('conflict', {message: 'There is a topic with this code already.'});
+				}
+				return reply.code(201).send(topicView(topic));
+			},
+		);
+
+		routes.get(
+			'/v1/unsubscribe-groups',
+			{
+				onRequest: auth.needs('unsubscribe_groups:read'),
+				schema: {
+					...describe({
+						tag: 'Topics',
+						summary: 'List topics',
+						description: `Pages have ${usualLimit} topics unless \`limit\` says otherwise.`,
+						answer: [200, 'Topics, newest first.', pageOf(topicSchema)],
+					}),
+					querystring: pageQuery,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const page = await readPage({
+					query: request.query,
+					usualLimit,
+					cursors,
+					scope: {workspaceId, route: 'topics', filters: {}},
+					read: part => listTopics(reader, {workspaceId, ...part}),
+				});
+				return {data: page.rows.map(topicView), next_cursor: page.nextCursor};
+			},
+		);
+
+		routes.delete(
+			'/v1/unsubscribe-groups/:id',
+			{
+				onRequest: auth.needs('unsubscribe_groups:manage'),
+				schema: {
+					...describe({
+						tag: 'Topics',
+						summary: 'Delete a topic',
+						description:
+							'Its opt-outs are kept by code. Unsubscribe links of mail that was tagged with it suppress the recipient for all mail from now on.',
+						answer: [204, 'It is deleted.', null],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: Type.Object({id: Type.String({description: '`usg_…`'})}),
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const {id} = request.params;
+				if (!isId('usg', id) || !(await change(trx => removeTopic(trx, workspaceId, {id})))) {
+					throw apiError('not_found');
+				}
+				return reply.code(204).send();
+			},
+		);
+	};
+}
+
+/** A topic as the API shows it (interface.md, Subscription topic). */
+export function topicView({id, code, name, created_at}: Topic) {
+	return {id, code, name, created_at: apiTime(created_at)};
+}
