@@ -52,6 +52,16 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./template.ts')).templateCommands,
 	},
 	{
+		name: 'suppression',
+		about: 'Addresses that get no mail of a workspace',
+		load: async () => (await import('./suppression.ts')).suppressionCommands,
+	},
+	{
+		name: 'topic',
+		about: 'Kinds of mail that recipients can opt out of',
+		load: async () => (await import('./topic.ts')).topicCommands,
+	},
+	{
 		name: 'message',
 		about: 'Messages and what became of them',
 		load: async () => (await import('./message.ts')).messageCommands,

@@ -1,4 +1,4 @@
-import {readFile} from 'node:fs/promises';
+import {open, readFile} from 'node:fs/promises';
 import {buffer} from 'node:stream/consumers';
 import {CliError} from './fault.ts';
 
@@ -7,12 +7,36 @@ export async function readInput(name: string): Promise<Buffer> {
 	try {
 		return name === '-' ? await buffer(process.stdin) : await readFile(name);
 	} catch (error) {
-		const code = (error as NodeJS.ErrnoException).code;
-		if (code === 'ENOENT' || code === 'EISDIR' || code === 'ENOTDIR') {
-			throw new CliError('data', `there is no file ${name}`, 'name an existing file');
-		}
-		throw error;
+		throw asMissing(error, name);
 	}
+}
+
+/** A file that is read piece by piece; `size` in bytes, null where it is not known. */
+export type Input = {readonly chunks: AsyncIterable<Buffer>; readonly size: number | null};
+
+/** As `readInput`, for what does not fit into memory. */
+export async function openInput(name: string): Promise<Input> {
+	if (name === '-') {
+		return {chunks: process.stdin, size: null};
+	}
+	try {
+		const file = await open(name);
+		const stat = await file.stat();
+		if (stat.isDirectory()) {
+			await file.close();
+			throw Object.assign(new Error(`${name} is a folder`), {code: 'EISDIR'});
+		}
+		return {chunks: file.createReadStream(), size: stat.isFile() ? stat.size : null};
+	} catch (error) {
+		throw asMissing(error, name);
+	}
+}
+
+function asMissing(error: unknown, name: string): unknown {
+	const code = (error as NodeJS.ErrnoException).code;
+	return code === 'ENOENT' || code === 'EISDIR' || code === 'ENOTDIR'
+		? new CliError('data', `there is no file ${name}`, 'name an existing file')
+		: error;
 }
 
 /** The variables of a template: a JSON object in a file. */

@@ -5,6 +5,8 @@ import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {labelFault} from '../mail/label.ts';
 import {type Scope, scopes} from '../mail/scopes.ts';
 import {parseTime} from '../mail/time.ts';
+import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
+import {isTopicCode} from '../mail/topic.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 
@@ -125,6 +127,15 @@ export function domain(text: string): string {
 		throw new CliError('data', `${text} is no domain`, 'use a full name such as shop.example');
 	}
 	return name;
+}
+
+export function reason(text: string): SuppressionReason {
+	const known = suppressionReasons.find(each => each === text);
+	return known ?? refuse('--reason', text, `use ${suppressionReasons.join(', ')}`);
+}
+
+export function topicCode(text: string): string {
+	return isTopicCode(text) ? text : refuse('--code', text, 'use 1 to 64 letters, digits, hyphens and underscores');
 }
 
 /** For options that may be given several times. */

@@ -36,6 +36,8 @@ export type Session = {
 	readonly workspace: () => Promise<Workspace>;
 	/** As `workspace`, but undefined (every workspace) where the flag is missing. */
 	readonly chosenWorkspace: () => Promise<Workspace | undefined>;
+	/** Whether --json was given; `show` looks at it itself. */
+	readonly json: boolean;
 	/** The result: one JSON document with `--json`, else lines for people. */
 	readonly show: (json: unknown, lines: () => readonly string[]) => void;
 	/** Asks before something is destroyed; throws unless the answer is yes. */
@@ -105,6 +107,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		vault: async () => createVault(await secrets()),
 		workspace: async () => (await chosenWorkspace()) ?? (await onlyWorkspace(await reader())),
 		chosenWorkspace,
+		json: globals.json ?? false,
 		show(json, lines) {
 			if (globals.json) {
 				terminal.printJson(json);

@@ -1,4 +1,5 @@
 import type {Environment} from '../config/settings.ts';
+import {cut} from './text.ts';
 
 /** Where a command prints: results on standard output, everything else on standard error. */
 export type Terminal = {
@@ -8,7 +9,11 @@ export type Terminal = {
 	readonly printJson: (value: unknown) => void;
 	/** Bytes as they are, for raw mail. */
 	readonly write: (bytes: Uint8Array) => void;
+	/** A part of a long text; resolves when it is written. False: nobody reads any more. */
+	readonly pour: (text: string) => Promise<boolean>;
 	readonly warn: (line: string) => void;
+	/** Replaces the last line of a terminal's standard error; null takes it away. Nothing where that is no terminal. */
+	readonly status: (line: string | null) => void;
 	readonly bold: (text: string) => string;
 	/** Whether a person can be asked. */
 	readonly asks: boolean;
@@ -29,7 +34,23 @@ export function createTerminal({stdin, stdout, stderr}: Streams, env: Environmen
 		print: lines => void stdout.write(lines.map(line => `${line}\n`).join('')),
 		printJson: value => void stdout.write(`${JSON.stringify(value, undefined, stdout.isTTY ? 2 : undefined)}\n`),
 		write: bytes => void stdout.write(bytes),
+		pour: text =>
+			new Promise((resolve, reject) => {
+				stdout.write(text, (error?: NodeJS.ErrnoException | null) => {
+					if (error && error.code !== 'EPIPE') {
+						reject(error);
+					} else {
+						resolve(!error);
+					}
+				});
+			}),
 		warn: line => void stderr.write(`${line}\n`),
+		status(line) {
+			if (stderr.isTTY === true) {
+				// Cut to the width: a line that wraps could not be replaced.
+				stderr.write(`\r\x1b[K${line === null ? '' : cut(line, stderr.columns - 1)}`);
+			}
+		},
 		bold: text => (colour ? `\x1b[1m${text}\x1b[22m` : text),
 		asks: stdin.isTTY === true && stderr.isTTY === true,
 	};

@@ -127,6 +127,17 @@ export function suppressionListQuery(
 	return query.select(...columns);
 }
 
+export async function countSuppressions(
+	reader: Knex,
+	workspaceId: string,
+	reason: SuppressionReason | undefined,
+): Promise<number> {
+	const [row] = await reader('suppressions')
+		.where({workspace_id: workspaceId, ...(reason !== undefined && {reason})})
+		.count('* as entries');
+	return Number(row?.entries ?? 0);
+}
+
 /** Removes an entry and answers it; undefined: the workspace has no such entry. */
 export async function deleteSuppression(
 	trx: Knex.Transaction,

@@ -1,0 +1,199 @@
+import {type Address, parseAddress} from '../mail/address.ts';
+import {isId} from '../mail/ids.ts';
+import type {SuppressionReason} from '../mail/suppression.ts';
+import {parseTime} from '../mail/time.ts';
+import {withoutApostrophe} from './csv-writer.ts';
+
+
+/** The columns of `suppression export`, by their names. */
+export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;
+/** Before a bad line's own columns in the file of `--bad`. */
+export const badColumns = ['line', 'fault'] as const;
+
+/** Where a file has what; numbers of columns, undefined: it has no such column. */
+export type Columns = {
+	readonly address: number;
+	readonly reason?: number | undefined;
+	readonly createdAt?: number | undefined;
+	/** An SMTP code or enhanced status: of a list of bounces. */
+	readonly reply?: number | undefined;
+	/** Postmark: who asked for it. */
+	readonly origin?: number | undefined;
+	/** Mailgun: of a list of unsubscribes. */
+	readonly tags?: number | undefined;
+	/** Only in files that `suppression export` wrote. */
+	readonly source?: number | undefined;
+};
+
+export type Layout = {
+	readonly columns: Columns;
+	/** The names of the columns; null: the first line is an entry already. */
+	readonly header: readonly string[] | null;
+	/** How many columns before those of the file itself tell what was wrong: a file of `--bad` that was corrected. */
+	readonly marks: number;
+	/** Whether cells have apostrophes that `csvLine` put there. */
+	readonly ours: boolean;
+};
+
+const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]>> = {
+	address: ['email', 'emailaddress', 'address', 'recipient', 'recipientaddress'],
+	reason: ['reason', 'suppressionreason'],
+	createdAt: ['createdat', 'created', 'lastupdatetime', 'timestamp', 'date'],
+	reply: ['status', 'code'],
+	origin: ['origin'],
+	tags: ['tags'],
+};
+
+/** What the first line of a file says of its columns: their names, or, where it is an entry itself, what is in them. */
+export function readLayout(first: readonly string[]): Layout {
+	const plain = first.map(wordOf);
+	const find = (kind: keyof typeof names) => {
+		const index = plain.findIndex(name => names[kind].includes(name));
+		return index === -1 ? undefined : index;
+	};
+	const address = find('address');
+	// What has no @ can be no entry either.
+	if (address === undefined && first.some(cell => cell.includes('@'))) {
+		const reason = first.findIndex((cell, index) => index > 0 && reasonOf(cell) !== undefined);
+		const createdAt = first.findIndex((cell, index) => index > 0 && timeOf(cell.trim()) !== undefined);
+		return {columns: {address: 0, ...found({reason, createdAt})}, header: null, marks: 0, ours: false};
+	}
+	const marks = startsWith(first, badColumns) ? badColumns.length : 0;
+	const exported = startsWith(first.slice(marks), exportedColumns);
+	return {
+		columns: {
+			address: address ?? marks,
+			reason: find('reason'),
+			createdAt: find('createdAt'),
+			reply: find('reply'),
+			origin: find('origin'),
+			tags: find('tags'),
+			...(exported && {source: marks + exportedColumns.indexOf('source')}),
+		},
+		header: first.slice(marks),
+		marks,
+		ours: exported || marks > 0,
+	};
+}
+
+function found(indexes: Readonly<Record<string, number>>): object {
+	return Object.fromEntries(Object.entries(indexes).filter(([, index]) => index !== -1));
+}
+
+function startsWith(cells: readonly string[], beginning: readonly string[]): boolean {
+	return beginning.every((name, index) => cells[index] === name);
+}
+
+/** The cells of a line as they were before `csvLine` wrote them. */
+export function plainCells(cells: readonly string[], {ours, marks}: Layout): readonly string[] {
+	return ours ? cells.map((cell, index) => (index < marks ? cell : withoutApostrophe(cell))) : cells;
+}
+
+/** What a line asks for. */
+export type Listed = {
+	readonly address: Address;
+	readonly reason: SuppressionReason;
+	/** Milliseconds; null: the line does not say. */
+	readonly createdAt: number | null;
+	/** Null: the import itself. */
+	readonly source: string | null;
+};
+
+export type ReadListed = ({readonly ok: true} & Listed) | {readonly ok: false; readonly fault: string};
+
+/** Reads a line; `reason` holds for every line, whatever it says itself. `now` in milliseconds. */
+export function readListed(
+	cells: readonly string[],
+	columns: Columns,
+	{reason: given, now}: {readonly reason: SuppressionReason | undefined; readonly now: number},
+): ReadListed {
+	const cell = (index: number | undefined) => (index === undefined ? '' : (cells[index] ?? '').trim());
+	const parsed = parseAddress(cell(columns.address), {utf8Local: true});
+	if (!parsed.ok) {
+		const empty = cell(columns.address) === '';
+		return {ok: false, fault: empty ? 'it has no address' : `the address ${parsed.fault}`};
+	}
+
+	const reason = given ?? reasonOfLine(cell, columns);
+	if (typeof reason === 'object') {
+		return {ok: false, ...reason};
+	}
+
+	const timeText = cell(columns.createdAt);
+	const createdAt = timeText === '' ? null : timeOf(timeText);
+	if (createdAt === undefined) {
+		return {ok: false, fault: `the time "${timeText}" is none, write it as 2026-11-21T10:15:30Z`};
+	}
+	if (createdAt !== null && (createdAt > now || createdAt < 0)) {
+		return {ok: false, fault: `the time ${timeText} must lie between 1970 and now`};
+	}
+
+	const source = cell(columns.source);
+	return {ok: true, address: parsed.address, reason, createdAt, source: isSource(source) ? source : null};
+}
+
+type CellOf = (index: number | undefined) => string;
+
+function reasonOfLine(cell: CellOf, columns: Columns): SuppressionReason | {fault: string} {
+	const text = cell(columns.reason);
+	const known = reasonOf(text);
+	if (known === 'manual' && wordOf(cell(columns.origin)) === 'recipient') {
+		return 'unsubscribe';
+	}
+	if (known) {
+		return known;
+	}
+	// Lists of bounces give the reply of the host: `550 5.1.1 no such user`, or `5.1.1` in a column of its own.
+	const reply = /^([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\d)/.exec(cell(columns.reply) || text)?.[1];
+	if (reply === '5') {
+		return 'hard_bounce';
+	}
+	if (reply !== undefined) {
+		return {fault: 'its bounce was temporary, which is no reason to suppress; --reason makes it one'};
+	}
+	if (text !== '') {
+		return {fault: `the reason "${text}" is not known, give one with --reason`};
+	}
+	return columns.tags === undefined ? 'manual' : 'unsubscribe';
+}
+
+const reasonWords: Readonly<Record<string, SuppressionReason>> = {
+	hardbounce: 'hard_bounce',
+	bounce: 'hard_bounce',
+	bounced: 'hard_bounce',
+	complaint: 'complaint',
+	complained: 'complaint',
+	spamcomplaint: 'complaint',
+	spamreport: 'complaint',
+	spam: 'complaint',
+	manual: 'manual',
+	manualsuppression: 'manual',
+	unsubscribe: 'unsubscribe',
+	unsubscribed: 'unsubscribe',
+};
+
+function reasonOf(text: string): SuppressionReason | undefined {
+	const word = wordOf(text);
+	return Object.hasOwn(reasonWords, word) ? reasonWords[word] : undefined;
+}
+
+/** Names and reasons are spelled in many ways: `Email Address`, `EmailAddress`, `email_address`. */
+function wordOf(text: string): string {
+	return text.toLowerCase().replace(/[^a-z\d]/g, '');
+}
+
+// RFC 5322 §3.3, the form of Mailgun: Fri, 21 Oct 2011 11:02:55 GMT.
+const mailDate = /^(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:UTC|GMT|[+-]\d{4})$/;
+
+/** Milliseconds of an RFC 3339 time, of Unix seconds or milliseconds, or of the date of a mail. */
+function timeOf(text: string): number | undefined {
+	if (/^\d{10}$|^\d{13}$/.test(text)) {
+		return text.length === 10 ? Number(text) * 1000 : Number(text);
+	}
+	const mail = mailDate.test(text) ? Date.parse(text) : Number.NaN;
+	return Number.isNaN(mail) ? parseTime(text) : mail;
+}
+
+function isSource(text: string): boolean {
+	return ['api', 'one-click', 'cli', 'import'].includes(text) || isId('msg', text);
+}

@@ -1,0 +1,111 @@
+import type {Command} from 'commander';
+import {createTopic, removeTopic} from '../admin/topics.ts';
+import {isId} from '../mail/ids.ts';
+import {countOptOuts, deleteOptOuts, listTopics, type Topic} from '../store/topics.ts';
+import {CliError} from './fault.ts';
+import {label, topicCode} from './options.ts';
+import {verb, yesOption} from './program.ts';
+import {grouped} from './progress.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+
+const mostTopics = 10_000;
+const optOutsAtOnce = 1000;
+
+export function topicCommands(topic: Command): void {
+	verb(topic, 'create', 'Create a topic', "mailctl topic create --code news --name 'Monthly news'")
+		.requiredOption('--code <code>', 'what sends name: letters, digits, hyphens, underscores', topicCode)
+		.requiredOption('--name <name>', 'what recipients see', label('--name'))
+		.action(
+			action<{code: string; name: string}, []>(async (session, {code, name}) => {
+				const {id: workspaceId} = await session.workspace();
+				const made = await session.write(trx => createTopic(trx, session.tools, {workspaceId, code, name}));
+				if (!made) {
+					throw new CliError('data', `there is a topic ${code} already`, 'see mailctl topic list');
+				}
+				session.show(view(made), () =>
+					fields([
+						['id', made.id],
+						['code', made.code],
+						['name', made.name],
+					]),
+				);
+			}),
+		);
+
+	verb(topic, 'list', 'List topics, newest first, and how many opted out', 'mailctl topic list').action(action(list));
+
+	yesOption(
+		verb(
+			topic,
+			'remove <id|code>',
+			'Remove a topic; its opt-outs hold again if its code comes back',
+			'mailctl topic remove news --yes',
+		),
+	).action(
+		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const {id: workspaceId} = await session.workspace();
+			const question = `Remove the topic ${text}? Unsubscribe links of its mail will suppress for all mail.`;
+			await session.confirm(question, yes);
+			const by = isId('usg', text) ? {id: text} : {code: text};
+			const removed = await session.write(trx => removeTopic(trx, workspaceId, by));
+			if (!removed) {
+				throw new CliError('data', `there is no topic ${text}`, 'see mailctl topic list');
+			}
+			session.show({...view(removed), removed: true}, () => [`removed ${removed.code}, its opt-outs are kept`]);
+		}),
+	);
+
+	yesOption(
+		verb(
+			topic,
+			'purge <code>',
+			'Forget who opted out of a code: they get its mail again',
+			'mailctl topic purge news --yes',
+		),
+	).action(action<{yes?: boolean}, [string]>(purge));
+}
+
+/** Codes without a topic are shown too: opt-outs outlive it. */
+async function list(session: Session): Promise<void> {
+	const {id: workspaceId} = await session.workspace();
+	const reader = await session.reader();
+	const optOuts = await countOptOuts(reader, workspaceId);
+	const topics = await listTopics(reader, {workspaceId, after: null, limit: mostTopics});
+	const rows = topics.map(row => ({...view(row), opted_out: optOuts.get(row.code) ?? 0}));
+	const known = new Set(topics.map(({code}) => code));
+	const removed = [...optOuts].filter(([code]) => !known.has(code)).sort(([a], [b]) => (a < b ? -1 : 1));
+	session.show(
+		[...rows, ...removed.map(([code, opted_out]) => ({id: null, code, name: null, opted_out, created_at: null}))],
+		() =>
+			table(
+				[
+					{title: 'ID', cell: row => row.id},
+					{title: 'CODE', cell: row => row.code, cut: true},
+					{title: 'NAME', cell: row => row.name, cut: true},
+					{title: 'OPTED OUT', cell: row => grouped(row.opted_out), right: true},
+				],
+				[...rows, ...removed.map(([code, opted_out]) => ({id: 'removed', code, name: null, opted_out}))],
+				session.terminal.width,
+			),
+	);
+}
+
+// Bit by bit: a daemon beside goes on writing.
+async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Promise<void> {
+	const {id: workspaceId} = await session.workspace();
+	const known = (await countOptOuts(await session.reader(), workspaceId)).get(code) ?? 0;
+	if (known === 0) {
+		throw new CliError('data', `nobody opted out of ${code}`, 'see mailctl topic list');
+	}
+	await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
+	let forgotten = 0;
+	for (let part = optOutsAtOnce; part === optOutsAtOnce; forgotten += part) {
+		part = await session.write(trx => deleteOptOuts(trx, workspaceId, code, optOutsAtOnce));
+	}
+	session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
+}
+
+function view({id, code, name, created_at}: Topic) {
+	return {id, code, name, created_at};
+}
