@@ -114,7 +114,7 @@ function sizeOf(lines: readonly Line[]): number {
 }
 
 function delimiterOf(line: string): string {
-	const unquoted = line.replace(/"[^"]*"/g, '');
+	const unquoted = line.replace(/"[^"]*(?:"|$)/g, '');
 	const countOf = (delimiter: string) => unquoted.split(delimiter).length;
 	return [',', ';', '\t'].reduce((best, each) => (countOf(each) > countOf(best) ? each : best));
 }

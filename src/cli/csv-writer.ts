@@ -1,6 +1,6 @@
 // What spreadsheet programs run as a formula, and such a beginning that was made harmless before.
-const formula = /^'*[=+\-@\t\r]/;
-const harmless = /^'+[=+\-@\t\r]/;
+const formula = /^'*[=+\-@\t\r\n]/;
+const harmless = /^'+[=+\-@\t\r\n]/;
 const needsQuotes = /[",;\t\r\n]|^ | $/;
 
 /** A line of a CSV file (RFC 4180), with its end. A cell that would be a formula gets an apostrophe before it. */

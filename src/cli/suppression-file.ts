@@ -27,9 +27,11 @@ export type Columns = {
 
 export type Layout = {
 	readonly columns: Columns;
-	/** The names of the columns; null: the first line is an entry already. */
-	readonly header: readonly string[] | null;
-	/** How many columns before those of the file itself tell what was wrong: a file of `--bad` that was corrected. */
+	/** Whether the first line has names; otherwise it is an entry already. */
+	readonly hasHeader: boolean;
+	/** The names of the columns, ours where the file has none. */
+	readonly header: readonly string[];
+	/** How many columns before these tell what was wrong: a file of `--bad` that was corrected. */
 	readonly marks: number;
 	/** Whether cells have apostrophes that `csvLine` put there. */
 	readonly ours: boolean;
@@ -47,16 +49,24 @@ const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]
 /** What the first line of a file says of its columns: their names, or, where it is an entry itself, what is in them. */
 export function readLayout(first: readonly string[]): Layout {
 	const plain = first.map(wordOf);
-	const find = (kind: keyof typeof names) => {
-		const index = plain.findIndex(name => names[kind].includes(name));
-		return index === -1 ? undefined : index;
-	};
+	const find = (kind: keyof typeof names) => inside(plain.findIndex(name => names[kind].includes(name)));
 	const address = find('address');
 	// What has no @ can be no entry either.
 	if (address === undefined && first.some(cell => cell.includes('@'))) {
 		const reason = first.findIndex((cell, index) => index > 0 && reasonOf(cell) !== undefined);
 		const createdAt = first.findIndex((cell, index) => index > 0 && timeOf(cell.trim()) !== undefined);
-		return {columns: {address: 0, ...found({reason, createdAt})}, header: null, marks: 0, ours: false};
+		const known = new Map([
+			[0, 'recipient'],
+			[reason, 'reason'],
+			[createdAt, 'created_at'],
+		]);
+		return {
+			columns: {address: 0, reason: inside(reason), createdAt: inside(createdAt)},
+			hasHeader: false,
+			header: first.map((_, index) => known.get(index) ?? `column_${index + 1}`),
+			marks: 0,
+			ours: false,
+		};
 	}
 	const marks = startsWith(first, badColumns) ? badColumns.length : 0;
 	const exported = startsWith(first.slice(marks), exportedColumns);
@@ -70,14 +80,15 @@ export function readLayout(first: readonly string[]): Layout {
 			tags: find('tags'),
 			...(exported && {source: marks + exportedColumns.indexOf('source')}),
 		},
+		hasHeader: true,
 		header: first.slice(marks),
 		marks,
 		ours: exported || marks > 0,
 	};
 }
 
-function found(indexes: Readonly<Record<string, number>>): object {
-	return Object.fromEntries(Object.entries(indexes).filter(([, index]) => index !== -1));
+function inside(index: number): number | undefined {
+	return index === -1 ? undefined : index;
 }
 
 function startsWith(cells: readonly string[], beginning: readonly string[]): boolean {

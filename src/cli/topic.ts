@@ -1,6 +1,7 @@
 import type {Command} from 'commander';
 import {createTopic, removeTopic} from '../admin/topics.ts';
 import {isId} from '../mail/ids.ts';
+import {lookUpTopic} from '../store/catalog.ts';
 import {countOptOuts, deleteOptOuts, listTopics, type Topic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {label, topicCode} from './options.ts';
@@ -94,9 +95,10 @@ async function list(session: Session): Promise<void> {
 // Bit by bit: a daemon beside goes on writing.
 async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
-	const known = (await countOptOuts(await session.reader(), workspaceId)).get(code) ?? 0;
-	if (known === 0) {
-		throw new CliError('data', `nobody opted out of ${code}`, 'see mailctl topic list');
+	const reader = await session.reader();
+	const known = (await countOptOuts(reader, workspaceId)).get(code) ?? 0;
+	if (known === 0 && !(await lookUpTopic(reader, workspaceId, code))) {
+		throw new CliError('data', `there is no topic ${code}, and nobody opted out of it`, 'see mailctl topic list');
 	}
 	await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
 	let forgotten = 0;

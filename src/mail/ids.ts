@@ -125,11 +125,15 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 	return `${prefix}_${parts.join('')}`;
 }
 
-/** An id that sorts as if it had been made at a past moment; `random` gives so many bytes. */
-export function idAt(prefix: IdPrefix, milliseconds: number, random: (size: number) => Buffer): string {
-	const bytes = random(10);
-	const [high, low] = [bytes.readUIntBE(0, 5), bytes.readUIntBE(5, 5)];
-	return `${prefix}_${encode(milliseconds, 10)}${encode(high, 8)}${encode(low, 8)}`;
+/** Makes ids that sort as if they had been made at a past moment, milliseconds. */
+export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
+
+export function createPastIds(random: (size: number) => Buffer = pooledRandom()): PastId {
+	return (prefix, milliseconds) => {
+		const bytes = random(10);
+		const [high, low] = [bytes.readUIntBE(0, 5), bytes.readUIntBE(5, 5)];
+		return `${prefix}_${encode(milliseconds, 10)}${encode(high, 8)}${encode(low, 8)}`;
+	};
 }
 
 /** The smallest id body of a moment: a range of times becomes a range of ids. */

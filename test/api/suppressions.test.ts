@@ -3,6 +3,8 @@ import {scopes} from '../../src/mail/scopes.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
+import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 type Entry = {readonly id: string; readonly recipient: string; readonly reason: string; readonly source: string};
@@ -185,6 +187,39 @@ storeTest(test, 'entries of another workspace answer as unknown ones, and stay',
 	t.deepEqual(page.data, [entry]);
 	t.is((await api.post(path, {recipient: 'a@x.test'}, key)).status, 201, 'a list of its own');
 });
+
+storeTest(
+	test,
+	'suppressing an address stops its copies that wait, before their first try and between tries',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		for (const to of ['waits@a.test', 'deferred@b.test', 'other@a.test']) {
+			t.is((await api.send({to})).status, 202);
+		}
+		t.is((await api.post(path, {recipient: 'Waits@A.test'})).status, 201);
+		const tried: string[] = [];
+		const {scheduler} = schedulerOf(store, async copy => {
+			tried.push(copy.address);
+			if (copy.address === 'deferred@b.test') {
+				await add(api, copy.address);
+				return resultOf(copy, {kind: 'deferred', category: 'system', reason: '450 later'});
+			}
+			return resultOf(copy, {kind: 'delivered'});
+		});
+		await scheduler.start();
+		const states = async () => {
+			const rows: Array<{address: string; state: string}> = await store.reader('recipients').orderBy('address');
+			return rows.map(({address, state}) => `${address} ${state}`);
+		};
+		await waitFor(
+			'every copy',
+			async () => (await store.reader('recipients').whereNotNull('next_attempt_at')).length === 0,
+		);
+		await scheduler.stop();
+		t.deepEqual(await states(), ['deferred@b.test suppressed', 'other@a.test delivered', 'waits@a.test suppressed']);
+		t.deepEqual(tried.toSorted(), ['deferred@b.test', 'other@a.test']);
+	},
+);
 
 storeTest(test, 'reading and managing need their scopes', async (t, store) => {
 	const api = await startApi(t, store);

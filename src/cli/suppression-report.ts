@@ -1,0 +1,56 @@
+import {CliError} from './fault.ts';
+import {grouped} from './progress.ts';
+import type {Session} from './session.ts';
+import type {BadLines} from './suppression-bad.ts';
+import type {Layout} from './suppression-file.ts';
+import {fields} from './table.ts';
+
+/** What became of the lines of a file, besides those that were bad. */
+export type Counts = {read: number; added: number; listed: number};
+
+export type Imported = {
+	readonly name: string;
+	/** What --bad named. */
+	readonly badFile: string | undefined;
+	readonly dryRun: boolean;
+	readonly counts: Counts;
+	readonly bad: BadLines;
+	/** Undefined: the file is empty. */
+	readonly layout: Layout | undefined;
+};
+
+/** The end of an import. Throws bad data (65) where lines were bad: the others are on the list all the same. */
+export function showCounts(session: Session, {name, badFile, dryRun, counts, bad, layout}: Imported): void {
+	const badCount = bad.count();
+	session.show(
+		{...counts, bad: badCount, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: bad.first},
+		() =>
+			fields([
+				['read', grouped(counts.read)],
+				[dryRun ? 'would be added' : 'added', grouped(counts.added)],
+				['already listed', grouped(counts.listed)],
+				['bad', grouped(badCount)],
+			]),
+	);
+	if (badCount > 0) {
+		const more = badCount - bad.first.length;
+		const mend =
+			badFile === undefined
+				? 'correct them and import the file again, or get them into a file with --bad FILE'
+				: `correct ${badFile} and import it`;
+		throw new CliError('data', `${grouped(badCount)} of ${grouped(counts.read)} lines were not taken`, mend, [
+			...bad.first.map(({line, fault}) => `${name}, line ${line}: ${fault}`),
+			...(more > 0 ? [`and ${grouped(more)} more`] : []),
+		]);
+	}
+}
+
+/** Which column of the file was taken for what. */
+function columnsOf({columns: {address, reason, createdAt}, header, marks}: Layout): Record<string, string | undefined> {
+	const nameOf = (index: number) => header[index - marks];
+	return {
+		recipient: nameOf(address),
+		...(reason !== undefined && {reason: nameOf(reason)}),
+		...(createdAt !== undefined && {created_at: nameOf(createdAt)}),
+	};
+}

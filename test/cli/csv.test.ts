@@ -1,0 +1,142 @@
+import test from 'ava';
+import {parse} from 'csv-parse/sync';
+import fc from 'fast-check';
+import {type CsvRecord, createCsvReader} from '../../src/cli/csv-reader.ts';
+import {csvLine, withoutApostrophe} from '../../src/cli/csv-writer.ts';
+
+/** The records of a text that comes in pieces of these sizes, again and again. */
+function read(text: string, sizes: readonly number[] = [text.length || 1]): CsvRecord[] {
+	const reader = createCsvReader();
+	const records: CsvRecord[] = [];
+	for (let at = 0, turn = 0; at < text.length; turn++) {
+		const size = sizes[turn % sizes.length] as number;
+		records.push(...reader.push(text.slice(at, at + size)));
+		at += size;
+	}
+	return [...records, ...reader.end()];
+}
+
+function cells(records: readonly CsvRecord[]): Array<readonly string[] | string> {
+	return records.map(record => ('cells' in record ? record.cells : record.fault));
+}
+
+const sizes = fc.array(fc.integer({min: 1, max: 40}), {minLength: 1, maxLength: 5});
+// What CSV is about, much more often than chance would have it.
+const tricky = fc.array(
+	fc.oneof(fc.constantFrom('"', '""', ',', ';', '\t', '\n', '\r', '\r\n', "'", '=', '+', ' ', '@', 'a'), fc.string()),
+	{maxLength: 12},
+);
+const text = tricky.map(parts => parts.join(''));
+// A record whose only cell is empty is an empty line.
+const table = fc
+	.integer({min: 2, max: 5})
+	.chain(width => fc.array(fc.array(text, {minLength: width, maxLength: width}), {minLength: 1, maxLength: 8}));
+
+test('what csvLine writes is read as it was, whatever is in it and however it comes', t => {
+	fc.assert(
+		fc.property(table, sizes, (rows, pieces) => {
+			const file = rows.map(csvLine).join('');
+			const plain = cells(read(file, pieces)).map(row => (row as string[]).map(withoutApostrophe));
+			// A line end within quotes comes back as LF.
+			t.deepEqual(
+				plain,
+				rows.map(row => row.map(cell => cell.replaceAll(/\r\n?/g, '\n'))),
+			);
+		}),
+	);
+});
+
+test('it reads what another reader of CSV reads', t => {
+	fc.assert(
+		fc.property(table, rows => {
+			const file = rows.map(row => csvLine(row.map(cell => cell.replaceAll('\r', '')))).join('');
+			t.deepEqual(cells(read(file)), parse(file, {record_delimiter: ['\r\n', '\n', '\r']}) as unknown as string[][]);
+		}),
+	);
+});
+
+test('any text is read without a throw, alike in any pieces, each line in one record at most', t => {
+	fc.assert(
+		fc.property(text, sizes, (file, pieces) => {
+			const records = read(file);
+			t.deepEqual(read(file, pieces), records);
+			const lines = records.map(({line}) => line);
+			t.deepEqual(
+				lines,
+				[...new Set(lines)].toSorted((a, b) => a - b),
+			);
+			t.true((lines.at(-1) ?? 0) <= file.split(/\r\n?|\n/).length);
+		}),
+		{numRuns: 500},
+	);
+});
+
+test('no cell that csvLine writes is a formula, and two cells never look alike', t => {
+	fc.assert(
+		fc.property(text, text, (one, other) => {
+			const written = csvLine([one]);
+			t.notRegex(written, /^"?[=+\-@\t]/);
+			t.is(written === csvLine([other]), one === other);
+		}),
+	);
+	t.is(
+		csvLine(['=HYPERLINK("http://evil.test")', "'+1", "'a", 5]),
+		'"\'=HYPERLINK(""http://evil.test"")",\'\'+1,\'a,5\r\n',
+	);
+});
+
+test('line ends, empty lines, delimiters, quotes', t => {
+	for (const [file, expected] of [
+		[
+			'a,b\r\nc,d\n\n\re,f\r',
+			[
+				['a', 'b'],
+				['c', 'd'],
+				['e', 'f'],
+			],
+		],
+		[
+			'a;b,c;d\n1;2\n',
+			[
+				['a', 'b,c', 'd'],
+				['1', '2'],
+			],
+		],
+		['a\tb\n', [['a', 'b']]],
+		[
+			'"x;y;z",b\n1,2',
+			[
+				['x;y;z', 'b'],
+				['1', '2'],
+			],
+		],
+		['"a ""b"", c","\r\nd",\n', [['a "b", c', '\nd', '']]],
+		['5" pipe,x\n', [['5" pipe', 'x']]],
+		[',\n', [['', '']]],
+		['', []],
+	] as const) {
+		t.deepEqual(cells(read(file)), expected as unknown as string[][], JSON.stringify(file));
+	}
+});
+
+test('a broken quote costs its own line only', t => {
+	const good = Array.from({length: 250}, (_, index) => `a${index}@x.test,`);
+	const file = ['h,i', '"open,', ...good, '"x"y,', '"also open'].join('\n');
+	const records = read(file, [7]);
+	t.is(records.length, 1 + 1 + 250 + 1 + 1);
+	t.deepEqual(records[1], {line: 2, fault: 'its quote is not closed', text: '"open,'});
+	t.deepEqual(records[2], {line: 3, cells: ['a0@x.test', '']});
+	t.deepEqual(records[252], {line: 253, fault: 'something follows its closing quote', text: '"x"y,'});
+	t.deepEqual(records[253], {line: 254, fault: 'its quote is not closed', text: '"also open'});
+});
+
+test('a line without an end takes no memory, and reading goes on after it', t => {
+	const reader = createCsvReader();
+	t.deepEqual(cells(reader.push('a,b\n')), [['a', 'b']]);
+	const long = 'x'.repeat(100_000);
+	const faults = Array.from({length: 100}, () => reader.push(long)).flat();
+	t.is(faults.length, 1);
+	t.like(faults[0], {line: 2, fault: 'it is longer than 65536 characters', text: 'x'.repeat(200)});
+	t.deepEqual(reader.push('\nc,d\n'), [{line: 3, cells: ['c', 'd']}]);
+	t.deepEqual(reader.end(), []);
+});

@@ -1,0 +1,48 @@
+import {PassThrough} from 'node:stream';
+import test from 'ava';
+import {createProgress, progressLine} from '../../src/cli/progress.ts';
+import {createTerminal} from '../../src/cli/terminal.ts';
+
+function terminalOf(isTTY: boolean) {
+	const stderr = Object.assign(new PassThrough(), {isTTY, columns: 60});
+	const streams = {stdin: new PassThrough(), stdout: new PassThrough(), stderr};
+	const terminal = createTerminal(streams as unknown as Parameters<typeof createTerminal>[0], {});
+	return {terminal, written: () => String(stderr.read() ?? '')};
+}
+
+function clockOf() {
+	const clock = {at: 1000, now: () => 0, monotonic: () => clock.at};
+	return clock;
+}
+
+test('a progress line says how far, how fast and how long still', t => {
+	const line = progressLine({done: 250_000, part: 0.25, unit: 'lines', elapsedMs: 5000});
+	t.is(line, '[######                  ]  25 %  250,000 lines  50,000/s  15s left');
+	t.is(progressLine({done: 7, part: null, unit: 'lines', elapsedMs: 3500}), '7 lines  2/s');
+	t.is(progressLine({done: 0, part: 0, unit: 'lines', elapsedMs: 0}), `[${' '.repeat(24)}]   0 %  0 lines  0/s`);
+	t.is(
+		progressLine({done: 10, part: 1.5, unit: 'lines', elapsedMs: 1000}),
+		`[${'#'.repeat(24)}] 100 %  10 lines  10/s  0s left`,
+	);
+});
+
+test('on a terminal the line replaces itself ten times a second at most, and goes away; elsewhere there is none', t => {
+	const {terminal, written} = terminalOf(true);
+	const clock = clockOf();
+	const progress = createProgress(terminal, clock, 'lines');
+	clock.at += 1000;
+	progress.show(5000, 0.5);
+	t.is(written(), '\r\x1b[K[############            ]  50 %  5,000 lines  5,000/s  1s…');
+	clock.at += 50;
+	progress.show(5500, 0.55);
+	t.is(written(), '');
+	progress.end();
+	t.is(written(), '\r\x1b[K');
+
+	const off = terminalOf(false);
+	const silent = createProgress(off.terminal, clock, 'lines');
+	clock.at += 1000;
+	silent.show(1, null);
+	silent.end();
+	t.is(off.written(), '');
+});

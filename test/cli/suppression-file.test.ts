@@ -1,0 +1,206 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {createCsvReader} from '../../src/cli/csv-reader.ts';
+import {csvLine} from '../../src/cli/csv-writer.ts';
+import {
+	badColumns,
+	exportedColumns,
+	type Listed,
+	plainCells,
+	readLayout,
+	readListed,
+} from '../../src/cli/suppression-file.ts';
+import {parseAddress} from '../../src/mail/address.ts';
+import {type SuppressionReason, suppressionReasons} from '../../src/mail/suppression.ts';
+
+const now = Date.UTC(2026, 5, 9, 10, 15, 30);
+
+/** A file as an import reads it: `address reason time`, or the fault. */
+function read(file: string, reason?: SuppressionReason): string[] {
+	const reader = createCsvReader();
+	const rows = [...reader.push(file), ...reader.end()].map(record => ('cells' in record ? record.cells : []));
+	const layout = readLayout(rows[0] ?? []);
+	return rows.slice(layout.hasHeader ? 1 : 0).map(row => {
+		const listed = readListed(plainCells(row, layout), layout.columns, {reason, now});
+		return listed.ok ? line(listed) : listed.fault;
+	});
+}
+
+function line({address, reason, createdAt, source}: Listed): string {
+	const time = createdAt === null ? '-' : new Date(createdAt).toISOString().slice(0, 19);
+	return [address.spelling, reason, time, ...(source === null ? [] : [source])].join(' ');
+}
+
+// The columns as these services document them for their exports and imports.
+const services: ReadonlyArray<
+	readonly [service: string, file: string, expected: readonly string[], SuppressionReason?]
+> = [
+	[
+		'SendGrid bounces',
+		`status,reason,email,created
+5.1.1,"550 5.1.1 The email account, that you tried to reach does not exist",a@x.test,1443651125
+,"550 no such user",b@x.test,1443651125
+4.2.2,452 mailbox full,c@x.test,1443651125
+`,
+		[
+			'a@x.test hard_bounce 2015-09-30T22:12:05',
+			'b@x.test hard_bounce 2015-09-30T22:12:05',
+			'its bounce was temporary, which is no reason to suppress; --reason makes it one',
+		],
+	],
+	[
+		'SendGrid spam reports',
+		'email,created,ip\na@x.test,1443651125,1.2.3.4\n',
+		['a@x.test complaint 2015-09-30T22:12:05'],
+		'complaint',
+	],
+	[
+		'SendGrid invalid emails',
+		'email,reason,created\na@x.test,Known bad domain,1443651125\n',
+		['the reason "Known bad domain" is not known, give one with --reason'],
+	],
+	[
+		'Postmark',
+		`EmailAddress,SuppressionReason,Origin,CreatedAt
+a@x.test,HardBounce,Recipient,2019-12-17T08:58:33-05:00
+b@x.test,SpamComplaint,Recipient,2019-12-17T08:58:33-05:00
+c@x.test,ManualSuppression,Recipient,2019-12-17T08:58:33-05:00
+d@x.test,ManualSuppression,Customer,2019-12-17T08:58:33-05:00
+`,
+		[
+			'a@x.test hard_bounce 2019-12-17T13:58:33',
+			'b@x.test complaint 2019-12-17T13:58:33',
+			'c@x.test unsubscribe 2019-12-17T13:58:33',
+			'd@x.test manual 2019-12-17T13:58:33',
+		],
+	],
+	[
+		'Mailgun bounces',
+		'address,code,error,created_at\na@x.test,550,"No such mailbox, sorry","Fri, 21 Oct 2011 11:02:55 UTC"\n',
+		['a@x.test hard_bounce 2011-10-21T11:02:55'],
+	],
+	[
+		'Mailgun unsubscribes',
+		'address,tags,created_at\na@x.test,*,"Fri, 21 Oct 2011 11:02:55 GMT"\n',
+		['a@x.test unsubscribe 2011-10-21T11:02:55'],
+	],
+	[
+		'Mailgun complaints',
+		'address,created_at\na@x.test,"Fri, 21 Oct 2011 11:02:55 +0000"\n',
+		['a@x.test complaint 2011-10-21T11:02:55'],
+		'complaint',
+	],
+	[
+		'SES, as its bulk import takes it',
+		'a@x.test,BOUNCE\nb@x.test, COMPLAINT\n',
+		['a@x.test hard_bounce -', 'b@x.test complaint -'],
+	],
+	[
+		'SES, as its list is read',
+		'EmailAddress,Reason,LastUpdateTime\na@x.test,BOUNCE,2020-04-10T21:03:05.180Z\n',
+		['a@x.test hard_bounce 2020-04-10T21:03:05'],
+	],
+];
+
+for (const [service, file, expected, reason] of services) {
+	test(`a list of ${service} is understood`, t => {
+		t.deepEqual(read(file, reason), expected);
+	});
+}
+
+test('with names and without, in any order and spelling', t => {
+	for (const [file, expected] of [
+		['a@x.test\nb@x.test', ['a@x.test manual -', 'b@x.test manual -']],
+		['Email Address\r\na@x.test', ['a@x.test manual -']],
+		['name;E-MAIL;created_at\nA;a@x.test;2026-01-02', ['a@x.test manual 2026-01-02T00:00:00']],
+		['first,RECIPIENT\nb@x.test,a@x.test', ['a@x.test manual -']],
+		['contact,since\na@x.test,2020', ['a@x.test manual -']],
+		[
+			'a@x.test,2020-01-02T03:04:05Z,complaint\nb@x.test,,',
+			['a@x.test complaint 2020-01-02T03:04:05', 'b@x.test manual -'],
+		],
+		['email\n"jörg@bücher.example"\n A@x.test \n', ['jörg@bücher.example manual -', 'A@x.test manual -']],
+	] as const) {
+		t.deepEqual(read(file), [...expected], file);
+	}
+});
+
+test('what is wrong with a line is said', t => {
+	const faults = read(
+		[
+			'email,reason,created_at',
+			',,',
+			'Name <a@x.test>,,',
+			'a@x.test,because,',
+			'a@x.test,,yesterday',
+			'a@x.test,,2026-02-30',
+			'a@x.test,,2026-06-10',
+			'a@x.test,,1969-12-31',
+			'a@x.test,constructor,',
+		].join('\n'),
+	);
+	t.deepEqual(faults, [
+		'it has no address',
+		'the address must be a bare address such as name@example.com',
+		'the reason "because" is not known, give one with --reason',
+		'the time "yesterday" is none, write it as 2026-11-21T10:15:30Z',
+		'the time "2026-02-30" is none, write it as 2026-11-21T10:15:30Z',
+		'the time 2026-06-10 must lie between 1970 and now',
+		'the time 1969-12-31 must lie between 1970 and now',
+		'the reason "constructor" is not known, give one with --reason',
+	]);
+	t.deepEqual(
+		read('email,reason\na@x.test,because\n', 'manual'),
+		['a@x.test manual -'],
+		'--reason holds for every line',
+	);
+});
+
+const atom = fc.stringMatching(/^[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}$/);
+const address = fc
+	.tuple(
+		fc.oneof(atom, fc.constantFrom("'=a", "=cmd|'x'", '+1', '-1', "'", "''+", 'jörg', "'-ü")),
+		fc.constantFrom('x.test', 'bücher.example'),
+	)
+	.map(parts => parts.join('@'))
+	.filter(text => parseAddress(text, {utf8Local: true}).ok);
+const time = fc.integer({min: 0, max: now});
+const source = fc.constantFrom('api', 'one-click', 'cli', 'import', 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n');
+const entry = fc.tuple(address, fc.constantFrom(...suppressionReasons), source, time);
+
+test('what an export wrote is read as it was', t => {
+	fc.assert(
+		fc.property(fc.array(entry, {minLength: 1, maxLength: 20}), entries => {
+			const lines = entries.map(([recipient, reason, from, at]) =>
+				csvLine(['sup_x', recipient, reason, from, new Date(at).toISOString()]),
+			);
+			t.deepEqual(
+				read(csvLine(exportedColumns) + lines.join('')),
+				entries.map(([recipient, reason, from, at]) =>
+					[recipient, reason, new Date(at).toISOString().slice(0, 19), from].join(' '),
+				),
+			);
+		}),
+	);
+});
+
+test('bad lines are read as they were, whatever file they came from; an address is never taken for another one', t => {
+	fc.assert(
+		fc.property(fc.array(address, {minLength: 1}), addresses => {
+			const listed = addresses.map(each => `${each} manual -`);
+			t.deepEqual(read(['email', ...addresses].join('\n')), listed);
+			t.deepEqual(read(addresses.join('\n')), listed);
+			const bad = addresses.map((each, index) => csvLine([index, 'it has no address', each, 'x']));
+			t.deepEqual(read(csvLine([...badColumns, 'email', 'name']) + bad.join('')), listed);
+		}),
+	);
+});
+
+test('any line is read or refused in one sentence', t => {
+	fc.assert(
+		fc.property(fc.array(fc.string()), fc.array(fc.string()), (first, cells) => {
+			const listed = readListed(cells, readLayout(first).columns, {reason: undefined, now});
+			t.true(listed.ok || listed.fault.length > 10);
+		}),
+	);
+});
