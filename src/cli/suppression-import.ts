@@ -27,7 +27,7 @@ export function importCommand(suppression: Command): void {
 	verb(
 		suppression,
 		'import <file>',
-		'List the addresses of a CSV file; - is standard input',
+		'Suppress the addresses of a CSV file; - is standard input',
 		'mailctl suppression import bounces.csv --bad rest.csv',
 	)
 		.option('--reason <reason>', 'the reason of every line, whatever it says', reason)
