@@ -11,7 +11,8 @@ import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
-import {pageOf} from '../schemas/message.ts';
+import {pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/params.ts';
 import {suppressionBody, suppressionSchema} from '../schemas/suppression.ts';
 import type {Routes} from '../server.ts';
 
@@ -105,7 +106,7 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 						errors: ['not_found'],
 					}),
 					querystring: noQuery,
-					params: Type.Object({id: Type.String({description: '`sup_…`'})}),
+					params: idParams('sup'),
 				},
 			},
 			async (request, reply) => {

@@ -1,5 +1,4 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import Type from 'typebox';
 import {createTopic, removeTopic} from '../../admin/topics.ts';
 import {isId} from '../../mail/ids.ts';
 import {apiTime} from '../../mail/time.ts';
@@ -9,7 +8,8 @@ import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
-import {pageOf} from '../schemas/message.ts';
+import {pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/params.ts';
 import {topicBody, topicSchema} from '../schemas/topic.ts';
 import type {Routes} from '../server.ts';
 
@@ -88,7 +88,7 @@ export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): R
 						errors: ['not_found'],
 					}),
 					querystring: noQuery,
-					params: Type.Object({id: Type.String({description: '`usg_…`'})}),
+					params: idParams('usg'),
 				},
 			},
 			async (request, reply) => {
