@@ -26,7 +26,8 @@ export function showCounts(session: Session, {name, badFile, dryRun, counts, bad
 		{...counts, bad: badCount, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: bad.first},
 		() =>
 			fields([
-				['read', grouped(counts.read)],
+				['columns', layout ? Object.values(columnsOf(layout)).join(', ') : null],
+				['lines read', grouped(counts.read)],
 				[dryRun ? 'would be added' : 'added', grouped(counts.added)],
 				['already listed', grouped(counts.listed)],
 				['bad', grouped(badCount)],
