@@ -4,7 +4,6 @@ import type {SuppressionReason} from '../mail/suppression.ts';
 import {parseTime} from '../mail/time.ts';
 import {withoutApostrophe} from './csv-writer.ts';
 
-
 /** The columns of `suppression export`, by their names. */
 export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;
 /** Before a bad line's own columns in the file of `--bad`. */

@@ -2,7 +2,7 @@ import type {Command} from 'commander';
 import {createTopic, removeTopic} from '../admin/topics.ts';
 import {isId} from '../mail/ids.ts';
 import {lookUpTopic} from '../store/catalog.ts';
-import {countOptOuts, deleteOptOuts, listTopics, type Topic} from '../store/topics.ts';
+import {countOptOuts, listTopics, purgeOptOuts, type Topic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {label, topicCode} from './options.ts';
 import {verb, yesOption} from './program.ts';
@@ -103,7 +103,7 @@ async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Pr
 	await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
 	let forgotten = 0;
 	for (let part = optOutsAtOnce; part === optOutsAtOnce; forgotten += part) {
-		part = await session.write(trx => deleteOptOuts(trx, workspaceId, code, optOutsAtOnce));
+		part = await session.write(trx => purgeOptOuts(trx, workspaceId, code, optOutsAtOnce));
 	}
 	session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
 }

@@ -6,7 +6,7 @@ import {readDetails} from '../store/events.ts';
 import {type Pair, pairKey} from '../store/pairs.ts';
 import {findCopyFor} from '../store/recipients.ts';
 import {findStanding} from '../store/standing.ts';
-import {deleteSuppressionOf, insertSuppression} from '../store/suppressions.ts';
+import {deleteSuppressionOf, insertSuppressions} from '../store/suppressions.ts';
 import {deleteOptOut, insertOptOut} from '../store/topics.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {announce} from './announce.ts';
@@ -117,9 +117,11 @@ async function optOut(
 	newId: NewId,
 ): Promise<boolean> {
 	const common = {workspaceId, address, addressKey, source, createdAt};
-	return code === null
-		? await insertSuppression(trx, {...common, id: newId('sup'), reason})
-		: await insertOptOut(trx, {...common, code});
+	if (code !== null) {
+		return await insertOptOut(trx, {...common, code});
+	}
+	const id = newId('sup');
+	return (await insertSuppressions(trx, [{...common, id, reason}])).has(id);
 }
 
 async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: string | null): Promise<void> {

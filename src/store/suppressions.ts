@@ -61,24 +61,6 @@ export async function findSuppressed(trx: Knex, pairs: readonly Pair[]): Promise
 	return new Set(rows.map(row => pairKey(row.workspace_id, row.address_key)));
 }
 
-/** Adds an entry; false: the address is listed already, and its entry stays as it is. */
-export async function insertSuppression(trx: Knex.Transaction, entry: NewSuppression): Promise<boolean> {
-	const inserted = await trx('suppressions')
-		.insert({
-			id: entry.id,
-			workspace_id: entry.workspaceId,
-			address: entry.address,
-			address_key: entry.addressKey,
-			reason: entry.reason,
-			source: entry.source,
-			created_at: entry.createdAt,
-		})
-		.onConflict(['workspace_id', 'address_key'])
-		.ignore()
-		.returning('id');
-	return inserted.length === 1;
-}
-
 /** Takes an address off its workspace's list, where its entry has this reason and source. */
 export async function deleteSuppressionOf(
 	trx: Knex.Transaction,

@@ -7,7 +7,7 @@ import {
 	type SuppressionFilter,
 	suppressionListQuery,
 } from '../../src/store/suppressions.ts';
-import {countOptOuts, deleteOptOuts, topicListQuery} from '../../src/store/topics.ts';
+import {countOptOuts, purgeOptOuts, topicListQuery} from '../../src/store/topics.ts';
 import {type Engine, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 
@@ -120,7 +120,7 @@ storeTest(test, 'opt-outs are counted by code and forgotten bit by bit', async (
 			['offers', 1],
 		]),
 	);
-	const forget = () => store.writer.transaction(trx => deleteOptOuts(trx, workspaceId, 'news', 3));
+	const forget = () => store.writer.transaction(trx => purgeOptOuts(trx, workspaceId, 'news', 3));
 	t.deepEqual([await forget(), await forget(), await forget()], [3, 2, 0]);
 	t.deepEqual(await countOptOuts(store.reader, workspaceId), new Map([['offers', 1]]));
 	t.deepEqual(await countOptOuts(store.reader, other.workspaceId), new Map([['news', 1]]));
