@@ -28,6 +28,8 @@ export type Description = {
 	readonly errors?: readonly ApiErrorCode[];
 	/** For routes that answer people: the statuses besides `answer` whose body is a page too, and what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
+	/** For such routes: what `answer` holds where it is no page; null: nothing. */
+	readonly media?: string | null;
 };
 
 declare module 'fastify' {
@@ -35,6 +37,7 @@ declare module 'fastify' {
 		answer?: Answer;
 		errors?: readonly ApiErrorCode[];
 		pages?: Readonly<Record<number, string>>;
+		media?: string | null;
 	}
 }
 
@@ -42,6 +45,14 @@ declare module 'fastify' {
  * What the description of the API tells of a route, to be spread into its schema beside `querystring`, `params` and `body`.
  * Answers are described, not shaped: what a view gives is sent as it is.
  */
-export function describe({tag, summary, description, answer, errors = [], pages}: Description) {
-	return {tags: [tag], summary, ...(description !== undefined && {description}), answer, errors, ...(pages && {pages})};
+export function describe({tag, summary, description, answer, errors = [], pages, media}: Description) {
+	return {
+		tags: [tag],
+		summary,
+		...(description !== undefined && {description}),
+		answer,
+		errors,
+		...(pages && {pages}),
+		...(media !== undefined && {media}),
+	};
 }

@@ -9,6 +9,8 @@ export type RouteKind = {
 	readonly errors: readonly ApiErrorCode[];
 	/** Given where people are answered, with pages: their statuses besides the answer's, with what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
+	/** Of the answer of such a route, where it is no page; null: it has no body. */
+	readonly media?: string | null;
 	/** Whether a key is needed. */
 	readonly keyed: boolean;
 	readonly hasBody: boolean;
@@ -34,8 +36,17 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	const responses: Record<string, unknown> = {
 		[status]: {description: meaning, headers, ...(body ? {content: content(body)} : {type: 'null'})},
 	};
-	for (const [pageStatus, description] of Object.entries(route.pages ? {[status]: meaning, ...route.pages} : {})) {
-		responses[pageStatus] = {description, headers, content: {'text/html': {schema: Type.String()}}};
+	if (route.pages) {
+		const {pages, media = 'text/html'} = route;
+		const shown = (description: string, type: string) => ({
+			description,
+			headers,
+			content: {[type]: {schema: Type.String()}},
+		});
+		responses[status] = media === null ? {description: meaning, headers, type: 'null'} : shown(meaning, media);
+		for (const [pageStatus, description] of Object.entries(pages)) {
+			responses[pageStatus] = shown(description, 'text/html');
+		}
 	}
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {
