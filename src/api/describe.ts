@@ -30,6 +30,8 @@ export type Description = {
 	readonly errors?: readonly ApiErrorCode[];
 	/** For routes that answer people: the statuses besides `answer` whose body is a page too, and what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
+	/** For such routes: what `answer` holds where it is no page; null: nothing. */
+	readonly media?: string | null;
 };
 
 declare module 'fastify' {
@@ -38,6 +40,7 @@ declare module 'fastify' {
 		otherAnswer?: Answer;
 		errors?: readonly ApiErrorCode[];
 		pages?: Readonly<Record<number, string>>;
+		media?: string | null;
 	}
 }
 
@@ -45,7 +48,7 @@ declare module 'fastify' {
  * What the description of the API tells of a route, to be spread into its schema beside `querystring`, `params` and `body`.
  * Answers are described, not shaped: what a view gives is sent as it is.
  */
-export function describe({tag, summary, description, answer, otherAnswer, errors = [], pages}: Description) {
+export function describe({tag, summary, description, answer, otherAnswer, errors = [], pages, media}: Description) {
 	return {
 		tags: [tag],
 		summary,
@@ -54,5 +57,6 @@ export function describe({tag, summary, description, answer, otherAnswer, errors
 		...(otherAnswer && {otherAnswer}),
 		errors,
 		...(pages && {pages}),
+		...(media !== undefined && {media}),
 	};
 }

@@ -76,7 +76,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 	if (schema?.answer === undefined) {
 		return {hide: true};
 	}
-	const {answer, otherAnswer, errors = [], pages, summary = '', description, tags, consumes, ...parts} = schema;
+	const {answer, otherAnswer, errors = [], pages, media, summary = '', description, tags, consumes, ...parts} = schema;
 	const scope = scopeOf(route);
 	return {
 		...(plainSchema(parts) as FastifySchema),
@@ -90,6 +90,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 			answers: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,
 			...(pages && {pages}),
+			...(media !== undefined && {media}),
 			keyed: scope !== undefined,
 			hasBody: schema.body !== undefined,
 			hasQuery: schema.querystring !== undefined,

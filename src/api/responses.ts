@@ -9,6 +9,8 @@ export type RouteKind = {
 	readonly errors: readonly ApiErrorCode[];
 	/** Given where people are answered, with pages: their statuses besides the answer's, with what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
+	/** Of the answer of such a route, where it is no page; null: it has no body. */
+	readonly media?: string | null;
 	/** Whether a key is needed. */
 	readonly keyed: boolean;
 	readonly hasBody: boolean;
@@ -34,9 +36,19 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	for (const [status, meaning, body] of route.answers) {
 		responses[status] = {description: meaning, headers, ...(body ? {content: content(body)} : {type: 'null'})};
 	}
-	const pages = route.pages && {...Object.fromEntries(route.answers), ...route.pages};
-	for (const [pageStatus, description] of Object.entries(pages ?? {})) {
-		responses[pageStatus] = {description, headers, content: {'text/html': {schema: Type.String()}}};
+	if (route.pages) {
+		const {pages, media = 'text/html'} = route;
+		const shown = (description: string, type: string) => ({
+			description,
+			headers,
+			content: {[type]: {schema: Type.String()}},
+		});
+		for (const [status, meaning] of media === null ? [] : route.answers) {
+			responses[status] = shown(meaning, media);
+		}
+		for (const [status, description] of Object.entries(pages)) {
+			responses[status] = shown(description, 'text/html');
+		}
 	}
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {

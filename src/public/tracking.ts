@@ -1,4 +1,6 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
+import Type from 'typebox';
+import {describe} from '../api/describe.ts';
 import type {Routes} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
@@ -50,7 +52,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 	}
 
 	return api => {
-		api.get<{Params: {token: string}}>('/t/o/:token', (request, reply) => {
+		api.get<{Params: {token: string}}>('/t/o/:token', {schema: openSchema}, (request, reply) => {
 			const now = clock.now();
 			const opened = links.readOpen(request.params.token, now);
 			if (opened.ok) {
@@ -61,7 +63,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 			return reply.headers(kept).type('image/gif').send(pixel);
 		});
 
-		api.get<{Params: {token: string}}>('/t/c/:token', (request, reply) => {
+		api.get<{Params: {token: string}}>('/t/c/:token', {schema: clickSchema}, (request, reply) => {
 			const now = clock.now();
 			const opened = links.readClick(request.params.token, now);
 			if (!opened.ok && opened.fault === 'forged') {
@@ -74,6 +76,31 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 		});
 	};
 }
+
+const params = Type.Object({token: Type.String({description: 'As it stands in the mail.'})});
+const pages = {404: 'The token is not ours.'};
+const openSchema = {
+	...describe({
+		tag: 'Hosted pages',
+		summary: 'Show the pixel of a tracked mail',
+		description: 'Records an open, unless the token has expired.',
+		answer: [200, 'A transparent point.', null],
+		media: 'image/gif',
+		pages,
+	}),
+	params,
+};
+const clickSchema = {
+	...describe({
+		tag: 'Hosted pages',
+		summary: 'Follow a tracked link',
+		description: 'Records a click, unless the token has expired.',
+		answer: [302, 'On to where the link led, which the token says.', null],
+		media: null,
+		pages,
+	}),
+	params,
+};
 
 /** A header holds ASCII only: other characters are encoded as a browser would that reads the link. */
 function locationOf(url: string): string {
