@@ -63,9 +63,9 @@ test('25 by default, 1 to 100 by limit; any other limit is a violation', async t
 	conforms(t, 'messages.list.limit', 'limits.page-size', 'errors.422.validation_failed', 'messages.list.answer');
 	conforms(t, 'overview.newest-first', 'overview.message-lists-paged');
 	const {main} = service().workspaces as {main: Workspace};
-	const ids = await fill(main, 130);
+	const ids = await fill(main, 130, () => ({to: 'limit@simulator.test'}));
 	const listed = async (query: string) => (await main.live.get<List<Message>>(`/v1/messages${query}`)).body;
-	const first = await listed('?recipient=user@simulator.test');
+	const first = await listed('?recipient=limit@simulator.test');
 	t.deepEqual(
 		first.data.map(({id}) => id),
 		ids.slice(0, 25),
