@@ -43,8 +43,8 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 			headers,
 			content: {[type]: {schema: Type.String()}},
 		});
-		for (const [status, meaning] of media === null ? [] : route.answers) {
-			responses[status] = shown(meaning, media);
+		for (const [status, meaning] of route.answers) {
+			responses[status] = media === null ? {description: meaning, headers, type: 'null'} : shown(meaning, media);
 		}
 		for (const [status, description] of Object.entries(pages)) {
 			responses[status] = shown(description, 'text/html');
