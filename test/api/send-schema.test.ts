@@ -50,7 +50,6 @@ const accepted: ReadonlyArray<[title: string, fields: object]> = [
 			attachments: null,
 			tags: null,
 			tracking: null,
-			resentFrom: null,
 		},
 	],
 ];
