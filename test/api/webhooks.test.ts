@@ -77,7 +77,7 @@ test('the fields are checked, all at once', async t => {
 	t.deepEqual(await violations({url: `https://shop.example/${'x'.repeat(2000)}`, events: ['opened']}), {
 		url: 'must be at most 2000 characters long',
 	});
-	t.deepEqual(await violations({url: 'http://x', events: new Array(100_000).fill('opened')}), {
+	t.deepEqual(await violations({url: 'http://x', events: new Array(10_000).fill('opened')}), {
 		events: 'must have at most 5 items',
 	});
 	t.is((await api.post('/v1/webhooks', '')).status, 400);
