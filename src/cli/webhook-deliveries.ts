@@ -60,15 +60,16 @@ function lines(rows: readonly StoredDelivery[], width: number): string[] {
 			{title: 'EVENT', cell: row => row.eventType},
 			{title: 'STATUS', cell: row => row.state},
 			{title: 'N', cell: row => row.attempts, right: true},
-			{title: 'LAST ATTEMPT', cell: lastOf, cut: true},
+			{title: 'LAST', cell: lastOf, cut: true},
 		],
 		rows,
 		width,
 	);
 }
 
-function lastOf({lastError, lastStatus}: StoredDelivery): string | null {
-	return lastError ?? (lastStatus === null ? null : `it answered ${lastStatus}`);
+// In one word: the status, or the code that its sentence ends with.
+function lastOf({lastError, lastStatus}: StoredDelivery): string | number | null {
+	return lastStatus ?? /\((\w+)\)$/.exec(lastError ?? '')?.[1] ?? lastError;
 }
 
 async function showDelivery(session: Session, delivery: StoredDelivery): Promise<void> {

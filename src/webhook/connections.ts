@@ -146,8 +146,7 @@ function connect(target: Target, secureContext: SecureContext, limitMs: number):
 	};
 	return new Promise((resolve, reject) => {
 		const socket = connectTls(options);
-		const late = new Error(`no connection within ${limitMs / 1000} s`);
-		const timer = setTimeout(() => socket.destroy(late), limitMs);
+		const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), limitMs);
 		socket.setNoDelay(true);
 		socket.once('secureConnect', () => {
 			clearTimeout(timer);

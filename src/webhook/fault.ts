@@ -29,9 +29,12 @@ const words: Readonly<Record<string, string>> = {
 
 /** Why an attempt failed, as one sentence for people, with the code that tells more. */
 export function faultInWords(error: unknown): string {
+	if (error instanceof Error && error.name === 'HTTPParserError') {
+		return 'it does not speak HTTP';
+	}
 	const code = codeOf(error);
-	const known = Object.hasOwn(words, code) ? words[code] : code.startsWith('HPE_') ? 'it does not speak HTTP' : null;
-	if (known !== null) {
+	const known = Object.hasOwn(words, code) ? words[code] : undefined;
+	if (known !== undefined) {
 		return `${known} (${code})`;
 	}
 	const text = (error instanceof Error ? error.message : String(error)).replace(unprintable, ' ').slice(0, longest);
@@ -41,5 +44,5 @@ export function faultInWords(error: unknown): string {
 // Where several addresses were tried, the last one speaks for all.
 function codeOf(error: unknown): string {
 	const last = error instanceof AggregateError ? error.errors.at(-1) : error;
-	return typeof last === 'object' && last !== null && 'code' in last ? String(last.code) : '';
+	return last instanceof Error && 'code' in last && typeof last.code === 'string' ? last.code : '';
 }

@@ -1,4 +1,5 @@
 import {BlockList, isIP} from 'node:net';
+import {hostName} from '../mail/host-name.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 
 /** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
@@ -58,7 +59,7 @@ function hostFault(host: string, allows: (address: string) => boolean): string |
 	if (localNames.some(name => host === name || host.endsWith(`.${name}`))) {
 		return 'must not name a local host';
 	}
-	return host.includes('.') ? null : 'must have a full host name such as shop.example';
+	return hostName(host)?.includes('.') ? null : 'must have a full host name such as shop.example';
 }
 
 function familyOf(address: string): 'ipv4' | 'ipv6' {

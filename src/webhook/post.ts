@@ -66,7 +66,7 @@ export function createPoster(options: PosterOptions): Poster {
 			throw new Error(`the URL ${fault}`);
 		}
 		const url = new URL(post.url);
-		const target = await inTime(connectMs, 'its name was not found in time', () => targetOf(url));
+		const target = await inTime(connectMs, 'DNS gave no answer in time', () => targetOf(url));
 		const idle = connections.take(target);
 		if (idle) {
 			const answered = await send(idle, url, post, deadline);

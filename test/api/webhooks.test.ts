@@ -1,0 +1,238 @@
+import test from 'ava';
+import {webhookEventTypes} from '../../src/mail/event.ts';
+import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {newStore, storeTest} from '../helpers/databases.ts';
+import {refusedUrls} from '../helpers/refused-urls.ts';
+import {insertDue, rowOf} from '../helpers/webhooks.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
+
+const url = 'https://shop.example/hooks/mail';
+
+type Endpoint = {readonly id: string; readonly signing_secret: string};
+type Page<Item> = {readonly data: Item[]; readonly next_cursor: string | null};
+
+async function register(api: TestApi, fields: object = {}): Promise<Endpoint> {
+	const answer = await api.post('/v1/webhooks', {url, events: ['delivered'], ...fields});
+	if (answer.status !== 201) {
+		throw new Error(answer.text);
+	}
+	return answer.body as Endpoint;
+}
+
+storeTest(test, 'register, list, delete', async (t, store) => {
+	const api = await startApi(t, store);
+	const answer = await api.post('/v1/webhooks', {url, events: ['bounced', 'delivered']});
+	t.is(answer.status, 201);
+	const endpoint = answer.body as Endpoint & {created_at: string};
+	t.regex(endpoint.id, /^whe_[0-9a-hjkmnp-tv-z]{26}$/);
+	t.regex(endpoint.signing_secret, /^whsec_[\w-]{43}$/);
+	t.regex(endpoint.created_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/);
+	t.like(endpoint, {url, events: ['bounced', 'delivered'], active: true});
+	t.false(JSON.stringify(await store.reader('webhook_endpoints')).includes(endpoint.signing_secret), 'sealed at rest');
+
+	const twin = await register(api);
+	t.not(twin.signing_secret, endpoint.signing_secret);
+	t.deepEqual((await api.get('/v1/webhooks')).body, {data: [twin, endpoint], next_cursor: null});
+
+	const removed = await api.remove(`/v1/webhooks/${endpoint.id}`);
+	t.is(removed.status, 204);
+	t.is(removed.text, '');
+	t.is((await api.remove(`/v1/webhooks/${endpoint.id}`)).status, 404);
+	t.deepEqual(((await api.get('/v1/webhooks')).body as Page<Endpoint>).data, [twin]);
+});
+
+test('every URL that leads inside, or is none, is refused', async t => {
+	const api = await startApi(t, await newStore(t, 'sqlite'));
+	for (const refused of refusedUrls) {
+		const answer = await api.post('/v1/webhooks', {url: refused, events: ['delivered']});
+		t.is(answer.status, 422, refused);
+		t.is(codeOf(answer), 'unprocessable_entity', refused);
+		t.regex((answer.body as {error: {message: string}}).error.message, /^The url must .+\.$/);
+	}
+	t.deepEqual((await api.get('/v1/webhooks')).body, {data: [], next_cursor: null});
+});
+
+test('the fields are checked, all at once', async t => {
+	const api = await startApi(t, await newStore(t, 'sqlite'));
+	const violations = async (body: unknown) => {
+		const answer = await api.post('/v1/webhooks', body);
+		t.is(answer.status, 422);
+		t.is(codeOf(answer), 'validation_failed');
+		const found = (answer.body as {error: {violations: Array<{field: string; message: string}>}}).error.violations;
+		return Object.fromEntries(found.map(({field, message}) => [field, message]));
+	};
+	const known = `must be one of ${webhookEventTypes.join(', ')}`;
+	t.deepEqual(await violations({}), {url: 'is required', events: 'is required'});
+	t.deepEqual(await violations({url: 7, events: 'delivered', active: true}), {
+		url: 'must be a string',
+		events: 'must be an array',
+		active: 'is not a known field',
+	});
+	t.deepEqual(await violations({url, events: []}), {events: 'must not be empty'});
+	t.deepEqual(await violations({url, events: ['delivered', 'delivered']}), {events: 'must not name anything twice'});
+	t.deepEqual(await violations({url, events: ['delivered', 'sent', 5]}), {
+		'events[1]': known,
+		'events[2]': known,
+	});
+	t.deepEqual(await violations({url: `https://shop.example/${'x'.repeat(2000)}`, events: ['opened']}), {
+		url: 'must be at most 2000 characters long',
+	});
+	t.deepEqual(await violations({url: 'http://x', events: new Array(10_000).fill('opened')}), {
+		events: 'must have at most 5 items',
+	});
+	t.is((await api.post('/v1/webhooks', '')).status, 400);
+});
+
+storeTest(test, 'a workspace has at most fifty endpoints; deleted ones do not count', async (t, store) => {
+	const api = await startApi(t, store);
+	let last = '';
+	for (let n = 0; n < 50; n++) {
+		last = (await register(api)).id;
+	}
+	const refused = await api.post('/v1/webhooks', {url, events: ['delivered']});
+	t.is(refused.status, 422);
+	t.is(codeOf(refused), 'unprocessable_entity');
+	const page = (await api.get('/v1/webhooks')).body as Page<Endpoint>;
+	t.is(page.data.length, 50);
+	t.is(page.next_cursor, null);
+	await api.remove(`/v1/webhooks/${last}`);
+	await register(api);
+
+	const seen: string[] = [];
+	let cursor: string | null = '';
+	while (cursor !== null) {
+		const next = (await api.get(`/v1/webhooks?limit=20${cursor === '' ? '' : `&cursor=${cursor}`}`))
+			.body as Page<Endpoint>;
+		seen.push(...next.data.map(({id}) => id));
+		cursor = next.next_cursor;
+	}
+	t.is(seen.length, 50);
+	t.deepEqual(seen, seen.toSorted().toReversed());
+});
+
+storeTest(test, 'deliveries: newest first, with what the last attempt came to', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: endpoint} = await register(api);
+	const [first = '', second = '', third = ''] = await insertDue(store, api.workspace.id, endpoint, 3);
+	const attempt = {at: '2026-06-09T10:15:31.500Z', ms: 12, generation: 0};
+	await store.database('webhook_attempts').insert([
+		{...attempt, delivery_id: first, n: 1, status: null, error: 'no answer within 15 s'},
+		{...attempt, delivery_id: first, n: 2, status: 503, error: 'it answered 503'},
+		{...attempt, delivery_id: second, n: 1, status: 200, error: null},
+	]);
+	await store
+		.database('webhook_deliveries')
+		.where({id: first})
+		.update({state: 'failed', attempts: 2, last_attempt_at: attempt.at, next_attempt_at: '2026-06-09T10:16:31.600Z'});
+	await store
+		.database('webhook_deliveries')
+		.where({id: second})
+		.update({state: 'delivered', attempts: 1, last_attempt_at: attempt.at, next_attempt_at: null});
+
+	const page = (await api.get(`/v1/webhooks/${endpoint}/deliveries`)).body as Page<Record<string, unknown>>;
+	t.is(page.next_cursor, null);
+	t.deepEqual(
+		page.data.map(({id}) => id),
+		[third, second, first],
+	);
+	t.like(page.data[0], {status: 'pending', attempts: 0, last_attempt_at: null, last_status: null, last_error: null});
+	t.like(page.data[1], {status: 'delivered', attempts: 1, last_status: 200, last_error: null, next_attempt_at: null});
+	t.like(page.data[2], {
+		event_type: 'delivered',
+		status: 'failed',
+		attempts: 2,
+		payload: {type: 'delivered'},
+		last_attempt_at: '2026-06-09T10:15:31+00:00',
+		next_attempt_at: '2026-06-09T10:16:31+00:00',
+		last_status: 503,
+		last_error: 'it answered 503',
+	});
+
+	const part = (await api.get(`/v1/webhooks/${endpoint}/deliveries?limit=2`)).body as Page<{id: string}>;
+	t.deepEqual(
+		part.data.map(({id}) => id),
+		[third, second],
+	);
+	await insertDue(store, api.workspace.id, endpoint, 1);
+	const rest = await api.get(`/v1/webhooks/${endpoint}/deliveries?limit=2&cursor=${part.next_cursor}`);
+	t.deepEqual(
+		(rest.body as Page<{id: string}>).data.map(({id}) => id),
+		[first],
+	);
+	const {id: other} = await register(api);
+	t.is((await api.get(`/v1/webhooks/${other}/deliveries?cursor=${part.next_cursor}`)).status, 422);
+});
+
+storeTest(test, 'replay: whatever became of it, it is due now, with no attempts', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: endpoint} = await register(api);
+	const [id = '', pending = ''] = await insertDue(store, api.workspace.id, endpoint, 2);
+	await store
+		.database('webhook_deliveries')
+		.where({id})
+		.update({state: 'exhausted', attempts: 5, next_attempt_at: null, last_attempt_at: '2026-06-09T10:15:31.500Z'});
+	for (const [target, body] of [
+		[id, '{}'],
+		[id, ''],
+		[pending, '{}'],
+	] as const) {
+		const answer = await api.post(`/v1/webhooks/deliveries/${target}/replay`, body);
+		t.is(answer.status, 202);
+		t.like(answer.body, {id: target, status: 'pending', attempts: 0, payload: {type: 'delivered'}});
+		t.is(api.due.at(-1), endpoint);
+	}
+	const bare = await fetch(`${api.base}/v1/webhooks/deliveries/${id}/replay`, {
+		method: 'POST',
+		headers: {authorization: `Bearer ${api.key}`},
+	});
+	t.is(bare.status, 202);
+	t.like(await rowOf(store, id), {state: 'pending', attempts: 0, generation: 3, claimed_by: null});
+
+	const odd = await api.post(`/v1/webhooks/deliveries/${id}/replay`, {now: true});
+	t.is(codeOf(odd), 'validation_failed');
+	t.is((await api.post(`/v1/webhooks/deliveries/${id}/replay`, '[]')).status, 422);
+	await api.remove(`/v1/webhooks/${endpoint}`);
+	t.is(codeOf(await api.post(`/v1/webhooks/deliveries/${id}/replay`, {})), 'not_found');
+});
+
+storeTest(test, 'ids of another workspace are like unknown ones; scopes are kept apart', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: endpoint} = await register(api);
+	const [delivery = ''] = await insertDue(store, api.workspace.id, endpoint, 1);
+	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
+	t.deepEqual((await api.get('/v1/webhooks', stranger)).body, {data: [], next_cursor: null});
+	const answers = async (whe: string, whd: string) => {
+		const all = [
+			await api.get(`/v1/webhooks/${whe}/deliveries`, stranger),
+			await api.remove(`/v1/webhooks/${whe}`, stranger),
+			await api.post(`/v1/webhooks/deliveries/${whd}/replay`, {}, stranger),
+		];
+		return all.map(({status, body}) => {
+			const {code, message} = (body as {error: {code: string; message: string}}).error;
+			return {status, code, message};
+		});
+	};
+	const foreign = await answers(endpoint, delivery);
+	t.deepEqual(
+		foreign.map(({status, code}) => [status, code]),
+		new Array(3).fill([404, 'not_found']),
+	);
+	t.deepEqual(await answers(newId('whe'), newId('whd')), foreign);
+	t.deepEqual(await answers(delivery, endpoint), foreign);
+	t.deepEqual(await answers('whe_x%27--', 'deliveries'), foreign);
+	t.is((await rowOf(store, delivery)).generation, 0);
+
+	const reading = await addKey(store, api.workspace.id, {scopes: '["webhooks:read"]'});
+	t.is((await api.get('/v1/webhooks', reading)).status, 200);
+	t.is((await api.get(`/v1/webhooks/${endpoint}/deliveries`, reading)).status, 200);
+	for (const refused of [
+		await api.post('/v1/webhooks', {url, events: ['delivered']}, reading),
+		await api.remove(`/v1/webhooks/${endpoint}`, reading),
+		await api.post(`/v1/webhooks/deliveries/${delivery}/replay`, {}, reading),
+	]) {
+		t.is(codeOf(refused), 'insufficient_scope');
+	}
+	const managing = await addKey(store, api.workspace.id, {scopes: '["webhooks:manage"]'});
+	t.is((await api.get('/v1/webhooks', managing)).status, 403);
+	t.is(idOf(await api.post('/v1/webhooks', {url, events: ['opened']}, managing)).slice(0, 4), 'whe_');
+});

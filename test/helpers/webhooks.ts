@@ -1,0 +1,115 @@
+import {systemClock} from '../../src/mail/clock.ts';
+import type {WebhookEventType} from '../../src/mail/event.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import type {Store} from '../../src/store/store.ts';
+import {type ClaimedDelivery, readEndpointWork} from '../../src/store/webhook-claims.ts';
+import {insertDeliveries} from '../../src/store/webhook-deliveries.ts';
+import {createDispatcher, type Dispatcher, type DispatcherOptions} from '../../src/webhook/dispatch.ts';
+import type {PostEnd} from '../../src/webhook/post.ts';
+import {type Attempted, createTurnWrite} from '../../src/webhook/turn.ts';
+import {newId} from './messages.ts';
+
+/** An endpoint as a raw row; its secret is not sealed. */
+export async function insertEndpoint(
+	store: Store,
+	workspaceId: string,
+	{events = ['delivered'], ...more}: {events?: readonly WebhookEventType[]; disabled_at?: string; url?: string} = {},
+): Promise<string> {
+	const id = newId('whe');
+	await store.writer.transaction(trx =>
+		trx('webhook_endpoints').insert({
+			id,
+			workspace_id: workspaceId,
+			url: `https://shop.example/${id}`,
+			events: JSON.stringify(events),
+			secret: 'sealed',
+			created_at: storeTime(Date.now()),
+			...more,
+		}),
+	);
+	return id;
+}
+
+/** Deliveries that are due, of messages that need not exist; answers their ids in order. */
+export async function insertDue(store: Store, workspaceId: string, endpointId: string, n: number): Promise<string[]> {
+	const at = storeTime(Date.now());
+	const rows = Array.from({length: n}, () => ({
+		id: newId('whd'),
+		workspaceId,
+		endpointId,
+		messageId: newId('msg'),
+		eventId: newId('evt'),
+		eventType: 'delivered' as const,
+		body: '{"type":"delivered"}',
+		createdAt: at,
+	}));
+	await store.writer.transaction(trx => insertDeliveries(trx, rows));
+	return rows.map(({id}) => id);
+}
+
+export type DeliveryRow = {
+	readonly id: string;
+	readonly state: string;
+	readonly attempts: number;
+	readonly generation: number;
+	readonly claimed_by: string | null;
+	readonly next_attempt_at: string | null;
+	readonly last_attempt_at: string | null;
+};
+
+export async function rowOf(store: Store, id: string): Promise<DeliveryRow> {
+	return await store.reader('webhook_deliveries').where({id}).first();
+}
+
+export async function statesOf(store: Store): Promise<Record<string, number>> {
+	const rows: Array<{state: string; n: number}> = await store
+		.reader('webhook_deliveries')
+		.select('state')
+		.count('* as n')
+		.groupBy('state');
+	return Object.fromEntries(rows.map(({state, n}) => [state, Number(n)]));
+}
+
+export const acknowledged: PostEnd = {status: 200, error: null, address: '127.0.0.1', tls: 'TLSv1.3', ms: 1};
+export const refused: PostEnd = {...acknowledged, status: 503, error: 'it answered 503'};
+
+export type Post = (delivery: ClaimedDelivery) => Promise<PostEnd>;
+
+/** A dispatcher on a real store whose attempts end as the given function says. */
+export function dispatcherOf(
+	store: Store,
+	post: Post,
+	more: Partial<DispatcherOptions> = {},
+): {dispatcher: Dispatcher; attempted: Attempted[]; boot: string} {
+	const boot = newId('req');
+	const attempted: Attempted[] = [];
+	const dispatcher = createDispatcher({
+		perEndpoint: 4,
+		total: 256,
+		writer: store.writer,
+		turnWrite: createTurnWrite(boot),
+		readWork: () => readEndpointWork(store.reader),
+		post,
+		backoffMs: 20,
+		timeoutMs: 1000,
+		clock: systemClock,
+		onAttempted: one => attempted.push(one),
+		onStoreError(error) {
+			throw error;
+		},
+		onFault(error) {
+			throw error;
+		},
+		...more,
+	});
+	return {dispatcher, attempted, boot};
+}
+
+/** Attempts that end when the test says so. */
+export function heldPosts(): {
+	readonly post: Post;
+	readonly held: Array<{readonly delivery: ClaimedDelivery; readonly end: (end: PostEnd) => void}>;
+} {
+	const held: Array<{delivery: ClaimedDelivery; end: (end: PostEnd) => void}> = [];
+	return {held, post: delivery => new Promise(resolve => held.push({delivery, end: resolve}))};
+}

@@ -1,0 +1,146 @@
+import test from 'ava';
+import {eventTypes, webhookEventTypes} from '../../src/mail/event.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {announce, type Happening} from '../../src/outcome/announce.ts';
+import type {Outbox} from '../../src/outcome/outbox.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
+
+const at = Date.UTC(2026, 5, 9, 10, 15, 30, 987);
+
+function happening(workspaceId: string, messageId: string, fields: Partial<Happening> = {}): Happening {
+	return {
+		id: newId('evt'),
+		workspaceId,
+		messageId,
+		recipientId: null,
+		recipient: 'Ada@a.test',
+		type: 'delivered',
+		occurredAt: storeTime(at),
+		recordedAt: storeTime(at + 5000),
+		detail: null,
+		counted: false,
+		...fields,
+	};
+}
+
+/** Announces in a transaction of its own; the endpoints that are said to be due afterwards. */
+async function announced(store: Store, happenings: readonly Happening[]): Promise<string[]> {
+	const due: string[] = [];
+	const outbox: Outbox = {newId, onDue: ids => due.push(...ids)};
+	await store.writer.transaction(async trx => {
+		await announce(trx, happenings, outbox);
+		if (due.length > 0) {
+			throw new Error('said before the commit');
+		}
+	});
+	await new Promise(resolve => setImmediate(resolve));
+	return due;
+}
+
+const bodiesOf = async (store: Store) =>
+	(await store.reader('webhook_deliveries').orderBy('id').select('endpoint_id', 'body')).map(
+		({endpoint_id: endpoint, body}) => [endpoint, Buffer.from(body).toString()] as const,
+	);
+
+storeTest(test, 'the body has exactly the five fields, with the metadata as it was given', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const [one = '', other = ''] = await insertMessages(store, workspaceId, ['ada@a.test', 'bob@a.test']);
+	const metadata = '{"b":"Größe \\u2028 \\"x\\"","a":"","1":"2","__proto__x":"y"}';
+	await store.database('messages').where({id: one}).update({metadata});
+	t.deepEqual(await announced(store, [happening(workspaceId, one), happening(workspaceId, other)]), [endpoint]);
+	const head = (id: string) =>
+		`{"type":"delivered","message_id":"${id}","recipient":"Ada@a.test","occurred_at":"2026-06-09T10:15:30+00:00"`;
+	t.deepEqual(await bodiesOf(store), [
+		[endpoint, `${head(one)},"metadata":${metadata}}`],
+		[endpoint, `${head(other)},"metadata":{}}`],
+	]);
+	t.like((await store.reader('webhook_deliveries').orderBy('id').first()) as object, {
+		workspace_id: workspaceId,
+		message_id: one,
+		event_type: 'delivered',
+		state: 'pending',
+		attempts: 0,
+		generation: 0,
+		claimed_by: null,
+		next_attempt_at: storeTime(at + 5000),
+		created_at: storeTime(at + 5000),
+	});
+});
+
+storeTest(
+	test,
+	'each event goes to every active endpoint of its workspace that is subscribed to it',
+	async (t, store) => {
+		const [{workspaceId}, other] = [await insertWorkspace(store, 'one'), await insertWorkspace(store, 'other')];
+		const all = await insertEndpoint(store, workspaceId, {events: webhookEventTypes});
+		const twin = await insertEndpoint(store, workspaceId, {events: ['bounced', 'clicked']});
+		await insertEndpoint(store, workspaceId, {events: webhookEventTypes, disabled_at: storeTime(at)});
+		const deleted = await insertEndpoint(store, workspaceId, {events: webhookEventTypes});
+		await store
+			.database('webhook_endpoints')
+			.where({id: deleted})
+			.update({deleted_at: storeTime(at)});
+		const foreign = await insertEndpoint(store, other.workspaceId, {events: webhookEventTypes});
+		const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
+		const [foreignId = ''] = await insertMessages(store, other.workspaceId, ['ada@a.test']);
+
+		const due = await announced(store, [
+			...eventTypes.map(type => happening(workspaceId, id, {type})),
+			happening(other.workspaceId, foreignId, {type: 'opened'}),
+		]);
+		t.deepEqual(due.toSorted(), [all, twin, foreign].toSorted());
+		const rows: Array<{endpoint_id: string; event_type: string}> = await store
+			.reader('webhook_deliveries')
+			.select('endpoint_id', 'event_type');
+		const typesOf = (endpoint: string) =>
+			rows
+				.filter(row => row.endpoint_id === endpoint)
+				.map(row => row.event_type)
+				.toSorted();
+		t.deepEqual(typesOf(all), [...webhookEventTypes].toSorted());
+		t.deepEqual(typesOf(twin), ['bounced', 'clicked']);
+		t.deepEqual(typesOf(foreign), ['opened']);
+		t.is(rows.length, 8);
+		t.is((await store.reader('events')).length, eventTypes.length + 1);
+	},
+);
+
+storeTest(test, 'without an endpoint nothing is written and nobody is told; nor after a rollback', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
+	t.deepEqual(await announced(store, [happening(workspaceId, id)]), []);
+	t.is((await store.reader('webhook_deliveries')).length, 0);
+
+	await insertEndpoint(store, workspaceId);
+	const due: string[] = [];
+	await t.throwsAsync(
+		store.writer.transaction(async trx => {
+			await announce(trx, [happening(workspaceId, id)], {newId, onDue: ids => due.push(...ids)});
+			throw new Error('no');
+		}),
+		{message: 'no'},
+	);
+	t.is((await store.reader('webhook_deliveries')).length, 0);
+	t.deepEqual(due, []);
+});
+
+storeTest(test, 'thousands of rows at once', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	for (let n = 0; n < 50; n++) {
+		await insertEndpoint(store, workspaceId);
+	}
+	const ids = await insertMessages(store, workspaceId, new Array(100).fill('ada@a.test'));
+	const due = await announced(
+		store,
+		ids.map(id => happening(workspaceId, id)),
+	);
+	t.is(due.length, 50);
+	const row: {n: number | string} | undefined = await store
+		.reader('webhook_deliveries')
+		.first(store.reader.raw('count(*) as n'));
+	t.is(Number(row?.n), 5000);
+});

@@ -1,0 +1,336 @@
+import test from 'ava';
+import {removeEndpoint, setEndpointActive} from '../../src/admin/webhooks.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {releaseOtherDeliveries} from '../../src/store/webhook-claims.ts';
+import {replayDelivery} from '../../src/store/webhook-deliveries.ts';
+import {purgeEndpoints} from '../../src/store/webhook-endpoints.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertWorkspace} from '../helpers/messages.ts';
+import {testTools} from '../helpers/tools.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {
+	acknowledged,
+	dispatcherOf,
+	heldPosts,
+	insertDue,
+	insertEndpoint,
+	refused,
+	rowOf,
+	statesOf,
+} from '../helpers/webhooks.ts';
+
+const now = () => storeTime(Date.now());
+
+storeTest(test, 'what is due is posted once, in order, with its stored bytes, and is delivered', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const ids = await insertDue(store, workspaceId, endpoint, 50);
+	const begun: string[] = [];
+	const {dispatcher, attempted} = dispatcherOf(store, async delivery => {
+		begun.push(delivery.id);
+		t.is(Buffer.from(delivery.body).toString(), '{"type":"delivered"}');
+		t.like(delivery, {endpointId: endpoint, workspaceId, url: `https://shop.example/${endpoint}`, secret: 'sealed'});
+		return acknowledged;
+	});
+	await dispatcher.start();
+	await waitFor('all are delivered', async () => (await statesOf(store)).delivered === 50);
+	await dispatcher.stop();
+	t.deepEqual(begun, ids);
+	t.is(attempted.length, 50);
+	t.like(await rowOf(store, ids[0] as string), {attempts: 1, claimed_by: null, next_attempt_at: null});
+	t.is((await store.reader('webhook_attempts')).length, 50);
+});
+
+storeTest(
+	test,
+	'at most four at once, one after a failure; starts are in order and not held for one another',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const endpoint = await insertEndpoint(store, workspaceId);
+		const ids = await insertDue(store, workspaceId, endpoint, 10);
+		const {held, post} = heldPosts();
+		const {dispatcher} = dispatcherOf(store, post, {backoffMs: 60_000});
+		await dispatcher.start();
+		await waitFor('four are under way', () => held.length === 4);
+		held[3]?.end(acknowledged);
+		await waitFor('the fifth starts though three before it last', () => held.length === 5);
+		held[0]?.end(refused);
+		held[1]?.end(acknowledged);
+		held[2]?.end(acknowledged);
+		await waitFor('three more start', () => held.length === 8);
+		t.deepEqual(
+			held.map(({delivery}) => delivery.id),
+			ids.slice(0, 8),
+		);
+		for (const one of held.slice(4, 8)) {
+			one.end(refused);
+		}
+		await waitFor('one alone starts', () => held.length === 9);
+		t.is(dispatcher.inFlight, 1);
+		held[8]?.end(acknowledged);
+		await waitFor('the last starts', () => held.length === 10);
+		held[9]?.end(acknowledged);
+		await dispatcher.stop();
+		t.deepEqual(await statesOf(store), {delivered: 5, failed: 5});
+	},
+);
+
+storeTest(
+	test,
+	'five failed attempts exhaust a delivery; each is kept; the endpoint is noted as failing',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const endpoint = await insertEndpoint(store, workspaceId);
+		const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
+		const {dispatcher, attempted} = dispatcherOf(store, async () => refused, {backoffMs: 50});
+		await dispatcher.start();
+		await waitFor('it is exhausted', async () => (await rowOf(store, id)).state === 'exhausted');
+		t.like(await rowOf(store, id), {attempts: 5, next_attempt_at: null, claimed_by: null});
+		t.deepEqual(
+			attempted.map(({after}) => [after.attempts, after.state]),
+			[1, 2, 3, 4, 5].map(n => [n, n === 5 ? 'exhausted' : 'failed']),
+		);
+		for (const [index, {ended}] of attempted.slice(0, -1).entries()) {
+			t.true((attempted[index + 1]?.began ?? 0) >= ended + 50, 'the backoff counts from the end');
+		}
+		const posts = await store.reader('webhook_attempts').orderBy('n');
+		t.deepEqual(
+			posts.map(({n, status, error}) => [n, status, error]),
+			[1, 2, 3, 4, 5].map(n => [n, 503, 'it answered 503']),
+		);
+		const noted = await store.reader('webhook_endpoints').first();
+		t.is(noted.failing_since, storeTime(attempted[0]?.ended ?? 0));
+
+		await store.writer.transaction(trx => replayDelivery(trx, workspaceId, id, now()));
+		dispatcher.due([endpoint]);
+		await waitFor('the replay is exhausted too', () => attempted.length === 10);
+		t.like(await rowOf(store, id), {attempts: 5, generation: 1, state: 'exhausted'});
+		t.is((await store.reader('webhook_attempts')).length, 10);
+		await dispatcher.stop();
+	},
+);
+
+storeTest(test, 'an endpoint that answers again is noted, and its backlog goes out', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpoint, 200);
+	let well = false;
+	const {dispatcher, attempted} = dispatcherOf(store, async () => (well ? acknowledged : refused), {backoffMs: 100});
+	await dispatcher.start();
+	await waitFor('it fails', () => attempted.length > 3);
+	t.truthy((await store.reader('webhook_endpoints').first()).failing_since);
+	well = true;
+	await waitFor('all are delivered', async () => (await statesOf(store)).delivered === 200);
+	t.is((await store.reader('webhook_endpoints').first()).failing_since, null);
+	await dispatcher.stop();
+});
+
+storeTest(test, 'a replay while an attempt is under way wins: its end moves nothing, and is kept', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
+	const {held, post} = heldPosts();
+	const {dispatcher} = dispatcherOf(store, post);
+	await dispatcher.start();
+	await waitFor('it is under way', () => held.length === 1);
+	const replayed = await store.writer.transaction(trx => replayDelivery(trx, workspaceId, id, now()));
+	t.like(replayed, {id, state: 'pending', attempts: 0});
+	dispatcher.due([endpoint]);
+	await waitFor('it is tried anew', () => held.length === 2);
+	held[0]?.end(acknowledged);
+	await waitFor('the first end is kept', async () => (await store.reader('webhook_attempts')).length === 1);
+	t.like(await rowOf(store, id), {state: 'pending', attempts: 0, generation: 1});
+	held[1]?.end(refused);
+	await waitFor('the second end counts', async () => (await rowOf(store, id)).state === 'failed');
+	t.like(await rowOf(store, id), {attempts: 1, generation: 1});
+	t.deepEqual(
+		(await store.reader('webhook_attempts').orderBy('generation')).map(({generation, n, status}) => [
+			generation,
+			n,
+			status,
+		]),
+		[
+			[0, 1, 200],
+			[1, 1, 503],
+		],
+	);
+	await waitFor('it is due again', () => held.length === 3);
+	held[2]?.end(acknowledged);
+	await dispatcher.stop();
+});
+
+storeTest(
+	test,
+	'a deleted endpoint stops at once, also what is under way, and its rows go step by step',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const endpoint = await insertEndpoint(store, workspaceId);
+		const [, , , , fifth = ''] = await insertDue(store, workspaceId, endpoint, 30);
+		const {held, post} = heldPosts();
+		const {dispatcher, attempted} = dispatcherOf(store, post);
+		await dispatcher.start();
+		await waitFor('four are under way', () => held.length === 4);
+		t.true(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
+		t.false(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
+		t.is(await store.writer.transaction(trx => replayDelivery(trx, workspaceId, fifth, now())), undefined);
+		held[0]?.end(acknowledged);
+		await waitFor('the end is stored', () => attempted.length === 1);
+		t.is(held.length, 4, 'nothing more starts');
+
+		const purge = () => store.writer.transaction(trx => purgeEndpoints(trx, 20));
+		t.deepEqual([await purge(), await purge(), await purge(), await purge()], [true, true, true, false]);
+		t.is((await store.reader('webhook_endpoints')).length, 0);
+		for (const one of held.slice(1)) {
+			one.end(refused);
+		}
+		await dispatcher.stop();
+		t.is((await store.reader('webhook_deliveries')).length, 0);
+		t.is((await store.reader('webhook_attempts')).length, 0);
+	},
+);
+
+storeTest(test, 'a disabled endpoint waits, and goes on when it is enabled', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId, {disabled_at: now()});
+	const other = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpoint, 3);
+	await insertDue(store, workspaceId, other, 1);
+	const {dispatcher, attempted} = dispatcherOf(store, async () => acknowledged);
+	await dispatcher.start();
+	dispatcher.due([endpoint]);
+	await waitFor('the other is posted', () => attempted.length === 1);
+	t.deepEqual(await statesOf(store), {pending: 3, delivered: 1});
+	const tools = testTools();
+	t.like(await store.writer.transaction(trx => setEndpointActive(trx, tools, workspaceId, endpoint, true)), {
+		disabledAt: null,
+	});
+	await dispatcher.rescan();
+	await waitFor('what waited is posted', () => attempted.length === 4);
+	await dispatcher.stop();
+});
+
+storeTest(
+	test,
+	'what a dead daemon had claimed is posted by the next; what another has claimed is not',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const endpoint = await insertEndpoint(store, workspaceId);
+		await insertDue(store, workspaceId, endpoint, 3);
+		const dead = heldPosts();
+		const {dispatcher: crashed} = dispatcherOf(store, dead.post);
+		await crashed.start();
+		await waitFor('they are under way', () => dead.held.length === 3);
+
+		const {dispatcher, attempted, boot} = dispatcherOf(store, async () => acknowledged);
+		await dispatcher.start();
+		dispatcher.due([endpoint]);
+		t.is(attempted.length, 0);
+		t.is(await store.writer.transaction(trx => releaseOtherDeliveries(trx, boot, now())), 3);
+		await dispatcher.rescan();
+		await waitFor('they are delivered', async () => (await statesOf(store)).delivered === 3);
+		t.like((await store.reader('webhook_deliveries').first()) as object, {attempts: 1});
+
+		for (const one of dead.held) {
+			one.end(refused);
+		}
+		await crashed.stop();
+		t.deepEqual(await statesOf(store), {delivered: 3}, 'the dead one moves nothing');
+		await dispatcher.stop();
+	},
+);
+
+storeTest(test, 'two daemons on one store post each delivery once', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoints = await Promise.all([1, 2, 3].map(() => insertEndpoint(store, workspaceId)));
+	for (const endpoint of endpoints) {
+		await insertDue(store, workspaceId, endpoint, 40);
+	}
+	const posted: string[] = [];
+	const post = async ({id}: {id: string}) => {
+		posted.push(id);
+		return acknowledged;
+	};
+	const daemons = [dispatcherOf(store, post), dispatcherOf(store, post)];
+	await Promise.all(daemons.map(({dispatcher}) => dispatcher.start()));
+	await waitFor('all are delivered', async () => (await statesOf(store)).delivered === 120);
+	await Promise.all(daemons.map(({dispatcher}) => dispatcher.stop()));
+	t.is(posted.length, 120, engine);
+	t.is(new Set(posted).size, 120);
+});
+
+storeTest(test, 'an end that cannot be stored is kept, and nothing is claimed until it is', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const ids = await insertDue(store, workspaceId, endpoint, 6);
+	const {held, post} = heldPosts();
+	const errors: unknown[] = [];
+	let failing = false;
+	const {dispatcher} = dispatcherOf(store, post, {
+		writer: {
+			...store.writer,
+			submit: async (write, item) => {
+				if (failing) {
+					throw new Error('disk full');
+				}
+				return await store.writer.submit(write, item);
+			},
+		},
+		onStoreError: error => errors.push(error),
+	});
+	await dispatcher.start();
+	await waitFor('four are under way', () => held.length === 4);
+	failing = true;
+	held[0]?.end(acknowledged);
+	await waitFor('it cannot be stored', () => errors.length > 0);
+	t.is(held.length, 4);
+	failing = false;
+	await waitFor('it is stored', async () => (await rowOf(store, ids[0] as string)).state === 'delivered');
+	await waitFor('the next starts', () => held.length === 5);
+	for (const one of held.slice(1)) {
+		one.end(acknowledged);
+	}
+	await waitFor('the last starts', () => held.length === 6);
+	held[5]?.end(acknowledged);
+	await dispatcher.stop();
+	t.deepEqual(await statesOf(store), {delivered: 6});
+});
+
+storeTest(test, 'a fault of ours is a failed attempt, not the end of the others', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
+	const faults: unknown[] = [];
+	const {dispatcher} = dispatcherOf(store, () => Promise.reject(new Error('bug')), {
+		onFault: error => faults.push(error),
+		backoffMs: 60_000,
+	});
+	await dispatcher.start();
+	await waitFor('it has failed', async () => (await rowOf(store, id)).state === 'failed');
+	t.is(faults.length, 1);
+	await dispatcher.stop();
+});
+
+storeTest(test, 'a dead endpoint with thousands waiting does not delay another', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const dead = await insertEndpoint(store, workspaceId);
+	const live = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, dead, 3000);
+	const {held, post} = heldPosts();
+	const {dispatcher, attempted} = dispatcherOf(store, async delivery =>
+		delivery.endpointId === dead ? await post(delivery) : acknowledged,
+	);
+	await dispatcher.start();
+	await waitFor('the dead one is tried', () => held.length === 4);
+	for (let n = 1; n <= 20; n++) {
+		await insertDue(store, workspaceId, live, 1);
+		dispatcher.due([live]);
+		await waitFor('the live one gets it', () => attempted.length === n, 2000);
+	}
+	t.is(held.length, 4);
+	for (const one of held) {
+		one.end(refused);
+	}
+	await waitFor('one more is tried', () => held.length === 5);
+	held[4]?.end(refused);
+	await dispatcher.stop();
+});

@@ -1,0 +1,82 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {createGuard, hostOf} from '../../src/webhook/guard.ts';
+import {refusedUrls} from '../helpers/refused-urls.ts';
+
+const guard = createGuard([]);
+
+for (const url of refusedUrls) {
+	test(`refused: ${JSON.stringify(url)}`, t => {
+		t.regex(guard.urlFault(url) ?? 'taken', /^must /);
+	});
+}
+
+for (const url of [
+	'https://shop.example/hooks',
+	'https://SHOP.example:8443/hooks?x=1#y',
+	'https://shop.example.:443/',
+	'https://xn--bcher-kva.example/',
+	'https://bücher.example/',
+	'https://93.184.215.14/',
+	'https://[2606:2800:21f:cb07:6820:80da:af6b:8b2c]/',
+	'https://localhost.example/',
+	'https://a_b.example/',
+]) {
+	test(`taken: ${url}`, t => {
+		t.is(guard.urlFault(url), null);
+	});
+}
+
+test('the host is what is looked up and verified', t => {
+	t.is(hostOf(new URL('https://Shop.Example.:8443/')), 'shop.example');
+	t.is(hostOf(new URL('https://[::1]/')), '::1');
+});
+
+test('ranges of the settings lift the check of addresses, never that of names', t => {
+	const lab = createGuard(['127.0.0.0/8', 'fd00::/8']);
+	t.is(lab.urlFault('https://127.0.0.1:8443/'), null);
+	t.is(lab.urlFault('https://[fd12::1]/'), null);
+	t.true(lab.allows('127.9.9.9'));
+	t.true(lab.allows('fd12::1'));
+	t.false(lab.allows('10.0.0.1'));
+	t.false(lab.allows('fe80::1'));
+	for (const url of ['https://localhost/', 'https://x.localhost/', 'https://intranet/', 'https://10.0.0.1/']) {
+		t.regex(lab.urlFault(url) ?? 'taken', /^must /, url);
+	}
+});
+
+test('an address that is none is not allowed', t => {
+	for (const address of ['', 'localhost', '127.1', '2130706433', '::ffff:10.0.0.1', 'fe80::1%lo']) {
+		t.false(guard.allows(address), address);
+	}
+});
+
+test('whatever is given, it is judged; what passes is https to a full name or a public address', t => {
+	const host = fc.oneof(
+		fc.domain(),
+		fc.ipV4(),
+		fc.ipV4Extended(),
+		fc.ipV6().map(ip => `[${ip}]`),
+		fc.string(),
+	);
+	const text = fc.oneof(
+		fc.string({unit: 'binary'}),
+		fc.webUrl({validSchemes: ['http', 'https', 'ftp'], withQueryParameters: true}),
+		fc.tuple(host, fc.nat(70_000)).map(([name, port]) => `https://${name}:${port}/`),
+	);
+	fc.assert(
+		fc.property(text, url => {
+			const fault = guard.urlFault(url);
+			if (fault === null) {
+				const parsed = new URL(url);
+				const name = hostOf(parsed);
+				t.is(parsed.protocol, 'https:');
+				t.is(parsed.username + parsed.password, '');
+				t.true(guard.allows(name) || /^[^:[\]]+\.[^:[\].\d][^:[\]]*$/.test(name), name);
+			} else {
+				t.regex(fault, /^must /);
+			}
+		}),
+		{numRuns: 2000},
+	);
+});

@@ -1,0 +1,331 @@
+import {once} from 'node:events';
+import {createServer} from 'node:net';
+import type {TLSSocket} from 'node:tls';
+import {gzipSync} from 'node:zlib';
+import test, {type ExecutionContext} from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
+import {createPosting, type Posting} from '../../src/threads/posting.ts';
+import type {Post, PostEnd} from '../../src/webhook/post.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import {loopbackAddress} from '../helpers/loopback.ts';
+import {startReceiver, startTls} from '../helpers/receiver.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const name = 'hooks.shop.example';
+const certificate = makeCertificate(name, '127.0.0.1');
+const body = Buffer.from('{"type":"delivered","metadata":{"order":"Größe \\u2028"}}');
+
+function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
+	const {post, close} = createPosting(
+		{
+			ca: [certificate.cert],
+			allowCidrs: ['127.0.0.0/8'],
+			dnsServers: ['127.0.0.1:9'],
+			timeoutMs: 15_000,
+			mostIdle: 16,
+			userAgent: 'mailctl/1.2.3',
+			...settings,
+		},
+		systemClock,
+	);
+	t.teardown(close);
+	return async (url: string, more: Partial<Post> = {}): Promise<PostEnd> =>
+		await post({id: 'whd_1', url, secret: 'whsec_x', body, ...more});
+}
+
+test.serial(
+	'a post: the stored bytes, its headers, a new signature at each attempt, one connection for both',
+	async t => {
+		const receiver = await startReceiver(t, certificate);
+		const post = posting(t);
+		const url = `https://127.0.0.1:${receiver.port}/hooks/mail?key=a%20b#part`;
+		for (const _ of [1, 2]) {
+			const end = await post(url);
+			t.like(end, {status: 204, error: null, address: '127.0.0.1'});
+			t.regex(end.tls ?? '', /^TLSv1\.3 /);
+		}
+		t.is(receiver.connections(), 1);
+		const [first] = receiver.received;
+		t.like(first, {method: 'POST', path: '/hooks/mail?key=a%20b', body});
+		t.like(first?.headers, {
+			'content-type': 'application/json',
+			'user-agent': 'mailctl/1.2.3',
+			'x-webhook-id': 'whd_1',
+			'content-length': String(body.length),
+			host: `127.0.0.1:${receiver.port}`,
+		});
+		t.regex(String(first?.headers['x-webhook-signature']), /^sha256=[0-9a-f]{64}$/);
+		t.true(Math.abs(Number(first?.headers['x-webhook-timestamp']) * 1000 - Date.now()) < 60_000);
+	},
+);
+
+for (const [status, error] of [
+	[200, null],
+	[299, null],
+	[302, 'it answered 302, and redirects are not followed'],
+	[307, 'it answered 307, and redirects are not followed'],
+	[404, 'it answered 404'],
+	[503, 'it answered 503'],
+] as const) {
+	test.serial(`status ${status}: ${error ?? 'acknowledged'}, one request`, async t => {
+		const receiver = await startReceiver(t, certificate, {
+			answer: (_received, response) =>
+				void response.writeHead(status, {location: `https://127.0.0.1:${receiver.port}/elsewhere`}).end('x'),
+		});
+		t.like(await posting(t)(`https://127.0.0.1:${receiver.port}/`), {status, error});
+		t.is(receiver.received.length, 1);
+	});
+}
+
+test.serial(
+	'the name is looked up at each attempt; the connection goes to the checked address, with the name for TLS',
+	async t => {
+		const [first, second] = [loopbackAddress(), loopbackAddress()];
+		const one = await startReceiver(t, certificate, {host: first});
+		const other = await startReceiver(t, certificate, {host: second, port: one.port});
+		const dns = await startFakeDns(t, {[name]: {a: [first]}});
+		const post = posting(t, {dnsServers: [dns.server]});
+		const url = `https://${name}:${one.port}/`;
+		t.like(await post(url), {status: 204, address: first});
+		t.deepEqual(dns.queries.toSorted(), [`A ${name}`, `AAAA ${name}`]);
+
+		// An idle connection to the old address is there; DNS says another one now, though its answer was to live for minutes.
+		dns.zone[name] = {a: [second]};
+		t.like(await post(url), {status: 204, address: second});
+		t.is(one.received.length, 1);
+		t.is(other.received.length, 1);
+		t.is(other.received[0]?.headers.host, `${name}:${one.port}`);
+	},
+);
+
+test.serial('rebinding: what DNS says later is checked again, and no connection is made', async t => {
+	const [allowed, inside] = [loopbackAddress(), loopbackAddress()];
+	const receiver = await startReceiver(t, certificate, {host: allowed});
+	const victim = await startReceiver(t, certificate, {host: inside, port: receiver.port});
+	const dns = await startFakeDns(t, {[name]: {a: [allowed], ttl: 0}});
+	const post = posting(t, {dnsServers: [dns.server], allowCidrs: [`${allowed}/32`]});
+	const url = `https://${name}:${receiver.port}/`;
+	t.like(await post(url), {status: 204, address: allowed});
+	dns.zone[name] = {a: [inside], ttl: 0};
+	t.like(await post(url), {status: null, error: `${name} has the address ${inside}, which is not public`});
+	t.is(receiver.received.length, 1);
+	t.is(victim.connections(), 0);
+});
+
+test.serial('the answer to the look-up of an attempt is the one that is used, however often it changes', async t => {
+	const [allowed, inside] = [loopbackAddress(), loopbackAddress()];
+	const receiver = await startReceiver(t, certificate, {host: allowed});
+	const victim = await startReceiver(t, certificate, {host: inside, port: receiver.port});
+	const dns = await startFakeDns(t, {[name]: {a: [allowed], ttl: 0}});
+	const post = posting(t, {dnsServers: [dns.server], allowCidrs: [`${allowed}/32`]});
+	const posted = post(`https://${name}:${receiver.port}/`);
+	await waitFor('the name was asked for', () => dns.queries.includes(`A ${name}`));
+	dns.zone[name] = {a: [inside], ttl: 0};
+	t.like(await posted, {status: 204, address: allowed});
+	t.is(victim.connections(), 0);
+	t.deepEqual(dns.queries.toSorted(), [`A ${name}`, `AAAA ${name}`]);
+});
+
+for (const [what, records] of [
+	['one private address among others', {a: ['93.184.215.14', '10.0.0.1']}],
+	['a private IPv6 address besides', {a: ['93.184.215.14'], aaaa: ['fd00::1']}],
+	['a mapped address', {aaaa: ['::ffff:7f00:1']}],
+	['the metadata service', {a: ['169.254.169.254']}],
+	['an alias of a private name', {cname: 'inside.example'}],
+] as const) {
+	test.serial(`refused before any connection: ${what}`, async t => {
+		const dns = await startFakeDns(t, {[name]: records, 'inside.example': {a: ['192.168.1.1']}});
+		const end = await posting(t, {dnsServers: [dns.server], allowCidrs: []})(`https://${name}/`);
+		t.is(end.status, null);
+		t.regex(end.error ?? '', /which is not public$/);
+		t.is(end.address, null);
+	});
+}
+
+test.serial('a name without an address, without DNS, and a URL that would be refused today', async t => {
+	const dns = await startFakeDns(t, {
+		'empty.example': {},
+		'broken.example': 'servfail',
+		'silent.example': 'timeout',
+	});
+	const post = posting(t, {dnsServers: [dns.server], timeoutMs: 3000});
+	const errorOf = async (url: string) => (await post(url)).error;
+	t.is(await errorOf('https://empty.example/'), 'empty.example has no address in DNS');
+	t.is(await errorOf('https://missing.example/'), 'there is no host missing.example in DNS');
+	t.is(await errorOf('https://broken.example/'), 'DNS gave no answer for broken.example (ESERVFAIL)');
+	t.is(await errorOf('https://silent.example/'), 'DNS gave no answer in time');
+	t.is(await errorOf('https://localhost/'), 'the URL must not name a local host');
+	t.is(await errorOf('http://ok.test/'), 'the URL must be an https URL');
+	const strict = posting(t, {allowCidrs: []});
+	t.is((await strict('https://127.0.0.1/')).error, 'the URL must not name a private, loopback or reserved address');
+});
+
+test.serial('of several addresses one that does not answer is passed over', async t => {
+	const [dead, live] = [loopbackAddress(), loopbackAddress()];
+	const receiver = await startReceiver(t, certificate, {host: live});
+	const dns = await startFakeDns(t, {[name]: {a: [dead, live]}});
+	const post = posting(t, {dnsServers: [dns.server]});
+	t.like(await post(`https://${name}:${receiver.port}/`), {status: 204, address: live});
+});
+
+test.serial('a certificate that proves nothing: no request is sent', async t => {
+	const dns = await startFakeDns(t, {[name]: {a: ['127.0.0.1']}});
+	const other = makeCertificate('other.example');
+	const foreign = makeCertificate(name);
+	const cases = [
+		[other, [certificate.cert, other.cert], 'its certificate is for another host name (ERR_TLS_CERT_ALTNAME_INVALID)'],
+		[foreign, [certificate.cert], 'its certificate is self-signed (DEPTH_ZERO_SELF_SIGNED_CERT)'],
+	] as const;
+	for (const [shown, ca, error] of cases) {
+		const receiver = await startReceiver(t, shown);
+		const end = await posting(t, {dnsServers: [dns.server], ca})(`https://${name}:${receiver.port}/`);
+		t.like(end, {status: null, error});
+		t.is(receiver.received.length, 0);
+	}
+});
+
+test.serial('TLS older than 1.2, no TLS, no HTTP, nobody there', async t => {
+	const old = {minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0'} as const;
+	const oldTls = await startReceiver(t, certificate, {tls: old});
+	const post = posting(t, {timeoutMs: 9000});
+	t.regex((await post(`https://127.0.0.1:${oldTls.port}/`)).error ?? '', /no TLS version that is safe/);
+	t.is(oldTls.received.length, 0);
+
+	const plain = createServer(
+		socket =>
+			void socket
+				.on('error', () => undefined)
+				.resume()
+				.end('220 mail.example ESMTP\r\n'),
+	);
+	plain.listen(0, '127.0.0.1');
+	await once(plain, 'listening');
+	const {port} = plain.address() as {port: number};
+	t.regex((await post(`https://127.0.0.1:${port}/`)).error ?? '', /^it does not speak TLS/);
+	plain.close();
+	await once(plain, 'close');
+	t.regex((await post(`https://127.0.0.1:${port}/`)).error ?? '', /^the connection was refused/);
+
+	const garbage = await startTls(t, certificate, socket => void socket.end('220 mail.example ESMTP\r\n'));
+	t.regex((await post(`https://127.0.0.1:${garbage}/`)).error ?? '', /^it does not speak HTTP/);
+	const silent = await startTls(t, certificate, socket => void socket.once('data', () => socket.destroy()));
+	t.regex((await post(`https://127.0.0.1:${silent}/`)).error ?? '', /^it closed the connection without an answer/);
+});
+
+/** Calls `send` again and again until the connection is gone. */
+function drip(socket: TLSSocket, everyMs: number, send: () => void): void {
+	const timer = setInterval(send, everyMs);
+	socket.on('close', () => clearInterval(timer));
+}
+
+for (const [what, talk] of [
+	['says nothing', () => undefined],
+	['sends its answer byte by byte', (socket: TLSSocket) => drip(socket, 20, () => socket.write('H'.slice(0, 1)))],
+	[
+		'sends header after header',
+		(socket: TLSSocket) => {
+			socket.write('HTTP/1.1 200 OK\r\n');
+			drip(socket, 50, () => socket.write('x-more: 1\r\n'));
+		},
+	],
+	[
+		'sends interim answers without end',
+		(socket: TLSSocket) => drip(socket, 20, () => socket.write('HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n')),
+	],
+] as const) {
+	test.serial(`an endpoint that ${what} has the time of one attempt, and no more`, async t => {
+		const port = await startTls(t, certificate, socket => {
+			socket.once('data', () => talk(socket));
+		});
+		const end = await posting(t, {timeoutMs: 2000})(`https://127.0.0.1:${port}/`);
+		t.is(end.status, null);
+		t.true(end.ms < 10_000);
+		if (what !== 'sends its answer byte by byte') {
+			t.is(end.error, 'no answer within 2 s');
+		}
+	});
+}
+
+test.serial('an endpoint that never ends its handshake has a third of the time', async t => {
+	const silent = createServer(socket => void socket.on('error', () => undefined));
+	silent.listen(0, '127.0.0.1');
+	await once(silent, 'listening');
+	t.teardown(() => silent.close());
+	const {port} = silent.address() as {port: number};
+	const end = await posting(t, {timeoutMs: 1500})(`https://127.0.0.1:${port}/`);
+	t.like(end, {status: null, error: 'no connection in time'});
+});
+
+for (const [what, headers, chunk] of [
+	['drips', 'content-length: 1000000', Buffer.from('x')],
+	['is huge', 'transfer-encoding: chunked', Buffer.from(`10000\r\n${'x'.repeat(65_536)}\r\n`)],
+	['is a compressed bomb', 'content-encoding: gzip\r\ncontent-length: 1000000000', gzipSync(Buffer.alloc(1_000_000))],
+] as const) {
+	test.serial(`the status counts; a body that ${what} is not waited for nor read to its end`, async t => {
+		let sent = 0;
+		let closed = false;
+		const port = await startTls(t, certificate, socket => {
+			socket.once('data', () => {
+				socket.write(`HTTP/1.1 200 OK\r\n${headers}\r\n\r\n`);
+				socket.on('close', () => {
+					closed = true;
+				});
+				drip(socket, 1, () => {
+					if (!socket.writableNeedDrain) {
+						socket.write(chunk);
+						sent += chunk.length;
+					}
+				});
+			});
+		});
+		const end = await posting(t)(`https://127.0.0.1:${port}/`);
+		t.like(end, {status: 200, error: null});
+		t.true(end.ms < 10_000);
+		await waitFor('the connection is closed', () => closed);
+		t.true(sent < 50_000_000);
+	});
+}
+
+test.serial('an idle connection that the other end closes at that very moment costs no attempt', async t => {
+	const seen = new Map<unknown, number>();
+	const receiver = await startReceiver(t, certificate, {
+		answer(_received, response, request) {
+			const n = (seen.get(request.socket) ?? 0) + 1;
+			seen.set(request.socket, n);
+			if (n === 1) {
+				response.writeHead(200).end();
+			} else {
+				request.socket.destroy();
+			}
+		},
+	});
+	const post = posting(t);
+	const url = `https://127.0.0.1:${receiver.port}/`;
+	t.like(await post(url), {status: 200});
+	t.like(await post(url), {status: 200, error: null});
+	t.is(receiver.connections(), 2);
+	t.is(receiver.received.length, 3);
+});
+
+test.serial('few idle connections stay open, the newest', async t => {
+	const receivers = await Promise.all([1, 2, 3, 4].map(() => startReceiver(t, certificate)));
+	const post = posting(t, {mostIdle: 2});
+	for (const {port} of receivers) {
+		t.like(await post(`https://127.0.0.1:${port}/`), {status: 204});
+	}
+	await waitFor('the oldest are closed', () =>
+		receivers.every((receiver, index) => receiver.open() === (index < 2 ? 0 : 1)),
+	);
+});
+
+test.serial('an endpoint that closes each connection gets a new one each time', async t => {
+	const receiver = await startReceiver(t, certificate, {
+		answer: (_received, response) => void response.writeHead(200, {connection: 'close'}).end('ok'),
+	});
+	const post = posting(t);
+	for (const _ of [1, 2, 3]) {
+		t.like(await post(`https://127.0.0.1:${receiver.port}/`), {status: 200, error: null});
+	}
+	t.is(receiver.connections(), 3);
+});
