@@ -1,54 +1,34 @@
-import {hkdfSync, randomBytes} from 'node:crypto';
-import type {AddressInfo} from 'node:net';
 import {hostname} from 'node:os';
 import process from 'node:process';
-import type {Knex} from 'knex';
-import {createCatalog} from './accept/catalog.ts';
-import {createAccept} from './accept/send.ts';
-import {createAcceptWrite} from './accept/write.ts';
-import {apiRoutes} from './api/api-routes.ts';
-import {createAuth} from './api/auth.ts';
-import {createCursors} from './api/cursor.ts';
-import {createRateLimits} from './api/rate-limit.ts';
-import {healthRoutes} from './api/routes/health.ts';
-import {type Api, createApi} from './api/server.ts';
 import {boundPublicUrl} from './config/derive.ts';
 import type {Settings} from './config/settings.ts';
 import {watchChanges} from './daemon/changes-watch.ts';
 import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
 import {createEngine, type Engine} from './daemon/engine.ts';
+import {createHttp} from './daemon/http.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {startSweep} from './daemon/sweep.ts';
 import {keyTask, messageTask} from './daemon/sweep-tasks.ts';
+import {createTelling} from './daemon/telling.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
-import {createLinks} from './links/links.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {systemClock as clock} from './mail/clock.ts';
 import {createIdSource} from './mail/ids.ts';
 import {storeTime} from './mail/time.ts';
-import {createEngagementWrite} from './outcome/engagement.ts';
-import {createErase} from './outcome/erase.ts';
 import type {Outbox} from './outcome/outbox.ts';
-import type {Recorded} from './outcome/record.ts';
-import {createCollector} from './public/collector.ts';
-import {publicRoutes} from './public/public-routes.ts';
 import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
-import {findKey} from './store/catalog.ts';
 import {bumpGeneration, readGeneration} from './store/changes.ts';
 import {bringForward, type Claimed} from './store/claims.ts';
 import {isErased} from './store/erasures.ts';
-import {noteKeyUse} from './store/key-use.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
 import {bringDeliveriesForward} from './store/webhook-claims.ts';
 import {countPending} from './store/webhook-deliveries.ts';
-import {createGuard} from './webhook/guard.ts';
-import type {Attempted} from './webhook/turn.ts';
 
 export type DaemonOptions = {
 	readonly settings: Settings;
@@ -93,6 +73,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
 		webhooksPending: () => countPending(store.reader),
 	});
+	const telling = createTelling({metrics, mailLog});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
@@ -123,45 +104,12 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const outbox: Outbox = {newId, onDue: endpointIds => webhooks?.due(endpointIds)};
 	const storeFailing = () => storeWatch.failing() || engine?.scheduler.storeFailing === true;
 
-	const catalog = createCatalog(store.reader);
-	const limits = createRateLimits(clock, () => live.rateLimit);
-	const auth = createAuth({
-		findKey: hash => findKey(store.reader, hash),
-		clock,
-		limits,
-		onUse: (id, at) => noteKeyUse(store.writer, id, at),
-	});
-	const keyRetention = () => live.idempotencyRetention;
-	const accept = createAccept({
-		catalog,
-		reader: store.reader,
-		writer: store.writer,
-		clock,
-		acceptWrite: createAcceptWrite({clock, newId, keyRetention}),
-		keyRetention,
-		onAccepted: destinations => engine?.scheduler.accepted(destinations),
-	});
-
-	const engagementWrite = createEngagementWrite(clock, outbox);
-	const collector = createCollector({
-		write: hit => store.writer.submit(engagementWrite, hit),
-		isUnavailable: store.dialect.isUnavailable,
-		onError: onStoreError,
-		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
-	});
 	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
 
 	/** What this process remembers of the store is read again. */
 	function forget(): void {
-		catalog.clear();
-		auth.clear();
+		http.forget();
 		engine?.forget();
-	}
-
-	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
-		const result = await store.writer.transaction(work);
-		forget();
-		return result;
 	}
 
 	async function notReady(): Promise<string | null> {
@@ -176,54 +124,25 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		}
 	}
 
-	function createServer(): Api {
-		return createApi({
-			newId,
-			version,
-			trustProxy: settings.trustProxy,
-			isUnavailable: store.dialect.isUnavailable,
-			report: (request, error) => {
-				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
-				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {
-					onStoreError(error);
-				}
-			},
-			routes: [
-				healthRoutes({notReady, metrics: metrics.text}),
-				...apiRoutes({
-					auth,
-					reader: store.reader,
-					change,
-					writer: store.writer,
-					tools: {clock, newId, random: randomBytes},
-					vault,
-					cursors: createCursors(cursorKey(secrets)),
-					accept,
-					limits,
-					erase: createErase({
-						writer: store.writer,
-						clock,
-						outbox,
-						removeCaptured: uncapture,
-					}),
-					webhooks: {guard: createGuard(settings.webhookAllowCidrs), onDue: outbox.onDue},
-					mayAccept: () => phase === 'running' && !storeFailing(),
-				}),
-				...publicRoutes({
-					// Reads tokens only: where this process is reached does not matter.
-					links: createLinks({keys: secrets, publicUrl: '', random: randomBytes}),
-					reader: store.reader,
-					writer: store.writer,
-					collector,
-					clock,
-					outbox,
-					random: randomBytes,
-				}),
-			],
-		});
-	}
-
-	const api = settings.roles.includes('api') ? createServer() : null;
+	const http = createHttp({
+		settings,
+		live: () => live,
+		version,
+		store,
+		secrets,
+		vault,
+		clock,
+		newId,
+		outbox,
+		forget,
+		uncapture,
+		metrics: metrics.text,
+		notReady,
+		mayAccept: () => phase === 'running' && !storeFailing(),
+		onAccepted: destinations => engine?.scheduler.accepted(destinations),
+		onStoreError,
+		logger,
+	});
 	const boot = newId('req');
 	const presence = createPresence({
 		store,
@@ -239,13 +158,6 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		void webhooks?.rescan().catch(onStoreError);
 	}
 
-	async function listen(): Promise<string | null> {
-		const {host, port} = settings.httpListen;
-		await api?.listen({host, port});
-		const bound = api?.server.address() as AddressInfo | undefined;
-		return bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
-	}
-
 	async function startWebhooks(): Promise<void> {
 		webhooks = createWebhooks({
 			settings,
@@ -254,7 +166,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			vault,
 			boot,
 			clock,
-			onAttempted,
+			onAttempted: telling.posted,
 			onStoreError,
 			onFault: error => logger.error({event: 'webhook_fault', err: error}),
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
@@ -274,7 +186,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			outbox,
 			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
 			clock,
-			onRecorded,
+			onRecorded: telling.recorded,
 			onLost: copy => void removeIfErased(copy).catch(onStoreError),
 			onStoreError,
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
@@ -283,19 +195,18 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	async function end(): Promise<void> {
-		await Promise.all([api?.close(), engine?.drain(), webhooks?.drain()]);
-		await collector.stop();
+		await Promise.all([http.close(), engine?.drain(), webhooks?.drain()]);
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
 		await engine?.stop();
 		storeWatch.stop();
 	}
 
-	let http: string | null;
+	let base: string | null;
 	let publicUrl: string;
 	try {
-		http = await listen();
-		publicUrl = settings.publicUrl ?? http ?? boundPublicUrl(null, settings.httpListen);
+		base = await http.listen();
+		publicUrl = settings.publicUrl ?? base ?? boundPublicUrl(null, settings.httpListen);
 		if (settings.roles.includes('deliver') || settings.roles.includes('webhook')) {
 			await presence.begin();
 		}
@@ -310,39 +221,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		throw error;
 	}
 
-	function onRecorded({copy, result, verdict}: Recorded): void {
-		const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);
-		const judged = {...result, outcome: verdict.outcome};
-		metrics.attempted(judged, delayMs);
-		mailLog.attempted({messageId: copy.message_id, recipient: copy.address, workspace: copy.workspace_id}, judged, {
-			delayMs,
-			attempt: verdict.attempts,
-		});
-	}
-
 	/** A mail may be captured while its recipient is erased. */
 	async function removeIfErased({id}: Claimed): Promise<void> {
 		if (await isErased(store.reader, id)) {
 			await uncapture([id]);
 		}
-	}
-
-	function onAttempted(attempted: Attempted): void {
-		const {delivery, end, after} = attempted;
-		metrics.webhookAttempted(after.state, end.ms);
-		mailLog.webhookAttempted({
-			messageId: delivery.messageId,
-			workspace: delivery.workspaceId,
-			endpoint: delivery.endpointId,
-			delivery: delivery.id,
-			type: delivery.eventType,
-			host: new URL(delivery.url).host,
-			status: end.status,
-			error: end.error,
-			state: after.state,
-			attempt: after.attempts,
-			ms: end.ms,
-		});
 	}
 
 	const changes = watchChanges({
@@ -375,7 +258,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const sweep = startSweep({
 		tasks: [
 			messageTask({store, clock, days: () => live.retentionDays, removeCaptured: uncapture}),
-			keyTask({store, clock, retention: keyRetention}),
+			keyTask({store, clock, retention: () => live.idempotencyRetention}),
 		],
 		intervalMs: () => live.sweepInterval,
 		clock,
@@ -386,16 +269,16 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	});
 
 	phase = 'running';
-	mailLog.listening({http, inbound: null, version});
+	mailLog.listening({http: base, inbound: null, version});
 	if (engine && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
 		const text =
 			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
 		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
 	}
-	writeDaemonFile(settings.dataDir, {pid: process.pid, http, inbound: null, version});
+	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound: null, version});
 
 	return {
-		http,
+		http: base,
 		publicUrl,
 		reload(next) {
 			live = next;
@@ -412,9 +295,4 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			await release();
 		},
 	};
-}
-
-/** Cursors live for minutes: one key of their own, made from the current one, is enough. */
-function cursorKey({keys, current}: Held['secrets']): Uint8Array {
-	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
 }

@@ -1,0 +1,164 @@
+import {hkdfSync, randomBytes} from 'node:crypto';
+import type {AddressInfo} from 'node:net';
+import type {Knex} from 'knex';
+import type {Logger} from 'pino';
+import {createCatalog} from '../accept/catalog.ts';
+import {createAccept} from '../accept/send.ts';
+import {createAcceptWrite} from '../accept/write.ts';
+import {apiRoutes} from '../api/api-routes.ts';
+import {createAuth} from '../api/auth.ts';
+import {createCursors} from '../api/cursor.ts';
+import {createRateLimits} from '../api/rate-limit.ts';
+import {healthRoutes} from '../api/routes/health.ts';
+import {type Api, createApi} from '../api/server.ts';
+import {boundPublicUrl} from '../config/derive.ts';
+import type {Settings} from '../config/settings.ts';
+import {createLinks} from '../links/links.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {NewId} from '../mail/ids.ts';
+import {createEngagementWrite} from '../outcome/engagement.ts';
+import {createErase} from '../outcome/erase.ts';
+import type {Outbox} from '../outcome/outbox.ts';
+import {createCollector} from '../public/collector.ts';
+import {publicRoutes} from '../public/public-routes.ts';
+import {findKey} from '../store/catalog.ts';
+import {noteKeyUse} from '../store/key-use.ts';
+import type {MasterKeys, Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import {createGuard} from '../webhook/guard.ts';
+
+export type HttpOptions = {
+	readonly settings: Settings;
+	/** The settings as they are now. */
+	readonly live: () => Pick<Settings, 'rateLimit' | 'idempotencyRetention'>;
+	readonly version: string;
+	readonly store: Store;
+	readonly secrets: MasterKeys;
+	readonly vault: Vault;
+	readonly clock: Clock;
+	readonly newId: NewId;
+	readonly outbox: Outbox;
+	/** Lets the whole process forget what it remembers of the store; it calls `forget` below too. */
+	readonly forget: () => void;
+	/** Removes the captured mails of copies. */
+	readonly uncapture: (copyIds: readonly string[]) => Promise<void>;
+	/** The figures in Prometheus' text format. */
+	readonly metrics: () => Promise<string>;
+	/** Null: ready to take mail. Else why not. */
+	readonly notReady: () => Promise<string | null>;
+	readonly mayAccept: () => boolean;
+	/** Called with the destinations of mail that was accepted and committed. */
+	readonly onAccepted: (destinations: Iterable<string>) => void;
+	readonly onStoreError: (error: unknown) => void;
+	readonly logger: Logger;
+};
+
+/** All that comes in by HTTP: the API, the hosted pages, health. With the role `api` missing it serves nothing. */
+export function createHttp(options: HttpOptions) {
+	const {settings, store, clock, newId, outbox, logger, onStoreError} = options;
+	const catalog = createCatalog(store.reader);
+	const limits = createRateLimits(clock, () => options.live().rateLimit);
+	const auth = createAuth({
+		findKey: hash => findKey(store.reader, hash),
+		clock,
+		limits,
+		onUse: (id, at) => noteKeyUse(store.writer, id, at),
+	});
+	const keyRetention = () => options.live().idempotencyRetention;
+	const accept = createAccept({
+		catalog,
+		reader: store.reader,
+		writer: store.writer,
+		clock,
+		acceptWrite: createAcceptWrite({clock, newId, keyRetention}),
+		keyRetention,
+		onAccepted: options.onAccepted,
+	});
+
+	const engagementWrite = createEngagementWrite(clock, outbox);
+	const collector = createCollector({
+		write: hit => store.writer.submit(engagementWrite, hit),
+		isUnavailable: store.dialect.isUnavailable,
+		onError: onStoreError,
+		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
+	});
+
+	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
+		const result = await store.writer.transaction(work);
+		options.forget();
+		return result;
+	}
+
+	function createServer(): Api {
+		return createApi({
+			newId,
+			version: options.version,
+			trustProxy: settings.trustProxy,
+			isUnavailable: store.dialect.isUnavailable,
+			report: (request, error) => {
+				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
+				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {
+					onStoreError(error);
+				}
+			},
+			routes: [
+				healthRoutes({notReady: options.notReady, metrics: options.metrics}),
+				...apiRoutes({
+					auth,
+					reader: store.reader,
+					change,
+					writer: store.writer,
+					tools: {clock, newId, random: randomBytes},
+					vault: options.vault,
+					cursors: createCursors(cursorKey(options.secrets)),
+					accept,
+					limits,
+					erase: createErase({
+						writer: store.writer,
+						clock,
+						outbox,
+						removeCaptured: options.uncapture,
+					}),
+					webhooks: {guard: createGuard(settings.webhookAllowCidrs), onDue: outbox.onDue},
+					mayAccept: options.mayAccept,
+				}),
+				...publicRoutes({
+					// Reads tokens only: where this process is reached does not matter.
+					links: createLinks({keys: options.secrets, publicUrl: '', random: randomBytes}),
+					reader: store.reader,
+					writer: store.writer,
+					collector,
+					clock,
+					outbox,
+					random: randomBytes,
+				}),
+			],
+		});
+	}
+
+	const api = settings.roles.includes('api') ? createServer() : null;
+
+	return {
+		/** Answers the address that it listens at; null: it serves nothing. */
+		async listen(): Promise<string | null> {
+			const {host, port} = settings.httpListen;
+			await api?.listen({host, port});
+			const bound = api?.server.address() as AddressInfo | undefined;
+			return bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
+		},
+		forget(): void {
+			catalog.clear();
+			auth.clear();
+		},
+		/** Answers what is being asked, writes what was collected, and takes nothing more. */
+		async close(): Promise<void> {
+			await api?.close();
+			await collector.stop();
+		},
+	};
+}
+
+/** Cursors live for minutes: one key of their own, made from the current one, is enough. */
+function cursorKey({keys, current}: MasterKeys): Uint8Array {
+	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
+}
