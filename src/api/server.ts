@@ -79,6 +79,9 @@ export function createApi({
 		if (answer.status >= 500 && !(error instanceof ApiError)) {
 			report(request, error);
 		}
+		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees why.
+		// Node reads the rest and drops it, within the time limit of the request.
+		reply.removeHeader('connection');
 		return sendError(reply, answer);
 	});
 	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));

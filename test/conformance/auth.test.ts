@@ -58,7 +58,7 @@ test('no key, a wrong key and a key in another place are the same 401 on every r
 		...['key', 'create', '--name', 'e', '--expires', '1s', '--workspace', main.id],
 	);
 	t.is((await service().api(revoked.key).get('/v1/messages')).status, 200);
-	await program.cli('key', 'revoke', revoked.id);
+	await program.cli('key', 'revoke', revoked.id, '--workspace', main.id);
 	const headers = [
 		{},
 		{authorization: ''},

@@ -289,12 +289,12 @@ test('every collection has limit and cursor', async t => {
 	}
 	const paths = ['messages', 'contacts', 'suppressions', 'unsubscribe-groups', 'webhooks', 'templates', 'senders'];
 	for (const path of paths.map(name => `/v1/${name}`)) {
-		const all = await walk<{id: string}>(workspace.live, path);
-		const ids = all.map(({id}) => id);
+		const idsOf = async (query: string) => (await walk<{id: string}>(workspace.live, path + query)).map(({id}) => id);
+		const ids = await idsOf('');
 		t.true(ids.length > 0, path);
 		t.is(new Set(ids).size, ids.length, path);
 		t.deepEqual(ids, ids.toSorted().reverse(), `${path} newest first`);
-		t.deepEqual(await walk(workspace.live, `${path}?limit=1`), all, path);
+		t.deepEqual(await idsOf('?limit=1'), ids, path);
 		const {body} = await workspace.live.get<List<unknown>>(path);
 		t.true('next_cursor' in body, path);
 		for (const limit of ['0', '101', 'x']) {

@@ -16,7 +16,7 @@ import {
 } from './resources.ts';
 import {pathWith, prefixIn, routes} from './routes.ts';
 
-const service = serviceOf(test, {workspaces: {mine: [], theirs: []}});
+const service = serviceOf(test, {workspaces: {mine: [], theirs: [], named: []}});
 
 /** One id of every type, in a workspace. */
 async function oneOfEach(workspace: Workspace): Promise<Readonly<Record<string, string>>> {
@@ -104,7 +104,7 @@ test('ids of another workspace answer on every route as unknown ones do, and not
 
 test('names of another workspace mean nothing: senders, templates, topics, cursors', async t => {
 	conforms(t, 'overview.scoped', 'topic.per-workspace', 'auth.one-workspace');
-	const {mine, theirs} = service().workspaces as {mine: Workspace; theirs: Workspace};
+	const {mine, named: theirs} = service().workspaces as {mine: Workspace; named: Workspace};
 	await addTopic(theirs, 'theirs-only');
 	const refused = async (fields: object) => {
 		const body = {from: mine.from, to: 'user@simulator.test', templateId: mine.templates.plain, ...fields};
