@@ -134,9 +134,9 @@ function settingOptions(command: Command, creates: boolean): Command {
 		.option('--queue-lifetime <duration>', 'how long delivery is tried', unless(duration('--queue-lifetime')))
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks')
-		.option('--brand-name <name>', 'what recipients know it by, on its hosted pages', unless(label('--brand-name')))
-		.option('--brand-logo <url>', 'their logo, an https URL', unless(logoUrl('--brand-logo')))
-		.option('--brand-color <#rrggbb>', 'their accent colour', unless(colour('--brand-color')))
+		.option('--brand-name <name>', 'what recipients know it by, for its hosted pages', unless(label('--brand-name')))
+		.option('--brand-logo <url>', 'its logo there, an https URL', unless(logoUrl('--brand-logo')))
+		.option('--brand-color <#rrggbb>', 'its accent color there', unless(colour('--brand-color')))
 		.option('--brand-support <address>', 'where recipients may write to', unless(email('--brand-support')));
 	return creates ? named : named.option('--no-track-opens', 'do not').option('--no-track-clicks', 'do not');
 }

@@ -1,8 +1,9 @@
 import test from 'ava';
 import {type Program, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';
-import {addTopic} from '../helpers/topic.ts';
 import {waitFor} from '../helpers/wait.ts';
+
+const patience = 60_000;
 
 type Sent = {readonly status: number; readonly body: {readonly id: string; readonly error?: {readonly code: string}}};
 type Event = {readonly type: string};
@@ -14,10 +15,14 @@ async function send(url: string, {key, from, templateId}: Welcome, fields: objec
 
 /** The header fields of a captured mail, unfolded. */
 async function headersOf(program: Program, url: string, {key}: Welcome, id: string): Promise<Map<string, string>> {
-	await waitFor('it is delivered', async () => {
-		const {body} = await call(`${url}/v1/messages/${id}`, key);
-		return (body as {status: string}).status === 'delivered';
-	});
+	await waitFor(
+		'it is delivered',
+		async () => {
+			const {body} = await call(`${url}/v1/messages/${id}`, key);
+			return (body as {status: string}).status === 'delivered';
+		},
+		patience,
+	);
 	const [head = ''] = (await program.cliBytes('message', 'raw', id)).toString().split('\r\n\r\n');
 	return new Map(
 		head
@@ -49,7 +54,7 @@ test('one click from a mail that was sent: its header’s URL, posted to as Gmai
 	const program = await prepareProgram(t, {});
 	const daemon = await program.serve();
 	const shop = await welcomeOf(program);
-	await addTopic(program, 'news', 'Product news');
+	await call(`${daemon.url}/v1/unsubscribe-groups`, shop.key, {code: 'news', name: 'Product news'});
 	const {body: tagged} = await send(daemon.url, shop, {unsubscribeGroup: 'news'});
 	const headers = await headersOf(program, daemon.url, shop, tagged.id);
 	t.is(headers.get('list-unsubscribe-post'), 'List-Unsubscribe=One-Click');
