@@ -6,6 +6,8 @@ import {call, openShop, type Shop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 type Event = {readonly type: string; readonly detail: Readonly<Record<string, unknown>>};
+const settledLimit = 30_000;
+
 type Running = {readonly program: Program; readonly shop: Shop; readonly daemon: Daemon; readonly testKey: string};
 
 /** The program with a workspace that tracks, capturing what it delivers. */
@@ -44,10 +46,14 @@ async function statusOf({daemon, shop}: Running, id: string): Promise<RecipientS
 }
 
 async function settled(running: Running, id: string, events: number): Promise<string[]> {
-	return await waitFor('the last event', async () => {
-		const types = (await timelineOf(running, id)).map(({type}) => type);
-		return types.length >= events && types;
-	});
+	return await waitFor(
+		'the last event',
+		async () => {
+			const types = (await timelineOf(running, id)).map(({type}) => type);
+			return types.length >= events && types;
+		},
+		settledLimit,
+	);
 }
 
 const begun = ['accepted', 'queued'];
@@ -65,7 +71,7 @@ const outcomes: Readonly<Record<string, readonly [RecipientState, readonly strin
 	clicked: ['delivered', [...delivered, 'clicked']],
 };
 
-test('the simulator: every kind, for live and test keys, by the same events as real mail', async t => {
+test.serial('the simulator: every kind, for live and test keys, by the same events as real mail', async t => {
 	const running = await start(t);
 	const {shop, testKey, program} = running;
 	await Promise.all(
@@ -101,7 +107,7 @@ test('the simulator: every kind, for live and test keys, by the same events as r
 	await send(running, shop.key, 'soft-bounced+0@simulator.test');
 });
 
-test('copies: events with their recipient and role, what is suppressed among them', async t => {
+test.serial('copies: events with their recipient and role, what is suppressed among them', async t => {
 	const running = await start(t);
 	const blocked = 'bounced+blocked@simulator.test';
 	await settled(running, await send(running, running.shop.key, blocked), 4);
@@ -129,7 +135,7 @@ async function mailOf({program}: Running, id: string): Promise<ParsedMail & {htm
 	return parsed as ParsedMail & {html: string};
 }
 
-test('a tracked mail: its links and pixel work, and what they record is shown', async t => {
+test.serial('a tracked mail: its links and pixel work, and what they record is shown', async t => {
 	const running = await start(t);
 	const {daemon, shop, program} = running;
 	const id = await send(running, shop.key, 'ada@a.test');
@@ -156,10 +162,15 @@ test('a tracked mail: its links and pixel work, and what they record is shown', 
 	});
 	const shown = await program.run('message', 'show', id);
 	t.regex(shown.stdout, /\n {2}opened 2 times, 1 by machine, last [\d-]+ [\d:]+ UTC\n/);
-	t.is((await fetch(`${daemon.url}/t/c/x`, {redirect: 'manual'})).status, 404);
+	for (const path of ['/t/c/x', '/t/o/x']) {
+		const lost = await fetch(daemon.url + path, {redirect: 'manual', headers: {'accept-language': 'de'}});
+		t.is(lost.status, 404);
+		t.regex(lost.headers.get('content-type') ?? '', /^text\/html/);
+		t.regex(await lost.text(), /<html lang="de">/);
+	}
 });
 
-test('a send can switch tracking off, and then the mail is as it was written', async t => {
+test.serial('a send can switch tracking off, and then the mail is as it was written', async t => {
 	const running = await start(t);
 	const {shop, program} = running;
 	const both = await send(running, shop.key, 'a@a.test', {tracking: {opens: false, clicks: false}});
