@@ -3,7 +3,7 @@ import type {Socket} from 'node:net';
 import Fastify, {type FastifyInstance, type FastifyReply, type FastifyRequest} from 'fastify';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
-import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
+import {ApiError, apiError, bodyMissing, type ErrorReport, sendError, toApiError} from './errors.ts';
 import {parseJson} from './json.ts';
 import {describeApi} from './openapi.ts';
 import {createChecks} from './validate.ts';
@@ -138,10 +138,12 @@ function acceptJsonOnly(api: Api): void {
 			return;
 		}
 		const parsed = parseJson(bytes as Buffer);
-		if (parsed.ok) {
-			done(null, parsed.value);
-		} else {
+		if (!parsed.ok) {
 			done(apiError('bad_request', {message: parsed.fault}));
+		} else if (parsed.value === null) {
+			done(bodyMissing());
+		} else {
+			done(null, parsed.value);
 		}
 	});
 	refuseOtherBodies(api);

@@ -12,7 +12,7 @@ import type {Guard} from '../../webhook/guard.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import type {Cursors} from '../cursor.ts';
 import {describe} from '../describe.ts';
-import {apiError} from '../errors.ts';
+import {apiError, bodyMissing} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
@@ -182,11 +182,14 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 				},
 				validatorCompiler({schema, httpPart}) {
 					const check = checks.compiler(schema, httpPart);
-					// No body says as much as an empty object.
+					// No body at all says as much as an empty object; JSON without any is none.
 					return value => (httpPart === 'body' && value === null ? {value} : check(value));
 				},
 			},
 			async (request, reply) => {
+				if (request.headers['content-type'] !== undefined && !request.body) {
+					throw bodyMissing();
+				}
 				const {id} = request.params;
 				const {workspaceId} = callerOf(request);
 				const now = storeTime(tools.clock.now());
