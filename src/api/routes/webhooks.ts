@@ -18,7 +18,6 @@ import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import {deliverySchema, endpointBody, endpointSchema, replayBody} from '../schemas/webhook.ts';
 import type {Routes} from '../server.ts';
-import {createChecks} from '../validate.ts';
 import {deliveryView, endpointView} from '../webhook-views.ts';
 
 export type WebhookRoutesOptions = {
@@ -40,7 +39,6 @@ const deliveriesPerPage = 25;
 
 export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 	const {auth, reader, change, tools, vault, cursors, webhooks} = options;
-	const checks = createChecks();
 
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
@@ -172,18 +170,13 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 					...describe({
 						tag: 'Webhooks',
 						summary: 'Replay a delivery',
-						description: 'Whatever became of it, it is posted again, up to five times; the body may be left out.',
+						description: 'Whatever became of it, it is posted again, up to five times.',
 						answer: [202, 'The delivery, pending.', deliverySchema],
 						errors: ['not_found'],
 					}),
 					querystring: noQuery,
 					params: idParams('whd'),
 					body: replayBody,
-				},
-				validatorCompiler({schema, httpPart}) {
-					const check = checks.compiler(schema, httpPart);
-					// No body says as much as an empty object.
-					return value => (httpPart === 'body' && value === null ? {value} : check(value));
 				},
 			},
 			async (request, reply) => {
