@@ -27,9 +27,9 @@ async function oneOfEach(workspace: Workspace): Promise<Readonly<Record<string, 
 	});
 	const message = await accepted(workspace, {to: 'person@people.example'});
 	const events = await untilEvent(live, message, 'delivered');
-	const [delivery] = await waitFor('the event is to be delivered', async () => {
+	const [delivery] = await waitFor('the event could not be delivered', async () => {
 		const {body} = await live.get<List<Delivery>>(`/v1/webhooks/${endpoint.body.id}/deliveries`);
-		return body.data.length > 0 && body.data;
+		return body.data.some(({status}) => status === 'failed') && body.data;
 	});
 	const firstOf = async <Item>(path: string) => (await live.get<List<Item>>(path)).body.data[0] as Item;
 	return {
