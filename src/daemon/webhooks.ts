@@ -7,7 +7,7 @@ import {watchArrivals} from '../queue/arrivals.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {type ClaimedDelivery, readDueEndpoints, readEndpointWork} from '../store/webhook-claims.ts';
-import {purgeEndpoints} from '../store/webhook-endpoints.ts';
+import {hasEndpoints, purgeEndpoints} from '../store/webhook-endpoints.ts';
 import type {Posting} from '../threads/posting.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';
 import type {PostEnd} from '../webhook/post.ts';
@@ -82,6 +82,10 @@ export function createWebhooks(options: WebhooksOptions) {
 
 	return {
 		async start(): Promise<void> {
+			// Its start takes a moment: who has no endpoint is spared it, the others do not wait for it.
+			if (await hasEndpoints(store.reader)) {
+				thread.start();
+			}
 			await dispatcher.start();
 			void purge();
 			if (store.dialect.name === 'postgres') {

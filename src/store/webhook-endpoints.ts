@@ -72,6 +72,11 @@ export async function listEndpoints(
 	return rows.map(toEndpoint);
 }
 
+/** Whether any workspace has an endpoint. */
+export async function hasEndpoints(reader: Knex): Promise<boolean> {
+	return (await present(reader).first('id')) !== undefined;
+}
+
 export async function findEndpoint(reader: Knex, workspaceId: string, id: string): Promise<Endpoint | undefined> {
 	const row: Row | undefined = await present(reader).where({workspace_id: workspaceId, id}).first(columns);
 	return row && toEndpoint(row);

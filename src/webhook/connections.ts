@@ -42,14 +42,14 @@ const addressPatienceMs = 1000;
 export function createConnections({secureContext, idleMs, mostIdle}: ConnectionsOptions) {
 	/** In the order in which they became idle. */
 	const idle = new Set<Connection>();
-	const idleOf = new Map<string, Connection[]>();
+	/** By origin, in the same order. */
+	const idleOf = new Map<string, Set<Connection>>();
 
 	function forget(connection: Connection): void {
 		if (idle.delete(connection)) {
-			const rest = (idleOf.get(connection.origin) ?? []).filter(one => one !== connection);
-			if (rest.length > 0) {
-				idleOf.set(connection.origin, rest);
-			} else {
+			const others = idleOf.get(connection.origin);
+			others?.delete(connection);
+			if (others?.size === 0) {
 				idleOf.delete(connection.origin);
 			}
 		}
@@ -63,11 +63,13 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 	return {
 		/** An idle connection; undefined: there is none that may be used. */
 		take({origin, addresses}: Target): Connection | undefined {
-			const connection = idleOf.get(origin)?.findLast(({address}) => addresses.includes(address));
-			if (connection) {
-				forget(connection);
+			for (const connection of idleOf.get(origin) ?? []) {
+				if (addresses.includes(connection.address)) {
+					forget(connection);
+					return connection;
+				}
 			}
-			return connection;
+			return undefined;
 		},
 
 		/** A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made. */
@@ -107,7 +109,7 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 				return;
 			}
 			idle.add(connection);
-			idleOf.set(connection.origin, [...(idleOf.get(connection.origin) ?? []), connection]);
+			idleOf.set(connection.origin, (idleOf.get(connection.origin) ?? new Set()).add(connection));
 			const [oldest] = idle;
 			if (idle.size > mostIdle && oldest) {
 				drop(oldest);

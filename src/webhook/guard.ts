@@ -1,4 +1,5 @@
 import {BlockList, isIP} from 'node:net';
+import {LRUCache} from 'lru-cache';
 import {hostName} from '../mail/host-name.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 
@@ -12,6 +13,8 @@ export type Guard = {
 
 const localNames = ['localhost', 'local', 'internal', 'home.arpa'];
 const smtpPort = '25';
+/** Each attempt asks, and a BlockList takes microseconds. */
+const mostJudged = 1000;
 // The URL standard drops some of them in silence: what is stored would not be what is called.
 const invisible = /[\s\p{Cc}]/u;
 
@@ -22,8 +25,15 @@ export function createGuard(allowCidrs: readonly string[]): Guard {
 		const [network = '', length] = cidr.split('/');
 		allowed.addSubnet(network, Number(length), familyOf(network));
 	}
-	const allows = (address: string) =>
-		isPublicAddress(address) || (isIP(address) !== 0 && allowed.check(address, familyOf(address)));
+	const judged = new LRUCache<string, boolean>({max: mostJudged});
+
+	function allows(address: string): boolean {
+		const known = judged.get(address);
+		const good =
+			known ?? (isPublicAddress(address) || (isIP(address) !== 0 && allowed.check(address, familyOf(address))));
+		judged.set(address, good);
+		return good;
+	}
 
 	return {
 		allows,

@@ -5,10 +5,17 @@ export type PostJob = Post & {readonly number: number};
 export type PostResult = {readonly number: number; readonly end: PostEnd};
 
 export type PostThreadOptions = {
-	/** Starts a thread, when something is first posted, that gets lists of `PostJob` and answers with lists of `PostResult`. */
+	/** Starts a thread that gets lists of `PostJob` and answers with lists of `PostResult`. */
 	readonly spawn: () => Worker;
 	/** The thread ended by itself and is replaced. */
 	readonly onCrash: (reason: string) => void;
+};
+
+export type PostThread = {
+	/** Starts the thread ahead of the first attempt, which starts it otherwise. */
+	readonly start: () => void;
+	readonly post: Poster;
+	readonly stop: () => Promise<void>;
 };
 
 type Waiting = {
@@ -26,10 +33,7 @@ const restartMs = 1000;
  * A thread for the attempts: an endpoint that closes every connection costs a TLS handshake for each delivery, and the main
  * thread's time is the API's and the store's. What a dead thread held is posted again, once.
  */
-export function createPostThread({spawn, onCrash}: PostThreadOptions): {
-	readonly post: Poster;
-	readonly stop: () => Promise<void>;
-} {
+export function createPostThread({spawn, onCrash}: PostThreadOptions): PostThread {
 	const held = new Map<number, Waiting>();
 	/** Told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
 	let waiting: Waiting[] = [];
@@ -38,7 +42,7 @@ export function createPostThread({spawn, onCrash}: PostThreadOptions): {
 	let last = 0;
 	let stopped = false;
 
-	function start(): void {
+	function run(): void {
 		restart = undefined;
 		worker = spawn();
 		worker.on('message', receive);
@@ -47,10 +51,16 @@ export function createPostThread({spawn, onCrash}: PostThreadOptions): {
 			worker = null;
 			if (!stopped) {
 				repeat();
-				restart = setTimeout(start, restartMs);
+				restart = setTimeout(run, restartMs);
 			}
 		});
 		flush();
+	}
+
+	function start(): void {
+		if (worker === null && restart === undefined) {
+			run();
+		}
 	}
 
 	function receive(results: readonly PostResult[]): void {
@@ -73,9 +83,7 @@ export function createPostThread({spawn, onCrash}: PostThreadOptions): {
 
 	function flush(): void {
 		if (worker === null) {
-			if (restart === undefined) {
-				start();
-			}
+			start();
 			return;
 		}
 		for (const one of waiting) {
@@ -89,6 +97,7 @@ export function createPostThread({spawn, onCrash}: PostThreadOptions): {
 	}
 
 	return {
+		start,
 		post: post =>
 			new Promise((resolve, reject) => {
 				last++;

@@ -1,4 +1,5 @@
 import {isIP} from 'node:net';
+import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
 import type {Connection, Connections, Target} from './connections.ts';
 import {type Answered, exchange} from './exchange.ts';
@@ -42,11 +43,17 @@ export type PosterOptions = {
 	readonly clock: Clock;
 };
 
+/** Where a URL leads, before its host is looked up. */
+type Place = Omit<Target, 'addresses'> & {readonly path: string};
+
 const longestConnectMs = 5000;
+const mostPlaces = 1000;
 
 /** Makes attempts: look-up, check of every address, connection to a checked one, signed POST. No redirect is followed. */
 export function createPoster(options: PosterOptions): Poster {
 	const {guard, connections, timeoutMs, clock} = options;
+	/** URLs that the guard has passed, read. */
+	const places = new LRUCache<string, Place>({max: mostPlaces});
 	const connectMs = Math.min(timeoutMs / 3, longestConnectMs);
 
 	return async post => {
@@ -61,15 +68,11 @@ export function createPoster(options: PosterOptions): Poster {
 	};
 
 	async function attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
-		const fault = guard.urlFault(post.url);
-		if (fault !== null) {
-			throw new Error(`the URL ${fault}`);
-		}
-		const url = new URL(post.url);
-		const target = await inTime(connectMs, 'DNS gave no answer in time', () => targetOf(url));
+		const place = placeOf(post.url);
+		const target = await inTime(connectMs, 'DNS gave no answer in time', () => targetOf(place));
 		const idle = connections.take(target);
 		if (idle) {
-			const answered = await send(idle, url, post, deadline);
+			const answered = await send(idle, place, post, deadline);
 			// The other end may have closed it in this very moment, which says nothing of the endpoint: a new one is made.
 			if (answered.ok || answered.late) {
 				return endOf(idle, answered);
@@ -77,30 +80,45 @@ export function createPoster(options: PosterOptions): Poster {
 		}
 		const limit = Math.max(0, Math.min(connectMs, deadline - clock.monotonic()));
 		const connection = await connections.open(target, limit);
-		return endOf(connection, await send(connection, url, post, deadline));
+		return endOf(connection, await send(connection, place, post, deadline));
 	}
 
-	async function targetOf(url: URL): Promise<Target> {
+	function placeOf(text: string): Place {
+		const known = places.get(text);
+		if (known) {
+			return known;
+		}
+		const fault = guard.urlFault(text);
+		if (fault !== null) {
+			throw new Error(`the URL ${fault}`);
+		}
+		const url = new URL(text);
 		const host = hostOf(url);
+		const port = url.port === '' ? 443 : Number(url.port);
+		const origin = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
+		const place = {origin, host, port, path: url.pathname + url.search};
+		places.set(text, place);
+		return place;
+	}
+
+	async function targetOf({origin, host, port}: Place): Promise<Target> {
 		const addresses = isIP(host) === 0 ? await options.lookUp(host) : [host];
 		const refused = addresses.find(address => !guard.allows(address));
 		if (refused !== undefined) {
 			throw new Error(`${host} has the address ${refused}, which is not public`);
 		}
-		const port = url.port === '' ? 443 : Number(url.port);
-		return {origin: `https://${host.includes(':') ? `[${host}]` : host}:${port}`, host, port, addresses};
+		return {origin, host, port, addresses};
 	}
 
-	async function send(connection: Connection, url: URL, post: Post, deadline: number): Promise<Answered> {
+	async function send(connection: Connection, {path}: Place, post: Post, deadline: number): Promise<Answered> {
 		const headers = {
 			'content-type': 'application/json',
 			'user-agent': options.userAgent,
 			'x-webhook-id': post.id,
 			...signature(post.secret, clock.now(), post.body),
 		};
-		const request = {path: url.pathname + url.search, headers, body: post.body};
 		const limit = Math.max(0, deadline - clock.monotonic());
-		const {reusable, ...answered} = await exchange(connection.client, request, limit);
+		const {reusable, ...answered} = await exchange(connection.client, {path, headers, body: post.body}, limit);
 		if (reusable) {
 			connections.giveBack(connection);
 		} else {

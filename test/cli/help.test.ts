@@ -46,6 +46,9 @@ test('the nouns and verbs of the contract are there', async t => {
 		...['create', 'list', 'show', 'push', 'pull', 'preview', 'rollback', 'delete'].map(verb => `template ${verb}`),
 		...['list', 'show', 'raw', 'resend'].map(verb => `message ${verb}`),
 		...['list', 'show', 'update', 'erase'].map(verb => `contact ${verb}`),
+		...['add', 'list', 'show', 'remove', 'enable', 'disable', 'deliveries', 'replay', 'test'].map(
+			verb => `webhook ${verb}`,
+		),
 		...['summary', 'list'].map(verb => `queue ${verb}`),
 	];
 	t.deepEqual(

@@ -21,7 +21,9 @@ import {waitFor} from '../helpers/wait.ts';
 import type {Arrivals, FromReceivers, ToReceivers} from './receivers.ts';
 
 const host = 'hooks.shop.example';
-const certificate = makeCertificate(host, '127.0.0.1');
+/** Where nothing listens, until the end. */
+const deadHost = loopbackAddress();
+const certificate = makeCertificate(host, '127.0.0.1', deadHost);
 
 /** The program with a lab for webhooks: loopback may be reached, our certificate is trusted. */
 async function prepare(t: ExecutionContext, settings: Settings = {}): Promise<Program> {
@@ -274,9 +276,6 @@ function residentOf(pid: number): number {
 test.serial('200 endpoints, 20 dead and 20 slow: the healthy ones get each event within two seconds', async t => {
 	t.timeout(300_000);
 	const receivers = await startReceivers(t);
-	const late = await startReceiver(t, certificate);
-	// A port of ours where nothing listens until the end.
-	const deadHost = loopbackAddress();
 	const program = await prepare(t, {MAILCTL_WEBHOOK_BACKOFF: '1s', MAILCTL_LOG_LEVEL: 'warn'});
 	await program.cliBytes('init');
 	const key = (await program.cli<{key: string}>('key', 'create', '--name', 'flow')).key;
@@ -287,7 +286,7 @@ test.serial('200 endpoints, 20 dead and 20 slow: the healthy ones get each event
 	const ids = await addEndpoints(program, [
 		...urlsOf('healthy', counts.healthy, live),
 		...urlsOf('slow', counts.slow, live),
-		...urlsOf('dead', counts.dead, `${deadHost}:${late.port}`),
+		...urlsOf('dead', counts.dead, `${deadHost}:${receivers.port}`),
 	]);
 	const dead = ids.slice(-counts.dead);
 	const daemon = await program.serve();
@@ -356,7 +355,7 @@ test.serial('200 endpoints, 20 dead and 20 slow: the healthy ones get each event
 
 	// One of them comes back: one delivery by the API, then all by the CLI.
 	const [first = ''] = dead;
-	const back = await startReceiver(t, certificate, {host: deadHost, port: late.port});
+	const back = await startReceiver(t, certificate, {host: deadHost, port: receivers.port});
 	const [newest] = await client.deliveries(first);
 	t.like(await client.replay(newest?.id ?? ''), {status: 202, body: {status: 'pending', attempts: 0}});
 	await back.count(1);

@@ -1,0 +1,134 @@
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {startReceiver} from '../helpers/receiver.ts';
+import {insertDue} from '../helpers/webhooks.ts';
+
+const certificate = makeCertificate('127.0.0.1');
+
+type Endpoint = {readonly id: string; readonly signing_secret: string; readonly active: boolean};
+
+/** A workspace, and commands that may reach loopback. */
+async function prepare(t: ExecutionContext): Promise<Cli & {workspaceId: string}> {
+	const cli = await newCli(t, {
+		MAILCTL_WEBHOOK_ALLOW_CIDRS: '127.0.0.0/8',
+		MAILCTL_WEBHOOK_CA_FILE: 'ca.pem',
+		MAILCTL_WEBHOOK_TIMEOUT: '5s',
+	});
+	writeFileSync(join(cli.folder, 'ca.pem'), certificate.cert);
+	const {id: workspaceId} = await cli.json<{id: string}>('workspace', 'create', '--name', 'acme');
+	return {...cli, workspaceId};
+}
+
+const url = 'https://shop.example/hooks/mail';
+
+test('add, list, show, disable, enable, remove', async t => {
+	const cli = await prepare(t);
+	golden(t, 'webhook-add', await cli.text('webhook', 'add', url, '--event', 'delivered', '--event', 'bounced'));
+	const added = await cli.json<Endpoint>('webhook', 'add', `${url}/2`, '--event', 'opened');
+	t.regex(added.signing_secret, /^whsec_/);
+	golden(t, 'webhook-list', await cli.text('webhook', 'list'));
+	t.is((await cli.json<Endpoint[]>('webhook', 'list')).length, 2);
+	t.deepEqual(await cli.json('webhook', 'show', added.id), added);
+	t.like(await cli.json('webhook', 'disable', added.id), {active: false});
+	t.regex(await cli.text('webhook', 'show', added.id), /^state {2,}disabled$/m);
+	t.like(await cli.json('webhook', 'enable', added.id), {active: true});
+
+	refused(t, await cli.run('webhook', 'remove', added.id), 64, /nobody can be asked, add --yes/);
+	t.is(await cli.text('webhook', 'remove', added.id, '--yes'), `removed ${added.id}\n`);
+	refused(t, await cli.run('webhook', 'show', added.id), 65, /there is no endpoint whe_\w+, see mailctl webhook list/);
+});
+
+test('what is no endpoint, event, URL or delivery is refused', async t => {
+	const cli = await prepare(t);
+	const add = (...words: readonly string[]) => cli.run('webhook', 'add', ...words);
+	refused(
+		t,
+		await add('http://shop.example', '--event', 'opened'),
+		65,
+		/is no URL for webhooks, it must be an https URL/,
+	);
+	refused(t, await add('https://localhost', '--event', 'opened'), 65, /it must not name a local host/);
+	refused(t, await add('https://10.0.0.1', '--event', 'opened'), 65, /private, loopback or reserved/);
+	refused(t, await add(url, '--event', 'sent'), 64, /--event "sent" is not allowed, use delivered, bounced/);
+	refused(t, await add(url), 64, /--event/);
+	refused(t, await cli.run('webhook', 'deliveries', 'whe_x'), 65, /there is no endpoint whe_x/);
+	refused(t, await cli.run('webhook', 'replay', 'whd_x'), 65, /there is no delivery whd_x/);
+	refused(t, await cli.run('webhook', 'replay'), 64, /either one delivery or --since/);
+	refused(t, await cli.run('webhook', 'replay', 'whd_x', '--since', '1h'), 64, /either one delivery or --since/);
+	refused(t, await cli.run('webhook', 'replay', '--since', '1h', '--status', 'lost'), 64, /use pending, delivered/);
+});
+
+test('test posts a signed example and says what came back, or why nothing did', async t => {
+	let status = 204;
+	const receiver = await startReceiver(t, certificate, {
+		answer: (_received, response) => void response.writeHead(status).end(),
+	});
+	const cli = await prepare(t);
+	const {id} = await cli.json<Endpoint>(
+		...['webhook', 'add', `https://127.0.0.1:${receiver.port}/x`, '--event', 'clicked', '--event', 'opened'],
+	);
+	t.regex(
+		await cli.text('webhook', 'test', id),
+		/^answer {3}204\ntook {5}\d+ ms\naddress {2}127\.0\.0\.1\ntls {6}TLSv1\.3 /,
+	);
+	const [first] = receiver.received;
+	t.like(JSON.parse(first?.body.toString() ?? ''), {type: 'clicked', recipient: 'user@example.com', metadata: {}});
+	t.regex(String(first?.headers['x-webhook-signature']), /^sha256=/);
+	t.like(await cli.json('webhook', 'test', id), {acknowledged: true, status: 204, error: null});
+
+	status = 500;
+	const failed = await cli.run('webhook', 'test', id, '--json');
+	t.is(failed.code, 69);
+	t.like(JSON.parse(failed.stdout), {acknowledged: false, status: 500, error: 'it answered 500'});
+	t.regex(failed.stderr, /^mailctl: https:\S+ did not acknowledge it: it answered 500, answer 2xx/);
+
+	const {id: nobody} = await cli.json<Endpoint>('webhook', 'add', 'https://127.0.0.1:1/', '--event', 'opened');
+	const lost = await cli.run('webhook', 'test', nobody);
+	t.is(lost.code, 69);
+	t.regex(lost.stdout, /^answer {3}none$/m);
+	t.regex(lost.stderr, /the connection was refused: nothing listens there/);
+	t.deepEqual(await cli.json('webhook', 'deliveries', id), [], 'nothing is stored');
+});
+
+test('deliveries with their attempts; replay of one, and of many step by step', async t => {
+	const cli = await prepare(t);
+	const {id} = await cli.json<Endpoint>('webhook', 'add', url, '--event', 'delivered');
+	const {id: other} = await cli.json<Endpoint>('webhook', 'add', url, '--event', 'delivered');
+	const store = await cli.store();
+	const ids = await insertDue(store, cli.workspaceId, id, 2500);
+	await insertDue(store, cli.workspaceId, other, 3);
+	const [first = ''] = ids;
+	const at = '2026-06-09T10:15:31.500Z';
+	await store.database('webhook_attempts').insert([
+		{delivery_id: first, generation: 0, n: 1, at, ms: 5000, status: null, error: 'no connection in time'},
+		{delivery_id: first, generation: 0, n: 2, at, ms: 12, status: 503, error: 'it answered 503'},
+	]);
+	const ended = {state: 'exhausted', attempts: 5, next_attempt_at: null, last_attempt_at: at};
+	await store.database('webhook_deliveries').where({endpoint_id: id}).update(ended);
+
+	golden(t, 'webhook-deliveries', await cli.text('webhook', 'deliveries', id, '--limit', '3'));
+	golden(t, 'webhook-delivery', await cli.text('webhook', 'deliveries', first));
+	t.is((await cli.json<unknown[]>('webhook', 'deliveries', id)).length, 25);
+	t.deepEqual(await cli.json('webhook', 'deliveries', id, '--status', 'failed'), []);
+
+	const generation = async () => (await store.reader('changes').first('generation')).generation as number;
+	const before = await generation();
+	t.is(await cli.text('webhook', 'replay', first), `${first} is due now\n`);
+	t.true((await generation()) > before, 'a running daemon notices');
+	t.is(
+		await cli.text('webhook', 'replay', '--since', '1h', '--status', 'exhausted', '--event', 'delivered'),
+		'2,499 deliveries are due now\n',
+	);
+	t.deepEqual(await cli.json('webhook', 'replay', '--since', '1h', '--endpoint', id), {replayed: 2500});
+	t.deepEqual(await cli.json('webhook', 'replay', '--since', '1h', '--event', 'opened'), {replayed: 0});
+	t.deepEqual(await cli.json('webhook', 'replay', '--since', '1h'), {replayed: 2503});
+	t.deepEqual(await cli.json('webhook', 'replay', '--since', '0s'), {replayed: 0});
+	const rows = await store
+		.reader('webhook_deliveries')
+		.where({endpoint_id: id})
+		.select('state', 'attempts', 'generation');
+	t.true(rows.every(({state, attempts, generation: n}) => state === 'pending' && attempts === 0 && n === 3));
+});

@@ -1,0 +1,55 @@
+import {Worker} from 'node:worker_threads';
+import test, {type ExecutionContext} from 'ava';
+import {createPostThread} from '../../src/webhook/post-thread.ts';
+
+/** A thread that ends when it gets one of these URLs; `deadly` lists them for each start in turn. */
+function threadOf(t: ExecutionContext, deadly: ReadonlyArray<readonly string[]>) {
+	const crashes: string[] = [];
+	let starts = 0;
+	const thread = createPostThread({
+		spawn() {
+			const workerData = deadly[starts] ?? [];
+			starts++;
+			return new Worker(new URL('./broken-thread.js', import.meta.url), {workerData});
+		},
+		onCrash: reason => crashes.push(reason),
+	});
+	t.teardown(() => thread.stop());
+	const post = (url: string, body = Buffer.from('{}')) => thread.post({id: 'whd_1', url, secret: 's', body});
+	return {thread, post, crashes, starts: () => starts};
+}
+
+test('posts go to the thread and their ends come back; a body that is a part of a large buffer goes alone', async t => {
+	const {post, thread, starts} = threadOf(t, []);
+	t.is(starts(), 0, 'no thread before it is needed');
+	thread.start();
+	thread.start();
+	const large = Buffer.alloc(1_000_000);
+	const ends = await Promise.all([post('a'), post('b', large.subarray(7, 12))]);
+	t.deepEqual(
+		ends.map(({status, address}) => [status, address]),
+		[
+			[200, '2'],
+			[200, '5'],
+		],
+	);
+	t.is(starts(), 1);
+});
+
+test('what a thread held when it ended is posted by the next', async t => {
+	const {post, crashes, starts} = threadOf(t, [['bad']]);
+	const ends = await Promise.all([post('bad'), post('good')]);
+	t.deepEqual(
+		ends.map(({status}) => status),
+		[200, 200],
+	);
+	t.deepEqual(crashes, ['poster: broken']);
+	t.is(starts(), 2);
+});
+
+test('what ends two threads is given up, and the others go on', async t => {
+	const {post, crashes} = threadOf(t, [['bad'], ['bad']]);
+	await t.throwsAsync(post('bad'), {message: 'The thread that posted it ended twice.'});
+	t.like(await post('good'), {status: 200});
+	t.is(crashes.length, 2);
+});
