@@ -64,6 +64,8 @@ async function call(
 }
 
 const hasBody = ({operation}: Described) => operation.requestBody !== undefined;
+// Its body is an empty object, and may be missing.
+const needsBody = (route: Described) => hasBody(route) && !route.path.endsWith('/replay');
 
 test('without a key, with an unknown one, with a malformed one: 401 in its own shape', async t => {
 	const {api, routes} = await start(t);
@@ -150,7 +152,7 @@ test('a body that is no JSON: 415, 413, 400 and 422 in their order', async t => 
 		t.like(await call(t, api, route, {body: '{"surprise":1}'}), {status: 422, code: 'validation_failed'}, where);
 		t.like(await call(t, api, route, {body: '[]'}), {status: 422, code: 'validation_failed'}, where);
 	}
-	for (const route of routes.filter(hasBody)) {
+	for (const route of routes.filter(needsBody)) {
 		t.like(await call(t, api, route), {status: 400, code: 'bad_request'}, `${route.method} ${route.path}`);
 	}
 });
