@@ -1,7 +1,7 @@
 import test from 'ava';
-import {type Daemon, prepareProgram} from '../helpers/daemon.ts';
-import {startFakeDns} from '../helpers/fake-dns.ts';
-import {type Received, startFakeMx} from '../helpers/fake-mx.ts';
+import type {Daemon} from '../helpers/daemon.ts';
+import {deliveringTo, domains} from '../helpers/delivering-to.ts';
+import type {Received} from '../helpers/fake-mx.ts';
 import {call, eachOf, openShop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -12,26 +12,10 @@ const deliveredWithin = 60_000;
 const senders = 16;
 /** Accepted and not yet arrived, at most: the load must not become a backlog that a minute cannot clear. */
 const ahead = 400;
-const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
 
 test('ten times kill -9 under load: ready within 3 s, every 202 delivered, hardly a duplicate', async t => {
 	t.timeout(180_000);
-	const mx = await startFakeMx(t);
-	const dns = await startFakeDns(t, {
-		...Object.fromEntries(domains.map(domain => [domain, {mx: [[10, 'mx.example']] as const}])),
-		'mx.example': {a: ['127.0.0.1']},
-	});
-	const program = await prepareProgram(t, {
-		MAILCTL_HOSTNAME: 'mail.shop.example',
-		MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
-		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
-		MAILCTL_DELIVERY: 'mx',
-		MAILCTL_DNS_SERVERS: dns.server,
-		MAILCTL_MX_PORT: String(mx.port),
-		MAILCTL_ALLOW_PRIVATE_MX: 'true',
-		MAILCTL_MAX_SESSIONS: String(maxSessions),
-		MAILCTL_RATE_LIMIT: '0',
-	});
+	const {program, mx} = await deliveringTo(t, {}, {MAILCTL_MAX_SESSIONS: String(maxSessions)});
 	const shop = await openShop(program, 'test/fixtures/flow/templates');
 	/** Ids of the messages whose 202 came, by the number in their data and subject. */
 	const accepted = new Map<number, string>();

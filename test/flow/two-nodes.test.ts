@@ -2,8 +2,7 @@ import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
-import {startFakeDns} from '../helpers/fake-dns.ts';
-import {startFakeMx} from '../helpers/fake-mx.ts';
+import {startMx} from '../helpers/delivering-to.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {call, eachOf, openShop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -22,7 +21,7 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 	const location = await newLocation(t, 'postgres');
 	let stuck = 0;
 	let dying: Daemon | null = null;
-	const mx = await startFakeMx(t, {
+	const {mx, settings: lab} = await startMx(t, {
 		// Until the first deliverer is killed nobody gets an answer, so that it dies with mail in its hands.
 		dot() {
 			if (dying !== null) {
@@ -32,21 +31,10 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 			return undefined;
 		},
 	});
-	const dns = await startFakeDns(t, {
-		'shop.example': {mx: [[10, 'mx.example']]},
-		'mx.example': {a: ['127.0.0.1']},
-	});
 	const settings = {
+		...lab,
 		MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
 		MAILCTL_SECRET_KEY: randomBytes(32).toString('base64'),
-		MAILCTL_HOSTNAME: 'mail.shop.example',
-		MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
-		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
-		MAILCTL_DELIVERY: 'mx',
-		MAILCTL_DNS_SERVERS: dns.server,
-		MAILCTL_MX_PORT: String(mx.port),
-		MAILCTL_ALLOW_PRIVATE_MX: 'true',
-		MAILCTL_RATE_LIMIT: '0',
 		MAILCTL_MAX_SESSIONS: String(mostSessions),
 		MAILCTL_MAKERS: '1',
 	};
@@ -58,7 +46,7 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 
 	const accepted: string[] = [];
 	await eachOf(
-		Array.from({length: messages}, (_, n) => `user-${n}@shop.example`),
+		Array.from({length: messages}, (_, n) => `user-${n}@a.example`),
 		16,
 		async to => {
 			const templateId = shop.templates.get('alert');

@@ -3,7 +3,7 @@ import {suppressionReasons} from '../../mail/suppression.ts';
 
 const example = {
 	id: 'sup_01kaxq7w0c8m2v5t9d3f6h1j4n',
-	recipient: 'user@example.org',
+	recipient: 'gone@example.org',
 	reason: 'manual',
 	source: 'api',
 	created_at: '2026-06-09T10:15:30+00:00',
@@ -32,5 +32,5 @@ export const suppressionBody = Type.Object(
 			description: 'A bare address. Upper and lower case, and the spelling of an international domain, do not matter.',
 		}),
 	},
-	{additionalProperties: false, examples: [{recipient: 'user@example.org'}]},
+	{additionalProperties: false, examples: [{recipient: 'gone@example.org'}]},
 );
