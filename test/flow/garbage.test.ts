@@ -72,7 +72,7 @@ test('two minutes of garbage: no 500, nothing kept of what was refused, no memor
 	t.is((await fetch(`${daemon.url}/readyz`)).status, 200);
 	t.is(await daemon.stop(), 0);
 	t.notRegex(await program.log(), /request_failed|"level":"fatal"|UnhandledPromise/);
-	t.true((made.get('messages') ?? 0) > 0, 'some were right');
+	t.true((statuses.get(202) ?? 0) > 0, 'some were right');
 	t.is(await countMessages(program.folder), (made.get('messages') ?? 0) + 1);
 });
 
@@ -93,10 +93,11 @@ async function countMessages(folder: string): Promise<number> {
 
 /** Ids of things that are there, for paths and bodies. */
 async function ingredients(url: string, {from, key, templates}: Shop): Promise<string[]> {
-	const [template = ''] = templates.values();
+	// Not the template of the examples: what stands here is deleted before long.
+	const template = [...templates.values()].at(-1) ?? '';
 	const send = await call(`${url}/v1/messages`, key, {from, to: 'user@example.org', templateId: template});
 	const {id} = send.body as {id: string};
-	return [id, from, key, template, 'user@example.org', 'complained+x@simulator.test', 'receipts', 'de-AT'];
+	return [id, from, key, template, 'other@example.org', 'complained+x@simulator.test', 'receipts', 'de-AT'];
 }
 
 function send(agent: Agent, url: string, {method, target, headers, body}: GarbageRequest): Promise<Answered> {
