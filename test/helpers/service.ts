@@ -88,7 +88,7 @@ async function startService(scope: Scope, options: ServiceOptions): Promise<Serv
 	const program = {folder: prepared.folder, log: prepared.log, cli: shell.json, cliBytes: shell.bytes};
 	const folder = join(program.folder, 'templates');
 	await writeTemplates(folder, {plain: plainTemplate, ...options.templates});
-	await program.cliBytes('init');
+	await program.cliBytes('migrate');
 	const made = new Map<string, Made>();
 	for (const [name, more] of Object.entries(options.workspaces)) {
 		made.set(name, await makeWorkspace(program, name, more, folder));
