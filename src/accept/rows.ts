@@ -1,7 +1,8 @@
 import type {Address} from '../mail/address.ts';
-import type {NewId} from '../mail/ids.ts';
+import {idTime, type NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {destinationOf} from '../mail/simulator.ts';
+import {storeTime} from '../mail/time.ts';
 import type {Preferences} from '../store/contacts.ts';
 import type {NewMessage} from '../store/messages.ts';
 import type {NewRecipient} from '../store/recipients.ts';
@@ -16,7 +17,7 @@ export type Entry = {readonly id: string; readonly draft: Draft};
 /** A row of `recipients`, with the reason for which it is not sent. */
 export type NewCopy = NewRecipient & {readonly barred: BarredReason | null};
 
-export function messageRow({id, draft}: Entry, preferences: Preferences, now: string): NewMessage {
+export function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	const {send, versionId, topicId} = draft;
 	return {
 		id,
@@ -40,7 +41,8 @@ export function messageRow({id, draft}: Entry, preferences: Preferences, now: st
 		tracking: send.tracking,
 		attachments: send.attachments.length,
 		resentFrom: send.resentFrom,
-		createdAt: now,
+		// Ranges of creation are ranges of ids: the two may never tell different times.
+		createdAt: storeTime(idTime(id)),
 	};
 }
 

@@ -40,9 +40,10 @@ export function createAcceptWrite({
 		bytes: sends => sends.reduce((sum, draft) => sum + bytesOf(draft), 0),
 		async apply(trx, groups) {
 			const drafts = groups.flat();
-			const now = clock.now();
 			const reasonOf = await readBarred(trx, drafts);
 			const judged = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
+			// After the ids were made: nothing of a message is older than itself.
+			const now = clock.now();
 			const settled = await settleKeys(trx, drafts, judged, {
 				now: storeTime(now),
 				expiredBefore: storeTime(now - keyRetention()),
@@ -136,7 +137,7 @@ async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], now:
 	);
 	await insertMessages(
 		trx,
-		entries.map((entry, index) => messageRow(entry, preferences[index] as Preferences, now)),
+		entries.map((entry, index) => messageRow(entry, preferences[index] as Preferences)),
 	);
 	await insertAttachments(
 		trx,

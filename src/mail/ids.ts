@@ -136,6 +136,11 @@ export function createPastIds(random: (size: number) => Buffer = pooledRandom())
 	};
 }
 
+/** When an id was made, milliseconds. */
+export function idTime(id: string): number {
+	return decode(id.slice(-26, -16));
+}
+
 /** The smallest id body of a moment: a range of times becomes a range of ids. */
 export function idFloor(prefix: IdPrefix, milliseconds: number): string {
 	return `${prefix}_${encode(Math.max(0, milliseconds), 10)}${'0'.repeat(16)}`;

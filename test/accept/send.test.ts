@@ -1,4 +1,6 @@
 import test from 'ava';
+import {idTime} from '../../src/mail/ids.ts';
+import {storeTime} from '../../src/mail/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -242,4 +244,18 @@ storeTest(test, 'sends that share a transaction are judged and stored each for i
 	}
 	t.is((await store.reader('messages')).length, 40);
 	t.is((await store.reader('contacts')).length, 21);
+});
+
+storeTest(test, 'a message was created when its id says, and nothing of it is older', async (t, store) => {
+	const api = await startApi(t, store);
+	for (let n = 0; n < 20; n++) {
+		await api.send();
+	}
+	const messages: Array<{id: string; created_at: string}> = await store.reader('messages').select('id', 'created_at');
+	t.is(messages.length, 20);
+	for (const {id, created_at} of messages) {
+		t.is(created_at, storeTime(idTime(id)));
+		const {occurred_at} = await store.reader('events').where({message_id: id}).first();
+		t.true(occurred_at >= created_at);
+	}
 });

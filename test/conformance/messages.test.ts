@@ -108,7 +108,9 @@ test('a cursor is of its workspace, list and filters; any other text is a violat
 	const {main, other} = service().workspaces as {main: Workspace; other: Workspace};
 	await fill(other, 5);
 	await fill(main, 5);
-	await accepted(main, {to: 'cursor@simulator.test'});
+	for (const n of [1, 2, 3]) {
+		await untilStatus(main.live, await accepted(main, {to: `cursor${n}@simulator.test`}), 'delivered');
+	}
 	const {next_cursor: cursor} = (await main.live.get<List<Message>>('/v1/messages?limit=2&status=delivered')).body;
 	t.is(typeof cursor, 'string');
 	const good = cursor as string;
@@ -118,7 +120,7 @@ test('a cursor is of its workspace, list and filters; any other text is a violat
 	const wrong = [
 		main.live.get(`/v1/messages?${query(good)}`),
 		main.live.get(`/v1/messages?status=bounced&${query(good)}`),
-		main.live.get(`/v1/messages?status=delivered&recipient=cursor@simulator.test&${query(good)}`),
+		main.live.get(`/v1/messages?status=delivered&recipient=cursor1@simulator.test&${query(good)}`),
 		main.live.get(`/v1/contacts?${query(good)}`),
 		main.live.get(`/v1/suppressions?${query(good)}`),
 		other.live.get(`/v1/messages?status=delivered&${query(good)}`),

@@ -20,6 +20,8 @@ export type Ended = {readonly code: number | null; readonly stdout: string; read
 /** The real program on a data folder of its own. */
 export type Program = {
 	readonly folder: string;
+	/** In which commands and daemons run. */
+	readonly environment: {readonly cwd: string; readonly env: NodeJS.ProcessEnv};
 	/** Runs `mailctl … --json` and returns what it printed, parsed. Fails with what it said on stderr. */
 	readonly cli: <T>(...args: readonly string[]) => Promise<T>;
 	/** The same with the bytes of standard output. */
@@ -84,6 +86,7 @@ export async function prepareProgram(t: Scope, settings: Settings): Promise<Prog
 
 	return {
 		folder,
+		environment,
 		log,
 		cliBytes,
 		async run(...args) {

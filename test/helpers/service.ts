@@ -4,6 +4,7 @@ import {join} from 'node:path';
 import process from 'node:process';
 import type {TestFn} from 'ava';
 import {type Api, createApi} from './api-client.ts';
+import {startCliShell} from './cli-shell.ts';
 import {type Daemon, type Program, prepareProgram, type Scope, type Settings} from './daemon.ts';
 import {newLocation} from './databases.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';
@@ -21,7 +22,7 @@ export type Workspace = {
 };
 
 export type Service = {
-	readonly program: Program;
+	readonly program: Pick<Program, 'folder' | 'log' | 'cli' | 'cliBytes'>;
 	/** For a test that breaks it. */
 	readonly store: {readonly file: string} | {readonly url: string};
 	readonly daemon: Daemon;
@@ -77,20 +78,23 @@ export function serviceOf(test: TestFn, options: ServiceOptions): () => Service 
 async function startService(scope: Scope, options: ServiceOptions): Promise<Service> {
 	const settings = await options.settings?.(scope);
 	const postgres = await postgresFor(scope);
-	const program = await prepareProgram(scope, {
+	const prepared = await prepareProgram(scope, {
 		MAILCTL_LOG_LEVEL: 'warn',
+		MAILCTL_MAKERS: '1',
 		...(postgres && {MAILCTL_DATABASE_URL: postgres.url, MAILCTL_SECRET_KEY: randomBytes(32).toString('base64')}),
 		...settings,
 	});
+	const shell = startCliShell(scope, prepared.environment);
+	const program = {folder: prepared.folder, log: prepared.log, cli: shell.json, cliBytes: shell.bytes};
 	const folder = join(program.folder, 'templates');
 	await writeTemplates(folder, {plain: plainTemplate, ...options.templates});
-	await program.cliBytes('init');
+	await program.cliBytes('migrate');
 	const made = new Map<string, Made>();
 	for (const [name, more] of Object.entries(options.workspaces)) {
 		made.set(name, await makeWorkspace(program, name, more, folder));
 	}
 
-	const daemon = await program.serve();
+	const daemon = await prepared.serve();
 	const check = createAnswerCheck((await (await fetch(`${daemon.url}/openapi.json`)).json()) as ApiDocument);
 	const api = (key: string) => createApi(daemon.url, key, check);
 	return {
@@ -121,7 +125,7 @@ async function postgresFor(scope: Scope): Promise<{url: string} | null> {
 }
 
 async function makeWorkspace(
-	program: Program,
+	program: Service['program'],
 	name: string,
 	options: readonly string[],
 	folder: string,

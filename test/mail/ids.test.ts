@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createIdSource, idBytes, idFloor, idFromBytes, isId} from '../../src/mail/ids.ts';
+import {createIdSource, idBytes, idFloor, idFromBytes, idTime, isId} from '../../src/mail/ids.ts';
 
 const clockAt = (time: {ms: number}) => ({now: () => time.ms, monotonic: () => 0});
 
@@ -28,6 +28,7 @@ test('a time is a range of ids', t => {
 	const newId = createIdSource(clockAt({ms: 1_780_000_000_000}));
 	const id = newId('msg');
 	t.true(idFloor('msg', 1_780_000_000_000) <= id && id < idFloor('msg', 1_780_000_000_001));
+	t.is(idTime(id), 1_780_000_000_000);
 });
 
 test('16 bytes and back', t => {
