@@ -10,6 +10,7 @@ import {chosenEndpoint, deliveryState, webhookEvent} from './endpoint.ts';
 import {CliError} from './fault.ts';
 import {past} from './options.ts';
 import {verb} from './program.ts';
+import {createProgress, grouped} from './progress.ts';
 import {action, type Session} from './session.ts';
 import {chosenDelivery} from './webhook-deliveries.ts';
 
@@ -61,6 +62,7 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
 	const endpoints = endpoint === undefined ? all : [await chosenEndpoint(session, endpoint)];
 	const until = clock.now();
+	const progress = createProgress(session.terminal, clock, 'deliveries');
 	let replayed = 0;
 	for (const {id: endpointId} of endpoints) {
 		const filter = {workspaceId, endpointId, since, until, eventType: event, state: status};
@@ -71,8 +73,10 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 				return await replayDeliveries(trx, filter, step);
 			});
 			replayed += ids.length;
+			progress.show(replayed, null);
 			after = ids.length === rowsPerStep ? ids.at(-1) : undefined;
 		}
 	}
-	session.show({replayed}, () => [`${replayed.toLocaleString('en')} deliveries are due now`]);
+	progress.end();
+	session.show({replayed}, () => [`${grouped(replayed)} deliveries are due now`]);
 }

@@ -55,7 +55,9 @@ export async function settleRecipients(
 			attempts = cast(v.column5 as integer), sent_at = v.column6, subject = v.column7, last_category = v.column8,
 			last_reply = v.column9, crashes = cast(v.column10 as integer), claimed_by = null
 		from (${sql}) as v
-		where recipients.id = v.column1 and recipients.claimed_by = ?
+		where recipients.id = v.column1
+			-- Not an index on claims, which would be read as a whole for each row.
+			and coalesce(recipients.claimed_by, '') = ?
 		returning recipients.id`,
 		[...bindings, boot] as Knex.RawBinding[],
 	);

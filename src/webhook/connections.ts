@@ -1,16 +1,6 @@
-import {isIP, type LookupFunction, type TcpNetConnectOpts} from 'node:net';
-import {type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
+import type {SecureContext} from 'node:tls';
 import {Client} from 'undici';
-
-/** A host that is spoken to, and the addresses of it that were checked just now. */
-export type Target = {
-	/** `https://host[:port]` */
-	readonly origin: string;
-	/** As it is verified: a name, or an address without brackets. */
-	readonly host: string;
-	readonly port: number;
-	readonly addresses: readonly string[];
-};
+import {connect, type Target} from './connect.ts';
 
 /** An open connection, for one request at a time. */
 export type Connection = {
@@ -22,6 +12,8 @@ export type Connection = {
 	readonly tls: string;
 };
 
+type Waiter = {readonly addresses: readonly string[]; readonly go: (connection: Connection | null) => void};
+
 export type ConnectionsOptions = {
 	/** Trusts public authorities and those of the settings; TLS 1.2 at least. */
 	readonly secureContext: SecureContext;
@@ -32,8 +24,8 @@ export type ConnectionsOptions = {
 };
 
 const maxHeaderSize = 16 * 1024;
-/** One of several addresses that does not answer is passed over after this. */
-const addressPatienceMs = 1000;
+/** So long an attempt waits for a connection that another one opens or uses, before it opens its own, milliseconds. */
+const patienceMs = 250;
 
 /**
  * Connections to checked addresses. A new one goes to an address of the target and nowhere else: the name is not looked up
@@ -44,6 +36,49 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 	const idle = new Set<Connection>();
 	/** By origin, in the same order. */
 	const idleOf = new Map<string, Set<Connection>>();
+	/** How many are being opened, by origin. */
+	const opening = new Map<string, number>();
+	/** Attempts that wait for one of them, by origin, in order. */
+	const waiters = new Map<string, Set<Waiter>>();
+
+	/** Lets the first attempt that waits go on: with this connection, or to open its own. */
+	function wake(origin: string, connection: Connection | null): boolean {
+		for (const waiter of waiters.get(origin) ?? []) {
+			if (connection === null || waiter.addresses.includes(connection.address)) {
+				waiter.go(connection);
+				return true;
+			}
+		}
+		return false;
+	}
+
+	function wait({origin, addresses}: Target): Promise<Connection | null> {
+		return new Promise(resolve => {
+			const here = waiters.get(origin) ?? new Set();
+			const waiter: Waiter = {
+				addresses,
+				go(connection) {
+					clearTimeout(timer);
+					here.delete(waiter);
+					if (here.size === 0) {
+						waiters.delete(origin);
+					}
+					resolve(connection);
+				},
+			};
+			const timer = setTimeout(() => waiter.go(null), patienceMs);
+			waiters.set(origin, here.add(waiter));
+		});
+	}
+
+	function noteOpening(origin: string, change: 1 | -1): void {
+		const n = (opening.get(origin) ?? 0) + change;
+		if (n > 0) {
+			opening.set(origin, n);
+		} else {
+			opening.delete(origin);
+		}
+	}
 
 	function forget(connection: Connection): void {
 		if (idle.delete(connection)) {
@@ -61,20 +96,29 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 	}
 
 	return {
-		/** An idle connection; undefined: there is none that may be used. */
-		take({origin, addresses}: Target): Connection | undefined {
-			for (const connection of idleOf.get(origin) ?? []) {
-				if (addresses.includes(connection.address)) {
+		/**
+		 * A connection that served before; null: a new one must be made. While one is being opened others wait a moment: it
+		 * may serve them too, where a handshake each would cost a hundred times as much.
+		 */
+		async take(target: Target): Promise<Connection | null> {
+			for (const connection of idleOf.get(target.origin) ?? []) {
+				if (target.addresses.includes(connection.address)) {
 					forget(connection);
 					return connection;
 				}
 			}
-			return undefined;
+			const given = opening.has(target.origin) ? await wait(target) : null;
+			// Its other end may have said that it closes it.
+			return given?.client.destroyed ? null : given;
 		},
 
 		/** A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made. */
 		async open(target: Target, limitMs: number): Promise<Connection> {
-			const socket = await connect(target, secureContext, limitMs);
+			noteOpening(target.origin, 1);
+			const socket = await connect(target, secureContext, limitMs).finally(() => {
+				noteOpening(target.origin, -1);
+				wake(target.origin, null);
+			});
 			let given = false;
 			const client = new Client(target.origin, {
 				// The socket is there already, and a client never gets another one. Undici must not be answered at once.
@@ -105,7 +149,7 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 
 		/** After a request that ended well: the connection may serve another one. */
 		giveBack(connection: Connection): void {
-			if (connection.client.closed || connection.client.destroyed) {
+			if (connection.client.destroyed || wake(connection.origin, connection)) {
 				return;
 			}
 			idle.add(connection);
@@ -132,44 +176,3 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 }
 
 export type Connections = ReturnType<typeof createConnections>;
-
-function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<TLSSocket> {
-	const {host, port, addresses} = target;
-	const options: ConnectionOptions & TcpNetConnectOpts = {
-		host,
-		port,
-		servername: isIP(host) === 0 ? host : '', // RFC 6066 §3: no addresses in SNI.
-		// Not asked where the host is an address: then that one was checked.
-		lookup: pinned(addresses),
-		autoSelectFamily: addresses.length > 1,
-		autoSelectFamilyAttemptTimeout: addressPatienceMs,
-		secureContext,
-		ALPNProtocols: ['http/1.1'],
-	};
-	return new Promise((resolve, reject) => {
-		const socket = connectTls(options);
-		const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), limitMs);
-		socket.setNoDelay(true);
-		socket.once('secureConnect', () => {
-			clearTimeout(timer);
-			resolve(socket);
-		});
-		socket.once('error', reject);
-		socket.once('close', () => {
-			clearTimeout(timer);
-			reject(new Error('it closed the connection during the TLS handshake'));
-		});
-	});
-}
-
-function pinned(addresses: readonly string[]): LookupFunction {
-	const all = addresses.map(address => ({address, family: isIP(address)}));
-	return (_host, options, callback) => {
-		const [first] = all;
-		if (options.all) {
-			callback(null, all);
-		} else {
-			callback(null, first?.address ?? '', first?.family);
-		}
-	};
-}

@@ -1,7 +1,8 @@
 import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
-import type {Connection, Connections, Target} from './connections.ts';
+import type {Target} from './connect.ts';
+import type {Connection, Connections} from './connections.ts';
 import {type Answered, exchange} from './exchange.ts';
 import {faultInWords} from './fault.ts';
 import {type Guard, hostOf} from './guard.ts';
@@ -70,7 +71,7 @@ export function createPoster(options: PosterOptions): Poster {
 	async function attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
 		const place = placeOf(post.url);
 		const target = await inTime(connectMs, 'DNS gave no answer in time', () => targetOf(place));
-		const idle = connections.take(target);
+		const idle = await connections.take(target);
 		if (idle) {
 			const answered = await send(idle, place, post, deadline);
 			// The other end may have closed it in this very moment, which says nothing of the endpoint: a new one is made.

@@ -2,6 +2,7 @@ import test from 'ava';
 import {createPresence} from '../../src/queue/presence.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 const start = Date.UTC(2026, 5, 9);
 
@@ -25,9 +26,19 @@ storeTest(
 			t.teardown(() => presence.end());
 			return presence;
 		};
+		const endpoint = await insertEndpoint(store, workspaceId);
+		const [one = '', two = ''] = await insertDue(store, workspaceId, endpoint, 2);
+		const deliveryOf: Readonly<Record<string, string>> = {'one@a.test': one, 'two@a.test': two};
 		const claimAs = (boot: string, address: string) =>
-			store.writer.transaction(trx => trx('recipients').where({address}).update({claimed_by: boot}));
-		const claims = async () => await store.reader('recipients').orderBy('address').pluck('claimed_by');
+			store.writer.transaction(async trx => {
+				await trx('recipients').where({address}).update({claimed_by: boot});
+				await trx('webhook_deliveries').where({id: deliveryOf[address]}).update({claimed_by: boot});
+			});
+		const claims = async () => {
+			const copies = await store.reader('recipients').orderBy('address').pluck('claimed_by');
+			t.deepEqual(await store.reader('webhook_deliveries').orderBy('id').pluck('claimed_by'), copies, 'webhooks too');
+			return copies;
+		};
 
 		const [oldBoot, newBoot] = ['boot_old', 'boot_new'];
 		await presenceOf(oldBoot).begin();

@@ -308,6 +308,32 @@ test.serial('an idle connection that the other end closes at that very moment co
 	t.is(receiver.received.length, 3);
 });
 
+test.serial(
+	'attempts that begin together share a connection where they can, and are not held for one another',
+	async t => {
+		const prompt = await startReceiver(t, certificate);
+		const post = posting(t);
+		const all = (port: number) => Promise.all([1, 2, 3, 4].map(() => post(`https://127.0.0.1:${port}/`)));
+		const ends = await all(prompt.port);
+		t.true(ends.every(({status}) => status === 204));
+		t.is(prompt.received.length, 4);
+		t.true(prompt.connections() <= 4);
+
+		const answers: Array<() => void> = [];
+		const slow = await startReceiver(t, certificate, {
+			answer: (_received, response) => void answers.push(() => response.writeHead(200).end()),
+		});
+		const waiting = all(slow.port);
+		await slow.count(4);
+		t.is(slow.connections(), 4);
+		for (const answer of answers) {
+			answer();
+		}
+		t.true((await waiting).every(({status}) => status === 200));
+		t.like(await post(`https://127.0.0.1:${prompt.port}/`), {status: 204});
+	},
+);
+
 test.serial('few idle connections stay open, the newest', async t => {
 	const receivers = await Promise.all([1, 2, 3, 4].map(() => startReceiver(t, certificate)));
 	const post = posting(t, {mostIdle: 2});

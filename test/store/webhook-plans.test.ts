@@ -1,0 +1,65 @@
+import test from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {
+	claimDeliveries,
+	readDueEndpoints,
+	readEndpointWork,
+	releaseOtherDeliveries,
+	settleDeliveries,
+} from '../../src/store/webhook-claims.ts';
+import {findDelivery, listDeliveries, replayDeliveries, replayDelivery} from '../../src/store/webhook-deliveries.ts';
+import {purgeEndpoints} from '../../src/store/webhook-endpoints.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertWorkspace, newId} from '../helpers/messages.ts';
+import {plansDuring} from '../helpers/plans.ts';
+import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
+
+/** Those that read the deliveries from end to end. */
+const greedy = (plans: readonly string[]) =>
+	plans.filter(plan => /SCAN (?:webhook_deliveries|d)\b|Seq Scan on webhook_deliveries/.test(plan));
+
+storeTest(test, 'claims, ends of attempts and lists find their deliveries by an index', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpointId = await insertEndpoint(store, workspaceId);
+	const [id = ''] = await insertDue(store, workspaceId, endpointId, 3);
+	const now = storeTime(Date.now());
+	const boot = newId('req');
+	const {transaction} = store.writer;
+	const grants = [{endpointId, limit: 4}];
+	const filter = {workspaceId, endpointId, since: 0, until: Date.now()};
+	const settled = {
+		id,
+		generation: 0,
+		n: 1,
+		state: 'failed',
+		nextAttemptAt: now,
+		at: now,
+		status: 500,
+		error: 'x',
+		ms: 1,
+	};
+	const plans = await plansDuring(store, engine, async () => {
+		await transaction(trx => claimDeliveries(trx, boot, {grants, now, until: now}));
+		await transaction(trx => settleDeliveries(trx, boot, [settled]));
+		await transaction(trx => releaseOtherDeliveries(trx, boot, now));
+		await readEndpointWork(store.reader);
+		await readDueEndpoints(store.reader, now);
+		await listDeliveries(store.reader, endpointId, {after: id, limit: 26});
+		await findDelivery(store.reader, workspaceId, id);
+		await transaction(trx => replayDelivery(trx, workspaceId, id, now));
+		await transaction(trx => replayDeliveries(trx, filter, {after: null, limit: 1000, now}));
+		await store.database('webhook_endpoints').update({deleted_at: now});
+		await transaction(trx => purgeEndpoints(trx, 500));
+	});
+	t.true(plans.length >= 14);
+	t.deepEqual(greedy(plans), []);
+	// The claims of a daemon are many: an end must look for its row by the id.
+	const ends = plans.filter(plan => plan.includes('set state = v.column3'));
+	t.is(ends.length, 1);
+	t.notRegex(ends[0] ?? '', /webhook_deliveries_claimed/);
+	// What waits is read in the order of its start, however much it is.
+	const claims = plans.filter(plan => plan.includes('string_agg'));
+	t.is(claims.length, 1);
+	t.regex(claims[0] ?? '', /webhook_deliveries_due/);
+	t.notRegex(claims[0] ?? '', /USE TEMP B-TREE FOR ORDER BY|Sort Key: d\.next_attempt_at/);
+});

@@ -1,0 +1,66 @@
+import {spawnSync} from 'node:child_process';
+import {readFileSync, writeFileSync} from 'node:fs';
+import path from 'node:path';
+import {pathToFileURL} from 'node:url';
+import test from 'ava';
+import {signature} from '../../src/webhook/sign.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+import {notRunHere} from '../helpers/not-run-here.ts';
+
+/** The example of docs/webhooks.md that bears this name. */
+function exampleOf(name: string): string {
+	const page = readFileSync('docs/webhooks.md', 'utf8');
+	return new RegExp(`<!-- test: ${name} -->\n\`\`\`\\w+\n([\\s\\S]*?)\`\`\``).exec(page)?.[1] ?? '';
+}
+
+const secret = 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456';
+const body = Buffer.from('{"type":"delivered","metadata":{"order":"Größe \\"7\\" \\u2028"}}');
+const now = signature(secret, Date.now(), body);
+const old = signature(secret, Date.now() - 301_000, body);
+const early = signature(secret, Date.now() + 310_000, body);
+
+const cases = [
+	[true, now, body, secret],
+	[false, old, body, secret],
+	[false, early, body, secret],
+	[false, now, Buffer.from(body.toString().replace('7', '8')), secret],
+	[false, now, body, `${secret}x`],
+	[false, {...now, 'x-webhook-signature': ''}, body, secret],
+	[false, {...now, 'x-webhook-signature': now['x-webhook-signature'].toUpperCase()}, body, secret],
+	[false, {...now, 'x-webhook-timestamp': 'x'}, body, secret],
+	[false, {}, body, secret],
+] as const;
+
+test('the example for Node.js takes what is authentic and nothing else', async t => {
+	const file = path.join(await temporaryFolder(t), 'verify.mjs');
+	writeFileSync(file, exampleOf('verify.mjs'));
+	const {isAuthentic} = await import(pathToFileURL(file).href);
+	for (const [expected, headers, bytes, key] of cases) {
+		t.is(isAuthentic(headers, bytes, key), expected, JSON.stringify(headers));
+	}
+});
+
+test('the example for Python takes what is authentic and nothing else', async t => {
+	const file = path.join(await temporaryFolder(t), 'verify.py');
+	const titled = (name: string) => name.replaceAll(/(^|-)./g, part => part.toUpperCase());
+	const calls = cases.map(([, headers, bytes, key]) => [
+		Object.fromEntries(Object.entries(headers).map(([name, value]) => [titled(name), value])),
+		bytes.toString('base64'),
+		key,
+	]);
+	const main = `
+import base64, json, sys
+calls = json.load(sys.stdin)
+print(json.dumps([is_authentic(headers, base64.b64decode(body), secret) for headers, body, secret in calls]))
+`;
+	writeFileSync(file, exampleOf('verify.py') + main);
+	const {error, stdout} = spawnSync('python3', [file], {input: JSON.stringify(calls)});
+	if (error) {
+		notRunHere(t, 'there is no python3');
+		return;
+	}
+	t.deepEqual(
+		JSON.parse(stdout.toString()),
+		cases.map(([expected]) => expected),
+	);
+});
