@@ -55,7 +55,6 @@ export function createWebhooks(options: WebhooksOptions) {
 		readWork: () => readEndpointWork(store.reader),
 		post: attempt,
 		backoffMs: settings.webhookBackoff,
-		timeoutMs: settings.webhookTimeout,
 		clock,
 		onAttempted: options.onAttempted,
 		onStoreError,

@@ -37,11 +37,14 @@ type Found = {
 	readonly first: string | null;
 };
 
-/** Claims due deliveries for one daemon, until a result or (the last resort) until `until`. */
+/**
+ * Claims due deliveries for one daemon, until a result. When they are due is left as it is: moving it would cost as much
+ * as all the rest of a claim.
+ */
 export async function claimDeliveries(
 	trx: Knex.Transaction,
 	boot: string,
-	{grants, now, until}: {readonly grants: readonly EndpointGrant[]; readonly now: string; readonly until: string},
+	{grants, now}: {readonly grants: readonly EndpointGrant[]; readonly now: string},
 ): Promise<ClaimedDeliveries> {
 	const wanted = new Map<string, Found>();
 	const nextDue = new Map<string, string>();
@@ -58,7 +61,7 @@ export async function claimDeliveries(
 			nextDue.set(found.endpointId, next[0]);
 		}
 	}
-	return {deliveries: await markClaimed(trx, boot, until, wanted), nextDue};
+	return {deliveries: await markClaimed(trx, boot, wanted), nextDue};
 }
 
 /** The first deliveries of each endpoint, one more than any may start: that one tells when the next is due. */
@@ -91,7 +94,6 @@ type Marked = Omit<ClaimedDelivery, 'url' | 'secret' | 'failingSince'>;
 async function markClaimed(
 	trx: Knex.Transaction,
 	boot: string,
-	until: string,
 	wanted: ReadonlyMap<string, Found>,
 ): Promise<ClaimedDelivery[]> {
 	if (wanted.size === 0) {
@@ -103,11 +105,11 @@ async function markClaimed(
 		1,
 	);
 	const answer = await trx.raw(
-		`update webhook_deliveries set claimed_by = ?, next_attempt_at = ?
+		`update webhook_deliveries set claimed_by = ?
 		where id in (select v.column1 from (${ids.sql}) as v) and claimed_by is null
 		returning id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
 			event_type as "eventType", body as "body", attempts as "attempts", generation as "generation"`,
-		[boot, until, ...ids.bindings] as Knex.RawBinding[],
+		[boot, ...ids.bindings] as Knex.RawBinding[],
 	);
 	const marked: Marked[] = Array.isArray(answer) ? answer : answer.rows;
 	const rowOf = new Map(marked.map(row => [row.id, row]));
@@ -204,8 +206,9 @@ export async function readEndpointWork(reader: Knex): Promise<EndpointWork[]> {
 		.whereNull('e.disabled_at')
 		.select('e.id as endpointId', 'e.failing_since as failingSince')
 		.select(
-			reader.raw(`(select min(d.next_attempt_at) from webhook_deliveries as d
-				where d.endpoint_id = e.id and d.next_attempt_at is not null) as due`),
+			reader.raw(`(select d.next_attempt_at from webhook_deliveries as d
+				where d.endpoint_id = e.id and d.next_attempt_at is not null and d.claimed_by is null
+				order by d.next_attempt_at limit 1) as due`),
 		);
 	return rows.filter((row): row is EndpointWork => row.due !== null);
 }
@@ -233,14 +236,17 @@ export async function releaseOtherDeliveries(trx: Knex.Transaction, boot: string
 		.update({claimed_by: null, next_attempt_at: now});
 }
 
-/** Gives back the claims of nodes that were silent too long (several machines on PostgreSQL). */
+/** Gives back the claims of nodes that were silent too long, or that nobody knows (several machines on PostgreSQL). */
 export async function releaseSilentDeliveries(
 	trx: Knex.Transaction,
 	silentSince: string,
 	now: string,
 ): Promise<number> {
-	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
-	return await trx('webhook_deliveries').whereIn('claimed_by', dead).update({claimed_by: null, next_attempt_at: now});
+	const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
+	return await trx('webhook_deliveries')
+		.whereNotNull('claimed_by')
+		.whereNotIn('claimed_by', alive)
+		.update({claimed_by: null, next_attempt_at: now});
 }
 
 /** Gives back what this daemon still held when it stopped. */

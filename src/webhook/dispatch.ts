@@ -3,7 +3,7 @@ import {storeTime} from '../mail/time.ts';
 import {afterAttempt} from '../mail/webhook.ts';
 import type {ClaimedDelivery, EndpointWork} from '../store/webhook-claims.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
-import {createLanes, type Grant, type LanesOptions} from './lanes.ts';
+import {createLanes, type Grant, type LanesOptions, type Moment} from './lanes.ts';
 import type {PostEnd} from './post.ts';
 import type {Attempted, Turn, Turned} from './turn.ts';
 
@@ -14,9 +14,8 @@ export type DispatcherOptions = LanesOptions & {
 	readonly readWork: () => Promise<readonly EndpointWork[]>;
 	/** Makes one attempt; rejects only by a fault of ours, then the attempt has failed. */
 	readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd>;
-	/** Wait after the end of a failed attempt, and longest attempt, milliseconds. */
+	/** Wait after the end of a failed attempt, milliseconds. */
 	readonly backoffMs: number;
-	readonly timeoutMs: number;
 	readonly clock: Clock;
 	/** After the end of an attempt is on stable storage. */
 	readonly onAttempted: (attempted: Attempted) => void;
@@ -29,18 +28,17 @@ export type DispatcherOptions = LanesOptions & {
 const tickMs = 100;
 /** How long until a failing store is asked again, milliseconds. */
 const storeRetryMs = 1000;
-const claimMarginMs = 60_000;
 
 /**
  * Posts what is due. One transaction after the other stores the attempts that have ended and claims what may start in
- * their place; nothing is in memory but what is being tried. If an end cannot be stored it is kept, and nothing is claimed.
+ * their place; nothing is in memory but what is being tried. If an end cannot be stored it is kept, and nothing is claimed:
+ * both are one transaction.
  */
 export function createDispatcher(options: DispatcherOptions) {
 	const {writer, clock} = options;
 	const lanes = createLanes(options);
 	/** Ended, and not stored yet. */
 	let ended: Attempted[] = [];
-	const begunAt = new WeakMap<ClaimedDelivery, number>();
 	/** What is being tried: another node may give a claim back that then comes to us again. */
 	const trying = new Set<string>();
 	const idle: Array<() => void> = [];
@@ -87,7 +85,6 @@ export function createDispatcher(options: DispatcherOptions) {
 				attempted,
 				grants: grants.map(({lane, limit}) => ({endpointId: lane.endpointId, limit})),
 				now: storeTime(now),
-				until: storeTime(now + options.timeoutMs + claimMarginMs),
 			});
 		} catch (error) {
 			options.onStoreError(error);
@@ -105,12 +102,10 @@ export function createDispatcher(options: DispatcherOptions) {
 	}
 
 	function conclude(attempted: Attempted, moved: boolean): void {
-		const {delivery, end, after} = attempted;
-		const now = clock.now();
+		const {delivery, after} = attempted;
 		trying.delete(nameOf(delivery));
-		lanes.ended(delivery.endpointId, begunAt.get(delivery) ?? 0, end.error === null, end.ms, now);
 		if (moved && after.nextAttemptAt !== null) {
-			lanes.due(delivery.endpointId, after.nextAttemptAt, now);
+			lanes.due(delivery.endpointId, after.nextAttemptAt, clock.now());
 		}
 		options.onAttempted(attempted);
 	}
@@ -134,21 +129,22 @@ export function createDispatcher(options: DispatcherOptions) {
 				when,
 			);
 			for (const delivery of started) {
-				begunAt.set(delivery, when.monotonic);
 				trying.add(nameOf(delivery));
-				void attempt(delivery);
+				void attempt(delivery, when);
 			}
 		}
 	}
 
-	async function attempt(delivery: ClaimedDelivery): Promise<void> {
-		const began = clock.now();
+	async function attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
 		const end = await options.post(delivery).catch(error => {
 			options.onFault(error);
 			return {status: null, error: 'a fault of this server, see its log', address: null, tls: null, ms: 0};
 		});
 		const now = clock.now();
-		const after = afterAttempt(delivery.attempts, end.error === null, now, options.backoffMs);
+		const acknowledged = end.error === null;
+		const after = afterAttempt(delivery.attempts, acknowledged, now, options.backoffMs);
+		// Its place is free from here on; who gets it does in the transaction that stores this end.
+		lanes.ended(delivery.endpointId, monotonic, acknowledged, end.ms, now);
 		ended.push({delivery, end, began, ended: now, after});
 		plan();
 	}

@@ -147,7 +147,7 @@ export function createLanes({perEndpoint, total}: LanesOptions) {
 			settle(lane, now);
 		},
 
-		/** An attempt that began then has ended, and its end is stored. */
+		/** An attempt that began then has ended. */
 		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, now: number): void {
 			const lane = laneOf(endpointId);
 			change(lane, () => {

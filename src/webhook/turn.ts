@@ -27,9 +27,8 @@ export type Attempted = {
 export type Turn = {
 	readonly attempted: readonly Attempted[];
 	readonly grants: readonly EndpointGrant[];
-	/** Times in the store's form: now, and past the longest attempt. */
+	/** In the store's form. */
 	readonly now: string;
-	readonly until: string;
 };
 
 export type Turned = ClaimedDeliveries & {
@@ -44,11 +43,11 @@ export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
 		bytes: ({attempted, grants}) => 256 * (attempted.length + grants.length),
 		async apply(trx, turns) {
 			const turned: Turned[] = [];
-			for (const {attempted, grants, now, until} of turns) {
+			for (const {attempted, grants, now} of turns) {
 				const moved =
 					attempted.length === 0 ? new Set<string>() : await settleDeliveries(trx, boot, attempted.map(toSettled));
 				await noteFailing(trx, failingOf(attempted));
-				turned.push({moved, ...(await claimDeliveries(trx, boot, {grants, now, until}))});
+				turned.push({moved, ...(await claimDeliveries(trx, boot, {grants, now}))});
 			}
 			return turned;
 		},

@@ -91,7 +91,6 @@ export function dispatcherOf(
 		readWork: () => readEndpointWork(store.reader),
 		post,
 		backoffMs: 20,
-		timeoutMs: 1000,
 		clock: systemClock,
 		onAttempted: one => attempted.push(one),
 		onStoreError(error) {

@@ -39,7 +39,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 		ms: 1,
 	};
 	const plans = await plansDuring(store, engine, async () => {
-		await transaction(trx => claimDeliveries(trx, boot, {grants, now, until: now}));
+		await transaction(trx => claimDeliveries(trx, boot, {grants, now}));
 		await transaction(trx => settleDeliveries(trx, boot, [settled]));
 		await transaction(trx => releaseOtherDeliveries(trx, boot, now));
 		await readEndpointWork(store.reader);
