@@ -275,6 +275,10 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
 		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
 	}
+	if (webhooks && settings.webhookAllowCidrs.length > 0) {
+		const text = 'webhooks may reach these ranges that are not public: MAILCTL_WEBHOOK_ALLOW_CIDRS is for a lab';
+		logger.warn({event: 'webhook_ranges_allowed', ranges: settings.webhookAllowCidrs}, text);
+	}
 	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound: null, version});
 
 	return {

@@ -27,7 +27,7 @@ export function createTelling({metrics, mailLog}: Told) {
 				endpoint: delivery.endpointId,
 				delivery: delivery.id,
 				type: delivery.eventType,
-				host: new URL(delivery.url).host,
+				host: URL.canParse(delivery.url) ? new URL(delivery.url).host : '',
 				status: end.status,
 				error: end.error,
 				state: after.state,
