@@ -22,7 +22,7 @@ import {createMakers} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {createSenders} from '../queue/senders.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
-import {type Claimed, createClaimWrite, readDestinations, readDue} from '../store/claims.ts';
+import {type Claimed, createClaimWrite, readDestinations, readDue, releaseUnknownClaims} from '../store/claims.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
@@ -162,6 +162,7 @@ export function createEngine(options: EngineOptions) {
 		writer: store.writer,
 		claimWrite: createClaimWrite(store.dialect, boot, newId),
 		recordWrite: createRecordWrite(boot, options.outbox),
+		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readDestinations: () => readDestinations(store.reader),
 		siteOf,
 		steps,

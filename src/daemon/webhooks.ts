@@ -6,7 +6,12 @@ import {storeTime} from '../mail/time.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {type ClaimedDelivery, readDueEndpoints, readEndpointWork} from '../store/webhook-claims.ts';
+import {
+	type ClaimedDelivery,
+	readDueEndpoints,
+	readEndpointWork,
+	releaseUnknownDeliveries,
+} from '../store/webhook-claims.ts';
 import {hasEndpoints, purgeEndpoints} from '../store/webhook-endpoints.ts';
 import type {Posting} from '../threads/posting.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';
@@ -53,6 +58,8 @@ export function createWebhooks(options: WebhooksOptions) {
 		writer: store.writer,
 		turnWrite: createTurnWrite(options.boot),
 		readWork: () => readEndpointWork(store.reader),
+		releaseUnknown: known =>
+			store.writer.transaction(trx => releaseUnknownDeliveries(trx, options.boot, known, storeTime(clock.now()))),
 		post: attempt,
 		backoffMs: settings.webhookBackoff,
 		clock,

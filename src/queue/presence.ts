@@ -5,13 +5,17 @@ import {beat, type Node, removeNode} from '../store/nodes.ts';
 import type {Store} from '../store/store.ts';
 import {releaseOtherDeliveries, releaseOwnDeliveries, releaseSilentDeliveries} from '../store/webhook-claims.ts';
 
-const beatMs = 5000;
+const usualBeatMs = 5000;
 const silentMs = 30_000;
+/** Whoever could not tell for so long does not know whether others could. */
+const gapMs = silentMs / 2;
 
 export type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
 	readonly clock: Clock;
+	/** Between two beats, milliseconds. */
+	readonly beatMs?: number;
 	/** Claims of a dead daemon were given back. */
 	readonly onReleased: () => void;
 	readonly onError: (error: unknown) => void;
@@ -19,20 +23,31 @@ export type PresenceOptions = {
 
 /**
  * Whose claims are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is dead. On
- * PostgreSQL each node beats, and any node gives back what a silent one held.
+ * PostgreSQL each node beats, and any node gives back what a silent one held; after the store was away from it, only once
+ * the others have had the time to beat again.
  */
-export function createPresence({store, node, clock, onReleased, onError}: PresenceOptions) {
+export function createPresence({store, node, clock, beatMs = usualBeatMs, onReleased, onError}: PresenceOptions) {
 	const alone = store.dialect.name === 'sqlite';
 	let timer: NodeJS.Timeout | undefined;
+	/** Of the last beat, and from when on others may be judged: monotonic milliseconds. */
+	let told: number | null = null;
+	let judgesFrom = Number.NEGATIVE_INFINITY;
 
 	async function tell(): Promise<void> {
-		const now = clock.now();
+		const [now, monotonic] = [clock.now(), clock.monotonic()];
+		if (told !== null && monotonic - told > gapMs) {
+			judgesFrom = monotonic + silentMs;
+		}
 		const released = await store.writer.transaction(async trx => {
 			await beat(trx, node, storeTime(now));
+			if (monotonic < judgesFrom) {
+				return 0;
+			}
 			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
 			// Nodes are forgotten together with their copies: the deliveries go first.
 			return (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
 		});
+		told = monotonic;
 		if (released > 0) {
 			onReleased();
 		}

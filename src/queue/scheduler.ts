@@ -13,6 +13,8 @@ export type SchedulerOptions = {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
 	readonly recordWrite: GroupWrite<Recorded, boolean>;
+	/** Gives back claims of this daemon other than those of the copies it knows; answers their destinations. */
+	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly string[]>;
 	/** Every destination with work and when it is due, in the store's form. */
 	readonly readDestinations: () => Promise<Array<{destination: string; due: string}>>;
 	readonly siteOf: (destination: string) => {readonly name: string; readonly limits: SiteLimits};
@@ -58,6 +60,8 @@ export function createScheduler(options: SchedulerOptions) {
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	/** Outcomes that could not be written yet. */
 	let unwritten = 0;
+	/** A claim failed: it may have been committed all the same. */
+	let doubtful = false;
 	let timer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
 
@@ -78,8 +82,27 @@ export function createScheduler(options: SchedulerOptions) {
 		if (state !== 'running' || unwritten > 0) {
 			return;
 		}
+		if (doubtful) {
+			doubtful = false;
+			track(releaseUnknown());
+		}
 		for (const grant of lanes.grants()) {
 			track(claim(grant));
+		}
+	}
+
+	/** The store takes turns: by then all that was claimed before is known. */
+	async function releaseUnknown(): Promise<void> {
+		try {
+			const now = clock.now();
+			for (const destination of await options.releaseUnknown(() => [...trying])) {
+				lanes.due(destination, now, now);
+			}
+			plan();
+		} catch (error) {
+			options.onStoreError(error);
+			await new Promise(resolve => setTimeout(resolve, storeRetryMs));
+			doubtful = true;
 		}
 	}
 
@@ -101,6 +124,7 @@ export function createScheduler(options: SchedulerOptions) {
 		} catch (error) {
 			options.onStoreError(error);
 			nextDue = now + storeRetryMs;
+			doubtful = true;
 		}
 		const fresh = copies.filter(({id}) => !trying.has(id));
 		lanes.claimed(grant, {count: fresh.length, nextDue: fresh.length < copies.length ? now : nextDue});

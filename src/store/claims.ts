@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
 import type {Mode, Role} from '../mail/message.ts';
-import type {Dialect} from './dialect.ts';
+import {type Dialect, rowSource} from './dialect.ts';
 import {insertEvents} from './events.ts';
 import type {GroupWrite} from './writer.ts';
 
@@ -225,6 +225,31 @@ export async function readDue(reader: Knex, now: string): Promise<string[]> {
 /** Gives back what this daemon still held when it stopped. */
 export async function releaseOwnClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
 	return await trx('recipients').where({claimed_by: boot}).update({claimed_by: null, next_attempt_at: now});
+}
+
+/**
+ * Gives back what this daemon holds and does not know of (`known`: the ids that it does): a claim was committed, and the
+ * answer to the commit never came. Answers the destinations.
+ */
+export async function releaseUnknownClaims(
+	trx: Knex.Transaction,
+	boot: string,
+	known: readonly string[],
+	now: string,
+): Promise<string[]> {
+	const query = trx('recipients').where({claimed_by: boot});
+	if (known.length > 0) {
+		const {sql, bindings} = rowSource(
+			trx,
+			known.map(id => [id]),
+			1,
+		);
+		query.whereRaw(`id not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
+	}
+	const released: Array<{destination: string}> = await query
+		.update({claimed_by: null, next_attempt_at: now})
+		.returning('destination');
+	return [...new Set(released.map(({destination}) => destination))];
 }
 
 /**

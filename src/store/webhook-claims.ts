@@ -254,6 +254,29 @@ export async function releaseOwnDeliveries(trx: Knex.Transaction, boot: string, 
 	return await trx('webhook_deliveries').where({claimed_by: boot}).update({claimed_by: null, next_attempt_at: now});
 }
 
+/**
+ * Gives back what this daemon holds and does not know of: a claim was committed, and the answer to the commit never came.
+ * `known`: `<id> <generation>` of those that it does.
+ */
+export async function releaseUnknownDeliveries(
+	trx: Knex.Transaction,
+	boot: string,
+	known: readonly string[],
+	now: string,
+): Promise<void> {
+	const query = trx('webhook_deliveries').where({claimed_by: boot});
+	if (known.length > 0) {
+		const {sql, bindings} = rowSource(
+			trx,
+			known.map(name => [name]),
+			1,
+		);
+		const unknown = `id || ' ' || generation not in (select v.column1 from (${sql}) as v)`;
+		query.whereRaw(unknown, bindings as Knex.RawBinding[]);
+	}
+	await query.update({claimed_by: null, next_attempt_at: now});
+}
+
 /** After the wall clock stepped back: brings forward what waits longer than the backoff. */
 export async function bringDeliveriesForward(trx: Knex.Transaction, latest: string, now: string): Promise<number> {
 	return await trx('webhook_deliveries')

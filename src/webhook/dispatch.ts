@@ -12,6 +12,8 @@ export type DispatcherOptions = LanesOptions & {
 	readonly turnWrite: GroupWrite<Turn, Turned>;
 	/** Endpoints with something to do, as the store says. */
 	readonly readWork: () => Promise<readonly EndpointWork[]>;
+	/** Gives back claims of this daemon other than those that it knows (`<id> <generation>`). */
+	readonly releaseUnknown: (known: readonly string[]) => Promise<void>;
 	/** Makes one attempt; rejects only by a fault of ours, then the attempt has failed. */
 	readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd>;
 	/** Wait after the end of a failed attempt, milliseconds. */
@@ -41,6 +43,8 @@ export function createDispatcher(options: DispatcherOptions) {
 	let ended: Attempted[] = [];
 	/** What is being tried: another node may give a claim back that then comes to us again. */
 	const trying = new Set<string>();
+	/** A turn failed: its claims may have been committed all the same. */
+	let doubtful = false;
 	const idle: Array<() => void> = [];
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	let timer: NodeJS.Timeout | undefined;
@@ -81,6 +85,10 @@ export function createDispatcher(options: DispatcherOptions) {
 		const now = clock.now();
 		let turned: Turned;
 		try {
+			if (doubtful) {
+				await options.releaseUnknown([...trying]);
+				doubtful = false;
+			}
 			turned = await writer.submit(options.turnWrite, {
 				attempted,
 				grants: grants.map(({lane, limit}) => ({endpointId: lane.endpointId, limit})),
@@ -88,6 +96,7 @@ export function createDispatcher(options: DispatcherOptions) {
 			});
 		} catch (error) {
 			options.onStoreError(error);
+			doubtful = true;
 			ended = [...attempted, ...ended];
 			for (const grant of grants) {
 				lanes.claimed(grant, [], now, moment());

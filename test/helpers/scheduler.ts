@@ -3,7 +3,7 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
-import {type Claimed, createClaimWrite, readDestinations} from '../../src/store/claims.ts';
+import {type Claimed, createClaimWrite, readDestinations, releaseUnknownClaims} from '../../src/store/claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId, outbox} from './messages.ts';
 
@@ -41,6 +41,7 @@ export function schedulerOf(
 		writer: store.writer,
 		claimWrite: createClaimWrite(store.dialect, boot, newId),
 		recordWrite: createRecordWrite(boot, outbox),
+		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readDestinations: () => readDestinations(store.reader),
 		siteOf: destination => ({name: destination, limits: {connections: 5, window: 20}}),
 		steps: {

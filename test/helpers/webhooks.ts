@@ -2,7 +2,7 @@ import {systemClock} from '../../src/mail/clock.ts';
 import type {WebhookEventType} from '../../src/mail/event.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
-import {type ClaimedDelivery, readEndpointWork} from '../../src/store/webhook-claims.ts';
+import {type ClaimedDelivery, readEndpointWork, releaseUnknownDeliveries} from '../../src/store/webhook-claims.ts';
 import {insertDeliveries} from '../../src/store/webhook-deliveries.ts';
 import {createDispatcher, type Dispatcher, type DispatcherOptions} from '../../src/webhook/dispatch.ts';
 import type {PostEnd} from '../../src/webhook/post.ts';
@@ -89,6 +89,8 @@ export function dispatcherOf(
 		writer: store.writer,
 		turnWrite: createTurnWrite(boot),
 		readWork: () => readEndpointWork(store.reader),
+		releaseUnknown: known =>
+			store.writer.transaction(trx => releaseUnknownDeliveries(trx, boot, known, storeTime(Date.now()))),
 		post,
 		backoffMs: 20,
 		clock: systemClock,

@@ -1,7 +1,10 @@
 import test from 'ava';
+import type {Knex} from 'knex';
+import {storeTime} from '../../src/mail/time.ts';
 import {createPresence} from '../../src/queue/presence.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {waitFor} from '../helpers/wait.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 const start = Date.UTC(2026, 5, 9);
@@ -64,3 +67,58 @@ storeTest(
 		t.deepEqual(await claims(), [null, null]);
 	},
 );
+
+storeTest(test, 'after the store was away nobody is taken for dead who could not tell', async (t, store, engine) => {
+	if (engine === 'sqlite') {
+		t.pass('one daemon only');
+		return;
+	}
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	let time = start;
+	let away = false;
+	const failures: unknown[] = [];
+	async function transaction<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
+		if (away) {
+			throw new Error('away');
+		}
+		return await store.writer.transaction(work);
+	}
+	const presence = createPresence({
+		store: {...store, writer: {...store.writer, transaction}},
+		node: {id: 'boot_mine', host: 'h', pid: 1},
+		clock: {now: () => time, monotonic: () => time - start},
+		beatMs: 20,
+		onReleased: () => undefined,
+		onError: error => failures.push(error),
+	});
+	t.teardown(() => presence.end());
+	const holder = async () => (await store.reader('recipients').first('claimed_by')).claimed_by;
+	const isSeen = async () => (await store.reader('nodes').where({id: 'boot_mine'}).first()).seen_at === storeTime(time);
+
+	await store.database('nodes').insert({
+		id: 'boot_theirs',
+		host: 'h',
+		pid: 2,
+		started_at: storeTime(start),
+		seen_at: storeTime(start),
+	});
+	await store.database('recipients').update({claimed_by: 'boot_theirs'});
+	await presence.begin();
+
+	away = true;
+	time += 40_000;
+	await waitFor('a beat that fails', () => failures.length > 0);
+	away = false;
+	await waitFor('a beat', isSeen);
+	t.is(await holder(), 'boot_theirs');
+
+	for (let n = 0; n < 2; n++) {
+		time += 14_000;
+		await waitFor('another beat', isSeen);
+		t.is(await holder(), 'boot_theirs');
+	}
+
+	time += 5000;
+	await waitFor('the silent one to be given up', async () => (await holder()) === null);
+});

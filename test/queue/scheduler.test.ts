@@ -3,6 +3,7 @@ import type {AttemptResult} from '../../src/mail/outcome.ts';
 import {type Claimed, releaseOtherClaims} from '../../src/store/claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {losingAnswer} from '../helpers/losing-answer.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -208,4 +209,36 @@ storeTest(test, 'what takes a worker down twice is errored, once is tried again'
 	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'bad@a.test': 'errored'});
 	t.like(await store.reader('recipients').where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
 	t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
+});
+
+storeTest(test, 'a claim whose commit is not confirmed is given back and tried', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const errors: unknown[] = [];
+	const ends: Array<() => void> = [];
+	const tried: string[] = [];
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		copy => {
+			tried.push(copy.address);
+			return new Promise(resolve => ends.push(() => resolve(resultOf(copy, {kind: 'delivered'}))));
+		},
+		{
+			writer: losingAnswer(store.writer, result => JSON.stringify(result).includes('two@b.test')),
+			onStoreError: error => errors.push(error),
+		},
+	);
+	await scheduler.start();
+	await waitFor('the first', () => tried.length === 1);
+	await insertMessages(store, workspaceId, ['two@b.test']);
+	scheduler.accepted(['b.test']);
+	await waitFor('the one whose claim was not confirmed', () => tried.length === 2);
+	t.is(errors.length, 1);
+	t.deepEqual(tried, ['one@a.test', 'two@b.test'], 'what is being tried is not tried again');
+	for (const end of ends) {
+		end();
+	}
+	await waitFor('both outcomes', () => recorded.length === 2);
+	await scheduler.stop();
+	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'two@b.test': 'delivered'});
 });

@@ -5,6 +5,7 @@ import {releaseOtherDeliveries} from '../../src/store/webhook-claims.ts';
 import {replayDelivery} from '../../src/store/webhook-deliveries.ts';
 import {purgeEndpoints} from '../../src/store/webhook-endpoints.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {losingAnswer} from '../helpers/losing-answer.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -333,4 +334,28 @@ storeTest(test, 'a dead endpoint with thousands waiting does not delay another',
 	await waitFor('one more is tried', () => held.length === 5);
 	held[4]?.end(refused);
 	await dispatcher.stop();
+});
+
+storeTest(test, 'a claim whose commit is not confirmed is given back and posted', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const ids = await insertDue(store, workspaceId, endpoint, 6);
+	const errors: unknown[] = [];
+	const {held, post} = heldPosts();
+	const writer = losingAnswer(store.writer, result => JSON.stringify(result).includes(ids[4] as string));
+	const {dispatcher} = dispatcherOf(store, post, {writer, onStoreError: error => errors.push(error)});
+	await dispatcher.start();
+	await waitFor('four are under way', () => held.length === 4);
+	held[0]?.end(acknowledged);
+	await waitFor('all, also the one whose claim was not confirmed', () => {
+		for (const one of held.slice(1)) {
+			one.end(acknowledged);
+		}
+		return held.length === 6;
+	});
+	held[5]?.end(acknowledged);
+	await dispatcher.stop();
+	t.is(errors.length, 1);
+	t.deepEqual(held.map(({delivery}) => delivery.id).sort(), ids, 'each is tried once');
+	t.deepEqual(await statesOf(store), {delivered: 6});
 });
