@@ -115,6 +115,10 @@ export async function rewriteAddresses(
 	const messages: Array<{id: string; cc: string | null; reply_to: string | null}> = await trx('messages')
 		.whereIn('id', messageIds)
 		.select('id', 'cc', 'reply_to');
+	// Another node may have removed them meanwhile.
+	if (messages.length === 0) {
+		return;
+	}
 	const rows = messages.map(({id, cc, reply_to: replyTo}) => [
 		id,
 		cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite)),
