@@ -60,14 +60,14 @@ export type TrackedCopy = {
 	readonly trackClicksAt: string | null;
 };
 
-/** All copies of these messages, as far as they are still there and not erased; they stay until the transaction ends. */
+/** All copies of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
 export async function findTrackedCopies(trx: Knex.Transaction, messageIds: readonly string[]): Promise<TrackedCopy[]> {
 	return await trx('recipients as r')
 		.join('messages as m', 'm.id', 'r.message_id')
 		.join('workspaces as w', 'w.id', 'r.workspace_id')
 		.whereIn('r.message_id', messageIds)
 		.whereNull('m.erased_at')
-		.forKeyShare('r')
+		.forShare('r')
 		.select(
 			'r.id',
 			'r.workspace_id as workspaceId',

@@ -73,14 +73,14 @@ export async function moveRecipients(
 	return new Set(moved.map(({id}) => id));
 }
 
-/** The copy of a message for an address, which stays until the transaction ends; undefined: it is gone, or was erased. */
+/** The copy of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or was erased. */
 export async function findCopyFor(
 	trx: Knex.Transaction,
 	{messageId, addressKey, role}: {readonly messageId: string; readonly addressKey: string; readonly role: Role},
 ): Promise<string | undefined> {
 	const row = await trx('recipients')
 		.where({message_id: messageId, address_key: addressKey, role})
-		.forKeyShare()
+		.forShare()
 		.first('id');
 	return row?.id;
 }

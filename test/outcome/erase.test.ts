@@ -1,12 +1,17 @@
 import test from 'ava';
+import type {Knex} from 'knex';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
+import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase, type Erase} from '../../src/outcome/erase.ts';
+import {createUnsubscribeWrite} from '../../src/outcome/unsubscribe.ts';
+import {rewriteAddresses} from '../../src/store/erasures.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {engines, storeTest} from '../helpers/databases.ts';
 import {outbox} from '../helpers/messages.ts';
+import {startTwoNodes} from '../helpers/nodes.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -304,4 +309,60 @@ storeTest(test, 'mail that was tried before keeps how it ended', async (t, store
 	await eraseOf(store)({workspaceId, addressKey: 'jane@example.org'});
 	t.like((await api.get(`/v1/messages/${id}`)).body, {status: 'delivered', to: 'erased@erased.invalid'});
 	t.is((await store.reader('events').where({type: 'suppressed'})).length, 0);
+});
+
+if (engines.includes('postgres')) {
+	test('what another node writes of a copy at this moment is erased too', async t => {
+		const [api, other] = await startTwoNodes(t);
+		const {store} = api;
+		const workspaceId = api.workspace.id;
+		await store.database('workspaces').where({id: workspaceId}).update({track_opens_at: at});
+		const address = 'jane@home.example';
+		const whose = {workspaceId, role: 'to', address} as const;
+		const opened = {
+			...({
+				type: 'opened',
+				url: '',
+				n: 1,
+				machineN: 0,
+				firstAt: at,
+				lastAt: at,
+				machine: false,
+				userAgent: null,
+			} as const),
+			...whose,
+		};
+		const left = {...whose, topicId: null, addressKey: address, action: 'all', via: 'page', at} as const;
+		const writes = [
+			(trx: Knex.Transaction, messageId: string) =>
+				createEngagementWrite(systemClock, outbox).apply(trx, [{...opened, messageId}]),
+			(trx: Knex.Transaction, messageId: string) => createUnsubscribeWrite(outbox).apply(trx, [{...left, messageId}]),
+		];
+		for (const write of writes) {
+			const messageId = idOf(await api.send({to: address}));
+			const trx = await other.store.database.transaction();
+			await write(trx, messageId);
+			let done = false;
+			const erased = eraseOf(store)({workspaceId, addressKey: address}).then(() => {
+				done = true;
+			});
+			await waitFor('the erasure to wait or to end', async () => done || (await isWaiting(store)));
+			await trx.commit();
+			await erased;
+			t.notRegex(await everything(store, ['messages', 'recipients', 'events', 'engagement']), /jane/);
+		}
+	});
+}
+
+/** Whether somebody waits for a lock in this database. */
+async function isWaiting({reader}: Store): Promise<boolean> {
+	const waiting = await reader('pg_stat_activity')
+		.whereRaw('datname = current_database()')
+		.where({wait_event_type: 'Lock'})
+		.first('pid');
+	return waiting !== undefined;
+}
+
+storeTest(test, 'messages that another node removes at this moment need no rewriting', async (t, store) => {
+	await t.notThrowsAsync(store.writer.transaction(trx => rewriteAddresses(trx, [newId('msg')], () => '')));
 });
