@@ -1,4 +1,5 @@
 import test from 'ava';
+import type {Failure} from '../helpers/api-client.ts';
 import {conforms} from '../helpers/conforms.ts';
 import {type Program, prepareProgram} from '../helpers/daemon.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
@@ -257,13 +258,24 @@ test('a forged token: a branded error page, and nothing happens', async t => {
 	t.is(await entryOf(workspace, to), undefined);
 });
 
-test('other methods are refused with what is allowed', async t => {
-	conforms(t, 'hosted.page', 'errors.405.method_not_allowed');
+/** The code of an envelope whose request id is the header's. */
+async function codeIn(response: Response): Promise<string | null> {
+	const {error} = (await response.json()) as Failure;
+	return error.request_id === response.headers.get('x-request-id') ? error.code : null;
+}
+
+test('other methods are refused with what is allowed, other bodies with the envelope', async t => {
+	conforms(t, 'hosted.page', 'errors.405.method_not_allowed', 'errors.envelope');
+	const url = `${service().url}/unsubscribe`;
+	const json = {method: 'POST', body: '{}', headers: {'content-type': 'application/json'}};
+	t.is(await codeIn(await fetch(url, json)), 'unsupported_media_type');
+	const large = {method: 'POST', body: new URLSearchParams({token: 'x'.repeat(9000)})};
+	t.is(await codeIn(await fetch(url, large)), 'payload_too_large');
 	for (const method of ['PUT', 'PATCH', 'DELETE']) {
 		const response = await fetch(`${service().url}/unsubscribe`, {method});
 		t.is(response.status, 405);
 		t.regex(response.headers.get('allow') ?? '', /GET.*POST|POST.*GET/);
-		t.regex(response.headers.get('x-request-id') ?? '', requestId);
+		t.is(await codeIn(response), 'method_not_allowed');
 	}
 });
 
