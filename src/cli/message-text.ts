@@ -80,7 +80,10 @@ function place({host, ip, tls, phase}: StoredAttempt): string {
 	return `${host ?? 'no host'}${ip ? ` [${ip}]` : ''}  ${tls ?? 'plain'}  ${phase}`;
 }
 
-function said({reason, code: number, reply, url, machine}: StoredEvent['detail']): string | null {
+function said({reason, code: number, reply, url, machine, topic, via}: StoredEvent['detail']): string | null {
+	if (typeof via === 'string') {
+		return `${text(topic) ?? 'everything'}, ${via}`;
+	}
 	if (typeof reason === 'string') {
 		return reason;
 	}

@@ -45,7 +45,8 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; ex
 		exitCode: exitCodes.io,
 	},
 	{
-		codes: /^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EACCES|EPERM|EROFS|ENOSPC|EDQUOT|EIO|ENOTDIR|EISDIR)$/,
+		codes:
+			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EACCES|EPERM|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG)$/,
 		wrong: 'a file cannot be read or written',
 		mend: 'check the path, its owner and the space on the disk',
 		exitCode: exitCodes.io,

@@ -91,7 +91,7 @@ async function showDelivery(session: Session, delivery: StoredDelivery): Promise
 				{title: 'UTC', cell: post => shortTime(post.at)},
 				{title: 'N', cell: post => post.n, right: true},
 				{title: 'MS', cell: post => post.ms, right: true},
-				{title: 'WHAT CAME BACK', cell: post => post.error ?? `it answered ${post.status}`, cut: true},
+				{title: 'WHAT CAME BACK', cell: post => post.error ?? `it answered ${post.status}`},
 			],
 			posts,
 			session.terminal.width,

@@ -82,7 +82,7 @@ test('message show: status, timeline, attempts with their replies, made safe to 
 	refused(t, await cli.run('message', 'show', "x' or 1=1"), 65, /there is no message/);
 });
 
-test('message show: how often each copy was opened, each link clicked', async t => {
+test('message show: how often each copy was opened, each link clicked, of what it was unsubscribed', async t => {
 	const {cli, store, id, copyId} = await prepare(t);
 	const at = storeTime(Date.now());
 	const url = 'https://shop.example/orders/1234?ref=mail\x1b';
@@ -101,6 +101,8 @@ test('message show: how often each copy was opened, each link clicked', async t 
 	});
 	await store.database('events').insert(event('opened', {machine: false}));
 	await store.database('events').insert(event('clicked', {url, machine: true}));
+	await store.database('events').insert(event('unsubscribed', {topic: 'news', via: 'page'}));
+	await store.database('events').insert(event('unsubscribed', {topic: null, via: 'one-click'}));
 	const {recipients} = await cli.json<{recipients: object[]}>('message', 'show', id);
 	t.like(recipients[0], {
 		opens: {n: 3, machine_n: 1, first_at: at, last_at: at},

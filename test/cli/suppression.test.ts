@@ -201,6 +201,12 @@ test('import: standard input, one reason for all, and files that are none', asyn
 	refused(t, await cli.run('suppression', 'import', 'utf16.csv'), 65, /utf16\.csv is no text in UTF-8, save it as CSV/);
 	refused(t, await cli.run('suppression', 'import', 'nix.csv'), 65, /there is no file nix\.csv, name an existing file/);
 	refused(t, await cli.run('suppression', 'import', '.'), 65, /there is no file \., name an existing file/);
+	for (const verb of [
+		['export', '--out', 'nix/out.csv'],
+		['import', 'list.csv', '--bad', 'nix/bad.csv'],
+	]) {
+		refused(t, await cli.run('suppression', ...verb), 74, /a file cannot be read or written \(ENOENT.*nix\/\w+\.csv/);
+	}
 	const own = await cli.run('suppression', 'import', 'list.csv', '--bad', './list.csv');
 	refused(t, own, 64, /--bad names the file that is imported, name another file/);
 	t.is(read(cli, 'list.csv'), 'email,reason\nc@x.example,who knows\n');

@@ -16,6 +16,7 @@ import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';
 
 const sendersPerPage = 25;
+const taken = 'There is a sender with this address already.';
 
 type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors'>;
 
@@ -73,14 +74,14 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors}: Part
 				const {workspaceId} = callerOf(request);
 				const address = read(request.body.address);
 				if (await findSender(reader, workspaceId, address.key)) {
-					throw apiError('conflict');
+					throw apiError('conflict', {message: taken});
 				}
 				const newKeys = await keyTurns(workspaceId, () => prepareKeys(reader, workspaceId, address.domain));
 				const name = request.body.name ?? null;
 				const input = {workspaceId, address, name, verified: false, newKeys};
 				const added = await change(trx => addSender(trx, tools, vault, input));
 				if (!added) {
-					throw apiError('conflict');
+					throw apiError('conflict', {message: taken});
 				}
 				return reply.code(201).send(senderView(added));
 			},

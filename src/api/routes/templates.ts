@@ -42,7 +42,7 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 				const {name} = request.body;
 				const created = await change(trx => createTemplate(trx, tools, workspaceId, name));
 				if (!created) {
-					throw apiError('conflict');
+					throw apiError('conflict', {message: 'There is a template with this name already.'});
 				}
 				return reply.code(201).send(templateView(created));
 			},
