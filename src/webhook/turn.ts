@@ -5,11 +5,8 @@ import {
 	type ClaimedDelivery,
 	claimDeliveries,
 	type EndpointGrant,
-	type Failing,
-	noteFailing,
-	type SettledDelivery,
-	settleDeliveries,
 } from '../store/webhook-claims.ts';
+import {type Failing, noteFailing, type SettledDelivery, settleDeliveries} from '../store/webhook-ends.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import type {PostEnd} from './post.ts';
 

@@ -5,10 +5,10 @@ import {
 	readDueEndpoints,
 	readEndpointWork,
 	releaseOtherDeliveries,
-	settleDeliveries,
 } from '../../src/store/webhook-claims.ts';
 import {findDelivery, listDeliveries, replayDeliveries, replayDelivery} from '../../src/store/webhook-deliveries.ts';
 import {purgeEndpoints} from '../../src/store/webhook-endpoints.ts';
+import {settleDeliveries} from '../../src/store/webhook-ends.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
