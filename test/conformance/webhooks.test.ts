@@ -23,7 +23,14 @@ import {
 	walk,
 } from './resources.ts';
 
-const hosts = ['hooks.example', 'private.example', 'mixed.example', 'rebound.example', 'gone.example'];
+const hosts = [
+	'hooks.example',
+	'private.example',
+	'mixed.example',
+	'rebound.example',
+	'gone.example',
+	'broken.example',
+];
 const types = ['delivered', 'bounced', 'complained', 'opened', 'clicked'];
 const backoffMs = 1000;
 
@@ -353,7 +360,9 @@ test('any 2xx acknowledges; everything else is a failure that is tried again aft
 	const failing = await Promise.all(
 		Object.entries(failures).map(async ([path, behaviour]) => {
 			receiver.behave(path, behaviour);
-			return {path, endpoint: await register(main, path, ['delivered'])};
+			// A post on a kept connection that ends is made again on a new one, within the attempt: this host's never stay open.
+			const host = path === '/broken' ? 'broken.example' : 'hooks.example';
+			return {path, endpoint: await register(main, path, ['delivered'], host)};
 		}),
 	);
 	const id = await accepted(main, {to: 'failing@simulator.test', metadata: {n: '1'}});
