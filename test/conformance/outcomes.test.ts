@@ -1,4 +1,5 @@
 import test from 'ava';
+import {simpleParser} from 'mailparser';
 import {conforms} from '../helpers/conforms.ts';
 import {prepareProgram} from '../helpers/daemon.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
@@ -32,6 +33,10 @@ const finals = ['delivered', 'bounced', 'complained', 'suppressed', 'errored'];
 
 async function typesOf(workspace: Workspace, id: string): Promise<string[]> {
 	return (await timeline(workspace.live, id)).map(({type}) => type);
+}
+
+async function htmlOf(workspace: Workspace, id: string): Promise<string> {
+	return String((await simpleParser(await rawMail(service(), workspace, id))).html);
 }
 
 for (const mode of ['live', 'test'] as const) {
@@ -98,8 +103,7 @@ test('opens and clicks of a real reader, once each; none where it was switched o
 	conforms(t, 'timeline.types', 'webhook-event.opened', 'webhook-event.clicked');
 	const {main, untracked} = service().workspaces as {main: Workspace; untracked: Workspace};
 	const id = await accepted(main, {to: 'reader@outcomes.example'});
-	const mail = await rawMail(service(), main, id);
-	const html = mail.replaceAll(/=\r?\n/g, '').replaceAll('=3D', '=');
+	const html = await htmlOf(main, id);
 	const pixel = /http:\/\/[^"'\s]+\/t\/o\/[\w.-]+/.exec(html)?.[0] as string;
 	const link = /http:\/\/[^"'\s]+\/t\/c\/[\w.-]+/.exec(html)?.[0] as string;
 	const browser = {
@@ -122,17 +126,12 @@ test('opens and clicks of a real reader, once each; none where it was switched o
 	const forged = await fetch(`${link.slice(0, -2)}AA`, {redirect: 'manual'});
 	t.deepEqual([forged.status, forged.headers.get('location')], [404, null]);
 
-	const quiet = [
-		await rawMail(service(), untracked, await accepted(untracked, {to: 'reader@outcomes.example'})),
-		await rawMail(
-			service(),
-			main,
-			await accepted(main, {to: 'private@outcomes.example', tracking: {opens: false, clicks: false}}),
-		),
-	];
+	const untrackedId = await accepted(untracked, {to: 'reader@outcomes.example'});
+	const privateId = await accepted(main, {to: 'private@outcomes.example', tracking: {opens: false, clicks: false}});
+	const quiet = [await htmlOf(untracked, untrackedId), await htmlOf(main, privateId)];
 	for (const each of quiet) {
-		t.notRegex(each.replaceAll(/=\r?\n/g, ''), /\/t\/[oc]\//);
-		t.regex(each.replaceAll(/=\r?\n/g, ''), /https:\/\/shop\.example\/orders/);
+		t.notRegex(each, /\/t\/[oc]\//);
+		t.regex(each, /href="https:\/\/shop\.example\/orders"/);
 	}
 });
 
