@@ -51,6 +51,10 @@ export function bodyMissing(): ApiError {
 	return apiError('bad_request', {message: 'A JSON object is expected as the body.'});
 }
 
+/** What a 415 says where people's browsers post. */
+export const formExpected =
+	'Send the body as a form, application/x-www-form-urlencoded or multipart/form-data, without a content encoding.';
+
 export type ErrorReport = (request: FastifyRequest, error: unknown) => void;
 
 /** What the client is told of anything thrown while it was answered. What is not the client's fault is reported. */

@@ -2,6 +2,7 @@ import type {TSchema} from 'typebox';
 import Type from 'typebox';
 import {type ApiErrorCode, apiErrors} from '../mail/api-error.ts';
 import type {Answer} from './describe.ts';
+import {formExpected} from './errors.ts';
 
 /** What decides which answers a route can give besides its own. */
 export type RouteKind = {
@@ -52,9 +53,9 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	}
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {
-			description: codes.map(code => `\`${code}\`: ${apiErrors[code].message}`).join('\n\n'),
+			description: codes.map(code => `\`${code}\`: ${messageOf(code, route)}`).join('\n\n'),
 			headers: {...headers, ...(retried.has(errorStatus) && retryAfter)},
-			content: content(errorEnvelope, examplesOf(codes)),
+			content: content(errorEnvelope, examplesOf(codes, route)),
 		};
 	}
 	if (route.keyed) {
@@ -101,13 +102,17 @@ const errorEnvelope = Type.Object({
 	}),
 });
 
-function examplesOf(codes: readonly ApiErrorCode[]): Record<string, {value: unknown}> {
+function messageOf(code: ApiErrorCode, {pages}: RouteKind): string {
+	return pages && code === 'unsupported_media_type' ? formExpected : apiErrors[code].message;
+}
+
+function examplesOf(codes: readonly ApiErrorCode[], route: RouteKind): Record<string, {value: unknown}> {
 	return Object.fromEntries(
 		codes.map(code => {
 			const violations = code === 'validation_failed' && {violations: [{field: 'to', message: 'is required'}]};
 			const error = {
 				code,
-				message: apiErrors[code].message,
+				message: messageOf(code, route),
 				request_id: 'req_01kaxq7w0c8m2v5t9d3f6h1j4n',
 				...violations,
 			};

@@ -2,7 +2,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import Type from 'typebox';
 import {describe} from '../api/describe.ts';
-import {apiError} from '../api/errors.ts';
+import {apiError, formExpected} from '../api/errors.ts';
 import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
@@ -158,14 +158,11 @@ function acceptForms(api: Api): void {
 		if (isPlain(request)) {
 			done(null, {bytes: bytes as Buffer, type} satisfies Submitted);
 		} else {
-			done(apiError('unsupported_media_type', {message: otherBody}));
+			done(apiError('unsupported_media_type', {message: formExpected}));
 		}
 	});
-	refuseOtherBodies(api, otherBody);
+	refuseOtherBodies(api, formExpected);
 }
-
-const otherBody =
-	'Send the body as a form, application/x-www-form-urlencoded or multipart/form-data, without a content encoding.';
 
 /** A token that is given twice is none. */
 function tokenOf(query: unknown): string | null {
