@@ -59,6 +59,7 @@ dkim_keys.secret text C not null
 dkim_keys.active_from text C not null
 dkim_keys.retired_at text C
 dkim_keys.created_at text C not null
+dkim_keys.pending_at text C
 domains.id text C not null
 domains.workspace_id text C not null
 domains.name text C not null
@@ -99,6 +100,13 @@ inbound.raw bytea not null
 inbound.received_at text C not null
 inbound.read_at text C
 inbound.fault text C
+lane_waits.destination text C not null
+lane_waits.workspace_id text C not null
+lane_waits.site text C not null
+lane_waits.waits_for text C not null
+lane_waits.detail text C not null
+lane_waits.until text C
+lane_waits.updated_at text C not null
 mailbox_checkpoints.mailbox text C not null
 mailbox_checkpoints.position text C not null
 mailbox_checkpoints.updated_at text C not null
@@ -189,6 +197,9 @@ sites.step integer not null
 sites.window integer not null
 sites.broken_tls_until text C
 sites.updated_at text C not null
+sites.provider text C
+sites.slow_until text C
+sites.mails_per_session integer
 suppressions.id text C not null
 suppressions.workspace_id text C not null
 suppressions.address text C not null
@@ -196,6 +207,9 @@ suppressions.address_key text C not null
 suppressions.reason text C not null
 suppressions.source text C not null
 suppressions.created_at text C not null
+suspensions.destination text C not null
+suspensions.reason text C not null
+suspensions.created_at text C not null
 template_variants.version_id text C not null
 template_variants.position integer not null
 template_variants.locale text C
@@ -218,6 +232,12 @@ templates.latest_version integer
 templates.created_at text C not null
 templates.updated_at text C not null
 templates.deleted_at text C
+tls_days.day text C not null
+tls_days.domain text C not null
+tls_days.policy text C not null
+tls_days.host text C not null
+tls_days.result text C not null
+tls_days.n integer not null
 topic_optouts.workspace_id text C not null
 topic_optouts.code text C not null
 topic_optouts.address_key text C not null
@@ -284,6 +304,8 @@ workspaces.reputation_since text C
 workspaces.queue_lifetime_s integer
 workspaces.branding text C
 workspaces.created_at text C not null
+workspaces.source_pool text C
+workspaces.route text C
 address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 address_health: PRIMARY KEY (workspace_id, address_key)
 api_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -311,6 +333,7 @@ events: PRIMARY KEY (message_id, id)
 idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (sha256)
+lane_waits: PRIMARY KEY (destination, workspace_id)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
 messages: PRIMARY KEY (id)
 migrations: PRIMARY KEY (name)
@@ -330,6 +353,7 @@ sites: PRIMARY KEY (site)
 suppressions: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 suppressions: PRIMARY KEY (id)
 suppressions: UNIQUE (workspace_id, address_key)
+suspensions: PRIMARY KEY (destination)
 template_variants: FOREIGN KEY (version_id) REFERENCES template_versions(id) ON DELETE CASCADE
 template_variants: PRIMARY KEY (version_id, "position")
 template_versions: FOREIGN KEY (template_id) REFERENCES templates(id) ON DELETE CASCADE
@@ -337,6 +361,7 @@ template_versions: PRIMARY KEY (id)
 template_versions: UNIQUE (template_id, version)
 templates: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 templates: PRIMARY KEY (id)
+tls_days: PRIMARY KEY (day, domain, policy, host, result)
 topic_optouts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 topic_optouts: PRIMARY KEY (workspace_id, address_key, code)
 topics: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -377,6 +402,7 @@ CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
 CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (sha256)
 CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
+CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id)
 CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
 CREATE INDEX messages_by_recipient ON public.messages USING btree (workspace_id, to_key, id)
 CREATE INDEX messages_by_sender ON public.messages USING btree (workspace_id, from_key, id)
@@ -390,7 +416,8 @@ CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)
 CREATE INDEX recipients_by_state ON public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
 CREATE INDEX recipients_cc_by_address ON public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
 CREATE INDEX recipients_claimed ON public.recipients USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
-CREATE INDEX recipients_due ON public.recipients USING btree (destination, next_attempt_at) WHERE (next_attempt_at IS NOT NULL)
+CREATE INDEX recipients_due ON public.recipients USING btree (destination, workspace_id, next_attempt_at) WHERE ((next_attempt_at IS NOT NULL) AND (held_at IS NULL))
+CREATE INDEX recipients_held ON public.recipients USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
 CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (id)
 CREATE INDEX reports_by_message ON public.reports USING btree (message_id, id)
 CREATE UNIQUE INDEX reports_pkey ON public.reports USING btree (id)
@@ -404,12 +431,14 @@ CREATE UNIQUE INDEX suppressions_by_address ON public.suppressions USING btree (
 CREATE INDEX suppressions_by_reason ON public.suppressions USING btree (workspace_id, reason, id)
 CREATE INDEX suppressions_by_workspace ON public.suppressions USING btree (workspace_id, id)
 CREATE UNIQUE INDEX suppressions_pkey ON public.suppressions USING btree (id)
+CREATE UNIQUE INDEX suspensions_pkey ON public.suspensions USING btree (destination)
 CREATE UNIQUE INDEX template_variants_pkey ON public.template_variants USING btree (version_id, "position")
 CREATE UNIQUE INDEX template_versions_by_number ON public.template_versions USING btree (template_id, version)
 CREATE UNIQUE INDEX template_versions_pkey ON public.template_versions USING btree (id)
 CREATE UNIQUE INDEX templates_by_name ON public.templates USING btree (workspace_id, name) WHERE (deleted_at IS NULL)
 CREATE INDEX templates_by_workspace ON public.templates USING btree (workspace_id, id)
 CREATE UNIQUE INDEX templates_pkey ON public.templates USING btree (id)
+CREATE UNIQUE INDEX tls_days_pkey ON public.tls_days USING btree (day, domain, policy, host, result)
 CREATE INDEX topic_optouts_by_code ON public.topic_optouts USING btree (workspace_id, code, address_key)
 CREATE UNIQUE INDEX topic_optouts_pkey ON public.topic_optouts USING btree (workspace_id, address_key, code)
 CREATE UNIQUE INDEX topics_by_code ON public.topics USING btree (workspace_id, code)

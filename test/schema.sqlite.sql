@@ -76,6 +76,7 @@ CREATE TABLE dkim_keys (id text,
   active_from text not null,
   retired_at text,
   created_at text not null,
+  pending_at text,
   foreign key(domain_id) references domains(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX domains_by_name on domains (workspace_id, name);
@@ -131,6 +132,14 @@ CREATE TABLE inbound (sha256 text,
   read_at text,
   fault text,
   primary key (sha256));
+CREATE TABLE lane_waits (destination text not null,
+  workspace_id text not null,
+  site text not null,
+  waits_for text not null,
+  detail text not null,
+  until text,
+  updated_at text not null,
+  primary key (destination, workspace_id)) without rowid;
 CREATE TABLE mailbox_checkpoints (mailbox text,
   position text not null,
   updated_at text not null,
@@ -183,7 +192,8 @@ CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_by_state on recipients (workspace_id, state, message_id) where role = 'to';
 CREATE INDEX recipients_cc_by_address on recipients (workspace_id, address_key) where role = 'cc';
 CREATE INDEX recipients_claimed on recipients (claimed_by) where claimed_by is not null;
-CREATE INDEX recipients_due on recipients (destination, next_attempt_at) where next_attempt_at is not null;
+CREATE INDEX recipients_due on recipients (destination, workspace_id, next_attempt_at) where next_attempt_at is not null and held_at is null;
+CREATE INDEX recipients_held on recipients (destination, workspace_id) where held_at is not null;
 CREATE TABLE recipients (id text,
   workspace_id text not null,
   message_id text not null,
@@ -247,6 +257,9 @@ CREATE TABLE sites (site text,
   window integer not null,
   broken_tls_until text,
   updated_at text not null,
+  provider text,
+  slow_until text,
+  mails_per_session integer,
   primary key (site));
 CREATE UNIQUE INDEX suppressions_by_address on suppressions (workspace_id, address_key);
 CREATE INDEX suppressions_by_reason on suppressions (workspace_id, reason, id);
@@ -260,6 +273,10 @@ CREATE TABLE suppressions (id text,
   created_at text not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
+CREATE TABLE suspensions (destination text not null,
+  reason text not null,
+  created_at text not null,
+  primary key (destination)) without rowid;
 CREATE TABLE template_variants (version_id text not null,
   position integer not null,
   locale text,
@@ -291,6 +308,13 @@ CREATE TABLE templates (id text,
   deleted_at text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
+CREATE TABLE tls_days (day text not null,
+  domain text not null,
+  policy text not null,
+  host text not null,
+  result text not null,
+  n integer not null,
+  primary key (day, domain, policy, host, result)) without rowid;
 CREATE INDEX topic_optouts_by_code on topic_optouts (workspace_id, code, address_key);
 CREATE TABLE topic_optouts (workspace_id text not null,
   code text not null,
@@ -381,4 +405,6 @@ CREATE TABLE workspaces (id text,
   queue_lifetime_s integer,
   branding text,
   created_at text not null,
+  source_pool text,
+  route text,
   primary key (id));

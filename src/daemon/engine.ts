@@ -31,6 +31,7 @@ import {createPermits} from '../threads/permits.ts';
 import type {SenderData} from '../threads/sender.ts';
 import {makeJob} from './make-job.ts';
 import {createSigning} from './signing.ts';
+import {createWays} from './ways.ts';
 
 export type EngineOptions = {
 	readonly settings: Settings;
@@ -72,6 +73,7 @@ export function createEngine(options: EngineOptions) {
 	const {settings, store, clock, newId, boot} = options;
 	const signing = createSigning(store, options.vault, clock);
 	const attached = createPermits(mostAttached);
+	const ways = createWays(settings);
 	const now = () => storeTime(clock.now());
 
 	async function attachmentsOf(copy: Claimed): Promise<Attachment[]> {
@@ -149,6 +151,7 @@ export function createEngine(options: EngineOptions) {
 				destination: copy.destination,
 				envelope: {from: made.envelopeFrom, ...wireAddress(copy)},
 				ref: made.ref,
+				terms: ways.termsFor(copy.destination),
 				data: made.mail,
 				attempt: copy.attempts + 1,
 				simulated: copy.mode === 'test',

@@ -1,6 +1,7 @@
 import {setMaxListeners} from 'node:events';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Clock} from '../mail/clock.ts';
+import type {Resolver} from '../mail/dns.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
@@ -12,7 +13,6 @@ import {settle, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import {createPool, type Place} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
-import type {Resolver} from './resolver.ts';
 import {type Relay, type Route, sameRoute} from './route.ts';
 import {mxRoutes, type NoRoute} from './routes.ts';
 import {simulate, simulatedReply, simulatorKind} from './simulator.ts';

@@ -1,3 +1,5 @@
+import type {Terms} from '../mail/way.ts';
+
 /** One copy of a message, ready to be handed over. */
 export type Delivery = {
 	readonly recipientId: string;
@@ -13,6 +15,7 @@ export type Delivery = {
 	};
 	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
 	readonly ref: string;
+	readonly terms: Terms;
 	/** The complete message: CRLF, 7-bit, not dot-stuffed. */
 	readonly data: Uint8Array;
 	/** Which try this is, from 1. */

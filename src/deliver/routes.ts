@@ -1,8 +1,8 @@
 import {isIP} from 'node:net';
+import type {DnsAnswer, MxRecord, Resolver} from '../mail/dns.ts';
 import type {BounceCategory, Outcome} from '../mail/outcome.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 import {suppresses} from './classify-reply.ts';
-import type {DnsAnswer, MxRecord, Resolver} from './resolver.ts';
 import type {Route} from './route.ts';
 
 /** No host to talk to: the outcome, and what the attempt record says. */

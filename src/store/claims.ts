@@ -133,6 +133,7 @@ async function readNextDue(trx: Knex.Transaction, {destination, now}: Claim): Pr
 		.min('next_attempt_at as due')
 		.where({destination})
 		.where('next_attempt_at', '>', now)
+		.whereNull('held_at')
 		.first<{due: string | null}>();
 	return row?.due ?? null;
 }
@@ -209,6 +210,7 @@ export async function readDestinations(reader: Knex): Promise<Array<{destination
 		.select('destination')
 		.min('next_attempt_at as due')
 		.whereNotNull('next_attempt_at')
+		.whereNull('held_at')
 		.groupBy('destination');
 }
 
@@ -259,6 +261,7 @@ export async function releaseUnknownClaims(
 export async function bringForward(trx: Knex.Transaction, latest: string, now: string): Promise<number> {
 	return await trx('recipients')
 		.whereNull('claimed_by')
+		.whereNull('held_at')
 		.where('next_attempt_at', '>', latest)
 		.update({next_attempt_at: now});
 }

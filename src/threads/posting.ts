@@ -1,5 +1,5 @@
 import {createSecureContext, rootCertificates} from 'node:tls';
-import {createResolver} from '../deliver/resolver.ts';
+import {createResolver} from '../dns/resolver.ts';
 import type {Clock} from '../mail/clock.ts';
 import {createConnections} from '../webhook/connections.ts';
 import {createGuard} from '../webhook/guard.ts';

@@ -2,7 +2,7 @@ import {setMaxListeners} from 'node:events';
 import {parentPort, workerData} from 'node:worker_threads';
 import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/delivery.ts';
-import {createResolver} from '../deliver/resolver.ts';
+import {createResolver} from '../dns/resolver.ts';
 import {systemClock} from '../mail/clock.ts';
 import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
 import {createPermits} from './permits.ts';

@@ -3,7 +3,7 @@ import {once} from 'node:events';
 import {connect} from 'node:net';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import {createDeliverer} from '../../src/deliver/deliverer.ts';
-import {createResolver} from '../../src/deliver/resolver.ts';
+import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
 
@@ -53,7 +53,15 @@ const deliverer = createDeliverer({
 	random: Math.random,
 });
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};
-const job = {recipientId: 'rcp', destination: 'example.test', envelope, ref: 'ref', data, attempt: 1, simulated: false};
+const terms = {
+	route: {kind: 'mx'},
+	tls: 'opportunistic',
+	mtaSts: null,
+	sources: [],
+	mailsPerSession: 1_000_000,
+} as const;
+const recipientId = 'rcp';
+const job = {recipientId, destination: 'example.test', envelope, ref: 'ref', terms, data, attempt: 1, simulated: false};
 
 async function ours(width: number): Promise<void> {
 	const {outcome} = await deliverer.deliver('relay', width, job);

@@ -1,6 +1,6 @@
 import test from 'ava';
-import {createResolver} from '../../src/deliver/resolver.ts';
 import {type Doubts, type MxRoutesOptions, mxRoutes, type NoRoute} from '../../src/deliver/routes.ts';
+import {createResolver} from '../../src/dns/resolver.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';

@@ -1,10 +1,11 @@
 import {createDeliverer, type Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
 import type {Delivery} from '../../src/deliver/delivery.ts';
-import {createResolver} from '../../src/deliver/resolver.ts';
+import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {SmtpTimeouts} from '../../src/mail/smtp-timeouts.ts';
+import type {Terms} from '../../src/mail/way.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx, type Teardown} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';
@@ -26,12 +27,22 @@ export const testTimeouts: SmtpTimeouts = {
 	quit: 20_000,
 };
 
+/** To the hosts of the domain, with TLS where they offer it. */
+export const plainTerms: Terms = {
+	route: {kind: 'mx'},
+	tls: 'opportunistic',
+	mtaSts: null,
+	sources: [],
+	mailsPerSession: 50,
+};
+
 export function testDelivery(overrides: Partial<Delivery> = {}): Delivery {
 	return {
 		recipientId: newId('rcp'),
 		destination: 'example.test',
 		envelope: {from: 'bounce@mail.test', to: 'user@example.test', smtputf8: false},
 		ref: 'ref-1',
+		terms: plainTerms,
 		data: Buffer.from('Subject: hello\r\n\r\nHello.\r\n'),
 		attempt: 1,
 		simulated: false,

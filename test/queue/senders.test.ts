@@ -8,6 +8,7 @@ import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
 import {createSenders} from '../../src/queue/senders.ts';
 import type {SenderData} from '../../src/threads/sender.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
+import {plainTerms} from '../helpers/delivery-lab.ts';
 import {newId} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -16,6 +17,7 @@ const delivery = (recipientId = newId('rcp')): Delivery => ({
 	destination: 'a.test',
 	envelope: {from: 'b@x.test', to: 'a@a.test', smtputf8: false},
 	ref: 'r',
+	terms: plainTerms,
 	data: new Uint8Array(randomBytes(100)),
 	attempt: 1,
 	simulated: false,

@@ -1,23 +1,7 @@
 import {Resolver as SystemResolver} from 'node:dns/promises';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
-
-/** What DNS said. `failed` (no answer, SERVFAIL, REFUSED, garbage) says nothing about the name. */
-export type DnsAnswer<T> =
-	| {readonly kind: 'found'; readonly records: readonly T[]}
-	| {readonly kind: 'nodata'}
-	| {readonly kind: 'nxdomain'}
-	| {readonly kind: 'failed'; readonly code: string};
-
-/** An empty exchange is the root: a null MX (RFC 7505). */
-export type MxRecord = {readonly exchange: string; readonly priority: number};
-
-/** Looks names up. `fresh` asks DNS even if the answer is known, to confirm it. */
-export type Resolver = {
-	readonly mx: (domain: string, fresh?: boolean) => Promise<DnsAnswer<MxRecord>>;
-	readonly a: (host: string, fresh?: boolean) => Promise<DnsAnswer<string>>;
-	readonly aaaa: (host: string, fresh?: boolean) => Promise<DnsAnswer<string>>;
-};
+import type {DnsAnswer, Resolver} from '../mail/dns.ts';
 
 export type ResolverOptions = {
 	/** `ip[:port]`; empty: the system's. */
@@ -86,6 +70,17 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 			recall(`A ${host}`, fresh, async () => addresses(await system.resolve4(host, {ttl: true}))),
 		aaaa: (host, fresh = false) =>
 			recall(`AAAA ${host}`, fresh, async () => addresses(await system.resolve6(host, {ttl: true}))),
+		// A record's strings are one text (RFC 7208 §3.3, RFC 6376 §3.6.2.2).
+		txt: (name, fresh = false) =>
+			recall(`TXT ${name}`, fresh, async () => ({
+				records: (await system.resolveTxt(name)).map(strings => strings.join('')),
+				ttl: shortestTtl,
+			})),
+		cname: (name, fresh = false) =>
+			recall(`CNAME ${name}`, fresh, async () => ({records: await system.resolveCname(name), ttl: shortestTtl})),
+		// `reverse` would ask the system's hosts file first.
+		ptr: (name, fresh = false) =>
+			recall(`PTR ${name}`, fresh, async () => ({records: await system.resolvePtr(name), ttl: shortestTtl})),
 	};
 }
 

@@ -1,0 +1,80 @@
+import type {Relay} from './relay-url.ts';
+
+/** An address of this machine that connections are made from, and the name said in EHLO there; null: MAILCTL_HOSTNAME. */
+export type Source = {readonly address: string; readonly hostname: string | null};
+
+/** What an MTA-STS policy asks for (RFC 8461 §3.2); a policy in mode `none` is none. */
+export type MtaSts = {readonly mode: 'enforce' | 'testing'; readonly mx: readonly string[]};
+
+/** How a copy may travel: decided in the main thread, goes with the copy, obeyed by the sender thread. */
+export type Terms = {
+	/** To the hosts of the recipient's domain, or to the first of these smarthosts that takes it. */
+	readonly route:
+		| {readonly kind: 'mx'}
+		| {readonly kind: 'relay'; readonly relays: readonly Relay[]; readonly acceptMeans: 'sent' | 'delivered'};
+	/** What the operator demands of the hosts of a domain; a smarthost's own URL says it for itself. */
+	readonly tls: 'opportunistic' | 'unverified' | 'required';
+	readonly mtaSts: MtaSts | null;
+	/** Addresses to connect from, at most one of each family; empty: the system chooses. */
+	readonly sources: readonly Source[];
+	/** Mails on one connection. */
+	readonly mailsPerSession: number;
+};
+
+/** What is done for a while after a reply that a rule of a destination knows. */
+export type PaceReaction =
+	/** Nothing is sent to the site. */
+	| {readonly kind: 'suspend'; readonly forMs: number}
+	/** So many mails per minute, and at most so many connections. */
+	| {readonly kind: 'slow'; readonly perMinute: number; readonly connections: number; readonly forMs: number}
+	/** So many mails on one connection, from now on. */
+	| {readonly kind: 'mails_per_session'; readonly mails: number};
+
+/** How much a site gets at most (`config/destinations.json`; delivery.md §8). */
+export type Pace = {
+	/** Connections at once. */
+	readonly connections: number;
+	/** Connections to begin with. */
+	readonly startConnections: number;
+	readonly mailsPerSession: number;
+	/** Mails per minute; null: no limit. */
+	readonly perMinute: number | null;
+	/** Tries in a row that no host answered, after which the site is suspended. */
+	readonly failures: number;
+	/** The text of a reply (its code first) and what follows from it; the first that matches counts. */
+	readonly reactions: ReadonlyArray<{readonly text: RegExp; readonly reaction: PaceReaction}>;
+};
+
+/** Where one workspace's mail for one destination goes, with whom it shares a pace, and how fast. */
+export type Way = {
+	/** The key of the pace: the MX hosts in order of their names (R8.1) and the source, or a smarthost. */
+	readonly site: string;
+	/** The entry of the destinations file that holds, `default` where none does. */
+	readonly provider: string;
+	readonly pace: Pace;
+	readonly terms: Terms;
+	/** Copies that the warm-up of the source still lets go today; null: it is warm. */
+	readonly warmUp: {readonly source: string; readonly group: string; readonly perDay: number} | null;
+};
+
+/** What a claim is made for: one workspace's mail for one destination. */
+export type LaneKey = {readonly destination: string; readonly workspaceId: string};
+
+/** Why mail that is due is not claimed, as `mailctl queue why` tells it. */
+export type LaneWait =
+	/** The site has all the connections, or copies under way, that it may have now. */
+	| 'pace'
+	/** So many mails per minute. */
+	| 'rate'
+	/** The site is left alone for a while after failures. */
+	| 'suspension'
+	/** An operator's `queue suspend`. */
+	| 'operator'
+	/** The day's share of a source that is new. */
+	| 'warm_up'
+	/** All sessions of the daemon are busy with others. */
+	| 'turn'
+	/** Its smarthost refuses our log-in. */
+	| 'route'
+	/** Its MX is being looked up, or could not be. */
+	| 'dns';
