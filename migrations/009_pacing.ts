@@ -47,6 +47,11 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'pending_at');
 	});
 
+	// What was said in a conversation that did not end in acceptance.
+	await knex.schema.alterTable('attempts', table => {
+		text(table, 'dialogue');
+	});
+
 	await clusteredTable(knex, 'tls_days', ['day', 'domain', 'policy', 'host', 'result'], table => {
 		text(table, 'day').notNullable();
 		text(table, 'domain').notNullable();

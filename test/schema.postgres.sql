@@ -33,6 +33,7 @@ attempts.code integer
 attempts.enhanced text C
 attempts.reply text C not null
 attempts.ms integer not null
+attempts.dialogue text C
 audit.id text C not null
 audit.at text C not null
 audit.workspace_id text C

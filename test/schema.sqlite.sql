@@ -41,6 +41,7 @@ CREATE TABLE attempts (recipient_id text not null,
   enhanced text,
   reply text not null,
   ms integer not null,
+  dialogue text,
   foreign key(recipient_id) references recipients(id) on delete CASCADE,
   primary key (recipient_id, n, position)) without rowid;
 CREATE TABLE audit (id text,

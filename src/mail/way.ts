@@ -53,8 +53,13 @@ export type Way = {
 	readonly provider: string;
 	readonly pace: Pace;
 	readonly terms: Terms;
-	/** Copies that the warm-up of the source still lets go today; null: it is warm. */
-	readonly warmUp: {readonly source: string; readonly group: string; readonly perDay: number} | null;
+	/** A source that is new sends so many copies a day to a group of sites; what is over goes another way, or waits (null). */
+	readonly warmUp: {
+		readonly source: string;
+		readonly group: string;
+		readonly perDay: number;
+		readonly overflow: Omit<Way, 'warmUp'> | null;
+	} | null;
 };
 
 /** What a claim is made for: one workspace's mail for one destination. */
