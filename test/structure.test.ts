@@ -22,7 +22,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	webhook: ['mail', 'store'],
 	threads: ['mail', 'links', 'render', 'compose', 'dns', 'deliver', 'queue', 'webhook'],
 	policy: ['mail', 'store', 'dns'],
-	doctor: ['mail', 'store', 'dns', 'compose', 'deliver', 'admin', 'config'],
+	doctor: 'everything',
 	api: ['mail', 'store', 'accept', 'outcome', 'webhook', 'admin', 'render', 'links', 'config'],
 	public: ['mail', 'store', 'outcome', 'links', 'render', 'config', 'api'],
 	cli: 'everything',

@@ -26,6 +26,11 @@ const entries: readonly Entry[] = [
 	},
 	{name: 'send', about: 'Send a mail by the running daemon', load: async () => (await import('./send.ts')).sendCommand},
 	{
+		name: 'doctor',
+		about: 'Check machine, names, ways out and back; says what to mend',
+		load: async () => (await import('./doctor.ts')).doctorCommand,
+	},
+	{
 		name: 'config',
 		about: 'Settings: what holds and where it comes from',
 		load: async () => (await import('./config.ts')).configCommands,

@@ -13,6 +13,7 @@ export type DnsRecords = {
 	readonly aaaa?: readonly string[];
 	readonly txt?: ReadonlyArray<string | readonly string[]>;
 	readonly cname?: string;
+	readonly ptr?: readonly string[];
 	/** Seconds; default 300. */
 	readonly ttl?: number;
 	/** What happens to queries of one type. */
@@ -173,6 +174,8 @@ function recordsOf(name: string, type: string, entry: DnsRecords, ttl: number): 
 			return (entry.a ?? []).map(data => ({type, name, ttl, data}));
 		case 'AAAA':
 			return (entry.aaaa ?? []).map(data => ({type, name, ttl, data}));
+		case 'PTR':
+			return (entry.ptr ?? []).map(data => ({type, name, ttl, data}));
 		case 'TXT':
 			return (entry.txt ?? []).map(text => ({type, name, ttl, data: typeof text === 'string' ? text : [...text]}));
 		default:

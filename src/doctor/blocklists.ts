@@ -1,0 +1,38 @@
+import {isIPv6} from 'node:net';
+import type {Resolver} from '../mail/dns.ts';
+import type {OwnAddress} from './addresses.ts';
+import {hexDigits} from './addresses.ts';
+import {type Check, type Found, fail, ok, warn} from './finding.ts';
+
+/** Whether blocklists that are asked by DNS (RFC 5782) name one of the addresses. */
+export function blocklistCheck(addresses: readonly OwnAddress[], zones: readonly string[], resolver: Resolver): Check {
+	return {
+		name: 'blocklists',
+		why: 'Receivers that ask a blocklist refuse all mail from an address that is on it.',
+		look: async () =>
+			await Promise.all(zones.flatMap(zone => addresses.map(({address}) => listed(address, zone, resolver)))),
+	};
+}
+
+async function listed(address: string, zone: string, resolver: Resolver): Promise<Found> {
+	const name = isIPv6(address) ? hexDigits(address).toReversed().join('.') : address.split('.').toReversed().join('.');
+	const answer = await resolver.a(`${name}.${zone}`, true);
+	switch (answer.kind) {
+		case 'nxdomain':
+		case 'nodata':
+			return ok(`${address} is not on ${zone}`);
+		case 'failed':
+			return warn(`${zone} did not say whether ${address} is on it (${answer.code})`, 'try again');
+		case 'found':
+			// What a list answers to whom it does not serve, such as a public resolver.
+			return answer.records.every(code => code.startsWith('127.255.255.'))
+				? warn(
+						`${zone} does not answer this resolver, so it is not known whether ${address} is on it`,
+						'set MAILCTL_DNS_SERVERS to a resolver of your own',
+					)
+				: fail(
+						`${address} is on ${zone} (${answer.records.join(', ')})`,
+						`find out why on the pages of ${zone}, end it, and ask for removal there`,
+					);
+	}
+}

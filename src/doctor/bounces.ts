@@ -1,0 +1,108 @@
+import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
+import type {Resolver} from '../mail/dns.ts';
+import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {addressesOf} from './names.ts';
+
+const connectMs = 10_000;
+const replyMs = 30_000;
+
+export type BouncesInput = {
+	readonly returnPathDomain: string;
+	/** What takes bounces here: the listener (`host:port`), a mailbox that is polled, or nothing. */
+	readonly listening: boolean;
+	readonly polling: boolean;
+	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
+	readonly chosen: boolean;
+	/** Of a return path that we made ourselves; null: no secrets are there yet. */
+	readonly selfToken: string | null;
+	readonly hostname: string;
+	readonly port: number;
+	readonly resolver: Resolver;
+};
+
+/** Whether a bounce would come home: the MX of the return path's domain leads to a listener that knows our tokens. */
+export function returnPathCheck(input: BouncesInput): Check {
+	return {
+		name: 'return-path',
+		why: 'Most bounces come hours later as mail to the return path; lost ones leave dead addresses in use.',
+		look: async () => [...chosenDomain(input), await comeHome(input)],
+	};
+}
+
+function chosenDomain({chosen, returnPathDomain}: BouncesInput): Found[] {
+	return chosen
+		? []
+		: [
+				warn(
+					`MAILCTL_RETURN_PATH_DOMAIN is not set, ${returnPathDomain} is used`,
+					'set it to a name of your own for bounces, such as bounces.example.com',
+				),
+			];
+}
+
+async function comeHome(input: BouncesInput): Promise<Found> {
+	const {returnPathDomain: domain, resolver, listening, polling, hostname} = input;
+	const answer = await resolver.mx(domain, true);
+	const hosts =
+		answer.kind === 'found'
+			? answer.records.toSorted((a, b) => a.priority - b.priority).map(({exchange}) => exchange.toLowerCase())
+			: [];
+	const [host] = hosts;
+	if (host === undefined || host === '') {
+		return fail(`${domain} has no MX, bounces are lost`, `publish ${domain} MX "10 ${hostname}."`);
+	}
+	if (!listening) {
+		return polling
+			? ok(`bounces to ${domain} go to ${host} and are polled from the mailbox`)
+			: fail(
+					`nothing takes bounces in here; ${domain} has MX ${host}`,
+					'set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX',
+				);
+	}
+	const [address] = await addressesOf(resolver, host);
+	if (address === undefined) {
+		return fail(`${host}, the MX of ${domain}, has no address`, `publish ${host} A with this machine’s address`);
+	}
+	return await probe(`${host} [${address}]`, address, input);
+}
+
+/** Offers a bounce for a token of ours, up to RCPT. */
+async function probe(
+	where: string,
+	address: string,
+	{port, hostname, returnPathDomain, selfToken}: BouncesInput,
+): Promise<Found> {
+	const recipient = `${selfToken ?? 'postmaster'}@${returnPathDomain}`;
+	const connection = createSmtpConnection({address, port, implicitTls: false});
+	const broken = await connection.connected(connectMs);
+	const refusal =
+		broken === null
+			? await firstRefusal(connection, [`EHLO ${hostname}`, 'MAIL FROM:<>', `RCPT TO:<${recipient}>`])
+			: broken.lost;
+	void connection.quit(connectMs);
+	if (refusal === null) {
+		return ok(`${where} takes bounces for ${returnPathDomain}`);
+	}
+	return fail(
+		`${where} does not take a bounce: ${refusal}`,
+		broken === null
+			? `let the MX of ${returnPathDomain} lead to the listener of this mailctl, and see that it runs`
+			: 'start the daemon, and open port 25 to MAILCTL_INBOUND_LISTEN in the firewall',
+	);
+}
+
+async function firstRefusal(connection: SmtpConnection, commands: readonly string[]): Promise<string | null> {
+	for (const command of ['', ...commands]) {
+		if (command !== '') {
+			connection.write([`${command}\r\n`], 1);
+		}
+		const reply = await connection.read(replyMs);
+		if ('lost' in reply) {
+			return reply.lost;
+		}
+		if (reply.code >= 300) {
+			return `${command === '' ? 'greeting' : command}: ${reply.code} ${reply.lines.join(' ')}`;
+		}
+	}
+	return null;
+}

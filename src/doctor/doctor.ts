@@ -1,0 +1,145 @@
+import {createSecureContext, rootCertificates} from 'node:tls';
+import {extraCa} from '../config/ca.ts';
+import {boundPublicUrl} from '../config/derive.ts';
+import type {Settings} from '../config/settings.ts';
+import type {DaemonFile} from '../daemon/daemon-file.ts';
+import type {Route} from '../deliver/route.ts';
+import {mxRoutes} from '../deliver/routes.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {Resolver} from '../mail/dns.ts';
+import type {OwnAddress} from './addresses.ts';
+import {blocklistCheck} from './blocklists.ts';
+import {returnPathCheck} from './bounces.ts';
+import {certificateCheck} from './certificate.ts';
+import {clockCheck, type TimeServer} from './clock.ts';
+import {daemonCheck} from './daemon.ts';
+import {egressCheck, type SmtpReach} from './egress.ts';
+import {type Check, ok} from './finding.ts';
+import {diskCheck, nodeCheck, openFilesCheck} from './machine.ts';
+import {ehloSpfCheck, hostnameCheck, reverseDnsCheck} from './names.ts';
+import {publicUrlCheck} from './public-url.ts';
+import {relayCheck} from './relay.ts';
+import {resolverCheck} from './resolver.ts';
+import {type OpenedStore, storeCheck} from './store.ts';
+
+export type DoctorInput = {
+	readonly settings: Settings;
+	readonly version: string;
+	/** Whether MAILCTL_RETURN_PATH_DOMAIN was set by the operator. */
+	readonly returnPathChosen: boolean;
+	readonly resolver: Resolver;
+	readonly clock: Clock;
+	readonly random: () => number;
+	readonly store: OpenedStore;
+	readonly daemon: DaemonFile | null;
+	/** The local part of a return path of our own; null: no secrets are there. */
+	readonly selfToken: string | null;
+	/** The public addresses of the machine's interfaces. */
+	readonly interfaceAddresses: readonly string[];
+	/** Domains whose mail hosts are greeted. */
+	readonly targets: readonly string[];
+	/** Zones of blocklists to ask. */
+	readonly blocklists: readonly string[];
+	readonly timeServer: TimeServer;
+	/** Checks of each domain that mail comes from. */
+	readonly domainChecks: readonly Check[];
+};
+
+/** Every check that fits the settings, in the order in which one would look: the machine, its names, the ways out, the way back. */
+export function checksFor(input: DoctorInput): Check[] {
+	const {settings, resolver, clock} = input;
+	const here = [
+		nodeCheck(),
+		diskCheck(settings.dataDir),
+		openFilesCheck(settings.maxSessions),
+		storeCheck(input.store),
+		daemonCheck(input.daemon, input.version),
+	];
+	if (settings.delivery === 'capture') {
+		return [...here, captureCheck, ...input.domainChecks];
+	}
+	const [target = settings.hostname] = input.targets;
+	return [
+		...here,
+		clockCheck({clock, resolver, server: input.timeServer}),
+		resolverCheck(target, resolver),
+		...waysOut(input),
+		...waysBack(input),
+		...input.domainChecks,
+	];
+}
+
+const captureCheck: Check = {
+	name: 'delivery',
+	why: 'In capture mode mail is written to files and leaves this machine for nobody.',
+	look: async () => [
+		ok('capture: nothing leaves this machine; the checks of delivery run with MAILCTL_DELIVERY=mx or relay'),
+	],
+};
+
+function waysOut(input: DoctorInput): Check[] {
+	const {settings, resolver} = input;
+	const ca = extraCa(settings);
+	const reach: SmtpReach = {
+		hostname: settings.hostname,
+		timeouts: settings.smtpTimeouts,
+		secureContext: createSecureContext(ca === null ? {} : {ca: [...rootCertificates, ca]}),
+	};
+	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach)] : [];
+	if (settings.delivery === 'relay') {
+		return relay;
+	}
+	const addresses = ownAddresses(input);
+	return [
+		hostnameCheck(settings.hostname, resolver),
+		reverseDnsCheck(addresses, resolver),
+		ehloSpfCheck(settings.hostname, resolver),
+		egressCheck({
+			...reach,
+			targets: input.targets,
+			routesTo: domain => routesTo(domain, input),
+			sources: sourcesOf(settings),
+		}),
+		...relay,
+		blocklistCheck(addresses, input.blocklists, resolver),
+	];
+}
+
+function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
+	const {inboundListen, inboundTlsCert, inboundTlsKey, returnPathDomain, hostname} = settings;
+	return [
+		returnPathCheck({
+			returnPathDomain,
+			listening: inboundListen !== null,
+			polling: settings.bounceMailbox !== null,
+			chosen: input.returnPathChosen,
+			selfToken: input.selfToken,
+			hostname,
+			port: settings.mxPort,
+			resolver,
+		}),
+		...(inboundTlsCert === null || inboundTlsKey === null
+			? []
+			: [certificateCheck({certFile: inboundTlsCert, keyFile: inboundTlsKey, hostname: returnPathDomain, clock})]),
+		publicUrlCheck({
+			publicUrl: boundPublicUrl(settings.publicUrl, settings.httpListen),
+			running: input.daemon !== null,
+		}),
+	];
+}
+
+function sourcesOf({sourceAddresses, hostname}: Settings): OwnAddress[] {
+	return sourceAddresses.map(({ip, ehlo}) => ({address: ip, hostname: ehlo ?? hostname}));
+}
+
+/** What mail leaves from: as set, else the machine's public addresses. */
+function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[] {
+	const set = sourcesOf(settings);
+	return set.length > 0 ? set : interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
+}
+
+async function routesTo(domain: string, {settings, resolver, random}: DoctorInput): Promise<readonly Route[] | string> {
+	const {mxPort: port, allowPrivateMx} = settings;
+	const found = await mxRoutes(domain, {}, {resolver, random, port, allowPrivateMx, ownAddresses: new Set()});
+	return Array.isArray(found) ? found : found.reply;
+}

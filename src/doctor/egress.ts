@@ -1,0 +1,96 @@
+import {isIPv6} from 'node:net';
+import type {SecureContext} from 'node:tls';
+import type {Route} from '../deliver/route.ts';
+import {openSession} from '../deliver/session.ts';
+import type {Stop} from '../deliver/stop.ts';
+import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
+import type {OwnAddress} from './addresses.ts';
+import {type Check, type Found, fail, ok, warn} from './finding.ts';
+
+/** Enough for a check; a mail waits longer. */
+const waits: Pick<SmtpTimeouts, 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'quit'> = {
+	connect: 10_000,
+	greeting: 30_000,
+	ehlo: 30_000,
+	starttls: 30_000,
+	quit: 5000,
+};
+
+export type SmtpReach = {
+	readonly hostname: string;
+	readonly timeouts: SmtpTimeouts;
+	readonly secureContext: SecureContext;
+};
+
+/** What a session that was opened and ended again says: `host [address], TLS…`, or where it stopped. */
+export async function greet(
+	route: Route,
+	source: OwnAddress | undefined,
+	{hostname, timeouts, secureContext}: SmtpReach,
+): Promise<{readonly said: string} | Stop> {
+	const session = await openSession(route, {
+		timeouts: {...timeouts, ...waits},
+		hostname: source?.hostname ?? hostname,
+		localAddress: source?.address,
+		secureContext,
+		withoutTls: false,
+		basic: false,
+		opened: () => undefined,
+	});
+	if ('by' in session) {
+		return session;
+	}
+	const tls = session.connection.tls() ?? 'no TLS';
+	await session.connection.quit(waits.quit);
+	return {said: `${route.host} [${route.address}], ${tls}`};
+}
+
+export const wordsOf = (stop: Stop): string =>
+	stop.by === 'reply' ? `${stop.reply.code} ${stop.reply.text.split('\n')[0]}` : stop.text;
+
+export type EgressInput = SmtpReach & {
+	/** Domains whose mail hosts are greeted; one that answers is enough. */
+	readonly targets: readonly string[];
+	readonly routesTo: (domain: string) => Promise<readonly Route[] | string>;
+	/** Set addresses to connect from; empty: the system's choice. */
+	readonly sources: readonly OwnAddress[];
+};
+
+/** Whether mail hosts of others can be reached at all: many providers block port 25 until asked. */
+export function egressCheck(input: EgressInput): Check {
+	const {sources} = input;
+	return {
+		name: 'egress',
+		why: 'Direct delivery needs port 25 to the world; many hosting providers block it until asked.',
+		look: async () =>
+			await Promise.all(sources.length === 0 ? [reach(undefined, input)] : sources.map(one => reach(one, input))),
+	};
+}
+
+async function reach(source: OwnAddress | undefined, input: EgressInput): Promise<Found> {
+	const from = source === undefined ? '' : ` from ${source.address}`;
+	const failures: string[] = [];
+	let refused = false;
+	for (const target of input.targets) {
+		const routes = await input.routesTo(target);
+		if (typeof routes === 'string') {
+			failures.push(routes);
+			continue;
+		}
+		const route = routes.find(({address}) => source === undefined || isIPv6(address) === isIPv6(source.address));
+		if (route === undefined) {
+			failures.push(`${target} has no address of that family`);
+			continue;
+		}
+		const greeted = await greet(route, source, input);
+		if ('said' in greeted) {
+			return ok(`a session${from} with ${greeted.said}`);
+		}
+		refused ||= greeted.by === 'reply';
+		failures.push(`${route.host} [${route.address}]: ${wordsOf(greeted)}`);
+	}
+	const detail = `no mail host takes a session${from}: ${failures.join('; ')}`;
+	return refused
+		? warn(detail, 'the connection works, the hosts refuse this address: read their words, see reverse-dns')
+		: fail(detail, 'ask the provider to open outgoing port 25, or use a smarthost (MAILCTL_DELIVERY=relay)');
+}

@@ -1,0 +1,63 @@
+import {existsSync, readFileSync} from 'node:fs';
+import {statfs} from 'node:fs/promises';
+import {dirname} from 'node:path';
+import process from 'node:process';
+import {type Check, type Found, fail, ok, warn} from './finding.ts';
+
+const oldestNode = [20, 19] as const;
+const megabyte = 1024 * 1024;
+const scarceMegabytes = 1024;
+const fewestMegabytes = 100;
+/** Connections besides the SMTP sessions: HTTP clients, webhooks, store, DNS. */
+const otherFiles = 512;
+
+/** Whether this Node is one that mailctl supports. */
+export function nodeCheck(version = process.versions.node): Check {
+	return {
+		name: 'node',
+		why: 'mailctl is tested on Node 20.19 and later; older ones lack what it uses.',
+		async look() {
+			const [major = 0, minor = 0] = version.split('.').map(Number);
+			const old = major < oldestNode[0] || (major === oldestNode[0] && minor < oldestNode[1]);
+			return [old ? fail(`Node ${version}`, 'install Node 20.19 or later') : ok(`Node ${version}`)];
+		},
+	};
+}
+
+/** Room for the store, which must never be full: then nothing is accepted. */
+export function diskCheck(dataDir: string): Check {
+	return {
+		name: 'disk',
+		why: 'On a full disk nothing can be accepted: sends are answered 503.',
+		async look() {
+			let folder = dataDir;
+			while (!existsSync(folder) && dirname(folder) !== folder) {
+				folder = dirname(folder);
+			}
+			const {bavail, bsize} = await statfs(folder);
+			const free = Math.floor((Number(bavail) * Number(bsize)) / megabyte);
+			const detail = `${free.toLocaleString('en')} MB are free at ${folder}`;
+			const fix = 'free some space, shorten MAILCTL_RETENTION_DAYS or move MAILCTL_DATA_DIR';
+			return [free < fewestMegabytes ? fail(detail, fix) : free < scarceMegabytes ? warn(detail, fix) : ok(detail)];
+		},
+	};
+}
+
+/** How many files, sockets among them, the process may open. */
+export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'): Check {
+	return {
+		name: 'open-files',
+		why: 'Each SMTP session and each HTTP client is an open file; at the limit connections fail.',
+		async look(): Promise<Found[]> {
+			const needed = maxSessions + otherFiles;
+			const text = existsSync(limits) ? readFileSync(limits, 'utf8') : '';
+			const [, soft] = /^Max open files\s+(\d+|unlimited)/m.exec(text) ?? [];
+			if (soft === undefined) {
+				return [ok('this system does not tell the limit')];
+			}
+			const detail = `at most ${soft} open files, ${needed} may be needed`;
+			const enough = soft === 'unlimited' || Number(soft) >= needed;
+			return [enough ? ok(detail) : warn(detail, `raise it: ulimit -n ${needed}, LimitNOFILE=${needed} under systemd`)];
+		},
+	};
+}

@@ -1,0 +1,70 @@
+import test from 'ava';
+import type {Finding} from '../../src/doctor/finding.ts';
+import {newCli} from '../helpers/cli.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import {startFakeMx} from '../helpers/fake-mx.ts';
+
+test('doctor works on a fresh machine, makes nothing, and says what to mend', async t => {
+	const mx = await startFakeMx(t, {});
+	const dns = await startFakeDns(t, {
+		'big.test': {mx: [[10, 'mx.big.test']]},
+		'mx.big.test': {a: [mx.host]},
+		'mail.shop.test': {a: ['127.0.0.9'], txt: ['v=spf1 a -all']},
+		'9.0.0.127.in-addr.arpa': {ptr: ['mail.shop.test']},
+		'9.0.0.127.list.test': {a: ['127.0.0.2']},
+	});
+	const cli = await newCli(t, {
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_HOSTNAME: 'mail.shop.test',
+		MAILCTL_PUBLIC_URL: 'https://mail.shop.test',
+		MAILCTL_SOURCE_ADDRESSES: '127.0.0.9',
+		MAILCTL_MX_PORT: String(mx.port),
+		MAILCTL_ALLOW_PRIVATE_MX: 'true',
+		MAILCTL_DNS_SERVERS: dns.server,
+	});
+	const lab = ['--to', 'big.test', '--blocklist', 'list.test', '--time-server', 'gone.test'];
+	const asked = await cli.run('doctor', '--json', ...lab);
+	t.is(asked.code, 1, asked.stderr);
+	const findings = JSON.parse(asked.stdout) as Finding[];
+	const of = (check: string) =>
+		findings
+			.filter(one => one.check === check)
+			.map(({status}) => status)
+			.join();
+	t.deepEqual(
+		['node', 'store', 'daemon', 'dns', 'hostname', 'reverse-dns', 'spf-ehlo', 'egress', 'public-url'].map(of),
+		Array.from({length: 9}, () => 'ok'),
+	);
+	t.is(of('clock'), 'warn');
+	t.is(of('blocklists'), 'fail');
+	t.is(of('return-path'), 'warn,fail');
+	t.true(findings.every(({status, fix, why}) => why !== '' && (status === 'ok') === (fix === '')));
+	t.regex(findings.find(({check}) => check === 'store')?.detail ?? '', /is not there yet/);
+	t.regex((await cli.run('doctor', '--json', ...lab)).stdout, /is not there yet/, 'nothing was made by looking');
+
+	const {stdout, code} = await cli.run('doctor', ...lab);
+	t.is(code, 1);
+	t.regex(stdout, /^FAIL {2}blocklists {4}127\.0\.0\.9 is on list\.test \(127\.0\.0\.2\)$/m);
+	t.regex(stdout, /^ {20}fix: find out why/m);
+	t.regex(stdout, /\n\d+ ok, 2 warnings, 2 failures\n$/);
+	t.true(stdout.split('\n').every(line => line.length <= 80));
+});
+
+test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
+	const cli = await newCli(t);
+	await cli.serve();
+	const findings = await cli.json<Finding[]>('doctor');
+	t.true(findings.every(({status}) => status !== 'fail'));
+	t.regex(findings.find(({check}) => check === 'daemon')?.detail ?? '', /^process \d+, version .*, ready at http/);
+	t.regex(findings.find(({check}) => check === 'store')?.detail ?? '', /is of this version$/);
+	t.regex(findings.find(({check}) => check === 'delivery')?.detail ?? '', /^capture: /);
+});
+
+test('doctor: settings that cannot be used are told as everywhere, exit 78', async t => {
+	const cli = await newCli(t, {MAILCTL_DELIVERY: 'pigeon'});
+	const {code, stderr, stdout} = await cli.run('doctor');
+	t.is(code, 78);
+	t.is(stdout, '');
+	t.regex(stderr, /^mailctl: MAILCTL_DELIVERY="pigeon"/);
+	t.is((await newCli(t).then(other => other.run('doctor', '--time-server', 'a b'))).code, 64);
+});

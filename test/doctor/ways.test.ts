@@ -1,0 +1,155 @@
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {createSecureContext} from 'node:tls';
+import test, {type ExecutionContext} from 'ava';
+import type {Route} from '../../src/deliver/route.ts';
+import {createResolver} from '../../src/dns/resolver.ts';
+import {returnPathCheck} from '../../src/doctor/bounces.ts';
+import {certificateCheck} from '../../src/doctor/certificate.ts';
+import {egressCheck} from '../../src/doctor/egress.ts';
+import type {Check} from '../../src/doctor/finding.ts';
+import {publicUrlCheck} from '../../src/doctor/public-url.ts';
+import {relayCheck} from '../../src/doctor/relay.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import type {Relay} from '../../src/mail/relay-url.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+import {testTimeouts} from '../helpers/delivery-lab.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
+
+const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContext: createSecureContext()};
+
+async function told(check: Check): Promise<string[]> {
+	return (await check.look()).map(({status, detail}) => `${status}: ${detail}`);
+}
+
+function routeTo({host, port}: FakeMx): Route {
+	return {host: 'mx.big.test', address: host, port, tls: 'opportunistic', implicitTls: false, login: null};
+}
+
+test('egress: one mail host that greets is enough', async t => {
+	const mx = await startFakeMx(t, {tls: makeCertificate('mx.big.test')});
+	const check = egressCheck({
+		...reach,
+		targets: ['nowhere.test', 'big.test'],
+		routesTo: async domain => (domain === 'big.test' ? [routeTo(mx)] : `${domain} does not exist`),
+		sources: [],
+	});
+	t.regex((await told(check))[0] ?? '', /^ok: a session with mx\.big\.test \[127[.\d]+\], TLSv1\.3 /);
+});
+
+test('egress: a host that refuses us is reached all the same; one that cannot be reached is not', async t => {
+	const mx = await startFakeMx(t, {greeting: '554 5.7.1 go away'});
+	const input = {...reach, targets: ['big.test'], sources: []};
+	const refused = egressCheck({...input, routesTo: async () => [routeTo(mx)]});
+	t.regex((await told(refused))[0] ?? '', /^warn: no mail host takes a session: .*554 5\.7\.1 go away/);
+	const closed = egressCheck({...input, routesTo: async () => [{...routeTo(mx), port: 1}]});
+	t.regex((await told(closed))[0] ?? '', /^fail: no mail host takes a session: .*ECONNREFUSED/);
+});
+
+test('egress is tried from each source address', async t => {
+	const mx = await startFakeMx(t, {});
+	const check = egressCheck({
+		...reach,
+		targets: ['big.test'],
+		routesTo: async () => [routeTo(mx)],
+		sources: [
+			{address: '127.0.0.7', hostname: 'a.mail.test'},
+			{address: '::1', hostname: 'b.mail.test'},
+		],
+	});
+	const [v4, v6] = await told(check);
+	t.regex(v4 ?? '', /^ok: a session from 127\.0\.0\.7 /);
+	t.regex(v6 ?? '', /^fail: no mail host takes a session from ::1: big\.test has no address of that family$/);
+	t.is(mx.connections[0]?.remoteAddress, '127.0.0.7');
+});
+
+test('relay: the log-in counts', async t => {
+	const mx = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: ['235 2.7.0 welcome', '535 5.7.8 no']});
+	const relay: Relay = {host: mx.host, port: mx.port, secure: false, tls: 'none', user: 'u', password: 'p'};
+	const check = relayCheck([relay], reach);
+	t.regex((await told(check))[0] ?? '', /^ok: 127[.\d]+ \[127[.\d]+\], no TLS, logged in$/);
+	const [refused] = await check.look();
+	t.is(refused?.status, 'fail');
+	t.regex(refused?.detail ?? '', /535 5\.7\.8 no/);
+	t.regex(refused?.fix ?? '', /user and password/);
+	const unknown = relayCheck([{...relay, host: 'gone.test'}], reach, () => Promise.reject(new Error('ENOTFOUND')));
+	t.deepEqual(await told(unknown), ['fail: the smarthost gone.test was not found']);
+});
+
+async function returnPath(t: ExecutionContext, mx: FakeMx, overrides: Partial<Parameters<typeof returnPathCheck>[0]>) {
+	const dns = await startFakeDns(t, {
+		'bounces.test': {mx: [[10, 'in.bounces.test']]},
+		'in.bounces.test': {a: [mx.host]},
+		'lost.test': {mx: [[10, 'gone.lost.test']]},
+	});
+	return returnPathCheck({
+		...{returnPathDomain: 'bounces.test', listening: true, polling: false, chosen: true, selfToken: 'btoken'},
+		...{hostname: 'mail.test', port: mx.port},
+		resolver: createResolver({servers: [dns.server], timeoutMs: 10_000, tries: 1, clock: systemClock}),
+		...overrides,
+	});
+}
+
+test('return path: its MX must take a bounce for a token of ours', async t => {
+	const mx = await startFakeMx(t, {rcpt: ['250 ok', '550 5.1.1 who']});
+	const check = await returnPath(t, mx, {});
+	t.regex((await told(check))[0] ?? '', /^ok: in\.bounces\.test \[.*\] takes bounces for bounces\.test$/);
+	t.true(mx.connections[0]?.commands.includes('RCPT TO:<btoken@bounces.test>'));
+	t.regex(
+		(await told(check))[0] ?? '',
+		/^fail: .* does not take a bounce: RCPT TO:<btoken@bounces\.test>: 550 5\.1\.1 who$/,
+	);
+});
+
+test('return path: what is missing is said', async t => {
+	const mx = await startFakeMx(t, {});
+	const look = async (overrides: Parameters<typeof returnPath>[2]) => await told(await returnPath(t, mx, overrides));
+	t.deepEqual(await look({returnPathDomain: 'none.test'}), ['fail: none.test has no MX, bounces are lost']);
+	t.deepEqual(await look({returnPathDomain: 'lost.test'}), [
+		'fail: gone.lost.test, the MX of lost.test, has no address',
+	]);
+	t.deepEqual(await look({listening: false}), [
+		'fail: nothing takes bounces in here; bounces.test has MX in.bounces.test',
+	]);
+	t.deepEqual(await look({listening: false, polling: true}), [
+		'ok: bounces to bounces.test go to in.bounces.test and are polled from the mailbox',
+	]);
+	t.regex((await look({chosen: false}))[0] ?? '', /^warn: MAILCTL_RETURN_PATH_DOMAIN is not set/);
+	t.regex((await look({port: 1}))[0] ?? '', /^fail: .*ECONNREFUSED/);
+});
+
+test('the listener’s certificate: its key, its name, its time', async t => {
+	const folder = await temporaryFolder(t);
+	const [mine, other] = [makeCertificate('in.bounces.test'), makeCertificate('in.bounces.test')];
+	const [certFile, keyFile, otherKey] = [join(folder, 'cert.pem'), join(folder, 'key.pem'), join(folder, 'other.pem')];
+	writeFileSync(certFile, mine.cert);
+	writeFileSync(keyFile, mine.key);
+	writeFileSync(otherKey, other.key);
+	const at = (now: number) => ({now: () => now, monotonic: () => 0});
+	const day = 86_400_000;
+	const look = async (now: number, hostname = 'in.bounces.test', key = keyFile) =>
+		(await told(certificateCheck({certFile, keyFile: key, hostname, clock: at(now)})))[0] ?? '';
+	t.regex(await look(Date.now() - 30 * day), /^ok: .* is valid until /);
+	t.regex(await look(Date.now()), /^warn: .* is valid until /);
+	t.regex(await look(Date.now() + 9 * day), /^fail: .* expired on /);
+	t.regex(await look(Date.now(), 'else.test'), /^warn: .* is not for else\.test$/);
+	t.regex(await look(Date.now(), 'in.bounces.test', otherKey), /^fail: the key of .* is not that of /);
+	t.regex(await look(Date.now(), 'in.bounces.test', join(folder, 'none.pem')), /^fail: ENOENT/);
+});
+
+test('the public URL: https, and answered', async t => {
+	const look = async (publicUrl: string, answer: () => Promise<{status: number}>, running = true) =>
+		await told(publicUrlCheck({publicUrl, running, get: answer}));
+	t.deepEqual(await look('https://m.test', async () => ({status: 200})), ['ok: https://m.test/healthz answers']);
+	t.deepEqual(await look('https://m.test', async () => ({status: 502})), ['fail: https://m.test/healthz answers 502']);
+	t.deepEqual(await look('https://m.test', () => Promise.reject(new Error('no route'))), [
+		'warn: https://m.test/healthz could not be reached from here: no route',
+	]);
+	t.is((await look('http://m.test', async () => ({status: 200})))[0], 'warn: links in mail lead to http://m.test');
+	t.regex((await look('http://127.0.0.1:8125', async () => ({status: 200})))[0] ?? '', /^fail: .* this machine only$/);
+	t.deepEqual(await look('https://m.test', () => Promise.reject(new Error()), false), [
+		'ok: https://m.test; not asked, no daemon runs',
+	]);
+});
