@@ -5,6 +5,7 @@ import {reloadSettings} from '../config/reload.ts';
 import type {Settings} from '../config/settings.ts';
 import {type Daemon, startDaemon} from '../daemon.ts';
 import {createLog} from '../log/log.ts';
+import {keepHeapSmall} from './heap.ts';
 import {createNotify} from './notify.ts';
 import {type Held, openData} from './open.ts';
 
@@ -19,6 +20,7 @@ export type RunOptions = {
 
 /** Runs the daemon until SIGTERM or SIGINT; resolves with the exit code. Throws ConfigError when it cannot start. */
 export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions): Promise<number> {
+	keepHeapSmall();
 	let settings = loadOrThrow(envFile);
 	const log = createLog({level: settings.logLevel, format: settings.logFormat, colour: process.stdout.isTTY === true});
 	const {logger} = log;

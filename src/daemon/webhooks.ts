@@ -44,7 +44,8 @@ export function createWebhooks(options: WebhooksOptions) {
 		spawn: () =>
 			new Worker(new URL('../threads/poster.js', import.meta.url), {
 				workerData: postingOf(settings, options.version),
-				resourceLimits: {maxOldGenerationSizeMb: 256},
+				// What is posted is small: a young generation of V8's usual size would hold 30 MB of nothing.
+				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 8},
 			}),
 		onCrash: options.onCrash,
 	});
