@@ -3,13 +3,11 @@ import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';
-import type {Relay as RelayRoute} from '../deliver/route.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
-import type {Relay} from '../mail/relay-url.ts';
 import type {Retry} from '../mail/retry.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
@@ -226,8 +224,10 @@ function senderData(settings: Settings): SenderData {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),
-		sourceAddresses: settings.sourceAddresses.map(({ip, ehlo}) => ({address: ip, hostname: ehlo ?? undefined})),
-		mode: deliveryMode(settings),
+		mode:
+			settings.delivery === 'capture'
+				? {kind: 'capture', folder: capturedFolder(settings.dataDir)}
+				: {kind: 'hosts', port: settings.mxPort},
 		hostname: settings.hostname,
 		timeouts: settings.smtpTimeouts,
 		attemptDeadlineMs: settings.attemptDeadline,
@@ -235,19 +235,4 @@ function senderData(settings: Settings): SenderData {
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
 	};
-}
-
-function deliveryMode(settings: Settings): SenderData['mode'] {
-	switch (settings.delivery) {
-		case 'mx':
-			return {kind: 'mx', port: settings.mxPort};
-		case 'relay':
-			return {kind: 'relay', relays: settings.relays.map(relayRoute), acceptMeans: settings.relayAcceptMeans};
-		case 'capture':
-			return {kind: 'capture', folder: capturedFolder(settings.dataDir)};
-	}
-}
-
-function relayRoute({secure, user, password, ...relay}: Relay): RelayRoute {
-	return {...relay, implicitTls: secure, login: user === null || password === null ? null : {user, password}};
 }
