@@ -1,4 +1,3 @@
-import {networkInterfaces} from 'node:os';
 import {Worker} from 'node:worker_threads';
 import {extraCa} from '../config/ca.ts';
 import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations.ts';
@@ -257,7 +256,7 @@ function senderData(settings: Settings): SenderData {
 		timeouts: settings.smtpTimeouts,
 		attemptDeadlineMs: settings.attemptDeadline,
 		allowPrivateMx: settings.allowPrivateMx,
-		ownAddresses: ownAddresses(settings, networkInterfaces()),
+		ownAddresses: ownAddresses(settings),
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
 	};

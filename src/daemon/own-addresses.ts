@@ -1,5 +1,5 @@
 import {isIP, isIPv6} from 'node:net';
-import type {NetworkInterfaceInfo} from 'node:os';
+import {networkInterfaces} from 'node:os';
 import ipaddr from 'ipaddr.js';
 import type {Settings} from '../config/settings.ts';
 
@@ -9,7 +9,7 @@ import type {Settings} from '../config/settings.ts';
  */
 export function ownAddresses(
 	{inboundListen, mxPort}: Pick<Settings, 'inboundListen' | 'mxPort'>,
-	interfaces: Readonly<Record<string, NetworkInterfaceInfo[] | undefined>>,
+	interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces(),
 ): string[] {
 	if (inboundListen === null || inboundListen.port !== mxPort) {
 		return [];

@@ -28,7 +28,7 @@ export type Try = {
 	readonly used: Used | null;
 };
 
-/** R1.6: sessions in which a mail was offered; connections that broke before are not counted. */
+/** R1.6: sessions with MX hosts in which a mail was offered; connections that broke before are not counted. */
 const mostSessions = 2;
 
 /** What the system says where it has no way to an address at all, as to IPv6 on a machine without. */
@@ -96,7 +96,7 @@ export async function tryRoutes(
 		}
 
 		sessions += used === null ? 0 : 1;
-		if (sessions === mostSessions) {
+		if (sessions === mostSessions && !options.relay) {
 			break;
 		}
 	}
