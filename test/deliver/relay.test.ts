@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Relay} from '../../src/mail/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
-import {startLab} from '../helpers/delivery-lab.ts';
+import {plainTerms, startLab} from '../helpers/delivery-lab.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from '../helpers/fake-mx.ts';
 
 type Context = Parameters<typeof startLab>[0];
@@ -148,4 +148,82 @@ test('the operating system is asked where nothing else is given', async t => {
 	const relay = {...plain, host: 'localhost', port: mx.port};
 	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}}});
 	t.is((await lab.deliver()).outcome.kind, 'relayed');
+});
+
+const failures: ReadonlyArray<readonly [name: string, script: FakeMxOptions]> = [
+	...configuration,
+	['no greeting', {greeting: {do: 'drop'}}],
+	['421 to EHLO', {ehlo: '421 4.3.2 going down'}],
+	['TLS that breaks', {brokenTls: 'drop', extensions: ['STARTTLS']}],
+	['no TLS', {}],
+	['451 to MAIL', {mail: '451 4.3.0 try later'}],
+	['421 to RCPT', {rcpt: '421 4.3.2 going down'}],
+	['450 to RCPT', {rcpt: '450 4.2.1 try later'}],
+	['452 to DATA', {data: '452 4.3.1 disk full'}],
+	['451 after the dot', {dot: '451 4.3.0 try later'}],
+	['lost before the data is sent', {data: {do: 'drop'}}],
+];
+for (const [name, script] of failures) {
+	test(`the next smarthost takes it after ${name}`, async t => {
+		const needsTls = name.includes('TLS');
+		const first = await startFakeMx(t, script);
+		const second = await startFakeMx(t, needsTls ? {tls, extensions: ['STARTTLS']} : {});
+		const relays = [first, second].map(({port}) => ({
+			...plain,
+			host: '127.0.0.1',
+			port,
+			...(needsTls ? {tls: 'unverified' as const} : {}),
+		}));
+		const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}});
+		t.is((await lab.deliver()).outcome.kind, 'relayed');
+		t.is(second.received.length, 1);
+	});
+}
+
+test('the next smarthost takes it when a password is refused', async t => {
+	const first = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: '535 5.7.8 no'});
+	const second = await startFakeMx(t);
+	const relays = [
+		{...plain, ...login, host: '127.0.0.1', port: first.port},
+		{...plain, host: '127.0.0.1', port: second.port},
+	];
+	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}});
+	t.is((await lab.deliver()).outcome.kind, 'relayed');
+	t.is(first.received.length, 0);
+});
+
+test('every smarthost has its turn in one try, however many addresses one has, however many there are', async t => {
+	const busy = Array.from({length: 4}, () => startFakeMx(t, {mail: '451 4.3.0 try later'}));
+	const hosts = [...(await Promise.all(busy)), await startFakeMx(t)];
+	const many = await startFakeMx(t, {port: 0, greeting: '421 busy'});
+	const lookUp = async (host: string) => (host === 'many.test' ? Array.from({length: 9}, () => '127.0.0.1') : []);
+	const relays = [
+		{...plain, host: 'many.test', port: many.port},
+		...hosts.map(({port}) => ({...plain, host: '127.0.0.1', port})),
+	];
+	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}, lookUp});
+	const {outcome, attempts} = await lab.deliver();
+	t.is(outcome.kind, 'relayed');
+	t.is(attempts.length, 6);
+	t.is(hosts.at(-1)?.received.length, 1);
+});
+
+test('copies go to the smarthosts of their own terms, each on its own sessions', async t => {
+	const [one, two] = [await startFakeMx(t), await startFakeMx(t)];
+	const lab = await startLab(t, []);
+	const through = (port: number) => ({
+		...plainTerms,
+		route: {kind: 'relay', relays: [{...plain, host: '127.0.0.1', port}], acceptMeans: 'sent'} as const,
+	});
+	for (const port of [one.port, two.port, one.port, two.port]) {
+		t.is((await lab.deliver({terms: through(port)})).outcome.kind, 'relayed');
+	}
+
+	t.deepEqual(
+		[one, two].map(({received, connections}) => [received.length, connections.length]),
+		[
+			[2, 1],
+			[2, 1],
+		],
+	);
 });
