@@ -13,6 +13,7 @@ import {startSweep} from './daemon/sweep.ts';
 import {keyTask, messageTask} from './daemon/sweep-tasks.ts';
 import {createTelling} from './daemon/telling.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
+import {warnOfWishes} from './daemon/wishes.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
@@ -47,6 +48,7 @@ export type LiveSettings = Pick<
 	| 'idempotencyRetention'
 	| 'retentionDays'
 	| 'sweepInterval'
+	| 'destinationsFile'
 >;
 
 export type Daemon = {
@@ -279,6 +281,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		const text = 'webhooks may reach these ranges that are not public: MAILCTL_WEBHOOK_ALLOW_CIDRS is for a lab';
 		logger.warn({event: 'webhook_ranges_allowed', ranges: settings.webhookAllowCidrs}, text);
 	}
+	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
 	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound: null, version});
 
 	return {
@@ -288,6 +291,10 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			live = next;
 			sweep.reschedule();
 			log.setLevel(next.logLevel);
+			const problems = engine?.reload(next) ?? [];
+			if (problems.length > 0) {
+				logger.error({event: 'destinations_refused', problems}, 'The destinations that were read before still hold.');
+			}
 		},
 		async stop() {
 			phase = 'draining';

@@ -11,7 +11,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	compose: ['mail'],
 	dns: ['mail'],
 	deliver: ['mail'],
-	config: ['mail'],
+	config: ['mail', 'pace'],
 	log: ['mail', 'config'],
 	store: ['mail'],
 	accept: ['mail', 'store'],

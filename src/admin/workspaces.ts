@@ -1,7 +1,9 @@
 import type {Knex} from 'knex';
 import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
+import {withPasswords} from '../mail/sealed-route.ts';
 import {storeTime} from '../mail/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
+import type {Vault} from '../store/sealed.ts';
 import {
 	findWorkspace,
 	findWorkspaceByName,
@@ -22,6 +24,10 @@ export type WorkspaceInput = {
 	readonly trackClicks?: boolean;
 	/** Seconds; null: as MAILCTL_QUEUE_LIFETIME says. */
 	readonly queueLifetime?: number | null;
+	/** A pool of MAILCTL_SOURCE_POOLS; null: all source addresses. */
+	readonly sourcePool?: string | null;
+	/** As `parseRoute` reads it, passwords open; null: as MAILCTL_DELIVERY says. */
+	readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
 	/** How its hosted pages look; what is left out stays as it is. */
 	readonly branding?: Partial<Branding>;
 };
@@ -33,8 +39,9 @@ export async function createWorkspace(
 	input: WorkspaceInput,
 ): Promise<Workspace | undefined> {
 	const now = storeTime(clock.now());
+	const id = newId('ws');
 	const workspace: Workspace = {
-		id: newId('ws'),
+		id,
 		name: input.name,
 		locale: null,
 		timezone: null,
@@ -42,8 +49,10 @@ export async function createWorkspace(
 		track_opens_at: null,
 		track_clicks_at: null,
 		queue_lifetime_s: null,
+		source_pool: null,
+		route: null,
 		branding: null,
-		...changesOf(input, null, now),
+		...changesOf(id, input, null, now),
 		paused_at: null,
 		pause_reason: null,
 		created_at: now,
@@ -65,7 +74,7 @@ export async function changeWorkspace(
 		return undefined;
 	}
 	const before = await findWorkspace(trx, id);
-	return await update(trx, id, changesOf(input, before?.branding ?? null, storeTime(clock.now())));
+	return await update(trx, id, changesOf(id, input, before?.branding ?? null, storeTime(clock.now())));
 }
 
 /** Sends are refused and what is queued is held; a second pause keeps the first one's time and takes the new reason. */
@@ -96,8 +105,14 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 	return workspace;
 }
 
-function changesOf(input: Partial<WorkspaceInput>, brandingBefore: string | null, now: string): WorkspaceChanges {
+function changesOf(
+	id: string,
+	input: Partial<WorkspaceInput>,
+	brandingBefore: string | null,
+	now: string,
+): WorkspaceChanges {
 	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime, branding} = input;
+	const {sourcePool, route} = input;
 	return {
 		...(name !== undefined && {name}),
 		...(locale !== undefined && {locale}),
@@ -106,6 +121,8 @@ function changesOf(input: Partial<WorkspaceInput>, brandingBefore: string | null
 		...(trackOpens !== undefined && {track_opens_at: trackOpens ? now : null}),
 		...(trackClicks !== undefined && {track_clicks_at: trackClicks ? now : null}),
 		...(queueLifetime !== undefined && {queue_lifetime_s: queueLifetime}),
+		...(sourcePool !== undefined && {source_pool: sourcePool}),
+		...(route !== undefined && {route: route && withPasswords(route.text, password => route.vault.seal(id, password))}),
 		...(branding !== undefined && {branding: writeBranding({...readBranding(brandingBefore), ...branding})}),
 	};
 }

@@ -3,6 +3,7 @@ import {duration as durationParser} from '../config/parsers.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {labelFault} from '../mail/label.ts';
+import {parseRoute} from '../mail/route-choice.ts';
 import {type Scope, scopes} from '../mail/scopes.ts';
 import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
 import {parseTime} from '../mail/time.ts';
@@ -50,6 +51,24 @@ export function count(option: string, least: number, most: number): (text: strin
 /** Lets an option take `none` too. */
 export function unless<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
 	return text => (text === none ? none : parse(text));
+}
+
+/** As `unless`, for what the settings give where the workspace says nothing: `default` takes it back too. */
+export function unlessDefault<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
+	return text => (text === none || text === 'default' ? none : parse(text));
+}
+
+/** `mx`, `relay` or URLs of smarthosts, as it was given. */
+export function route(text: string): string {
+	const parsed = parseRoute(text);
+	if (!parsed.ok) {
+		throw new CliError(
+			'usage',
+			`the value of --route ${parsed.fault}`,
+			'use mx, relay, smtp://[user:password@]host or default',
+		);
+	}
+	return text;
 }
 
 /** Milliseconds. */

@@ -6,8 +6,12 @@ import {
 	resumeWorkspace,
 	type WorkspaceInput,
 } from '../admin/workspaces.ts';
+import {isMailable} from '../config/derive.ts';
+import {maskPasswords} from '../config/mask.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';
 import {isId} from '../mail/ids.ts';
+import {hasPassword} from '../mail/sealed-route.ts';
+import type {Vault} from '../store/sealed.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {
@@ -20,8 +24,10 @@ import {
 	logoUrl,
 	type none,
 	orNull,
+	route,
 	timezone,
 	unless,
+	unlessDefault,
 } from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -35,6 +41,8 @@ type Options = {
 	readonly monthlyQuota?: number | typeof none;
 	/** Milliseconds. */
 	readonly queueLifetime?: number | typeof none;
+	readonly pool?: string | typeof none;
+	readonly route?: string | typeof none;
 	readonly trackOpens?: boolean;
 	readonly trackClicks?: boolean;
 	readonly brandName?: string | typeof none;
@@ -46,9 +54,8 @@ type Options = {
 export function workspaceCommands(workspace: Command): void {
 	settingOptions(verb(workspace, 'create', 'Make a workspace', 'mailctl workspace create --name acme'), true).action(
 		action<Options & {name: string}, []>(async (session, options) => {
-			const created = await session.write(trx =>
-				createWorkspace(trx, session.tools, {...inputOf(options), name: options.name}),
-			);
+			const input = await inputOf(session, options);
+			const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name: options.name}));
 			showWorkspace(session, created ?? nameTaken(options.name));
 		}),
 	);
@@ -81,13 +88,13 @@ export function workspaceCommands(workspace: Command): void {
 		verb(
 			workspace,
 			'update [workspace]',
-			'Change a workspace; the value none takes a setting back',
+			'Change a workspace; the value none, or default, takes a setting back',
 			'mailctl workspace update acme --monthly-quota 50000',
 		),
 		false,
 	).action(
 		action<Options, [string | undefined]>(async (session, options, key) => {
-			const input = inputOf(options);
+			const input = await inputOf(session, options);
 			if (Object.keys(input).length === 0) {
 				throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
 			}
@@ -131,7 +138,13 @@ function settingOptions(command: Command, creates: boolean): Command {
 			'messages accepted per calendar month',
 			unless(count('--monthly-quota', 0, 2_000_000_000)),
 		)
-		.option('--queue-lifetime <duration>', 'how long delivery is tried', unless(duration('--queue-lifetime')))
+		.option('--queue-lifetime <duration>', 'how long delivery is tried', unlessDefault(duration('--queue-lifetime')))
+		.option(
+			'--pool <name>',
+			'send from this pool of MAILCTL_SOURCE_POOLS',
+			unlessDefault(text => text),
+		)
+		.option('--route <route>', 'mx, relay or URLs of smarthosts; default: MAILCTL_DELIVERY', unlessDefault(route))
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks')
 		.option('--brand-name <name>', 'what recipients know it by, for its hosted pages', unless(label('--brand-name')))
@@ -141,10 +154,13 @@ function settingOptions(command: Command, creates: boolean): Command {
 	return creates ? named : named.option('--no-track-opens', 'do not').option('--no-track-clicks', 'do not');
 }
 
-function inputOf(options: Options): Partial<WorkspaceInput> {
+async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
 	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks} = options;
 	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
 	const branding = brandingOf(options);
+	const sourcePool = options.pool === undefined ? undefined : orNull(options.pool);
+	const route = options.route === undefined ? undefined : orNull(options.route);
+	checkWishes(session, sourcePool ?? null, route ?? null);
 	return {
 		...(name !== undefined && {name}),
 		...(trackOpens !== undefined && {trackOpens}),
@@ -153,8 +169,39 @@ function inputOf(options: Options): Partial<WorkspaceInput> {
 		...(locale !== undefined && {locale: orNull(locale)}),
 		...(timezone !== undefined && {timezone: orNull(timezone)}),
 		...(monthlyQuota !== undefined && {monthlyQuota: orNull(monthlyQuota)}),
+		...(sourcePool !== undefined && {sourcePool}),
+		...(route !== undefined && {route: route === null ? null : {text: route, vault: await vaultFor(session, route)}}),
 		...(lifetime !== undefined && {queueLifetime: lifetime === null ? null : Math.ceil(lifetime / 1000)}),
 	};
+}
+
+/** What the settings do not have would be passed over in silence. */
+function checkWishes(session: Session, pool: string | null, route: string | null): void {
+	if (pool === null && route === null) {
+		return;
+	}
+	const settings = session.settings();
+	const pools = settings.sourcePools.map(({name}) => name);
+	if (pool !== null && !pools.includes(pool)) {
+		const mend = pools.length > 0 ? `use ${pools.join(', ')}` : 'add it there';
+		throw new CliError('data', `there is no pool ${pool} in MAILCTL_SOURCE_POOLS`, mend);
+	}
+	if (route === 'relay' && settings.relays.length === 0) {
+		throw new CliError(
+			'data',
+			'the route relay needs MAILCTL_RELAY_URL',
+			'set it, or give the URL of the smarthost itself',
+		);
+	}
+	if (route === 'mx' && !isMailable(settings.returnPathDomain)) {
+		const what = `the route mx needs a return-path domain that others can mail to, and it is ${settings.returnPathDomain}`;
+		throw new CliError('data', what, 'set MAILCTL_RETURN_PATH_DOMAIN');
+	}
+}
+
+/** The secret keys are asked for only where there is something to seal. */
+async function vaultFor(session: Session, route: string): Promise<Pick<Vault, 'seal'>> {
+	return hasPassword(route) ? await session.vault() : {seal: (_owner, plain) => plain};
 }
 
 function brandingOf({brandName, brandLogo, brandColor, brandSupport}: Options): Partial<Branding> {
@@ -192,6 +239,8 @@ function view(row: Workspace) {
 		timezone: row.timezone,
 		monthly_quota: row.monthly_quota,
 		queue_lifetime: row.queue_lifetime_s,
+		source_pool: row.source_pool,
+		route: row.route && maskPasswords(row.route),
 		track_opens: row.track_opens_at !== null,
 		track_clicks: row.track_clicks_at !== null,
 		paused: row.paused_at !== null,
@@ -212,6 +261,8 @@ function showWorkspace(session: Session, row: Workspace): void {
 			['timezone', row.timezone],
 			['monthly quota', row.monthly_quota],
 			['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
+			['source pool', row.source_pool],
+			['route', row.route && maskPasswords(row.route)],
 			['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 			['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC: ${row.pause_reason}`],
 			['brand name', brand.name],

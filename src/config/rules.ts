@@ -1,22 +1,16 @@
 import {readFileSync} from 'node:fs';
 import {createSecureContext} from 'node:tls';
 import {isMailable, publicHost} from './derive.ts';
+import {destinationsProblems} from './destinations.ts';
 import {type SettingKey, type TableValues, table} from './table.ts';
 
 /** A rule over several settings; asked only when each of them could be read. */
 type Rule = {
 	readonly needs: readonly SettingKey[];
-	readonly problem: (values: TableValues) => string | undefined;
+	readonly problem: (values: TableValues) => string | readonly string[] | undefined;
 };
 
-const files = [
-	'webhookCaFile',
-	'caFile',
-	'destinationsFile',
-	'secretKeyFile',
-	'inboundTlsCert',
-	'inboundTlsKey',
-] as const;
+const files = ['webhookCaFile', 'caFile', 'secretKeyFile', 'inboundTlsCert', 'inboundTlsKey'] as const;
 
 const rules: readonly Rule[] = [
 	{
@@ -64,6 +58,9 @@ const rules: readonly Rule[] = [
 	},
 	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
 	{needs: ['inboundTlsCert', 'inboundTlsKey'], problem: tlsPairProblem},
+	{needs: ['destinationsFile', 'sourcePools', 'relays'], problem: destinationsProblems},
+	{needs: ['sourceAddresses', 'sourcePools'], problem: poolProblems},
+	{needs: ['sourceAddresses', 'warmUps'], problem: warmUpProblems},
 ];
 
 /** What is wrong between settings; those that could not be read are missing and not asked about again. */
@@ -72,6 +69,37 @@ export function crossProblems(values: Partial<TableValues>): string[] {
 		const known = rule.needs.every(key => Object.hasOwn(values, key));
 		return (known && rule.problem(values as TableValues)) || [];
 	});
+}
+
+const asGiven = (values: readonly string[]): string => [...new Set(values)].join(', ');
+
+function twice(names: readonly string[]): string[] {
+	return names.filter((name, index) => names.indexOf(name) !== index);
+}
+
+function poolProblems({sourceAddresses, sourcePools}: TableValues): string[] {
+	const foreign = sourcePools
+		.flatMap(({addresses}) => addresses)
+		.filter(address => sourceAddresses.every(({ip}) => ip !== address));
+	const again = twice(sourcePools.map(({name}) => name));
+	return [
+		...(foreign.length > 0
+			? [`MAILCTL_SOURCE_POOLS names ${asGiven(foreign)}: add it to MAILCTL_SOURCE_ADDRESSES, spelled the same`]
+			: []),
+		...(again.length > 0 ? [`MAILCTL_SOURCE_POOLS names ${asGiven(again)} twice: join the addresses with +`] : []),
+	];
+}
+
+function warmUpProblems({sourceAddresses, warmUps}: TableValues): string[] {
+	const addresses = warmUps.map(({address}) => address);
+	const foreign = addresses.filter(address => sourceAddresses.every(({ip}) => ip !== address));
+	const again = twice(addresses);
+	return [
+		...(foreign.length > 0
+			? [`MAILCTL_WARM_UP names ${asGiven(foreign)}: add it to MAILCTL_SOURCE_ADDRESSES, spelled the same`]
+			: []),
+		...(again.length > 0 ? [`MAILCTL_WARM_UP names ${asGiven(again)} twice: keep one of them`] : []),
+	];
 }
 
 function fileProblem(name: string, path: string | null): string | undefined {

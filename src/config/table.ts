@@ -3,6 +3,7 @@ import {rateLimit, retrySchedule, smtpTimeouts, webhookConcurrency} from './deli
 import {hidden, maskPassword, maskPasswords} from './mask.ts';
 import {boolean, choice, count, domain, duration, key256, list, mailAddress, path, wordSet} from './parsers.ts';
 import {optional, optionalList, type Setting, setting} from './setting.ts';
+import {sourcePool, warmUp} from './source-values.ts';
 import {bounceMailbox, databaseUrl, publicUrl, relays} from './urls.ts';
 
 const second = 1000;
@@ -186,7 +187,8 @@ export const table = {
 		'MAILCTL_DESTINATIONS_FILE',
 		'`config/destinations.json`, as shipped',
 		path,
-		'JSON file with the pacing per MX suffix or domain, merged over the shipped one.',
+		'JSON file with the pacing per MX suffix or domain, merged over the shipped one (docs/pacing.md); SIGHUP reads it anew.',
+		{live: true},
 	),
 	webhookBackoff: setting(
 		'MAILCTL_WEBHOOK_BACKOFF',
@@ -263,6 +265,18 @@ export const table = {
 		'–',
 		list(sourceAddress),
 		'`ip[=ehlo.name]` list of addresses for outgoing connections.',
+	),
+	sourcePools: optionalList(
+		'MAILCTL_SOURCE_POOLS',
+		'–',
+		list(sourcePool),
+		'Names for some of MAILCTL_SOURCE_ADDRESSES, `otp=192.0.2.1+2001:db8::1,bulk=192.0.2.2`; a workspace sends from its pool, without one from all.',
+	),
+	warmUps: optionalList(
+		'MAILCTL_WARM_UP',
+		'–',
+		list(warmUp),
+		'Addresses of MAILCTL_SOURCE_ADDRESSES that are new, and the UTC day they begin: `192.0.2.1=2026-11-01[/target]`. Each sends a little more every day to each provider (docs/pacing.md), what is over goes to MAILCTL_RELAY_URL, or waits.',
 	),
 	mtaSts: setting('MAILCTL_MTA_STS', 'true', boolean, 'Obey the recipients’ MTA-STS policies (RFC 8461).'),
 	mtaStsPort: setting(

@@ -1,15 +1,15 @@
 import {Worker} from 'node:worker_threads';
 import {extraCa} from '../config/ca.ts';
+import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations.ts';
 import type {Settings} from '../config/settings.ts';
 import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';
-import type {Relay as RelayRoute} from '../deliver/route.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
+import {createResolver} from '../dns/resolver.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
-import type {Relay} from '../mail/relay-url.ts';
 import type {Retry} from '../mail/retry.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
@@ -30,6 +30,7 @@ import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
 import type {SenderData} from '../threads/sender.ts';
 import {makeJob} from './make-job.ts';
+import {ownAddresses} from './own-addresses.ts';
 import {createSigning} from './signing.ts';
 import {createWays} from './ways.ts';
 
@@ -56,6 +57,9 @@ export type EngineOptions = {
 };
 
 const makeLimitMs = 2000;
+/** One query to one server, milliseconds. */
+const dnsTimeoutMs = 5000;
+const dnsTries = 2;
 const copiesPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
@@ -73,7 +77,14 @@ export function createEngine(options: EngineOptions) {
 	const {settings, store, clock, newId, boot} = options;
 	const signing = createSigning(store, options.vault, clock);
 	const attached = createPermits(mostAttached);
-	const ways = createWays(settings);
+	const ways = createWays({
+		settings,
+		destinations: loadDestinations(settings),
+		store,
+		vault: options.vault,
+		resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock}),
+		clock,
+	});
 	const now = () => storeTime(clock.now());
 
 	async function attachmentsOf(copy: Claimed): Promise<Attachment[]> {
@@ -145,13 +156,13 @@ export function createEngine(options: EngineOptions) {
 			return await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
 		},
 		async deliver(copy, made) {
-			const site = siteOf(copy.destination);
-			return await senders.deliver(site.name, site.limits.connections, {
+			const way = await ways.wayOf({destination: copy.destination, workspaceId: copy.workspace_id});
+			return await senders.deliver(way.site, way.pace.connections, {
 				recipientId: copy.id,
 				destination: copy.destination,
 				envelope: {from: made.envelopeFrom, ...wireAddress(copy)},
 				ref: made.ref,
-				terms: ways.termsFor(copy.destination),
+				terms: way.terms,
 				data: made.mail,
 				attempt: copy.attempts + 1,
 				simulated: copy.mode === 'test',
@@ -199,7 +210,18 @@ export function createEngine(options: EngineOptions) {
 			}
 		},
 		/** What was changed by others is read again. */
-		forget: () => signing.forget(),
+		forget(): void {
+			signing.forget();
+			ways.forget();
+		},
+		/** The destinations file is read again; answers what is wrong with it, then what was read before still holds. */
+		reload({destinationsFile}: Pick<DestinationsSettings, 'destinationsFile'>): readonly string[] {
+			const read = destinationsOf({...settings, destinationsFile});
+			if (read.ok) {
+				ways.reload(read.destinations);
+			}
+			return read.ok ? [] : read.faults;
+		},
 		/** Ends sessions after the mail they are sending, gives everything else back; resolves when all is stored. */
 		async drain(): Promise<void> {
 			arrivals?.stop();
@@ -226,28 +248,16 @@ function senderData(settings: Settings): SenderData {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),
-		sourceAddresses: settings.sourceAddresses.map(({ip, ehlo}) => ({address: ip, hostname: ehlo ?? undefined})),
-		mode: deliveryMode(settings),
+		mode:
+			settings.delivery === 'capture'
+				? {kind: 'capture', folder: capturedFolder(settings.dataDir)}
+				: {kind: 'hosts', port: settings.mxPort},
 		hostname: settings.hostname,
 		timeouts: settings.smtpTimeouts,
 		attemptDeadlineMs: settings.attemptDeadline,
 		allowPrivateMx: settings.allowPrivateMx,
+		ownAddresses: ownAddresses(settings),
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
 	};
-}
-
-function deliveryMode(settings: Settings): SenderData['mode'] {
-	switch (settings.delivery) {
-		case 'mx':
-			return {kind: 'mx', port: settings.mxPort};
-		case 'relay':
-			return {kind: 'relay', relays: settings.relays.map(relayRoute), acceptMeans: settings.relayAcceptMeans};
-		case 'capture':
-			return {kind: 'capture', folder: capturedFolder(settings.dataDir)};
-	}
-}
-
-function relayRoute({secure, user, password, ...relay}: Relay): RelayRoute {
-	return {...relay, implicitTls: secure, login: user === null || password === null ? null : {user, password}};
 }

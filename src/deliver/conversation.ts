@@ -3,12 +3,12 @@ import type {Clock} from '../mail/clock.ts';
 import type {Attempt} from '../mail/outcome.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
+import type {Source} from '../mail/way.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import type {Route} from './route.ts';
 import {openSession, type Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
-import type {SourceAddress} from './source-address.ts';
 import type {Stop} from './stop.ts';
 import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
 import type {TryLimits} from './try-limits.ts';
@@ -28,7 +28,7 @@ export type Plan = {
 	readonly route: Route;
 	/** An idle session to have it on; null: open one. */
 	readonly session: Session | null;
-	readonly source: SourceAddress | undefined;
+	readonly source: Source | undefined;
 	readonly withoutTls: boolean;
 	readonly basic: boolean;
 };

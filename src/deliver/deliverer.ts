@@ -7,24 +7,24 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
+import type {Terms} from '../mail/way.ts';
 import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
 import {settle, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import {createPool, type Place} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
-import {type Relay, type Route, sameRoute} from './route.ts';
+import {type Route, sameRoute} from './route.ts';
 import {mxRoutes, type NoRoute} from './routes.ts';
+import type {Session} from './session.ts';
 import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
-import type {SourceAddress} from './source-address.ts';
+import {sourceFor} from './source-address.ts';
 import {type TryOptions, tryRoutes} from './try-routes.ts';
 
 export type DeliveryMode =
-	/** To the hosts of each recipient's domain. */
-	| {readonly kind: 'mx'; readonly port: number}
-	/** To the first smarthost that takes it. */
-	| {readonly kind: 'relay'; readonly relays: readonly Relay[]; readonly acceptMeans: 'sent' | 'delivered'}
-	/** Into a folder. */
+	/** To hosts, as the terms of each copy say; those of a recipient's domain listen on this port. */
+	| {readonly kind: 'hosts'; readonly port: number}
+	/** Into a folder, whatever the terms say. */
 	| {readonly kind: 'capture'; readonly folder: string};
 
 export type DelivererOptions = {
@@ -40,7 +40,6 @@ export type DelivererOptions = {
 	readonly allowPrivateMx: boolean;
 	/** Addresses where this system takes mail itself. */
 	readonly ownAddresses?: readonly string[];
-	readonly sourceAddresses?: readonly SourceAddress[];
 	/** PEM of certificate authorities to trust besides the public ones. */
 	readonly ca?: string;
 	readonly resolver: Resolver;
@@ -53,8 +52,6 @@ export type DelivererOptions = {
 	readonly random: () => number;
 	/** How long a session waits for the next mail; 10 s. */
 	readonly idleMs?: number;
-	/** Mails per connection; 50, to a smarthost 1,000. */
-	readonly mailsPerSession?: number;
 };
 
 export type Deliverer = {
@@ -70,32 +67,25 @@ export type Deliverer = {
 
 const defaultIdleMs = 10_000;
 
-/** Hands mail over: to MX hosts, to a smarthost or into a folder. It knows nothing of the queue. */
+/** Hands mail over as its terms say: to MX hosts, to a smarthost; or into a folder. It knows nothing of the queue. */
 export function createDeliverer(options: DelivererOptions): Deliverer {
 	const {mode, clock, timeouts, maxSessions, hostname} = options;
 	if (!/^[\x21-\x7e]+$/.test(hostname)) {
 		throw new Error('the EHLO name must be one word of printable ASCII');
 	}
 
-	const relayed = mode.kind === 'relay';
 	const pool = createPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
-	const mailsPerSession = options.mailsPerSession ?? (relayed ? 1000 : 50);
 	const findRoutes = routeFinder(options);
-	const tryOptions: TryOptions = {
+	const conversationOptions = {
 		hostname,
 		timeouts,
 		clock,
 		permit: options.permit,
 		secureContext: secureContextFor(options.ca),
 		attemptDeadlineMs: options.attemptDeadlineMs,
-		sourceAddresses: options.sourceAddresses ?? [],
-		relay: relayed,
-		// Where a smarthost's 250 is not the end, its report of success is welcome.
-		notify: relayed && mode.acceptMeans === 'sent' ? 'SUCCESS,FAILURE' : 'FAILURE',
-		accepted: relayed && mode.acceptMeans === 'sent' ? 'relayed' : 'delivered',
 	};
 
-	async function giveBack(place: Place, used: Used | null): Promise<void> {
+	async function giveBack(place: Place, used: Used | null, mailsPerSession: number): Promise<void> {
 		place.release(used === null ? null : await settle(used, mailsPerSession, timeouts));
 	}
 
@@ -137,19 +127,19 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			return result(outcome, [{at, host: null, ip: null, tls: null, phase: 'route', code, enhanced, reply, ms}], null);
 		}
 
-		const fits = ({route}: {readonly route: Route}) => found.some(candidate => sameRoute(candidate, route));
-		const place = await pool.acquire(site, limit, fits, signal);
+		const {terms} = job;
+		const place = await pool.acquire(site, limit, session => serves(session, found, terms), signal);
 		if (place === null) {
 			return result({kind: 'released'}, [], null);
 		}
 
 		let used: Used | null = null;
 		try {
-			const tried = await tryRoutes(job, found, place.session, tryOptions, signal);
+			const tried = await tryRoutes(job, found, place.session, {...conversationOptions, ...onTerms(terms)}, signal);
 			used = tried.used;
 			return result(tried.outcome, tried.attempts, tried.sentAt);
 		} finally {
-			void giveBack(place, used); // The caller need not wait for RSET or QUIT.
+			void giveBack(place, used, terms.mailsPerSession); // The caller need not wait for RSET or QUIT.
 		}
 	}
 
@@ -161,25 +151,35 @@ function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply):
 	return {at, host: simulatorDomain, ip: null, tls: null, phase, code, enhanced, reply, ms: 0};
 }
 
+/** Whether a mail with these routes and terms may go on a session that was opened for another. */
+function serves({route, localAddress, mails}: Session, routes: readonly Route[], terms: Terms): boolean {
+	return (
+		mails < terms.mailsPerSession &&
+		sourceFor(terms.sources, route.address)?.address === localAddress &&
+		routes.some(candidate => sameRoute(candidate, route))
+	);
+}
+
+/** What a host's acceptance means; where a smarthost's 250 is not the end, its report of success is welcome. */
+function onTerms({route, sources}: Terms): Pick<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'> {
+	const relay = route.kind === 'relay';
+	return relay && route.acceptMeans === 'sent'
+		? {sources, relay, notify: 'SUCCESS,FAILURE', accepted: 'relayed'}
+		: {sources, relay, notify: 'FAILURE', accepted: 'delivered'};
+}
+
 function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {
 	const {mode, resolver, random, allowPrivateMx, clock, lookUp} = options;
-	switch (mode.kind) {
-		case 'mx': {
-			const mx = {
-				resolver,
-				random,
-				port: mode.port,
-				allowPrivateMx,
-				ownAddresses: new Set(options.ownAddresses ?? []),
-			};
-			return job => mxRoutes(job.destination, job, mx);
-		}
-
-		case 'relay':
-			return createRelayRoutes(mode.relays, {clock, ...(lookUp === undefined ? {} : {lookUp})});
-		case 'capture':
-			return () => Promise.resolve([]);
-	}
+	const relayRoutes = createRelayRoutes({clock, ...(lookUp === undefined ? {} : {lookUp})});
+	const mx = {
+		resolver,
+		random,
+		port: mode.kind === 'hosts' ? mode.port : 0,
+		allowPrivateMx,
+		ownAddresses: new Set(options.ownAddresses ?? []),
+	};
+	return job =>
+		job.terms.route.kind === 'relay' ? relayRoutes(job.terms.route.relays) : mxRoutes(job.destination, job, mx);
 }
 
 /** Made once: reading all public certificates anew for each connection would cost milliseconds. */

@@ -1,7 +1,8 @@
 import {lookup} from 'node:dns/promises';
 import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
-import type {Relay, Route} from './route.ts';
+import type {Relay} from '../mail/relay-url.ts';
+import type {Route} from './route.ts';
 import {mostAddresses, type NoRoute} from './routes.ts';
 
 /** The addresses of a host as the operating system knows them; throws where it knows none. */
@@ -14,11 +15,17 @@ export const systemLookUp: LookUp = async host => {
 
 const keptMs = 60_000;
 
-/** Finds the addresses of the smarthosts, in their order. A name that cannot be found is the next one's turn. */
-export function createRelayRoutes(
-	relays: readonly Relay[],
-	{clock, lookUp = systemLookUp}: {readonly clock: Clock; readonly lookUp?: LookUp},
-): () => Promise<Route[] | NoRoute> {
+/**
+ * Finds the addresses of smarthosts, in their order; one that cannot be found is the next one's turn. None is crowded out
+ * by the many addresses of another: each is there at least once.
+ */
+export function createRelayRoutes({
+	clock,
+	lookUp = systemLookUp,
+}: {
+	readonly clock: Clock;
+	readonly lookUp?: LookUp;
+}): (relays: readonly Relay[]) => Promise<Route[] | NoRoute> {
 	const kept = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
 
 	function addresses(host: string): Promise<readonly string[]> {
@@ -37,21 +44,41 @@ export function createRelayRoutes(
 		return found;
 	}
 
-	return async () => {
-		const routes: Route[] = [];
+	return async relays => {
+		const found: Route[][] = [];
 		let failure = 'no smarthost is set';
 		for (const relay of relays) {
 			try {
-				for (const address of await addresses(relay.host)) {
-					routes.push({...relay, address});
-				}
+				found.push((await addresses(relay.host)).map(address => routeTo(relay, address)));
 			} catch (error) {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
 			}
 		}
 
-		return routes.length > 0 ? routes.slice(0, mostAddresses) : unfound(failure);
+		const routes = shared(found, Math.max(mostAddresses, found.length));
+		return routes.length > 0 ? routes : unfound(failure);
 	};
+}
+
+function routeTo({host, port, secure, tls, user, password}: Relay, address: string): Route {
+	const login = user === null || password === null ? null : {user, password};
+	return {host, address, port, tls, implicitTls: secure, login};
+}
+
+/** At most so many in all, taken in turn from each list, in the order of the lists. */
+function shared<T>(lists: readonly T[][], most: number): T[] {
+	const depths = lists.map(() => 0);
+	let left = most;
+	for (let depth = 0; left > 0 && lists.some(list => list.length > depth); depth++) {
+		for (const [n, list] of lists.entries()) {
+			if (list.length > depth && left > 0) {
+				depths[n] = depth + 1;
+				left--;
+			}
+		}
+	}
+
+	return lists.flatMap((list, n) => list.slice(0, depths[n]));
 }
 
 function unfound(reply: string): NoRoute {

@@ -17,9 +17,6 @@ export type Route = {
 	readonly login: {readonly user: string; readonly password: string} | null;
 };
 
-/** A smarthost: its addresses are looked up when mail goes there. */
-export type Relay = Omit<Route, 'address'>;
-
 /** Whether a connection made for one route serves the other. */
 export function sameRoute(a: Route, b: Route): boolean {
 	return (

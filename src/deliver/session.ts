@@ -13,6 +13,8 @@ export type Session = {
 	readonly route: Route;
 	readonly connection: SmtpConnection;
 	readonly extensions: Extensions;
+	/** Where it was made from; undefined: the system chose. */
+	readonly localAddress: string | undefined;
 	/** Mails begun on it so far. */
 	mails: number;
 };
@@ -79,7 +81,7 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 		return refused(connection, stop);
 	}
 
-	return {route, connection, extensions: options.basic ? noExtensions : extensions, mails: 0};
+	return {route, connection, extensions: options.basic ? noExtensions : extensions, localAddress, mails: 0};
 }
 
 /** RFC 5321 §4.1.1.5 asks for QUIT before closing; the reason stands already, nobody waits for the answer. */

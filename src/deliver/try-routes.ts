@@ -1,9 +1,10 @@
 import type {Attempt, Outcome} from '../mail/outcome.ts';
+import type {Source} from '../mail/way.ts';
 import {type Conversation, type ConversationOptions, converse, type Plan, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import {type Route, sameRoute} from './route.ts';
 import type {Session} from './session.ts';
-import {type SourceAddress, sourceFor} from './source-address.ts';
+import {sourceFor} from './source-address.ts';
 import type {Stop} from './stop.ts';
 import type {Accepted} from './transaction.ts';
 import {createTryLimits} from './try-limits.ts';
@@ -12,7 +13,7 @@ import {type Verdict, verdict} from './verdict.ts';
 export type TryOptions = ConversationOptions & {
 	/** All conversations together, in milliseconds. */
 	readonly attemptDeadlineMs: number;
-	readonly sourceAddresses: readonly SourceAddress[];
+	readonly sources: readonly Source[];
 	/** The routes are smarthosts. */
 	readonly relay: boolean;
 	/** What a host's acceptance makes of the copy. */
@@ -27,7 +28,7 @@ export type Try = {
 	readonly used: Used | null;
 };
 
-/** R1.6: sessions in which a mail was offered; connections that broke before are not counted. */
+/** R1.6: sessions with MX hosts in which a mail was offered; connections that broke before are not counted. */
 const mostSessions = 2;
 
 /** What the system says where it has no way to an address at all, as to IPv6 on a machine without. */
@@ -42,7 +43,7 @@ export async function tryRoutes(
 	signal?: AbortSignal,
 ): Promise<Try> {
 	const limits = createTryLimits(options.attemptDeadlineMs, signal);
-	const plans = plansFor(job, routes, idle, options.sourceAddresses);
+	const plans = plansFor(routes, idle, options.sources);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
 	let deferral: Outcome | null = null;
@@ -95,7 +96,7 @@ export async function tryRoutes(
 		}
 
 		sessions += used === null ? 0 : 1;
-		if (sessions === mostSessions) {
+		if (sessions === mostSessions && !options.relay) {
 			break;
 		}
 	}
@@ -110,16 +111,11 @@ export async function tryRoutes(
 const nothingTried: Outcome = {kind: 'deferred', category: 'config', reason: 'no address that we have a way to'};
 
 /** An idle session that leads to one of the routes comes first. */
-function plansFor(
-	job: Delivery,
-	routes: readonly Route[],
-	idle: Session | null,
-	sources: readonly SourceAddress[],
-): Plan[] {
+function plansFor(routes: readonly Route[], idle: Session | null, sources: readonly Source[]): Plan[] {
 	const others = idle === null ? routes : routes.filter(route => !sameRoute(route, idle.route));
 	const plans: Plan[] = [];
 	for (const route of idle === null ? others : [idle.route, ...others]) {
-		const source = sourceFor(sources, route.address, job.destination);
+		const source = sourceFor(sources, route.address);
 		if (source !== null) {
 			const session = route === idle?.route ? idle : null;
 			plans.push({route, session, source, withoutTls: false, basic: false});

@@ -12,6 +12,10 @@ export type Workspace = {
 	readonly paused_at: string | null;
 	readonly pause_reason: string | null;
 	readonly queue_lifetime_s: number | null;
+	/** A pool of MAILCTL_SOURCE_POOLS. */
+	readonly source_pool: string | null;
+	/** `mx`, `relay` or URLs of smarthosts, the passwords in them sealed (mail/sealed-route.ts). */
+	readonly route: string | null;
 	/** JSON text (mail/branding.ts). */
 	readonly branding: string | null;
 	readonly created_at: string;
@@ -28,6 +32,8 @@ const columns = [
 	'paused_at',
 	'pause_reason',
 	'queue_lifetime_s',
+	'source_pool',
+	'route',
 	'branding',
 	'created_at',
 ] as const satisfies ReadonlyArray<keyof Workspace>;

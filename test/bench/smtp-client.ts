@@ -37,24 +37,20 @@ async function measure(name: string, width: number, once: (lane: number) => Prom
 }
 
 const deliverer = createDeliverer({
-	mode: {
-		kind: 'relay',
-		relays: [{host: '127.0.0.1', port, tls: 'none', implicitTls: false, login: null}],
-		acceptMeans: 'sent',
-	},
+	mode: {kind: 'hosts', port},
 	hostname: 'bench.test',
 	timeouts: smtpTimeoutDefaults,
 	attemptDeadlineMs: 1_200_000,
 	maxSessions: 64,
 	allowPrivateMx: true,
-	mailsPerSession: 1_000_000,
 	resolver: createResolver({servers: [], timeoutMs: 5000, tries: 2, clock: systemClock}),
 	clock: systemClock,
 	random: Math.random,
 });
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};
+const relay = {host: '127.0.0.1', port, secure: false, tls: 'none', user: null, password: null} as const;
 const terms = {
-	route: {kind: 'mx'},
+	route: {kind: 'relay', relays: [relay], acceptMeans: 'sent'},
 	tls: 'opportunistic',
 	mtaSts: null,
 	sources: [],

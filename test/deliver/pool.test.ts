@@ -1,5 +1,5 @@
 import test from 'ava';
-import {startLab, testDelivery, until} from '../helpers/delivery-lab.ts';
+import {plainTerms, startLab, testDelivery, until} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
 
 const slow: FakeMxOptions = {extensions: ['PIPELINING']};
@@ -13,7 +13,7 @@ test('never more connections to a site than its limit, all mail arrives', async 
 });
 
 test('a connection is used for the mails it may have, then a new one', async t => {
-	const lab = await startLab(t, [slow], {limit: 1, mailsPerSession: 10});
+	const lab = await startLab(t, [slow], {limit: 1, terms: {mailsPerSession: 10}});
 	for (let n = 0; n < 25; n++) {
 		t.is((await lab.deliver()).outcome.kind, 'delivered');
 	}
@@ -24,12 +24,13 @@ test('a connection is used for the mails it may have, then a new one', async t =
 	t.is(lab.hosts[0]?.connections[0]?.commands.at(-1), 'QUIT');
 });
 
-test('50 mails a connection to an MX, 1,000 to a smarthost', async t => {
+test('50 mails a connection to an MX, 1,000 to a smarthost: as the terms of the copy say', async t => {
 	const lab = await startLab(t, [slow], {limit: 1});
 	const port = lab.hosts[0]?.port ?? 0;
 	const host = lab.hosts[0]?.host ?? '';
-	const relay = {host, port, tls: 'none', implicitTls: false, login: null} as const;
-	const smarthost = await startLab(t, [], {limit: 1, mode: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}});
+	const relay = {host, port, secure: false, tls: 'none', user: null, password: null} as const;
+	const route = {kind: 'relay', relays: [relay], acceptMeans: 'sent'} as const;
+	const smarthost = await startLab(t, [], {limit: 1, terms: {route, mailsPerSession: 1000}});
 	for (let n = 0; n < 51; n++) {
 		await lab.deliver();
 	}
@@ -65,7 +66,7 @@ test('idle connections make way for other sites, at most so many in all', async 
 	const host = first.hosts[0]?.host ?? '';
 	const lab = await startLab(t, [], {
 		maxSessions: 2,
-		mode: {kind: 'mx', port: first.hosts[0]?.port ?? 0},
+		mode: {kind: 'hosts', port: first.hosts[0]?.port ?? 0},
 		zone: Object.fromEntries(domains.map(domain => [domain, {a: [host]}])),
 	});
 	const results = await Promise.all(domains.flatMap(domain => [1, 2, 3].map(() => lab.deliver({destination: domain}))));
@@ -79,7 +80,7 @@ test('sites take turns: one with a long queue does not hold up another', async t
 	const host = mx.hosts[0]?.host ?? '';
 	const lab = await startLab(t, [], {
 		maxSessions: 1,
-		mode: {kind: 'mx', port: mx.hosts[0]?.port ?? 0},
+		mode: {kind: 'hosts', port: mx.hosts[0]?.port ?? 0},
 		zone: {'busy.test': {a: [host]}, 'calm.test': {a: [host]}},
 	});
 	const to = (domain: string) => {
@@ -97,7 +98,7 @@ test('a host that never answers holds up no other', async t => {
 	const frozen = await startLab(t, [{greeting: {do: 'never'}}]);
 	const lab = await startLab(t, [{}], {
 		limit: 2,
-		mode: {kind: 'mx', port: frozen.hosts[0]?.port ?? 0},
+		mode: {kind: 'hosts', port: frozen.hosts[0]?.port ?? 0},
 		zone: {'frozen.test': {a: [frozen.hosts[0]?.host ?? '']}},
 	});
 	const stop = new AbortController();
@@ -115,7 +116,7 @@ test('a session leads only where the mail goes: another host of the site gets it
 	const port = one.hosts[0]?.port ?? 0;
 	const two = await startLab(t, [{...slow, port}]);
 	const lab = await startLab(t, [], {
-		mode: {kind: 'mx', port},
+		mode: {kind: 'hosts', port},
 		zone: {'one.test': {a: [one.hosts[0]?.host ?? '']}, 'two.test': {a: [two.hosts[0]?.host ?? '']}},
 	});
 	for (const destination of ['one.test', 'two.test', 'one.test', 'two.test']) {
@@ -142,23 +143,34 @@ test('close: the waiting are released, what is under way ends, idle sessions say
 	t.deepEqual(lab.deliverer.count(), {busy: 0, idle: 0, waiting: 0});
 });
 
-test('a destination keeps its source address and the name said there', async t => {
-	const sourceAddresses = [
-		{address: '127.0.0.31', hostname: 'a.mail.test'},
-		{address: '127.0.0.32', hostname: 'b.mail.test'},
+test('mail is sent from the source of the target’s family, under the name said there', async t => {
+	const sources = [
+		{address: '::1', hostname: 'six.mail.test'},
+		{address: '127.0.0.31', hostname: 'four.mail.test'},
 	];
-	const lab = await startLab(t, [slow], {sourceAddresses, mailsPerSession: 1});
-	for (let n = 0; n < 3; n++) {
-		t.is((await lab.deliver()).outcome.kind, 'delivered');
+	const lab = await startLab(t, [slow], {terms: {sources, mailsPerSession: 1}});
+	t.is((await lab.deliver()).outcome.kind, 'delivered');
+	t.is(
+		(await lab.deliver({terms: {...plainTerms, sources: [{address: '127.0.0.32', hostname: null}]}})).outcome.kind,
+		'delivered',
+	);
+	const seen = lab.hosts[0]?.connections.map(({remoteAddress, commands}) => `${remoteAddress} ${commands[0]}`) ?? [];
+	t.deepEqual(seen, ['127.0.0.31 EHLO four.mail.test', '127.0.0.32 EHLO out.mail.test']);
+});
+
+test('a session made from one source serves no mail of another', async t => {
+	const lab = await startLab(t, [slow], {limit: 2});
+	const from = (address: string) => lab.deliver({terms: {...plainTerms, sources: [{address, hostname: null}]}});
+	for (const address of ['127.0.0.31', '127.0.0.32', '127.0.0.31', '127.0.0.32']) {
+		t.is((await from(address)).outcome.kind, 'delivered');
 	}
 
-	const seen = lab.hosts[0]?.connections.map(({remoteAddress, commands}) => `${remoteAddress} ${commands[0]}`) ?? [];
-	t.is(new Set(seen).size, 1);
-	t.true(['127.0.0.31 EHLO a.mail.test', '127.0.0.32 EHLO b.mail.test'].includes(seen[0] ?? ''));
+	const seen = lab.hosts[0]?.connections.map(({remoteAddress}) => remoteAddress);
+	t.deepEqual(seen, ['127.0.0.31', '127.0.0.32']);
 });
 
 test('no source address of the family: deferred, our configuration', async t => {
-	const lab = await startLab(t, [slow], {sourceAddresses: [{address: '::1'}]});
+	const lab = await startLab(t, [slow], {terms: {sources: [{address: '::1', hostname: null}]}});
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'config'});
 	t.is(lab.hosts[0]?.connections.length, 0);
 });

@@ -1,13 +1,14 @@
 import test from 'ava';
-import type {Relay} from '../../src/deliver/route.ts';
+import type {Relay} from '../../src/mail/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
-import {startLab} from '../helpers/delivery-lab.ts';
+import {plainTerms, startLab} from '../helpers/delivery-lab.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from '../helpers/fake-mx.ts';
 
 type Context = Parameters<typeof startLab>[0];
 
 const tls = makeCertificate('localhost');
 const login = {user: 'app', password: 'pässword'};
+const plain = {secure: false, tls: 'none', user: null, password: null} as const;
 
 async function start(
 	t: Context,
@@ -19,10 +20,10 @@ async function start(
 	for (const options of hosts) {
 		const mx = await startFakeMx(t, options);
 		started.push(mx);
-		relays.push({host: '127.0.0.1', port: mx.port, tls: 'none', implicitTls: false, login: null, ...relay});
+		relays.push({host: '127.0.0.1', port: mx.port, ...plain, ...relay});
 	}
 
-	const lab = await startLab(t, [], {mode: {kind: 'relay', relays, acceptMeans}});
+	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans}}});
 	return {hosts: started, deliver: lab.deliver};
 }
 
@@ -67,7 +68,7 @@ test('refusals of the recipient are classified as usual', async t => {
 test('logs in with PLAIN within TLS', async t => {
 	const {hosts, deliver} = await start(t, [{tls, extensions: ['STARTTLS', 'AUTH PLAIN LOGIN']}], {
 		tls: 'unverified',
-		login,
+		...login,
 	});
 	t.is((await deliver()).outcome.kind, 'relayed');
 	const commands = hosts[0]?.connections[0]?.commands ?? [];
@@ -82,7 +83,7 @@ test('logs in with LOGIN where nothing else is offered', async t => {
 		auth: '334 VXNlcm5hbWU6',
 		credentials: ['334 UGFzc3dvcmQ6'],
 	};
-	const {hosts, deliver} = await start(t, [script], {tls: 'unverified', login});
+	const {hosts, deliver} = await start(t, [script], {tls: 'unverified', ...login});
 	t.is((await deliver()).outcome.kind, 'relayed');
 	const commands = hosts[0]?.connections[0]?.commands ?? [];
 	t.deepEqual(
@@ -93,7 +94,7 @@ test('logs in with LOGIN where nothing else is offered', async t => {
 
 test('a refused password: deferred, the session is not used', async t => {
 	for (const reply of ['535 5.7.8 no', '454 4.7.0 later', '534 5.7.9 weak', '538 5.7.11 encrypt']) {
-		const {hosts, deliver} = await start(t, [{extensions: ['AUTH PLAIN'], auth: reply}], {login});
+		const {hosts, deliver} = await start(t, [{extensions: ['AUTH PLAIN'], auth: reply}], {...login});
 		const {outcome, attempts} = await deliver();
 		t.like(outcome, {kind: 'deferred', category: 'config'});
 		t.is(attempts[0]?.phase, 'auth');
@@ -103,7 +104,7 @@ test('a refused password: deferred, the session is not used', async t => {
 });
 
 test('no way to log in that we know', async t => {
-	const {deliver} = await start(t, [{extensions: ['AUTH GSSAPI']}], {login});
+	const {deliver} = await start(t, [{extensions: ['AUTH GSSAPI']}], {...login});
 	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 });
 
@@ -113,7 +114,7 @@ test('the password is never said in plain text, whatever happens to TLS', async 
 			...script,
 			extensions: ['AUTH PLAIN LOGIN', ...('brokenTls' in script || 'tls' in script ? ['STARTTLS'] : [])],
 		};
-		const {hosts, deliver} = await start(t, [options], {tls: 'opportunistic', login});
+		const {hosts, deliver} = await start(t, [options], {tls: 'opportunistic', ...login});
 		t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 		t.false(hosts[0]?.connections.some(({commands}) => commands.some(line => line.startsWith('AUTH'))));
 	}
@@ -121,9 +122,8 @@ test('the password is never said in plain text, whatever happens to TLS', async 
 
 test('a smarthost that has no address is the next one’s turn, then configuration', async t => {
 	const mx = await startFakeMx(t);
-	const relay = {tls: 'none', implicitTls: false, login: null} as const;
-	const gone = {...relay, host: 'gone.test', port: 25};
-	const there = {...relay, host: 'there.test', port: mx.port};
+	const gone = {...plain, host: 'gone.test', port: 25};
+	const there = {...plain, host: 'there.test', port: mx.port};
 	const lookUp = async (host: string) => {
 		if (host === 'gone.test') {
 			throw Object.assign(new Error('not found'), {code: 'ENOTFOUND'});
@@ -132,9 +132,12 @@ test('a smarthost that has no address is the next one’s turn, then configurati
 		return ['127.0.0.1'];
 	};
 
-	const both = await startLab(t, [], {mode: {kind: 'relay', relays: [gone, there], acceptMeans: 'sent'}, lookUp});
+	const both = await startLab(t, [], {
+		terms: {route: {kind: 'relay', relays: [gone, there], acceptMeans: 'sent'}},
+		lookUp,
+	});
 	t.is((await both.deliver()).outcome.kind, 'relayed');
-	const none = await startLab(t, [], {mode: {kind: 'relay', relays: [gone], acceptMeans: 'sent'}, lookUp});
+	const none = await startLab(t, [], {terms: {route: {kind: 'relay', relays: [gone], acceptMeans: 'sent'}}, lookUp});
 	const {outcome, attempts} = await none.deliver();
 	t.like(outcome, {kind: 'deferred', category: 'config'});
 	t.like(attempts, {length: 1, 0: {phase: 'route', host: null}});
@@ -142,7 +145,85 @@ test('a smarthost that has no address is the next one’s turn, then configurati
 
 test('the operating system is asked where nothing else is given', async t => {
 	const mx = await startFakeMx(t);
-	const relay = {host: 'localhost', port: mx.port, tls: 'none', implicitTls: false, login: null} as const;
-	const lab = await startLab(t, [], {mode: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}});
+	const relay = {...plain, host: 'localhost', port: mx.port};
+	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}}});
 	t.is((await lab.deliver()).outcome.kind, 'relayed');
+});
+
+const failures: ReadonlyArray<readonly [name: string, script: FakeMxOptions]> = [
+	...configuration,
+	['no greeting', {greeting: {do: 'drop'}}],
+	['421 to EHLO', {ehlo: '421 4.3.2 going down'}],
+	['TLS that breaks', {brokenTls: 'drop', extensions: ['STARTTLS']}],
+	['no TLS', {}],
+	['451 to MAIL', {mail: '451 4.3.0 try later'}],
+	['421 to RCPT', {rcpt: '421 4.3.2 going down'}],
+	['450 to RCPT', {rcpt: '450 4.2.1 try later'}],
+	['452 to DATA', {data: '452 4.3.1 disk full'}],
+	['451 after the dot', {dot: '451 4.3.0 try later'}],
+	['lost before the data is sent', {data: {do: 'drop'}}],
+];
+for (const [name, script] of failures) {
+	test(`the next smarthost takes it after ${name}`, async t => {
+		const needsTls = name.includes('TLS');
+		const first = await startFakeMx(t, script);
+		const second = await startFakeMx(t, needsTls ? {tls, extensions: ['STARTTLS']} : {});
+		const relays = [first, second].map(({port}) => ({
+			...plain,
+			host: '127.0.0.1',
+			port,
+			...(needsTls ? {tls: 'unverified' as const} : {}),
+		}));
+		const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}});
+		t.is((await lab.deliver()).outcome.kind, 'relayed');
+		t.is(second.received.length, 1);
+	});
+}
+
+test('the next smarthost takes it when a password is refused', async t => {
+	const first = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: '535 5.7.8 no'});
+	const second = await startFakeMx(t);
+	const relays = [
+		{...plain, ...login, host: '127.0.0.1', port: first.port},
+		{...plain, host: '127.0.0.1', port: second.port},
+	];
+	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}});
+	t.is((await lab.deliver()).outcome.kind, 'relayed');
+	t.is(first.received.length, 0);
+});
+
+test('every smarthost has its turn in one try, however many addresses one has, however many there are', async t => {
+	const busy = Array.from({length: 4}, () => startFakeMx(t, {mail: '451 4.3.0 try later'}));
+	const hosts = [...(await Promise.all(busy)), await startFakeMx(t)];
+	const many = await startFakeMx(t, {port: 0, greeting: '421 busy'});
+	const lookUp = async (host: string) => (host === 'many.test' ? Array.from({length: 9}, () => '127.0.0.1') : []);
+	const relays = [
+		{...plain, host: 'many.test', port: many.port},
+		...hosts.map(({port}) => ({...plain, host: '127.0.0.1', port})),
+	];
+	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}, lookUp});
+	const {outcome, attempts} = await lab.deliver();
+	t.is(outcome.kind, 'relayed');
+	t.is(attempts.length, 6);
+	t.is(hosts.at(-1)?.received.length, 1);
+});
+
+test('copies go to the smarthosts of their own terms, each on its own sessions', async t => {
+	const [one, two] = [await startFakeMx(t), await startFakeMx(t)];
+	const lab = await startLab(t, []);
+	const through = (port: number) => ({
+		...plainTerms,
+		route: {kind: 'relay', relays: [{...plain, host: '127.0.0.1', port}], acceptMeans: 'sent'} as const,
+	});
+	for (const port of [one.port, two.port, one.port, two.port]) {
+		t.is((await lab.deliver({terms: through(port)})).outcome.kind, 'relayed');
+	}
+
+	t.deepEqual(
+		[one, two].map(({received, connections}) => [received.length, connections.length]),
+		[
+			[2, 1],
+			[2, 1],
+		],
+	);
 });

@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {Relay} from '../../src/deliver/route.ts';
+import type {Relay} from '../../src/mail/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startLab, testTimeouts} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
@@ -66,16 +66,14 @@ test('misunderstood within TLS → TLS again, then HELO', async t => {
 	);
 });
 
+const plain = {host: 'localhost', secure: false, tls: 'none', user: null, password: null} as const;
+
 /** A lab whose one host is a smarthost, by name at `localhost`. */
 async function relayLab(t: Parameters<typeof startLab>[0], relay: Partial<Relay>, host: FakeMxOptions, ca?: string) {
 	const probe = await startLab(t, [{host: '127.0.0.1', ...host}]);
 	const port = probe.hosts[0]?.port ?? 0;
 	const lab = await startLab(t, [], {
-		mode: {
-			kind: 'relay',
-			relays: [{host: 'localhost', port, tls: 'none', implicitTls: false, login: null, ...relay}],
-			acceptMeans: 'delivered',
-		},
+		terms: {route: {kind: 'relay', relays: [{...plain, port, ...relay}], acceptMeans: 'delivered'}},
 		lookUp: async () => ['127.0.0.1'],
 		...(ca === undefined ? {} : {ca}),
 	});
@@ -125,16 +123,16 @@ test('smarthost, tls=none: plain text although TLS is offered', async t => {
 });
 
 test('smarthost, smtps: TLS from the first byte', async t => {
-	const verified = await relayLab(t, {tls: 'required', implicitTls: true}, {tls, implicitTls: true}, tls.cert);
+	const verified = await relayLab(t, {tls: 'required', secure: true}, {tls, implicitTls: true}, tls.cert);
 	const {outcome, attempts} = await verified.deliver();
 	t.is(outcome.kind, 'delivered');
 	t.regex(attempts[0]?.tls ?? '', / verified$/);
-	const refused = await relayLab(t, {tls: 'required', implicitTls: true}, {tls: otherName, implicitTls: true});
+	const refused = await relayLab(t, {tls: 'required', secure: true}, {tls: otherName, implicitTls: true});
 	t.like((await refused.deliver()).outcome, {kind: 'deferred', category: 'config'});
 	t.is(refused.mx?.received.length, 0);
 });
 
 test('smarthost, smtps to a port that speaks plain text', async t => {
-	const {deliver} = await relayLab(t, {tls: 'opportunistic', implicitTls: true}, {});
+	const {deliver} = await relayLab(t, {tls: 'opportunistic', secure: true}, {});
 	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 });

@@ -65,9 +65,13 @@ export type Lab = {
 export async function startLab(
 	t: Teardown,
 	hosts: readonly FakeMxOptions[],
-	overrides: Partial<DelivererOptions> & {readonly limit?: number; readonly zone?: Zone} = {},
+	overrides: Partial<DelivererOptions> & {
+		readonly limit?: number;
+		readonly zone?: Zone;
+		readonly terms?: Partial<Terms>;
+	} = {},
 ): Promise<Lab> {
-	const {limit = 5, zone = {}, ...options} = overrides;
+	const {limit = 5, zone = {}, terms = {}, ...options} = overrides;
 	const started: FakeMx[] = [];
 	for (const host of hosts) {
 		const port = started[0] === undefined ? {} : {port: started[0].port};
@@ -80,7 +84,7 @@ export async function startLab(
 		...zone,
 	});
 	const deliverer = createDeliverer({
-		mode: {kind: 'mx', port: started[0]?.port ?? 9},
+		mode: {kind: 'hosts', port: started[0]?.port ?? 9},
 		hostname: 'out.mail.test',
 		timeouts: testTimeouts,
 		attemptDeadlineMs: 60_000,
@@ -97,7 +101,7 @@ export async function startLab(
 		dns,
 		deliverer,
 		deliver(job, signal) {
-			const delivery = testDelivery(job);
+			const delivery = testDelivery({terms: {...plainTerms, ...terms}, ...job});
 			return deliverer.deliver(delivery.destination, limit, delivery, signal);
 		},
 	};

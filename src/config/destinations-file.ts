@@ -1,0 +1,231 @@
+import {hostName} from '../mail/host-name.ts';
+import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
+import type {Pace, Terms} from '../mail/way.ts';
+import type {Destinations, Provider} from '../pace/destinations.ts';
+import {nearest} from './nearest.ts';
+import {reactions} from './reactions.ts';
+
+/** What entries may refer to. */
+export type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
+
+export type ParsedDestinations =
+	| {readonly ok: true; readonly destinations: Destinations}
+	/** Each begins with the path of what is wrong: `google.connections: …`. */
+	| {readonly ok: false; readonly faults: readonly string[]};
+
+/** Tells a fault; `path` is where it is. */
+export type Tell = (path: string, fault: string) => void;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
+const travelFields = ['tls', 'route', 'pool'];
+const matchFields = ['mx', 'domains'];
+const tlsModes = ['opportunistic', 'unverified', 'required'] as const satisfies ReadonlyArray<Terms['tls']>;
+const mostNames = 100;
+
+/** Fields of the pace that are whole numbers, and their bounds. */
+const numbers = {
+	connections: [1, 1000],
+	startConnections: [1, 1000],
+	mailsPerSession: [1, 1_000_000],
+	perMinute: [1, 1_000_000],
+	failures: [1, 1000],
+} as const;
+
+/** Lays the operator's entries over the shipped ones, field by field; null takes an entry away. Told of each fault in both. */
+export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
+	const faults: string[] = [];
+	const tell: Tell = (path, fault) => faults.push(`${path}: ${fault}`);
+	const entries = merged(entriesOf(shipped, tell), entriesOf(own, tell));
+	const {default: first = {}, smarthost = {}, ...named} = entries;
+
+	checkFields('default', first, [...paceFields, ...travelFields], tell);
+	checkFields('smarthost', smarthost, paceFields, tell);
+	const other = provider('default', first, null, known, tell);
+	const destinations = {
+		other,
+		smarthost: pace('smarthost', smarthost, other.pace, tell),
+		byDomain: new Map<string, Provider>(),
+		byMx: new Map<string, Provider>(),
+	};
+	for (const [name, fields] of Object.entries(named)) {
+		checkFields(name, fields, [...matchFields, ...paceFields, ...travelFields], tell);
+		const entry = provider(name, fields, other, known, tell);
+		const matched = [
+			...enter(destinations.byDomain, `${name}.domains`, fields.domains, entry, tell),
+			...enter(destinations.byMx, `${name}.mx`, fields.mx, entry, tell),
+		];
+		if (matched.length === 0 && fields.domains === undefined && fields.mx === undefined) {
+			tell(name, 'matches nothing: give it mx or domains, a list of names');
+		}
+	}
+
+	return faults.length > 0 ? {ok: false, faults} : {ok: true, destinations};
+}
+
+function isObject(value: unknown): value is Fields {
+	return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function entriesOf(file: unknown, tell: Tell): Readonly<Record<string, Fields | null>> {
+	if (!isObject(file)) {
+		tell('the file', 'is not a JSON object of entries');
+		return {};
+	}
+
+	const entries: Record<string, Fields | null> = {};
+	for (const [name, entry] of Object.entries(file)) {
+		if (name === '$comment') {
+			continue;
+		}
+
+		if (!/^[a-z0-9][a-z0-9_-]{0,31}$/.test(name)) {
+			tell(JSON.stringify(name.slice(0, 40)), 'is no name of an entry: use small letters, digits, - and _');
+		} else if (entry === null && (name === 'default' || name === 'smarthost')) {
+			tell(name, 'cannot be taken away, only changed');
+		} else if (entry === null || isObject(entry)) {
+			entries[name] = entry;
+		} else {
+			tell(name, 'is not an object of fields, nor null');
+		}
+	}
+
+	return entries;
+}
+
+function merged(
+	shipped: Readonly<Record<string, Fields | null>>,
+	own: Readonly<Record<string, Fields | null>>,
+): Record<string, Fields> {
+	const entries: Record<string, Fields> = {};
+	for (const name of new Set([...Object.keys(shipped), ...Object.keys(own)])) {
+		const over = own[name];
+		if (over !== null) {
+			entries[name] = {...shipped[name], ...over};
+		}
+	}
+
+	return entries;
+}
+
+function checkFields(name: string, fields: Fields, allowed: readonly string[], tell: Tell): void {
+	for (const field of Object.keys(fields)) {
+		if (field !== 'note' && !allowed.includes(field)) {
+			const near = nearest(field, allowed);
+			tell(
+				`${name}.${field.slice(0, 40)}`,
+				near ? `is no field: did you mean ${near}?` : `is none of ${allowed.join(' ')}`,
+			);
+		}
+	}
+}
+
+function provider(name: string, fields: Fields, base: Provider | null, known: Known, tell: Tell): Provider {
+	return {
+		name,
+		pace: pace(name, fields, base?.pace ?? null, tell),
+		tls: tlsOf(`${name}.tls`, fields.tls, tell) ?? base?.tls ?? 'opportunistic',
+		route: routeOf(`${name}.route`, fields.route, known, tell) ?? base?.route ?? null,
+		pool: poolOf(`${name}.pool`, fields.pool, known, tell) ?? base?.pool ?? null,
+	};
+}
+
+function pace(name: string, fields: Fields, base: Pace | null, tell: Tell): Pace {
+	const number = (field: keyof typeof numbers): number | undefined => {
+		const value = fields[field];
+		const [least, most] = numbers[field];
+		if (value === undefined || (field === 'perMinute' && value === null)) {
+			return undefined;
+		}
+
+		if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > most) {
+			const none = field === 'perMinute' ? ', or null for no limit' : '';
+			tell(`${name}.${field}`, `use a whole number, ${least} to ${most}${none}`);
+			return undefined;
+		}
+
+		return value;
+	};
+	const own = number('connections');
+	const connections = own ?? base?.connections ?? 1;
+	const start = number('startConnections');
+	const isKnown = own !== undefined || fields.connections === undefined;
+	if (start !== undefined && start > connections && isKnown) {
+		tell(`${name}.startConnections`, `use no more than its connections, ${connections}`);
+	}
+
+	return {
+		connections,
+		startConnections: Math.min(connections, start ?? base?.startConnections ?? 1),
+		mailsPerSession: number('mailsPerSession') ?? base?.mailsPerSession ?? 1,
+		perMinute: number('perMinute') ?? (fields.perMinute === null ? null : (base?.perMinute ?? null)),
+		failures: number('failures') ?? base?.failures ?? 1,
+		// What an entry knows goes before what all know.
+		reactions: [...reactions(`${name}.reactions`, fields.reactions, tell), ...(base?.reactions ?? [])],
+	};
+}
+
+function tlsOf(path: string, value: unknown, tell: Tell): Terms['tls'] | undefined {
+	const mode = tlsModes.find(candidate => candidate === value);
+	if (value !== undefined && mode === undefined) {
+		tell(path, `use ${tlsModes.join(', ')}`);
+	}
+
+	return mode;
+}
+
+function routeOf(path: string, value: unknown, {hasRelay}: Known, tell: Tell): RouteChoice | undefined {
+	if (value === undefined) {
+		return undefined;
+	}
+
+	const parsed = typeof value === 'string' ? parseRoute(value) : ({ok: false, fault: 'is no text'} as const);
+	if (!parsed.ok) {
+		tell(path, parsed.fault);
+		return undefined;
+	}
+
+	if (parsed.route.kind === 'relay' && !hasRelay) {
+		tell(path, 'relay needs MAILCTL_RELAY_URL');
+	}
+
+	return parsed.route;
+}
+
+function poolOf(path: string, value: unknown, {pools}: Known, tell: Tell): string | undefined {
+	const pool = pools.find(candidate => candidate === value);
+	if (value !== undefined && pool === undefined) {
+		tell(
+			path,
+			pools.length > 0 ? `is no pool of MAILCTL_SOURCE_POOLS: ${pools.join(', ')}` : 'needs MAILCTL_SOURCE_POOLS',
+		);
+	}
+
+	return pool;
+}
+
+function enter(map: Map<string, Provider>, path: string, names: unknown, entry: Provider, tell: Tell): string[] {
+	if (names === undefined) {
+		return [];
+	}
+
+	if (!Array.isArray(names) || names.length === 0 || names.length > mostNames) {
+		tell(path, `use a list of 1 to ${mostNames} names`);
+		return [];
+	}
+
+	return names.map((text: unknown, index) => {
+		const name = typeof text === 'string' ? hostName(text.replace(/^\./, '')) : undefined;
+		const holder = name === undefined ? undefined : map.get(name);
+		if (name === undefined) {
+			tell(`${path}[${index}]`, 'use a domain name, what is under it is meant too');
+		} else if (holder !== undefined) {
+			tell(`${path}[${index}]`, `${name} stands in ${holder.name} too, keep one of them`);
+		} else {
+			map.set(name, entry);
+		}
+
+		return name ?? '';
+	});
+}

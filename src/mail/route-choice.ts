@@ -1,0 +1,38 @@
+import {parseRelayUrl, type Relay} from './relay-url.ts';
+
+/** Where the mail of a workspace, or for a destination, is to go. */
+export type RouteChoice =
+	/** To the hosts of the recipient's domain. */
+	| {readonly kind: 'mx'}
+	/** To the smarthosts of MAILCTL_RELAY_URL. */
+	| {readonly kind: 'relay'}
+	/** To smarthosts of its own, in this order. */
+	| {readonly kind: 'smarthosts'; readonly relays: readonly Relay[]};
+
+export type ParsedRoute =
+	| {readonly ok: true; readonly route: RouteChoice}
+	/** A clause after the name of what was parsed; it never repeats a URL, which may hold a password. */
+	| {readonly ok: false; readonly fault: string};
+
+/** `mx`, `relay`, or URLs of smarthosts between commas. */
+export function parseRoute(text: string): ParsedRoute {
+	if (text === 'mx' || text === 'relay') {
+		return {ok: true, route: {kind: text}};
+	}
+
+	if (!/^smtps?:/i.test(text)) {
+		return {ok: false, fault: 'is neither mx nor relay nor the URL of a smarthost (smtp://… or smtps://…)'};
+	}
+
+	const relays: Relay[] = [];
+	for (const [index, part] of text.split(',').entries()) {
+		const parsed = parseRelayUrl(part.trim());
+		if (!parsed.ok) {
+			return {ok: false, fault: index === 0 ? parsed.fault : `${parsed.fault} (URL ${index + 1})`};
+		}
+
+		relays.push(parsed.relay);
+	}
+
+	return {ok: true, route: {kind: 'smarthosts', relays}};
+}

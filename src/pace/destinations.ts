@@ -1,0 +1,52 @@
+import type {RouteChoice} from '../mail/route-choice.ts';
+import type {Pace, Terms} from '../mail/way.ts';
+
+/** What holds for one group of destinations: an entry of the destinations file over the defaults. */
+export type Provider = {
+	/** The name of the entry, `default` where none matches. */
+	readonly name: string;
+	readonly pace: Pace;
+	readonly tls: Terms['tls'];
+	/** Null: as the workspace or the settings say. */
+	readonly route: RouteChoice | null;
+	/** A pool of MAILCTL_SOURCE_POOLS; null: as the workspace says. */
+	readonly pool: string | null;
+};
+
+/** The destinations file, ready to be asked. Names are lower case, without dots at their ends. */
+export type Destinations = {
+	readonly byDomain: ReadonlyMap<string, Provider>;
+	readonly byMx: ReadonlyMap<string, Provider>;
+	readonly other: Provider;
+	/** For smarthosts, whatever mail goes there. */
+	readonly smarthost: Pace;
+};
+
+/**
+ * What holds for a destination: the entry that names the domain, else the one that names its first MX host (in order of
+ * preference), each or what it is under, the longest name first; else the default.
+ */
+export function effectivePace(destinations: Destinations, domain: string, mxHosts: readonly string[]): Provider {
+	return domainProvider(destinations, domain) ?? mxProvider(destinations, mxHosts[0] ?? domain);
+}
+
+/** The entry that names a domain. */
+export function domainProvider({byDomain}: Destinations, domain: string): Provider | undefined {
+	return longestMatch(byDomain, domain);
+}
+
+/** The entry that names a mail host, else the default. */
+export function mxProvider({byMx, other}: Destinations, host: string): Provider {
+	return longestMatch(byMx, host) ?? other;
+}
+
+function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Provider | undefined {
+	for (let rest = name; rest !== ''; rest = rest.slice(rest.indexOf('.') + 1)) {
+		const found = entries.get(rest);
+		if (found !== undefined || !rest.includes('.')) {
+			return found;
+		}
+	}
+
+	return undefined;
+}

@@ -1,0 +1,153 @@
+import type {Relay} from '../mail/relay-url.ts';
+import type {RouteChoice} from '../mail/route-choice.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
+import type {Pace, Source, Terms, Way} from '../mail/way.ts';
+import {type Destinations, domainProvider, effectivePace, type Provider} from './destinations.ts';
+import {fromSources, hostsName, smarthostName} from './site-name.ts';
+import {sourcesFor} from './sources.ts';
+
+/** What the settings say of how mail travels. */
+export type Network = {
+	readonly delivery: 'capture' | 'mx' | 'relay';
+	/** MAILCTL_RELAY_URL; may be empty. */
+	readonly relays: readonly Relay[];
+	readonly acceptMeans: 'sent' | 'delivered';
+	readonly sources: readonly Source[];
+	/** Addresses of `sources` by the name of their pool. */
+	readonly pools: ReadonlyMap<string, readonly string[]>;
+};
+
+/** What a workspace wants; null: nothing special. */
+export type Preference = {readonly pool: string | null; readonly route: RouteChoice | null};
+
+/** What a source that is new may send to a provider's hosts today; null: as much as there is. */
+export type DailyShares = (address: string, provider: string) => number | null;
+
+type Plain = Omit<Way, 'warmUp'>;
+
+/** Files and the simulator: nobody is to be spared there. */
+const localPace: Pace = {
+	connections: 4,
+	startConnections: 4,
+	mailsPerSession: 1000,
+	perMinute: null,
+	failures: 1000,
+	reactions: [],
+};
+
+/**
+ * Whether the MX hosts of a destination must be known to find its way: not where its mail goes to a smarthost whatever
+ * they are (R1.8), nor where it does not leave the machine.
+ */
+export function needsHosts(
+	destination: string,
+	preference: Preference,
+	network: Network,
+	destinations: Destinations,
+): boolean {
+	if (network.delivery === 'capture' || destination === simulatorDomain) {
+		return false;
+	}
+
+	const named = domainProvider(destinations, destination);
+	const hostsDecide = named === undefined && [...destinations.byMx.values()].some(({route}) => route !== null);
+	return hostsDecide || smarthosts(named ?? destinations.other, preference, network).length === 0;
+}
+
+/** Where mail goes, with whom it shares a pace, and how fast; `hosts` are the destination's, in order of preference. */
+export function wayFor(
+	destination: string,
+	hosts: readonly string[],
+	preference: Preference,
+	network: Network,
+	destinations: Destinations,
+	shares: DailyShares,
+): Way {
+	if (destination === simulatorDomain || network.delivery === 'capture') {
+		return {...localWay(destination === simulatorDomain ? simulatorDomain : 'capture'), warmUp: null};
+	}
+
+	const provider = effectivePace(destinations, destination, hosts);
+	const sources = pooled(provider.pool ?? preference.pool, network);
+	const relays = smarthosts(provider, preference, network);
+	if (relays.length > 0) {
+		return {...smarthostWay(relays, sources, network, destinations), warmUp: null};
+	}
+
+	const own = sourcesFor(sources, destination);
+	const way = directWay(hosts, own, provider);
+	const shareOf = ({address}: Source) => shares(address, provider.name);
+	const [scarce, ...others] = own.filter(source => shareOf(source) !== null);
+	if (scarce === undefined) {
+		return {...way, warmUp: null};
+	}
+
+	// Which of the two families a mail goes by is known only when a host answers: the smaller share holds for both.
+	const least = others.reduce((a, b) => ((shareOf(b) as number) < (shareOf(a) as number) ? b : a), scarce);
+	const known = sourcesFor(
+		sources.filter(source => shareOf(source) === null),
+		destination,
+	);
+	const throughKnown = known.length > 0 ? directWay(hosts, known, provider) : null;
+	return {
+		...way,
+		warmUp: {
+			source: least.address,
+			group: provider.name,
+			perDay: shareOf(least) as number,
+			overflow: network.relays.length > 0 ? smarthostWay(network.relays, sources, network, destinations) : throughKnown,
+		},
+	};
+}
+
+/** The smarthosts that the mail goes to, none where it goes to MX hosts: the destination's word, the workspace's, the settings'. */
+function smarthosts(provider: Provider, preference: Preference, {delivery, relays}: Network): readonly Relay[] {
+	const route = provider.route ?? preference.route ?? {kind: delivery === 'relay' ? 'relay' : 'mx'};
+	switch (route.kind) {
+		case 'mx':
+			return [];
+		case 'relay':
+			return relays;
+		case 'smarthosts':
+			return route.relays;
+	}
+}
+
+/** An unknown pool is all sources: mail is not to wait for a name. */
+function pooled(pool: string | null, {sources, pools}: Network): readonly Source[] {
+	const addresses = pool === null ? undefined : pools.get(pool);
+	return addresses === undefined ? sources : sources.filter(({address}) => addresses.includes(address));
+}
+
+function directWay(hosts: readonly string[], sources: readonly Source[], {name, pace, tls}: Provider): Plain {
+	return {
+		site: fromSources(hostsName(hosts), sources),
+		provider: name,
+		pace,
+		terms: {...termsTo({kind: 'mx'}, pace, sources), tls},
+	};
+}
+
+function smarthostWay(
+	relays: readonly Relay[],
+	pool: readonly Source[],
+	{acceptMeans}: Network,
+	{smarthost: pace}: Destinations,
+): Plain {
+	const name = smarthostName(relays);
+	const sources = sourcesFor(pool, name);
+	return {
+		site: fromSources(name, sources),
+		provider: 'smarthost',
+		pace,
+		terms: termsTo({kind: 'relay', relays, acceptMeans}, pace, sources),
+	};
+}
+
+function localWay(site: string): Plain {
+	return {site, provider: 'default', pace: localPace, terms: termsTo({kind: 'mx'}, localPace, [])};
+}
+
+function termsTo(route: Terms['route'], {mailsPerSession}: Pace, sources: readonly Source[]): Terms {
+	return {route, tls: 'opportunistic', mtaSts: null, sources, mailsPerSession};
+}

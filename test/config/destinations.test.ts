@@ -1,0 +1,188 @@
+import {writeFileSync} from 'node:fs';
+import path from 'node:path';
+import test from 'ava';
+import fc from 'fast-check';
+import {destinationsOf, loadDestinations} from '../../src/config/destinations.ts';
+import {parseDestinations} from '../../src/config/destinations-file.ts';
+import type {PaceReaction} from '../../src/mail/way.ts';
+import {effectivePace} from '../../src/pace/destinations.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+
+const settings = {destinationsFile: null, sourcePools: [], relays: []};
+const known = {pools: [], hasRelay: false};
+const shipped = loadDestinations(settings);
+
+/** What holds for a host, in the words of the table. */
+const table: ReadonlyArray<readonly [host: string, provider: string, connections: number, mails: number, tls: string]> =
+	[
+		['mx.shop.example', 'default', 5, 50, 'opportunistic'],
+		['aspmx.l.google.com', 'google', 5, 50, 'required'],
+		['aspmx2.googlemail.com', 'google', 5, 50, 'required'],
+		['notgoogle.com', 'default', 5, 50, 'opportunistic'],
+		['mta5.am0.yahoodns.net', 'yahoo', 10, 20, 'opportunistic'],
+		['outlook-com.olc.protection.outlook.com', 'outlook', 5, 50, 'opportunistic'],
+		['shop-example.mail.protection.outlook.com', 'office365', 5, 50, 'opportunistic'],
+		['shop-example.o-v1.mx.microsoft', 'office365', 5, 50, 'opportunistic'],
+		['mx01.mail.icloud.com', 'apple', 10, 5, 'opportunistic'],
+		['mx1a1.comcast.net', 'comcast', 25, 1000, 'unverified'],
+		['eu-smtp-inbound-1.mimecast.com', 'mimecast', 10, 100, 'opportunistic'],
+		['smtp-in.orange.fr', 'orange', 2, 100, 'unverified'],
+		['mx00.gmx.net', 'gmx', 4, 20, 'unverified'],
+		['mx-ha03.web.de', 'gmx', 4, 20, 'unverified'],
+		['mx3.qq.com', 'qq', 4, 8, 'unverified'],
+		['163mx01.mxmail.netease.com', 'netease', 4, 7, 'unverified'],
+	];
+for (const [host, provider, connections, mails, tls] of table) {
+	test(`shipped: ${host} is ${provider}`, t => {
+		const {name, pace, tls: mode} = effectivePace(shipped, 'shop.example', [host, 'aspmx.l.google.com']);
+		t.deepEqual([name, pace.connections, pace.mailsPerSession, mode], [provider, connections, mails, tls]);
+		t.true(pace.startConnections <= pace.connections);
+	});
+}
+
+test('shipped: a smarthost', t => {
+	t.like(shipped.smarthost, {connections: 20, startConnections: 10, mailsPerSession: 1000, perMinute: null});
+});
+
+const replies: ReadonlyArray<readonly [host: string, reply: string, kind: PaceReaction['kind'] | undefined]> = [
+	[
+		'mta5.am0.yahoodns.net',
+		'421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred due to user complaints',
+		'slow',
+	],
+	['mta5.am0.yahoodns.net', '421 4.7.0 [TS04] Messages from 192.0.2.1 temporarily deferred', 'suspend'],
+	[
+		'outlook-com.olc.protection.outlook.com',
+		'550 5.7.1 Unfortunately, messages from [192.0.2.1] were not sent (S3150).',
+		'suspend',
+	],
+	['x.mail.protection.outlook.com', '451 4.7.500 Server busy. Please try again later', 'slow'],
+	['mx01.mail.icloud.com', '421 4.7.1 Messages temporarily deferred [HCM1]', 'suspend'],
+	['mx.shop.example', '421 too many messages in this session', 'mails_per_session'],
+	['aspmx.l.google.com', '421 4.7.28 rate limited due to IP reputation', 'slow'],
+	['mx.shop.example', '250 2.0.0 ok', undefined],
+];
+for (const [host, reply, kind] of replies) {
+	test(`shipped reaction: ${host}: ${reply.slice(0, 40)}`, t => {
+		const {reactions} = effectivePace(shipped, 'shop.example', [host]).pace;
+		t.is(reactions.find(({text}) => text.test(reply))?.reaction.kind, kind);
+	});
+}
+
+function parsed(own: unknown, base: unknown = {default: {connections: 5, startConnections: 2}}) {
+	const result = parseDestinations(base, own, {pools: ['otp'], hasRelay: true});
+	if (!result.ok) {
+		throw new Error(result.faults.join('\n'));
+	}
+
+	return result.destinations;
+}
+
+test('the operator’s file lies over the shipped one, entry by entry, field by field', t => {
+	const base = {
+		default: {connections: 5, startConnections: 2, mailsPerSession: 50, perMinute: 100, failures: 3},
+		google: {mx: ['.google.com'], connections: 5, tls: 'required'},
+		qq: {mx: ['qq.com']},
+	};
+	const own = {
+		default: {mailsPerSession: 30},
+		google: {connections: 9, startConnections: 3, perMinute: null},
+		qq: null,
+		shop: {domains: ['shop.example'], connections: 1, route: 'mx', pool: 'otp'},
+	};
+	const file = parsed(own, base);
+	t.like(effectivePace(file, 'a.example', ['x.google.com']), {
+		name: 'google',
+		tls: 'required',
+		pace: {connections: 9, startConnections: 3, mailsPerSession: 30, perMinute: null, failures: 3},
+	});
+	t.like(effectivePace(file, 'a.example', ['mx1.qq.com']), {name: 'default', pace: {perMinute: 100}});
+	t.like(effectivePace(file, 'shop.example', ['x.google.com']), {
+		name: 'shop',
+		route: {kind: 'mx'},
+		pool: 'otp',
+		pace: {connections: 1, startConnections: 1, mailsPerSession: 30, perMinute: 100},
+	});
+});
+
+test('the longest name wins, a domain beats an MX, the first MX host counts', t => {
+	const file = parsed({
+		all: {mx: ['example']},
+		host: {mx: ['.mx.example'], domains: ['x.test']},
+		sub: {domains: ['Sub.x.test']},
+	});
+	const name = (domain: string, ...hosts: string[]) => effectivePace(file, domain, hosts).name;
+	t.is(name('d.test', 'a.mx.example', 'b.other.test'), 'host');
+	t.is(name('d.test', 'mx.example'), 'host');
+	t.is(name('d.test', 'amx.example'), 'all');
+	t.is(name('d.test', 'b.other.test', 'a.mx.example'), 'default');
+	t.is(name('a.sub.x.test', 'a.mx.example'), 'sub');
+	t.is(name('y.x.test', 'amx.example'), 'host');
+	t.is(name('d.test'), 'default');
+	t.is(name('example'), 'all');
+});
+
+test('an entry’s own reactions come before those of all', t => {
+	const suspend = (text: string, time: string) => ({text, suspend: time});
+	const file = parsed({
+		default: {reactions: [suspend('busy', '1h'), suspend('full', '3h')]},
+		d: {mx: ['d.test'], reactions: [suspend('busy*now', '2h')]},
+	});
+	const {reactions} = effectivePace(file, 'd.test', ['d.test']).pace;
+	const first = (reply: string) => reactions.find(({text}) => text.test(reply))?.reaction;
+	t.deepEqual(first('421 busy right now'), {kind: 'suspend', forMs: 7_200_000});
+	t.deepEqual(first('421 busy'), {kind: 'suspend', forMs: 3_600_000});
+	t.deepEqual(first('421 full'), {kind: 'suspend', forMs: 10_800_000});
+});
+
+test('a slow-down says how many a minute, for how long, on how many connections', t => {
+	const slow = (more: object) => ({
+		d: {mx: ['d.test'], reactions: [{text: 'slow down', slow: {perMinute: 2, for: '90m', ...more}}]},
+	});
+	const reaction = (own: object) => effectivePace(parsed(own), 'd.test', ['d.test']).pace.reactions[0]?.reaction;
+	t.deepEqual(reaction(slow({})), {kind: 'slow', perMinute: 2, connections: 1, forMs: 5_400_000});
+	t.deepEqual(reaction(slow({connections: 3})), {kind: 'slow', perMinute: 2, connections: 3, forMs: 5_400_000});
+});
+
+test('whatever stands in a file: an answer, or faults with their paths', t => {
+	const fields = [
+		'mx',
+		'domains',
+		'connections',
+		'perMinute',
+		'tls',
+		'route',
+		'pool',
+		'reactions',
+		'note',
+		'__proto__',
+		'x',
+	];
+	const value = fc.oneof(
+		fc.jsonValue(),
+		fc.constantFrom('smtp://a:b@c', ['d.test'], [{text: 'busy', suspend: '1h'}], 5),
+	);
+	const entry = fc.dictionary(fc.constantFrom(...fields), value);
+	const name = fc.oneof(
+		fc.constantFrom('default', 'smarthost', 'google', '$comment', '__proto__', 'constructor'),
+		fc.string(),
+	);
+	fc.assert(
+		fc.property(fc.oneof(fc.dictionary(name, fc.oneof(entry, fc.jsonValue())), fc.jsonValue()), own => {
+			const result = parseDestinations({}, own, known);
+			return result.ok || (result.faults.length > 0 && result.faults.every(fault => /^\S.*: \S/.test(fault)));
+		}),
+	);
+	t.pass();
+});
+
+test('a file of one’s own is read where it is named, over the shipped one', async t => {
+	const file = path.join(await temporaryFolder(t), 'own.json');
+	writeFileSync(file, '{"google": {"connections": 2}}');
+	const read = destinationsOf({...settings, destinationsFile: file});
+	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.google.com']).pace.connections === 2);
+	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.icloud.com']).name === 'apple');
+	writeFileSync(file, '{"google": {"connections": "hunter2"');
+	const broken = destinationsOf({...settings, destinationsFile: file});
+	t.deepEqual(broken, {ok: false, faults: [`MAILCTL_DESTINATIONS_FILE="${file}" is not JSON: look at line 1`]});
+});
