@@ -134,7 +134,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			const {outcome, code, enhanced, reply} = found;
 			const ms = clock.now() - begun;
 			const at = storeTime(begun);
-			return result(outcome, [{at, host: null, ip: null, tls: null, phase: 'route', code, enhanced, reply, ms}], null);
+			return result(
+				outcome,
+				[{at, host: null, ip: null, tls: null, phase: 'route', code, enhanced, reply, ms, dialogue: null}],
+				null,
+			);
 		}
 
 		const fits = ({route}: {readonly route: Route}) => found.some(candidate => sameRoute(candidate, route));
@@ -158,7 +162,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
 function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply): Attempt {
 	const phase = code === 250 ? 'dot' : 'rcpt';
-	return {at, host: simulatorDomain, ip: null, tls: null, phase, code, enhanced, reply, ms: 0};
+	return {at, host: simulatorDomain, ip: null, tls: null, phase, code, enhanced, reply, ms: 0, dialogue: null};
 }
 
 function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {

@@ -15,6 +15,11 @@ export type Attempt = {
 	/** The last reply, or a sentence of ours where none came. */
 	readonly reply: string;
 	readonly ms: number;
+	/**
+	 * What was said, a line each: milliseconds since it began, `C:` we, `S:` the server, `*:` what happened. At most 4 KB,
+	 * without passwords and data. Null: the mail was accepted, or there was no connection.
+	 */
+	readonly dialogue: string | null;
 };
 
 /** Bounce categories (delivery.md §2.1). */

@@ -34,7 +34,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 	return {
 		name: 'outcome',
 		rank: 3,
-		bytes: ({result}) => 512 + 256 * result.attempts.length,
+		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
 			const settled = await settleRecipients(trx, boot, items.map(toSettled));
 			const mine = items.filter(({copy}) => settled.has(copy.id));

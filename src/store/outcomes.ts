@@ -76,7 +76,21 @@ export async function insertAttempts(
 	await insertRows(
 		trx,
 		'attempts',
-		['recipient_id', 'n', 'position', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms'],
+		[
+			'recipient_id',
+			'n',
+			'position',
+			'at',
+			'host',
+			'ip',
+			'tls',
+			'phase',
+			'code',
+			'enhanced',
+			'reply',
+			'ms',
+			'dialogue',
+		],
 		tries.flatMap(({recipientId, n, attempts}) =>
 			attempts.map((one, position) => [
 				recipientId,
@@ -91,6 +105,7 @@ export async function insertAttempts(
 				one.enhanced,
 				one.reply,
 				Math.round(one.ms),
+				one.dialogue,
 			]),
 		),
 		'on conflict (recipient_id, n, position) do nothing',
