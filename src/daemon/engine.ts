@@ -30,6 +30,7 @@ import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
 import type {SenderData} from '../threads/sender.ts';
 import {makeJob} from './make-job.ts';
+import {ownAddresses} from './own-addresses.ts';
 import {createSigning} from './signing.ts';
 import {createWays} from './ways.ts';
 
@@ -231,7 +232,9 @@ function senderData(settings: Settings): SenderData {
 		hostname: settings.hostname,
 		timeouts: settings.smtpTimeouts,
 		attemptDeadlineMs: settings.attemptDeadline,
+		ipv6: settings.ipv6,
 		allowPrivateMx: settings.allowPrivateMx,
+		ownAddresses: ownAddresses(settings),
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
 	};

@@ -11,6 +11,7 @@ import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
 import {settle, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
+import {createFamilies} from './families.ts';
 import {createPool, type Place} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
 import {type Relay, type Route, sameRoute} from './route.ts';
@@ -49,8 +50,8 @@ export type DelivererOptions = {
 	readonly clock: Clock;
 	/** Asked before a mail is put on the wire: what was sent and is not yet recorded is sent again after a crash. */
 	readonly permit?: (recipientId: string) => Promise<void>;
-	/** A number in [0, 1). */
-	readonly random: () => number;
+	/** Whether mail may leave by IPv6, where this machine can; true. */
+	readonly ipv6?: boolean;
 	/** How long a session waits for the next mail; 10 s. */
 	readonly idleMs?: number;
 	/** Mails per connection; 50, to a smarthost 1,000. */
@@ -166,12 +167,12 @@ function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply):
 }
 
 function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {
-	const {mode, resolver, random, allowPrivateMx, clock, lookUp} = options;
+	const {mode, resolver, allowPrivateMx, clock, lookUp} = options;
 	switch (mode.kind) {
 		case 'mx': {
 			const mx = {
 				resolver,
-				random,
+				families: createFamilies({ipv6: options.ipv6 ?? true, resolver, allowPrivate: allowPrivateMx, clock}),
 				port: mode.port,
 				allowPrivateMx,
 				ownAddresses: new Set(options.ownAddresses ?? []),

@@ -50,7 +50,6 @@ const deliverer = createDeliverer({
 	mailsPerSession: 1_000_000,
 	resolver: createResolver({servers: [], timeoutMs: 5000, tries: 2, clock: systemClock}),
 	clock: systemClock,
-	random: Math.random,
 });
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};
 const terms = {
