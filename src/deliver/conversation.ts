@@ -114,7 +114,8 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhan
 	}
 
 	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: null}[end.by];
-	return {phase: end.phase, code: null, enhanced, reply: end.text};
+	const reply = end.phase === 'dot' ? `possible duplicate, no answer to the data: ${end.text}` : end.text;
+	return {phase: end.phase, code: null, enhanced, reply};
 }
 
 /** Makes a used session ready for the next mail, null where it cannot be: it is at its end then, politely. */

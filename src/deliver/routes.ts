@@ -43,6 +43,9 @@ const mostFailures = 3;
 
 const minute = 60_000;
 
+/** How far apart two such answers must be before the second one is final. */
+export const confirmAfterMs = {unknown_domain: 15 * minute, no_address: 60 * minute};
+
 /**
  * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): hosts by preference, equal ones in an order of the copy's own,
  * the domain itself where it has no MX; each with its addresses, IPv6 and IPv4 in turn. An answer that DNS could not give
@@ -191,7 +194,7 @@ function unknownDomain(domain: string, nxdomainBefore: boolean): NoRoute {
 	const reply = `${domain} does not exist`;
 	return nxdomainBefore
 		? refusal('unknown_domain', '5.1.2', reply)
-		: deferral('unknown_domain', '4.1.2', reply, 15 * minute);
+		: deferral('unknown_domain', '4.1.2', reply, confirmAfterMs.unknown_domain);
 }
 
 function noAddress(domain: string, {v4, v6}: Families, noAddressBefore: boolean): NoRoute {
@@ -202,5 +205,7 @@ function noAddress(domain: string, {v4, v6}: Families, noAddressBefore: boolean)
 				? 'an IPv4 address, and nothing is sent by IPv6 here'
 				: 'an IPv6 address, and there is no IPv4 source';
 	const reply = `no mail host of ${domain} has ${wanted}`;
-	return noAddressBefore ? refusal('no_address', '5.4.4', reply) : deferral('no_address', '4.4.4', reply, 60 * minute);
+	return noAddressBefore
+		? refusal('no_address', '5.4.4', reply)
+		: deferral('no_address', '4.4.4', reply, confirmAfterMs.no_address);
 }

@@ -22,6 +22,11 @@ export type Attempt = {
 	readonly dialogue: string | null;
 };
 
+/** Whether the mail was sent and no answer came, so that it may have arrived: a later try may make two of it (RFC 1047). */
+export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code'>): boolean {
+	return phase === 'dot' && code === null;
+}
+
 /** Bounce categories (delivery.md §2.1). */
 export type BounceCategory =
 	| 'unknown_user'
