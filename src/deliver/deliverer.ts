@@ -142,7 +142,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			);
 		}
 
-		const fits = ({route}: {readonly route: Route}) => found.some(candidate => sameRoute(candidate, route));
+		// A host that knows the copy from an earlier try (greylisting) is asked first again.
+		const wanted = job.attempt === 1 ? found : found.filter(({host}) => host === found[0]?.host);
+		const fits = ({route}: {readonly route: Route}) => wanted.some(candidate => sameRoute(candidate, route));
 		const place = await pool.acquire(site, limit, fits, signal);
 		if (place === null) {
 			return result({kind: 'released'}, [], null);
