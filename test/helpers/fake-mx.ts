@@ -5,9 +5,13 @@ import type {Certificate} from './certificate.ts';
 
 /**
  * What the server does at a step: a reply (several lines by `\n`; the last may differ in nothing but its text), `drop`
- * the connection, `reset` it, say nothing (`never`), not even read (`freeze`), or send bytes as they are.
+ * the connection, `reset` it, say nothing (`never`), not even read (`freeze`), take the mail and
+ * say nothing (`take`), or send bytes as they are.
  */
-export type Answer = string | {readonly do: 'drop' | 'reset' | 'never' | 'freeze'} | {readonly bytes: Buffer | string};
+export type Answer =
+	| string
+	| {readonly do: 'drop' | 'reset' | 'never' | 'freeze' | 'take'}
+	| {readonly bytes: Buffer | string};
 
 export type Step =
 	| 'greeting'
@@ -177,7 +181,7 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 					}
 				}
 
-				return false;
+				return 'do' in said && said.do === 'take';
 			}
 
 			if (said !== '') {
