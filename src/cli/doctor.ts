@@ -71,7 +71,6 @@ async function findingsOf(session: Session, options: Options): Promise<Finding[]
 			returnPathChosen: sources.returnPathDomain !== 'default',
 			resolver,
 			clock: session.tools.clock,
-			random: Math.random,
 			store,
 			daemon: settings.databaseUrl === null ? liveDaemon(settings.dataDir) : null,
 			selfToken: selfToken(session, settings),

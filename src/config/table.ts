@@ -98,6 +98,12 @@ export const table = {
 		count(1, 65_535),
 		'Port of the recipients’ mail servers; another one is for a lab.',
 	),
+	ipv6: setting(
+		'MAILCTL_IPV6',
+		'true',
+		boolean,
+		'Whether mail may leave by IPv6; it does where this machine has a public IPv6 address with a name in DNS.',
+	),
 	allowPrivateMx: setting(
 		'MAILCTL_ALLOW_PRIVATE_MX',
 		'false',

@@ -29,6 +29,7 @@ import {listVariants} from '../store/templates.ts';
 import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
 import type {SenderData} from '../threads/sender.ts';
+import {doubtsOf} from './doubts.ts';
 import {makeJob} from './make-job.ts';
 import {ownAddresses} from './own-addresses.ts';
 import {createSigning} from './signing.ts';
@@ -166,8 +167,7 @@ export function createEngine(options: EngineOptions) {
 				data: made.mail,
 				attempt: copy.attempts + 1,
 				simulated: copy.mode === 'test',
-				nxdomainBefore: copy.last_category === 'unknown_domain',
-				noAddressBefore: copy.last_category === 'no_address',
+				...doubtsOf(copy, options.retry().schedule, clock.now()),
 			});
 		},
 	};
@@ -255,6 +255,7 @@ function senderData(settings: Settings): SenderData {
 		hostname: settings.hostname,
 		timeouts: settings.smtpTimeouts,
 		attemptDeadlineMs: settings.attemptDeadline,
+		ipv6: settings.ipv6,
 		allowPrivateMx: settings.allowPrivateMx,
 		ownAddresses: ownAddresses(settings),
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),

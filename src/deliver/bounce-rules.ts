@@ -84,9 +84,11 @@ export const bounceRules: readonly BounceRule[] = [
 
 	// What a code says at least.
 	{code: /^421$/, category: 'rate'},
+	{code: /^4/, detail: /^7\.1$/, category: 'greylist'},
 	{detail: /^7\./, category: 'policy'},
 	{detail: /^3\./, category: 'system'},
 	{detail: /^4\./, category: 'network'},
+	{code: /^4/, phase: 'rcpt', text: /try (again|later)|retry later/i, category: 'greylist'},
 	{code: /^552$/, category: 'mailbox_full'},
 	{code: /^5/, phase: 'dot', category: 'spam_content'},
 ];

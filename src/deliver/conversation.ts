@@ -6,6 +6,7 @@ import {storeTime} from '../mail/time.ts';
 import type {Source} from '../mail/way.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
+import {createDialogue} from './dialogue.ts';
 import type {Route} from './route.ts';
 import {openSession, type Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
@@ -55,6 +56,7 @@ export async function converse(
 	const {clock, timeouts} = options;
 	const begun = clock.monotonic();
 	const at = storeTime(clock.now());
+	const dialogue = plan.session?.connection.dialogue ?? createDialogue(clock.monotonic);
 	let connection: SmtpConnection | null = null;
 	const opened = (used: SmtpConnection) => {
 		connection = used;
@@ -67,9 +69,11 @@ export async function converse(
 		tls: connection?.tls() ?? null,
 		ms: Math.round(clock.monotonic() - begun),
 		...lastWord(end),
+		dialogue: end.by === 'acceptance' ? null : dialogue.text(),
 	});
 
 	if (plan.session !== null) {
+		dialogue.begin();
 		opened(plan.session.connection);
 	}
 
@@ -83,6 +87,7 @@ export async function converse(
 			withoutTls: plan.withoutTls,
 			basic: plan.basic,
 			opened,
+			dialogue,
 		}));
 	if ('by' in session) {
 		return {end: session, attempt: record(session), senderAcceptedAt: null, used: null};
@@ -109,7 +114,8 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhan
 	}
 
 	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: null}[end.by];
-	return {phase: end.phase, code: null, enhanced, reply: end.text};
+	const reply = end.phase === 'dot' ? `possible duplicate, no answer to the data: ${end.text}` : end.text;
+	return {phase: end.phase, code: null, enhanced, reply};
 }
 
 /** Makes a used session ready for the next mail, null where it cannot be: it is at its end then, politely. */

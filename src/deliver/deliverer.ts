@@ -12,6 +12,7 @@ import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
 import {settle, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
+import {createFamilies} from './families.ts';
 import {createPool, type Place} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
 import {type Route, sameRoute} from './route.ts';
@@ -48,8 +49,8 @@ export type DelivererOptions = {
 	readonly clock: Clock;
 	/** Asked before a mail is put on the wire: what was sent and is not yet recorded is sent again after a crash. */
 	readonly permit?: (recipientId: string) => Promise<void>;
-	/** A number in [0, 1). */
-	readonly random: () => number;
+	/** Whether mail may leave by IPv6, where this machine can; true. */
+	readonly ipv6?: boolean;
 	/** How long a session waits for the next mail; 10 s. */
 	readonly idleMs?: number;
 };
@@ -124,11 +125,17 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			const {outcome, code, enhanced, reply} = found;
 			const ms = clock.now() - begun;
 			const at = storeTime(begun);
-			return result(outcome, [{at, host: null, ip: null, tls: null, phase: 'route', code, enhanced, reply, ms}], null);
+			return result(
+				outcome,
+				[{at, host: null, ip: null, tls: null, phase: 'route', code, enhanced, reply, ms, dialogue: null}],
+				null,
+			);
 		}
 
 		const {terms} = job;
-		const place = await pool.acquire(site, limit, session => serves(session, found, terms), signal);
+		// A host that knows the copy from an earlier try (greylisting) is asked first again.
+		const wanted = job.attempt === 1 ? found : found.filter(({host}) => host === found[0]?.host);
+		const place = await pool.acquire(site, limit, session => serves(session, wanted, terms), signal);
 		if (place === null) {
 			return result({kind: 'released'}, [], null);
 		}
@@ -148,7 +155,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
 function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply): Attempt {
 	const phase = code === 250 ? 'dot' : 'rcpt';
-	return {at, host: simulatorDomain, ip: null, tls: null, phase, code, enhanced, reply, ms: 0};
+	return {at, host: simulatorDomain, ip: null, tls: null, phase, code, enhanced, reply, ms: 0, dialogue: null};
 }
 
 /** Whether a mail with these routes and terms may go on a session that was opened for another. */
@@ -169,11 +176,11 @@ function onTerms({route, sources}: Terms): Pick<TryOptions, 'sources' | 'relay' 
 }
 
 function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {
-	const {mode, resolver, random, allowPrivateMx, clock, lookUp} = options;
+	const {mode, resolver, allowPrivateMx, clock, lookUp} = options;
 	const relayRoutes = createRelayRoutes({clock, ...(lookUp === undefined ? {} : {lookUp})});
 	const mx = {
 		resolver,
-		random,
+		families: createFamilies({ipv6: options.ipv6 ?? true, resolver, allowPrivate: allowPrivateMx, clock}),
 		port: mode.kind === 'hosts' ? mode.port : 0,
 		allowPrivateMx,
 		ownAddresses: new Set(options.ownAddresses ?? []),

@@ -1,8 +1,11 @@
+import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
 import type {DnsAnswer, MxRecord, Resolver} from '../mail/dns.ts';
 import type {BounceCategory, Outcome} from '../mail/outcome.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
+import type {Source} from '../mail/way.ts';
 import {suppresses} from './classify-reply.ts';
+import type {Families} from './families.ts';
 import type {Route} from './route.ts';
 
 /** No host to talk to: the outcome, and what the attempt record says. */
@@ -15,8 +18,8 @@ export type NoRoute = {
 
 export type MxRoutesOptions = {
 	readonly resolver: Resolver;
-	/** A number in [0, 1). */
-	readonly random: () => number;
+	/** What there is a way to. */
+	readonly families: (sources: readonly Source[]) => Promise<Families>;
 	readonly port: number;
 	/** For a lab: also addresses that are not public. */
 	readonly allowPrivateMx: boolean;
@@ -24,32 +27,44 @@ export type MxRoutesOptions = {
 	readonly ownAddresses: ReadonlySet<string>;
 };
 
-/** An earlier try was deferred with category `unknown_domain` or `no_address`, long enough ago. */
-export type Doubts = {readonly nxdomainBefore?: boolean; readonly noAddressBefore?: boolean};
+/** For which copy a way is sought. */
+export type Seeking = {
+	readonly recipientId: string;
+	readonly terms: {readonly sources: readonly Source[]};
+	/** An earlier try was deferred with category `unknown_domain` or `no_address`, long enough ago. */
+	readonly nxdomainBefore?: boolean;
+	readonly noAddressBefore?: boolean;
+};
 
 /** R1.6: a domain with more addresses than this gets no more tries for them. */
 export const mostAddresses = 5;
+/** A domain may name many hosts that nobody knows, each for the time of a look-up that fails. */
+const mostFailures = 3;
 
 const minute = 60_000;
 
+/** How far apart two such answers must be before the second one is final. */
+export const confirmAfterMs = {unknown_domain: 15 * minute, no_address: 60 * minute};
+
 /**
- * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): hosts by preference, equal ones shuffled, the domain itself
- * where it has no MX; each with its addresses, IPv6 and IPv4 in turn. An answer that DNS could not give decides nothing.
+ * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): hosts by preference, equal ones in an order of the copy's own,
+ * the domain itself where it has no MX; each with its addresses, IPv6 and IPv4 in turn. An answer that DNS could not give
+ * decides nothing.
  */
-export async function mxRoutes(domain: string, doubts: Doubts, options: MxRoutesOptions): Promise<Route[] | NoRoute> {
-	const {resolver, random} = options;
-	const answer = await resolver.mx(domain, doubts.nxdomainBefore === true || doubts.noAddressBefore === true);
+export async function mxRoutes(domain: string, copy: Seeking, options: MxRoutesOptions): Promise<Route[] | NoRoute> {
+	const {nxdomainBefore = false, noAddressBefore = false} = copy;
+	const answer = await options.resolver.mx(domain, nxdomainBefore || noAddressBefore);
 	switch (answer.kind) {
 		case 'failed':
 			return dnsFailure(`the look-up of ${domain} MX failed: ${answer.code}`);
 		case 'nxdomain':
-			return unknownDomain(domain, doubts);
+			return unknownDomain(domain, nxdomainBefore);
 		case 'nodata':
-			return addressRoutes([{exchange: domain, priority: 0}], domain, doubts, options);
+			return addressRoutes([{exchange: domain, priority: 0}], domain, copy, options);
 		case 'found':
 			return isNullMx(answer.records)
 				? refusal('unknown_domain', '5.1.10', `${domain} takes no mail (null MX)`, 556)
-				: addressRoutes(inOrder(usable(answer.records), random), domain, doubts, options);
+				: addressRoutes(inOrder(usable(answer.records), copy.recipientId), domain, copy, options);
 	}
 }
 
@@ -59,17 +74,24 @@ function isNullMx(records: readonly MxRecord[]): boolean {
 	return records.every(({exchange}) => bare(exchange) === '');
 }
 
+// What else stands there would go into commands, logs and certificates' names.
+const hostNames = /^[a-z0-9_.-]{1,253}$/;
+
 /** A null MX beside others means nothing, and an address is no name. */
 function usable(records: readonly MxRecord[]): MxRecord[] {
 	return records
 		.map(({exchange, priority}) => ({exchange: bare(exchange), priority}))
-		.filter(({exchange}) => exchange !== '' && isIP(exchange) === 0);
+		.filter(({exchange}) => hostNames.test(exchange) && isIP(exchange) === 0);
 }
 
-/** RFC 5321 §5.1: lowest preference first, equal ones in random order to spread the load. */
-function inOrder(records: readonly MxRecord[], random: () => number): MxRecord[] {
+/**
+ * RFC 5321 §5.1: lowest preference first, equal ones in random order to spread the load. Each copy draws its own lots and
+ * keeps them: a host that knows a copy from its first try (greylisting) is asked first again.
+ */
+function inOrder(records: readonly MxRecord[], recipientId: string): MxRecord[] {
+	const lot = ({exchange}: MxRecord) => createHash('sha1').update(`${recipientId} ${exchange}`).digest().readUInt32BE();
 	return records
-		.map(record => ({record, lot: random()}))
+		.map(record => ({record, lot: lot(record)}))
 		.sort((a, b) => a.record.priority - b.record.priority || a.lot - b.lot)
 		.map(({record}) => record);
 }
@@ -77,15 +99,18 @@ function inOrder(records: readonly MxRecord[], random: () => number): MxRecord[]
 async function addressRoutes(
 	hosts: readonly MxRecord[],
 	domain: string,
-	doubts: Doubts,
+	{terms, noAddressBefore = false}: Seeking,
 	options: MxRoutesOptions,
 ): Promise<Route[] | NoRoute> {
+	const families = await options.families(terms.sources);
 	const routes: Route[] = [];
+	let failures = 0;
 	let failure: string | null = null;
 	let refused: string | null = null;
 	for (const {exchange: host} of hosts) {
-		const found = await hostAddresses(host, doubts.noAddressBefore === true, options.resolver);
+		const found = await hostAddresses(host, noAddressBefore, families, options.resolver);
 		failure ??= found.failure;
+		failures += found.failure === null ? 0 : 1;
 		if (found.addresses.some(address => options.ownAddresses.has(address))) {
 			// RFC 5321 §5.1: this host and all after it would hand the mail back to us.
 			refused = `the mail for ${domain} would loop: ${host} is this system`;
@@ -100,13 +125,13 @@ async function addressRoutes(
 			}
 		}
 
-		if (routes.length >= mostAddresses) {
-			return routes.slice(0, mostAddresses);
+		if (routes.length >= mostAddresses || failures === mostFailures) {
+			break;
 		}
 	}
 
 	if (routes.length > 0) {
-		return routes;
+		return routes.slice(0, mostAddresses);
 	}
 
 	if (failure !== null) {
@@ -114,16 +139,21 @@ async function addressRoutes(
 	}
 
 	return refused === null
-		? noAddress(domain, doubts)
+		? noAddress(domain, families, noAddressBefore)
 		: refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
 }
 
 async function hostAddresses(
 	host: string,
 	fresh: boolean,
+	families: Families,
 	resolver: Resolver,
 ): Promise<{addresses: string[]; failure: string | null}> {
-	const [v6, v4] = await Promise.all([resolver.aaaa(host, fresh), resolver.a(host, fresh)]);
+	const none: DnsAnswer<string> = {kind: 'nodata'};
+	const [v6, v4] = await Promise.all([
+		families.v6 ? resolver.aaaa(host, fresh) : none,
+		families.v4 ? resolver.a(host, fresh) : none,
+	]);
 	const failed = [v6, v4].find(answer => answer.kind === 'failed');
 	return {
 		addresses: interleaved(recordsOf(v6), recordsOf(v4)),
@@ -160,14 +190,22 @@ function dnsFailure(reply: string): NoRoute {
 }
 
 /** One such answer may be a resolver's glitch; it is final when given again 15 minutes later. */
-function unknownDomain(domain: string, {nxdomainBefore = false}: Doubts): NoRoute {
+function unknownDomain(domain: string, nxdomainBefore: boolean): NoRoute {
 	const reply = `${domain} does not exist`;
 	return nxdomainBefore
 		? refusal('unknown_domain', '5.1.2', reply)
-		: deferral('unknown_domain', '4.1.2', reply, 15 * minute);
+		: deferral('unknown_domain', '4.1.2', reply, confirmAfterMs.unknown_domain);
 }
 
-function noAddress(domain: string, {noAddressBefore = false}: Doubts): NoRoute {
-	const reply = `no mail host of ${domain} has an address`;
-	return noAddressBefore ? refusal('no_address', '5.4.4', reply) : deferral('no_address', '4.4.4', reply, 60 * minute);
+function noAddress(domain: string, {v4, v6}: Families, noAddressBefore: boolean): NoRoute {
+	const wanted =
+		v4 && v6
+			? 'an address'
+			: v4
+				? 'an IPv4 address, and nothing is sent by IPv6 here'
+				: 'an IPv6 address, and there is no IPv4 source';
+	const reply = `no mail host of ${domain} has ${wanted}`;
+	return noAddressBefore
+		? refusal('no_address', '5.4.4', reply)
+		: deferral('no_address', '4.4.4', reply, confirmAfterMs.no_address);
 }

@@ -2,6 +2,7 @@ import type {SecureContext} from 'node:tls';
 import {isLoopbackAddress} from '../mail/public-address.ts';
 import {printable} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
+import type {Dialogue} from './dialogue.ts';
 import {type Extensions, noExtensions, parseExtensions} from './extensions.ts';
 import {logIn} from './log-in.ts';
 import type {Route} from './route.ts';
@@ -30,13 +31,15 @@ export type SessionOptions = {
 	readonly basic: boolean;
 	/** Told of the connection at once, so that it can be ended from outside. */
 	readonly opened: (connection: SmtpConnection) => void;
+	/** Where what is said is kept. */
+	readonly dialogue: Dialogue;
 };
 
 /** Connects, greets, starts TLS and logs in as the route demands. */
 export async function openSession(route: Route, options: SessionOptions): Promise<Session | Stop> {
-	const {timeouts, hostname, localAddress} = options;
+	const {timeouts, hostname, localAddress, dialogue} = options;
 	const {address, port, implicitTls} = route;
-	const connection = createSmtpConnection({address, port, localAddress, implicitTls});
+	const connection = createSmtpConnection({address, port, localAddress, implicitTls, dialogue});
 	options.opened(connection);
 	const broken = await connection.connected(timeouts.connect);
 	if (broken !== null) {

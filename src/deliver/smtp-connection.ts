@@ -1,6 +1,7 @@
 import {connect, isIP, type Socket} from 'node:net';
 import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
 import {printable} from '../mail/smtp-reply.ts';
+import type {Dialogue} from './dialogue.ts';
 import {createReplyReader, type RawReply} from './reply-reader.ts';
 
 /** The connection is of no use any more, and why. `errno`: the system's word where it said one. */
@@ -13,6 +14,7 @@ export type ConnectionTarget = {
 	readonly localAddress?: string | undefined;
 	/** TLS from the first byte: nothing is read before `startTls`. */
 	readonly implicitTls: boolean;
+	readonly dialogue: Dialogue;
 };
 
 export type TlsDemand = {
@@ -43,6 +45,7 @@ export type SmtpConnection = {
 	readonly onceLost: (listener: () => void) => void;
 	/** As `TLSv1.3 TLS_AES_256_GCM_SHA384 unverified`, null in plain text. */
 	readonly tls: () => string | null;
+	readonly dialogue: Dialogue;
 };
 
 /** Starts to connect to a literal address. */
@@ -56,7 +59,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	const replies: RawReply[] = [];
 	const lostListeners: Array<() => void> = [];
 
-	const {address: host, port} = target;
+	const {address: host, port, dialogue} = target;
 	let socket: Socket = connect({
 		host,
 		port,
@@ -81,6 +84,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 
 		const text = printable(reason); // It may hold the peer's words.
 		lost = errno === undefined ? {lost: text} : {lost: text, errno};
+		dialogue.noted(text);
 		socket.destroy();
 		settle?.(lost);
 		for (const listener of lostListeners) {
@@ -91,6 +95,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	function received(chunk: Buffer): void {
 		const fault = reader.push(chunk, reply => {
 			outstanding -= 1;
+			dialogue.heard(reply);
 			if (awaitsReply) {
 				settle?.(reply);
 			} else {
@@ -153,6 +158,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			secure.once('secureConnect', () => {
 				const verified = secure.authorized ? 'verified' : 'unverified';
 				tlsText = `${secure.getProtocol()} ${secure.getCipher().name} ${verified}`;
+				dialogue.noted(tlsText);
 				settle?.(null);
 			});
 			secure.on('data', received);
@@ -167,6 +173,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			socket.cork();
 			let flowing = true;
 			for (const part of parts) {
+				dialogue.said(part);
 				flowing = socket.write(part);
 			}
 
@@ -205,6 +212,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			lostListeners.push(listener);
 		},
 		tls: () => tlsText,
+		dialogue,
 	};
 	return connection;
 }

@@ -137,14 +137,18 @@ export async function recover(
 		return connection.lost() === null;
 	}
 
-	if (end.by === 'reply' && end.reply.code === 421) {
+	// It leaves, or we are out of step with each other.
+	if (end.by === 'reply' && (end.reply.code === 421 || end.reply.code < 400)) {
 		return false;
 	}
 
 	let code = 0;
 	for (let left = unread; left > 0; left--) {
 		const reply = await connection.read(timeouts.rset);
-		code = 'lost' in reply ? 0 : reply.code;
+		code = 'lost' in reply ? 421 : reply.code;
+		if (code === 421) {
+			return false;
+		}
 	}
 
 	if (code === 354) {

@@ -41,7 +41,7 @@ export function verdict(stop: Stop, circumstances: Circumstances): Verdict {
 						outcome: {
 							kind: 'deferred',
 							category: 'network',
-							reason: `no answer to the data, a possible duplicate when tried again: ${stop.text}`,
+							reason: `possible duplicate, no answer to the data: ${stop.text}`,
 							waitMs: ambiguousWaitMs,
 						},
 					}
@@ -70,6 +70,10 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 	if (phase !== 'mail' && phase !== 'rcpt' && phase !== 'data' && phase !== 'dot') {
 		const ours = relay && phase === 'greeting' && reply.code >= 500;
 		return nextHost(ours ? 'config' : category === 'undetermined' ? 'network' : category, reason);
+	}
+
+	if (reply.code < 400) {
+		return nextHost('protocol', `an answer out of place: ${reason}`);
 	}
 
 	if (reply.code < 500 || isTooManyRecipients(reply)) {

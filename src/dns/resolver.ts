@@ -65,7 +65,11 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 	return {
 		mx: (domain, fresh = false) =>
 			// Node does not tell the TTL of an MX record: the shortest time is right for all.
-			recall(`MX ${domain}`, fresh, async () => ({records: await system.resolveMx(domain), ttl: shortestTtl})),
+			recall(`MX ${domain}`, fresh, async () => ({
+				// Of many the best ones are kept.
+				records: (await system.resolveMx(domain)).sort((a, b) => a.priority - b.priority),
+				ttl: shortestTtl,
+			})),
 		a: (host, fresh = false) =>
 			recall(`A ${host}`, fresh, async () => addresses(await system.resolve4(host, {ttl: true}))),
 		aaaa: (host, fresh = false) =>
@@ -85,7 +89,7 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 }
 
 function addresses(records: ReadonlyArray<{readonly address: string; readonly ttl: number}>): Found<string> {
-	return {records: records.map(({address}) => address), ttl: Math.min(...records.map(({ttl}) => ttl))};
+	return {records: records.map(({address}) => address), ttl: Math.min(longestTtl, ...records.map(({ttl}) => ttl))};
 }
 
 async function answerOf<T>(
@@ -98,10 +102,9 @@ async function answerOf<T>(
 	});
 	try {
 		const {records, ttl} = await Promise.race([query(), limit]);
-		return {
-			answer: records.length > 0 ? {kind: 'found', records: records.slice(0, mostRecords)} : {kind: 'nodata'},
-			ttl,
-		};
+		return records.length > 0
+			? {answer: {kind: 'found', records: records.slice(0, mostRecords)}, ttl}
+			: {answer: {kind: 'nodata'}, ttl: shortestTtl};
 	} catch (error) {
 		const {code = 'EUNKNOWN'} = error as NodeJS.ErrnoException;
 		const kind = {ENODATA: 'nodata', ENOTFOUND: 'nxdomain'}[code] as 'nodata' | 'nxdomain' | undefined;

@@ -1,7 +1,6 @@
-import {isIPv6} from 'node:net';
 import type {Resolver} from '../mail/dns.ts';
+import {reverseName} from '../mail/reverse-name.ts';
 import type {OwnAddress} from './addresses.ts';
-import {hexDigits} from './addresses.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 /** Whether blocklists that are asked by DNS (RFC 5782) name one of the addresses. */
@@ -15,8 +14,9 @@ export function blocklistCheck(addresses: readonly OwnAddress[], zones: readonly
 }
 
 async function listed(address: string, zone: string, resolver: Resolver): Promise<Found> {
-	const name = isIPv6(address) ? hexDigits(address).toReversed().join('.') : address.split('.').toReversed().join('.');
-	const answer = await resolver.a(`${name}.${zone}`, true);
+	// RFC 5782 §2.1, §2.4: as in reverse DNS, below the list's zone.
+	const name = reverseName(address).replace(/(?:in-addr|ip6)\.arpa$/, zone);
+	const answer = await resolver.a(name, true);
 	switch (answer.kind) {
 		case 'nxdomain':
 		case 'nodata':

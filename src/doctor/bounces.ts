@@ -1,3 +1,4 @@
+import {createDialogue} from '../deliver/dialogue.ts';
 import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
 import type {Resolver} from '../mail/dns.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
@@ -73,7 +74,12 @@ async function probe(
 	{port, hostname, returnPathDomain, selfToken}: BouncesInput,
 ): Promise<Found> {
 	const recipient = `${selfToken ?? 'postmaster'}@${returnPathDomain}`;
-	const connection = createSmtpConnection({address, port, implicitTls: false});
+	const connection = createSmtpConnection({
+		address,
+		port,
+		implicitTls: false,
+		dialogue: createDialogue(performance.now),
+	});
 	const broken = await connection.connected(connectMs);
 	const refusal =
 		broken === null

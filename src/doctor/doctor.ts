@@ -3,6 +3,7 @@ import {extraCa} from '../config/ca.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import type {DaemonFile} from '../daemon/daemon-file.ts';
+import {createFamilies} from '../deliver/families.ts';
 import type {Route} from '../deliver/route.ts';
 import {mxRoutes} from '../deliver/routes.ts';
 import type {Clock} from '../mail/clock.ts';
@@ -29,7 +30,6 @@ export type DoctorInput = {
 	readonly returnPathChosen: boolean;
 	readonly resolver: Resolver;
 	readonly clock: Clock;
-	readonly random: () => number;
 	readonly store: OpenedStore;
 	readonly daemon: DaemonFile | null;
 	/** The local part of a return path of our own; null: no secrets are there. */
@@ -138,8 +138,14 @@ function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[]
 	return set.length > 0 ? set : interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
 }
 
-async function routesTo(domain: string, {settings, resolver, random}: DoctorInput): Promise<readonly Route[] | string> {
-	const {mxPort: port, allowPrivateMx} = settings;
-	const found = await mxRoutes(domain, {}, {resolver, random, port, allowPrivateMx, ownAddresses: new Set()});
+async function routesTo(domain: string, {settings, resolver, clock}: DoctorInput): Promise<readonly Route[] | string> {
+	const {mxPort: port, allowPrivateMx, ipv6} = settings;
+	const families = createFamilies({ipv6, resolver, allowPrivate: allowPrivateMx, clock});
+	const sources = sourcesOf(settings);
+	const found = await mxRoutes(
+		domain,
+		{recipientId: domain, terms: {sources}},
+		{resolver, families, port, allowPrivateMx, ownAddresses: new Set()},
+	);
 	return Array.isArray(found) ? found : found.reply;
 }

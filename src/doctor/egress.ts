@@ -1,5 +1,6 @@
 import {isIPv6} from 'node:net';
 import type {SecureContext} from 'node:tls';
+import {createDialogue} from '../deliver/dialogue.ts';
 import type {Route} from '../deliver/route.ts';
 import {openSession} from '../deliver/session.ts';
 import type {Stop} from '../deliver/stop.ts';
@@ -35,6 +36,7 @@ export async function greet(
 		secureContext,
 		withoutTls: false,
 		basic: false,
+		dialogue: createDialogue(performance.now),
 		opened: () => undefined,
 	});
 	if ('by' in session) {

@@ -1,6 +1,6 @@
 import type {DnsAnswer, Resolver} from '../mail/dns.ts';
+import {reverseName} from '../mail/reverse-name.ts';
 import type {OwnAddress} from './addresses.ts';
-import {reverseName} from './addresses.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);

@@ -15,7 +15,17 @@ export type Attempt = {
 	/** The last reply, or a sentence of ours where none came. */
 	readonly reply: string;
 	readonly ms: number;
+	/**
+	 * What was said, a line each: milliseconds since it began, `C:` we, `S:` the server, `*:` what happened. At most 4 KB,
+	 * without passwords and data. Null: the mail was accepted, or there was no connection.
+	 */
+	readonly dialogue: string | null;
 };
+
+/** Whether the mail was sent and no answer came, so that it may have arrived: a later try may make two of it (RFC 1047). */
+export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code'>): boolean {
+	return phase === 'dot' && code === null;
+}
 
 /** Bounce categories (delivery.md §2.1). */
 export type BounceCategory =

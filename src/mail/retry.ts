@@ -23,8 +23,15 @@ export type FailedTry = {
 };
 
 const jitter = 0.1;
+/** So many tries are made when a peer or a rule says; one that names a minute each time gets no try each minute for days. */
+const heeded = 5;
 
-/** The time of the next try, or null when the copy is given up (4.4.7). No stated wait is longer than the schedule's longest. */
+/** A wait that a rule states: never longer than the schedule's longest, so that one setting shortens a whole test. */
+export function ruleWait(waitMs: number, {waits}: RetrySchedule): number {
+	return Math.min(waitMs, Math.max(...waits));
+}
+
+/** The time of the next try, or null when the copy is given up (4.4.7). */
 export function nextAttempt(retry: Retry, failed: FailedTry, random: () => number): number | null {
 	const {waits, repeatLast} = retry.schedule;
 	const scheduled = waits[failed.tries - 1] ?? (repeatLast ? waits.at(-1) : undefined);
@@ -32,10 +39,9 @@ export function nextAttempt(retry: Retry, failed: FailedTry, random: () => numbe
 	if (scheduled === undefined || failed.now >= expiry) {
 		return null;
 	}
-	const wait =
-		failed.waitMs === undefined
-			? scheduled * (1 - jitter + 2 * jitter * random())
-			: Math.min(failed.waitMs, Math.max(...waits));
+	const jittered = scheduled * (1 - jitter + 2 * jitter * random());
+	const stated = failed.waitMs === undefined ? null : ruleWait(failed.waitMs, retry.schedule);
+	const wait = stated === null ? jittered : failed.tries <= heeded ? stated : Math.max(stated, jittered);
 	// The last try is at the end of the lifetime, not before it.
 	return Math.min(failed.now + Math.round(wait), expiry);
 }

@@ -4,7 +4,13 @@ import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 export type Copy = {readonly address: string; readonly role: Role};
 
 /** What the timeline tells of a try's end, beside the type: JSON text, absent fields left out. */
-export function eventDetail(copy: Copy, attempt: number, result: AttemptResult, outcome: Outcome): string {
+export function eventDetail(
+	copy: Copy,
+	attempt: number,
+	result: AttemptResult,
+	outcome: Outcome,
+	possibleDuplicate: boolean,
+): string {
 	const last = result.attempts.at(-1);
 	return JSON.stringify({
 		recipient: copy.address,
@@ -19,6 +25,7 @@ export function eventDetail(copy: Copy, attempt: number, result: AttemptResult, 
 			reply: last.reply,
 		}),
 		...explanation(outcome),
+		...(possibleDuplicate && {possible_duplicate: true}),
 	});
 }
 

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
-import type {AttemptResult} from '../mail/outcome.ts';
+import {type AttemptResult, isPossibleDuplicate} from '../mail/outcome.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Claimed} from '../store/claims.ts';
-import {insertAttempts, type Settled, settleRecipients} from '../store/outcomes.ts';
+import {insertAttempts, readPossibleDuplicates, type Settled, settleRecipients} from '../store/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {announce, type Happening} from './announce.ts';
@@ -34,7 +34,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 	return {
 		name: 'outcome',
 		rank: 3,
-		bytes: ({result}) => 512 + 256 * result.attempts.length,
+		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
 			const settled = await settleRecipients(trx, boot, items.map(toSettled));
 			const mine = items.filter(({copy}) => settled.has(copy.id));
@@ -42,9 +42,13 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 				trx,
 				mine.map(({copy, result, verdict}) => ({recipientId: copy.id, n: verdict.attempts, attempts: result.attempts})),
 			);
+			const doubtful = await readPossibleDuplicates(
+				trx,
+				mine.filter(mayBeDuplicate).map(({copy}) => copy.id),
+			);
 			await announce(
 				trx,
-				mine.flatMap(item => eventsOf(item, newId)),
+				mine.flatMap(item => eventsOf(item, doubtful.has(item.copy.id), newId)),
 				outbox,
 			);
 			await suppress(trx, mine, newId);
@@ -70,8 +74,13 @@ function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
 	};
 }
 
+/** Whether there is an end to tell and a try before it of which that has to be asked. */
+function mayBeDuplicate({copy, result, verdict}: Recorded): boolean {
+	return verdict.event !== null && (copy.attempts > 0 || result.attempts.some(isPossibleDuplicate));
+}
+
 /** `sent` stands once per copy, with its own time, before what followed it. */
-function eventsOf({copy, result, verdict}: Recorded, newId: NewId): Happening[] {
+function eventsOf({copy, result, verdict}: Recorded, possibleDuplicate: boolean, newId: NewId): Happening[] {
 	const events: Happening[] = [];
 	const common = {
 		workspaceId: copy.workspace_id,
@@ -86,7 +95,7 @@ function eventsOf({copy, result, verdict}: Recorded, newId: NewId): Happening[] 
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});
 	}
 	if (verdict.event) {
-		const detail = eventDetail(copy, verdict.attempts, result, verdict.outcome);
+		const detail = eventDetail(copy, verdict.attempts, result, verdict.outcome, possibleDuplicate);
 		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail});
 	}
 	return events;

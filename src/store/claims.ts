@@ -34,6 +34,8 @@ export type Claimed = {
 	readonly subject: string | null;
 	readonly attempts: number;
 	readonly sent_at: string | null;
+	/** When its last try ended. */
+	readonly state_at: string;
 	readonly last_category: string | null;
 	readonly crashes: number;
 	readonly mode: Mode;
@@ -65,7 +67,7 @@ export type Claimed = {
 	readonly stop: 'suppressed' | 'opted_out' | null;
 };
 
-const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state,
+const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state, r.state_at,
 	r.attempts, r.sent_at, r.last_category, r.crashes,
 	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
 	m.timezone, m.tracking, m.attachments, m.created_at,

@@ -72,7 +72,7 @@ export async function eraseCopies(trx: Knex.Transaction, copyIds: readonly strin
 	await trx('recipients')
 		.whereIn('id', copyIds)
 		.update({address: erasedAddress, address_key: erasedAddress, destination: erasedDomain, last_reply: null});
-	await trx('attempts').whereIn('recipient_id', copyIds).update({host: null, ip: null, reply: ''});
+	await trx('attempts').whereIn('recipient_id', copyIds).update({host: null, ip: null, reply: '', dialogue: null});
 }
 
 /** Erases what events, reports and engagement tell of copies; the events themselves stay. */

@@ -17,6 +17,8 @@ export type StoredAttempt = {
 	readonly enhanced: string | null;
 	readonly reply: string;
 	readonly ms: number;
+	/** What was said both ways, for people; null: the mail was accepted, or nothing was said. */
+	readonly dialogue: string | null;
 };
 
 /** A copy of a message: what became of one address. */
@@ -41,7 +43,7 @@ export async function readCopies(reader: Knex, workspaceId: string, messageId: s
 	const attempts: StoredAttempt[] = await reader('attempts')
 		.whereIn('recipient_id', ids)
 		.orderBy(['recipient_id', 'n', 'position'])
-		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms');
+		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
 	return copies.map(copy => ({...copy, attempts: attempts.filter(attempt => attempt.recipient_id === copy.id)}));
 }
 

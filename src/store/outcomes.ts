@@ -65,6 +65,22 @@ export async function settleRecipients(
 	return new Set(rows.map(one => one.id));
 }
 
+/** Those of the copies of which an earlier try may have arrived: the data was sent and no answer came. */
+export async function readPossibleDuplicates(
+	trx: Knex.Transaction,
+	recipientIds: readonly string[],
+): Promise<Set<string>> {
+	if (recipientIds.length === 0) {
+		return new Set();
+	}
+	const ids: string[] = await trx('attempts')
+		.whereIn('recipient_id', recipientIds)
+		.where({phase: 'dot', code: null})
+		.distinct()
+		.pluck('recipient_id');
+	return new Set(ids);
+}
+
 /**
  * Every conversation of a try, for `message show`. A try that is recorded already stays as it is: another node may have
  * had the copy meanwhile, and an outcome must never fail for that.
@@ -76,7 +92,21 @@ export async function insertAttempts(
 	await insertRows(
 		trx,
 		'attempts',
-		['recipient_id', 'n', 'position', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms'],
+		[
+			'recipient_id',
+			'n',
+			'position',
+			'at',
+			'host',
+			'ip',
+			'tls',
+			'phase',
+			'code',
+			'enhanced',
+			'reply',
+			'ms',
+			'dialogue',
+		],
 		tries.flatMap(({recipientId, n, attempts}) =>
 			attempts.map((one, position) => [
 				recipientId,
@@ -91,6 +121,7 @@ export async function insertAttempts(
 				one.enhanced,
 				one.reply,
 				Math.round(one.ms),
+				one.dialogue,
 			]),
 		),
 		'on conflict (recipient_id, n, position) do nothing',

@@ -8,7 +8,7 @@ import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
 import {createPermits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
-export type SenderData = Omit<DelivererOptions, 'resolver' | 'clock' | 'random' | 'permit'> & {
+export type SenderData = Omit<DelivererOptions, 'resolver' | 'clock' | 'permit'> & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
 };
@@ -27,7 +27,6 @@ const deliverer = createDeliverer({
 	...options,
 	resolver: createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock}),
 	clock: systemClock,
-	random: Math.random,
 	permit: permits.take,
 });
 let results: SenderResult[] = [];

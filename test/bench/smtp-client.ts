@@ -45,7 +45,6 @@ const deliverer = createDeliverer({
 	allowPrivateMx: true,
 	resolver: createResolver({servers: [], timeoutMs: 5000, tries: 2, clock: systemClock}),
 	clock: systemClock,
-	random: Math.random,
 });
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};
 const relay = {host: '127.0.0.1', port, secure: false, tls: 'none', user: null, password: null} as const;

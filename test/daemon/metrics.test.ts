@@ -12,6 +12,7 @@ const attempt: Attempt = {
 	enhanced: null,
 	reply: 'no',
 	ms: 1,
+	dialogue: null,
 };
 const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): AttemptResult => ({
 	recipientId: 'rcp_1',

@@ -1,11 +1,12 @@
 import test from 'ava';
-import {type Doubts, type MxRoutesOptions, mxRoutes, type NoRoute} from '../../src/deliver/routes.ts';
+import {type MxRoutesOptions, mxRoutes, type NoRoute, type Seeking} from '../../src/deliver/routes.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 const minute = 60_000;
+const anyCopy: Seeking = {recipientId: 'rcp_1', terms: {sources: []}};
 
 async function start(t: Parameters<typeof startFakeDns>[0], zone: Zone, overrides: Partial<MxRoutesOptions> = {}) {
 	let now = 0;
@@ -13,7 +14,7 @@ async function start(t: Parameters<typeof startFakeDns>[0], zone: Zone, override
 	const dns = await startFakeDns(t, zone);
 	const options: MxRoutesOptions = {
 		resolver: createResolver({servers: [dns.server], timeoutMs: 300, tries: 1, clock}),
-		random: () => 0,
+		families: () => Promise.resolve({v4: true, v6: true}),
 		port: 25,
 		allowPrivateMx: false,
 		ownAddresses: new Set(),
@@ -21,9 +22,9 @@ async function start(t: Parameters<typeof startFakeDns>[0], zone: Zone, override
 	};
 	return {
 		dns,
-		routes: (domain: string, doubts: Doubts = {}) => mxRoutes(domain, doubts, options),
-		async addresses(domain: string): Promise<string[]> {
-			const found = await mxRoutes(domain, {}, options);
+		routes: (domain: string, copy: Partial<Seeking> = {}) => mxRoutes(domain, {...anyCopy, ...copy}, options),
+		async addresses(domain: string, recipientId = 'rcp_1'): Promise<string[]> {
+			const found = await mxRoutes(domain, {...anyCopy, recipientId}, options);
 			return Array.isArray(found) ? found.map(({host, address}) => `${host} ${address}`) : [found.enhanced];
 		},
 		pass(ms: number) {
@@ -52,33 +53,30 @@ test('by preference, IPv6 and IPv4 in turn, five addresses at most', async t => 
 	]);
 });
 
-test('equal preferences are shuffled', async t => {
+test('equal preferences: each copy has an order of its own and keeps it', async t => {
+	const hosts = ['a.test', 'b.test', 'c.test', 'd.test'];
 	const zone: Zone = {
-		'example.test': {
-			mx: [
-				[10, 'a.test'],
-				[10, 'b.test'],
-				[5, 'first.test'],
-			],
-		},
-		'a.test': {a: ['8.8.8.1']},
-		'b.test': {a: ['8.8.8.2']},
-		'first.test': {a: ['8.8.8.3']},
+		'example.test': {mx: [...hosts.map(host => [10, host] as const), [5, 'first.test']]},
+		...Object.fromEntries(hosts.map((host, n) => [host, {a: [`8.8.8.${n}`]}])),
+		'first.test': {a: ['8.8.8.8']},
 	};
-	const seen = new Set<string>();
-	for (const lots of [
-		[0.1, 0.2, 0.3],
-		[0.3, 0.2, 0.1],
-	]) {
-		let n = 0;
-		const {addresses} = await start(t, zone, {random: () => lots[n++ % 3] ?? 0});
-		const found = await addresses('example.test');
-		t.is(found[0], 'first.test 8.8.8.3');
-		t.is(found.length, 3);
-		seen.add(found.join());
+	const {addresses} = await start(t, zone);
+	const begun = new Map(hosts.map(host => [host, 0]));
+	for (let n = 0; n < 400; n++) {
+		const found = await addresses('example.test', `rcp_${n}`);
+		t.is(found[0], 'first.test 8.8.8.8');
+		const [second = ''] = (found[1] ?? '').split(' ');
+		begun.set(second, (begun.get(second) ?? 0) + 1);
+		if (n % 40 === 0) {
+			t.deepEqual(await addresses('example.test', `rcp_${n}`), found);
+		}
 	}
 
-	t.is(seen.size, 2);
+	// A hundred each on average; fixed ids, so the figures are always the same.
+	t.true(
+		[...begun.values()].every(count => count > 70 && count < 130),
+		JSON.stringify([...begun]),
+	);
 });
 
 test('a name too many for UDP comes by TCP', async t => {
@@ -123,6 +121,64 @@ test('a null MX takes no mail; beside others it means nothing', async t => {
 		code: 556,
 	});
 	t.deepEqual(await addresses('odd.test'), ['mx.test 8.8.8.8']);
+});
+
+test('of a hundred hosts the best are tried, over TCP as well', async t => {
+	const names = Array.from({length: 100}, (_, n) => `mx-${n}.example.test`);
+	const {addresses} = await start(t, {
+		'example.test': {mx: names.map((name, n) => [1000 - n, name] as const)},
+		...Object.fromEntries(names.map((name, n) => [name, {a: [`8.8.4.${n}`]}])),
+	});
+	t.deepEqual(
+		await addresses('example.test'),
+		[99, 98, 97, 96, 95].map(n => `mx-${n}.example.test 8.8.4.${n}`),
+	);
+});
+
+test('hosts that DNS has no answer for do not hold a mail for long: three are enough to defer', async t => {
+	const names = Array.from({length: 10}, (_, n) => `mx-${n}.example.test`);
+	const {routes, dns} = await start(t, {
+		'example.test': {mx: names.map((name, n) => [n, name] as const)},
+		...Object.fromEntries(names.map(name => [name, 'servfail' as const])),
+	});
+	t.like(await routes('example.test'), {outcome: {kind: 'deferred', category: 'dns_temp'}, enhanced: '4.4.3'});
+	t.is(new Set(dns.queries.filter(query => query.startsWith('A '))).size, 3);
+});
+
+test('IPv6 only where there is a way to it, and the other way round', async t => {
+	const zone: Zone = {
+		'example.test': {mx: [[0, 'mx.test']]},
+		'mx.test': {a: ['8.8.8.1', '8.8.8.2', '8.8.8.3', '8.8.8.4'], aaaa: ['2a00::1', '2a00::2', '2a00::3']},
+		'six.test': {aaaa: ['2a00::1']},
+	};
+	const only4 = await start(t, zone, {families: () => Promise.resolve({v4: true, v6: false})});
+	t.deepEqual(
+		await only4.addresses('example.test'),
+		[1, 2, 3, 4].map(n => `mx.test 8.8.8.${n}`),
+	);
+	t.false(only4.dns.queries.some(query => query.startsWith('AAAA')));
+	const sixOnly = (await only4.routes('six.test')) as NoRoute;
+	t.like(sixOnly, {outcome: {kind: 'deferred', category: 'no_address'}, enhanced: '4.4.4'});
+	t.regex(sixOnly.reply, /has an IPv4 address, and nothing is sent by IPv6 here$/);
+	const only6 = await start(t, zone, {families: () => Promise.resolve({v4: false, v6: true})});
+	t.deepEqual(
+		await only6.addresses('example.test'),
+		[1, 2, 3].map(n => `mx.test 2a00::${n}`),
+	);
+});
+
+test('names that are none are dropped', async t => {
+	const {addresses} = await start(t, {
+		'example.test': {
+			mx: [
+				[0, 'two words.test'],
+				[1, 'ctrl\u0007.test'],
+				[2, 'mx.test'],
+			],
+		},
+		'mx.test': {a: ['8.8.8.8']},
+	});
+	t.deepEqual(await addresses('example.test'), ['mx.test 8.8.8.8']);
 });
 
 test('an MX that is an address is dropped', async t => {
@@ -200,7 +256,10 @@ test('hosts without an address: wait an hour, then fail', async t => {
 test('addresses that are not public are refused, unless the lab allows them', async t => {
 	const zone: Zone = {
 		'inside.test': {mx: [[0, 'a.test']]},
-		'a.test': {a: ['127.0.0.1', '10.1.2.3'], aaaa: ['::1', 'fe80::1', '::ffff:10.0.0.1']},
+		'a.test': {
+			a: ['127.0.0.1', '10.1.2.3'],
+			aaaa: ['::1', 'fe80::1', '::ffff:10.0.0.1', '2002:a00:1::1', '64:ff9b::a00:1'],
+		},
 		'mixed.test': {
 			mx: [
 				[0, 'a.test'],

@@ -77,6 +77,14 @@ const nextHost: readonly Row[] = [
 	],
 	['closed at RCPT', {rcpt: drop}, {kind: 'deferred', category: 'network', phase: 'rcpt'}],
 	['451 to DATA', {data: '451 4.3.0 later'}, {kind: 'deferred', phase: 'data', code: 451}],
+	[
+		'250 to DATA instead of 354',
+		{data: '250 2.0.0 ok'},
+		{kind: 'deferred', category: 'protocol', phase: 'data', code: 250},
+	],
+	['354 to RCPT', {rcpt: '354 go on'}, {kind: 'deferred', category: 'protocol', phase: 'rcpt', code: 354}],
+	['451 4.7.1 try again later', {rcpt: '451 4.7.1 please try again later'}, {kind: 'deferred', category: 'greylist'}],
+	['451 try again', {rcpt: '451 temporary failure, please try again later'}, {kind: 'deferred', category: 'greylist'}],
 	['closed at DATA', {data: drop}, {kind: 'deferred', category: 'network', phase: 'data'}],
 	['452 to the dot', {dot: '452 4.3.1 full'}, {kind: 'deferred', category: 'system', phase: 'dot'}],
 	['421 to the dot', {dot: '421 4.3.0 dying'}, {kind: 'deferred', phase: 'dot', code: 421}],
@@ -297,6 +305,42 @@ for (const [variant, extensions] of Object.entries(variants)) {
 			'RCPT',
 			'DATA',
 		]);
+	});
+
+	test.serial(`${variant}: 421 in the middle of a transaction → the next mail gets a new session`, async t => {
+		const scripts: FakeMxOptions[] = [{rcpt: ['421 4.3.2 going down']}];
+		if (variant === 'pipelining') {
+			scripts.push({rcpt: ['550 5.1.1 no'], data: ['421 4.3.2 going down']});
+		}
+
+		for (const script of scripts) {
+			const lab = await startLab(t, [{extensions, ...script}], {limit: 1});
+			t.not((await lab.deliver()).outcome.kind, 'delivered');
+			t.is((await lab.deliver()).outcome.kind, 'delivered');
+			t.is(lab.hosts[0]?.connections.length, 2);
+			t.false(lab.hosts[0]?.connections[0]?.commands.includes('RSET'));
+		}
+	});
+
+	test.serial(`${variant}: replies that come byte by byte, in lines or together`, async t => {
+		const drip: FakeMxOptions = {
+			extensions,
+			greeting(_, connection) {
+				const text = '220-fake.test\r\n220-says\r\n220 hello\r\n';
+				let sent = 0;
+				const timer = setInterval(() => {
+					connection.say(text.slice(sent, sent + 1));
+					sent += 1;
+					if (sent === text.length) {
+						clearInterval(timer);
+					}
+				}, 1);
+				return {bytes: ''};
+			},
+			rcpt: '250-2.1.5 fine\nand fine\nand fine',
+		};
+		const lab = await startLab(t, [drip]);
+		t.is((await lab.deliver()).outcome.kind, 'delivered');
 	});
 
 	test.serial(`${variant}: an idle session that the host gave up is no failure`, async t => {

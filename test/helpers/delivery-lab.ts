@@ -92,7 +92,6 @@ export async function startLab(
 		allowPrivateMx: true,
 		resolver: createResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock}),
 		clock: systemClock,
-		random: Math.random,
 		...options,
 	});
 	t.teardown(deliverer.close);

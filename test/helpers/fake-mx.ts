@@ -5,9 +5,13 @@ import type {Certificate} from './certificate.ts';
 
 /**
  * What the server does at a step: a reply (several lines by `\n`; the last may differ in nothing but its text), `drop`
- * the connection, `reset` it, say nothing (`never`), or send bytes as they are.
+ * the connection, `reset` it, say nothing (`never`), not even read (`freeze`), take the mail and
+ * say nothing (`take`), or send bytes as they are.
  */
-export type Answer = string | {readonly do: 'drop' | 'reset' | 'never'} | {readonly bytes: Buffer | string};
+export type Answer =
+	| string
+	| {readonly do: 'drop' | 'reset' | 'never' | 'freeze' | 'take'}
+	| {readonly bytes: Buffer | string};
 
 export type Step =
 	| 'greeting'
@@ -172,9 +176,12 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 					mode = 'silent';
 				} else {
 					mode = 'silent';
+					if (said.do === 'freeze') {
+						plain.pause();
+					}
 				}
 
-				return false;
+				return 'do' in said && said.do === 'take';
 			}
 
 			if (said !== '') {

@@ -22,6 +22,7 @@ export function resultOf(copy: Claimed, outcome: Outcome): AttemptResult {
 			enhanced: null,
 			reply: 'OK',
 			ms: 1,
+			dialogue: null,
 		},
 	] as const;
 	return {recipientId: copy.id, outcome, attempts, sentAt: now(), at: now()};

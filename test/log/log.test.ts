@@ -56,6 +56,7 @@ const attempt = {
 	enhanced: '5.1.1',
 	reply: 'No such user',
 	ms: 5,
+	dialogue: null,
 } as const;
 const outcomes: Array<[Outcome, Record<string, unknown>]> = [
 	[{kind: 'delivered'}, {event: 'delivered', reply: 'No such user', attempt: 2, delay_ms: 9}],

@@ -60,7 +60,14 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 		}
 		await database('attempts').insert({
 			...{recipient_id: id, n: 1, position: 0, at, host: `mx.${address.split('@')[1]}`, ip: '192.0.2.7', tls: null},
-			...{phase: 'rcpt', code: 450, enhanced: '4.2.0', reply: `450 <${address}> busy`, ms: 7},
+			...{
+				phase: 'rcpt',
+				code: 450,
+				enhanced: '4.2.0',
+				reply: `450 <${address}> busy`,
+				ms: 7,
+				dialogue: `C: RCPT TO:<${address}>`,
+			},
 		});
 		const eventId = newId('evt');
 		const url = `https://shop.example/?u=${address}`;

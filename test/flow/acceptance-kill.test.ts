@@ -1,0 +1,98 @@
+import {randomBytes} from 'node:crypto';
+import test from 'ava';
+import type {Answer, FakeMxOptions} from '../helpers/fake-mx.ts';
+import {clientOf, headerOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const never: Answer[] = [{do: 'never'}];
+const lockStep = ['8BITMIME'];
+
+/** Where each host holds the first session, for the kill to find it there. */
+const before: Record<string, FakeMxOptions> = {
+	greeting: {greeting: never},
+	ehlo: {ehlo: never},
+	starttls: {extensions: ['STARTTLS'], starttls: never},
+	handshake: {brokenTls: 'silent'},
+	mail: {mail: never},
+	rcpt: {rcpt: never},
+	data: {data: never},
+	'mail-alone': {extensions: lockStep, mail: never},
+	'rcpt-alone': {extensions: lockStep, rcpt: never},
+	'data-alone': {extensions: lockStep, data: never},
+	body: {body: [{do: 'freeze'}]},
+};
+
+test('kill -9 at every step of a session: no mail is lost, only one whose dot was sent comes twice', async t => {
+	t.timeout(60_000);
+	const {program, dns, host} = await startMailHosts(
+		t,
+		{
+			...Object.fromEntries(Object.entries(before).map(([name, script]) => [`mx.${name}.example`, script])),
+			'mx.dot.example': {dot: [{do: 'take'}]},
+			'mx.quit.example': {quit: never},
+			'mx.rset.example': {extensions: lockStep, rcpt: ['550 5.1.1 no such user'], rset: never},
+			'mx.dns.example': {},
+		},
+		{'dns.example': 'timeout'},
+		// A handshake that is silent is given up, and plain text tried, only by the next daemon.
+		{MAILCTL_SMTP_TIMEOUTS: 'starttls=20s'},
+	);
+	const first = await program.serve();
+	const client = await clientOf(program, first);
+	const content = randomBytes(2 ** 20).toString('base64');
+	const large = {filename: 'a.bin', contentType: 'application/octet-stream', content};
+	const ids = new Map<string, string>();
+	for (const name of [...Object.keys(before), 'dot', 'dns', 'quit', 'rset']) {
+		const more = name === 'body' ? {attachments: [large, large, large]} : {};
+		ids.set(name, await client.send(`user@${name}.example`, more));
+	}
+	const idOf = (name: string) => ids.get(name) ?? '';
+
+	await client.until(idOf('quit'), 'delivered');
+	await client.until(idOf('rset'), 'bounced');
+	const holding = [...Object.keys(before), 'dot', 'quit', 'rset'].map(name => host(`mx.${name}.example`));
+	await waitFor('a session at each', () => holding.every(({connections}) => connections.length > 0));
+	const said = (name: string, command: string) =>
+		host(`mx.${name}.example`).connections[0]?.commands.some(line => line.startsWith(command)) === true;
+	const steps = {
+		ehlo: 'EHLO',
+		starttls: 'STAR',
+		handshake: 'STAR',
+		mail: 'MAIL',
+		rcpt: 'RCPT',
+		data: 'DATA',
+		body: 'DATA',
+	};
+	for (const [name, command] of Object.entries(steps)) {
+		await waitFor(`${name}: ${command}`, () => said(name, command));
+	}
+	for (const command of ['mail', 'rcpt', 'data']) {
+		await waitFor(`${command} alone`, () => said(`${command}-alone`, command.toUpperCase()));
+	}
+	await waitFor('the mail was taken', () => host('mx.dot.example').count() === 1);
+	await waitFor('RSET was said', () => said('rset', 'RSET'));
+	await waitFor('DNS was asked', () => dns.queries.includes('MX dns.example'));
+	await first.kill();
+
+	dns.zone['dns.example'] = {mx: [[10, 'mx.dns.example']]};
+	const second = await program.serve({MAILCTL_SMTP_TIMEOUTS: 'starttls=300ms'});
+	const again = await clientOf(program, second);
+	const expected = [...Object.keys(before), 'dot', 'dns'];
+	await Promise.all(expected.map(name => again.until(idOf(name), 'delivered', 20_000)));
+	t.is(await again.status(idOf('quit')), 'delivered');
+	t.is(await again.status(idOf('rset')), 'bounced');
+	t.is(await second.stop(), 0);
+
+	const counts = [...expected, 'quit', 'rset'].map(name => [name, host(`mx.${name}.example`).count()]);
+	t.deepEqual(counts, [
+		...Object.keys(before).map(name => [name, 1]),
+		['dot', 2],
+		['dns', 1],
+		['quit', 1],
+		['rset', 0],
+	]);
+	const twice = host('mx.dot.example').received.map(({data}) => headerOf(data, 'Message-ID'));
+	t.truthy(twice[0]);
+	t.is(twice[0], twice[1], 'a duplicate can be known by its Message-ID');
+	t.is(host('mx.rset.example').connections.length, 1, 'a refusal that was recorded is not asked for again');
+});

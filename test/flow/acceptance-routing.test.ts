@@ -1,0 +1,155 @@
+import {networkInterfaces} from 'node:os';
+import test from 'ava';
+import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+
+const hasIpv6 = Object.values(networkInterfaces()).some(list => list?.some(({address}) => address === '::1'));
+const equal = ['mx1.equal.example', 'mx2.equal.example', 'mx3.equal.example'];
+
+/** Refuses each recipient's first try. */
+function greylist() {
+	const seen = new Set<string>();
+	return (line: string) => {
+		const known = seen.has(line);
+		seen.add(line);
+		return known ? undefined : '451 4.7.1 Greylisted, please try again later';
+	};
+}
+
+test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that are not there', async t => {
+	t.timeout(60_000);
+	const {program, dns, host} = await startMailHosts(
+		t,
+		{
+			'mx1.order.example': {},
+			'mx2.order.example': {},
+			'mx1.down.example': {greeting: '554 5.3.2 not now'},
+			'mx2.down.example': {},
+			'plain.example': {},
+			...Object.fromEntries(equal.map(name => [name, {rcpt: greylist()}])),
+		},
+		{
+			'order.example': {
+				mx: [
+					[20, 'mx2.order.example'],
+					[10, 'MX1.Order.Example'],
+				],
+			},
+			'down.example': {
+				mx: [
+					[1, 'mx1.down.example'],
+					[2, 'mx2.down.example'],
+				],
+			},
+			'equal.example': {mx: equal.map(name => [10, name] as const)},
+			'null.example': {mx: [[0, '.']]},
+			'fails.example': {a: ['127.0.0.1'], fail: {MX: 'servfail'}},
+			'nowhere.example': {mx: [[10, 'unknown.nowhere.example']]},
+			'unknown.nowhere.example': {},
+			...(hasIpv6 ? {'six.example': {aaaa: ['::1']}} : {}),
+		},
+		{MAILCTL_RETRY_SCHEDULE: '500ms,1s*'},
+	);
+	const daemon = await program.serve();
+	const {send, until, show, tried, status} = await clientOf(program, daemon);
+	const suppressed = async (address: string) =>
+		(await program.cli<{suppressed: boolean}>('suppression', 'check', address)).suppressed;
+
+	const [order, down, plain, none, gone, nowhere, fails] = (await Promise.all(
+		['order', 'down', 'plain', 'null', 'gone', 'nowhere', 'fails'].map(name => send(`user@${name}.example`)),
+	)) as [string, string, string, string, string, string, string];
+	const many = await Promise.all(Array.from({length: 30}, (_, n) => send(`user${n}@equal.example`)));
+
+	await until(order, 'delivered');
+	t.is(host('mx1.order.example').count(), 1, 'the better MX');
+	await until(down, 'delivered');
+	const [first, second] = (await show(down)).recipients[0]?.attempts ?? [];
+	t.like(first, {host: 'mx1.down.example', phase: 'greeting', code: 554});
+	t.like(second, {host: 'mx2.down.example', phase: 'dot', code: 250});
+	await until(plain, 'delivered');
+	t.is(host('plain.example').count(), 1, 'without an MX the domain itself');
+
+	await until(none, 'bounced');
+	t.like((await show(none)).events.at(-1)?.detail, {type: 'permanent', category: 'unknown_domain', enhanced: '5.1.10'});
+	t.true(await suppressed('user@null.example'));
+
+	await until(gone, 'bounced');
+	const asked = (await show(gone)).recipients[0]?.attempts.map(({enhanced}) => enhanced);
+	t.deepEqual(asked, ['4.1.2', '5.1.2'], 'confirmed by a second answer');
+	t.true(await suppressed('user@gone.example'));
+
+	await until(nowhere, 'bounced');
+	t.deepEqual(
+		(await show(nowhere)).recipients[0]?.attempts.map(({enhanced}) => enhanced),
+		['4.4.4', '5.4.4'],
+	);
+	t.false(await suppressed('user@nowhere.example'));
+
+	t.like((await tried(fails, 2)).at(-1), {phase: 'route', enhanced: '4.4.3'});
+	t.is(await status(fails), 'queued', 'never the address of a domain whose MX nobody knows');
+	dns.zone['fails.example'] = {mx: [[10, 'mx1.order.example']]};
+	await until(fails, 'delivered');
+
+	// A copy's next try begins where the first one did: that host alone knows it.
+	await Promise.all(many.map(id => until(id, 'delivered', 20_000)));
+	const counts = equal.map(name => host(name).count());
+	t.is(
+		counts.reduce((sum, count) => sum + count),
+		30,
+	);
+	const asks = equal.flatMap(name => host(name).connections).flatMap(({commands}) => commands);
+	t.is(asks.filter(line => line.startsWith('RCPT')).length, 90, 'two hosts at the first try, the first of them again');
+	t.true(
+		counts.every(count => count > 0),
+		`shared out: ${counts}`,
+	);
+	t.is(await daemon.stop(), 0);
+});
+
+test('an IPv6 address alone is enough', async t => {
+	if (!hasIpv6) {
+		t.log('not run here: no IPv6 on this machine');
+		t.pass();
+		return;
+	}
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.six.example': {host: '::1'}},
+		{'mx.six.example': {aaaa: ['::1']}, 'six.example': {aaaa: ['::1']}},
+	);
+	const daemon = await program.serve();
+	const {send, until} = await clientOf(program, daemon);
+	await until(await send('user@six.example'), 'delivered');
+	t.is(host('mx.six.example').count(), 1);
+	t.is(await daemon.stop(), 0);
+	const off = await program.serve({MAILCTL_IPV6: 'false', MAILCTL_RETRY_SCHEDULE: '500ms'});
+	const without = await clientOf(program, off);
+	const id = await without.send('other@six.example');
+	await without.until(id, 'bounced');
+	t.is(host('mx.six.example').connections.length, 1);
+	t.is(await off.stop(), 0);
+});
+
+test('an MX that leads inside is never dialled', async t => {
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.inside.example': {}},
+		{
+			'mapped.example': {mx: [[10, 'mx.mapped.example']]},
+			'mx.mapped.example': {
+				a: ['10.0.0.1', '169.254.169.254'],
+				aaaa: ['::ffff:127.0.0.1', '2002:7f00:1::1', '64:ff9b::7f00:1'],
+			},
+		},
+		{MAILCTL_ALLOW_PRIVATE_MX: 'false'},
+	);
+	const daemon = await program.serve();
+	const {send, until, show} = await clientOf(program, daemon);
+	for (const to of ['user@inside.example', 'user@mapped.example']) {
+		const id = await send(to);
+		await until(id, 'bounced');
+		t.like((await show(id)).events.at(-1)?.detail, {type: 'permanent', category: 'network', enhanced: '5.4.4'});
+		t.like(await program.cli('suppression', 'check', to), {suppressed: false});
+	}
+	t.is(host('mx.inside.example').connections.length, 0);
+	t.is(await daemon.stop(), 0);
+});

@@ -1,0 +1,89 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {retrySchedule} from '../../src/config/delivery-values.ts';
+import {table} from '../../src/config/table.ts';
+import {nextAttempt, type Retry, type RetrySchedule} from '../../src/mail/retry.ts';
+
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+const accepted = Date.UTC(2026, 5, 9, 10, 0, 0);
+
+function scheduleOf(text: string): RetrySchedule {
+	const parsed = retrySchedule(text, '/');
+	if (!parsed.ok) {
+		throw new Error(parsed.allowed);
+	}
+	return parsed.value;
+}
+
+const usual: Retry = {schedule: scheduleOf('1m,5m,10m,20m,40m,90m,3h,4h*'), lifetime: 4 * day};
+const middle = () => 0.5;
+
+test('the default schedule: two tries in the first minutes, then ever rarer, to the end of four days', t => {
+	t.is(table.retrySchedule.shownFallback, '`1m,5m,10m,20m,40m,90m,3h,4h*`');
+	const waits: number[] = [];
+	let now = accepted;
+	for (let tries = 1; ; tries++) {
+		const next = nextAttempt(usual, {acceptedAt: accepted, now, tries}, middle);
+		if (next === null) {
+			break;
+		}
+		waits.push((next - now) / minute);
+		now = next;
+	}
+	t.deepEqual(waits.slice(0, 10), [1, 5, 10, 20, 40, 90, 180, 240, 240, 240]);
+	t.is(now, accepted + 4 * day, 'the last try is at the end of the lifetime');
+	t.is(waits.length, 30);
+});
+
+test('without * the copy is given up when the list is used up', t => {
+	const retry = {schedule: scheduleOf('1m,5m'), lifetime: 4 * day};
+	const next = (tries: number) => nextAttempt(retry, {acceptedAt: accepted, now: accepted, tries}, middle);
+	t.deepEqual([next(1), next(2), next(3)], [accepted + minute, accepted + 5 * minute, null]);
+});
+
+test('a wait is a tenth longer or shorter at most, and never past the lifetime', t => {
+	const tries = fc.integer({min: 1, max: 40});
+	const property = fc.property(
+		tries,
+		fc.double({min: 0, max: 0.999, noNaN: true}),
+		fc.nat(5 * day),
+		(n, random, age) => {
+			const now = accepted + age;
+			const next = nextAttempt(usual, {acceptedAt: accepted, now, tries: n}, () => random);
+			if (age >= usual.lifetime) {
+				return next === null;
+			}
+			const wait = usual.schedule.waits[n - 1] ?? 4 * hour;
+			const latest = Math.min(now + wait * 1.1, accepted + usual.lifetime);
+			const earliest = Math.min(now + wait * 0.9, accepted + usual.lifetime);
+			return next !== null && next >= Math.floor(earliest) && next <= Math.ceil(latest);
+		},
+	);
+	t.notThrows(() => fc.assert(property));
+});
+
+test('a lifetime of minutes, as for one-time passwords', t => {
+	const retry = {...usual, lifetime: 30 * minute};
+	const at = (minutes: number, tries: number) => {
+		const next = nextAttempt(retry, {acceptedAt: accepted, now: accepted + minutes * minute, tries}, middle);
+		return next === null ? null : (next - accepted) / minute;
+	};
+	t.deepEqual([at(0, 1), at(1, 2), at(6, 3), at(16, 4), at(30, 5)], [1, 6, 16, 30, null]);
+});
+
+test('a stated wait is kept to, without jitter, but no longer than the longest of the schedule', t => {
+	const wait = (retry: Retry, waitMs: number, tries = 1) =>
+		(nextAttempt(retry, {acceptedAt: accepted, now: accepted, tries, waitMs}, middle) ?? 0) - accepted;
+	t.is(wait(usual, 7 * minute), 7 * minute);
+	t.is(wait(usual, 7 * minute, 5), 7 * minute);
+	t.is(wait({...usual, schedule: scheduleOf('1s,2s*')}, hour), 2000);
+});
+
+test('who states a short wait again and again gets no try for each', t => {
+	const wait = (tries: number) =>
+		((nextAttempt(usual, {acceptedAt: accepted, now: accepted, tries, waitMs: minute}, middle) ?? 0) - accepted) /
+		minute;
+	t.deepEqual([wait(1), wait(5), wait(6), wait(7), wait(20)], [1, 1, 90, 180, 240]);
+});

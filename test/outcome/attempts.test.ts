@@ -1,0 +1,105 @@
+import test from 'ava';
+import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
+import {judge} from '../../src/outcome/settle.ts';
+import {type Claimed, readCopy} from '../../src/store/claims.ts';
+import {readEvents} from '../../src/store/events.ts';
+import {readCopies} from '../../src/store/message-copies.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+
+const minute = 60_000;
+const accepted = Date.UTC(2026, 5, 9, 10, 0, 0);
+const boot = newId('req');
+const recordWrite = createRecordWrite(boot, outbox);
+const retry = {schedule: {waits: [minute], repeatLast: true}, lifetime: 60 * minute};
+
+const lost: Attempt = {
+	at: new Date(accepted).toISOString(),
+	host: 'mx.test',
+	ip: '192.0.2.1',
+	tls: null,
+	phase: 'dot',
+	code: null,
+	enhanced: null,
+	reply: 'possible duplicate, no answer to the data: the server closed the connection',
+	ms: 12,
+	dialogue: '     1 S: 220 mx.test\n    12 *: the server closed the connection',
+};
+const taken: Attempt = {...lost, code: 250, reply: 'ok', dialogue: null};
+
+async function newCopy(store: Store): Promise<Claimed> {
+	const {workspaceId} = await insertWorkspace(store, newId('ws'));
+	await insertMessages(store, workspaceId, ['ada@a.test'], {due: accepted});
+	const {id} = await store.reader('recipients').where({workspace_id: workspaceId}).first();
+	return await claimed(store, workspaceId, id);
+}
+
+async function claimed(store: Store, workspaceId: string, id: string): Promise<Claimed> {
+	await store.database('recipients').where({id}).update({claimed_by: boot});
+	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
+}
+
+/** Records the end of a try so many minutes after acceptance, as the scheduler does. */
+async function record(store: Store, copy: Claimed, outcome: Outcome, attempts: Attempt[], after: number) {
+	const now = accepted + after * minute;
+	const result: AttemptResult = {
+		recipientId: copy.id,
+		outcome,
+		attempts,
+		sentAt: null,
+		at: new Date(now).toISOString(),
+	};
+	const end = {result, acceptedAt: accepted, attempts: copy.attempts, sentBefore: copy.sent_at !== null, retry};
+	const verdict = judge(end, now, Math.random);
+	await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
+	return await claimed(store, copy.workspace_id, copy.id);
+}
+
+const lastDetail = async (store: Store, {message_id: messageId}: Claimed) =>
+	(await readEvents(store.reader, messageId, {after: null, limit: 9})).at(-1)?.detail;
+const doubtful: Outcome = {kind: 'deferred', category: 'network', reason: lost.reply, waitMs: 5 * minute};
+
+storeTest(test, 'a try lost after the dot is remembered: the end that comes later says so', async (t, store) => {
+	const copy = await newCopy(store);
+	const again = await record(store, copy, doubtful, [lost], 1);
+	t.is(again.state_at, new Date(accepted + minute).toISOString());
+	await record(store, again, {kind: 'delivered'}, [taken], 6);
+	t.like(await lastDetail(store, copy), {possible_duplicate: true, attempt: 2});
+
+	const other = await newCopy(store);
+	const deferred = {...taken, phase: 'rcpt', code: 450, reply: 'later'} as const;
+	const outcome: Outcome = {kind: 'deferred', category: 'greylist', reason: '450 later'};
+	await record(store, await record(store, other, outcome, [deferred], 1), {kind: 'delivered'}, [taken], 2);
+	t.false('possible_duplicate' in ((await lastDetail(store, other)) ?? {}));
+});
+
+storeTest(test, 'what was said stands with the attempt', async (t, store) => {
+	const copy = await newCopy(store);
+	await record(store, copy, doubtful, [{...lost, phase: 'rcpt', code: 450}, lost], 1);
+	const [read] = await readCopies(store.reader, copy.workspace_id, copy.message_id);
+	t.deepEqual(
+		read?.attempts.map(({n, dialogue}) => [n, dialogue]),
+		[
+			[1, lost.dialogue],
+			[1, lost.dialogue],
+		],
+	);
+});
+
+storeTest(test, 'when the lifetime is over: bounced, transient, 4.4.7, nothing suppressed', async (t, store) => {
+	const copy = await newCopy(store);
+	const again = await record(store, copy, doubtful, [lost], 59);
+	const row = () => store.reader('recipients').where({id: copy.id}).first();
+	t.is((await row()).next_attempt_at, new Date(accepted + 60 * minute).toISOString(), 'the last try ends the lifetime');
+	await record(store, again, doubtful, [lost], 60);
+	t.like(await row(), {state: 'bounced', next_attempt_at: null});
+	t.like(await lastDetail(store, copy), {
+		type: 'transient',
+		category: 'expired',
+		enhanced: '4.4.7',
+		possible_duplicate: true,
+	});
+	t.deepEqual(await store.reader('suppressions').where({workspace_id: copy.workspace_id}), []);
+});
