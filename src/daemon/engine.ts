@@ -11,20 +11,25 @@ import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Retry} from '../mail/retry.ts';
+import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
+import type {SiteChange} from '../pace/site.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import type {SiteLimits} from '../queue/lanes.ts';
 import {createMakers} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {createSenders} from '../queue/senders.ts';
+import type {Site} from '../queue/site.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
-import {type Claimed, createClaimWrite, readDestinations, readDue, releaseUnknownClaims} from '../store/claims.ts';
+import {type Claimed, createClaimWrite, readDue, readLanes, releaseUnknownClaims} from '../store/claims.ts';
+import {clearLaneWaits, laneWaitWrite} from '../store/lane-waits.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
+import {readSites, siteWrite} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
+import {readSuspensions} from '../store/suspensions.ts';
 import {listVariants} from '../store/templates.ts';
 import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
@@ -52,6 +57,8 @@ export type EngineOptions = {
 	readonly clock: Clock;
 	readonly onRecorded: (recorded: Recorded) => void;
 	readonly onLost: (copy: Claimed) => void;
+	/** A site's pace changed. */
+	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	readonly onStoreError: (error: unknown) => void;
 	/** A worker thread ended by itself and was replaced. */
 	readonly onCrash: (reason: string) => void;
@@ -65,13 +72,6 @@ const copiesPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
 const mostAttached = 128 * 1024 * 1024;
-
-/** Connections and copies under way that one site may have. Fixed: pace is not learnt. */
-const limits = {
-	mx: {connections: 5, window: 20},
-	relay: {connections: 20, window: 256},
-	local: {connections: 4, window: 256},
-} satisfies Record<string, SiteLimits>;
 
 /** The delivery engine: the queue with its maker and sender threads, as the settings say. */
 export function createEngine(options: EngineOptions) {
@@ -130,20 +130,6 @@ export function createEngine(options: EngineOptions) {
 		spawn: () => new Worker(new URL('../threads/sender.js', import.meta.url), {workerData: senderData(settings)}),
 	});
 
-	const siteOf = (destination: string): {name: string; limits: SiteLimits} => {
-		if (destination === simulatorDomain) {
-			return {name: destination, limits: limits.local};
-		}
-		switch (settings.delivery) {
-			case 'mx':
-				return {name: destination, limits: limits.mx};
-			case 'relay':
-				return {name: 'relay', limits: limits.relay};
-			case 'capture':
-				return {name: 'capture', limits: limits.local};
-		}
-	};
-
 	const steps: AttemptSteps = {
 		now,
 		settled(copy) {
@@ -156,9 +142,8 @@ export function createEngine(options: EngineOptions) {
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
 			return await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
 		},
-		async deliver(copy, made) {
-			const way = await ways.wayOf({destination: copy.destination, workspaceId: copy.workspace_id});
-			return await senders.deliver(way.site, way.pace.connections, {
+		async deliver(copy, made, way, connections) {
+			return await senders.deliver(way.site, connections, {
 				recipientId: copy.id,
 				destination: copy.destination,
 				envelope: {from: made.envelopeFrom, ...wireAddress(copy)},
@@ -177,8 +162,9 @@ export function createEngine(options: EngineOptions) {
 		claimWrite: createClaimWrite(store.dialect, boot, newId),
 		recordWrite: createRecordWrite(boot, options.outbox),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
-		readDestinations: () => readDestinations(store.reader),
-		siteOf,
+		readLanes: () => readLanes(store.reader),
+		readSuspensions: () => readSuspensions(store.reader),
+		wayOf: ways.wayOf,
 		steps,
 		retry: options.retry,
 		attemptDeadlineMs: settings.attemptDeadline,
@@ -191,19 +177,27 @@ export function createEngine(options: EngineOptions) {
 		onRecorded: options.onRecorded,
 		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
+		remembered: site => remembered.get(site),
+		onSite: options.onSite,
+		noteSites: notes => store.writer.submit(siteWrite, notes),
+		noteWaits: note => store.writer.submit(laneWaitWrite, note),
+		onWayError: options.onStoreError,
 		onStoreError: options.onStoreError,
 	});
 
+	let remembered: ReadonlyMap<string, SavedSite> = new Map();
 	let arrivals: {stop: () => void} | null = null;
 
 	return {
 		scheduler,
 		async start(): Promise<void> {
+			remembered = await readSites(store.reader);
+			await store.writer.transaction(clearLaneWaits);
 			await scheduler.start();
 			if (store.dialect.name === 'postgres') {
 				arrivals = watchArrivals({
 					readDue: () => readDue(store.reader, now()),
-					onDue: scheduler.accepted,
+					onDue: scheduler.noticed,
 					onError: options.onStoreError,
 					clock,
 				});

@@ -198,13 +198,11 @@ function unknownDomain(domain: string, nxdomainBefore: boolean): NoRoute {
 }
 
 function noAddress(domain: string, {v4, v6}: Families, noAddressBefore: boolean): NoRoute {
-	const wanted =
-		v4 && v6
-			? 'an address'
-			: v4
-				? 'an IPv4 address, and nothing is sent by IPv6 here'
-				: 'an IPv6 address, and there is no IPv4 source';
-	const reply = `no mail host of ${domain} has ${wanted}`;
+	if (!v4) {
+		const family = v6 ? 'an IPv6 address, and there is no IPv4 source' : 'an address of a family that we can send by';
+		return deferral('config', '4.4.4', `no mail host of ${domain} has ${family}`);
+	}
+	const reply = `no mail host of ${domain} has ${v6 ? 'an address' : 'an IPv4 address, and nothing is sent by IPv6 here'}`;
 	return noAddressBefore
 		? refusal('no_address', '5.4.4', reply)
 		: deferral('no_address', '4.4.4', reply, confirmAfterMs.no_address);

@@ -78,7 +78,7 @@ async function probe(
 		address,
 		port,
 		implicitTls: false,
-		dialogue: createDialogue(performance.now),
+		dialogue: createDialogue(() => performance.now()),
 	});
 	const broken = await connection.connected(connectMs);
 	const refusal =

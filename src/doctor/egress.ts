@@ -36,7 +36,7 @@ export async function greet(
 		secureContext,
 		withoutTls: false,
 		basic: false,
-		dialogue: createDialogue(performance.now),
+		dialogue: createDialogue(() => performance.now()),
 		opened: () => undefined,
 	});
 	if ('by' in session) {
