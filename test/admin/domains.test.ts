@@ -6,12 +6,12 @@ import {addSender, changeSender, removeSender} from '../../src/admin/senders.ts'
 import type {SigningKeys} from '../../src/admin/signing-keys.ts';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
-import {type Address, parseAddress} from '../../src/mail/address.ts';
 import {listDkimKeys} from '../../src/store/dkim-keys.ts';
 import {findDomain, listDomains} from '../../src/store/domains.ts';
 import {findSender, listSenders} from '../../src/store/senders.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {address} from '../helpers/parsed-address.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 let keys: SigningKeys;
@@ -26,14 +26,6 @@ async function prepare(store: Store) {
 	const workspaceId = workspace?.id as string;
 	const add = (name: string) => write(trx => addDomain(trx, tools, testVault, {workspaceId, name, keys}));
 	return {tools, write, workspaceId, add};
-}
-
-function address(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: false});
-	if (!parsed.ok) {
-		throw new Error(text);
-	}
-	return parsed.address;
 }
 
 storeTest(test, 'a domain gets two keys, sealed, whose public halves are in its records', async (t, store) => {
