@@ -109,17 +109,14 @@ async function verify(session: Session, _options: object, text: string): Promise
 	await showChecked(session, checked);
 	const {state, name} = checked.domain;
 	if (state !== 'verified') {
-		throw new CliError(
-			'unavailable',
-			`${name} is not verified: ${whyNot(checked)}`,
-			'publish one of them and verify again',
+		const proofs = checked.records.filter(
+			({purpose, required}) => required && (purpose === 'ownership' || purpose === 'dkim'),
 		);
+		const wrong = `${name} is not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
+		const isSilent = proofs.every(each => each.state === 'unknown');
+		const mend = isSilent ? 'see whether DNS answers (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
+		throw new CliError('unavailable', wrong, mend);
 	}
-}
-
-function whyNot({records}: DomainCheck): string {
-	const proofs = records.filter(({purpose, required}) => required && (purpose === 'ownership' || purpose === 'dkim'));
-	return proofs.map(({name, state}) => `${name} is ${state}`).join(', ');
 }
 
 async function rotateKey(

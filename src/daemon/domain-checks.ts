@@ -21,7 +21,9 @@ export type DomainChecksOptions = {
 const lookMs = 15_000;
 const minuteMs = 60_000;
 const mostAtOnce = 4;
-const mostPerLook = 500;
+/** So that a new domain waits for few others, however many are due. */
+const mostPerRound = 32;
+const mostRead = 5000;
 
 /**
  * Checks the domains that are due in the background. Several nodes may: a domain is taken by whoever first sets when it
@@ -68,12 +70,14 @@ export function createDomainChecks({store, names, sources, clock, onChecked, onS
 			dayAgo: storeTime(now - dayMs),
 			eager: storeTime(now - patienceMs - dayMs),
 		};
-		const rows = await listDueDomains(store.reader, moments, mostPerLook);
+		const rows = await listDueDomains(store.reader, moments, mostRead);
 		return rows.filter(row => nextCheck(row, now) <= now).map(({pending_at: _pendingAt, ...domain}): Domain => domain);
 	}
 
-	async function lookOnce(): Promise<void> {
-		const rest = (await dueDomains())[Symbol.iterator]();
+	/** Checks some of what is due; false: nothing is left. */
+	async function round(): Promise<boolean> {
+		const due = (await dueDomains()).slice(0, mostPerRound);
+		const rest = due[Symbol.iterator]();
 		let failed = false;
 		const lane = async () => {
 			for (let next = rest.next(); !next.done && !stopping && !failed; next = rest.next()) {
@@ -84,6 +88,7 @@ export function createDomainChecks({store, names, sources, clock, onChecked, onS
 			}
 		};
 		await Promise.all(Array.from({length: mostAtOnce}, lane));
+		return due.length > 0 && !failed;
 	}
 
 	/** Checks what is due now; resolves when that is done. What is asked meanwhile is looked at once more. */
@@ -93,10 +98,11 @@ export function createDomainChecks({store, names, sources, clock, onChecked, onS
 			return await looking;
 		}
 		looking = (async () => {
+			let more: boolean;
 			do {
 				again = false;
-				await lookOnce();
-			} while (again && !stopping);
+				more = await round();
+			} while ((more || again) && !stopping);
 		})();
 		try {
 			await looking;

@@ -32,9 +32,13 @@ export function createAuthority({servers, timeoutMs, port, allowPrivate, clock}:
 	async function nameServers(domain: string): Promise<string[]> {
 		const labels = domain.split('.');
 		for (let from = 0; labels.length - from >= leastLabels; from++) {
-			const found = await orNone(system.resolveNs(labels.slice(from).join('.')));
-			if (found.length > 0) {
+			try {
+				const found = await system.resolveNs(labels.slice(from).join('.'));
 				return found.slice(0, mostServers);
+			} catch (error) {
+				if (!['ENODATA', 'ENOTFOUND'].includes((error as NodeJS.ErrnoException).code ?? '')) {
+					return [];
+				}
 			}
 		}
 		return [];

@@ -2,6 +2,7 @@ import test from 'ava';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+import {parseZone} from '../helpers/zone-file.ts';
 
 type Shown = ToPublish & {
 	readonly required: boolean;
@@ -119,6 +120,21 @@ test('domain: show says what DNS answers, verify checks now and ends with 69 unt
 	golden(t, 'domain-verify', await cli.text('domain', 'verify', 'shop.example'));
 	t.like((await cli.json<Domain[]>('domain', 'list'))[0], {state: 'verified', return_path_used: true});
 	t.like(await cli.json('sender', 'add', 'a@shop.example'), {verified: true}, 'its sender is verified');
+});
+
+test('domain: where DNS does not answer, verify says so and the zone file is shown all the same', async t => {
+	const cli = await prepare(t, {'_mailctl.shop.example': 'servfail', 'mc1._domainkey.shop.example': 'refused'});
+	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
+	const {code, stderr} = await cli.run('domain', 'verify', 'shop.example', '--json');
+	t.is(code, 69);
+	t.regex(stderr, /_mailctl\.shop\.example is unknown, .* is unknown, see whether DNS answers \(MAILCTL_DNS_SERVERS\)/);
+	const zone = parseZone(await cli.text('domain', 'show', 'shop.example', '--zone'));
+	t.deepEqual(
+		zone.map(({name, type}) => [type, name]),
+		records.filter(({purpose}) => purpose !== 'dmarc').map(({name, type}) => [type, name]),
+	);
+	const shown = await cli.json<{zone: string}>('domain', 'show', 'shop.example', '--zone');
+	t.deepEqual(parseZone(shown.zone), zone);
 });
 
 test('domain: rotate-key, once more, cancel, with a selector', async t => {
