@@ -17,7 +17,7 @@ import {createTelling} from './daemon/telling.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {warnOfWishes} from './daemon/wishes.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
-import {createRecordSources} from './dns/record-sources.ts';
+import {openRecordSources} from './dns/record-sources.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {systemClock as clock} from './mail/clock.ts';
@@ -206,7 +206,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		domainChecks = createDomainChecks({
 			store,
 			names: sendingNames(settings),
-			sources: createRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+			openSources: () =>
+				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
 			clock,
 			onChecked: telling.domainChecked,
 			onStoreError,

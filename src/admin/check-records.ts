@@ -10,6 +10,9 @@ export type RecordSources = {
 	readonly authority: (domain: string) => Promise<Resolver | null>;
 };
 
+/** Sources for one check, closed after it. */
+export type OpenSources = () => RecordSources & {readonly close: () => void};
+
 export type CheckedRecord = DomainRecord &
 	Verdict & {
 		/** Somebody who was asked answers what is to be published. */

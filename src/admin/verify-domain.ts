@@ -4,7 +4,7 @@ import {storeTime} from '../mail/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {activateDkimKey, deleteDkimKeys, listDkimKeys} from '../store/dkim-keys.ts';
 import {claimDomainCheck, type Domain, updateCheckedDomain} from '../store/domains.ts';
-import {type CheckedRecord, checkDomainRecords, type RecordSources} from './check-records.ts';
+import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
 import {nextStanding, type Sight} from './domain-state.ts';
 
@@ -30,12 +30,17 @@ export async function lookAtDomain(
 	reader: Knex,
 	domain: Domain,
 	names: SendingNames,
-	sources: RecordSources,
+	openSources: OpenSources,
 	now: number,
 ): Promise<DomainSight> {
 	const keys = await listDkimKeys(reader, domain.id);
-	const records = await checkDomainRecords(domain.name, domainRecords({...names, domain, keys}), sources);
-	return {domain, names, records: records.map(record => judgeRetired(record, storeTime(now)))};
+	const sources = openSources();
+	try {
+		const records = await checkDomainRecords(domain.name, domainRecords({...names, domain, keys}), sources);
+		return {domain, names, records: records.map(record => judgeRetired(record, storeTime(now)))};
+	} finally {
+		sources.close();
+	}
 }
 
 /** Takes a domain to be checked, so that nobody else does at the same time. Undefined: somebody else has taken it. */

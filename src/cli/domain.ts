@@ -5,7 +5,7 @@ import {cancelRotation, rotateKeys} from '../admin/signing-keys.ts';
 import {type DomainCheck, type DomainSight, lookAtDomain, settleDomain, takeDomain} from '../admin/verify-domain.ts';
 import {zoneFile} from '../admin/zone-file.ts';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
-import {createRecordSources} from '../dns/record-sources.ts';
+import {openRecordSources} from '../dns/record-sources.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';
@@ -182,8 +182,13 @@ async function findNamed(session: Session, text: string): Promise<Domain> {
 async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
 	const settings = session.settings();
 	const {clock} = session.tools;
-	const sources = createRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
-	return await lookAtDomain(await session.reader(), row, sendingNames(settings), sources, clock.now());
+	const open = () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
+	session.terminal.status('asking DNS …');
+	try {
+		return await lookAtDomain(await session.reader(), row, sendingNames(settings), open, clock.now());
+	} finally {
+		session.terminal.status(null);
+	}
 }
 
 const mostTries = 3;

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {RecordSources} from '../admin/check-records.ts';
+import type {OpenSources} from '../admin/check-records.ts';
 import type {SendingNames} from '../admin/domain-records.ts';
 import {dayMs, nextCheck, patienceMs} from '../admin/domain-state.ts';
 import {type DomainCheck, lookAtDomain, settleDomain, takeDomain} from '../admin/verify-domain.ts';
@@ -11,7 +11,7 @@ import type {Store} from '../store/store.ts';
 export type DomainChecksOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly names: SendingNames;
-	readonly sources: RecordSources;
+	readonly openSources: OpenSources;
 	readonly clock: Pick<Clock, 'now'>;
 	/** What a check came to is on stable storage. */
 	readonly onChecked: (check: DomainCheck) => void;
@@ -29,7 +29,7 @@ const mostRead = 5000;
  * Checks the domains that are due in the background. Several nodes may: a domain is taken by whoever first sets when it
  * was checked, so that one that dies leaves it due again.
  */
-export function createDomainChecks({store, names, sources, clock, onChecked, onStoreError}: DomainChecksOptions) {
+export function createDomainChecks({store, names, openSources, clock, onChecked, onStoreError}: DomainChecksOptions) {
 	let stopping = false;
 	let looking: Promise<void> | null = null;
 	let again = false;
@@ -55,7 +55,7 @@ export function createDomainChecks({store, names, sources, clock, onChecked, onS
 		if (domain === undefined) {
 			return;
 		}
-		const sight = await lookAtDomain(store.reader, domain, names, sources, clock.now());
+		const sight = await lookAtDomain(store.reader, domain, names, openSources, clock.now());
 		const checked = await write(trx => settleDomain(trx, sight, clock.now()));
 		if (checked !== undefined) {
 			onChecked(checked);

@@ -3,7 +3,7 @@ import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../mail/dns.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
-import {createResolver} from './resolver.ts';
+import {type CancellableResolver, createResolver} from './resolver.ts';
 
 export type AuthorityOptions = {
 	/** Whom the zone's servers are asked of: `ip[:port]`; empty: the system's. */
@@ -25,6 +25,7 @@ const mostServers = 3;
  */
 export function createAuthority({servers, timeoutMs, port, allowPrivate, clock}: AuthorityOptions) {
 	const system = new SystemResolver({timeout: timeoutMs, tries: 1});
+	const found = new Set<CancellableResolver>();
 	if (servers.length > 0) {
 		system.setServers([...servers]);
 	}
@@ -33,8 +34,8 @@ export function createAuthority({servers, timeoutMs, port, allowPrivate, clock}:
 		const labels = domain.split('.');
 		for (let from = 0; labels.length - from >= leastLabels; from++) {
 			try {
-				const found = await system.resolveNs(labels.slice(from).join('.'));
-				return found.slice(0, mostServers);
+				const hosts = await system.resolveNs(labels.slice(from).join('.'));
+				return hosts.slice(0, mostServers);
 			} catch (error) {
 				if (!['ENODATA', 'ENOTFOUND'].includes((error as NodeJS.ErrnoException).code ?? '')) {
 					return [];
@@ -44,7 +45,7 @@ export function createAuthority({servers, timeoutMs, port, allowPrivate, clock}:
 		return [];
 	}
 
-	return async (domain: string): Promise<Resolver | null> => {
+	async function find(domain: string): Promise<Resolver | null> {
 		const hosts = await nameServers(domain);
 		const addresses = await Promise.all(
 			hosts.map(async host =>
@@ -59,7 +60,19 @@ export function createAuthority({servers, timeoutMs, port, allowPrivate, clock}:
 			return null;
 		}
 		const resolver = createResolver({servers: allowed, timeoutMs, tries: 1, clock});
+		found.add(resolver);
 		return (await resolver.txt(domain, true)).kind === 'failed' ? null : resolver;
+	}
+
+	return {
+		find,
+		/** Ends what is still being asked, also of the servers that were found. */
+		cancel(): void {
+			system.cancel();
+			for (const resolver of found) {
+				resolver.cancel();
+			}
+		},
 	};
 }
 

@@ -14,14 +14,23 @@ export type RecordSourcesOptions = {
 const timeoutMs = 5000;
 const dnsPort = 53;
 
-/** Whom to ask whether records are published: each server for itself, and the servers of the domain's own zone. */
-export function createRecordSources({servers, allowPrivate, clock}: RecordSourcesOptions): {
+/** Whom to ask whether records are published: each server for itself, and the servers of a domain's own zone. For one check. */
+export function openRecordSources({servers, allowPrivate, clock}: RecordSourcesOptions): {
 	readonly resolvers: readonly Resolver[];
 	readonly authority: (domain: string) => Promise<Resolver | null>;
+	/** Ends what is still being asked. */
+	readonly close: () => void;
 } {
 	const alone = servers.length === 0 ? [[]] : servers.map(server => [server]);
+	const resolvers = alone.map(each => createResolver({servers: each, timeoutMs, tries: 1, clock}));
+	const authority = createAuthority({servers, timeoutMs, port: dnsPort, allowPrivate, clock});
 	return {
-		resolvers: alone.map(each => createResolver({servers: each, timeoutMs, tries: 1, clock})),
-		authority: createAuthority({servers, timeoutMs, port: dnsPort, allowPrivate, clock}),
+		resolvers,
+		authority: authority.find,
+		close() {
+			for (const {cancel} of [...resolvers, authority]) {
+				cancel();
+			}
+		},
 	};
 }

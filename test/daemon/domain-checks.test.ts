@@ -49,12 +49,13 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 		const checks = createDomainChecks({
 			store,
 			names,
-			sources: {
+			openSources: () => ({
 				resolvers: servers.map(({server}) =>
 					createResolver({servers: [server], timeoutMs: 5000, tries: 1, clock: systemClock}),
 				),
 				authority: async () => null,
-			},
+				close: () => undefined,
+			}),
 			clock: tools.clock,
 			onChecked(check) {
 				checked.push(check);

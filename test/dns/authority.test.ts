@@ -12,7 +12,7 @@ async function prepare(
 	const [ip = '', port] = server.server.split(':');
 	const parent = await startFakeDns(t, above(ip));
 	const options = {servers: [parent.server], timeoutMs: 2000, port: Number(port), allowPrivate, clock: systemClock};
-	return {authority: createAuthority(options), own: server};
+	return {authority: createAuthority(options).find, own: server};
 }
 
 const own: Zone = {'shop.example': {}, '_mailctl.shop.example': {txt: ['here']}, 'mail.shop.example': {}};
