@@ -50,6 +50,11 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'pending_at');
 	});
 
+	// Since when the domain's own return path is used: its MX and SPF were seen in DNS.
+	await knex.schema.alterTable('domains', table => {
+		text(table, 'return_path_at');
+	});
+
 	// What was said in a conversation that did not end in acceptance.
 	await knex.schema.alterTable('attempts', table => {
 		text(table, 'dialogue');

@@ -1,9 +1,11 @@
 import {hostname} from 'node:os';
 import process from 'node:process';
+import {sendingNames} from './admin/domain-records.ts';
 import {boundPublicUrl} from './config/derive.ts';
 import type {Settings} from './config/settings.ts';
 import {watchChanges} from './daemon/changes-watch.ts';
 import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
+import {createDomainChecks, type DomainChecks} from './daemon/domain-checks.ts';
 import {createEngine, type Engine} from './daemon/engine.ts';
 import {createHttp} from './daemon/http.ts';
 import {logSite} from './daemon/log-site.ts';
@@ -16,6 +18,7 @@ import {createTelling} from './daemon/telling.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {warnOfWishes} from './daemon/wishes.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
+import {openRecordSources} from './dns/record-sources.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {systemClock as clock} from './mail/clock.ts';
@@ -26,6 +29,7 @@ import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
 import {bumpGeneration, readGeneration} from './store/changes.ts';
 import {bringForward, type Claimed} from './store/claims.ts';
+import {countDomainStates} from './store/domains.ts';
 import {isErased} from './store/erasures.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
@@ -75,11 +79,13 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		version,
 		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
 		webhooksPending: () => countPending(store.reader),
+		domainStates: () => countDomainStates(store.reader),
 	});
 	const telling = createTelling({metrics, mailLog});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
+	let domainChecks: DomainChecks | null = null;
 	let live: LiveSettings = settings;
 
 	const storeWatch = watchStore({
@@ -198,8 +204,21 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		await engine.start();
 	}
 
+	function startDomainChecks(): void {
+		domainChecks = createDomainChecks({
+			store,
+			names: sendingNames(settings),
+			openSources: () =>
+				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+			clock,
+			onChecked: telling.domainChecked,
+			onStoreError,
+		});
+		domainChecks.start();
+	}
+
 	async function end(): Promise<void> {
-		await Promise.all([http.close(), engine?.drain(), webhooks?.drain()]);
+		await Promise.all([http.close(), engine?.drain(), webhooks?.drain(), domainChecks?.stop()]);
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
 		await engine?.stop();
@@ -220,6 +239,10 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		if (settings.roles.includes('deliver')) {
 			await startEngine(publicUrl);
 		}
+		// Where nothing leaves the machine, no records are needed, and no DNS.
+		if (settings.roles.includes('deliver') && settings.delivery !== 'capture') {
+			startDomainChecks();
+		}
 	} catch (error) {
 		await end();
 		throw error;
@@ -237,6 +260,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onChange() {
 			forget();
 			rescan();
+			domainChecks?.rescan();
 		},
 		onError: onStoreError,
 	});

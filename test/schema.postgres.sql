@@ -72,6 +72,7 @@ domains.verified_at text C
 domains.checked_at text C
 domains.failures integer not null default 0
 domains.created_at text C not null
+domains.return_path_at text C
 engagement.recipient_id text C not null
 engagement.kind text C not null
 engagement.url text C not null

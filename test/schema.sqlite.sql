@@ -92,6 +92,7 @@ CREATE TABLE domains (id text,
   checked_at text,
   failures integer not null default '0',
   created_at text not null,
+  return_path_at text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE engagement (recipient_id text not null,

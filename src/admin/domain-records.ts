@@ -1,5 +1,6 @@
 import {dkimRecordValue} from '../compose/dkim-key.ts';
-import type {DkimKey} from '../store/dkim-keys.ts';
+import {storeTime} from '../mail/time.ts';
+import {type DkimKey, keyState} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 
 /** A DNS record to publish (decisions.md, Signing and names). */
@@ -11,18 +12,55 @@ export type DomainRecord = {
 	readonly purpose: 'ownership' | 'dkim' | 'return_path' | 'spf' | 'dmarc';
 	/** Without it mail from the domain fails checks, or the domain cannot be verified. */
 	readonly required: boolean;
-	/** What DNS answered at the last check. */
+	/** What DNS answered when it was asked last. */
 	readonly found: readonly string[];
+	/** The key that a DKIM record publishes. */
+	readonly key: RecordKey | null;
 };
 
-export type RecordsInput = {
-	readonly domain: Domain;
-	readonly keys: readonly DkimKey[];
+export type RecordKey = {
+	readonly id: string;
+	readonly algorithm: DkimKey['algorithm'];
+	/** `pending`: made by a rotation, signs once DNS shows it. `retired`: signs no more, its mail is still on the way. */
+	readonly state: 'active' | 'pending' | 'retired';
+	/** How long the record of a retired key has to stay. */
+	readonly keep_until: string | null;
+};
+
+/** How this installation sends, as the settings say. */
+export type SendingNames = {
 	/** The host that takes bounces: MAILCTL_RETURN_PATH_DOMAIN or what stands for it. */
 	readonly bounceHost: string;
 	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of the bounce host. */
 	readonly sourceAddresses: readonly string[];
+	/** Mail leaves from smarthosts, by addresses that are not known here. */
+	readonly smarthosts: readonly string[];
 };
+
+type SendingSettings = {
+	readonly returnPathDomain: string;
+	readonly sourceAddresses: ReadonlyArray<{readonly ip: string}>;
+	readonly delivery: 'capture' | 'mx' | 'relay';
+	readonly relays: ReadonlyArray<{readonly host: string}>;
+};
+
+export function sendingNames({returnPathDomain, sourceAddresses, delivery, relays}: SendingSettings): SendingNames {
+	return {
+		bounceHost: returnPathDomain,
+		sourceAddresses: sourceAddresses.map(({ip}) => ip),
+		smarthosts: delivery === 'relay' ? [...new Set(relays.map(({host}) => host))] : [],
+	};
+}
+
+export type RecordsInput = SendingNames & {readonly domain: Domain; readonly keys: readonly DkimKey[]};
+
+/** Receivers may verify a mail long after it was signed (delivery.md R5.3). */
+const keepMs = 14 * 86_400_000;
+
+/** The host of the domain's own return path. */
+export function returnPathHost({return_path_domain: own, name}: Pick<Domain, 'return_path_domain' | 'name'>): string {
+	return own ?? `bounce.${name}`;
+}
 
 /**
  * Ownership or DKIM is what verifies the domain. The return path has a host of its own below the domain, so its MX and
@@ -30,33 +68,40 @@ export type RecordsInput = {
  */
 export function domainRecords(input: RecordsInput): DomainRecord[] {
 	const {domain, keys, bounceHost} = input;
-	const returnPath = domain.return_path_domain ?? `bounce.${domain.name}`;
+	const returnPath = returnPathHost(domain);
 	const record = (
 		purpose: DomainRecord['purpose'],
 		type: DomainRecord['type'],
 		name: string,
 		value: string,
-		required: boolean,
-	): DomainRecord => ({type, name, value, purpose, required, found: []});
+		required = false,
+	): DomainRecord => ({type, name, value, purpose, required, found: [], key: null});
 	return [
 		record('ownership', 'TXT', `_mailctl.${domain.name}`, `mailctl-verification=${domain.ownership_token}`, true),
-		...keys.map(({selector, algorithm, public_key: publicKey}) =>
+		...keys.map(row => {
+			const key = recordKey(row);
 			// Gmail and Outlook read RSA only; the second signature helps where it is understood.
-			record(
-				'dkim',
-				'TXT',
-				`${selector}._domainkey.${domain.name}`,
-				dkimRecordValue(publicKey),
-				algorithm === 'rsa-sha256',
-			),
-		),
-		record('return_path', 'MX', returnPath, `10 ${bounceHost}`, false),
-		record('spf', 'TXT', returnPath, spf(input), false),
-		record('dmarc', 'TXT', `_dmarc.${domain.name}`, 'v=DMARC1; p=none', false),
+			const required = row.algorithm === 'rsa-sha256' && key.state === 'active';
+			const name = `${row.selector}._domainkey.${domain.name}`;
+			return {...record('dkim', 'TXT', name, dkimRecordValue(row.public_key), required), key};
+		}),
+		record('return_path', 'MX', returnPath, `10 ${bounceHost}`),
+		record('spf', 'TXT', returnPath, spf(input)),
+		record('dmarc', 'TXT', `_dmarc.${domain.name}`, 'v=DMARC1; p=none'),
 	];
 }
 
-function spf({bounceHost, sourceAddresses}: RecordsInput): string {
+function recordKey(row: DkimKey): RecordKey {
+	const {id, algorithm, retired_at: retiredAt} = row;
+	const until = retiredAt === null ? null : storeTime(Date.parse(retiredAt) + keepMs);
+	return {id, algorithm, state: keyState(row), keep_until: until};
+}
+
+// Which addresses a smarthost sends from only its operator knows: nothing may be forbidden in their name.
+function spf({bounceHost, sourceAddresses, smarthosts}: SendingNames): string {
+	if (smarthosts.length > 0) {
+		return `v=spf1 ${smarthosts.map(host => `a:${host}`).join(' ')} ~all`;
+	}
 	const sources = sourceAddresses.map(address => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`);
 	return `v=spf1 ${(sources.length > 0 ? sources : [`a:${bounceHost}`]).join(' ')} -all`;
 }

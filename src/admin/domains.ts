@@ -1,23 +1,27 @@
-import {createPublicKey} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../mail/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type DkimKey, insertDkimKeys} from '../store/dkim-keys.ts';
-import {type Domain, insertDomain} from '../store/domains.ts';
+import {type Domain, deleteDomain, insertDomain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
+import {listDomainSenders} from '../store/senders.ts';
+import {keyRows, type SigningKeys} from './signing-keys.ts';
 import type {Tools} from './tools.ts';
 
-/** A domain's new private keys (PKCS #8, PEM); made outside of a transaction because RSA takes a while. */
-export type SigningKeys = {readonly rsa: string; readonly ed25519: string};
-
-export type DomainInput = {readonly workspaceId: string; readonly name: string; readonly keys: SigningKeys};
+export type DomainInput = {
+	readonly workspaceId: string;
+	readonly name: string;
+	/** The host of its own return path; absent: `bounce.<name>`. */
+	readonly returnPathDomain?: string | null;
+	readonly keys: SigningKeys;
+};
 
 /** Adds a domain with its two DKIM keys, in use at once: mail is signed before DNS is verified. Undefined: it is there already. */
 export async function addDomain(
 	trx: Knex.Transaction,
 	{clock, newId, random}: Tools,
 	vault: Vault,
-	{workspaceId, name, keys}: DomainInput,
+	{workspaceId, name, returnPathDomain = null, keys}: DomainInput,
 ): Promise<{domain: Domain; keys: DkimKey[]} | undefined> {
 	const now = storeTime(clock.now());
 	const domain: Domain = {
@@ -25,7 +29,8 @@ export async function addDomain(
 		workspace_id: workspaceId,
 		name,
 		ownership_token: random(20).toString('hex'),
-		return_path_domain: null,
+		return_path_domain: returnPathDomain,
+		return_path_at: null,
 		state: 'pending',
 		state_at: now,
 		verified_at: null,
@@ -36,26 +41,22 @@ export async function addDomain(
 	if (!(await insertDomain(trx, domain))) {
 		return undefined;
 	}
-	const rows = (
-		[
-			['mc1', 'rsa-sha256', keys.rsa],
-			['mc2', 'ed25519-sha256', keys.ed25519],
-		] as const
-	).map(([selector, algorithm, privateKey]): DkimKey => {
-		const id = newId('dkm');
-		return {
-			id,
-			domain_id: domain.id,
-			selector,
-			algorithm,
-			public_key: createPublicKey(privateKey).export({type: 'spki', format: 'pem'}).toString(),
-			secret: vault.seal(id, privateKey),
-			active_from: now,
-			retired_at: null,
-			created_at: now,
-		};
-	});
+	const rows = keyRows({newId}, vault, {domainId: domain.id, keys, selectors: ['mc1', 'mc2'], now, pendingAt: null});
 	await insertDkimKeys(trx, rows);
 	await bumpGeneration(trx);
 	return {domain, keys: rows};
+}
+
+/**
+ * Removes a domain with its keys. Its senders would go with it, and their queued mail: it is refused while there are any.
+ * Undefined: it is removed; else the addresses of its senders.
+ */
+export async function removeDomain(trx: Knex.Transaction, domain: Domain): Promise<string[] | undefined> {
+	const senders = await listDomainSenders(trx, domain.id);
+	if (senders.length > 0) {
+		return senders;
+	}
+	await deleteDomain(trx, domain.id);
+	await bumpGeneration(trx);
+	return undefined;
 }

@@ -6,7 +6,8 @@ import {bumpGeneration} from '../store/changes.ts';
 import {findDomain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {deleteSender, deleteSenderById, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
-import {addDomain, type SigningKeys} from './domains.ts';
+import {addDomain} from './domains.ts';
+import type {SigningKeys} from './signing-keys.ts';
 import type {Tools} from './tools.ts';
 
 export type SenderInput = {

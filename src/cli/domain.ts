@@ -1,106 +1,226 @@
 import type {Command} from 'commander';
-import {type DomainRecord, domainRecords} from '../admin/domain-records.ts';
-import {addDomain} from '../admin/domains.ts';
+import {domainRecords, sendingNames} from '../admin/domain-records.ts';
+import {addDomain, removeDomain} from '../admin/domains.ts';
+import {cancelRotation, rotateKeys} from '../admin/signing-keys.ts';
+import {type DomainCheck, type DomainSight, lookAtDomain, settleDomain, takeDomain} from '../admin/verify-domain.ts';
+import {zoneFile} from '../admin/zone-file.ts';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
+import {openRecordSources} from '../dns/record-sources.ts';
+import {storeTime} from '../mail/time.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';
+import {listDomainSenders} from '../store/senders.ts';
+import {checkedLines, domainView, nextCheckOf, unaskedLines} from './domain-view.ts';
 import {CliError} from './fault.ts';
-import {domain as parseDomain} from './options.ts';
-import {verb} from './program.ts';
+import {domain as parseDomain, selector as parseSelector} from './options.ts';
+import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
-import {printable, shortTime} from './text.ts';
+import {table} from './table.ts';
+import {shortTime} from './text.ts';
 
 export function domainCommands(domain: Command): void {
-	verb(domain, 'add <domain>', 'Add a domain, with keys to sign its mail', 'mailctl domain add shop.example').action(
-		action<object, [string]>(async (session, _options, text) => {
-			const name = parseDomain(text);
-			const {id: workspaceId} = await session.workspace();
-			const keys = await generateSigningKeys();
-			const vault = await session.vault();
-			const added = await session.write(trx => addDomain(trx, session.tools, vault, {workspaceId, name, keys}));
-			if (!added) {
-				throw new CliError('data', `the domain ${name} is there already`, `see mailctl domain show ${name}`);
-			}
-			showDomain(session, added.domain, added.keys);
-		}),
-	);
+	verb(domain, 'add <domain>', 'Add a domain, with keys to sign its mail', 'mailctl domain add shop.example')
+		.option('--return-path-domain <host>', 'where its bounces go, below the domain (bounce.<domain>)')
+		.action(action(add));
 
-	verb(domain, 'list', 'List domains, newest first', 'mailctl domain list').action(
-		action(async session => {
-			const {id} = await session.workspace();
-			const reader = await session.reader();
-			const rows = await listDomains(reader, id);
-			session.show(rows.map(view), () =>
-				table<Domain>(
-					[
-						{title: 'ID', cell: row => row.id},
-						{title: 'DOMAIN', cell: row => row.name, cut: true},
-						{title: 'STATE', cell: row => row.state},
-						{title: 'CHECKED (UTC)', cell: row => shortTime(row.checked_at)},
-					],
-					rows,
-					session.terminal.width,
-				),
+	verb(domain, 'list', 'List domains, newest first', 'mailctl domain list').action(action(list));
+
+	verb(
+		domain,
+		'show <domain>',
+		'Show the DNS records to publish, and what DNS answers now',
+		'mailctl domain show shop.example --zone',
+	)
+		.option('--zone', 'as lines of a zone file, without asking DNS')
+		.action(action(show));
+
+	verb(
+		domain,
+		'verify <domain>',
+		'Check the DNS records now; exit 69 unless the domain is verified',
+		'mailctl domain verify shop.example',
+	).action(action(verify));
+
+	verb(
+		domain,
+		'rotate-key <domain>',
+		'Make new keys, which sign once DNS shows them',
+		'mailctl domain rotate-key shop.example',
+	)
+		.option('--selector <name>', 'selector of the RSA key; -ed25519 is added for the other', parseSelector)
+		.option('--cancel', 'forget the new keys of a rotation that waits for DNS')
+		.action(action(rotateKey));
+
+	yesOption(
+		verb(domain, 'remove <domain>', 'Remove a domain and its keys', 'mailctl domain remove shop.example --yes'),
+	).action(action(remove));
+}
+
+async function add(session: Session, options: {returnPathDomain?: string}, text: string): Promise<void> {
+	const name = parseDomain(text);
+	const returnPathDomain = options.returnPathDomain === undefined ? null : parseDomain(options.returnPathDomain);
+	if (returnPathDomain === name) {
+		throw new CliError('usage', `${name} cannot be its own return path`, `use a name below it such as bounce.${name}`);
+	}
+	const {id: workspaceId} = await session.workspace();
+	const keys = await generateSigningKeys();
+	const vault = await session.vault();
+	const added = await session.write(trx =>
+		addDomain(trx, session.tools, vault, {workspaceId, name, returnPathDomain, keys}),
+	);
+	if (!added) {
+		throw new CliError('data', `the domain ${name} is there already`, `see mailctl domain show ${name}`);
+	}
+	showUnasked(session, added.domain, added.keys);
+}
+
+async function list(session: Session): Promise<void> {
+	const {id} = await session.workspace();
+	const rows = await listDomains(await session.reader(), id);
+	session.show(rows.map(domainView), () =>
+		table<Domain>(
+			[
+				{title: 'ID', cell: row => row.id},
+				{title: 'DOMAIN', cell: row => row.name, cut: true},
+				{title: 'STATE', cell: row => row.state},
+				{title: 'CHECKED (UTC)', cell: row => shortTime(row.checked_at)},
+			],
+			rows,
+			session.terminal.width,
+		),
+	);
+}
+
+async function show(session: Session, {zone}: {zone?: boolean}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	const reader = await session.reader();
+	if (zone) {
+		const keys = await listDkimKeys(reader, row.id);
+		const records = domainRecords({...sendingNames(session.settings()), domain: row, keys});
+		const lines = zoneFile(row.name, records, storeTime(session.tools.clock.now()));
+		session.show({name: row.name, zone: lines.map(line => `${line}\n`).join('')}, () => lines);
+		return;
+	}
+	await showChecked(session, await lookAt(session, row));
+}
+
+async function verify(session: Session, _options: object, text: string): Promise<void> {
+	const checked = await check(session, text);
+	await showChecked(session, checked);
+	const {state, name} = checked.domain;
+	if (state !== 'verified') {
+		const proofs = checked.records.filter(
+			({purpose, required}) => required && (purpose === 'ownership' || purpose === 'dkim'),
+		);
+		const wrong = `${name} is not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
+		const isSilent = proofs.every(each => each.state === 'unknown');
+		const mend = isSilent ? 'see whether DNS answers (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
+		throw new CliError('unavailable', wrong, mend);
+	}
+}
+
+async function rotateKey(
+	session: Session,
+	{selector, cancel}: {selector?: string; cancel?: boolean},
+	text: string,
+): Promise<void> {
+	const row = await findNamed(session, text);
+	if (cancel) {
+		const cancelled = await session.write(trx => cancelRotation(trx, row));
+		if (cancelled.length === 0) {
+			throw new CliError('data', `no new keys of ${row.name} wait for DNS`, `see mailctl domain show ${row.name}`);
+		}
+		session.show({name: row.name, cancelled}, () => [`forgot the keys ${cancelled.join(', ')} of ${row.name}`]);
+		return;
+	}
+	const keys = await generateSigningKeys();
+	const vault = await session.vault();
+	const input = {domain: row, keys, selector: selector ?? null};
+	const rotation = await session.write(trx => rotateKeys(trx, session.tools, vault, input));
+	switch (rotation.kind) {
+		case 'under_way':
+			throw new CliError(
+				'data',
+				`new keys of ${row.name} wait for DNS already (${rotation.selectors.join(', ')})`,
+				'publish them, or forget them with --cancel',
 			);
-		}),
-	);
-
-	verb(domain, 'show <domain>', 'Show the DNS records to publish', 'mailctl domain show shop.example').action(
-		action<object, [string]>(async (session, _options, text) => {
-			const name = parseDomain(text);
-			const {id} = await session.workspace();
-			const reader = await session.reader();
-			const found = await findDomain(reader, id, name);
-			if (!found) {
-				throw new CliError('data', `there is no domain ${name}`, `add it with mailctl domain add ${name}`);
-			}
-			showDomain(session, found, await listDkimKeys(reader, [found.id]));
-		}),
-	);
+		case 'selector_taken':
+			throw new CliError('data', `${row.name} has a key ${rotation.selector} already`, 'choose another --selector');
+		case 'begun':
+			showUnasked(session, row, rotation.keys, ['dkim']);
+	}
 }
 
-function view(row: Domain) {
-	return {
-		id: row.id,
-		name: row.name,
-		verified: row.verified_at !== null,
-		state: row.state,
-		verified_at: row.verified_at,
-		checked_at: row.checked_at,
-		created_at: row.created_at,
-	};
+async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	refuseWithSenders(row, await listDomainSenders(await session.reader(), row.id));
+	await session.confirm(`Remove the domain ${row.name} with its keys? Mail that is on its way may fail DKIM.`, yes);
+	refuseWithSenders(row, await session.write(trx => removeDomain(trx, row)));
+	session.show({name: row.name, removed: true}, () => [`removed ${row.name}`]);
 }
 
-function showDomain(session: Session, row: Domain, keys: readonly DkimKey[]): void {
+const mostNamed = 5;
+
+function refuseWithSenders({name}: Domain, senders: readonly string[] = []): void {
+	if (senders.length > 0) {
+		const named = [...senders.slice(0, mostNamed), ...(senders.length > mostNamed ? ['…'] : [])].join(', ');
+		const wrong = `${name} has ${senders.length === 1 ? 'a sender' : `${senders.length} senders`} (${named})`;
+		throw new CliError('data', wrong, 'remove what is not used any more with mailctl sender remove ADDRESS');
+	}
+}
+
+async function findNamed(session: Session, text: string): Promise<Domain> {
+	const name = parseDomain(text);
+	const {id} = await session.workspace();
+	const found = await findDomain(await session.reader(), id, name);
+	if (!found) {
+		throw new CliError('data', `there is no domain ${name}`, `add it with mailctl domain add ${name}`);
+	}
+	return found;
+}
+
+async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
 	const settings = session.settings();
-	const records = domainRecords({
-		domain: row,
-		keys,
-		bounceHost: settings.returnPathDomain,
-		sourceAddresses: settings.sourceAddresses.map(({ip}) => ip),
-	});
-	session.show({...view(row), records}, () => [
-		...fields([
-			['id', row.id],
-			['domain', row.name],
-			['state', row.state],
-		]),
-		'',
-		'Publish these records where the DNS of the domain is managed; each value is one',
-		'line, however long. A zone file wants TXT in strings of at most 255 characters.',
-		...records.flatMap(record => ['', heading(session, record), printable(record.value)]),
-	]);
+	const {clock} = session.tools;
+	const open = () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
+	session.terminal.status('asking DNS …');
+	try {
+		return await lookAtDomain(await session.reader(), row, sendingNames(settings), open, clock.now());
+	} finally {
+		session.terminal.status(null);
+	}
 }
 
-const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
-	ownership: 'ownership',
-	dkim: 'DKIM',
-	return_path: 'return path',
-	spf: 'SPF of the return path',
-	dmarc: 'DMARC, where there is none',
-};
+const mostTries = 3;
 
-function heading({terminal}: Session, {type, name, purpose, required}: DomainRecord): string {
-	return `${terminal.bold(`${type} ${printable(name)}`)}  (${purposes[purpose]}${required ? '' : ', optional'})`;
+/** As the daemon checks. Where the daemon takes the domain at the same moment, it is taken from it. */
+async function check(session: Session, text: string): Promise<DomainCheck> {
+	const {clock} = session.tools;
+	for (let tries = 0; tries < mostTries; tries++) {
+		const row = await findNamed(session, text);
+		const taken = await session.write(trx => takeDomain(trx, row, clock.now()));
+		const sight = taken && (await lookAt(session, taken));
+		const checked = sight && (await session.write(trx => settleDomain(trx, sight, clock.now())));
+		if (checked) {
+			return checked;
+		}
+	}
+	throw new CliError('temporary', `others check ${text} all the time`, 'try again in a moment');
+}
+
+async function showChecked(session: Session, {domain, records}: DomainSight | DomainCheck): Promise<void> {
+	const next = nextCheckOf(session, domain, await listDkimKeys(await session.reader(), domain.id));
+	const json = {
+		...domainView(domain),
+		next_check_at: next,
+		records: records.map(({everywhere: _everywhere, ...record}) => record),
+	};
+	session.show(json, () => checkedLines(session, domain, records, next));
+}
+
+function showUnasked(session: Session, row: Domain, keys: readonly DkimKey[], purposes?: readonly string[]): void {
+	const records = domainRecords({...sendingNames(session.settings()), domain: row, keys}).filter(
+		({purpose}) => purposes?.includes(purpose) ?? true,
+	);
+	session.show({...domainView(row), records}, () => unaskedLines(session, row, records));
 }

@@ -148,6 +148,13 @@ export function domain(text: string): string {
 	return name;
 }
 
+/** The selector of a DKIM key: one label, short enough for an addition. */
+export function selector(text: string): string {
+	return /^[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?$/.test(text)
+		? text
+		: refuse('--selector', text, 'use at most 50 small letters, digits and hyphens');
+}
+
 export function reason(text: string): SuppressionReason {
 	const known = suppressionReasons.find(each => each === text);
 	return known ?? refuse('--reason', text, `use ${suppressionReasons.join(', ')}`);

@@ -15,9 +15,16 @@ export type Terminal = {
 	/** Replaces the last line of a terminal's standard error; null takes it away. Nothing where that is no terminal. */
 	readonly status: (line: string | null) => void;
 	readonly bold: (text: string) => string;
+	/** Coloured on a terminal, by whether it is good news. */
+	readonly tint: (text: string, tone: Tone) => string;
 	/** Whether a person can be asked. */
 	readonly asks: boolean;
 };
+
+export type Tone = 'good' | 'doubtful' | 'bad';
+
+/** Green, yellow and red. */
+const tones = {good: 32, doubtful: 33, bad: 31} as const satisfies Record<Tone, number>;
 
 type Streams = {
 	readonly stdin: NodeJS.ReadStream;
@@ -52,6 +59,7 @@ export function createTerminal({stdin, stdout, stderr}: Streams, env: Environmen
 			}
 		},
 		bold: text => (colour ? `\x1b[1m${text}\x1b[22m` : text),
+		tint: (text, tone) => (colour ? `\x1b[${tones[tone]}m${text}\x1b[39m` : text),
 		asks: stdin.isTTY === true && stderr.isTTY === true,
 	};
 }

@@ -25,13 +25,15 @@ export type MetricsInput = {
 	readonly queueSize: () => Promise<QueueSize>;
 	/** Deliveries of webhooks that wait; asked and left out likewise. */
 	readonly webhooksPending: () => Promise<number>;
+	/** Sender domains by state; asked and left out likewise. */
+	readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
 };
 
 const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
 const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
-export function createMetrics({version, queueSize, webhooksPending}: MetricsInput): Metrics {
+export function createMetrics({version, queueSize, webhooksPending, domainStates}: MetricsInput): Metrics {
 	const registry = new Registry();
 	const registers = [registry];
 	// Event-loop lag, memory, CPU, garbage collection, open files.
@@ -66,6 +68,18 @@ export function createMetrics({version, queueSize, webhooksPending}: MetricsInpu
 			const pending = await webhooksPending().catch(() => undefined);
 			if (pending !== undefined) {
 				this.set(pending);
+			}
+		},
+	});
+	new Gauge({
+		name: 'mailctl_domains',
+		help: 'Domains of senders by the state of their DNS records.',
+		labelNames: ['state'],
+		registers,
+		async collect() {
+			this.reset();
+			for (const [state, count] of Object.entries((await domainStates().catch(() => undefined)) ?? {})) {
+				this.set({state}, count);
 			}
 		},
 	});

@@ -1,3 +1,4 @@
+import type {DomainCheck} from '../admin/verify-domain.ts';
 import type {createMailLog} from '../log/maillog.ts';
 import type {Recorded} from '../outcome/record.ts';
 import type {Attempted} from '../webhook/turn.ts';
@@ -16,6 +17,20 @@ export function createTelling({metrics, mailLog}: Told) {
 				delayMs,
 				attempt: verdict.attempts,
 			});
+		},
+
+		domainChecked({before, domain, records, activated}: DomainCheck): void {
+			const about = {domain: domain.name, workspace: domain.workspace_id};
+			if (domain.state !== before.state) {
+				const lacking = records.filter(({ok, required}) => required && !ok).map(({name}) => name);
+				mailLog.domainState({...about, from: before.state, to: domain.state, lacking});
+			}
+			for (const selector of activated) {
+				mailLog.domainKey({...about, selector});
+			}
+			if ((domain.return_path_at === null) !== (before.return_path_at === null)) {
+				mailLog.domainReturnPath({...about, used: domain.return_path_at !== null});
+			}
 		},
 
 		posted(attempted: Attempted): void {

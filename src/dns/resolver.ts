@@ -25,8 +25,11 @@ const mostNames = 20_000;
 type Found<T> = {readonly records: readonly T[]; readonly ttl: number};
 type Kept = {readonly until: number; readonly answer: DnsAnswer<unknown>};
 
+/** `cancel` ends what is still being asked, which else keeps a process alive long after its answer was given up. */
+export type CancellableResolver = Resolver & {readonly cancel: () => void};
+
 /** A caching resolver on c-ares, so that a slow server does not hold the thread pool (as `dns.lookup` would). */
-export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptions): Resolver {
+export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptions): CancellableResolver {
 	const system = new SystemResolver({timeout: Math.min(firstWaitMs, timeoutMs), tries: repetitions});
 	if (servers.length > 0) {
 		system.setServers([...servers]);
@@ -63,6 +66,7 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 	}
 
 	return {
+		cancel: () => system.cancel(),
 		mx: (domain, fresh = false) =>
 			// Node does not tell the TTL of an MX record: the shortest time is right for all.
 			recall(`MX ${domain}`, fresh, async () => ({

@@ -39,6 +39,8 @@ export type LoggedWebhook = {
 	readonly ms: number;
 };
 
+export type LoggedDomain = {readonly domain: string; readonly workspace: string};
+
 export type Listening = {readonly http: string | null; readonly inbound: string | null; readonly version: string};
 
 /** One method per event, so that no line can carry more than is meant: no key, token, variable or body ever gets here. */
@@ -55,6 +57,14 @@ export type MailLog = {
 	/** Whichever of the above an attempt came to; a release is no event. */
 	readonly attempted: (copy: LoggedCopy, result: AttemptResult, when: Pick<LoggedTry, 'delayMs' | 'attempt'>) => void;
 	readonly webhookAttempted: (webhook: LoggedWebhook) => void;
+	/** `lacking` names the required records that DNS does not show. */
+	readonly domainState: (
+		change: LoggedDomain & {readonly from: string; readonly to: string; readonly lacking: readonly string[]},
+	) => void;
+	/** A key that was rotated in signs from now on. */
+	readonly domainKey: (key: LoggedDomain & {readonly selector: string}) => void;
+	/** Whether the domain's mail has a return path of its own from now on. */
+	readonly domainReturnPath: (change: LoggedDomain & {readonly used: boolean}) => void;
 };
 
 const longestReply = 1024;
@@ -117,6 +127,15 @@ export function createMailLog(logger: Logger): MailLog {
 		},
 		webhookAttempted({messageId, ms, ...webhook}) {
 			logger.info({event: 'webhook_attempted', message_id: messageId, ...webhook, ms: Math.round(ms)});
+		},
+		domainState({domain, workspace, from, to, lacking}) {
+			logger.info({event: 'domain_state', domain, workspace, from, to, lacking});
+		},
+		domainKey({domain, workspace, selector}) {
+			logger.info({event: 'domain_key', domain, workspace, selector});
+		},
+		domainReturnPath({domain, workspace, used}) {
+			logger.info({event: 'domain_return_path', domain, workspace, used});
 		},
 	};
 }

@@ -11,6 +11,8 @@ export type DkimKey = {
 	/** The private key (PKCS #8, PEM), sealed for the row's id. */
 	readonly secret: string;
 	readonly active_from: string;
+	/** Made by a rotation; not used before DNS shows it. */
+	readonly pending_at: string | null;
 	readonly retired_at: string | null;
 	readonly created_at: string;
 };
@@ -19,9 +21,30 @@ export async function insertDkimKeys(trx: Knex.Transaction, keys: readonly DkimK
 	await trx('dkim_keys').insert(keys);
 }
 
-/** The keys of some domains, retired ones left out, by selector. */
-export async function listDkimKeys(reader: Knex, domainIds: readonly string[]): Promise<DkimKey[]> {
-	return await reader('dkim_keys').whereIn('domain_id', domainIds).whereNull('retired_at').orderBy('id');
+/** What a key is there for: to sign when DNS shows it, to sign, or only to be verified by. */
+export function keyState({pending_at: pendingAt, retired_at: retiredAt}: DkimKey): 'pending' | 'active' | 'retired' {
+	return retiredAt !== null ? 'retired' : pendingAt !== null ? 'pending' : 'active';
+}
+
+/** The keys of a domain, oldest first. */
+export async function listDkimKeys(reader: Knex, domainId: string): Promise<DkimKey[]> {
+	return await reader('dkim_keys').where({domain_id: domainId}).orderBy('id');
+}
+
+/** A pending key signs from now on, instead of the one that signed by its algorithm. */
+export async function activateDkimKey(
+	trx: Knex.Transaction,
+	{id, domain_id: domainId, algorithm}: Pick<DkimKey, 'id' | 'domain_id' | 'algorithm'>,
+	now: string,
+): Promise<void> {
+	await trx('dkim_keys')
+		.where({domain_id: domainId, algorithm, pending_at: null, retired_at: null})
+		.update({retired_at: now});
+	await trx('dkim_keys').where({id}).update({pending_at: null, active_from: now});
+}
+
+export async function deleteDkimKeys(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	await trx('dkim_keys').whereIn('id', ids).delete();
 }
 
 /** Keys by id with the name of their domain, retired ones too: a mail that is being made may still name one. */
@@ -40,20 +63,21 @@ export async function findDkimKeys(
 export type DomainSigning = {
 	/** The newest active key of each algorithm. */
 	readonly keyIds: readonly string[];
+	/** Null: DNS does not show the domain's own. */
 	readonly returnPathDomain: string | null;
 };
 
 export async function findDomainSigning(reader: Knex, domainId: string, now: string): Promise<DomainSigning> {
 	const rows: Array<Pick<DkimKey, 'id' | 'algorithm'>> = await reader('dkim_keys')
-		.where({domain_id: domainId})
+		.where({domain_id: domainId, pending_at: null, retired_at: null})
 		.where('active_from', '<=', now)
-		.whereNull('retired_at')
 		.orderBy('active_from')
 		.orderBy('id')
 		.select('id', 'algorithm');
-	const domain: {return_path_domain: string | null} | undefined = await reader('domains')
+	const domain: {return_path: string} | undefined = await reader('domains')
 		.where({id: domainId})
-		.first('return_path_domain');
+		.whereNotNull('return_path_at')
+		.first(reader.raw("coalesce(return_path_domain, 'bounce.' || name) as return_path"));
 	const newest = new Map(rows.map(({algorithm, id}) => [algorithm, id]));
-	return {keyIds: [...newest.values()], returnPathDomain: domain?.return_path_domain ?? null};
+	return {keyIds: [...newest.values()], returnPathDomain: domain?.return_path ?? null};
 }

@@ -52,6 +52,11 @@ function sendersQuery(reader: Knex, workspaceId: string): Knex.QueryBuilder {
 		.select('s.*', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
 }
 
+/** The addresses of a domain's senders. */
+export async function listDomainSenders(reader: Knex, domainId: string): Promise<string[]> {
+	return await reader('senders').where({domain_id: domainId}).orderBy('address_key').pluck('address');
+}
+
 export async function updateSender(
 	trx: Knex.Transaction,
 	workspaceId: string,

@@ -1,16 +1,17 @@
 import {createPrivateKey, createPublicKey} from 'node:crypto';
 import test from 'ava';
 import {domainRecords} from '../../src/admin/domain-records.ts';
-import {addDomain, type SigningKeys} from '../../src/admin/domains.ts';
+import {addDomain} from '../../src/admin/domains.ts';
 import {addSender, changeSender, removeSender} from '../../src/admin/senders.ts';
+import type {SigningKeys} from '../../src/admin/signing-keys.ts';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
-import {type Address, parseAddress} from '../../src/mail/address.ts';
 import {listDkimKeys} from '../../src/store/dkim-keys.ts';
 import {findDomain, listDomains} from '../../src/store/domains.ts';
 import {findSender, listSenders} from '../../src/store/senders.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {address} from '../helpers/parsed-address.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 let keys: SigningKeys;
@@ -27,21 +28,13 @@ async function prepare(store: Store) {
 	return {tools, write, workspaceId, add};
 }
 
-function address(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: false});
-	if (!parsed.ok) {
-		throw new Error(text);
-	}
-	return parsed.address;
-}
-
 storeTest(test, 'a domain gets two keys, sealed, whose public halves are in its records', async (t, store) => {
 	const {workspaceId, add} = await prepare(store);
 	const added = await add('shop.example');
 	t.is(await add('shop.example'), undefined);
 	const domain = await findDomain(store.reader, workspaceId, 'shop.example');
 	t.deepEqual(domain, added?.domain);
-	const rows = await listDkimKeys(store.reader, [domain?.id as string]);
+	const rows = await listDkimKeys(store.reader, domain?.id as string);
 	t.deepEqual(
 		rows.map(({selector, algorithm}) => [selector, algorithm]),
 		[
@@ -63,7 +56,7 @@ storeTest(test, 'a domain gets two keys, sealed, whose public halves are in its 
 storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path with SPF, DMARC', async (t, store) => {
 	const {add} = await prepare(store);
 	const added = await add('shop.example');
-	const input = {domain: added?.domain, keys: added?.keys, bounceHost: 'bounces.mail.example'};
+	const input = {domain: added?.domain, keys: added?.keys, bounceHost: 'bounces.mail.example', smarthosts: []};
 	const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
 	t.deepEqual(
 		records.map(({type, name, purpose, required, found}) => [type, name, purpose, required, found]),

@@ -41,7 +41,7 @@ test('the nouns and verbs of the contract are there', async t => {
 		...['serve', 'init', 'migrate', 'send', 'doctor', 'config show', 'config check'],
 		...['create', 'list', 'show', 'update', 'pause', 'resume'].map(verb => `workspace ${verb}`),
 		...['create', 'list', 'revoke', 'rotate'].map(verb => `key ${verb}`),
-		...['add', 'list', 'show'].map(verb => `domain ${verb}`),
+		...['add', 'list', 'show', 'verify', 'rotate-key', 'remove'].map(verb => `domain ${verb}`),
 		...['add', 'list', 'verify', 'disable', 'enable', 'remove'].map(verb => `sender ${verb}`),
 		...['create', 'list', 'show', 'push', 'pull', 'preview', 'rollback', 'delete'].map(verb => `template ${verb}`),
 		...['list', 'show', 'raw', 'resend'].map(verb => `message ${verb}`),

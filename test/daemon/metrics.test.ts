@@ -24,7 +24,12 @@ const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): Attempt
 
 test('what happened is counted', async t => {
 	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1});
-	const metrics = createMetrics({version: '1.2.3', queueSize: () => size, webhooksPending: async () => 4});
+	const metrics = createMetrics({
+		version: '1.2.3',
+		queueSize: () => size,
+		webhooksPending: async () => 4,
+		domainStates: async () => ({verified: 2, failed: 0}),
+	});
 	metrics.accepted('live', 3);
 	metrics.accepted('test', 1);
 	metrics.accepted('live', 2);
@@ -40,6 +45,8 @@ test('what happened is counted', async t => {
 	const text = await metrics.text();
 	for (const line of [
 		'mailctl_messages_accepted_total{mode="live"} 5',
+		'mailctl_domains{state="verified"} 2',
+		'mailctl_domains{state="failed"} 0',
 		'mailctl_messages_accepted_total{mode="test"} 1',
 		'mailctl_outcomes_total{kind="delivered"} 1',
 		'mailctl_outcomes_total{kind="deferred"} 1',

@@ -14,6 +14,7 @@ export type DnsRecords = {
 	readonly txt?: ReadonlyArray<string | readonly string[]>;
 	readonly cname?: string;
 	readonly ptr?: readonly string[];
+	readonly ns?: readonly string[];
 	/** Seconds; default 300. */
 	readonly ttl?: number;
 	/** What happens to queries of one type. */
@@ -160,6 +161,10 @@ function look(name: string, type: string, zone: Zone): {fault: DnsFault | null; 
 		}
 
 		answers.push({type: 'CNAME', name: owner, ttl, data: entry.cname});
+		if (type === 'CNAME') {
+			return {fault: null, answers};
+		}
+
 		owner = entry.cname.toLowerCase();
 	}
 
@@ -178,6 +183,8 @@ function recordsOf(name: string, type: string, entry: DnsRecords, ttl: number): 
 			return (entry.ptr ?? []).map(data => ({type, name, ttl, data}));
 		case 'TXT':
 			return (entry.txt ?? []).map(text => ({type, name, ttl, data: typeof text === 'string' ? text : [...text]}));
+		case 'NS':
+			return (entry.ns ?? []).map(data => ({type, name, ttl, data}));
 		default:
 			return [];
 	}

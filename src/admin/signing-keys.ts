@@ -1,0 +1,93 @@
+import {createPublicKey} from 'node:crypto';
+import type {Knex} from 'knex';
+import {storeTime} from '../mail/time.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {type DkimKey, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from '../store/dkim-keys.ts';
+import type {Domain} from '../store/domains.ts';
+import type {Vault} from '../store/sealed.ts';
+import type {Tools} from './tools.ts';
+
+/** A domain's new private keys (PKCS #8, PEM); made outside of a transaction because RSA takes a while. */
+export type SigningKeys = {readonly rsa: string; readonly ed25519: string};
+
+type KeysInput = {
+	readonly domainId: string;
+	readonly keys: SigningKeys;
+	/** Of the RSA and of the Ed25519 key. */
+	readonly selectors: readonly [string, string];
+	readonly now: string;
+	readonly pendingAt: string | null;
+};
+
+/** The rows of a pair of keys, sealed. */
+export function keyRows({newId}: Pick<Tools, 'newId'>, vault: Vault, input: KeysInput): DkimKey[] {
+	const [rsa, ed25519] = input.selectors;
+	return (
+		[
+			[rsa, 'rsa-sha256', input.keys.rsa],
+			[ed25519, 'ed25519-sha256', input.keys.ed25519],
+		] as const
+	).map(([selector, algorithm, privateKey]) => {
+		const id = newId('dkm');
+		return {
+			id,
+			domain_id: input.domainId,
+			selector,
+			algorithm,
+			public_key: createPublicKey(privateKey).export({type: 'spki', format: 'pem'}).toString(),
+			secret: vault.seal(id, privateKey),
+			active_from: input.now,
+			pending_at: input.pendingAt,
+			retired_at: null,
+			created_at: input.now,
+		};
+	});
+}
+
+export type Rotation =
+	| {readonly kind: 'begun'; readonly keys: readonly DkimKey[]}
+	/** The keys of an earlier rotation still wait for DNS. */
+	| {readonly kind: 'under_way'; readonly selectors: readonly string[]}
+	| {readonly kind: 'selector_taken'; readonly selector: string};
+
+/** Begins a rotation: new keys that sign once DNS shows them. The old ones sign until then (delivery.md R5.3). */
+export async function rotateKeys(
+	trx: Knex.Transaction,
+	{clock, newId}: Tools,
+	vault: Vault,
+	{domain, keys, selector}: {domain: Domain; keys: SigningKeys; selector: string | null},
+): Promise<Rotation> {
+	const known = await listDkimKeys(trx, domain.id);
+	const waiting = known.filter(key => keyState(key) === 'pending');
+	if (waiting.length > 0) {
+		return {kind: 'under_way', selectors: waiting.map(key => key.selector)};
+	}
+	const taken = new Set(known.map(key => key.selector));
+	const selectors = selector === null ? freeSelectors(taken) : ([selector, `${selector}-ed25519`] as const);
+	const clash = selectors.find(each => taken.has(each));
+	if (clash !== undefined) {
+		return {kind: 'selector_taken', selector: clash};
+	}
+	const now = storeTime(clock.now());
+	const rows = keyRows({newId}, vault, {domainId: domain.id, keys, selectors, now, pendingAt: now});
+	await insertDkimKeys(trx, rows);
+	await bumpGeneration(trx);
+	return {kind: 'begun', keys: rows};
+}
+
+/** Gives a rotation up: the keys that wait for DNS are forgotten. Their selectors; none: there was no rotation. */
+export async function cancelRotation(trx: Knex.Transaction, domain: Domain): Promise<string[]> {
+	const waiting = (await listDkimKeys(trx, domain.id)).filter(key => keyState(key) === 'pending');
+	await deleteDkimKeys(
+		trx,
+		waiting.map(({id}) => id),
+	);
+	await bumpGeneration(trx);
+	return waiting.map(({selector}) => selector);
+}
+
+// Above all numbers in use: a selector whose record DNS may still remember is not used again.
+function freeSelectors(taken: ReadonlySet<string>): [string, string] {
+	const highest = Math.max(0, ...[...taken].map(selector => Number(/^mc(\d{1,9})$/.exec(selector)?.[1] ?? 0)));
+	return [`mc${highest + 1}`, `mc${highest + 2}`];
+}

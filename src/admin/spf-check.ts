@@ -1,0 +1,144 @@
+import {BlockList, isIP} from 'node:net';
+import type {DnsAnswer, Resolver} from '../mail/dns.ts';
+import {isSpf, parseSpf, type SpfMechanism, type SpfQualifier, type SpfRecord} from '../mail/spf-record.ts';
+
+/** What SPF says about mail from an address (RFC 7208 §2.6). `permerror` and `temperror` say why. */
+export type SpfResult =
+	| {readonly kind: 'none' | 'neutral' | 'pass' | 'fail' | 'softfail'}
+	| {readonly kind: 'permerror' | 'temperror'; readonly why: string};
+
+const results = {'+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral'} as const satisfies Record<
+	SpfQualifier,
+	SpfResult['kind']
+>;
+const mostLookUps = 10;
+const mostVoid = 2;
+const mostHosts = 10;
+
+/** Ends an evaluation from within its includes; never leaves this file. */
+class SpfEnd extends Error {
+	readonly result: SpfResult;
+	constructor(kind: 'permerror' | 'temperror', why: string) {
+		super(why);
+		this.result = {kind, why};
+	}
+}
+
+/**
+ * Whether the domain's SPF record lets an address send (RFC 7208 §4, `check_host`). Terms with macros depend on the mail
+ * and match nothing here, nor does `ptr`, which RFC 7208 §5.5 says not to use.
+ */
+export async function checkSpf(resolver: Resolver, ip: string, domain: string): Promise<SpfResult> {
+	const left = {lookUps: mostLookUps, voids: mostVoid};
+
+	function count(): void {
+		left.lookUps--;
+		if (left.lookUps < 0) {
+			throw new SpfEnd('permerror', `it takes more than ${mostLookUps} look-ups`);
+		}
+	}
+
+	async function answer<T>(asked: Promise<DnsAnswer<T>>, name: string): Promise<readonly T[]> {
+		const got = await asked;
+		if (got.kind === 'failed') {
+			throw new SpfEnd('temperror', `DNS did not answer for ${name} (${got.code})`);
+		}
+		return got.kind === 'found' ? got.records : [];
+	}
+
+	function notVoid<T>(records: readonly T[], name: string): readonly T[] {
+		if (records.length === 0) {
+			left.voids--;
+			if (left.voids < 0) {
+				throw new SpfEnd('permerror', `more than ${mostVoid} of its names have no records, ${name} too`);
+			}
+		}
+		return records;
+	}
+
+	const addresses = async (host: string) =>
+		await answer(isIP(ip) === 4 ? resolver.a(host, true) : resolver.aaaa(host, true), host);
+
+	async function recordOf(name: string): Promise<SpfRecord | null> {
+		const records = (await answer(resolver.txt(name, true), name)).filter(isSpf);
+		if (records.length > 1) {
+			throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, only one may be there`);
+		}
+		const parsed = records[0] === undefined ? null : parseSpf(records[0]);
+		if (parsed?.ok === false) {
+			throw new SpfEnd('permerror', `the SPF record of ${name} has a fault: ${parsed.fault}`);
+		}
+		return parsed?.record ?? null;
+	}
+
+	async function evaluate(name: string): Promise<SpfResult['kind']> {
+		const record = await recordOf(name);
+		if (record === null) {
+			return 'none';
+		}
+		for (const mechanism of record.mechanisms) {
+			if (await matches(mechanism, name)) {
+				return results[mechanism.qualifier];
+			}
+		}
+		return record.redirect === null ? 'neutral' : await follow(record.redirect);
+	}
+
+	async function follow(target: string): Promise<SpfResult['kind']> {
+		count();
+		const result = target.includes('%') ? 'neutral' : await evaluate(target);
+		if (result === 'none') {
+			throw new SpfEnd('permerror', `${target}, which it leads to, has no SPF record`);
+		}
+		return result;
+	}
+
+	async function matches({name, target, prefix}: SpfMechanism, domain: string): Promise<boolean> {
+		const host = target ?? domain;
+		switch (name) {
+			case 'all':
+				return true;
+			case 'ip4':
+			case 'ip6':
+				return isWithin(ip, host, prefix);
+			case 'include':
+				return (await follow(host)) === 'pass';
+		}
+		count();
+		if (name === 'ptr' || host.includes('%')) {
+			return false;
+		}
+		if (name === 'exists') {
+			return notVoid(await answer(resolver.a(host, true), host), host).length > 0;
+		}
+		const hosts =
+			name === 'a' ? [host] : notVoid(await answer(resolver.mx(host, true), host), host).map(({exchange}) => exchange);
+		for (const each of hosts.slice(0, mostHosts)) {
+			const found = await addresses(each);
+			if ((name === 'a' ? notVoid(found, each) : found).some(address => isWithin(ip, address, prefix))) {
+				return true;
+			}
+		}
+		return false;
+	}
+
+	try {
+		return {kind: await evaluate(domain)} as SpfResult;
+	} catch (error) {
+		if (error instanceof SpfEnd) {
+			return error.result;
+		}
+		throw error;
+	}
+}
+
+function isWithin(ip: string, network: string, prefix: SpfMechanism['prefix']): boolean {
+	const family = isIP(ip);
+	if (family === 0 || family !== isIP(network)) {
+		return false;
+	}
+	const list = new BlockList();
+	const type = family === 4 ? 'ipv4' : 'ipv6';
+	list.addSubnet(network, family === 4 ? prefix.ip4 : prefix.ip6, type);
+	return list.check(ip, type);
+}

@@ -1,0 +1,129 @@
+import type {Knex} from 'knex';
+import {parseDkimRecord} from '../mail/dkim-record.ts';
+import {storeTime} from '../mail/time.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {activateDkimKey, deleteDkimKeys, listDkimKeys} from '../store/dkim-keys.ts';
+import {claimDomainCheck, type Domain, updateCheckedDomain} from '../store/domains.ts';
+import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
+import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
+import {nextStanding, type Sight} from './domain-state.ts';
+
+/** What DNS answered about a domain. */
+export type DomainSight = {
+	readonly domain: Domain;
+	readonly names: SendingNames;
+	readonly records: readonly CheckedRecord[];
+};
+
+/** What a check came to. */
+export type DomainCheck = {
+	readonly before: Domain;
+	readonly domain: Domain;
+	/** With what DNS answered; keys as they are now. */
+	readonly records: readonly CheckedRecord[];
+	/** Selectors of the keys that sign from now on. */
+	readonly activated: readonly string[];
+};
+
+/** Asks DNS for all records of a domain; writes nothing. */
+export async function lookAtDomain(
+	reader: Knex,
+	domain: Domain,
+	names: SendingNames,
+	openSources: OpenSources,
+	now: number,
+): Promise<DomainSight> {
+	const keys = await listDkimKeys(reader, domain.id);
+	const sources = openSources();
+	try {
+		const records = await checkDomainRecords(domain.name, domainRecords({...names, domain, keys}), sources);
+		return {domain, names, records: records.map(record => judgeRetired(record, storeTime(now)))};
+	} finally {
+		sources.close();
+	}
+}
+
+/** Takes a domain to be checked, so that nobody else does at the same time. Undefined: somebody else has taken it. */
+export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: number): Promise<Domain | undefined> {
+	const at = storeTime(now);
+	return (await claimDomainCheck(trx, domain, at)) ? {...domain, checked_at: at} : undefined;
+}
+
+/**
+ * Writes what follows from what DNS answered: the domain's state, keys of a rotation that sign from now on, retired ones
+ * that nobody needs any more, and whether its own return path is used. Undefined: somebody else checks it since, or it is
+ * gone; then nothing is written.
+ */
+export async function settleDomain(
+	trx: Knex.Transaction,
+	{domain: before, names, records}: DomainSight,
+	time: number,
+): Promise<DomainCheck | undefined> {
+	const at = storeTime(time);
+	const standing = nextStanding(before, sightOf(records), at);
+	const changes = {...standing, return_path_at: returnPathAt(before, records, at)};
+	if (!(await updateCheckedDomain(trx, before, changes))) {
+		return undefined;
+	}
+	const shown = records.filter(({key, everywhere}) => key?.state === 'pending' && everywhere);
+	for (const {key} of shown) {
+		const {id, algorithm} = key as RecordKey;
+		await activateDkimKey(trx, {id, algorithm, domain_id: before.id}, at);
+	}
+	const gone = records.filter(record => isGone(record, at)).map(({key}) => (key as RecordKey).id);
+	await deleteDkimKeys(trx, gone);
+
+	const domain = {...before, ...changes};
+	const isChanged = shown.length > 0 || gone.length > 0 || domain.return_path_at !== before.return_path_at;
+	if (isChanged || domain.state !== before.state) {
+		await bumpGeneration(trx);
+	}
+	const activated = shown.map(({name}) => name.slice(0, name.indexOf('.')));
+	const keys = await listDkimKeys(trx, domain.id);
+	return {before, domain, records: withAnswers(domainRecords({...names, domain, keys}), records), activated};
+}
+
+/** Records with what was answered for those of the same name and purpose. */
+function withAnswers(records: readonly DomainRecord[], answered: readonly CheckedRecord[]): CheckedRecord[] {
+	return records.flatMap(record => {
+		const same = answered.find(({name, purpose}) => name === record.name && purpose === record.purpose);
+		return same === undefined ? [] : [{...same, ...record, found: same.found}];
+	});
+}
+
+/** Ownership or a DKIM key of the domain shows that whoever added it controls its DNS. */
+function sightOf(records: readonly CheckedRecord[]): Sight {
+	const proofs = records.filter(
+		({purpose, key}) => purpose === 'ownership' || (purpose === 'dkim' && key?.state !== 'retired'),
+	);
+	if (proofs.some(({ok}) => ok)) {
+		return 'shown';
+	}
+	return proofs.some(({state}) => state === 'unknown') ? 'unknown' : 'absent';
+}
+
+/** Without its MX bounces would be lost, without its SPF mail be refused: both have to be there. No answer changes nothing. */
+function returnPathAt({return_path_at: before}: Domain, records: readonly CheckedRecord[], at: string): string | null {
+	const parts = records.filter(({purpose}) => purpose === 'return_path' || purpose === 'spf');
+	if (parts.every(({ok}) => ok)) {
+		return before ?? at;
+	}
+	return parts.some(({state}) => state === 'missing' || state === 'different') ? null : before;
+}
+
+/** A retired key's record has to stay until its mail has arrived; then it is best removed. */
+function judgeRetired(record: CheckedRecord, at: string): CheckedRecord {
+	const until = record.key?.keep_until ?? null;
+	if (until === null || record.state === 'unknown') {
+		return record;
+	}
+	if (until > at) {
+		return record.ok ? record : {...record, problem: 'mail that it signed may still be on its way'};
+	}
+	return {...record, ok: true, state: 'ok', problem: 'it may be removed, or be published with an empty p='};
+}
+
+function isGone({key, found, state}: CheckedRecord, at: string): boolean {
+	const isOver = key?.keep_until != null && key.keep_until <= at;
+	return isOver && state !== 'unknown' && found.every(text => parseDkimRecord(text)?.key === null);
+}

@@ -1,0 +1,38 @@
+import type {DomainRecord} from './domain-records.ts';
+
+const ttl = 3600;
+const longestString = 255;
+
+/**
+ * Records as lines of a zone file (RFC 1035 §5.1): absolute names, a TXT in strings of at most 255 octets. DMARC is a
+ * comment, because a second record beside one that is there would void both; so is the record of a key that is not needed any more.
+ */
+export function zoneFile(domain: string, records: readonly DomainRecord[], now: string): string[] {
+	return [
+		`; ${domain}: what mailctl needs in DNS`,
+		...records.flatMap(record => {
+			const line = `${record.name}. ${ttl} IN ${record.type} ${dataOf(record)}`;
+			if (record.purpose === 'dmarc') {
+				return ['; only where there is no DMARC record yet:', `; ${line}`];
+			}
+			const until = record.key?.keep_until ?? null;
+			return until !== null && until <= now ? [`; not needed any more: ${line}`] : [line];
+		}),
+	];
+}
+
+function dataOf({type, value}: DomainRecord): string {
+	return type === 'TXT' ? stringsOf(value).map(quoted).join(' ') : `${value}.`;
+}
+
+function stringsOf(value: string): string[] {
+	const strings: string[] = [];
+	for (let from = 0; from === 0 || from < value.length; from += longestString) {
+		strings.push(value.slice(from, from + longestString));
+	}
+	return strings;
+}
+
+function quoted(text: string): string {
+	return `"${text.replace(/["\\]/g, '\\$&')}"`;
+}

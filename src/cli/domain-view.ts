@@ -1,0 +1,156 @@
+import type {CheckedRecord} from '../admin/check-records.ts';
+import {type DomainRecord, returnPathHost} from '../admin/domain-records.ts';
+import {nextCheck} from '../admin/domain-state.ts';
+import {storeTime} from '../mail/time.ts';
+import type {DkimKey} from '../store/dkim-keys.ts';
+import type {Domain} from '../store/domains.ts';
+import type {Session} from './session.ts';
+import {fields, table} from './table.ts';
+import type {Tone} from './terminal.ts';
+import {cut, printable, shortTime} from './text.ts';
+
+export function domainView(row: Domain) {
+	return {
+		id: row.id,
+		name: row.name,
+		verified: row.verified_at !== null,
+		state: row.state,
+		state_at: row.state_at,
+		verified_at: row.verified_at,
+		checked_at: row.checked_at,
+		return_path_domain: returnPathHost(row),
+		return_path_used: row.return_path_at !== null,
+		created_at: row.created_at,
+	};
+}
+
+/** When the daemon asks DNS again; null: it does not while nothing leaves the machine. */
+export function nextCheckOf(session: Session, row: Domain, keys: readonly DkimKey[]): string | null {
+	const pendingAt = keys
+		.map(key => key.pending_at)
+		.reduce((newest, at) => ((at ?? '') > (newest ?? '') ? at : newest), null);
+	const now = session.tools.clock.now();
+	return session.settings().delivery === 'capture'
+		? null
+		: storeTime(Math.max(now, nextCheck({...row, pending_at: pendingAt}, now)));
+}
+
+/** A domain with its records to publish, which were not looked for. */
+export function unaskedLines(session: Session, row: Domain, records: readonly DomainRecord[]): string[] {
+	return [
+		...head(session, row, null),
+		'',
+		...publish(row),
+		...records.flatMap(each => ['', ...valueLines(session, each)]),
+	];
+}
+
+/** A domain with what DNS answers for each record; values only of what is still to be published. */
+export function checkedLines(
+	session: Session,
+	row: Domain,
+	records: readonly CheckedRecord[],
+	next: string | null,
+): string[] {
+	const remarkable = records.filter(({state, problem}) => state !== 'ok' || problem !== null);
+	return [
+		...head(session, row, next),
+		'',
+		...statusTable(session, records),
+		...(remarkable.some(({ok}) => !ok) ? ['', ...publish(row)] : []),
+		...remarkable.flatMap(record => ['', ...detailLines(session, record)]),
+	];
+}
+
+function head(session: Session, row: Domain, next: string | null): string[] {
+	const own = returnPathHost(row);
+	const {returnPathDomain} = session.settings();
+	return fields([
+		['id', row.id],
+		['domain', row.name],
+		['state', `${row.state} since ${shortTime(row.state_at)} UTC`],
+		[
+			'checked',
+			`${row.checked_at === null ? 'never' : shortTime(row.checked_at)}${next === null ? '' : `, next ${shortTime(next)}`}`,
+		],
+		['return path', row.return_path_at === null ? `${returnPathDomain}, its own once DNS shows MX and SPF` : own],
+	]);
+}
+
+function publish({name}: Domain): string[] {
+	return [
+		'Publish these records where the DNS of the domain is managed; each value is one',
+		'line, however long. As lines of a zone file:',
+		`  mailctl domain show ${name} --zone`,
+	];
+}
+
+const tones = {ok: 'good', missing: 'bad', different: 'bad', unknown: 'doubtful'} as const satisfies Record<
+	CheckedRecord['state'],
+	Tone
+>;
+
+function statusTable({terminal}: Session, records: readonly CheckedRecord[]): string[] {
+	const [title = '', ...lines] = table<CheckedRecord>(
+		[
+			{title: 'DNS', cell: ({state}) => state},
+			{title: 'TYPE', cell: ({type}) => type},
+			{title: 'NAME', cell: ({name}) => name, cut: true},
+			{title: 'FOR', cell: purposeOf},
+		],
+		records,
+		terminal.width,
+	);
+	const tinted = lines.map((line, index) => {
+		const {state, required} = records[index] as CheckedRecord;
+		const tone = tones[state] === 'bad' && !required ? 'doubtful' : tones[state];
+		return terminal.tint(line.slice(0, state.length), tone) + line.slice(state.length);
+	});
+	return [title, ...tinted];
+}
+
+const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
+	ownership: 'ownership',
+	dkim: 'DKIM',
+	return_path: 'return path',
+	spf: 'SPF of return path',
+	dmarc: 'DMARC',
+};
+const algorithms = {'rsa-sha256': 'RSA', 'ed25519-sha256': 'Ed25519'} as const;
+
+function purposeOf({purpose, required, key}: DomainRecord): string {
+	const optional = required ? '' : ', optional';
+	if (key === null) {
+		return `${purposes[purpose]}${optional}`;
+	}
+	const name = `DKIM ${algorithms[key.algorithm]}`;
+	switch (key.state) {
+		case 'active':
+			return `${name}${optional}`;
+		case 'pending':
+			return `${name}, new key`;
+		case 'retired':
+			return `${name} until ${key.keep_until?.slice(0, 10)}`;
+	}
+}
+
+function heading({terminal}: Session, record: DomainRecord): string {
+	return `${terminal.bold(`${record.type} ${printable(record.name)}`)}  (${purposeOf(record)})`;
+}
+
+function valueLines(session: Session, record: DomainRecord): string[] {
+	return [heading(session, record), printable(record.value)];
+}
+
+function detailLines(session: Session, record: CheckedRecord): string[] {
+	const {width} = session.terminal;
+	const {state, problem, found, ok, value} = record;
+	return [
+		heading(session, record),
+		...(state === 'missing' && problem === null
+			? []
+			: [cut(`  ${state}${problem === null ? '' : `: ${problem}`}`, width)]),
+		...(ok ? [] : found.map(text => cut(`  found: ${printable(text)}`, width))),
+		...(ok ? [] : [printable(value)]),
+	];
+}

@@ -1,0 +1,181 @@
+import test from 'ava';
+import type {DomainRecord} from '../../src/admin/domain-records.ts';
+import {judgeRecord} from '../../src/admin/record-verdict.ts';
+import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import type {DnsFault, DnsRecords, Zone} from '../helpers/fake-dns.ts';
+import {resolverOf} from '../helpers/resolvers.ts';
+
+const [own, foreign] = await Promise.all([generateSigningKeys(), generateSigningKeys()]);
+const p = dkimRecordValue(own.rsa).split('p=')[1] as string;
+
+type Purpose = DomainRecord['purpose'];
+const wanted: Readonly<Record<Purpose, readonly [name: string, type: DomainRecord['type'], value: string]>> = {
+	ownership: ['_mailctl.shop.example', 'TXT', 'mailctl-verification=abc'],
+	dkim: ['mc1._domainkey.shop.example', 'TXT', dkimRecordValue(own.rsa)],
+	return_path: ['bounce.shop.example', 'MX', '10 bounces.mail.example'],
+	spf: ['bounce.shop.example', 'TXT', 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all'],
+	dmarc: ['_dmarc.shop.example', 'TXT', 'v=DMARC1; p=none'],
+};
+
+type Case = readonly [
+	about: string,
+	answer: DnsRecords | DnsFault | null,
+	state: string,
+	problem?: RegExp | null,
+	more?: Zone,
+];
+
+const cases: Readonly<Record<Purpose, readonly Case[]>> = {
+	ownership: [
+		['the text', {txt: ['mailctl-verification=abc']}, 'ok'],
+		['among others', {txt: ['x', 'mailctl-verification=abc', 'mailctl-verification=old']}, 'ok'],
+		['in parts', {txt: [['mailctl-', 'verification=abc']]}, 'ok'],
+		['spaces around it', {txt: [' mailctl-verification=abc ']}, 'ok'],
+		['another text', {txt: ['mailctl-verification=abd']}, 'different', /another text/],
+		['no name', null, 'missing'],
+		['no text', {}, 'missing'],
+		['SERVFAIL', 'servfail', 'unknown', /DNS did not answer \(ESERVFAIL\)/],
+		['refused', 'refused', 'unknown', /DNS did not answer \(EREFUSED\)/],
+	],
+	dkim: [
+		['the same', {txt: [[dkimRecordValue(own.rsa).slice(0, 255), dkimRecordValue(own.rsa).slice(255)]]}, 'ok'],
+		['another order, no v=', {txt: [[`t=s;p=${p.slice(0, 200)}`, ` ${p.slice(200)} ; k=rsa;`]]}, 'ok'],
+		['beside another text', {txt: ['hello', [`p=${p.slice(0, 200)}`, p.slice(200)]]}, 'ok'],
+		['tried out', {txt: [['v=DKIM1; t=y; p=', p.slice(0, 200), p.slice(200)]]}, 'ok', /t=y/],
+		[
+			'by an alias',
+			{cname: 'keys.example'},
+			'ok',
+			null,
+			{'keys.example': {txt: [['p=', p.slice(0, 250), p.slice(250)]]}},
+		],
+		['another key', {txt: [dkimRecordValue(foreign.rsa).match(/.{1,255}/g) ?? []]}, 'different', /another key/],
+		['another algorithm', {txt: [dkimRecordValue(own.ed25519)]}, 'different', /another key/],
+		['revoked', {txt: ['v=DKIM1; p=']}, 'different', /revoked/],
+		['two keys', {txt: [[`p=${p.slice(0, 200)}`, p.slice(200)], dkimRecordValue(own.ed25519)]}, 'different', /2 keys/],
+		['SHA-1 only', {txt: [['h=sha1;p=', p.slice(0, 200), p.slice(200)]]}, 'different', /h= excludes/],
+		['no key', {txt: ['hello']}, 'different', /no DKIM key/],
+		['nothing', null, 'missing'],
+		['no answer', 'servfail', 'unknown', /ESERVFAIL/],
+	],
+	return_path: [
+		['the MX', {mx: [[10, 'bounces.mail.example']]}, 'ok'],
+		['in capitals, another preference', {mx: [[5, 'Bounces.Mail.Example']]}, 'ok'],
+		[
+			'a spare behind it',
+			{
+				mx: [
+					[10, 'bounces.mail.example'],
+					[20, 'mx.other.example'],
+				],
+			},
+			'ok',
+		],
+		[
+			'behind another',
+			{
+				mx: [
+					[20, 'bounces.mail.example'],
+					[10, 'mx.other.example'],
+				],
+			},
+			'different',
+			/would not reach bounces\.mail\.example/,
+		],
+		['null MX', {mx: [[0, '.']]}, 'different', /would not reach/],
+		['an alias', {cname: 'bounces.mail.example'}, 'ok', null, {'bounces.mail.example': {a: ['192.0.2.1']}}],
+		[
+			'an alias of a host with MX',
+			{cname: 'bounces.mail.example'},
+			'ok',
+			null,
+			{'bounces.mail.example': {mx: [[10, 'in.mail.example']]}},
+		],
+		[
+			'the MX of the host',
+			{mx: [[10, 'in.mail.example']]},
+			'ok',
+			null,
+			{'bounces.mail.example': {mx: [[1, 'in.mail.example']]}},
+		],
+		[
+			'another alias',
+			{cname: 'mx.other.example'},
+			'different',
+			/would not reach/,
+			{'mx.other.example': {a: ['192.0.2.1']}},
+		],
+		['an address only', {a: ['192.0.2.1']}, 'missing'],
+		['nothing', null, 'missing'],
+		['no answer', 'servfail', 'unknown', /ESERVFAIL/],
+	],
+	spf: [
+		['the same', {txt: ['v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all']}, 'ok'],
+		['wider', {txt: ['v=spf1 ip6:2001:db8::/64 ip4:192.0.2.0/24 ~all']}, 'ok'],
+		[
+			'by include',
+			{txt: ['v=spf1 include:s.example -all']},
+			'ok',
+			null,
+			{'s.example': {txt: ['v=spf1 ip4:192.0.2.1 ip6:2001:db8::1']}},
+		],
+		['one address is left out', {txt: ['v=spf1 ip4:192.0.2.1 -all']}, 'different', /does not allow 2001:db8::1/],
+		['two records', {txt: ['v=spf1 +all', 'v=spf1 -all']}, 'different', /2 SPF records/],
+		['a fault', {txt: ['v=spf1 ip5:1 -all']}, 'different', /"ip5:1" is not understood/],
+		['another text', {txt: ['hello']}, 'missing'],
+		[
+			'an include that does not answer',
+			{txt: ['v=spf1 include:s.example -all']},
+			'unknown',
+			/s\.example/,
+			{'s.example': 'servfail'},
+		],
+	],
+	dmarc: [
+		['the policy', {txt: ['v=DMARC1; p=none']}, 'ok'],
+		['another policy', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example']}, 'ok'],
+		['of the parent', null, 'ok', /it is the one of _dmarc\.example\.org/],
+		['two', {txt: ['v=DMARC1; p=none', 'v=DMARC1; p=reject']}, 'different', /2 DMARC records/],
+		['a misspelt policy', {txt: ['v=DMARC1; p=non']}, 'different', /p= is none of/],
+		['no list of tags', {txt: ['v=DMARC1 p=none']}, 'different', /not a list/],
+		['another text', {txt: ['hello']}, 'missing'],
+		['no answer', 'servfail', 'unknown', /ESERVFAIL/],
+	],
+};
+
+for (const [purpose, list] of Object.entries(cases) as Array<[Purpose, readonly Case[]]>) {
+	for (const [about, answer, state, problem = null, more = {}] of list) {
+		test(`${purpose}, ${about}: ${state}`, async t => {
+			const [name, type, value] = wanted[purpose];
+			const inside = about === 'of the parent' ? '_dmarc.a.shop.example.org' : name;
+			const zone: Zone = {
+				'_dmarc.example.org': {txt: ['v=DMARC1; p=none']},
+				...(answer && {[inside]: answer}),
+				...more,
+			};
+			const record: DomainRecord = {type, name: inside, value, purpose, required: true, found: [], key: null};
+			const verdict = await judgeRecord(await resolverOf(t, zone), record);
+			t.is(verdict.state, state as typeof verdict.state, verdict.problem ?? '');
+			t.regex(verdict.problem ?? '', problem ?? /^$/);
+			t.is(verdict.found.length > 0, state === 'ok' || state === 'different' || about.startsWith('an include'));
+		});
+	}
+}
+
+test('SPF by a host: its addresses count, and a proposal that forbids nothing is met by any record', async t => {
+	const judge = async (value: string, zone: Zone) =>
+		await judgeRecord(await resolverOf(t, zone), {
+			...{type: 'TXT', name: 'bounce.shop.example', value, purpose: 'spf', required: false, found: [], key: null},
+		});
+	const host: Zone = {'bounces.mail.example': {a: ['192.0.2.1']}};
+	const of = (text: string): Zone => ({...host, 'bounce.shop.example': {txt: [text]}});
+	const proposal = 'v=spf1 a:bounces.mail.example -all';
+	t.like(await judge(proposal, of('v=spf1 ip4:192.0.2.1 -all')), {state: 'ok'});
+	t.like(await judge(proposal, of('v=spf1 ip4:192.0.2.2 -all')), {
+		state: 'different',
+		problem: 'it does not allow 192.0.2.1',
+	});
+	t.like(await judge('v=spf1 a:nix.example -all', of('v=spf1 mx -all')), {state: 'different'});
+	t.like(await judge('v=spf1 a:relay.example ~all', of('v=spf1 include:p.example -all')), {state: 'ok'});
+	t.like(await judge(proposal, {...of('v=spf1 mx -all'), 'bounces.mail.example': 'servfail'}), {state: 'unknown'});
+});

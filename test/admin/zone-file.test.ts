@@ -1,0 +1,79 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {type DomainRecord, domainRecords} from '../../src/admin/domain-records.ts';
+import {zoneFile} from '../../src/admin/zone-file.ts';
+import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {parseZone} from '../helpers/zone-file.ts';
+
+const now = '2026-06-09T10:00:00.000Z';
+const base: DomainRecord = {
+	...{type: 'TXT', name: 'a.shop.example', value: '', purpose: 'ownership', required: true, found: [], key: null},
+};
+
+async function records(): Promise<DomainRecord[]> {
+	const {rsa} = await generateSigningKeys();
+	const key = {id: 'dkm_1', domain_id: 'dom_1', algorithm: 'rsa-sha256', secret: '', created_at: now} as const;
+	return domainRecords({
+		domain: {
+			...{id: 'dom_1', workspace_id: 'ws_1', name: 'shop.example', ownership_token: 'abc', created_at: now},
+			...{return_path_domain: null, return_path_at: null, state: 'pending', state_at: now},
+			...{verified_at: null, checked_at: null, failures: 0},
+		},
+		keys: [
+			{
+				...key,
+				selector: 'mc1',
+				public_key: rsa,
+				active_from: now,
+				pending_at: null,
+				retired_at: '2026-05-01T00:00:00.000Z',
+			},
+			{
+				...key,
+				selector: 'mc3',
+				public_key: rsa,
+				active_from: now,
+				pending_at: null,
+				retired_at: '2026-06-01T00:00:00.000Z',
+			},
+			{...key, selector: 'mc5', public_key: rsa, active_from: now, pending_at: null, retired_at: null},
+		],
+		...{bounceHost: 'bounces.mail.example', sourceAddresses: ['192.0.2.1'], smarthosts: []},
+	});
+}
+
+test('the zone file has every record that is needed, with absolute names and short strings', async t => {
+	const all = await records();
+	const text = zoneFile('shop.example', all, now).join('\n');
+	t.deepEqual(
+		parseZone(text).map(({name, type, data}) => [name, type, type === 'TXT' ? data.join('') : data.join(' ')]),
+		all
+			.filter(({name}) => !name.startsWith('_dmarc') && !name.startsWith('mc1'))
+			.map(({name, type, value}) => [name, type, type === 'MX' ? `${value}.` : value]),
+	);
+	t.true(parseZone(text).every(({ttl}) => ttl === 3600));
+	const [, long] = parseZone(text);
+	t.deepEqual(
+		long?.data.map(part => part.length),
+		[255, dkimRecordValue(dkimOf(all)).length - 255],
+	);
+	t.regex(
+		text,
+		/^; only where there is no DMARC record yet:\n; _dmarc\.shop\.example\. 3600 IN TXT "v=DMARC1; p=none"$/m,
+	);
+	t.regex(text, /^; not needed any more: mc1\._domainkey/m);
+});
+
+function dkimOf(all: readonly DomainRecord[]): string {
+	const value = all.find(({name}) => name.startsWith('mc3'))?.value.split('p=')[1] as string;
+	return `-----BEGIN PUBLIC KEY-----\n${value}\n-----END PUBLIC KEY-----\n`;
+}
+
+test('any value is read as it was', t => {
+	fc.assert(
+		fc.property(fc.stringMatching(/^[ -~]{0,600}$/), value => {
+			const [record] = parseZone(zoneFile('shop.example', [{...base, value}], now).join('\n'));
+			t.is(record?.data.join(''), value);
+		}),
+	);
+});

@@ -1,0 +1,218 @@
+import test from 'ava';
+import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {publish, type ToPublish} from '../helpers/domain-zone.ts';
+import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+import {parseZone} from '../helpers/zone-file.ts';
+
+type Shown = ToPublish & {
+	readonly required: boolean;
+	readonly found: readonly string[];
+	readonly ok: boolean;
+	readonly state: string;
+	readonly problem: string | null;
+	readonly key: {readonly state: string; readonly algorithm: string} | null;
+};
+type Domain = {
+	readonly id: string;
+	readonly name: string;
+	readonly state: string;
+	readonly verified: boolean;
+	readonly return_path_used: boolean;
+	readonly next_check_at: string | null;
+	readonly records: readonly Shown[];
+};
+
+/** A workspace and a DNS whose zone the test fills. */
+async function prepare(t: Parameters<typeof newCli>[0], zone: Zone = {}): Promise<Cli & {zone: Zone}> {
+	const dns = await startFakeDns(t, zone);
+	const cli = await newCli(t, {
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounces.mail.example',
+		MAILCTL_DNS_SERVERS: dns.server,
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_HOSTNAME: 'out.mail.example',
+	});
+	await cli.run('workspace', 'create', '--name', 'acme');
+	return {...cli, zone};
+}
+
+test('domain: add, list, show while nothing is published', async t => {
+	const cli = await prepare(t);
+	const added = await cli.json<Domain>('domain', 'add', 'Shop.Example');
+	t.regex(added.id, /^dom_/);
+	t.like(added, {name: 'shop.example', verified: false, state: 'pending'});
+	t.deepEqual(
+		added.records.map(({purpose}) => purpose),
+		['ownership', 'dkim', 'dkim', 'return_path', 'spf', 'dmarc'],
+	);
+	t.like(added.records[1], {type: 'TXT', name: 'mc1._domainkey.shop.example', required: true, found: []});
+	const shown = await cli.json<Domain>('domain', 'show', 'shop.example');
+	t.deepEqual(
+		shown.records.map(({state, ok, found}) => [state, ok, found]),
+		added.records.map(() => ['missing', false, []]),
+	);
+	t.deepEqual(
+		shown.records.map(({name, value}) => [name, value]),
+		added.records.map(({name, value}) => [name, value]),
+	);
+	golden(t, 'domain-show', await cli.text('domain', 'show', 'shop.example'));
+	golden(t, 'domain-list', await cli.text('domain', 'list'));
+	golden(
+		t,
+		'domain-add',
+		await cli.text('domain', 'add', 'bücher.example', '--return-path-domain', 'r.bücher.example'),
+	);
+	t.deepEqual(
+		(await cli.json<Domain[]>('domain', 'list')).map(({name}) => name),
+		['xn--bcher-kva.example', 'shop.example'],
+	);
+
+	refused(t, await cli.run('domain', 'add', 'shop.example'), 65, /the domain shop\.example is there already/);
+	refused(t, await cli.run('domain', 'show', 'nix.example'), 65, /there is no domain nix\.example, add it/);
+	refused(t, await cli.run('domain', 'add', 'localhost'), 65, /localhost is no domain, use a full name/);
+	refused(
+		t,
+		await cli.run('domain', 'add', 'b.example', '--return-path-domain', 'b.example'),
+		64,
+		/b\.example cannot be its own return path, use a name below it such as bounce\.b\.example/,
+	);
+});
+
+test('domain: show says what DNS answers, verify checks now and ends with 69 until it is verified', async t => {
+	const cli = await prepare(t);
+	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
+	const without = await cli.run('domain', 'verify', 'shop.example');
+	t.is(without.code, 69);
+	t.regex(without.stdout, /^missing {2}TXT {3}_mailctl\.shop\.example/m);
+	t.is(
+		without.stderr,
+		'mailctl: shop.example is not verified: _mailctl.shop.example is missing, ' +
+			'mc1._domainkey.shop.example is missing, publish one of them and verify again\n',
+	);
+
+	publish(
+		cli.zone,
+		records.filter(({purpose}) => purpose === 'ownership' || purpose === 'dmarc'),
+	);
+	cli.zone['bounce.shop.example'] = {mx: [[5, 'mx.other.example']], fail: {TXT: 'servfail'}};
+	cli.zone['mc1._domainkey.shop.example'] = {txt: ['v=DKIM1; k=rsa; p=']};
+	golden(t, 'domain-show-mixed', await cli.text('domain', 'show', 'shop.example'));
+	const verified = await cli.json<Domain>('domain', 'verify', 'shop.example');
+	t.like(verified, {state: 'verified', verified: true, return_path_used: false});
+	t.truthy(verified.next_check_at);
+	t.deepEqual(
+		verified.records.map(({state, ok, found}) => [state, ok, found.length]),
+		[
+			['ok', true, 1],
+			['different', false, 1],
+			['missing', false, 0],
+			['different', false, 1],
+			['unknown', false, 0],
+			['ok', true, 1],
+		],
+	);
+
+	cli.zone['bounce.shop.example'] = {};
+	delete cli.zone['mc1._domainkey.shop.example'];
+	publish(
+		cli.zone,
+		records.filter(({purpose}) => purpose !== 'ownership' && purpose !== 'dmarc'),
+	);
+	golden(t, 'domain-verify', await cli.text('domain', 'verify', 'shop.example'));
+	t.like((await cli.json<Domain[]>('domain', 'list'))[0], {state: 'verified', return_path_used: true});
+	t.like(await cli.json('sender', 'add', 'a@shop.example'), {verified: true}, 'its sender is verified');
+});
+
+test('domain: where DNS does not answer, verify says so and the zone file is shown all the same', async t => {
+	const cli = await prepare(t, {'_mailctl.shop.example': 'servfail', 'mc1._domainkey.shop.example': 'refused'});
+	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
+	const {code, stderr} = await cli.run('domain', 'verify', 'shop.example', '--json');
+	t.is(code, 69);
+	t.regex(stderr, /_mailctl\.shop\.example is unknown, .* is unknown, see whether DNS answers \(MAILCTL_DNS_SERVERS\)/);
+	const zone = parseZone(await cli.text('domain', 'show', 'shop.example', '--zone'));
+	t.deepEqual(
+		zone.map(({name, type}) => [type, name]),
+		records.filter(({purpose}) => purpose !== 'dmarc').map(({name, type}) => [type, name]),
+	);
+	const shown = await cli.json<{zone: string}>('domain', 'show', 'shop.example', '--zone');
+	t.deepEqual(parseZone(shown.zone), zone);
+});
+
+test('domain: rotate-key, once more, cancel, with a selector', async t => {
+	const cli = await prepare(t);
+	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
+	publish(cli.zone, records);
+	await cli.json('domain', 'verify', 'shop.example');
+	const begun = await cli.json<Domain>('domain', 'rotate-key', 'shop.example');
+	t.deepEqual(
+		begun.records.map(({name, key}) => [name, key?.state, key?.algorithm]),
+		[
+			['mc3._domainkey.shop.example', 'pending', 'rsa-sha256'],
+			['mc4._domainkey.shop.example', 'pending', 'ed25519-sha256'],
+		],
+	);
+	refused(
+		t,
+		await cli.run('domain', 'rotate-key', 'shop.example'),
+		65,
+		/new keys of shop\.example wait for DNS already \(mc3, mc4\), publish them, or forget them with --cancel/,
+	);
+	t.deepEqual(await cli.json('domain', 'rotate-key', 'shop.example', '--cancel'), {
+		name: 'shop.example',
+		cancelled: ['mc3', 'mc4'],
+	});
+	refused(
+		t,
+		await cli.run('domain', 'rotate-key', 'shop.example', '--cancel'),
+		65,
+		/no new keys of shop\.example wait for DNS/,
+	);
+	refused(t, await cli.run('domain', 'rotate-key', 'shop.example', '--selector', 'mc1'), 65, /has a key mc1 already/);
+	refused(t, await cli.run('domain', 'rotate-key', 'shop.example', '--selector', 'a.b'), 64, /--selector "a\.b"/);
+
+	const text = await cli.text('domain', 'rotate-key', 'shop.example', '--selector', 'june');
+	golden(t, 'domain-rotate-key', text);
+	t.false(text.includes('PRIVATE'));
+	golden(t, 'domain-show-rotating', await cli.text('domain', 'show', 'shop.example'));
+	const {records: all} = await cli.json<Domain>('domain', 'show', 'shop.example');
+	publish(
+		cli.zone,
+		all.filter(({key}) => key?.state === 'pending'),
+	);
+	const {records: now} = await cli.json<Domain>('domain', 'verify', 'shop.example');
+	t.deepEqual(
+		now.filter(({key}) => key !== null).map(({name, key, ok}) => [name.split('.')[0], key?.state, ok]),
+		[
+			['mc1', 'retired', true],
+			['mc2', 'retired', true],
+			['june', 'active', true],
+			['june-ed25519', 'active', true],
+		],
+	);
+	golden(
+		t,
+		'domain-show-rotated',
+		(await cli.text('domain', 'show', 'shop.example')).replace(/until \d{4}-\d\d-\d\d/g, 'until 9999-99-99'),
+	);
+	const {records: again} = await cli.json<Domain>('domain', 'rotate-key', 'shop.example');
+	t.deepEqual(
+		again.map(({name}) => name.split('.')[0]),
+		['mc3', 'mc4'],
+	);
+});
+
+test('domain: remove is refused while senders use it', async t => {
+	const cli = await prepare(t);
+	await cli.json('sender', 'add', 'a@shop.example');
+	refused(
+		t,
+		await cli.run('domain', 'remove', 'shop.example', '--yes'),
+		65,
+		/shop\.example has a sender \(a@shop\.example\), remove what is not used any more with mailctl sender remove/,
+	);
+	await cli.json('sender', 'remove', 'a@shop.example', '--yes');
+	refused(t, await cli.run('domain', 'remove', 'shop.example'), 64, /nobody can be asked, add --yes/);
+	t.deepEqual(await cli.json('domain', 'remove', 'shop.example', '--yes'), {name: 'shop.example', removed: true});
+	refused(t, await cli.run('domain', 'remove', 'shop.example', '--yes'), 65, /there is no domain shop\.example/);
+	const store = await cli.store();
+	t.deepEqual(await store.reader('dkim_keys'), [], 'its keys are gone');
+});

@@ -1,0 +1,293 @@
+import test, {type ExecutionContext} from 'ava';
+import {domainRecords} from '../../src/admin/domain-records.ts';
+import {addDomain} from '../../src/admin/domains.ts';
+import {addSender} from '../../src/admin/senders.ts';
+import {rotateKeys, type SigningKeys} from '../../src/admin/signing-keys.ts';
+import type {DomainCheck} from '../../src/admin/verify-domain.ts';
+import {createWorkspace} from '../../src/admin/workspaces.ts';
+import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {createDomainChecks} from '../../src/daemon/domain-checks.ts';
+import {createTelling} from '../../src/daemon/telling.ts';
+import {createResolver} from '../../src/dns/resolver.ts';
+import {createMailLog} from '../../src/log/maillog.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {readGeneration} from '../../src/store/changes.ts';
+import {type DkimKey, findDomainSigning, listDkimKeys} from '../../src/store/dkim-keys.ts';
+import {countDomainStates, type Domain, findDomain} from '../../src/store/domains.ts';
+import {findSender} from '../../src/store/senders.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {publish} from '../helpers/domain-zone.ts';
+import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+import {address} from '../helpers/parsed-address.ts';
+import {testTools, testVault} from '../helpers/tools.ts';
+
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+const names = {bounceHost: 'bounces.mail.example', sourceAddresses: [], smarthosts: []};
+
+let keys: SigningKeys;
+test.before(async () => {
+	keys = await generateSigningKeys();
+});
+
+/** A workspace with a domain, DNS servers, and the checks of a daemon whose time the test moves. */
+async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more: Zone[] = []) {
+	const tools = testTools();
+	const write = store.writer.transaction;
+	const workspace = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));
+	const workspaceId = workspace?.id as string;
+	const add = (name: string) => write(trx => addDomain(trx, tools, testVault, {workspaceId, name, keys}));
+	const servers = await Promise.all([zone, ...more].map(each => startFakeDns(t, each)));
+	const checked: DomainCheck[] = [];
+	const lines: Array<Record<string, unknown>> = [];
+	const mailLog = createMailLog({info: (line: Record<string, unknown>) => lines.push(line)} as never);
+	const telling = createTelling({metrics: {} as never, mailLog});
+	const daemon = () => {
+		const checks = createDomainChecks({
+			store,
+			names,
+			openSources: () => ({
+				resolvers: servers.map(({server}) =>
+					createResolver({servers: [server], timeoutMs: 5000, tries: 1, clock: systemClock}),
+				),
+				authority: async () => null,
+				close: () => undefined,
+			}),
+			clock: tools.clock,
+			onChecked(check) {
+				checked.push(check);
+				telling.domainChecked(check);
+			},
+			onStoreError(error) {
+				throw error;
+			},
+		});
+		t.teardown(checks.stop);
+		return checks;
+	};
+	const read = async (name = 'shop.example') => (await findDomain(store.reader, workspaceId, name)) as Domain;
+	const records = async () => {
+		const domain = await read();
+		return domainRecords({...names, domain, keys: await listDkimKeys(store.reader, domain.id)});
+	};
+	const selectors = async () => {
+		const {keyIds} = await findDomainSigning(store.reader, (await read()).id, storeTime(tools.clock.now()));
+		const rows = await listDkimKeys(store.reader, (await read()).id);
+		return keyIds.map(id => rows.find((row: DkimKey) => row.id === id)?.selector);
+	};
+	await add('shop.example');
+	return {
+		tools,
+		write,
+		workspaceId,
+		add,
+		zone,
+		servers,
+		daemon,
+		checks: daemon(),
+		checked,
+		lines,
+		read,
+		records,
+		selectors,
+	};
+}
+
+storeTest(test, 'a domain becomes verified when DNS shows it, and its senders with it', async (t, store) => {
+	const {tools, write, workspaceId, zone, servers, checks, checked, lines, read, records} = await prepare(t, store);
+	const sender = {
+		workspaceId,
+		address: address('a@shop.example'),
+		name: null,
+		verified: false,
+		newKeys: async () => keys,
+	};
+	const trusted = {...sender, address: address('b@shop.example'), verified: true};
+	await write(trx => addSender(trx, tools, testVault, sender));
+	await write(trx => addSender(trx, tools, testVault, trusted));
+	await checks.look();
+	t.like(await read(), {state: 'pending', failures: 1, checked_at: '2026-06-09T10:00:00.000Z'});
+	const asked = servers[0]?.queries.length as number;
+	t.true(asked > 0);
+	tools.advance(minute - 1);
+	await checks.look();
+	t.is(servers[0]?.queries.length, asked, 'it is not due');
+
+	publish(zone, (await records()).slice(0, 1));
+	const before = await readGeneration(store.reader);
+	tools.advance(1);
+	await checks.look();
+	t.like(await read(), {state: 'verified', verified_at: '2026-06-09T10:01:00.000Z', failures: 0, return_path_at: null});
+	t.true((await readGeneration(store.reader)) > before, 'daemons are told');
+	t.like(await findSender(store.reader, workspaceId, 'a@shop.example'), {verified_at: '2026-06-09T10:01:00.000Z'});
+	t.is(checked.length, 2);
+	t.deepEqual(await countDomainStates(store.reader), {pending: 0, verified: 1, degraded: 0, failed: 0});
+
+	delete zone['_mailctl.shop.example'];
+	for (const wait of [day, hour, 72 * hour]) {
+		tools.advance(wait);
+		await checks.look();
+	}
+	t.like(await read(), {state: 'failed', verified_at: null, failures: 3});
+	t.like(await findSender(store.reader, workspaceId, 'a@shop.example'), {verified_at: null});
+	t.like(
+		await findSender(store.reader, workspaceId, 'b@shop.example'),
+		{verified_at: '2026-06-09T10:00:00.000Z'},
+		'the word of an operator stays',
+	);
+	t.deepEqual(
+		lines.map(({event, domain, from, to, lacking}) => [event, domain, from, to, lacking]),
+		[
+			['domain_state', 'shop.example', 'pending', 'verified', ['mc1._domainkey.shop.example']],
+			...(['degraded', 'failed'] as const).map((to, n) => [
+				...['domain_state', 'shop.example', ['verified', 'degraded'][n], to],
+				['_mailctl.shop.example', 'mc1._domainkey.shop.example'],
+			]),
+		],
+	);
+});
+
+storeTest(test, 'a DNS that fails is no failure of the domain', async (t, store) => {
+	const {tools, zone, checks, read, records} = await prepare(t, store);
+	publish(zone, await records());
+	await checks.look();
+	t.like(await read(), {state: 'verified', return_path_at: '2026-06-09T10:00:00.000Z'});
+	for (const {name} of await records()) {
+		zone[name] = 'servfail';
+	}
+	for (let days = 0; days < 5; days++) {
+		tools.advance(day);
+		await checks.look();
+	}
+	t.like(await read(), {state: 'verified', failures: 0, return_path_at: '2026-06-09T10:00:00.000Z'});
+	t.is((await read()).checked_at, '2026-06-14T10:00:00.000Z', 'it was asked');
+});
+
+storeTest(test, 'one server that shows the record is enough to verify, all must show a new key', async (t, store) => {
+	const second: Zone = {};
+	const {tools, write, zone, checks, read, records, selectors} = await prepare(t, store, {}, [second]);
+	publish(second, await records());
+	await checks.look();
+	t.is((await read()).state, 'verified');
+
+	const domain = await read();
+	await write(trx => rotateKeys(trx, tools, testVault, {domain, keys, selector: null}));
+	publish(second, await records());
+	tools.advance(minute);
+	await checks.look();
+	t.deepEqual(await selectors(), ['mc1', 'mc2'], 'the other server lacks the new keys');
+	publish(zone, await records());
+	tools.advance(minute);
+	await checks.look();
+	t.deepEqual(await selectors(), ['mc3', 'mc4']);
+});
+
+storeTest(
+	test,
+	'a rotation: the old keys sign until DNS shows the new ones, and are forgotten when their records are gone',
+	async (t, store) => {
+		const {tools, write, zone, checks, lines, read, records, selectors} = await prepare(t, store);
+		publish(zone, await records());
+		await checks.look();
+		const domain = await read();
+		const fresh = await generateSigningKeys();
+		const rotate = (more: SigningKeys) =>
+			write(trx => rotateKeys(trx, tools, testVault, {domain, keys: more, selector: null}));
+		t.like(await rotate(fresh), {kind: 'begun'});
+		t.deepEqual(await rotate(keys), {kind: 'under_way', selectors: ['mc3', 'mc4']});
+		zone['mc3._domainkey.shop.example'] = {txt: ['v=DKIM1; p=']};
+		tools.advance(minute);
+		await checks.look();
+		t.deepEqual(await selectors(), ['mc1', 'mc2']);
+
+		const [rsa] = (await records()).filter(({key}) => key?.state === 'pending');
+		delete zone['mc3._domainkey.shop.example'];
+		publish(zone, rsa === undefined ? [] : [rsa]);
+		tools.advance(minute);
+		await checks.look();
+		t.deepEqual((await selectors()).toSorted(), ['mc2', 'mc3'], 'each key by itself');
+		t.deepEqual(
+			lines.filter(({event}) => event === 'domain_key').map(({selector}) => selector),
+			['mc3'],
+		);
+		publish(
+			zone,
+			(await records()).filter(({key}) => key?.state === 'pending'),
+		);
+		tools.advance(minute);
+		await checks.look();
+		t.deepEqual(await selectors(), ['mc3', 'mc4']);
+		t.like(await rotate(keys), {kind: 'begun', keys: [{selector: 'mc5'}, {selector: 'mc6'}]});
+
+		delete zone['mc1._domainkey.shop.example'];
+		zone['mc2._domainkey.shop.example'] = {txt: ['v=DKIM1; p=']};
+		const kept = async () => (await listDkimKeys(store.reader, domain.id)).map(({selector}) => selector);
+		tools.advance(13 * day);
+		await checks.look();
+		t.deepEqual(await kept(), ['mc1', 'mc2', 'mc3', 'mc4', 'mc5', 'mc6']);
+		zone['mc1._domainkey.shop.example'] = 'servfail';
+		tools.advance(2 * day);
+		await checks.look();
+		t.deepEqual(await kept(), ['mc1', 'mc3', 'mc4', 'mc5', 'mc6'], 'who knows whether mc1 is still there');
+		delete zone['mc1._domainkey.shop.example'];
+		tools.advance(day);
+		await checks.look();
+		t.deepEqual(await kept(), ['mc3', 'mc4', 'mc5', 'mc6']);
+	},
+);
+
+storeTest(test, 'the own return path is used while DNS shows its MX and SPF', async (t, store) => {
+	const {tools, zone, checks, lines, read, records} = await prepare(t, store);
+	const used = async () => {
+		const {returnPathDomain} = await findDomainSigning(store.reader, (await read()).id, storeTime(tools.clock.now()));
+		return returnPathDomain;
+	};
+	publish(
+		zone,
+		(await records()).filter(({purpose}) => purpose === 'ownership' || purpose === 'return_path'),
+	);
+	await checks.look();
+	t.is(await used(), null, 'SPF is missing');
+	publish(
+		zone,
+		(await records()).filter(({purpose}) => purpose === 'spf'),
+	);
+	tools.advance(minute);
+	await checks.look();
+	t.is(await used(), 'bounce.shop.example');
+	zone['bounce.shop.example'] = {mx: [[10, 'mx.other.example']]};
+	tools.advance(day);
+	await checks.look();
+	t.is(await used(), null, 'bounces would be lost');
+	t.deepEqual(
+		lines.filter(({event}) => event === 'domain_return_path').map(each => each.used),
+		[true, false],
+	);
+});
+
+storeTest(test, 'of two nodes one checks each domain', async (t, store) => {
+	const {add, daemon, checks, checked, read} = await prepare(t, store);
+	const names = ['shop.example', ...Array.from({length: 7}, (_, n) => `d${n}.example`)];
+	for (const name of names.slice(1)) {
+		await add(name);
+	}
+	const other = daemon();
+	await Promise.all([checks.look(), other.look(), checks.look()]);
+	t.deepEqual(checked.map(({domain}) => domain.name).toSorted(), names.toSorted());
+	t.is((await read('d6.example')).failures, 1);
+});
+
+storeTest(test, 'a check that was under way when the daemon stopped writes nothing', async (t, store) => {
+	const {zone, checks, checked, read, records} = await prepare(t, store);
+	publish(zone, await records());
+	zone['_dmarc.shop.example'] = 'timeout';
+	const looking = checks.look();
+	await checks.stop();
+	t.is((await read()).state, 'pending');
+	await looking;
+	t.deepEqual(checked, []);
+	t.is((await read()).state, 'pending');
+});

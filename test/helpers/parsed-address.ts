@@ -1,0 +1,9 @@
+import {type Address, parseAddress} from '../../src/mail/address.ts';
+
+export function address(text: string): Address {
+	const parsed = parseAddress(text, {utf8Local: false});
+	if (!parsed.ok) {
+		throw new Error(text);
+	}
+	return parsed.address;
+}

@@ -1,0 +1,11 @@
+import {createResolver} from '../../src/dns/resolver.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import type {Resolver} from '../../src/mail/dns.ts';
+import {startFakeDns, type Zone} from './fake-dns.ts';
+import type {Teardown} from './fake-mx.ts';
+
+/** A resolver that asks a DNS server of its own, which answers from the zone. */
+export async function resolverOf(t: Teardown, zone: Zone, timeoutMs = 5000): Promise<Resolver> {
+	const {server} = await startFakeDns(t, zone);
+	return createResolver({servers: [server], timeoutMs, tries: 1, clock: systemClock});
+}

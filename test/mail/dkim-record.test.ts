@@ -1,0 +1,64 @@
+import {createPublicKey, generateKeyPairSync} from 'node:crypto';
+import test from 'ava';
+import fc from 'fast-check';
+import {dkimRecordValue} from '../../src/compose/dkim-key.ts';
+import {parseDkimRecord} from '../../src/mail/dkim-record.ts';
+
+const {publicKey} = generateKeyPairSync('rsa', {modulusLength: 2048});
+const spki = publicKey.export({type: 'spki', format: 'der'});
+const base64 = spki.toString('base64');
+
+test('the same key in any spelling', t => {
+	for (const text of [
+		`v=DKIM1; k=rsa; p=${base64}`,
+		`p=${base64}`,
+		`k=rsa;p=${base64.slice(0, 100)} ${base64.slice(100)};t=s`,
+		`v=DKIM1;h=sha1:sha256;s=email:other;n=note;p=\r\n ${base64}`,
+		`p=${publicKey.export({type: 'pkcs1', format: 'der'}).toString('base64')}`,
+	]) {
+		const record = parseDkimRecord(text);
+		t.like(record, {algorithm: 'rsa', fault: null, testing: false}, text);
+		t.true(record?.key?.equals(spki), text);
+	}
+});
+
+test('what we publish is read as the key', t => {
+	const ed25519 = generateKeyPairSync('ed25519').publicKey;
+	const pem = ed25519.export({type: 'spki', format: 'pem'}).toString();
+	const record = parseDkimRecord(dkimRecordValue(pem));
+	t.is(record?.algorithm, 'ed25519');
+	t.deepEqual(record?.key, ed25519.export({type: 'spki', format: 'der'}).subarray(-32));
+	t.truthy(createPublicKey(pem));
+});
+
+test('keys that verify nothing', t => {
+	t.like(parseDkimRecord('v=DKIM1; p='), {key: null, fault: null});
+	t.like(parseDkimRecord(`p=${base64}; t=y:s`), {fault: null, testing: true});
+	t.like(parseDkimRecord(`p=${base64}; v=DKIM1`), {fault: 'its v= is not DKIM1 at the beginning'});
+	t.like(parseDkimRecord(`v=DKIM2; p=${base64}`), {fault: 'its v= is not DKIM1 at the beginning'});
+	t.like(parseDkimRecord(`v=DKIM1; h=sha1; p=${base64}`), {fault: 'its h= excludes sha256'});
+	t.like(parseDkimRecord(`v=DKIM1; s=tlsrpt; p=${base64}`), {fault: 'its s= excludes email'});
+	t.like(parseDkimRecord('v=DKIM1; p=a*b'), {key: null, fault: 'its p= is no Base64'});
+});
+
+test('no key at all', t => {
+	for (const text of ['', 'v=DKIM1', 'v=spf1 -all', 'hello', 'p']) {
+		t.is(parseDkimRecord(text), undefined, text);
+	}
+});
+
+test('any text is read or refused', t => {
+	const tag = fc.tuple(fc.constantFrom('v', 'k', 'p', 'h', 's', 't'), fc.string());
+	fc.assert(
+		fc.property(
+			fc.oneof(
+				fc.string(),
+				fc.array(tag).map(tags => tags.map(pair => pair.join('=')).join(';')),
+			),
+			text => {
+				const record = parseDkimRecord(text);
+				t.true(record === undefined || typeof record.algorithm === 'string');
+			},
+		),
+	);
+});

@@ -1,0 +1,81 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {isSpf, parseSpf} from '../../src/mail/spf-record.ts';
+
+test('an SPF record begins with its version and a space, or is that alone', t => {
+	for (const text of ['v=spf1', 'v=spf1 -all', 'V=SPF1 a']) {
+		t.true(isSpf(text), text);
+	}
+	for (const text of ['v=spf10 -all', 'v=spf1-all', ' v=spf1', 'spf2.0/pra -all', '']) {
+		t.false(isSpf(text), text);
+	}
+});
+
+test('mechanisms with qualifier, target and prefixes', t => {
+	const parsed = parseSpf(
+		'v=spf1  +MX ~a:Mail.Example/24//64 ip4:192.0.2.0/28 ip6:2001:db8::/32 ?include:_spf.x.example ptr exists:%{i}.x.example exp=why.x.example -all',
+	);
+	t.deepEqual(parsed, {
+		ok: true,
+		record: {
+			mechanisms: [
+				{name: 'mx', qualifier: '+', target: null, prefix: {ip4: 32, ip6: 128}},
+				{name: 'a', qualifier: '~', target: 'Mail.Example', prefix: {ip4: 24, ip6: 64}},
+				{name: 'ip4', qualifier: '+', target: '192.0.2.0', prefix: {ip4: 28, ip6: 128}},
+				{name: 'ip6', qualifier: '+', target: '2001:db8::', prefix: {ip4: 32, ip6: 32}},
+				{name: 'include', qualifier: '?', target: '_spf.x.example', prefix: {ip4: 32, ip6: 128}},
+				{name: 'ptr', qualifier: '+', target: null, prefix: {ip4: 32, ip6: 128}},
+				{name: 'exists', qualifier: '+', target: '%{i}.x.example', prefix: {ip4: 32, ip6: 128}},
+				{name: 'all', qualifier: '-', target: null, prefix: {ip4: 32, ip6: 128}},
+			],
+			redirect: null,
+		},
+	});
+	t.like(parseSpf('v=spf1 redirect=_spf.x.example'), {record: {mechanisms: [], redirect: '_spf.x.example'}});
+});
+
+for (const term of [
+	'ipv4:192.0.2.1',
+	'ip4:192.0.2.256',
+	'ip4:192.0.2.1/33',
+	'ip6:192.0.2.1',
+	'ip6:2001:db8::/129',
+	'ip6:fe80::1%eth0',
+	'include',
+	'include:',
+	'exists',
+	'all:x',
+	'-all/24',
+	'a:',
+	'mx:x.example/',
+	'192.0.2.1',
+	'--all',
+]) {
+	test(`the term ${term} is a fault`, t => {
+		t.deepEqual(parseSpf(`v=spf1 ${term} -all`), {ok: false, fault: `"${term}" is not understood`});
+	});
+}
+
+test('redirect must be there once', t => {
+	t.like(parseSpf('v=spf1 redirect=a.example redirect=b.example'), {ok: false});
+	t.like(parseSpf('v=spf1 redirect='), {ok: false});
+});
+
+test('any text is read or refused', t => {
+	const term = fc.oneof(
+		fc.string(),
+		fc
+			.tuple(fc.constantFrom('a', 'mx', 'ip4', 'ip6', 'include', 'all', 'redirect='), fc.string())
+			.map(pair => pair.join(':')),
+	);
+	fc.assert(
+		fc.property(fc.array(term), terms => {
+			const parsed = parseSpf(['v=spf1', ...terms].join(' '));
+			t.true(
+				parsed.ok
+					? parsed.record.mechanisms.every(({prefix}) => prefix.ip4 <= 32 && prefix.ip6 <= 128)
+					: parsed.fault !== '',
+			);
+		}),
+	);
+});
