@@ -42,6 +42,22 @@ export function cut(text: string, width: number): string {
 	return `${kept}…`;
 }
 
+/** The text on lines of at most `width` columns, all indented; a word that is longer has a line of its own. */
+export function wrapped(text: string, width: number, indent: string): string[] {
+	const lines: string[] = [];
+	let line = '';
+	for (const word of text.split(' ')) {
+		const longer = line === '' ? word : `${line} ${word}`;
+		if (line !== '' && columnsOf(indent) + columnsOf(longer) > width) {
+			lines.push(indent + line);
+			line = word;
+		} else {
+			line = longer;
+		}
+	}
+	return [...lines, indent + line];
+}
+
 /** A stored time for people: `2026-06-09 10:15:30`, UTC. */
 export function shortTime(stored: string | null): string {
 	return stored === null ? '–' : stored.slice(0, 19).replace('T', ' ');

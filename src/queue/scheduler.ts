@@ -1,6 +1,6 @@
 import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
-import type {Retry} from '../mail/retry.ts';
+import {claimMarginMs, type Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Recorded} from '../outcome/record.ts';
 import {judge} from '../outcome/settle.ts';
@@ -44,7 +44,6 @@ export type SchedulerOptions = {
 const storeRetryMs = 1000;
 /** How exactly waiting destinations come due, milliseconds. */
 const tickMs = 100;
-const deadlineMarginMs = 60_000;
 
 /**
  * The queue's heart: claims what each site may start now, sends every claimed copy through its steps, records what came
@@ -116,7 +115,7 @@ export function createScheduler(options: SchedulerOptions) {
 				destination: lane.destination,
 				limit,
 				now: storeTime(now),
-				until: storeTime(now + options.attemptDeadlineMs + deadlineMarginMs),
+				until: storeTime(now + options.attemptDeadlineMs + claimMarginMs),
 				asksNext,
 			});
 			copies = claimed.copies;
