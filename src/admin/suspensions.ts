@@ -9,7 +9,7 @@ import {
 	listSiteSuspensions,
 	type Suspension,
 	upsertSuspension,
-} from '../store/suspensions.ts';
+} from '../store/stops.ts';
 import type {Tools} from './tools.ts';
 
 /** Nothing is sent to the destination until it is resumed, whoever's mail it is; mail is accepted, and waits. */

@@ -75,20 +75,28 @@ export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ..
 
 const endless: ReadonlySet<Reason['waits_for']> = new Set(['hold', 'paused', 'operator', 'daemon', 'route']);
 
-function over({state, state_at: at, message_id: message, last_reply: reply, tried_host: host}: CopyFacts): Reason {
-	const by = host === null ? '' : ` by ${host}`;
-	const said = reply === null ? '' : `: "${reply}"`;
-	const again = `mailctl message resend ${message} sends it again as a new message`;
+function over(copy: CopyFacts): Reason {
+	const {state, state_at: at, message_id: message, tried_host: host} = copy;
+	const left = 'Not in the queue any more:';
 	const none = {waits_for: null, since: at, until: null};
 	switch (state) {
 		case 'delivered':
 		case 'complained':
-			return {...none, detail: `Not in the queue any more: ${state}${by} at ${utc(at)}${said}.`, mend: null};
-		case 'sent':
-			return {...none, detail: `Not in the queue any more: handed to the smarthost${by} at ${utc(at)}.`, mend: null};
-		default:
-			return {...none, detail: `Not in the queue any more: ${state} at ${utc(at)}${said}.`, mend: again};
+		case 'sent': {
+			const by = host === null ? '' : ` by ${host}`;
+			const what = state === 'sent' ? 'taken by the smarthost' : state;
+			return {...none, detail: `${left} ${what} at ${utc(at)}${by}${because(copy.last_reply)}.`, mend: null};
+		}
+		default: {
+			const mend = `mailctl message resend ${message} sends it again as a new message`;
+			return {...none, detail: `${left} ${state} at ${utc(at)}${because(endReason(copy))}.`, mend};
+		}
 	}
+}
+
+function endReason({end_detail: json, last_reply: reply}: CopyFacts): string | null {
+	const {reason} = JSON.parse(json ?? '{}') as {reason?: unknown};
+	return typeof reason === 'string' ? reason : reply;
 }
 
 function inFlight(copy: CopyFacts, {claimedAt, attemptDeadlineMs}: WhyContext): Reason {

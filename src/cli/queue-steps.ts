@@ -54,7 +54,7 @@ export async function runChange(
 		copies.length + gone.length === 0
 			? ['nothing in the queue matches']
 			: [
-					change.says(copiesOf(changed)),
+					...(changed > 0 ? [change.says(copiesOf(changed))] : []),
 					...(unchanged > 0 ? [`${copiesOf(unchanged)} as before: nothing was to be changed`] : []),
 					...(gone.length > 0 ? [`${copiesOf(gone.length)} not in the queue any more`] : []),
 					...(busy.length > 0 && change.passesOver ? [`${copiesOf(busy.length)} being tried right now`] : []),

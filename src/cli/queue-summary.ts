@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {storeTime} from '../mail/time.ts';
 import {type QueueSummary, summarizeQueue} from '../store/queue-summary.ts';
-import {listSiteSuspensions, listSuspensions} from '../store/suspensions.ts';
+import {listSiteSuspensions, listSuspensions} from '../store/stops.ts';
 import {verb} from './program.ts';
 import {grouped} from './progress.ts';
 import {action, type Session} from './session.ts';

@@ -11,7 +11,7 @@ import {verb} from './program.ts';
 import {grouped} from './progress.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
 import {action, type Session} from './session.ts';
-import {duration, printable, wrapped} from './text.ts';
+import {duration, printable, shortTime, wrapped} from './text.ts';
 
 type Options = TargetOptions & {readonly limit: number};
 
@@ -89,7 +89,7 @@ function described({terminal}: Session, answer: Why, now: number): string[] {
 		...answer.also.flatMap(each => reason({...each, detail: `Besides: ${each.detail}`})),
 		...(answer.gives_up_at === null
 			? []
-			: lines(`Given up at ${answer.gives_up_at.slice(0, 19).replace('T', ' ')} UTC.`, '  ')),
+			: lines(`Its time in the queue ends at ${shortTime(answer.gives_up_at)} UTC.`, '  ')),
 	];
 }
 

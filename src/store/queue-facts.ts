@@ -41,6 +41,8 @@ export type CopyFacts = {
 	readonly tried_at: string | null;
 	/** The host that spoke last, where one did. */
 	readonly tried_host: string | null;
+	/** What the timeline tells of the copy's end: JSON text. */
+	readonly end_detail: string | null;
 };
 
 const lastAttempt = (column: string) =>
@@ -52,7 +54,9 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destin
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for as lane_waits_for, l.detail as lane_detail, l.until as lane_until,
 	s.suspended_until as site_suspended_until, s.reason as site_reason,
-	${lastAttempt('at')} as tried_at, ${lastAttempt('host')} as tried_host`;
+	${lastAttempt('at')} as tried_at, ${lastAttempt('host')} as tried_host,
+	case when r.next_attempt_at is null then (select e.detail from events as e where e.message_id = r.message_id
+		and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
 
 const copiesAtOnce = 500;
 

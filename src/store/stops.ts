@@ -21,11 +21,11 @@ export async function upsertSuspension(trx: Knex.Transaction, suspension: Suspen
 
 /** Undefined: the destination was not suspended. */
 export async function deleteSuspension(trx: Knex.Transaction, destination: string): Promise<Suspension | undefined> {
-	const rows: Suspension[] = await trx('suspensions')
+	const found: Suspension | undefined = await trx('suspensions')
 		.where({destination})
-		.delete()
-		.returning(['destination', 'reason', 'created_at']);
-	return rows[0];
+		.first('destination', 'reason', 'created_at');
+	await trx('suspensions').where({destination}).delete();
+	return found;
 }
 
 /** A site that is left alone for a while after failures, and a destination whose mail waits for it. */
