@@ -62,7 +62,7 @@ export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ..
 		suspendedByOperator(copy),
 		nobody(context),
 		...timed(copy, now),
-		...(context.delivering ? laneWaits(copy, now) : []),
+		...(context.delivering && suspendedSite(copy, now) === null ? laneWaits(copy, now) : []),
 	].filter(reason => reason !== null);
 	const [first = claimable(), ...others] = [
 		...all.filter(reason => endless.has(reason.waits_for)),
