@@ -208,34 +208,33 @@ function suspendedSite(copy: CopyFacts, now: string): Reason | null {
 function laneWaits(copy: CopyFacts, now: string): Array<Reason | null> {
 	const {lane_waits_for: waitsFor, lane_detail: said, lane_until: until, site, next_attempt_at: next} = copy;
 	const isDue = next !== null && next <= now;
-	if (waitsFor === null || (!isDue && waitsFor !== 'route') || (until !== null && until <= now)) {
-		return [];
-	}
-	const words = laneWords[waitsFor];
-	if (words === null) {
+	const isOver = until !== null && until <= now;
+	// An operator's suspension is told from the table where it stands.
+	if (waitsFor === null || waitsFor === 'operator' || (!isDue && waitsFor !== 'route') || isOver) {
 		return [];
 	}
 	const time = until === null ? '' : ` until ${utc(until)}`;
-	const [what, mend] = words(site ?? copy.destination);
-	return [{waits_for: waitsFor, detail: `${what}${time}${because(said)}.`, since: null, until, mend}];
+	const detail = `Waits for ${awaited[waitsFor](site || copy.destination)}${time}${because(said)}.`;
+	return [{waits_for: waitsFor, detail, since: null, until, mend: mends[waitsFor] ?? null}];
 }
 
-/** Null: it is told from the table where it stands. */
-const laneWords: Record<LaneWait, ((site: string) => [what: string, mend: string | null]) | null> = {
-	pace: site => [`Waits for a place: its site ${site} has as much under way as it may`, raise('connections')],
-	rate: site => [`Waits for its minute: its site ${site} gets only so many mails per minute`, raise('per_minute')],
-	warm_up: site => [`Waits for another day: what a new source address may send to ${site} a day is sent`, null],
-	turn: () => [
-		'Waits for its turn: all sessions of the daemon are busy',
-		'a larger MAILCTL_MAX_SESSIONS takes more at once',
-	],
-	route: site => [`Its route ${site} is stopped`, 'mend MAILCTL_RELAY_URL and start the daemon again'],
-	dns: () => ['Its mail hosts are not known yet', null],
-	suspension: site => [`Its site ${site} is left alone after failures`, null],
-	operator: null,
+const awaited: Record<Exclude<LaneWait, 'operator'>, (site: string) => string> = {
+	pace: site => `a place at its site ${site}`,
+	rate: site => `its minute at its site ${site}`,
+	suspension: site => `its site ${site}`,
+	warm_up: () => 'another day',
+	turn: () => 'its turn',
+	route: site => `its route ${site}`,
+	dns: () => 'DNS',
 };
 
-const raise = (setting: string) => `${setting} in MAILCTL_DESTINATIONS_FILE may say otherwise`;
+const inFile = (setting: string) => `${setting} of MAILCTL_DESTINATIONS_FILE may say otherwise`;
+const mends: Readonly<Partial<Record<LaneWait, string>>> = {
+	pace: inFile('connections'),
+	rate: inFile('perMinute'),
+	turn: 'a larger MAILCTL_MAX_SESSIONS takes more at once',
+	route: 'mailctl doctor looks at the smarthost',
+};
 
 function claimable(): Reason {
 	const detail = 'Nothing keeps it: it is due, and is tried at once.';

@@ -148,13 +148,13 @@ storeTest(test, 'the time of its next try, with the last one', async (t, store) 
 storeTest(test, 'what the daemon says of mail that is due', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	const words: Record<Exclude<LaneWait, 'operator'>, RegExp> = {
-		pace: /its site mx\.x\.test has as much under way as it may: 5 of 5 connections\.$/,
-		rate: /so many mails per minute until 2026-06-09 12:01:00 UTC: 5 of 5/,
-		warm_up: /what a new source address may send to mx\.x\.test a day is sent until 2026/,
-		turn: /all sessions of the daemon are busy/,
-		route: /Its route mx\.x\.test is stopped/,
-		dns: /Its mail hosts are not known yet/,
-		suspension: /left alone after failures until 2026-06-09 12:01:00 UTC/,
+		pace: /^Waits for a place at its site mx\.x\.test: 5 of 5 connections\.$/,
+		rate: /^Waits for its minute at its site mx\.x\.test until 2026-06-09 12:01:00 UTC: 5 of 5 connections\.$/,
+		warm_up: /^Waits for another day until 2026-06-09 12:01:00 UTC: 5/,
+		turn: /^Waits for its turn: 5/,
+		route: /^Waits for its route mx\.x\.test: 5/,
+		dns: /^Waits for DNS: 5/,
+		suspension: /^Waits for its site mx\.x\.test until 2026-06-09 12:01:00 UTC: 5/,
 	};
 	for (const [waitsFor, text] of Object.entries(words)) {
 		const until = ['rate', 'warm_up', 'suspension'].includes(waitsFor) ? minutes(1) : null;
