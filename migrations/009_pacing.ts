@@ -55,6 +55,11 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'return_path_at');
 	});
 
+	// Whether anybody delivers is asked from outside.
+	await knex.schema.alterTable('nodes', table => {
+		text(table, 'roles');
+	});
+
 	// What was said in a conversation that did not end in acceptance.
 	await knex.schema.alterTable('attempts', table => {
 		text(table, 'dialogue');

@@ -155,7 +155,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const boot = newId('req');
 	const presence = createPresence({
 		store,
-		node: {id: boot, host: hostname(), pid: process.pid},
+		node: {id: boot, host: hostname(), pid: process.pid, roles: settings.roles},
 		clock,
 		onReleased: rescan,
 		onError: onStoreError,
@@ -308,7 +308,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		logger.warn({event: 'webhook_ranges_allowed', ranges: settings.webhookAllowCidrs}, text);
 	}
 	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
-	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound: null, version});
+	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound: null, version, roles: settings.roles});
 
 	return {
 		http: base,

@@ -148,6 +148,7 @@ nodes.host text C not null
 nodes.pid integer not null
 nodes.started_at text C not null
 nodes.seen_at text C not null
+nodes.roles text C
 recipients.id text C not null
 recipients.workspace_id text C not null
 recipients.message_id text C not null

@@ -189,6 +189,7 @@ CREATE TABLE nodes (id text,
   pid integer not null,
   started_at text not null,
   seen_at text not null,
+  roles text,
   primary key (id));
 CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_by_state on recipients (workspace_id, state, message_id) where role = 'to';

@@ -39,9 +39,10 @@ This page is made from the code: \`npm run build && node dist/src/cli/write-docs
 
 function section(heading: string, command: Command): string {
 	const name = pathOf(command);
-	const words = command.registeredArguments.map(argument =>
-		argument.required ? `<${argument.name()}>` : `[${argument.name()}]`,
-	);
+	const words = command.registeredArguments.map(argument => {
+		const name = argument.variadic ? `${argument.name()}...` : argument.name();
+		return argument.required ? `<${name}>` : `[${name}]`;
+	});
 	const usage = ['mailctl', name, ...words, ...(command.options.length > 0 ? ['[options]'] : [])].join(' ');
 	const options = command.options.length > 0 ? `${optionTable(command.options)}\n\n` : '';
 	return `${heading} ${name}

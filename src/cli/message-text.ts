@@ -2,6 +2,7 @@ import type {EngagementCount} from '../store/engagement.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
+import {attemptLines} from './attempt-text.ts';
 import {capturedFile} from './captured.ts';
 import type {Session} from './session.ts';
 import {fields, table} from './table.ts';
@@ -43,7 +44,7 @@ export function describe(
 		...copies.flatMap(copy => [
 			'',
 			bold(`${copy.role} ${printable(copy.address)}: ${standing(copy)}`),
-			...tries(copy),
+			...copy.attempts.flatMap(attempt => attemptLines(attempt, width)),
 			...captured(session, copy),
 			...engagement.filter(({recipientId}) => recipientId === copy.id).flatMap(counted),
 		]),
@@ -52,14 +53,6 @@ export function describe(
 
 function standing({state, next_attempt_at: next}: StoredCopy): string {
 	return next === null ? state : `${state}, next try ${shortTime(next)} UTC`;
-}
-
-// A reply may be long and says why: it stands whole, on lines of its own.
-function tries({attempts}: StoredCopy): string[] {
-	return attempts.flatMap(attempt => [
-		`  ${attempt.n}. ${shortTime(attempt.at)}  ${printable(place(attempt))}  ${attempt.ms} ms`,
-		...attempt.reply.split('\n').map(line => `     ${printable(code(attempt) + line)}`),
-	]);
 }
 
 function captured(session: Session, {id}: StoredCopy): string[] {
@@ -74,10 +67,6 @@ function counted({kind, url, n, machineN, lastAt}: EngagementCount): string[] {
 		`  ${kind} ${times}${machines}, last ${shortTime(lastAt)} UTC`,
 		...(kind === 'clicked' ? [`     ${printable(url)}`] : []),
 	];
-}
-
-function place({host, ip, tls, phase}: StoredAttempt): string {
-	return `${host ?? 'no host'}${ip ? ` [${ip}]` : ''}  ${tls ?? 'plain'}  ${phase}`;
 }
 
 function said({reason, code: number, reply, url, machine, topic, via}: StoredEvent['detail']): string | null {

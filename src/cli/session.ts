@@ -47,7 +47,7 @@ export type Session = {
 type Globals = {json?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
 /** Makes a verb's action: a session around the handler, closed whatever happens. */
-export function action<Options, Args extends ReadonlyArray<string | undefined>>(
+export function action<Options, Args extends ReadonlyArray<string | readonly string[] | undefined>>(
 	handler: (session: Session, options: Options, ...args: Args) => Promise<void>,
 ): (...parameters: unknown[]) => Promise<void> {
 	return async (...parameters) => {

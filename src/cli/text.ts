@@ -64,18 +64,18 @@ export function duration(milliseconds: number): string {
 	return minutes > 0 ? `${minutes}m ${seconds % 60}s` : `${seconds}s`;
 }
 
-/** The text in lines of at most so many columns, broken at spaces; a word that is longer stands alone. */
-export function wrapped(text: string, width: number): string[] {
+/** The text in lines of at most so many columns, indent included, broken at spaces; a word that is longer stands alone. */
+export function wrapped(text: string, width: number, indent = ''): string[] {
 	const lines: string[] = [];
 	let line = '';
 	for (const word of text.split(' ')) {
 		const longer = line === '' ? word : `${line} ${word}`;
-		if (line !== '' && columnsOf(longer) > width) {
-			lines.push(line);
+		if (line !== '' && columnsOf(indent + longer) > width) {
+			lines.push(indent + line);
 			line = word;
 		} else {
 			line = longer;
 		}
 	}
-	return [...lines, line];
+	return [...lines, indent + line];
 }

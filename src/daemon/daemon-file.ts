@@ -10,6 +10,8 @@ export type DaemonFile = {
 	/** `0.0.0.0:25`, null: no listener. */
 	readonly inbound: string | null;
 	readonly version: string;
+	/** What it does: MAILCTL_ROLES. */
+	readonly roles: readonly string[];
 };
 
 const fileName = 'daemon.json';
@@ -37,9 +39,15 @@ export function readDaemonFile(dataDir: string): DaemonFile | null {
 		return null;
 	}
 
-	const {pid, http, inbound, version} = Object(content) as Record<string, unknown>;
+	const {pid, http, inbound, version, roles} = Object(content) as Record<string, unknown>;
 	return Number.isSafeInteger(pid) && (pid as number) > 0 && typeof version === 'string'
-		? {pid: pid as number, http: textOrNull(http), inbound: textOrNull(inbound), version}
+		? {
+				pid: pid as number,
+				http: textOrNull(http),
+				inbound: textOrNull(inbound),
+				version,
+				roles: Array.isArray(roles) ? roles.filter(role => typeof role === 'string') : [],
+			}
 		: null;
 }
 

@@ -2,9 +2,7 @@ import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-c
 import type {Mode} from '../mail/message.ts';
 import type {Attempt, AttemptResult} from '../mail/outcome.ts';
 import type {DeliveryState} from '../mail/webhook.ts';
-
-/** Copies in the queue now. */
-export type QueueSize = {readonly ready: number; readonly deferred: number; readonly inFlight: number};
+import type {QueueSize} from '../store/queue-size.ts';
 
 /** Counters of the daemon, served at /metrics in Prometheus' text form. */
 export type Metrics = {
@@ -46,7 +44,7 @@ export function createMetrics({version, queueSize, webhooksPending, domainStates
 	}).set({version, node: process.version}, 1);
 	new Gauge({
 		name: 'mailctl_queue_size',
-		help: 'Copies in the queue: due now, waiting for a later try, being tried.',
+		help: 'Copies in the queue: due now, waiting for a later try, being tried, held by an operator.',
 		labelNames: ['state'],
 		registers,
 		async collect() {
@@ -56,6 +54,7 @@ export function createMetrics({version, queueSize, webhooksPending, domainStates
 				this.set({state: 'ready'}, size.ready);
 				this.set({state: 'deferred'}, size.deferred);
 				this.set({state: 'in_flight'}, size.inFlight);
+				this.set({state: 'held'}, size.held);
 			}
 		},
 	});

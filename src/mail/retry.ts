@@ -22,6 +22,9 @@ export type FailedTry = {
 	readonly waitMs?: number | undefined;
 };
 
+/** A claimed copy comes due again so long after the attempt deadline, should no result ever come: milliseconds. */
+export const claimMarginMs = 60_000;
+
 const jitter = 0.1;
 /** So many tries are made when a peer or a rule says; one that names a minute each time gets no try each minute for days. */
 const heeded = 5;

@@ -1,12 +1,11 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/claims.ts';
-import {beat, type Node, removeNode} from '../store/nodes.ts';
+import {beat, type Node, removeNode, silentMs} from '../store/nodes.ts';
 import type {Store} from '../store/store.ts';
 import {releaseOtherDeliveries, releaseOwnDeliveries, releaseSilentDeliveries} from '../store/webhook-claims.ts';
 
 const usualBeatMs = 5000;
-const silentMs = 30_000;
 /** Whoever could not tell for so long does not know whether others could. */
 const gapMs = silentMs / 2;
 

@@ -1,6 +1,6 @@
 import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
-import type {Retry} from '../mail/retry.ts';
+import {claimMarginMs, type Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey, Way} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
@@ -61,7 +61,6 @@ const storeRetryMs = 1000;
 const tickMs = 100;
 /** How often it is written down what waits for what, milliseconds. */
 const noteMs = 1000;
-const deadlineMarginMs = 60_000;
 /** What the simulator plays says nothing of it. */
 const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
@@ -163,7 +162,7 @@ export function createScheduler(options: SchedulerOptions) {
 				workspaceId: lane.workspaceId,
 				limit,
 				now: storeTime(now),
-				until: storeTime(now + options.attemptDeadlineMs + deadlineMarginMs),
+				until: storeTime(now + options.attemptDeadlineMs + claimMarginMs),
 				asksNext,
 				warmUp,
 			});

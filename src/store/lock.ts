@@ -1,3 +1,4 @@
+import {existsSync} from 'node:fs';
 import {promisify} from 'node:util';
 import {loadSqlite} from './sqlite-driver.ts';
 
@@ -33,6 +34,25 @@ export async function lockFolder(file: string, self: LockHolder): Promise<Folder
 		}
 
 		return {ok: false, holder};
+	}
+}
+
+/** Whether a process holds the lock; a file that is not there is held by nobody. Whoever wants the lock now is not kept from it. */
+export async function isFolderLocked(file: string): Promise<boolean> {
+	if (!existsSync(file)) {
+		return false;
+	}
+	const database = await open(file);
+	try {
+		await database.exec('PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK');
+		return false;
+	} catch (error) {
+		if (isBusy(error)) {
+			return true;
+		}
+		throw error;
+	} finally {
+		await database.close();
 	}
 }
 

@@ -40,11 +40,16 @@ export async function readCopies(reader: Knex, workspaceId: string, messageId: s
 		.orderBy([{column: 'role', order: 'desc'}, {column: 'id'}])
 		.select('id', 'address', 'role', 'state', 'state_at', 'next_attempt_at', 'last_reply');
 	const ids = copies.map(({id}) => id);
-	const attempts: StoredAttempt[] = await reader('attempts')
-		.whereIn('recipient_id', ids)
+	const attempts = await readAttempts(reader, ids);
+	return copies.map(copy => ({...copy, attempts: attempts.filter(attempt => attempt.recipient_id === copy.id)}));
+}
+
+/** Every conversation about these copies, copy by copy, each in order. */
+export async function readAttempts(reader: Knex, copyIds: readonly string[]): Promise<StoredAttempt[]> {
+	return await reader('attempts')
+		.whereIn('recipient_id', copyIds)
 		.orderBy(['recipient_id', 'n', 'position'])
 		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
-	return copies.map(copy => ({...copy, attempts: attempts.filter(attempt => attempt.recipient_id === copy.id)}));
 }
 
 /** The state of a message's `to` copy, and whether it is still in the queue. */

@@ -1,12 +1,32 @@
 import type {Knex} from 'knex';
 
-export type Node = {readonly id: string; readonly host: string; readonly pid: number};
+export type Node = {
+	readonly id: string;
+	readonly host: string;
+	readonly pid: number;
+	/** What it does: MAILCTL_ROLES. */
+	readonly roles: readonly string[];
+};
+
+/** A node that is silent for so long is dead, milliseconds. */
+export const silentMs = 30_000;
 
 /** This daemon is alive at `now`; a node that was given up for dead in the meantime is there again. */
-export async function beat(trx: Knex.Transaction, {id, host, pid}: Node, now: string): Promise<void> {
-	await trx('nodes').insert({id, host, pid, started_at: now, seen_at: now}).onConflict('id').merge({seen_at: now});
+export async function beat(trx: Knex.Transaction, {id, host, pid, roles}: Node, now: string): Promise<void> {
+	await trx('nodes')
+		.insert({id, host, pid, roles: roles.join(','), started_at: now, seen_at: now})
+		.onConflict('id')
+		.merge({seen_at: now});
 }
 
 export async function removeNode(trx: Knex.Transaction, id: string): Promise<void> {
 	await trx('nodes').where({id}).delete();
+}
+
+/** Nodes that were seen since then. */
+export async function listNodes(reader: Knex, since: string): Promise<Node[]> {
+	const rows: Array<{id: string; host: string; pid: number; roles: string | null}> = await reader('nodes')
+		.where('seen_at', '>=', since)
+		.select('id', 'host', 'pid', 'roles');
+	return rows.map(row => ({...row, roles: row.roles?.split(',') ?? []}));
 }

@@ -1,64 +1,13 @@
 import type {Knex} from 'knex';
-import {idBytes, idFloor} from '../mail/ids.ts';
+import {idTime} from '../mail/ids.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {storeTime} from '../mail/time.ts';
-
-/** What waits for one destination; counts of copies. */
-export type QueueSummary = {
-	readonly destination: string;
-	/** Due now. */
-	readonly ready: number;
-	/** Due later. */
-	readonly deferred: number;
-	/** Claimed by a daemon. */
-	readonly in_flight: number;
-	/** Held by an operator. */
-	readonly held: number;
-	/** When the oldest one was accepted. */
-	readonly oldest: string;
-	/** The reply to the copy that was deferred last. */
-	readonly last_reply: string | null;
-};
-
-type Row = Omit<QueueSummary, 'oldest'> & {readonly oldest_message: string};
-
-const summaryColumns = `
-	r.destination,
-	cast(sum(case when r.claimed_by is null and r.held_at is null and r.next_attempt_at <= ? then 1 else 0 end) as integer)
-		as ready,
-	cast(sum(case when r.claimed_by is null and r.held_at is null and r.next_attempt_at > ? then 1 else 0 end) as integer)
-		as deferred,
-	cast(sum(case when r.claimed_by is not null then 1 else 0 end) as integer) as in_flight,
-	cast(sum(case when r.claimed_by is null and r.held_at is not null then 1 else 0 end) as integer) as held,
-	min(r.message_id) as oldest_message,
-	(select x.last_reply from recipients as x where x.destination = r.destination and x.next_attempt_at is not null
-		and x.last_reply is not null order by x.next_attempt_at desc limit 1) as last_reply`;
-
-/** Every destination with mail in the queue, by name; of one workspace, or of all. */
-export async function summarizeQueue(
-	reader: Knex,
-	{now, workspaceId}: {readonly now: string; readonly workspaceId?: string | undefined},
-): Promise<QueueSummary[]> {
-	const query = reader('recipients as r')
-		.select(reader.raw(summaryColumns, [now, now]))
-		.whereNotNull('r.next_attempt_at')
-		.groupBy('r.destination')
-		.orderBy('r.destination');
-	const rows: Row[] = await (workspaceId === undefined ? query : query.where('r.workspace_id', workspaceId));
-	return rows.map(({oldest_message: oldest, ...row}) => ({...row, oldest: acceptedAt(oldest)}));
-}
-
-export type QueueFilter = {
-	readonly workspaceId?: string | undefined;
-	readonly destination?: string | undefined;
-	/** Accepted before, milliseconds. */
-	readonly before?: number | undefined;
-	readonly limit: number;
-};
+import {type QueueFilter, queuePart, queueParts} from './queue-parts.ts';
 
 /** One copy that waits. */
 export type QueuedCopy = {
 	readonly id: string;
+	readonly workspace_id: string;
 	readonly message_id: string;
 	readonly address: string;
 	readonly destination: string;
@@ -71,29 +20,30 @@ export type QueuedCopy = {
 	readonly accepted_at: string;
 };
 
+export type QueueListing = QueueFilter & {
+	/** Only what an operator holds. */
+	readonly held?: boolean | undefined;
+	/** Only to these destinations. */
+	readonly destinations?: readonly string[] | undefined;
+	readonly limit: number;
+};
+
 /** Copies in the queue, those due first at the top. */
-export async function listQueue(reader: Knex, filter: QueueFilter): Promise<QueuedCopy[]> {
-	const {workspaceId, destination, before, limit} = filter;
-	const query = reader('recipients')
-		.select('id', 'message_id', 'address', 'destination', 'state', 'attempts', 'next_attempt_at', 'claimed_by')
-		.select('held_at', 'last_reply')
-		.whereNotNull('next_attempt_at')
-		.orderBy(['next_attempt_at', 'id'])
-		.limit(limit);
-	if (workspaceId !== undefined) {
-		query.where({workspace_id: workspaceId});
+export async function listQueue(reader: Knex, listing: QueueListing): Promise<QueuedCopy[]> {
+	const {held, destinations, limit, ...filter} = listing;
+	const rows: Array<Omit<QueuedCopy, 'accepted_at'>> = [];
+	for (const part of held ? (['held'] as const) : queueParts) {
+		const query = queuePart(reader, part, filter)
+			.select('id', 'workspace_id', 'message_id', 'address', 'destination', 'state', 'attempts', 'next_attempt_at')
+			.select('claimed_by', 'held_at', 'last_reply')
+			.orderBy(['next_attempt_at', 'id'])
+			.limit(limit);
+		rows.push(...(await (destinations === undefined ? query : query.whereIn('destination', destinations))));
 	}
-	if (destination !== undefined) {
-		query.where({destination});
-	}
-	if (before !== undefined) {
-		query.where('message_id', '<', idFloor('msg', before));
-	}
-	const rows: Array<Omit<QueuedCopy, 'accepted_at'>> = await query;
-	return rows.map(row => ({...row, accepted_at: acceptedAt(row.message_id)}));
+	return rows
+		.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1))
+		.slice(0, limit)
+		.map(row => ({...row, accepted_at: storeTime(idTime(row.message_id))}));
 }
 
-// A message's id begins with the moment of its acceptance.
-function acceptedAt(messageId: string): string {
-	return storeTime(idBytes(messageId).readUIntBE(0, 6));
-}
+const orderOf = ({next_attempt_at: due, id}: {readonly next_attempt_at: string; readonly id: string}) => due + id;

@@ -68,7 +68,7 @@ export async function moveRecipients(
 	const moved: Array<{id: string}> = await trx('recipients')
 		.whereIn('id', ids)
 		.whereIn('state', statesBefore(to))
-		.update({state: to, state_at: at, next_attempt_at: null})
+		.update({state: to, state_at: at, next_attempt_at: null, held_at: null})
 		.returning('id');
 	return new Set(moved.map(({id}) => id));
 }

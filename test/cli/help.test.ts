@@ -49,7 +49,9 @@ test('the nouns and verbs of the contract are there', async t => {
 		...['add', 'list', 'show', 'remove', 'enable', 'disable', 'deliveries', 'replay', 'test'].map(
 			verb => `webhook ${verb}`,
 		),
-		...['summary', 'list'].map(verb => `queue ${verb}`),
+		...['summary', 'list', 'why', 'trace', 'hold', 'release', 'flush', 'drop', 'fail', 'suspend', 'resume'].map(
+			verb => `queue ${verb}`,
+		),
 	];
 	t.deepEqual(
 		expected.filter(name => !names.has(name)),

@@ -142,29 +142,3 @@ test('message raw prints the captured file, or makes the mail again', async t =>
 	t.true((await cli.text('message', 'show', id)).includes(`\n  captured in ${recipients[0]?.captured}\n`));
 	refused(t, await cli.run('message', 'raw', id, '--recipient', 'x@y.example'), 65, /has no copy for x@y\.example/);
 });
-
-test('queue summary and list', async t => {
-	const {cli, id, copyId} = await prepare(t);
-	const [row] = await cli.json<Array<{oldest: string}>>('queue', 'summary');
-	t.deepEqual(row, {
-		destination: 'slow.example',
-		ready: 0,
-		deferred: 1,
-		in_flight: 0,
-		held: 0,
-		oldest: row?.oldest ?? '',
-		last_reply: '4.7.1 Try again later \x1b[31mnow\nsecond line',
-		suspended: false,
-	});
-	const text = await cli.text('queue', 'summary');
-	golden(t, 'queue-summary', text.replace(/\d+s {2}/, '0s  '));
-	const [copy] = await cli.json<object[]>('queue', 'list', '--destination', 'slow.example', '--older-than', '0s');
-	t.like(copy, {id: copyId, message_id: id, address: 'user@slow.example', queue: 'deferred', attempts: 1});
-	t.deepEqual(await cli.json('queue', 'list', '--older-than', '1h'), []);
-	t.deepEqual(await cli.json('queue', 'list', '--destination', 'fast.example'), []);
-	golden(
-		t,
-		'queue-list',
-		(await cli.text('queue', 'list')).replace(/in \d+d \d+h/, all => all.replace(/\d/g, '9')),
-	);
-});

@@ -8,7 +8,13 @@ import test from 'ava';
 import {liveDaemon, readDaemonFile, removeDaemonFile, writeDaemonFile} from '../../src/daemon/daemon-file.ts';
 
 const folder = () => mkdtempSync(join(tmpdir(), 'mailctl-daemon-'));
-const content = {pid: process.pid, http: 'http://127.0.0.1:8125', inbound: null, version: '1.2.3'};
+const content = {
+	pid: process.pid,
+	http: 'http://127.0.0.1:8125',
+	inbound: null,
+	version: '1.2.3',
+	roles: ['api', 'deliver'],
+};
 
 test('what is written is read, by others of this user too', t => {
 	const dataDir = folder();

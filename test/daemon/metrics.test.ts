@@ -1,6 +1,7 @@
 import test from 'ava';
-import {createMetrics, type QueueSize} from '../../src/daemon/metrics.ts';
+import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
+import type {QueueSize} from '../../src/store/queue-size.ts';
 
 const attempt: Attempt = {
 	at: '2026-06-09T10:15:30.123Z',
@@ -23,7 +24,7 @@ const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): Attempt
 });
 
 test('what happened is counted', async t => {
-	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1});
+	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1, held: 5});
 	const metrics = createMetrics({
 		version: '1.2.3',
 		queueSize: () => size,
@@ -59,6 +60,7 @@ test('what happened is counted', async t => {
 		'mailctl_queue_size{state="ready"} 3',
 		'mailctl_queue_size{state="deferred"} 2',
 		'mailctl_queue_size{state="in_flight"} 1',
+		'mailctl_queue_size{state="held"} 5',
 		`mailctl_build_info{version="1.2.3",node="${process.version}"} 1`,
 	]) {
 		t.true(text.split('\n').includes(line), line);

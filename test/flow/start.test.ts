@@ -35,6 +35,7 @@ test.serial('the second start makes nothing and says no key; daemon.json comes a
 		http: first.url,
 		inbound: null,
 		version: JSON.parse(readFileSync('package.json', 'utf8')).version,
+		roles: ['api', 'deliver', 'webhook', 'inbound'],
 	});
 	const keys = await program.cli<unknown[]>('key', 'list');
 	t.is(keys.length, 2);

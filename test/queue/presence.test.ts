@@ -18,7 +18,7 @@ storeTest(
 		let time = start;
 		const clock = {now: () => time, monotonic: () => 0};
 		const presenceOf = (id: string) => {
-			const node = {id, host: 'h', pid: 1};
+			const node = {id, host: 'h', pid: 1, roles: ['deliver']};
 			const presence = createPresence({
 				store,
 				node,
@@ -86,7 +86,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 	}
 	const presence = createPresence({
 		store: {...store, writer: {...store.writer, transaction}},
-		node: {id: 'boot_mine', host: 'h', pid: 1},
+		node: {id: 'boot_mine', host: 'h', pid: 1, roles: ['deliver']},
 		clock: {now: () => time, monotonic: () => time - start},
 		beatMs: 20,
 		onReleased: () => undefined,

@@ -5,7 +5,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import test, {type ExecutionContext} from 'ava';
-import {lockFolder} from '../../src/store/lock.ts';
+import {isFolderLocked, lockFolder} from '../../src/store/lock.ts';
 
 const self = {pid: process.pid, host: "o'brien", startedAt: '2026-06-09T10:15:30.123Z'};
 const newFile = () => join(mkdtempSync(join(tmpdir(), 'mailctl-lock-')), 'daemon.lock');
@@ -35,9 +35,12 @@ test('the second finds the lock held and learns by whom', async t => {
 
 test('kill -9 ends the lock at once', async t => {
 	const file = newFile();
+	t.false(await isFolderLocked(file));
 	const {child} = await holder(t, file);
+	t.true(await isFolderLocked(file));
 	child.kill('SIGKILL');
 	await once(child, 'exit');
+	t.false(await isFolderLocked(file));
 	const lock = await lockFolder(file, self);
 	t.true(lock.ok);
 	t.deepEqual(await lockFolder(file, {...self, pid: 1}), {ok: false, holder: self});

@@ -1,6 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {listQueue, type QueueFilter, summarizeQueue} from '../../src/store/queue-list.ts';
+import {listQueue, type QueueListing} from '../../src/store/queue-list.ts';
+import {summarizeQueue} from '../../src/store/queue-summary.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
@@ -51,7 +52,7 @@ storeTest(test, 'the summary counts by destination what is ready, deferred, in f
 
 storeTest(test, 'the list has each copy that waits, next due first', async (t, store) => {
 	const {workspaceId, ids} = await prepare(store);
-	const list = async (filter: Partial<QueueFilter>) =>
+	const list = async (filter: Partial<QueueListing>) =>
 		(await listQueue(store.reader, {limit: 100, ...filter})).map(({address}) => address);
 	t.deepEqual((await list({})).toSorted(), ['a@x.test', 'b@x.test', 'c@x.test', 'd@x.test', 'e@y.test', 'g@y.test']);
 	t.deepEqual((await list({})).slice(-2), ['b@x.test', 'c@x.test']);

@@ -1,0 +1,91 @@
+import type {Command} from 'commander';
+import {storeTime} from '../mail/time.ts';
+import {type QueueSummary, summarizeQueue} from '../store/queue-summary.ts';
+import {listSiteSuspensions, listSuspensions} from '../store/stops.ts';
+import {verb} from './program.ts';
+import {grouped} from './progress.ts';
+import {action, type Session} from './session.ts';
+import {table} from './table.ts';
+import {duration} from './text.ts';
+
+/** What stops all mail to a destination. */
+type Stopped = {
+	/** `operator`, or `failures` of its site. */
+	readonly suspended_by: 'operator' | 'failures' | null;
+	readonly suspended_until: string | null;
+	readonly suspension_reason: string | null;
+};
+
+type Row = Omit<QueueSummary, 'oldest'> & Stopped & {readonly oldest: string | null; readonly suspended: boolean};
+
+const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
+const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
+
+export function summaryVerb(queue: Command): void {
+	verb(queue, 'summary', 'What waits, by destination, the most first', 'mailctl queue summary').action(action(summary));
+}
+
+async function summary(session: Session): Promise<void> {
+	const workspaceId = (await session.chosenWorkspace())?.id;
+	const now = session.tools.clock.now();
+	const counted = await summarizeQueue(await session.reader(), {now: storeTime(now), workspaceId});
+	const stopped = await readStopped(session, storeTime(now));
+	const rows: Row[] = counted.map(row => withStop(row, stopped.get(row.destination) ?? free));
+	// Those without mail are shown too, or nobody would think of them again.
+	const known = new Set(counted.map(({destination}) => destination));
+	const others = [...stopped].filter(([destination]) => workspaceId === undefined && !known.has(destination));
+	rows.push(...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)));
+	session.show(rows, () => lines(session, rows, now));
+}
+
+async function readStopped(session: Session, now: string): Promise<Map<string, Stopped>> {
+	const reader = await session.reader();
+	const stopped = new Map<string, Stopped>();
+	for (const {destination, reason, suspended_until: until} of await listSiteSuspensions(reader, now)) {
+		stopped.set(destination, {suspended_by: 'failures', suspended_until: until, suspension_reason: reason});
+	}
+	for (const {destination, reason} of await listSuspensions(reader)) {
+		stopped.set(destination, {suspended_by: 'operator', suspended_until: null, suspension_reason: reason});
+	}
+	return stopped;
+}
+
+function withStop(row: Omit<Row, keyof Stopped | 'suspended'>, stop: Stopped): Row {
+	return {...row, suspended: stop.suspended_by !== null, ...stop};
+}
+
+function lines({terminal}: Session, rows: readonly Row[], now: number): string[] {
+	const sum = (of: (row: Row) => number) => rows.reduce((all, row) => all + of(row), 0);
+	const shown = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
+	const total = {
+		...free,
+		destination: `${grouped(rows.length)} destinations`,
+		ready: sum(row => row.ready),
+		deferred: sum(row => row.deferred),
+		in_flight: sum(row => row.in_flight),
+		held: sum(row => row.held),
+		age: Math.max(...shown.map(({age}) => age ?? 0)),
+		last_reply: '',
+	};
+	return table<Omit<Row, 'oldest' | 'suspended'> & {readonly age: number | null}>(
+		[
+			{title: 'DESTINATION', cell: row => row.destination, cut: true},
+			{title: 'READY', cell: row => row.ready, right: true},
+			{title: 'DEFERRED', cell: row => row.deferred, right: true},
+			{title: 'NOW', cell: row => row.in_flight, right: true},
+			{title: 'HELD', cell: row => row.held, right: true},
+			{title: 'OLDEST', cell: row => (row.age === null ? null : duration(row.age)), right: true},
+			{title: 'LAST REPLY', cell: row => stopText(row, now) ?? row.last_reply, cut: true},
+		],
+		rows.length > 1 ? [...shown, total] : shown,
+		terminal.width,
+	);
+}
+
+function stopText({suspended_by: by, suspended_until: until, suspension_reason: reason}: Stopped, now: number) {
+	if (by === null) {
+		return null;
+	}
+	const time = until === null ? '' : ` for ${duration(Date.parse(until) - now)}`;
+	return `suspended${time}: ${reason ?? by}`;
+}

@@ -1,0 +1,121 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import type {Command} from 'commander';
+import {readAttempts, type StoredAttempt} from '../store/message-copies.ts';
+import {type CopyFacts, readCopyFacts} from '../store/queue-facts.ts';
+import {attemptLines} from './attempt-text.ts';
+import {CliError} from './fault.ts';
+import {count} from './options.ts';
+import {verb} from './program.ts';
+import {grouped} from './progress.ts';
+import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
+import {type RouteNow, routeLines, routeNow} from './route-now.ts';
+import {action, type Session} from './session.ts';
+import {printable, shortTime} from './text.ts';
+
+type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
+type Traced = {readonly copy: CopyFacts; readonly attempts: readonly StoredAttempt[]};
+
+const pollMs = 500;
+
+export function traceVerb(queue: Command): void {
+	targetOptions(
+		verb(
+			queue,
+			'trace [id...]',
+			'Where mail would go now, and every try so far with what was said',
+			'mailctl queue trace rcp_06f… --follow',
+		),
+	)
+		.option('--follow', 'go on with new tries as they end, until no copy is in the queue')
+		.option('--limit <n>', 'at most so many copies', count('--limit', 1, 1000), 20)
+		.action(action<Options, [readonly string[]]>(trace));
+}
+
+async function trace(session: Session, options: Options, ids: readonly string[]): Promise<void> {
+	if (options.follow && session.json) {
+		throw new CliError('usage', '--follow prints as it goes', 'leave out --json');
+	}
+	const targets = await chosenTargets(session, ids, options);
+	const all = [...targets.copies, ...targets.gone];
+	const chosen = all.slice(0, options.limit);
+	const copies = await readCopyFacts(await session.reader(), chosen);
+	const destinations = new Set(copies.map(({destination}) => destination));
+	if (options.destination !== undefined) {
+		destinations.add(options.destination);
+	}
+	const routes = await Promise.all(
+		[...destinations].map(async destination => ({destination, route: await routeNow(session, destination)})),
+	);
+	const traced = await withAttempts(session, copies);
+	session.show(
+		{routes: routes.map(({destination, route}) => ({destination, ...route})), copies: traced.map(view)},
+		() => [
+			...routes.flatMap(route => described(session, route)),
+			...traced.flatMap(each => ['', ...copyLines(session, each)]),
+			...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
+		],
+	);
+	if (options.follow) {
+		await follow(session, chosen, traced);
+	}
+}
+
+async function withAttempts(session: Session, copies: readonly CopyFacts[]): Promise<Traced[]> {
+	const attempts = await readAttempts(
+		await session.reader(),
+		copies.map(({id}) => id),
+	);
+	return copies.map(copy => ({copy, attempts: attempts.filter(attempt => attempt.recipient_id === copy.id)}));
+}
+
+/** Until every copy has left the queue. A try is recorded together with what became of the copy. */
+async function follow(session: Session, ids: readonly string[], before: readonly Traced[]): Promise<void> {
+	const {terminal} = session;
+	const shown = new Map(before.map(({copy, attempts}) => [copy.id, attempts.length]));
+	let waiting = before.filter(({copy}) => copy.next_attempt_at !== null).map(({copy}) => copy.id);
+	while (waiting.length > 0) {
+		await sleep(pollMs);
+		const copies = await readCopyFacts(await session.reader(), waiting);
+		for (const {copy, attempts} of await withAttempts(session, copies)) {
+			const fresh = attempts.slice(shown.get(copy.id) ?? 0);
+			if (fresh.length > 0 || copy.next_attempt_at === null) {
+				shown.set(copy.id, attempts.length);
+				terminal.print(['', ...copyLines(session, {copy, attempts: fresh})]);
+			}
+		}
+		waiting = copies.filter(copy => copy.next_attempt_at !== null).map(({id}) => id);
+	}
+	if (ids.length > 1) {
+		terminal.print(['', 'none of them is in the queue any more']);
+	}
+}
+
+function described({terminal}: Session, {destination, route}: {destination: string; route: RouteNow}): string[] {
+	return [terminal.bold(`${printable(destination)} now`), ...routeLines(route, terminal.width)];
+}
+
+function copyLines({terminal}: Session, {copy, attempts}: Traced): string[] {
+	const {id, address, state, state_at: at, next_attempt_at: next, claimed_by: claim} = copy;
+	const queued = claim === null ? `, next try ${shortTime(next)} UTC` : ', being tried now';
+	const standing = next === null ? `${state} at ${shortTime(at)} UTC` : state + queued;
+	return [
+		terminal.bold(`${printable(address)}  ${id}`),
+		`  ${standing}`,
+		...attempts.flatMap(attempt => attemptLines(attempt, terminal.width)),
+	];
+}
+
+function view({copy, attempts}: Traced) {
+	const {id, message_id, workspace_id, address, destination, state, state_at, next_attempt_at} = copy;
+	return {
+		id,
+		message_id,
+		workspace_id,
+		address,
+		destination,
+		state,
+		state_at,
+		next_attempt_at,
+		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
+	};
+}

@@ -1,0 +1,237 @@
+import test, {type ExecutionContext} from 'ava';
+import {whyWaiting} from '../../src/admin/why.ts';
+import type {WaitsFor, WhyContext} from '../../src/admin/why-reasons.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import type {LaneWait} from '../../src/mail/way.ts';
+import {readCopyFacts} from '../../src/store/queue-facts.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+
+const now = Date.UTC(2026, 5, 9, 12, 0, 0);
+const at = storeTime(now);
+const minutes = (count: number) => storeTime(now + count * 60_000);
+
+const context: WhyContext = {
+	now,
+	running: true,
+	delivering: true,
+	lives: claimedBy => claimedBy === 'req_alive',
+	attemptDeadlineMs: 1_200_000,
+	claimedAt: () => minutes(-1),
+	givesUpAt: () => minutes(5000),
+	heldBy: () => ({user: 'ann', reason: 'legal'}),
+};
+
+/** A copy that is due, changed as the situation wants it. */
+async function prepare(store: Store, copy: object = {attempts: 0}) {
+	const {workspaceId} = await insertWorkspace(store);
+	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test'], {due: now - 60_000});
+	await store.database('recipients').update(copy);
+	const {id} = await store.reader('recipients').first();
+	return {workspaceId, messageId, id};
+}
+
+async function asked(t: ExecutionContext, store: Store, id: string, more: Partial<WhyContext> = {}) {
+	const [facts, ...others] = await readCopyFacts(store.reader, [id]);
+	t.is(others.length, 0);
+	if (!facts) {
+		throw new Error('the copy is gone');
+	}
+	return whyWaiting(facts, {...context, ...more});
+}
+
+const lane = (workspaceId: string, waitsFor: LaneWait, more: object = {}) => ({
+	destination: 'x.test',
+	workspace_id: workspaceId,
+	site: 'mx.x.test',
+	waits_for: waitsFor,
+	detail: '5 of 5 connections',
+	until: null,
+	updated_at: at,
+	...more,
+});
+
+storeTest(test, 'a copy that is due is tried at once', async (t, store) => {
+	const {id, messageId, workspaceId} = await prepare(store);
+	t.deepEqual(await asked(t, store, id), {
+		id,
+		message_id: messageId,
+		workspace_id: workspaceId,
+		address: 'ada@x.test',
+		destination: 'x.test',
+		state: 'accepted',
+		attempts: 0,
+		next_attempt_at: minutes(-1),
+		gives_up_at: minutes(5000),
+		waits_for: 'claim',
+		detail: 'Nothing keeps it: it is due, and is tried at once.',
+		since: null,
+		until: null,
+		mend: null,
+		also: [],
+	});
+});
+
+storeTest(test, 'in flight: which try, since when, and until when at most', async (t, store) => {
+	const {id} = await prepare(store, {
+		claimed_by: 'req_alive',
+		next_attempt_at: minutes(20),
+		attempts: 2,
+		held_at: null,
+	});
+	t.like(await asked(t, store, id), {
+		waits_for: 'in_flight',
+		detail:
+			'Is being tried right now (try 3, since 2026-06-09 11:59:00 UTC); the try ends by 2026-06-09 12:19:00 UTC at the latest.',
+		since: minutes(-1),
+		until: minutes(19),
+		also: [],
+	});
+	t.like(await asked(t, store, id, {lives: () => false, running: false, delivering: false}), {
+		waits_for: 'daemon',
+		detail: 'No daemon is running.',
+	});
+});
+
+storeTest(
+	test,
+	'hold, pause and an operator’s suspension, each with reason and mend; the hold first',
+	async (t, store) => {
+		const {id} = await prepare(store, {held_at: minutes(-10)});
+		await store.database('workspaces').update({paused_at: minutes(-9), pause_reason: 'bounces'});
+		await store.database('suspensions').insert({destination: 'x.test', reason: 'moving', created_at: minutes(-8)});
+		const why = await asked(t, store, id);
+		t.deepEqual(
+			[why, ...why.also].map(reason => [reason.waits_for, reason.detail, reason.mend]),
+			[
+				['hold', 'Is held since 2026-06-09 11:50:00 UTC by ann: legal.', `mailctl queue release ${id} lets it go`],
+				[
+					'paused',
+					'Its workspace test is paused since 2026-06-09 11:51:00 UTC: bounces.',
+					'mailctl workspace resume test lets its mail go',
+				],
+				[
+					'operator',
+					'An operator suspended all mail to x.test at 2026-06-09 11:52:00 UTC: moving.',
+					'mailctl queue resume x.test lets it go',
+				],
+			],
+		);
+	},
+);
+
+storeTest(test, 'the time of its next try, with the last one', async (t, store) => {
+	const last = {attempts: 3, next_attempt_at: minutes(7), last_category: 'mailbox_full', last_reply: '452 4.2.2 full'};
+	const {id} = await prepare(store, last);
+	const attempt = {recipient_id: id, phase: 'rcpt', reply: '452 4.2.2 full', ms: 5};
+	await store.database('attempts').insert([
+		{...attempt, n: 2, position: 0, at: minutes(-30), host: 'mx9.x.test'},
+		{...attempt, n: 3, position: 0, at: minutes(-4), host: null},
+		{...attempt, n: 3, position: 1, at: minutes(-3), host: 'mx1.x.test'},
+	]);
+	t.like(await asked(t, store, id), {
+		waits_for: 'retry',
+		detail:
+			'Waits until 2026-06-09 12:07:00 UTC for try 4: try 3 was put off (mailbox_full) by mx1.x.test at 2026-06-09 11:57:00 UTC: "452 4.2.2 full".',
+		until: minutes(7),
+		mend: `mailctl queue flush ${id} tries it now`,
+	});
+	await store.database('recipients').update({last_category: 'greylist'});
+	const greylisted = await asked(t, store, id);
+	t.like(greylisted, {waits_for: 'greylisting', until: minutes(7), mend: null});
+	t.regex(greylisted.detail, /try 3 was greylisted by mx1\.x\.test .* not sooner\.$/);
+	await store.database('recipients').update({attempts: 0});
+	t.like(await asked(t, store, id), {detail: 'Waits until 2026-06-09 12:07:00 UTC for its first try.'});
+});
+
+storeTest(test, 'what the daemon says of mail that is due', async (t, store) => {
+	const {id, workspaceId} = await prepare(store);
+	const words: Record<Exclude<LaneWait, 'operator'>, RegExp> = {
+		pace: /^Waits for a place at its site mx\.x\.test: 5 of 5 connections\.$/,
+		rate: /^Waits for its minute at its site mx\.x\.test until 2026-06-09 12:01:00 UTC: 5 of 5 connections\.$/,
+		warm_up: /^Waits for another day until 2026-06-09 12:01:00 UTC: 5/,
+		turn: /^Waits for its turn: 5/,
+		route: /^Waits for its route mx\.x\.test: 5/,
+		dns: /^Waits for DNS: 5/,
+		suspension: /^Waits for its site mx\.x\.test until 2026-06-09 12:01:00 UTC: 5/,
+	};
+	for (const [waitsFor, text] of Object.entries(words)) {
+		const until = ['rate', 'warm_up', 'suspension'].includes(waitsFor) ? minutes(1) : null;
+		await store.database('lane_waits').delete();
+		await store.database('lane_waits').insert(lane(workspaceId, waitsFor as LaneWait, {until}));
+		const why = await asked(t, store, id);
+		t.is(why.waits_for, waitsFor as WaitsFor);
+		t.regex(why.detail, text);
+		t.is(why.until, until);
+		t.deepEqual(why.also, []);
+	}
+	// What is not due does not wait for a place; what has ended holds nothing; nor does a lane of another workspace.
+	await store.database('lane_waits').update({waits_for: 'pace'});
+	await store.database('recipients').update({next_attempt_at: minutes(3), attempts: 1});
+	const later = await asked(t, store, id);
+	t.deepEqual([later.waits_for, later.also], ['retry', []]);
+	await store.database('recipients').update({next_attempt_at: at});
+	await store.database('lane_waits').update({waits_for: 'rate', until: minutes(-1)});
+	t.is((await asked(t, store, id)).waits_for, 'claim');
+	await store.database('lane_waits').update({waits_for: 'pace', until: null, workspace_id: newId('ws')});
+	t.is((await asked(t, store, id)).waits_for, 'claim');
+});
+
+storeTest(test, 'a site that is left alone, and the later of two times first', async (t, store) => {
+	const {id, workspaceId} = await prepare(store, {next_attempt_at: minutes(5), attempts: 1});
+	await store.database('lane_waits').insert(lane(workspaceId, 'suspension', {until: minutes(9)}));
+	const site = {site: 'mx.x.test', suspended_until: minutes(9), reason: '421 4.7.0 go away', step: 1, window: 1};
+	await store.database('sites').insert({...site, updated_at: at});
+	const why = await asked(t, store, id);
+	t.like(why, {
+		waits_for: 'suspension',
+		detail: 'Its site mx.x.test is left alone until 2026-06-09 12:09:00 UTC after failures: 421 4.7.0 go away.',
+		until: minutes(9),
+		mend: 'mailctl queue resume x.test lets it be tried now',
+	});
+	t.deepEqual(
+		why.also.map(({waits_for: other}) => other),
+		['retry'],
+	);
+	await store.database('recipients').update({next_attempt_at: minutes(20)});
+	t.is((await asked(t, store, id)).waits_for, 'retry');
+	await store.database('recipients').update({next_attempt_at: at});
+	const due = await asked(t, store, id);
+	t.deepEqual([due.waits_for, due.also], ['suspension', []]);
+});
+
+storeTest(test, 'nobody delivers', async (t, store) => {
+	const {id, workspaceId} = await prepare(store);
+	await store.database('lane_waits').insert(lane(workspaceId, 'pace'));
+	const none = await asked(t, store, id, {running: false, delivering: false});
+	t.like(none, {waits_for: 'daemon', detail: 'No daemon is running.', mend: 'mailctl serve starts it', also: []});
+	t.like(await asked(t, store, id, {delivering: false}), {
+		waits_for: 'daemon',
+		detail: 'The daemon that runs does not deliver (MAILCTL_ROLES).',
+	});
+});
+
+storeTest(test, 'what is not in the queue any more, and why', async (t, store) => {
+	const {id, messageId} = await prepare(store, {
+		state: 'delivered',
+		state_at: at,
+		next_attempt_at: null,
+		last_reply: '250 ok',
+	});
+	t.like(await asked(t, store, id), {
+		waits_for: null,
+		detail: 'Not in the queue any more: delivered at 2026-06-09 12:00:00 UTC: 250 ok.',
+		since: at,
+		gives_up_at: null,
+		mend: null,
+	});
+	await store.database('recipients').update({state: 'errored'});
+	const event = {message_id: messageId, recipient_id: id, occurred_at: at, recorded_at: at};
+	const detail = JSON.stringify({reason: 'dropped'});
+	await store.database('events').insert({...event, id: newId('evt'), type: 'errored', detail});
+	t.like(await asked(t, store, id), {
+		detail: 'Not in the queue any more: errored at 2026-06-09 12:00:00 UTC: dropped.',
+		mend: `mailctl message resend ${messageId} sends it again as a new message`,
+	});
+});

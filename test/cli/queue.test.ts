@@ -1,0 +1,219 @@
+import test, {type ExecutionContext} from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {insertMessages, newId} from '../helpers/messages.ts';
+
+const never = '2099-01-01T00:00:00.000Z';
+const reply = '451 4.7.1 Try again later \x1b[31mnow';
+
+/**
+ * A fresh store with a copy that was deferred (slow.example), one that is due (fast.example), one that is held and one that
+ * was delivered (held.example).
+ */
+async function prepare(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}) {
+	const relay = {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:2525'};
+	const cli = await newCli(t, {...relay, ...settings});
+	await cli.json('init');
+	const store = await cli.store();
+	const {id: workspaceId} = await store.reader('workspaces').first();
+	const addresses = ['ann@slow.example', 'bob@fast.example', 'cy@held.example', 'dee@held.example'];
+	const messages = await insertMessages(store, workspaceId, addresses);
+	const copies: string[] = [];
+	for (const [index, values] of [
+		{state: 'queued', attempts: 1, next_attempt_at: never, last_category: 'policy', last_reply: reply},
+		{attempts: 0},
+		{held_at: storeTime(Date.now())},
+		{state: 'delivered', next_attempt_at: null, last_reply: '250 2.0.0 Ok'},
+	].entries()) {
+		await store.database('recipients').where({message_id: messages[index]}).update(values);
+		copies.push((await store.reader('recipients').where({message_id: messages[index]}).first()).id);
+	}
+	await store.database('attempts').insert({
+		recipient_id: copies[0],
+		n: 1,
+		position: 0,
+		at: storeTime(Date.now()),
+		host: 'mx.slow.example',
+		ip: '192.0.2.7',
+		tls: 'TLSv1.3 TLS_AES_256_GCM_SHA384 unverified',
+		phase: 'rcpt',
+		code: 451,
+		enhanced: '4.7.1',
+		reply,
+		ms: 12,
+		dialogue:
+			'     0 S: 220 mx.slow.example\n     1 C: EHLO out.example\n     7 S: 451 4.7.1 Try again later \x1b[31mnow',
+	});
+	const [slow = '', fast = '', held = '', over = ''] = copies;
+	const read = async (id: string) => await store.reader('recipients').where({id}).first();
+	return {cli, store, workspaceId, messages, slow, fast, held, over, read};
+}
+
+/** Ages and times to come at their width. */
+const masked = (text: string) =>
+	text
+		.replace(/(?<= ) *\d+s(?= {2}|$)/gm, all => '0s'.padStart(all.length))
+		.replace(/in \d+d \d+h/g, all => all.replace(/\d+h/, '9h').replace(/\d/g, '9'));
+
+const list = async (cli: Cli, ...args: string[]) =>
+	(await cli.json<Array<{address: string}>>('queue', 'list', ...args)).map(({address}) => address);
+
+test('summary and list', async t => {
+	const {cli, slow, messages} = await prepare(t);
+	await cli.text('queue', 'suspend', 'fast.example', '--reason', 'disk full');
+	await cli.text('queue', 'suspend', 'empty.example');
+	const rows = await cli.json<Array<{destination: string; oldest: string}>>('queue', 'summary');
+	const row = rows.find(({destination}) => destination === 'slow.example');
+	t.deepEqual(row as object, {
+		destination: 'slow.example',
+		ready: 0,
+		deferred: 1,
+		in_flight: 0,
+		held: 0,
+		oldest: row?.oldest,
+		last_reply: reply,
+		suspended: false,
+		suspended_by: null,
+		suspended_until: null,
+		suspension_reason: null,
+	});
+	t.like(rows[0], {destination: 'fast.example', ready: 1, suspended: true, suspended_by: 'operator'});
+	t.like(rows[3], {destination: 'empty.example', ready: 0, oldest: null, suspended: true});
+	golden(t, 'queue-summary', masked(await cli.text('queue', 'summary')));
+
+	const [copy] = await cli.json<object[]>('queue', 'list', '--destination', 'slow.example', '--older-than', '0s');
+	t.like(copy, {id: slow, message_id: messages[0], address: 'ann@slow.example', queue: 'deferred', attempts: 1});
+	t.deepEqual(await list(cli, '--older-than', '1h'), []);
+	t.deepEqual(await list(cli, '--held'), ['cy@held.example']);
+	t.deepEqual(await list(cli, '--suspended'), ['bob@fast.example']);
+	golden(t, 'queue-list', masked(await cli.text('queue', 'list')));
+});
+
+test('why says what each waits for, and what would change it', async t => {
+	const {cli, messages, slow, fast, held, over} = await prepare(t);
+	await cli.text('queue', 'hold', slow, '--reason', 'ask the customer first');
+	const answers = await cli.json<Array<Record<string, unknown>>>('queue', 'why', slow, fast, held, over);
+	t.deepEqual(
+		answers.map(({id, waits_for: waitsFor}) => [id, waitsFor]),
+		[
+			[slow, 'hold'],
+			[fast, 'daemon'],
+			[held, 'hold'],
+			[over, null],
+		],
+	);
+	const text = await cli.text('queue', 'why', ...messages);
+	t.false(text.includes('\x1b'));
+	t.true(text.includes('ask the customer first'));
+	golden(t, 'queue-why', masked(text).replaceAll(/ by \w+:/g, ' by ann:'));
+	t.is(await cli.text('queue', 'why', '--destination', 'none.example'), 'nothing in the queue matches\n');
+	refused(t, await cli.run('queue', 'why', newId('rcp')), 65, /there is no copy rcp_/);
+});
+
+test('trace: the route now, and every try with what was said', async t => {
+	const {cli, slow} = await prepare(t);
+	const traced = await cli.json<{routes: object[]; copies: object[]}>('queue', 'trace', slow);
+	t.deepEqual(traced.routes, [{destination: 'slow.example', kind: 'relay', relays: ['127.0.0.1:2525']}]);
+	t.like(traced.copies[0], {id: slow, attempts: {0: {host: 'mx.slow.example', n: 1}}});
+	const text = await cli.text('queue', 'trace', slow);
+	t.false(text.includes('\x1b'));
+	golden(t, 'queue-trace', text);
+	t.regex(await cli.text('queue', 'trace', '--destination', 'none.example'), /^none\.example now\n {2}1\. smarthost/);
+	refused(t, await cli.run('queue', 'trace', slow, '--follow', '--json'), 64, /leave out --json/);
+});
+
+test('hold, release and flush, by id, message and filter', async t => {
+	const {cli, store, messages, slow, fast, held, over, read} = await prepare(t);
+	t.is(await cli.text('queue', 'hold', messages[0] ?? '', fast), 'held 2 copies\n');
+	t.like(await read(slow), {state: 'queued', next_attempt_at: never});
+	t.deepEqual(await cli.json('queue', 'hold', '--older-than', '0s'), {
+		held: 0,
+		unchanged: 3,
+		in_flight: 0,
+		not_queued: 0,
+	});
+	t.is(await cli.text('queue', 'release', slow, over), 'released 1 copy\n1 copy not in the queue any more\n');
+	t.is((await read(slow)).held_at, null);
+	t.is(await cli.text('queue', 'flush'), '1 copy due now\n2 copies as before: nothing was to be changed\n');
+	t.true((await read(slow)).next_attempt_at < storeTime(Date.now()));
+	t.not((await read(held)).held_at, null);
+	t.is(await cli.text('queue', 'flush', '--destination', 'none.example'), 'nothing in the queue matches\n');
+	const audit = await store.reader('audit').orderBy('id');
+	t.deepEqual(
+		audit.map(({action, target}) => [action, target]),
+		[
+			['queue.held', null],
+			['queue.released', slow],
+			['queue.flushed', slow],
+		],
+	);
+	t.like(JSON.parse(audit[0].detail), {copies: 2});
+});
+
+test('drop and fail end what waits', async t => {
+	const {cli, slow, fast, held, read, store} = await prepare(t);
+	refused(t, await cli.run('queue', 'drop', slow), 64, /nobody can be asked, add --yes/);
+	t.is((await read(slow)).state, 'queued');
+	t.is(await cli.text('queue', 'drop', slow, '--yes'), 'dropped 1 copy\n');
+	t.like(await read(slow), {state: 'errored', next_attempt_at: null});
+	t.is(await cli.text('queue', 'fail', '--destination', 'fast.example', '--reason', 'too old'), 'failed 1 copy\n');
+	t.is((await read(fast)).state, 'bounced');
+	t.is(await cli.text('queue', 'fail', held), 'failed 1 copy\n');
+	const events = await store.reader('events').orderBy('id').select('type', 'detail');
+	t.deepEqual(
+		events.map(({type, detail}) => [type, JSON.parse(detail).reason]),
+		[
+			['errored', 'dropped'],
+			['bounced', 'too old'],
+			['bounced', 'given up by the operator'],
+		],
+	);
+	t.is(await cli.text('queue', 'drop', slow), '1 copy not in the queue any more\n');
+});
+
+test('suspend and resume may be said twice', async t => {
+	const {cli} = await prepare(t);
+	const suspended = await cli.json<{created_at: string}>('queue', 'suspend', 'New.Example');
+	t.like(suspended, {destination: 'new.example', reason: 'suspended by the operator', suspended: true});
+	t.deepEqual(await cli.json('queue', 'suspend', 'new.example', '--reason', 'x'), {...suspended, reason: 'x'});
+	t.is(await cli.text('queue', 'resume', 'new.example'), 'mail to new.example goes again\n');
+	t.is(await cli.text('queue', 'resume', 'new.example'), 'new.example was not suspended\n');
+	refused(t, await cli.run('queue', 'suspend', 'localhost'), 65, /localhost is no domain/);
+});
+
+test('what cannot be meant is refused, and another workspace’s mail is unknown', async t => {
+	const {cli, slow, read} = await prepare(t);
+	for (const verb of ['hold', 'release', 'drop', 'fail', 'why', 'trace']) {
+		refused(t, await cli.run('queue', verb), 64, /no mail was named, give ids/);
+	}
+	refused(t, await cli.run('queue', 'hold', slow, '--older-than', '1h'), 64, /ids and a filter were given/);
+	refused(t, await cli.run('queue', 'hold', slow, "x' or 1=1"), 65, /is no id of a message or a copy/);
+	refused(t, await cli.run('queue', 'hold', slow, newId('msg')), 65, /there is no message msg_/);
+	t.is((await read(slow)).held_at, null);
+	await cli.text('workspace', 'create', '--name', 'other');
+	refused(t, await cli.run('queue', 'hold', slow, '--workspace', 'other'), 65, /there is no copy/);
+	t.is(await cli.text('queue', 'flush', '--workspace', 'other'), 'nothing in the queue matches\n');
+});
+
+test('what is being tried is left alone while its daemon lives', async t => {
+	const {cli, store, slow, read} = await prepare(t, {MAILCTL_ROLES: 'api'});
+	const daemon = await cli.serve();
+	await store
+		.database('recipients')
+		.where({id: slow})
+		.update({claimed_by: newId('req')});
+	const {code, stdout, stderr} = await cli.run('queue', 'hold', '--destination', 'slow.example');
+	t.is(code, 75);
+	t.is(stdout, '');
+	t.is(stderr, 'mailctl: 1 copy being tried right now, run it again in a moment\n');
+	t.is((await read(slow)).held_at, null);
+	t.is(await cli.text('queue', 'flush', slow), '1 copy being tried right now\n');
+	t.like((await cli.json<object[]>('queue', 'why', slow))[0], {waits_for: 'in_flight'});
+	await daemon.stop();
+	await store
+		.database('recipients')
+		.where({id: slow})
+		.update({claimed_by: newId('req')});
+	t.is(await cli.text('queue', 'hold', slow), 'held 1 copy\n');
+	t.like(await read(slow), {claimed_by: null, next_attempt_at: never});
+});

@@ -1,0 +1,125 @@
+import test from 'ava';
+import type {Why} from '../../src/admin/why.ts';
+import {type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {deliveringTo} from '../helpers/delivering-to.ts';
+import {call} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+/** What the host says to a recipient, by its local part. */
+const answers: Readonly<Record<string, string | {do: 'never'}>> = {
+	stuck: {do: 'never'},
+	full: '452 4.2.2 Mailbox full',
+	grey: '451 4.7.1 Greylisted, please try again later',
+	gone: '550 5.1.1 No such user',
+};
+
+const rcpt = (line: string) => answers[/<(\w+)@/.exec(line)?.[1] ?? ''];
+
+test('queue why is right in each situation of a running daemon', async t => {
+	t.timeout(120_000);
+	const {program} = await deliveringTo(t, {rcpt});
+	const first = await program.serve();
+	const shop = await welcomeOf(program);
+	const why = async (id: string) => (await program.cli<Why[]>('queue', 'why', id))[0] as Why;
+	const sendTo = async (url: string, address: string) => await send(url, shop, address);
+	const until = async (id: string, waitsFor: Why['waits_for']) =>
+		await waitFor(`it waits for ${waitsFor}`, async () => {
+			const answer = await why(id);
+			return answer.waits_for === waitsFor && answer;
+		});
+
+	// 1. It is being tried: the host does not answer.
+	const stuck = await sendTo(first.url, 'stuck@a.example');
+	t.regex((await until(stuck, 'in_flight')).detail, /^Is being tried right now \(try 1, since 20/);
+
+	// 2. It was put off.
+	const full = await sendTo(first.url, 'full@a.example');
+	const retried = await until(full, 'retry');
+	t.regex(
+		retried.detail,
+		/for try 2: try 1 was put off \(mailbox_full\) by mx\.example at .*452 4\.2\.2 Mailbox full"/,
+	);
+	t.is(retried.until, retried.next_attempt_at);
+	t.is(retried.attempts, 1);
+
+	// 3. The host greylists.
+	const grey = await sendTo(first.url, 'grey@b.example');
+	t.regex((await until(grey, 'greylisting')).detail, /try 1 was greylisted by mx\.example/);
+
+	// 4. DNS does not answer: the domain is not there.
+	const nowhere = await sendTo(first.url, 'user@nowhere.example');
+	t.regex((await until(nowhere, 'retry')).detail, /put off \(unknown_domain\).*nowhere\.example does not exist/);
+
+	// 5. and 6. It was delivered; it bounced.
+	const delivered = await sendTo(first.url, 'user@c.example');
+	t.regex((await until(delivered, null)).detail, /any more: delivered at 20.* by mx\.example: 2\.0\.0 Ok/);
+	const bounced = await sendTo(first.url, 'gone@c.example');
+	const ended = await until(bounced, null);
+	t.regex(ended.detail, /any more: bounced at .*550 5\.1\.1 No such user/);
+	t.regex(ended.mend ?? '', new RegExp(`mailctl message resend ${bounced}`));
+
+	// 7. An operator holds it: it is due, and is not tried.
+	await program.cli('queue', 'hold', full, '--reason', 'ask first');
+	await program.cli('queue', 'flush', full);
+	const held = await why(full);
+	t.is(held.waits_for, 'hold');
+	t.regex(held.detail, /^Is held since 20.*: ask first\.$/);
+	t.deepEqual(
+		held.also.map(reason => reason.waits_for),
+		['retry'],
+	);
+	await program.cli('queue', 'release', full);
+	t.is((await why(full)).waits_for, 'retry');
+	// Due now, tried again within a second, put off again.
+	await program.cli('queue', 'flush', full);
+	await waitFor('it is tried again', async () => (await why(full)).attempts === 2);
+
+	// 8. An operator suspends the domain.
+	await program.cli('queue', 'suspend', 'b.example', '--reason', 'moving');
+	const suspended = await why(grey);
+	t.is(suspended.waits_for, 'operator');
+	t.regex(suspended.detail, /^An operator suspended all mail to b\.example at 20.*: moving\.$/);
+	t.deepEqual(
+		suspended.also.map(reason => reason.waits_for),
+		['greylisting'],
+	);
+	await program.cli('queue', 'resume', 'b.example');
+	t.is((await why(grey)).waits_for, 'greylisting');
+
+	// 9. Its workspace is paused.
+	await program.cli('workspace', 'pause', 'default', '--reason', 'too many bounces');
+	const paused = await why(full);
+	t.is(paused.waits_for, 'paused');
+	t.regex(paused.detail, /^Its workspace default is paused since 20.*: too many bounces\.$/);
+	await program.cli('workspace', 'resume', 'default');
+
+	// 10. No daemon runs.
+	t.is(await first.stop(), 0);
+	t.like(await why(stuck), {waits_for: 'daemon', detail: 'No daemon is running.', attempts: 0});
+
+	// 11. One runs that does not deliver.
+	const api = await program.serve({MAILCTL_ROLES: 'api'});
+	const accepted = await sendTo(api.url, 'user@d.example');
+	t.like(await why(accepted), {
+		waits_for: 'daemon',
+		detail: 'The daemon that runs does not deliver (MAILCTL_ROLES).',
+		also: [],
+	});
+	await api.kill();
+
+	// 12. Killed while it was trying: the claim is no daemon's any more.
+	const third = await program.serve();
+	await until(stuck, 'in_flight');
+	await third.kill();
+	t.is((await why(stuck)).waits_for, 'daemon');
+	await program.cli('queue', 'fail', stuck, '--reason', 'enough');
+	t.regex((await why(stuck)).detail, /bounced at 20.*: enough\.$/);
+});
+
+async function send(url: string, {key, from, templateId}: Welcome, to: string): Promise<string> {
+	const {status, body} = await call(`${url}/v1/messages`, key, {from, to, templateId});
+	if (status !== 202) {
+		throw new Error(`HTTP ${status}: ${JSON.stringify(body)}`);
+	}
+	return (body as {id: string}).id;
+}

@@ -1,0 +1,63 @@
+import test from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {type GivenUp, giveUp} from '../../src/outcome/give-up.ts';
+import {findWaiting} from '../../src/store/queue-targets.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
+
+const now = storeTime(Date.now());
+
+async function given(store: Store, how: GivenUp) {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertEndpoint(store, workspaceId, {events: ['delivered', 'bounced']});
+	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test']);
+	await store.database('recipients').update({state: 'queued', attempts: 2});
+	const ids = await findWaiting(store.reader, {});
+	const ended = await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, outbox));
+	const [event] = await store.reader('events').where({message_id: messageId});
+	return {
+		ended,
+		copy: await store.reader('recipients').first(),
+		event: {...event, detail: JSON.parse(event.detail)},
+		posts: await store.reader('webhook_deliveries').pluck('event_type'),
+		days: await store.reader('usage_days').select('status', 'n'),
+		suppressions: await store.reader('suppressions'),
+		again: await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, outbox)),
+	};
+}
+
+storeTest(
+	test,
+	'fail is a transient bounce that webhooks are told of and that suppresses nothing',
+	async (t, store) => {
+		const {ended, copy, event, posts, days, suppressions, again} = await given(store, {
+			kind: 'fail',
+			reason: 'too old',
+		});
+		t.is(ended.length, 1);
+		t.like(copy, {state: 'bounced', state_at: now, next_attempt_at: null});
+		t.like(event, {type: 'bounced', recipient_id: copy.id, occurred_at: now});
+		t.deepEqual(event.detail, {
+			recipient: 'ada@x.test',
+			role: 'to',
+			attempt: 2,
+			type: 'transient',
+			category: 'operator',
+			reason: 'too old',
+		});
+		t.deepEqual(posts, ['bounced']);
+		t.deepEqual(days, [{status: 'bounced', n: 1}]);
+		t.deepEqual(suppressions, []);
+		t.deepEqual(again, []);
+	},
+);
+
+storeTest(test, 'drop is an error that no webhook tells of', async (t, store) => {
+	const {copy, event, posts, days, suppressions} = await given(store, {kind: 'drop'});
+	t.like(copy, {state: 'errored', state_at: now, next_attempt_at: null});
+	t.is(event.type, 'errored');
+	t.deepEqual(event.detail, {recipient: 'ada@x.test', role: 'to', reason: 'dropped'});
+	t.deepEqual([posts, days, suppressions], [[], [], []]);
+});

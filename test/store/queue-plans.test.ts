@@ -1,0 +1,68 @@
+import test from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {endWaiting, findClaimed, holdCopies, makeDue, releaseHeld} from '../../src/store/queue-change.ts';
+import {readCopyFacts} from '../../src/store/queue-facts.ts';
+import {listQueue} from '../../src/store/queue-list.ts';
+import {readQueueSize} from '../../src/store/queue-size.ts';
+import {summarizeQueue} from '../../src/store/queue-summary.ts';
+import {findNamed, findWaiting} from '../../src/store/queue-targets.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {plansDuring} from '../helpers/plans.ts';
+
+const now = storeTime(Date.now());
+
+/** Those that read the copies from end to end, delivered ones too. */
+const greedy = (plans: readonly string[]) =>
+	plans.filter(plan =>
+		/SCAN (?:recipients|r)\b(?! USING (?:COVERING )?INDEX recipients_(?:due|held|claimed))|Seq Scan on recipients/.test(
+			plan,
+		),
+	);
+
+storeTest(test, 'what looks at the queue reads the indexes of what waits', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test', 'three@c.test']);
+	const filter = {workspaceId, destination: 'a.test', before: Date.now()};
+	const plans = await plansDuring(store, engine, async () => {
+		await summarizeQueue(store.reader, {now});
+		await summarizeQueue(store.reader, {now, workspaceId});
+		await listQueue(store.reader, {limit: 10});
+		await listQueue(store.reader, {...filter, limit: 10});
+		await listQueue(store.reader, {destinations: ['a.test'], held: true, limit: 10});
+		await findWaiting(store.reader, {});
+		await findWaiting(store.reader, filter);
+		await readQueueSize(store.reader, now);
+	});
+	t.true(plans.length >= 15, String(plans.length));
+	t.deepEqual(greedy(plans), []);
+	t.deepEqual(
+		plans.filter(plan => !/recipients_(due|held|claimed)/.test(plan)),
+		[],
+	);
+});
+
+storeTest(test, 'what is named is found by its id', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const ids = await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test']);
+	const copies = await findWaiting(store.reader, {});
+	const step = {ids: copies, now, silentSince: now};
+	const plans = await plansDuring(store, engine, async () => {
+		await findNamed(store.reader, ids, workspaceId);
+		await readCopyFacts(store.reader, copies);
+		await store.writer.transaction(async trx => {
+			await holdCopies(trx, step);
+			await releaseHeld(trx, step);
+			await makeDue(trx, step);
+			await findClaimed(trx, copies);
+			await endWaiting(trx, step, 'errored');
+		});
+	});
+	t.true(plans.length >= 8, String(plans.length));
+	t.deepEqual(
+		plans.filter(plan =>
+			/SCAN (?:recipients|r|messages|m|attempts|a|events|e)\b|Seq Scan on (?:recip|mess|att|ev)/.test(plan),
+		),
+		[],
+	);
+});
