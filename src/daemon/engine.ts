@@ -254,5 +254,6 @@ function senderData(settings: Settings): SenderData {
 		ownAddresses: ownAddresses(settings),
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
+		dane: settings.dane,
 	};
 }

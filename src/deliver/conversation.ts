@@ -1,4 +1,3 @@
-import type {SecureContext} from 'node:tls';
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt} from '../mail/outcome.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
@@ -7,17 +6,19 @@ import type {Source} from '../mail/way.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {createDialogue} from './dialogue.ts';
+import type {Hello, SecureContexts} from './hello.ts';
 import type {Route} from './route.ts';
 import {openSession, type Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import type {Stop} from './stop.ts';
+import {tlsResult, tlsText} from './tls-words.ts';
 import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
 import type {TryLimits} from './try-limits.ts';
 
 export type ConversationOptions = {
 	readonly hostname: string;
 	readonly timeouts: SmtpTimeouts;
-	readonly secureContext?: SecureContext | undefined;
+	readonly secureContexts: SecureContexts;
 	readonly clock: Clock;
 	readonly notify: Notify;
 	/** Resolves when one more mail may be put on the wire; absent: always. */
@@ -30,7 +31,7 @@ export type Plan = {
 	/** An idle session to have it on; null: open one. */
 	readonly session: Session | null;
 	readonly source: Source | undefined;
-	readonly withoutTls: boolean;
+	readonly hello: Hello;
 	readonly basic: boolean;
 };
 
@@ -66,7 +67,8 @@ export async function converse(
 		at,
 		host: route.host,
 		ip: route.address,
-		tls: connection?.tls() ?? null,
+		tls: connection === null ? null : tlsText(route, connection.tls()),
+		tlsResult: plan.session === null ? tlsResult(plan, connection?.tls() ?? null, end) : undefined,
 		ms: Math.round(clock.monotonic() - begun),
 		...lastWord(end),
 		dialogue: end.by === 'acceptance' ? null : dialogue.text(),
@@ -83,8 +85,9 @@ export async function converse(
 			timeouts,
 			hostname: source?.hostname ?? options.hostname,
 			localAddress: source?.address,
-			secureContext: options.secureContext,
-			withoutTls: plan.withoutTls,
+			secureContexts: options.secureContexts,
+			hello: plan.hello,
+			clock,
 			basic: plan.basic,
 			opened,
 			dialogue,

@@ -1,18 +1,19 @@
 import {setMaxListeners} from 'node:events';
-import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Clock} from '../mail/clock.ts';
-import type {Resolver} from '../mail/dns.ts';
+import type {Resolver, SecureResolver} from '../mail/dns.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Terms} from '../mail/way.ts';
+import {createBrokenTls} from './broken-tls.ts';
 import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
 import {settle, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import {createFamilies} from './families.ts';
+import {createSecureContexts} from './hello.ts';
 import {createPool, type Place} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
 import {type Route, sameRoute} from './route.ts';
@@ -20,6 +21,7 @@ import {mxRoutes, type NoRoute} from './routes.ts';
 import type {Session} from './session.ts';
 import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
 import {sourceFor} from './source-address.ts';
+import {demandsOf} from './tls-demand.ts';
 import {type TryOptions, tryRoutes} from './try-routes.ts';
 
 export type DeliveryMode =
@@ -44,6 +46,8 @@ export type DelivererOptions = {
 	/** PEM of certificate authorities to trust besides the public ones. */
 	readonly ca?: string;
 	readonly resolver: Resolver;
+	/** A validating one, where DANE is on. */
+	readonly secureResolver?: SecureResolver | undefined;
 	/** Finds smarthosts; the operating system if left out. */
 	readonly lookUp?: LookUp;
 	readonly clock: Clock;
@@ -82,7 +86,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		timeouts,
 		clock,
 		permit: options.permit,
-		secureContext: secureContextFor(options.ca),
+		secureContexts: createSecureContexts(options.ca),
+		brokenTls: createBrokenTls(clock),
 		attemptDeadlineMs: options.attemptDeadlineMs,
 	};
 
@@ -122,12 +127,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
 		const found = await findRoutes(job);
 		if (!Array.isArray(found)) {
-			const {outcome, code, enhanced, reply} = found;
+			const {outcome, code, enhanced, reply, tlsResult} = found;
 			const ms = clock.now() - begun;
 			const at = storeTime(begun);
+			const phase = 'route';
 			return result(
 				outcome,
-				[{at, host: null, ip: null, tls: null, phase: 'route', code, enhanced, reply, ms, dialogue: null}],
+				[{at, host: null, ip: null, tls: null, tlsResult, phase, code, enhanced, reply, ms, dialogue: null}],
 				null,
 			);
 		}
@@ -176,20 +182,20 @@ function onTerms({route, sources}: Terms): Pick<TryOptions, 'sources' | 'relay' 
 }
 
 function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {
-	const {mode, resolver, allowPrivateMx, clock, lookUp} = options;
+	const {mode, resolver, secureResolver, allowPrivateMx, clock, lookUp} = options;
 	const relayRoutes = createRelayRoutes({clock, ...(lookUp === undefined ? {} : {lookUp})});
+	const port = mode.kind === 'hosts' ? mode.port : 0;
 	const mx = {
 		resolver,
 		families: createFamilies({ipv6: options.ipv6 ?? true, resolver, allowPrivate: allowPrivateMx, clock}),
-		port: mode.kind === 'hosts' ? mode.port : 0,
+		port,
 		allowPrivateMx,
 		ownAddresses: new Set(options.ownAddresses ?? []),
 	};
-	return job =>
-		job.terms.route.kind === 'relay' ? relayRoutes(job.terms.route.relays) : mxRoutes(job.destination, job, mx);
-}
-
-/** Made once: reading all public certificates anew for each connection would cost milliseconds. */
-function secureContextFor(ca: string | undefined): SecureContext {
-	return createSecureContext(ca === undefined ? {} : {ca: [...rootCertificates, ca]});
+	return job => {
+		const {terms, destination} = job;
+		return terms.route.kind === 'relay'
+			? relayRoutes(terms.route.relays)
+			: mxRoutes(destination, job, {...mx, demandOf: demandsOf(destination, terms, {secureResolver, port})});
+	};
 }

@@ -1,8 +1,24 @@
+import {isDeepStrictEqual} from 'node:util';
+import type {TlsaRecord} from '../mail/dns.ts';
+
 /**
  * `none`: plain text. `opportunistic`: TLS where offered, whatever the certificate, plain text where it fails
  * (RFC 7435). `unverified`: TLS or nothing, whatever the certificate. `required`: TLS with a certificate that verifies.
  */
 export type TlsMode = 'none' | 'opportunistic' | 'unverified' | 'required';
+
+/** What is demanded of a host's TLS by its domain, besides what `TlsMode` says for itself. */
+export type TlsPolicy =
+	/**
+	 * MTA-STS (RFC 8461). In mode enforce the mode of the route is `required`; in mode testing it is not touched, and
+	 * what would have failed is noted. `names`: the policy names the host.
+	 */
+	| {readonly kind: 'sts'; readonly enforce: boolean; readonly names: boolean}
+	/**
+	 * DANE (RFC 7672): one of the records must fit the certificate, which may bear one of the names; the first one is said
+	 * in SNI. No records: there are some, and we can use none of them. The mode of the route is `unverified` at least.
+	 */
+	| {readonly kind: 'tlsa'; readonly names: readonly string[]; readonly records: readonly TlsaRecord[]};
 
 /** One address of one host that may take the mail. */
 export type Route = {
@@ -11,6 +27,8 @@ export type Route = {
 	readonly address: string;
 	readonly port: number;
 	readonly tls: TlsMode;
+	/** Absent: none. */
+	readonly tlsPolicy?: TlsPolicy | undefined;
 	/** TLS from the first byte (smtps). */
 	readonly implicitTls: boolean;
 	/** What a smarthost wants to see. */
@@ -24,6 +42,8 @@ export function sameRoute(a: Route, b: Route): boolean {
 		a.port === b.port &&
 		a.host === b.host &&
 		a.tls === b.tls &&
+		// What was not measured against a policy does not meet it.
+		isDeepStrictEqual(a.tlsPolicy, b.tlsPolicy) &&
 		a.implicitTls === b.implicitTls &&
 		a.login?.user === b.login?.user &&
 		a.login?.password === b.login?.password

@@ -3,10 +3,12 @@ import {isIP} from 'node:net';
 import type {DnsAnswer, MxRecord, Resolver} from '../mail/dns.ts';
 import type {BounceCategory, Outcome} from '../mail/outcome.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
+import type {TlsResult} from '../mail/tls-result.ts';
 import type {Source} from '../mail/way.ts';
 import {suppresses} from './classify-reply.ts';
 import type {Families} from './families.ts';
 import type {Route} from './route.ts';
+import type {DemandOf, HostDemand} from './tls-demand.ts';
 
 /** No host to talk to: the outcome, and what the attempt record says. */
 export type NoRoute = {
@@ -14,6 +16,7 @@ export type NoRoute = {
 	readonly code: number | null;
 	readonly enhanced: string;
 	readonly reply: string;
+	readonly tlsResult?: TlsResult;
 };
 
 export type MxRoutesOptions = {
@@ -25,6 +28,8 @@ export type MxRoutesOptions = {
 	readonly allowPrivateMx: boolean;
 	/** Where this system itself takes mail: an MX there is a loop. */
 	readonly ownAddresses: ReadonlySet<string>;
+	/** What TLS is demanded of each host; absent: TLS where it is offered. */
+	readonly demandOf?: DemandOf;
 };
 
 /** For which copy a way is sought. */
@@ -105,6 +110,7 @@ async function addressRoutes(
 	const families = await options.families(terms.sources);
 	const routes: Route[] = [];
 	let failures = 0;
+	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
 	let failure: string | null = null;
 	let refused: string | null = null;
 	for (const {exchange: host} of hosts) {
@@ -117,21 +123,29 @@ async function addressRoutes(
 			break;
 		}
 
-		for (const address of found.addresses) {
-			if (options.allowPrivateMx || isPublicAddress(address)) {
-				routes.push({host, address, port: options.port, tls: 'opportunistic', implicitTls: false, login: null});
-			} else {
-				refused ??= `${host} has no public address`;
-			}
+		const demand = found.addresses.length > 0 ? await options.demandOf?.(host) : undefined;
+		if (demand?.kind === 'refused') {
+			unmet ??= demand;
+			failures += demand.by === 'dnssec' ? 1 : 0;
+		} else {
+			const allowed = found.addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
+			refused ??= allowed.length < found.addresses.length ? `${host} has no public address` : null;
+			const common = {host, port: options.port, implicitTls: false, login: null};
+			const asked = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
+			routes.push(...allowed.map(address => ({...common, ...asked, address})));
 		}
 
-		if (routes.length >= mostAddresses || failures === mostFailures) {
+		if (routes.length >= mostAddresses || failures >= mostFailures) {
 			break;
 		}
 	}
 
 	if (routes.length > 0) {
 		return routes.slice(0, mostAddresses);
+	}
+
+	if (unmet !== null) {
+		return policyFailure(unmet);
 	}
 
 	if (failure !== null) {
@@ -187,6 +201,13 @@ function refusal(category: BounceCategory, enhanced: string, reply: string, code
 
 function dnsFailure(reply: string): NoRoute {
 	return deferral('dns_temp', '4.4.3', reply);
+}
+
+/** No host of the domain is one that its policy allows: the policy may be renewed, the records mended. */
+function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): NoRoute {
+	return by === 'sts'
+		? {...deferral('policy', '4.7.5', reason), tlsResult: {policy: 'sts', result: 'validation-failure'}}
+		: {...deferral('dns_temp', '4.7.5', reason), tlsResult: {policy: 'tlsa', result: 'dnssec-invalid'}};
 }
 
 /** One such answer may be a resolver's glitch; it is final when given again 15 minutes later. */

@@ -1,13 +1,17 @@
-import type {SecureContext} from 'node:tls';
+import type {X509Certificate} from 'node:crypto';
+import type {Clock} from '../mail/clock.ts';
 import {isLoopbackAddress} from '../mail/public-address.ts';
 import {printable} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
 import {type Extensions, noExtensions, parseExtensions} from './extensions.ts';
+import type {Hello, SecureContexts} from './hello.ts';
 import {logIn} from './log-in.ts';
 import type {Route} from './route.ts';
-import {createSmtpConnection, type SmtpConnection} from './smtp-connection.ts';
+import {createSmtpConnection, type Lost, type SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
+import {tlsFailureOf} from './tls-failure.ts';
+import {tlsaFailure} from './tlsa.ts';
 
 /** A connection on which mail may be sent. */
 export type Session = {
@@ -24,9 +28,10 @@ export type SessionOptions = {
 	readonly timeouts: SmtpTimeouts;
 	readonly hostname: string;
 	readonly localAddress?: string | undefined;
-	readonly secureContext?: SecureContext | undefined;
-	/** Leave STARTTLS alone: an earlier session with this address did without it, or the handshake failed. */
-	readonly withoutTls: boolean;
+	readonly secureContexts: SecureContexts;
+	/** `none` leaves STARTTLS alone where plain text is allowed: the handshake has failed with this address. */
+	readonly hello: Hello;
+	readonly clock: Pick<Clock, 'now'>;
 	/** The server did not understand our commands: HELO, and no extension is used. */
 	readonly basic: boolean;
 	/** Told of the connection at once, so that it can be ended from outside. */
@@ -59,7 +64,7 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 	}
 
 	// Plain text may be asked for only where it is allowed.
-	const mayDoWithout = route.tls === 'none' || (route.tls === 'opportunistic' && options.withoutTls);
+	const mayDoWithout = route.tls === 'none' || (route.tls === 'opportunistic' && options.hello === 'none');
 	const wantsTls = !implicitTls && !mayDoWithout;
 	// Only EHLO leads to STARTTLS and AUTH; a server that does not get by with it is asked in the oldest way.
 	const oldest = options.basic && !wantsTls && route.login === null;
@@ -119,13 +124,13 @@ async function upgrade(
 ): Promise<Extensions | Stop> {
 	const {timeouts, hostname} = options;
 	if (!extensions.starttls) {
-		return route.tls === 'opportunistic' ? extensions : demanded(connection, 'the server does not offer TLS');
+		return route.tls === 'opportunistic' ? extensions : demanded(connection, route, 'the server does not offer TLS');
 	}
 
 	connection.write(['STARTTLS\r\n'], 1);
 	const reply = await connection.read(timeouts.starttls);
 	if ('lost' in reply) {
-		return {by: 'tls', phase: 'starttls', text: reply.lost};
+		return failedTls(route, reply);
 	}
 
 	if (reply.code === 421) {
@@ -135,7 +140,7 @@ async function upgrade(
 	if (reply.code !== 220) {
 		return route.tls === 'opportunistic'
 			? extensions
-			: demanded(connection, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
+			: demanded(connection, route, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
 	}
 
 	const stop = await secure(connection, route, options);
@@ -148,18 +153,34 @@ async function upgrade(
 		: ehlo(connection, hostname, timeouts.ehlo);
 }
 
-function demanded(connection: SmtpConnection, reason: string): Stop {
+function demanded(connection: SmtpConnection, route: Route, reason: string): Stop {
 	const text = printable(reason);
 	connection.write(['QUIT\r\n'], 1);
 	connection.fail(text);
-	return {by: 'tls', phase: 'starttls', text};
+	return failedTls(route, {lost: text, tlsFailure: 'starttls-not-supported'});
 }
 
 async function secure(connection: SmtpConnection, route: Route, options: SessionOptions): Promise<Stop | null> {
-	const {secureContext, timeouts} = options;
-	const demand = {host: route.host, verify: route.tls === 'required', secureContext};
-	const broken = await connection.startTls(demand, timeouts.starttls);
-	return broken === null ? null : {by: 'tls', phase: 'starttls', text: broken.lost};
+	const {secureContexts, timeouts, clock} = options;
+	const {host, tls, tlsPolicy: policy} = route;
+	const hello = options.hello === 'reduced' ? 'reduced' : 'usual';
+	const secureContext = secureContexts(hello, tls !== 'opportunistic');
+	const demand =
+		policy?.kind === 'tlsa' && policy.records.length > 0
+			? {
+					host: policy.names[0] ?? host,
+					verify: false,
+					judge: (certificate: X509Certificate) => tlsaFailure(certificate, policy.records, policy.names, clock.now()),
+				}
+			: {host, verify: tls === 'required'};
+	const broken = await connection.startTls({...demand, secureContext}, timeouts.starttls);
+	return broken === null ? null : failedTls(route, broken);
+}
+
+function failedTls({tls, tlsPolicy}: Route, {lost, errno, tlsFailure}: Lost): Stop {
+	const failure = tlsFailure ?? tlsFailureOf(errno);
+	const by = tls === 'opportunistic' ? '' : tlsPolicy?.kind === 'sts' ? 'MTA-STS: ' : tlsPolicy ? 'DANE: ' : '';
+	return {by: 'tls', phase: 'starttls', text: `${by}${lost}`, failure, errno};
 }
 
 /** A password goes unencrypted only where the operator said so, and only within the machine. */

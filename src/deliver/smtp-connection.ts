@@ -1,11 +1,15 @@
+import type {X509Certificate} from 'node:crypto';
 import {connect, isIP, type Socket} from 'node:net';
 import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
 import {printable} from '../mail/smtp-reply.ts';
+import type {TlsFailure} from '../mail/tls-result.ts';
 import type {Dialogue} from './dialogue.ts';
 import {createReplyReader, type RawReply} from './reply-reader.ts';
+import {tlsFailureOf} from './tls-failure.ts';
+import {tlsaFaults} from './tlsa.ts';
 
 /** The connection is of no use any more, and why. `errno`: the system's word where it said one. */
-export type Lost = {readonly lost: string; readonly errno?: string};
+export type Lost = {readonly lost: string; readonly errno?: string; readonly tlsFailure?: TlsFailure};
 export type Answer = RawReply | Lost;
 
 export type ConnectionTarget = {
@@ -18,12 +22,17 @@ export type ConnectionTarget = {
 };
 
 export type TlsDemand = {
-	/** The name the certificate is checked against. */
+	/** The name that is said in SNI and that the certificate is checked against. */
 	readonly host: string;
 	/** Whether a certificate that does not verify ends the connection. */
 	readonly verify: boolean;
-	readonly secureContext?: SecureContext | undefined;
+	/** Judges the certificate in place of the authorities; one with a failure ends the connection. */
+	readonly judge?: ((certificate: X509Certificate) => TlsFailure | null) | undefined;
+	readonly secureContext: SecureContext;
 };
+
+/** The TLS of a connection: `TLSv1.3 TLS_AES_256_GCM_SHA384`, and what is wrong with the certificate. */
+export type Tls = {readonly text: string; readonly failure: TlsFailure | null};
 
 /** One TCP connection that speaks lines and replies. Waits are bounded by the caller's milliseconds; none ever throws. */
 export type SmtpConnection = {
@@ -43,15 +52,15 @@ export type SmtpConnection = {
 	readonly lost: () => Lost | null;
 	/** Called once when the connection ends, however it ends. */
 	readonly onceLost: (listener: () => void) => void;
-	/** As `TLSv1.3 TLS_AES_256_GCM_SHA384 unverified`, null in plain text. */
-	readonly tls: () => string | null;
+	/** Null in plain text. */
+	readonly tls: () => Tls | null;
 	readonly dialogue: Dialogue;
 };
 
 /** Starts to connect to a literal address. */
 export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	let lost: Lost | null = null;
-	let tlsText: string | null = null;
+	let tls: Tls | null = null;
 	let settle: ((answer: Answer | null) => void) | null = null;
 	let awaitsReply = false;
 	let outstanding = 1; // The greeting.
@@ -77,13 +86,17 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		watched.on('close', () => end('the connection was closed'));
 	}
 
-	function end(reason: string, errno?: string): void {
+	function end(reason: string, errno?: string, tlsFailure?: TlsFailure): void {
 		if (lost !== null) {
 			return;
 		}
 
 		const text = printable(reason); // It may hold the peer's words.
-		lost = errno === undefined ? {lost: text} : {lost: text, errno};
+		lost = {
+			lost: text,
+			...(errno === undefined ? {} : {errno}),
+			...(tlsFailure === undefined ? {} : {tlsFailure}),
+		};
 		dialogue.noted(text);
 		socket.destroy();
 		settle?.(lost);
@@ -151,14 +164,19 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 				// RFC 6066 §3: an address is no server name.
 				...(isIP(demand.host) === 0 ? {servername: demand.host} : {}),
 				rejectUnauthorized: demand.verify,
-				...(demand.secureContext === undefined ? {} : {secureContext: demand.secureContext}),
+				secureContext: demand.secureContext,
 			});
 			socket = secure;
 			watch(secure);
 			secure.once('secureConnect', () => {
-				const verified = secure.authorized ? 'verified' : 'unverified';
-				tlsText = `${secure.getProtocol()} ${secure.getCipher().name} ${verified}`;
-				dialogue.noted(tlsText);
+				const failure = failureOf(secure, demand);
+				if (failure !== null && demand.judge !== undefined) {
+					end(tlsaFaults[failure] ?? failure, undefined, failure);
+					return;
+				}
+
+				tls = {text: `${secure.getProtocol()} ${secure.getCipher().name}`, failure};
+				dialogue.noted(`${tls.text} ${failure === null ? 'verified' : 'unverified'}`);
 				settle?.(null);
 			});
 			secure.on('data', received);
@@ -211,8 +229,24 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		onceLost(listener) {
 			lostListeners.push(listener);
 		},
-		tls: () => tlsText,
+		tls: () => tls,
 		dialogue,
 	};
 	return connection;
+}
+
+/** What keeps the certificate from being right for the host; null: nothing. */
+function failureOf(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
+	if (judge !== undefined) {
+		const certificate = socket.getPeerX509Certificate();
+		return certificate === undefined ? 'certificate-not-trusted' : judge(certificate);
+	}
+
+	if (socket.authorized) {
+		return null;
+	}
+
+	// Node keeps the code there, whatever its type says.
+	const failure = tlsFailureOf(String(socket.authorizationError));
+	return failure === 'validation-failure' ? 'certificate-not-trusted' : failure;
 }

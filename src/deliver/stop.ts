@@ -1,5 +1,6 @@
 import type {Phase} from '../mail/outcome.ts';
 import {type SmtpReply, smtpReply} from '../mail/smtp-reply.ts';
+import type {TlsFailure} from '../mail/tls-result.ts';
 import type {RawReply} from './reply-reader.ts';
 import type {Answer} from './smtp-connection.ts';
 
@@ -10,7 +11,13 @@ export type Stop =
 	/** By a connection that could not be made, broke, or took too long. */
 	| {readonly by: 'loss'; readonly phase: Phase; readonly text: string; readonly errno?: string}
 	/** By a TLS handshake that failed, or TLS that was demanded and not offered. */
-	| {readonly by: 'tls'; readonly phase: 'starttls'; readonly text: string}
+	| {
+			readonly by: 'tls';
+			readonly phase: 'starttls';
+			readonly text: string;
+			readonly failure: TlsFailure;
+			readonly errno?: string | undefined;
+	  }
 	/** By us: the message is larger than the host says it takes. */
 	| {readonly by: 'size'; readonly phase: 'ehlo'; readonly text: string}
 	/** By us: the address needs SMTPUTF8, the host does not offer it. */

@@ -1,11 +1,14 @@
 import type {Attempt, Outcome} from '../mail/outcome.ts';
 import type {Source} from '../mail/way.ts';
+import type {BrokenTls} from './broken-tls.ts';
 import {type Conversation, type ConversationOptions, converse, type Plan, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
+import type {Hello} from './hello.ts';
 import {type Route, sameRoute} from './route.ts';
 import type {Session} from './session.ts';
 import {sourceFor} from './source-address.ts';
 import type {Stop} from './stop.ts';
+import {speaksNoTls} from './tls-failure.ts';
 import type {Accepted} from './transaction.ts';
 import {createTryLimits} from './try-limits.ts';
 import {type Verdict, verdict} from './verdict.ts';
@@ -14,6 +17,7 @@ export type TryOptions = ConversationOptions & {
 	/** All conversations together, in milliseconds. */
 	readonly attemptDeadlineMs: number;
 	readonly sources: readonly Source[];
+	readonly brokenTls: BrokenTls;
 	/** The routes are smarthosts. */
 	readonly relay: boolean;
 	/** What a host's acceptance makes of the copy. */
@@ -43,7 +47,7 @@ export async function tryRoutes(
 	signal?: AbortSignal,
 ): Promise<Try> {
 	const limits = createTryLimits(options.attemptDeadlineMs, signal);
-	const plans = plansFor(routes, idle, options.sources);
+	const plans = plansFor(routes, idle, options);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
 	let deferral: Outcome | null = null;
@@ -56,6 +60,7 @@ export async function tryRoutes(
 		const conversation = await converse(plan, job, options, limits);
 		const {end} = conversation;
 		used = conversation.used;
+		options.brokenTls.learn(plan, conversation);
 		if (isStale(plan, end)) {
 			plans.unshift({...plan, session: null});
 			continue;
@@ -111,14 +116,14 @@ export async function tryRoutes(
 const nothingTried: Outcome = {kind: 'deferred', category: 'config', reason: 'no address that we have a way to'};
 
 /** An idle session that leads to one of the routes comes first. */
-function plansFor(routes: readonly Route[], idle: Session | null, sources: readonly Source[]): Plan[] {
+function plansFor(routes: readonly Route[], idle: Session | null, {sources, brokenTls}: TryOptions): Plan[] {
 	const others = idle === null ? routes : routes.filter(route => !sameRoute(route, idle.route));
 	const plans: Plan[] = [];
 	for (const route of idle === null ? others : [idle.route, ...others]) {
 		const source = sourceFor(sources, route.address);
 		if (source !== null) {
 			const session = route === idle?.route ? idle : null;
-			plans.push({route, session, source, withoutTls: false, basic: false});
+			plans.push({route, session, source, hello: brokenTls.helloFor(route), basic: false});
 		}
 	}
 
@@ -139,18 +144,27 @@ function isUnroutable(end: Accepted | Stop): boolean {
 }
 
 function judge(plan: Plan, end: Stop, options: TryOptions): Verdict {
-	const {route, withoutTls: tlsFailed, basic} = plan;
-	return verdict(end, {host: route.host, relay: options.relay, tlsFailed, basic});
+	const {route, hello, basic} = plan;
+	return verdict(end, {host: route.host, relay: options.relay, tlsFailed: hello === 'none', basic});
 }
 
 /** The same host once more, where another way of talking to it may help. */
 function anotherWay(plan: Plan, job: Delivery, {end, attempt}: Conversation, {next}: Verdict): Plan | null {
-	const {tls, implicitTls} = plan.route;
-	if (end.by === 'tls' && tls === 'opportunistic' && !implicitTls && !plan.withoutTls) {
-		return {...plan, session: null, withoutTls: true};
+	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
+	if (hello !== null) {
+		return {...plan, session: null, hello};
 	}
 
 	return next === 'simpler' && !job.envelope.smtputf8
-		? {...plan, session: null, basic: true, withoutTls: attempt.tls === null}
+		? {...plan, session: null, basic: true, hello: attempt.tls === null ? 'none' : plan.hello}
 		: null;
+}
+
+/** The ladder of R1.14 and R1.15: a small hello after the usual one, plain text last and only where it is allowed. */
+function nextHello({route, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello | null {
+	if (hello === 'usual' && end.failure === 'validation-failure' && !speaksNoTls(end.errno)) {
+		return 'reduced';
+	}
+
+	return hello !== 'none' && route.tls === 'opportunistic' && !route.implicitTls ? 'none' : null;
 }

@@ -47,7 +47,7 @@ export function verdict(stop: Stop, circumstances: Circumstances): Verdict {
 					}
 				: nextHost('network', stop.text);
 		case 'tls':
-			return nextHost(relay ? 'config' : 'network', stop.text);
+			return nextHost(relay ? 'config' : stop.failure === 'validation-failure' ? 'network' : 'policy', stop.text);
 		case 'login':
 			return nextHost('config', stop.text);
 		case 'size':

@@ -22,3 +22,34 @@ export type Resolver = {
 	/** Of a name in `in-addr.arpa` or `ip6.arpa`. */
 	readonly ptr: Ask<string>;
 };
+
+/** What a certificate must be (RFC 6698 §2.1); `data` in lower-case hex. */
+export type TlsaRecord = {
+	readonly usage: number;
+	readonly selector: number;
+	readonly matching: number;
+	readonly data: string;
+};
+
+/** What a validating resolver said, and whether it has proved it: `authentic` is its AD bit (RFC 4035 §3.2.3). */
+export type SecureAnswer<T> =
+	| {
+			readonly kind: 'found' | 'nodata' | 'nxdomain';
+			readonly authentic: boolean;
+			readonly records: readonly T[];
+			/** The name that all aliases lead to. */
+			readonly canonicalName: string;
+	  }
+	/** No answer, or one that did not validate. */
+	| {readonly kind: 'failed'; readonly code: string};
+
+export type AskSecurely<T> = (name: string) => Promise<SecureAnswer<T>>;
+
+/** Looks names up where DNSSEC vouches for the answer. */
+export type SecureResolver = {
+	/** Names of MX hosts, lower case, without the last dot; the root is empty. */
+	readonly mx: AskSecurely<string>;
+	readonly a: AskSecurely<string>;
+	readonly aaaa: AskSecurely<string>;
+	readonly tlsa: AskSecurely<TlsaRecord>;
+};

@@ -1,3 +1,5 @@
+import type {TlsResult} from './tls-result.ts';
+
 /** How far an attempt came; `route` is before any connection. */
 export type Phase = 'route' | 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'dot';
 
@@ -7,8 +9,13 @@ export type Attempt = {
 	readonly at: string;
 	readonly host: string | null;
 	readonly ip: string | null;
-	/** Protocol, cipher and whether the certificate was verified (`TLSv1.3 TLS_AES_256_GCM_SHA384 unverified`), null: plain. */
+	/**
+	 * Protocol, cipher, whether the certificate was verified, and by whose demand if not ours:
+	 * `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`; null: plain.
+	 */
 	readonly tls: string | null;
+	/** How starting TLS ended; absent where it was not tried: a session used again, a smarthost, no connection. */
+	readonly tlsResult?: TlsResult | undefined;
 	readonly phase: Phase;
 	readonly code: number | null;
 	readonly enhanced: string | null;

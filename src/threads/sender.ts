@@ -3,29 +3,34 @@ import {parentPort, workerData} from 'node:worker_threads';
 import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import {createResolver} from '../dns/resolver.ts';
+import {createSecureResolver} from '../dns/secure-resolver.ts';
 import {systemClock} from '../mail/clock.ts';
 import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
 import {createPermits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
-export type SenderData = Omit<DelivererOptions, 'resolver' | 'clock' | 'permit'> & {
+export type SenderData = Omit<DelivererOptions, 'resolver' | 'secureResolver' | 'clock' | 'permit'> & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
+	/** They validate DNSSEC: TLSA records are obeyed. */
+	readonly dane: boolean;
 };
 
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 
-const {dnsServers, ...options} = workerData as SenderData;
+const {dnsServers, dane, ...options} = workerData as SenderData;
 const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
 // Every waiting copy listens; Node would take the eleventh for a leak.
 setMaxListeners(0, stop.signal);
 const permits = createPermits(options.maxSessions);
+const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock};
 const deliverer = createDeliverer({
 	...options,
-	resolver: createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock}),
+	resolver: createResolver(dns),
+	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock: systemClock,
 	permit: permits.take,
 });

@@ -1,5 +1,6 @@
 import test from 'ava';
 import type {Relay} from '../../src/mail/relay-url.ts';
+import type {TlsResult} from '../../src/mail/tls-result.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startLab, testTimeouts} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
@@ -27,16 +28,31 @@ test('a certificate that our authorities vouch for is verified', async t => {
 	t.regex((await other.deliver()).attempts[0]?.tls ?? '', / unverified$/);
 });
 
-for (const brokenTls of ['garbage', 'drop', 'silent'] as const) {
-	test(`a handshake that fails (${brokenTls}) → plain text on a second connection to the same address`, async t => {
+for (const brokenTls of ['drop', 'silent'] as const) {
+	test(`a handshake that fails (${brokenTls}) → a smaller hello, then plain text, at the same address`, async t => {
 		const lab = await startLab(t, [{brokenTls}, {}], {timeouts: {...testTimeouts, starttls: 200}});
 		const {outcome, attempts} = await lab.deliver();
 		t.is(outcome.kind, 'delivered');
-		t.like(attempts, {length: 2, 0: {phase: 'starttls', tls: null, code: null}, 1: {phase: 'dot', tls: null}});
-		t.is(lab.hosts[0]?.connections.length, 2);
+		t.like(attempts, {
+			length: 3,
+			0: {phase: 'starttls', tls: null, code: null, tlsResult: noPolicy('validation-failure')},
+			1: {phase: 'starttls', tls: null, code: null, tlsResult: noPolicy('validation-failure')},
+			2: {phase: 'dot', tls: null},
+		});
+		t.is(attempts[2]?.tlsResult, undefined);
+		t.is(lab.hosts[0]?.connections.length, 3);
 		t.is(lab.hosts[1]?.connections.length, 0);
 	});
 }
+
+test('an answer to the handshake that is no TLS → plain text on a second connection to the same address', async t => {
+	const lab = await startLab(t, [{brokenTls: 'garbage'}, {}]);
+	const {outcome, attempts} = await lab.deliver();
+	t.is(outcome.kind, 'delivered');
+	t.like(attempts, {length: 2, 0: {phase: 'starttls', tls: null, code: null}, 1: {phase: 'dot', tls: null}});
+	t.is(lab.hosts[0]?.connections.length, 2);
+	t.is(lab.hosts[1]?.connections.length, 0);
+});
 
 test('STARTTLS refused → plain text on the same connection', async t => {
 	const lab = await startLab(t, [{tls, starttls: '454 4.7.0 TLS not available'}]);
@@ -67,6 +83,9 @@ test('misunderstood within TLS → TLS again, then HELO', async t => {
 });
 
 const plain = {host: 'localhost', secure: false, tls: 'none', user: null, password: null} as const;
+function noPolicy(result: TlsResult['result']): TlsResult {
+	return {policy: 'no-policy-found', result};
+}
 
 /** A lab whose one host is a smarthost, by name at `localhost`. */
 async function relayLab(t: Parameters<typeof startLab>[0], relay: Partial<Relay>, host: FakeMxOptions, ca?: string) {

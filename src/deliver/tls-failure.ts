@@ -1,0 +1,33 @@
+import type {TlsFailure} from '../mail/tls-result.ts';
+
+const certificateFailures: Readonly<Record<string, TlsFailure>> = {
+	ERR_TLS_CERT_ALTNAME_INVALID: 'certificate-host-mismatch',
+	ERR_TLS_CERT_ALTNAME_FORMAT: 'certificate-host-mismatch',
+	CERT_HAS_EXPIRED: 'certificate-expired',
+	CERT_NOT_YET_VALID: 'certificate-expired',
+	UNABLE_TO_GET_ISSUER_CERT: 'certificate-not-trusted',
+	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'certificate-not-trusted',
+	UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'certificate-not-trusted',
+	DEPTH_ZERO_SELF_SIGNED_CERT: 'certificate-not-trusted',
+	SELF_SIGNED_CERT_IN_CHAIN: 'certificate-not-trusted',
+	CERT_CHAIN_TOO_LONG: 'certificate-not-trusted',
+	CERT_SIGNATURE_FAILURE: 'certificate-not-trusted',
+	CERT_UNTRUSTED: 'certificate-not-trusted',
+	CERT_REJECTED: 'certificate-not-trusted',
+	CERT_REVOKED: 'certificate-not-trusted',
+	INVALID_CA: 'certificate-not-trusted',
+	INVALID_PURPOSE: 'certificate-not-trusted',
+	PATH_LENGTH_EXCEEDED: 'certificate-not-trusted',
+};
+
+/** What a code of Node or OpenSSL says of a certificate. A code it does not know speaks of the handshake. */
+export function tlsFailureOf(code: string | undefined): TlsFailure {
+	return certificateFailures[code ?? ''] ?? 'validation-failure';
+}
+
+const noTls: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
+
+/** Whether the peer answered the handshake with something that is no TLS at all: no other way to begin one will help. */
+export function speaksNoTls(code: string | undefined): boolean {
+	return noTls.has(code ?? '');
+}

@@ -1,0 +1,95 @@
+import {createHash, type X509Certificate} from 'node:crypto';
+import type {TlsaRecord} from '../mail/dns.ts';
+import type {TlsFailure} from '../mail/tls-result.ts';
+
+const trustAnchor = 2; // DANE-TA
+const endEntity = 3; // DANE-EE
+/** Octets of each way to name a certificate; 0: all of it. */
+const digests = new Map([
+	[0, null],
+	[1, {name: 'sha256', octets: 32}],
+	[2, {name: 'sha512', octets: 64}],
+]);
+const longestChain = 10;
+
+/** What `tlsaFailure` answers, for people. */
+export const tlsaFaults: Partial<Record<TlsFailure, string>> = {
+	'tlsa-invalid': 'no TLSA record fits the certificate',
+	'certificate-expired': 'the certificate that a TLSA record vouches for has expired',
+	'certificate-host-mismatch': 'the certificate that a TLSA record vouches for bears another name',
+};
+
+/** Whether mail servers may be judged by it: the usages of RFC 7672 §3.1 and whatever we can compare. */
+export function isUsable({usage, selector, matching, data}: TlsaRecord): boolean {
+	const digest = digests.get(matching);
+	return (
+		(usage === trustAnchor || usage === endEntity) &&
+		(selector === 0 || selector === 1) &&
+		digest !== undefined &&
+		(digest === null ? data !== '' : data.length === 2 * digest.octets)
+	);
+}
+
+/**
+ * Whether one of the records vouches for the certificate that a host has shown (RFC 7672 §3.1). `names`: any of them may
+ * stand in a certificate under a trust anchor; one that is named itself (DANE-EE) is right whatever it says of names and
+ * dates.
+ */
+export function tlsaFailure(
+	leaf: X509Certificate,
+	records: readonly TlsaRecord[],
+	names: readonly string[],
+	now: number,
+): TlsFailure | null {
+	if (records.some(record => record.usage === endEntity && matches(leaf, record))) {
+		return null;
+	}
+
+	const anchors = records.filter(({usage}) => usage === trustAnchor);
+	const path = pathOf(leaf);
+	// A trust anchor vouches for others, not for itself.
+	const end = path.findIndex((one, depth) => depth > 0 && anchors.some(record => matches(one, record)));
+	if (end === -1) {
+		return 'tlsa-invalid';
+	}
+
+	const used = path.slice(0, end + 1);
+	if (used.some(({validFrom, validTo}) => Date.parse(validFrom) > now || Date.parse(validTo) < now)) {
+		return 'certificate-expired';
+	}
+
+	return names.some(name => leaf.checkHost(name) !== undefined) ? null : 'certificate-host-mismatch';
+}
+
+/** The certificate and those that vouch for it, each proved by its signature, as far as the host has sent them. */
+function pathOf(leaf: X509Certificate): X509Certificate[] {
+	const sent: X509Certificate[] = [];
+	for (
+		let next = leaf.issuerCertificate;
+		next !== undefined && sent.length < longestChain;
+		next = next.issuerCertificate
+	) {
+		sent.push(next); // In the order of the wire, which need not be that of the chain.
+	}
+
+	const path = [leaf];
+	for (let last: X509Certificate | undefined = leaf; last !== undefined && path.length <= sent.length; ) {
+		const child: X509Certificate = last;
+		last = sent.find(one => !path.includes(one) && one.ca && child.checkIssued(one) && child.verify(one.publicKey));
+		if (last !== undefined) {
+			path.push(last);
+		}
+	}
+
+	return path;
+}
+
+function matches(certificate: X509Certificate, {selector, matching, data}: TlsaRecord): boolean {
+	const whole = selector === 0 ? certificate.raw : certificate.publicKey.export({type: 'spki', format: 'der'});
+	const digest = digests.get(matching);
+	if (digest === undefined) {
+		return false;
+	}
+
+	return (digest === null ? whole.toString('hex') : createHash(digest.name).update(whole).digest('hex')) === data;
+}

@@ -1,0 +1,19 @@
+/** What went wrong with TLS, in the words of TLS reports (RFC 8460 §4.3). */
+export type TlsFailure =
+	| 'starttls-not-supported'
+	| 'certificate-host-mismatch'
+	| 'certificate-expired'
+	| 'certificate-not-trusted'
+	/** What no other word fits: a handshake that failed, a host that its policy does not name. */
+	| 'validation-failure'
+	| 'tlsa-invalid'
+	| 'dnssec-invalid'
+	| 'sts-policy-fetch-error'
+	| 'sts-policy-invalid'
+	| 'sts-webpki-invalid';
+
+/** Whose demands a connection was measured against. */
+export type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
+
+/** How starting TLS ended, to be counted. */
+export type TlsResult = {readonly policy: TlsPolicyType; readonly result: 'success' | TlsFailure};
