@@ -37,6 +37,7 @@ async function start(t: ExecutionContext, broken: () => boolean = () => false) {
 		maxSessions: 2,
 		allowPrivateMx: false,
 		dnsServers: [],
+		dane: false,
 	};
 	const senders = createSenders<Delivery>({
 		count: 1,

@@ -1,0 +1,154 @@
+import {type RequestOptions, request} from 'node:https';
+import {isIP, type LookupFunction, type TcpNetConnectOpts} from 'node:net';
+import type {ConnectionOptions, SecureContext} from 'node:tls';
+import type {Resolver} from '../mail/dns.ts';
+import {isPublicAddress} from '../mail/public-address.ts';
+import type {TlsFailure} from '../mail/tls-result.ts';
+import {parsePolicy, type StsPolicy} from './sts-policy.ts';
+
+export type Fetched =
+	| {readonly ok: true; readonly policy: StsPolicy}
+	/** In the words of RFC 8460 §4.3.2.2, and in a sentence. */
+	| {readonly ok: false; readonly failure: TlsFailure; readonly reason: string};
+
+/** Fetches the policy of a domain; never rejects. */
+export type FetchPolicy = (domain: string) => Promise<Fetched>;
+
+export type FetchOptions = {
+	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
+	readonly port: number;
+	/** For a lab: also addresses that are not public. */
+	readonly allowPrivate: boolean;
+	readonly secureContext: SecureContext;
+	readonly userAgent: string;
+	/** From the look-up to the last octet, milliseconds. */
+	readonly limitMs: number;
+};
+
+const longestPolicy = 64 * 1024;
+const addressPatienceMs = 1000;
+/** The codes by which OpenSSL and Node refuse a certificate. */
+const certificateCode = /CERT|ISSUER|SIGNATURE|CHAIN|ERR_TLS_CERT/;
+
+/**
+ * Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt` (RFC 8461 §3.3): certificate verified, no redirects, 64 KiB at
+ * most. The name is looked up here, every address checked, and the connection goes to one of these.
+ */
+export function createFetchPolicy(options: FetchOptions): FetchPolicy {
+	return async domain => {
+		const host = `mta-sts.${domain}`;
+		const signal = AbortSignal.timeout(options.limitMs);
+		const late = failed('sts-policy-fetch-error', `${host} gave no policy within ${options.limitMs / 1000} s`);
+		try {
+			const text = await withLimit(signal, async () => get(host, await addressesOf(host, options), signal, options));
+			const policy = parsePolicy(text);
+			return 'fault' in policy
+				? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.fault}`)
+				: {ok: true, policy};
+		} catch (error) {
+			if (signal.aborted) {
+				return late;
+			}
+
+			const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
+			const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
+			return failed(failure ?? webpki, `${host}: ${message}`);
+		}
+	};
+}
+
+function failed(failure: TlsFailure, reason: string): Fetched {
+	return {ok: false, failure, reason};
+}
+
+/** The look-up does not hear the signal. */
+function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+	return new Promise((resolve, reject) => {
+		signal.addEventListener('abort', () => reject(signal.reason), {once: true});
+		work().then(resolve, reject);
+	});
+}
+
+async function addressesOf(host: string, {resolver, allowPrivate}: FetchOptions): Promise<string[]> {
+	const answers = await Promise.all([resolver.a(host), resolver.aaaa(host)]);
+	const addresses = answers.flatMap(answer => (answer.kind === 'found' ? answer.records : []));
+	if (addresses.length === 0) {
+		const failure = answers.find(answer => answer.kind === 'failed');
+		throw new Error(failure === undefined ? 'it has no address in DNS' : `its look-up failed: ${failure.code}`);
+	}
+
+	const refused = allowPrivate ? undefined : addresses.find(address => !isPublicAddress(address));
+	if (refused !== undefined) {
+		throw new Error(`it has the address ${refused}, which is not public`);
+	}
+
+	return addresses;
+}
+
+function get(
+	host: string,
+	addresses: readonly string[],
+	signal: AbortSignal,
+	{port, secureContext, userAgent}: FetchOptions,
+): Promise<string> {
+	return new Promise((resolve, reject) => {
+		const target: RequestOptions & ConnectionOptions & TcpNetConnectOpts = {
+			host,
+			servername: host,
+			port,
+			path: '/.well-known/mta-sts.txt',
+			headers: {'user-agent': userAgent, accept: 'text/plain'},
+			agent: false,
+			lookup: pinned(addresses),
+			autoSelectFamily: addresses.length > 1,
+			autoSelectFamilyAttemptTimeout: addressPatienceMs,
+			secureContext,
+			maxHeaderSize: 16_384,
+			signal,
+		};
+		const asked = request(target);
+		asked.on('error', reject);
+		asked.on('response', response => {
+			const refuse = (message: string, failure: TlsFailure) => {
+				reject(Object.assign(new Error(message), {failure}));
+				asked.destroy();
+			};
+			const type = response.headers['content-type'] ?? '';
+			if (response.statusCode !== 200) {
+				refuse(`it answered ${response.statusCode}`, 'sts-policy-fetch-error');
+				return;
+			}
+
+			// RFC 8461 §3.2: what users may put on a web server is seldom plain text.
+			if (!/^text\/plain[ \t]*(;|$)/i.test(type)) {
+				refuse('its policy is not text/plain', 'sts-policy-invalid');
+				return;
+			}
+
+			const chunks: Buffer[] = [];
+			let size = 0;
+			response.on('data', (chunk: Buffer) => {
+				size += chunk.length;
+				chunks.push(chunk);
+				if (size > longestPolicy) {
+					refuse('its policy is longer than 64 KiB', 'sts-policy-invalid');
+				}
+			});
+			response.on('error', reject);
+			response.on('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
+		});
+		asked.end();
+	});
+}
+
+function pinned(addresses: readonly string[]): LookupFunction {
+	const all = addresses.map(address => ({address, family: isIP(address)}));
+	return (_host, options, callback) => {
+		const [first] = all;
+		if (options.all) {
+			callback(null, all);
+		} else {
+			callback(null, first?.address ?? '', first?.family);
+		}
+	};
+}

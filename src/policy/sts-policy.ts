@@ -1,0 +1,69 @@
+import {isIP} from 'node:net';
+
+export type StsPolicy = {
+	readonly mode: 'enforce' | 'testing' | 'none';
+	/** Host names and `*.`-patterns, lower case. */
+	readonly mx: readonly string[];
+	/** Seconds. */
+	readonly maxAge: number;
+};
+
+const field = /^([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31}):(.*)$/;
+const modes: ReadonlyMap<string, StsPolicy['mode']> = new Map([
+	['enforce', 'enforce'],
+	['testing', 'testing'],
+	['none', 'none'],
+]);
+const mxPattern = /^(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+const longestAge = 31_557_600;
+/** The policy goes along with each copy of a mail. */
+const mostPatterns = 100;
+
+/** Reads a policy (RFC 8461 §3.2), or says what is wrong with it. Fields it does not know are passed over. */
+export function parsePolicy(text: string): StsPolicy | {readonly fault: string} {
+	const first = new Map<string, string>();
+	const mx: string[] = [];
+	for (const line of text.split(/\r?\n/)) {
+		if (line.trim() === '') {
+			continue;
+		}
+
+		const [, name, rest] = field.exec(line) ?? [];
+		const value = rest?.trim();
+		if (name === undefined || value === undefined) {
+			return {fault: 'a line of it is no `name: value`'};
+		}
+
+		if (name === 'mx') {
+			mx.push(value.toLowerCase().replace(/\.$/, ''));
+		} else if (!first.has(name)) {
+			first.set(name, value);
+		}
+	}
+
+	const mode = modes.get(first.get('mode') ?? '');
+	const age = first.get('max_age') ?? '';
+	if (first.get('version') !== 'STSv1') {
+		return {fault: 'its version is not STSv1'};
+	}
+
+	if (mode === undefined) {
+		return {fault: 'its mode is not one of enforce, testing, none'};
+	}
+
+	if (!/^\d{1,10}$/.test(age)) {
+		return {fault: 'its max_age is no number of seconds'};
+	}
+
+	if (mx.some(pattern => !mxPattern.test(pattern) || pattern.length > 253 || isIP(pattern) !== 0)) {
+		return {fault: 'an mx of it is no host name'};
+	}
+
+	if (mx.length > mostPatterns) {
+		return {fault: `it names more than ${mostPatterns} hosts`};
+	}
+
+	return mx.length === 0 && mode !== 'none'
+		? {fault: 'it names no mx'}
+		: {mode, mx, maxAge: Math.min(Number(age), longestAge)};
+}
