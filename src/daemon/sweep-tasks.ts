@@ -2,8 +2,10 @@ import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
 import {storeTime} from '../mail/time.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
+import {purgePolicies} from '../store/mta-sts.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
+import {purgeTlsDays} from '../store/tls-days.ts';
 import type {SweepTask} from './sweep.ts';
 
 export type MessageTaskOptions = {
@@ -62,6 +64,33 @@ export function keyTask({store, clock, retention, keysPerStep = 1000}: KeyTaskOp
 			return async () => {
 				const removed = await store.writer.transaction(trx => purgeIdempotencyKeys(trx, before, keysPerStep));
 				return removed === keysPerStep;
+			};
+		},
+	};
+}
+
+export type TlsTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly rowsPerStep?: number;
+};
+
+/** Reports of TLS are made of a day; half a year shows what has changed. */
+const tlsDaysKept = 180;
+
+/** MTA-STS policies that hold no longer, and old counts of TLS results. */
+export function tlsTask({store, clock, rowsPerStep = 1000}: TlsTaskOptions): SweepTask {
+	return {
+		name: 'tls',
+		begin() {
+			const now = clock.now();
+			const firstDay = storeTime(now - tlsDaysKept * dayMs).slice(0, 10);
+			return async () => {
+				const removed = await store.writer.transaction(async trx => [
+					await purgePolicies(trx, storeTime(now), rowsPerStep),
+					await purgeTlsDays(trx, firstDay, rowsPerStep),
+				]);
+				return removed.includes(rowsPerStep);
 			};
 		},
 	};

@@ -6,6 +6,7 @@ import {storeTime} from '../mail/time.ts';
 import type {Claimed} from '../store/claims.ts';
 import {insertAttempts, readPossibleDuplicates, type Settled, settleRecipients} from '../store/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
+import {countTls, type TlsDay} from '../store/tls-days.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
@@ -53,6 +54,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 			);
 			await suppress(trx, mine, newId);
 			await recordFollowing(trx, outbox, mine);
+			await countTls(trx, mine.flatMap(tlsOf));
 			return items.map(({copy}) => settled.has(copy.id));
 		},
 	};
@@ -79,6 +81,13 @@ function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
 /** Whether there is an end to tell and a try before it of which that has to be asked. */
 function mayBeDuplicate({copy, result, verdict}: Recorded): boolean {
 	return verdict.event !== null && (copy.attempts > 0 || result.attempts.some(isPossibleDuplicate));
+}
+
+/** What each new connection of the try has shown of the TLS of its host. */
+function tlsOf({copy, result}: Recorded): TlsDay[] {
+	return result.attempts.flatMap(({at, host, tlsResult}) =>
+		tlsResult === undefined ? [] : [{...tlsResult, day: at.slice(0, 10), domain: copy.destination, host: host ?? ''}],
+	);
 }
 
 /** `sent` stands once per copy, with its own time, before what followed it. */

@@ -1,0 +1,69 @@
+import test from 'ava';
+import {tlsTask} from '../../src/daemon/sweep-tasks.ts';
+import {findPolicy, type StoredPolicy, savePolicy} from '../../src/store/mta-sts.ts';
+import {countTls, type TlsDay} from '../../src/store/tls-days.ts';
+import {storeTest} from '../helpers/databases.ts';
+
+const policy: StoredPolicy = {
+	domain: 'example.test',
+	policyId: '1',
+	mode: 'enforce',
+	mx: ['mx.example.test', '*.example.test'],
+	fetchedAt: '2026-11-21T10:00:00.000Z',
+	expiresAt: '2026-11-28T10:00:00.000Z',
+};
+
+storeTest(test, 'a policy is stored, and the next one takes its place', async (t, store) => {
+	t.is(await findPolicy(store.reader, 'example.test'), null);
+	const changed: StoredPolicy = {...policy, policyId: '2', mode: 'none', mx: []};
+	for (const one of [policy, changed]) {
+		await store.writer.transaction(trx => savePolicy(trx, one));
+		t.deepEqual(await findPolicy(store.reader, 'example.test'), one);
+	}
+});
+
+const good: TlsDay = {
+	day: '2026-11-21',
+	domain: 'example.test',
+	policy: 'sts',
+	host: 'mx.example.test',
+	result: 'success',
+};
+
+storeTest(test, 'results of TLS are counted by day, domain, policy, host and result', async (t, store) => {
+	const bad: TlsDay = {...good, result: 'certificate-expired'};
+	const odd: TlsDay = {...good, host: 'a "host", with\0 odd letters\n', policy: 'no-policy-found'};
+	await store.writer.transaction(trx => countTls(trx, [good, bad, good, odd]));
+	await store.writer.transaction(trx => countTls(trx, [good, {...good, day: '2026-11-22'}]));
+	await store.writer.transaction(trx => countTls(trx, []));
+	const rows = await store.reader('tls_days').orderBy(['day', 'policy', 'result']).select('day', 'result', 'n');
+	t.deepEqual(rows, [
+		{day: '2026-11-21', result: 'success', n: 1},
+		{day: '2026-11-21', result: 'certificate-expired', n: 1},
+		{day: '2026-11-21', result: 'success', n: 3},
+		{day: '2026-11-22', result: 'success', n: 1},
+	]);
+});
+
+storeTest(test, 'the sweep removes policies that have expired and counts of long ago', async (t, store) => {
+	await store.writer.transaction(async trx => {
+		await savePolicy(trx, policy);
+		await savePolicy(trx, {...policy, domain: 'b.test', expiresAt: '2026-11-21T11:00:00.000Z'});
+		await savePolicy(trx, {...policy, domain: 'c.test', expiresAt: '2026-11-21T11:00:00.000Z'});
+		const days = ['2026-05-20', '2026-05-24', '2026-05-26', '2026-11-21'];
+		await countTls(
+			trx,
+			days.map(day => ({...good, day})),
+		);
+	});
+	const clock = {now: () => Date.parse('2026-11-21T12:00:00.000Z')};
+	const step = tlsTask({store, clock, rowsPerStep: 1}).begin();
+	let steps = 1;
+	while (await step()) {
+		steps += 1;
+	}
+
+	t.is(steps, 3);
+	t.deepEqual(await store.reader('mta_sts').pluck('domain'), ['example.test']);
+	t.deepEqual(await store.reader('tls_days').orderBy('day').pluck('day'), ['2026-05-26', '2026-11-21']);
+});
