@@ -2,6 +2,7 @@ import {createSocket, type Socket as UdpSocket} from 'node:dgram';
 import {once} from 'node:events';
 import {type AddressInfo, createServer, type Server, type Socket} from 'node:net';
 import * as dns from 'dns-packet';
+import type {TlsaRecord} from '../../src/mail/dns.ts';
 import type {Teardown} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';
 
@@ -15,6 +16,9 @@ export type DnsRecords = {
 	readonly cname?: string;
 	readonly ptr?: readonly string[];
 	readonly ns?: readonly string[];
+	readonly tlsa?: readonly TlsaRecord[];
+	/** DNSSEC vouches for it and for what is not there below it: the AD bit, to who asks with the DO bit. */
+	readonly signed?: boolean;
 	/** Seconds; default 300. */
 	readonly ttl?: number;
 	/** What happens to queries of one type. */
@@ -123,7 +127,9 @@ function respond(message: Buffer, zone: Zone, {queries, seen}: Heard, udp: boole
 		queries.push(`${question.type} ${name}`);
 	}
 
-	const {fault, answers} = look(name, question.type, zone);
+	const {fault, answers, signed} = look(name, question.type, zone);
+	const asksForProof = (query.additionals ?? []).some(record => record.type === 'OPT' && record.flag_do);
+	const proved = signed && asksForProof ? dns.AUTHENTIC_DATA : 0;
 	if (fault === 'timeout') {
 		return null;
 	}
@@ -137,27 +143,31 @@ function respond(message: Buffer, zone: Zone, {queries, seen}: Heard, udp: boole
 		...(query.id === undefined ? {} : {id: query.id}),
 		questions: [question],
 	};
-	const flags = dns.RECURSION_DESIRED | dns.RECURSION_AVAILABLE;
+	const flags = dns.RECURSION_DESIRED | dns.RECURSION_AVAILABLE | proved;
 	const reply = dns.encode({...base, flags: flags | (fault === null ? 0 : (codes[fault] ?? 0)), answers});
 	return udp && (fault === 'truncated' || reply.length > longestUdp)
 		? dns.encode({...base, flags: flags | dns.TRUNCATED_RESPONSE, answers: []})
 		: reply;
 }
 
+type Look = {readonly fault: DnsFault | null; readonly answers: dns.Answer[]; readonly signed: boolean};
+
 /** The records of a name, through its aliases. */
-function look(name: string, type: string, zone: Zone): {fault: DnsFault | null; answers: dns.Answer[]} {
+function look(name: string, type: string, zone: Zone): Look {
 	const answers: dns.Answer[] = [];
 	let owner = name;
+	let signed = true;
 	for (let depth = 0; depth < 8; depth++) {
 		const entry = Object.hasOwn(zone, owner) ? zone[owner] : undefined;
+		signed &&= isSigned(owner, zone);
 		if (entry === undefined || typeof entry === 'string') {
-			return {fault: entry ?? 'nxdomain', answers};
+			return {fault: entry ?? 'nxdomain', answers, signed};
 		}
 
 		const ttl = entry.ttl ?? 300;
 		if (entry.cname === undefined) {
 			answers.push(...recordsOf(owner, type, entry, ttl));
-			return {fault: entry.fail?.[type] ?? null, answers};
+			return {fault: entry.fail?.[type] ?? null, answers, signed};
 		}
 
 		answers.push({type: 'CNAME', name: owner, ttl, data: entry.cname});
@@ -168,7 +178,19 @@ function look(name: string, type: string, zone: Zone): {fault: DnsFault | null; 
 		owner = entry.cname.toLowerCase();
 	}
 
-	return {fault: 'servfail', answers: []};
+	return {fault: 'servfail', answers: [], signed: false};
+}
+
+/** As the name says, else the nearest one above it that is there. */
+function isSigned(name: string, zone: Zone): boolean {
+	for (let owner = name; owner !== ''; owner = owner.split('.').slice(1).join('.')) {
+		const entry = Object.hasOwn(zone, owner) ? zone[owner] : undefined;
+		if (typeof entry === 'object') {
+			return entry.signed === true;
+		}
+	}
+
+	return false;
 }
 
 function recordsOf(name: string, type: string, entry: DnsRecords, ttl: number): dns.Answer[] {
@@ -185,6 +207,11 @@ function recordsOf(name: string, type: string, entry: DnsRecords, ttl: number): 
 			return (entry.txt ?? []).map(text => ({type, name, ttl, data: typeof text === 'string' ? text : [...text]}));
 		case 'NS':
 			return (entry.ns ?? []).map(data => ({type, name, ttl, data}));
+		case 'TLSA':
+			return (entry.tlsa ?? []).map(({usage, selector, matching: matchingType, data}) => {
+				const certificate = Buffer.from(data, 'hex');
+				return {type, name, ttl, data: {usage, selector, matchingType, certificate}};
+			});
 		default:
 			return [];
 	}

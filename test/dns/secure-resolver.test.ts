@@ -1,0 +1,139 @@
+import {createSocket} from 'node:dgram';
+import {once} from 'node:events';
+import test from 'ava';
+import * as dns from 'dns-packet';
+import fc from 'fast-check';
+import {readAnswer} from '../../src/dns/query.ts';
+import {createSecureResolver} from '../../src/dns/secure-resolver.ts';
+import {type DnsFault, startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+
+const record = {usage: 3, selector: 1, matching: 1, data: 'ab'.repeat(32)};
+
+async function start(t: Parameters<typeof startFakeDns>[0], zone: Zone, servers: readonly string[] = []) {
+	let passed = 0;
+	const clock = {now: () => Date.now() + passed, monotonic: () => performance.now() + passed};
+	const fake = await startFakeDns(t, zone);
+	return {
+		...createSecureResolver({servers: [...servers, fake.server], timeoutMs: 300, tries: 1, clock}),
+		fake,
+		pass(ms: number) {
+			passed += ms;
+		},
+	};
+}
+
+test('what DNSSEC vouches for is told from what it does not', async t => {
+	const {tlsa, mx, a, aaaa} = await start(t, {
+		'_25._tcp.mx.example.test': {tlsa: [record], signed: true},
+		'example.test': {mx: [[10, 'MX.Example.test']], signed: true},
+		'mx.example.test': {a: ['192.0.2.1'], signed: true},
+		'plain.test': {mx: [[10, 'mx.example.test']]},
+	});
+	const name = '_25._tcp.mx.example.test';
+	t.deepEqual(await tlsa(name), {kind: 'found', authentic: true, records: [record], canonicalName: name});
+	t.like(await mx('example.test'), {kind: 'found', authentic: true, records: ['mx.example.test']});
+	t.like(await mx('plain.test'), {kind: 'found', authentic: false, records: ['mx.example.test']});
+	t.like(await a('mx.example.test'), {kind: 'found', authentic: true, records: ['192.0.2.1']});
+	t.like(await aaaa('mx.example.test'), {kind: 'nodata', authentic: true});
+	t.like(await tlsa('_25._tcp.gone.example.test'), {kind: 'nxdomain', authentic: true});
+	t.like(await tlsa('_25._tcp.plain.test'), {kind: 'nxdomain', authentic: false});
+});
+
+test('aliases are followed; one link without a signature is enough to doubt', async t => {
+	const {a} = await start(t, {
+		'alias.test': {cname: 'mx.example.test', signed: true},
+		'weak.test': {cname: 'mx.example.test'},
+		'mx.example.test': {a: ['192.0.2.1'], signed: true},
+	});
+	t.like(await a('alias.test'), {authentic: true, records: ['192.0.2.1'], canonicalName: 'mx.example.test'});
+	t.like(await a('weak.test'), {authentic: false, records: ['192.0.2.1']});
+});
+
+for (const [fault, code] of [
+	['servfail', 'ESERVFAIL'],
+	['refused', 'EREFUSED'],
+	['timeout', 'ETIMEOUT'],
+	['garbage', 'ETIMEOUT'],
+] as const satisfies ReadonlyArray<readonly [DnsFault, string]>) {
+	test(`an answer that says nothing: ${fault}`, async t => {
+		const {tlsa, fake} = await start(t, {'example.test': fault});
+		t.deepEqual(await tlsa('example.test'), {kind: 'failed', code});
+		fake.zone['example.test'] = {tlsa: [record], signed: true};
+		t.like(await tlsa('example.test'), {kind: 'found'}, 'it is not remembered');
+	});
+}
+
+test('an answer too large for a packet comes over TCP', async t => {
+	const tlsaRecords = Array.from({length: 30}, (_, n) => ({...record, data: n.toString(16).padStart(64, '0')}));
+	const {tlsa, mx} = await start(t, {
+		'example.test': {tlsa: tlsaRecords, signed: true},
+		'cut.test': 'truncated',
+	});
+	t.like(await tlsa('example.test'), {kind: 'found', authentic: true, records: tlsaRecords});
+	t.like(await mx('cut.test'), {kind: 'nodata'});
+});
+
+test('answers are remembered for their time, and questions at once share one', async t => {
+	const {tlsa, fake, pass} = await start(t, {'example.test': {tlsa: [record], signed: true, ttl: 120}});
+	await Promise.all([tlsa('example.test'), tlsa('example.test')]);
+	await tlsa('example.test');
+	t.is(fake.queries.length, 1);
+	pass(121_000);
+	await tlsa('example.test');
+	t.is(fake.queries.length, 2);
+});
+
+test('a server that does not answer is passed over', async t => {
+	const dead = createSocket('udp4');
+	dead.bind(0, '127.0.0.1');
+	await once(dead, 'listening');
+	t.teardown(() => dead.close());
+	const silent = `127.0.0.1:${dead.address().port}`;
+	const {tlsa} = await start(t, {'example.test': {tlsa: [record], signed: true}}, [silent, '[::1]:9']);
+	t.like(await tlsa('example.test'), {kind: 'found', records: [record]});
+});
+
+const question = {id: 7, name: 'example.test', type: 'TLSA'} as const;
+const good: dns.Packet = {
+	type: 'response',
+	id: 7,
+	questions: [{type: 'TLSA', name: 'Example.Test'}],
+	answers: [],
+};
+
+test('only the answer to the very question counts', t => {
+	t.like(readAnswer(dns.encode(good), question), {id: 7});
+	for (const wrong of [
+		{id: 8},
+		{type: 'query'},
+		{questions: [{type: 'TLSA', name: 'other.test'}]},
+		{questions: [{type: 'A', name: 'example.test'}]},
+		{questions: [{type: 'TLSA', name: 'example.test', class: 'CH'}]},
+		{questions: []},
+		{questions: [...(good.questions ?? []), ...(good.questions ?? [])]},
+	] as const) {
+		t.is(readAnswer(dns.encode({...good, ...wrong} as dns.Packet), question), null, JSON.stringify(wrong));
+	}
+});
+
+test('any bytes are an answer or none, and nothing is thrown', t => {
+	const whole = dns.encode({
+		...good,
+		answers: [
+			{
+				type: 'TLSA',
+				name: 'example.test',
+				data: {usage: 3, selector: 1, matchingType: 1, certificate: Buffer.alloc(32)},
+			},
+		],
+	});
+	fc.assert(
+		fc.property(fc.uint8Array({maxLength: 64}), fc.nat(whole.length), fc.nat(255), (bytes, at, value) => {
+			t.is(readAnswer(Buffer.from(bytes), question), null);
+			const changed = Buffer.from(whole);
+			changed[at % changed.length] = value;
+			t.notThrows(() => readAnswer(changed, question));
+			t.notThrows(() => readAnswer(whole.subarray(0, at), question));
+		}),
+	);
+});
