@@ -2,7 +2,7 @@ import test from 'ava';
 import type {Relay} from '../../src/mail/relay-url.ts';
 import type {TlsResult} from '../../src/mail/tls-result.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
-import {startLab, testTimeouts} from '../helpers/delivery-lab.ts';
+import {plainTerms, startLab, testTimeouts, until} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
 
 const tls = makeCertificate('mx0.example.test', 'localhost', '127.0.0.1');
@@ -52,6 +52,87 @@ test('an answer to the handshake that is no TLS → plain text on a second conne
 	t.like(attempts, {length: 2, 0: {phase: 'starttls', tls: null, code: null}, 1: {phase: 'dot', tls: null}});
 	t.is(lab.hosts[0]?.connections.length, 2);
 	t.is(lab.hosts[1]?.connections.length, 0);
+});
+
+const threeDays = 3 * 86_400_000;
+
+/** A lab with one host, and a clock that can be put forward. */
+async function memoryLab(t: Parameters<typeof startLab>[0], host: FakeMxOptions) {
+	let passed = 0;
+	const clock = {now: () => Date.now() + passed, monotonic: () => performance.now() + passed};
+	// No session is used again.
+	const lab = await startLab(t, [host], {clock, idleMs: 0, timeouts: {...testTimeouts, starttls: 2000}});
+	return {
+		async deliver() {
+			const {outcome, attempts} = await lab.deliver();
+			await until(() => lab.deliverer.count().idle === 0, 'the session has ended');
+			return {kind: outcome.kind, attempts, phases: attempts.map(({phase}) => phase)};
+		},
+		commands: () => lab.hosts[0]?.connections.map(({commands}) => commands) ?? [],
+		pass(ms: number) {
+			passed += ms;
+		},
+	};
+}
+
+test('an address whose TLS is broken gets plain text at once, for 3 days', async t => {
+	const {deliver, commands, pass} = await memoryLab(t, {brokenTls: 'drop'});
+	t.deepEqual((await deliver()).phases, ['starttls', 'starttls', 'dot']);
+	t.deepEqual((await deliver()).phases, ['dot']);
+	pass(threeDays - 60_000);
+	t.deepEqual((await deliver()).phases, ['dot']);
+	t.false(commands().at(-1)?.includes('STARTTLS'));
+	pass(61_000);
+	t.deepEqual((await deliver()).phases, ['starttls', 'starttls', 'dot']);
+	t.deepEqual((await deliver()).phases, ['dot']);
+});
+
+test('a host that only bears a small hello gets that at once the next time', async t => {
+	const {deliver} = await memoryLab(t, {tls, longestHello: 300});
+	const first = await deliver();
+	t.deepEqual(first.phases, ['starttls', 'dot']);
+	t.regex(first.attempts[1]?.tls ?? '', /^TLSv1\.2 /);
+	t.deepEqual(first.attempts[1]?.tlsResult, noPolicy('success'));
+	const second = await deliver();
+	t.deepEqual(second.phases, ['dot']);
+	t.regex(second.attempts[0]?.tls ?? '', /^TLSv1\.2 /);
+});
+
+test('a host that knows TLS 1.0 only is spoken to with that rather than in plain text', async t => {
+	const old = {minVersion: 'TLSv1', maxVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
+	const {deliver} = await memoryLab(t, {tls: {...tls, ...old}});
+	t.regex((await deliver()).attempts[1]?.tls ?? '', /^TLSv1 .* unverified$/);
+});
+
+test('where TLS is demanded a small hello may do, but no TLS older than 1.2', async t => {
+	const terms = {...plainTerms, tls: 'unverified'} as const;
+	const small = await startLab(t, [{tls, longestHello: 300}]);
+	t.regex((await small.deliver({terms})).attempts[1]?.tls ?? '', /^TLSv1\.2 /);
+	const old = {minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
+	const lab = await startLab(t, [{tls: {...tls, ...old}}]);
+	t.is((await lab.deliver({terms})).outcome.kind, 'deferred');
+	t.is(lab.hosts[0]?.count(), 0);
+});
+
+test('a host that insists on the TLS that it broke is asked for it the next time', async t => {
+	let insists = false;
+	const {deliver} = await memoryLab(t, {
+		brokenTls: 'garbage',
+		mail: () => (insists ? '530 5.7.0 Must issue a STARTTLS command first' : undefined),
+	});
+	t.deepEqual((await deliver()).phases, ['starttls', 'dot']);
+	insists = true;
+	t.deepEqual((await deliver()).phases, ['mail']);
+	t.is((await deliver()).phases[0], 'starttls');
+});
+
+test('a host without TLS is asked for it each time', async t => {
+	const {deliver, commands} = await memoryLab(t, {
+		mail: line => (line.includes('SIZE') ? '555 5.5.4 what?' : undefined),
+	});
+	t.deepEqual((await deliver()).phases, ['mail', 'dot']);
+	await deliver();
+	t.true(commands().at(2)?.[0]?.startsWith('EHLO'));
 });
 
 test('STARTTLS refused → plain text on the same connection', async t => {

@@ -1,6 +1,6 @@
 import {once} from 'node:events';
 import {type AddressInfo, createServer, type Server, type Socket} from 'node:net';
-import {createSecureContext, TLSSocket} from 'node:tls';
+import {createSecureContext, type SecureContextOptions, TLSSocket} from 'node:tls';
 import type {Certificate} from './certificate.ts';
 
 /**
@@ -39,6 +39,8 @@ export type FakeConnection = {
 	readonly commands: string[];
 	/** Whether TLS stands. */
 	tls: boolean;
+	/** As the client said it in SNI. */
+	serverName: string | null;
 	readonly remoteAddress: string | undefined;
 	/** Sends something unasked. */
 	readonly say: (text: string) => void;
@@ -58,11 +60,13 @@ export type FakeMxOptions = {
 	readonly port?: number;
 	/** EHLO keywords; default `PIPELINING`, `8BITMIME`, `SIZE 52428800`, `ENHANCEDSTATUSCODES`, `STARTTLS` with a certificate. */
 	readonly extensions?: readonly string[];
-	readonly tls?: Certificate;
+	readonly tls?: Certificate & SecureContextOptions;
 	/** TLS from the first byte. */
 	readonly implicitTls?: boolean;
 	/** What happens after `220` to STARTTLS: garbage instead of a handshake, or a server that is silent. */
 	readonly brokenTls?: 'garbage' | 'silent' | 'drop';
+	/** Drops who begins TLS with a ClientHello of more octets. */
+	readonly longestHello?: number;
 	/** Ends the data at bare line feeds and carriage returns too, as servers open to SMTP smuggling do. */
 	readonly lax?: boolean;
 	/** Keep no messages, only count them. */
@@ -152,6 +156,7 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 		const connection: FakeConnection = {
 			commands: [],
 			tls: false,
+			serverName: null,
 			remoteAddress: plain.remoteAddress,
 			say: text => void socket.write(text),
 			drop: () => socket.destroy(),
@@ -219,7 +224,32 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 				return;
 			}
 
-			const secure = new TLSSocket(plain, {isServer: true, secureContext: createSecureContext(options.tls)});
+			const longest = options.longestHello;
+			if (longest === undefined) {
+				handshake();
+				return;
+			}
+
+			plain.once('data', hello => {
+				plain.pause();
+				if (hello.length > longest) {
+					plain.destroy();
+				} else {
+					plain.unshift(hello);
+					handshake();
+				}
+			});
+		}
+
+		function handshake(): void {
+			const secure = new TLSSocket(plain, {
+				isServer: true,
+				secureContext: createSecureContext(options.tls),
+				SNICallback(name, done) {
+					connection.serverName = name;
+					done(null);
+				},
+			});
 			secure.on('error', () => plain.destroy());
 			secure.on('secure', () => {
 				connection.tls = true;

@@ -1,0 +1,19 @@
+import test from 'ava';
+import {namesHost} from '../../src/mail/mx-pattern.ts';
+
+test('a name stands for itself, a wildcard for exactly one label', t => {
+	t.true(namesHost('mx.example.test', 'mx.example.test'));
+	t.true(namesHost('*.example.test', 'mx.example.test'));
+	for (const [pattern, host] of [
+		['mx.example.test', 'mx2.example.test'],
+		['mx.example.test', 'a.mx.example.test'],
+		['*.example.test', 'a.mx.example.test'],
+		['*.example.test', 'example.test'],
+		['*.example.test', 'mxexample.test'],
+		['*.example.test', 'mx.example.test.evil.test'],
+		['*.test', 'test'],
+		['example.test', 'mx.example.test'],
+	] as const) {
+		t.false(namesHost(pattern, host), `${pattern} ${host}`);
+	}
+});
