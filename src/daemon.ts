@@ -186,6 +186,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	async function startEngine(publicUrl: string): Promise<void> {
 		engine = createEngine({
 			settings,
+			version,
 			publicUrl,
 			store,
 			vault,
@@ -200,6 +201,9 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			onSite: (site, changes) => logSite(logger, site, changes),
 			onStoreError,
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
+			onPolicyFailure({domain, failure, kept, reason}) {
+				logger.warn({event: 'mta_sts_failed', domain, failure, kept}, reason);
+			},
 		});
 		await engine.start();
 	}

@@ -17,6 +17,7 @@ import {storeTime} from '../mail/time.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
 import type {SiteChange} from '../pace/site.ts';
+import type {PolicyFailure} from '../policy/mta-sts.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import {createMakers} from '../queue/makers.ts';
@@ -36,6 +37,7 @@ import {createPermits} from '../threads/permits.ts';
 import type {SenderData} from '../threads/sender.ts';
 import {doubtsOf} from './doubts.ts';
 import {makeJob} from './make-job.ts';
+import {createPolicies} from './mta-sts.ts';
 import {ownAddresses} from './own-addresses.ts';
 import {createSigning} from './signing.ts';
 import {createWays} from './ways.ts';
@@ -60,6 +62,9 @@ export type EngineOptions = {
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	readonly onStoreError: (error: unknown) => void;
+	/** A recipient's domain announces an MTA-STS policy that could not be had. */
+	readonly onPolicyFailure: (failure: PolicyFailure) => void;
+	readonly version: string;
 	/** A worker thread ended by itself and was replaced. */
 	readonly onCrash: (reason: string) => void;
 };
@@ -78,12 +83,14 @@ export function createEngine(options: EngineOptions) {
 	const {settings, store, clock, newId, boot} = options;
 	const signing = createSigning(store, options.vault, clock);
 	const attached = createPermits(mostAttached);
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
 	const ways = createWays({
 		settings,
 		destinations: loadDestinations(settings),
 		store,
 		vault: options.vault,
-		resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock}),
+		resolver,
+		policies: createPolicies({...options, resolver}),
 		clock,
 	});
 	const now = () => storeTime(clock.now());

@@ -16,7 +16,7 @@ export type PoliciesOptions = {
 	readonly resolver: Resolver;
 	readonly version: string;
 	readonly clock: Clock;
-	readonly onFailure: (failure: PolicyFailure) => void;
+	readonly onPolicyFailure: (failure: PolicyFailure) => void;
 	readonly onStoreError: (error: unknown) => void;
 };
 
@@ -25,7 +25,7 @@ const fetchLimitMs = 60_000;
 /** The MTA-STS policies as the settings say, kept in the store; null: they are not obeyed. */
 export function createPolicies(options: PoliciesOptions): MtaStsPolicies | null {
 	const {settings, store, resolver, clock} = options;
-	if (!settings.mtaSts || settings.delivery !== 'mx') {
+	if (!settings.mtaSts || settings.delivery === 'capture') {
 		return null;
 	}
 
@@ -53,7 +53,7 @@ export function createPolicies(options: PoliciesOptions): MtaStsPolicies | null 
 			const {domain, failure: result} = failure;
 			const day = storeTime(clock.now()).slice(0, 10);
 			void write(trx => countTls(trx, [{day, domain, policy: 'sts', host: `mta-sts.${domain}`, result}]));
-			options.onFailure(failure);
+			options.onPolicyFailure(failure);
 		},
 		clock,
 	});

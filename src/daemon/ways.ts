@@ -4,10 +4,11 @@ import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../mail/dns.ts';
 import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
 import {withPasswords} from '../mail/sealed-route.ts';
-import type {LaneKey, Way} from '../mail/way.ts';
+import type {LaneKey, MtaSts, Way} from '../mail/way.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {mxHosts} from '../pace/site-name.ts';
 import {type Network, needsHosts, type Preference, wayFor} from '../pace/way-of.ts';
+import type {MtaStsPolicies} from '../policy/mta-sts.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace} from '../store/workspaces.ts';
@@ -20,6 +21,8 @@ export type WaysOptions = {
 	readonly store: Pick<Store, 'reader'>;
 	readonly vault: Pick<Vault, 'open'>;
 	readonly resolver: Pick<Resolver, 'mx'>;
+	/** Null: MTA-STS is not obeyed. */
+	readonly policies: Pick<MtaStsPolicies, 'policyOf'> | null;
 	readonly clock: Clock;
 };
 
@@ -29,7 +32,8 @@ const freshMs = 10_000;
 const noPreference: Preference = {pool: null, route: null};
 
 /** Where each workspace's mail for a destination goes, and how fast. */
-export function createWays({settings, destinations: first, store, vault, resolver, clock}: WaysOptions) {
+export function createWays(options: WaysOptions) {
+	const {settings, destinations: first, store, vault, resolver, policies, clock} = options;
 	const network = networkOf(settings);
 	let destinations = first;
 	const shares = createWarmUpShares({
@@ -51,10 +55,12 @@ export function createWays({settings, destinations: first, store, vault, resolve
 
 	async function find({destination, workspaceId}: LaneKey): Promise<Way> {
 		const preference = await kept(preferences, workspaceId, () => readPreference(workspaceId));
-		const hosts = needsHosts(destination, preference, network, destinations)
-			? mxHosts(destination, await resolver.mx(destination))
-			: [destination];
-		return wayFor(destination, hosts, preference, network, destinations, await shares.today());
+		const hostsCount = needsHosts(destination, preference, network, destinations);
+		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
+		const way = wayFor(destination, hosts, preference, network, destinations, await shares.today());
+		return hostsCount && way.terms.route.kind === 'mx'
+			? obeying((await policies?.policyOf(destination)) ?? null, way)
+			: way;
 	}
 
 	function forget(): void {
@@ -77,6 +83,13 @@ export function createWays({settings, destinations: first, store, vault, resolve
 }
 
 export type Ways = ReturnType<typeof createWays>;
+
+/** The way with what the domain's policy asks of its hosts. */
+function obeying(mtaSts: MtaSts | null, {warmUp, ...way}: Way): Way {
+	const obey = <T extends Pick<Way, 'terms'>>(one: T): T => ({...one, terms: {...one.terms, mtaSts}});
+	const overflow = warmUp?.overflow ?? null;
+	return {...obey(way), warmUp: warmUp && {...warmUp, overflow: overflow && obey(overflow)}};
+}
 
 /** Remembers what is being found out and what was, but no failure. */
 function kept<T>(cache: LRUCache<string, Promise<T>>, key: string, find: () => Promise<T>): Promise<T> {

@@ -58,6 +58,8 @@ export async function converse(
 	const begun = clock.monotonic();
 	const at = storeTime(clock.now());
 	const dialogue = plan.session?.connection.dialogue ?? createDialogue(clock.monotonic);
+	// A smarthost wants no reports, and a session is counted once.
+	const isCounted = job.terms.route.kind === 'mx' && plan.session === null;
 	let connection: SmtpConnection | null = null;
 	const opened = (used: SmtpConnection) => {
 		connection = used;
@@ -68,7 +70,7 @@ export async function converse(
 		host: route.host,
 		ip: route.address,
 		tls: connection === null ? null : tlsText(route, connection.tls()),
-		tlsResult: plan.session === null ? tlsResult(plan, connection?.tls() ?? null, end) : undefined,
+		tlsResult: isCounted ? tlsResult(plan, connection?.tls() ?? null, end) : undefined,
 		ms: Math.round(clock.monotonic() - begun),
 		...lastWord(end),
 		dialogue: end.by === 'acceptance' ? null : dialogue.text(),

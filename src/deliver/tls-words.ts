@@ -30,11 +30,7 @@ export function tlsResult(
 	tls: Tls | null,
 	end: Accepted | Stop,
 ): TlsResult | undefined {
-	const {tlsPolicy: policy, implicitTls, login} = plan.route;
-	if (implicitTls || login !== null || plan.route.tls === 'none') {
-		return undefined; // A smarthost is no receiver of reports.
-	}
-
+	const policy = plan.route.tlsPolicy;
 	const type = policy?.kind ?? 'no-policy-found';
 	if (end.by === 'tls') {
 		return {policy: type, result: end.failure};

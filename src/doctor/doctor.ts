@@ -1,9 +1,9 @@
-import {createSecureContext, rootCertificates} from 'node:tls';
 import {extraCa} from '../config/ca.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import type {DaemonFile} from '../daemon/daemon-file.ts';
 import {createFamilies} from '../deliver/families.ts';
+import {createSecureContexts} from '../deliver/hello.ts';
 import type {Route} from '../deliver/route.ts';
 import {mxRoutes} from '../deliver/routes.ts';
 import type {Clock} from '../mail/clock.ts';
@@ -83,7 +83,7 @@ function waysOut(input: DoctorInput): Check[] {
 	const reach: SmtpReach = {
 		hostname: settings.hostname,
 		timeouts: settings.smtpTimeouts,
-		secureContext: createSecureContext(ca === null ? {} : {ca: [...rootCertificates, ca]}),
+		secureContexts: createSecureContexts(ca ?? undefined),
 	};
 	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach)] : [];
 	if (settings.delivery === 'relay') {

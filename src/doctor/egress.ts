@@ -1,9 +1,11 @@
 import {isIPv6} from 'node:net';
-import type {SecureContext} from 'node:tls';
 import {createDialogue} from '../deliver/dialogue.ts';
+import type {SecureContexts} from '../deliver/hello.ts';
 import type {Route} from '../deliver/route.ts';
 import {openSession} from '../deliver/session.ts';
 import type {Stop} from '../deliver/stop.ts';
+import {tlsText} from '../deliver/tls-words.ts';
+import {systemClock} from '../mail/clock.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import type {OwnAddress} from './addresses.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
@@ -20,21 +22,22 @@ const waits: Pick<SmtpTimeouts, 'connect' | 'greeting' | 'ehlo' | 'starttls' | '
 export type SmtpReach = {
 	readonly hostname: string;
 	readonly timeouts: SmtpTimeouts;
-	readonly secureContext: SecureContext;
+	readonly secureContexts: SecureContexts;
 };
 
 /** What a session that was opened and ended again says: `host [address], TLS…`, or where it stopped. */
 export async function greet(
 	route: Route,
 	source: OwnAddress | undefined,
-	{hostname, timeouts, secureContext}: SmtpReach,
+	{hostname, timeouts, secureContexts}: SmtpReach,
 ): Promise<{readonly said: string} | Stop> {
 	const session = await openSession(route, {
 		timeouts: {...timeouts, ...waits},
 		hostname: source?.hostname ?? hostname,
 		localAddress: source?.address,
-		secureContext,
-		withoutTls: false,
+		secureContexts,
+		hello: 'usual',
+		clock: systemClock,
 		basic: false,
 		dialogue: createDialogue(() => performance.now()),
 		opened: () => undefined,
@@ -42,7 +45,7 @@ export async function greet(
 	if ('by' in session) {
 		return session;
 	}
-	const tls = session.connection.tls() ?? 'no TLS';
+	const tls = tlsText(route, session.connection.tls()) ?? 'no TLS';
 	await session.connection.quit(waits.quit);
 	return {said: `${route.host} [${route.address}], ${tls}`};
 }

@@ -48,7 +48,15 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 	const settings = settingsOf({MAILCTL_DELIVERY: 'mx', ...env});
 	const resolver = createResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock});
 	const destinations = loadDestinations(settings);
-	const ways = createWays({settings, destinations, store, vault: testVault, resolver, clock: systemClock});
+	const ways = createWays({
+		settings,
+		destinations,
+		store,
+		vault: testVault,
+		resolver,
+		policies: null,
+		clock: systemClock,
+	});
 	const tools = testTools();
 	const {workspaceId} = await insertWorkspace(store);
 	return {

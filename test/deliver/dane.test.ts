@@ -41,7 +41,7 @@ async function daneLab(t: Parameters<typeof startLab>[0], {host, tlsa, domain = 
 	};
 	const dns = await startFakeDns(t, zone);
 	const lab = await startLab(t, [{host: mx.host, port: 0}], {
-		mode: {kind: 'mx', port: mx.port},
+		mode: {kind: 'hosts', port: mx.port},
 		zone,
 		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 2000, tries: 1, clock: systemClock}),
 	});
@@ -152,7 +152,7 @@ test('a domain without MX is its own host', async t => {
 	};
 	const dns = await startFakeDns(t, zone);
 	const lab = await startLab(t, [], {
-		mode: {kind: 'mx', port: mx.port},
+		mode: {kind: 'hosts', port: mx.port},
 		zone,
 		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 2000, tries: 1, clock: systemClock}),
 	});
@@ -170,7 +170,7 @@ test('an MX name that is an alias: the records of its target come first, and its
 	};
 	const dns = await startFakeDns(t, zone);
 	const lab = await startLab(t, [], {
-		mode: {kind: 'mx', port: mx.port},
+		mode: {kind: 'hosts', port: mx.port},
 		zone,
 		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 2000, tries: 1, clock: systemClock}),
 	});

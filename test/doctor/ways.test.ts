@@ -1,7 +1,7 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import {createSecureContext} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
+import {createSecureContexts} from '../../src/deliver/hello.ts';
 import type {Route} from '../../src/deliver/route.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {returnPathCheck} from '../../src/doctor/bounces.ts';
@@ -18,7 +18,7 @@ import {testTimeouts} from '../helpers/delivery-lab.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
 
-const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContext: createSecureContext()};
+const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContexts: createSecureContexts(undefined)};
 
 async function told(check: Check): Promise<string[]> {
 	return (await check.look()).map(({status, detail}) => `${status}: ${detail}`);
