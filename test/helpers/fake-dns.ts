@@ -172,7 +172,7 @@ function look(name: string, type: string, zone: Zone): Look {
 
 		answers.push({type: 'CNAME', name: owner, ttl, data: entry.cname});
 		if (type === 'CNAME') {
-			return {fault: null, answers};
+			return {fault: null, answers, signed};
 		}
 
 		owner = entry.cname.toLowerCase();
