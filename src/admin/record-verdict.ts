@@ -144,7 +144,7 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 		return different(found, parsed.fault);
 	}
 	// A proposal that forbids nothing names addresses that are only guessed.
-	if (only.toLowerCase() === value.toLowerCase() || value.endsWith('~all')) {
+	if (value.endsWith('~all')) {
 		return ok(found);
 	}
 	return await judgeCover(resolver, name, value, found);
@@ -169,7 +169,7 @@ async function judgeCover(resolver: Resolver, name: string, value: string, found
 				return different(found, `it does not allow ${ip}`);
 		}
 	}
-	return wanted.length > 0 ? ok(found) : different(found, `it is not ${value}, whose host has no address to try`);
+	return wanted.length > 0 ? ok(found) : different(found, 'the host that mail leaves from has no address');
 }
 
 async function addressesOf(resolver: Resolver, value: string): Promise<readonly string[] | Verdict> {
@@ -179,7 +179,7 @@ async function addressesOf(resolver: Resolver, value: string): Promise<readonly 
 		if (target !== null && isIP(target) !== 0) {
 			addresses.push(target);
 		} else if (name === 'a' && target !== null) {
-			for (const answer of await Promise.all([resolver.a(target, true), resolver.aaaa(target, true)])) {
+			for (const answer of await Promise.all([resolver.a(target), resolver.aaaa(target)])) {
 				const records = recordsIn(answer);
 				if (!isVerdict(records)) {
 					addresses.push(...records);

@@ -26,7 +26,8 @@ class SpfEnd extends Error {
 
 /**
  * Whether the domain's SPF record lets an address send (RFC 7208 §4, `check_host`). Terms with macros depend on the mail
- * and match nothing here, nor does `ptr`, which RFC 7208 §5.5 says not to use.
+ * and match nothing here, nor does `ptr`, which RFC 7208 §5.5 says not to use. What the resolver remembers is not asked
+ * again, so that several addresses cost little more than one.
  */
 export async function checkSpf(resolver: Resolver, ip: string, domain: string): Promise<SpfResult> {
 	const left = {lookUps: mostLookUps, voids: mostVoid};
@@ -56,11 +57,10 @@ export async function checkSpf(resolver: Resolver, ip: string, domain: string): 
 		return records;
 	}
 
-	const addresses = async (host: string) =>
-		await answer(isIP(ip) === 4 ? resolver.a(host, true) : resolver.aaaa(host, true), host);
+	const addresses = async (host: string) => await answer(isIP(ip) === 4 ? resolver.a(host) : resolver.aaaa(host), host);
 
 	async function recordOf(name: string): Promise<SpfRecord | null> {
-		const records = (await answer(resolver.txt(name, true), name)).filter(isSpf);
+		const records = (await answer(resolver.txt(name), name)).filter(isSpf);
 		if (records.length > 1) {
 			throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, only one may be there`);
 		}
@@ -109,10 +109,10 @@ export async function checkSpf(resolver: Resolver, ip: string, domain: string): 
 			return false;
 		}
 		if (name === 'exists') {
-			return notVoid(await answer(resolver.a(host, true), host), host).length > 0;
+			return notVoid(await answer(resolver.a(host), host), host).length > 0;
 		}
 		const hosts =
-			name === 'a' ? [host] : notVoid(await answer(resolver.mx(host, true), host), host).map(({exchange}) => exchange);
+			name === 'a' ? [host] : notVoid(await answer(resolver.mx(host), host), host).map(({exchange}) => exchange);
 		for (const each of hosts.slice(0, mostHosts)) {
 			const found = await addresses(each);
 			if ((name === 'a' ? notVoid(found, each) : found).some(address => isWithin(ip, address, prefix))) {

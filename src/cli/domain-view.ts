@@ -149,7 +149,7 @@ function detailLines(session: Session, record: CheckedRecord): string[] {
 		heading(session, record),
 		...(state === 'missing' && problem === null
 			? []
-			: [cut(`  ${state}${problem === null ? '' : `: ${problem}`}`, width)]),
+			: [cut(`  ${state}${problem === null ? '' : `: ${printable(problem)}`}`, width)]),
 		...(ok ? [] : found.map(text => cut(`  found: ${printable(text)}`, width))),
 		...(ok ? [] : [printable(value)]),
 	];

@@ -112,7 +112,7 @@ async function verify(session: Session, _options: object, text: string): Promise
 		const proofs = checked.records.filter(
 			({purpose, required}) => required && (purpose === 'ownership' || purpose === 'dkim'),
 		);
-		const wrong = `${name} is not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
+		const wrong = `${name} is ${state}, not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
 		const isSilent = proofs.every(each => each.state === 'unknown');
 		const mend = isSilent ? 'see whether DNS answers (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
 		throw new CliError('unavailable', wrong, mend);

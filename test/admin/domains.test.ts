@@ -76,6 +76,8 @@ storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path 
 	t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:bounces.mail.example -all', 'v=DMARC1; p=none']);
 	const sources = {...input, sourceAddresses: ['192.0.2.1', '2001:db8::1']} as Parameters<typeof domainRecords>[0];
 	t.is(domainRecords(sources)[4]?.value, 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all');
+	const relay = {...sources, smarthosts: ['smtp.provider.example']};
+	t.is(domainRecords(relay)[4]?.value, 'v=spf1 a:smtp.provider.example ~all', 'nothing is forbidden in its name');
 });
 
 storeTest(

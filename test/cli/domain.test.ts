@@ -85,7 +85,7 @@ test('domain: show says what DNS answers, verify checks now and ends with 69 unt
 	t.regex(without.stdout, /^missing {2}TXT {3}_mailctl\.shop\.example/m);
 	t.is(
 		without.stderr,
-		'mailctl: shop.example is not verified: _mailctl.shop.example is missing, ' +
+		'mailctl: shop.example is pending, not verified: _mailctl.shop.example is missing, ' +
 			'mc1._domainkey.shop.example is missing, publish one of them and verify again\n',
 	);
 
