@@ -1,17 +1,25 @@
 import {loadDestinations} from '../config/destinations.ts';
-import {maskPasswords} from '../config/mask.ts';
+import {networkOf} from '../daemon/ways.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {systemClock} from '../mail/clock.ts';
+import type {DnsAnswer, MxRecord} from '../mail/dns.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
-import type {Pace, PaceReaction} from '../mail/way.ts';
-import {type Destinations, effectivePace, type Provider} from '../pace/destinations.ts';
+import type {Pace, PaceReaction, Way} from '../mail/way.ts';
+import type {Destinations, Provider} from '../pace/destinations.ts';
+import {patternText} from '../pace/reply-pattern.ts';
 import {mxHosts, smarthostName} from '../pace/site-name.ts';
+import {wayFor} from '../pace/way-of.ts';
 import {domain as parseDomain} from './options.ts';
 import type {Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {duration} from './text.ts';
 
-type Row = {readonly name: string; readonly pace: Pace; readonly tls: string | null; readonly provider: Provider | null};
+type Row = {
+	readonly name: string;
+	readonly pace: Pace;
+	readonly tls: string | null;
+	readonly provider: Provider | null;
+};
 
 /** `config pace`: every entry of the destinations file as it holds, or what holds for a domain. */
 export async function showPace(session: Session, text: string | undefined): Promise<void> {
@@ -26,35 +34,65 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: 5000, tries: 2, clock: systemClock});
 	const answer = await resolver.mx(name);
 	const hosts = mxHosts(name, answer);
-	const provider = effectivePace(destinations, name, hosts);
-	const {pace} = provider;
-	session.show({domain: name, mx: hosts, ...view(provider.name, pace, provider)}, () =>
+	const network = networkOf(settings);
+	// Who still captures all mail asks what will hold when it is delivered.
+	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
+	const way = wayFor(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
+	const {site, provider, pace, terms} = way;
+	const shown = view(provider, pace);
+	session.show({domain: name, mx: hosts, site, ...shown, tls: terms.tls, sources: addressesOf(way)}, () =>
 		fields([
 			['domain', name],
-			['mail hosts', answer.kind === 'failed' ? `DNS did not answer (${answer.code})` : hosts.join(' ')],
-			['entry', provider.name],
+			['mail hosts', hostsText(hosts, answer)],
+			['site', site],
+			['entry', provider],
 			['connections', `${pace.startConnections} to begin with, ${pace.connections} at most`],
 			['mails a session', pace.mailsPerSession],
 			['mails a minute', pace.perMinute ?? 'no limit'],
-			['suspended after', `${pace.failures} tries that no host answered`],
-			['tls', provider.tls],
-			['route', provider.route && routeText(provider.route)],
-			['source pool', provider.pool],
-			...pace.reactions.map(({text, reaction}, index): [string, string] => [
-				index === 0 ? 'reactions' : '',
-				`${readable(text)}: ${reactionText(reaction)}`,
+			['suspended after', `${pace.failures} tries in a row that no host answered`],
+			['tls', terms.route.kind === 'mx' ? terms.tls : 'as the URL of the smarthost says'],
+			['sources', addressesOf(way).join(' ') || null],
+			...shown.reactions.map((reaction, index): [string, string] => [
+				index === 0 ? 'replies' : '',
+				`${reaction.text}: ${reactionText(reaction)}`,
 			]),
 		]),
 	);
 }
 
+function addressesOf({terms}: Way): string[] {
+	return terms.sources.map(({address}) => address);
+}
+
+function hostsText(hosts: readonly string[], answer: DnsAnswer<MxRecord>): string {
+	switch (answer.kind) {
+		case 'failed':
+			return `unknown, DNS did not answer: ${answer.code}`;
+		case 'nxdomain':
+			return 'none, the domain does not exist';
+		default:
+			return hosts.join(' ');
+	}
+}
+
 function showAll(session: Session, destinations: Destinations): void {
 	const {other, smarthost, byDomain, byMx} = destinations;
 	const entries = [...new Set([other, ...byDomain.values(), ...byMx.values()])];
-	const rows: Row[] = entries.map(provider => ({name: provider.name, pace: provider.pace, tls: provider.tls, provider}));
+	const rows: Row[] = entries.map(provider => ({
+		name: provider.name,
+		pace: provider.pace,
+		tls: provider.tls,
+		provider,
+	}));
 	rows.splice(1, 0, {name: 'smarthost', pace: smarthost, tls: null, provider: null});
 	session.show(
-		rows.map(({name, pace, provider}) => ({...view(name, pace, provider), matches: namesOf(destinations, provider)})),
+		rows.map(({name, pace, tls, provider}) => ({
+			...view(name, pace),
+			tls,
+			route: provider?.route ? routeText(provider.route) : null,
+			source_pool: provider?.pool ?? null,
+			matches: namesOf(destinations, provider),
+		})),
 		() =>
 			table<Row>(
 				[
@@ -77,7 +115,7 @@ function namesOf({byDomain, byMx}: Destinations, provider: Provider | null): str
 	return [...names(byDomain), ...names(byMx)];
 }
 
-function view(entry: string, pace: Pace, provider: Provider | null) {
+function view(entry: string, pace: Pace) {
 	return {
 		entry,
 		connections: pace.connections,
@@ -85,9 +123,21 @@ function view(entry: string, pace: Pace, provider: Provider | null) {
 		mails_per_session: pace.mailsPerSession,
 		per_minute: pace.perMinute,
 		failures: pace.failures,
-		tls: provider?.tls ?? null,
-		route: provider?.route ? routeText(provider.route) : null,
-		source_pool: provider?.pool ?? null,
-		reactions: pace.reactions.map(({text, reaction}) => ({text: readable(text), ...reaction})),
+		reactions: pace.reactions.map(({text, reaction}) => ({text: patternText(text), ...reaction})),
 	};
+}
+
+function routeText(route: RouteChoice): string {
+	return route.kind === 'smarthosts' ? smarthostName(route.relays) : route.kind;
+}
+
+function reactionText(reaction: PaceReaction): string {
+	switch (reaction.kind) {
+		case 'suspend':
+			return `nothing for ${duration(reaction.forMs)}`;
+		case 'slow':
+			return `${reaction.perMinute} a minute${reaction.connections > 1 ? ` on ${reaction.connections} connections` : ''} for ${duration(reaction.forMs)}`;
+		case 'mails_per_session':
+			return `${reaction.mails} mails a session`;
+	}
 }
