@@ -1,6 +1,7 @@
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
+import {showPace} from './config-pace.ts';
 import {verb} from './program.ts';
 import {action} from './session.ts';
 import {table} from './table.ts';
@@ -26,6 +27,13 @@ export function configCommands(config: Command): void {
 			);
 		}),
 	);
+
+	verb(
+		config,
+		'pace [domain]',
+		'Print how fast mail goes where: the destinations file as it holds, or what holds for a domain',
+		'mailctl config pace gmail.com',
+	).action(action<object, [string | undefined]>(async (session, _options, domain) => await showPace(session, domain)));
 
 	verb(config, 'check', 'Exit 0 if the settings are good, else 78', 'mailctl config check').action(
 		action(async session => {

@@ -1,5 +1,6 @@
-import {readFileSync} from 'node:fs';
+import {readFileSync, statSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {hasPassword} from '../mail/sealed-route.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {ConfigError} from './config-error.ts';
 import {type ParsedDestinations, parseDestinations} from './destinations-file.ts';
@@ -35,37 +36,48 @@ export function loadDestinations(settings: DestinationsSettings): Destinations {
 }
 
 function parse({destinationsFile, sourcePools, relays}: DestinationsSettings): ParsedDestinations {
-	const own =
+	const own: Read =
 		destinationsFile === null || destinationsFile === shippedFile
-			? ({ok: true, json: {}} as const)
+			? {ok: true, json: {}, faults: []}
 			: read(destinationsFile);
 	if (!own.ok) {
-		return {ok: false, faults: [own.fault]};
+		return own;
 	}
 
 	const shipped = JSON.parse(readFileSync(shippedFile, 'utf8')) as unknown;
-	return parseDestinations(shipped, own.json, {
-		pools: sourcePools.map(({name}) => name),
-		hasRelay: relays.length > 0,
-	});
+	const known = {pools: sourcePools.map(({name}) => name), hasRelay: relays.length > 0};
+	const parsed = parseDestinations(shipped, own.json, known);
+	const faults = parsed.ok ? own.faults : [...own.faults, ...parsed.faults];
+	return faults.length > 0 ? {ok: false, faults} : parsed;
 }
 
-type Read = {readonly ok: true; readonly json: unknown} | {readonly ok: false; readonly fault: string};
+type Read = {readonly ok: boolean; readonly faults: readonly string[]} & (
+	| {readonly ok: true; readonly json: unknown}
+	| {readonly ok: false}
+);
 
 function read(file: string): Read {
 	let text = '';
 	try {
 		text = readFileSync(file, 'utf8');
-		return text.length > largestFile
-			? {ok: false, fault: 'is larger than 1 MiB'}
-			: {ok: true, json: JSON.parse(text) as unknown};
+		if (text.length > largestFile) {
+			return {ok: false, faults: ['is larger than 1 MiB']};
+		}
+
+		const json = JSON.parse(text) as unknown;
+		const exposed = holdsPassword(json) && (statSync(file).mode & 0o044) !== 0;
+		const fault = `holds a password or key and others can read it: run chmod 600 ${file}`;
+		return {ok: true, json, faults: exposed ? [fault] : []};
 	} catch (error) {
 		const {message} = error as Error;
-		return {
-			ok: false,
-			fault: error instanceof SyntaxError ? `is not JSON${lineOf(message, text)}` : `cannot be read: ${message}`,
-		};
+		const isSyntax = error instanceof SyntaxError;
+		return {ok: false, faults: [isSyntax ? `is not JSON${lineOf(message, text)}` : `cannot be read: ${message}`]};
 	}
+}
+
+function holdsPassword(json: unknown): boolean {
+	const entries: Array<{readonly route?: unknown} | null> = Object.values(json ?? {});
+	return entries.some(entry => typeof entry?.route === 'string' && hasPassword(entry.route));
 }
 
 /** Where the parser stopped. Its own words may repeat the text, in which a password may stand. */

@@ -104,7 +104,8 @@ function kept<T>(cache: LRUCache<string, Promise<T>>, key: string, find: () => P
 	return found;
 }
 
-function networkOf(settings: Settings): Network {
+/** What the settings say of how mail travels. */
+export function networkOf(settings: Settings): Network {
 	return {
 		delivery: settings.delivery,
 		relays: settings.relays,

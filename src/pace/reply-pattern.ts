@@ -15,3 +15,9 @@ export function replyPattern(text: string): RegExp {
 function escaped(text: string): string {
 	return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
+
+/** The pattern that `replyPattern` was made of, runs of `*` as one. */
+export function patternText({source}: RegExp): string {
+	const parts = [...source.matchAll(/\(\?=\(\[\^\]\*\?((?:\\.|[^\\)])*)\)\)/g)];
+	return parts.map(([, part = '']) => part.replace(/\\(.)/g, '$1')).join('*');
+}

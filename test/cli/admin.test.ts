@@ -1,5 +1,6 @@
 import test from 'ava';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
 
 type Named = {readonly id: string; readonly name: string};
 
@@ -22,6 +23,8 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 		queue_lifetime: null,
 		track_opens: true,
 		track_clicks: false,
+		source_pool: null,
+		route: null,
 		paused: false,
 		paused_at: null,
 		pause_reason: null,
@@ -50,6 +53,62 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 	refused(t, await cli.run('workspace', 'show', 'nix'), 65, /there is no workspace nix, see mailctl workspace list/);
 	refused(t, await cli.run('workspace', 'update', 'acme'), 64, /nothing is to be changed, give at least one/);
 	refused(t, await cli.run('workspace', 'pause'), 64, /required option '--reason <reason>' not specified/);
+});
+
+test('workspace: pool, route and queue lifetime', async t => {
+	const cli = await newCli(t, {
+		MAILCTL_SOURCE_ADDRESSES: '192.0.2.1,192.0.2.2',
+		MAILCTL_SOURCE_POOLS: 'otp=192.0.2.1,bulk=192.0.2.2',
+	});
+	const url = 'smtps://app:hunter2@relay.example,smtp://b.example';
+	const shown = 'smtps://app:***@relay.example,smtp://b.example';
+	await cli.json('workspace', 'create', '--name', 'acme', '--pool', 'otp', '--route', url, '--queue-lifetime', '30m');
+	const text = await cli.text('workspace', 'show');
+	golden(t, 'workspace-show-route', text);
+	t.like(await cli.json('workspace', 'show'), {source_pool: 'otp', route: shown, queue_lifetime: 1800});
+	t.false(text.includes('hunter2'));
+	t.like(await cli.json('workspace', 'update', '--pool', 'bulk', '--route', 'smtp://c.example'), {
+		source_pool: 'bulk',
+		route: 'smtp://c.example',
+	});
+	const back = ['--pool', 'default', '--route', 'default', '--queue-lifetime', 'default'];
+	const none = {source_pool: null, route: null, queue_lifetime: null};
+	t.like(await cli.json('workspace', 'update', ...back), none);
+
+	const update = async (...options: readonly string[]) => await cli.run('workspace', 'update', ...options);
+	refused(t, await update('--pool', 'gone'), 65, /there is no pool gone in MAILCTL_SOURCE_POOLS, use otp, bulk/);
+	refused(t, await update('--route', 'relay'), 65, /the route relay needs MAILCTL_RELAY_URL, set it, or give the URL/);
+	refused(t, await update('--route', 'elsewhere'), 64, /--route is neither mx nor relay nor the URL of a smarthost/);
+	refused(t, await update('--route', 'smtp://app:hunter2@'), 64, /--route has no valid host name or address, use mx/);
+	const open = await update('--route', 'smtp://app:hunter2@relay.example?tls=none');
+	refused(t, open, 64, /--route would send the password unencrypted/);
+	t.false(open.stderr.includes('hunter2'));
+});
+
+test('config pace: the file as it holds, and what holds for a domain', async t => {
+	const dns = await startFakeDns(t, {
+		'shop.example': {
+			mx: [
+				[20, 'mta6.am0.yahoodns.net'],
+				[10, 'mta5.am0.yahoodns.net'],
+			],
+		},
+		'broken.example': 'servfail',
+	});
+	const cli = await newCli(t, {MAILCTL_DNS_SERVERS: dns.server, MAILCTL_SOURCE_ADDRESSES: '192.0.2.1,2001:db8::1'});
+	golden(t, 'config-pace', await cli.text('config', 'pace'));
+	golden(t, 'config-pace-domain', await cli.text('config', 'pace', 'shop.example'));
+	t.like(await cli.json('config', 'pace', 'Shop.example'), {
+		domain: 'shop.example',
+		mx: ['mta5.am0.yahoodns.net', 'mta6.am0.yahoodns.net'],
+		site: '(mta5|mta6).am0.yahoodns.net from 192.0.2.1+2001:db8::1',
+		entry: 'yahoo',
+		connections: 10,
+		sources: ['192.0.2.1', '2001:db8::1'],
+	});
+	t.regex(await cli.text('config', 'pace', 'broken.example'), /mail hosts +unknown, DNS did not answer: ESERVFAIL/);
+	t.regex(await cli.text('config', 'pace', 'gone.example'), /mail hosts +none, the domain does not exist/);
+	refused(t, await cli.run('config', 'pace', '@'), 65, /@ is no domain/);
 });
 
 test('workspace: branding of the hosted pages', async t => {

@@ -1,4 +1,4 @@
-import {writeFileSync} from 'node:fs';
+import {chmodSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
@@ -182,6 +182,15 @@ test('a file of one’s own is read where it is named, over the shipped one', as
 	const read = destinationsOf({...settings, destinationsFile: file});
 	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.google.com']).pace.connections === 2);
 	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.icloud.com']).name === 'apple');
+	writeFileSync(file, '{"d": {"mx": ["d.test"], "route": "smtp://app:hunter2@relay.example"}}');
+	chmodSync(file, 0o640);
+	const exposed = `holds a password or key and others can read it: run chmod 600 ${file}`;
+	t.deepEqual(destinationsOf({...settings, destinationsFile: file}), {
+		ok: false,
+		faults: [`MAILCTL_DESTINATIONS_FILE="${file}" ${exposed}`],
+	});
+	chmodSync(file, 0o600);
+	t.true(destinationsOf({...settings, destinationsFile: file}).ok);
 	writeFileSync(file, '{"google": {"connections": "hunter2"');
 	const broken = destinationsOf({...settings, destinationsFile: file});
 	t.deepEqual(broken, {ok: false, faults: [`MAILCTL_DESTINATIONS_FILE="${file}" is not JSON: look at line 1`]});

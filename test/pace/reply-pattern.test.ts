@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {longestPattern, replyPattern} from '../../src/pace/reply-pattern.ts';
+import {longestPattern, patternText, replyPattern} from '../../src/pace/reply-pattern.ts';
 
 test('a text anywhere, whatever its case; * is anything between, also line ends', t => {
 	t.true(replyPattern('TS04').test('421 4.7.0 [ts04] Messages from 192.0.2.1 temporarily deferred'));
@@ -42,4 +42,20 @@ test('the worst pattern on the worst reply does not take for ever', t => {
 	const reply = `${'a'.repeat(20_000)}`.repeat(5);
 	t.true(replyPattern(pattern).test(reply));
 	t.false(replyPattern(`${'a*'.repeat(98)}zzz`).test(reply));
+});
+
+test('a pattern can be told from what was made of it', t => {
+	fc.assert(
+		fc.property(fc.string(), text => {
+			const told = patternText(replyPattern(text));
+			return (
+				told ===
+				text
+					.split('*')
+					.filter(part => part !== '')
+					.join('*')
+			);
+		}),
+	);
+	t.is(patternText(replyPattern('*421*(TS04)\\*')), '421*(TS04)\\');
 });
