@@ -3,13 +3,15 @@
 # to be run in a chroot of it: .peers/postfix, .peers/dovecot ... Nothing is configured or started, no maintainer script
 # runs; a test brings its own configuration. A second run finds the same versions and does nothing.
 #
-#   scripts/debian-peers.sh [postfix|exim4|opensmtpd|dovecot]...     default: postfix
+#   scripts/debian-peers.sh [postfix|exim4|opensmtpd|dovecot|postgrey|swaks]...
 #
+# Without a name: all that the tests use, which is all but swaks (a client to look at a peer with).
 # Needs root (chown, mknod, chroot), apt and a mirror. Without them it says `not run here: ...`: exit 0, but 1 where CI is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/.peers
 skipped=(--exclude=./usr/share/{doc,info,locale,man})
+known='postfix exim4 opensmtpd dovecot postgrey swaks'
 tools=(openssl python3-dkim python3-nacl)
 
 say() { echo "debian-peers: $*"; }
@@ -23,7 +25,9 @@ packages_of() {
     exim4) echo exim4-daemon-light ;;
     opensmtpd) echo opensmtpd ;;
     dovecot) echo dovecot-core dovecot-imapd dovecot-lmtpd ;;
-    *) echo "debian-peers: $1 is unknown, name postfix, exim4, opensmtpd or dovecot" >&2; exit 64 ;;
+    postgrey) echo postgrey ;;
+    swaks) echo swaks libnet-dns-perl libnet-ssleay-perl ;;
+    *) echo "debian-peers: $1 is unknown, name one of: $known" >&2; exit 64 ;;
   esac
 }
 
@@ -34,27 +38,51 @@ accounts_of() {
     exim4) echo Debian-exim:903 ;;
     opensmtpd) echo opensmtpd:904 opensmtpq:905 ;;
     dovecot) echo dovecot:906 dovenull:907 ;;
+    postgrey) echo postgrey:908 ;;
   esac
+}
+
+# Debian 12's OpenSMTPD 6.8 fails at every STARTTLS (OpenSSL 3 took away what its key process relies on). In a folder of
+# its own, with all its libraries, the one of the next release runs as well.
+later_suite_of() {
+  if [ "$1" = opensmtpd ] && LC_ALL=C apt-cache policy opensmtpd | grep -c 'Candidate: 6\.' >/dev/null; then echo trixie; fi
+}
+
+# Sets `source`: the options with which apt looks into another release, from the same mirror.
+source=()
+choose_source() {
+  local suite mirror
+  source=()
+  suite=$(later_suite_of "$1")
+  [ -n "$suite" ] || return 0
+  mkdir -p "$folder/.$suite/lists/partial"
+  source=(-o Dir::Etc::SourceList="$folder/.$suite/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o Dir::State::Lists="$folder/.$suite/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+    -o APT::Sandbox::User=root)
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | head -n 1)
+  [ -z "$mirror" ] || echo "deb $mirror $suite main" >"$folder/.$suite/sources.list"
+  [ -e "$folder/.$suite/sources.list" ] || not_run_here "no mirror of Debian is known"
 }
 
 # Prints what the folder must hold: the packages' versions and this script's own checksum.
 wanted() {
   sha256sum <scripts/debian-peers.sh
   # shellcheck disable=SC2046
-  LC_ALL=C apt-cache policy $(packages_of "$1") | sed -n 's/^\([a-z0-9.+-]*\):$/\1/p; s/^ *Candidate: //p'
+  LC_ALL=C apt-cache "${source[@]}" policy $(packages_of "$1") | sed -n 's/^\([a-z0-9.+-]*\):$/\1/p; s/^ *Candidate: //p'
 }
 
-updated=
+updated=' '
 update_lists() {
-  [ -z "$updated" ] || return 0
-  updated=1
+  local what="${source[*]:-own}"
+  [[ $updated != *" $what "* ]] || return 0
+  updated+="$what "
   say "fetches the package lists"
-  apt-get -qq update || not_run_here "apt-get update failed"
+  apt-get -qq "${source[@]}" update || not_run_here "apt-get update failed"
 }
 
 # With an empty status file apt takes nothing for installed, so the whole closure comes.
 download() {
-  apt-get -qq -o Dir::State::status=/dev/null -o Dir::Cache::archives="$2" -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
+  apt-get -qq "${source[@]}" -o Dir::State::status=/dev/null -o Dir::Cache::archives="$2" -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
     -y --no-install-recommends --download-only install $(packages_of "$1") >/dev/null
 }
 
@@ -63,7 +91,7 @@ lay_out() {
   mkdir -p "$root"/{dev,etc,proc,root,run,tmp,usr/bin,usr/sbin,usr/lib,usr/lib64,var/tmp,var/spool/mail}
   for name in bin sbin lib lib64; do ln -s "usr/$name" "$root/$name"; done
   chmod 1777 "$root/tmp" "$root/var/tmp"
-  printf 'root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\nmail:x:8:8::/var/mail:/bin/false\nvmail:x:900:900::/tmp:/bin/false\n' >"$root/etc/passwd"
+  printf 'root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\nmail:x:8:8::/var/mail:/bin/false\nvmail:x:900:900::/nonexistent:/bin/false\n' >"$root/etc/passwd"
   printf 'root:x:0:\nnogroup:x:65534:\nmail:x:8:\nvmail:x:900:\n' >"$root/etc/group"
   for account in $(accounts_of "$2"); do
     number=${account#*:} name=${account%:*}
@@ -95,7 +123,7 @@ unpack() {
   trap 'rm -rf "$folder"/.*.new "$folder"/.*.archives' EXIT
   mkdir -p "$archives/partial"
   say "fetches $peer with all that it depends on"
-  download "$peer" "$archives" || { update_lists; download "$peer" "$archives"; } || not_run_here "the packages of $peer cannot be fetched"
+  download "$peer" "$archives" 2>/dev/null || { update_lists; download "$peer" "$archives"; } || not_run_here "the packages of $peer cannot be fetched"
   say "unpacks $peer into .peers/$peer"
   lay_out "$fresh" "$peer"
   make_devices "$fresh" || not_run_here "device files cannot be made or used in .peers"
@@ -122,7 +150,7 @@ install_tools() {
     not_run_here "${missing[*]} cannot be installed"
 }
 
-[ $# -gt 0 ] || set -- postfix
+[ $# -gt 0 ] || set -- postfix exim4 opensmtpd dovecot postgrey
 for peer; do packages_of "$peer" >/dev/null; done
 command -v apt-get >/dev/null || not_run_here "this system has no apt"
 [ "$(id -u)" = 0 ] || not_run_here "only root can unpack and run mail servers in a chroot"
@@ -133,6 +161,7 @@ flock 9 # Two runs at once would unpack over each other.
 install_tools
 for peer; do
   unpacked=$folder/$peer/.unpacked
+  choose_source "$peer"
   if [ -e "$unpacked" ] && wanted "$peer" | grep -qx '(none)'; then
     say "$peer is there (without package lists its versions cannot be compared)"
   elif [ -e "$unpacked" ] && [ "$(wanted "$peer")" = "$(cat "$unpacked")" ]; then

@@ -26,6 +26,8 @@ export const bounceRules: readonly BounceRule[] = [
 	// Texts that hold a word of another rule.
 	{text: /account or domain may not exist/i, category: 'unknown_user'},
 	{text: /not listed in domino/i, category: 'unknown_user'},
+	// OpenSMTPD of an address that is not in its table of virtual users; nobody else says 524.
+	{code: /^524$/, text: /mailing list expansion problem/i, category: 'unknown_user'},
 	{text: /group .{0,80}may not exist.{0,20}permission/i, category: 'policy'},
 	{text: /unknown user/i, host: /\.docomo\.ne\.jp$/i, category: 'undetermined'},
 	{text: /domain of sender|sender .{0,60}(reject|denied|blocked|verif|does not exist|not found)/i, category: 'sender'},
@@ -80,6 +82,8 @@ export const bounceRules: readonly BounceRule[] = [
 	{text: new RegExp(`${whose}.{0,40}${gone}`, 'i'), category: 'unknown_user'},
 	{text: /address rejected: (user unknown|undeliverable|access denied)/i, category: 'unknown_user'},
 	{text: /not (a known user|our customer)/i, category: 'unknown_user'},
+	// Exim of an address that none of its routers takes; of a sender it adds `Sender verify failed`.
+	{text: /unrouteable address/i, phase: 'rcpt', category: 'unknown_user'},
 	{text: /boite inconnue|adresse .{0,60}invalide|nie istnieje/i, category: 'unknown_user'},
 
 	// What a code says at least.

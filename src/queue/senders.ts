@@ -1,3 +1,5 @@
+import {once} from 'node:events';
+import {setTimeout as delay} from 'node:timers/promises';
 import type {Worker} from 'node:worker_threads';
 import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
@@ -9,7 +11,10 @@ export type ToSender<Delivery> =
 	| {readonly kind: 'deliver'; readonly jobs: ReadonlyArray<SenderJob<Delivery>>}
 	/** Their outcomes are on stable storage. */
 	| {readonly kind: 'settled'; readonly recipientIds: readonly string[]}
-	| {readonly kind: 'stop'};
+	/** Nothing new; what is under way comes to its end. */
+	| {readonly kind: 'stop'}
+	/** Takes leave of the hosts and ends. */
+	| {readonly kind: 'end'};
 
 /** The end of a try; `fault`: ours, in a sentence. */
 export type SenderResult = AttemptResult | {readonly recipientId: string; readonly fault: string};
@@ -39,6 +44,8 @@ type Sender<Delivery> = {
 	flushing: boolean;
 };
 
+/** RFC 5321 §4.1.1.10: a client says QUIT before it goes. So long for all hosts together, milliseconds. */
+const leaveMs = 2000;
 /** A thread that ends sooner than this after its start is not replaced before, milliseconds. */
 const restartMs = 1000;
 
@@ -170,9 +177,14 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		async stop(): Promise<void> {
 			phase = 'stopped';
 			await Promise.all(
-				senders.map(({worker, restart}) => {
+				senders.map(async ({worker, restart}) => {
 					clearTimeout(restart);
-					return worker?.terminate();
+					if (worker !== null) {
+						const ended = once(worker, 'exit');
+						worker.postMessage({kind: 'end'} satisfies ToSender<Delivery>);
+						await Promise.race([ended, delay(leaveMs, undefined, {ref: false})]);
+						await worker.terminate();
+					}
 				}),
 			);
 		},

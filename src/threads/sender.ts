@@ -41,6 +41,11 @@ port.on('message', (message: ToSender<Delivery>) => {
 		stop.abort();
 		return;
 	}
+	if (message.kind === 'end') {
+		stop.abort();
+		void deliverer.close().then(() => process.exit());
+		return;
+	}
 	if (message.kind === 'settled') {
 		message.recipientIds.forEach(permits.giveBack);
 		return;

@@ -54,6 +54,13 @@ const rows: readonly Row[] = [
 	["550 Mailbox doesn't exist", 'unknown_user'],
 	['550 this account has been deactivated', 'disabled'],
 	['550 Boite inconnue', 'unknown_user'],
+	['550 Unrouteable address', 'unknown_user'],
+	['550 Verification failed for <a@b.test>\nUnrouteable address\nSender verify failed', 'sender'],
+	['524 5.2.4 Mailing list expansion problem: <u@d.test>', 'unknown_user'],
+	['424 4.2.4 Mailing list expansion problem: <u@d.test>', 'undetermined'],
+	['550 5.2.4 Mailing list expansion problem', 'undetermined'],
+	// OpenSMTPD of a domain that is none of its own: others say it of a recipient.
+	['550 Invalid recipient: <u@d.test>', 'undetermined'],
 	['550 u@d.test not listed in Domino Directory', 'unknown_user'],
 	[
 		'550 The account or domain may not exist, they may be blacklisted, or missing the proper dns entries.',

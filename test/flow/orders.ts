@@ -32,11 +32,11 @@ function pick<T>(list: readonly T[], n: number): T {
 }
 
 /** Orders of three templates in two locales, every fifth with copies, every fourth with one to three attachments. */
-export function makeOrders(shop: Shop, count: number): Order[] {
-	return Array.from({length: count}, (_, n) => makeOrder(shop, n));
+export function makeOrders(shop: Shop, count: number, to: readonly string[] = domains): Order[] {
+	return Array.from({length: count}, (_, n) => makeOrder(shop, n, to));
 }
 
-function makeOrder(shop: Shop, n: number): Order {
+function makeOrder(shop: Shop, n: number, domains: readonly string[]): Order {
 	const template = pick(['receipt', 'welcome', 'alert'] as const, n);
 	const locale = pick(['en', 'de'] as const, n);
 	const number = `R-${n}`;

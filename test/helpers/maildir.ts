@@ -6,7 +6,7 @@ export type StoredMail = {
 	readonly file: string;
 	/** The envelope's sender, from Return-Path; empty for `<>`. */
 	readonly returnPath: string;
-	/** The envelope's recipient, from Delivered-To. */
+	/** The envelope's recipient, from Delivered-To, of Exim from Envelope-to. */
 	readonly deliveredTo: string;
 	/** The Received headers that the servers on the way put on top, newest first. */
 	readonly received: readonly string[];
@@ -14,7 +14,8 @@ export type StoredMail = {
 	readonly bytes: Buffer;
 };
 
-const trace = /^(?<name>Return-Path|X-Original-To|Delivered-To|Received): ?(?<value>.*(?:\n[ \t].*)*)\n/i;
+const trace =
+	/^(?<name>Return-Path|X-Original-To|Delivered-To|Envelope-to|Delivery-date|X-Greylist|Received): ?(?<value>.*(?:\n[ \t].*)*)\n/i;
 
 /** Takes the headers away that delivery puts on top (RFC 5321 §4.4), and gives the line ends of the wire back. */
 export function parseStoredMail(file: string, stored: Buffer): StoredMail {
@@ -35,7 +36,7 @@ export function parseStoredMail(file: string, stored: Buffer): StoredMail {
 	return {
 		file,
 		returnPath: (single.get('return-path') ?? '').replace(/^<|>$/g, ''),
-		deliveredTo: single.get('delivered-to') ?? '',
+		deliveredTo: single.get('delivered-to') ?? single.get('envelope-to') ?? '',
 		received,
 		bytes: Buffer.from(text.replaceAll('\n', '\r\n'), 'latin1'),
 	};

@@ -7,8 +7,12 @@ import {systemClock} from '../../src/mail/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
 import {createSenders} from '../../src/queue/senders.ts';
 import type {SenderData} from '../../src/threads/sender.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {plainTerms} from '../helpers/delivery-lab.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import {startFakeMx} from '../helpers/fake-mx.ts';
+import {loopbackAddress} from '../helpers/loopback.ts';
 import {newId} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -25,7 +29,11 @@ const delivery = (recipientId = newId('rcp')): Delivery => ({
 	noAddressBefore: false,
 });
 
-async function start(t: ExecutionContext, broken: () => boolean = () => false) {
+async function start(
+	t: ExecutionContext,
+	broken: () => boolean = () => false,
+	more: Partial<SenderData> & Pick<SenderData, 'dnsServers'> = {dnsServers: []},
+) {
 	const folder = path.join(await temporaryFolder(t), 'captured');
 	const crashes: string[] = [];
 	const workers: Worker[] = [];
@@ -36,8 +44,8 @@ async function start(t: ExecutionContext, broken: () => boolean = () => false) {
 		attemptDeadlineMs: 60_000,
 		maxSessions: 2,
 		allowPrivateMx: false,
-		dnsServers: [],
 		dane: false,
+		...more,
 	};
 	const senders = createSenders<Delivery>({
 		count: 1,
@@ -86,4 +94,19 @@ test('mail waits for a sender thread that cannot start, which is tried again, bu
 	const {outcome} = await waiting;
 	t.is(outcome.kind, 'delivered');
 	t.is(workers.length, 2);
+});
+
+test('RFC 5321 section 4.1.1.10: a sender thread says QUIT to its hosts before it ends', async t => {
+	const tls = makeCertificate('mx.a.test');
+	const mx = await startFakeMx(t, {host: loopbackAddress(), tls});
+	const dns = await startFakeDns(t, {'a.test': {mx: [[10, 'mx.a.test']]}, 'mx.a.test': {a: [mx.host]}});
+	const {senders} = await start(t, undefined, {
+		mode: {kind: 'hosts', port: mx.port},
+		allowPrivateMx: true,
+		dnsServers: [dns.server],
+	});
+	const {outcome} = await senders.deliver('a.test', 5, delivery());
+	t.is(outcome.kind, 'delivered');
+	await senders.stop();
+	t.is(mx.connections[0]?.commands.at(-1), 'QUIT');
 });

@@ -1,6 +1,6 @@
 import {type ChildProcess, execFile, spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {existsSync} from 'node:fs';
+import {closeSync, existsSync, openSync} from 'node:fs';
 import {chmod, mkdtemp, readFile, rm} from 'node:fs/promises';
 import {connect, createServer} from 'node:net';
 import {basename, join, relative} from 'node:path';
@@ -9,6 +9,7 @@ import {setTimeout as delay} from 'node:timers/promises';
 import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
 import {notRunHere} from '../not-run-here.ts';
+import {waitFor} from '../wait.ts';
 
 /** A foreign mail server, unpacked by `scripts/debian-peers.sh`, and the accounts in its folder. */
 export type PeerRoot = {
@@ -42,6 +43,18 @@ export async function instanceFolder(t: ExecutionContext, root: PeerRoot): Promi
 	return {outside, inside: `/tmp/${basename(outside)}`};
 }
 
+/**
+ * The peer's folder once more, as hard links, removed after the test: for servers whose files have fixed places. What
+ * is in it already must be replaced, not written to.
+ */
+export async function privateRoot(t: ExecutionContext, root: PeerRoot): Promise<PeerRoot> {
+	const parent = relative(process.cwd(), await mkdtemp(`${root.folder}-test-`));
+	t.teardown(() => rm(parent, {recursive: true, force: true, maxRetries: 10}));
+	const folder = join(parent, 'root');
+	await promisify(execFile)('cp', ['-al', root.folder, folder]);
+	return {...root, folder};
+}
+
 /** Runs one command of the peer's folder to its end. */
 export async function runInside(root: PeerRoot, command: string, args: readonly string[]): Promise<string> {
 	const {stdout} = await promisify(execFile)('chroot', [root.folder, command, ...args], {timeout: 30_000});
@@ -50,15 +63,25 @@ export async function runInside(root: PeerRoot, command: string, args: readonly 
 
 /**
  * Starts a daemon of the peer's folder in the foreground, as the leader of a process group. After the test, also a
- * failed one, it gets SIGTERM and, with all that it started, SIGKILL.
+ * failed one, it gets SIGTERM and, with all that it started, SIGKILL. What it prints goes into the log file, if given.
  */
 export function startInside(
 	t: ExecutionContext,
 	root: PeerRoot,
 	command: string,
 	args: readonly string[],
+	logFile?: string,
 ): ChildProcess {
-	const child = spawn('chroot', [root.folder, command, ...args], {detached: true, stdio: 'ignore'});
+	const output = logFile === undefined ? 'ignore' : openSync(logFile, 'a');
+	const child = spawn('chroot', [root.folder, command, ...args], {
+		detached: true,
+		env: {PATH: '/usr/sbin:/usr/bin:/sbin:/bin', TZ: 'UTC'},
+		stdio: ['ignore', output, output],
+	});
+	if (typeof output === 'number') {
+		closeSync(output);
+	}
+
 	const ended = once(child, 'exit');
 	t.teardown(async () => {
 		child.kill('SIGTERM');
@@ -103,12 +126,41 @@ export async function freePort(): Promise<number> {
 	}
 }
 
-/** Whether an SMTP server greets on this port of 127.0.0.1. */
+/** Waits until a server greets; throws with its log when it ends before. */
+export async function untilGreets(
+	what: string,
+	child: ChildProcess,
+	port: number,
+	log: () => Promise<string>,
+): Promise<void> {
+	await waitFor(`${what} greets`, () => child.exitCode !== null || greets(port), 20_000);
+	if (child.exitCode !== null) {
+		throw new Error(`${what} did not start:\n${await log()}`);
+	}
+}
+
+const shownLog = 2000;
+
+/** Reads a peer's log; a failed test shows its end. */
+export function peerLog(t: ExecutionContext, what: string, file: string): () => Promise<string> {
+	const log = () => readFile(file, 'utf8').catch(() => '');
+	t.teardown(async () => {
+		if (!t.passed) {
+			t.log(`${what}:\n${(await log()).slice(-shownLog)}`);
+		}
+	});
+	return log;
+}
+
+/** Whether an SMTP or LMTP server greets on this port of 127.0.0.1. */
 export async function greets(port: number): Promise<boolean> {
 	const socket = connect({port, host: '127.0.0.1', timeout: 5000});
 	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
 	try {
 		const [greeting] = (await once(socket, 'data')) as [Buffer];
+		const closed = once(socket, 'close');
+		socket.resume().end('QUIT\r\n');
+		await closed;
 		return greeting.toString('latin1').startsWith('220');
 	} catch {
 		return false;

@@ -1,9 +1,17 @@
-import {chmod, chown, mkdir, readFile, utimes, writeFile} from 'node:fs/promises';
+import {chmod, chown, mkdir, utimes, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
 import {maildirFiles, readMaildir, type StoredMail} from '../maildir.ts';
-import {waitFor} from '../wait.ts';
-import {findPeer, freePort, greets, instanceFolder, type PeerRoot, runInside, startInside} from './chroot.ts';
+import {
+	findPeer,
+	freePort,
+	instanceFolder,
+	type PeerRoot,
+	peerLog,
+	runInside,
+	startInside,
+	untilGreets,
+} from './chroot.ts';
 import {type Account, startPasswordCheck} from './password-check.ts';
 
 export type PostfixOptions = {
@@ -12,6 +20,18 @@ export type PostfixOptions = {
 	readonly domains?: readonly string[];
 	/** Addresses with a Maildir of their own; mail for others of the domains goes into `everyone`. */
 	readonly mailboxes?: readonly string[];
+	/** Addresses of the domains, with a Maildir in common: with these nobody else has a mailbox. */
+	readonly users?: readonly string[];
+	/** A server on 127.0.0.1 that stores the mail: its port for LMTP, and the addresses that it is asked about first. */
+	readonly store?: {readonly port: number; readonly asks: readonly string[]};
+	/** The port of a policy service on 127.0.0.1, such as postgrey, that is asked about each recipient. */
+	readonly policyPort?: number;
+	/** The largest message it takes, in octets. */
+	readonly largest?: number;
+	/** Keywords that it leaves out of its answer to EHLO, such as `pipelining`. */
+	readonly withheld?: readonly string[];
+	/** Any further lines of main.cf. */
+	readonly more?: readonly string[];
 	/** A smarthost: asks for this password, after STARTTLS only, and takes mail for anybody. */
 	readonly auth?: Account;
 	/** The port of 127.0.0.1 that mail for other domains is handed to. */
@@ -35,7 +55,6 @@ export type Postfix = {
 
 const everyone = 'everyone';
 const lifetime = '600';
-const shownLog = 2000;
 
 /**
  * Starts a private Postfix on a free port of 127.0.0.1 and waits until it greets. It ends with the test, at the latest
@@ -49,18 +68,14 @@ export async function startPostfix(t: ExecutionContext, options: PostfixOptions)
 
 	const {outside, inside} = await instanceFolder(t, root);
 	const port = await freePort();
-	const log = () => readFile(join(outside, 'log/mail.log'), 'utf8').catch(() => '');
-	t.teardown(async () => {
-		if (!t.passed) {
-			t.log(`${options.hostname}:\n${(await log()).slice(-shownLog)}`);
-		}
-	});
+	const log = peerLog(t, options.hostname, join(outside, 'log/mail.log'));
 
 	await makeFolders(outside, root);
 	await writeConfiguration(join(outside, 'etc'), {
 		'main.cf': mainCf(options, root, inside),
 		'master.cf': masterCf(port),
 		mailboxes: mailboxTable(options),
+		asked: (options.store?.asks ?? []).map(address => `${address} reject_unverified_recipient\n`).join(''),
 	});
 	if (options.tls !== false) {
 		await makeCertificate(root, inside, options.hostname);
@@ -71,10 +86,7 @@ export async function startPostfix(t: ExecutionContext, options: PostfixOptions)
 	}
 
 	const master = startInside(t, root, '/usr/lib/postfix/sbin/master', ['-d', '-e', lifetime, '-c', `${inside}/etc`]);
-	await waitFor(`${options.hostname} greets`, () => master.exitCode !== null || greets(port), 20_000);
-	if (master.exitCode !== null) {
-		throw new Error(`Postfix did not start:\n${await log()}`);
-	}
+	await untilGreets(options.hostname, master, port, log);
 
 	const maildir = (address: string) =>
 		join(outside, 'mail', options.mailboxes?.includes(address) ? mailboxFolder(address) : everyone);
@@ -131,10 +143,11 @@ function mailboxFolder(address: string): string {
 	return address.replaceAll('/', '_');
 }
 
-function mailboxTable({domains = [], mailboxes = []}: PostfixOptions): string {
+function mailboxTable({domains = [], mailboxes = [], users, store}: PostfixOptions): string {
+	const others = users === undefined ? domains.map(domain => `@${domain}`) : [...users, ...(store?.asks ?? [])];
 	return [
 		...mailboxes.map(address => `${address} ${mailboxFolder(address)}/`),
-		...domains.map(domain => `@${domain} ${everyone}/`),
+		...others.map(address => `${address} ${everyone}/`),
 		'',
 	].join('\n');
 }
@@ -146,11 +159,8 @@ async function makeCertificate(root: PeerRoot, inside: string, hostname: string)
 	await runInside(root, '/usr/bin/openssl', args);
 }
 
-function mainCf(
-	{hostname, domains = [], auth, relayTo, tls = true}: PostfixOptions,
-	root: PeerRoot,
-	inside: string,
-): string {
+function mainCf(options: PostfixOptions, root: PeerRoot, inside: string): string {
+	const {hostname, domains = [], auth, relayTo, tls = true, store, policyPort, withheld = [], more = []} = options;
 	return `compatibility_level = 3.6
 queue_directory = ${inside}/spool
 data_directory = ${inside}/data
@@ -175,7 +185,15 @@ virtual_mailbox_base = ${inside}/mail
 virtual_uid_maps = static:${idOf(root, 'vmail')}
 virtual_gid_maps = static:${idOf(root, 'vmail')}
 virtual_mailbox_limit = 0
-message_size_limit = 50000000
+virtual_transport = ${store ? `lmtp:inet:127.0.0.1:${store.port}` : 'virtual'}
+message_size_limit = ${options.largest ?? 50_000_000}
+smtpd_discard_ehlo_keywords = ${withheld.join(', ')}
+smtpd_recipient_restrictions = ${[
+		...(store ? [`check_recipient_access texthash:${inside}/etc/asked`] : []),
+		...(policyPort ? [`check_policy_service inet:127.0.0.1:${policyPort}`] : []),
+	].join(', ')}
+unverified_recipient_reject_code = 550
+address_verify_poll_delay = 1s
 relayhost = ${relayTo ? `[127.0.0.1]:${relayTo}` : ''}
 # Without a next hop only its own reports would leave.
 default_transport = ${relayTo ? 'smtp' : 'discard'}
@@ -198,6 +216,7 @@ smtpd_error_sleep_time = 0
 in_flow_delay = 0
 default_destination_concurrency_limit = 20
 initial_destination_concurrency = 10
+${more.join('\n')}
 `;
 }
 
@@ -215,6 +234,7 @@ verify    unix  - - n - 1 verify
 flush     unix  n - n 1000? 0 flush
 proxymap  unix  - - n - - proxymap
 smtp      unix  - - n - - smtp
+lmtp      unix  - - n - - lmtp
 relay     unix  - - n - - smtp
 showq     unix  n - n - - showq
 error     unix  - - n - - error
