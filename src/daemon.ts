@@ -141,7 +141,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		metrics: metrics.text,
 		notReady,
 		mayAccept: () => phase === 'running' && !storeFailing(),
-		onAccepted: destinations => engine?.scheduler.accepted(destinations),
+		onAccepted: lanes => engine?.scheduler.accepted(lanes),
 		onStoreError,
 		logger,
 	});

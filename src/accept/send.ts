@@ -4,6 +4,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {Attachment, Mode} from '../mail/message.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
+import {type LaneKey, laneText} from '../mail/way.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
@@ -66,8 +67,8 @@ export type AcceptOptions = {
 	readonly keyRetention: () => number;
 	/** How long a send waits for another one with the same key, milliseconds. */
 	readonly keyWait?: number;
-	/** Called with the domains of the copies after their commit: they are due now. */
-	readonly onAccepted: (destinations: Iterable<string>) => void;
+	/** Called with the lanes of the copies after their commit: they are due now. */
+	readonly onAccepted: (lanes: Iterable<LaneKey>) => void;
 };
 
 const usualKeyWait = 30_000;
@@ -91,15 +92,15 @@ export function createAccept(options: AcceptOptions): Accept {
 
 	async function write(drafts: readonly Draft[]): Promise<readonly Accepted[]> {
 		const results = await writer.submit(acceptWrite, drafts);
-		const destinations = new Set<string>();
+		const lanes = new Map<string, LaneKey>();
 		for (const [index, {send}] of drafts.entries()) {
 			const result = results[index] as Accepted;
 			if (result.ok && !result.replayed) {
-				addDestinations(destinations, send);
+				addLanes(lanes, send);
 			}
 		}
-		if (destinations.size > 0) {
-			onAccepted(destinations);
+		if (lanes.size > 0) {
+			onAccepted(lanes.values());
 		}
 		return results;
 	}
@@ -123,10 +124,10 @@ export function createAccept(options: AcceptOptions): Accept {
 	};
 }
 
-function addDestinations(destinations: Set<string>, {mode, to, cc}: Send): void {
-	destinations.add(destinationOf(mode, to.domain));
-	for (const {domain} of cc) {
-		destinations.add(destinationOf(mode, domain));
+function addLanes(lanes: Map<string, LaneKey>, {workspaceId, mode, to, cc}: Send): void {
+	for (const {domain} of [to, ...cc]) {
+		const lane = {destination: destinationOf(mode, domain), workspaceId};
+		lanes.set(laneText(lane), lane);
 	}
 }
 

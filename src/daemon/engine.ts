@@ -17,14 +17,14 @@ import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import type {SiteLimits} from '../queue/lanes.ts';
 import {createMakers} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {createSenders} from '../queue/senders.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
-import {type Claimed, createClaimWrite, readDestinations, readDue, releaseUnknownClaims} from '../store/claims.ts';
+import {type Claimed, createClaimWrite, readDue, readLanes, releaseUnknownClaims} from '../store/claims.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {readSuspensions} from '../store/suspensions.ts';
 import {listVariants} from '../store/templates.ts';
 import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
@@ -64,13 +64,6 @@ const copiesPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
 const mostAttached = 128 * 1024 * 1024;
-
-/** Connections and copies under way that one site may have. Fixed: pace is not learnt. */
-const limits = {
-	mx: {connections: 5, window: 20},
-	relay: {connections: 20, window: 256},
-	local: {connections: 4, window: 256},
-} satisfies Record<string, SiteLimits>;
 
 /** The delivery engine: the queue with its maker and sender threads, as the settings say. */
 export function createEngine(options: EngineOptions) {
@@ -129,20 +122,6 @@ export function createEngine(options: EngineOptions) {
 		spawn: () => new Worker(new URL('../threads/sender.js', import.meta.url), {workerData: senderData(settings)}),
 	});
 
-	const siteOf = (destination: string): {name: string; limits: SiteLimits} => {
-		if (destination === simulatorDomain) {
-			return {name: destination, limits: limits.local};
-		}
-		switch (settings.delivery) {
-			case 'mx':
-				return {name: destination, limits: limits.mx};
-			case 'relay':
-				return {name: 'relay', limits: limits.relay};
-			case 'capture':
-				return {name: 'capture', limits: limits.local};
-		}
-	};
-
 	const steps: AttemptSteps = {
 		now,
 		settled(copy) {
@@ -155,9 +134,8 @@ export function createEngine(options: EngineOptions) {
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
 			return await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
 		},
-		async deliver(copy, made) {
-			const way = await ways.wayOf({destination: copy.destination, workspaceId: copy.workspace_id});
-			return await senders.deliver(way.site, way.pace.connections, {
+		async deliver(copy, made, way, connections) {
+			return await senders.deliver(way.site, connections, {
 				recipientId: copy.id,
 				destination: copy.destination,
 				envelope: {from: made.envelopeFrom, ...wireAddress(copy)},
@@ -177,8 +155,9 @@ export function createEngine(options: EngineOptions) {
 		claimWrite: createClaimWrite(store.dialect, boot, newId),
 		recordWrite: createRecordWrite(boot, options.outbox),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
-		readDestinations: () => readDestinations(store.reader),
-		siteOf,
+		readLanes: () => readLanes(store.reader),
+		readSuspensions: () => readSuspensions(store.reader),
+		wayOf: ways.wayOf,
 		steps,
 		retry: options.retry,
 		attemptDeadlineMs: settings.attemptDeadline,
@@ -191,6 +170,9 @@ export function createEngine(options: EngineOptions) {
 		onRecorded: options.onRecorded,
 		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
+		remembered: () => undefined,
+		onSite: () => undefined,
+		onWayError: options.onStoreError,
 		onStoreError: options.onStoreError,
 	});
 
@@ -203,7 +185,7 @@ export function createEngine(options: EngineOptions) {
 			if (store.dialect.name === 'postgres') {
 				arrivals = watchArrivals({
 					readDue: () => readDue(store.reader, now()),
-					onDue: scheduler.accepted,
+					onDue: scheduler.noticed,
 					onError: options.onStoreError,
 					clock,
 				});

@@ -16,6 +16,7 @@ import type {Settings} from '../config/settings.ts';
 import {createLinks} from '../links/links.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
+import type {LaneKey} from '../mail/way.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import type {Outbox} from '../outcome/outbox.ts';
@@ -47,8 +48,8 @@ export type HttpOptions = {
 	/** Null: ready to take mail. Else why not. */
 	readonly notReady: () => Promise<string | null>;
 	readonly mayAccept: () => boolean;
-	/** Called with the destinations of mail that was accepted and committed. */
-	readonly onAccepted: (destinations: Iterable<string>) => void;
+	/** Called with the lanes of mail that was accepted and committed. */
+	readonly onAccepted: (lanes: Iterable<LaneKey>) => void;
 	readonly onStoreError: (error: unknown) => void;
 	readonly logger: Logger;
 };

@@ -69,8 +69,11 @@ export type Outcome =
 	| {readonly kind: 'errored'; readonly reason: string; readonly message?: string}
 	/** The address was suppressed, or opted out, after acceptance. */
 	| {readonly kind: 'suppressed'; readonly reason: string}
-	/** Not tried: given back to the queue as it was (a stop, a dead worker). Counts no attempt. */
-	| {readonly kind: 'released'};
+	/**
+	 * Given back to the queue as it was (a stop, a dead worker): counts no attempt. `reason`: our smarthost refused us, whatever
+	 * the mail.
+	 */
+	| {readonly kind: 'released'; readonly reason?: string};
 
 export type AttemptResult = {
 	readonly recipientId: string;

@@ -65,6 +65,11 @@ export type Way = {
 /** What a claim is made for: one workspace's mail for one destination. */
 export type LaneKey = {readonly destination: string; readonly workspaceId: string};
 
+/** A lane's key as one text, for maps: neither part can hold a space. */
+export function laneText({destination, workspaceId}: LaneKey): string {
+	return `${destination} ${workspaceId}`;
+}
+
 /** Why mail that is due is not claimed, as `mailctl queue why` tells it. */
 export type LaneWait =
 	/** The site has all the connections, or copies under way, that it may have now. */

@@ -55,7 +55,9 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 }
 
 function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
-	const deferred = verdict.outcome.kind === 'deferred' ? verdict.outcome : null;
+	const {outcome} = verdict;
+	const deferred = outcome.kind === 'deferred' ? outcome : null;
+	const lockedOut = outcome.kind === 'released' ? (outcome.reason ?? null) : null;
 	return {
 		recipientId: copy.id,
 		state: verdict.state,
@@ -64,8 +66,8 @@ function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
 		attempts: verdict.attempts,
 		sentAt: copy.sent_at ?? result.sentAt,
 		subject: copy.subject ?? (copy.role === 'to' ? (made?.subject ?? null) : null),
-		category: deferred?.category ?? copy.last_category,
-		reply: deferred?.reason ?? result.attempts.at(-1)?.reply ?? null,
+		category: deferred?.category ?? (lockedOut === null ? copy.last_category : 'config'),
+		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? null,
 		crashes,
 	};
 }

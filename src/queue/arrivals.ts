@@ -4,10 +4,10 @@ const periodMs = 1000;
 /** The store spends at most this part of its time on the question. */
 const share = 0.1;
 
-export type ArrivalsOptions = {
-	/** Destinations with copies that may be claimed now. */
-	readonly readDue: () => Promise<string[]>;
-	readonly onDue: (destinations: string[]) => void;
+export type ArrivalsOptions<Due> = {
+	/** What has work that may be claimed now. */
+	readonly readDue: () => Promise<Due[]>;
+	readonly onDue: (due: Due[]) => void;
 	readonly onError: (error: unknown) => void;
 	readonly clock: Clock;
 };
@@ -16,7 +16,7 @@ export type ArrivalsOptions = {
  * Where several nodes share a store, mail that another node accepted, or left behind, comes due unannounced: the store is
  * asked every second, less often if a long queue makes the answer slow.
  */
-export function watchArrivals({readDue, onDue, onError, clock}: ArrivalsOptions): {stop: () => void} {
+export function watchArrivals<Due>({readDue, onDue, onError, clock}: ArrivalsOptions<Due>): {stop: () => void} {
 	let stopped = false;
 	let timer = setTimeout(look, periodMs);
 

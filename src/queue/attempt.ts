@@ -1,4 +1,5 @@
 import type {AttemptResult} from '../mail/outcome.ts';
+import type {Way} from '../mail/way.ts';
 import type {Claimed} from '../store/claims.ts';
 
 /** A finished mail, ready for the wire. */
@@ -18,8 +19,16 @@ export type Unmade = {readonly reason: string; readonly message: string; readonl
 export type AttemptSteps = {
 	/** Renders, composes and signs in a maker thread. */
 	readonly make: (copy: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
-	/** Hands the mail over: an SMTP session in a sender thread, a captured file, the simulator. */
-	readonly deliver: (copy: Claimed, made: Made) => Promise<AttemptResult>;
+	/**
+	 * Hands the mail over by its way: an SMTP session in a sender thread, a captured file, the simulator. The site may have so
+	 * many connections now.
+	 */
+	readonly deliver: (
+		copy: Claimed,
+		made: Made,
+		way: Omit<Way, 'warmUp'>,
+		connections: number,
+	) => Promise<AttemptResult>;
 	/** The outcome is on stable storage, whatever it was. */
 	readonly settled: (copy: Claimed) => void;
 	/** Now, in the store's form. */
@@ -32,8 +41,11 @@ export type Attempted = {
 	readonly made: Pick<Made, 'subject' | 'firstLink'> | null;
 };
 
+/** How a copy may travel now; null: its site is left alone since. */
+export type Lend = () => {readonly way: Omit<Way, 'warmUp'>; readonly connections: number} | null;
+
 /** One try of one copy, from claim to result: nothing here writes. */
-export async function attempt(copy: Claimed, steps: AttemptSteps): Promise<Attempted> {
+export async function attempt(copy: Claimed, lend: Lend, steps: AttemptSteps): Promise<Attempted> {
 	const unsent = (outcome: AttemptResult['outcome']): Attempted => ({
 		result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at: steps.now()},
 		made: null,
@@ -53,6 +65,10 @@ export async function attempt(copy: Claimed, steps: AttemptSteps): Promise<Attem
 			? unsent({kind: 'errored', reason, message})
 			: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
 	}
+	const lent = lend();
+	if (lent === null) {
+		return unsent({kind: 'released'});
+	}
 	const {subject, firstLink} = making.made;
-	return {result: await steps.deliver(copy, making.made), made: {subject, firstLink}};
+	return {result: await steps.deliver(copy, making.made, lent.way, lent.connections), made: {subject, firstLink}};
 }

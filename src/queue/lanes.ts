@@ -1,240 +1,453 @@
-/** How much one site may have going on: connections held, copies claimed and not yet settled. */
-export type SiteLimits = {readonly connections: number; readonly window: number};
-
-/**
- * `proven`: a host answered at the last try. `new`: mail was just accepted for it and nothing is known. `doubtful`: nobody
- * answered at the last try, or it was found waiting in the store.
- */
-type Trust = 'proven' | 'new' | 'doubtful';
-
-export type Site = {
-	readonly name: string;
-	readonly limits: SiteLimits;
-	trust: Trust;
-	/** Copies claimed, or being claimed, and not yet settled. */
-	inFlight: number;
-	/** Lanes with work due now, the longest waiting first. */
-	readonly ready: Set<Lane>;
-	/** Lanes that there are, ready or not. */
-	lanes: number;
-};
-
-/** One destination with work. Several share a site where one smarthost takes them all. */
-export type Lane = {
-	readonly destination: string;
-	readonly site: Site;
-	/** Copies claimed and not yet settled. */
-	inFlight: number;
-	/** Wall-clock milliseconds of the next copy known to be due later; null: none known. */
-	dueAt: number | null;
-	/** Whether others may be due after the one that was known: the next claim asks the store. */
-	asksNext: boolean;
-	claiming: boolean;
-	/** Work arrived while a claim was under way: look once more after it. */
-	again: boolean;
-};
+import type {SavedSite} from '../mail/saved-site.ts';
+import {type LaneKey, laneText, type Way} from '../mail/way.ts';
+import {type Moment, restoredSite} from '../pace/saved.ts';
+import {connectionsOf, newSite, opensAt, type SiteChange, type SiteEnd, setPace, spend, tried} from '../pace/site.ts';
+import {createAgenda} from './agenda.ts';
+import {type Lane, newLane} from './lane.ts';
+import {createRoom} from './room.ts';
+import {isProven, newSiteOf, ownRoom, type Rank, type Site} from './site.ts';
+import {addTurn, removeTurn, takeTurn} from './turns.ts';
+import {createWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
-export type Grant = {readonly lane: Lane; readonly limit: number; readonly asksNext: boolean};
-
-/** What a claim brought: how many copies, and when the next one of the lane is due (null: none, or it was not asked). */
-export type Brought = {readonly count: number; readonly nextDue: number | null};
-
-export type LanesOptions = {
-	readonly siteOf: (destination: string) => {readonly name: string; readonly limits: SiteLimits};
-	/** Copies claimed and not yet settled, in all. */
-	readonly maxInFlight: number;
-	/** Those of them for sites that are not proven; at most half of these for doubtful ones. */
-	readonly maxUnproven: number;
+export type Grant = {
+	readonly lane: Lane;
+	readonly site: Site;
+	readonly way: Omit<Way, 'warmUp'>;
+	readonly rank: Rank;
+	readonly limit: number;
+	readonly asksNext: boolean;
+	/** Its copies count in this day of a new source; null: in none. */
+	readonly warmUp: WarmUpDay | null;
 };
 
-const largestClaim = 100;
+/** What a claim brought. */
+export type Brought = {
+	readonly count: number;
+	/** When the next copy of the lane is due (null: none, or it was not asked). */
+	readonly nextDue: number | null;
+	/** Copies of the warm-up's day, these included; null: there is none. */
+	readonly warmedUp: number | null;
+};
+
+/** How a copy may travel now. */
+export type Lent = {readonly way: Omit<Way, 'warmUp'>; readonly connections: number};
+
+export type LanesOptions = {
+	/** Copies claimed and not yet settled, in all. */
+	readonly maxInFlight: number;
+	/** Those of them for sites of which it is not known that they answer; at most half of these for what was tried before. */
+	readonly maxUnproven: number;
+	/** No site waits longer for its next try, milliseconds. */
+	readonly longestWait: () => number;
+	/** What is remembered of a site. */
+	readonly remembered: (site: string) => SavedSite | undefined;
+	/** A site's pace changed. */
+	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
+};
+
+/** A way is found anew after so long, milliseconds. */
+const renewMs = 60_000;
+/** Sites without work of which it is remembered how they did. */
+const mostIdleSites = 10_000;
 
 /**
- * Who may claim next: sites take turns, and within a site its destinations do, so that a backlog of one never stands
- * before another. Where nobody may answer every try waits for a time-out: such sites get a part of the room only, or a few
- * dozen of them would stop all mail. Knows nothing of the store: the scheduler tells it what is due and what was settled.
+ * Who may claim next: sites take turns, within a site its workspaces, and within a workspace its destinations, so that no
+ * backlog stands before another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler
+ * tells it what is due and what became of it.
  */
-export function createLanes({siteOf, maxInFlight, maxUnproven}: LanesOptions) {
+export function createLanes(options: LanesOptions) {
+	const {maxInFlight, longestWait, onSite} = options;
 	const lanes = new Map<string, Lane>();
 	const sites = new Map<string, Site>();
-	// Sites that have ready lanes, the longest waiting first. What is new goes first: its part is small, it cannot block.
-	const turns: Record<Trust, Set<Site>> = {new: new Set(), doubtful: new Set(), proven: new Set()};
-	const inFlight: Record<Trust, number> = {new: 0, doubtful: 0, proven: 0};
+	const idleSites = new Set<Site>();
+	/** What is due later, and sites that may not start anything now. */
+	const dueLater = createAgenda<Lane>();
+	const openLater = createAgenda<Site>();
+	/** Lanes with work due that is not being claimed, the longest waiting first. */
+	const waiting = new Set<Lane>();
+	/** Lanes whose way is to be found, and those of them that go on meanwhile. */
+	const unplaced: Record<Rank, Set<Lane>> = {fresh: new Set(), backlog: new Set()};
+	const stale = new Set<Lane>();
+	const room = createRoom(options);
+	const warmUp = createWarmUp();
+	let suspended: ReadonlySet<string> = new Set();
 
-	function laneOf(destination: string, trust: Trust): Lane {
-		let lane = lanes.get(destination);
+	function laneOf(key: LaneKey): Lane {
+		const text = laneText(key);
+		let lane = lanes.get(text);
 		if (!lane) {
-			const {name, limits} = siteOf(destination);
-			let site = sites.get(name);
-			if (!site) {
-				site = {name, limits, trust, inFlight: 0, ready: new Set(), lanes: 0};
-				sites.set(name, site);
-			}
-			site.lanes++;
-			lane = {destination, site, inFlight: 0, dueAt: null, asksNext: false, claiming: false, again: false};
-			lanes.set(destination, lane);
+			lane = newLane(key);
+			lanes.set(text, lane);
 		}
 		return lane;
 	}
 
-	function waitUntil(lane: Lane, at: number): void {
-		lane.dueAt = Math.min(lane.dueAt ?? at, at);
+	function siteOf(way: Omit<Way, 'warmUp'>, now: Moment): Site {
+		let site = sites.get(way.site);
+		if (!site) {
+			const saved = options.remembered(way.site);
+			const state = saved ? restoredSite(way.pace, saved, now, longestWait()) : newSite(way.pace);
+			site = newSiteOf(way, state, saved !== undefined);
+			sites.set(way.site, site);
+		}
+		setPace(site.state, way.pace);
+		site.provider = way.provider;
+		return site;
 	}
 
-	// Of all that wait only the first due time is remembered, so that a claim has to find out the next one.
-	function awake(lane: Lane, now: number): void {
-		if (lane.dueAt !== null && lane.dueAt <= now) {
-			lane.dueAt = null;
-			lane.asksNext = true;
-			makeReady(lane);
+	function waitUntil(lane: Lane, at: number): void {
+		if (lane.at === null || at < lane.at) {
+			dueLater.set(lane, at);
 		}
 	}
 
-	function makeReady(lane: Lane): void {
-		if (lane.claiming) {
+	/** Work of the lane is due: it waits for its turn, once it is known where. */
+	function makeReady(lane: Lane, now: Moment): void {
+		if (lane.state === 'claiming') {
 			lane.again = true;
 			return;
 		}
-		lane.site.ready.add(lane);
-		turns[lane.site.trust].add(lane.site);
-	}
-
-	const inAll = (): number => inFlight.proven + inFlight.new + inFlight.doubtful;
-
-	/** What may be claimed for all sites of this trust together. */
-	function roomFor(trust: Trust): number {
-		const room = maxInFlight - inAll();
-		if (trust === 'proven') {
-			return room;
-		}
-		const unproven = Math.min(room, maxUnproven - inFlight.new - inFlight.doubtful);
-		return trust === 'new' ? unproven : Math.min(unproven, Math.ceil(maxUnproven / 2) - inFlight.doubtful);
-	}
-
-	/**
-	 * Few large claims cost less than many small ones: a site waits until a quarter of its window is free. One that is not
-	 * proven gets no more than it could have under way at once.
-	 */
-	function roomOf({trust, limits, inFlight: own}: Site): number {
-		const window = trust === 'proven' ? limits.window : Math.min(limits.connections, limits.window);
-		const room = Math.min(window - own, roomFor(trust), largestClaim);
-		return room >= Math.max(1, Math.floor(Math.min(window, maxInFlight) / 4)) ? room : 0;
-	}
-
-	function take(lane: Lane, copies: number): void {
-		lane.inFlight += copies;
-		lane.site.inFlight += copies;
-		inFlight[lane.site.trust] += copies;
-	}
-
-	function setTrust(site: Site, trust: Trust): void {
-		if (site.trust === trust) {
+		if (lane.state === 'idle') {
+			lane.since = now.monotonic;
+			waiting.add(lane);
+		} else if (lane.state !== 'ready' && lane.state !== 'looking') {
 			return;
 		}
-		inFlight[site.trust] -= site.inFlight;
-		inFlight[trust] += site.inFlight;
-		if (turns[site.trust].delete(site)) {
-			turns[trust].add(site);
+		if (suspended.has(lane.destination)) {
+			lane.state = 'suspended';
+		} else if (lane.placed) {
+			queue(lane, lane.placed.site, now);
+		} else {
+			seek(lane);
 		}
-		site.trust = trust;
 	}
 
-	function grantsOf(trust: Trust): Grant[] {
-		const granted: Grant[] = [];
-		let left = turns[trust].size;
-		for (const site of turns[trust]) {
-			if (left === 0 || roomFor(trust) <= 0) {
+	function seek(lane: Lane): void {
+		const isNew = lane.state !== 'looking';
+		lane.state = 'looking';
+		const rank = lane.fresh ? 'fresh' : 'backlog';
+		if (isNew || (lane.fresh && unplaced.backlog.delete(lane))) {
+			unplaced[rank].add(lane);
+		}
+	}
+
+	function queue(lane: Lane, site: Site, now: Moment): void {
+		lane.state = 'ready';
+		if (lane.fresh) {
+			removeTurn(site.ready.backlog, lane);
+		}
+		addTurn(site.ready[lane.fresh ? 'fresh' : 'backlog'], lane);
+		enlist(site, now);
+	}
+
+	function unqueue(lane: Lane, {ready}: Site): void {
+		removeTurn(ready.fresh, lane);
+		removeTurn(ready.backlog, lane);
+	}
+
+	/** The site takes its turns while it has work and may start some; it keeps its place in the row. */
+	function enlist(site: Site, {monotonic}: Moment): void {
+		const {ready, state} = site;
+		openLater.remove(site);
+		const silent = state.answers === false;
+		const wants = {
+			fresh: !silent && ready.fresh.size > 0,
+			backlog: ready.backlog.size > 0 || (silent && ready.fresh.size > 0),
+		};
+		if (!wants.fresh && !wants.backlog) {
+			room.delist(site);
+			return;
+		}
+		const opens = opensAt(state, monotonic);
+		if (opens > monotonic) {
+			room.delist(site);
+			openLater.set(site, opens);
+		} else if (ownRoom(site, maxInFlight, monotonic) <= 0) {
+			room.delist(site); // Until one of its copies is settled.
+		} else {
+			room.enlist(site, wants);
+		}
+	}
+
+	/** The lane goes by this way from now on, or by what stands in for it today. */
+	function place(lane: Lane, own: Way, now: Moment): void {
+		unplace(lane);
+		const way = own.warmUp && warmUp.left(own.warmUp, now.now) <= 0 ? own.warmUp.overflow : own;
+		if (way === null) {
+			if (lane.state === 'ready') {
+				lane.state = 'spent';
+				waitUntil(lane, warmUp.endOfDay(now.now));
+			}
+			return;
+		}
+		const site = siteOf(way, now);
+		site.lanes++;
+		idleSites.delete(site);
+		lane.placed = {own, way, site, foundAt: now.monotonic};
+	}
+
+	function unplace(lane: Lane): void {
+		if (!lane.placed) {
+			return;
+		}
+		const {site} = lane.placed;
+		lane.placed = null;
+		stale.delete(lane);
+		unqueue(lane, site);
+		site.lanes--;
+		if (site.lanes === 0 && !site.saved) {
+			idleSites.add(site);
+		}
+		for (const idle of idleSites) {
+			if (idleSites.size <= mostIdleSites) {
 				break;
 			}
-			left--;
-			const limit = roomOf(site);
-			const [lane] = site.ready;
-			if (limit <= 0 || !lane) {
-				continue;
+			idleSites.delete(idle);
+			sites.delete(idle.name);
+		}
+	}
+
+	/** Where nothing is under way the way is found anew next time, and without work the lane is forgotten. */
+	function rest(lane: Lane): void {
+		if (lane.state !== 'idle' || lane.inFlight > 0) {
+			return;
+		}
+		unplace(lane);
+		if (lane.at === null) {
+			lanes.delete(laneText(lane));
+		}
+	}
+
+	/** The lane whose turn it is; those whose share of the day is used up meanwhile go elsewhere. */
+	function nextLane(site: Site, rank: Rank, now: Moment): Lane | undefined {
+		const fromFresh = rank === 'fresh' || site.state.answers === false;
+		for (;;) {
+			const fresh = fromFresh ? takeTurn(site.ready.fresh) : undefined;
+			const lane = fresh ?? (rank === 'backlog' ? takeTurn(site.ready.backlog) : undefined);
+			if (!lane?.placed) {
+				return undefined;
 			}
-			site.ready.delete(lane);
-			turns[trust].delete(site);
-			if (site.ready.size > 0) {
-				turns[trust].add(site);
+			const {own, way} = lane.placed;
+			if (own.warmUp === null || way !== own || warmUp.left(own.warmUp, now.now) > 0) {
+				return lane;
 			}
-			granted.push({lane, limit, asksNext: lane.asksNext});
-			lane.asksNext = false;
-			lane.claiming = true;
-			take(lane, limit);
+			replace(lane, own, now);
+		}
+	}
+
+	function replace(lane: Lane, own: Way, now: Moment): void {
+		place(lane, own, now);
+		if (lane.placed && lane.state === 'ready') {
+			queue(lane, lane.placed.site, now);
+		}
+	}
+
+	function grant(lane: Lane, rank: Rank, most: number, now: Moment): Grant {
+		const {own, way, site, foundAt} = lane.placed as NonNullable<Lane['placed']>;
+		const counted = way === own ? own.warmUp : null;
+		const limit = counted ? Math.min(most, warmUp.left(counted, now.now)) : most;
+		const granted = {
+			lane,
+			site,
+			way,
+			rank,
+			limit,
+			asksNext: lane.asksNext,
+			warmUp: counted && warmUp.dayOf(counted, now.now),
+		};
+		lane.state = 'claiming';
+		lane.asksNext = false;
+		waiting.delete(lane);
+		room.take(site, rank, limit);
+		spend(site.state, limit, now.monotonic);
+		if (now.monotonic - foundAt > renewMs) {
+			stale.add(lane);
 		}
 		return granted;
 	}
 
-	function forgetIfIdle(lane: Lane): void {
-		const {site} = lane;
-		if (lane.inFlight > 0 || lane.dueAt !== null || lane.claiming || site.ready.has(lane)) {
-			return;
+	function grantsOf(rank: Rank, proven: boolean, now: Moment): Grant[] {
+		const granted: Grant[] = [];
+		for (const site of room.turns(rank, proven)) {
+			const own = ownRoom(site, maxInFlight, now.monotonic);
+			const limit = Math.min(own, room.left(rank, proven));
+			if (own > 0 && limit < Math.min(own, room.smallestClaim(site, now.monotonic))) {
+				continue;
+			}
+			room.delist(site);
+			const lane = own > 0 ? nextLane(site, rank, now) : undefined;
+			if (lane) {
+				granted.push(grant(lane, rank, limit, now));
+			}
+			enlist(site, now);
 		}
-		lanes.delete(lane.destination);
-		site.lanes--;
-		if (site.lanes === 0) {
-			sites.delete(site.name);
-		}
+		return granted;
 	}
 
 	return {
-		/** One copy of this destination is due at `at` (wall-clock milliseconds). */
-		due(destination: string, at: number, now: number): void {
-			const lane = laneOf(destination, 'new');
-			if (at <= now) {
-				makeReady(lane);
+		/** Mail for this lane was just accepted: it is due now. A backlog that nobody took yet stays one. */
+		arrived(key: LaneKey, now: Moment): void {
+			const lane = laneOf(key);
+			lane.fresh ||= lane.state !== 'ready' || !lane.placed || isProven(lane.placed.site);
+			makeReady(lane, now);
+		},
+
+		/** The store holds mail that is due, accepted or left behind by another node. */
+		noticed(key: LaneKey, now: Moment): void {
+			const lane = laneOf(key);
+			lane.fresh ||= lane.state === 'idle';
+			makeReady(lane, now);
+		},
+
+		/** One copy of this lane is due at `at` (wall-clock milliseconds). */
+		due(key: LaneKey, at: number, now: Moment): void {
+			const lane = laneOf(key);
+			if (at <= now.now) {
+				makeReady(lane, now);
 			} else {
 				waitUntil(lane, at);
 			}
 		},
 
-		/** Of those in the store the first copy of this destination is due at `at`, others may follow. */
-		found(destination: string, at: number, now: number): void {
-			const lane = laneOf(destination, 'doubtful');
-			waitUntil(lane, at);
-			awake(lane, now);
+		/** Of those in the store the first copy of this lane is due at `at`, others may follow. */
+		found(key: LaneKey, at: number, now: Moment): void {
+			const lane = laneOf(key);
+			if (at <= now.now) {
+				lane.asksNext = true;
+				makeReady(lane, now);
+			} else {
+				waitUntil(lane, at);
+			}
 		},
 
-		/** Moves the lanes whose time has come to the ready ones. */
-		advance(now: number): void {
-			for (const lane of lanes.values()) {
-				awake(lane, now);
+		/** Wakes what has become due. Of all that waits in a lane only the first time is known: its claim asks for the next. */
+		advance(now: Moment): void {
+			for (let lane = dueLater.next(now.now); lane; lane = dueLater.next(now.now)) {
+				lane.asksNext = true;
+				if (lane.state === 'spent') {
+					lane.state = 'idle';
+				}
+				makeReady(lane, now);
+			}
+			for (let site = openLater.next(now.monotonic); site; site = openLater.next(now.monotonic)) {
+				enlist(site, now);
 			}
 		},
 
 		/** The claims to be made now; their room is taken until `claimed`. */
-		grants: (): Grant[] => [...grantsOf('new'), ...grantsOf('doubtful'), ...grantsOf('proven')],
+		grants: (now: Moment): Grant[] => [
+			...grantsOf('fresh', false, now),
+			...grantsOf('fresh', true, now),
+			...grantsOf('backlog', false, now),
+			...grantsOf('backlog', true, now),
+		],
 
 		/** A full claim means that more may be due. */
-		claimed({lane, limit, asksNext}: Grant, {count, nextDue}: Brought): void {
-			const free = limit - count;
-			lane.claiming = false;
-			take(lane, -free);
+		claimed({lane, site, rank, limit, asksNext, warmUp: day}: Grant, brought: Brought, now: Moment): void {
+			const free = limit - brought.count;
+			lane.state = 'idle';
+			lane.inFlight += brought.count;
+			room.take(site, rank, -free);
+			spend(site.state, -free, now.monotonic);
+			const spent = day !== null && brought.warmedUp !== null && warmUp.note(day, brought.warmedUp);
 			if (free === 0) {
 				lane.asksNext ||= asksNext;
-			} else if (nextDue !== null) {
-				waitUntil(lane, nextDue);
+			} else if (brought.nextDue !== null) {
+				waitUntil(lane, brought.nextDue);
 			}
-			if (free === 0 || lane.again) {
+			if (free === 0 || lane.again || spent) {
 				lane.again = false;
-				makeReady(lane);
+				makeReady(lane, now);
 			} else {
-				forgetIfIdle(lane);
+				lane.fresh = false;
+				rest(lane);
+			}
+			enlist(site, now);
+		},
+
+		/** How a claimed copy may travel now; null: its site is left alone since. */
+		lend({site, way}: Grant, now: Moment): Lent | null {
+			const connections = connectionsOf(site.state, now.monotonic);
+			if (connections === 0) {
+				return null;
+			}
+			const {mailsPerSession} = site.state;
+			const lowered = mailsPerSession < way.terms.mailsPerSession;
+			return {connections, way: lowered ? {...way, terms: {...way.terms, mailsPerSession}} : way};
+		},
+
+		/** A claimed copy is settled; `end`: what its try tells of the site, null where none was asked. */
+		settled({lane, site, rank}: Grant, end: SiteEnd | null, now: Moment): void {
+			lane.inFlight--;
+			room.take(site, rank, -1);
+			if (end) {
+				const before = isProven(site);
+				const changes = tried(site.state, end, now.monotonic, longestWait());
+				if (isProven(site) !== before) {
+					room.moved(site, before);
+				}
+				if (changes.length > 0) {
+					onSite(site, changes);
+				}
+			}
+			enlist(site, now);
+			rest(lane);
+		},
+
+		/** A lane whose way is to be found; `backlog`: also of what was tried before. The caller tells `placed`. */
+		nextToFind(backlog: boolean): Lane | undefined {
+			for (const set of backlog ? [unplaced.fresh, stale, unplaced.backlog] : [unplaced.fresh, stale]) {
+				for (const lane of set) {
+					set.delete(lane);
+					return lane;
+				}
+			}
+			return undefined;
+		},
+
+		/** The way of a lane is found, or found anew. */
+		placed(lane: Lane, own: Way, now: Moment): void {
+			if (lane.state === 'looking') {
+				lane.state = 'ready';
+				replace(lane, own, now);
+			} else if (lane.placed) {
+				replace(lane, own, now);
 			}
 		},
 
-		/** A claimed copy of this lane is settled; `answered`: whether a host spoke, left out where none was asked. */
-		settled(lane: Lane, answered?: boolean): void {
-			take(lane, -1);
-			if (answered !== undefined) {
-				setTrust(lane.site, answered ? 'proven' : 'doubtful');
+		/** Its way could not be found: it is to be looked for again. */
+		unfound(lane: Lane): void {
+			if (lane.state === 'looking') {
+				unplaced[lane.fresh ? 'fresh' : 'backlog'].add(lane);
 			}
-			forgetIfIdle(lane);
 		},
+
+		/** From now on an operator lets nothing go to these destinations. */
+		suspend(destinations: ReadonlySet<string>, now: Moment): void {
+			suspended = destinations;
+			for (const lane of waiting) {
+				const stops = suspended.has(lane.destination);
+				if (stops && lane.state !== 'suspended') {
+					unplaced.fresh.delete(lane);
+					unplaced.backlog.delete(lane);
+					unplace(lane);
+					lane.state = 'suspended';
+				} else if (!stops && lane.state === 'suspended') {
+					lane.state = 'idle';
+					lane.asksNext = true;
+					makeReady(lane, now);
+				}
+			}
+		},
+
+		/** Lanes with work that is due and not being claimed, the longest waiting first. */
+		waiting: (): Iterable<Lane> => waiting,
+
+		sites: (): Iterable<Site> => sites.values(),
 
 		get inFlight(): number {
-			return inAll();
+			return room.inFlight;
 		},
 	};
 }

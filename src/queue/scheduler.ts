@@ -2,22 +2,29 @@ import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
+import type {LaneKey, Way} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
 import {judge} from '../outcome/settle.ts';
+import type {SiteEnd} from '../pace/site.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/claims.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
-import {createLanes, type Grant, type Lane, type SiteLimits} from './lanes.ts';
+import {createFindWays} from './find-ways.ts';
+import {createLanes, type Grant, type LanesOptions} from './lanes.ts';
+import {siteEnd} from './site-end.ts';
 
 export type SchedulerOptions = {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
 	readonly recordWrite: GroupWrite<Recorded, boolean>;
-	/** Gives back claims of this daemon other than those of the copies it knows; answers their destinations. */
-	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly string[]>;
-	/** Every destination with work and when it is due, in the store's form. */
-	readonly readDestinations: () => Promise<Array<{destination: string; due: string}>>;
-	readonly siteOf: (destination: string) => {readonly name: string; readonly limits: SiteLimits};
+	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
+	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly LaneKey[]>;
+	/** Every lane with work and when it is due, in the store's form. */
+	readonly readLanes: () => Promise<ReadonlyArray<LaneKey & {readonly due: string}>>;
+	/** Destinations that an operator lets nothing go to. */
+	readonly readSuspensions: () => Promise<readonly string[]>;
+	/** Where a lane's mail goes. It answers in bounded time, and rejects only where something of ours is broken. */
+	readonly wayOf: (key: LaneKey) => Promise<Way>;
 	readonly steps: AttemptSteps;
 	/** As the settings are now: both may change while running. A workspace may have a lifetime of its own. */
 	readonly retry: () => Retry;
@@ -26,6 +33,8 @@ export type SchedulerOptions = {
 	readonly maxInFlight: number;
 	/** Those of them for sites of which it is not known that they answer. */
 	readonly maxUnproven: number;
+	readonly remembered: LanesOptions['remembered'];
+	readonly onSite: LanesOptions['onSite'];
 	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
 	readonly fixedWaitOf: (copy: Claimed) => number | undefined;
 	readonly clock: Clock;
@@ -36,15 +45,19 @@ export type SchedulerOptions = {
 	readonly onLost: (copy: Claimed) => void;
 	/** Whether an error says that the store cannot be used now. */
 	readonly isUnavailable: (error: unknown) => boolean;
+	/** The way of a lane could not be found; it is tried again. */
+	readonly onWayError: (error: unknown) => void;
 	/** The store could not be read or written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
 
 /** How long the scheduler waits before it asks a failing store again, milliseconds. */
 const storeRetryMs = 1000;
-/** How exactly waiting destinations come due, milliseconds. */
+/** How exactly what waits comes due, milliseconds. */
 const tickMs = 100;
 const deadlineMarginMs = 60_000;
+/** What the simulator plays says nothing of it. */
+const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
 /**
  * The queue's heart: claims what each site may start now, sends every claimed copy through its steps, records what came
@@ -53,7 +66,21 @@ const deadlineMarginMs = 60_000;
  */
 export function createScheduler(options: SchedulerOptions) {
 	const {writer, clock} = options;
-	const lanes = createLanes(options);
+	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
+	const lanes = createLanes({...options, longestWait: () => Math.max(...options.retry().schedule.waits)});
+	const findWays = createFindWays({
+		wayOf: options.wayOf,
+		next: lanes.nextToFind,
+		onFound(lane, way) {
+			lanes.placed(lane, way, moment());
+			plan();
+		},
+		onFailed(lane) {
+			lanes.unfound(lane);
+			plan();
+		},
+		onError: options.onWayError,
+	});
 	const running = new Set<Promise<void>>();
 	/** Ids of the copies being tried: another node may give one back that comes to us again. */
 	const trying = new Set<string>();
@@ -73,7 +100,7 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	function tick(): void {
-		lanes.advance(clock.now());
+		lanes.advance(moment());
 		plan();
 	}
 
@@ -86,7 +113,8 @@ export function createScheduler(options: SchedulerOptions) {
 			doubtful = false;
 			track(releaseUnknown());
 		}
-		for (const grant of lanes.grants()) {
+		findWays();
+		for (const grant of lanes.grants(moment())) {
 			track(claim(grant));
 		}
 	}
@@ -94,9 +122,9 @@ export function createScheduler(options: SchedulerOptions) {
 	/** The store takes turns: by then all that was claimed before is known. */
 	async function releaseUnknown(): Promise<void> {
 		try {
-			const now = clock.now();
-			for (const destination of await options.releaseUnknown(() => [...trying])) {
-				lanes.due(destination, now, now);
+			for (const lane of await options.releaseUnknown(() => [...trying])) {
+				const now = moment();
+				lanes.due(lane, now.now, now);
 			}
 			plan();
 		} catch (error) {
@@ -107,19 +135,23 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function claim(grant: Grant): Promise<void> {
-		const {lane, limit, asksNext} = grant;
+		const {lane, limit, asksNext, warmUp} = grant;
 		const now = clock.now();
 		let copies: readonly Claimed[] = [];
 		let nextDue: number | null = null;
+		let warmedUp: number | null = null;
 		try {
 			const claimed = await writer.submit(options.claimWrite, {
 				destination: lane.destination,
+				workspaceId: lane.workspaceId,
 				limit,
 				now: storeTime(now),
 				until: storeTime(now + options.attemptDeadlineMs + deadlineMarginMs),
 				asksNext,
+				warmUp,
 			});
 			copies = claimed.copies;
+			warmedUp = claimed.warmedUp;
 			nextDue = claimed.nextDue === null ? null : Date.parse(claimed.nextDue);
 		} catch (error) {
 			options.onStoreError(error);
@@ -127,16 +159,21 @@ export function createScheduler(options: SchedulerOptions) {
 			doubtful = true;
 		}
 		const fresh = copies.filter(({id}) => !trying.has(id));
-		lanes.claimed(grant, {count: fresh.length, nextDue: fresh.length < copies.length ? now : nextDue});
+		const brought = {count: fresh.length, nextDue: fresh.length < copies.length ? now : nextDue, warmedUp};
+		lanes.claimed(grant, brought, moment());
 		for (const copy of fresh) {
-			track(work(lane, copy));
+			track(work(grant, copy));
 		}
 		plan();
 	}
 
-	async function work(lane: Lane, copy: Claimed): Promise<void> {
+	async function work(grant: Grant, copy: Claimed): Promise<void> {
 		trying.add(copy.id);
-		const {result, made, crashes} = await tryCopy(copy);
+		const {result: tried, made, crashes} = await tryCopy(grant, copy);
+		const isSimulated = options.fixedWaitOf(copy) !== undefined;
+		const end = isSimulated ? well : siteEnd(tried, grant.way);
+		// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
+		const result = end?.kind === 'locked_out' ? givenBack(tried, end.reason) : tried;
 		const now = clock.now();
 		const verdict = judge(
 			{
@@ -153,10 +190,11 @@ export function createScheduler(options: SchedulerOptions) {
 		await record({copy, made, result, verdict, crashes});
 		trying.delete(copy.id);
 		options.steps.settled(copy);
+		const then = moment();
 		if (verdict.nextAttemptAt !== null && state === 'running') {
-			lanes.due(copy.destination, verdict.nextAttemptAt, now);
+			lanes.due(grant.lane, verdict.nextAttemptAt, then);
 		}
-		lanes.settled(lane, answered(result));
+		lanes.settled(grant, end, then);
 		plan();
 	}
 
@@ -164,9 +202,10 @@ export function createScheduler(options: SchedulerOptions) {
 	 * A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. That the
 	 * store could not be read is no fault of the copy.
 	 */
-	async function tryCopy(copy: Claimed): Promise<Pick<Recorded, 'result' | 'made' | 'crashes'>> {
+	async function tryCopy(grant: Grant, copy: Claimed): Promise<Pick<Recorded, 'result' | 'made' | 'crashes'>> {
 		try {
-			return {...(await attempt(copy, options.steps)), crashes: copy.crashes};
+			const lend = () => lanes.lend(grant, moment());
+			return {...(await attempt(copy, lend, options.steps)), crashes: copy.crashes};
 		} catch (error) {
 			const unavailable = options.isUnavailable(error);
 			if (unavailable) {
@@ -216,9 +255,11 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function scan(): Promise<void> {
-		const now = clock.now();
-		for (const {destination, due} of await options.readDestinations()) {
-			lanes.found(destination, Date.parse(due), now);
+		const [suspended, found] = await Promise.all([options.readSuspensions(), options.readLanes()]);
+		const now = moment();
+		lanes.suspend(new Set(suspended), now);
+		for (const {due, ...lane} of found) {
+			lanes.found(lane, Date.parse(due), now);
 		}
 		plan();
 	}
@@ -231,11 +272,20 @@ export function createScheduler(options: SchedulerOptions) {
 			await scan();
 		},
 
-		/** Mail for these destinations was accepted and committed: it is due now. */
-		accepted(destinations: Iterable<string>): void {
-			const now = clock.now();
-			for (const destination of destinations) {
-				lanes.due(destination, now, now);
+		/** Mail for these lanes was accepted and committed: it is due now. */
+		accepted(keys: Iterable<LaneKey>): void {
+			const now = moment();
+			for (const key of keys) {
+				lanes.arrived(key, now);
+			}
+			plan();
+		},
+
+		/** These lanes have work that is due, it may be of another node. */
+		noticed(keys: Iterable<LaneKey>): void {
+			const now = moment();
+			for (const key of keys) {
+				lanes.noticed(key, now);
 			}
 			plan();
 		},
@@ -268,12 +318,8 @@ export function createScheduler(options: SchedulerOptions) {
 	};
 }
 
-/** Whether a host spoke at this try; undefined: none was asked. */
-function answered({outcome, attempts}: AttemptResult): boolean | undefined {
-	if (outcome.kind === 'delivered' || outcome.kind === 'relayed') {
-		return true;
-	}
-	return attempts.length === 0 ? undefined : attempts.some(({code}) => code !== null);
+function givenBack(result: AttemptResult, reason: string): AttemptResult {
+	return {...result, outcome: {kind: 'released', reason}, attempts: []};
 }
 
 export type Scheduler = ReturnType<typeof createScheduler>;

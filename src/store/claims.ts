@@ -1,25 +1,30 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
 import type {Mode, Role} from '../mail/message.ts';
+import {type LaneKey, laneText} from '../mail/way.ts';
 import {type Dialect, rowSource} from './dialect.ts';
 import {insertEvents} from './events.ts';
+import {addWarmUp, readWarmUp, type WarmUpDay} from './warm-up.ts';
 import type {GroupWrite} from './writer.ts';
 
-/** What a destination may start now. */
-export type Claim = {
-	readonly destination: string;
+/** What a lane may start now. */
+export type Claim = LaneKey & {
 	readonly limit: number;
 	/** Times in the store's form: now, and past the attempt deadline (the last resort if no result ever comes). */
 	readonly now: string;
 	readonly until: string;
 	/** Whether to find out when the next copy is due, if fewer than `limit` are due now. */
 	readonly asksNext: boolean;
+	/** The copies count in this day of a new source, which has no more than so many; null: in none. */
+	readonly warmUp: (WarmUpDay & {readonly perDay: number}) | null;
 };
 
 export type ClaimedNow = {
 	readonly copies: readonly Claimed[];
-	/** When the next copy of the destination is due; null: none waits, or it was not asked. */
+	/** When the next copy of the lane is due; null: none waits, or it was not asked. */
 	readonly nextDue: string | null;
+	/** Copies of the warm-up's day, these included; null: there is none. */
+	readonly warmedUp: number | null;
 };
 
 /** A claimed copy with everything that is needed to make and deliver it. */
@@ -81,7 +86,7 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r
 
 type Row = Claimed & {readonly state: string};
 
-/** Claims due copies for one daemon: destination by destination, so that no destination's backlog stands before another's. */
+/** Claims due copies for one daemon: lane by lane, so that no backlog stands before another one's mail. */
 export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): GroupWrite<Claim, ClaimedNow> {
 	return {
 		name: 'claim',
@@ -89,11 +94,15 @@ export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): 
 		async apply(trx, claims) {
 			const claimed: ClaimedNow[] = [];
 			for (const claim of claims) {
-				const rows = await selectDue(trx, dialect, boot, claim);
-				const nextDue = claim.asksNext && rows.length < claim.limit ? await readNextDue(trx, claim) : null;
+				const {warmUp} = claim;
+				const warmBefore = warmUp ? await readWarmUp(trx, warmUp) : 0;
+				const limit = warmUp ? Math.max(0, Math.min(claim.limit, warmUp.perDay - warmBefore)) : claim.limit;
+				const rows = limit > 0 ? await selectDue(trx, dialect, boot, {...claim, limit}) : [];
+				const nextDue = claim.asksNext && rows.length < limit ? await readNextDue(trx, claim) : null;
 				await markClaimed(trx, boot, claim, rows);
 				await recordQueued(trx, newId, claim.now, rows);
-				claimed.push({copies: rows, nextDue});
+				const warmedUp = warmUp ? await addWarmUp(trx, warmUp, rows.length) : null;
+				claimed.push({copies: rows, nextDue, warmedUp});
 			}
 			return claimed;
 		},
@@ -108,19 +117,19 @@ async function selectDue(
 	trx: Knex.Transaction,
 	dialect: Dialect,
 	boot: string,
-	{destination, now, limit}: Claim,
+	{destination, workspaceId, now, limit}: Claim,
 ): Promise<Row[]> {
 	const due = dialect.lockDue(
 		trx('recipients as q')
 			.select('q.id')
-			.where('q.destination', destination)
+			.where({'q.destination': destination, 'q.workspace_id': workspaceId})
 			.where('q.next_attempt_at', '<=', now)
 			.whereNull('q.held_at')
 			.whereRaw('(q.claimed_by is null or (q.claimed_by <> ? and q.claimed_by not in (select n.id from nodes as n)))', [
 				boot,
 			])
 			.whereNotExists(
-				trx('workspaces as p').select(trx.raw('1')).whereRaw('p.id = q.workspace_id and p.paused_at is not null'),
+				trx('workspaces as p').select(trx.raw('1')).where('p.id', workspaceId).whereNotNull('p.paused_at'),
 			)
 			.orderBy('q.next_attempt_at')
 			.limit(limit),
@@ -128,10 +137,10 @@ async function selectDue(
 	return await copiesWithMail(trx).whereIn('r.id', due);
 }
 
-async function readNextDue(trx: Knex.Transaction, {destination, now}: Claim): Promise<string | null> {
+async function readNextDue(trx: Knex.Transaction, {destination, workspaceId, now}: Claim): Promise<string | null> {
 	const row = await trx('recipients')
 		.min('next_attempt_at as due')
-		.where({destination})
+		.where({destination, workspace_id: workspaceId})
 		.where('next_attempt_at', '>', now)
 		.whereNull('held_at')
 		.first<{due: string | null}>();
@@ -204,24 +213,28 @@ export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: st
 	return released;
 }
 
-/** Every destination with work, and when its first copy is due: what the scheduler starts from. */
-export async function readDestinations(reader: Knex): Promise<Array<{destination: string; due: string}>> {
+/** Lanes with work of workspaces that are not paused, and when the first copy of each is due: what the scheduler starts from. */
+export async function readLanes(reader: Knex): Promise<Array<LaneKey & {readonly due: string}>> {
 	return await reader('recipients')
-		.select('destination')
+		.select('destination', 'workspace_id as workspaceId')
 		.min('next_attempt_at as due')
 		.whereNotNull('next_attempt_at')
 		.whereNull('held_at')
-		.groupBy('destination');
+		.whereNotIn('workspace_id', pausedWorkspaces(reader))
+		.groupBy('destination', 'workspace_id');
 }
 
-/** Destinations with copies that a claim would get now. */
-export async function readDue(reader: Knex, now: string): Promise<string[]> {
+/** Lanes with copies that a claim would get now. */
+export async function readDue(reader: Knex, now: string): Promise<LaneKey[]> {
 	return await reader('recipients')
+		.distinct('destination', 'workspace_id as workspaceId')
 		.where('next_attempt_at', '<=', now)
 		.whereNull('held_at')
-		.whereNotIn('workspace_id', reader('workspaces').select('id').whereNotNull('paused_at'))
-		.distinct()
-		.pluck('destination');
+		.whereNotIn('workspace_id', pausedWorkspaces(reader));
+}
+
+function pausedWorkspaces(reader: Knex): Knex.QueryBuilder {
+	return reader('workspaces').select('id').whereNotNull('paused_at');
 }
 
 /** Gives back what this daemon still held when it stopped. */
@@ -231,14 +244,14 @@ export async function releaseOwnClaims(trx: Knex.Transaction, boot: string, now:
 
 /**
  * Gives back what this daemon holds and does not know of (`known`: the ids that it does): a claim was committed, and the
- * answer to the commit never came. Answers the destinations.
+ * answer to the commit never came. Answers their lanes.
  */
 export async function releaseUnknownClaims(
 	trx: Knex.Transaction,
 	boot: string,
 	known: readonly string[],
 	now: string,
-): Promise<string[]> {
+): Promise<LaneKey[]> {
 	const query = trx('recipients').where({claimed_by: boot});
 	if (known.length > 0) {
 		const {sql, bindings} = rowSource(
@@ -248,10 +261,11 @@ export async function releaseUnknownClaims(
 		);
 		query.whereRaw(`id not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
 	}
-	const released: Array<{destination: string}> = await query
+	const released: Array<{destination: string; workspace_id: string}> = await query
 		.update({claimed_by: null, next_attempt_at: now})
-		.returning('destination');
-	return [...new Set(released.map(({destination}) => destination))];
+		.returning(['destination', 'workspace_id']);
+	const lanes = released.map(({destination, workspace_id: workspaceId}) => ({destination, workspaceId}));
+	return [...new Map(lanes.map(lane => [laneText(lane), lane])).values()];
 }
 
 /**

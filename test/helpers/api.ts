@@ -119,7 +119,7 @@ export async function startApi(
 		acceptWrite: createAcceptWrite({clock, newId, keyRetention: () => keyRetention}),
 		keyRetention: () => keyRetention,
 		keyWait,
-		onAccepted: destinations => announced.push(...destinations),
+		onAccepted: lanes => announced.push(...[...lanes].map(({destination}) => destination)),
 	});
 	const forget = () => {
 		catalog.clear();

@@ -3,9 +3,11 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
-import {type Claimed, createClaimWrite, readDestinations, releaseUnknownClaims} from '../../src/store/claims.ts';
+import {type Claimed, createClaimWrite, readLanes, releaseUnknownClaims} from '../../src/store/claims.ts';
 import type {Store} from '../../src/store/store.ts';
+import {readSuspensions} from '../../src/store/suspensions.ts';
 import {newId, outbox} from './messages.ts';
+import {wayTo} from './ways.ts';
 
 export const now = () => storeTime(Date.now());
 
@@ -42,8 +44,14 @@ export function schedulerOf(
 		claimWrite: createClaimWrite(store.dialect, boot, newId),
 		recordWrite: createRecordWrite(boot, outbox),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
-		readDestinations: () => readDestinations(store.reader),
-		siteOf: destination => ({name: destination, limits: {connections: 5, window: 20}}),
+		readLanes: () => readLanes(store.reader),
+		readSuspensions: () => readSuspensions(store.reader),
+		wayOf: async ({destination}) => wayTo(destination),
+		remembered: () => undefined,
+		onSite: () => undefined,
+		onWayError(error) {
+			throw error;
+		},
 		steps: {
 			now,
 			make: async () => ({

@@ -1,193 +1,351 @@
 import test from 'ava';
-import {createLanes, type Grant} from '../../src/queue/lanes.ts';
+import type {Pace, Way} from '../../src/mail/way.ts';
+import {laneText} from '../../src/mail/way.ts';
+import type {SiteEnd} from '../../src/pace/site.ts';
+import {createLanes, type Grant, type Lanes, type LanesOptions} from '../../src/queue/lanes.ts';
+import {wayTo} from '../helpers/ways.ts';
 
-const own = (connections: number, window: number) => (destination: string) => ({
-	name: destination,
-	limits: {connections, window},
-});
-const shared = (window: number) => () => ({name: 'relay', limits: {connections: 20, window}});
+const minute = 60_000;
+const at = (ms: number) => ({now: ms, monotonic: ms});
+const key = (destination: string, workspaceId = 'ws_1') => ({destination, workspaceId});
+const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
+const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
 
-test('a destination gets no more than its window, another one still gets its own', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 1000, maxUnproven: 1000});
-	lanes.due('dead.test', 0, 0);
-	const [grant, ...others] = lanes.grants();
-	t.deepEqual([grant?.lane.destination, grant?.limit, others.length], ['dead.test', 20, 0]);
-	lanes.claimed(grant as NonNullable<typeof grant>, {count: 20, nextDue: null});
-	t.deepEqual(lanes.grants(), [], 'its window is full');
-	lanes.due('well.test', 0, 0);
-	t.deepEqual(
-		lanes.grants().map(one => [one.lane.destination, one.limit]),
-		[['well.test', 20]],
-	);
-});
+const lanesOf = (more: Partial<LanesOptions> = {}) =>
+	createLanes({
+		maxInFlight: 1000,
+		maxUnproven: 1000,
+		longestWait: () => 240 * minute,
+		remembered: () => undefined,
+		onSite: () => undefined,
+		...more,
+	});
 
-test('destinations behind one smarthost take turns', t => {
-	const lanes = createLanes({siteOf: shared(8), maxInFlight: 8, maxUnproven: 8});
-	for (const name of ['a.test', 'b.test', 'c.test']) {
-		lanes.due(name, 0, 0);
-	}
-	const order: string[] = [];
-	for (let turn = 0; turn < 6; turn++) {
-		const [grant] = lanes.grants();
-		if (!grant) {
-			break;
-		}
-		order.push(grant.lane.destination);
-		lanes.claimed(grant, {count: grant.limit, nextDue: null});
-		for (let copy = 0; copy < grant.limit; copy++) {
-			lanes.settled(grant.lane);
-		}
-	}
-	t.deepEqual(order, ['a.test', 'b.test', 'c.test', 'a.test', 'b.test', 'c.test']);
-});
-
-test('many sites never have more in flight than allowed in all', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 50, maxUnproven: 50});
-	for (let site = 0; site < 10; site++) {
-		lanes.due(`site${site}.test`, 0, 0);
-	}
-	const granted = lanes.grants().reduce((sum, grant) => sum + grant.limit, 0);
-	t.true(granted <= 50 && granted >= 40, String(granted));
-});
-
-test('what is due later becomes ready at its time, the earliest first known wins', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 100, maxUnproven: 100});
-	lanes.due('a.test', 5000, 0);
-	lanes.due('a.test', 9000, 0);
-	lanes.advance(4999);
-	t.is(lanes.grants().length, 0);
-	lanes.advance(5000);
-	t.is(lanes.grants().length, 1);
-});
-
-test('work that arrives while a claim is under way is claimed after it', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 100, maxUnproven: 100});
-	lanes.due('a.test', 0, 0);
-	const [grant] = lanes.grants();
-	lanes.due('a.test', 0, 0);
-	t.is(lanes.grants().length, 0, 'one claim of a destination at a time');
-	lanes.claimed(grant as NonNullable<typeof grant>, {count: 0, nextDue: null});
-	t.is(lanes.grants().length, 1);
-	t.is(lanes.inFlight, 20);
-});
-
-test('mail that arrives makes nobody forget what is due later', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 100, maxUnproven: 100});
-	lanes.due('a.test', 5000, 0);
-	lanes.due('a.test', 0, 0);
-	for (const grant of lanes.grants()) {
-		lanes.claimed(grant, {count: 0, nextDue: null});
-	}
-	lanes.advance(5000);
-	t.is(lanes.grants().length, 1);
-});
-
-test('after one copy came due the claim asks for the next, until all have had their turn', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 100, maxUnproven: 100});
-	lanes.due('a.test', 5000, 0);
-	lanes.due('a.test', 9000, 0);
-	lanes.advance(5000);
-	const [first] = lanes.grants();
-	t.true(first?.asksNext);
-	lanes.claimed(first as NonNullable<typeof first>, {count: 1, nextDue: 9000});
-	lanes.settled((first as NonNullable<typeof first>).lane);
-	lanes.advance(9000);
-	t.is(lanes.grants().length, 1);
-
-	lanes.found('b.test', 0, 9000);
-	t.true(lanes.grants()[0]?.asksNext, 'others may wait behind the first one found in the store');
-	lanes.due('c.test', 9000, 9000);
-	t.false(lanes.grants()[0]?.asksNext, 'nothing else is known of a destination that mail was just accepted for');
-});
-
-test('a full claim leaves the question for the next due copy to the claim after it', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 100, maxUnproven: 100});
-	lanes.found('a.test', 0, 0);
-	const [full] = lanes.grants() as [Grant];
-	lanes.claimed(full, {count: full.limit, nextDue: null});
-	for (let copy = 0; copy < full.limit; copy++) {
-		lanes.settled(full.lane);
-	}
-	t.true(lanes.grants()[0]?.asksNext);
-});
-
-test('the end of a slow copy makes nobody forget what came and was deferred meanwhile', t => {
-	const lanes = createLanes({siteOf: own(20, 20), maxInFlight: 100, maxUnproven: 100});
-	lanes.due('a.test', 0, 0);
-	const [slow] = lanes.grants() as [Grant];
-	lanes.claimed(slow, {count: 1, nextDue: null});
-	lanes.due('a.test', 0, 0);
-	const [none] = lanes.grants() as [Grant];
-	lanes.claimed(none, {count: 0, nextDue: null});
-	lanes.due('a.test', 5000, 0);
-	lanes.settled(slow.lane);
-	lanes.advance(5000);
-	t.is(lanes.grants().length, 1);
-	t.is(lanes.inFlight, 20);
-});
-
-test('a smarthost keeps its limits while one of its destinations waits', t => {
-	const lanes = createLanes({siteOf: shared(8), maxInFlight: 100, maxUnproven: 100});
-	lanes.due('later.test', 5000, 0);
-	lanes.due('now.test', 0, 0);
-	const [grant] = lanes.grants() as [Grant];
-	lanes.claimed(grant, {count: 0, nextDue: null});
-	lanes.due('more.test', 0, 0);
-	lanes.advance(5000);
-	t.is(
-		lanes.grants().reduce((sum, one) => sum + one.limit, 0),
-		8,
-	);
-});
-
-const deadSites = (lanes: ReturnType<typeof createLanes>, due: 'due' | 'found') => {
-	for (let site = 0; site < 100; site++) {
-		lanes[due](`dead${site}.test`, 0, 0);
-	}
+/** A site of its own for every destination. */
+const own =
+	(pace: Partial<Pace> = {}) =>
+	(destination: string) =>
+		wayTo(destination, pace);
+const shared = (pace: Partial<Pace> = {}) => {
+	const way = wayTo('relay', pace);
+	return () => way;
 };
 
-const claimAll = (lanes: ReturnType<typeof createLanes>, count = 5) => {
+function place(lanes: Lanes, way: (destination: string) => Way, now = 0): void {
+	for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
+		lanes.placed(lane, way(lane.destination), at(now));
+	}
+}
+
+function grantsOf(lanes: Lanes, way: (destination: string) => Way = own(), now = 0): Grant[] {
+	place(lanes, way, now);
+	return lanes.grants(at(now));
+}
+
+/** Claims `count` copies of each grant until there are no more grants. */
+function claimAll(lanes: Lanes, way: (destination: string) => Way = own(), count = 5, now = 0): Grant[] {
 	const claimed: Grant[] = [];
-	for (let grants = lanes.grants(); grants.length > 0; grants = lanes.grants()) {
+	for (let grants = grantsOf(lanes, way, now); grants.length > 0; grants = grantsOf(lanes, way, now)) {
 		for (const grant of grants) {
-			lanes.claimed(grant, {count: Math.min(count, grant.limit), nextDue: null});
+			lanes.claimed(grant, {count: Math.min(count, grant.limit), nextDue: null, warmedUp: null}, at(now));
 			claimed.push(grant);
 		}
 	}
 	return claimed;
-};
+}
 
-test('sites of which nobody knows whether they answer take no more than their part, and leave room for new ones', t => {
-	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 200, maxUnproven: 40});
-	deadSites(lanes, 'found');
+const brought = (count: number, nextDue: number | null = null) => ({count, nextDue, warmedUp: null});
+
+function settle(lanes: Lanes, grant: Grant, copies: number, end: SiteEnd | null = well, now = 0): void {
+	for (let copy = 0; copy < copies; copy++) {
+		lanes.settled(grant, end, at(now));
+	}
+}
+
+test('a site gets no more than its window, another one still gets its own', t => {
+	const lanes = lanesOf();
+	lanes.arrived(key('dead.test'), at(0));
+	const [grant, ...others] = grantsOf(lanes) as [Grant];
+	t.deepEqual([grant.lane.destination, grant.limit, others.length], ['dead.test', 5, 0]);
+	lanes.claimed(grant, brought(5), at(0));
+	t.deepEqual(grantsOf(lanes), [], 'its window is full');
+	lanes.arrived(key('well.test'), at(0));
+	t.deepEqual(
+		grantsOf(lanes).map(one => [one.lane.destination, one.limit]),
+		[['well.test', 5]],
+	);
+});
+
+test('behind one smarthost workspaces take turns, and the destinations of each', t => {
+	const lanes = lanesOf();
+	for (const name of ['a.test', 'b.test', 'c.test']) {
+		lanes.arrived(key(name, 'ws_big'), at(0));
+	}
+	lanes.arrived(key('a.test', 'ws_small'), at(0));
+	const order: string[] = [];
+	for (let turn = 0; turn < 8; turn++) {
+		const [grant] = grantsOf(lanes, shared()) as [Grant];
+		order.push(laneText(grant.lane));
+		lanes.claimed(grant, brought(grant.limit), at(0));
+		settle(lanes, grant, grant.limit);
+	}
+	t.deepEqual(order, [
+		'a.test ws_big',
+		'a.test ws_small',
+		'b.test ws_big',
+		'a.test ws_small',
+		'c.test ws_big',
+		'a.test ws_small',
+		'a.test ws_big',
+		'a.test ws_small',
+	]);
+});
+
+test('many sites never have more in flight than allowed in all', t => {
+	const lanes = lanesOf({maxInFlight: 50});
+	for (let site = 0; site < 20; site++) {
+		lanes.arrived(key(`site${site}.test`), at(0));
+	}
+	const granted = grantsOf(lanes).reduce((sum, grant) => sum + grant.limit, 0);
+	t.true(granted <= 50 && granted >= 45, String(granted));
+});
+
+test('what is due later becomes ready at its time, the earliest first known wins', t => {
+	const lanes = lanesOf();
+	lanes.due(key('a.test'), 5000, at(0));
+	lanes.due(key('a.test'), 9000, at(0));
+	lanes.advance(at(4999));
+	t.is(grantsOf(lanes).length, 0);
+	lanes.advance(at(5000));
+	t.is(grantsOf(lanes, own(), 5000).length, 1);
+});
+
+test('work that arrives while a claim is under way is claimed after it', t => {
+	const lanes = lanesOf();
+	lanes.arrived(key('a.test'), at(0));
+	const [grant] = grantsOf(lanes) as [Grant];
+	lanes.arrived(key('a.test'), at(0));
+	t.is(grantsOf(lanes).length, 0, 'one claim of a lane at a time');
+	lanes.claimed(grant, brought(0), at(0));
+	t.is(grantsOf(lanes).length, 1);
+	t.is(lanes.inFlight, 5);
+});
+
+test('mail that arrives makes nobody forget what is due later', t => {
+	const lanes = lanesOf();
+	lanes.due(key('a.test'), 5000, at(0));
+	lanes.arrived(key('a.test'), at(0));
+	for (const grant of grantsOf(lanes)) {
+		lanes.claimed(grant, brought(0), at(0));
+	}
+	lanes.advance(at(5000));
+	t.is(grantsOf(lanes, own(), 5000).length, 1);
+});
+
+test('after one copy came due the claim asks for the next, until all have had their turn', t => {
+	const lanes = lanesOf();
+	lanes.due(key('a.test'), 5000, at(0));
+	lanes.due(key('a.test'), 9000, at(0));
+	lanes.advance(at(5000));
+	const [first] = grantsOf(lanes, own(), 5000) as [Grant];
+	t.true(first.asksNext);
+	lanes.claimed(first, brought(1, 9000), at(5000));
+	settle(lanes, first, 1, well, 5000);
+	lanes.advance(at(9000));
+	t.is(grantsOf(lanes, own(), 9000).length, 1);
+
+	lanes.found(key('b.test'), 0, at(9000));
+	t.true(grantsOf(lanes, own(), 9000)[0]?.asksNext, 'others may wait behind the first one found in the store');
+	lanes.arrived(key('c.test'), at(9000));
+	t.false(grantsOf(lanes, own(), 9000)[0]?.asksNext, 'nothing else is known where mail was just accepted');
+});
+
+test('a full claim leaves the question for the next due copy to the claim after it', t => {
+	const lanes = lanesOf();
+	lanes.found(key('a.test'), 0, at(0));
+	const [full] = grantsOf(lanes) as [Grant];
+	lanes.claimed(full, brought(full.limit), at(0));
+	settle(lanes, full, full.limit);
+	t.true(grantsOf(lanes)[0]?.asksNext);
+});
+
+test('the end of a slow copy makes nobody forget what came and was deferred meanwhile', t => {
+	const lanes = lanesOf();
+	lanes.arrived(key('a.test'), at(0));
+	const [slow] = grantsOf(lanes) as [Grant];
+	lanes.claimed(slow, brought(1), at(0));
+	lanes.arrived(key('a.test'), at(0));
+	const [none] = grantsOf(lanes) as [Grant];
+	lanes.claimed(none, brought(0), at(0));
+	lanes.due(key('a.test'), 5000, at(0));
+	settle(lanes, slow, 1);
+	lanes.advance(at(5000));
+	t.is(grantsOf(lanes, own(), 5000).length, 1);
+});
+
+test('what was tried before takes no more than its part where nobody knows who answers, and leaves room for new mail', t => {
+	const lanes = lanesOf({maxInFlight: 200, maxUnproven: 40});
+	for (let site = 0; site < 100; site++) {
+		lanes.found(key(`dead${site}.test`), 0, at(0));
+	}
 	claimAll(lanes);
 	t.is(lanes.inFlight, 20);
-	lanes.due('well.test', 0, 0);
+	lanes.arrived(key('well.test'), at(0));
 	t.deepEqual(
 		claimAll(lanes).map(grant => grant.lane.destination),
 		['well.test'],
 	);
-	deadSites(lanes, 'due');
-	claimAll(lanes);
-	t.true(lanes.inFlight <= 40);
-});
-
-test('a site that answers gets its whole window, one that stops answering loses it', t => {
-	const lanes = createLanes({siteOf: own(5, 20), maxInFlight: 200, maxUnproven: 40});
-	lanes.due('well.test', 0, 0);
-	const [first] = lanes.grants() as [Grant];
-	t.is(first.limit, 5);
-	lanes.claimed(first, {count: 5, nextDue: null});
-	lanes.settled(first.lane, true);
-	deadSites(lanes, 'due');
-	claimAll(lanes, 20);
-	t.is(first.lane.inFlight, 20);
-	t.is(lanes.inFlight, 20 + 40);
-	lanes.settled(first.lane, false);
-	t.is(first.lane.site.trust, 'doubtful');
-	for (let copy = 0; copy < 19; copy++) {
-		lanes.settled(first.lane);
+	for (let site = 0; site < 100; site++) {
+		lanes.arrived(key(`new${site}.test`), at(0));
 	}
 	claimAll(lanes);
 	t.is(lanes.inFlight, 40);
+});
+
+test('a site that answers gets its whole window, one that stops answering loses it', t => {
+	const lanes = lanesOf({maxInFlight: 200, maxUnproven: 40});
+	lanes.arrived(key('well.test'), at(0));
+	const [first] = grantsOf(lanes) as [Grant];
+	t.is(first.limit, 5);
+	lanes.claimed(first, brought(5), at(0));
+	settle(lanes, first, 1);
+	claimAll(lanes, own(), 20);
+	t.is(lanes.inFlight, 20);
+	settle(lanes, first, 1, silent);
+	t.is(first.site.state.answers, false);
+	t.deepEqual(claimAll(lanes), []);
+	settle(lanes, first, 18, null);
+	claimAll(lanes);
+	t.is(lanes.inFlight, 2, 'a connection for each copy, half as many as before');
+});
+
+test('new mail goes before a backlog that is due, and does not stop it', t => {
+	const lanes = lanesOf({maxInFlight: 80});
+	for (let site = 0; site < 100; site++) {
+		lanes.found(key(`site${site}.test`), 0, at(0));
+	}
+	const claimed = claimAll(lanes);
+	t.is(lanes.inFlight, 60, 'a quarter is left to new mail');
+	lanes.arrived(key('new.test'), at(0));
+	t.deepEqual(
+		claimAll(lanes).map(grant => grant.lane.destination),
+		['new.test'],
+	);
+	for (let site = 0; site < 100; site++) {
+		lanes.arrived(key(`new${site}.test`), at(0));
+	}
+	for (const grant of claimed) {
+		settle(lanes, grant, 5);
+	}
+	const next = claimAll(lanes);
+	const backlog = next.filter(grant => grant.rank === 'backlog');
+	t.true(backlog.length >= 4 && backlog.length < next.length, `${backlog.length} of ${next.length}`);
+});
+
+test('a suspended site is left alone, then probed by one copy, whose success ends it', t => {
+	const lanes = lanesOf();
+	const way = own({failures: 3});
+	lanes.found(key('dead.test'), 0, at(0));
+	const [grant] = grantsOf(lanes, way) as [Grant];
+	lanes.claimed(grant, brought(5), at(0));
+	settle(lanes, grant, 5, silent);
+	t.deepEqual(grantsOf(lanes, way), []);
+	t.is(lanes.lend(grant, at(minute - 1)), null, 'what was claimed before is not tried now');
+
+	lanes.advance(at(minute));
+	const [probe, ...others] = grantsOf(lanes, way, minute) as [Grant];
+	t.deepEqual([probe.limit, others.length], [1, 0]);
+	lanes.claimed(probe, brought(1), at(minute));
+	t.deepEqual(grantsOf(lanes, way, minute), []);
+	settle(lanes, probe, 1, silent, minute);
+	lanes.advance(at(2 * minute));
+	t.deepEqual(grantsOf(lanes, way, 2 * minute), [], 'two minutes the second time');
+
+	lanes.advance(at(3 * minute));
+	const [second] = grantsOf(lanes, way, 3 * minute) as [Grant];
+	lanes.claimed(second, brought(1), at(3 * minute));
+	settle(lanes, second, 1, well, 3 * minute);
+	t.is(grantsOf(lanes, way, 3 * minute)[0]?.limit, 20);
+});
+
+test('mail for a destination that an operator suspended waits until it is resumed', t => {
+	const lanes = lanesOf();
+	lanes.suspend(new Set(['a.test']), at(0));
+	lanes.arrived(key('a.test'), at(0));
+	lanes.arrived(key('b.test'), at(0));
+	t.deepEqual(
+		claimAll(lanes, own(), 1).map(grant => grant.lane.destination),
+		['b.test'],
+	);
+	t.deepEqual(
+		[...lanes.waiting()].map(lane => lane.state),
+		['suspended'],
+	);
+	lanes.suspend(new Set(), at(0));
+	t.deepEqual(
+		claimAll(lanes, own(), 1).map(grant => grant.lane.destination),
+		['a.test'],
+	);
+});
+
+test('no more mails go than the rate allows, and none is held back for ever', t => {
+	const lanes = lanesOf();
+	const way = own({perMinute: 60});
+	lanes.found(key('slow.test'), 0, at(0));
+	const times: number[] = [];
+	for (let now = 0; now < 3 * minute; now += 100) {
+		lanes.advance(at(now));
+		for (const grant of grantsOf(lanes, way, now)) {
+			lanes.claimed(grant, brought(grant.limit), at(now));
+			settle(lanes, grant, grant.limit, well, now);
+			times.push(...new Array(grant.limit).fill(now));
+		}
+	}
+	const inMinute = times.map(from => times.filter(time => time >= from && time < from + minute).length);
+	t.true(Math.max(...inMinute) <= 60, String(Math.max(...inMinute)));
+	t.true(times.length > 170, String(times.length));
+});
+
+test('what a new source may not send today goes another way, or waits for tomorrow', t => {
+	const overflow = wayTo('relay');
+	const warm = (more: Way['warmUp']) => ({...wayTo('mx.test'), warmUp: more});
+	const limited = {source: '192.0.2.1', group: 'big', perDay: 3};
+	const noon = 12 * 60 * minute;
+	for (const elsewhere of [overflow, null]) {
+		const lanes = lanesOf();
+		const way = () => warm({...limited, overflow: elsewhere});
+		lanes.found(key('a.test'), 0, at(noon));
+		const [first] = grantsOf(lanes, way, noon) as [Grant];
+		t.deepEqual([first.site.name, first.limit], ['mx.test', 3]);
+		t.like(first.warmUp, {source: '192.0.2.1', group: 'big', day: '1970-01-01', perDay: 3});
+		lanes.claimed(first, {count: 3, nextDue: null, warmedUp: 3}, at(noon));
+		settle(lanes, first, 3, well, noon);
+		t.deepEqual(grantsOf(lanes, way, noon), [], 'it changes its place');
+		const [second] = grantsOf(lanes, way, noon);
+		if (elsewhere) {
+			t.deepEqual([second?.site.name, second?.warmUp], ['relay', null]);
+			continue;
+		}
+		t.is(second, undefined);
+		t.deepEqual(
+			[...lanes.waiting()].map(lane => lane.state),
+			['spent'],
+		);
+		lanes.advance(at(24 * 60 * minute));
+		t.is(grantsOf(lanes, way, 24 * 60 * minute)[0]?.site.name, 'mx.test');
+	}
+});
+
+test('mail moves to another site when its hosts change', t => {
+	const lanes = lanesOf();
+	lanes.arrived(key('a.test'), at(0));
+	const [first] = grantsOf(lanes) as [Grant];
+	lanes.claimed(first, brought(5), at(0));
+	settle(lanes, first, 1, well, 2 * minute);
+	const [later] = grantsOf(lanes, () => wayTo('elsewhere.test'), 2 * minute) as [Grant];
+	t.is(later.site.name, 'a.test', 'a lane goes on while its way is found anew');
+	lanes.claimed(later, brought(later.limit), at(2 * minute));
+	t.is(grantsOf(lanes, () => wayTo('elsewhere.test'), 2 * minute)[0]?.site.name, 'elsewhere.test');
+	settle(lanes, later, 2);
+	t.is(first.site.inFlight.fresh, later.limit + 5 - 3);
 });

@@ -38,7 +38,7 @@ storeTest(test, 'a copy that is tried for longer than its claim says is not clai
 	await scheduler.start();
 	await waitFor('the slow one', () => finish !== undefined);
 	await insertMessages(store, workspaceId, ['quick@a.test']);
-	scheduler.accepted(['a.test']);
+	scheduler.accepted([{destination: 'a.test', workspaceId}]);
 	await waitFor('the quick one', () => recorded.includes('quick@a.test'));
 	finish?.();
 	await waitFor('the slow one', () => recorded.includes('slow@a.test'));
@@ -65,7 +65,7 @@ storeTest(test, 'a claim that was given back and came again while it is tried go
 		async () => (await store.reader('recipients').whereNotNull('claimed_by')).length === 1,
 	);
 	await insertMessages(store, workspaceId, ['two@b.test']);
-	scheduler.accepted(['b.test']);
+	scheduler.accepted([{destination: 'b.test', workspaceId}]);
 	await waitFor('another', () => finish.length >= 2);
 	for (const one of finish) {
 		one();
@@ -127,9 +127,9 @@ storeTest(test, 'a thousand destinations that never answer do not hold up one th
 	);
 	await scheduler.start();
 	await waitFor('the dead to take all they may', () => release.length === 24);
-	scheduler.accepted(Array.from({length: 900}, (_, index) => `dead${index}.test`));
+	scheduler.accepted(Array.from({length: 900}, (_, index) => ({destination: `dead${index}.test`, workspaceId})));
 	await insertMessages(store, workspaceId, ['one@well.test']);
-	scheduler.accepted(['well.test']);
+	scheduler.accepted([{destination: 'well.test', workspaceId}]);
 	await waitFor('the other mail', () => recorded.includes('one@well.test'), 1000);
 	t.is(release.length, 24);
 	const stopped = scheduler.stop();

@@ -1,36 +1,69 @@
 import test from 'ava';
-import type {Store} from '../../src/store/store.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {
+	bringForward,
+	createClaimWrite,
+	readDue,
+	readLanes,
+	releaseOtherClaims,
+	releaseOwnClaims,
+	releaseUnknownClaims,
+} from '../../src/store/claims.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
-import {planOfQuery} from '../helpers/plans.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {plansDuring} from '../helpers/plans.ts';
 
-const due = (store: Store) =>
-	store
-		.reader('recipients')
-		.select('id')
-		.where('destination', 'a.test')
-		.where('next_attempt_at', '<=', '2026-06-09T00:00:00.000Z')
-		.whereNull('held_at')
-		.orderBy('next_attempt_at')
-		.limit(20);
+/** Those that read the recipients from end to end. */
+const greedy = (plans: readonly string[]) =>
+	plans.filter(plan => /SCAN (?:recipients|[qr])$|Seq Scan on recipients|SCAN .* recipients_pkey/m.test(plan));
 
-storeTest(test, 'claims and the scheduler’s start read an index', async (t, store, engine) => {
+storeTest(test, 'a claim reads no other copies than those that it takes', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test']);
-	t.regex(await planOfQuery(store, engine, due(store)), /recipients_due/);
-	const destinations = store
-		.reader('recipients')
-		.select('destination')
-		.min('next_attempt_at as due')
-		.whereNotNull('next_attempt_at')
-		.groupBy('destination');
-	t.regex(await planOfQuery(store, engine, destinations), /recipients_due/);
-	const next = store
-		.reader('recipients')
-		.min('next_attempt_at as due')
-		.where({destination: 'a.test'})
-		.where('next_attempt_at', '>', '2026-06-09T00:00:00.000Z');
-	t.regex(await planOfQuery(store, engine, next), /recipients_due/);
-	const others = store.reader('recipients').select('id').whereNotNull('claimed_by').whereNot('claimed_by', 'x');
-	t.regex(await planOfQuery(store, engine, others), /recipients_claimed/);
+	const now = storeTime(Date.now());
+	const claim = createClaimWrite(store.dialect, newId('req'), newId);
+	const lane = {destination: 'a.test', workspaceId};
+	const plans = await plansDuring(store, engine, () =>
+		store.writer.submit(claim, {...lane, limit: 20, now, until: now, asksNext: true, warmUp: null}),
+	);
+	t.deepEqual(greedy(plans), []);
+	const reads = plans.filter(plan => plan.startsWith('select') && plan.includes('recipients_due'));
+	t.is(reads.length, 2, plans.join('\n\n'));
+	for (const plan of reads) {
+		// All of the key: the backlogs of other workspaces for the same destination are not read.
+		t.regex(
+			plan,
+			engine === 'sqlite'
+				? /recipients_due \(destination=\? AND workspace_id=\? AND next_attempt_at[<>]\?\)/
+				: /Index Cond: \(.*destination.*workspace_id.*next_attempt_at/,
+		);
+		t.notRegex(plan, /Sort|TEMP B-TREE FOR ORDER/);
+	}
+});
+
+storeTest(test, 'the scheduler’s start, arrivals and releases read an index', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test']);
+	const [now, boot] = [storeTime(Date.now()), newId('req')];
+	const {transaction} = store.writer;
+	const plans = await plansDuring(store, engine, async () => {
+		await readLanes(store.reader);
+		await readDue(store.reader, now);
+		await transaction(trx => releaseOtherClaims(trx, boot, now));
+		await transaction(trx => releaseOwnClaims(trx, boot, now));
+		await transaction(trx => releaseUnknownClaims(trx, boot, ['rcp_1'], now));
+		await transaction(trx => bringForward(trx, now, now));
+	});
+	t.is(plans.length, 6);
+	t.deepEqual(greedy(plans), []);
+	for (const [index, name] of [
+		/recipients_due/,
+		/recipients_due/,
+		/recipients_claimed/,
+		/recipients_claimed/,
+		/recipients_claimed/,
+		/recipients_due/,
+	].entries()) {
+		t.regex(plans[index] ?? '', name);
+	}
 });

@@ -1,0 +1,16 @@
+/** What is remembered of a site over a restart; times are wall clock, milliseconds. */
+export type SavedSite = {
+	/** When one copy may try again; null: it is not left alone. */
+	readonly suspendedUntil: number | null;
+	readonly reason: string | null;
+	readonly waitsFor: 'suspension' | 'route' | null;
+	/** How many suspensions there were in a row. */
+	readonly step: number;
+	/** Connections. */
+	readonly window: number;
+	readonly slowUntil: number | null;
+	readonly slowPerMinute: number | null;
+	readonly slowConnections: number | null;
+	/** Null: as many as the destination may have. */
+	readonly mailsPerSession: number | null;
+};

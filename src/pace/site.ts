@@ -1,0 +1,268 @@
+import type {Pace, PaceReaction} from '../mail/way.ts';
+import {type Bucket, createBucket} from './bucket.ts';
+import {commonReactions} from './common-reactions.ts';
+
+/** How a try ended, as far as it tells something of the site. */
+export type SiteEnd = {
+	/**
+	 * `answered`: a host spoke of this mail, well or not. `throttled`: it wants less of us, or hung up. `failed`: no host let us
+	 * in. `locked_out`: our smarthost refuses us, whatever the mail.
+	 */
+	readonly kind: 'answered' | 'throttled' | 'failed' | 'locked_out';
+	/** Whether any host said a word. */
+	readonly spoke: boolean;
+	/** Refusals, the code first. */
+	readonly replies: readonly string[];
+	/** For people: why. */
+	readonly reason: string;
+};
+
+export type Suspension = {
+	/** Once this is over, one copy may try. */
+	until: number;
+	/** How many there were in a row; 0: a reply asked for it. */
+	step: number;
+	reason: string;
+	/** Why lanes wait. */
+	waitsFor: 'suspension' | 'route';
+};
+
+/** What a site may have for now, and why. All times are monotonic milliseconds. */
+export type SiteState = {
+	pace: Pace;
+	/** Connections at once; a fraction counts when it is whole. */
+	connections: number;
+	/** Whether a host spoke at the last try; null: nothing is known. */
+	answers: boolean | null;
+	/** Tries in a row that failed. */
+	failures: number;
+	/** Ends still to come of tries begun before the last halving: one fault halves once. */
+	stale: number;
+	suspension: Suspension | null;
+	slow: {until: number; perMinute: number; connections: number} | null;
+	mailsPerSession: number;
+	bucket: Bucket | null;
+};
+
+/** What changed so that it is worth a word. */
+export type SiteChange =
+	| 'suspended'
+	| 'resumed'
+	| 'route_stopped'
+	| 'route_resumed'
+	| 'slowed'
+	| 'sessions_shortened'
+	| 'halved'
+	| 'grew';
+
+const minute = 60_000;
+/** How long a site is left alone, time after time (delivery.md R8.2). */
+const suspensions = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
+
+export function newSite(pace: Pace): SiteState {
+	return {
+		pace,
+		connections: Math.min(pace.startConnections, pace.connections),
+		answers: null,
+		failures: 0,
+		stale: 0,
+		suspension: null,
+		slow: null,
+		mailsPerSession: pace.mailsPerSession,
+		bucket: pace.perMinute === null ? null : createBucket(pace.perMinute),
+	};
+}
+
+/** The destinations file, or what it says of this site, may have changed. */
+export function setPace(site: SiteState, pace: Pace): void {
+	if (site.pace === pace) {
+		return;
+	}
+	const shortened = site.mailsPerSession < site.pace.mailsPerSession;
+	site.mailsPerSession = Math.min(pace.mailsPerSession, shortened ? site.mailsPerSession : pace.mailsPerSession);
+	site.connections = Math.min(site.connections, pace.connections);
+	const perMinute = site.slow ? site.slow.perMinute : pace.perMinute;
+	site.pace = pace;
+	setRate(site, perMinute);
+}
+
+/** Mails per minute from now on; null: any number. */
+export function setRate(site: SiteState, perMinute: number | null): void {
+	if (perMinute === null) {
+		site.bucket = null;
+	} else if (site.bucket?.perMinute !== perMinute) {
+		site.bucket = createBucket(perMinute);
+	}
+}
+
+/** Whether one copy finds out if the site is well again. */
+export function isProbing(site: SiteState, now: number): boolean {
+	return site.suspension !== null && site.suspension.until <= now;
+}
+
+/** Connections that the site may have now; 0: it is left alone. */
+export function connectionsOf(site: SiteState, now: number): number {
+	endSlow(site, now);
+	if (site.suspension) {
+		return site.suspension.until <= now ? 1 : 0;
+	}
+	return Math.max(1, Math.floor(Math.min(site.connections, site.slow?.connections ?? Number.POSITIVE_INFINITY)));
+}
+
+/** When the site may start something: `now`, or later. */
+export function opensAt(site: SiteState, now: number): number {
+	if (site.suspension && site.suspension.until > now) {
+		return site.suspension.until;
+	}
+	endSlow(site, now);
+	return site.bucket ? Math.max(now, site.bucket.nextAt(now)) : now;
+}
+
+/** How many mails the rate allows now; `Infinity` where there is none. */
+export function mailsAllowed(site: SiteState, now: number): number {
+	endSlow(site, now);
+	return site.bucket ? site.bucket.left(now) : Number.POSITIVE_INFINITY;
+}
+
+/** So many mails are on their way; a negative number gives them back. */
+export function spend(site: SiteState, mails: number, now: number): void {
+	site.bucket?.take(mails, now);
+}
+
+function endSlow(site: SiteState, now: number): void {
+	if (site.slow && site.slow.until <= now) {
+		site.slow = null;
+		setRate(site, site.pace.perMinute);
+	}
+}
+
+/**
+ * A try ended: what the site may have from now on (delivery.md R8.2, R8.3; Postfix's scheduler). No wait is longer than
+ * `longestWait`. Answers what changed.
+ */
+export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: number): SiteChange[] {
+	const changes: SiteChange[] = [];
+	site.answers = end.spoke;
+	switch (end.kind) {
+		case 'locked_out':
+			changes.push(...suspend(site, 'route', end.reason, now, longestWait));
+			break;
+		case 'failed':
+			site.failures++;
+			changes.push(...halve(site));
+			if (isProbing(site, now) || (site.suspension === null && site.failures >= site.pace.failures)) {
+				changes.push(...suspend(site, site.suspension?.waitsFor ?? 'suspension', end.reason, now, longestWait));
+			}
+			break;
+		case 'throttled':
+			changes.push(...resume(site, now), ...halve(site));
+			break;
+		case 'answered':
+			changes.push(...resume(site, now), ...grow(site));
+			break;
+	}
+	for (const reply of end.replies) {
+		const reaction = reactionTo(site, reply);
+		if (reaction) {
+			changes.push(...react(site, reaction, end.reason, now, longestWait));
+		}
+	}
+	return changes;
+}
+
+function suspend(
+	site: SiteState,
+	waitsFor: Suspension['waitsFor'],
+	reason: string,
+	now: number,
+	longestWait: number,
+): SiteChange[] {
+	if (site.suspension && site.suspension.until > now) {
+		return []; // Its tries that were under way end one after the other.
+	}
+	const isNews = waitsFor === 'route' && site.suspension?.waitsFor !== 'route';
+	const step = (site.suspension?.step ?? 0) + 1;
+	const wait = suspensions[step - 1] ?? (suspensions.at(-1) as number);
+	site.suspension = {until: now + Math.min(wait, longestWait), step, reason, waitsFor};
+	site.connections = 1;
+	return isNews ? ['suspended', 'route_stopped'] : ['suspended'];
+}
+
+/** Only what was tried after its time ends a suspension: what was under way when it began says nothing new. */
+function resume(site: SiteState, now: number): SiteChange[] {
+	site.failures = 0;
+	if (!isProbing(site, now)) {
+		return [];
+	}
+	const wasRoute = site.suspension?.waitsFor === 'route';
+	site.suspension = null;
+	site.connections = Math.min(site.pace.startConnections, site.pace.connections);
+	site.stale = 0;
+	return wasRoute ? ['resumed', 'route_resumed'] : ['resumed'];
+}
+
+/** One more connection for each window's worth of success. */
+function grow(site: SiteState): SiteChange[] {
+	const before = Math.floor(site.connections);
+	site.stale = Math.max(0, site.stale - 1);
+	site.connections = Math.min(site.pace.connections, site.connections + 1 / site.connections);
+	return Math.floor(site.connections) > before ? ['grew'] : [];
+}
+
+function halve(site: SiteState): SiteChange[] {
+	if (site.stale > 0) {
+		site.stale--;
+		return [];
+	}
+	const before = Math.floor(site.connections);
+	site.stale = before - 1;
+	site.connections = Math.max(1, Math.floor(before / 2));
+	return before > 1 ? ['halved'] : [];
+}
+
+function reactionTo(site: SiteState, reply: string): PaceReaction | null {
+	const known = site.pace.reactions.find(({text}) => text.test(reply));
+	return known ? known.reaction : commonReaction(site, reply);
+}
+
+function commonReaction(site: SiteState, reply: string): PaceReaction | null {
+	for (const {text, reaction} of commonReactions) {
+		const found = text.exec(reply);
+		if (found) {
+			return reaction(found, site.mailsPerSession);
+		}
+	}
+	return null;
+}
+
+function react(
+	site: SiteState,
+	reaction: PaceReaction,
+	reason: string,
+	now: number,
+	longestWait: number,
+): SiteChange[] {
+	switch (reaction.kind) {
+		case 'suspend': {
+			const until = now + Math.min(reaction.forMs, longestWait);
+			if (site.suspension && site.suspension.until >= until) {
+				return [];
+			}
+			site.suspension = {until, step: site.suspension?.step ?? 0, reason, waitsFor: 'suspension'};
+			return ['suspended'];
+		}
+		case 'slow': {
+			const {perMinute, connections, forMs} = reaction;
+			site.slow = {until: now + Math.min(forMs, longestWait), perMinute, connections};
+			setRate(site, Math.min(perMinute, site.pace.perMinute ?? perMinute));
+			return ['slowed'];
+		}
+		case 'mails_per_session': {
+			if (reaction.mails >= site.mailsPerSession) {
+				return [];
+			}
+			site.mailsPerSession = Math.max(1, reaction.mails);
+			return ['sessions_shortened'];
+		}
+	}
+}

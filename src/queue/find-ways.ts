@@ -1,0 +1,48 @@
+import type {LaneKey, Way} from '../mail/way.ts';
+import type {Lane} from './lane.ts';
+
+export type FindWaysOptions = {
+	readonly wayOf: (key: LaneKey) => Promise<Way>;
+	/** A lane whose way is to be found; without `backlog` only what cannot wait. */
+	readonly next: (backlog: boolean) => Lane | undefined;
+	readonly onFound: (lane: Lane, way: Way) => void;
+	readonly onFailed: (lane: Lane) => void;
+	readonly onError: (error: unknown) => void;
+};
+
+/** Look-ups at once; what was tried before leaves some of them to new mail. */
+const most = 64;
+const mostWithBacklog = 48;
+const retryMs = 5000;
+
+/** Finds the ways of lanes, so many at once: those whose look-up takes long hold up nobody else's. */
+export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWaysOptions): () => void {
+	let running = 0;
+
+	function fill(): void {
+		while (running < most) {
+			const lane = next(running < mostWithBacklog);
+			if (!lane) {
+				return;
+			}
+			running++;
+			void find(lane);
+		}
+	}
+
+	async function find(lane: Lane): Promise<void> {
+		const {destination, workspaceId} = lane;
+		try {
+			const way = await wayOf({destination, workspaceId});
+			running--;
+			onFound(lane, way);
+		} catch (error) {
+			running--;
+			onError(error);
+			setTimeout(onFailed, retryMs, lane).unref();
+		}
+		fill();
+	}
+
+	return fill;
+}

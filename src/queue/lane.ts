@@ -1,0 +1,43 @@
+import type {LaneKey, Way} from '../mail/way.ts';
+import type {Timed} from './agenda.ts';
+import type {Site} from './site.ts';
+
+/**
+ * `idle`: nothing is known to be due now. `looking`: its way is being found. `ready`: it waits for its turn at its site.
+ * `claiming`: the store is asked. `suspended`: by an operator. `spent`: the day's share of a new source is used up.
+ */
+export type LaneState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
+
+/** One workspace's mail for one destination. Its time is when the next copy known to be due later is due, wall clock. */
+export type Lane = Timed &
+	LaneKey & {
+		state: LaneState;
+		/** The way that it goes now, its own or the overflow of it, and where that leads; null: not found yet. */
+		placed: {readonly own: Way; readonly way: Omit<Way, 'warmUp'>; readonly site: Site; foundAt: number} | null;
+		/** Copies claimed and not yet settled. */
+		inFlight: number;
+		/** Mail was just accepted for it. */
+		fresh: boolean;
+		/** Whether others may be due after the one that was known: the next claim asks the store. */
+		asksNext: boolean;
+		/** Work arrived while a claim was under way: look once more after it. */
+		again: boolean;
+		/** Since when work that is due was not claimed, monotonic milliseconds. */
+		since: number;
+	};
+
+export function newLane({destination, workspaceId}: LaneKey): Lane {
+	return {
+		at: null,
+		place: 0,
+		destination,
+		workspaceId,
+		state: 'idle',
+		placed: null,
+		inFlight: 0,
+		fresh: false,
+		asksNext: false,
+		again: false,
+		since: 0,
+	};
+}

@@ -1,0 +1,6 @@
+import type {Knex} from 'knex';
+
+/** Destinations that an operator lets nothing go to. */
+export async function readSuspensions(reader: Knex): Promise<string[]> {
+	return await reader('suspensions').pluck('destination');
+}
