@@ -34,7 +34,10 @@ export async function up(knex: Knex): Promise<void> {
 
 	await knex.schema.alterTable('sites', table => {
 		text(table, 'provider');
+		text(table, 'waits_for');
 		text(table, 'slow_until');
+		integer(table, 'slow_per_minute');
+		integer(table, 'slow_connections');
 		integer(table, 'mails_per_session');
 	});
 

@@ -199,7 +199,10 @@ sites.window integer not null
 sites.broken_tls_until text C
 sites.updated_at text C not null
 sites.provider text C
+sites.waits_for text C
 sites.slow_until text C
+sites.slow_per_minute integer
+sites.slow_connections integer
 sites.mails_per_session integer
 suppressions.id text C not null
 suppressions.workspace_id text C not null

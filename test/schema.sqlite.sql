@@ -259,7 +259,10 @@ CREATE TABLE sites (site text,
   broken_tls_until text,
   updated_at text not null,
   provider text,
+  waits_for text,
   slow_until text,
+  slow_per_minute integer,
+  slow_connections integer,
   mails_per_session integer,
   primary key (site));
 CREATE UNIQUE INDEX suppressions_by_address on suppressions (workspace_id, address_key);
