@@ -6,6 +6,7 @@ import {watchChanges} from './daemon/changes-watch.ts';
 import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
 import {createEngine, type Engine} from './daemon/engine.ts';
 import {createHttp} from './daemon/http.ts';
+import {logSite} from './daemon/log-site.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
@@ -190,6 +191,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			clock,
 			onRecorded: telling.recorded,
 			onLost: copy => void removeIfErased(copy).catch(onStoreError),
+			onSite: (site, changes) => logSite(logger, site, changes),
 			onStoreError,
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
 		});

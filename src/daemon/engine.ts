@@ -11,18 +11,23 @@ import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Retry} from '../mail/retry.ts';
+import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
+import type {SiteChange} from '../pace/site.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import {createMakers} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {createSenders} from '../queue/senders.ts';
+import type {Site} from '../queue/site.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {type Claimed, createClaimWrite, readDue, readLanes, releaseUnknownClaims} from '../store/claims.ts';
+import {clearLaneWaits, laneWaitWrite} from '../store/lane-waits.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
+import {readSites, siteWrite} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
 import {readSuspensions} from '../store/suspensions.ts';
 import {listVariants} from '../store/templates.ts';
@@ -51,6 +56,8 @@ export type EngineOptions = {
 	readonly clock: Clock;
 	readonly onRecorded: (recorded: Recorded) => void;
 	readonly onLost: (copy: Claimed) => void;
+	/** A site's pace changed. */
+	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	readonly onStoreError: (error: unknown) => void;
 	/** A worker thread ended by itself and was replaced. */
 	readonly onCrash: (reason: string) => void;
@@ -170,17 +177,22 @@ export function createEngine(options: EngineOptions) {
 		onRecorded: options.onRecorded,
 		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
-		remembered: () => undefined,
-		onSite: () => undefined,
+		remembered: site => remembered.get(site),
+		onSite: options.onSite,
+		noteSites: notes => store.writer.submit(siteWrite, notes),
+		noteWaits: note => store.writer.submit(laneWaitWrite, note),
 		onWayError: options.onStoreError,
 		onStoreError: options.onStoreError,
 	});
 
+	let remembered: ReadonlyMap<string, SavedSite> = new Map();
 	let arrivals: {stop: () => void} | null = null;
 
 	return {
 		scheduler,
 		async start(): Promise<void> {
+			remembered = await readSites(store.reader);
+			await store.writer.transaction(clearLaneWaits);
 			await scheduler.start();
 			if (store.dialect.name === 'postgres') {
 				arrivals = watchArrivals({

@@ -16,6 +16,8 @@ export type Lane = Timed &
 		placed: {readonly own: Way; readonly way: Omit<Way, 'warmUp'>; readonly site: Site; foundAt: number} | null;
 		/** Copies claimed and not yet settled. */
 		inFlight: number;
+		/** Where it is `spent`: what is used up. */
+		spent: Way['warmUp'];
 		/** Mail was just accepted for it. */
 		fresh: boolean;
 		/** Whether others may be due after the one that was known: the next claim asks the store. */
@@ -35,6 +37,7 @@ export function newLane({destination, workspaceId}: LaneKey): Lane {
 		state: 'idle',
 		placed: null,
 		inFlight: 0,
+		spent: null,
 		fresh: false,
 		asksNext: false,
 		again: false,

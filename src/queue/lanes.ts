@@ -177,6 +177,7 @@ export function createLanes(options: LanesOptions) {
 		if (way === null) {
 			if (lane.state === 'ready') {
 				lane.state = 'spent';
+				lane.spent = own.warmUp;
 				waitUntil(lane, warmUp.endOfDay(now.now));
 			}
 			return;

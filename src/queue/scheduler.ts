@@ -11,7 +11,9 @@ import type {GroupWrite, Writer} from '../store/writer.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
 import {createFindWays} from './find-ways.ts';
 import {createLanes, type Grant, type LanesOptions} from './lanes.ts';
+import {createNotes, type NotesOptions} from './notes.ts';
 import {siteEnd} from './site-end.ts';
+import {reportSites, type SiteReport} from './site-report.ts';
 
 export type SchedulerOptions = {
 	readonly writer: Writer;
@@ -35,6 +37,8 @@ export type SchedulerOptions = {
 	readonly maxUnproven: number;
 	readonly remembered: LanesOptions['remembered'];
 	readonly onSite: LanesOptions['onSite'];
+	readonly noteSites: NotesOptions['noteSites'];
+	readonly noteWaits: NotesOptions['noteWaits'];
 	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
 	readonly fixedWaitOf: (copy: Claimed) => number | undefined;
 	readonly clock: Clock;
@@ -55,6 +59,8 @@ export type SchedulerOptions = {
 const storeRetryMs = 1000;
 /** How exactly what waits comes due, milliseconds. */
 const tickMs = 100;
+/** How often it is written down what waits for what, milliseconds. */
+const noteMs = 1000;
 const deadlineMarginMs = 60_000;
 /** What the simulator plays says nothing of it. */
 const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
@@ -67,7 +73,17 @@ const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 export function createScheduler(options: SchedulerOptions) {
 	const {writer, clock} = options;
 	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
-	const lanes = createLanes({...options, longestWait: () => Math.max(...options.retry().schedule.waits)});
+	const lanes = createLanes({
+		...options,
+		longestWait: () => Math.max(...options.retry().schedule.waits),
+		onSite(site, changes) {
+			if (site.saved || changes.some(change => change !== 'grew')) {
+				notes.changed(site);
+			}
+			options.onSite(site, changes);
+		},
+	});
+	const notes = createNotes({...options, waiting: lanes.waiting, moment});
 	const findWays = createFindWays({
 		wayOf: options.wayOf,
 		next: lanes.nextToFind,
@@ -90,6 +106,7 @@ export function createScheduler(options: SchedulerOptions) {
 	/** A claim failed: it may have been committed all the same. */
 	let doubtful = false;
 	let timer: NodeJS.Timeout | undefined;
+	let noteTimer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
 
 	function plan(): void {
@@ -269,6 +286,7 @@ export function createScheduler(options: SchedulerOptions) {
 		async start(): Promise<void> {
 			state = 'running';
 			timer = setInterval(tick, tickMs);
+			noteTimer = setInterval(() => track(notes.write().catch(options.onStoreError)), noteMs);
 			await scan();
 		},
 
@@ -301,6 +319,7 @@ export function createScheduler(options: SchedulerOptions) {
 		async stop(): Promise<void> {
 			state = 'stopping';
 			clearInterval(timer);
+			clearInterval(noteTimer);
 			while (running.size > 0) {
 				await Promise.all(running);
 			}
@@ -310,6 +329,9 @@ export function createScheduler(options: SchedulerOptions) {
 		get inFlight(): number {
 			return lanes.inFlight;
 		},
+
+		/** How every site is doing that has work, or had some lately. */
+		sites: (): SiteReport[] => reportSites(lanes.sites(), moment()),
 
 		/** Whether an outcome waits for the store: then nothing new should be accepted either. */
 		get storeFailing(): boolean {

@@ -4,6 +4,8 @@ import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
 import {type Claimed, createClaimWrite, readLanes, releaseUnknownClaims} from '../../src/store/claims.ts';
+import {laneWaitWrite} from '../../src/store/lane-waits.ts';
+import {siteWrite} from '../../src/store/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readSuspensions} from '../../src/store/suspensions.ts';
 import {newId, outbox} from './messages.ts';
@@ -49,6 +51,8 @@ export function schedulerOf(
 		wayOf: async ({destination}) => wayTo(destination),
 		remembered: () => undefined,
 		onSite: () => undefined,
+		noteSites: notes => store.writer.submit(siteWrite, notes),
+		noteWaits: note => store.writer.submit(laneWaitWrite, note),
 		onWayError(error) {
 			throw error;
 		},

@@ -1,0 +1,128 @@
+import {storeTime} from '../mail/time.ts';
+import type {LaneKey, LaneWait} from '../mail/way.ts';
+import {type Moment, savedSite} from '../pace/saved.ts';
+import type {LaneWaitNote, LaneWaitRow} from '../store/lane-waits.ts';
+import type {SiteNote} from '../store/sites.ts';
+import type {Lane} from './lane.ts';
+import type {Site} from './site.ts';
+import {waitOf} from './wait-of.ts';
+
+export type NotesOptions = {
+	readonly waiting: () => Iterable<Lane>;
+	readonly maxInFlight: number;
+	readonly noteSites: (notes: readonly SiteNote[]) => Promise<void>;
+	readonly noteWaits: (note: LaneWaitNote) => Promise<void>;
+	readonly moment: () => Moment;
+};
+
+/** What is noted of a lane: it is written again only if one of these changes. */
+type Noted = {readonly since: number; readonly waitsFor: LaneWait; readonly until: number | null};
+
+/** A lane that moves again this soon waits for nothing, milliseconds. */
+const soonMs = 2000;
+/** Lanes whose waits are told, of all that wait; and how much is written at once. */
+const mostLanes = 5000;
+const mostChanges = 1000;
+
+/** Writes down what lanes wait for, and how sites are doing, for those who look from outside and for the next start. */
+export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}: NotesOptions) {
+	const noted = new Map<Lane, Noted>();
+	const changed = new Set<Site>();
+	let writing = false;
+	/** What could not be written: it goes before anything newer. */
+	let unwritten: LaneWaitNote | null = null;
+
+	function waitsNow(now: Moment): LaneWaitNote {
+		const rows: LaneWaitRow[] = [];
+		const seen = new Set<Lane>();
+		let looked = 0;
+		for (const lane of waiting()) {
+			if (++looked > mostLanes || rows.length === mostChanges) {
+				break;
+			}
+			const isSoon = lane.state !== 'suspended' && lane.state !== 'spent' && now.monotonic - lane.since < soonMs;
+			if (!isSoon) {
+				seen.add(lane);
+				rows.push(...changeOf(lane, now));
+			}
+		}
+		const complete = rows.length < mostChanges;
+		const ended: LaneKey[] = [];
+		for (const [lane, {since}] of noted) {
+			if (since !== lane.since || (complete && !seen.has(lane))) {
+				noted.delete(lane);
+				ended.push(lane);
+			}
+		}
+		return {ended, rows};
+	}
+
+	function changeOf(lane: Lane, now: Moment): LaneWaitRow[] {
+		const {waitsFor, until, detail} = waitOf(lane, maxInFlight, now);
+		const before = noted.get(lane);
+		if (before?.since === lane.since && before.waitsFor === waitsFor && isSame(before.until, until)) {
+			return [];
+		}
+		noted.set(lane, {since: lane.since, waitsFor, until});
+		const {destination, workspaceId, placed} = lane;
+		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
+		const site = placed?.site.name ?? '';
+		return [{destination, workspaceId, site, waitsFor, detail: detail(), until: wall, at: storeTime(now.now)}];
+	}
+
+	function sitesNow(sites: readonly Site[], now: Moment): SiteNote[] {
+		const notes: SiteNote[] = [];
+		for (const site of sites) {
+			changed.delete(site);
+			const saved = savedSite(site.state, now);
+			if (saved || site.saved) {
+				notes.push({site: site.name, provider: site.provider, saved, at: storeTime(now.now)});
+			}
+			site.saved = saved !== null;
+		}
+		return notes;
+	}
+
+	async function writeSites(): Promise<void> {
+		const written = [...changed].slice(0, mostChanges);
+		const notes = sitesNow(written, moment());
+		try {
+			await (notes.length > 0 && noteSites(notes));
+		} catch (error) {
+			for (const site of written) {
+				changed.add(site);
+				site.saved = true;
+			}
+			throw error;
+		}
+	}
+
+	async function writeWaits(): Promise<void> {
+		unwritten ??= waitsNow(moment());
+		await (unwritten.ended.length + unwritten.rows.length > 0 && noteWaits(unwritten));
+		unwritten = null;
+	}
+
+	return {
+		/** The pace of this site changed. */
+		changed: (site: Site): void => void changed.add(site),
+
+		/** To be called once a second; rejects if the store cannot be written. */
+		async write(): Promise<void> {
+			if (writing) {
+				return;
+			}
+			writing = true;
+			try {
+				await Promise.all([writeSites(), writeWaits()]);
+			} finally {
+				writing = false;
+			}
+		},
+	};
+}
+
+/** Clocks do not run quite alike. */
+function isSame(one: number | null, other: number | null): boolean {
+	return one === null || other === null ? one === other : Math.abs(one - other) < 1000;
+}
