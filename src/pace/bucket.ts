@@ -10,6 +10,8 @@ export type Bucket = {
 };
 
 const minute = 60_000;
+/** The sum of many small parts of a token may be a little less than one. */
+const hair = 1e-6;
 
 /** It holds a second's worth, so that claims are not made one by one; what it holds is taken off the rate. */
 export function createBucket(perMinute: number): Bucket {
@@ -27,8 +29,7 @@ export function createBucket(perMinute: number): Bucket {
 		perMinute,
 		left(now) {
 			fill(now);
-			// The sum of many small parts of a token may be a hair less than one.
-			return Math.floor(tokens + 1e-9);
+			return Math.floor(tokens + hair);
 		},
 		take(taken, now) {
 			fill(now);
@@ -36,7 +37,7 @@ export function createBucket(perMinute: number): Bucket {
 		},
 		nextAt(now) {
 			fill(now);
-			return tokens + 1e-9 >= 1 ? now : now + (1 - tokens) / perMs;
+			return tokens + hair >= 1 ? now : Math.ceil(now + (1 - tokens) / perMs);
 		},
 	};
 }

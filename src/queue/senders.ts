@@ -143,7 +143,7 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 	return {
 		/** Rejects only if the sender thread dies, or has a fault. */
 		deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
-			const sender = senders.reduce((least, one) => (one.held.size < least.held.size ? one : least));
+			const sender = leastBusy(sharers(senders, site, connections));
 			return new Promise((resolve, reject) => {
 				sender.held.set(delivery.recipientId, {resolve, reject});
 				sender.jobs.push({site, connections: Math.max(1, Math.floor(connections / options.count)), delivery});
@@ -177,6 +177,27 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			);
 		},
 	};
+}
+
+type Busy = {readonly held: ReadonlyMap<string, unknown>};
+
+function leastBusy<Sender extends Busy>(senders: readonly Sender[]): Sender {
+	return senders.reduce((least, one) => (one.held.size < least.held.size ? one : least));
+}
+
+/** The threads that share a site: all of them, or as many as it may have connections. */
+function sharers<Sender>(senders: readonly Sender[], site: string, connections: number): readonly Sender[] {
+	if (connections >= senders.length) {
+		return senders;
+	}
+	let first = 0;
+	for (const character of site) {
+		first = (first * 31 + (character.codePointAt(0) as number)) % senders.length;
+	}
+	return Array.from(
+		{length: Math.max(1, connections)},
+		(_, index) => senders[(first + index) % senders.length] as Sender,
+	);
 }
 
 export type Senders<Delivery extends Identified> = ReturnType<typeof createSenders<Delivery>>;

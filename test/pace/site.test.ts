@@ -1,0 +1,182 @@
+import test from 'ava';
+import type {Pace} from '../../src/mail/way.ts';
+import {restoredSite, savedSite} from '../../src/pace/saved.ts';
+import {
+	connectionsOf,
+	isProbing,
+	mailsAllowed,
+	newSite,
+	opensAt,
+	type SiteEnd,
+	type SiteState,
+	setPace,
+	spend,
+	tried,
+} from '../../src/pace/site.ts';
+import {usualPace} from '../helpers/ways.ts';
+
+const minute = 60_000;
+const longest = 240 * minute;
+const paceOf = (more: Partial<Pace> = {}): Pace => ({...usualPace, startConnections: 2, connections: 10, ...more});
+
+const end = (kind: SiteEnd['kind'], ...replies: string[]): SiteEnd => ({
+	kind,
+	spoke: kind !== 'failed',
+	replies,
+	reason: replies[0] ?? 'connect ETIMEDOUT',
+});
+
+function times(count: number, site: SiteState, one: SiteEnd, now = 0) {
+	return Array.from({length: count}, () => tried(site, one, now, longest)).flat();
+}
+
+test('connections begin small, one more comes with each window’s worth of success, up to what the site may have', t => {
+	const site = newSite(paceOf({connections: 4}));
+	t.is(connectionsOf(site, 0), 2);
+	t.deepEqual(times(3, site, end('answered')), ['grew']);
+	t.is(connectionsOf(site, 0), 3);
+	t.deepEqual(times(4, site, end('answered')), ['grew']);
+	times(100, site, end('answered'));
+	t.is(connectionsOf(site, 0), 4);
+});
+
+test('one fault halves the connections once, however many tries were under way', t => {
+	const site = newSite(paceOf({startConnections: 8}));
+	t.deepEqual(times(8, site, end('throttled', '421 too busy')), ['halved']);
+	t.is(connectionsOf(site, 0), 4);
+	t.deepEqual(times(4, site, end('throttled', '421 too busy')), ['halved']);
+	t.is(connectionsOf(site, 0), 2);
+	times(50, site, end('throttled', '421 too busy'));
+	t.is(connectionsOf(site, 0), 1, 'never none');
+});
+
+test('failures in a row suspend for longer and longer, never longer than an hour; one copy probes', t => {
+	const site = newSite(paceOf({failures: 3}));
+	t.deepEqual(times(3, site, end('failed')), ['halved', 'suspended']);
+	t.deepEqual(times(5, site, end('failed')), [], 'what was under way says nothing new');
+	let now = 0;
+	const waits: number[] = [];
+	for (let step = 0; step < 8; step++) {
+		t.is(connectionsOf(site, now), 0);
+		const until = opensAt(site, now);
+		waits.push((until - now) / minute);
+		now = until;
+		t.true(isProbing(site, now));
+		t.is(connectionsOf(site, now), 1);
+		t.deepEqual(tried(site, end('failed'), now, longest), ['suspended']);
+	}
+	t.deepEqual(waits, [1, 2, 5, 15, 30, 60, 60, 60]);
+	now = opensAt(site, now);
+	t.deepEqual(tried(site, end('answered'), now, longest), ['resumed']);
+	t.is(connectionsOf(site, now), 2);
+	t.is(opensAt(site, now), now);
+});
+
+test('a success between failures starts the count anew', t => {
+	const site = newSite(paceOf({failures: 3}));
+	for (let round = 0; round < 10; round++) {
+		times(2, site, end('failed'));
+		times(1, site, end('answered'));
+	}
+	t.is(site.suspension, null);
+});
+
+test('no wait is longer than the schedule’s longest', t => {
+	const site = newSite(paceOf({failures: 1}));
+	tried(site, end('failed'), 0, 2000);
+	t.is(opensAt(site, 0), 2000);
+	const slow = newSite(paceOf());
+	tried(slow, end('throttled', '421 4.7.0 temporarily deferred due to user complaints'), 0, 2000);
+	t.is(slow.slow?.until, 2000);
+});
+
+test('a smarthost that refuses us is stopped at the first refusal, told once, and told when it is over', t => {
+	const site = newSite(paceOf());
+	t.deepEqual(times(3, site, end('locked_out', '535 5.7.8 bad password')), ['suspended', 'route_stopped']);
+	t.is(site.suspension?.waitsFor, 'route');
+	let now = opensAt(site, 0);
+	t.deepEqual(tried(site, end('locked_out', '535'), now, longest), ['suspended']);
+	now = opensAt(site, now);
+	t.is(now, 3 * minute);
+	t.deepEqual(tried(site, end('answered'), now, longest), ['resumed', 'route_resumed']);
+});
+
+test('replies that name our reputation leave one connection and a mail a minute, for an hour and a half', t => {
+	for (const reply of [
+		'421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred due to user complaints - 4.16.55.1',
+		'421 4.7.28 Our system has detected an unusual rate; rate limited due to IP reputation',
+		'421 4.7.0 deferred due to the very low reputation of the IP',
+		'450 4.7.1 temporarily deferred due to poor reputation of your IP',
+	]) {
+		const site = newSite(paceOf({startConnections: 8}));
+		t.true(tried(site, end('throttled', reply), 0, longest).includes('slowed'), reply);
+		t.is(connectionsOf(site, 0), 1);
+		t.is(mailsAllowed(site, 0), 1);
+		spend(site, 1, 0);
+		t.is(opensAt(site, 0), minute);
+		t.is(connectionsOf(site, 90 * minute), 4);
+		t.is(mailsAllowed(site, 90 * minute), Number.POSITIVE_INFINITY);
+	}
+	const site = newSite(paceOf());
+	tried(site, end('answered', '550 5.7.1 rejected due to content'), 0, longest);
+	t.is(site.slow, null);
+});
+
+test('a host that limits the mails of a connection gets shorter sessions', t => {
+	const site = newSite(paceOf({mailsPerSession: 50}));
+	tried(site, end('throttled', '421 4.7.0 too many messages on this connection'), 0, longest);
+	t.is(site.mailsPerSession, 25);
+	tried(site, end('throttled', '452 4.5.3 Max 10 messages per connection'), 0, longest);
+	t.is(site.mailsPerSession, 10);
+	tried(site, end('throttled', '421 maximum number of messages per session is 30'), 0, longest);
+	t.true(site.mailsPerSession <= 10, 'never more again');
+	for (let n = 0; n < 10; n++) {
+		tried(site, end('throttled', '421 Too many messages in one session'), 0, longest);
+	}
+	t.is(site.mailsPerSession, 1);
+});
+
+test('the rules of a destination go before those for all', t => {
+	const reactions: Pace['reactions'] = [
+		{text: /TS04/, reaction: {kind: 'suspend', forMs: 120 * minute}},
+		{text: /TS03/, reaction: {kind: 'slow', perMinute: 10, connections: 2, forMs: 30 * minute}},
+		{text: /per connection/, reaction: {kind: 'mails_per_session', mails: 7}},
+	];
+	const site = newSite(paceOf({reactions, startConnections: 8}));
+	tried(site, end('throttled', '421 4.7.0 [TS03] deferred due to user complaints'), 0, longest);
+	t.deepEqual([site.slow?.perMinute, connectionsOf(site, 0)], [10, 2]);
+	tried(site, end('throttled', '451 max 20 messages per connection'), 0, longest);
+	t.is(site.mailsPerSession, 7);
+	t.true(tried(site, end('throttled', '553 [TS04]'), 0, longest).includes('suspended'));
+	t.is(opensAt(site, 0), 120 * minute);
+	t.deepEqual(times(3, site, end('answered')), [], 'what was under way does not end it');
+	t.is(connectionsOf(site, 0), 0);
+	t.deepEqual(times(1, site, end('answered'), 120 * minute), ['resumed']);
+});
+
+test('a new pace holds at once, what was learnt stays', t => {
+	const site = newSite(paceOf({startConnections: 8, perMinute: 60}));
+	tried(site, end('throttled', '421 too many messages per connection'), 0, longest);
+	setPace(site, paceOf({connections: 3, mailsPerSession: 100}));
+	t.deepEqual([connectionsOf(site, 0), site.mailsPerSession, mailsAllowed(site, 0)], [3, 25, Number.POSITIVE_INFINITY]);
+});
+
+test('a site is remembered over a restart, on other clocks', t => {
+	const pace = paceOf({failures: 1, startConnections: 8});
+	t.is(savedSite(newSite(paceOf({startConnections: 10})), {now: 0, monotonic: 0}), null);
+	const site = newSite(pace);
+	tried(site, end('throttled', '421 deferred due to user complaints'), 500, longest);
+	tried(site, end('failed'), 500, longest);
+	const saved = savedSite(site, {now: 1_000_000, monotonic: 500});
+	t.like(saved, {suspendedUntil: 1_000_000 + minute, slowUntil: 1_000_000 + 90 * minute, step: 1, window: 1});
+	t.truthy(saved);
+	const later = {now: 1_000_000 + minute / 2, monotonic: 7};
+	const again = restoredSite(pace, saved as NonNullable<typeof saved>, later, longest);
+	t.is(opensAt(again, 7), 7 + minute / 2);
+	t.is(again.answers, false);
+	t.deepEqual(again.slow, {until: 7 + 89.5 * minute, perMinute: 1, connections: 1});
+	t.deepEqual(tried(again, end('failed'), 7 + minute / 2, longest), ['suspended']);
+	t.is(again.suspension?.step, 2);
+	const back = restoredSite(pace, saved as NonNullable<typeof saved>, {now: -(10 ** 9), monotonic: 0}, longest);
+	t.is(opensAt(back, 0), longest, 'a clock that was set back keeps nobody waiting');
+});
