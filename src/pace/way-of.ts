@@ -27,8 +27,8 @@ type Plain = Omit<Way, 'warmUp'>;
 
 /** Files and the simulator: nobody is to be spared there. */
 const localPace: Pace = {
-	connections: 4,
-	startConnections: 4,
+	connections: 64,
+	startConnections: 64,
 	mailsPerSession: 1000,
 	perMinute: null,
 	failures: 1000,

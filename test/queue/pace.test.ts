@@ -1,0 +1,269 @@
+import test from 'ava';
+import type {Outcome} from '../../src/mail/outcome.ts';
+import type {Way} from '../../src/mail/way.ts';
+import type {SiteChange} from '../../src/pace/site.ts';
+import type {Claimed} from '../../src/store/claims.ts';
+import {readSites} from '../../src/store/sites.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {wayTo} from '../helpers/ways.ts';
+
+const hour = 3_600_000;
+const many = (count: number, domain: string) => Array.from({length: count}, (_, index) => `u${index}@${domain}`);
+const retry = (waits: number[], lifetime = hour) => ({schedule: {waits, repeatLast: true}, lifetime});
+const waits = (store: Store) => store.reader('lane_waits').orderBy('destination');
+const relayWay = (name: string): Way => {
+	const way = wayTo(name, {connections: 8, startConnections: 8});
+	return {...way, terms: {...way.terms, route: {kind: 'relay', relays: [], acceptMeans: 'sent'}}};
+};
+
+/** Nobody answered. */
+const silence = (copy: Claimed) => ({
+	...resultOf(copy, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'} satisfies Outcome),
+	sentAt: null,
+	attempts: [
+		{
+			at: now(),
+			host: 'mx.test',
+			ip: '127.0.0.1',
+			tls: null,
+			phase: 'connect' as const,
+			code: null,
+			enhanced: null,
+			reply: 'x',
+			ms: 1,
+		},
+	],
+});
+
+storeTest(
+	test,
+	'the backlog of one workspace holds up another’s mail by no more than what is under way',
+	async (t, store) => {
+		const big = await insertWorkspace(store, 'big');
+		const small = await insertWorkspace(store, 'small');
+		await insertMessages(store, big.workspaceId, many(3000, 'a.test'), {due: Date.now() - 60_000});
+		const order: string[] = [];
+		let acceptedAt = -1;
+		const {scheduler, recorded} = schedulerOf(
+			store,
+			async copy => {
+				order.push(copy.workspace_id);
+				await new Promise(resolve => setTimeout(resolve, 2));
+				return resultOf(copy, {kind: 'delivered'});
+			},
+			{wayOf: async () => relayWay('relay')},
+		);
+		await scheduler.start();
+		await waitFor('the backlog to run', () => order.length > 300);
+		await insertMessages(store, small.workspaceId, ['code@a.test']);
+		acceptedAt = order.length;
+		scheduler.accepted([{destination: 'a.test', workspaceId: small.workspaceId}]);
+		await waitFor('the code', () => recorded.includes('code@a.test'));
+		const before = order.indexOf(small.workspaceId) - acceptedAt;
+		const stopped = scheduler.stop();
+		await stopped;
+		t.true(before <= 2 * 8 * 13, `${before} went before it`);
+	},
+);
+
+storeTest(test, 'a dead site costs no copy more than one try, and waits; a restart keeps that', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, many(50, 'dead.test'));
+	const tries: string[] = [];
+	const options = {
+		wayOf: async () => wayTo('mx.dead.test', {failures: 3, startConnections: 2}),
+		retry: () => retry([hour]),
+	};
+	const first = schedulerOf(
+		store,
+		async copy => {
+			tries.push(copy.id);
+			return silence(copy);
+		},
+		options,
+	);
+	await first.scheduler.start();
+	await waitFor('the suspension', async () => (await readSites(store.reader)).get('mx.dead.test') !== undefined);
+	await waitFor('what it waits for', async () => (await waits(store)).length === 1, 10_000);
+	const [wait] = await waits(store);
+	t.like(wait, {destination: 'dead.test', workspace_id: workspaceId, site: 'mx.dead.test', waits_for: 'suspension'});
+	t.regex(wait.detail, /dead\.test.*connect ETIMEDOUT/);
+	t.true(Date.parse(wait.until) > Date.now());
+	await first.scheduler.stop();
+	t.true(tries.length >= 3 && tries.length <= 5, `${tries.length} tries`);
+	t.is(new Set(tries).size, tries.length);
+	t.like(first.scheduler.sites()[0], {site: 'mx.dead.test', connections: 0, waitsFor: 'suspension', inFlight: 0});
+
+	const remembered = await readSites(store.reader);
+	t.like(remembered.get('mx.dead.test'), {step: 1, window: 1, waitsFor: 'suspension'});
+	const again: string[] = [];
+	const second = schedulerOf(
+		store,
+		async copy => {
+			again.push(copy.address);
+			return resultOf(copy, {kind: 'delivered'});
+		},
+		{
+			...options,
+			remembered: site => remembered.get(site),
+			wayOf: async ({destination}) => wayTo(`mx.${destination}`, {failures: 3}),
+		},
+	);
+	await insertMessages(store, workspaceId, ['one@well.test']);
+	await second.scheduler.start();
+	await waitFor('the other mail', () => second.recorded.length === 1);
+	await second.scheduler.stop();
+	t.deepEqual(again, ['one@well.test']);
+});
+
+storeTest(test, 'a site comes back when its probe is taken', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, many(20, 'a.test'));
+	let dead = true;
+	const changes: SiteChange[] = [];
+	const {scheduler} = schedulerOf(store, async copy => (dead ? silence(copy) : resultOf(copy, {kind: 'delivered'})), {
+		wayOf: async () => wayTo('a.test', {failures: 2, startConnections: 2}),
+		retry: () => retry([300]),
+		onSite: (_site, more) => changes.push(...more),
+	});
+	await scheduler.start();
+	await waitFor('three suspensions', () => changes.filter(change => change === 'suspended').length >= 3);
+	dead = false;
+	await waitFor('all', async () => (await store.reader('recipients').where({state: 'delivered'})).length === 20);
+	t.true(changes.includes('resumed'));
+	await waitFor('no waits', async () => (await waits(store)).length === 0);
+	await scheduler.stop();
+});
+
+storeTest(
+	test,
+	'a smarthost that refuses us stops its route: no attempt counts, nothing expires, others go on',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, [...many(20, 'a.test'), 'one@direct.test'], {due: Date.now() - 2 * hour});
+		let wrongPassword = true;
+		let tries = 0;
+		const changes: SiteChange[] = [];
+		const {scheduler, recorded} = schedulerOf(
+			store,
+			async copy => {
+				if (copy.destination === 'a.test' && wrongPassword) {
+					tries++;
+					return {
+						...resultOf(copy, {kind: 'deferred', category: 'config', reason: '535 5.7.8 bad password'}),
+						sentAt: null,
+					};
+				}
+				return resultOf(copy, {kind: 'delivered'});
+			},
+			{
+				wayOf: async ({destination}) => (destination === 'a.test' ? relayWay('smarthost') : wayTo(destination)),
+				// Whatever were counted as a try would be the last one: the mail is older than its lifetime.
+				retry: () => retry([500], hour),
+				onSite: (_site, more) => changes.push(...more),
+			},
+		);
+		await scheduler.start();
+		await waitFor('the direct mail', () => recorded.includes('one@direct.test'));
+		await waitFor('two probes', () => changes.filter(change => change === 'suspended').length >= 3, 10_000);
+		t.is(changes.filter(change => change === 'route_stopped').length, 1);
+		t.true(tries <= 8 + 3, 'one connection each, then one copy each time');
+		const rows = await store.reader('recipients').where({destination: 'a.test'});
+		t.true(rows.every(row => row.attempts === 0 && row.next_attempt_at !== null));
+		t.true(rows.some(row => row.last_category === 'config' && row.last_reply === '535 5.7.8 bad password'));
+		wrongPassword = false;
+		await waitFor(
+			'all',
+			async () => (await store.reader('recipients').where({state: 'delivered'})).length === 21,
+			10_000,
+		);
+		t.is(changes.filter(change => change === 'route_resumed').length, 1);
+		await scheduler.stop();
+		t.is((await store.reader('events').where({type: 'bounced'})).length, 0);
+	},
+);
+
+storeTest(test, 'a destination that an operator suspended is not claimed until it is resumed', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await store.writer.transaction(trx =>
+		trx('suspensions').insert({destination: 'a.test', reason: 'asked', created_at: now()}),
+	);
+	await insertMessages(store, workspaceId, ['one@a.test', 'one@b.test']);
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+	await scheduler.start();
+	await waitFor('the other', () => recorded.length === 1);
+	await waitFor('what it waits for', async () => (await waits(store))[0]?.waits_for === 'operator');
+	t.deepEqual(recorded, ['one@b.test']);
+	await store.writer.transaction(trx => trx('suspensions').delete());
+	await scheduler.rescan();
+	await waitFor('the mail', () => recorded.length === 2);
+	await waitFor('no waits', async () => (await waits(store)).length === 0);
+	await scheduler.stop();
+});
+
+storeTest(
+	test,
+	'a new source sends no more than its share of the day, also after a restart and between nodes',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, [...many(20, 'a.test'), ...many(20, 'b.test')]);
+		const warm: Way['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 7, overflow: null};
+		const wayOf = async ({destination}: {destination: string}) => ({...wayTo(destination), warmUp: warm});
+		const nodes = [1, 2].map(() => schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {wayOf}));
+		const sent = () => nodes.reduce((sum, {recorded}) => sum + recorded.length, 0);
+		await Promise.all(nodes.map(({scheduler}) => scheduler.start()));
+		await waitFor('the share', () => sent() === 7);
+		await waitFor('what the rest waits for', async () => {
+			const rows = await waits(store);
+			return rows.length === 2 && rows.every(row => row.waits_for === 'warm_up');
+		});
+		t.regex((await waits(store))[0].detail, /192\.0\.2\.1 is new and has sent big the 7 mails of today/);
+		await Promise.all(nodes.map(({scheduler}) => scheduler.stop()));
+		t.is(sent(), 7);
+
+		const third = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+			wayOf: async ({destination}) => ({...wayTo(destination), warmUp: {...warm, overflow: wayTo('relay')}}),
+		});
+		await third.scheduler.start();
+		await waitFor('the overflow', () => third.recorded.length === 33);
+		await third.scheduler.stop();
+		t.like(await store.reader('warmup_days').first(), {source: '192.0.2.1', provider: 'big', n: 7});
+	},
+);
+
+storeTest(test, 'mail of a paused workspace and held mail is not asked for again and again', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const paused = await insertWorkspace(store, 'paused');
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	await insertMessages(store, paused.workspaceId, ['two@a.test']);
+	await store.writer.transaction(async trx => {
+		await trx('recipients').where({address: 'one@a.test'}).update({held_at: now()});
+		await trx('workspaces').where({id: paused.workspaceId}).update({paused_at: now(), pause_reason: 'test'});
+	});
+	let claims = 0;
+	const {writer} = store;
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		writer: {
+			...writer,
+			submit(write, item) {
+				claims += write.name === 'claim' ? 1 : 0;
+				return writer.submit(write, item);
+			},
+		},
+	});
+	await scheduler.start();
+	scheduler.accepted([
+		{destination: 'a.test', workspaceId},
+		{destination: 'a.test', workspaceId: paused.workspaceId},
+	]);
+	await insertMessages(store, workspaceId, ['three@b.test']);
+	scheduler.accepted([{destination: 'b.test', workspaceId}]);
+	await waitFor('the other mail', () => recorded.length === 1);
+	await scheduler.stop();
+	t.deepEqual(recorded, ['three@b.test']);
+	t.true(claims <= 4, `${claims} claims`);
+});
