@@ -35,6 +35,7 @@ const silence = (copy: Claimed) => ({
 			enhanced: null,
 			reply: 'x',
 			ms: 1,
+			dialogue: null,
 		},
 	],
 });
