@@ -6,6 +6,7 @@ import {ConfigError} from '../config/config-error.ts';
 import {loadSecrets} from '../config/secrets.ts';
 import type {Settings} from '../config/settings.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
+import {openRecordSources} from '../dns/record-sources.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {publicInterfaceAddresses} from '../doctor/addresses.ts';
 import type {TimeServer} from '../doctor/clock.ts';
@@ -78,7 +79,12 @@ async function findingsOf(session: Session, options: Options): Promise<Finding[]
 			targets: options.to ?? usualTargets,
 			blocklists: options.blocklist ?? usualBlocklists,
 			timeServer: options.timeServer ?? usualTimeServer,
-			domainChecks: [],
+			openSources: () =>
+				openRecordSources({
+					servers: settings.dnsServers,
+					allowPrivate: settings.allowPrivateMx,
+					clock: session.tools.clock,
+				}),
 		});
 		return await examine(checks, {
 			began: check => terminal.status(`checking ${check} …`),

@@ -1,3 +1,5 @@
+import type {OpenSources} from '../admin/check-records.ts';
+import {sendingNames} from '../admin/domain-records.ts';
 import {extraCa} from '../config/ca.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
@@ -14,6 +16,7 @@ import {returnPathCheck} from './bounces.ts';
 import {certificateCheck} from './certificate.ts';
 import {clockCheck, type TimeServer} from './clock.ts';
 import {daemonCheck} from './daemon.ts';
+import {domainsCheck} from './domains.ts';
 import {egressCheck, type SmtpReach} from './egress.ts';
 import {type Check, ok} from './finding.ts';
 import {diskCheck, nodeCheck, openFilesCheck} from './machine.ts';
@@ -41,8 +44,8 @@ export type DoctorInput = {
 	/** Zones of blocklists to ask. */
 	readonly blocklists: readonly string[];
 	readonly timeServer: TimeServer;
-	/** Checks of each domain that mail comes from. */
-	readonly domainChecks: readonly Check[];
+	/** Servers to ask for the records of domains, opened for one domain. */
+	readonly openSources: OpenSources;
 };
 
 /** Every check that fits the settings, in the order in which one would look: the machine, its names, the ways out, the way back. */
@@ -56,7 +59,7 @@ export function checksFor(input: DoctorInput): Check[] {
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
-		return [...here, captureCheck, ...input.domainChecks];
+		return [...here, captureCheck];
 	}
 	const [target = settings.hostname] = input.targets;
 	return [
@@ -65,7 +68,7 @@ export function checksFor(input: DoctorInput): Check[] {
 		resolverCheck(target, resolver),
 		...waysOut(input),
 		...waysBack(input),
-		...input.domainChecks,
+		...domainsOf(input),
 	];
 }
 
@@ -126,6 +129,10 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 			running: input.daemon !== null,
 		}),
 	];
+}
+
+function domainsOf({settings, store: {store}, openSources, clock}: DoctorInput): Check[] {
+	return store === null ? [] : [domainsCheck({store, names: sendingNames(settings), openSources, clock})];
 }
 
 function sourcesOf({sourceAddresses, hostname}: Settings): OwnAddress[] {

@@ -48,6 +48,29 @@ test('doctor works on a fresh machine, makes nothing, and says what to mend', as
 	t.regex(stdout, /^ {20}fix: find out why/m);
 	t.regex(stdout, /\n\d+ ok, 2 warnings, 2 failures\n$/);
 	t.true(stdout.split('\n').every(line => line.length <= 80));
+
+	await cli.json('workspace', 'create', '--name', 'shop');
+	const {records} = await cli.json<{records: Array<{type: string; name: string; value: string}>}>(
+		'domain',
+		'add',
+		'shop.test',
+	);
+	const domain = async () => {
+		const all = JSON.parse((await cli.run('doctor', '--json', ...lab)).stdout) as Finding[];
+		return all.filter(({check}) => check === 'domain').map(({status, detail}) => `${status} ${detail}`);
+	};
+	t.regex(
+		(await domain())[0] ?? '',
+		/^fail shop\.test: TXT _mailctl\.shop\.test missing, .*TXT mc1\._domainkey\.shop\.test missing/,
+	);
+	for (const {type, name, value} of records) {
+		const entry = dns.zone[name] ?? {};
+		dns.zone[name] = {
+			...(typeof entry === 'string' ? {} : entry),
+			...(type === 'MX' ? {mx: [[10, value.split(' ')[1] ?? '']]} : {txt: [value.match(/.{1,255}/g) ?? []]}),
+		};
+	}
+	t.deepEqual(await domain(), [`ok shop.test: ${records.length} records are as they should be`]);
 });
 
 test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
