@@ -213,13 +213,14 @@ export function createEngine(options: EngineOptions) {
 		/** What was changed by others is read again. */
 		forget(): void {
 			signing.forget();
-			ways.forget();
+			ways.renew().then(changed => changed && scheduler.renew(), options.onStoreError);
 		},
 		/** The destinations file is read again; answers what is wrong with it, then what was read before still holds. */
 		reload({destinationsFile}: Pick<DestinationsSettings, 'destinationsFile'>): readonly string[] {
 			const read = destinationsOf({...settings, destinationsFile});
 			if (read.ok) {
 				ways.reload(read.destinations);
+				scheduler.renew();
 			}
 			return read.ok ? [] : read.faults;
 		},

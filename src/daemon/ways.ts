@@ -11,7 +11,7 @@ import {type Network, needsHosts, type Preference, wayFor} from '../pace/way-of.
 import type {MtaStsPolicies} from '../policy/mta-sts.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {findWorkspace} from '../store/workspaces.ts';
+import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {createWarmUpShares} from './warm-up-shares.ts';
 
 export type WaysOptions = {
@@ -29,7 +29,9 @@ export type WaysOptions = {
 const mostWays = 20_000;
 /** DNS answers, the day, the figures of a day: all are asked again within this, milliseconds. */
 const freshMs = 10_000;
-const noPreference: Preference = {pool: null, route: null};
+
+/** What a workspace wants, and the same as it is stored, to see it change. */
+type Wish = {readonly stored: string; readonly preference: Preference};
 
 /** Where each workspace's mail for a destination goes, and how fast. */
 export function createWays(options: WaysOptions) {
@@ -43,18 +45,18 @@ export function createWays(options: WaysOptions) {
 		destinations: () => destinations,
 		clock,
 	});
-	const preferences = new LRUCache<string, Promise<Preference>>({max: 10_000});
+	const wishes = new LRUCache<string, Promise<Wish>>({max: 10_000});
 	const ways = new LRUCache<string, Promise<Way>>({max: mostWays, ttl: freshMs});
 
-	async function readPreference(workspaceId: string): Promise<Preference> {
+	async function readWish(workspaceId: string): Promise<Wish> {
 		const row = await findWorkspace(store.reader, workspaceId);
-		return row === undefined
-			? noPreference
-			: {pool: row.source_pool, route: row.route === null ? null : openRoute(row.id, row.route, vault)};
+		const stored = wishOf(row);
+		const route = row?.route ? openRoute(row.id, row.route, vault) : null;
+		return {stored, preference: {pool: row?.source_pool ?? null, route}};
 	}
 
 	async function find({destination, workspaceId}: LaneKey): Promise<Way> {
-		const preference = await kept(preferences, workspaceId, () => readPreference(workspaceId));
+		const {preference} = await kept(wishes, workspaceId, () => readWish(workspaceId));
 		const hostsCount = needsHosts(destination, preference, network, destinations);
 		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
 		const way = wayFor(destination, hosts, preference, network, destinations, await shares.today());
@@ -63,32 +65,47 @@ export function createWays(options: WaysOptions) {
 			: way;
 	}
 
-	function forget(): void {
-		preferences.clear();
-		ways.clear();
-	}
-
 	return {
 		/** Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
 		wayOf: async (key: LaneKey): Promise<Way> =>
 			await kept(ways, `${key.workspaceId} ${key.destination}`, () => find(key)),
-		/** What workspaces want is read again. */
-		forget,
+		/** Reads again what workspaces want; answers whether one of them wants something else than before. */
+		async renew(): Promise<boolean> {
+			let changed = false;
+			for (const row of await listWorkspaces(store.reader)) {
+				const known = await wishes.get(row.id)?.catch(() => undefined);
+				if (known !== undefined && known.stored !== wishOf(row)) {
+					wishes.delete(row.id);
+					changed = true;
+				}
+			}
+
+			if (changed) {
+				ways.clear();
+			}
+
+			return changed;
+		},
 		/** Another destinations file holds from now on. */
 		reload(next: Destinations): void {
 			destinations = next;
-			forget();
+			ways.clear();
 		},
 	};
 }
 
 export type Ways = ReturnType<typeof createWays>;
 
-/** The way with what the domain's policy asks of its hosts. */
+/** The way with what the domain's policy asks of its hosts; a smarthost is none of them. */
 function obeying(mtaSts: MtaSts | null, {warmUp, ...way}: Way): Way {
-	const obey = <T extends Pick<Way, 'terms'>>(one: T): T => ({...one, terms: {...one.terms, mtaSts}});
+	const obey = <T extends Pick<Way, 'terms'>>(one: T): T =>
+		one.terms.route.kind === 'mx' ? {...one, terms: {...one.terms, mtaSts}} : one;
 	const overflow = warmUp?.overflow ?? null;
 	return {...obey(way), warmUp: warmUp && {...warmUp, overflow: overflow && obey(overflow)}};
+}
+
+function wishOf(row: Pick<Workspace, 'source_pool' | 'route'> | undefined): string {
+	return `${row?.source_pool ?? ''} ${row?.route ?? ''}`;
 }
 
 /** Remembers what is being found out and what was, but no failure. */

@@ -417,6 +417,19 @@ export function createLanes(options: LanesOptions) {
 			}
 		},
 
+		/** Ways may lead elsewhere from now on: all are found anew, also where they lead to waits. */
+		renew(now: Moment): void {
+			for (const lane of lanes.values()) {
+				if (lane.placed) {
+					stale.add(lane);
+				} else if (lane.state === 'spent') {
+					lane.state = 'idle';
+					lane.asksNext = true;
+					makeReady(lane, now);
+				}
+			}
+		},
+
 		/** Its way could not be found: it is to be looked for again. */
 		unfound(lane: Lane): void {
 			if (lane.state === 'looking') {

@@ -314,6 +314,12 @@ export function createScheduler(options: SchedulerOptions) {
 			}
 		},
 
+		/** Ways may lead elsewhere from now on. */
+		renew(): void {
+			lanes.renew(moment());
+			plan();
+		},
+
 		/** Claims nothing more; resolves when every claimed copy is settled. */
 		async stop(): Promise<void> {
 			state = 'stopping';

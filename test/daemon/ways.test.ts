@@ -110,12 +110,13 @@ storeTest(test, 'a workspace’s pool and route hold from the next look at them 
 		route: {text: 'smtp://a.example, smtp://app:p%40ss%25@b.example', vault: testVault},
 	});
 	t.is((await way('own.test')).site, 'mx.own.test from 192.0.2.1', 'until it is told');
-	ways.forget();
+	t.true(await ways.renew());
+	t.false(await ways.renew(), 'nothing changed');
 	const {site, terms} = await way('own.test');
 	t.is(site, 'smarthost a.example:25+app@b.example:587 from 192.0.2.2');
 	t.like(terms.route, {kind: 'relay', relays: {1: {user: 'app', password: 'p@ss%', tls: 'required'}}});
 	await change({sourcePool: null, route: null});
-	ways.forget();
+	t.true(await ways.renew());
 	t.is((await way('own.test')).terms.route.kind, 'mx');
 	t.deepEqual(dns.queries, ['MX own.test']);
 });
@@ -158,7 +159,7 @@ storeTest(test, 'a new source has its share of the day, what is over goes to the
 });
 
 storeTest(test, 'a route that cannot be opened rejects, and is tried again', async (t, store) => {
-	const {way, ways, change} = await start(t, store);
+	const {way, change} = await start(t, store);
 	await change({route: {text: 'smtp://app:hunter2@b.example', vault: testVault}});
 	const {id, route} = (await store.reader('workspaces').first('id', 'route')) as {id: string; route: string};
 	await store
@@ -168,5 +169,4 @@ storeTest(test, 'a route that cannot be opened rejects, and is tried again', asy
 	await t.throwsAsync(way('own.test'), {message: /key 9/});
 	await store.database('workspaces').where({id}).update({route});
 	t.is((await way('own.test')).terms.route.kind, 'relay');
-	ways.forget();
 });

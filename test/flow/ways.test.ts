@@ -150,3 +150,25 @@ test('what a workspace asks for and the settings do not have: said by the comman
 	t.regex(JSON.stringify(warning), /default: its source pool otp is not in MAILCTL_SOURCE_POOLS/);
 	t.is(await daemon.stop(), 0);
 });
+
+test('a new source sends its share of the day, the rest goes to the smarthost', async t => {
+	const today = new Date().toISOString().slice(0, 10);
+	const {program, mx, smarthost, sources} = await startWorld(t, ({sources: [source], smarthost: {host, port}}) => ({
+		MAILCTL_SOURCE_ADDRESSES: source,
+		MAILCTL_SOURCE_POOLS: '',
+		MAILCTL_WARM_UP: `${source}=${today}`,
+		MAILCTL_RELAY_URL: `smtp://${host}:${port}?tls=none`,
+	}));
+	const daemon = await program.serve();
+	const {key, from, templateId} = await welcomeOf(program);
+	const messages = Array.from({length: 80}, (_, n) => ({from, to: `u${n}@${n % 2 ? 'a' : 'b'}.example`, templateId}));
+	const {status} = await call(`${daemon.url}/v1/messages/batch`, key, {messages});
+	t.true(status < 300);
+	await waitFor('all has gone', () => mx.received.length + smarthost.received.length === 80, 20_000);
+	// Where midnight (UTC) passed meanwhile a second share was there.
+	const share = today === new Date().toISOString().slice(0, 10) ? 50 : mx.received.length;
+	t.is(mx.received.length, share);
+	t.is(smarthost.received.length, 80 - share);
+	t.true(mx.received.every(({connection}) => connection.remoteAddress === sources[0]));
+	t.is(await daemon.stop(), 0);
+});

@@ -349,3 +349,43 @@ test('mail moves to another site when its hosts change', t => {
 	settle(lanes, later, 2);
 	t.is(first.site.inFlight.fresh, later.limit + 5 - 3);
 });
+
+test('a way that leads elsewhere holds at once, also for what waits at a site that is left alone', t => {
+	const lanes = lanesOf();
+	lanes.arrived(key('a.test'), at(0));
+	const [grant] = grantsOf(lanes, () => wayTo('dead.test', {failures: 1})) as [Grant];
+	lanes.claimed(grant, brought(1), at(0));
+	settle(lanes, grant, 1, silent);
+	lanes.due(key('a.test'), 0, at(0));
+	t.deepEqual(
+		grantsOf(lanes, () => wayTo('dead.test', {failures: 1})),
+		[],
+		'its site is left alone',
+	);
+	t.deepEqual(
+		grantsOf(lanes, () => wayTo('relay')),
+		[],
+		'its way is known',
+	);
+	lanes.renew(at(0));
+	t.deepEqual(
+		grantsOf(lanes, () => wayTo('relay')).map(({site}) => site.name),
+		['relay'],
+	);
+});
+
+test('what a new source may not send today goes on when its way gets an overflow', t => {
+	const lanes = lanesOf();
+	const warmUp = {source: '192.0.2.1', group: 'default', perDay: 0, overflow: null};
+	lanes.arrived(key('a.test'), at(0));
+	t.deepEqual(
+		grantsOf(lanes, () => ({...wayTo('a.test'), warmUp})),
+		[],
+	);
+	lanes.renew(at(0));
+	const grants = grantsOf(lanes, () => ({...wayTo('a.test'), warmUp: {...warmUp, overflow: wayTo('relay')}}));
+	t.deepEqual(
+		grants.map(({site}) => site.name),
+		['relay'],
+	);
+});
