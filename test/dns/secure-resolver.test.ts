@@ -9,7 +9,12 @@ import {type DnsFault, startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 const record = {usage: 3, selector: 1, matching: 1, data: 'ab'.repeat(32)};
 
-async function start(t: Parameters<typeof startFakeDns>[0], zone: Zone, servers: readonly string[] = [], timeoutMs = 20_000) {
+async function start(
+	t: Parameters<typeof startFakeDns>[0],
+	zone: Zone,
+	servers: readonly string[] = [],
+	timeoutMs = 20_000,
+) {
 	let passed = 0;
 	const clock = {now: () => Date.now() + passed, monotonic: () => performance.now() + passed};
 	const fake = await startFakeDns(t, zone);
