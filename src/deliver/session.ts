@@ -10,7 +10,7 @@ import {logIn} from './log-in.ts';
 import type {Route} from './route.ts';
 import {createSmtpConnection, type Lost, type SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
-import {tlsFailureOf} from './tls-failure.ts';
+import {certificateFault, tlsFailureOf} from './tls-failure.ts';
 import {tlsaFailure} from './tlsa.ts';
 
 /** A connection on which mail may be sent. */
@@ -177,10 +177,11 @@ async function secure(connection: SmtpConnection, route: Route, options: Session
 	return broken === null ? null : failedTls(route, broken);
 }
 
-function failedTls({tls, tlsPolicy}: Route, {lost, errno, tlsFailure}: Lost): Stop {
+function failedTls({host, tls, tlsPolicy}: Route, {lost, errno, tlsFailure}: Lost): Stop {
 	const failure = tlsFailure ?? tlsFailureOf(errno);
 	const by = tls === 'opportunistic' ? '' : tlsPolicy?.kind === 'sts' ? 'MTA-STS: ' : tlsPolicy ? 'DANE: ' : '';
-	return {by: 'tls', phase: 'starttls', text: `${by}${lost}`, failure, errno};
+	const text = tlsFailure === undefined ? certificateFault(failure, host, lost) : lost;
+	return {by: 'tls', phase: 'starttls', text: `${by}${text}`, failure, errno};
 }
 
 /** A password goes unencrypted only where the operator said so, and only within the machine. */

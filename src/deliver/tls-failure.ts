@@ -25,6 +25,20 @@ export function tlsFailureOf(code: string | undefined): TlsFailure {
 	return certificateFailures[code ?? ''] ?? 'validation-failure';
 }
 
+/** The same for people; `words` are those of the library, and stand where the certificate is not to blame. */
+export function certificateFault(failure: TlsFailure, host: string, words: string): string {
+	switch (failure) {
+		case 'certificate-host-mismatch':
+			return `the certificate is not for ${host}`;
+		case 'certificate-expired':
+			return `the certificate of ${host} has expired or is not valid yet`;
+		case 'certificate-not-trusted':
+			return `no authority that we trust vouches for the certificate of ${host}: ${words}`;
+		default:
+			return words;
+	}
+}
+
 const noTls: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
 
 /** Whether the peer answered the handshake with something that is no TLS at all: no other way to begin one will help. */

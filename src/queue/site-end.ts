@@ -24,10 +24,20 @@ export function siteEnd({outcome, attempts}: AttemptResult, {terms}: Pick<Way, '
 	if (!last) {
 		return null;
 	}
-	if (attempts.every(({phase}) => handshake.has(phase))) {
+	const ofHosts = attempts.filter(attempt => !isForbidden(attempt));
+	if (ofHosts.length === 0) {
+		return null;
+	}
+	if (ofHosts.every(({phase}) => handshake.has(phase))) {
 		return about('failed', outcome.reason);
 	}
 	return about(isThrottled(last, outcome.category) ? 'throttled' : 'answered', outcome.reason);
+}
+
+/** A domain's MTA-STS or DANE stood in the way: that says nothing of hosts that serve many domains. */
+function isForbidden({tlsResult, phase}: Attempt): boolean {
+	const demanded = tlsResult !== undefined && tlsResult.policy !== 'no-policy-found' && tlsResult.result !== 'success';
+	return demanded && handshake.has(phase);
 }
 
 /** It wants less of us (421, 4.7.x but for greylisting), or hung up (RFC 5321 §3.8, delivery.md R8.2). */

@@ -9,12 +9,17 @@ import {type DnsFault, startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 const record = {usage: 3, selector: 1, matching: 1, data: 'ab'.repeat(32)};
 
-async function start(t: Parameters<typeof startFakeDns>[0], zone: Zone, servers: readonly string[] = []) {
+async function start(
+	t: Parameters<typeof startFakeDns>[0],
+	zone: Zone,
+	servers: readonly string[] = [],
+	timeoutMs = 20_000,
+) {
 	let passed = 0;
 	const clock = {now: () => Date.now() + passed, monotonic: () => performance.now() + passed};
 	const fake = await startFakeDns(t, zone);
 	return {
-		...createSecureResolver({servers: [...servers, fake.server], timeoutMs: 300, tries: 1, clock}),
+		...createSecureResolver({servers: [...servers, fake.server], timeoutMs, tries: 1, clock}),
 		fake,
 		pass(ms: number) {
 			passed += ms;
@@ -56,7 +61,7 @@ for (const [fault, code] of [
 	['garbage', 'ETIMEOUT'],
 ] as const satisfies ReadonlyArray<readonly [DnsFault, string]>) {
 	test(`an answer that says nothing: ${fault}`, async t => {
-		const {tlsa, fake} = await start(t, {'example.test': fault});
+		const {tlsa, fake} = await start(t, {'example.test': fault}, [], 2000);
 		t.deepEqual(await tlsa('example.test'), {kind: 'failed', code});
 		fake.zone['example.test'] = {tlsa: [record], signed: true};
 		t.like(await tlsa('example.test'), {kind: 'found'}, 'it is not remembered');
@@ -89,7 +94,7 @@ test('a server that does not answer is passed over', async t => {
 	await once(dead, 'listening');
 	t.teardown(() => dead.close());
 	const silent = `127.0.0.1:${dead.address().port}`;
-	const {tlsa} = await start(t, {'example.test': {tlsa: [record], signed: true}}, [silent, '[::1]:9']);
+	const {tlsa} = await start(t, {'example.test': {tlsa: [record], signed: true}}, [silent, '[::1]:9'], 2000);
 	t.like(await tlsa('example.test'), {kind: 'found', records: [record]});
 });
 

@@ -1,0 +1,33 @@
+import test from 'ava';
+import type {Attempt, Outcome} from '../../src/mail/outcome.ts';
+import type {TlsResult} from '../../src/mail/tls-result.ts';
+import {siteEnd} from '../../src/queue/site-end.ts';
+import {plainTerms} from '../helpers/delivery-lab.ts';
+
+const deferred: Outcome = {kind: 'deferred', category: 'policy', reason: 'MTA-STS: …'};
+
+function attemptOf(phase: Attempt['phase'], tlsResult?: TlsResult): Attempt {
+	const [at, reply] = ['2026-11-21T10:00:00.000Z', 'a reply'];
+	return {
+		...{at, host: 'mx.test', ip: '192.0.2.1', tls: null, tlsResult, phase},
+		...{code: null, enhanced: null, reply, ms: 1, dialogue: null},
+	};
+}
+
+function endOf(...attempts: Attempt[]): string | null {
+	const at = '2026-11-21T10:00:00.000Z';
+	const result = {recipientId: 'rcp_1', outcome: deferred, attempts, sentAt: null, at};
+	return siteEnd(result, {terms: plainTerms})?.kind ?? null;
+}
+
+test('a policy of one domain says nothing of the hosts, which may serve many', t => {
+	t.is(endOf(attemptOf('route', {policy: 'sts', result: 'validation-failure'})), null);
+	t.is(endOf(attemptOf('starttls', {policy: 'sts', result: 'certificate-host-mismatch'})), null);
+	t.is(endOf(attemptOf('starttls', {policy: 'tlsa', result: 'tlsa-invalid'})), null);
+	t.is(endOf(attemptOf('route', {policy: 'tlsa', result: 'dnssec-invalid'}), attemptOf('connect')), 'failed');
+});
+
+test('a handshake that fails without a policy is the host’s failure', t => {
+	t.is(endOf(attemptOf('starttls', {policy: 'no-policy-found', result: 'validation-failure'})), 'failed');
+	t.is(endOf(attemptOf('connect')), 'failed');
+});
