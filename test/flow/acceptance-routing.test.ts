@@ -98,6 +98,8 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 	);
 	const asks = equal.flatMap(name => host(name).connections).flatMap(({commands}) => commands);
 	t.is(asks.filter(line => line.startsWith('RCPT')).length, 90, 'two hosts at the first try, the first of them again');
+	const senders = asks.filter(line => line.startsWith('MAIL')).map(line => /<([^>]*)>/.exec(line)?.[1]);
+	t.is(new Set(senders).size, 30, 'and with the same envelope');
 	t.true(
 		counts.every(count => count > 0),
 		`shared out: ${counts}`,
