@@ -25,6 +25,7 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 			'mx1.down.example': {greeting: '554 5.3.2 not now'},
 			'mx2.down.example': {},
 			'plain.example': {},
+			'mx.xn--bcher-kva.example': {},
 			...Object.fromEntries(equal.map(name => [name, {rcpt: greylist()}])),
 		},
 		{
@@ -67,6 +68,9 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 	t.like(second, {host: 'mx2.down.example', phase: 'dot', code: 250});
 	await until(plain, 'delivered');
 	t.is(host('plain.example').count(), 1, 'without an MX the domain itself');
+
+	await until(await send('user@bücher.example'), 'delivered');
+	t.is(host('mx.xn--bcher-kva.example').received[0]?.to[0], 'user@xn--bcher-kva.example');
 
 	await until(none, 'bounced');
 	t.like((await show(none)).events.at(-1)?.detail, {type: 'permanent', category: 'unknown_domain', enhanced: '5.1.10'});
