@@ -152,9 +152,32 @@ async function addressRoutes(
 		return dnsFailure(failure);
 	}
 
-	return refused === null
-		? noAddress(domain, families, noAddressBefore)
-		: refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
+	if (refused !== null) {
+		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
+	}
+
+	if (await haveOthers(hosts, families, options.resolver)) {
+		const family = families.v6 ? 'IPv4' : 'IPv6';
+		return deferral(
+			'config',
+			'4.4.4',
+			`the mail hosts of ${domain} have only ${family}, by which nothing is sent here`,
+		);
+	}
+
+	return noAddress(domain, noAddressBefore);
+}
+
+/** Whether the hosts have addresses of the family that there is no way to: that is not the domain's fault. */
+async function haveOthers(hosts: readonly MxRecord[], {v4, v6}: Families, resolver: Resolver): Promise<boolean> {
+	if (v4 && v6) {
+		return false;
+	}
+
+	const found = await Promise.all(
+		hosts.slice(0, mostAddresses).map(({exchange}) => hostAddresses(exchange, false, {v4: !v4, v6: !v6}, resolver)),
+	);
+	return found.some(({addresses}) => addresses.length > 0);
 }
 
 async function hostAddresses(
@@ -218,12 +241,8 @@ function unknownDomain(domain: string, nxdomainBefore: boolean): NoRoute {
 		: deferral('unknown_domain', '4.1.2', reply, confirmAfterMs.unknown_domain);
 }
 
-function noAddress(domain: string, {v4, v6}: Families, noAddressBefore: boolean): NoRoute {
-	if (!v4) {
-		const family = v6 ? 'an IPv6 address, and there is no IPv4 source' : 'an address of a family that we can send by';
-		return deferral('config', '4.4.4', `no mail host of ${domain} has ${family}`);
-	}
-	const reply = `no mail host of ${domain} has ${v6 ? 'an address' : 'an IPv4 address, and nothing is sent by IPv6 here'}`;
+function noAddress(domain: string, noAddressBefore: boolean): NoRoute {
+	const reply = `no mail host of ${domain} has an address`;
 	return noAddressBefore
 		? refusal('no_address', '5.4.4', reply)
 		: deferral('no_address', '4.4.4', reply, confirmAfterMs.no_address);

@@ -122,17 +122,24 @@ function isTooManyRecipients(reply: SmtpReply): boolean {
 	return reply.enhanced === '5.5.3' || (reply.code === 552 && /too many recipients/i.test(reply.text));
 }
 
+const statedClock = /\b(?:in|after)\s{1,3}(\d\d):(\d\d):(\d\d)\b/i;
 const statedWait = /\b(?:in|for|after|wait|least)\s{1,3}(\d{1,5})\s{0,3}(s|m|h)(?:ec|in|our|\b)/i;
 
-/** The wait that a greylisting server names (`try again in 300 seconds`), within bounds, or null. */
+/** The wait that a greylisting server names (`try again in 300 seconds`, `in 00:05:00`), within bounds, or null. */
 export function statedWaitMs(text: string): number | null {
-	const [, amount, unit] = statedWait.exec(text) ?? [];
-	if (amount === undefined || unit === undefined) {
-		return null;
+	const stated = namedWaitMs(text);
+	return stated === null ? null : Math.min(Math.max(stated, shortestStatedWaitMs), longestStatedWaitMs);
+}
+
+function namedWaitMs(text: string): number | null {
+	const clock = statedClock.exec(text);
+	if (clock !== null) {
+		const [hours = 0, minutes = 0, seconds = 0] = clock.slice(1).map(Number);
+		return ((hours * 60 + minutes) * 60 + seconds) * 1000;
 	}
 
-	const unitMs = {s: 1000, m: minute, h: 60 * minute}[unit.toLowerCase()] ?? minute;
-	return Math.min(Math.max(Number(amount) * unitMs, shortestStatedWaitMs), longestStatedWaitMs);
+	const [, amount, unit = ''] = statedWait.exec(text) ?? [];
+	return amount === undefined ? null : Number(amount) * ({s: 1000, h: 60 * minute}[unit.toLowerCase()] ?? minute);
 }
 
 /** One line for people: code and text. */

@@ -25,6 +25,7 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 			'mx1.down.example': {greeting: '554 5.3.2 not now'},
 			'mx2.down.example': {},
 			'plain.example': {},
+			'mx.xn--bcher-kva.example': {},
 			...Object.fromEntries(equal.map(name => [name, {rcpt: greylist()}])),
 		},
 		{
@@ -68,6 +69,9 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 	await until(plain, 'delivered');
 	t.is(host('plain.example').count(), 1, 'without an MX the domain itself');
 
+	await until(await send('user@bücher.example'), 'delivered');
+	t.is(host('mx.xn--bcher-kva.example').received[0]?.to[0], 'user@xn--bcher-kva.example');
+
 	await until(none, 'bounced');
 	t.like((await show(none)).events.at(-1)?.detail, {type: 'permanent', category: 'unknown_domain', enhanced: '5.1.10'});
 	t.true(await suppressed('user@null.example'));
@@ -98,6 +102,8 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 	);
 	const asks = equal.flatMap(name => host(name).connections).flatMap(({commands}) => commands);
 	t.is(asks.filter(line => line.startsWith('RCPT')).length, 90, 'two hosts at the first try, the first of them again');
+	const senders = asks.filter(line => line.startsWith('MAIL')).map(line => /<([^>]*)>/.exec(line)?.[1]);
+	t.is(new Set(senders).size, 30, 'and with the same envelope');
 	t.true(
 		counts.every(count => count > 0),
 		`shared out: ${counts}`,

@@ -146,6 +146,12 @@ test('whatever freezes, the mail comes due again by the schedule, and others do 
 		}
 	}
 
+	// That it may have arrived before is told with its delivery.
+	const dotted = await show(ids[names.indexOf('dot')] ?? '');
+	t.like(dotted.events.find(({type}) => type === 'delivered')?.detail, {possible_duplicate: true, attempt: 3});
+	const asked = await show(ids[names.indexOf('rcpt')] ?? '');
+	t.false('possible_duplicate' in (asked.events.find(({type}) => type === 'delivered')?.detail ?? {}));
+
 	// A refusal stands although RSET hangs, and the next mail gets a new session.
 	await until(refused, 'bounced');
 	await until(await send('other@rset.example'), 'delivered');
