@@ -80,7 +80,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		version,
 		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
 		pace: () => readPaceFigures(store.reader, storeTime(clock.now())),
-		sites: () => [],
+		sites: () => engine?.scheduler.sites() ?? [],
 		webhooksPending: () => countPending(store.reader),
 		domainStates: () => countDomainStates(store.reader),
 	});
