@@ -39,6 +39,7 @@ export async function up(knex: Knex): Promise<void> {
 		integer(table, 'slow_per_minute');
 		integer(table, 'slow_connections');
 		integer(table, 'mails_per_session');
+		text(table, 'resumed_at');
 	});
 
 	await knex.schema.alterTable('workspaces', table => {

@@ -31,6 +31,7 @@ import {bumpGeneration, readGeneration} from './store/changes.ts';
 import {bringForward, type Claimed} from './store/claims.ts';
 import {countDomainStates} from './store/domains.ts';
 import {isErased} from './store/erasures.ts';
+import {readPaceFigures} from './store/pace-figures.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
 import {bringDeliveriesForward} from './store/webhook-claims.ts';
@@ -78,6 +79,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const metrics = createMetrics({
 		version,
 		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
+		pace: () => readPaceFigures(store.reader, storeTime(clock.now())),
+		sites: () => engine?.scheduler.sites() ?? [],
 		webhooksPending: () => countPending(store.reader),
 		domainStates: () => countDomainStates(store.reader),
 	});

@@ -3,13 +3,8 @@ import type {Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {insertAudit} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {
-	deleteSuspension,
-	endSiteSuspensions,
-	listSiteSuspensions,
-	type Suspension,
-	upsertSuspension,
-} from '../store/stops.ts';
+import {listSiteSuspensions, resumeSites} from '../store/site-suspensions.ts';
+import {deleteSuspension, type Suspension, upsertSuspension} from '../store/suspensions.ts';
 import type {Tools} from './tools.ts';
 
 /** Nothing is sent to the destination until it is resumed, whoever's mail it is; mail is accepted, and waits. */
@@ -33,22 +28,25 @@ export type Resumed = {
 	readonly sites: readonly string[];
 };
 
-/** Ends an operator's suspension, and one after failures. */
+/**
+ * Ends an operator's suspension; where its sites are left alone after failures one mail tries each at once. `sites`: those
+ * that mail to it would go to now, besides what is known from mail that waits.
+ */
 export async function resumeDestination(
 	trx: Knex.Transaction,
 	tools: Tools,
-	destination: string,
+	{destination, sites}: {readonly destination: string; readonly sites: readonly string[]},
 	operator: Operator,
 ): Promise<Resumed> {
 	const now = storeTime(tools.clock.now());
 	const suspension = await deleteSuspension(trx, destination);
-	const sites = (await listSiteSuspensions(trx, now, destination)).map(({site}) => site);
-	if (suspension || sites.length > 0) {
-		await endSiteSuspensions(trx, sites, now);
-		await record(trx, tools, {action: 'queue.resumed', destination, detail: {sites}}, operator);
+	const waitedFor = await listSiteSuspensions(trx, now, destination);
+	const resumed = await resumeSites(trx, [...new Set([...sites, ...waitedFor.map(({site}) => site)])], now);
+	if (suspension || resumed.length > 0) {
+		await record(trx, tools, {action: 'queue.resumed', destination, detail: {sites: resumed}}, operator);
 		await bumpGeneration(trx);
 	}
-	return {suspension, sites};
+	return {suspension, sites: resumed};
 }
 
 async function record(

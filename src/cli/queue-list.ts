@@ -1,7 +1,8 @@
 import type {Command} from 'commander';
 import {storeTime} from '../mail/time.ts';
 import {listQueue, type QueuedCopy} from '../store/queue-list.ts';
-import {listSiteSuspensions, listSuspensions} from '../store/stops.ts';
+import {listSiteSuspensions} from '../store/site-suspensions.ts';
+import {listSuspensions} from '../store/suspensions.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
 import {type TargetOptions, targetOptions} from './queue-targets.ts';

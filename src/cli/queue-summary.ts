@@ -1,7 +1,8 @@
 import type {Command} from 'commander';
 import {storeTime} from '../mail/time.ts';
 import {type QueueSummary, summarizeQueue} from '../store/queue-summary.ts';
-import {listSiteSuspensions, listSuspensions} from '../store/stops.ts';
+import {listSiteSuspensions} from '../store/site-suspensions.ts';
+import {listSuspensions} from '../store/suspensions.ts';
 import {verb} from './program.ts';
 import {grouped} from './progress.ts';
 import {action, type Session} from './session.ts';

@@ -1,12 +1,16 @@
 import type {Command} from 'commander';
 import {resumeDestination, suspendDestination} from '../admin/suspensions.ts';
+import {listWorkspaces} from '../store/workspaces.ts';
 import {operator} from './daemons.ts';
 import {domain, label} from './options.ts';
 import {verb} from './program.ts';
-import {action} from './session.ts';
+import {action, type Session} from './session.ts';
 import {printable, shortTime} from './text.ts';
+import {openWays} from './ways.ts';
 
 const noReason = 'suspended by the operator';
+/** With more of them only the sites that mail waits for are known. */
+const mostWorkspaces = 1000;
 
 /** The verbs that stop all mail to a domain, and let it go again. */
 export function suspendVerbs(queue: Command): void {
@@ -37,18 +41,31 @@ export function suspendVerbs(queue: Command): void {
 	).action(
 		action<object, [string]>(async (session, _options, text) => {
 			const destination = domain(text);
+			const known = await sitesOf(session, destination);
 			const {suspension, sites} = await session.write(trx =>
-				resumeDestination(trx, session.tools, destination, operator()),
+				resumeDestination(trx, session.tools, {destination, sites: known}, operator()),
 			);
 			const resumed = suspension !== undefined || sites.length > 0;
 			session.show({destination, suspended: false, resumed, sites}, () =>
 				resumed
 					? [
-							`mail to ${destination} goes again`,
-							...sites.map(site => `with it all mail to the site ${printable(site)}, which failures had stopped`),
+							...(suspension ? [`mail to ${destination} goes again`] : []),
+							...sites.map(
+								site => `one mail tries the site ${printable(site)} now, which was left alone after failures`,
+							),
 						]
 					: [`${destination} was not suspended`],
 			);
 		}),
 	);
+}
+
+/** The sites that mail to a destination would go to now, whoever's it is. */
+async function sitesOf(session: Session, destination: string): Promise<string[]> {
+	const ways = await openWays(session);
+	const workspaces = await listWorkspaces(await session.reader());
+	const all = await Promise.all(
+		workspaces.slice(0, mostWorkspaces).map(({id}) => ways.wayOf({destination, workspaceId: id})),
+	);
+	return [...new Set(all.flatMap(way => [way.site, ...(way.warmUp?.overflow ? [way.warmUp.overflow.site] : [])]))];
 }

@@ -1,7 +1,9 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
+import {type LaneKey, laneText} from '../mail/way.ts';
 import {readAttempts, type StoredAttempt} from '../store/message-copies.ts';
 import {type CopyFacts, readCopyFacts} from '../store/queue-facts.ts';
+import {listWorkspaces} from '../store/workspaces.ts';
 import {attemptLines} from './attempt-text.ts';
 import {CliError} from './fault.ts';
 import {count} from './options.ts';
@@ -11,11 +13,14 @@ import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.
 import {type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {action, type Session} from './session.ts';
 import {printable, shortTime} from './text.ts';
+import {openResolver, openWays} from './ways.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
 type Traced = {readonly copy: CopyFacts; readonly attempts: readonly StoredAttempt[]};
 
 const pollMs = 500;
+/** A destination without mail is shown as so many of them would have it. */
+const mostWorkspaces = 10;
 
 export function traceVerb(queue: Command): void {
 	targetOptions(
@@ -39,25 +44,37 @@ async function trace(session: Session, options: Options, ids: readonly string[])
 	const all = [...targets.copies, ...targets.gone];
 	const chosen = all.slice(0, options.limit);
 	const copies = await readCopyFacts(await session.reader(), chosen);
-	const destinations = new Set(copies.map(({destination}) => destination));
-	if (options.destination !== undefined) {
-		destinations.add(options.destination);
-	}
-	const routes = await Promise.all(
-		[...destinations].map(async destination => ({destination, route: await routeNow(session, destination)})),
-	);
+	const routes = await routesNow(session, copies, options.destination);
 	const traced = await withAttempts(session, copies);
-	session.show(
-		{routes: routes.map(({destination, route}) => ({destination, ...route})), copies: traced.map(view)},
-		() => [
-			...routes.flatMap(route => described(session, route)),
-			...traced.flatMap(each => ['', ...copyLines(session, each)]),
-			...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
-		],
-	);
+	session.show({routes: routes.map(routeView), copies: traced.map(view)}, () => [
+		...routes.flatMap(route => described(session, route, routes)),
+		...traced.flatMap(each => ['', ...copyLines(session, each)]),
+		...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
+	]);
 	if (options.follow) {
 		await follow(session, chosen, traced);
 	}
+}
+
+/** The ways of the copies' lanes; without copies those of every workspace, or of the chosen one, for the destination. */
+async function routesNow(
+	session: Session,
+	copies: readonly CopyFacts[],
+	destination: string | undefined,
+): Promise<RouteNow[]> {
+	const keys = new Map<string, LaneKey>();
+	for (const {destination, workspace_id: workspaceId} of copies) {
+		keys.set(laneText({destination, workspaceId}), {destination, workspaceId});
+	}
+	if (keys.size === 0 && destination !== undefined) {
+		const chosen = await session.chosenWorkspace();
+		const workspaces = chosen ? [chosen] : await listWorkspaces(await session.reader());
+		for (const {id: workspaceId} of workspaces.slice(0, mostWorkspaces)) {
+			keys.set(workspaceId, {destination, workspaceId});
+		}
+	}
+	const [ways, resolver] = [await openWays(session), openResolver(session)];
+	return await Promise.all([...keys.values()].map(key => routeNow(session, ways, resolver, key)));
 }
 
 async function withAttempts(session: Session, copies: readonly CopyFacts[]): Promise<Traced[]> {
@@ -90,8 +107,29 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 	}
 }
 
-function described({terminal}: Session, {destination, route}: {destination: string; route: RouteNow}): string[] {
-	return [terminal.bold(`${printable(destination)} now`), ...routeLines(route, terminal.width)];
+function described({terminal}: Session, route: RouteNow, all: readonly RouteNow[]): string[] {
+	const {destination, workspaceId} = route;
+	const alone = all.every(other => other === route || other.destination !== destination);
+	return [
+		terminal.bold(`${printable(destination)} now${alone ? '' : `, of ${workspaceId}`}`),
+		...routeLines(route, terminal.width),
+	];
+}
+
+function routeView({workspaceId, warmUp, pace, to, ...route}: RouteNow) {
+	const {connections, startConnections, mailsPerSession, perMinute} = pace;
+	return {
+		...route,
+		workspace_id: workspaceId,
+		...to,
+		pace: {
+			connections,
+			start_connections: startConnections,
+			mails_per_session: mailsPerSession,
+			per_minute: perMinute,
+		},
+		warm_up: warmUp && {source: warmUp.source, group: warmUp.group, per_day: warmUp.perDay},
+	};
 }
 
 function copyLines({terminal}: Session, {copy, attempts}: Traced): string[] {

@@ -1,8 +1,10 @@
+import type {Ways} from '../daemon/ways.ts';
 import {capturedFolder} from '../deliver/capture.ts';
-import {createResolver} from '../dns/resolver.ts';
 import type {DnsAnswer, Resolver} from '../mail/dns.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
+import type {Relay} from '../mail/relay-url.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import type {LaneKey, Pace, Terms} from '../mail/way.ts';
 import type {Session} from './session.ts';
 import {printable, wrapped} from './text.ts';
 
@@ -14,44 +16,67 @@ type Host = {
 	readonly fault: string | null;
 };
 
-/** Where mail for a destination would go at this moment. */
-export type RouteNow =
-	| {readonly kind: 'mx'; readonly hosts: readonly Host[]; readonly fault: string | null}
-	| {readonly kind: 'relay'; readonly relays: readonly string[]}
-	| {readonly kind: 'capture'; readonly folder: string}
-	| {readonly kind: 'simulator'};
+/** Where mail of a workspace for a destination would go at this moment, and how. */
+export type RouteNow = LaneKey & {
+	/** With whom it shares a pace, the entry of the destinations file, and what that allows. */
+	readonly site: string;
+	readonly provider: string;
+	readonly pace: Omit<Pace, 'reactions' | 'failures'>;
+	readonly warmUp: {readonly source: string; readonly group: string; readonly perDay: number} | null;
+	readonly to:
+		| {readonly kind: 'mx'; readonly hosts: readonly Host[]; readonly fault: string | null; readonly terms: MxTerms}
+		| {readonly kind: 'relay'; readonly relays: ReadonlyArray<Omit<Relay, 'user' | 'password'>>}
+		| {readonly kind: 'capture'; readonly folder: string}
+		| {readonly kind: 'simulator'};
+};
 
-const dnsTimeoutMs = 5000;
+type MxTerms = Pick<Terms, 'tls' | 'mtaSts' | 'sources'>;
 
-/** Asks DNS as a sender thread would, from this machine. */
-export async function routeNow(session: Session, destination: string): Promise<RouteNow> {
-	const settings = session.settings();
+/** Asks DNS as the daemon would, from this machine. */
+export async function routeNow(session: Session, ways: Ways, resolver: Resolver, key: LaneKey): Promise<RouteNow> {
+	const {site, provider, pace, terms, warmUp} = await ways.wayOf(key);
+	const {connections, startConnections, mailsPerSession, perMinute} = pace;
+	return {
+		...key,
+		site,
+		provider,
+		pace: {connections, startConnections, mailsPerSession, perMinute},
+		warmUp: warmUp && {source: warmUp.source, group: warmUp.group, perDay: warmUp.perDay},
+		to: await leadsTo(session, resolver, key.destination, terms),
+	};
+}
+
+async function leadsTo(
+	session: Session,
+	resolver: Resolver,
+	destination: string,
+	{route, tls, mtaSts, sources}: Terms,
+): Promise<RouteNow['to']> {
+	const {delivery, dataDir, allowPrivateMx} = session.settings();
 	if (destination === simulatorDomain) {
 		return {kind: 'simulator'};
 	}
-	switch (settings.delivery) {
-		case 'capture':
-			return {kind: 'capture', folder: capturedFolder(settings.dataDir)};
-		case 'relay':
-			return {kind: 'relay', relays: settings.relays.map(({host, port}) => `${host}:${port}`)};
-		case 'mx': {
-			const clock = session.tools.clock;
-			const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
-			return await mxNow(resolver, destination, settings.allowPrivateMx);
-		}
+	if (delivery === 'capture') {
+		return {kind: 'capture', folder: capturedFolder(dataDir)};
 	}
+	if (route.kind === 'relay') {
+		return {kind: 'relay', relays: route.relays.map(({host, port, secure, tls}) => ({host, port, secure, tls}))};
+	}
+	return {kind: 'mx', ...(await mxNow(resolver, destination, allowPrivateMx)), terms: {tls, mtaSts, sources}};
 }
 
-async function mxNow(resolver: Resolver, destination: string, anyAddress: boolean): Promise<RouteNow> {
+type Hosts = {readonly hosts: readonly Host[]; readonly fault: string | null};
+
+async function mxNow(resolver: Resolver, destination: string, anyAddress: boolean): Promise<Hosts> {
 	const answer = await resolver.mx(destination);
-	const none = (fault: string): RouteNow => ({kind: 'mx', hosts: [], fault});
+	const none = (fault: string): Hosts => ({hosts: [], fault});
 	switch (answer.kind) {
 		case 'failed':
 			return none(`the look-up of ${destination} MX failed: ${answer.code}`);
 		case 'nxdomain':
 			return none(`${destination} does not exist`);
 		case 'nodata':
-			return {kind: 'mx', hosts: [await hostNow(resolver, 0, destination, anyAddress)], fault: null};
+			return {hosts: [await hostNow(resolver, 0, destination, anyAddress)], fault: null};
 		case 'found': {
 			const named = answer.records
 				.map(({exchange, priority}) => ({host: exchange.toLowerCase().replace(/\.$/, ''), priority}))
@@ -60,7 +85,6 @@ async function mxNow(resolver: Resolver, destination: string, anyAddress: boolea
 			return named.length === 0
 				? none(`${destination} takes no mail (null MX)`)
 				: {
-						kind: 'mx',
 						hosts: await Promise.all(named.map(({host, priority}) => hostNow(resolver, priority, host, anyAddress))),
 						fault: null,
 					};
@@ -84,17 +108,20 @@ function faultOf(answers: ReadonlyArray<DnsAnswer<string>>): string {
 /** For people, indented. */
 export function routeLines(route: RouteNow, width: number): string[] {
 	const lines = (text: string) => wrapped(printable(text), width, '  ');
-	switch (route.kind) {
+	const {to} = route;
+	switch (to.kind) {
 		case 'simulator':
 			return lines('simulated: nothing leaves the machine');
 		case 'capture':
-			return lines(`captured in ${route.folder}: nothing leaves the machine`);
+			return lines(`captured in ${to.folder}: nothing leaves the machine`);
 		case 'relay':
-			return route.relays.flatMap((relay, n) => lines(`${n + 1}. smarthost ${relay}`));
+			return [...to.relays.flatMap((relay, n) => lines(relayText(relay, n))), ...paceTexts(route).flatMap(lines)];
 		case 'mx':
 			return [
-				...(route.fault === null ? [] : lines(route.fault)),
-				...route.hosts.flatMap(host => lines(hostText(host))),
+				...(to.fault === null ? [] : lines(to.fault)),
+				...to.hosts.flatMap(host => lines(hostText(host))),
+				...lines(termsText(to.terms)),
+				...paceTexts(route).flatMap(lines),
 			];
 	}
 }
@@ -102,4 +129,23 @@ export function routeLines(route: RouteNow, width: number): string[] {
 function hostText({preference, host, addresses, fault}: Host): string {
 	const shown = addresses.map(({address, usable}) => (usable ? address : `${address} (not public: never used)`));
 	return `${preference} ${host}  ${fault ?? shown.join(', ')}`;
+}
+
+function relayText({host, port, secure, tls}: Omit<Relay, 'user' | 'password'>, n: number): string {
+	return `${n + 1}. smarthost ${host}:${port}, TLS ${secure ? 'from the first byte' : tls}`;
+}
+
+function termsText({tls, mtaSts, sources}: MxTerms): string {
+	const policy = mtaSts === null ? '' : `, MTA-STS ${mtaSts.mode} (${mtaSts.mx.join(', ')})`;
+	const from = sources.length === 0 ? '' : `, from ${sources.map(({address}) => address).join(', ')}`;
+	return `TLS ${tls}${policy}${from}`;
+}
+
+function paceTexts({site, provider, pace, warmUp}: RouteNow): string[] {
+	const {connections, mailsPerSession, perMinute} = pace;
+	const rate = perMinute === null ? '' : `, ${perMinute} mails a minute`;
+	return [
+		`site ${site} (pace ${provider}): ${connections} connections, ${mailsPerSession} mails on each${rate}`,
+		...(warmUp ? [`${warmUp.source} is new: ${warmUp.perDay} mails a day to ${warmUp.group}`] : []),
+	];
 }

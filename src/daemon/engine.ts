@@ -28,6 +28,7 @@ import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {type Claimed, createClaimWrite, readDue, readLanes, releaseUnknownClaims} from '../store/claims.ts';
 import {clearLaneWaits, laneWaitWrite} from '../store/lane-waits.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
+import {readResumed} from '../store/site-suspensions.ts';
 import {readSites, siteWrite} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
 import {readSuspensions} from '../store/suspensions.ts';
@@ -171,6 +172,7 @@ export function createEngine(options: EngineOptions) {
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readLanes: () => readLanes(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
+		readResumed: () => readResumed(store.reader),
 		wayOf: ways.wayOf,
 		steps,
 		retry: options.retry,

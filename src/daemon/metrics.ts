@@ -2,36 +2,38 @@ import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-c
 import type {Mode} from '../mail/message.ts';
 import type {Attempt, AttemptResult} from '../mail/outcome.ts';
 import type {DeliveryState} from '../mail/webhook.ts';
-import type {QueueSize} from '../store/queue-size.ts';
+import {type QueueGaugesInput, registerQueueGauges} from './queue-gauges.ts';
 
 /** Counters of the daemon, served at /metrics in Prometheus' text form. */
 export type Metrics = {
 	readonly contentType: string;
 	readonly text: () => Promise<string>;
 	readonly accepted: (mode: Mode, messages: number) => void;
-	/** An attempt's end: its outcome, each of its conversations, and the time since acceptance if it was the last. */
-	readonly attempted: (result: AttemptResult, delayMs: number) => void;
+	/**
+	 * A try's end: its outcome, each of its conversations, the time since acceptance if it was the last, and how long the copy
+	 * had waited for it if it was the first (null: it was not).
+	 */
+	readonly attempted: (result: AttemptResult, delayMs: number, waitMs: number | null) => void;
 	/** An attempt to post an event to an endpoint: what its delivery is now, and how long it took. */
 	readonly webhookAttempted: (state: DeliveryState, milliseconds: number) => void;
 	/** `route` is the pattern, never the path: a label's values must be few. */
 	readonly httpRequest: (method: string, route: string, status: number, milliseconds: number) => void;
 };
 
-export type MetricsInput = {
+export type MetricsInput = QueueGaugesInput & {
 	readonly version: string;
-	/** Asked at each scrape; the store may fail, then the gauge is left out. */
-	readonly queueSize: () => Promise<QueueSize>;
-	/** Deliveries of webhooks that wait; asked and left out likewise. */
+	/** Deliveries of webhooks that wait; asked at each scrape, and left out where the store fails. */
 	readonly webhooksPending: () => Promise<number>;
 	/** Sender domains by state; asked and left out likewise. */
 	readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
 };
 
 const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
+const waitSeconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200, 43_200];
 const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
-export function createMetrics({version, queueSize, webhooksPending, domainStates}: MetricsInput): Metrics {
+export function createMetrics({version, webhooksPending, domainStates, ...queue}: MetricsInput): Metrics {
 	const registry = new Registry();
 	const registers = [registry];
 	// Event-loop lag, memory, CPU, garbage collection, open files.
@@ -42,22 +44,7 @@ export function createMetrics({version, queueSize, webhooksPending, domainStates
 		labelNames: ['version', 'node'],
 		registers,
 	}).set({version, node: process.version}, 1);
-	new Gauge({
-		name: 'mailctl_queue_size',
-		help: 'Copies in the queue: due now, waiting for a later try, being tried, held by an operator.',
-		labelNames: ['state'],
-		registers,
-		async collect() {
-			this.reset();
-			const size = await queueSize().catch(() => undefined);
-			if (size) {
-				this.set({state: 'ready'}, size.ready);
-				this.set({state: 'deferred'}, size.deferred);
-				this.set({state: 'in_flight'}, size.inFlight);
-				this.set({state: 'held'}, size.held);
-			}
-		},
-	});
+	registerQueueGauges(registers, queue);
 	new Gauge({
 		name: 'mailctl_webhook_pending',
 		help: 'Deliveries of events to endpoints that wait for an attempt or are being tried.',
@@ -101,6 +88,18 @@ export function createMetrics({version, queueSize, webhooksPending, domainStates
 		labelNames: ['kind'],
 		registers,
 	});
+	const refusals = new Counter({
+		name: 'mailctl_refusals_total',
+		help: 'Ends of tries that were put off (deferred) or given up (bounced), by category.',
+		labelNames: ['kind', 'category'],
+		registers,
+	});
+	const waits = new Histogram({
+		name: 'mailctl_queue_wait_seconds',
+		help: 'From acceptance until the first try of a copy began.',
+		buckets: waitSeconds,
+		registers,
+	});
 	const attempts = new Counter({
 		name: 'mailctl_send_attempts_total',
 		help: 'Conversations with a host, by how far they came and the class of the last reply (none: no reply).',
@@ -126,8 +125,14 @@ export function createMetrics({version, queueSize, webhooksPending, domainStates
 		accepted(mode, messages) {
 			accepted.inc({mode}, messages);
 		},
-		attempted({outcome, attempts: conversations}, delayMs) {
+		attempted({outcome, attempts: conversations}, delayMs, waitMs) {
 			outcomes.inc({kind: outcome.kind});
+			if (outcome.kind === 'deferred' || outcome.kind === 'bounced') {
+				refusals.inc({kind: outcome.kind, category: outcome.category});
+			}
+			if (waitMs !== null) {
+				waits.observe(waitMs / 1000);
+			}
 			for (const conversation of conversations) {
 				attempts.inc({phase: conversation.phase, reply: replyClass(conversation)});
 			}

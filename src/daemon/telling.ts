@@ -12,7 +12,9 @@ export function createTelling({metrics, mailLog}: Told) {
 		recorded({copy, result, verdict}: Recorded): void {
 			const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);
 			const judged = {...result, outcome: verdict.outcome};
-			metrics.attempted(judged, delayMs);
+			const begun = result.attempts[0]?.at ?? result.sentAt;
+			const waitMs = copy.attempts === 0 && begun !== null ? Date.parse(begun) - Date.parse(copy.created_at) : null;
+			metrics.attempted(judged, delayMs, waitMs);
 			mailLog.attempted({messageId: copy.message_id, recipient: copy.address, workspace: copy.workspace_id}, judged, {
 				delayMs,
 				attempt: verdict.attempts,

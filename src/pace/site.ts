@@ -188,6 +188,15 @@ function suspend(
 	return isNews ? ['suspended', 'route_stopped'] : ['suspended'];
 }
 
+/** An operator wants it tried: one copy may, now. False: it is not left alone. */
+export function probeNow(site: SiteState, now: number): boolean {
+	if (!site.suspension || site.suspension.until <= now) {
+		return false;
+	}
+	site.suspension.until = now;
+	return true;
+}
+
 /** Only what was tried after its time ends a suspension: what was under way when it began says nothing new. */
 function resume(site: SiteState, now: number): SiteChange[] {
 	site.failures = 0;

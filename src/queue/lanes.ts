@@ -1,7 +1,17 @@
 import type {SavedSite} from '../mail/saved-site.ts';
 import {type LaneKey, laneText, type Way} from '../mail/way.ts';
 import {type Moment, restoredSite} from '../pace/saved.ts';
-import {connectionsOf, newSite, opensAt, type SiteChange, type SiteEnd, setPace, spend, tried} from '../pace/site.ts';
+import {
+	connectionsOf,
+	newSite,
+	opensAt,
+	probeNow,
+	type SiteChange,
+	type SiteEnd,
+	setPace,
+	spend,
+	tried,
+} from '../pace/site.ts';
 import {createAgenda} from './agenda.ts';
 import {type Lane, newLane} from './lane.ts';
 import {createRoom} from './room.ts';
@@ -451,6 +461,16 @@ export function createLanes(options: LanesOptions) {
 					lane.state = 'idle';
 					lane.asksNext = true;
 					makeReady(lane, now);
+				}
+			}
+		},
+
+		/** One copy may try each of these sites, where it is left alone. */
+		probe(names: Iterable<string>, now: Moment): void {
+			for (const name of names) {
+				const site = sites.get(name);
+				if (site && probeNow(site.state, now.monotonic)) {
+					enlist(site, now);
 				}
 			}
 		},

@@ -25,6 +25,8 @@ export type SchedulerOptions = {
 	readonly readLanes: () => Promise<ReadonlyArray<LaneKey & {readonly due: string}>>;
 	/** Destinations that an operator lets nothing go to. */
 	readonly readSuspensions: () => Promise<readonly string[]>;
+	/** When an operator resumed sites that were left alone, by their names. */
+	readonly readResumed: () => Promise<ReadonlyMap<string, string>>;
 	/** Where a lane's mail goes. It answers in bounded time, and rejects only where something of ours is broken. */
 	readonly wayOf: (key: LaneKey) => Promise<Way>;
 	readonly steps: AttemptSteps;
@@ -102,6 +104,8 @@ export function createScheduler(options: SchedulerOptions) {
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	/** Outcomes that could not be written yet. */
 	let unwritten = 0;
+	/** As it was at the last look at the store. */
+	let knownResumed: ReadonlyMap<string, string> = new Map();
 	/** A claim failed: it may have been committed all the same. */
 	let doubtful = false;
 	let timer: NodeJS.Timeout | undefined;
@@ -271,9 +275,18 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function scan(): Promise<void> {
-		const [suspended, found] = await Promise.all([options.readSuspensions(), options.readLanes()]);
+		const [suspended, resumed, found] = await Promise.all([
+			options.readSuspensions(),
+			options.readResumed(),
+			options.readLanes(),
+		]);
 		const now = moment();
 		lanes.suspend(new Set(suspended), now);
+		lanes.probe(
+			[...resumed].filter(([site, at]) => knownResumed.get(site) !== at).map(([site]) => site),
+			now,
+		);
+		knownResumed = resumed;
 		for (const {due, ...lane} of found) {
 			lanes.found(lane, Date.parse(due), now);
 		}

@@ -4,7 +4,8 @@ import {resumeDestination, suspendDestination} from '../../src/admin/suspensions
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {readGeneration} from '../../src/store/changes.ts';
-import {listSiteSuspensions, listSuspensions} from '../../src/store/stops.ts';
+import {listSiteSuspensions} from '../../src/store/site-suspensions.ts';
+import {listSuspensions} from '../../src/store/suspensions.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {newId} from '../helpers/messages.ts';
 
@@ -28,7 +29,8 @@ storeTest(test, 'a second suspension keeps the time and takes the reason; both a
 });
 
 storeTest(test, 'resume ends an operator’s suspension and that of the site', async (t, store) => {
-	const resume = () => store.writer.transaction(trx => resumeDestination(trx, tools, destination, operator));
+	const resume = (...sites: string[]) =>
+		store.writer.transaction(trx => resumeDestination(trx, tools, {destination, sites}, operator));
 	t.deepEqual(await resume(), {suspension: undefined, sites: []});
 	t.is((await store.reader('audit')).length, 0);
 	await store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason: 'full'}, operator));
@@ -43,12 +45,14 @@ storeTest(test, 'resume ends an operator’s suspension and that of the site', a
 		{...wait, destination: 'y.test', workspace_id: 'ws_1', site: 'mx.y.test'},
 	]);
 	t.is((await listSiteSuspensions(store.reader, now)).length, 2);
-	t.like(await resume(), {suspension: {destination, reason: 'full'}, sites: ['mx.x.test']});
+	t.like(await resume('mx.x.test', 'other'), {suspension: {destination, reason: 'full'}, sites: ['mx.x.test']});
 	t.deepEqual(
-		(await listSiteSuspensions(store.reader, now)).map(each => each.site),
+		(await listSiteSuspensions(store.reader, storeTime(Date.now()))).map(each => each.site),
 		['mx.y.test'],
 	);
-	t.like(await store.reader('sites').where({site: site.site}).first(), {suspended_until: null, step: 0});
+	const resumed = await store.reader('sites').where({site: site.site}).first();
+	t.is(resumed.suspended_until, resumed.resumed_at);
 	t.deepEqual(await listSuspensions(store.reader), []);
 	t.deepEqual(await resume(), {suspension: undefined, sites: []});
+	t.deepEqual(await resume('mx.y.test'), {suspension: undefined, sites: ['mx.y.test']});
 });

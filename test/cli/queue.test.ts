@@ -111,9 +111,18 @@ test('why says what each waits for, and what would change it', async t => {
 });
 
 test('trace: the route now, and every try with what was said', async t => {
-	const {cli, slow} = await prepare(t);
+	const {cli, slow, workspaceId} = await prepare(t);
 	const traced = await cli.json<{routes: object[]; copies: object[]}>('queue', 'trace', slow);
-	t.deepEqual(traced.routes, [{destination: 'slow.example', kind: 'relay', relays: ['127.0.0.1:2525']}]);
+	t.like(traced.routes, [
+		{
+			destination: 'slow.example',
+			workspace_id: workspaceId,
+			kind: 'relay',
+			relays: [{host: '127.0.0.1', port: 2525, secure: false, tls: 'opportunistic'}],
+			provider: 'smarthost',
+			warm_up: null,
+		},
+	]);
 	t.like(traced.copies[0], {id: slow, attempts: {0: {host: 'mx.slow.example', n: 1}}});
 	const text = await cli.text('queue', 'trace', slow);
 	t.false(text.includes('\x1b'));

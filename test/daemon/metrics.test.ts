@@ -1,6 +1,7 @@
 import test from 'ava';
 import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
+import type {PaceFigures} from '../../src/store/pace-figures.ts';
 import type {QueueSize} from '../../src/store/queue-size.ts';
 
 const attempt: Attempt = {
@@ -25,9 +26,17 @@ const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): Attempt
 
 test('what happened is counted', async t => {
 	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1, held: 5});
+	let pace: Promise<PaceFigures> = Promise.resolve({
+		suspended: {operator: 1, failures: 2},
+		lanes: [{waitsFor: 'pace', n: 7}],
+		warmUp: [{source: '192.0.2.1', provider: 'google', n: 50}],
+	});
+	const sites = Array.from({length: 30}, (_, n) => ({site: `mx${n}.test`, connections: n + 1, inFlight: n}));
 	const metrics = createMetrics({
 		version: '1.2.3',
 		queueSize: () => size,
+		pace: () => pace,
+		sites: () => sites,
 		webhooksPending: async () => 4,
 		domainStates: async () => ({verified: 2, failed: 0}),
 	});
@@ -40,8 +49,9 @@ test('what happened is counted', async t => {
 			{...attempt, code: 250},
 		]),
 		700,
+		40,
 	);
-	metrics.attempted(result({kind: 'deferred', category: 'rate', reason: 'x'}, [{...attempt, code: 451}]), 700);
+	metrics.attempted(result({kind: 'deferred', category: 'rate', reason: 'x'}, [{...attempt, code: 451}]), 700, null);
 	metrics.httpRequest('POST', '/v1/messages', 202, 4);
 	const text = await metrics.text();
 	for (const line of [
@@ -61,6 +71,15 @@ test('what happened is counted', async t => {
 		'mailctl_queue_size{state="deferred"} 2',
 		'mailctl_queue_size{state="in_flight"} 1',
 		'mailctl_queue_size{state="held"} 5',
+		'mailctl_suspended{by="operator"} 1',
+		'mailctl_suspended{by="failures"} 2',
+		'mailctl_queue_lanes_waiting{waits_for="pace"} 7',
+		'mailctl_warm_up_sent_today{source="192.0.2.1",provider="google"} 50',
+		'mailctl_site_in_flight{site="mx29.test"} 29',
+		'mailctl_site_connections{site="mx29.test"} 30',
+		'mailctl_refusals_total{kind="deferred",category="rate"} 1',
+		'mailctl_queue_wait_seconds_bucket{le="0.05"} 1',
+		'mailctl_queue_wait_seconds_count 1',
 		`mailctl_build_info{version="1.2.3",node="${process.version}"} 1`,
 	]) {
 		t.true(text.split('\n').includes(line), line);
@@ -69,8 +88,11 @@ test('what happened is counted', async t => {
 	t.regex(text, /^mailctl_nodejs_eventloop_lag_p99_seconds /m);
 	t.regex(metrics.contentType, /^text\/plain/);
 
+	t.is(text.match(/^mailctl_site_in_flight\{/gm)?.length, 10, 'the busiest, however many there are');
+
+	pace = Promise.reject(new Error('the store is gone'));
 	size = Promise.reject(new Error('the store is gone'));
 	const later = await metrics.text();
-	t.notRegex(later, /^mailctl_queue_size\{/m);
+	t.notRegex(later, /^mailctl_(queue_size|suspended|queue_lanes_waiting|warm_up_sent_today)\{/m);
 	t.regex(later, /^mailctl_outcomes_total\{kind="delivered"\} 1$/m);
 });

@@ -1,7 +1,11 @@
+import {writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
 import test from 'ava';
 import type {Why} from '../../src/admin/why.ts';
-import {type Welcome, welcomeOf} from '../helpers/daemon.ts';
-import {deliveringTo} from '../helpers/delivering-to.ts';
+import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {startMx} from '../helpers/delivering-to.ts';
+import {startFakeMx} from '../helpers/fake-mx.ts';
+import {loopbackAddress} from '../helpers/loopback.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -17,11 +21,25 @@ const rcpt = (line: string) => answers[/<(\w+)@/.exec(line)?.[1] ?? ''];
 
 test('queue why is right in each situation of a running daemon', async t => {
 	t.timeout(120_000);
-	const {program} = await deliveringTo(t, {rcpt});
+	const {mx, dns, settings} = await startMx(t, {host: loopbackAddress(), rcpt});
+	const silent = await startFakeMx(t, {host: loopbackAddress(), port: mx.port, rcpt: {do: 'never'}});
+	Object.assign(dns.zone, {
+		'busy.example': {mx: [[10, 'mx.busy.example']]},
+		'mx.busy.example': {a: [silent.host]},
+		'dead.example': {mx: [[10, 'mx.dead.example']]},
+		'mx.dead.example': {a: [loopbackAddress()]},
+		'slow.example': {mx: [[10, 'mx.slow.example']]},
+		'mx.slow.example': {a: [mx.host]},
+	});
+	const program = await prepareProgram(t, {...settings, MAILCTL_DESTINATIONS_FILE: 'destinations.json'});
+	const slow = {slow: {domains: ['slow.example'], perMinute: 1}};
+	await writeFile(join(program.folder, 'destinations.json'), JSON.stringify(slow));
 	const first = await program.serve();
 	const shop = await welcomeOf(program);
 	const why = async (id: string) => (await program.cli<Why[]>('queue', 'why', id))[0] as Why;
 	const sendTo = async (url: string, address: string) => await send(url, shop, address);
+	const sendAll = async (url: string, domain: string, count: number) =>
+		await Promise.all(Array.from({length: count}, (_, n) => sendTo(url, `user${n}@${domain}`)));
 	const until = async (id: string, waitsFor: Why['waits_for']) =>
 		await waitFor(`it waits for ${waitsFor}`, async () => {
 			const answer = await why(id);
@@ -93,11 +111,41 @@ test('queue why is right in each situation of a running daemon', async t => {
 	t.regex(paused.detail, /^Its workspace default is paused since 20.*: too many bounces\.$/);
 	await program.cli('workspace', 'resume', 'default');
 
-	// 10. No daemon runs.
+	// 10. Its site has as much under way as it may.
+	const busy = await sendAll(first.url, 'busy.example', 12);
+	t.regex(
+		(await until(busy.at(-1) ?? '', 'pace')).detail,
+		/^Waits for a place at its site mx\.busy\.example: its hosts/,
+	);
+
+	// 11. Its site gets only so many mails per minute.
+	const limited = await sendAll(first.url, 'slow.example', 4);
+	t.regex((await until(limited.at(-1) ?? '', 'rate')).detail, /^Waits for its minute at its site mx\.slow\.example/);
+
+	// 12. Its site is left alone after failures; an operator wants it tried.
+	await sendAll(first.url, 'dead.example', 8);
+	const left = await waitFor('the site is left alone', async () => {
+		const last = await sendTo(first.url, 'last@dead.example');
+		const answer = await why(last);
+		return answer.waits_for === 'suspension' && answer;
+	});
+	t.regex(left.detail, /^Its site mx\.dead\.example is left alone until 20.* after failures: .*ECONNREFUSED|refused/);
+	const rows = await program.cli<Array<{destination: string; suspended_by: string}>>('queue', 'summary');
+	t.is(rows.find(({destination}) => destination === 'dead.example')?.suspended_by, 'failures');
+	const triesOf = async (domain: string) =>
+		(await program.cli<Array<{attempts: number}>>('queue', 'list', '--destination', domain)).reduce(
+			(sum, {attempts}) => sum + attempts,
+			0,
+		);
+	const tries = await triesOf('dead.example');
+	t.like(await program.cli('queue', 'resume', 'dead.example'), {resumed: true, sites: ['mx.dead.example']});
+	await waitFor('one mail tries it', async () => (await triesOf('dead.example')) > tries);
+
+	// 13. No daemon runs.
 	t.is(await first.stop(), 0);
 	t.like(await why(stuck), {waits_for: 'daemon', detail: 'No daemon is running.', attempts: 0});
 
-	// 11. One runs that does not deliver.
+	// 14. One runs that does not deliver.
 	const api = await program.serve({MAILCTL_ROLES: 'api'});
 	const accepted = await sendTo(api.url, 'user@d.example');
 	t.like(await why(accepted), {
@@ -107,7 +155,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	});
 	await api.kill();
 
-	// 12. Killed while it was trying: the claim is no daemon's any more.
+	// 15. Killed while it was trying: the claim is no daemon's any more.
 	const third = await program.serve();
 	await until(stuck, 'in_flight');
 	await third.kill();

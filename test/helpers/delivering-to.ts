@@ -1,20 +1,24 @@
 import type {ExecutionContext} from 'ava';
 import {type Program, prepareProgram, type Settings} from './daemon.ts';
-import {startFakeDns} from './fake-dns.ts';
+import {type FakeDns, startFakeDns} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from './fake-mx.ts';
 
 /** The domains whose mail goes there. */
 export const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
 
 /** One host for all mail to `domains`, and the settings of a program that delivers to it. */
-export async function startMx(t: ExecutionContext, options: FakeMxOptions): Promise<{mx: FakeMx; settings: Settings}> {
+export async function startMx(
+	t: ExecutionContext,
+	options: FakeMxOptions,
+): Promise<{mx: FakeMx; dns: FakeDns; settings: Settings}> {
 	const mx = await startFakeMx(t, options);
 	const dns = await startFakeDns(t, {
 		...Object.fromEntries(domains.map(domain => [domain, {mx: [[10, 'mx.example']] as const}])),
-		'mx.example': {a: ['127.0.0.1']},
+		'mx.example': {a: [mx.host]},
 	});
 	return {
 		mx,
+		dns,
 		settings: {
 			MAILCTL_HOSTNAME: 'mail.shop.example',
 			MAILCTL_PUBLIC_URL: 'https://mail.shop.example',

@@ -5,6 +5,7 @@ import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
 import {type Claimed, createClaimWrite, readLanes, releaseUnknownClaims} from '../../src/store/claims.ts';
 import {laneWaitWrite} from '../../src/store/lane-waits.ts';
+import {readResumed} from '../../src/store/site-suspensions.ts';
 import {siteWrite} from '../../src/store/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readSuspensions} from '../../src/store/suspensions.ts';
@@ -49,6 +50,7 @@ export function schedulerOf(
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readLanes: () => readLanes(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
+		readResumed: () => readResumed(store.reader),
 		wayOf: async ({destination}) => wayTo(destination),
 		remembered: () => undefined,
 		onSite: () => undefined,

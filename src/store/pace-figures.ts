@@ -1,0 +1,33 @@
+import type {Knex} from 'knex';
+import type {LaneWait} from '../mail/way.ts';
+
+/** How the pace keeps mail back; all from small tables. */
+export type PaceFigures = {
+	/** Suspended at the moment: destinations by an operator, sites after failures. */
+	readonly suspended: {readonly operator: number; readonly failures: number};
+	/** Lanes (one workspace's mail for one destination) whose due mail is not claimed, by why. */
+	readonly lanes: ReadonlyArray<{readonly waitsFor: LaneWait; readonly n: number}>;
+	/** Copies that a new source was counted for today. */
+	readonly warmUp: ReadonlyArray<{readonly source: string; readonly provider: string; readonly n: number}>;
+};
+
+/** `now` in the store's form. */
+export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFigures> {
+	const [operator, failures, lanes, warmUp] = await Promise.all([
+		reader('suspensions').count('* as n').first<Count>(),
+		reader('sites').where('suspended_until', '>', now).count('* as n').first<Count>(),
+		reader('lane_waits').select('waits_for as waitsFor').count('* as n').groupBy('waits_for') as Promise<
+			Array<{waitsFor: LaneWait; n: number | string}>
+		>,
+		reader('warmup_days')
+			.where({day: now.slice(0, 10)})
+			.select('source', 'provider', 'n'),
+	]);
+	return {
+		suspended: {operator: Number(operator?.n ?? 0), failures: Number(failures?.n ?? 0)},
+		lanes: lanes.map(({waitsFor, n}) => ({waitsFor, n: Number(n)})),
+		warmUp,
+	};
+}
+
+type Count = {readonly n: number | string};
