@@ -1,7 +1,8 @@
-import {mkdirSync, writeFileSync} from 'node:fs';
+import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
 import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {addShop} from '../helpers/second-shop.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -66,18 +67,3 @@ test('the rate limit changes with SIGHUP', async t => {
 	t.is((await send(daemon.url, shop, 'two@a.example')).status, 429);
 	t.is(await daemon.stop(), 0);
 });
-
-/** Another workspace that is ready to send. */
-async function addShop(program: Awaited<ReturnType<typeof prepareProgram>>): Promise<Welcome> {
-	const folder = join(program.folder, 'templates/note');
-	mkdirSync(folder, {recursive: true});
-	writeFileSync(join(folder, 'template.json'), '{"subject":"A note"}');
-	writeFileSync(join(folder, 'body.html'), '<p>Hello</p>');
-	const of = ['--workspace', 'other'];
-	await program.cli('workspace', 'create', '--name', 'other');
-	const {key} = await program.cli<{key: string}>('key', 'create', '--name', 'app', ...of);
-	const from = 'hello@other.example';
-	await program.cli('sender', 'add', from, '--verified', ...of);
-	const [template] = await program.cli<Array<{id: string}>>('template', 'push', 'templates', ...of);
-	return {key, from, templateId: template?.id ?? ''};
-}

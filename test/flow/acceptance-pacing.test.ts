@@ -1,0 +1,363 @@
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import type {Why} from '../../src/admin/why.ts';
+import type {Daemon, Program, Welcome} from '../helpers/daemon.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+import {holdMail} from '../helpers/held-mail.ts';
+import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {addShop} from '../helpers/second-shop.ts';
+import {call, eachOf} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+/** The settings with a destinations file of the test. */
+async function paced(t: ExecutionContext, entries: Readonly<Record<string, unknown>>): Promise<Record<string, string>> {
+	const file = join(await temporaryFolder(t), 'destinations.json');
+	writeFileSync(file, JSON.stringify(entries));
+	return {MAILCTL_DESTINATIONS_FILE: file};
+}
+
+async function sendMany({url}: Daemon, shop: Welcome, addresses: readonly string[]): Promise<void> {
+	const {from, templateId} = shop;
+	const batches = Array.from({length: Math.ceil(addresses.length / 100)}, (_, n) =>
+		addresses.slice(100 * n, 100 * n + 100),
+	);
+	await eachOf(batches, 4, async batch => {
+		const messages = batch.map(to => ({from, to, templateId}));
+		const {status, body} = await call(`${url}/v1/messages/batch`, shop.key, {messages});
+		const {data = []} = body as {data?: ReadonlyArray<{status: string}>};
+		if (data.length !== batch.length || data.some(item => item.status !== 'accepted')) {
+			throw new Error(`${status} ${JSON.stringify(body)}`);
+		}
+	});
+}
+
+/** Asks what a message waits for until it is that, and says it so. */
+async function untilWaits(program: Program, id: string, waitsFor: Why['waits_for'], detail: RegExp): Promise<Why> {
+	let last: Why | undefined;
+	try {
+		return await waitFor(
+			`it waits for ${waitsFor}`,
+			async () => {
+				[last] = await program.cli<Why[]>('queue', 'why', id);
+				return last?.waits_for === waitsFor && detail.test(last.detail) && last;
+			},
+			20_000,
+		);
+	} catch (error) {
+		throw new Error(`${String(error)}\n${JSON.stringify(last)}`);
+	}
+}
+
+const recipientOf = (line: string) => /<([^>]*)>/.exec(line)?.[1] ?? '';
+const users = (count: number, domain: string, name = 'user') =>
+	Array.from({length: count}, (_, n) => `${name}${n}@${domain}`);
+
+test.serial('1,000 mails to one site never exceed its caps, mail to another one is not delayed', async t => {
+	t.timeout(90_000);
+	const caps = {connections: 3, mailsPerSession: 20, perMinute: 6000};
+	const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
+	const mxHosts = ['mx1.big.example', 'mx2.big.example'];
+	const taken: number[] = [];
+	let most = 0;
+	const big = {
+		greeting() {
+			most = Math.max(most, host('mx1.big.example').open() + host('mx2.big.example').open());
+			return undefined;
+		},
+		mail() {
+			taken.push(performance.now());
+			return undefined;
+		},
+	};
+	const seen = new Map<string, number>();
+	const {program, host} = await startMailHosts(
+		t,
+		{
+			'mx1.big.example': big,
+			'mx2.big.example': big,
+			'mx.other.example': {rcpt: line => void seen.set(recipientOf(line), performance.now())},
+		},
+		// The order in which a domain names them makes no other site of them.
+		Object.fromEntries(
+			domains.map((domain, n) => [domain, {mx: [mxHosts[n % 2], mxHosts[(n + 1) % 2]].map(name => [10, name as string])}]),
+		) as never,
+		await paced(t, {big: {mx: ['big.example'], ...caps}}),
+	);
+	const daemon = await program.serve();
+	const {shop, send} = await clientOf(program, daemon);
+	const arrived = () => host('mx1.big.example').count() + host('mx2.big.example').count();
+
+	await sendMany(
+		daemon,
+		shop,
+		users(1000, 'X').map((address, n) => address.replace('X', domains[n % 4] as string)),
+	);
+	const waits: number[] = [];
+	while (arrived() < 1000) {
+		const to = `user${waits.length}@other.example`;
+		await send(to);
+		const accepted = performance.now();
+		const at = await waitFor(`${to} arrives`, () => seen.get(to), 30_000);
+		waits.push(at - accepted);
+	}
+	const commands = mxHosts.map(host).flatMap(({connections}) => connections.map(each => each.commands));
+	const mails = commands.map(lines => lines.filter(line => line.startsWith('MAIL')).length);
+	t.true(most > 1 && most <= caps.connections, `${most} connections at once`);
+	t.true(Math.max(...mails) <= caps.mailsPerSession, `mails by connection: ${mails}`);
+	t.is(taken.length, 1000);
+	t.is(maxOver(taken, caps.perMinute), 0, 'mails beyond the rate');
+	t.true(waits.length > 10, `${waits.length} mails to another site meanwhile`);
+	t.true(Math.max(...waits) < 1000, `the slowest took ${Math.max(...waits)} ms`);
+	t.log(`${most} connections, at most ${Math.max(...mails)} mails on one, ${waits.length} mails to the other site`);
+	t.log(`they took ${Math.max(...waits).toFixed()} ms at most, the site ${(((taken.at(-1) ?? 0) - (taken[0] ?? 0)) / 1000).toFixed(1)} s`);
+	t.is(await daemon.stop(), 0);
+});
+
+/**
+ * How many mails more came in some stretch of time than a rate with a second's worth at once lets through. What had left
+ * before may come late: three connections, and four mails in hand for each.
+ */
+function maxOver(times: readonly number[], perMinute: number): number {
+	const most = perMinute / 60 + 12;
+	let over = 0;
+	for (const [from, began] of times.entries()) {
+		for (let to = from; to < times.length; to++) {
+			const allowed = most + (((times[to] as number) - began) * perMinute) / 60_000;
+			over = Math.max(over, to - from + 1 - Math.ceil(allowed));
+		}
+	}
+	return over;
+}
+
+test.serial('a backlog of 5,000 mails: another workspace’s code leaves after what is under way', async t => {
+	t.timeout(90_000);
+	const order: string[] = [];
+	const {waiting, dot, open} = holdMail();
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.slow.example': {rcpt: line => void order.push(recipientOf(line)), dot, countOnly: true}},
+		{},
+		await paced(t, {slow: {mx: ['slow.example'], connections: 2, startConnections: 2}}),
+	);
+	const first = await program.serve();
+	const bulk = await clientOf(program, first);
+	const other = await addShop(program, 'other');
+	open(true);
+	await bulk.until(await bulk.send('first@slow.example'), 'delivered');
+	open(false);
+	await sendMany(first, bulk.shop, users(5000, 'slow.example'));
+	await waitFor('both connections are busy', () => waiting.length === 2);
+
+	/** How many mails of the backlog the host gets before a code that was just accepted. */
+	const before = async ({url}: Daemon, to: string) => {
+		const {status} = await call(`${url}/v1/messages`, other.key, {from: other.from, to, templateId: other.templateId});
+		t.is(status, 202);
+		const began = order.length;
+		const timer = setInterval(() => {
+			open(true);
+			open(false);
+		}, 5);
+		await waitFor(`${to} arrives`, () => order.includes(to), 30_000).finally(() => clearInterval(timer));
+		return order.indexOf(to) - began;
+	};
+	// The site has two connections, each with four mails in hand, and claims two mails at least.
+	const passed: number[] = [];
+	for (let n = 0; n < 5; n++) {
+		passed.push(await before(first, `code${n}@slow.example`));
+	}
+	await first.kill();
+	open(true);
+	open(false);
+
+	// The same where the backlog is found in the store.
+	const second = await program.serve();
+	await waitFor('both connections are busy again', () => waiting.length >= 2);
+	for (let n = 5; n < 10; n++) {
+		passed.push(await before(second, `code${n}@slow.example`));
+	}
+	t.log(`mails of the backlog before each code: ${passed}`);
+	t.true(Math.max(...passed) <= 10, `mails of the backlog before each code: ${passed}`);
+	t.true(host('mx.slow.example').mostOpen() <= 2);
+	t.true(host('mx.slow.example').count() < 4000, 'the backlog is still there');
+	await second.kill();
+});
+
+test.serial('a host that wants less gets half the connections, and more again as it takes mail', async t => {
+	t.timeout(90_000);
+	const {waiting, dot, answer, open} = holdMail();
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.busy.example': {dot}},
+		{},
+		{
+			...(await paced(t, {busy: {mx: ['busy.example'], connections: 8, startConnections: 8}})),
+			MAILCTL_RETRY_SCHEDULE: '1s*',
+		},
+	);
+	const daemon = await program.serve();
+	const {send, shop, until} = await clientOf(program, daemon);
+	const {count} = host('mx.busy.example');
+
+	await sendMany(daemon, shop, users(8, 'busy.example'));
+	await waitFor('eight connections', () => waiting.length === 8);
+	// All of them were begun before the first answer: it is one fault.
+	answer('451 4.7.0 Too many mails from your address, try again later');
+	await sendMany(daemon, shop, users(40, 'busy.example', 'more'));
+	const last = await send('last@busy.example');
+	await untilWaits(program, last, 'pace', /its hosts get 4 connections now/);
+	t.is(waiting.length, 4);
+	answer('421 4.3.2 Too many connections');
+	await untilWaits(program, last, 'pace', /its hosts get 2 connections now/);
+	t.is(waiting.length, 2);
+
+	open(true);
+	await waitFor('all arrived', () => count() === 49, 20_000);
+	await until(last, 'delivered');
+	open(false);
+	await sendMany(daemon, shop, users(8, 'busy.example', 'again'));
+	await waitFor('eight connections again', () => waiting.length === 8);
+	open(true);
+	await waitFor('all arrived', () => count() === 57);
+	t.is(await daemon.stop(), 0);
+});
+
+test.serial('a dead site is left alone, one mail finds out that it is back; a restart forgets nothing', async t => {
+	t.timeout(90_000);
+	let up = false;
+	const {waiting, dot, open} = holdMail();
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.dead.example': {greeting: () => (up ? undefined : '421 4.3.2 not now'), dot}, 'mx.well.example': {}},
+		{},
+		await paced(t, {dead: {mx: ['dead.example'], failures: 2}}),
+	);
+	const {connections, count} = host('mx.dead.example');
+	// No suspension is longer than the longest wait.
+	const first = await program.serve({MAILCTL_RETRY_SCHEDULE: '1s,6s*'});
+	const client = await clientOf(program, first);
+	const ids = [await client.send('one@dead.example'), await client.send('two@dead.example')];
+	await Promise.all(ids.map(id => client.tried(id)));
+	ids.push(await client.send('three@dead.example'), await client.send('four@dead.example'));
+	const suspended = await untilWaits(program, ids[3] ?? '', 'suspension', /left alone.*421 4\.3\.2 not now/);
+	t.truthy(suspended.until);
+	t.regex(suspended.mend ?? '', /mailctl queue resume dead\.example/);
+	t.is(connections.length, 2, 'nobody asked it again');
+	await client.until(await client.send('user@well.example'), 'delivered');
+
+	up = true;
+	await waitFor('the probe', () => waiting.length === 1);
+	await untilWaits(program, ids[3] ?? '', 'suspension', /one mail is on its way to find out whether that is over/);
+	t.is(connections.length, 3);
+	open(true);
+	await waitFor('all arrived', () => count() === 4);
+	up = false;
+	t.is(await first.stop(), 0);
+
+	const second = await program.serve({MAILCTL_RETRY_SCHEDULE: '1s,5m*'});
+	const later = await clientOf(program, second);
+	const tries = connections.length;
+	const id = await later.send('five@dead.example');
+	const next = await later.send('six@dead.example');
+	await untilWaits(program, id, 'suspension', /421 4\.3\.2 not now/);
+	t.is(connections.length, tries + 2);
+	t.is(await second.stop(), 0);
+
+	up = true;
+	const third = await program.serve({MAILCTL_RETRY_SCHEDULE: '1s,5m*'});
+	const again = await clientOf(program, third);
+	const still = await untilWaits(program, id, 'suspension', /421 4\.3\.2 not now/);
+	t.true(Date.parse(still.until ?? '') - Date.now() > 10_000);
+	t.is(connections.length, tries + 2, 'left alone by the next daemon too');
+	// An operator knows better.
+	await program.cli('queue', 'resume', 'dead.example');
+	await Promise.all([id, next].map(each => again.until(each, 'delivered')));
+	t.is(await third.stop(), 0);
+});
+
+test.serial('an operator stops all mail to a domain, and lets it go again, within a second', async t => {
+	const seen: number[] = [];
+	const {program, host} = await startMailHosts(t, {
+		'mx.stop.example': {mail: () => void seen.push(performance.now())},
+		'mx.go.example': {},
+	});
+	const daemon = await program.serve();
+	const {send, until} = await clientOf(program, daemon);
+	await until(await send('first@stop.example'), 'delivered');
+	await program.cli('queue', 'suspend', 'stop.example', '--reason', 'moving');
+	const stopped = performance.now();
+	const ids: string[] = [];
+	while (performance.now() < stopped + 2000) {
+		ids.push(await send(`user${ids.length}@stop.example`));
+		await until(await send(`user${ids.length}@go.example`), 'delivered');
+	}
+	t.deepEqual(
+		seen.filter(at => at > stopped + 1000),
+		[],
+		'nothing left after a second',
+	);
+	const left = ids.length + 1 - host('mx.stop.example').count();
+	t.true(left > 0, `${left} of ${ids.length} wait`);
+	await untilWaits(program, ids.at(-1) ?? '', 'operator', /An operator suspended all mail to stop\.example.*: moving/);
+
+	await program.cli('queue', 'resume', 'stop.example');
+	const resumed = performance.now();
+	await waitFor('all arrived', () => host('mx.stop.example').count() === ids.length + 1);
+	t.true((seen.at(-1) ?? 0) < resumed + 1000, `the last left ${(seen.at(-1) ?? 0) - resumed} ms after`);
+	t.is(await daemon.stop(), 0);
+});
+
+test.serial('what a host says makes it be left alone, get less, or get shorter sessions, as the file tells', async t => {
+	t.timeout(60_000);
+	const reactions = [
+		{text: 'come back * tomorrow', suspend: '2h'},
+		{text: 'slow down', slow: {perMinute: 1, for: '30m'}},
+		{text: 'only three', mailsPerSession: 3},
+	];
+	const {program, host} = await startMailHosts(
+		t,
+		{
+			'mx.later.example': {rcpt: ['450 4.2.0 please come back, dear friend, tomorrow']},
+			'mx.slower.example': {rcpt: ['450 4.2.0 Slow down, please']},
+			'mx.shorter.example': {
+				mail: (_line, {commands}) =>
+					commands.filter(line => line.startsWith('MAIL')).length > 3 ? '451 4.5.3 only three' : undefined,
+			},
+		},
+		{},
+		{
+			...(await paced(t, {odd: {domains: ['example'], connections: 1, startConnections: 1, reactions}})),
+			MAILCTL_RETRY_SCHEDULE: '1s,4h*',
+		},
+	);
+	const daemon = await program.serve();
+	const {send, tried, shop} = await clientOf(program, daemon);
+	const [later, slower] = [await send('user@later.example'), await send('user@slower.example')];
+	await Promise.all([tried(later), tried(slower)]);
+	const [after, less] = [await send('more@later.example'), await send('more@slower.example')];
+	await sendMany(daemon, shop, users(20, 'shorter.example'));
+
+	const suspended = await untilWaits(program, after, 'suspension', /dear friend, tomorrow/);
+	t.true(Date.parse(suspended.until ?? '') - Date.now() > 3_600_000);
+	t.is(host('mx.later.example').count(), 0);
+
+	await waitFor('one a minute', () => host('mx.slower.example').count() === 1);
+	const waits = await Promise.all(
+		[slower, less].map(async id => (await program.cli<Why[]>('queue', 'why', id))[0]?.waits_for),
+	);
+	const waiting = waits[0] === null ? less : slower;
+	const slow = await untilWaits(program, waiting, 'rate', /its hosts get 1 mail per minute for now/);
+	t.true(Date.parse(slow.until ?? '') - Date.now() > 600_000);
+	t.is(host('mx.slower.example').count(), 1);
+
+	await waitFor('all arrived', () => host('mx.shorter.example').count() === 20, 20_000);
+	const mails = host('mx.shorter.example').connections.map(
+		({commands}) => commands.filter(line => line.startsWith('MAIL')).length,
+	);
+	t.deepEqual(
+		mails.filter(count => count > 3),
+		[4],
+		`it said so once: ${mails}`,
+	);
+	t.is(await daemon.stop(), 0);
+});
