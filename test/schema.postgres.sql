@@ -206,6 +206,7 @@ sites.slow_until text C
 sites.slow_per_minute integer
 sites.slow_connections integer
 sites.mails_per_session integer
+sites.resumed_at text C
 suppressions.id text C not null
 suppressions.workspace_id text C not null
 suppressions.address text C not null

@@ -266,6 +266,7 @@ CREATE TABLE sites (site text,
   slow_per_minute integer,
   slow_connections integer,
   mails_per_session integer,
+  resumed_at text,
   primary key (site));
 CREATE UNIQUE INDEX suppressions_by_address on suppressions (workspace_id, address_key);
 CREATE INDEX suppressions_by_reason on suppressions (workspace_id, reason, id);

@@ -1,7 +1,9 @@
 import {loadDestinations} from '../config/destinations.ts';
+import {createPolicies} from '../daemon/mta-sts.ts';
 import {createWays, type Ways} from '../daemon/ways.ts';
 import {createResolver} from '../dns/resolver.ts';
 import type {Session} from './session.ts';
+import {version} from './version.ts';
 
 const dnsTimeoutMs = 5000;
 
@@ -14,12 +16,20 @@ export function openResolver(session: Session) {
 /** Where each workspace's mail goes, as a daemon with these settings would find it now. */
 export async function openWays(session: Session): Promise<Ways> {
 	const settings = session.settings();
+	const {clock} = session.tools;
+	const store = await session.store();
+	const resolver = openResolver(session);
+	const ignore = () => undefined; // A policy that cannot be had, or kept, is the daemon's to tell.
 	return createWays({
 		settings,
 		destinations: loadDestinations(settings),
-		store: await session.store(),
+		store,
 		vault: await session.vault(),
-		resolver: openResolver(session),
-		clock: session.tools.clock,
+		resolver,
+		policies: createPolicies({
+			...{settings, store, resolver, clock, version: version()},
+			...{onPolicyFailure: ignore, onStoreError: ignore},
+		}),
+		clock,
 	});
 }

@@ -80,7 +80,10 @@ test.serial('1,000 mails to one site never exceed its caps, mail to another one 
 		},
 		// The order in which a domain names them makes no other site of them.
 		Object.fromEntries(
-			domains.map((domain, n) => [domain, {mx: [mxHosts[n % 2], mxHosts[(n + 1) % 2]].map(name => [10, name as string])}]),
+			domains.map((domain, n) => [
+				domain,
+				{mx: [mxHosts[n % 2], mxHosts[(n + 1) % 2]].map(name => [10, name as string])},
+			]),
 		) as never,
 		await paced(t, {big: {mx: ['big.example'], ...caps}}),
 	);
@@ -110,7 +113,9 @@ test.serial('1,000 mails to one site never exceed its caps, mail to another one 
 	t.true(waits.length > 10, `${waits.length} mails to another site meanwhile`);
 	t.true(Math.max(...waits) < 1000, `the slowest took ${Math.max(...waits)} ms`);
 	t.log(`${most} connections, at most ${Math.max(...mails)} mails on one, ${waits.length} mails to the other site`);
-	t.log(`they took ${Math.max(...waits).toFixed()} ms at most, the site ${(((taken.at(-1) ?? 0) - (taken[0] ?? 0)) / 1000).toFixed(1)} s`);
+	t.log(
+		`they took ${Math.max(...waits).toFixed()} ms at most, the site ${(((taken.at(-1) ?? 0) - (taken[0] ?? 0)) / 1000).toFixed(1)} s`,
+	);
 	t.is(await daemon.stop(), 0);
 });
 
@@ -307,57 +312,60 @@ test.serial('an operator stops all mail to a domain, and lets it go again, withi
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('what a host says makes it be left alone, get less, or get shorter sessions, as the file tells', async t => {
-	t.timeout(60_000);
-	const reactions = [
-		{text: 'come back * tomorrow', suspend: '2h'},
-		{text: 'slow down', slow: {perMinute: 1, for: '30m'}},
-		{text: 'only three', mailsPerSession: 3},
-	];
-	const {program, host} = await startMailHosts(
-		t,
-		{
-			'mx.later.example': {rcpt: ['450 4.2.0 please come back, dear friend, tomorrow']},
-			'mx.slower.example': {rcpt: ['450 4.2.0 Slow down, please']},
-			'mx.shorter.example': {
-				mail: (_line, {commands}) =>
-					commands.filter(line => line.startsWith('MAIL')).length > 3 ? '451 4.5.3 only three' : undefined,
+test.serial(
+	'what a host says makes it be left alone, get less, or get shorter sessions, as the file tells',
+	async t => {
+		t.timeout(60_000);
+		const reactions = [
+			{text: 'come back * tomorrow', suspend: '2h'},
+			{text: 'slow down', slow: {perMinute: 1, for: '30m'}},
+			{text: 'only three', mailsPerSession: 3},
+		];
+		const {program, host} = await startMailHosts(
+			t,
+			{
+				'mx.later.example': {rcpt: ['450 4.2.0 please come back, dear friend, tomorrow']},
+				'mx.slower.example': {rcpt: ['450 4.2.0 Slow down, please']},
+				'mx.shorter.example': {
+					mail: (_line, {commands}) =>
+						commands.filter(line => line.startsWith('MAIL')).length > 3 ? '451 4.5.3 only three' : undefined,
+				},
 			},
-		},
-		{},
-		{
-			...(await paced(t, {odd: {domains: ['example'], connections: 1, startConnections: 1, reactions}})),
-			MAILCTL_RETRY_SCHEDULE: '1s,4h*',
-		},
-	);
-	const daemon = await program.serve();
-	const {send, tried, shop} = await clientOf(program, daemon);
-	const [later, slower] = [await send('user@later.example'), await send('user@slower.example')];
-	await Promise.all([tried(later), tried(slower)]);
-	const [after, less] = [await send('more@later.example'), await send('more@slower.example')];
-	await sendMany(daemon, shop, users(20, 'shorter.example'));
+			{},
+			{
+				...(await paced(t, {odd: {domains: ['example'], connections: 1, startConnections: 1, reactions}})),
+				MAILCTL_RETRY_SCHEDULE: '1s,4h*',
+			},
+		);
+		const daemon = await program.serve();
+		const {send, tried, shop} = await clientOf(program, daemon);
+		const [later, slower] = [await send('user@later.example'), await send('user@slower.example')];
+		await Promise.all([tried(later), tried(slower)]);
+		const [after, less] = [await send('more@later.example'), await send('more@slower.example')];
+		await sendMany(daemon, shop, users(20, 'shorter.example'));
 
-	const suspended = await untilWaits(program, after, 'suspension', /dear friend, tomorrow/);
-	t.true(Date.parse(suspended.until ?? '') - Date.now() > 3_600_000);
-	t.is(host('mx.later.example').count(), 0);
+		const suspended = await untilWaits(program, after, 'suspension', /dear friend, tomorrow/);
+		t.true(Date.parse(suspended.until ?? '') - Date.now() > 3_600_000);
+		t.is(host('mx.later.example').count(), 0);
 
-	await waitFor('one a minute', () => host('mx.slower.example').count() === 1);
-	const waits = await Promise.all(
-		[slower, less].map(async id => (await program.cli<Why[]>('queue', 'why', id))[0]?.waits_for),
-	);
-	const waiting = waits[0] === null ? less : slower;
-	const slow = await untilWaits(program, waiting, 'rate', /its hosts get 1 mail per minute for now/);
-	t.true(Date.parse(slow.until ?? '') - Date.now() > 600_000);
-	t.is(host('mx.slower.example').count(), 1);
+		await waitFor('one a minute', () => host('mx.slower.example').count() === 1);
+		const waits = await Promise.all(
+			[slower, less].map(async id => (await program.cli<Why[]>('queue', 'why', id))[0]?.waits_for),
+		);
+		const waiting = waits[0] === null ? less : slower;
+		const slow = await untilWaits(program, waiting, 'rate', /its hosts get 1 mail per minute for now/);
+		t.true(Date.parse(slow.until ?? '') - Date.now() > 600_000);
+		t.is(host('mx.slower.example').count(), 1);
 
-	await waitFor('all arrived', () => host('mx.shorter.example').count() === 20, 20_000);
-	const mails = host('mx.shorter.example').connections.map(
-		({commands}) => commands.filter(line => line.startsWith('MAIL')).length,
-	);
-	t.deepEqual(
-		mails.filter(count => count > 3),
-		[4],
-		`it said so once: ${mails}`,
-	);
-	t.is(await daemon.stop(), 0);
-});
+		await waitFor('all arrived', () => host('mx.shorter.example').count() === 20, 20_000);
+		const mails = host('mx.shorter.example').connections.map(
+			({commands}) => commands.filter(line => line.startsWith('MAIL')).length,
+		);
+		t.deepEqual(
+			mails.filter(count => count > 3),
+			[4],
+			`it said so once: ${mails}`,
+		);
+		t.is(await daemon.stop(), 0);
+	},
+);
