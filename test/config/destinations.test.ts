@@ -45,11 +45,6 @@ test('shipped: a smarthost', t => {
 });
 
 const replies: ReadonlyArray<readonly [host: string, reply: string, kind: PaceReaction['kind'] | undefined]> = [
-	[
-		'mta5.am0.yahoodns.net',
-		'421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred due to user complaints',
-		'slow',
-	],
 	['mta5.am0.yahoodns.net', '421 4.7.0 [TS04] Messages from 192.0.2.1 temporarily deferred', 'suspend'],
 	[
 		'outlook-com.olc.protection.outlook.com',
@@ -58,9 +53,8 @@ const replies: ReadonlyArray<readonly [host: string, reply: string, kind: PaceRe
 	],
 	['x.mail.protection.outlook.com', '451 4.7.500 Server busy. Please try again later', 'slow'],
 	['mx01.mail.icloud.com', '421 4.7.1 Messages temporarily deferred [HCM1]', 'suspend'],
-	['mx.shop.example', '421 too many messages in this session', 'mails_per_session'],
-	['aspmx.l.google.com', '421 4.7.28 rate limited due to IP reputation', 'slow'],
-	['mx.shop.example', '250 2.0.0 ok', undefined],
+	['mta5.am0.yahoodns.net', '421 4.7.0 [TS03] All messages from 192.0.2.1 will be deferred', 'slow'],
+	['mx01.mail.icloud.com', '421 4.7.0 [TS03]', undefined],
 ];
 for (const [host, reply, kind] of replies) {
 	test(`shipped reaction: ${host}: ${reply.slice(0, 40)}`, t => {
