@@ -48,15 +48,15 @@ later_suite_of() {
   if [ "$1" = opensmtpd ] && LC_ALL=C apt-cache policy opensmtpd | grep -c 'Candidate: 6\.' >/dev/null; then echo trixie; fi
 }
 
-# Sets `source`: the options with which apt looks into another release, from the same mirror.
-source=()
-choose_source() {
+# Sets `release`: the options with which apt looks into another release than the machine's own, at the same mirror.
+release=()
+choose_release() {
   local suite mirror
-  source=()
+  release=()
   suite=$(later_suite_of "$1")
   [ -n "$suite" ] || return 0
   mkdir -p "$folder/.$suite/lists/partial"
-  source=(-o Dir::Etc::SourceList="$folder/.$suite/sources.list" -o Dir::Etc::SourceParts=/dev/null
+  release=(-o Dir::Etc::SourceList="$folder/.$suite/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o Dir::State::Lists="$folder/.$suite/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
     -o APT::Sandbox::User=root)
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | head -n 1)
@@ -68,21 +68,28 @@ choose_source() {
 wanted() {
   sha256sum <scripts/debian-peers.sh
   # shellcheck disable=SC2046
-  LC_ALL=C apt-cache "${source[@]}" policy $(packages_of "$1") | sed -n 's/^\([a-z0-9.+-]*\):$/\1/p; s/^ *Candidate: //p'
+  LC_ALL=C apt-cache "${release[@]}" policy $(packages_of "$1") | sed -n 's/^\([a-z0-9.+-]*\):$/\1/p; s/^ *Candidate: //p'
+}
+
+# Whether apt knows a version of each of the packages.
+listed() {
+  local names
+  read -ra names < <(packages_of "$1" | tr '\n' ' ')
+  [ "$(LC_ALL=C apt-cache "${release[@]}" policy "${names[@]}" | grep -c '^  Candidate: [^(]')" = ${#names[@]} ]
 }
 
 updated=' '
 update_lists() {
-  local what="${source[*]:-own}"
+  local what="${release[*]:-own}"
   [[ $updated != *" $what "* ]] || return 0
   updated+="$what "
   say "fetches the package lists"
-  apt-get -qq "${source[@]}" update || not_run_here "apt-get update failed"
+  apt-get -qq "${release[@]}" update || not_run_here "apt-get update failed"
 }
 
 # With an empty status file apt takes nothing for installed, so the whole closure comes.
 download() {
-  apt-get -qq "${source[@]}" -o Dir::State::status=/dev/null -o Dir::Cache::archives="$2" -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
+  apt-get -qq "${release[@]}" -o Dir::State::status=/dev/null -o Dir::Cache::archives="$2" -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
     -y --no-install-recommends --download-only install $(packages_of "$1") >/dev/null
 }
 
@@ -122,6 +129,8 @@ unpack() {
   rm -rf "$fresh" "$archives"
   trap 'rm -rf "$folder"/.*.new "$folder"/.*.archives' EXIT
   mkdir -p "$archives/partial"
+  [ -n "$(apt-cache policy opensmtpd)" ] || update_lists # Without lists apt knows only what is installed.
+  choose_release "$peer"
   say "fetches $peer with all that it depends on"
   download "$peer" "$archives" 2>/dev/null || { update_lists; download "$peer" "$archives"; } || not_run_here "the packages of $peer cannot be fetched"
   say "unpacks $peer into .peers/$peer"
@@ -150,7 +159,7 @@ install_tools() {
     not_run_here "${missing[*]} cannot be installed"
 }
 
-[ $# -gt 0 ] || set -- postfix exim4 opensmtpd dovecot postgrey
+[ $# -gt 0 ] || set -- postfix exim4 dovecot postgrey opensmtpd
 for peer; do packages_of "$peer" >/dev/null; done
 command -v apt-get >/dev/null || not_run_here "this system has no apt"
 [ "$(id -u)" = 0 ] || not_run_here "only root can unpack and run mail servers in a chroot"
@@ -161,8 +170,8 @@ flock 9 # Two runs at once would unpack over each other.
 install_tools
 for peer; do
   unpacked=$folder/$peer/.unpacked
-  choose_source "$peer"
-  if [ -e "$unpacked" ] && wanted "$peer" | grep -qx '(none)'; then
+  choose_release "$peer"
+  if [ -e "$unpacked" ] && ! listed "$peer"; then
     say "$peer is there (without package lists its versions cannot be compared)"
   elif [ -e "$unpacked" ] && [ "$(wanted "$peer")" = "$(cat "$unpacked")" ]; then
     say "$peer is there"

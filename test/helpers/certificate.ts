@@ -10,15 +10,6 @@ const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-n
 
 /** Makes a self-signed certificate for host names and addresses; it is its own authority. */
 export function makeCertificate(...names: string[]): Certificate {
-	return selfSigned(newKey, names);
-}
-
-/** The same with an RSA key, for servers that can use no other. */
-export function makeRsaCertificate(...names: string[]): Certificate {
-	return selfSigned(['-newkey', 'rsa:2048', '-nodes'], names);
-}
-
-function selfSigned(newKey: readonly string[], names: readonly string[]): Certificate {
 	return inFolder((openssl, files) => {
 		openssl('req', '-x509', ...newKey, '-days', '2', '-subj', `/CN=${names[0]}`, ...named(names), ...files.out);
 	});

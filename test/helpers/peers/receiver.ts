@@ -1,6 +1,6 @@
 import {mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import {makeRsaCertificate} from '../certificate.ts';
+import {makeCertificate} from '../certificate.ts';
 import {maildirFiles, readMaildir, type StoredMail} from '../maildir.ts';
 
 /** A foreign mail server that takes mail for its users and puts all of it into one Maildir. */
@@ -31,9 +31,9 @@ export function storedIn(maildir: string): Pick<Receiver, 'count' | 'mails'> {
 	};
 }
 
-/** Writes `cert.pem` and `key.pem` for STARTTLS, self-signed, into a folder. RSA: OpenSMTPD 6.8 can use no other key. */
+/** Writes `cert.pem` and `key.pem` for STARTTLS, self-signed, into a folder. */
 export async function writeCertificate(folder: string, hostname: string): Promise<void> {
-	const {cert, key} = makeRsaCertificate(hostname);
+	const {cert, key} = makeCertificate(hostname);
 	await mkdir(folder, {recursive: true});
 	await writeFile(join(folder, 'cert.pem'), cert);
 	await writeFile(join(folder, 'key.pem'), key, {mode: 0o600});
