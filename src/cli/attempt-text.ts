@@ -15,8 +15,16 @@ export function attemptLines(attempt: StoredAttempt, width: number): string[] {
 		`  ${n}. ${shortTime(at)}  ${printable(where)}`,
 		...wrapped(printable([...security, end].join(', ')), width, '     '),
 		...replyOf(attempt).flatMap(line => wrapped(printable(line), width, '     ')),
-		...(dialogue?.split('\n') ?? []).map(line => `     | ${printable(line.trimEnd())}`),
+		...(dialogue?.split('\n') ?? []).flatMap(line => saidLines(printable(line.trimEnd()), width)),
 	];
+}
+
+/** `    12 S: 250 Ok`: what is too long goes on under itself. */
+function saidLines(line: string, width: number): string[] {
+	const head = /^ *\d+ [CS*]: /.exec(line)?.[0] ?? '';
+	const bar = '     | ';
+	const [first = '', ...rest] = wrapped(line.slice(head.length), width - bar.length - head.length);
+	return [`${bar}${head}${first}`, ...rest.map(more => `${bar}${' '.repeat(head.length)}${more}`)];
 }
 
 /** The lines of the reply, each with its code. */

@@ -41,6 +41,8 @@ async function prepare(t: ExecutionContext): Promise<Prepared> {
 		enhanced: '4.7.1',
 		reply,
 		ms: 12,
+		dialogue:
+			'     0 S: 220 mx.slow.example\n     9 C: EHLO out.example\n    12 S: 451 4.7.1 Try again later \x1b[31mnow',
 	});
 	const at = storeTime(Date.now());
 	await store

@@ -42,7 +42,7 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 		reply,
 		ms: 12,
 		dialogue:
-			'     0 S: 220 mx.slow.example\n     1 C: EHLO out.example\n     7 S: 451 4.7.1 Try again later \x1b[31mnow',
+			'     0 S: 220 mx.slow.example\n     1 C: EHLO out.example\n     7 S: 451 4.7.1 Try again later \x1b[31mnow, and then once more, for this host is very busy',
 	});
 	const [slow = '', fast = '', held = '', over = ''] = copies;
 	const read = async (id: string) => await store.reader('recipients').where({id}).first();

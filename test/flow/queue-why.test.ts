@@ -111,6 +111,18 @@ test('queue why is right in each situation of a running daemon', async t => {
 	t.regex(paused.detail, /^Its workspace default is paused since 20.*: too many bounces\.$/);
 	await program.cli('workspace', 'resume', 'default');
 
+	// Whoever follows it sees how it ends.
+	const followed = program.run('queue', 'trace', full, '--follow');
+	await program.cli('queue', 'flush', full);
+	await waitFor('it is tried once more', async () => (await why(full)).attempts === 3);
+	await program.cli('queue', 'fail', full);
+	const {code, stdout} = await followed;
+	t.is(code, 0);
+	t.regex(stdout, /^a\.example now\n {2}10 mx\.example {2}127\./);
+	t.regex(stdout, /\n {2}3\. 20.*mx\.example \[127/);
+	t.regex(stdout, /\| +\d+ S: 452 4\.2\.2 Mailbox full/);
+	t.regex(stdout, /\n {2}bounced at 20.*\n$/);
+
 	// 10. Its site has as much under way as it may.
 	const busy = await sendAll(first.url, 'busy.example', 12);
 	t.regex(
@@ -153,11 +165,13 @@ test('queue why is right in each situation of a running daemon', async t => {
 		detail: 'The daemon that runs does not deliver (MAILCTL_ROLES).',
 		also: [],
 	});
+	await program.cli('queue', 'hold', accepted);
 	await api.kill();
 
 	// 15. Killed while it was trying: the claim is no daemon's any more.
 	const third = await program.serve();
 	await until(stuck, 'in_flight');
+	t.like(await why(accepted), {waits_for: 'hold', state: 'accepted', attempts: 0});
 	await third.kill();
 	t.is((await why(stuck)).waits_for, 'daemon');
 	await program.cli('queue', 'fail', stuck, '--reason', 'enough');
