@@ -15,8 +15,8 @@ import {
 import {createAgenda} from './agenda.ts';
 import {type Lane, newLane} from './lane.ts';
 import {createRoom} from './room.ts';
-import {isProven, newSiteOf, ownRoom, type Rank, type Site} from './site.ts';
-import {addTurn, removeTurn, takeTurn} from './turns.ts';
+import {isProven, newSiteOf, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
+import {addTurn, hasTurn, removeTurn, takeTurn} from './turns.ts';
 import {createWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
@@ -77,7 +77,7 @@ export function createLanes(options: LanesOptions) {
 	/** Lanes with work due that is not being claimed, the longest waiting first. */
 	const waiting = new Set<Lane>();
 	/** Lanes whose way is to be found, and those of them that go on meanwhile. */
-	const unplaced: Record<Rank, Set<Lane>> = {fresh: new Set(), backlog: new Set()};
+	const unplaced = {fresh: new Set<Lane>(), backlog: new Set<Lane>()};
 	const stale = new Set<Lane>();
 	const room = createRoom(options);
 	const warmUp = createWarmUp();
@@ -143,29 +143,27 @@ export function createLanes(options: LanesOptions) {
 	}
 
 	function queue(lane: Lane, site: Site, now: Moment): void {
+		const rank = lane.fresh ? (lane.asksNext ? 'mixed' : 'fresh') : 'backlog';
 		lane.state = 'ready';
-		if (lane.fresh) {
-			removeTurn(site.ready.backlog, lane);
+		if (!hasTurn(site.ready[rank], lane)) {
+			unqueue(lane, site);
+			addTurn(site.ready[rank], lane);
 		}
-		addTurn(site.ready[lane.fresh ? 'fresh' : 'backlog'], lane);
 		enlist(site, now);
 	}
 
 	function unqueue(lane: Lane, {ready}: Site): void {
-		removeTurn(ready.fresh, lane);
-		removeTurn(ready.backlog, lane);
+		for (const rank of ranks) {
+			removeTurn(ready[rank], lane);
+		}
 	}
 
 	/** The site takes its turns while it has work and may start some; it keeps its place in the row. */
 	function enlist(site: Site, {monotonic}: Moment): void {
 		const {ready, state} = site;
 		openLater.remove(site);
-		const silent = state.answers === false;
-		const wants = {
-			fresh: !silent && ready.fresh.size > 0,
-			backlog: ready.backlog.size > 0 || (silent && ready.fresh.size > 0),
-		};
-		if (!wants.fresh && !wants.backlog) {
+		const wants = new Set(ranks.filter(rank => ready[rank].size > 0).map(rank => rankAt(site, rank)));
+		if (wants.size === 0) {
 			room.delist(site);
 			return;
 		}
@@ -232,10 +230,9 @@ export function createLanes(options: LanesOptions) {
 
 	/** The lane whose turn it is; those whose share of the day is used up meanwhile go elsewhere. */
 	function nextLane(site: Site, rank: Rank, now: Moment): Lane | undefined {
-		const fromFresh = rank === 'fresh' || site.state.answers === false;
 		for (;;) {
-			const fresh = fromFresh ? takeTurn(site.ready.fresh) : undefined;
-			const lane = fresh ?? (rank === 'backlog' ? takeTurn(site.ready.backlog) : undefined);
+			const from = ranks.find(one => rankAt(site, one) === rank && site.ready[one].size > 0);
+			const lane = from && takeTurn(site.ready[from]);
 			if (!lane?.placed) {
 				return undefined;
 			}
@@ -286,7 +283,7 @@ export function createLanes(options: LanesOptions) {
 			if (own > 0 && limit < Math.min(own, room.smallestClaim(site, now.monotonic))) {
 				continue;
 			}
-			room.delist(site);
+			room.served(site, rank);
 			const lane = own > 0 ? nextLane(site, rank, now) : undefined;
 			if (lane) {
 				granted.push(grant(lane, rank, limit, now));
@@ -297,11 +294,14 @@ export function createLanes(options: LanesOptions) {
 	}
 
 	return {
-		/** Mail for this lane was just accepted: it is due now. A backlog that nobody took yet stays one. */
+		/** Mail for this lane was just accepted: it is due now. */
 		arrived(key: LaneKey, now: Moment): void {
 			const lane = laneOf(key);
-			lane.fresh ||= lane.state !== 'ready' || !lane.placed || isProven(lane.placed.site);
-			makeReady(lane, now);
+			const isNews = !lane.fresh;
+			lane.fresh = true;
+			if (isNews || lane.state !== 'ready') {
+				makeReady(lane, now);
+			}
 		},
 
 		/** The store holds mail that is due, accepted or left behind by another node. */
@@ -350,6 +350,7 @@ export function createLanes(options: LanesOptions) {
 		grants: (now: Moment): Grant[] => [
 			...grantsOf('fresh', false, now),
 			...grantsOf('fresh', true, now),
+			...grantsOf('mixed', false, now),
 			...grantsOf('backlog', false, now),
 			...grantsOf('backlog', true, now),
 		],

@@ -1,41 +1,45 @@
-import {isProven, type Rank, type Site, windowOf} from './site.ts';
+import {isProven, type Rank, ranks, type Site, windowOf} from './site.ts';
 
 export type RoomOptions = {readonly maxInFlight: number; readonly maxUnproven: number};
 
 /** Neither what is fresh nor the backlog takes more than this while the other waits. */
 const share = 0.75;
-
-const ranks = ['fresh', 'backlog'] as const;
+/** Of what is for sites that are not proven each rank leaves something to those before it. */
+const unprovenShare = {fresh: 1, mixed: 0.75, backlog: 0.5};
 
 /**
  * The room that all sites share, and the rows in which they wait for it. Where nobody may answer every try waits for a
  * time-out: such sites get a part of the room only, or a few dozen of them would stop all mail.
  */
 export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
-	const rows: Record<Rank, {readonly proven: Set<Site>; readonly unproven: Set<Site>}> = {
-		fresh: {proven: new Set(), unproven: new Set()},
-		backlog: {proven: new Set(), unproven: new Set()},
-	};
-	const inFlight = {proven: {fresh: 0, backlog: 0}, unproven: {fresh: 0, backlog: 0}};
+	const row = () => ({proven: new Set<Site>(), unproven: new Set<Site>()});
+	const rows = {fresh: row(), mixed: row(), backlog: row()};
+	const none = {fresh: 0, mixed: 0, backlog: 0};
+	const inFlight = {proven: {...none}, unproven: {...none}};
 	const most = Math.ceil(maxInFlight * share);
 
 	const classOf = (proven: boolean): 'proven' | 'unproven' => (proven ? 'proven' : 'unproven');
 	const ofRank = (rank: Rank): number => inFlight.proven[rank] + inFlight.unproven[rank];
-	const inAll = (): number => ofRank('fresh') + ofRank('backlog');
+	const inAll = (): number => ofRank('fresh') + ofRank('mixed') + ofRank('backlog');
 
 	return {
 		/** What may be claimed now for all sites of this kind together. */
 		left(rank: Rank, proven: boolean): number {
-			const other = rows[rank === 'fresh' ? 'backlog' : 'fresh'];
+			const {backlog} = rows;
 			let left = maxInFlight - inAll();
-			// Fresh mail may come at any time; the backlog leaves room for it even while there is none.
-			if (rank === 'backlog' || other.proven.size + other.unproven.size > 0) {
-				left = Math.min(left, most - ofRank(rank));
+			if (rank === 'backlog') {
+				// Fresh mail may come at any time: room is left for it even while there is none.
+				left = Math.min(left, most - ofRank('backlog'));
+			} else if (backlog.proven.size + backlog.unproven.size > 0) {
+				left = Math.min(left, most - ofRank('fresh') - ofRank('mixed'));
 			}
 			if (!proven) {
-				left = Math.min(left, maxUnproven - inFlight.unproven.fresh - inFlight.unproven.backlog);
-				if (rank === 'backlog') {
-					left = Math.min(left, Math.ceil(maxUnproven / 2) - inFlight.unproven.backlog);
+				let taken = 0;
+				for (const one of ranks.toReversed()) {
+					taken += inFlight.unproven[one];
+					if (ranks.indexOf(one) <= ranks.indexOf(rank)) {
+						left = Math.min(left, Math.ceil(maxUnproven * unprovenShare[one]) - taken);
+					}
 				}
 			}
 			return left;
@@ -74,15 +78,21 @@ export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
 		},
 
 		/** The site wants turns of these ranks; where it waits already it keeps its place. */
-		enlist(site: Site, wants: Record<Rank, boolean>): void {
+		enlist(site: Site, wants: ReadonlySet<Rank>): void {
 			for (const rank of ranks) {
 				const row = rows[rank][classOf(isProven(site))];
-				if (wants[rank]) {
+				if (wants.has(rank)) {
 					row.add(site);
 				} else {
 					row.delete(site);
 				}
 			}
+		},
+
+		/** It had its turn of this rank. */
+		served(site: Site, rank: Rank): void {
+			rows[rank].proven.delete(site);
+			rows[rank].unproven.delete(site);
 		},
 
 		delist(site: Site): void {

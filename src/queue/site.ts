@@ -5,10 +5,11 @@ import type {Lane} from './lane.ts';
 import type {Turns} from './turns.ts';
 
 /**
- * `fresh`: mail just accepted, for a site that is not known to be silent. `backlog`: what was tried before, or found in the
- * store. Each leaves a part of the room to the other.
+ * In the order of their turns. `fresh`: mail just accepted, for a site that is not known to be silent. `mixed`: such mail
+ * where other mail was found waiting, which nobody took yet. `backlog`: what was tried before, or found in the store.
  */
-export type Rank = 'fresh' | 'backlog';
+export const ranks = ['fresh', 'mixed', 'backlog'] as const;
+export type Rank = (typeof ranks)[number];
 
 /** What shares a pace: the mail hosts of some destinations, or a smarthost. Its time is when it may start something again. */
 export type Site = Timed & {
@@ -39,14 +40,14 @@ export function newSiteOf(way: Omit<Way, 'warmUp'>, state: SiteState, saved: boo
 		provider: way.provider,
 		state,
 		copiesPerConnection: copiesPerConnection[way.terms.route.kind],
-		inFlight: {fresh: 0, backlog: 0},
-		ready: {fresh: new Map(), backlog: new Map()},
+		inFlight: {fresh: 0, mixed: 0, backlog: 0},
+		ready: {fresh: new Map(), mixed: new Map(), backlog: new Map()},
 		lanes: 0,
 		saved,
 	};
 }
 
-export const inFlightOf = ({inFlight}: Site): number => inFlight.fresh + inFlight.backlog;
+export const inFlightOf = ({inFlight}: Site): number => inFlight.fresh + inFlight.mixed + inFlight.backlog;
 
 /** Whether a host spoke at the last try. Where none may, every try waits for a time-out. */
 export const isProven = ({state}: Site): boolean => state.answers === true;
@@ -66,4 +67,12 @@ export function ownRoom(site: Site, most: number, monotonic: number): number {
 	const window = Math.min(windowOf(site, monotonic), most);
 	const room = Math.min(window - inFlightOf(site), largestClaim);
 	return room >= Math.max(1, Math.floor(window / 4)) ? Math.min(room, mailsAllowed(site.state, monotonic)) : 0;
+}
+
+/** The rank that a site's lanes of this rank have now: all of a silent one's are backlog, and nothing is mixed that is taken. */
+export function rankAt(site: Site, rank: Rank): Rank {
+	if (site.state.answers === false) {
+		return 'backlog';
+	}
+	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
 }

