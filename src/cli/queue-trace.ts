@@ -73,7 +73,7 @@ async function routesNow(
 			keys.set(workspaceId, {destination, workspaceId});
 		}
 	}
-	const [ways, resolver] = [await openWays(session), openResolver(session)];
+	const [ways, resolver] = [await openWays(session, {policies: true}), openResolver(session)];
 	return await Promise.all([...keys.values()].map(key => routeNow(session, ways, resolver, key)));
 }
 

@@ -13,8 +13,11 @@ export function openResolver(session: Session) {
 	return createResolver({servers, timeoutMs: dnsTimeoutMs, tries: 1, clock: session.tools.clock});
 }
 
-/** Where each workspace's mail goes, as a daemon with these settings would find it now. */
-export async function openWays(session: Session): Promise<Ways> {
+/**
+ * Where each workspace's mail goes, as a daemon with these settings would find it now. `policies`: also what the recipients'
+ * MTA-STS policies ask for, which may have to be fetched.
+ */
+export async function openWays(session: Session, {policies}: {readonly policies: boolean}): Promise<Ways> {
 	const settings = session.settings();
 	const {clock} = session.tools;
 	const store = await session.store();
@@ -26,10 +29,12 @@ export async function openWays(session: Session): Promise<Ways> {
 		store,
 		vault: await session.vault(),
 		resolver,
-		policies: createPolicies({
-			...{settings, store, resolver, clock, version: version()},
-			...{onPolicyFailure: ignore, onStoreError: ignore},
-		}),
+		policies: policies
+			? createPolicies({
+					...{settings, store, resolver, clock, version: version()},
+					...{onPolicyFailure: ignore, onStoreError: ignore},
+				})
+			: null,
 		clock,
 	});
 }

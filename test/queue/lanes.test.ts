@@ -268,6 +268,26 @@ test('a suspended site is left alone, then probed by one copy, whose success end
 	t.is(grantsOf(lanes, way, 3 * minute)[0]?.limit, 20);
 });
 
+test('a site that an operator resumes is probed at once, and left alone again if it fails', t => {
+	const lanes = lanesOf();
+	const way = own({failures: 3});
+	lanes.found(key('dead.test'), 0, at(0));
+	const [grant] = grantsOf(lanes, way) as [Grant];
+	lanes.claimed(grant, brought(5), at(0));
+	settle(lanes, grant, 5, silent);
+	lanes.probe(['other.test'], at(1000));
+	t.deepEqual(grantsOf(lanes, way, 1000), []);
+	lanes.probe([grant.site.name], at(1000));
+	const [probe, ...others] = grantsOf(lanes, way, 1000) as [Grant];
+	t.deepEqual([probe.limit, others.length], [1, 0]);
+	lanes.claimed(probe, brought(1), at(1000));
+	settle(lanes, probe, 1, silent, 1000);
+	lanes.advance(at(1000 + 2 * minute - 1));
+	t.deepEqual(grantsOf(lanes, way, 1000 + 2 * minute - 1), []);
+	lanes.advance(at(1000 + 2 * minute));
+	t.is(grantsOf(lanes, way, 1000 + 2 * minute)[0]?.limit, 1);
+});
+
 test('mail for a destination that an operator suspended waits until it is resumed', t => {
 	const lanes = lanesOf();
 	lanes.suspend(new Set(['a.test']), at(0));
