@@ -195,13 +195,13 @@ function suspendedSite(copy: CopyFacts, now: string): Reason | null {
 	if (site === null || until === null || until <= now) {
 		return null;
 	}
-	return {
-		waits_for: 'suspension',
-		detail: `Its site ${site} is left alone until ${utc(until)} after failures${because(reason)}.`,
-		since: null,
-		until,
-		mend: `mailctl queue resume ${destination} lets it be tried now`,
-	};
+	const mend = `mailctl queue resume ${destination} lets one mail try it now`;
+	if (copy.site_waits_for === 'route') {
+		const detail = `Its ${site} refuses us; it is tried again at ${utc(until)}${because(reason)}.`;
+		return {waits_for: 'route', detail, since: null, until, mend: `${mends.route}; ${mend}`};
+	}
+	const detail = `Its site ${site} is left alone until ${utc(until)} after failures${because(reason)}.`;
+	return {waits_for: 'suspension', detail, since: null, until, mend};
 }
 
 /** What the daemon says of mail that is due; where its route is stopped it matters to all. */

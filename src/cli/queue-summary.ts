@@ -11,8 +11,8 @@ import {duration} from './text.ts';
 
 /** What stops all mail to a destination. */
 type Stopped = {
-	/** `operator`, or `failures` of its site. */
-	readonly suspended_by: 'operator' | 'failures' | null;
+	/** `operator`, `failures` of its site, or its `route`: a smarthost that refuses us. */
+	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
 	readonly suspended_until: string | null;
 	readonly suspension_reason: string | null;
 };
@@ -42,8 +42,12 @@ async function summary(session: Session): Promise<void> {
 async function readStopped(session: Session, now: string): Promise<Map<string, Stopped>> {
 	const reader = await session.reader();
 	const stopped = new Map<string, Stopped>();
-	for (const {destination, reason, suspended_until: until} of await listSiteSuspensions(reader, now)) {
-		stopped.set(destination, {suspended_by: 'failures', suspended_until: until, suspension_reason: reason});
+	for (const {destination, reason, waits_for: waitsFor, suspended_until: until} of await listSiteSuspensions(
+		reader,
+		now,
+	)) {
+		const by = waitsFor === 'route' ? 'route' : 'failures';
+		stopped.set(destination, {suspended_by: by, suspended_until: until, suspension_reason: reason});
 	}
 	for (const {destination, reason} of await listSuspensions(reader)) {
 		stopped.set(destination, {suspended_by: 'operator', suspended_until: null, suspension_reason: reason});

@@ -43,7 +43,7 @@ export function registerQueueGauges(registers: Registry[], {queueSize, pace, sit
 	const figures = sharing(() => pace().catch(() => undefined));
 	new Gauge({
 		name: 'mailctl_suspended',
-		help: 'What nothing is sent to now: destinations by an operator, sites after failures.',
+		help: 'What nothing is sent to now: destinations by an operator, sites after failures, smarthosts that refuse us.',
 		labelNames: ['by'],
 		registers,
 		async collect() {
@@ -52,6 +52,7 @@ export function registerQueueGauges(registers: Registry[], {queueSize, pace, sit
 			if (now) {
 				this.set({by: 'operator'}, now.suspended.operator);
 				this.set({by: 'failures'}, now.suspended.failures);
+				this.set({by: 'route'}, now.suspended.route);
 			}
 		},
 	});

@@ -3,8 +3,8 @@ import type {LaneWait} from '../mail/way.ts';
 
 /** How the pace keeps mail back; all from small tables. */
 export type PaceFigures = {
-	/** Suspended at the moment: destinations by an operator, sites after failures. */
-	readonly suspended: {readonly operator: number; readonly failures: number};
+	/** Suspended at the moment: destinations by an operator, sites after failures, smarthosts that refuse us. */
+	readonly suspended: {readonly operator: number; readonly failures: number; readonly route: number};
 	/** Lanes (one workspace's mail for one destination) whose due mail is not claimed, by why. */
 	readonly lanes: ReadonlyArray<{readonly waitsFor: LaneWait; readonly n: number}>;
 	/** Copies that a new source was counted for today. */
@@ -13,9 +13,9 @@ export type PaceFigures = {
 
 /** `now` in the store's form. */
 export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFigures> {
-	const [operator, failures, lanes, warmUp] = await Promise.all([
+	const [operator, sites, lanes, warmUp] = await Promise.all([
 		reader('suspensions').count('* as n').first<Count>(),
-		reader('sites').where('suspended_until', '>', now).count('* as n').first<Count>(),
+		reader('sites').where('suspended_until', '>', now).pluck('waits_for') as Promise<Array<string | null>>,
 		reader('lane_waits').select('waits_for as waitsFor').count('* as n').groupBy('waits_for') as Promise<
 			Array<{waitsFor: LaneWait; n: number | string}>
 		>,
@@ -23,8 +23,9 @@ export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFi
 			.where({day: now.slice(0, 10)})
 			.select('source', 'provider', 'n'),
 	]);
+	const routes = sites.filter(waitsFor => waitsFor === 'route').length;
 	return {
-		suspended: {operator: Number(operator?.n ?? 0), failures: Number(failures?.n ?? 0)},
+		suspended: {operator: Number(operator?.n ?? 0), failures: sites.length - routes, route: routes},
 		lanes: lanes.map(({waitsFor, n}) => ({waitsFor, n: Number(n)})),
 		warmUp,
 	};

@@ -37,6 +37,8 @@ export type CopyFacts = {
 	/** Of the site. */
 	readonly site_suspended_until: string | null;
 	readonly site_reason: string | null;
+	/** Whether it is its smarthost that refuses us; null: as `suspension`. */
+	readonly site_waits_for: 'suspension' | 'route' | null;
 	/** When the last conversation about the copy began. */
 	readonly tried_at: string | null;
 	/** The host that spoke last, where one did. */
@@ -53,7 +55,7 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destin
 	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for as lane_waits_for, l.detail as lane_detail, l.until as lane_until,
-	s.suspended_until as site_suspended_until, s.reason as site_reason,
+	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
 	${lastAttempt('at')} as tried_at, ${lastAttempt('host')} as tried_host,
 	case when r.next_attempt_at is null then (select e.detail from events as e where e.message_id = r.message_id
 		and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;

@@ -5,6 +5,8 @@ export type SiteSuspension = {
 	readonly destination: string;
 	readonly site: string;
 	readonly reason: string | null;
+	/** `route`: its smarthost refuses us. */
+	readonly waits_for: 'suspension' | 'route' | null;
 	readonly suspended_until: string;
 };
 
@@ -13,7 +15,7 @@ export async function listSiteSuspensions(reader: Knex, now: string, destination
 	const query = reader('lane_waits as l')
 		.join('sites as s', 's.site', 'l.site')
 		.where('s.suspended_until', '>', now)
-		.distinct('l.destination', 's.site', 's.reason', 's.suspended_until')
+		.distinct('l.destination', 's.site', 's.reason', 's.waits_for', 's.suspended_until')
 		.orderBy('l.destination');
 	return await (destination === undefined ? query : query.where('l.destination', destination));
 }

@@ -188,7 +188,7 @@ storeTest(test, 'a site that is left alone, and the later of two times first', a
 		waits_for: 'suspension',
 		detail: 'Its site mx.x.test is left alone until 2026-06-09 12:09:00 UTC after failures: 421 4.7.0 go away.',
 		until: minutes(9),
-		mend: 'mailctl queue resume x.test lets it be tried now',
+		mend: 'mailctl queue resume x.test lets one mail try it now',
 	});
 	t.deepEqual(
 		why.also.map(({waits_for: other}) => other),
@@ -199,6 +199,15 @@ storeTest(test, 'a site that is left alone, and the later of two times first', a
 	await store.database('recipients').update({next_attempt_at: at});
 	const due = await asked(t, store, id);
 	t.deepEqual([due.waits_for, due.also], ['suspension', []]);
+
+	await store.database('sites').update({site: 'smarthost mx:587', waits_for: 'route', reason: '535 5.7.8 no'});
+	await store.database('lane_waits').update({site: 'smarthost mx:587', waits_for: 'route'});
+	t.like(await asked(t, store, id), {
+		waits_for: 'route',
+		detail: 'Its smarthost mx:587 refuses us; it is tried again at 2026-06-09 12:09:00 UTC: 535 5.7.8 no.',
+		until: minutes(9),
+		also: [],
+	});
 });
 
 storeTest(test, 'nobody delivers', async (t, store) => {

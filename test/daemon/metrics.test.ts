@@ -27,7 +27,7 @@ const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): Attempt
 test('what happened is counted', async t => {
 	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1, held: 5});
 	let pace: Promise<PaceFigures> = Promise.resolve({
-		suspended: {operator: 1, failures: 2},
+		suspended: {operator: 1, failures: 2, route: 3},
 		lanes: [{waitsFor: 'pace', n: 7}],
 		warmUp: [{source: '192.0.2.1', provider: 'google', n: 50}],
 	});
@@ -73,6 +73,7 @@ test('what happened is counted', async t => {
 		'mailctl_queue_size{state="held"} 5',
 		'mailctl_suspended{by="operator"} 1',
 		'mailctl_suspended{by="failures"} 2',
+		'mailctl_suspended{by="route"} 3',
 		'mailctl_queue_lanes_waiting{waits_for="pace"} 7',
 		'mailctl_warm_up_sent_today{source="192.0.2.1",provider="google"} 50',
 		'mailctl_site_in_flight{site="mx29.test"} 29',

@@ -178,6 +178,29 @@ test('queue why is right in each situation of a running daemon', async t => {
 	t.regex((await why(stuck)).detail, /bounced at 20.*: enough\.$/);
 });
 
+test('queue why tells that the smarthost refuses us, and of a resume that was to no avail', async t => {
+	const relay = await startFakeMx(t, {host: loopbackAddress(), extensions: ['AUTH PLAIN'], auth: '535 5.7.8 No'});
+	const program = await prepareProgram(t, {
+		MAILCTL_DELIVERY: 'relay',
+		MAILCTL_RELAY_URL: `smtp://user:wrong@${relay.host}:${relay.port}?tls=none`,
+	});
+	const daemon = await program.serve();
+	const shop = await welcomeOf(program);
+	const id = await send(daemon.url, shop, 'user@a.example');
+	const answer = await waitFor('the route is stopped', async () => {
+		const [first] = await program.cli<Why[]>('queue', 'why', id);
+		return first?.waits_for === 'route' && first;
+	});
+	t.regex(answer.detail, /^Its smarthost user@127.* refuses us; it is tried again at 20.*: .*535/);
+	t.deepEqual([answer.attempts, answer.state], [0, 'queued']);
+	const [row] = await program.cli<object[]>('queue', 'summary');
+	t.like(row, {destination: 'a.example', suspended: true, suspended_by: 'route'});
+	const {length} = relay.connections;
+	t.like(await program.cli('queue', 'resume', 'a.example'), {resumed: true});
+	await waitFor('it is tried once more', () => relay.connections.length > length);
+	t.is(await daemon.stop(), 0);
+});
+
 async function send(url: string, {key, from, templateId}: Welcome, to: string): Promise<string> {
 	const {status, body} = await call(`${url}/v1/messages`, key, {from, to, templateId});
 	if (status !== 202) {

@@ -6,7 +6,7 @@ import {storeTest} from '../helpers/databases.ts';
 storeTest(test, 'what is suspended, what lanes wait for, what new sources sent today', async (t, store) => {
 	const now = storeTime(Date.UTC(2026, 5, 9, 12));
 	t.deepEqual(await readPaceFigures(store.reader, now), {
-		suspended: {operator: 0, failures: 0},
+		suspended: {operator: 0, failures: 0, route: 0},
 		lanes: [],
 		warmUp: [],
 	});
@@ -15,6 +15,7 @@ storeTest(test, 'what is suspended, what lanes wait for, what new sources sent t
 	await store.database('sites').insert([
 		{...site, site: 'one', suspended_until: storeTime(Date.parse(now) + 1)},
 		{...site, site: 'two', suspended_until: now},
+		{...site, site: 'four', suspended_until: storeTime(Date.parse(now) + 1), waits_for: 'route'},
 		{...site, site: 'three'},
 	]);
 	const lane = {workspace_id: 'ws_1', site: 'one', detail: '', updated_at: now, waits_for: 'pace'};
@@ -28,7 +29,7 @@ storeTest(test, 'what is suspended, what lanes wait for, what new sources sent t
 		{...day, day: '2026-06-08'},
 	]);
 	t.deepEqual(await readPaceFigures(store.reader, now), {
-		suspended: {operator: 1, failures: 1},
+		suspended: {operator: 1, failures: 1, route: 1},
 		lanes: [{waitsFor: 'pace', n: 2}],
 		warmUp: [day],
 	});
