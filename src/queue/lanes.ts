@@ -27,6 +27,8 @@ export type Grant = {
 	readonly rank: Rank;
 	readonly limit: number;
 	readonly asksNext: boolean;
+	/** Mail was just accepted where other mail is due. */
+	readonly newestFirst: boolean;
 	/** Its copies count in this day of a new source; null: in none. */
 	readonly warmUp: WarmUpDay | null;
 };
@@ -262,6 +264,7 @@ export function createLanes(options: LanesOptions) {
 			rank,
 			limit,
 			asksNext: lane.asksNext,
+			newestFirst: lane.fresh && lane.asksNext,
 			warmUp: counted && warmUp.dayOf(counted, now.now),
 		};
 		lane.state = 'claiming';

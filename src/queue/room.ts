@@ -2,8 +2,9 @@ import {isProven, type Rank, ranks, type Site, windowOf} from './site.ts';
 
 export type RoomOptions = {readonly maxInFlight: number; readonly maxUnproven: number};
 
-/** Neither what is fresh nor the backlog takes more than this while the other waits. */
-const share = 0.75;
+/** Fresh mail takes no more than this while a backlog waits, which never takes more than that: mail may come at any time. */
+const freshShare = 0.75;
+const backlogShare = 0.5;
 /** Of what is for sites that are not proven each rank leaves something to those before it. */
 const unprovenShare = {fresh: 1, mixed: 0.75, backlog: 0.5};
 
@@ -16,7 +17,8 @@ export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
 	const rows = {fresh: row(), mixed: row(), backlog: row()};
 	const none = {fresh: 0, mixed: 0, backlog: 0};
 	const inFlight = {proven: {...none}, unproven: {...none}};
-	const most = Math.ceil(maxInFlight * share);
+	const mostFresh = Math.ceil(maxInFlight * freshShare);
+	const mostBacklog = Math.ceil(maxInFlight * backlogShare);
 
 	const classOf = (proven: boolean): 'proven' | 'unproven' => (proven ? 'proven' : 'unproven');
 	const ofRank = (rank: Rank): number => inFlight.proven[rank] + inFlight.unproven[rank];
@@ -28,10 +30,9 @@ export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
 			const {backlog} = rows;
 			let left = maxInFlight - inAll();
 			if (rank === 'backlog') {
-				// Fresh mail may come at any time: room is left for it even while there is none.
-				left = Math.min(left, most - ofRank('backlog'));
+				left = Math.min(left, mostBacklog - ofRank('backlog'));
 			} else if (backlog.proven.size + backlog.unproven.size > 0) {
-				left = Math.min(left, most - ofRank('fresh') - ofRank('mixed'));
+				left = Math.min(left, mostFresh - ofRank('fresh') - ofRank('mixed'));
 			}
 			if (!proven) {
 				let taken = 0;

@@ -155,7 +155,7 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function claim(grant: Grant): Promise<void> {
-		const {lane, limit, asksNext, warmUp} = grant;
+		const {lane, limit, asksNext, newestFirst, warmUp} = grant;
 		const now = clock.now();
 		let copies: readonly Claimed[] = [];
 		let nextDue: number | null = null;
@@ -165,6 +165,7 @@ export function createScheduler(options: SchedulerOptions) {
 				destination: lane.destination,
 				workspaceId: lane.workspaceId,
 				limit,
+				newestFirst,
 				now: storeTime(now),
 				until: storeTime(now + options.attemptDeadlineMs + claimMarginMs),
 				asksNext,

@@ -10,6 +10,8 @@ import type {GroupWrite} from './writer.ts';
 /** What a lane may start now. */
 export type Claim = LaneKey & {
 	readonly limit: number;
+	/** Takes what came due last: mail just accepted does not wait for a backlog of its own lane. */
+	readonly newestFirst: boolean;
 	/** Times in the store's form: now, and past the attempt deadline (the last resort if no result ever comes). */
 	readonly now: string;
 	readonly until: string;
@@ -119,7 +121,7 @@ async function selectDue(
 	trx: Knex.Transaction,
 	dialect: Dialect,
 	boot: string,
-	{destination, workspaceId, now, limit}: Claim,
+	{destination, workspaceId, now, limit, newestFirst}: Claim,
 ): Promise<Row[]> {
 	const due = dialect.lockDue(
 		trx('recipients as q')
@@ -133,7 +135,7 @@ async function selectDue(
 			.whereNotExists(
 				trx('workspaces as p').select(trx.raw('1')).where('p.id', workspaceId).whereNotNull('p.paused_at'),
 			)
-			.orderBy('q.next_attempt_at')
+			.orderBy('q.next_attempt_at', newestFirst ? 'desc' : 'asc')
 			.limit(limit),
 	);
 	return await copiesWithMail(trx).whereIn('r.id', due);

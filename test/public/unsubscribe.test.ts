@@ -583,7 +583,15 @@ storeTest(serially, 'what waits in the queue is not sent any more', async (t, st
 	const now = storeTime(Date.now() + 1000);
 	const lane = {destination: 'example.org', workspaceId: api.workspace.id};
 	const until = storeTime(Date.now() + 60_000);
-	const {copies} = await store.writer.submit(claim, {...lane, limit: 10, now, until, asksNext: false, warmUp: null});
+	const {copies} = await store.writer.submit(claim, {
+		...lane,
+		limit: 10,
+		newestFirst: false,
+		now,
+		until,
+		asksNext: false,
+		warmUp: null,
+	});
 	t.deepEqual(copies.map(copy => [copy.message_id, copy.stop]).toSorted(), [
 		[first.id, 'suppressed'],
 		[second.id, 'suppressed'],

@@ -225,7 +225,7 @@ test('new mail goes before a backlog that is due, and does not stop it', t => {
 		lanes.found(key(`site${site}.test`), 0, at(0));
 	}
 	const claimed = claimAll(lanes);
-	t.is(lanes.inFlight, 60, 'a quarter is left to new mail');
+	t.is(lanes.inFlight, 40, 'half is left to new mail');
 	lanes.arrived(key('new.test'), at(0));
 	t.deepEqual(
 		claimAll(lanes).map(grant => grant.lane.destination),
@@ -407,5 +407,19 @@ test('what a new source may not send today goes on when its way gets an overflow
 	t.deepEqual(
 		grants.map(({site}) => site.name),
 		['relay'],
+	);
+});
+
+test('new mail goes before a backlog of its own lane', t => {
+	const lanes = lanesOf();
+	lanes.found(key('a.test'), 0, at(0));
+	lanes.arrived(key('a.test'), at(0));
+	lanes.arrived(key('b.test'), at(0));
+	t.deepEqual(
+		grantsOf(lanes).map(grant => [grant.lane.destination, grant.rank, grant.newestFirst]),
+		[
+			['b.test', 'fresh', false],
+			['a.test', 'mixed', true],
+		],
 	);
 });

@@ -23,12 +23,15 @@ storeTest(test, 'a claim reads no other copies than those that it takes', async 
 	const now = storeTime(Date.now());
 	const claim = createClaimWrite(store.dialect, newId('req'), newId);
 	const lane = {destination: 'a.test', workspaceId};
-	const plans = await plansDuring(store, engine, () =>
-		store.writer.submit(claim, {...lane, limit: 20, now, until: now, asksNext: true, warmUp: null}),
-	);
+	const plans = await plansDuring(store, engine, async () => {
+		for (const newestFirst of [false, true]) {
+			const more = {limit: 20, newestFirst, now, until: now, asksNext: true, warmUp: null};
+			await store.writer.submit(claim, {...lane, ...more});
+		}
+	});
 	t.deepEqual(greedy(plans), []);
 	const reads = plans.filter(plan => plan.startsWith('select') && plan.includes('recipients_due'));
-	t.is(reads.length, 2, plans.join('\n\n'));
+	t.is(reads.length, 4, plans.join('\n\n'));
 	for (const plan of reads) {
 		// All of the key: the backlogs of other workspaces for the same destination are not read.
 		t.regex(
