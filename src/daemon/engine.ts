@@ -16,7 +16,7 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
-import type {SiteChange} from '../pace/site.ts';
+import {connectionsOf, type SiteChange} from '../pace/site.ts';
 import type {PolicyFailure} from '../policy/mta-sts.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
@@ -187,7 +187,10 @@ export function createEngine(options: EngineOptions) {
 		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
 		remembered: site => remembered.get(site),
-		onSite: options.onSite,
+		onSite(site, changes) {
+			senders.allow(site.name, connectionsOf(site.state, clock.monotonic()));
+			options.onSite(site, changes);
+		},
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(laneWaitWrite, note),
 		onWayError: options.onStoreError,

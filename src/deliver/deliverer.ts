@@ -65,6 +65,8 @@ export type Deliverer = {
 	 * back (`released`) unless its data is under way. Rejects only where we have a bug.
 	 */
 	readonly deliver: (site: string, limit: number, job: Delivery, signal?: AbortSignal) => Promise<AttemptResult>;
+	/** From now on the site may have so many connections; 0: what waits for one comes back as `released`. */
+	readonly allow: (site: string, limit: number) => void;
 	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
 	/** Takes no more work, waits for what is under way, ends idle sessions. */
 	readonly close: () => Promise<void>;
@@ -100,6 +102,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			setMaxListeners(0, signal); // One signal may stop any number of deliveries.
 		}
 
+		pool.allow(site, Math.max(1, limit));
 		const begun = clock.now();
 		const result = (outcome: Outcome, attempts: readonly Attempt[], sentAt: string | null): AttemptResult => ({
 			recipientId: job.recipientId,
@@ -156,7 +159,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		}
 	}
 
-	return {deliver, count: pool.count, close: pool.close};
+	return {deliver, allow: pool.allow, count: pool.count, close: pool.close};
 }
 
 function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply): Attempt {

@@ -10,8 +10,8 @@ export type Place = {
 
 export type Pool = {
 	/**
-	 * Waits for a place at the site, which holds at most `limit` connections, idle ones included; null: stopped before.
-	 * `fits` says whether an idle session leads where this mail goes.
+	 * Waits for a place at the site, which holds at most `limit` connections, idle ones included, or what was allowed since;
+	 * null: stopped before. `fits` says whether an idle session leads where this mail goes.
 	 */
 	readonly acquire: (
 		site: string,
@@ -19,6 +19,8 @@ export type Pool = {
 		fits: (session: Session) => boolean,
 		signal?: AbortSignal,
 	) => Promise<Place | null>;
+	/** From now on the site may hold so many connections; 0: those who wait are sent away. */
+	readonly allow: (site: string, limit: number) => void;
 	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
 	/** Sends the waiting away, ends idle sessions, waits for the busy ones. */
 	readonly close: () => Promise<void>;
@@ -33,14 +35,13 @@ export type PoolOptions = {
 };
 
 type Waiter = {
-	readonly limit: number;
 	readonly fits: (session: Session) => boolean;
 	readonly grant: (place: Place | null) => void;
 };
 
 type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
 
-type Site = {readonly waiters: Waiter[]; readonly idle: Idle[]; busy: number; ending: number};
+type Site = {limit: number; readonly waiters: Waiter[]; readonly idle: Idle[]; busy: number; ending: number};
 
 /** Lends places for connections, site by site in turn, and keeps sessions warm between mails. */
 export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
@@ -52,10 +53,10 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 	let ending = 0;
 	let closed: (() => void) | null = null;
 
-	function siteOf(name: string): Site {
+	function siteOf(name: string, limit: number): Site {
 		let site = sites.get(name);
 		if (site === undefined) {
-			site = {waiters: [], idle: [], busy: 0, ending: 0};
+			site = {limit, waiters: [], idle: [], busy: 0, ending: 0};
 			sites.set(name, site);
 		}
 
@@ -132,7 +133,7 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 					}
 
 					keep(name, site, back);
-					if (closed !== null) {
+					if (closed !== null || site.busy + site.idle.length > site.limit) {
 						endIdle(name, site);
 					}
 				}
@@ -145,7 +146,7 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 
 	/** What the site's first waiter can have now; `full`: nothing until a connection elsewhere ends. */
 	function offer(name: string, site: Site, waiter: Waiter): Place | 'later' | 'full' {
-		if (site.busy + site.ending >= waiter.limit) {
+		if (site.busy + site.ending >= site.limit) {
 			return 'later';
 		}
 
@@ -154,7 +155,7 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 			return lend(name, site, takeIdle(site, fitting));
 		}
 
-		if (site.busy + site.ending + site.idle.length >= waiter.limit) {
+		if (site.busy + site.ending + site.idle.length >= site.limit) {
 			endIdle(name, site);
 			return 'later';
 		}
@@ -208,14 +209,14 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 
 	return {
 		acquire(name, limit, fits, signal) {
-			if (closed !== null || signal?.aborted === true) {
+			const site = siteOf(name, Math.max(1, limit));
+			if (closed !== null || signal?.aborted === true || site.limit === 0) {
+				forget(name, site);
 				return Promise.resolve(null);
 			}
 
 			return new Promise(resolve => {
-				const site = siteOf(name);
 				const waiter: Waiter = {
-					limit: Math.max(1, limit),
 					fits,
 					grant(place) {
 						signal?.removeEventListener('abort', leave);
@@ -236,6 +237,28 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 				turns.set(name, site);
 				serve();
 			});
+		},
+		allow(name, limit) {
+			const site = sites.get(name);
+			if (site === undefined) {
+				return;
+			}
+
+			site.limit = limit;
+			while (site.idle.length > 0 && site.busy + site.idle.length > limit) {
+				endIdle(name, site);
+			}
+
+			for (const waiter of limit === 0 ? site.waiters.splice(0) : []) {
+				waiter.grant(null);
+			}
+
+			if (site.waiters.length === 0) {
+				turns.delete(name);
+			}
+
+			forget(name, site);
+			serve();
 		},
 		count() {
 			let waiting = 0;

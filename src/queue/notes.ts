@@ -16,7 +16,12 @@ export type NotesOptions = {
 };
 
 /** What is noted of a lane: it is written again only if one of these changes. */
-type Noted = {readonly since: number; readonly waitsFor: LaneWait; readonly until: number | null};
+type Noted = {
+	readonly since: number;
+	readonly waitsFor: LaneWait;
+	readonly until: number | null;
+	readonly gets: number | null;
+};
 
 /** A lane that moves again this soon waits for nothing, milliseconds. */
 const soonMs = 2000;
@@ -58,12 +63,13 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 	}
 
 	function changeOf(lane: Lane, now: Moment): LaneWaitRow[] {
-		const {waitsFor, until, detail} = waitOf(lane, maxInFlight, now);
+		const {waitsFor, until, gets, detail} = waitOf(lane, maxInFlight, now);
 		const before = noted.get(lane);
-		if (before?.since === lane.since && before.waitsFor === waitsFor && isSame(before.until, until)) {
+		const isKnown = before?.since === lane.since && before.waitsFor === waitsFor && before.gets === gets;
+		if (isKnown && isSame(before.until, until)) {
 			return [];
 		}
-		noted.set(lane, {since: lane.since, waitsFor, until});
+		noted.set(lane, {since: lane.since, waitsFor, until, gets});
 		const {destination, workspaceId, placed} = lane;
 		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
 		const site = placed?.site.name ?? '';

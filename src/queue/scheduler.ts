@@ -342,6 +342,7 @@ export function createScheduler(options: SchedulerOptions) {
 			while (running.size > 0) {
 				await Promise.all(running);
 			}
+			await notes.write().catch(options.onStoreError);
 		},
 
 		/** Copies claimed and not yet settled. */

@@ -9,6 +9,8 @@ export type SenderJob<Delivery> = {readonly site: string; readonly connections: 
 
 export type ToSender<Delivery> =
 	| {readonly kind: 'deliver'; readonly jobs: ReadonlyArray<SenderJob<Delivery>>}
+	/** From now on the site may have so many connections; 0: what waits for one comes back. */
+	| {readonly kind: 'allow'; readonly site: string; readonly connections: number}
 	/** Their outcomes are on stable storage. */
 	| {readonly kind: 'settled'; readonly recipientIds: readonly string[]}
 	/** Nothing new; what is under way comes to its end. */
@@ -41,6 +43,7 @@ type Sender<Delivery> = {
 	/** What is told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
 	readonly jobs: Array<SenderJob<Delivery>>;
 	readonly settled: string[];
+	readonly allowed: Map<string, number>;
 	flushing: boolean;
 };
 
@@ -132,6 +135,10 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 				jobs.map(({delivery}) => delivery.data.buffer as ArrayBuffer),
 			);
 		}
+		for (const [site, connections] of sender.allowed) {
+			post({kind: 'allow', site, connections});
+		}
+		sender.allowed.clear();
 	}
 
 	for (let index = 0; index < options.count; index++) {
@@ -141,11 +148,14 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			held: new Map(),
 			jobs: [],
 			settled: [],
+			allowed: new Map(),
 			flushing: false,
 		};
 		senders.push(sender);
 		start(sender);
 	}
+
+	const shareOf = (connections: number) => Math.max(1, Math.floor(connections / options.count));
 
 	return {
 		/** Rejects only if the sender thread dies, or has a fault. */
@@ -153,9 +163,16 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			const sender = leastBusy(sharers(senders, site, connections));
 			return new Promise((resolve, reject) => {
 				sender.held.set(delivery.recipientId, {resolve, reject});
-				sender.jobs.push({site, connections: Math.max(1, Math.floor(connections / options.count)), delivery});
+				sender.jobs.push({site, connections: shareOf(connections), delivery});
 				flushSoon(sender);
 			});
+		},
+		/** The site may have so many connections from now on, also for what was handed over before; 0: that comes back. */
+		allow(site: string, connections: number): void {
+			for (const sender of senders) {
+				sender.allowed.set(site, connections === 0 ? 0 : shareOf(connections));
+				flushSoon(sender);
+			}
 		},
 		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
 		settled(recipientId: string): void {

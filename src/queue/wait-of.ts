@@ -9,6 +9,8 @@ export type Wait = {
 	readonly waitsFor: LaneWait;
 	/** Monotonic milliseconds; null: nobody knows. */
 	readonly until: number | null;
+	/** What the site gets now, connections or mails per minute; null: that is not why. */
+	readonly gets: number | null;
 	/** For people: a sentence. */
 	readonly detail: () => string;
 };
@@ -47,6 +49,7 @@ function waitAt(site: Site, destination: string, most: number, now: Moment): Wai
 			'rate',
 			slow?.until ?? null,
 			() => `its hosts get ${mails(perMinute)} per minute${slow ? ' for now' : ''}`,
+			perMinute,
 		);
 	}
 	if (ownRoom(site, most, now.monotonic) < 1) {
@@ -55,11 +58,14 @@ function waitAt(site: Site, destination: string, most: number, now: Moment): Wai
 			'pace',
 			null,
 			() => `its hosts get ${connections} connections now, ${mails(inFlightOf(site))} are under way`,
+			connections,
 		);
 	}
 	return wait('turn', null, () => 'all sessions are busy with other mail, its turn comes');
 }
 
-const wait = (waitsFor: LaneWait, until: number | null, detail: () => string): Wait => ({waitsFor, until, detail});
+function wait(waitsFor: LaneWait, until: number | null, detail: () => string, gets: number | null = null): Wait {
+	return {waitsFor, until, gets, detail};
+}
 
 const mails = (n: number): string => (n === 1 ? '1 mail' : `${n} mails`);

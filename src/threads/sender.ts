@@ -50,6 +50,10 @@ port.on('message', (message: ToSender<Delivery>) => {
 		message.recipientIds.forEach(permits.giveBack);
 		return;
 	}
+	if (message.kind === 'allow') {
+		deliverer.allow(message.site, message.connections);
+		return;
+	}
 	for (const {site, connections, delivery} of message.jobs) {
 		const {recipientId} = delivery;
 		// A fault of ours with one copy must not end the sessions of all others.

@@ -1,6 +1,7 @@
 import test from 'ava';
 import {plainTerms, startLab, testDelivery, until} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
+import {holdMail} from '../helpers/held-mail.ts';
 
 const slow: FakeMxOptions = {extensions: ['PIPELINING']};
 
@@ -173,4 +174,24 @@ test('no source address of the family: deferred, our configuration', async t => 
 	const lab = await startLab(t, [slow], {terms: {sources: [{address: '::1', hostname: null}]}});
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'config'});
 	t.is(lab.hosts[0]?.connections.length, 0);
+});
+
+test('fewer connections hold at once, also for mail that waits; none: it comes back', async t => {
+	const {waiting, dot, answer, open} = holdMail();
+	const lab = await startLab(t, [{...slow, dot}], {limit: 4});
+	const results = Array.from({length: 12}, () => lab.deliver());
+	await until(() => waiting.length === 4, 'four mails are under way');
+	lab.deliverer.allow('example.test', 2);
+	answer('250 2.0.0 Ok: queued');
+	await until(() => waiting.length === 2, 'two mails are under way');
+	t.is(lab.hosts[0]?.open(), 2);
+	lab.deliverer.allow('example.test', 3);
+	await until(() => waiting.length === 3, 'three mails are under way');
+
+	lab.deliverer.allow('example.test', 0);
+	open(true);
+	const kinds = (await Promise.all(results)).map(({outcome}) => outcome.kind);
+	t.deepEqual([...kinds].sort(), [...Array(7).fill('delivered'), ...Array(5).fill('released')]);
+	await until(() => lab.hosts[0]?.open() === 0, 'no connection is kept');
+	t.is((await lab.deliver()).outcome.kind, 'delivered', 'a probe may try');
 });

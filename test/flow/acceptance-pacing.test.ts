@@ -55,7 +55,7 @@ const users = (count: number, domain: string, name = 'user') =>
 
 test.serial('1,000 mails to one site never exceed its caps, mail to another one is not delayed', async t => {
 	t.timeout(90_000);
-	const caps = {connections: 3, mailsPerSession: 20, perMinute: 6000};
+	const caps = {connections: 3, mailsPerSession: 20, perMinute: 9000};
 	const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
 	const mxHosts = ['mx1.big.example', 'mx2.big.example'];
 	const taken: number[] = [];
@@ -190,8 +190,8 @@ test.serial('a backlog of 5,000 mails: another workspace’s code leaves after w
 
 test.serial('a host that wants less gets half the connections, and more again as it takes mail', async t => {
 	t.timeout(90_000);
-	const {waiting, dot, answer, open} = holdMail();
-	const {program, host} = await startMailHosts(
+	const {waiting, dot, answer, open, taken} = holdMail();
+	const {program} = await startMailHosts(
 		t,
 		{'mx.busy.example': {dot}},
 		{},
@@ -202,7 +202,6 @@ test.serial('a host that wants less gets half the connections, and more again as
 	);
 	const daemon = await program.serve();
 	const {send, shop, until} = await clientOf(program, daemon);
-	const {count} = host('mx.busy.example');
 
 	await sendMany(daemon, shop, users(8, 'busy.example'));
 	await waitFor('eight connections', () => waiting.length === 8);
@@ -217,27 +216,27 @@ test.serial('a host that wants less gets half the connections, and more again as
 	t.is(waiting.length, 2);
 
 	open(true);
-	await waitFor('all arrived', () => count() === 49, 20_000);
+	await waitFor('all arrived', () => taken() === 49, 20_000);
 	await until(last, 'delivered');
 	open(false);
 	await sendMany(daemon, shop, users(8, 'busy.example', 'again'));
 	await waitFor('eight connections again', () => waiting.length === 8);
 	open(true);
-	await waitFor('all arrived', () => count() === 57);
+	await waitFor('all arrived', () => taken() === 57);
 	t.is(await daemon.stop(), 0);
 });
 
 test.serial('a dead site is left alone, one mail finds out that it is back; a restart forgets nothing', async t => {
 	t.timeout(90_000);
 	let up = false;
-	const {waiting, dot, open} = holdMail();
+	const {waiting, dot, open, taken} = holdMail();
 	const {program, host} = await startMailHosts(
 		t,
 		{'mx.dead.example': {greeting: () => (up ? undefined : '421 4.3.2 not now'), dot}, 'mx.well.example': {}},
 		{},
 		await paced(t, {dead: {mx: ['dead.example'], failures: 2}}),
 	);
-	const {connections, count} = host('mx.dead.example');
+	const {connections} = host('mx.dead.example');
 	// No suspension is longer than the longest wait.
 	const first = await program.serve({MAILCTL_RETRY_SCHEDULE: '1s,6s*'});
 	const client = await clientOf(program, first);
@@ -255,7 +254,7 @@ test.serial('a dead site is left alone, one mail finds out that it is back; a re
 	await untilWaits(program, ids[3] ?? '', 'suspension', /one mail is on its way to find out whether that is over/);
 	t.is(connections.length, 3);
 	open(true);
-	await waitFor('all arrived', () => count() === 4);
+	await waitFor('all arrived', () => taken() === 4);
 	up = false;
 	t.is(await first.stop(), 0);
 
@@ -292,7 +291,7 @@ test.serial('an operator stops all mail to a domain, and lets it go again, withi
 	await program.cli('queue', 'suspend', 'stop.example', '--reason', 'moving');
 	const stopped = performance.now();
 	const ids: string[] = [];
-	while (performance.now() < stopped + 2000) {
+	while (performance.now() < stopped + 1500) {
 		ids.push(await send(`user${ids.length}@stop.example`));
 		await until(await send(`user${ids.length}@go.example`), 'delivered');
 	}
@@ -317,7 +316,7 @@ test.serial(
 	async t => {
 		t.timeout(60_000);
 		const reactions = [
-			{text: 'come back * tomorrow', suspend: '2h'},
+			{text: 'come back* tomorrow', suspend: '2h'},
 			{text: 'slow down', slow: {perMinute: 1, for: '30m'}},
 			{text: 'only three', mailsPerSession: 3},
 		];
@@ -327,7 +326,7 @@ test.serial(
 				'mx.later.example': {rcpt: ['450 4.2.0 please come back, dear friend, tomorrow']},
 				'mx.slower.example': {rcpt: ['450 4.2.0 Slow down, please']},
 				'mx.shorter.example': {
-					mail: (_line, {commands}) =>
+					rcpt: (_line, {commands}) =>
 						commands.filter(line => line.startsWith('MAIL')).length > 3 ? '451 4.5.3 only three' : undefined,
 				},
 			},
@@ -361,11 +360,9 @@ test.serial(
 		const mails = host('mx.shorter.example').connections.map(
 			({commands}) => commands.filter(line => line.startsWith('MAIL')).length,
 		);
-		t.deepEqual(
-			mails.filter(count => count > 3),
-			[4],
-			`it said so once: ${mails}`,
-		);
+		// What was in hand for the first session did not know yet.
+		t.is(mails.filter(count => count > 3).length, 1, `mails by connection: ${mails}`);
+		t.true((mails[0] ?? 0) <= 8, `mails by connection: ${mails}`);
 		t.is(await daemon.stop(), 0);
 	},
 );

@@ -8,6 +8,8 @@ export type HeldMail = {
 	readonly dot: (line: string, connection: FakeConnection) => Answer | undefined;
 	/** Answers those who wait. */
 	readonly answer: (reply: string) => void;
+	/** Mails that were told `250`, or were not held. */
+	readonly taken: () => number;
 	/** From now on nobody waits (`true`), or everybody does. */
 	readonly open: (opened: boolean) => void;
 };
@@ -15,8 +17,10 @@ export type HeldMail = {
 export function holdMail(): HeldMail {
 	const waiting: FakeConnection[] = [];
 	let opened = false;
+	let taken = 0;
 
 	function answer(reply: string): void {
+		taken += reply.startsWith('250') ? waiting.length : 0;
 		for (const connection of waiting.splice(0)) {
 			connection.say(`${reply}\r\n`);
 		}
@@ -26,12 +30,14 @@ export function holdMail(): HeldMail {
 		waiting,
 		dot(_line, connection) {
 			if (opened) {
+				taken += 1;
 				return undefined;
 			}
 			waiting.push(connection);
 			return {bytes: ''};
 		},
 		answer,
+		taken: () => taken,
 		open(now) {
 			opened = now;
 			if (now) {

@@ -1,0 +1,246 @@
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import test from 'ava';
+import type {Why} from '../../src/admin/why.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {type Daemon, eventsOf, type Welcome} from '../helpers/daemon.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
+import {loopbackAddress} from '../helpers/loopback.ts';
+import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {addShop} from '../helpers/second-shop.ts';
+import {call} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+async function sendFrom({url}: Daemon, {key, from, templateId}: Welcome, to: string): Promise<string> {
+	const {status, body} = await call(`${url}/v1/messages`, key, {from, to, templateId});
+	if (status !== 202) {
+		throw new Error(`${to}: ${status} ${JSON.stringify(body)}`);
+	}
+	return (body as {id: string}).id;
+}
+
+/** Whose mail a host got: `recipient address EHLO-name`. */
+const arrivals = ({received}: FakeMx) =>
+	received
+		.map(({to, connection}) => `${to} ${connection.remoteAddress} ${connection.commands[0]?.replace('EHLO ', '')}`)
+		.sort();
+
+const dayMs = 86_400_000;
+
+test.serial('a new source sends its share of the day, the rest waits, or goes to the smarthost', async t => {
+	t.timeout(120_000);
+	await waitFor('the day is long enough', () => Date.now() % dayMs < dayMs - 60_000, 70_000);
+	const source = loopbackAddress();
+	const relay = await startFakeMx(t, {host: loopbackAddress()});
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.a.example': {}, 'mx.b.example': {}},
+		{},
+		{
+			MAILCTL_SOURCE_ADDRESSES: `${source}=new.shop.example`,
+			MAILCTL_WARM_UP: `${source}=${new Date().toISOString().slice(0, 10)}`,
+		},
+	);
+	const count = () => host('mx.a.example').count() + host('mx.b.example').count();
+	const first = await program.serve();
+	const {shop, until, send} = await clientOf(program, first);
+	// Two domains, one group of hosts: they share it.
+	const ids = await Promise.all(Array.from({length: 60}, (_, n) => send(`user${n}@${n % 2 ? 'a' : 'b'}.example`)));
+	await waitFor('the share of the first day', () => count() === 50, 20_000);
+	const whys = () => program.cli<Why[]>('queue', 'why', ...ids);
+	const waiting = await waitFor(
+		'ten wait for another day',
+		async () => {
+			const left = (await whys()).filter(({waits_for}) => waits_for !== null);
+			return left.every(({waits_for}) => waits_for === 'warm_up') && left;
+		},
+		20_000,
+	);
+	t.is(waiting.length, 10);
+	t.regex(waiting[0]?.detail ?? '', /has sent default the 50 mails of today/);
+	t.is(waiting[0]?.until, new Date((Math.floor(Date.now() / dayMs) + 1) * dayMs).toISOString());
+	t.is(count(), 50);
+	const hosts = [host('mx.a.example'), host('mx.b.example')];
+	t.true(hosts.flatMap(arrivals).every(line => line.endsWith(` ${source} new.shop.example`)));
+	t.is(await first.stop(), 0);
+
+	// With a smarthost nothing waits; what was sent today still counts.
+	const second = await program.serve({MAILCTL_RELAY_URL: `smtp://${relay.host}:${relay.port}`});
+	await waitFor('the rest', () => relay.count() === 10, 20_000);
+	const late = await sendFrom(second, shop, 'late@a.example');
+	await waitFor('it too', () => relay.count() === 11);
+	await until(late, 'sent').catch(() => undefined);
+	t.is(count(), 50);
+	t.is(await second.stop(), 0);
+});
+
+test.serial('pools of sources and routes: of a workspace, of a destination, which goes first', async t => {
+	t.timeout(90_000);
+	const [one, two] = [loopbackAddress(), loopbackAddress()];
+	const own = await startFakeMx(t, {host: loopbackAddress()});
+	const named = await startFakeMx(t, {host: loopbackAddress()});
+	const file = join(await temporaryFolder(t), 'destinations.json');
+	const url = ({host, port}: FakeMx) => `smtp://${host}:${port}`;
+	writeFileSync(
+		file,
+		JSON.stringify({
+			bulky: {domains: ['bulky.example'], pool: 'bulk'},
+			direct: {domains: ['direct.example'], route: 'mx'},
+			via: {mx: ['mx.via.example'], route: url(named)},
+		}),
+	);
+	const {program, host} = await startMailHosts(
+		t,
+		Object.fromEntries(['a', 'bulky', 'direct', 'via'].map(name => [`mx.${name}.example`, {}])),
+		{},
+		{
+			MAILCTL_SOURCE_ADDRESSES: `${one}=one.shop.example,${two}=two.shop.example`,
+			MAILCTL_SOURCE_POOLS: `otp=${one},bulk=${two}`,
+			MAILCTL_DESTINATIONS_FILE: file,
+		},
+	);
+	const daemon = await program.serve();
+	const shops = new Map([
+		['otp', await addShop(program, 'otp', ['--pool', 'otp'])],
+		['bulk', await addShop(program, 'bulk', ['--pool', 'bulk'])],
+		['relayed', await addShop(program, 'relayed', ['--pool', 'otp', '--route', url(own)])],
+	]);
+	for (const [name, shop] of shops) {
+		for (const domain of ['a', 'bulky', 'direct', 'via']) {
+			await sendFrom(daemon, shop, `${name}@${domain}.example`);
+		}
+	}
+	const mx = (name: string) => host(`mx.${name}.example`);
+	const all = [own, named, mx('a'), mx('bulky'), mx('direct'), mx('via')];
+	await waitFor('all arrived', () => all.reduce((sum, each) => sum + each.count(), 0) === 12, 20_000);
+	const [byOne, byTwo] = [`${one} one.shop.example`, `${two} two.shop.example`];
+	t.deepEqual(arrivals(mx('a')), [`bulk@a.example ${byTwo}`, `otp@a.example ${byOne}`]);
+	// The destination's pool goes before the workspace's, its route before the workspace's smarthost.
+	t.deepEqual(arrivals(mx('bulky')), [`bulk@bulky.example ${byTwo}`, `otp@bulky.example ${byTwo}`]);
+	t.deepEqual(arrivals(mx('direct')), [
+		`bulk@direct.example ${byTwo}`,
+		`otp@direct.example ${byOne}`,
+		`relayed@direct.example ${byOne}`,
+	]);
+	t.deepEqual(arrivals(mx('via')), []);
+	t.deepEqual(arrivals(named), [
+		`bulk@via.example ${byTwo}`,
+		`otp@via.example ${byOne}`,
+		`relayed@via.example ${byOne}`,
+	]);
+	t.deepEqual(arrivals(own), [`relayed@a.example ${byOne}`, `relayed@bulky.example ${byTwo}`]);
+
+	// A change holds without a restart.
+	await program.cli('workspace', 'update', 'relayed', '--route', 'default', '--pool', 'bulk');
+	const relayed = shops.get('relayed') as Welcome;
+	await waitFor('the change holds', async () => {
+		const id = await sendFrom(daemon, relayed, 'again@a.example');
+		const state = async () =>
+			((await call(`${daemon.url}/v1/messages/${id}`, relayed.key)).body as {status: string}).status;
+		await waitFor('it went', async () => ['sent', 'delivered'].includes(await state()));
+		return arrivals(mx('a')).includes(`again@a.example ${byTwo}`);
+	});
+	t.is(await daemon.stop(), 0);
+});
+
+test.serial('smarthosts in their order: whatever is wrong with one, the next one takes it', async t => {
+	t.timeout(60_000);
+	const certificate = makeCertificate('elsewhere.example');
+	const gone = await startFakeMx(null, {host: loopbackAddress()});
+	await gone.close();
+	const relays: Array<readonly [FakeMx, string, RegExp]> = [
+		[gone, '', /connect null .*ECONNREFUSED/],
+		[await startFakeMx(t, {host: loopbackAddress(), greeting: '554 5.3.2 closed'}), '', /greeting 554/],
+		[
+			await startFakeMx(t, {
+				host: loopbackAddress(),
+				extensions: ['AUTH PLAIN'],
+				auth: '535 5.7.8 Authentication credentials invalid',
+			}),
+			'user:wrong@',
+			/auth 535/,
+		],
+		[await startFakeMx(t, {host: loopbackAddress(), mail: '451 4.3.0 later'}), '', /mail 451/],
+		[await startFakeMx(t, {host: loopbackAddress(), tls: certificate}), 'user:secret@', /starttls null/],
+		[await startFakeMx(t, {host: loopbackAddress()}), '', /dot 250/],
+	];
+	const urls = relays.map(([{host, port}, login, pattern]) => {
+		const tls = String(pattern).includes('auth') ? '?tls=none' : '';
+		return `smtp://${login}${host}:${port}${tls}`;
+	});
+	const {program} = await startMailHosts(
+		t,
+		{'mx.a.example': {}},
+		{},
+		{MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: urls.join(',')},
+	);
+	const daemon = await program.serve();
+	const {send, until, show} = await clientOf(program, daemon);
+	const id = await send('user@a.example');
+	await until(id, 'sent');
+	const attempts = (await show(id)).recipients[0]?.attempts ?? [];
+	const told = attempts.map(({phase, code, reply}) => `${phase} ${code} ${reply}`);
+	t.is(told.length, relays.length, told.join('\n'));
+	for (const [n, [, , pattern]] of relays.entries()) {
+		t.regex(told[n] ?? '', pattern);
+	}
+	t.is(relays.at(-1)?.[0].count(), 1);
+	const said = relays.flatMap(([{connections}]) => connections.flatMap(({commands}) => commands)).join('\n');
+	t.notRegex(said, new RegExp(Buffer.from('\0user\0secret').toString('base64')), 'no password to whom we do not know');
+	t.is(await daemon.stop(), 0);
+});
+
+test.serial(
+	'every smarthost refuses our password: the route stops, nothing bounces, a right one lets all go',
+	async t => {
+		t.timeout(90_000);
+		let right = false;
+		const options = {
+			extensions: ['AUTH PLAIN'],
+			auth: () => (right ? undefined : '535 5.7.8 Authentication credentials invalid'),
+		};
+		const relays = [
+			await startFakeMx(t, {host: loopbackAddress(), ...options}),
+			await startFakeMx(t, {host: loopbackAddress(), ...options}),
+		];
+		const {program} = await startMailHosts(
+			t,
+			{'mx.a.example': {}},
+			{},
+			{
+				MAILCTL_DELIVERY: 'relay',
+				MAILCTL_RELAY_URL: relays.map(({host, port}) => `smtp://user:secret@${host}:${port}?tls=none`).join(','),
+				// Long over when the route goes again: a route that is stopped uses up nobody's time.
+				MAILCTL_RETRY_SCHEDULE: '1s,4s',
+				MAILCTL_QUEUE_LIFETIME: '2s',
+			},
+		);
+		const daemon = await program.serve();
+		const {send, until, show} = await clientOf(program, daemon);
+		const ids = await Promise.all(Array.from({length: 30}, (_, n) => send(`user${n}@a.example`)));
+		await waitFor('both were asked', () => relays.every(({connections}) => connections.length > 0));
+		const why = await waitFor(
+			'the route is stopped',
+			async () => {
+				const [why] = await program.cli<Why[]>('queue', 'why', ids[29] ?? '');
+				return why?.waits_for === 'route' && why;
+			},
+			20_000,
+		);
+		t.regex(why.detail, /535 5\.7\.8/);
+		const stopped = await eventsOf(program, 'route_stopped');
+		t.is(stopped.length, 1, 'said once');
+		t.notRegex(JSON.stringify([why, await program.log()]), /secret/);
+		for (const id of [ids[0], ids[29]]) {
+			const {message, recipients} = await show(id ?? '');
+			t.true(['accepted', 'queued'].includes(message.status));
+			t.is(recipients[0]?.attempts.length, 0, 'no try of the mail');
+		}
+		right = true;
+		await Promise.all(ids.map(id => until(id, 'sent', 20_000)));
+		t.is(relays[0]?.count(), 30);
+		t.is((await eventsOf(program, 'route_resumed')).length, 1);
+		t.is(await daemon.stop(), 0);
+	},
+);
