@@ -85,8 +85,8 @@ test('a running daemon knows a topic that was made beside it, and one that was r
 	};
 	t.is(await codeOf(), 'unknown_unsubscribe_group');
 	await cli.json('topic', 'create', '--code', 'news', '--name', 'News');
-	await waitFor('the topic', async () => (await codeOf()) === 'accepted', 3000);
+	await waitFor('the topic', async () => (await codeOf()) === 'accepted');
 	await cli.json('topic', 'remove', 'news', '--yes');
-	await waitFor('its end', async () => (await codeOf()) === 'unknown_unsubscribe_group', 3000);
+	await waitFor('its end', async () => (await codeOf()) === 'unknown_unsubscribe_group');
 	t.pass();
 });

@@ -39,7 +39,7 @@ test('what is queued is held while its workspace is paused, goes out after resum
 
 	await program.cli('workspace', 'resume', 'default');
 	for (const message of queued) {
-		await waitFor('it goes out', async () => (await statusOf(daemon.url, shop, message)) === 'delivered', 5000);
+		await waitFor('it goes out', async () => (await statusOf(daemon.url, shop, message)) === 'delivered');
 	}
 	t.like((await call(`${daemon.url}/v1/usage?days=2`, shop.key)).body, {accepted: 3, test: 0, quota: null});
 	const {days} = (await call(`${daemon.url}/v1/usage?days=2`, shop.key)).body as {days: Array<Record<string, number>>};
@@ -47,7 +47,7 @@ test('what is queued is held while its workspace is paused, goes out after resum
 	t.is((days[0]?.delivered ?? 0) + (days[1]?.delivered ?? 0), 3);
 
 	await program.cli('workspace', 'update', 'default', '--monthly-quota', '3');
-	await waitFor('the quota holds', async () => (await send(daemon.url, shop, 'x@a.example')).status === 429, 1000);
+	await waitFor('the quota holds', async () => (await send(daemon.url, shop, 'x@a.example')).status === 429);
 	t.is(await daemon.stop(), 0);
 });
 

@@ -2,7 +2,7 @@
 export async function waitFor<T>(
 	what: string,
 	condition: () => T | Promise<T>,
-	limit = 10_000,
+	limit = 20_000,
 ): Promise<Exclude<T, false | null | undefined>> {
 	const end = performance.now() + limit;
 	for (;;) {
