@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test from 'ava';
 import type {Why} from '../../src/admin/why.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
-import {type Daemon, eventsOf, type Welcome} from '../helpers/daemon.ts';
+import type {Daemon, Welcome} from '../helpers/daemon.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
@@ -190,57 +190,3 @@ test.serial('smarthosts in their order: whatever is wrong with one, the next one
 	t.notRegex(said, new RegExp(Buffer.from('\0user\0secret').toString('base64')), 'no password to whom we do not know');
 	t.is(await daemon.stop(), 0);
 });
-
-test.serial(
-	'every smarthost refuses our password: the route stops, nothing bounces, a right one lets all go',
-	async t => {
-		t.timeout(90_000);
-		let right = false;
-		const options = {
-			extensions: ['AUTH PLAIN'],
-			auth: () => (right ? undefined : '535 5.7.8 Authentication credentials invalid'),
-		};
-		const relays = [
-			await startFakeMx(t, {host: loopbackAddress(), ...options}),
-			await startFakeMx(t, {host: loopbackAddress(), ...options}),
-		];
-		const {program} = await startMailHosts(
-			t,
-			{'mx.a.example': {}},
-			{},
-			{
-				MAILCTL_DELIVERY: 'relay',
-				MAILCTL_RELAY_URL: relays.map(({host, port}) => `smtp://user:secret@${host}:${port}?tls=none`).join(','),
-				// Long over when the route goes again: a route that is stopped uses up nobody's time.
-				MAILCTL_RETRY_SCHEDULE: '1s,4s',
-				MAILCTL_QUEUE_LIFETIME: '2s',
-			},
-		);
-		const daemon = await program.serve();
-		const {send, until, show} = await clientOf(program, daemon);
-		const ids = await Promise.all(Array.from({length: 30}, (_, n) => send(`user${n}@a.example`)));
-		await waitFor('both were asked', () => relays.every(({connections}) => connections.length > 0));
-		const why = await waitFor(
-			'the route is stopped',
-			async () => {
-				const [why] = await program.cli<Why[]>('queue', 'why', ids[29] ?? '');
-				return why?.waits_for === 'route' && why;
-			},
-			20_000,
-		);
-		t.regex(why.detail, /535 5\.7\.8/);
-		const stopped = await eventsOf(program, 'route_stopped');
-		t.is(stopped.length, 1, 'said once');
-		t.notRegex(JSON.stringify([why, await program.log()]), /secret/);
-		for (const id of [ids[0], ids[29]]) {
-			const {message, recipients} = await show(id ?? '');
-			t.true(['accepted', 'queued'].includes(message.status));
-			t.is(recipients[0]?.attempts.length, 0, 'no try of the mail');
-		}
-		right = true;
-		await Promise.all(ids.map(id => until(id, 'sent', 20_000)));
-		t.is(relays[0]?.count(), 30);
-		t.is((await eventsOf(program, 'route_resumed')).length, 1);
-		t.is(await daemon.stop(), 0);
-	},
-);
