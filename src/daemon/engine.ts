@@ -14,6 +14,7 @@ import type {Retry} from '../mail/retry.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
+import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
 import {connectionsOf, type SiteChange} from '../pace/site.ts';
@@ -108,6 +109,7 @@ export function createEngine(options: EngineOptions) {
 		count: settings.makers,
 		limitMs: makeLimitMs,
 		clock,
+		cpu: processCpu,
 		isUnavailable: store.dialect.isUnavailable,
 		onCrash: options.onCrash,
 		spawn: shared =>

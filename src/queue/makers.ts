@@ -1,5 +1,6 @@
 import type {Worker} from 'node:worker_threads';
 import type {Clock} from '../mail/clock.ts';
+import {type CpuClock, limitWork, type WorkState} from '../mail/work-limit.ts';
 import {type FromMaker, type MakeJob, type MakeResult, progress, type ToMaker} from './maker-protocol.ts';
 
 export type MakersOptions = {
@@ -10,9 +11,10 @@ export type MakersOptions = {
 	readonly resource: (name: string) => Promise<unknown>;
 	/** Whether a resource could not be had for now: then it is asked for again. Any other error fails its messages. */
 	readonly isUnavailable: (error: unknown) => boolean;
-	/** A message that takes longer than this has its maker killed, milliseconds. */
+	/** A message that takes longer than this has its maker killed, milliseconds of the clock and of the CPU (`limitWork`). */
 	readonly limitMs: number;
 	readonly clock: Clock;
+	readonly cpu: CpuClock;
 	readonly onCrash: (reason: string) => void;
 };
 
@@ -26,9 +28,14 @@ type Maker = {
 	/** How many jobs it has answered since its start. */
 	answered: number;
 	readonly began: number;
-	/** The job it was seen at, and since when. */
-	seen: {started: number; since: number};
+	seen: Seen;
+	starved: boolean;
 };
+
+/** The job that a maker was seen at, and how its time stands since. */
+type Seen = {readonly started: number; readonly state: () => WorkState};
+
+const noJob: Seen = {started: 0, state: () => 'within'};
 
 const batchSize = 8;
 /** One batch to work on, one to go on with at once. */
@@ -37,10 +44,13 @@ const watchMs = 250;
 const resourceRetryMs = 1000;
 /** A thread that ends sooner than this after its start is not replaced before, milliseconds. */
 const restartMs = 1000;
+/** Mail that the machine has no time for is put off for so long, milliseconds. */
+const starvedRestMs = 60_000;
 
 /**
  * The maker threads: they render foreign templates, so each message has a time limit that is enforced from outside. The
  * message that took its maker down is tried once more alone; then it fails with `render_limit`. Its neighbours start over.
+ * A message that got no CPU time is put off instead.
  */
 export function createMakers(options: MakersOptions) {
 	const waiting: Task[] = [];
@@ -59,7 +69,8 @@ export function createMakers(options: MakersOptions) {
 			held: [],
 			answered: 0,
 			began: options.clock.monotonic(),
-			seen: {started: 0, since: options.clock.monotonic()},
+			seen: noJob,
+			starved: false,
 		};
 		makers.push(maker);
 		worker.on('message', (message: FromMaker) => receive(maker, message));
@@ -128,7 +139,10 @@ export function createMakers(options: MakersOptions) {
 		const working = Atomics.load(maker.shared, progress.working) === 1;
 		const culprit = working ? maker.held[at] : undefined;
 		const others = maker.held.filter(task => task !== culprit);
-		if (culprit?.alone) {
+		if (culprit && maker.starved) {
+			const message = 'The machine is too busy to render the mail.';
+			culprit.resolve({ok: false, unmade: {reason: 'render_limit', message, waitMs: starvedRestMs}});
+		} else if (culprit?.alone) {
 			const message = `Rendering took longer than ${options.limitMs} ms or too much memory.`;
 			culprit.resolve({ok: false, unmade: {reason: 'render_limit', message}});
 		} else if (culprit) {
@@ -142,15 +156,23 @@ export function createMakers(options: MakersOptions) {
 	}
 
 	function watch(): void {
-		const now = options.clock.monotonic();
 		for (const maker of makers) {
 			const started = Atomics.load(maker.shared, progress.started);
-			const working = Atomics.load(maker.shared, progress.working) === 1;
-			if (!working || started !== maker.seen.started) {
-				maker.seen = {started, since: now};
-			} else if (now - maker.seen.since >= options.limitMs) {
-				maker.seen = {started, since: now};
-				options.onCrash(`maker: a message took longer than ${options.limitMs} ms`);
+			if (Atomics.load(maker.shared, progress.working) === 0) {
+				maker.seen = noJob;
+				continue;
+			}
+			if (started !== maker.seen.started) {
+				maker.seen = {started, state: limitWork(options.limitMs, options)};
+				continue;
+			}
+			const state = maker.seen.state();
+			if (state !== 'within') {
+				maker.seen = {started, state: noJob.state};
+				maker.starved = state === 'starved';
+				options.onCrash(
+					`maker: a message took longer than ${options.limitMs} ms${maker.starved ? ', without CPU time' : ''}`,
+				);
 				void maker.worker.terminate();
 			}
 		}

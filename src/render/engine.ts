@@ -1,6 +1,6 @@
-import {type Context, filters, Liquid} from 'liquidjs';
+import {Context, filters, Liquid, type Template} from 'liquidjs';
 import {createFormats, type Place} from './formats.ts';
-import {longestSource, renderMemory, renderTime} from './limits.ts';
+import {longestSource, renderMemory} from './limits.ts';
 import {safeUrl} from './safe-url.ts';
 
 export type Engines = {
@@ -47,7 +47,6 @@ export function createEngines(): Engines {
 			timezoneOffset: 'UTC',
 			locale: 'en',
 			parseLimit: longestSource,
-			renderLimit: renderTime,
 			memoryLimit: renderMemory,
 		});
 		for (const tag of refusedTags) {
@@ -80,9 +79,32 @@ export function createEngines(): Engines {
 	}
 }
 
-/** The globals that tell a render's filters where its reader is. */
-export function placeGlobals(place: Place): object {
-	return {[placeKey]: place};
+export type RenderTerms = {
+	/** Where the reader is: its filters format for it. */
+	readonly place: Place;
+	/** Whether it has used its time up; asked before each template. */
+	readonly isSpent: () => boolean;
+};
+
+/**
+ * Renders what an engine parsed.
+ *
+ * @throws {Error} a fault of the template, or `… limit exceeded`
+ */
+export function renderTemplates(
+	engine: Liquid,
+	templates: Template[],
+	scope: object,
+	{place, isSpent}: RenderTerms,
+): string {
+	const context = new Context(scope, engine.options, {sync: true, globals: {[placeKey]: place}}, {liquid: engine});
+	// Liquid's own limit counts by the clock, which runs on where the machine has no time for this thread.
+	context.renderLimit.check = () => {
+		if (isSpent()) {
+			throw new Error('template render limit exceeded');
+		}
+	};
+	return String(engine.renderSync(templates, context));
 }
 
 function placeOf(context: Context): Place {

@@ -1,9 +1,11 @@
 import {parentPort, type ResourceLimits, Worker, workerData} from 'node:worker_threads';
+import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
 
 export type WorkerOptions = {
-	/** For the work, once the thread has loaded its code. */
+	/** For the work, once the thread has loaded its code: of the clock and of the CPU (`limitWork`). */
 	readonly timeoutMs: number;
 	readonly limits: ResourceLimits;
+	readonly clocks?: WorkClocks;
 };
 
 export type Ended<Result> =
@@ -13,6 +15,7 @@ export type Ended<Result> =
 
 // Loading takes a tenth of a second, and much longer on a machine that has other work.
 const longestStartMs = 20_000;
+const looksPerLimit = 10;
 
 /**
  * Does one piece of work in a thread of its own, which is ended whatever happens: no template can hold the caller up or
@@ -24,18 +27,25 @@ const longestStartMs = 20_000;
 export function inWorker<Result>(
 	file: string,
 	input: unknown,
-	{timeoutMs, limits}: WorkerOptions,
+	{timeoutMs, limits, clocks = systemClocks}: WorkerOptions,
 ): Promise<Ended<Result>> {
 	const worker = new Worker(new URL(file, import.meta.url), {workerData: input, resourceLimits: limits, env: {}});
 	let timer: NodeJS.Timeout;
 	return new Promise<Ended<Result>>((resolve, reject) => {
-		// Where the caller itself was held up, an answer that has come meanwhile is taken first.
-		const endIn = (milliseconds: number) =>
-			setTimeout(() => setImmediate(() => resolve({ok: false, spent: 'time'})), milliseconds);
+		const endIn = (milliseconds: number) => {
+			const state = limitWork(milliseconds, clocks);
+			const look = () => {
+				if (state() !== 'within') {
+					// Where the caller itself was held up, an answer that has come meanwhile is taken first.
+					setImmediate(() => resolve({ok: false, spent: 'time'}));
+				}
+			};
+			return setInterval(look, milliseconds / looksPerLimit);
+		};
 		timer = endIn(longestStartMs);
 		worker.on('message', (message: 'loaded' | {readonly result: Result}) => {
 			if (message === 'loaded') {
-				clearTimeout(timer);
+				clearInterval(timer);
 				timer = endIn(timeoutMs);
 			} else {
 				resolve({ok: true, ...message});
@@ -50,7 +60,7 @@ export function inWorker<Result>(
 		});
 		worker.once('exit', code => reject(new Error(`The thread of ${file} ended with ${code}.`)));
 	}).finally(() => {
-		clearTimeout(timer);
+		clearInterval(timer);
 		return worker.terminate();
 	});
 }

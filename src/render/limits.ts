@@ -4,7 +4,7 @@ export const longestSource = 262_144;
 export const mostElements = 500;
 /** One rendered part, in octets. */
 export const largestPart = 1_000_000;
-/** Time for the subject, the html and the text of one mail together, in milliseconds. */
+/** Time for the subject, the html and the text of one mail together, in milliseconds of the clock and of the CPU. */
 export const renderTime = 500;
 /** `{{` and `{%` in one field; each takes about a kilobyte once parsed. */
 export const mostLiquid = 5000;

@@ -1,3 +1,4 @@
+import {systemClocks} from '../mail/work-limit.ts';
 import {inWorker} from './in-worker.ts';
 import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 
@@ -10,8 +11,8 @@ const limits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stack
  * Renders one mail in a thread of its own, for callers that have other duties: the limits of a render are cooperative.
  * It costs a tenth of a second; makers, who render much, have threads that stay.
  */
-export async function renderInWorker(job: RenderJob, timeoutMs = 2000): Promise<RenderResult> {
-	const ended = await inWorker<RenderResult>('render-worker.js', job, {timeoutMs, limits});
+export async function renderInWorker(job: RenderJob, timeoutMs = 2000, clocks = systemClocks): Promise<RenderResult> {
+	const ended = await inWorker<RenderResult>('render-worker.js', job, {timeoutMs, limits, clocks});
 	return ended.ok
 		? ended.result
 		: {

@@ -1,6 +1,7 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
-import {createEngines, placeGlobals} from './engine.ts';
+import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
+import {createEngines, renderTemplates} from './engine.ts';
 import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, tidyText} from './text-part.ts';
@@ -39,6 +40,11 @@ export type Renderer = {
 type Parsed = {readonly subject: Template[]; readonly html: Template[]; readonly text: Template[] | null};
 type Part = 'subject' | 'html' | 'text';
 
+export type RendererOptions = {
+	readonly cachedOctets?: number;
+	readonly clocks?: WorkClocks;
+};
+
 class RenderLimit extends Error {}
 
 const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
@@ -51,7 +57,7 @@ const parsedOctetsPerLiquid = 1000;
  * `cachedOctets` of memory. The limits are cooperative: a single filter call may overrun them, so the thread's
  * owner still needs a clock of its own.
  */
-export function createRenderer({cachedOctets = 16_000_000} = {}): Renderer {
+export function createRenderer({cachedOctets = 16_000_000, clocks = systemClocks}: RendererOptions = {}): Renderer {
 	const engines = createEngines();
 	const cache = new LRUCache<string, Parsed>({maxSize: cachedOctets});
 
@@ -73,15 +79,14 @@ export function createRenderer({cachedOctets = 16_000_000} = {}): Renderer {
 		render(variant, {data, locale, timezone, ...reserved}) {
 			// The reserved names come last and win.
 			const scope = {...data, ...reserved};
-			const globals = placeGlobals({locale, timezone});
-			const deadline = performance.now() + renderTime;
+			const state = limitWork(renderTime, clocks);
+			const terms = {place: {locale, timezone}, isSpent: () => state() === 'spent'};
 			let part: Part | 'parse' = 'parse';
 
 			function rendered(name: Part, templates: Template[]): string {
 				part = name;
 				const engine = name === 'html' ? engines.html : engines.plain;
-				const renderLimit = Math.max(0, deadline - performance.now());
-				const made = String(engine.renderSync(templates, scope, {sync: true, globals, renderLimit}));
+				const made = renderTemplates(engine, templates, scope, terms);
 				if (made.length > largestPart || Buffer.byteLength(made) > largestPart) {
 					throw new RenderLimit(`larger than ${largestPart} octets`);
 				}

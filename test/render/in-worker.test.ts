@@ -16,3 +16,20 @@ test('a render that ends neither by itself nor by its limits is ended', async t 
 	const limit = await renderInWorker({variant: variant({html}), input: input({n})}, 20);
 	t.deepEqual(limit, {ok: false, reason: 'render_limit', message: 'rendering: takes too long'});
 });
+
+test('a render that outlasts its limit without CPU time is a render', async t => {
+	let [now, looks] = [0, 0];
+	const monotonic = () => {
+		looks += now === 200 ? 1 : 0;
+		return now;
+	};
+	// Time passes once the thread has begun to load, and once it has begun to work.
+	const cpu = () => {
+		now = Math.min(now + 100, 200);
+		return 0;
+	};
+	const html = '{{ text | split: "" | sort_natural | first }}';
+	const job = {variant: variant({html}), input: input({text: 'zyxéÄ'.repeat(60_000)})};
+	t.like(await renderInWorker(job, 20, {clock: {monotonic}, cpu}), {ok: true});
+	t.true(looks > 0);
+});

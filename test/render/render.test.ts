@@ -222,3 +222,16 @@ test('data never opens a tag in html', t => {
 		}),
 	);
 });
+
+/** Two seconds pass whenever somebody looks. */
+function leaping(): () => number {
+	let now = 0;
+	return () => (now += 2000);
+}
+
+test('time counts against a template where the CPU worked', t => {
+	const spent = createRenderer({clocks: {clock: {monotonic: leaping()}, cpu: leaping()}});
+	t.like(spent.render(variant({html: '{{ name }}'}), input({name: 'Ada'})), {ok: false, reason: 'render_limit'});
+	const starved = createRenderer({clocks: {clock: {monotonic: leaping()}, cpu: () => 0}});
+	t.like(starved.render(variant({html: '{{ name }}'}), input({name: 'Ada'})), {ok: true, html: 'Ada'});
+});

@@ -1,0 +1,41 @@
+import {type Clock, systemClock} from './clock.ts';
+
+/** CPU time that the whole process has used, milliseconds. No thread of it can have used more meanwhile. */
+export type CpuClock = () => number;
+
+export const processCpu: CpuClock = () => {
+	const {user, system} = process.cpuUsage();
+	return (user + system) / 1000;
+};
+
+export type WorkClocks = {readonly clock: Pick<Clock, 'monotonic'>; readonly cpu: CpuClock};
+
+export const systemClocks: WorkClocks = {clock: systemClock, cpu: processCpu};
+
+/** `starved`: the machine had no time for it, which says nothing about the work. */
+export type WorkState = 'within' | 'spent' | 'starved';
+
+const mostWaits = 15;
+
+/**
+ * Begins to count the time of a piece of work in some thread. On a machine that is too busy, time passes without work being
+ * done, so the limit is reached when it has passed both on the clock and as CPU time. Node.js 20 cannot tell the CPU time
+ * of one thread; that of the process bounds it from above.
+ *
+ * @param limitMs of the clock and of the CPU; after 15 times as long on the clock alone the work is `starved`
+ * @returns how it stands now
+ */
+export function limitWork(limitMs: number, {clock, cpu}: WorkClocks): () => WorkState {
+	const since = clock.monotonic();
+	const cpuSince = cpu();
+	return () => {
+		const passed = clock.monotonic() - since;
+		if (passed < limitMs) {
+			return 'within';
+		}
+		if (cpu() - cpuSince >= limitMs) {
+			return 'spent';
+		}
+		return passed < mostWaits * limitMs ? 'within' : 'starved';
+	};
+}
