@@ -185,6 +185,7 @@ test('suspend and resume may be said twice', async t => {
 	const suspended = await cli.json<{created_at: string}>('queue', 'suspend', 'New.Example');
 	t.like(suspended, {destination: 'new.example', reason: 'suspended by the operator', suspended: true});
 	t.deepEqual(await cli.json('queue', 'suspend', 'new.example', '--reason', 'x'), {...suspended, reason: 'x'});
+	t.deepEqual(await cli.json('queue', 'suspend', 'new.example'), {...suspended, reason: 'x'});
 	t.is(await cli.text('queue', 'resume', 'new.example'), 'mail to new.example goes again\n');
 	t.is(await cli.text('queue', 'resume', 'new.example'), 'new.example was not suspended\n');
 	refused(t, await cli.run('queue', 'suspend', 'localhost'), 65, /localhost is no domain/);
