@@ -116,7 +116,7 @@ function described({terminal}: Session, route: RouteNow, all: readonly RouteNow[
 	];
 }
 
-function routeView({workspaceId, warmUp, pace, to, ...route}: RouteNow) {
+function routeView({workspaceId, warmUp, pace, suspension, to, ...route}: RouteNow) {
 	const {connections, startConnections, mailsPerSession, perMinute} = pace;
 	return {
 		...route,
@@ -128,6 +128,8 @@ function routeView({workspaceId, warmUp, pace, to, ...route}: RouteNow) {
 			mails_per_session: mailsPerSession,
 			per_minute: perMinute,
 		},
+		suspended_until: suspension?.until ?? null,
+		suspension_reason: suspension?.reason ?? null,
 		warm_up: warmUp && {source: warmUp.source, group: warmUp.group, per_day: warmUp.perDay},
 	};
 }
