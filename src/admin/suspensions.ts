@@ -4,17 +4,24 @@ import {storeTime} from '../mail/time.ts';
 import {insertAudit} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {listSiteSuspensions, resumeSites} from '../store/site-suspensions.ts';
-import {deleteSuspension, type Suspension, upsertSuspension} from '../store/suspensions.ts';
+import {deleteSuspension, readSuspension, type Suspension, upsertSuspension} from '../store/suspensions.ts';
 import type {Tools} from './tools.ts';
 
-/** Nothing is sent to the destination until it is resumed, whoever's mail it is; mail is accepted, and waits. */
+const noReason = 'suspended by the operator';
+
+/**
+ * Nothing is sent to the destination until it is resumed, whoever's mail it is; mail is accepted, and waits. Said once more
+ * without a reason it keeps the one that was given.
+ */
 export async function suspendDestination(
 	trx: Knex.Transaction,
 	tools: Tools,
-	{destination, reason}: {readonly destination: string; readonly reason: string},
+	{destination, reason: given}: {readonly destination: string; readonly reason?: string | undefined},
 	operator: Operator,
 ): Promise<Suspension> {
 	const now = storeTime(tools.clock.now());
+	const before = given === undefined ? await readSuspension(trx, destination) : undefined;
+	const reason = given ?? before?.reason ?? noReason;
 	const suspension = await upsertSuspension(trx, {destination, reason, created_at: now});
 	await record(trx, tools, {action: 'queue.suspended', destination, detail: {reason}}, operator);
 	await bumpGeneration(trx);

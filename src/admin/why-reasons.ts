@@ -56,7 +56,7 @@ export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ..
 		return [inFlight(copy, context)];
 	}
 	const now = storeTime(context.now);
-	const all = [
+	const found = [
 		held(copy, context),
 		paused(copy),
 		suspendedByOperator(copy),
@@ -64,6 +64,9 @@ export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ..
 		...timed(copy, now),
 		...(context.delivering && suspendedSite(copy, now) === null ? laneWaits(copy, now) : []),
 	].filter(reason => reason !== null);
+	// Where something else keeps it too, a flush does not have it tried.
+	const all =
+		found.length > 1 ? found.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason)) : found;
 	const [first = claimable(), ...others] = [
 		...all.filter(reason => endless.has(reason.waits_for)),
 		...all

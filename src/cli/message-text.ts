@@ -6,7 +6,7 @@ import {attemptLines} from './attempt-text.ts';
 import {capturedFile} from './captured.ts';
 import type {Session} from './session.ts';
 import {fields, table} from './table.ts';
-import {printable, shortTime} from './text.ts';
+import {nextTry, printable, shortTime} from './text.ts';
 
 /** What `message show` prints for people: the message, its timeline, each copy with its tries, opens and clicks. */
 export function describe(
@@ -43,7 +43,7 @@ export function describe(
 		),
 		...copies.flatMap(copy => [
 			'',
-			bold(`${copy.role} ${printable(copy.address)}: ${standing(copy)}`),
+			bold(`${copy.role} ${printable(copy.address)}: ${standing(copy, session.tools.clock.now())}`),
 			...copy.attempts.flatMap(attempt => attemptLines(attempt, width)),
 			...captured(session, copy),
 			...engagement.filter(({recipientId}) => recipientId === copy.id).flatMap(counted),
@@ -51,8 +51,8 @@ export function describe(
 	];
 }
 
-function standing({state, next_attempt_at: next}: StoredCopy): string {
-	return next === null ? state : `${state}, next try ${shortTime(next)} UTC`;
+function standing({state, next_attempt_at: next}: StoredCopy, now: number): string {
+	return next === null ? state : `${state}, ${nextTry(next, now)}`;
 }
 
 function captured(session: Session, {id}: StoredCopy): string[] {

@@ -8,7 +8,6 @@ import {action, type Session} from './session.ts';
 import {printable, shortTime} from './text.ts';
 import {openWays} from './ways.ts';
 
-const noReason = 'suspended by the operator';
 /** With more of them only the sites that mail waits for are known. */
 const mostWorkspaces = 1000;
 
@@ -22,7 +21,7 @@ export function suspendVerbs(queue: Command): void {
 	)
 		.option('--reason <text>', 'why: shown by queue summary and queue why', label('--reason'))
 		.action(
-			action<{reason?: string}, [string]>(async (session, {reason = noReason}, text) => {
+			action<{reason?: string}, [string]>(async (session, {reason}, text) => {
 				const destination = domain(text);
 				const suspension = await session.write(trx =>
 					suspendDestination(trx, session.tools, {destination, reason}, operator()),

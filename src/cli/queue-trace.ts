@@ -12,7 +12,7 @@ import {grouped} from './progress.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
 import {type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {action, type Session} from './session.ts';
-import {printable, shortTime} from './text.ts';
+import {nextTry, printable, shortTime} from './text.ts';
 import {openResolver, openWays} from './ways.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
@@ -116,7 +116,7 @@ function described({terminal}: Session, route: RouteNow, all: readonly RouteNow[
 	];
 }
 
-function routeView({workspaceId, warmUp, pace, to, ...route}: RouteNow) {
+function routeView({workspaceId, warmUp, pace, suspension, to, ...route}: RouteNow) {
 	const {connections, startConnections, mailsPerSession, perMinute} = pace;
 	return {
 		...route,
@@ -128,14 +128,16 @@ function routeView({workspaceId, warmUp, pace, to, ...route}: RouteNow) {
 			mails_per_session: mailsPerSession,
 			per_minute: perMinute,
 		},
+		suspended_until: suspension?.until ?? null,
+		suspension_reason: suspension?.reason ?? null,
 		warm_up: warmUp && {source: warmUp.source, group: warmUp.group, per_day: warmUp.perDay},
 	};
 }
 
-function copyLines({terminal}: Session, {copy, attempts}: Traced): string[] {
+function copyLines({terminal, tools}: Session, {copy, attempts}: Traced): string[] {
 	const {id, address, state, state_at: at, next_attempt_at: next, claimed_by: claim} = copy;
-	const queued = claim === null ? `, next try ${shortTime(next)} UTC` : ', being tried now';
-	const standing = next === null ? `${state} at ${shortTime(at)} UTC` : state + queued;
+	const queued = (due: string) => (claim === null ? nextTry(due, tools.clock.now()) : 'being tried now');
+	const standing = next === null ? `${state} at ${shortTime(at)} UTC` : `${state}, ${queued(next)}`;
 	return [
 		terminal.bold(`${printable(address)}  ${id}`),
 		`  ${standing}`,

@@ -4,9 +4,11 @@ import type {DnsAnswer, Resolver} from '../mail/dns.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 import type {Relay} from '../mail/relay-url.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import {storeTime} from '../mail/time.ts';
 import type {LaneKey, Pace, Terms} from '../mail/way.ts';
+import {readSite} from '../store/sites.ts';
 import type {Session} from './session.ts';
-import {printable, wrapped} from './text.ts';
+import {printable, shortTime, wrapped} from './text.ts';
 
 type Host = {
 	readonly preference: number;
@@ -22,6 +24,8 @@ export type RouteNow = LaneKey & {
 	readonly site: string;
 	readonly provider: string;
 	readonly pace: Omit<Pace, 'reactions' | 'failures'>;
+	/** Where the site is left alone at this moment: until when, in the store's form, and why. */
+	readonly suspension: {readonly until: string; readonly reason: string | null} | null;
 	readonly warmUp: {readonly source: string; readonly group: string; readonly perDay: number} | null;
 	readonly to:
 		| {readonly kind: 'mx'; readonly hosts: readonly Host[]; readonly fault: string | null; readonly terms: MxTerms}
@@ -41,9 +45,18 @@ export async function routeNow(session: Session, ways: Ways, resolver: Resolver,
 		site,
 		provider,
 		pace: {connections, startConnections, mailsPerSession, perMinute},
+		suspension: await suspensionOf(session, site),
 		warmUp: warmUp && {source: warmUp.source, group: warmUp.group, perDay: warmUp.perDay},
 		to: await leadsTo(session, resolver, key.destination, terms),
 	};
+}
+
+async function suspensionOf(session: Session, site: string): Promise<RouteNow['suspension']> {
+	const saved = await readSite(await session.reader(), site);
+	const until = saved?.suspendedUntil ?? null;
+	return saved && until !== null && until > session.tools.clock.now()
+		? {until: storeTime(until), reason: saved.reason}
+		: null;
 }
 
 async function leadsTo(
@@ -141,11 +154,14 @@ function termsText({tls, mtaSts, sources}: MxTerms): string {
 	return `TLS ${tls}${policy}${from}`;
 }
 
-function paceTexts({site, provider, pace, warmUp}: RouteNow): string[] {
+function paceTexts({site, provider, pace, suspension, warmUp}: RouteNow): string[] {
 	const {connections, mailsPerSession, perMinute} = pace;
 	const rate = perMinute === null ? '' : `, ${perMinute} mails a minute`;
 	return [
 		`site ${site} (pace ${provider}): ${connections} connections, ${mailsPerSession} mails on each${rate}`,
+		...(suspension
+			? [`left alone until ${shortTime(suspension.until)} UTC${suspension.reason ? `: ${suspension.reason}` : ''}`]
+			: []),
 		...(warmUp ? [`${warmUp.source} is new: ${warmUp.perDay} mails a day to ${warmUp.group}`] : []),
 	];
 }

@@ -47,6 +47,11 @@ export function shortTime(stored: string | null): string {
 	return stored === null ? '–' : stored.slice(0, 19).replace('T', ' ');
 }
 
+/** When a copy that waits is tried: `next try` where that is ahead, `due since` where something else keeps it. */
+export function nextTry(stored: string, now: number): string {
+	return `${Date.parse(stored) > now ? 'next try' : 'due since'} ${shortTime(stored)} UTC`;
+}
+
 /** How long ago or ahead, in the two largest units: `4d 3h`, `90s`. */
 export function duration(milliseconds: number): string {
 	const seconds = Math.max(0, Math.round(milliseconds / 1000));

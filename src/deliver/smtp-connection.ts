@@ -5,7 +5,7 @@ import {printable} from '../mail/smtp-reply.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
 import type {Dialogue} from './dialogue.ts';
 import {createReplyReader, type RawReply} from './reply-reader.ts';
-import {tlsFailureOf} from './tls-failure.ts';
+import {tlsFailureOf, wordsOf} from './tls-failure.ts';
 import {tlsaFaults} from './tlsa.ts';
 
 /** The connection is of no use any more, and why. `errno`: the system's word where it said one. */
@@ -81,7 +81,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	}
 
 	function watch(watched: Socket): void {
-		watched.on('error', (error: NodeJS.ErrnoException) => end(error.message, error.code));
+		watched.on('error', (error: NodeJS.ErrnoException) => end(wordsOf(error), error.code));
 		watched.on('end', () => end('the server closed the connection'));
 		watched.on('close', () => end('the connection was closed'));
 	}

@@ -25,6 +25,12 @@ export function tlsFailureOf(code: string | undefined): TlsFailure {
 	return certificateFailures[code ?? ''] ?? 'validation-failure';
 }
 
+/** What an error of a socket says, for people: OpenSSL's own line is of numbers and source files. */
+export function wordsOf(error: NodeJS.ErrnoException & {readonly reason?: unknown}): string {
+	const {code = '', message, reason} = error;
+	return code.startsWith('ERR_SSL_') && typeof reason === 'string' ? `TLS: ${reason}` : message;
+}
+
 /** The same for people; `words` are those of the library, and stand where the certificate is not to blame. */
 export function certificateFault(failure: TlsFailure, host: string, words: string): string {
 	switch (failure) {

@@ -23,7 +23,7 @@ type Noted = {
 	readonly gets: number | null;
 };
 
-/** A lane that moves again this soon waits for nothing, milliseconds. */
+/** A lane that moves again this soon waits for nothing, milliseconds, unless its site is left alone. */
 const soonMs = 2000;
 /** Lanes whose waits are told, of all that wait; and how much is written at once. */
 const mostLanes = 5000;
@@ -45,8 +45,8 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 			if (++looked > mostLanes || rows.length === mostChanges) {
 				break;
 			}
-			const isSoon = lane.state !== 'suspended' && lane.state !== 'spent' && now.monotonic - lane.since < soonMs;
-			if (!isSoon) {
+			const isSoon = now.monotonic - lane.since < soonMs;
+			if (!isSoon || isStopped(lane)) {
 				seen.add(lane);
 				rows.push(...changeOf(lane, now));
 			}
@@ -126,6 +126,11 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 			}
 		},
 	};
+}
+
+/** Whether nothing of it goes for a while, however little it has waited. */
+function isStopped({state, placed}: Lane): boolean {
+	return state === 'suspended' || state === 'spent' || (placed?.site.state.suspension ?? null) !== null;
 }
 
 /** Clocks do not run quite alike. */

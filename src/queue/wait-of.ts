@@ -23,9 +23,7 @@ export function waitOf(lane: Lane, most: number, now: Moment): Wait {
 			return wait('operator', null, () => `an operator suspended ${destination}, mailctl queue resume lets it go on`);
 		case 'spent':
 			return wait('warm_up', now.monotonic + (lane.at ?? now.now) - now.now, () =>
-				spent
-					? `${spent.source} is new and has sent ${spent.group} the ${mails(spent.perDay)} of today`
-					: 'the source is new and has sent all of today',
+				spent ? sharedOut(spent) : 'the source is new and has sent all of today',
 			);
 		default:
 			return placed
@@ -67,5 +65,10 @@ function waitAt(site: Site, destination: string, most: number, now: Moment): Wai
 function wait(waitsFor: LaneWait, until: number | null, detail: () => string, gets: number | null = null): Wait {
 	return {waitsFor, until, gets, detail};
 }
+
+const sharedOut = ({source, group, perDay}: {source: string; group: string; perDay: number}): string =>
+	perDay === 0
+		? `${source} is new and does not send yet (MAILCTL_WARM_UP)`
+		: `${source} is new and has sent ${group} the ${mails(perDay)} of today`;
 
 const mails = (n: number): string => (n === 1 ? '1 mail' : `${n} mails`);

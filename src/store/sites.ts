@@ -50,6 +50,12 @@ export async function readSites(reader: Knex): Promise<Map<string, SavedSite>> {
 	return new Map(rows.map(row => [row.site, savedSite(row)]));
 }
 
+/** What is remembered of one site; undefined: nothing. */
+export async function readSite(reader: Knex, site: string): Promise<SavedSite | undefined> {
+	const row: Row | undefined = await reader('sites').where({site}).first('*');
+	return row && savedSite(row);
+}
+
 function savedSite(row: Row): SavedSite {
 	return {
 		suspendedUntil: row.suspended_until === null ? null : Date.parse(row.suspended_until),

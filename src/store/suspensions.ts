@@ -19,11 +19,14 @@ export async function upsertSuspension(trx: Knex.Transaction, suspension: Suspen
 	return rows[0] ?? suspension;
 }
 
+/** Undefined: the destination is not suspended. */
+export async function readSuspension(reader: Knex, destination: string): Promise<Suspension | undefined> {
+	return await reader('suspensions').where({destination}).first('destination', 'reason', 'created_at');
+}
+
 /** Undefined: the destination was not suspended. */
 export async function deleteSuspension(trx: Knex.Transaction, destination: string): Promise<Suspension | undefined> {
-	const found: Suspension | undefined = await trx('suspensions')
-		.where({destination})
-		.first('destination', 'reason', 'created_at');
+	const found = await readSuspension(trx, destination);
 	await trx('suspensions').where({destination}).delete();
 	return found;
 }

@@ -137,7 +137,10 @@ storeTest(test, 'the time of its next try, with the last one', async (t, store) 
 		until: minutes(7),
 		mend: `mailctl queue flush ${id} tries it now`,
 	});
-	await store.database('recipients').update({last_category: 'greylist'});
+	await store.database('recipients').update({held_at: minutes(-1)});
+	const {also} = await asked(t, store, id);
+	t.like(also, {length: 1, 0: {waits_for: 'retry', mend: null}}, 'a flush would not have it tried');
+	await store.database('recipients').update({held_at: null, last_category: 'greylist'});
 	const greylisted = await asked(t, store, id);
 	t.like(greylisted, {waits_for: 'greylisting', until: minutes(7), mend: null});
 	t.regex(greylisted.detail, /try 3 was greylisted by mx1\.x\.test .* not sooner\.$/);

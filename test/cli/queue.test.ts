@@ -111,7 +111,7 @@ test('why says what each waits for, and what would change it', async t => {
 });
 
 test('trace: the route now, and every try with what was said', async t => {
-	const {cli, slow, workspaceId} = await prepare(t);
+	const {cli, store, slow, workspaceId} = await prepare(t);
 	const traced = await cli.json<{routes: object[]; copies: object[]}>('queue', 'trace', slow);
 	t.like(traced.routes, [
 		{
@@ -120,6 +120,7 @@ test('trace: the route now, and every try with what was said', async t => {
 			kind: 'relay',
 			relays: [{host: '127.0.0.1', port: 2525, secure: false, tls: 'opportunistic'}],
 			provider: 'smarthost',
+			suspended_until: null,
 			warm_up: null,
 		},
 	]);
@@ -129,6 +130,21 @@ test('trace: the route now, and every try with what was said', async t => {
 	golden(t, 'queue-trace', text);
 	t.regex(await cli.text('queue', 'trace', '--destination', 'none.example'), /^none\.example now\n {2}1\. smarthost/);
 	refused(t, await cli.run('queue', 'trace', slow, '--follow', '--json'), 64, /leave out --json/);
+
+	const until = storeTime(Date.now() + 3_600_000);
+	const site = 'smarthost 127.0.0.1:2525';
+	await store.database('sites').insert({
+		site,
+		provider: 'x',
+		suspended_until: until,
+		reason: '421 too many',
+		step: 1,
+		window: 1,
+		updated_at: until,
+	});
+	const {routes} = await cli.json<{routes: object[]}>('queue', 'trace', slow);
+	t.like(routes[0], {suspended_until: until, suspension_reason: '421 too many'});
+	t.regex(await cli.text('queue', 'trace', slow), /^ {2}left alone until [-\d]+ [:\d]+ UTC: 421 too many$/m);
 });
 
 test('hold, release and flush, by id, message and filter', async t => {
@@ -185,6 +201,7 @@ test('suspend and resume may be said twice', async t => {
 	const suspended = await cli.json<{created_at: string}>('queue', 'suspend', 'New.Example');
 	t.like(suspended, {destination: 'new.example', reason: 'suspended by the operator', suspended: true});
 	t.deepEqual(await cli.json('queue', 'suspend', 'new.example', '--reason', 'x'), {...suspended, reason: 'x'});
+	t.deepEqual(await cli.json('queue', 'suspend', 'new.example'), {...suspended, reason: 'x'});
 	t.is(await cli.text('queue', 'resume', 'new.example'), 'mail to new.example goes again\n');
 	t.is(await cli.text('queue', 'resume', 'new.example'), 'new.example was not suspended\n');
 	refused(t, await cli.run('queue', 'suspend', 'localhost'), 65, /localhost is no domain/);

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {fields, table} from '../../src/cli/table.ts';
-import {columnsOf, cut, duration, printable} from '../../src/cli/text.ts';
+import {columnsOf, cut, duration, nextTry, printable} from '../../src/cli/text.ts';
 
 test('nothing that a terminal acts on or that hides text is printed', t => {
 	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');
@@ -58,6 +58,12 @@ test('fields stand under each other', t => {
 		]),
 		['id         x', 'long name  –', 'n          0'],
 	);
+});
+
+test('a copy that waits has its next try ahead, or is due', t => {
+	const at = '2026-06-09T10:15:30.000Z';
+	t.is(nextTry(at, Date.parse(at) - 1), 'next try 2026-06-09 10:15:30 UTC');
+	t.is(nextTry(at, Date.parse(at)), 'due since 2026-06-09 10:15:30 UTC');
 });
 
 test('durations have their two largest units', t => {

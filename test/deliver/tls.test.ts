@@ -50,6 +50,7 @@ test('an answer to the handshake that is no TLS → plain text on a second conne
 	const {outcome, attempts} = await lab.deliver();
 	t.is(outcome.kind, 'delivered');
 	t.like(attempts, {length: 2, 0: {phase: 'starttls', tls: null, code: null}, 1: {phase: 'dot', tls: null}});
+	t.is(attempts[0]?.reply, 'TLS: wrong version number');
 	t.is(lab.hosts[0]?.connections.length, 2);
 	t.is(lab.hosts[1]?.connections.length, 0);
 });

@@ -1,0 +1,60 @@
+import test from 'ava';
+import type {Way} from '../../src/mail/way.ts';
+import {newSite} from '../../src/pace/site.ts';
+import {type Lane, newLane} from '../../src/queue/lane.ts';
+import {createNotes} from '../../src/queue/notes.ts';
+import {newSiteOf} from '../../src/queue/site.ts';
+import type {LaneWaitNote} from '../../src/store/lane-waits.ts';
+import {wayTo} from '../helpers/ways.ts';
+
+const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};
+
+/** A lane whose mail came due just now. */
+function laneAt(destination: string, changes: Partial<Lane> = {}): Lane {
+	const way = wayTo(`mx.${destination}`);
+	const site = newSiteOf(way, newSite(way.pace), false);
+	const placed = {own: way, way, site, foundAt: moment.monotonic};
+	return {
+		...newLane({destination, workspaceId: 'ws_1'}),
+		state: 'ready',
+		placed,
+		since: moment.monotonic,
+		...changes,
+	};
+}
+
+async function noted(...lanes: Lane[]) {
+	const written: LaneWaitNote[] = [];
+	const notes = createNotes({
+		waiting: () => lanes,
+		maxInFlight: 64,
+		noteSites: async () => {},
+		noteWaits: async note => void written.push(note),
+		moment: () => moment,
+	});
+	await notes.write();
+	return written.flatMap(({rows}) => rows);
+}
+
+test('mail that just came due is told to wait only where nothing goes for a while', async t => {
+	const left = laneAt('left.test');
+	Object.assign(left.placed?.site.state ?? {}, {
+		suspension: {until: moment.monotonic + 60_000, step: 1, reason: 'connect ETIMEDOUT', waitsFor: 'suspension'},
+	});
+	const rows = await noted(laneAt('soon.test'), laneAt('long.test', {since: moment.monotonic - 3000}), left);
+	t.deepEqual(
+		rows.map(({destination, site, waitsFor, until}) => [destination, site, waitsFor, until]),
+		[
+			['long.test', 'mx.long.test', 'turn', null],
+			['left.test', 'mx.left.test', 'suspension', '2026-06-09T10:16:30.000Z'],
+		],
+	);
+});
+
+test('a new source that begins later is not said to have sent its share', async t => {
+	const warmUp: Way['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 0, overflow: null};
+	const [before] = await noted(laneAt('a.test', {state: 'spent', spent: warmUp}));
+	t.is(before?.detail, '192.0.2.1 is new and does not send yet (MAILCTL_WARM_UP)');
+	const [spent] = await noted(laneAt('a.test', {state: 'spent', spent: {...warmUp, perDay: 50}}));
+	t.is(spent?.detail, '192.0.2.1 is new and has sent big the 50 mails of today');
+});
