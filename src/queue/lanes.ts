@@ -283,8 +283,8 @@ export function createLanes(options: LanesOptions) {
 		for (const site of room.turns(rank, proven)) {
 			const own = ownRoom(site, maxInFlight, now.monotonic);
 			const limit = Math.min(own, room.left(rank, proven));
-			if (own > 0 && limit < Math.min(own, room.smallestClaim(site, now.monotonic))) {
-				continue;
+			if (own > 0 && limit < Math.min(own, room.smallestClaim(site, rank, proven, now.monotonic))) {
+				break; // Those behind it would take what becomes free, and it would wait for ever.
 			}
 			room.served(site, rank);
 			const lane = own > 0 ? nextLane(site, rank, now) : undefined;

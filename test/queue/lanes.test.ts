@@ -110,6 +110,46 @@ test('many sites never have more in flight than allowed in all', t => {
 	t.true(granted <= 50 && granted >= 45, String(granted));
 });
 
+test('a site with a large window gets its turns among many small ones that keep all room taken', t => {
+	const lanes = lanesOf({maxInFlight: 256});
+	const way = (name: string) => wayTo(name, name === 'large.test' ? {connections: 20, startConnections: 20} : {});
+	const running: Grant[] = [];
+	const claims = (turn: number) => {
+		for (const grant of grantsOf(lanes, way, turn)) {
+			lanes.claimed(grant, brought(grant.limit), at(turn));
+			running.push(...new Array<Grant>(grant.limit).fill(grant));
+		}
+	};
+	lanes.arrived(key('large.test'), at(0));
+	for (let site = 0; site < 60; site++) {
+		lanes.arrived(key(`small${site}.test`), at(0));
+	}
+	let large = 0;
+	for (let turn = 0; turn < 20_000; turn++) {
+		claims(turn);
+		const grant = running.shift() as Grant;
+		lanes.settled(grant, well, at(turn));
+		large += grant.lane.destination === 'large.test' && turn > 5000 ? 1 : 0;
+	}
+	t.true(large > 100, String(large));
+});
+
+test('a site whose connections are more than all that may be unproven is claimed for all the same', t => {
+	for (const rank of ['fresh', 'backlog'] as const) {
+		const lanes = lanesOf({maxInFlight: 64, maxUnproven: 1});
+		if (rank === 'fresh') {
+			lanes.arrived(key('relay.test'), at(0));
+		} else {
+			lanes.due(key('relay.test'), 0, at(0));
+		}
+		t.deepEqual(
+			grantsOf(lanes, own({connections: 20, startConnections: 10})).map(({limit}) => limit),
+			[1],
+			rank,
+		);
+	}
+});
+
 test('what is due later becomes ready at its time, the earliest first known wins', t => {
 	const lanes = lanesOf();
 	lanes.due(key('a.test'), 5000, at(0));
