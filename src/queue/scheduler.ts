@@ -111,6 +111,9 @@ export function createScheduler(options: SchedulerOptions) {
 	let timer: NodeJS.Timeout | undefined;
 	let noteTimer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
+	/** The look at the store that is under way, and whether something changed since it began. */
+	let scanning: Promise<void> | null = null;
+	let scanAgain = false;
 
 	function plan(): void {
 		if (!turnPlanned) {
@@ -294,13 +297,37 @@ export function createScheduler(options: SchedulerOptions) {
 		plan();
 	}
 
+	/** One look after the other: what was read before must not replace what was read later. */
+	async function scanInTurn(): Promise<void> {
+		scanAgain = true;
+		scanning ??= (async () => {
+			while (scanAgain) {
+				scanAgain = false;
+				await scan();
+			}
+		})().finally(() => {
+			scanning = null;
+		});
+		await scanning;
+	}
+
+	/** Nobody tells of a change twice. */
+	async function rescan(): Promise<void> {
+		try {
+			await (state === 'running' && scanInTurn());
+		} catch (error) {
+			options.onStoreError(error);
+			setTimeout(rescan, storeRetryMs).unref();
+		}
+	}
+
 	return {
 		/** Reads what is waiting in the store and begins. */
 		async start(): Promise<void> {
 			state = 'running';
 			timer = setInterval(tick, tickMs);
 			noteTimer = setInterval(() => track(notes.write().catch(options.onStoreError)), noteMs);
-			await scan();
+			await scanInTurn();
 		},
 
 		/** Mail for these lanes was accepted and committed: it is due now. */
@@ -321,12 +348,8 @@ export function createScheduler(options: SchedulerOptions) {
 			plan();
 		},
 
-		/** Something else changed the queue (the CLI, another node): looks at the store again. */
-		async rescan(): Promise<void> {
-			if (state === 'running') {
-				await scan();
-			}
-		},
+		/** Something else changed the queue (the CLI, another node): looks at the store again, until it can be read. */
+		rescan,
 
 		/** Ways may lead elsewhere from now on. */
 		renew(): void {
