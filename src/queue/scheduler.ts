@@ -195,7 +195,7 @@ export function createScheduler(options: SchedulerOptions) {
 		trying.add(copy.id);
 		const {result: tried, made, crashes} = await tryCopy(grant, copy);
 		const isSimulated = options.fixedWaitOf(copy) !== undefined;
-		const end = isSimulated ? well : siteEnd(tried, grant.way);
+		const end = isSimulated ? well : siteEnd(tried, grant.way, copy.destination);
 		// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
 		const result = end?.kind === 'locked_out' ? givenBack(tried, end.reason) : tried;
 		const now = clock.now();
