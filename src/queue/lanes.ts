@@ -15,8 +15,8 @@ import {
 import {createAgenda} from './agenda.ts';
 import {type Lane, newLane} from './lane.ts';
 import {createRoom} from './room.ts';
-import {isProven, newSiteOf, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
-import {addTurn, hasTurn, removeTurn, takeTurn} from './turns.ts';
+import {inFlightOf, isProven, newSiteOf, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
+import {addTurn, hasTurn, removeTurn, type Turns, takeTurn} from './turns.ts';
 import {createWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
@@ -78,8 +78,8 @@ export function createLanes(options: LanesOptions) {
 	const openLater = createAgenda<Site>();
 	/** Lanes with work due that is not being claimed, the longest waiting first. */
 	const waiting = new Set<Lane>();
-	/** Lanes whose way is to be found, and those of them that go on meanwhile. */
-	const unplaced = {fresh: new Set<Lane>(), backlog: new Set<Lane>()};
+	/** Lanes whose way is to be found, workspaces in turn, and those of them that go on meanwhile. */
+	const unplaced: Record<'fresh' | 'backlog', Turns<Lane>> = {fresh: new Map(), backlog: new Map()};
 	const stale = new Set<Lane>();
 	const room = createRoom(options);
 	const warmUp = createWarmUp();
@@ -139,8 +139,9 @@ export function createLanes(options: LanesOptions) {
 		const isNew = lane.state !== 'looking';
 		lane.state = 'looking';
 		const rank = lane.fresh ? 'fresh' : 'backlog';
-		if (isNew || (lane.fresh && unplaced.backlog.delete(lane))) {
-			unplaced[rank].add(lane);
+		if (isNew || (lane.fresh && hasTurn(unplaced.backlog, lane))) {
+			removeTurn(unplaced.backlog, lane);
+			addTurn(unplaced[rank], lane);
 		}
 	}
 
@@ -215,7 +216,10 @@ export function createLanes(options: LanesOptions) {
 				break;
 			}
 			idleSites.delete(idle);
-			sites.delete(idle.name);
+			// What is left alone, or has copies under way, is not to be taken for a new one.
+			if (!idle.saved && idle.state.suspension === null && inFlightOf(idle) === 0) {
+				sites.delete(idle.name);
+			}
 		}
 	}
 
@@ -412,13 +416,12 @@ export function createLanes(options: LanesOptions) {
 
 		/** A lane whose way is to be found; `backlog`: also of what was tried before. The caller tells `placed`. */
 		nextToFind(backlog: boolean): Lane | undefined {
-			for (const set of backlog ? [unplaced.fresh, stale, unplaced.backlog] : [unplaced.fresh, stale]) {
-				for (const lane of set) {
-					set.delete(lane);
-					return lane;
-				}
+			const [renewed] = stale;
+			const lane = takeTurn(unplaced.fresh) ?? renewed ?? (backlog ? takeTurn(unplaced.backlog) : undefined);
+			if (lane && lane === renewed) {
+				stale.delete(lane);
 			}
-			return undefined;
+			return lane;
 		},
 
 		/** The way of a lane is found, or found anew. */
@@ -447,7 +450,7 @@ export function createLanes(options: LanesOptions) {
 		/** Its way could not be found: it is to be looked for again. */
 		unfound(lane: Lane): void {
 			if (lane.state === 'looking') {
-				unplaced[lane.fresh ? 'fresh' : 'backlog'].add(lane);
+				addTurn(unplaced[lane.fresh ? 'fresh' : 'backlog'], lane);
 			}
 		},
 
@@ -457,8 +460,8 @@ export function createLanes(options: LanesOptions) {
 			for (const lane of waiting) {
 				const stops = suspended.has(lane.destination);
 				if (stops && lane.state !== 'suspended') {
-					unplaced.fresh.delete(lane);
-					unplaced.backlog.delete(lane);
+					removeTurn(unplaced.fresh, lane);
+					removeTurn(unplaced.backlog, lane);
 					unplace(lane);
 					lane.state = 'suspended';
 				} else if (!stops && lane.state === 'suspended') {

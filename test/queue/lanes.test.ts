@@ -463,3 +463,32 @@ test('new mail goes before a backlog of its own lane', t => {
 		],
 	);
 });
+
+test('the destinations of one workspace do not keep another one’s from being looked up', t => {
+	const lanes = lanesOf();
+	for (let n = 0; n < 1000; n++) {
+		lanes.arrived(key(`d${n}.test`, 'ws_big'), at(0));
+	}
+	lanes.arrived(key('a.test', 'ws_small'), at(0));
+	t.deepEqual(
+		[lanes.nextToFind(true), lanes.nextToFind(true), lanes.nextToFind(true)].map(lane => lane?.destination),
+		['d0.test', 'a.test', 'd1.test'],
+	);
+});
+
+test('a site that is left alone stays so, however many others had mail since', t => {
+	const lanes = lanesOf();
+	const once = (name: string, end: SiteEnd, now: number) => {
+		lanes.arrived(key(name), at(now));
+		for (const grant of grantsOf(lanes, own({failures: 1}), now)) {
+			lanes.claimed(grant, brought(1), at(now));
+			lanes.settled(grant, end, at(now));
+		}
+	};
+	once('dead.test', silent, 0);
+	for (let n = 0; n <= 10_000; n++) {
+		once(`site${n}.test`, well, 1);
+	}
+	lanes.arrived(key('dead.test'), at(2));
+	t.deepEqual(grantsOf(lanes, own({failures: 1}), 2), []);
+});
