@@ -188,7 +188,12 @@ export function createEngine(options: EngineOptions) {
 		onRecorded: options.onRecorded,
 		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
-		remembered: site => remembered.get(site),
+		// Once: from then on the lanes know better.
+		remembered(site) {
+			const saved = remembered.get(site);
+			remembered.delete(site);
+			return saved;
+		},
 		onSite(site, changes) {
 			senders.allow(site.name, connectionsOf(site.state, clock.monotonic()));
 			options.onSite(site, changes);
@@ -199,7 +204,7 @@ export function createEngine(options: EngineOptions) {
 		onStoreError: options.onStoreError,
 	});
 
-	let remembered: ReadonlyMap<string, SavedSite> = new Map();
+	let remembered = new Map<string, SavedSite>();
 	let arrivals: {stop: () => void} | null = null;
 
 	/** Nobody tells of a change twice. */

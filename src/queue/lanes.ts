@@ -73,6 +73,8 @@ export function createLanes(options: LanesOptions) {
 	const lanes = new Map<string, Lane>();
 	const sites = new Map<string, Site>();
 	const idleSites = new Set<Site>();
+	/** Sites to be probed of which nothing but what is remembered is known yet. */
+	const toProbe = new Set<string>();
 	/** What is due later, and sites that may not start anything now. */
 	const dueLater = createAgenda<Lane>();
 	const openLater = createAgenda<Site>();
@@ -102,6 +104,9 @@ export function createLanes(options: LanesOptions) {
 			const state = saved ? restoredSite(way.pace, saved, now, longestWait()) : newSite(way.pace);
 			site = newSiteOf(way, state, saved !== undefined);
 			sites.set(way.site, site);
+			if (toProbe.delete(way.site)) {
+				probeNow(state, now.monotonic);
+			}
 		}
 		setPace(site.state, way.pace);
 		site.provider = way.provider;
@@ -476,7 +481,9 @@ export function createLanes(options: LanesOptions) {
 		probe(names: Iterable<string>, now: Moment): void {
 			for (const name of names) {
 				const site = sites.get(name);
-				if (site && probeNow(site.state, now.monotonic)) {
+				if (!site) {
+					toProbe.add(name);
+				} else if (probeNow(site.state, now.monotonic)) {
 					enlist(site, now);
 				}
 			}

@@ -105,7 +105,7 @@ export function createScheduler(options: SchedulerOptions) {
 	/** Outcomes that could not be written yet. */
 	let unwritten = 0;
 	/** As it was at the last look at the store. */
-	let knownResumed: ReadonlyMap<string, string> = new Map();
+	let knownResumed: ReadonlyMap<string, string> | null = null;
 	/** A claim failed: it may have been committed all the same. */
 	let doubtful = false;
 	let timer: NodeJS.Timeout | undefined;
@@ -286,8 +286,9 @@ export function createScheduler(options: SchedulerOptions) {
 		]);
 		const now = moment();
 		lanes.suspend(new Set(suspended), now);
+		const before = knownResumed ?? resumed; // What was resumed before the start may be suspended again.
 		lanes.probe(
-			[...resumed].filter(([site, at]) => knownResumed.get(site) !== at).map(([site]) => site),
+			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
 			now,
 		);
 		knownResumed = resumed;

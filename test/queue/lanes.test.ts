@@ -1,4 +1,5 @@
 import test from 'ava';
+import type {SavedSite} from '../../src/mail/saved-site.ts';
 import type {Pace, Way} from '../../src/mail/way.ts';
 import {laneText} from '../../src/mail/way.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
@@ -491,4 +492,20 @@ test('a site that is left alone stays so, however many others had mail since', t
 	}
 	lanes.arrived(key('dead.test'), at(2));
 	t.deepEqual(grantsOf(lanes, own({failures: 1}), 2), []);
+});
+
+test('a site that an operator resumes before any of its mail is due is probed when it is', t => {
+	const saved: SavedSite = {
+		...{suspendedUntil: 60 * minute, reason: 'no', step: 6, window: 1},
+		waitsFor: 'suspension',
+		...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
+	};
+	const lanes = lanesOf({remembered: () => saved});
+	lanes.probe(['a.test'], at(0));
+	lanes.arrived(key('a.test'), at(minute));
+	lanes.arrived(key('b.test'), at(minute));
+	t.deepEqual(
+		grantsOf(lanes, own(), minute).map(({lane, limit}) => [lane.destination, limit]),
+		[['a.test', 1]],
+	);
 });
