@@ -166,7 +166,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 
 	/** Others changed what is queued or due. */
 	function rescan(): void {
-		void engine?.scheduler.rescan().catch(onStoreError);
+		void engine?.scheduler.rescan();
 		void webhooks?.rescan().catch(onStoreError);
 	}
 
@@ -234,7 +234,9 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 
 	let base: string | null;
 	let publicUrl: string;
+	let since: number;
 	try {
+		since = await readGeneration(store.reader);
 		base = await http.listen();
 		publicUrl = settings.publicUrl ?? base ?? boundPublicUrl(null, settings.httpListen);
 		if (settings.roles.includes('deliver') || settings.roles.includes('webhook')) {
@@ -263,6 +265,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	const changes = watchChanges({
+		since,
 		read: () => readGeneration(store.reader),
 		onChange() {
 			forget();

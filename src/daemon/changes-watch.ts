@@ -1,6 +1,8 @@
 const periodMs = 500;
 
 export type ChangesWatchOptions = {
+	/** The generation before anything was read that is cached or queued. */
+	readonly since: number;
 	/** The store's change generation. */
 	readonly read: () => Promise<number>;
 	/** Somebody else changed something that is cached or queued. */
@@ -9,8 +11,8 @@ export type ChangesWatchOptions = {
 };
 
 /** Notices within half a second what the CLI or another node changed. */
-export function watchChanges({read, onChange, onError}: ChangesWatchOptions): {stop: () => void} {
-	let known: number | null = null;
+export function watchChanges({since, read, onChange, onError}: ChangesWatchOptions): {stop: () => void} {
+	let known = since;
 	let asking = false;
 
 	async function look(): Promise<void> {
@@ -20,7 +22,7 @@ export function watchChanges({read, onChange, onError}: ChangesWatchOptions): {s
 		asking = true;
 		try {
 			const generation = await read();
-			if (known !== null && generation !== known) {
+			if (generation !== known) {
 				onChange();
 			}
 			known = generation;

@@ -75,6 +75,8 @@ const makeLimitMs = 2000;
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
+/** How long it waits before it asks a failing store again, milliseconds. */
+const renewRetryMs = 1000;
 const copiesPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
@@ -188,7 +190,12 @@ export function createEngine(options: EngineOptions) {
 		onRecorded: options.onRecorded,
 		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
-		remembered: site => remembered.get(site),
+		// Once: from then on the lanes know better.
+		remembered(site) {
+			const saved = remembered.get(site);
+			remembered.delete(site);
+			return saved;
+		},
 		onSite(site, changes) {
 			senders.allow(site.name, connectionsOf(site.state, clock.monotonic()));
 			options.onSite(site, changes);
@@ -199,8 +206,20 @@ export function createEngine(options: EngineOptions) {
 		onStoreError: options.onStoreError,
 	});
 
-	let remembered: ReadonlyMap<string, SavedSite> = new Map();
+	let remembered = new Map<string, SavedSite>();
 	let arrivals: {stop: () => void} | null = null;
+
+	/** Nobody tells of a change twice. */
+	async function renewWays(): Promise<void> {
+		try {
+			if (await ways.renew()) {
+				scheduler.renew();
+			}
+		} catch (error) {
+			options.onStoreError(error);
+			setTimeout(renewWays, renewRetryMs).unref();
+		}
+	}
 
 	return {
 		scheduler,
@@ -220,7 +239,7 @@ export function createEngine(options: EngineOptions) {
 		/** What was changed by others is read again. */
 		forget(): void {
 			signing.forget();
-			ways.renew().then(changed => changed && scheduler.renew(), options.onStoreError);
+			void renewWays();
 		},
 		/** The destinations file is read again; answers what is wrong with it, then what was read before still holds. */
 		reload({destinationsFile}: Pick<DestinationsSettings, 'destinationsFile'>): readonly string[] {

@@ -6,6 +6,8 @@ import type {Source} from '../mail/way.ts';
 
 /** Names longer than this are cut and told apart by a hash: a domain may name twenty hosts of 250 characters. */
 const longestName = 150;
+/** Nothing is sent to what else stands there, and it could be made to look like the name of another site. */
+const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
 /**
  * The mail hosts of a domain in order of preference (equal ones by name), as DNS named them; the domain itself where it
@@ -15,7 +17,7 @@ export function mxHosts(domain: string, answer: DnsAnswer<MxRecord>): readonly s
 	const records = answer.kind === 'found' ? answer.records : [];
 	const hosts = records
 		.map(({exchange, priority}) => ({host: exchange.toLowerCase().replace(/\.$/, ''), priority}))
-		.filter(({host}) => host !== '' && isIP(host) === 0)
+		.filter(({host}) => hostNames.test(host) && isIP(host) === 0)
 		.sort((a, b) => a.priority - b.priority || (a.host < b.host ? -1 : 1))
 		.map(({host}) => host);
 	return hosts.length > 0 ? [...new Set(hosts)] : [domain];

@@ -81,7 +81,7 @@ export function setPace(site: SiteState, pace: Pace): void {
 	const shortened = site.mailsPerSession < site.pace.mailsPerSession;
 	site.mailsPerSession = Math.min(pace.mailsPerSession, shortened ? site.mailsPerSession : pace.mailsPerSession);
 	site.connections = Math.min(site.connections, pace.connections);
-	const perMinute = site.slow ? site.slow.perMinute : pace.perMinute;
+	const perMinute = site.slow ? Math.min(site.slow.perMinute, pace.perMinute ?? site.slow.perMinute) : pace.perMinute;
 	site.pace = pace;
 	setRate(site, perMinute);
 }

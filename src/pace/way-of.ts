@@ -75,7 +75,10 @@ export function wayFor(
 	}
 
 	const own = sourcesFor(sources, destination);
-	const way = directWay(hosts, own, provider);
+	// A domain with an entry of its own has a pace of its own, also where others have the same hosts.
+	const named = domainProvider(destinations, destination);
+	const name = named === undefined ? hostsName(hosts) : `${hostsName(hosts)} as ${named.name}`;
+	const way = directWay(name, own, provider);
 	const shareOf = ({address}: Source) => shares(address, provider.name);
 	const [scarce, ...others] = own.filter(source => shareOf(source) !== null);
 	if (scarce === undefined) {
@@ -88,7 +91,7 @@ export function wayFor(
 		sources.filter(source => shareOf(source) === null),
 		destination,
 	);
-	const throughKnown = known.length > 0 ? directWay(hosts, known, provider) : null;
+	const throughKnown = known.length > 0 ? directWay(name, known, provider) : null;
 	return {
 		...way,
 		warmUp: {
@@ -119,10 +122,10 @@ function pooled(pool: string | null, {sources, pools}: Network): readonly Source
 	return addresses === undefined ? sources : sources.filter(({address}) => addresses.includes(address));
 }
 
-function directWay(hosts: readonly string[], sources: readonly Source[], {name, pace, tls}: Provider): Plain {
+function directWay(name: string, sources: readonly Source[], {name: provider, pace, tls}: Provider): Plain {
 	return {
-		site: fromSources(hostsName(hosts), sources),
-		provider: name,
+		site: fromSources(name, sources),
+		provider,
 		pace,
 		terms: {...termsTo({kind: 'mx'}, pace, sources), tls},
 	};

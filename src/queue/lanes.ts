@@ -15,8 +15,8 @@ import {
 import {createAgenda} from './agenda.ts';
 import {type Lane, newLane} from './lane.ts';
 import {createRoom} from './room.ts';
-import {isProven, newSiteOf, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
-import {addTurn, hasTurn, removeTurn, takeTurn} from './turns.ts';
+import {inFlightOf, isProven, newSiteOf, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
+import {addTurn, hasTurn, removeTurn, type Turns, takeTurn} from './turns.ts';
 import {createWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
@@ -73,13 +73,15 @@ export function createLanes(options: LanesOptions) {
 	const lanes = new Map<string, Lane>();
 	const sites = new Map<string, Site>();
 	const idleSites = new Set<Site>();
+	/** Sites to be probed of which nothing but what is remembered is known yet. */
+	const toProbe = new Set<string>();
 	/** What is due later, and sites that may not start anything now. */
 	const dueLater = createAgenda<Lane>();
 	const openLater = createAgenda<Site>();
 	/** Lanes with work due that is not being claimed, the longest waiting first. */
 	const waiting = new Set<Lane>();
-	/** Lanes whose way is to be found, and those of them that go on meanwhile. */
-	const unplaced = {fresh: new Set<Lane>(), backlog: new Set<Lane>()};
+	/** Lanes whose way is to be found, workspaces in turn, and those of them that go on meanwhile. */
+	const unplaced: Record<'fresh' | 'backlog', Turns<Lane>> = {fresh: new Map(), backlog: new Map()};
 	const stale = new Set<Lane>();
 	const room = createRoom(options);
 	const warmUp = createWarmUp();
@@ -102,6 +104,9 @@ export function createLanes(options: LanesOptions) {
 			const state = saved ? restoredSite(way.pace, saved, now, longestWait()) : newSite(way.pace);
 			site = newSiteOf(way, state, saved !== undefined);
 			sites.set(way.site, site);
+			if (toProbe.delete(way.site)) {
+				probeNow(state, now.monotonic);
+			}
 		}
 		setPace(site.state, way.pace);
 		site.provider = way.provider;
@@ -139,8 +144,9 @@ export function createLanes(options: LanesOptions) {
 		const isNew = lane.state !== 'looking';
 		lane.state = 'looking';
 		const rank = lane.fresh ? 'fresh' : 'backlog';
-		if (isNew || (lane.fresh && unplaced.backlog.delete(lane))) {
-			unplaced[rank].add(lane);
+		if (isNew || (lane.fresh && hasTurn(unplaced.backlog, lane))) {
+			removeTurn(unplaced.backlog, lane);
+			addTurn(unplaced[rank], lane);
 		}
 	}
 
@@ -215,7 +221,10 @@ export function createLanes(options: LanesOptions) {
 				break;
 			}
 			idleSites.delete(idle);
-			sites.delete(idle.name);
+			// What is left alone, or has copies under way, is not to be taken for a new one.
+			if (!idle.saved && idle.state.suspension === null && inFlightOf(idle) === 0) {
+				sites.delete(idle.name);
+			}
 		}
 	}
 
@@ -283,8 +292,8 @@ export function createLanes(options: LanesOptions) {
 		for (const site of room.turns(rank, proven)) {
 			const own = ownRoom(site, maxInFlight, now.monotonic);
 			const limit = Math.min(own, room.left(rank, proven));
-			if (own > 0 && limit < Math.min(own, room.smallestClaim(site, now.monotonic))) {
-				continue;
+			if (own > 0 && limit < Math.min(own, room.smallestClaim(site, rank, proven, now.monotonic))) {
+				break; // Those behind it would take what becomes free, and it would wait for ever.
 			}
 			room.served(site, rank);
 			const lane = own > 0 ? nextLane(site, rank, now) : undefined;
@@ -412,13 +421,12 @@ export function createLanes(options: LanesOptions) {
 
 		/** A lane whose way is to be found; `backlog`: also of what was tried before. The caller tells `placed`. */
 		nextToFind(backlog: boolean): Lane | undefined {
-			for (const set of backlog ? [unplaced.fresh, stale, unplaced.backlog] : [unplaced.fresh, stale]) {
-				for (const lane of set) {
-					set.delete(lane);
-					return lane;
-				}
+			const [renewed] = stale;
+			const lane = takeTurn(unplaced.fresh) ?? renewed ?? (backlog ? takeTurn(unplaced.backlog) : undefined);
+			if (lane && lane === renewed) {
+				stale.delete(lane);
 			}
-			return undefined;
+			return lane;
 		},
 
 		/** The way of a lane is found, or found anew. */
@@ -447,7 +455,7 @@ export function createLanes(options: LanesOptions) {
 		/** Its way could not be found: it is to be looked for again. */
 		unfound(lane: Lane): void {
 			if (lane.state === 'looking') {
-				unplaced[lane.fresh ? 'fresh' : 'backlog'].add(lane);
+				addTurn(unplaced[lane.fresh ? 'fresh' : 'backlog'], lane);
 			}
 		},
 
@@ -457,8 +465,8 @@ export function createLanes(options: LanesOptions) {
 			for (const lane of waiting) {
 				const stops = suspended.has(lane.destination);
 				if (stops && lane.state !== 'suspended') {
-					unplaced.fresh.delete(lane);
-					unplaced.backlog.delete(lane);
+					removeTurn(unplaced.fresh, lane);
+					removeTurn(unplaced.backlog, lane);
 					unplace(lane);
 					lane.state = 'suspended';
 				} else if (!stops && lane.state === 'suspended') {
@@ -473,7 +481,9 @@ export function createLanes(options: LanesOptions) {
 		probe(names: Iterable<string>, now: Moment): void {
 			for (const name of names) {
 				const site = sites.get(name);
-				if (site && probeNow(site.state, now.monotonic)) {
+				if (!site) {
+					toProbe.add(name);
+				} else if (probeNow(site.state, now.monotonic)) {
 					enlist(site, now);
 				}
 			}

@@ -46,9 +46,11 @@ export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
 			return left;
 		},
 
-		/** Not worth a claim: less than a quarter of the site's window. */
-		smallestClaim: (site: Site, monotonic: number): number =>
-			Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), maxInFlight) / 4)),
+		/** Not worth a claim: less than a quarter of the site's window, or of what it could ever get. */
+		smallestClaim(site: Site, rank: Rank, proven: boolean, monotonic: number): number {
+			const most = proven ? maxInFlight : Math.ceil(maxUnproven * unprovenShare[rank]);
+			return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), most) / 4));
+		},
 
 		/** So many copies more, or less, are claimed for the site. */
 		take(site: Site, rank: Rank, copies: number): void {

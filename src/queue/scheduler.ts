@@ -105,12 +105,15 @@ export function createScheduler(options: SchedulerOptions) {
 	/** Outcomes that could not be written yet. */
 	let unwritten = 0;
 	/** As it was at the last look at the store. */
-	let knownResumed: ReadonlyMap<string, string> = new Map();
+	let knownResumed: ReadonlyMap<string, string> | null = null;
 	/** A claim failed: it may have been committed all the same. */
 	let doubtful = false;
 	let timer: NodeJS.Timeout | undefined;
 	let noteTimer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
+	/** The look at the store that is under way, and whether something changed since it began. */
+	let scanning: Promise<void> | null = null;
+	let scanAgain = false;
 
 	function plan(): void {
 		if (!turnPlanned) {
@@ -192,7 +195,7 @@ export function createScheduler(options: SchedulerOptions) {
 		trying.add(copy.id);
 		const {result: tried, made, crashes} = await tryCopy(grant, copy);
 		const isSimulated = options.fixedWaitOf(copy) !== undefined;
-		const end = isSimulated ? well : siteEnd(tried, grant.way);
+		const end = isSimulated ? well : siteEnd(tried, grant.way, copy.destination);
 		// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
 		const result = end?.kind === 'locked_out' ? givenBack(tried, end.reason) : tried;
 		const now = clock.now();
@@ -283,8 +286,9 @@ export function createScheduler(options: SchedulerOptions) {
 		]);
 		const now = moment();
 		lanes.suspend(new Set(suspended), now);
+		const before = knownResumed ?? resumed; // What was resumed before the start may be suspended again.
 		lanes.probe(
-			[...resumed].filter(([site, at]) => knownResumed.get(site) !== at).map(([site]) => site),
+			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
 			now,
 		);
 		knownResumed = resumed;
@@ -294,13 +298,37 @@ export function createScheduler(options: SchedulerOptions) {
 		plan();
 	}
 
+	/** One look after the other: what was read before must not replace what was read later. */
+	async function scanInTurn(): Promise<void> {
+		scanAgain = true;
+		scanning ??= (async () => {
+			while (scanAgain) {
+				scanAgain = false;
+				await scan();
+			}
+		})().finally(() => {
+			scanning = null;
+		});
+		await scanning;
+	}
+
+	/** Nobody tells of a change twice. */
+	async function rescan(): Promise<void> {
+		try {
+			await (state === 'running' && scanInTurn());
+		} catch (error) {
+			options.onStoreError(error);
+			setTimeout(rescan, storeRetryMs).unref();
+		}
+	}
+
 	return {
 		/** Reads what is waiting in the store and begins. */
 		async start(): Promise<void> {
 			state = 'running';
 			timer = setInterval(tick, tickMs);
 			noteTimer = setInterval(() => track(notes.write().catch(options.onStoreError)), noteMs);
-			await scan();
+			await scanInTurn();
 		},
 
 		/** Mail for these lanes was accepted and committed: it is due now. */
@@ -321,12 +349,8 @@ export function createScheduler(options: SchedulerOptions) {
 			plan();
 		},
 
-		/** Something else changed the queue (the CLI, another node): looks at the store again. */
-		async rescan(): Promise<void> {
-			if (state === 'running') {
-				await scan();
-			}
-		},
+		/** Something else changed the queue (the CLI, another node): looks at the store again, until it can be read. */
+		rescan,
 
 		/** Ways may lead elsewhere from now on. */
 		renew(): void {

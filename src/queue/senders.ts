@@ -167,10 +167,14 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 				flushSoon(sender);
 			});
 		},
-		/** The site may have so many connections from now on, also for what was handed over before; 0: that comes back. */
+		/**
+		 * The site may have so many connections from now on, also for what was handed over before; 0: that comes back, as does
+		 * what waits in a thread that has no part in them any more.
+		 */
 		allow(site: string, connections: number): void {
+			const sharing = connections === 0 ? [] : sharers(senders, site, connections);
 			for (const sender of senders) {
-				sender.allowed.set(site, connections === 0 ? 0 : shareOf(connections));
+				sender.allowed.set(site, sharing.includes(sender) ? shareOf(connections) : 0);
 				flushSoon(sender);
 			}
 		},

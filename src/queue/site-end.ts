@@ -1,12 +1,17 @@
 import type {Attempt, AttemptResult, Phase} from '../mail/outcome.ts';
 import type {Way} from '../mail/way.ts';
 import type {SiteEnd} from '../pace/site.ts';
+import {fromSources} from '../pace/site-name.ts';
 
 /** Before the host has taken us in nothing was said of the mail. */
 const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']);
 
-/** What the end of a try tells of its site; null: nothing, no host was asked. */
-export function siteEnd({outcome, attempts}: AttemptResult, {terms}: Pick<Way, 'terms'>): SiteEnd | null {
+/** What the end of a try of a mail to `destination` tells of its site; null: nothing, no host was asked. */
+export function siteEnd(
+	{outcome, attempts}: AttemptResult,
+	{site, terms}: Pick<Way, 'site' | 'terms'>,
+	destination: string,
+): SiteEnd | null {
 	const taken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
 	const spoke = taken || attempts.some(({code, phase}) => code !== null || !handshake.has(phase));
 	const replies = attempts.filter(({code}) => code !== null && code >= 400).map(replyText);
@@ -24,7 +29,9 @@ export function siteEnd({outcome, attempts}: AttemptResult, {terms}: Pick<Way, '
 	if (!last) {
 		return null;
 	}
-	const ofHosts = attempts.filter(attempt => !isForbidden(attempt));
+	// Where DNS does not answer for one domain, the hosts of many are not to blame.
+	const isShared = terms.route.kind === 'mx' && site !== fromSources(destination, terms.sources);
+	const ofHosts = attempts.filter(attempt => !isForbidden(attempt) && !(isShared && attempt.phase === 'route'));
 	if (ofHosts.length === 0) {
 		return null;
 	}

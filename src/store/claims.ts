@@ -201,18 +201,21 @@ async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, ro
 	);
 }
 
+/** A copy that a report ended during its try has left the queue, and stays out of it. */
+const givenBack = (trx: Knex.Transaction, now: string) => ({
+	claimed_by: null,
+	next_attempt_at: trx.raw('case when next_attempt_at is not null then ? end', [now]),
+});
+
 /** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
 export async function releaseOtherClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
-	return await trx('recipients')
-		.whereNotNull('claimed_by')
-		.whereNot('claimed_by', boot)
-		.update({claimed_by: null, next_attempt_at: now});
+	return await trx('recipients').whereNotNull('claimed_by').whereNot('claimed_by', boot).update(givenBack(trx, now));
 }
 
 /** Gives back the claims of nodes that were silent too long (several machines on PostgreSQL). */
 export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
 	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
-	const released = await trx('recipients').whereIn('claimed_by', dead).update({claimed_by: null, next_attempt_at: now});
+	const released = await trx('recipients').whereIn('claimed_by', dead).update(givenBack(trx, now));
 	await trx('nodes').where('seen_at', '<', silentSince).delete();
 	return released;
 }
@@ -243,7 +246,7 @@ function pausedWorkspaces(reader: Knex): Knex.QueryBuilder {
 
 /** Gives back what this daemon still held when it stopped. */
 export async function releaseOwnClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
-	return await trx('recipients').where({claimed_by: boot}).update({claimed_by: null, next_attempt_at: now});
+	return await trx('recipients').where({claimed_by: boot}).update(givenBack(trx, now));
 }
 
 /**
@@ -266,7 +269,7 @@ export async function releaseUnknownClaims(
 		query.whereRaw(`id not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
 	}
 	const released: Array<{destination: string; workspace_id: string}> = await query
-		.update({claimed_by: null, next_attempt_at: now})
+		.update(givenBack(trx, now))
 		.returning(['destination', 'workspace_id']);
 	const lanes = released.map(({destination, workspace_id: workspaceId}) => ({destination, workspaceId}));
 	return [...new Map(lanes.map(lane => [laneText(lane), lane])).values()];

@@ -72,3 +72,8 @@ test('smarthosts by name, without their passwords; a source makes another site',
 	t.is(fromSources('mx.example', sources), 'mx.example from 192.0.2.1+2001:db8::1');
 	t.is(fromSources('mx.example', []), 'mx.example');
 });
+
+test('what is no host name makes no site, which could be another one’s', t => {
+	t.deepEqual(mxHosts('a.test', found([10, 'smarthost relay.example:587'])), ['a.test']);
+	t.deepEqual(mxHosts('a.test', found([10, 'mx.one.example+mx.two.test'], [20, 'mx.a.test'])), ['mx.a.test']);
+});

@@ -161,6 +161,13 @@ test('a new pace holds at once, what was learnt stays', t => {
 	t.deepEqual([connectionsOf(site, 0), site.mailsPerSession, mailsAllowed(site, 0)], [3, 25, Number.POSITIVE_INFINITY]);
 });
 
+test('a new pace makes nothing faster that a reply has slowed', t => {
+	const site = newSite(paceOf({perMinute: 2}));
+	site.slow = {until: 90 * minute, perMinute: 600, connections: 1};
+	setPace(site, paceOf({perMinute: 1}));
+	t.is(site.bucket?.perMinute, 1);
+});
+
 test('a site is remembered over a restart, on other clocks', t => {
 	const pace = paceOf({failures: 1, startConnections: 8});
 	t.is(savedSite(newSite(paceOf({startConnections: 10})), {now: 0, monotonic: 0}), null);

@@ -1,4 +1,5 @@
 import test from 'ava';
+import type {SavedSite} from '../../src/mail/saved-site.ts';
 import type {Pace, Way} from '../../src/mail/way.ts';
 import {laneText} from '../../src/mail/way.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
@@ -108,6 +109,46 @@ test('many sites never have more in flight than allowed in all', t => {
 	}
 	const granted = grantsOf(lanes).reduce((sum, grant) => sum + grant.limit, 0);
 	t.true(granted <= 50 && granted >= 45, String(granted));
+});
+
+test('a site with a large window gets its turns among many small ones that keep all room taken', t => {
+	const lanes = lanesOf({maxInFlight: 256});
+	const way = (name: string) => wayTo(name, name === 'large.test' ? {connections: 20, startConnections: 20} : {});
+	const running: Grant[] = [];
+	const claims = (turn: number) => {
+		for (const grant of grantsOf(lanes, way, turn)) {
+			lanes.claimed(grant, brought(grant.limit), at(turn));
+			running.push(...new Array<Grant>(grant.limit).fill(grant));
+		}
+	};
+	lanes.arrived(key('large.test'), at(0));
+	for (let site = 0; site < 60; site++) {
+		lanes.arrived(key(`small${site}.test`), at(0));
+	}
+	let large = 0;
+	for (let turn = 0; turn < 20_000; turn++) {
+		claims(turn);
+		const grant = running.shift() as Grant;
+		lanes.settled(grant, well, at(turn));
+		large += grant.lane.destination === 'large.test' && turn > 5000 ? 1 : 0;
+	}
+	t.true(large > 100, String(large));
+});
+
+test('a site whose connections are more than all that may be unproven is claimed for all the same', t => {
+	for (const rank of ['fresh', 'backlog'] as const) {
+		const lanes = lanesOf({maxInFlight: 64, maxUnproven: 1});
+		if (rank === 'fresh') {
+			lanes.arrived(key('relay.test'), at(0));
+		} else {
+			lanes.due(key('relay.test'), 0, at(0));
+		}
+		t.deepEqual(
+			grantsOf(lanes, own({connections: 20, startConnections: 10})).map(({limit}) => limit),
+			[1],
+			rank,
+		);
+	}
 });
 
 test('what is due later becomes ready at its time, the earliest first known wins', t => {
@@ -421,5 +462,50 @@ test('new mail goes before a backlog of its own lane', t => {
 			['b.test', 'fresh', false],
 			['a.test', 'mixed', true],
 		],
+	);
+});
+
+test('the destinations of one workspace do not keep another one’s from being looked up', t => {
+	const lanes = lanesOf();
+	for (let n = 0; n < 1000; n++) {
+		lanes.arrived(key(`d${n}.test`, 'ws_big'), at(0));
+	}
+	lanes.arrived(key('a.test', 'ws_small'), at(0));
+	t.deepEqual(
+		[lanes.nextToFind(true), lanes.nextToFind(true), lanes.nextToFind(true)].map(lane => lane?.destination),
+		['d0.test', 'a.test', 'd1.test'],
+	);
+});
+
+test('a site that is left alone stays so, however many others had mail since', t => {
+	const lanes = lanesOf();
+	const once = (name: string, end: SiteEnd, now: number) => {
+		lanes.arrived(key(name), at(now));
+		for (const grant of grantsOf(lanes, own({failures: 1}), now)) {
+			lanes.claimed(grant, brought(1), at(now));
+			lanes.settled(grant, end, at(now));
+		}
+	};
+	once('dead.test', silent, 0);
+	for (let n = 0; n <= 10_000; n++) {
+		once(`site${n}.test`, well, 1);
+	}
+	lanes.arrived(key('dead.test'), at(2));
+	t.deepEqual(grantsOf(lanes, own({failures: 1}), 2), []);
+});
+
+test('a site that an operator resumes before any of its mail is due is probed when it is', t => {
+	const saved: SavedSite = {
+		...{suspendedUntil: 60 * minute, reason: 'no', step: 6, window: 1},
+		waitsFor: 'suspension',
+		...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
+	};
+	const lanes = lanesOf({remembered: () => saved});
+	lanes.probe(['a.test'], at(0));
+	lanes.arrived(key('a.test'), at(minute));
+	lanes.arrived(key('b.test'), at(minute));
+	t.deepEqual(
+		grantsOf(lanes, own(), minute).map(({lane, limit}) => [lane.destination, limit]),
+		[['a.test', 1]],
 	);
 });

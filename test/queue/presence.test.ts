@@ -2,6 +2,7 @@ import test from 'ava';
 import type {Knex} from 'knex';
 import {storeTime} from '../../src/mail/time.ts';
 import {createPresence} from '../../src/queue/presence.ts';
+import {releaseOtherClaims} from '../../src/store/claims.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -122,3 +123,23 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 	time += 5000;
 	await waitFor('the silent one to be given up', async () => (await holder()) === null);
 });
+
+storeTest(
+	test,
+	'a copy that a report ended during its try is not tried again when its daemon dies',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['ended@a.test', 'tried@a.test']);
+		await store.writer.transaction(async trx => {
+			await trx('recipients').update({claimed_by: 'boot_dead'});
+			await trx('recipients').where({address: 'ended@a.test'}).update({state: 'complained', next_attempt_at: null});
+			const now = storeTime(start);
+			await releaseOtherClaims(trx, 'boot_new', now);
+			const rows = await trx('recipients').orderBy('address').select('claimed_by', 'next_attempt_at');
+			t.deepEqual(rows, [
+				{claimed_by: null, next_attempt_at: null},
+				{claimed_by: null, next_attempt_at: now},
+			]);
+		});
+	},
+);

@@ -242,3 +242,57 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and tried',
 	await scheduler.stop();
 	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'two@b.test': 'delivered'});
 });
+
+storeTest(test, 'a look at the store that failed is made again', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	let failures = 0;
+	const errors: unknown[] = [];
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		async readSuspensions() {
+			if (failures-- > 0) {
+				throw new Error('busy');
+			}
+			return [];
+		},
+		onStoreError: error => errors.push(error),
+	});
+	await scheduler.start();
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	failures = 1;
+	await scheduler.rescan();
+	await waitFor('the copy', () => recorded.length === 1);
+	await scheduler.stop();
+	t.is(errors.length, 1);
+});
+
+storeTest(test, 'a slow look at the store undoes nothing that a later one has seen', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	let suspended: string[] = [];
+	let hold: Promise<unknown> = Promise.resolve();
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		readSuspensions: async () => suspended,
+		async readResumed() {
+			await hold;
+			return new Map();
+		},
+		readLanes: async () => [],
+	});
+	await scheduler.start();
+	suspended = ['a.test'];
+	let go: () => void = () => undefined;
+	hold = new Promise<void>(resolve => {
+		go = resolve;
+	});
+	const first = scheduler.rescan();
+	suspended = [];
+	hold = Promise.resolve();
+	const second = scheduler.rescan();
+	await new Promise(setImmediate);
+	go();
+	await Promise.all([first, second]);
+	scheduler.accepted([{destination: 'a.test', workspaceId}]);
+	await waitFor('the copy', () => recorded.length === 1);
+	await scheduler.stop();
+	t.pass();
+});

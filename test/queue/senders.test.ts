@@ -110,3 +110,42 @@ test('RFC 5321 section 4.1.1.10: a sender thread says QUIT to its hosts before i
 	await senders.stop();
 	t.is(mx.connections[0]?.commands.at(-1), 'QUIT');
 });
+
+test('threads that have no part in the connections of a site keep none', async t => {
+	const told: number[] = [];
+	const ready = new Set<Worker>();
+	const senders = createSenders<Delivery>({
+		count: 4,
+		clock: systemClock,
+		onCrash: reason => t.fail(reason),
+		spawn() {
+			const worker = new Worker(
+				`const {parentPort} = require('node:worker_threads');
+				parentPort.on('message', ({kind, connections}) => {
+					if (kind === 'end') process.exit();
+					parentPort.postMessage({kind: 'ready', connections});
+				});
+				parentPort.postMessage({kind: 'ready'});`,
+				{eval: true},
+			);
+			worker.on('message', ({connections}) => {
+				ready.add(worker);
+				told.push(...(connections === undefined ? [] : [connections]));
+			});
+			return worker;
+		},
+	});
+	t.teardown(() => senders.stop());
+	await waitFor('the threads', () => ready.size === 4);
+	for (const [connections, shares] of [
+		[1, [0, 0, 0, 1]],
+		[3, [0, 1, 1, 1]],
+		[8, [2, 2, 2, 2]],
+		[0, [0, 0, 0, 0]],
+	] as const) {
+		told.length = 0;
+		senders.allow('a.test', connections);
+		await waitFor('their answers', () => told.length === 4);
+		t.deepEqual(told.toSorted(), shares);
+	}
+});

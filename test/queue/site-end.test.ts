@@ -15,9 +15,13 @@ function attemptOf(phase: Attempt['phase'], tlsResult?: TlsResult): Attempt {
 }
 
 function endOf(...attempts: Attempt[]): string | null {
+	return endAt('mx.test', ...attempts);
+}
+
+function endAt(site: string, ...attempts: Attempt[]): string | null {
 	const at = '2026-11-21T10:00:00.000Z';
 	const result = {recipientId: 'rcp_1', outcome: deferred, attempts, sentAt: null, at};
-	return siteEnd(result, {terms: plainTerms})?.kind ?? null;
+	return siteEnd(result, {site, terms: plainTerms}, 'a.test')?.kind ?? null;
 }
 
 test('a policy of one domain says nothing of the hosts, which may serve many', t => {
@@ -30,4 +34,9 @@ test('a policy of one domain says nothing of the hosts, which may serve many', t
 test('a handshake that fails without a policy is the host’s failure', t => {
 	t.is(endOf(attemptOf('starttls', {policy: 'no-policy-found', result: 'validation-failure'})), 'failed');
 	t.is(endOf(attemptOf('connect')), 'failed');
+});
+
+test('DNS of one domain that does not answer says nothing of hosts that serve many', t => {
+	t.is(endAt('aspmx.l.google.com', attemptOf('route')), null);
+	t.is(endAt('a.test', attemptOf('route')), 'failed', 'a site of its own');
 });
