@@ -37,7 +37,10 @@ export function configCommands(config: Command): void {
 
 	verb(config, 'check', 'Exit 0 if the settings are good, else 78', 'mailctl config check').action(
 		action(async session => {
-			session.settings();
+			const loaded = session.loadSettings();
+			if (!loaded.ok) {
+				throw new ConfigError(loaded.problems);
+			}
 			session.show({ok: true}, () => ['The settings are good.']);
 		}),
 	);

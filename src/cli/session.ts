@@ -69,7 +69,7 @@ export function toolsOf(): Tools {
 function openSession(globals: Globals): {session: Session; close: () => Promise<void>} {
 	const terminal = createTerminal(process, processEnvironment());
 	const settings = once(() => {
-		const loaded = loadProcessSettings(globals.envFile);
+		const loaded = loadProcessSettings(globals.envFile, true);
 		if (!loaded.ok) {
 			throw new ConfigError(loaded.problems);
 		}

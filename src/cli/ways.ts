@@ -1,7 +1,8 @@
-import {loadDestinations} from '../config/destinations.ts';
+import {destinationsOf, loadDestinations} from '../config/destinations.ts';
 import {createPolicies} from '../daemon/mta-sts.ts';
 import {createWays, type Ways} from '../daemon/ways.ts';
 import {createResolver} from '../dns/resolver.ts';
+import type {Destinations} from '../pace/destinations.ts';
 import type {Session} from './session.ts';
 import {version} from './version.ts';
 
@@ -25,7 +26,7 @@ export async function openWays(session: Session, {policies}: {readonly policies:
 	const ignore = () => undefined; // A policy that cannot be had, or kept, is the daemon's to tell.
 	return createWays({
 		settings,
-		destinations: loadDestinations(settings),
+		destinations: destinationsNow(session),
 		store,
 		vault: await session.vault(),
 		resolver,
@@ -37,4 +38,17 @@ export async function openWays(session: Session, {policies}: {readonly policies:
 			: null,
 		clock,
 	});
+}
+
+/** A file that is broken is the daemon's trouble, which goes on with what it had read; a command goes by the shipped one. */
+function destinationsNow(session: Session): Destinations {
+	const settings = session.settings();
+	const read = destinationsOf(settings);
+	if (read.ok) {
+		return read.destinations;
+	}
+	for (const fault of read.faults) {
+		session.terminal.warn(`mailctl: ${fault}`);
+	}
+	return loadDestinations({...settings, destinationsFile: null});
 }

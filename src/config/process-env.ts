@@ -7,11 +7,12 @@ export function processEnvironment(): Environment {
 	return process.env;
 }
 
-/** Settings of this process on this machine. */
-export function loadProcessSettings(envFile?: string): LoadedSettings {
+/** Settings of this process on this machine; `beside`: for a command beside the daemon. */
+export function loadProcessSettings(envFile?: string, beside = false): LoadedSettings {
 	return loadSettings({
 		env: processEnvironment(),
 		envFile,
+		beside,
 		cwd: process.cwd(),
 		hostname: hostname(),
 		cpus: availableParallelism(),

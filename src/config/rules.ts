@@ -8,6 +8,8 @@ import {type SettingKey, type TableValues, table} from './table.ts';
 type Rule = {
 	readonly needs: readonly SettingKey[];
 	readonly problem: (values: TableValues) => string | readonly string[] | undefined;
+	/** Of no matter to a command beside the daemon, which goes on with what it read: an operator must not be locked out. */
+	readonly daemonOnly?: true;
 };
 
 const files = ['webhookCaFile', 'caFile', 'secretKeyFile', 'inboundTlsCert', 'inboundTlsKey'] as const;
@@ -58,14 +60,17 @@ const rules: readonly Rule[] = [
 	},
 	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
 	{needs: ['inboundTlsCert', 'inboundTlsKey'], problem: tlsPairProblem},
-	{needs: ['destinationsFile', 'sourcePools', 'relays'], problem: destinationsProblems},
+	{needs: ['destinationsFile', 'sourcePools', 'relays'], problem: destinationsProblems, daemonOnly: true},
 	{needs: ['sourceAddresses', 'sourcePools'], problem: poolProblems},
 	{needs: ['sourceAddresses', 'warmUps'], problem: warmUpProblems},
 ];
 
 /** What is wrong between settings; those that could not be read are missing and not asked about again. */
-export function crossProblems(values: Partial<TableValues>): string[] {
+export function crossProblems(values: Partial<TableValues>, beside: boolean): string[] {
 	return rules.flatMap(rule => {
+		if (beside && rule.daemonOnly) {
+			return [];
+		}
 		const known = rule.needs.every(key => Object.hasOwn(values, key));
 		return (known && rule.problem(values as TableValues)) || [];
 	});

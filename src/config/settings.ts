@@ -24,6 +24,8 @@ export type SettingsInput = Omit<Machine, 'terminal'> & {
 	/** `--env-file`: read instead of `.env`, and must be there. */
 	readonly envFile?: string | undefined;
 	readonly cwd: string;
+	/** For a command beside the daemon: what only the daemon uses may be wrong. */
+	readonly beside?: boolean;
 	/** Whether standard output is a terminal. */
 	readonly terminal?: boolean;
 };
@@ -78,7 +80,7 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 		problems.push(`${printable(name)}${from(source)} is not a setting${near ? `: did you mean ${near}?` : ''}`);
 	}
 
-	problems.push(...crossProblems(values as Partial<TableValues>));
+	problems.push(...crossProblems(values as Partial<TableValues>, input.beside ?? false));
 	if (problems.length > 0) {
 		return {ok: false, problems};
 	}

@@ -8,7 +8,7 @@ import {type Check, type Found, fail, ok} from './finding.ts';
 export function relayCheck(relays: readonly Relay[], reach: SmtpReach, lookUp: LookUp = systemLookUp): Check {
 	return {
 		name: 'relay',
-		why: 'All mail goes through the smarthost; while it refuses the log-in mail waits.',
+		why: 'Mail that goes through a smarthost waits while it refuses the log-in.',
 		look: async () => await Promise.all(relays.map(one => logIn(one, reach, lookUp))),
 	};
 }
