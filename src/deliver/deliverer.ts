@@ -53,6 +53,11 @@ export type DelivererOptions = {
 	readonly clock: Clock;
 	/** Asked before a mail is put on the wire: what was sent and is not yet recorded is sent again after a crash. */
 	readonly permit?: (recipientId: string) => Promise<void>;
+	/**
+	 * Resolves when it is known what the site may have after a try that brought no acceptance: until then nobody gets its
+	 * place, for there may be fewer of them.
+	 */
+	readonly judged?: (recipientId: string) => Promise<void>;
 	/** Whether mail may leave by IPv6, where this machine can; true. */
 	readonly ipv6?: boolean;
 	/** How long a session waits for the next mail; 10 s. */
@@ -93,8 +98,15 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		attemptDeadlineMs: options.attemptDeadlineMs,
 	};
 
-	async function giveBack(place: Place, used: Used | null, mailsPerSession: number): Promise<void> {
-		place.release(used === null ? null : await settle(used, mailsPerSession, timeouts));
+	async function giveBack(
+		place: Place,
+		used: Used | null,
+		mailsPerSession: number,
+		judged: Promise<void> | undefined,
+	): Promise<void> {
+		const session = used === null ? null : await settle(used, mailsPerSession, timeouts);
+		await judged;
+		place.release(session);
 	}
 
 	async function deliver(site: string, limit: number, job: Delivery, signal?: AbortSignal): Promise<AttemptResult> {
@@ -150,12 +162,15 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		}
 
 		let used: Used | null = null;
+		let accepted = false;
 		try {
 			const tried = await tryRoutes(job, found, place.session, {...conversationOptions, ...onTerms(terms)}, signal);
 			used = tried.used;
+			accepted = tried.outcome.kind === 'delivered' || tried.outcome.kind === 'relayed';
 			return result(tried.outcome, tried.attempts, tried.sentAt);
 		} finally {
-			void giveBack(place, used, terms.mailsPerSession); // The caller need not wait for RSET or QUIT.
+			const judged = accepted ? undefined : options.judged?.(job.recipientId);
+			void giveBack(place, used, terms.mailsPerSession, judged); // The caller need not wait for RSET or QUIT.
 		}
 	}
 

@@ -125,9 +125,6 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			return;
 		}
 		const post = (message: ToSender<Delivery>, transfer: ArrayBuffer[] = []) => worker.postMessage(message, transfer);
-		if (sender.settled.length > 0) {
-			post({kind: 'settled', recipientIds: sender.settled.splice(0)});
-		}
 		if (sender.jobs.length > 0) {
 			const jobs = sender.jobs.splice(0);
 			post(
@@ -139,6 +136,10 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			post({kind: 'allow', site, connections});
 		}
 		sender.allowed.clear();
+		// Last: who waited for it finds what is allowed now.
+		if (sender.settled.length > 0) {
+			post({kind: 'settled', recipientIds: sender.settled.splice(0)});
+		}
 	}
 
 	for (let index = 0; index < options.count; index++) {

@@ -9,7 +9,7 @@ import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
 import {createPermits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
-export type SenderData = Omit<DelivererOptions, 'resolver' | 'secureResolver' | 'clock' | 'permit'> & {
+export type SenderData = Omit<DelivererOptions, 'resolver' | 'secureResolver' | 'clock' | 'permit' | 'judged'> & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
 	/** They validate DNSSEC: TLSA records are obeyed. */
@@ -26,6 +26,8 @@ const stop = new AbortController();
 // Every waiting copy listens; Node would take the eleventh for a leak.
 setMaxListeners(0, stop.signal);
 const permits = createPermits(options.maxSessions);
+/** Who waits for the outcome of a copy to be judged. */
+const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock};
 const deliverer = createDeliverer({
 	...options,
@@ -33,21 +35,26 @@ const deliverer = createDeliverer({
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock: systemClock,
 	permit: permits.take,
+	judged: id => new Promise(resolve => (stop.signal.aborted ? resolve() : unjudged.set(id, resolve))),
 });
 let results: SenderResult[] = [];
 
 port.on('message', (message: ToSender<Delivery>) => {
 	if (message.kind === 'stop') {
-		stop.abort();
+		end();
 		return;
 	}
 	if (message.kind === 'end') {
-		stop.abort();
+		end();
 		void deliverer.close().then(() => process.exit());
 		return;
 	}
 	if (message.kind === 'settled') {
-		message.recipientIds.forEach(permits.giveBack);
+		for (const id of message.recipientIds) {
+			permits.giveBack(id);
+			unjudged.get(id)?.();
+			unjudged.delete(id);
+		}
 		return;
 	}
 	if (message.kind === 'allow') {
@@ -64,6 +71,14 @@ port.on('message', (message: ToSender<Delivery>) => {
 });
 
 port.postMessage({kind: 'ready'} satisfies FromSender);
+
+function end(): void {
+	stop.abort();
+	for (const resolve of unjudged.values()) {
+		resolve();
+	}
+	unjudged.clear();
+}
 
 /** What ends in the same turn of the event loop travels together. */
 function answer(result: SenderResult): void {
