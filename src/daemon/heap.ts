@@ -1,9 +1,9 @@
 import {setFlagsFromString} from 'node:v8';
 
-const growingPercent = 25;
+const growingPercent = 40;
 
 /**
- * Lets V8 collect when the heap is a quarter larger than what was alive after the last collection. By itself it waits until the
+ * Lets V8 collect when the heap is 40 % larger than what was alive after the last collection. By itself it waits until the
  * heap is up to four times as large where collecting is quick: 31 MB alive became 135 MB before anything was collected, and the
  * memory of a busy daemon looked like a leak for minutes. For all threads.
  */
