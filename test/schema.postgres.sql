@@ -104,6 +104,7 @@ inbound.read_at text C
 inbound.fault text C
 lane_waits.destination text C not null
 lane_waits.workspace_id text C not null
+lane_waits.node text C not null
 lane_waits.site text C not null
 lane_waits.waits_for text C not null
 lane_waits.detail text C not null
@@ -340,7 +341,7 @@ events: PRIMARY KEY (message_id, id)
 idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (sha256)
-lane_waits: PRIMARY KEY (destination, workspace_id)
+lane_waits: PRIMARY KEY (destination, workspace_id, node)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
 messages: PRIMARY KEY (id)
 migrations: PRIMARY KEY (name)
@@ -409,7 +410,7 @@ CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
 CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (sha256)
 CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
-CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id)
+CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id, node)
 CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
 CREATE INDEX messages_by_recipient ON public.messages USING btree (workspace_id, to_key, id)
 CREATE INDEX messages_by_sender ON public.messages USING btree (workspace_id, from_key, id)

@@ -136,12 +136,13 @@ CREATE TABLE inbound (sha256 text,
   primary key (sha256));
 CREATE TABLE lane_waits (destination text not null,
   workspace_id text not null,
+  node text not null,
   site text not null,
   waits_for text not null,
   detail text not null,
   until text,
   updated_at text not null,
-  primary key (destination, workspace_id)) without rowid;
+  primary key (destination, workspace_id, node)) without rowid;
 CREATE TABLE mailbox_checkpoints (mailbox text,
   position text not null,
   updated_at text not null,

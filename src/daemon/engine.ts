@@ -27,7 +27,7 @@ import {createSenders} from '../queue/senders.ts';
 import type {Site} from '../queue/site.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {type Claimed, createClaimWrite, readDue, readLanes, releaseUnknownClaims} from '../store/claims.ts';
-import {clearLaneWaits, laneWaitWrite} from '../store/lane-waits.ts';
+import {createLaneWaitWrite} from '../store/lane-waits.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import {readResumed} from '../store/site-suspensions.ts';
 import {readSites, siteWrite} from '../store/sites.ts';
@@ -98,6 +98,7 @@ export function createEngine(options: EngineOptions) {
 		clock,
 	});
 	const now = () => storeTime(clock.now());
+	const laneWaitWrite = createLaneWaitWrite(boot);
 
 	async function attachmentsOf(copy: Claimed): Promise<Attachment[]> {
 		if (copy.attachments === 0) {
@@ -225,7 +226,6 @@ export function createEngine(options: EngineOptions) {
 		scheduler,
 		async start(): Promise<void> {
 			remembered = await readSites(store.reader);
-			await store.writer.transaction(clearLaneWaits);
 			await scheduler.start();
 			if (store.dialect.name === 'postgres') {
 				arrivals = watchArrivals({

@@ -4,8 +4,10 @@ import {storeTime} from '../mail/time.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {purgePolicies} from '../store/mta-sts.ts';
 import {removeMessages} from '../store/retention.ts';
+import {purgeSites} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
 import {purgeTlsDays} from '../store/tls-days.ts';
+import {purgeWarmUp} from '../store/warm-up.ts';
 import type {SweepTask} from './sweep.ts';
 
 export type MessageTaskOptions = {
@@ -89,6 +91,36 @@ export function tlsTask({store, clock, rowsPerStep = 1000}: TlsTaskOptions): Swe
 				const removed = await store.writer.transaction(async trx => [
 					await purgePolicies(trx, storeTime(now), rowsPerStep),
 					await purgeTlsDays(trx, firstDay, rowsPerStep),
+				]);
+				return removed.includes(rowsPerStep);
+			};
+		},
+	};
+}
+
+export type PaceTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly rowsPerStep?: number;
+};
+
+/** What a site took so long ago says nothing of what it takes now. */
+const sitesKept = 30;
+/** Only today's count decides; those before show how it went. */
+const warmUpDaysKept = 60;
+
+/** Sites that nothing was noted of for long, and old counts of new sources. */
+export function paceTask({store, clock, rowsPerStep = 1000}: PaceTaskOptions): SweepTask {
+	return {
+		name: 'pace',
+		begin() {
+			const now = clock.now();
+			const since = storeTime(now - sitesKept * dayMs);
+			const firstDay = storeTime(now - warmUpDaysKept * dayMs).slice(0, 10);
+			return async () => {
+				const removed = await store.writer.transaction(async trx => [
+					await purgeSites(trx, since, storeTime(now), rowsPerStep),
+					await purgeWarmUp(trx, firstDay, rowsPerStep),
 				]);
 				return removed.includes(rowsPerStep);
 			};

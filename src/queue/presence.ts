@@ -1,6 +1,7 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/claims.ts';
+import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/lane-waits.ts';
 import {beat, type Node, removeNode, silentMs} from '../store/nodes.ts';
 import type {Store} from '../store/store.ts';
 import {releaseOtherDeliveries, releaseOwnDeliveries, releaseSilentDeliveries} from '../store/webhook-claims.ts';
@@ -60,6 +61,7 @@ export function createPresence({store, node, clock, beatMs = usualBeatMs, onRele
 				await store.writer.transaction(async trx => {
 					await releaseOtherClaims(trx, node.id, now);
 					await releaseOtherDeliveries(trx, node.id, now);
+					await removeOtherLaneWaits(trx, node.id);
 				});
 				return;
 			}
@@ -73,6 +75,7 @@ export function createPresence({store, node, clock, beatMs = usualBeatMs, onRele
 				const now = storeTime(clock.now());
 				await releaseOwnClaims(trx, node.id, now);
 				await releaseOwnDeliveries(trx, node.id, now);
+				await removeOwnLaneWaits(trx, node.id);
 				await removeNode(trx, node.id);
 			});
 		},

@@ -4,6 +4,7 @@ import type {Mode, Role} from '../mail/message.ts';
 import {type LaneKey, laneText} from '../mail/way.ts';
 import {type Dialect, rowSource} from './dialect.ts';
 import {insertEvents} from './events.ts';
+import {removeGoneLaneWaits} from './lane-waits.ts';
 import {addWarmUp, readWarmUp, type WarmUpDay} from './warm-up.ts';
 import type {GroupWrite} from './writer.ts';
 
@@ -212,11 +213,12 @@ export async function releaseOtherClaims(trx: Knex.Transaction, boot: string, no
 	return await trx('recipients').whereNotNull('claimed_by').whereNot('claimed_by', boot).update(givenBack(trx, now));
 }
 
-/** Gives back the claims of nodes that were silent too long (several machines on PostgreSQL). */
+/** Forgets nodes that were silent too long and gives back their claims (several machines on PostgreSQL). */
 export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
 	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
 	const released = await trx('recipients').whereIn('claimed_by', dead).update(givenBack(trx, now));
-	await trx('nodes').where('seen_at', '<', silentSince).delete();
+	const gone = await trx('nodes').where('seen_at', '<', silentSince).delete();
+	await (gone > 0 && removeGoneLaneWaits(trx));
 	return released;
 }
 

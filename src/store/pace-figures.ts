@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {LaneWait} from '../mail/way.ts';
+import {isNewestOfLane} from './lane-waits.ts';
 
 /** How the pace keeps mail back; all from small tables. */
 export type PaceFigures = {
@@ -16,9 +17,11 @@ export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFi
 	const [operator, sites, lanes, warmUp] = await Promise.all([
 		reader('suspensions').count('* as n').first<Count>(),
 		reader('sites').where('suspended_until', '>', now).pluck('waits_for') as Promise<Array<string | null>>,
-		reader('lane_waits').select('waits_for as waitsFor').count('* as n').groupBy('waits_for') as Promise<
-			Array<{waitsFor: LaneWait; n: number | string}>
-		>,
+		reader('lane_waits as l')
+			.whereRaw(isNewestOfLane)
+			.select('l.waits_for as waitsFor')
+			.count('* as n')
+			.groupBy('l.waits_for') as Promise<Array<{waitsFor: LaneWait; n: number | string}>>,
 		reader('warmup_days')
 			.where({day: now.slice(0, 10)})
 			.select('source', 'provider', 'n'),

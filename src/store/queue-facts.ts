@@ -3,6 +3,7 @@ import type {Mode, Role} from '../mail/message.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import type {LaneWait} from '../mail/way.ts';
+import {isNewestOfLane} from './lane-waits.ts';
 
 /** All that decides when a copy is tried; null where there is nothing such. */
 export type CopyFacts = {
@@ -73,7 +74,9 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 			.join('workspaces as w', 'w.id', 'r.workspace_id')
 			.leftJoin('suspensions as o', 'o.destination', 'r.destination')
 			.leftJoin('lane_waits as l', function () {
-				this.on('l.destination', 'r.destination').andOn('l.workspace_id', 'r.workspace_id');
+				this.on('l.destination', 'r.destination')
+					.andOn('l.workspace_id', 'r.workspace_id')
+					.andOn(reader.raw(isNewestOfLane));
 			})
 			.leftJoin('sites as s', 's.site', 'l.site')
 			.whereIn('r.id', some)

@@ -93,6 +93,16 @@ export const siteWrite: GroupWrite<readonly SiteNote[], void> = {
 	},
 };
 
+/** Forgets sites of which nothing was noted since then and that are not suspended at `now`, at most so many; answers how many. */
+export async function purgeSites(trx: Knex.Transaction, since: string, now: string, limit: number): Promise<number> {
+	const old = () =>
+		trx('sites')
+			.where('updated_at', '<', since)
+			.where(site => site.whereNull('suspended_until').orWhere('suspended_until', '<=', now));
+	// What another node notes meanwhile stays.
+	return await old().whereIn('site', old().orderBy('site').limit(limit).select('site')).delete();
+}
+
 function rowOf(site: string, provider: string, saved: SavedSite, at: string): Array<string | number | null> {
 	const time = (wall: number | null) => (wall === null ? null : storeTime(wall));
 	return [

@@ -27,3 +27,10 @@ export async function addWarmUp(
 		.returning('n');
 	return row?.n ?? copies;
 }
+
+/** Removes the counts of days before this one, at most so many; answers how many. */
+export async function purgeWarmUp(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
+	const columns = ['source', 'provider', 'day'];
+	const old = trx('warmup_days').where('day', '<', day).limit(limit).select(columns);
+	return await trx('warmup_days').whereIn(columns, old).delete();
+}

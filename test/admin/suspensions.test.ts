@@ -38,7 +38,7 @@ storeTest(test, 'resume ends an operator’s suspension and that of the site', a
 	const until = storeTime(Date.now() + 60_000);
 	const site = {site: 'mx.x.test', suspended_until: until, reason: 'refused', step: 3, window: 2, updated_at: now};
 	await store.database('sites').insert([site, {...site, site: 'mx.y.test'}]);
-	const wait = {site: site.site, waits_for: 'suspension', detail: '', updated_at: now};
+	const wait = {node: 'req_1', site: site.site, waits_for: 'suspension', detail: '', updated_at: now};
 	await store.database('lane_waits').insert([
 		{...wait, destination, workspace_id: 'ws_1'},
 		{...wait, destination, workspace_id: 'ws_2'},

@@ -44,6 +44,7 @@ async function asked(t: ExecutionContext, store: Store, id: string, more: Partia
 const lane = (workspaceId: string, waitsFor: LaneWait, more: object = {}) => ({
 	destination: 'x.test',
 	workspace_id: workspaceId,
+	node: 'req_alive',
 	site: 'mx.x.test',
 	waits_for: waitsFor,
 	detail: '5 of 5 connections',

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {keyTask, messageTask} from '../../src/daemon/sweep-tasks.ts';
+import {keyTask, messageTask, paceTask} from '../../src/daemon/sweep-tasks.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -172,4 +172,30 @@ storeTest(test, 'keys go when they hold no longer, a step at a time, along their
 	for (const plan of plans) {
 		t.false(readsAll(plan), plan);
 	}
+});
+
+storeTest(test, 'sites that are long forgotten and old warm-up days go, a step at a time', async (t, store) => {
+	const now = Date.UTC(2026, 5, 9, 12);
+	const site = {step: 0, window: 1, suspended_until: null};
+	const aged = (ms: number) => storeTime(now - 30 * day - ms);
+	await store.database('sites').insert([
+		{...site, site: 'old 1', updated_at: aged(1)},
+		{...site, site: 'old 2', updated_at: aged(2)},
+		{...site, site: 'over', updated_at: aged(3), suspended_until: storeTime(now)},
+		{...site, site: 'suspended', updated_at: aged(4), suspended_until: storeTime(now + 1)},
+		{...site, site: 'young', updated_at: aged(0)},
+	]);
+	await store.database('warmup_days').insert(
+		['2026-04-08', '2026-04-09', '2026-04-10', '2026-04-11', '2026-06-09'].map(date => ({
+			...{source: '192.0.2.1', provider: 'google', day: date, n: 3},
+		})),
+	);
+	const step = paceTask({store, clock: {now: () => now}, rowsPerStep: 2}).begin();
+	const days = async () => (await store.reader('warmup_days').orderBy('day').pluck('day')).join();
+	t.true(await step());
+	t.is(await days(), '2026-04-10,2026-04-11,2026-06-09');
+	t.is(await countOf(store, 'sites'), 3);
+	t.false(await step());
+	t.deepEqual(await store.reader('sites').orderBy('site').pluck('site'), ['suspended', 'young']);
+	t.is(await days(), '2026-04-10,2026-04-11,2026-06-09', '60 days back is kept');
 });

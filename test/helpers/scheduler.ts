@@ -4,7 +4,7 @@ import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
 import {type Claimed, createClaimWrite, readLanes, releaseUnknownClaims} from '../../src/store/claims.ts';
-import {laneWaitWrite} from '../../src/store/lane-waits.ts';
+import {createLaneWaitWrite} from '../../src/store/lane-waits.ts';
 import {readResumed} from '../../src/store/site-suspensions.ts';
 import {siteWrite} from '../../src/store/sites.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -43,6 +43,7 @@ export function schedulerOf(
 ): {scheduler: Scheduler; recorded: string[]; boot: string} {
 	const boot = newId('req');
 	const recorded: string[] = [];
+	const laneWaitWrite = createLaneWaitWrite(boot);
 	const scheduler = createScheduler({
 		writer: store.writer,
 		claimWrite: createClaimWrite(store.dialect, boot, newId),

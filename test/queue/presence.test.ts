@@ -69,6 +69,38 @@ storeTest(
 	},
 );
 
+storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, engine) => {
+	let time = start;
+	const presenceOf = (id: string) => {
+		const presence = createPresence({
+			store,
+			node: {id, host: 'h', pid: 1, roles: ['deliver']},
+			clock: {now: () => time, monotonic: () => 0},
+			onReleased: () => undefined,
+			onError: error => t.fail(String(error)),
+		});
+		t.teardown(() => presence.end());
+		return presence;
+	};
+	const lane = {destination: 'a.test', workspace_id: 'ws_1', site: '', waits_for: 'pace', detail: '', updated_at: ''};
+	const note = (node: string) => store.database('lane_waits').insert({...lane, node});
+	const nodes = async () => await store.reader('lane_waits').orderBy('node').pluck('node');
+
+	const [dead, first, second] = [presenceOf('boot_0'), presenceOf('boot_1'), presenceOf('boot_2')];
+	await dead.begin();
+	await note('boot_0');
+	time += 20_000;
+	await first.begin();
+	await note('boot_1');
+	t.deepEqual(await nodes(), engine === 'sqlite' ? ['boot_1'] : ['boot_0', 'boot_1']);
+	time += 20_000;
+	await second.begin();
+	await note('boot_2');
+	t.deepEqual(await nodes(), engine === 'sqlite' ? ['boot_2'] : ['boot_1', 'boot_2']);
+	await second.end();
+	t.deepEqual(await nodes(), engine === 'sqlite' ? [] : ['boot_1']);
+});
+
 storeTest(test, 'after the store was away nobody is taken for dead who could not tell', async (t, store, engine) => {
 	if (engine === 'sqlite') {
 		t.pass('one daemon only');

@@ -18,10 +18,11 @@ storeTest(test, 'what is suspended, what lanes wait for, what new sources sent t
 		{...site, site: 'four', suspended_until: storeTime(Date.parse(now) + 1), waits_for: 'route'},
 		{...site, site: 'three'},
 	]);
-	const lane = {workspace_id: 'ws_1', site: 'one', detail: '', updated_at: now, waits_for: 'pace'};
+	const lane = {workspace_id: 'ws_1', node: 'req_1', site: 'one', detail: '', updated_at: now, waits_for: 'pace'};
 	await store.database('lane_waits').insert([
 		{...lane, destination: 'a.test'},
 		{...lane, destination: 'b.test'},
+		{...lane, destination: 'b.test', node: 'req_2', waits_for: 'turn', updated_at: storeTime(Date.parse(now) - 1)},
 	]);
 	const day = {source: '192.0.2.1', provider: 'google', n: 3};
 	await store.database('warmup_days').insert([
