@@ -148,7 +148,9 @@ test('replies after the log-in are left as they are', async t => {
 
 test('no way to log in that we know', async t => {
 	const {deliver} = await start(t, [{extensions: ['AUTH GSSAPI']}], {...login});
-	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+	const {outcome, attempts} = await deliver();
+	t.like(outcome, {kind: 'deferred', category: 'config'});
+	t.like(attempts[0], {phase: 'auth', code: null, enhanced: '5.7.4'});
 });
 
 test('the password is never said in plain text, whatever happens to TLS', async t => {

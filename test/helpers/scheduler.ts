@@ -59,6 +59,9 @@ export function schedulerOf(
 		onWayError(error) {
 			throw error;
 		},
+		onFault(error) {
+			throw error;
+		},
 		steps: {
 			now,
 			make: async () => ({
