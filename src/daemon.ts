@@ -84,7 +84,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		webhooksPending: () => countPending(store.reader),
 		domainStates: () => countDomainStates(store.reader),
 	});
-	const telling = createTelling({metrics, mailLog});
+	const telling = createTelling({metrics, mailLog, clock});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
@@ -202,6 +202,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			onRecorded: telling.recorded,
 			onLost: copy => void removeIfErased(copy).catch(onStoreError),
 			onSite: (site, changes) => logSite(logger, site, changes),
+			onWayError: telling.wayNotFound,
+			onFault: telling.copyFault,
 			onStoreError,
 			onCrash: reason => logger.error({event: 'worker_ended', reason}),
 			onPolicyFailure({domain, failure, kept, reason}) {

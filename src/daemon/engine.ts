@@ -14,6 +14,7 @@ import type {Retry} from '../mail/retry.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
+import type {LaneKey} from '../mail/way.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
@@ -63,6 +64,10 @@ export type EngineOptions = {
 	readonly onLost: (copy: Claimed) => void;
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
+	/** The way of a lane could not be found, though the store can be used; it is tried again. */
+	readonly onWayError: (error: unknown, lane: LaneKey) => void;
+	/** What became of a copy could not be judged. */
+	readonly onFault: (error: unknown, copy: Claimed) => void;
 	readonly onStoreError: (error: unknown) => void;
 	/** A recipient's domain announces an MTA-STS policy that could not be had. */
 	readonly onPolicyFailure: (failure: PolicyFailure) => void;
@@ -203,7 +208,15 @@ export function createEngine(options: EngineOptions) {
 		},
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(laneWaitWrite, note),
-		onWayError: options.onStoreError,
+		onWayError(error, lane) {
+			const {isUnavailable, isDamage} = store.dialect;
+			if (isUnavailable(error) || isDamage(error)) {
+				options.onStoreError(error);
+			} else {
+				options.onWayError(error, lane);
+			}
+		},
+		onFault: options.onFault,
 		onStoreError: options.onStoreError,
 	});
 

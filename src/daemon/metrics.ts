@@ -1,6 +1,6 @@
 import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-client';
 import type {Mode} from '../mail/message.ts';
-import type {Attempt, AttemptResult} from '../mail/outcome.ts';
+import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.ts';
 import type {DeliveryState} from '../mail/webhook.ts';
 import {type QueueGaugesInput, registerQueueGauges} from './queue-gauges.ts';
 
@@ -106,6 +106,11 @@ export function createMetrics({version, webhooksPending, domainStates, ...queue}
 		labelNames: ['phase', 'reply'],
 		registers,
 	});
+	const logInRefusals = new Counter({
+		name: 'mailctl_log_in_refusals_total',
+		help: 'Log-ins that a smarthost refused.',
+		registers,
+	});
 	const delivery = new Histogram({
 		name: 'mailctl_delivery_duration_seconds',
 		help: 'From acceptance until a host took the copy.',
@@ -133,6 +138,7 @@ export function createMetrics({version, webhooksPending, domainStates, ...queue}
 			if (waitMs !== null) {
 				waits.observe(waitMs / 1000);
 			}
+			logInRefusals.inc(conversations.filter(isLogInRefusal).length);
 			for (const conversation of conversations) {
 				attempts.inc({phase: conversation.phase, reply: replyClass(conversation)});
 			}

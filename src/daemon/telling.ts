@@ -1,13 +1,29 @@
 import type {DomainCheck} from '../admin/verify-domain.ts';
 import type {createMailLog} from '../log/maillog.ts';
+import type {Clock} from '../mail/clock.ts';
+import {isLogInRefusal} from '../mail/outcome.ts';
+import type {LaneKey} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
+import type {Claimed} from '../store/claims.ts';
 import type {Attempted} from '../webhook/turn.ts';
 import type {createMetrics} from './metrics.ts';
+import {createSeldom} from './seldom.ts';
 
-type Told = {readonly metrics: ReturnType<typeof createMetrics>; readonly mailLog: ReturnType<typeof createMailLog>};
+type Told = {
+	readonly metrics: ReturnType<typeof createMetrics>;
+	readonly mailLog: ReturnType<typeof createMailLog>;
+	readonly clock: Pick<Clock, 'monotonic'>;
+};
+
+/** How often it is said again that a smarthost refuses our log-in. */
+const refusalEveryMs = 10 * 60_000;
+/** How often it is said again that the mail of a workspace finds no way. */
+const wayEveryMs = 60_000;
 
 /** Tells the figures and the log what is on stable storage. */
-export function createTelling({metrics, mailLog}: Told) {
+export function createTelling({metrics, mailLog, clock}: Told) {
+	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
+	const tellsOfWay = createSeldom(wayEveryMs, clock);
 	return {
 		recorded({copy, result, verdict}: Recorded): void {
 			const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);
@@ -19,6 +35,23 @@ export function createTelling({metrics, mailLog}: Told) {
 				delayMs,
 				attempt: verdict.attempts,
 			});
+			// The mail may have gone by the next smarthost: nobody else would tell.
+			for (const {host, reply} of result.attempts.filter(isLogInRefusal)) {
+				if (tellsOfRefusal(host ?? '')) {
+					mailLog.logInRefused({host, reply});
+				}
+			}
+		},
+
+		copyFault(error: unknown, copy: Claimed): void {
+			mailLog.copyFault({messageId: copy.message_id, recipient: copy.address, workspace: copy.workspace_id}, error);
+		},
+
+		wayNotFound(error: unknown, {destination, workspaceId}: LaneKey): void {
+			if (tellsOfWay(workspaceId)) {
+				const message = error instanceof Error ? error.message : String(error);
+				mailLog.wayNotFound({workspace: workspaceId, destination, message});
+			}
 		},
 
 		domainChecked({before, domain, records, activated}: DomainCheck): void {

@@ -118,7 +118,8 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhan
 		return {phase: end.phase, code, enhanced, reply};
 	}
 
-	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: null}[end.by];
+	// Of RFC 3463, as a server would say it.
+	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: '5.7.4'}[end.by];
 	const reply = end.phase === 'dot' ? `possible duplicate, no answer to the data: ${end.text}` : end.text;
 	return {phase: end.phase, code: null, enhanced, reply};
 }

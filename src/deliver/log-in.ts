@@ -1,13 +1,30 @@
 import {printable} from '../mail/smtp-reply.ts';
+import {base64, createConceal, type Login, plainResponse} from './conceal.ts';
 import type {Answer, SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
 
-const base64 = (text: string): string => Buffer.from(text).toString('base64');
-
-/** Logs in at a smarthost with the mechanisms it offers (RFC 4954): PLAIN, else LOGIN. Null: done. */
+/**
+ * Logs in at a smarthost with the mechanisms it offers (RFC 4954): PLAIN, else LOGIN. Null: done. What the server repeats
+ * of the password is masked, to the end of the connection where it refuses.
+ */
 export async function logIn(
 	connection: SmtpConnection,
-	login: {readonly user: string; readonly password: string},
+	login: Login,
+	offered: readonly string[],
+	timeoutMs: number,
+): Promise<Stop | null> {
+	connection.changeReplies(createConceal(login));
+	const stop = await authenticate(connection, login, offered, timeoutMs);
+	if (stop === null) {
+		connection.changeReplies(null);
+	}
+
+	return stop;
+}
+
+async function authenticate(
+	connection: SmtpConnection,
+	login: Login,
 	offered: readonly string[],
 	timeoutMs: number,
 ): Promise<Stop | null> {
@@ -16,9 +33,8 @@ export async function logIn(
 		return connection.read(timeoutMs);
 	};
 
-	const {user, password} = login;
 	if (offered.includes('PLAIN')) {
-		return unlessCode(235, await say(`AUTH PLAIN ${base64(`\0${user}\0${password}`)}`));
+		return unlessCode(235, await say(`AUTH PLAIN ${plainResponse(login)}`));
 	}
 
 	if (!offered.includes('LOGIN')) {
@@ -28,8 +44,8 @@ export async function logIn(
 
 	const steps: ReadonlyArray<readonly [line: string, code: number]> = [
 		['AUTH LOGIN', 334],
-		[base64(user), 334],
-		[base64(password), 235],
+		[base64(login.user), 334],
+		[base64(login.password), 235],
 	];
 	for (const [line, code] of steps) {
 		const stop = unlessCode(code, await say(line));

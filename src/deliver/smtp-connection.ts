@@ -43,6 +43,8 @@ export type SmtpConnection = {
 	readonly write: (parts: ReadonlyArray<string | Uint8Array>, replies: number) => boolean;
 	readonly drained: (timeoutMs: number) => Promise<Lost | null>;
 	readonly read: (timeoutMs: number) => Promise<Answer>;
+	/** Replies that come from now on are kept and read as this makes them; null: as they come. */
+	readonly changeReplies: (change: ((reply: RawReply) => RawReply) | null) => void;
 	/** Whether a reply is there to be read. */
 	readonly hasReply: () => boolean;
 	/** Ends the connection at once; whoever waits gets the reason. */
@@ -64,6 +66,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	let settle: ((answer: Answer | null) => void) | null = null;
 	let awaitsReply = false;
 	let outstanding = 1; // The greeting.
+	let change: ((reply: RawReply) => RawReply) | null = null;
 	const reader = createReplyReader();
 	const replies: RawReply[] = [];
 	const lostListeners: Array<() => void> = [];
@@ -106,7 +109,8 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	}
 
 	function received(chunk: Buffer): void {
-		const fault = reader.push(chunk, reply => {
+		const fault = reader.push(chunk, raw => {
+			const reply = change?.(raw) ?? raw;
 			outstanding -= 1;
 			dialogue.heard(reply);
 			if (awaitsReply) {
@@ -217,6 +221,9 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			}
 
 			return wait('the reply', timeoutMs, true) as Promise<Answer>;
+		},
+		changeReplies(next) {
+			change = next;
 		},
 		hasReply: () => replies.length > 0,
 		fail: reason => end(reason),

@@ -56,6 +56,16 @@ export type MailLog = {
 	readonly suppressed: (copy: LoggedCopy, how?: LoggedTry) => void;
 	/** Whichever of the above an attempt came to; a release is no event. */
 	readonly attempted: (copy: LoggedCopy, result: AttemptResult, when: Pick<LoggedTry, 'delayMs' | 'attempt'>) => void;
+	/** What became of the copy could not be judged; it is tried once more. */
+	readonly copyFault: (copy: LoggedCopy, error: unknown) => void;
+	/** A smarthost refuses our log-in, whether or not the mail went by another. */
+	readonly logInRefused: (refusal: {readonly host: string | null; readonly reply: string}) => void;
+	/** Where mail of the workspace goes could not be found out: it waits. */
+	readonly wayNotFound: (way: {
+		readonly workspace: string;
+		readonly destination: string;
+		readonly message: string;
+	}) => void;
 	readonly webhookAttempted: (webhook: LoggedWebhook) => void;
 	/** `lacking` names the required records that DNS does not show. */
 	readonly domainState: (
@@ -124,6 +134,18 @@ export function createMailLog(logger: Logger): MailLog {
 				tls: last?.tls ?? null,
 				...when,
 			});
+		},
+		copyFault({messageId, recipient, workspace}, error) {
+			logger.error({event: 'copy_fault', message_id: messageId, recipient, workspace, err: error});
+		},
+		logInRefused({host, reply}) {
+			const text = 'A smarthost refuses our log-in. Check its user and password (mailctl doctor).';
+			logger.error({event: 'log_in_refused', host, reply: reply.slice(0, longestReply)}, text);
+		},
+		wayNotFound({workspace, destination, message}) {
+			const text =
+				'The mail waits. Add the secret key that is missing, or set the route again (mailctl workspace update).';
+			logger.error({event: 'way_not_found', workspace, destination, message}, text);
 		},
 		webhookAttempted({messageId, ms, ...webhook}) {
 			logger.info({event: 'webhook_attempted', message_id: messageId, ...webhook, ms: Math.round(ms)});

@@ -34,6 +34,11 @@ export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code
 	return phase === 'dot' && code === null;
 }
 
+/** Whether a smarthost refused our log-in, or offered none that keeps the password safe. */
+export function isLogInRefusal({phase, code, enhanced}: Pick<Attempt, 'phase' | 'code' | 'enhanced'>): boolean {
+	return phase === 'auth' && (code ?? enhanced) !== null;
+}
+
 /** Bounce categories (delivery.md §2.1). */
 export type BounceCategory =
 	| 'unknown_user'

@@ -7,7 +7,7 @@ export type FindWaysOptions = {
 	readonly next: (backlog: boolean) => Lane | undefined;
 	readonly onFound: (lane: Lane, way: Way) => void;
 	readonly onFailed: (lane: Lane) => void;
-	readonly onError: (error: unknown) => void;
+	readonly onError: (error: unknown, lane: LaneKey) => void;
 };
 
 /** Look-ups at once; what was tried before leaves some of them to new mail. */
@@ -38,7 +38,7 @@ export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWa
 			onFound(lane, way);
 		} catch (error) {
 			running--;
-			onError(error);
+			onError(error, {destination, workspaceId});
 			setTimeout(onFailed, retryMs, lane).unref();
 		}
 		fill();

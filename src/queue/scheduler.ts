@@ -1,10 +1,10 @@
 import type {Clock} from '../mail/clock.ts';
-import type {AttemptResult} from '../mail/outcome.ts';
+import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {claimMarginMs, type Retry} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey, Way} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
-import {judge} from '../outcome/settle.ts';
+import {judge, type Verdict} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/claims.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
@@ -52,10 +52,15 @@ export type SchedulerOptions = {
 	/** Whether an error says that the store cannot be used now. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** The way of a lane could not be found; it is tried again. */
-	readonly onWayError: (error: unknown) => void;
+	readonly onWayError: (error: unknown, lane: LaneKey) => void;
+	/** What became of a copy could not be judged; that is held against the copy, as if it had taken a worker down. */
+	readonly onFault: (error: unknown, copy: Claimed) => void;
 	/** The store could not be read or written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
+
+/** The end of a try, not judged yet. */
+type Tried = Pick<Recorded, 'result' | 'made' | 'crashes'>;
 
 /** How long the scheduler waits before it asks a failing store again, milliseconds. */
 const storeRetryMs = 1000;
@@ -193,30 +198,14 @@ export function createScheduler(options: SchedulerOptions) {
 
 	async function work(grant: Grant, copy: Claimed): Promise<void> {
 		trying.add(copy.id);
-		const {result: tried, made, crashes} = await tryCopy(grant, copy);
-		const isSimulated = options.fixedWaitOf(copy) !== undefined;
-		const end = isSimulated ? well : siteEnd(tried, grant.way, copy.destination);
-		// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
-		const result = end?.kind === 'locked_out' ? givenBack(tried, end.reason) : tried;
-		const now = clock.now();
-		const verdict = judge(
-			{
-				result,
-				acceptedAt: Date.parse(copy.created_at),
-				attempts: copy.attempts,
-				sentBefore: copy.sent_at !== null,
-				retry: retryOf(copy),
-				...fixedWait(copy),
-			},
-			now,
-			options.random,
-		);
-		await record({copy, made, result, verdict, crashes});
+		const {end, ...recorded} = conclude(grant, copy, await tryCopy(grant, copy));
+		await record(recorded);
 		trying.delete(copy.id);
 		options.steps.settled(copy);
 		const then = moment();
-		if (verdict.nextAttemptAt !== null && state === 'running') {
-			lanes.due(grant.lane, verdict.nextAttemptAt, then);
+		const {nextAttemptAt} = recorded.verdict;
+		if (nextAttemptAt !== null && state === 'running') {
+			lanes.due(grant.lane, nextAttemptAt, then);
 		}
 		lanes.settled(grant, end, then);
 		plan();
@@ -226,7 +215,7 @@ export function createScheduler(options: SchedulerOptions) {
 	 * A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. That the
 	 * store could not be read is no fault of the copy.
 	 */
-	async function tryCopy(grant: Grant, copy: Claimed): Promise<Pick<Recorded, 'result' | 'made' | 'crashes'>> {
+	async function tryCopy(grant: Grant, copy: Claimed): Promise<Tried> {
 		try {
 			const lend = () => lanes.lend(grant, moment());
 			return {...(await attempt(copy, lend, options.steps)), crashes: copy.crashes};
@@ -235,14 +224,54 @@ export function createScheduler(options: SchedulerOptions) {
 			if (unavailable) {
 				options.onStoreError(error);
 			}
-			const crashes = copy.crashes + (unavailable ? 0 : 1);
-			const outcome =
-				unavailable || crashes < 2
-					? ({kind: 'released'} as const)
-					: ({kind: 'errored', reason: 'crashes', message: String(error)} as const);
-			const at = options.steps.now();
-			return {result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at}, made: null, crashes};
+			return unavailable
+				? {...unsent(copy, {kind: 'released'}), made: null, crashes: copy.crashes}
+				: faulty(copy, error);
 		}
+	}
+
+	/** What follows from a try, for the copy and (`end`) for its site. */
+	function conclude(grant: Grant, copy: Claimed, tried: Tried): Recorded & {readonly end: SiteEnd | null} {
+		try {
+			const isSimulated = options.fixedWaitOf(copy) !== undefined;
+			const end = isSimulated ? well : siteEnd(tried.result, grant.way, copy.destination);
+			// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
+			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
+			return {...tried, copy, result, verdict: judged(copy, result), end};
+		} catch (error) {
+			options.onFault(error, copy);
+			const {outcome, sentAt} = tried.result;
+			// What a host has taken must not be sent again.
+			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
+			const ended = isTaken ? {...tried, ...unsent(copy, outcome, sentAt)} : faulty(copy, error);
+			return {...ended, copy, verdict: judged(copy, ended.result), end: null};
+		}
+	}
+
+	function faulty(copy: Claimed, error: unknown): Tried {
+		const crashes = copy.crashes + 1;
+		const outcome: Outcome =
+			crashes < 2 ? {kind: 'released'} : {kind: 'errored', reason: 'crashes', message: String(error)};
+		return {...unsent(copy, outcome), made: null, crashes};
+	}
+
+	function unsent(copy: Claimed, outcome: Outcome, sentAt: string | null = null): Pick<Tried, 'result'> {
+		return {result: {recipientId: copy.id, outcome, attempts: [], sentAt, at: options.steps.now()}};
+	}
+
+	function judged(copy: Claimed, result: AttemptResult): Verdict {
+		return judge(
+			{
+				result,
+				acceptedAt: Date.parse(copy.created_at),
+				attempts: copy.attempts,
+				sentBefore: copy.sent_at !== null,
+				retry: retryOf(copy),
+				...fixedWait(copy),
+			},
+			clock.now(),
+			options.random,
+		);
 	}
 
 	function retryOf(copy: Claimed): Retry {

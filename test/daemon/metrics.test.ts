@@ -46,6 +46,8 @@ test('what happened is counted', async t => {
 	metrics.attempted(
 		result({kind: 'delivered'}, [
 			{...attempt, code: null, phase: 'connect'},
+			{...attempt, code: 535, phase: 'auth'},
+			{...attempt, code: null, phase: 'auth'},
 			{...attempt, code: 250},
 		]),
 		700,
@@ -65,6 +67,7 @@ test('what happened is counted', async t => {
 		'mailctl_send_attempts_total{phase="rcpt",reply="2xx"} 1',
 		'mailctl_send_attempts_total{phase="rcpt",reply="4xx"} 1',
 		'mailctl_delivery_duration_seconds_bucket{le="1"} 1',
+		'mailctl_log_in_refusals_total 1',
 		'mailctl_delivery_duration_seconds_count 1',
 		'mailctl_http_request_duration_seconds_count{method="POST",route="/v1/messages",status="202"} 1',
 		'mailctl_queue_size{state="ready"} 3',

@@ -103,9 +103,54 @@ test('a refused password: deferred, the session is not used', async t => {
 	}
 });
 
+for (const mechanism of ['PLAIN', 'LOGIN']) {
+	test(`a server that repeats the credentials tells nobody the password (${mechanism})`, async t => {
+		const secret = {user: 'the-user', password: 'a pässword of some length'};
+		const sent: string[] = [];
+		const echo = (line: string) => {
+			const [said = ''] = line.split(' ').slice(-1);
+			sent.push(said);
+			const read = Buffer.from(said, 'base64').toString().replaceAll('\0', ' ');
+			return `535 5.7.8 I do not know "${line}"\n5.7.8 that is ${read}, ${said.slice(0, -9)}...${said.slice(-9)}`;
+		};
+		const prompts: string[] = ['334 VXNlcm5hbWU6', '334 UGFzc3dvcmQ6'];
+		const {deliver} = await start(
+			t,
+			[
+				{
+					extensions: [`AUTH ${mechanism}`],
+					auth: mechanism === 'PLAIN' ? echo : (prompts.shift() ?? ''),
+					credentials: line => prompts.shift() ?? echo(line),
+				},
+			],
+			secret,
+		);
+		const {outcome, attempts} = await deliver();
+		t.like(outcome, {kind: 'deferred', category: 'config'});
+		t.like(attempts[0], {phase: 'auth', code: 535, enhanced: '5.7.8'});
+		t.regex(attempts[0]?.reply ?? '', /I do not know "[^"]*\*{4}"\n5\.7\.8 that is .*\*{4}, \*{4}\.{3}\*{4}$/);
+		const told = JSON.stringify({outcome, attempts});
+		t.is(sent.length, 1);
+		for (const one of [sent[0]?.slice(0, 8), sent[0]?.slice(-9), 'ssword']) {
+			t.false(told.includes(one ?? ''), told);
+		}
+	});
+}
+
+test('replies after the log-in are left as they are', async t => {
+	const {deliver} = await start(t, [{extensions: ['AUTH PLAIN'], rcpt: '550 5.1.1 no such user'}], {
+		user: '1',
+		password: '1',
+	});
+	const {attempts} = await deliver();
+	t.like(attempts[0], {code: 550, enhanced: '5.1.1', reply: '5.1.1 no such user'});
+});
+
 test('no way to log in that we know', async t => {
 	const {deliver} = await start(t, [{extensions: ['AUTH GSSAPI']}], {...login});
-	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+	const {outcome, attempts} = await deliver();
+	t.like(outcome, {kind: 'deferred', category: 'config'});
+	t.like(attempts[0], {phase: 'auth', code: null, enhanced: '5.7.4'});
 });
 
 test('the password is never said in plain text, whatever happens to TLS', async t => {

@@ -52,3 +52,34 @@ test('a smarthost that refuses our password: nothing is bounced, mail waits, unc
 	t.is(relay.count(), 4);
 	t.is(await daemon.stop(), 0);
 });
+
+test('the first of two smarthosts refuses our password and repeats it: mail goes, the operator hears of it once', async t => {
+	t.timeout(60_000);
+	const first = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: line => `535 5.7.8 I do not know ${line}`});
+	const second = await startFakeMx(t);
+	const program = await prepareProgram(t, {
+		MAILCTL_DELIVERY: 'relay',
+		MAILCTL_RELAY_URL: `smtp://user:secret-word@127.0.0.1:${first.port}?tls=none,smtp://127.0.0.1:${second.port}?tls=none`,
+		MAILCTL_RELAY_ACCEPT_MEANS: 'delivered',
+		MAILCTL_HOSTNAME: 'mail.shop.example',
+		MAILCTL_RATE_LIMIT: '0',
+	});
+	const daemon = await program.serve();
+	const {send, until} = await clientOf(program, daemon);
+	const one = await send('ann@a.example');
+	await until(one, 'delivered', 20_000);
+	await until(await send('bob@b.example'), 'delivered', 20_000);
+	const log = await program.log();
+	const told = log.split('\n').flatMap(line => (line.includes('"log_in_refused"') ? [JSON.parse(line)] : []));
+	t.like(told, {
+		length: 1,
+		0: {level: 'error', host: '127.0.0.1', reply: '5.7.8 I do not know AUTH PLAIN ****'},
+	});
+	const metrics = await (await fetch(`${daemon.url}/metrics`)).text();
+	t.regex(metrics, /^mailctl_log_in_refusals_total [1-9]/m);
+	const shown = JSON.stringify(await program.cli('message', 'show', one));
+	t.true(shown.includes('I do not know AUTH PLAIN ****'));
+	const secret = Buffer.from('\0user\0secret-word').toString('base64');
+	t.false(`${shown}${log}`.includes(secret));
+	t.is(await daemon.stop(), 0);
+});

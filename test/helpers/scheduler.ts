@@ -60,6 +60,9 @@ export function schedulerOf(
 		onWayError(error) {
 			throw error;
 		},
+		onFault(error) {
+			throw error;
+		},
 		steps: {
 			now,
 			make: async () => ({

@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {AttemptResult} from '../../src/mail/outcome.ts';
+import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {type Claimed, releaseOtherClaims} from '../../src/store/claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -211,6 +211,56 @@ storeTest(test, 'what takes a worker down twice is errored, once is tried again'
 	t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
 });
 
+storeTest(test, 'what cannot be judged is tried once more, then errored; what was taken stays so', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const faults: string[] = [];
+	const unreadable: Outcome = {
+		...({kind: 'deferred', category: 'greylist', reason: '450 later'} as const),
+		get waitMs(): number {
+			throw new Error('cannot be read');
+		},
+	};
+	const tries: string[] = [];
+	const {scheduler} = schedulerOf(
+		store,
+		async copy => {
+			tries.push(copy.address);
+			switch (copy.address) {
+				case 'judge@a.test':
+					return resultOf(copy, unreadable);
+				case 'site@b.test':
+					return {
+						...resultOf(copy, {kind: 'deferred', category: 'greylist', reason: '450'}),
+						attempts: [null as never],
+					};
+				case 'taken@c.test':
+					return {...resultOf(copy, {kind: 'relayed'}), attempts: [null as never]};
+				default:
+					return resultOf(copy, {kind: 'delivered'});
+			}
+		},
+		{onFault: (_error, copy) => faults.push(copy.address)},
+	);
+	const addresses = ['judge@a.test', 'well@a.test', 'site@b.test', 'taken@c.test'];
+	await insertMessages(store, workspaceId, addresses);
+	await scheduler.start();
+	await waitFor('all', async () => (await store.reader('recipients').whereNotNull('next_attempt_at')).length === 0);
+	await scheduler.stop();
+	t.deepEqual(await statesOf(store), {
+		'judge@a.test': 'errored',
+		'well@a.test': 'delivered',
+		'site@b.test': 'errored',
+		'taken@c.test': 'sent',
+	});
+	const twice = ['judge@a.test', 'judge@a.test', 'site@b.test', 'site@b.test', 'taken@c.test'];
+	t.deepEqual(faults.toSorted(), twice);
+	t.deepEqual(tries.toSorted(), [...twice, 'well@a.test']);
+	for (const {detail} of await store.reader('events').where({type: 'errored'})) {
+		t.like(JSON.parse(detail), {reason: 'crashes'});
+	}
+	t.is(scheduler.inFlight, 0);
+});
+
 storeTest(test, 'a claim whose commit is not confirmed is given back and tried', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
@@ -241,6 +291,23 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and tried',
 	await waitFor('both outcomes', () => recorded.length === 2);
 	await scheduler.stop();
 	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'two@b.test': 'delivered'});
+});
+
+storeTest(test, 'a way that cannot be found is told with its lane', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const told: unknown[] = [];
+	const {scheduler} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		async wayOf() {
+			throw new Error('the stored route is damaged');
+		},
+		onWayError: (error, lane) => told.push([String(error), lane]),
+	});
+	await scheduler.start();
+	await waitFor('the error', () => told.length > 0);
+	await scheduler.stop();
+	t.deepEqual(told, [['Error: the stored route is damaged', {destination: 'a.test', workspaceId}]]);
+	t.deepEqual(await statesOf(store), {'one@a.test': 'accepted'});
 });
 
 storeTest(test, 'a look at the store that failed is made again', async (t, store) => {

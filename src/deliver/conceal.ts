@@ -1,0 +1,29 @@
+import type {RawReply} from './reply-reader.ts';
+
+export type Login = {readonly user: string; readonly password: string};
+
+const mask = '****';
+/** Part of a command that a server repeats cut short. */
+const base64Run = /[A-Za-z0-9+/]{8,}={0,2}/g;
+
+/** The response of PLAIN (RFC 4616). */
+export const plainResponse = ({user, password}: Login): string => base64(`\0${user}\0${password}`);
+
+export const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
+/** Masks in a server's reply what it repeats of a log-in: the password, and what was sent in base64, also a part of it. */
+export function createConceal(login: Login): (reply: RawReply) => RawReply {
+	const {user, password} = login;
+	const sent = [plainResponse(login), base64(password), base64(user)].filter(Boolean);
+	// As it came, and as base64 without its end.
+	const whole = [...sent, ...sent.map(text => text.replace(/=+$/, '')), password].filter(Boolean);
+	const longestFirst = whole.toSorted((a, b) => b.length - a.length);
+	return ({code, lines}) => ({
+		code,
+		lines: lines.map(line =>
+			longestFirst
+				.reduce((text, secret) => text.replaceAll(secret, mask), line)
+				.replace(base64Run, run => (sent.some(text => text.includes(run)) ? mask : run)),
+		),
+	});
+}

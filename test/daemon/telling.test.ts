@@ -1,0 +1,96 @@
+import test from 'ava';
+import {createTelling} from '../../src/daemon/telling.ts';
+import {createLog} from '../../src/log/log.ts';
+import {createMailLog} from '../../src/log/maillog.ts';
+import type {Attempt} from '../../src/mail/outcome.ts';
+import type {Recorded} from '../../src/outcome/record.ts';
+import type {Claimed} from '../../src/store/claims.ts';
+
+const at = '2026-06-09T10:15:30.123Z';
+const copy = {
+	...{id: 'rcp_1', message_id: 'msg_1', address: 'ann@shop.example', workspace_id: 'ws_1'},
+	...{created_at: at, attempts: 0},
+} as Claimed;
+const accepted: Attempt = {
+	...{at, host: 'second.example', ip: '192.0.2.2', tls: null, ms: 5, dialogue: null},
+	...{phase: 'dot', code: 250, enhanced: null, reply: 'ok'},
+};
+const refused: Attempt = {...accepted, host: 'first.example', phase: 'auth', code: 535, reply: 'who?'};
+
+/** A telling whose time the test moves, and what is in its log. */
+function start() {
+	const lines: string[] = [];
+	const destination = {
+		write(line: string) {
+			lines.push(line);
+		},
+	};
+	const {logger} = createLog({level: 'info', format: 'json', colour: false, destination});
+	const time = {now: 0};
+	const telling = createTelling({
+		metrics: {attempted: () => undefined} as never,
+		mailLog: createMailLog(logger),
+		clock: {monotonic: () => time.now},
+	});
+	const records = (event: string) => lines.map(line => JSON.parse(line)).filter(line => line.event === event);
+	return {telling, time, records};
+}
+
+/** A mail that the second smarthost took. */
+function relayed(...attempts: Attempt[]): Recorded {
+	const outcome = {kind: 'relayed'} as const;
+	return {
+		...{copy, made: null, crashes: 0},
+		result: {recipientId: copy.id, outcome, attempts: [...attempts, accepted], sentAt: at, at},
+		verdict: {state: 'sent', attempts: 1, nextAttemptAt: null, outcome, event: null},
+	};
+}
+
+test('a smarthost that refuses our log-in is told, once in ten minutes, though the next one takes the mail', t => {
+	const {telling, time, records} = start();
+	telling.recorded(relayed(refused));
+	telling.recorded(relayed(refused));
+	const unsafe = {...refused, host: 'other.example', code: null, enhanced: '5.7.4', reply: 'not over plain text'};
+	telling.recorded(relayed(unsafe));
+	t.like(records('log_in_refused'), {
+		length: 2,
+		0: {level: 'error', host: 'first.example', reply: 'who?'},
+		1: {level: 'error', host: 'other.example', reply: 'not over plain text'},
+	});
+	time.now = 10 * 60_000;
+	telling.recorded(relayed(refused));
+	t.is(records('log_in_refused').length, 3);
+	t.is(records('sent').length, 4);
+});
+
+test('a connection that is lost, and any other refusal, is no refused log-in', t => {
+	const {telling, records} = start();
+	telling.recorded(relayed({...refused, code: null}, {...refused, phase: 'rcpt', code: 550}));
+	t.is(records('log_in_refused').length, 0);
+});
+
+test('a way that is not found is told once a minute for each workspace', t => {
+	const {telling, time, records} = start();
+	const error = new Error('A sealed secret in the store is damaged.');
+	const lane = {destination: 'a.example', workspaceId: 'ws_1'};
+	telling.wayNotFound(error, lane);
+	telling.wayNotFound(error, {...lane, destination: 'b.example'});
+	telling.wayNotFound(error, {...lane, workspaceId: 'ws_2'});
+	t.like(records('way_not_found'), {
+		length: 2,
+		0: {level: 'error', workspace: 'ws_1', destination: 'a.example', message: error.message},
+		1: {workspace: 'ws_2'},
+	});
+	time.now = 60_000;
+	telling.wayNotFound(error, lane);
+	t.is(records('way_not_found').length, 3);
+});
+
+test('a fault of ours names the copy', t => {
+	const {telling, records} = start();
+	telling.copyFault(new TypeError('broken'), copy);
+	t.like(records('copy_fault'), {
+		length: 1,
+		0: {level: 'error', message_id: 'msg_1', recipient: 'ann@shop.example', err: {message: 'broken'}},
+	});
+});
