@@ -14,9 +14,9 @@ import {
 } from '../pace/site.ts';
 import {createAgenda} from './agenda.ts';
 import {type Lane, newLane} from './lane.ts';
-import {createRoom} from './room.ts';
+import {createRoom, type Turn} from './room.ts';
 import {inFlightOf, isProven, newSiteOf, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
-import {addTurn, hasTurn, removeTurn, type Turns, takeTurn} from './turns.ts';
+import {addTurn, hasTurn, hasTurns, removeTurn, type Turns, takeTurn} from './turns.ts';
 import {createWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
@@ -240,10 +240,10 @@ export function createLanes(options: LanesOptions) {
 	}
 
 	/** The lane whose turn it is; those whose share of the day is used up meanwhile go elsewhere. */
-	function nextLane(site: Site, rank: Rank, now: Moment): Lane | undefined {
+	function nextLane({site, workspaceId}: Turn, rank: Rank, now: Moment): Lane | undefined {
 		for (;;) {
-			const from = ranks.find(one => rankAt(site, one) === rank && site.ready[one].size > 0);
-			const lane = from && takeTurn(site.ready[from]);
+			const from = ranks.find(one => rankAt(site, one) === rank && hasTurns(site.ready[one], workspaceId));
+			const lane = from && takeTurn(site.ready[from], workspaceId);
 			if (!lane?.placed) {
 				return undefined;
 			}
@@ -289,14 +289,15 @@ export function createLanes(options: LanesOptions) {
 
 	function grantsOf(rank: Rank, proven: boolean, now: Moment): Grant[] {
 		const granted: Grant[] = [];
-		for (const site of room.turns(rank, proven)) {
+		for (const turn of room.turns(rank, proven)) {
+			const {site} = turn;
 			const own = ownRoom(site, maxInFlight, now.monotonic);
 			const limit = Math.min(own, room.left(rank, proven));
 			if (own > 0 && limit < Math.min(own, room.smallestClaim(site, rank, proven, now.monotonic))) {
 				break; // Those behind it would take what becomes free, and it would wait for ever.
 			}
-			room.served(site, rank);
-			const lane = own > 0 ? nextLane(site, rank, now) : undefined;
+			room.served(turn, rank);
+			const lane = own > 0 ? nextLane(turn, rank, now) : undefined;
 			if (lane) {
 				granted.push(grant(lane, rank, limit, now));
 			}

@@ -1,4 +1,8 @@
-import {isProven, type Rank, ranks, type Site, windowOf} from './site.ts';
+import {isProven, type Rank, ranks, readyWorkspaces, type Site, windowOf} from './site.ts';
+import {createWorkspaceRow} from './workspace-row.ts';
+
+/** `workspaceId`: whose turn it is there; null: its next lane's. */
+export type Turn = {readonly site: Site; readonly workspaceId: string | null};
 
 export type RoomOptions = {readonly maxInFlight: number; readonly maxUnproven: number};
 
@@ -10,10 +14,11 @@ const unprovenShare = {fresh: 1, mixed: 0.75, backlog: 0.5};
 
 /**
  * The room that all sites share, and the rows in which they wait for it. Where nobody may answer every try waits for a
- * time-out: such sites get a part of the room only, or a few dozen of them would stop all mail.
+ * time-out: such sites get a part of the room only, or a few dozen of them would stop all mail, and
+ * workspaces take turns for it.
  */
 export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
-	const row = () => ({proven: new Set<Site>(), unproven: new Set<Site>()});
+	const row = () => ({proven: new Set<Site>(), unproven: createWorkspaceRow()});
 	const rows = {fresh: row(), mixed: row(), backlog: row()};
 	const none = {fresh: 0, mixed: 0, backlog: 0};
 	const inFlight = {proven: {...none}, unproven: {...none}};
@@ -67,41 +72,46 @@ export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
 			this.delist(site);
 		},
 
-		/** The sites whose turn it is, each once, until no room is left. */
-		*turns(rank: Rank, proven: boolean): Generator<Site> {
-			const row = rows[rank][classOf(proven)];
-			let left = row.size;
-			for (const site of row) {
-				if (left === 0 || this.left(rank, proven) <= 0) {
+		/** Whose turn it is, until no room is left or as many as there were sites had theirs. Each is to be `served`. */
+		*turns(rank: Rank, proven: boolean): Generator<Turn> {
+			const row = rows[rank];
+			for (let turns = row[classOf(proven)].size; turns > 0 && this.left(rank, proven) > 0; turns--) {
+				const [site] = row.proven;
+				const turn = proven ? site && {site, workspaceId: null} : row.unproven.first();
+				if (!turn) {
 					return;
 				}
-				left--;
-				yield site;
+				yield turn;
 			}
 		},
 
 		/** The site wants turns of these ranks; where it waits already it keeps its place. */
 		enlist(site: Site, wants: ReadonlySet<Rank>): void {
 			for (const rank of ranks) {
-				const row = rows[rank][classOf(isProven(site))];
-				if (wants.has(rank)) {
-					row.add(site);
+				const {proven, unproven} = rows[rank];
+				if (!isProven(site)) {
+					unproven.set(site, wants.has(rank) ? readyWorkspaces(site, rank) : []);
+				} else if (wants.has(rank)) {
+					proven.add(site);
 				} else {
-					row.delete(site);
+					proven.delete(site);
 				}
 			}
 		},
 
 		/** It had its turn of this rank. */
-		served(site: Site, rank: Rank): void {
-			rows[rank].proven.delete(site);
-			rows[rank].unproven.delete(site);
+		served({site, workspaceId}: Turn, rank: Rank): void {
+			if (workspaceId === null) {
+				rows[rank].proven.delete(site);
+			} else {
+				rows[rank].unproven.served({site, workspaceId});
+			}
 		},
 
 		delist(site: Site): void {
 			for (const rank of ranks) {
 				rows[rank].proven.delete(site);
-				rows[rank].unproven.delete(site);
+				rows[rank].unproven.set(site, []);
 			}
 		},
 

@@ -31,6 +31,8 @@ export type Site = Timed & {
 /** A smarthost takes mail as fast as it comes, and has to be kept fed. */
 const copiesPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
+/** Workspaces whose turn may bring the site's, at most: all with lanes there come by in turn. */
+const mostWorkspaces = 16;
 
 export function newSiteOf(way: Omit<Way, 'warmUp'>, state: SiteState, saved: boolean): Site {
 	return {
@@ -75,4 +77,18 @@ export function rankAt(site: Site, rank: Rank): Rank {
 		return 'backlog';
 	}
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
+}
+
+/** The workspaces whose lanes at the site have this rank now, the next ones first. */
+export function readyWorkspaces(site: Site, rank: Rank): string[] {
+	const found = new Set<string>();
+	for (const one of ranks) {
+		for (const workspaceId of rankAt(site, one) === rank ? site.ready[one].keys() : []) {
+			if (found.size === mostWorkspaces) {
+				return [...found];
+			}
+			found.add(workspaceId);
+		}
+	}
+	return [...found];
 }

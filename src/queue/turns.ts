@@ -16,6 +16,11 @@ export function hasTurn<Lane extends LaneKey>(turns: Turns<Lane>, lane: Lane): b
 	return turns.get(lane.workspaceId)?.has(lane) ?? false;
 }
 
+/** Whether there is any lane, of this workspace if one is named. */
+export function hasTurns(turns: Turns<LaneKey>, ofWorkspace: string | null): boolean {
+	return ofWorkspace === null ? turns.size > 0 : turns.has(ofWorkspace);
+}
+
 export function removeTurn<Lane extends LaneKey>(turns: Turns<Lane>, lane: Lane): void {
 	const own = turns.get(lane.workspaceId);
 	own?.delete(lane);
@@ -24,17 +29,21 @@ export function removeTurn<Lane extends LaneKey>(turns: Turns<Lane>, lane: Lane)
 	}
 }
 
-/** Takes the lane whose turn it is; its workspace goes to the end. */
-export function takeTurn<Lane extends LaneKey>(turns: Turns<Lane>): Lane | undefined {
-	for (const [workspaceId, lanes] of turns) {
-		turns.delete(workspaceId);
-		for (const lane of lanes) {
-			lanes.delete(lane);
-			if (lanes.size > 0) {
-				turns.set(workspaceId, lanes);
-			}
-			return lane;
-		}
+/** Takes the lane whose turn it is, of this workspace if one is named; its workspace goes to the end. */
+export function takeTurn<Lane extends LaneKey>(
+	turns: Turns<Lane>,
+	ofWorkspace: string | null = null,
+): Lane | undefined {
+	const [next] = ofWorkspace === null ? turns.keys() : [ofWorkspace];
+	const lanes = next === undefined ? undefined : turns.get(next);
+	if (next === undefined || !lanes) {
+		return undefined;
 	}
-	return undefined;
+	turns.delete(next);
+	const [lane] = lanes;
+	lanes.delete(lane as Lane);
+	if (lanes.size > 0) {
+		turns.set(next, lanes);
+	}
+	return lane;
 }
