@@ -58,7 +58,7 @@ export function registerQueueGauges(registers: Registry[], {queueSize, pace, sit
 	});
 	new Gauge({
 		name: 'mailctl_queue_lanes_waiting',
-		help: 'Lanes (the mail of a workspace for a destination) with mail that is due and not tried, by what they wait for.',
+		help: 'Lanes (the mail of a workspace for a destination) whose mail is kept back, by what they wait for.',
 		labelNames: ['waits_for'],
 		registers,
 		async collect() {

@@ -95,6 +95,11 @@ export function setRate(site: SiteState, perMinute: number | null): void {
 	}
 }
 
+/** Whether nothing may try it now. */
+export function isLeftAlone(site: SiteState, now: number): boolean {
+	return site.suspension !== null && site.suspension.until > now;
+}
+
 /** Whether one copy finds out if the site is well again. */
 export function isProbing(site: SiteState, now: number): boolean {
 	return site.suspension !== null && site.suspension.until <= now;

@@ -14,6 +14,8 @@ export type Lane = Timed &
 		state: LaneState;
 		/** The way that it goes now, its own or the overflow of it, and where that leads; null: not found yet. */
 		placed: {readonly own: Way; readonly way: Omit<Way, 'warmUp'>; readonly site: Site; foundAt: number} | null;
+		/** Where it was last, while all its mail is due later; null: elsewhere, or not known. */
+		restsAt: Site | null;
 		/** Copies claimed and not yet settled. */
 		inFlight: number;
 		/** Where it is `spent`: what is used up. */
@@ -36,6 +38,7 @@ export function newLane({destination, workspaceId}: LaneKey): Lane {
 		workspaceId,
 		state: 'idle',
 		placed: null,
+		restsAt: null,
 		inFlight: 0,
 		spent: null,
 		fresh: false,

@@ -3,6 +3,7 @@ import {type LaneKey, laneText, type Way} from '../mail/way.ts';
 import {type Moment, restoredSite} from '../pace/saved.ts';
 import {
 	connectionsOf,
+	isLeftAlone,
 	newSite,
 	opensAt,
 	probeNow,
@@ -73,6 +74,7 @@ export function createLanes(options: LanesOptions) {
 	const lanes = new Map<string, Lane>();
 	const sites = new Map<string, Site>();
 	const idleSites = new Set<Site>();
+	const leftAlone = new Set<Site>();
 	/** Sites to be probed of which nothing but what is remembered is known yet. */
 	const toProbe = new Set<string>();
 	/** What is due later, and sites that may not start anything now. */
@@ -128,6 +130,7 @@ export function createLanes(options: LanesOptions) {
 		if (lane.state === 'idle') {
 			lane.since = now.monotonic;
 			waiting.add(lane);
+			forgetRest(lane);
 		} else if (lane.state !== 'ready' && lane.state !== 'looking') {
 			return;
 		}
@@ -170,6 +173,11 @@ export function createLanes(options: LanesOptions) {
 	function enlist(site: Site, {monotonic}: Moment): void {
 		const {ready, state} = site;
 		openLater.remove(site);
+		if (state.suspension) {
+			leftAlone.add(site);
+		} else {
+			leftAlone.delete(site);
+		}
 		const wants = new Set(ranks.filter(rank => ready[rank].size > 0).map(rank => rankAt(site, rank)));
 		if (wants.size === 0) {
 			room.delist(site);
@@ -233,10 +241,19 @@ export function createLanes(options: LanesOptions) {
 		if (lane.state !== 'idle' || lane.inFlight > 0) {
 			return;
 		}
+		const site = lane.placed?.site;
 		unplace(lane);
 		if (lane.at === null) {
 			lanes.delete(laneText(lane));
+		} else if (site) {
+			lane.restsAt = site;
+			site.resting.add(lane);
 		}
+	}
+
+	function forgetRest(lane: Lane): void {
+		lane.restsAt?.resting.delete(lane);
+		lane.restsAt = null;
 	}
 
 	/** The lane whose turn it is; those whose share of the day is used up meanwhile go elsewhere. */
@@ -443,6 +460,7 @@ export function createLanes(options: LanesOptions) {
 		/** Ways may lead elsewhere from now on: all are found anew, also where they lead to waits. */
 		renew(now: Moment): void {
 			for (const lane of lanes.values()) {
+				forgetRest(lane);
 				if (lane.placed) {
 					stale.add(lane);
 				} else if (lane.state === 'spent') {
@@ -490,8 +508,15 @@ export function createLanes(options: LanesOptions) {
 			}
 		},
 
-		/** Lanes with work that is due and not being claimed, the longest waiting first. */
-		waiting: (): Iterable<Lane> => waiting,
+		/** Lanes with work that is due and not being claimed, the longest waiting first; then those of sites that are left alone. */
+		*waiting({monotonic}: Moment): Iterable<Lane> {
+			yield* waiting;
+			for (const {state, resting} of leftAlone) {
+				if (isLeftAlone(state, monotonic)) {
+					yield* resting;
+				}
+			}
+		},
 
 		sites: (): Iterable<Site> => sites.values(),
 

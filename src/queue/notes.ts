@@ -5,10 +5,10 @@ import type {LaneWaitNote, LaneWaitRow} from '../store/lane-waits.ts';
 import type {SiteNote} from '../store/sites.ts';
 import type {Lane} from './lane.ts';
 import type {Site} from './site.ts';
-import {waitOf} from './wait-of.ts';
+import {siteOf, waitOf} from './wait-of.ts';
 
 export type NotesOptions = {
-	readonly waiting: () => Iterable<Lane>;
+	readonly waiting: (now: Moment) => Iterable<Lane>;
 	readonly maxInFlight: number;
 	readonly noteSites: (notes: readonly SiteNote[]) => Promise<void>;
 	readonly noteWaits: (note: LaneWaitNote) => Promise<void>;
@@ -41,7 +41,7 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 		const rows: LaneWaitRow[] = [];
 		const seen = new Set<Lane>();
 		let looked = 0;
-		for (const lane of waiting()) {
+		for (const lane of waiting(now)) {
 			if (++looked > mostLanes || rows.length === mostChanges) {
 				break;
 			}
@@ -70,9 +70,9 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 			return [];
 		}
 		noted.set(lane, {since: lane.since, waitsFor, until, gets});
-		const {destination, workspaceId, placed} = lane;
+		const {destination, workspaceId} = lane;
 		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
-		const site = placed?.site.name ?? '';
+		const site = siteOf(lane)?.name ?? '';
 		return [{destination, workspaceId, site, waitsFor, detail: detail(), until: wall, at: storeTime(now.now)}];
 	}
 
@@ -129,8 +129,9 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 }
 
 /** Whether nothing of it goes for a while, however little it has waited. */
-function isStopped({state, placed}: Lane): boolean {
-	return state === 'suspended' || state === 'spent' || (placed?.site.state.suspension ?? null) !== null;
+function isStopped(lane: Lane): boolean {
+	const {state} = lane;
+	return state === 'suspended' || state === 'spent' || (siteOf(lane)?.state.suspension ?? null) !== null;
 }
 
 /** Clocks do not run quite alike. */

@@ -24,6 +24,8 @@ export type Site = Timed & {
 	readonly ready: Record<Rank, Turns<Lane>>;
 	/** Lanes that are here, ready or with copies under way. */
 	lanes: number;
+	/** Lanes that were here last, whose mail is due later. */
+	readonly resting: Set<Lane>;
 	/** Whether something is remembered of it in the store. */
 	saved: boolean;
 };
@@ -45,6 +47,7 @@ export function newSiteOf(way: Omit<Way, 'warmUp'>, state: SiteState, saved: boo
 		inFlight: {fresh: 0, mixed: 0, backlog: 0},
 		ready: {fresh: new Map(), mixed: new Map(), backlog: new Map()},
 		lanes: 0,
+		resting: new Set(),
 		saved,
 	};
 }

@@ -4,7 +4,7 @@ import {connectionsOf, isProbing, mailsAllowed} from '../pace/site.ts';
 import type {Lane} from './lane.ts';
 import {inFlightOf, ownRoom, type Site} from './site.ts';
 
-/** Why a lane's mail that is due is not claimed. */
+/** Why a lane's mail is not claimed. */
 export type Wait = {
 	readonly waitsFor: LaneWait;
 	/** Monotonic milliseconds; null: nobody knows. */
@@ -15,9 +15,10 @@ export type Wait = {
 	readonly detail: () => string;
 };
 
-/** Why a lane that has work waits. `most`: copies under way in all. */
+/** Why a lane waits that has work, or whose site is left alone while its mail is due later. `most`: copies under way in all. */
 export function waitOf(lane: Lane, most: number, now: Moment): Wait {
-	const {destination, state, placed, spent} = lane;
+	const {destination, state, spent} = lane;
+	const site = siteOf(lane);
 	switch (state) {
 		case 'suspended':
 			return wait('operator', null, () => `an operator suspended ${destination}, mailctl queue resume lets it go on`);
@@ -26,11 +27,14 @@ export function waitOf(lane: Lane, most: number, now: Moment): Wait {
 				spent ? sharedOut(spent) : 'the source is new and has sent all of today',
 			);
 		default:
-			return placed
-				? waitAt(placed.site, destination, most, now)
+			return site
+				? waitAt(site, destination, most, now)
 				: wait('dns', null, () => `where mail for ${destination} goes is being found out`);
 	}
 }
+
+/** Where the lane's mail goes, or went last. */
+export const siteOf = ({placed, restsAt}: Lane): Site | null => placed?.site ?? restsAt;
 
 function waitAt(site: Site, destination: string, most: number, now: Moment): Wait {
 	const {suspension, slow, pace} = site.state;

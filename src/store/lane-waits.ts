@@ -4,7 +4,7 @@ import {rowSource} from './dialect.ts';
 import {insertRows} from './insert-rows.ts';
 import type {GroupWrite} from './writer.ts';
 
-/** Why mail of a lane that is due is not claimed; times in the store's form. */
+/** Why mail of a lane is not claimed that is due, or that waits for a site that is left alone; times in the store's form. */
 export type LaneWaitRow = LaneKey & {
 	readonly site: string;
 	readonly waitsFor: LaneWait;

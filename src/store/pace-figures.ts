@@ -6,7 +6,7 @@ import {isNewestOfLane} from './lane-waits.ts';
 export type PaceFigures = {
 	/** Suspended at the moment: destinations by an operator, sites after failures, smarthosts that refuse us. */
 	readonly suspended: {readonly operator: number; readonly failures: number; readonly route: number};
-	/** Lanes (one workspace's mail for one destination) whose due mail is not claimed, by why. */
+	/** Lanes (one workspace's mail for one destination) whose mail is kept back, due or not, by why. */
 	readonly lanes: ReadonlyArray<{readonly waitsFor: LaneWait; readonly n: number}>;
 	/** Copies that a new source was counted for today. */
 	readonly warmUp: ReadonlyArray<{readonly source: string; readonly provider: string; readonly n: number}>;

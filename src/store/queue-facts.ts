@@ -30,7 +30,7 @@ export type CopyFacts = {
 	/** An operator's suspension of the destination. */
 	readonly suspended_at: string | null;
 	readonly suspension_reason: string | null;
-	/** What the daemon says of mail of this workspace for the destination that is due and not claimed. */
+	/** What the daemon says of mail of this workspace for the destination: due and not claimed, or its site is left alone. */
 	readonly site: string | null;
 	readonly lane_waits_for: LaneWait | null;
 	readonly lane_detail: string | null;

@@ -339,7 +339,7 @@ test('mail for a destination that an operator suspended waits until it is resume
 		['b.test'],
 	);
 	t.deepEqual(
-		[...lanes.waiting()].map(lane => lane.state),
+		[...lanes.waiting(at(0))].map(lane => lane.state),
 		['suspended'],
 	);
 	lanes.suspend(new Set(), at(0));
@@ -389,7 +389,7 @@ test('what a new source may not send today goes another way, or waits for tomorr
 		}
 		t.is(second, undefined);
 		t.deepEqual(
-			[...lanes.waiting()].map(lane => lane.state),
+			[...lanes.waiting(at(noon))].map(lane => lane.state),
 			['spent'],
 		);
 		lanes.advance(at(24 * 60 * minute));
@@ -508,4 +508,30 @@ test('a site that an operator resumes before any of its mail is due is probed wh
 		grantsOf(lanes, own(), minute).map(({lane, limit}) => [lane.destination, limit]),
 		[['a.test', 1]],
 	);
+});
+
+test('lanes whose mail is due later wait too while their site is left alone', t => {
+	const lanes = lanesOf();
+	const way = () => wayTo('mx.test', {failures: 2, startConnections: 4});
+	const waiting = (now: number) => [...lanes.waiting(at(now))].map(lane => lane.destination).sort();
+	const fail = (destination: string, now: number) => {
+		lanes.arrived(key(destination), at(now));
+		for (const grant of grantsOf(lanes, way, now)) {
+			lanes.claimed(grant, brought(1), at(now));
+			lanes.due(grant.lane, now + 60 * minute, at(now));
+			lanes.settled(grant, silent, at(now));
+		}
+	};
+	fail('a.test', 0);
+	t.deepEqual(waiting(0), []);
+	fail('b.test', 1000);
+	t.deepEqual(waiting(1000), ['a.test', 'b.test'], 'also what rested before the site was left alone');
+	t.deepEqual(waiting(1000 + minute), [], 'one copy may try it now');
+
+	fail('c.test', 1000 + minute);
+	t.deepEqual(waiting(1000 + minute), ['a.test', 'b.test', 'c.test']);
+	lanes.arrived(key('a.test'), at(1000 + minute));
+	t.deepEqual(waiting(1000 + minute), ['a.test', 'b.test', 'c.test'], 'each once');
+	lanes.renew(at(1000 + minute));
+	t.deepEqual(waiting(1000 + minute), ['a.test', 'c.test'], 'the others may go elsewhere');
 });

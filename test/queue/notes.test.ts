@@ -23,15 +23,20 @@ function laneAt(destination: string, changes: Partial<Lane> = {}): Lane {
 	};
 }
 
-async function noted(...lanes: Lane[]) {
+function notesOf(waiting: () => Iterable<Lane>) {
 	const written: LaneWaitNote[] = [];
 	const notes = createNotes({
-		waiting: () => lanes,
+		waiting,
 		maxInFlight: 64,
 		noteSites: async () => {},
 		noteWaits: async note => void written.push(note),
 		moment: () => moment,
 	});
+	return {notes, written};
+}
+
+async function noted(...lanes: Lane[]) {
+	const {notes, written} = notesOf(() => lanes);
 	await notes.write();
 	return written.flatMap(({rows}) => rows);
 }
@@ -57,4 +62,20 @@ test('a new source that begins later is not said to have sent its share', async 
 	t.is(before?.detail, '192.0.2.1 is new and does not send yet (MAILCTL_WARM_UP)');
 	const [spent] = await noted(laneAt('a.test', {state: 'spent', spent: {...warmUp, perDay: 50}}));
 	t.is(spent?.detail, '192.0.2.1 is new and has sent big the 50 mails of today');
+});
+
+test('mail that is due later is told to wait for its site that is left alone, until that ends', async t => {
+	const lane = laneAt('left.test');
+	const {site} = lane.placed as NonNullable<Lane['placed']>;
+	Object.assign(lane, {state: 'idle', placed: null, restsAt: site, at: moment.now + 20_000});
+	site.state.suspension = {until: moment.monotonic + 60_000, step: 1, reason: '535 no', waitsFor: 'route'};
+	let waiting = [lane];
+	const {notes, written} = notesOf(() => waiting);
+	await notes.write();
+	t.like(written[0]?.rows, [{site: 'mx.left.test', waitsFor: 'route', until: '2026-06-09T10:16:30.000Z'}]);
+	await notes.write();
+	t.is(written.length, 1, 'nothing changed');
+	waiting = [];
+	await notes.write();
+	t.like(written[1]?.ended, [{destination: 'left.test', workspaceId: 'ws_1'}]);
 });

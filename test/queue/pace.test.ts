@@ -3,6 +3,7 @@ import type {Outcome} from '../../src/mail/outcome.ts';
 import type {Way} from '../../src/mail/way.ts';
 import type {SiteChange} from '../../src/pace/site.ts';
 import type {Claimed} from '../../src/store/claims.ts';
+import {readCopyFacts} from '../../src/store/queue-facts.ts';
 import {readSites} from '../../src/store/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -119,6 +120,25 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 	await waitFor('the other mail', () => second.recorded.length === 1);
 	await second.scheduler.stop();
 	t.deepEqual(again, ['one@well.test']);
+});
+
+storeTest(test, 'a site that is left alone is told also while all its mail is due later', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, many(3, 'dead.test'));
+	const {scheduler} = schedulerOf(store, async copy => silence(copy), {
+		wayOf: async () => wayTo('mx.dead.test', {failures: 3, startConnections: 3}),
+		retry: () => retry([20_000]),
+	});
+	await scheduler.start();
+	await waitFor('what it waits for', async () => (await waits(store)).length === 1, 10_000);
+	t.like((await waits(store))[0], {site: 'mx.dead.test', waits_for: 'suspension'});
+	const ids: string[] = await store.reader('recipients').pluck('id');
+	for (const copy of await readCopyFacts(store.reader, ids)) {
+		t.is(copy.attempts, 1);
+		t.true((copy.next_attempt_at ?? '') > now(), 'due later');
+		t.true((copy.site_suspended_until ?? '') > now());
+	}
+	await scheduler.stop();
 });
 
 storeTest(test, 'a site comes back when its probe is taken', async (t, store) => {
