@@ -1,69 +1,28 @@
-import type {SavedSite} from '../mail/saved-site.ts';
 import {type LaneKey, laneText, type Way} from '../mail/way.ts';
-import {type Moment, restoredSite} from '../pace/saved.ts';
-import {
-	connectionsOf,
-	isLeftAlone,
-	newSite,
-	opensAt,
-	probeNow,
-	type SiteChange,
-	type SiteEnd,
-	setPace,
-	spend,
-	tried,
-} from '../pace/site.ts';
+import type {Moment} from '../pace/saved.ts';
+import {connectionsOf, type SiteChange, type SiteEnd, spend, tried} from '../pace/site.ts';
 import {createAgenda} from './agenda.ts';
+import type {Brought, Grant, Lent} from './grant.ts';
 import {type Lane, newLane} from './lane.ts';
 import {createRoom, type Turn} from './room.ts';
-import {inFlightOf, isProven, newSiteOf, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
-import {addTurn, hasTurn, hasTurns, removeTurn, type Turns, takeTurn} from './turns.ts';
-import {createWarmUp, type WarmUpDay} from './warm-up.ts';
+import {isProven, ownRoom, type Rank, rankAt, ranks, type Site} from './site.ts';
+import {createSiteRegistry, type SiteRegistryOptions} from './site-registry.ts';
+import {createSiteTurns} from './site-turns.ts';
+import {createToFind} from './to-find.ts';
+import {hasTurns, takeTurn} from './turns.ts';
+import {createWarmUp} from './warm-up.ts';
 
-/** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
-export type Grant = {
-	readonly lane: Lane;
-	readonly site: Site;
-	readonly way: Omit<Way, 'warmUp'>;
-	readonly rank: Rank;
-	readonly limit: number;
-	readonly asksNext: boolean;
-	/** Mail was just accepted where other mail is due. */
-	readonly newestFirst: boolean;
-	/** Its copies count in this day of a new source; null: in none. */
-	readonly warmUp: WarmUpDay | null;
-};
-
-/** What a claim brought. */
-export type Brought = {
-	readonly count: number;
-	/** When the next copy of the lane is due (null: none, or it was not asked). */
-	readonly nextDue: number | null;
-	/** Copies of the warm-up's day, these included; null: there is none. */
-	readonly warmedUp: number | null;
-};
-
-/** How a copy may travel now. */
-export type Lent = {readonly way: Omit<Way, 'warmUp'>; readonly connections: number};
-
-export type LanesOptions = {
+export type LanesOptions = SiteRegistryOptions & {
 	/** Copies claimed and not yet settled, in all. */
 	readonly maxInFlight: number;
 	/** Those of them for sites of which it is not known that they answer; at most half of these for what was tried before. */
 	readonly maxUnproven: number;
-	/** No site waits longer for its next try, milliseconds. */
-	readonly longestWait: () => number;
-	/** What is remembered of a site. */
-	readonly remembered: (site: string) => SavedSite | undefined;
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 };
 
 /** A way is found anew after so long, milliseconds. */
 const renewMs = 60_000;
-/** Sites without work of which it is remembered how they did. */
-const mostIdleSites = 10_000;
-
 /**
  * Who may claim next: sites take turns, within a site its workspaces, and within a workspace its destinations, so that no
  * backlog stands before another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler
@@ -72,20 +31,13 @@ const mostIdleSites = 10_000;
 export function createLanes(options: LanesOptions) {
 	const {maxInFlight, longestWait, onSite} = options;
 	const lanes = new Map<string, Lane>();
-	const sites = new Map<string, Site>();
-	const idleSites = new Set<Site>();
-	const leftAlone = new Set<Site>();
-	/** Sites to be probed of which nothing but what is remembered is known yet. */
-	const toProbe = new Set<string>();
-	/** What is due later, and sites that may not start anything now. */
+	const sites = createSiteRegistry(options);
 	const dueLater = createAgenda<Lane>();
-	const openLater = createAgenda<Site>();
 	/** Lanes with work due that is not being claimed, the longest waiting first. */
 	const waiting = new Set<Lane>();
-	/** Lanes whose way is to be found, workspaces in turn, and those of them that go on meanwhile. */
-	const unplaced: Record<'fresh' | 'backlog', Turns<Lane>> = {fresh: new Map(), backlog: new Map()};
-	const stale = new Set<Lane>();
+	const toFind = createToFind();
 	const room = createRoom(options);
+	const turns = createSiteTurns({room, maxInFlight});
 	const warmUp = createWarmUp();
 	let suspended: ReadonlySet<string> = new Set();
 
@@ -97,22 +49,6 @@ export function createLanes(options: LanesOptions) {
 			lanes.set(text, lane);
 		}
 		return lane;
-	}
-
-	function siteOf(way: Omit<Way, 'warmUp'>, now: Moment): Site {
-		let site = sites.get(way.site);
-		if (!site) {
-			const saved = options.remembered(way.site);
-			const state = saved ? restoredSite(way.pace, saved, now, longestWait()) : newSite(way.pace);
-			site = newSiteOf(way, state, saved !== undefined);
-			sites.set(way.site, site);
-			if (toProbe.delete(way.site)) {
-				probeNow(state, now.monotonic);
-			}
-		}
-		setPace(site.state, way.pace);
-		site.provider = way.provider;
-		return site;
 	}
 
 	function waitUntil(lane: Lane, at: number): void {
@@ -130,7 +66,7 @@ export function createLanes(options: LanesOptions) {
 		if (lane.state === 'idle') {
 			lane.since = now.monotonic;
 			waiting.add(lane);
-			forgetRest(lane);
+			sites.endRest(lane);
 		} else if (lane.state !== 'ready' && lane.state !== 'looking') {
 			return;
 		}
@@ -139,59 +75,13 @@ export function createLanes(options: LanesOptions) {
 		} else if (lane.placed) {
 			queue(lane, lane.placed.site, now);
 		} else {
-			seek(lane);
-		}
-	}
-
-	function seek(lane: Lane): void {
-		const isNew = lane.state !== 'looking';
-		lane.state = 'looking';
-		const rank = lane.fresh ? 'fresh' : 'backlog';
-		if (isNew || (lane.fresh && hasTurn(unplaced.backlog, lane))) {
-			removeTurn(unplaced.backlog, lane);
-			addTurn(unplaced[rank], lane);
+			toFind.seek(lane);
 		}
 	}
 
 	function queue(lane: Lane, site: Site, now: Moment): void {
-		const rank = lane.fresh ? (lane.asksNext ? 'mixed' : 'fresh') : 'backlog';
 		lane.state = 'ready';
-		if (!hasTurn(site.ready[rank], lane)) {
-			unqueue(lane, site);
-			addTurn(site.ready[rank], lane);
-		}
-		enlist(site, now);
-	}
-
-	function unqueue(lane: Lane, {ready}: Site): void {
-		for (const rank of ranks) {
-			removeTurn(ready[rank], lane);
-		}
-	}
-
-	/** The site takes its turns while it has work and may start some; it keeps its place in the row. */
-	function enlist(site: Site, {monotonic}: Moment): void {
-		const {ready, state} = site;
-		openLater.remove(site);
-		if (state.suspension) {
-			leftAlone.add(site);
-		} else {
-			leftAlone.delete(site);
-		}
-		const wants = new Set(ranks.filter(rank => ready[rank].size > 0).map(rank => rankAt(site, rank)));
-		if (wants.size === 0) {
-			room.delist(site);
-			return;
-		}
-		const opens = opensAt(state, monotonic);
-		if (opens > monotonic) {
-			room.delist(site);
-			openLater.set(site, opens);
-		} else if (ownRoom(site, maxInFlight, monotonic) <= 0) {
-			room.delist(site); // Until one of its copies is settled.
-		} else {
-			room.enlist(site, wants);
-		}
+		turns.queue(lane, site, now);
 	}
 
 	/** The lane goes by this way from now on, or by what stands in for it today. */
@@ -206,10 +96,7 @@ export function createLanes(options: LanesOptions) {
 			}
 			return;
 		}
-		const site = siteOf(way, now);
-		site.lanes++;
-		idleSites.delete(site);
-		lane.placed = {own, way, site, foundAt: now.monotonic};
+		lane.placed = {own, way, site: sites.enter(way, now), foundAt: now.monotonic};
 	}
 
 	function unplace(lane: Lane): void {
@@ -218,22 +105,9 @@ export function createLanes(options: LanesOptions) {
 		}
 		const {site} = lane.placed;
 		lane.placed = null;
-		stale.delete(lane);
-		unqueue(lane, site);
-		site.lanes--;
-		if (site.lanes === 0 && !site.saved) {
-			idleSites.add(site);
-		}
-		for (const idle of idleSites) {
-			if (idleSites.size <= mostIdleSites) {
-				break;
-			}
-			idleSites.delete(idle);
-			// What is left alone, or has copies under way, is not to be taken for a new one.
-			if (!idle.saved && idle.state.suspension === null && inFlightOf(idle) === 0) {
-				sites.delete(idle.name);
-			}
-		}
+		toFind.remove(lane);
+		turns.unqueue(lane, site);
+		sites.leave(site);
 	}
 
 	/** Where nothing is under way the way is found anew next time, and without work the lane is forgotten. */
@@ -246,14 +120,8 @@ export function createLanes(options: LanesOptions) {
 		if (lane.at === null) {
 			lanes.delete(laneText(lane));
 		} else if (site) {
-			lane.restsAt = site;
-			site.resting.add(lane);
+			sites.rest(lane, site);
 		}
-	}
-
-	function forgetRest(lane: Lane): void {
-		lane.restsAt?.resting.delete(lane);
-		lane.restsAt = null;
 	}
 
 	/** The lane whose turn it is; those whose share of the day is used up meanwhile go elsewhere. */
@@ -299,7 +167,7 @@ export function createLanes(options: LanesOptions) {
 		room.take(site, rank, limit);
 		spend(site.state, limit, now.monotonic);
 		if (now.monotonic - foundAt > renewMs) {
-			stale.add(lane);
+			toFind.renew(lane);
 		}
 		return granted;
 	}
@@ -318,7 +186,7 @@ export function createLanes(options: LanesOptions) {
 			if (lane) {
 				granted.push(grant(lane, rank, limit, now));
 			}
-			enlist(site, now);
+			turns.enlist(site, now);
 		}
 		return granted;
 	}
@@ -371,9 +239,7 @@ export function createLanes(options: LanesOptions) {
 				}
 				makeReady(lane, now);
 			}
-			for (let site = openLater.next(now.monotonic); site; site = openLater.next(now.monotonic)) {
-				enlist(site, now);
-			}
+			turns.advance(now);
 		},
 
 		/** The claims to be made now; their room is taken until `claimed`. */
@@ -405,7 +271,7 @@ export function createLanes(options: LanesOptions) {
 				lane.fresh = false;
 				rest(lane);
 			}
-			enlist(site, now);
+			turns.enlist(site, now);
 		},
 
 		/** How a claimed copy may travel now; null: its site is left alone since. */
@@ -426,6 +292,7 @@ export function createLanes(options: LanesOptions) {
 			if (end) {
 				const before = isProven(site);
 				const changes = tried(site.state, end, now.monotonic, longestWait());
+				sites.noteSuspension(site);
 				if (isProven(site) !== before) {
 					room.moved(site, before);
 				}
@@ -433,19 +300,12 @@ export function createLanes(options: LanesOptions) {
 					onSite(site, changes);
 				}
 			}
-			enlist(site, now);
+			turns.enlist(site, now);
 			rest(lane);
 		},
 
 		/** A lane whose way is to be found; `backlog`: also of what was tried before. The caller tells `placed`. */
-		nextToFind(backlog: boolean): Lane | undefined {
-			const [renewed] = stale;
-			const lane = takeTurn(unplaced.fresh) ?? renewed ?? (backlog ? takeTurn(unplaced.backlog) : undefined);
-			if (lane && lane === renewed) {
-				stale.delete(lane);
-			}
-			return lane;
-		},
+		nextToFind: (backlog: boolean): Lane | undefined => toFind.next(backlog),
 
 		/** The way of a lane is found, or found anew. */
 		placed(lane: Lane, own: Way, now: Moment): void {
@@ -460,9 +320,9 @@ export function createLanes(options: LanesOptions) {
 		/** Ways may lead elsewhere from now on: all are found anew, also where they lead to waits. */
 		renew(now: Moment): void {
 			for (const lane of lanes.values()) {
-				forgetRest(lane);
+				sites.endRest(lane);
 				if (lane.placed) {
-					stale.add(lane);
+					toFind.renew(lane);
 				} else if (lane.state === 'spent') {
 					lane.state = 'idle';
 					lane.asksNext = true;
@@ -474,7 +334,7 @@ export function createLanes(options: LanesOptions) {
 		/** Its way could not be found: it is to be looked for again. */
 		unfound(lane: Lane): void {
 			if (lane.state === 'looking') {
-				addTurn(unplaced[lane.fresh ? 'fresh' : 'backlog'], lane);
+				toFind.again(lane);
 			}
 		},
 
@@ -484,8 +344,7 @@ export function createLanes(options: LanesOptions) {
 			for (const lane of waiting) {
 				const stops = suspended.has(lane.destination);
 				if (stops && lane.state !== 'suspended') {
-					removeTurn(unplaced.fresh, lane);
-					removeTurn(unplaced.backlog, lane);
+					toFind.remove(lane);
 					unplace(lane);
 					lane.state = 'suspended';
 				} else if (!stops && lane.state === 'suspended') {
@@ -499,26 +358,20 @@ export function createLanes(options: LanesOptions) {
 		/** One copy may try each of these sites, where it is left alone. */
 		probe(names: Iterable<string>, now: Moment): void {
 			for (const name of names) {
-				const site = sites.get(name);
-				if (!site) {
-					toProbe.add(name);
-				} else if (probeNow(site.state, now.monotonic)) {
-					enlist(site, now);
+				const site = sites.probe(name, now);
+				if (site) {
+					turns.enlist(site, now);
 				}
 			}
 		},
 
 		/** Lanes with work that is due and not being claimed, the longest waiting first; then those of sites that are left alone. */
-		*waiting({monotonic}: Moment): Iterable<Lane> {
+		*waiting(now: Moment): Iterable<Lane> {
 			yield* waiting;
-			for (const {state, resting} of leftAlone) {
-				if (isLeftAlone(state, monotonic)) {
-					yield* resting;
-				}
-			}
+			yield* sites.leftAlone(now);
 		},
 
-		sites: (): Iterable<Site> => sites.values(),
+		sites: sites.all,
 
 		get inFlight(): number {
 			return room.inFlight;

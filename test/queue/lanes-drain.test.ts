@@ -2,7 +2,8 @@ import test from 'ava';
 import fc from 'fast-check';
 import {laneText, type Way} from '../../src/mail/way.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import {createLanes, type Grant} from '../../src/queue/lanes.ts';
+import type {Grant} from '../../src/queue/grant.ts';
+import {createLanes} from '../../src/queue/lanes.ts';
 import {wayTo} from '../helpers/ways.ts';
 
 const minute = 60_000;

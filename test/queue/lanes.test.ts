@@ -3,7 +3,8 @@ import type {SavedSite} from '../../src/mail/saved-site.ts';
 import type {Pace, Way} from '../../src/mail/way.ts';
 import {laneText} from '../../src/mail/way.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import {createLanes, type Grant, type Lanes, type LanesOptions} from '../../src/queue/lanes.ts';
+import type {Grant} from '../../src/queue/grant.ts';
+import {createLanes, type Lanes, type LanesOptions} from '../../src/queue/lanes.ts';
 import {wayTo} from '../helpers/ways.ts';
 
 const minute = 60_000;

@@ -1,6 +1,7 @@
 import test from 'ava';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import {createLanes, type Grant, type Lanes} from '../../src/queue/lanes.ts';
+import type {Grant} from '../../src/queue/grant.ts';
+import {createLanes, type Lanes} from '../../src/queue/lanes.ts';
 import {wayTo} from '../helpers/ways.ts';
 
 const minute = 60_000;
