@@ -66,7 +66,11 @@ async function memoryLab(t: Parameters<typeof startLab>[0], host: FakeMxOptions)
 	return {
 		async deliver() {
 			const {outcome, attempts} = await lab.deliver();
-			await until(() => lab.deliverer.count().idle === 0, 'the session has ended');
+			const none = () => {
+				const {busy, idle} = lab.deliverer.count();
+				return busy + idle === 0;
+			};
+			await until(none, 'the session has ended');
 			return {kind: outcome.kind, attempts, phases: attempts.map(({phase}) => phase)};
 		},
 		commands: () => lab.hosts[0]?.connections.map(({commands}) => commands) ?? [],
