@@ -1,8 +1,6 @@
 import {Worker} from 'node:worker_threads';
-import {extraCa} from '../config/ca.ts';
 import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations.ts';
 import type {Settings} from '../config/settings.ts';
-import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {createResolver} from '../dns/resolver.ts';
@@ -37,11 +35,10 @@ import {readSuspensions} from '../store/suspensions.ts';
 import {listVariants} from '../store/templates.ts';
 import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
-import type {SenderData} from '../threads/sender.ts';
 import {doubtsOf} from './doubts.ts';
 import {makeJob} from './make-job.ts';
 import {createPolicies} from './mta-sts.ts';
-import {ownAddresses} from './own-addresses.ts';
+import {senderData} from './sender-data.ts';
 import {createSigning} from './signing.ts';
 import {createWays} from './ways.ts';
 
@@ -283,24 +280,4 @@ function wireAddress(copy: Claimed): {to: string; smtputf8: boolean} {
 		throw new Error(`${copy.id}: the stored address ${parsed.fault}`);
 	}
 	return {to: parsed.address.wire, smtputf8: parsed.address.utf8};
-}
-
-function senderData(settings: Settings): SenderData {
-	const ca = extraCa(settings);
-	return {
-		...(ca === null ? {} : {ca}),
-		mode:
-			settings.delivery === 'capture'
-				? {kind: 'capture', folder: capturedFolder(settings.dataDir)}
-				: {kind: 'hosts', port: settings.mxPort},
-		hostname: settings.hostname,
-		timeouts: settings.smtpTimeouts,
-		attemptDeadlineMs: settings.attemptDeadline,
-		ipv6: settings.ipv6,
-		allowPrivateMx: settings.allowPrivateMx,
-		ownAddresses: ownAddresses(settings),
-		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
-		dnsServers: settings.dnsServers,
-		dane: settings.dane,
-	};
 }

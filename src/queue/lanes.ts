@@ -23,6 +23,7 @@ export type LanesOptions = SiteRegistryOptions & {
 
 /** A way is found anew after so long, milliseconds. */
 const renewMs = 60_000;
+
 /**
  * Who may claim next: sites take turns, within a site its workspaces, and within a workspace its destinations, so that no
  * backlog stands before another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler

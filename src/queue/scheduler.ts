@@ -1,22 +1,18 @@
-import type {Clock} from '../mail/clock.ts';
-import type {AttemptResult, Outcome} from '../mail/outcome.ts';
-import {claimMarginMs, type Retry} from '../mail/retry.ts';
+import {claimMarginMs} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey, Way} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
-import {judge, type Verdict} from '../outcome/settle.ts';
-import type {SiteEnd} from '../pace/site.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/claims.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
+import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';
 import {createFindWays} from './find-ways.ts';
 import type {Grant} from './grant.ts';
 import {createLanes, type LanesOptions} from './lanes.ts';
 import {createNotes, type NotesOptions} from './notes.ts';
-import {siteEnd} from './site-end.ts';
 import {reportSites, type SiteReport} from './site-report.ts';
 
-export type SchedulerOptions = {
+export type SchedulerOptions = ConclusionsOptions & {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
 	readonly recordWrite: GroupWrite<Recorded, boolean>;
@@ -31,8 +27,6 @@ export type SchedulerOptions = {
 	/** Where a lane's mail goes. It answers in bounded time, and rejects only where something of ours is broken. */
 	readonly wayOf: (key: LaneKey) => Promise<Way>;
 	readonly steps: AttemptSteps;
-	/** As the settings are now: both may change while running. A workspace may have a lifetime of its own. */
-	readonly retry: () => Retry;
 	/** Past this a claim without a result comes due again by itself. */
 	readonly attemptDeadlineMs: number;
 	readonly maxInFlight: number;
@@ -42,10 +36,6 @@ export type SchedulerOptions = {
 	readonly onSite: LanesOptions['onSite'];
 	readonly noteSites: NotesOptions['noteSites'];
 	readonly noteWaits: NotesOptions['noteWaits'];
-	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
-	readonly fixedWaitOf: (copy: Claimed) => number | undefined;
-	readonly clock: Clock;
-	readonly random: () => number;
 	/** After an outcome is on stable storage. */
 	readonly onRecorded: (recorded: Recorded) => void;
 	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
@@ -54,14 +44,9 @@ export type SchedulerOptions = {
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** The way of a lane could not be found; it is tried again. */
 	readonly onWayError: (error: unknown, lane: LaneKey) => void;
-	/** What became of a copy could not be judged; that is held against the copy, as if it had taken a worker down. */
-	readonly onFault: (error: unknown, copy: Claimed) => void;
 	/** The store could not be read or written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
-
-/** The end of a try, not judged yet. */
-type Tried = Pick<Recorded, 'result' | 'made' | 'crashes'>;
 
 /** How long the scheduler waits before it asks a failing store again, milliseconds. */
 const storeRetryMs = 1000;
@@ -69,8 +54,6 @@ const storeRetryMs = 1000;
 const tickMs = 100;
 /** How often it is written down what waits for what, milliseconds. */
 const noteMs = 1000;
-/** What the simulator plays says nothing of it. */
-const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
 /**
  * The queue's heart: claims what each site may start now, sends every claimed copy through its steps, records what came
@@ -104,6 +87,7 @@ export function createScheduler(options: SchedulerOptions) {
 		},
 		onError: options.onWayError,
 	});
+	const {conclude, faulty, unsent} = createConclusions({...options, now: options.steps.now});
 	const running = new Set<Promise<void>>();
 	/** Ids of the copies being tried: another node may give one back that comes to us again. */
 	const trying = new Set<string>();
@@ -229,60 +213,6 @@ export function createScheduler(options: SchedulerOptions) {
 				? {...unsent(copy, {kind: 'released'}), made: null, crashes: copy.crashes}
 				: faulty(copy, error);
 		}
-	}
-
-	/** What follows from a try, for the copy and (`end`) for its site. */
-	function conclude(grant: Grant, copy: Claimed, tried: Tried): Recorded & {readonly end: SiteEnd | null} {
-		try {
-			const isSimulated = options.fixedWaitOf(copy) !== undefined;
-			const end = isSimulated ? well : siteEnd(tried.result, grant.way, copy.destination);
-			// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
-			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
-			return {...tried, copy, result, verdict: judged(copy, result), end};
-		} catch (error) {
-			options.onFault(error, copy);
-			const {outcome, sentAt} = tried.result;
-			// What a host has taken must not be sent again.
-			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
-			const ended = isTaken ? {...tried, ...unsent(copy, outcome, sentAt)} : faulty(copy, error);
-			return {...ended, copy, verdict: judged(copy, ended.result), end: null};
-		}
-	}
-
-	function faulty(copy: Claimed, error: unknown): Tried {
-		const crashes = copy.crashes + 1;
-		const outcome: Outcome =
-			crashes < 2 ? {kind: 'released'} : {kind: 'errored', reason: 'crashes', message: String(error)};
-		return {...unsent(copy, outcome), made: null, crashes};
-	}
-
-	function unsent(copy: Claimed, outcome: Outcome, sentAt: string | null = null): Pick<Tried, 'result'> {
-		return {result: {recipientId: copy.id, outcome, attempts: [], sentAt, at: options.steps.now()}};
-	}
-
-	function judged(copy: Claimed, result: AttemptResult): Verdict {
-		return judge(
-			{
-				result,
-				acceptedAt: Date.parse(copy.created_at),
-				attempts: copy.attempts,
-				sentBefore: copy.sent_at !== null,
-				retry: retryOf(copy),
-				...fixedWait(copy),
-			},
-			clock.now(),
-			options.random,
-		);
-	}
-
-	function retryOf(copy: Claimed): Retry {
-		const {schedule, lifetime} = options.retry();
-		return {schedule, lifetime: copy.queue_lifetime_s === null ? lifetime : copy.queue_lifetime_s * 1000};
-	}
-
-	function fixedWait(copy: Claimed): {fixedWaitMs?: number} {
-		const fixedWaitMs = options.fixedWaitOf(copy);
-		return fixedWaitMs === undefined ? {} : {fixedWaitMs};
 	}
 
 	async function record(recorded: Recorded): Promise<void> {
@@ -412,10 +342,6 @@ export function createScheduler(options: SchedulerOptions) {
 			return unwritten > 0;
 		},
 	};
-}
-
-function givenBack(result: AttemptResult, reason: string): AttemptResult {
-	return {...result, outcome: {kind: 'released', reason}, attempts: []};
 }
 
 export type Scheduler = ReturnType<typeof createScheduler>;
