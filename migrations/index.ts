@@ -8,6 +8,7 @@ import * as reports from './006_reports.ts';
 import * as webhooks from './007_webhooks.ts';
 import * as interfaceNeeds from './008_interface.ts';
 import * as pacing from './009_pacing.ts';
+import * as inbound from './010_inbound.ts';
 
 /** Every migration in order, by a name without extension: knex refuses a folder whose file extensions changed. Append only. */
 export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) => Promise<void>]> = [
@@ -20,4 +21,5 @@ export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) 
 	['007_webhooks', webhooks.up],
 	['008_interface', interfaceNeeds.up],
 	['009_pacing', pacing.up],
+	['010_inbound', inbound.up],
 ];

@@ -94,13 +94,18 @@ idempotency_keys.fingerprint text C not null
 idempotency_keys.response text C not null
 idempotency_keys.message_id text C not null
 idempotency_keys.created_at text C not null
-inbound.sha256 text C not null
+inbound.id text C not null
+inbound.digest text C not null
 inbound.source text C not null
+inbound.node text C
 inbound.mail_from text C
-inbound.rcpt_to text C
+inbound.rcpt_to text C not null
 inbound.raw bytea not null
+inbound.size integer not null
 inbound.received_at text C not null
 inbound.read_at text C
+inbound.kept text C
+inbound.reading text C
 inbound.fault text C
 lane_waits.destination text C not null
 lane_waits.workspace_id text C not null
@@ -340,7 +345,7 @@ events: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
 events: PRIMARY KEY (message_id, id)
 idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
-inbound: PRIMARY KEY (sha256)
+inbound: PRIMARY KEY (id)
 lane_waits: PRIMARY KEY (destination, workspace_id, node)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
 messages: PRIMARY KEY (id)
@@ -408,7 +413,9 @@ CREATE UNIQUE INDEX events_pkey ON public.events USING btree (message_id, id)
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (created_at)
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
-CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (sha256)
+CREATE INDEX inbound_by_digest ON public.inbound USING btree (digest)
+CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, size) WHERE (kept IS NOT NULL)
+CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (id)
 CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
 CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id, node)
 CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
@@ -428,6 +435,7 @@ CREATE INDEX recipients_due ON public.recipients USING btree (destination, works
 CREATE INDEX recipients_held ON public.recipients USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
 CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (id)
 CREATE INDEX reports_by_message ON public.reports USING btree (message_id, id)
+CREATE UNIQUE INDEX reports_once ON public.reports USING btree (recipient_id, inbound_sha256) WHERE ((recipient_id IS NOT NULL) AND (inbound_sha256 IS NOT NULL))
 CREATE UNIQUE INDEX reports_pkey ON public.reports USING btree (id)
 CREATE INDEX reports_unmatched ON public.reports USING btree (id) WHERE (recipient_id IS NULL)
 CREATE UNIQUE INDEX reputation_hours_pkey ON public.reputation_hours USING btree (workspace_id, hour)

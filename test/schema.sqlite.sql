@@ -124,16 +124,23 @@ CREATE TABLE idempotency_keys (workspace_id text not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, mode, key));
 CREATE INDEX inbound_by_age on inbound (received_at);
+CREATE INDEX inbound_by_digest on inbound (digest);
+CREATE INDEX inbound_kept on inbound (received_at, size) where kept is not null;
 CREATE INDEX inbound_unread on inbound (received_at) where read_at is null;
-CREATE TABLE inbound (sha256 text,
+CREATE TABLE inbound (id text,
+  digest text not null,
   source text not null,
+  node text,
   mail_from text,
-  rcpt_to text,
+  rcpt_to text not null,
   raw blob not null,
+  size integer not null,
   received_at text not null,
   read_at text,
+  kept text,
+  reading text,
   fault text,
-  primary key (sha256));
+  primary key (id));
 CREATE TABLE lane_waits (destination text not null,
   workspace_id text not null,
   node text not null,
@@ -219,6 +226,7 @@ CREATE TABLE recipients (id text,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (id));
 CREATE INDEX reports_by_message on reports (message_id, id);
+CREATE UNIQUE INDEX reports_once on reports (recipient_id, inbound_sha256) where recipient_id is not null and inbound_sha256 is not null;
 CREATE INDEX reports_unmatched on reports (id) where recipient_id is null;
 CREATE TABLE reports (id text,
   workspace_id text,

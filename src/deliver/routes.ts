@@ -1,11 +1,11 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
+import {suppresses} from '../bounce/classify.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../mail/dns.ts';
 import type {BounceCategory, Outcome} from '../mail/outcome.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 import type {TlsResult} from '../mail/tls-result.ts';
 import type {Source} from '../mail/way.ts';
-import {suppresses} from './classify-reply.ts';
 import type {Families} from './families.ts';
 import type {Route} from './route.ts';
 import type {DemandOf, HostDemand} from './tls-demand.ts';

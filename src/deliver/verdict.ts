@@ -1,6 +1,6 @@
+import {classifyReply, suppresses} from '../bounce/classify.ts';
 import type {BounceCategory, Outcome, Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
-import {classifyReply, suppresses} from './classify-reply.ts';
 import type {Stop} from './stop.ts';
 
 export type Verdict = {

@@ -1,3 +1,4 @@
+import type {Evidence, Judgement} from '../mail/bounce.ts';
 import type {BounceCategory, Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import {bounceRules} from './bounce-rules.ts';
@@ -55,4 +56,18 @@ function firstMatch(reply: SmtpReply, phase: Phase, host: string): BounceCategor
 			(rule.text?.test(text) ?? true),
 	);
 	return rule?.category ?? 'undetermined';
+}
+
+/** Reads a refusal by the rule table: of a session, a DSN or the text of a bounce. */
+export function classify(evidence: Evidence): Judgement {
+	const {phase, code, enhanced, status, text, host} = evidence;
+	const best = enhanced ?? status;
+	const reply: SmtpReply = {
+		code: code ?? (best?.startsWith('4') ? 450 : 550),
+		enhanced: best,
+		text,
+	};
+	const category = classifyReply(reply, phase ?? 'rcpt', host ?? '');
+	const hard = suppresses(category);
+	return {category, type: hard ? 'permanent' : 'transient', suppresses: hard, rule: null, matched: null};
 }

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {classifyReply, suppresses} from '../../src/deliver/classify-reply.ts';
+import {classifyReply, suppresses} from '../../src/bounce/classify.ts';
 import {statedWaitMs} from '../../src/deliver/verdict.ts';
 import type {BounceCategory, Phase} from '../../src/mail/outcome.ts';
 import {smtpReply} from '../../src/mail/smtp-reply.ts';

@@ -1,0 +1,47 @@
+import type {Knex} from 'knex';
+import {columnsFor, partialIndex} from './columns.ts';
+
+/** What comes back: mails that came in, by what they are and where they came, and what they say of our copies. */
+export async function up(knex: Knex): Promise<void> {
+	const {text, integer, bytes} = columnsFor(knex);
+
+	// No program before this one wrote it.
+	await knex.schema.dropTable('inbound');
+	await knex.schema.createTable('inbound', table => {
+		/** SHA-256 of the mail and of the recipients that it came to: the same mail comes in once. */
+		text(table, 'id').primary();
+		/** SHA-256 of the mail alone. */
+		text(table, 'digest').notNullable();
+		text(table, 'source').notNullable();
+		/** The daemon that took it in and is to read it; null: whoever comes. */
+		text(table, 'node');
+		text(table, 'mail_from');
+		/** A JSON list of addresses. */
+		text(table, 'rcpt_to').notNullable();
+		/** Empty once it was read and nothing of it has to be kept. */
+		bytes(table, 'raw').notNullable();
+		/** Octets of the mail. */
+		integer(table, 'size').notNullable();
+		text(table, 'received_at').notNullable();
+		text(table, 'read_at');
+		/** Why the mail itself is kept: `unmatched`, `unread`, `operator`; null: it is not. */
+		text(table, 'kept');
+		/** How it was read: JSON text with kind and reports, for `bounce unmatched`. */
+		text(table, 'reading');
+		text(table, 'fault');
+		table.index(['received_at'], 'inbound_by_age');
+		table.index(['digest'], 'inbound_by_digest');
+	});
+	await partialIndex(knex, 'inbound_unread', 'inbound', 'received_at', 'read_at is null');
+	await partialIndex(knex, 'inbound_kept', 'inbound', 'received_at, size', 'kept is not null');
+
+	// The same report may come by several ways.
+	await partialIndex(
+		knex,
+		'reports_once',
+		'reports',
+		'recipient_id, inbound_sha256',
+		'recipient_id is not null and inbound_sha256 is not null',
+		true,
+	);
+}

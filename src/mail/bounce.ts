@@ -1,0 +1,32 @@
+import type {BounceCategory, Phase} from './outcome.ts';
+
+/** What is known of a refusal, from a session, a DSN or the text of a bounce. Absent things are null. */
+export type Evidence = {
+	/** How far the session came; null where a report does not tell. */
+	readonly phase: Phase | null;
+	/** The reply code. */
+	readonly code: number | null;
+	/** The enhanced code of the reply's text, RFC 3463. */
+	readonly enhanced: string | null;
+	/** The `Status:` field of a DSN; it yields to what the reply says (delivery.md R2.2). */
+	readonly status: string | null;
+	/** The reply, or the text about one recipient, without the returned mail. */
+	readonly text: string;
+	/** The name of the host that spoke (Remote-MTA). */
+	readonly host: string | null;
+};
+
+/** How a refusal is read. */
+export type Judgement = {
+	readonly category: BounceCategory;
+	/** Permanent: the address takes no mail, now or later. */
+	readonly type: 'permanent' | 'transient';
+	readonly suppresses: boolean;
+	/** The name of the rule that matched; null: none did. */
+	readonly rule: string | null;
+	/** The text or code that it matched on. */
+	readonly matched: string | null;
+};
+
+/** Reads a refusal by the rule table. */
+export type Classify = (evidence: Evidence) => Judgement;

@@ -1,0 +1,95 @@
+import type {BounceCategory} from './outcome.ts';
+
+/** What a mail that came back is. `other`: nothing that is read. */
+export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'other';
+
+/** What a report says happened: RFC 3464's actions, and what feedback reports ask for. */
+export type ReportAction =
+	| 'failed'
+	| 'delayed'
+	| 'delivered'
+	| 'relayed'
+	| 'expanded'
+	| 'complaint'
+	| 'unsubscribe'
+	| 'none';
+
+/** What a mail says of one recipient. */
+export type Report = {
+	/** The address it names (Final-Recipient, Original-Rcpt-To, or from the text), null where it is hidden. */
+	readonly recipient: string | null;
+	/** The address that the mail was sent to, where the report tells another than `recipient`. */
+	readonly originalRecipient: string | null;
+	readonly action: ReportAction;
+	/** RFC 3463, by whom it was said best; null: nobody did. */
+	readonly status: string | null;
+	/** The reply code of the host that refused. */
+	readonly code: number | null;
+	/** The host that refused. */
+	readonly host: string | null;
+	readonly type: 'permanent' | 'transient' | 'none';
+	/** Null where nothing was refused. */
+	readonly category: BounceCategory | null;
+	readonly suppresses: boolean;
+	/** The rule that decided, and the text or code that it matched on. */
+	readonly rule: string | null;
+	readonly matched: string | null;
+	/** What the host or the reporter said, made safe to store and to print, at most 1,024 characters. */
+	readonly reason: string;
+	/** ARF's Feedback-Type, in lower case. */
+	readonly feedbackType: string | null;
+};
+
+/** Tokens and ids that may lead to the mail that a report is about. They prove nothing before their MAC does. */
+export type Clues = {
+	/** Addresses to which the report came, of its trace and `To` fields. */
+	readonly addressees: readonly string[];
+	/** Original-Envelope-Id of DSNs. */
+	readonly envelopeIds: readonly string[];
+	/** X-Mailctl-Ref of the returned mail. */
+	readonly refs: readonly string[];
+	/** Message-IDs without angle brackets: of the returned mail, of In-Reply-To, of References. */
+	readonly messageIds: readonly string[];
+	/** Return paths that stand in it: Original-Mail-From, the returned mail's Return-Path. */
+	readonly returnPaths: readonly string[];
+	/** Addresses of the returned mail's List-Unsubscribe. */
+	readonly unsubscribeAddresses: readonly string[];
+};
+
+/** A mail that came back, as it was read. */
+export type Reading = {
+	readonly kind: ReportKind;
+	readonly reports: readonly Report[];
+	readonly clues: Clues;
+	/** Why a mail could not be read whole, for the review list: `too many parts`. Null: it was. */
+	readonly fault: string | null;
+};
+
+/** Where a mail came in. */
+export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin';
+
+/** What a mail that came in is to us, by the address that it came to. */
+export type Addressee =
+	/** The return path of a copy of ours: its token is right. */
+	| {readonly kind: 'return_path'; readonly recipientId: string}
+	/** The unsubscribe address of a copy. */
+	| {readonly kind: 'unsubscribe'; readonly recipientId: string}
+	| {readonly kind: 'feedback'}
+	/** postmaster@, abuse@: kept for the operator. */
+	| {readonly kind: 'operator'}
+	/** A mailbox that is polled, or a file: the mail itself has to tell. */
+	| {readonly kind: 'unknown'};
+
+/** A mail that came in and was stored, without its bytes. */
+export type CameIn = {
+	/** Its row's key. */
+	readonly id: string;
+	/** SHA-256 of its bytes, in hex: the same report may come by several ways. */
+	readonly digest: string;
+	readonly source: InboundSource;
+	readonly mailFrom: string | null;
+	/** The addresses that it was for in its envelope; none where it lay in a mailbox or a file. */
+	readonly rcptTo: readonly string[];
+	/** In the store's form. */
+	readonly receivedAt: string;
+};
