@@ -1,6 +1,7 @@
 import {hostname} from 'node:os';
 import process from 'node:process';
 import {sendingNames} from './admin/domain-records.ts';
+import {bounceRulesOf, loadBounceRules} from './config/bounce-rules.ts';
 import {boundPublicUrl} from './config/derive.ts';
 import type {Settings} from './config/settings.ts';
 import {watchChanges} from './daemon/changes-watch.ts';
@@ -55,6 +56,7 @@ export type LiveSettings = Pick<
 	| 'retentionDays'
 	| 'sweepInterval'
 	| 'destinationsFile'
+	| 'bounceRulesFile'
 >;
 
 export type Daemon = {
@@ -186,6 +188,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		await webhooks.start();
 	}
 
+	let bounceRules = loadBounceRules(settings);
+
 	async function startEngine(publicUrl: string): Promise<void> {
 		engine = createEngine({
 			settings,
@@ -197,6 +201,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			boot,
 			newId,
 			outbox,
+			bounceRules: () => bounceRules,
 			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
 			clock,
 			onRecorded: telling.recorded,
@@ -257,6 +262,17 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	} catch (error) {
 		await end();
 		throw error;
+	}
+
+	function reloadBounceRules(next: LiveSettings): void {
+		const read = bounceRulesOf(next);
+		if (read.ok) {
+			bounceRules = read.rules;
+			engine?.renewBounceRules();
+		} else {
+			const text = 'The rules that were read before still hold.';
+			logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
+		}
 	}
 
 	/** A mail may be captured while its recipient is erased. */
@@ -331,6 +347,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			live = next;
 			sweep.reschedule();
 			log.setLevel(next.logLevel);
+			reloadBounceRules(next);
 			const problems = engine?.reload(next) ?? [];
 			if (problems.length > 0) {
 				logger.error({event: 'destinations_refused', problems}, 'The destinations that were read before still hold.');

@@ -13,7 +13,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	bounce: ['mail'],
 	report: ['mail', 'bounce'],
 	deliver: ['mail', 'bounce'],
-	config: ['mail', 'pace'],
+	config: ['mail', 'pace', 'bounce'],
 	log: ['mail', 'config'],
 	store: ['mail'],
 	reputation: ['mail', 'store'],

@@ -1,17 +1,9 @@
-import type {Evidence, Judgement} from '../mail/bounce.ts';
+import {type Classify, type Judgement, suppresses} from '../mail/bounce.ts';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {BounceCategory, Phase} from '../mail/outcome.ts';
-import type {SmtpReply} from '../mail/smtp-reply.ts';
-import {bounceRules} from './bounce-rules.ts';
+import {type Facts, factsOf} from './facts.ts';
 
 const recipientPhases: ReadonlySet<Phase> = new Set<Phase>(['rcpt', 'data', 'dot']);
-
-/** The categories that say: this address takes no mail, now or later. They alone suppress. */
-const hardCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
-	'unknown_user',
-	'unknown_domain',
-	'moved',
-	'disabled',
-]);
 
 /** The categories that a refusal of the connection or the sender can have. */
 const senderCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
@@ -26,48 +18,59 @@ const senderCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'relay_denied',
 ]);
 
-/** Whether a refusal of this category means the recipient, for good. */
-export function suppresses(category: BounceCategory): boolean {
-	return hardCategories.has(category);
+/** Reads refusals by a rule table, of sessions, of DSNs, of texts: the first rule that holds decides. */
+export function createClassify(rules: readonly BounceRule[]): Classify {
+	return evidence => {
+		for (const facts of factsOf(evidence)) {
+			const rule = rules.find(candidate => holds(candidate, facts));
+			if (rule !== undefined) {
+				return judgement(rule, facts);
+			}
+		}
+		return undecided;
+	};
 }
 
-/** Why a host refused: the first rule that matches, `undetermined` where none does. */
-export function classifyReply(reply: SmtpReply, phase: Phase, host: string): BounceCategory {
-	const category = firstMatch(reply, phase, host);
-	// Before RCPT nothing is said about the recipient, and a 4xx is no verdict on one.
-	if (!recipientPhases.has(phase)) {
+const undecided: Judgement = {
+	category: 'undetermined',
+	type: 'transient',
+	suppresses: false,
+	rule: null,
+	matched: null,
+};
+
+function holds(rule: BounceRule, {code, enhanced, class: digit, phase, host, text}: Facts): boolean {
+	return (
+		(rule.class === null || rule.class === digit) &&
+		(rule.phases === null || (phase !== null && rule.phases.includes(phase))) &&
+		(rule.enhanced === null || rule.enhanced.test(enhanced ?? 'none')) &&
+		(rule.code === null || rule.code.test(code === null ? 'none' : String(code))) &&
+		(rule.hosts === null || rule.hosts.some(name => host === name || host.endsWith(`.${name}`))) &&
+		(rule.text === null || rule.text.test(text)) &&
+		(rule.unless === null || !rule.unless.test(text))
+	);
+}
+
+function judgement(rule: BounceRule, facts: Facts): Judgement {
+	const category = asFarAsSaid(rule.category, facts);
+	const hard = suppresses(category);
+	return {
+		category,
+		type: hard ? 'permanent' : 'transient',
+		suppresses: hard,
+		rule: rule.name,
+		matched: rule.text?.exec(facts.text)?.[0] ?? codesOf(rule, facts),
+	};
+}
+
+/** Before RCPT nothing is said about the recipient, and a 4xx is no verdict on one. */
+function asFarAsSaid(category: BounceCategory, {phase, class: digit}: Facts): BounceCategory {
+	if (phase !== null && !recipientPhases.has(phase)) {
 		return senderCategories.has(category) ? category : 'undetermined';
 	}
-
-	return reply.code < 500 && suppresses(category) ? 'undetermined' : category;
+	return digit === 4 && suppresses(category) ? 'undetermined' : category;
 }
 
-function firstMatch(reply: SmtpReply, phase: Phase, host: string): BounceCategory {
-	// An address may hold any word (`<spam@…>`).
-	const text = reply.text.replace(/[^\s<>]{1,64}@[^\s<>]{1,255}/g, '');
-	const detail = reply.enhanced?.slice(2) ?? '';
-	const code = String(reply.code);
-	const rule = bounceRules.find(
-		rule =>
-			(rule.phase === undefined || rule.phase === phase) &&
-			(rule.detail?.test(detail) ?? true) &&
-			(rule.code?.test(code) ?? true) &&
-			(rule.host?.test(host) ?? true) &&
-			(rule.text?.test(text) ?? true),
-	);
-	return rule?.category ?? 'undetermined';
-}
-
-/** Reads a refusal by the rule table: of a session, a DSN or the text of a bounce. */
-export function classify(evidence: Evidence): Judgement {
-	const {phase, code, enhanced, status, text, host} = evidence;
-	const best = enhanced ?? status;
-	const reply: SmtpReply = {
-		code: code ?? (best?.startsWith('4') ? 450 : 550),
-		enhanced: best,
-		text,
-	};
-	const category = classifyReply(reply, phase ?? 'rcpt', host ?? '');
-	const hard = suppresses(category);
-	return {category, type: hard ? 'permanent' : 'transient', suppresses: hard, rule: null, matched: null};
+function codesOf(rule: BounceRule, {code, enhanced}: Facts): string | null {
+	return (rule.enhanced === null ? code : enhanced)?.toString() ?? null;
 }

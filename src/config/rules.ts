@@ -1,5 +1,6 @@
 import {readFileSync} from 'node:fs';
 import {createSecureContext} from 'node:tls';
+import {bounceRulesProblems} from './bounce-rules.ts';
 import {isMailable, publicHost} from './derive.ts';
 import {destinationsProblems} from './destinations.ts';
 import {type SettingKey, type TableValues, table} from './table.ts';
@@ -61,6 +62,7 @@ const rules: readonly Rule[] = [
 	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
 	{needs: ['inboundTlsCert', 'inboundTlsKey'], problem: tlsPairProblem},
 	{needs: ['destinationsFile', 'sourcePools', 'relays'], problem: destinationsProblems, daemonOnly: true},
+	{needs: ['bounceRulesFile'], problem: bounceRulesProblems, daemonOnly: true},
 	{needs: ['sourceAddresses', 'sourcePools'], problem: poolProblems},
 	{needs: ['sourceAddresses', 'warmUps'], problem: warmUpProblems},
 ];

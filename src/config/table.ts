@@ -196,6 +196,13 @@ export const table = {
 		'JSON file with the pacing per MX suffix or domain, merged over the shipped one (docs/pacing.md); SIGHUP reads it anew.',
 		{live: true},
 	),
+	bounceRulesFile: optional(
+		'MAILCTL_BOUNCE_RULES_FILE',
+		'`config/bounce-rules.json`, as shipped',
+		path,
+		'JSON file with rules by which refusals are read, before the shipped ones (docs/bounces.md); SIGHUP reads it anew.',
+		{live: true},
+	),
 	webhookBackoff: setting(
 		'MAILCTL_WEBHOOK_BACKOFF',
 		'60s',

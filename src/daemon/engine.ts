@@ -5,6 +5,7 @@ import type {Delivery} from '../deliver/delivery.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {parseAddress} from '../mail/address.ts';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
@@ -51,6 +52,8 @@ export type EngineOptions = {
 	readonly keys: MasterKeys;
 	/** The waits between tries, as the settings are now. */
 	readonly retry: () => Retry;
+	/** By which refusals are read, as they are now. */
+	readonly bounceRules: () => readonly BounceRule[];
 	/** This daemon's claims bear this id. */
 	readonly boot: string;
 	readonly newId: NewId;
@@ -142,7 +145,10 @@ export function createEngine(options: EngineOptions) {
 		count: settings.senders,
 		clock,
 		onCrash: options.onCrash,
-		spawn: () => new Worker(new URL('../threads/sender.js', import.meta.url), {workerData: senderData(settings)}),
+		spawn: () =>
+			new Worker(new URL('../threads/sender.js', import.meta.url), {
+				workerData: senderData(settings, options.bounceRules()),
+			}),
 	});
 
 	const steps: AttemptSteps = {
@@ -259,6 +265,10 @@ export function createEngine(options: EngineOptions) {
 				scheduler.renew();
 			}
 			return read.ok ? [] : read.faults;
+		},
+		/** Other rules hold by which refusals are read. */
+		renewBounceRules(): void {
+			senders.classifyBy(options.bounceRules());
 		},
 		/** Ends sessions after the mail they are sending, gives everything else back; resolves when all is stored. */
 		async drain(): Promise<void> {

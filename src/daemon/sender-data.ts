@@ -1,11 +1,12 @@
 import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import {capturedFolder} from '../deliver/capture.ts';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {SenderData} from '../threads/sender.ts';
 import {ownAddresses} from './own-addresses.ts';
 
 /** What sender threads are started with, as the settings say. */
-export function senderData(settings: Settings): SenderData {
+export function senderData(settings: Settings, bounceRules: readonly BounceRule[]): SenderData {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),
@@ -22,5 +23,6 @@ export function senderData(settings: Settings): SenderData {
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
 		dane: settings.dane,
+		bounceRules,
 	};
 }

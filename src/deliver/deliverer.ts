@@ -1,4 +1,5 @@
 import {setMaxListeners} from 'node:events';
+import type {Classify} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver, SecureResolver} from '../mail/dns.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
@@ -45,6 +46,8 @@ export type DelivererOptions = {
 	readonly ownAddresses?: readonly string[];
 	/** PEM of certificate authorities to trust besides the public ones. */
 	readonly ca?: string;
+	/** Reads refusals; asked for each, so that it may change. */
+	readonly classify: Classify;
 	readonly resolver: Resolver;
 	/** A validating one, where DANE is on. */
 	readonly secureResolver?: SecureResolver | undefined;
@@ -95,6 +98,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		permit: options.permit,
 		secureContexts: createSecureContexts(options.ca),
 		brokenTls: createBrokenTls(clock),
+		classify: options.classify,
 		attemptDeadlineMs: options.attemptDeadlineMs,
 	};
 

@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
-import {suppresses} from '../bounce/classify.ts';
+import {suppresses} from '../mail/bounce.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../mail/dns.ts';
 import type {BounceCategory, Outcome} from '../mail/outcome.ts';
 import {isPublicAddress} from '../mail/public-address.ts';

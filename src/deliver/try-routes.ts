@@ -1,3 +1,4 @@
+import type {Classify} from '../mail/bounce.ts';
 import type {Attempt, Outcome} from '../mail/outcome.ts';
 import type {Source} from '../mail/way.ts';
 import type {BrokenTls} from './broken-tls.ts';
@@ -18,6 +19,7 @@ export type TryOptions = ConversationOptions & {
 	readonly attemptDeadlineMs: number;
 	readonly sources: readonly Source[];
 	readonly brokenTls: BrokenTls;
+	readonly classify: Classify;
 	/** The routes are smarthosts. */
 	readonly relay: boolean;
 	/** What a host's acceptance makes of the copy. */
@@ -145,7 +147,8 @@ function isUnroutable(end: Accepted | Stop): boolean {
 
 function judge(plan: Plan, end: Stop, options: TryOptions): Verdict {
 	const {route, hello, basic} = plan;
-	return verdict(end, {host: route.host, relay: options.relay, tlsFailed: hello === 'none', basic});
+	const {relay, classify} = options;
+	return verdict(end, {host: route.host, relay, tlsFailed: hello === 'none', basic, classify});
 }
 
 /** The same host once more, where another way of talking to it may help. */

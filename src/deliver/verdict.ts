@@ -1,4 +1,4 @@
-import {classifyReply, suppresses} from '../bounce/classify.ts';
+import {type Classify, suppresses} from '../mail/bounce.ts';
 import type {BounceCategory, Outcome, Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {Stop} from './stop.ts';
@@ -19,6 +19,7 @@ export type Circumstances = {
 	readonly tlsFailed: boolean;
 	/** The oldest way was tried already. */
 	readonly basic: boolean;
+	readonly classify: Classify;
 };
 
 const minute = 60_000;
@@ -60,9 +61,9 @@ export function verdict(stop: Stop, circumstances: Circumstances): Verdict {
 }
 
 function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstances): Verdict {
-	const {host, relay, tlsFailed, basic} = circumstances;
+	const {host, relay, tlsFailed, basic, classify} = circumstances;
 	const reason = reasonOf(reply);
-	const category = classifyReply(reply, phase, host);
+	const {category} = classify({phase, ...reply, status: null, host});
 	if (relay && isLoginFault(reply, phase)) {
 		return nextHost('config', reason);
 	}

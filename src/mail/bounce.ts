@@ -30,3 +30,16 @@ export type Judgement = {
 
 /** Reads a refusal by the rule table. */
 export type Classify = (evidence: Evidence) => Judgement;
+
+/** The categories that say: this address takes no mail, now or later. They alone suppress. */
+const hardCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
+	'unknown_user',
+	'unknown_domain',
+	'moved',
+	'disabled',
+]);
+
+/** Whether a refusal of this category means the recipient, for good. */
+export function suppresses(category: BounceCategory): boolean {
+	return hardCategories.has(category);
+}

@@ -1,7 +1,20 @@
 import type {TlsResult} from './tls-result.ts';
 
 /** How far an attempt came; `route` is before any connection. */
-export type Phase = 'route' | 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'dot';
+export const phases = [
+	'route',
+	'connect',
+	'greeting',
+	'ehlo',
+	'starttls',
+	'auth',
+	'mail',
+	'rcpt',
+	'data',
+	'dot',
+] as const;
+
+export type Phase = (typeof phases)[number];
 
 /** One conversation with one host, kept and shown by `mailctl message show` (delivery.md R1.13). */
 export type Attempt = {
@@ -40,33 +53,36 @@ export function isLogInRefusal({phase, code, enhanced}: Pick<Attempt, 'phase' | 
 }
 
 /** Bounce categories (delivery.md §2.1). */
-export type BounceCategory =
-	| 'unknown_user'
-	| 'unknown_domain'
+export const bounceCategories = [
+	'unknown_user',
+	'unknown_domain',
 	/** The domain is there, and none of its mail hosts has an address. */
-	| 'no_address'
-	| 'moved'
-	| 'disabled'
-	| 'mailbox_full'
-	| 'rate'
-	| 'network'
-	| 'dns_temp'
-	| 'greylist'
-	| 'expired'
-	| 'block'
-	| 'reputation'
-	| 'auth'
-	| 'policy'
-	| 'spam_content'
-	| 'virus'
-	| 'too_big'
-	| 'relay_denied'
-	| 'sender'
-	| 'protocol'
-	| 'config'
-	| 'system'
-	| 'operator'
-	| 'undetermined';
+	'no_address',
+	'moved',
+	'disabled',
+	'mailbox_full',
+	'rate',
+	'network',
+	'dns_temp',
+	'greylist',
+	'expired',
+	'block',
+	'reputation',
+	'auth',
+	'policy',
+	'spam_content',
+	'virus',
+	'too_big',
+	'relay_denied',
+	'sender',
+	'protocol',
+	'config',
+	'system',
+	'operator',
+	'undetermined',
+] as const;
+
+export type BounceCategory = (typeof bounceCategories)[number];
 
 /** What became of one copy in one attempt. The outcome alone decides the next state; `outcome/` writes it. */
 export type Outcome =

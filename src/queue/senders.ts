@@ -1,6 +1,7 @@
 import {once} from 'node:events';
 import {setTimeout as delay} from 'node:timers/promises';
 import type {Worker} from 'node:worker_threads';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 
@@ -13,6 +14,8 @@ export type ToSender<Delivery> =
 	| {readonly kind: 'allow'; readonly site: string; readonly connections: number}
 	/** Their outcomes are on stable storage. */
 	| {readonly kind: 'settled'; readonly recipientIds: readonly string[]}
+	/** By these rules refusals are read from now on. */
+	| {readonly kind: 'rules'; readonly rules: readonly BounceRule[]}
 	/** Nothing new; what is under way comes to its end. */
 	| {readonly kind: 'stop'}
 	/** Takes leave of the hosts and ends. */
@@ -188,6 +191,12 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			triers.delete(recipientId);
 			sender.settled.push(recipientId);
 			flushSoon(sender);
+		},
+		/** By these rules refusals are read from now on; a thread that starts later has to be started with them. */
+		classifyBy(rules: readonly BounceRule[]): void {
+			for (const {worker} of senders) {
+				worker?.postMessage({kind: 'rules', rules} satisfies ToSender<Delivery>);
+			}
 		},
 		/** Sessions with a message under way finish it; everything else comes back as released. */
 		drain(): void {

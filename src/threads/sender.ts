@@ -1,26 +1,33 @@
 import {setMaxListeners} from 'node:events';
 import {parentPort, workerData} from 'node:worker_threads';
+import {createClassify} from '../bounce/classify.ts';
 import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import {systemClock} from '../mail/clock.ts';
 import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
 import {createPermits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
-export type SenderData = Omit<DelivererOptions, 'resolver' | 'secureResolver' | 'clock' | 'permit' | 'judged'> & {
+export type SenderData = Omit<
+	DelivererOptions,
+	'classify' | 'resolver' | 'secureResolver' | 'clock' | 'permit' | 'judged'
+> & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
 	/** They validate DNSSEC: TLSA records are obeyed. */
 	readonly dane: boolean;
+	/** By which refusals are read, until others are sent. */
+	readonly bounceRules: readonly BounceRule[];
 };
 
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 
-const {dnsServers, dane, ...options} = workerData as SenderData;
+const {dnsServers, dane, bounceRules, ...options} = workerData as SenderData;
 const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
 // Every waiting copy listens; Node would take the eleventh for a leak.
@@ -29,8 +36,10 @@ const permits = createPermits(options.maxSessions);
 /** Who waits for the outcome of a copy to be judged. */
 const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock};
+let classify = createClassify(bounceRules);
 const deliverer = createDeliverer({
 	...options,
+	classify: evidence => classify(evidence),
 	resolver: createResolver(dns),
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock: systemClock,
@@ -47,6 +56,10 @@ port.on('message', (message: ToSender<Delivery>) => {
 	if (message.kind === 'end') {
 		end();
 		void deliverer.close().then(() => process.exit());
+		return;
+	}
+	if (message.kind === 'rules') {
+		classify = createClassify(message.rules);
 		return;
 	}
 	if (message.kind === 'settled') {

@@ -2,6 +2,8 @@ import {fork} from 'node:child_process';
 import {once} from 'node:events';
 import {connect} from 'node:net';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
+import {createClassify} from '../../src/bounce/classify.ts';
+import {loadBounceRules} from '../../src/config/bounce-rules.ts';
 import {createDeliverer} from '../../src/deliver/deliverer.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
@@ -43,6 +45,7 @@ const deliverer = createDeliverer({
 	attemptDeadlineMs: 1_200_000,
 	maxSessions: 64,
 	allowPrivateMx: true,
+	classify: createClassify(loadBounceRules({bounceRulesFile: null})),
 	resolver: createResolver({servers: [], timeoutMs: 5000, tries: 2, clock: systemClock}),
 	clock: systemClock,
 });

@@ -1,9 +1,14 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {classifyReply, suppresses} from '../../src/bounce/classify.ts';
 import {statedWaitMs} from '../../src/deliver/verdict.ts';
+import {suppresses} from '../../src/mail/bounce.ts';
 import type {BounceCategory, Phase} from '../../src/mail/outcome.ts';
-import {smtpReply} from '../../src/mail/smtp-reply.ts';
+import {type SmtpReply, smtpReply} from '../../src/mail/smtp-reply.ts';
+import {classify} from '../helpers/classify.ts';
+
+function classifyReply(reply: SmtpReply, phase: Phase, host: string): BounceCategory {
+	return classify({phase, ...reply, status: null, host}).category;
+}
 
 type Row = readonly [reply: string, category: BounceCategory, phase?: Phase, host?: string];
 

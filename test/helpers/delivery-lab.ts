@@ -6,6 +6,7 @@ import {createIdSource} from '../../src/mail/ids.ts';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {SmtpTimeouts} from '../../src/mail/smtp-timeouts.ts';
 import type {Terms} from '../../src/mail/way.ts';
+import {classify} from './classify.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx, type Teardown} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';
@@ -90,6 +91,7 @@ export async function startLab(
 		attemptDeadlineMs: 60_000,
 		maxSessions: 64,
 		allowPrivateMx: true,
+		classify,
 		resolver: createResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock}),
 		clock: systemClock,
 		...options,

@@ -8,6 +8,7 @@ import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
 import {createSenders} from '../../src/queue/senders.ts';
 import type {SenderData} from '../../src/threads/sender.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
+import {bounceRules} from '../helpers/classify.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {plainTerms} from '../helpers/delivery-lab.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
@@ -45,6 +46,7 @@ async function start(
 		maxSessions: 2,
 		allowPrivateMx: false,
 		dane: false,
+		bounceRules,
 		...more,
 	};
 	const senders = createSenders<Delivery>({

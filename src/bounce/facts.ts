@@ -1,0 +1,108 @@
+import type {Evidence} from '../mail/bounce.ts';
+import type {Phase} from '../mail/outcome.ts';
+import {plainText} from './plain-text.ts';
+
+/** What rules are tried on. */
+export type Facts = {
+	readonly code: number | null;
+	/** The enhanced code that says most. */
+	readonly enhanced: string | null;
+	readonly class: 4 | 5;
+	/** Null: not told. */
+	readonly phase: Phase | null;
+	/** In lower case; empty: not told. */
+	readonly host: string;
+	readonly text: string;
+};
+
+/** Nobody says more than this of one recipient; what follows would only cost time. */
+export const longestText = 4096;
+
+const replyCode = /(?:^|[\s<>([{"':;=])([45][0-57]\d)(?=[ \-:,;\])"'#]|$)/;
+const enhancedCodes = /(?<![\d.])[45]\.\d{1,3}\.\d{1,3}(?![\d.]\d)/g;
+
+/** Codes that say nothing: another one is asked first. Exchange wraps the reply of another host in the last two. */
+const emptyCode = /^[45]\.0\.\d+$|^5\.1\.351$|^5\.4\.350$/;
+
+/** What stands before the reply of another host. The last one counts: it stands before the innermost reply. */
+const introductions = new RegExp(
+	[
+		'\\bsaid:? ', // Postfix, qmail
+		'\\bsmtp; ?', // Diagnostic-Code, Exchange 2003 to 2010
+		'-> ?["\']?', // Exchange Online
+		'(?:returned|responded with|replied|answered|response was|error)[ :]{1,3}["\'<]?',
+		'\\b[45]\\d\\d-["\'](?=[45]\\.|[45]\\d\\d)', // Cisco: Unknown address error 550-'5.1.1 …'
+		'error from remote [^]{1,300}?:\\s{1,3}', // Exim
+	]
+		.map(one => `(?:${one})`)
+		.join('|')
+		.concat(''),
+	'gi',
+);
+const beginsWithCode = /^["'<]?(?:[45][0-57]\d[ \-:#]|#?[45]\.\d{1,3}\.\d{1,3}\b)/;
+/** The first reply of a transcript: later ones follow from it. */
+const transcript = /<<< ?(?=[45]\d\d)/;
+
+/** How far the session came, by the words of who held it. */
+const phaseWords: ReadonlyArray<readonly [words: RegExp, phase: Phase]> = [
+	[/in reply to RCPT|after (?:pipelined )?RCPT TO|does not like recipient|>>> RCPT/i, 'rcpt'],
+	[/in reply to end of DATA|after (?:pipelined )?end of data|failed after I sent the message|>>> \.\s/i, 'dot'],
+	[/in reply to DATA|after (?:pipelined )?DATA\b|failed on DATA command|>>> DATA/i, 'data'],
+	[/in reply to MAIL|after (?:pipelined )?MAIL FROM|sender was rejected|>>> MAIL/i, 'mail'],
+	[/in reply to (?:HELO|EHLO)|after (?:HELO|EHLO)\b|>>> (?:HELO|EHLO)/i, 'ehlo'],
+	[/refused to talk to me|after initial connection|but greeting failed/i, 'greeting'],
+];
+
+/**
+ * What is known of a refusal, twice where another host's reply stands in the text: of that reply alone, then of all. The
+ * reply's own codes come before those that a report gives of it, and a code that says something before one that does not
+ * (`5.0.0`).
+ */
+export function factsOf(evidence: Evidence): Facts[] {
+	const text = evidence.text.slice(0, longestText);
+	const phase = evidence.phase ?? phaseOf(text);
+	const said = innermostReply(text);
+	const whole = facts(evidence, text, phase);
+	return said === null ? [whole] : [facts(evidence, said, phase), whole];
+}
+
+function facts({code, enhanced, status, host}: Evidence, text: string, phase: Phase | null): Facts {
+	const inText = text.match(enhancedCodes) ?? [];
+	const codes = [inText[0], enhanced, ...inText, status].filter(one => one !== null && one !== undefined);
+	const best = codes.find(one => !emptyCode.test(one)) ?? codes[0] ?? null;
+	const said = replyCode.exec(text)?.[1];
+	const reply = said === undefined ? code : Number(said);
+	return {
+		code: reply,
+		enhanced: best,
+		class: classOf(reply, best),
+		phase,
+		host: host?.toLowerCase().replace(/\.$/, '') ?? '',
+		text: plainText(text),
+	};
+}
+
+/** RFC 5321 §4.2.1: the reply's first digit alone decides. A report's `4.0.0` without one is no promise of another try. */
+function classOf(code: number | null, enhanced: string | null): 4 | 5 {
+	if (code !== null) {
+		return code < 500 ? 4 : 5;
+	}
+	return enhanced?.startsWith('4') && !emptyCode.test(enhanced) ? 4 : 5;
+}
+
+function innermostReply(text: string): string | null {
+	const first = transcript.exec(text);
+	if (first !== null) {
+		return text.slice(first.index + first[0].length);
+	}
+	let at = 0;
+	for (const {index, 0: words} of text.matchAll(introductions)) {
+		const end = index + words.length;
+		at = beginsWithCode.test(text.slice(end, end + 12)) ? end : at;
+	}
+	return at === 0 ? null : text.slice(at);
+}
+
+function phaseOf(text: string): Phase | null {
+	return phaseWords.find(([words]) => words.test(text))?.[1] ?? null;
+}

@@ -1,0 +1,36 @@
+const foreign = /[^\x00-\x7f]/;
+const accents = /[\u0300-\u036f]/g;
+const address = /[^\s<>()[\]{};:,"'|]{1,64}@[^\s<>()[\]{};:,"'|]{1,255}/g;
+const linkPath = /\b(https?:\/\/[^\s/<>"')]{1,255})[^\s<>"')]{1,2000}/gi;
+const hostWithAddress = /\b(?:unknown|[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,8})\.?[ (]{0,2}\[[\da-f.:]{3,45}\]\)?/gi;
+const lineCode = /(?<=\s)[245]\d\d-(?:#?[245]\.\d{1,3}\.\d{1,3}[ :-]?)?/g;
+const emptyBrackets = /<\s?>|\(\s?\)|\[\s?\]/g;
+const blanks = /\s+/g;
+
+/** Letters without accents: a rule need not know how a host writes them (`boîte`, `boite`). */
+export function unaccented(text: string): string {
+	return foreign.test(text)
+		? text
+				.normalize('NFD')
+				.replace(accents, '')
+				.normalize('NFC')
+				.replace(/[łŁ]/g, 'l')
+				.replaceAll('ß', 'ss')
+				.replaceAll('’', "'")
+		: text;
+}
+
+/**
+ * A reply as rules see it: without what may hold any word (addresses, paths of links, names of hosts beside their IP
+ * addresses), without the codes of its lines, which cut sentences in two, blanks as one.
+ */
+export function plainText(text: string): string {
+	return unaccented(text)
+		.replace(linkPath, '$1')
+		.replace(address, '')
+		.replace(hostWithAddress, ' ')
+		.replace(lineCode, ' ')
+		.replace(emptyBrackets, '')
+		.replace(blanks, ' ')
+		.trim();
+}

@@ -1,0 +1,238 @@
+import type {BounceRule} from '../mail/bounce-rule.ts';
+import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
+import {unaccented} from './plain-text.ts';
+
+export type RuleTable =
+	| {readonly ok: true; readonly rules: readonly BounceRule[]}
+	/** Each begins with where it is: `rules[3] (full-552).when.text: …`. */
+	| {readonly ok: false; readonly problems: readonly string[]};
+
+/** Tells a problem; `path` is where it is. */
+type Tell = (path: string, problem: string) => void;
+type Fields = Readonly<Record<string, unknown>>;
+
+const mostRules = 1000;
+const longestPattern = 4000;
+const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'text', 'unless'];
+const ruleFields = ['name', 'why', 'when', 'category'];
+
+/** Reads a table of bounce rules (docs/bounces.md), told of every problem in it. */
+export function parseRuleTable(text: string): RuleTable {
+	const problems: string[] = [];
+	const tell: Tell = (path, problem) => problems.push(`${path}: ${problem}`);
+	const rules = rulesOf(text, tell);
+	return problems.length > 0 ? {ok: false, problems} : {ok: true, rules};
+}
+
+/** Own rules come first; one with the name of a shipped one takes its place. */
+export function withOwnRules(own: readonly BounceRule[], shipped: readonly BounceRule[]): BounceRule[] {
+	const names = new Set(own.map(({name}) => name));
+	return [...own, ...shipped.filter(({name}) => !names.has(name))];
+}
+
+function rulesOf(text: string, tell: Tell): BounceRule[] {
+	const file = json(text, tell);
+	if (file === undefined) {
+		return [];
+	}
+	if (!isObject(file) || !Array.isArray(file.rules)) {
+		tell('the file', 'is no JSON object with a list `rules`');
+		return [];
+	}
+	checkFields('the file', file, ['rules', '$comment'], tell);
+	if (file.rules.length > mostRules) {
+		tell('rules', `has ${file.rules.length} entries, use no more than ${mostRules}`);
+		return [];
+	}
+	const names = new Set<string>();
+	return file.rules.flatMap((entry: unknown, index) => rule(entry, `rules[${index}]`, names, tell));
+}
+
+function json(text: string, tell: Tell): unknown {
+	try {
+		return JSON.parse(text) as unknown;
+	} catch (error) {
+		const position = /at position (\d+)/.exec((error as Error).message)?.[1];
+		const line = position === undefined ? '' : `: look at line ${text.slice(0, Number(position)).split('\n').length}`;
+		tell('the file', `is not JSON${line}`);
+		return undefined;
+	}
+}
+
+function rule(entry: unknown, place: string, names: Set<string>, tell: Tell): BounceRule[] {
+	if (!isObject(entry)) {
+		tell(place, 'is no object');
+		return [];
+	}
+	const {name, category, when} = entry;
+	if (typeof name !== 'string' || !/^[a-z0-9][a-z0-9._-]{0,63}$/.test(name)) {
+		tell(`${place}.name`, 'use 1 to 64 small letters, digits, dots, - and _');
+		return [];
+	}
+	const path = `${place} (${name})`;
+	if (names.has(name)) {
+		tell(path, 'another rule has this name');
+	}
+	names.add(name);
+	checkFields(path, entry, ruleFields, tell);
+	if (!isCategory(category)) {
+		tell(`${path}.category`, `use one of ${bounceCategories.join(' ')}`);
+		return [];
+	}
+	if (!isObject(when) || Object.keys(when).length === 0) {
+		tell(`${path}.when`, `name at least one of ${conditions.join(' ')}`);
+		return [];
+	}
+	checkFields(`${path}.when`, when, conditions, tell);
+	return [{name, category, ...conditionsOf(when, `${path}.when`, tell)}];
+}
+
+function conditionsOf(when: Fields, path: string, tell: Tell): Omit<BounceRule, 'name' | 'category'> {
+	return {
+		class: classOf(when.class, `${path}.class`, tell),
+		code: codes(when.code, `${path}.code`, tell),
+		enhanced: enhanced(when.enhanced, `${path}.enhanced`, tell),
+		phases: words(when.phase, `${path}.phase`, isPhase, `use ${phases.join(' ')}`, tell),
+		hosts: words(
+			when.host,
+			`${path}.host`,
+			isHost,
+			'use names such as outlook.com; what is below them is meant too',
+			tell,
+		),
+		text: pattern(when.text, `${path}.text`, tell),
+		unless: pattern(when.unless, `${path}.unless`, tell),
+	};
+}
+
+function classOf(value: unknown, path: string, tell: Tell): 4 | 5 | null {
+	if (value === undefined || value === 4 || value === 5) {
+		return value ?? null;
+	}
+	tell(path, 'use 4 or 5');
+	return null;
+}
+
+/** `550`, `55x`, `5xx`, `none`. */
+function codes(value: unknown, path: string, tell: Tell): RegExp | null {
+	const isCode = (one: string): one is string => /^(?:[45](?:\d\d|\dx|xx)|none)$/.test(one);
+	const given = words(value, path, isCode, 'use codes such as 550, 55x, 5xx, or none', tell);
+	return given && new RegExp(`^(?:${given.map(one => one.replaceAll('x', '\\d')).join('|')})$`);
+}
+
+const enhancedForm = /^(?:none|([45x])\.(\d{1,3})\.(?:(\*)|(\d{1,3})(?:-(\d{1,3}))?))$/;
+
+/** `5.1.1`, `x.1.1`, `x.7.*`, `x.7.600-649`, `none`. */
+function enhanced(value: unknown, path: string, tell: Tell): RegExp | null {
+	const isEnhanced = (one: string): one is string => enhancedForm.test(one);
+	const hint = 'use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none';
+	const given = words(value, path, isEnhanced, hint, tell);
+	return given && new RegExp(`^(?:${given.map(enhancedPattern).join('|')})$`);
+}
+
+function enhancedPattern(one: string): string {
+	const [, digit, subject, any, from, to] = enhancedForm.exec(one) as RegExpExecArray;
+	if (digit === undefined) {
+		return one;
+	}
+	const first = Number(from);
+	const details = Array.from({length: Math.max(1, Number(to ?? from) - first + 1)}, (_, index) => first + index);
+	return `${digit === 'x' ? '[45]' : digit}\\.${subject}\\.(?:${any === undefined ? details.join('|') : '\\d+'})`;
+}
+
+function pattern(value: unknown, path: string, tell: Tell): RegExp | null {
+	const given = words(value, path, (one): one is string => one !== '', 'use regular expressions', tell);
+	if (given === null) {
+		return null;
+	}
+	const source = unaccented(given.join('|'));
+	if (source.length > longestPattern) {
+		tell(path, `use no more than ${longestPattern} characters`);
+		return null;
+	}
+	for (const one of given) {
+		const problem = patternProblem(one);
+		if (problem !== null) {
+			tell(path, `${JSON.stringify(one.slice(0, 60))} ${problem}`);
+			return null;
+		}
+	}
+	return new RegExp(source, 'i');
+}
+
+/** Time must not grow faster than the text: what repeats without a bound, or repeats repetitions, is refused. */
+function patternProblem(source: string): string | null {
+	try {
+		new RegExp(source, 'i');
+	} catch (error) {
+		return `is no regular expression: ${(error as Error).message.replace(/^.*\/i?: /s, '')}`;
+	}
+	const bare = source.replace(/\\./g, 'a').replace(/\[[^\]]*\]/g, 'a');
+	if (/[*+]|\{\d+,\}/.test(bare)) {
+		return 'repeats without a bound: use {0,40} instead of * or +';
+	}
+	return repeatsRepetition(bare) ? 'repeats what repeats: spell it out' : null;
+}
+
+/** Whether a group that is repeated holds a repetition. */
+function repeatsRepetition(bare: string): boolean {
+	const open: boolean[] = [];
+	for (const [token] of bare.matchAll(/\\?\(|\)(?:\{\d+,?\d*\})?|\{\d+,?\d*\}/g)) {
+		if (token === '(') {
+			open.push(false);
+		} else if (token.startsWith(')')) {
+			const holds = open.pop() ?? false;
+			const repeats = token.length > 1;
+			if (holds && repeats) {
+				return true;
+			}
+			if (open.length > 0 && (holds || repeats)) {
+				open[open.length - 1] = true;
+			}
+		} else if (open.length > 0) {
+			open[open.length - 1] = true;
+		}
+	}
+	return false;
+}
+
+function words<T extends string>(
+	value: unknown,
+	path: string,
+	isGood: (one: string) => one is T,
+	hint: string,
+	tell: Tell,
+): T[] | null {
+	if (value === undefined) {
+		return null;
+	}
+	const list: unknown[] = Array.isArray(value) ? value : [value];
+	const good = list.filter((one): one is T => typeof one === 'string' && isGood(one));
+	if (list.length === 0 || good.length < list.length) {
+		tell(path, hint);
+		return null;
+	}
+	return good;
+}
+
+function isObject(value: unknown): value is Fields {
+	return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isCategory(value: unknown): value is BounceCategory {
+	return (bounceCategories as readonly unknown[]).includes(value);
+}
+
+function isPhase(value: string): value is Phase {
+	return (phases as readonly string[]).includes(value);
+}
+
+function isHost(value: string): value is string {
+	return /^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/.test(value);
+}
+
+function checkFields(path: string, fields: Fields, allowed: readonly string[], tell: Tell): void {
+	for (const field of Object.keys(fields).filter(one => !allowed.includes(one))) {
+		tell(`${path}.${field.slice(0, 40)}`, `is none of ${allowed.join(' ')}`);
+	}
+}

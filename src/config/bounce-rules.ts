@@ -1,0 +1,51 @@
+import {readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import {parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
+import type {BounceRule} from '../mail/bounce-rule.ts';
+import {ConfigError} from './config-error.ts';
+import type {TableValues} from './table.ts';
+
+/** The file that belongs to the program, wherever it is installed. */
+const shippedFile = fileURLToPath(new URL('../../../config/bounce-rules.json', import.meta.url));
+const largestFile = 1024 * 1024;
+
+/** The setting that names the operator's own rules. */
+export type BounceRulesSettings = Pick<TableValues, 'bounceRulesFile'>;
+
+/** What is wrong with MAILCTL_BOUNCE_RULES_FILE, all of it. */
+export function bounceRulesProblems(settings: BounceRulesSettings): string[] {
+	const read = bounceRulesOf(settings);
+	return read.ok ? [] : [...read.problems];
+}
+
+/** The operator's rules, then the shipped ones; each problem is a sentence that begins with the file and the path in it. */
+export function bounceRulesOf({bounceRulesFile}: BounceRulesSettings): RuleTable {
+	const own = bounceRulesFile === null || bounceRulesFile === shippedFile ? noRules : read(bounceRulesFile);
+	if (!own.ok) {
+		return {ok: false, problems: own.problems.map(each => `MAILCTL_BOUNCE_RULES_FILE="${bounceRulesFile}" ${each}`)};
+	}
+	const shipped = parseRuleTable(readFileSync(shippedFile, 'utf8'));
+	return shipped.ok
+		? {ok: true, rules: withOwnRules(own.rules, shipped.rules)}
+		: {ok: false, problems: shipped.problems.map(each => `${shippedFile} ${each}`)};
+}
+
+/** As `bounceRulesOf`, for what cannot do without. Throws ConfigError where the file is broken. */
+export function loadBounceRules(settings: BounceRulesSettings): readonly BounceRule[] {
+	const read = bounceRulesOf(settings);
+	if (!read.ok) {
+		throw new ConfigError(read.problems);
+	}
+	return read.rules;
+}
+
+const noRules: RuleTable = {ok: true, rules: []};
+
+function read(file: string): RuleTable {
+	try {
+		const text = readFileSync(file, 'utf8');
+		return text.length > largestFile ? {ok: false, problems: ['is larger than 1 MiB']} : parseRuleTable(text);
+	} catch (error) {
+		return {ok: false, problems: [`cannot be read: ${(error as Error).message}`]};
+	}
+}

@@ -1,0 +1,6 @@
+import {createClassify} from '../../src/bounce/classify.ts';
+import {loadBounceRules} from '../../src/config/bounce-rules.ts';
+
+/** By the shipped rules. */
+export const bounceRules = loadBounceRules({bounceRulesFile: null});
+export const classify = createClassify(bounceRules);
