@@ -18,7 +18,10 @@ export type Facts = {
 /** Nobody says more than this of one recipient; what follows would only cost time. */
 export const longestText = 4096;
 
-const replyCode = /(?:^|[\s<>([{"':;=])([45][0-57]\d)(?=[ \-:,;\])"'#]|$)/;
+const replyCodes =
+	'(?:4(?:21|22|31|32|4[1267]|5[0-589]|7[12])|5(?:0[0-4]|1[0-9]|2[1-5]|3[013458]|4[1-9]|5[0-9]|63|7[0-9]))';
+const firstCode = new RegExp(`^["'<([]?(${replyCodes})(?=[ -]|$)`);
+const anyCode = new RegExp(`(?:^|[\\s<([{"':;=])(${replyCodes})(?=[ \\-:,;"'#]|$)`);
 const enhancedCodes = /(?<![\d.])[45]\.\d{1,3}\.\d{1,3}(?![\d.]\d)/g;
 
 /** Codes that say nothing: another one is asked first. Exchange wraps the reply of another host in the last two. */
@@ -35,8 +38,7 @@ const introductions = new RegExp(
 		'error from remote [^]{1,300}?:\\s{1,3}', // Exim
 	]
 		.map(one => `(?:${one})`)
-		.join('|')
-		.concat(''),
+		.join('|'),
 	'gi',
 );
 const beginsWithCode = /^["'<]?(?:[45][0-57]\d[ \-:#]|#?[45]\.\d{1,3}\.\d{1,3}\b)/;
@@ -63,19 +65,20 @@ export function factsOf(evidence: Evidence): Facts[] {
 	const phase = evidence.phase ?? phaseOf(text);
 	const said = innermostReply(text);
 	const whole = facts(evidence, text, phase);
-	return said === null ? [whole] : [facts(evidence, said, phase), whole];
+	return said === null ? [whole] : [facts(evidence, said, phase, true), whole];
 }
 
-function facts({code, enhanced, status, host}: Evidence, text: string, phase: Phase | null): Facts {
+function facts(evidence: Evidence, text: string, phase: Phase | null, introduced = false): Facts {
+	const {enhanced, status, host} = evidence;
 	const inText = text.match(enhancedCodes) ?? [];
 	const codes = [inText[0], enhanced, ...inText, status].filter(one => one !== null && one !== undefined);
 	const best = codes.find(one => !emptyCode.test(one)) ?? codes[0] ?? null;
-	const said = replyCode.exec(text)?.[1];
-	const reply = said === undefined ? code : Number(said);
+	const said = introduced ? firstCode.exec(text) : evidence.code === null ? anyCode.exec(text) : null;
+	const code = said === null ? evidence.code : Number(said[1]);
 	return {
-		code: reply,
+		code,
 		enhanced: best,
-		class: classOf(reply, best),
+		class: classOf(code, best),
 		phase,
 		host: host?.toLowerCase().replace(/\.$/, '') ?? '',
 		text: plainText(text),

@@ -4,6 +4,7 @@ const address = /[^\s<>()[\]{};:,"'|]{1,64}@[^\s<>()[\]{};:,"'|]{1,255}/g;
 const linkPath = /\b(https?:\/\/[^\s/<>"')]{1,255})[^\s<>"')]{1,2000}/gi;
 const hostWithAddress = /\b(?:unknown|[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,8})\.?[ (]{0,2}\[[\da-f.:]{3,45}\]\)?/gi;
 const lineCode = /(?<=\s)[245]\d\d-(?:#?[245]\.\d{1,3}\.\d{1,3}[ :-]?)?/g;
+const command = /\(in reply to [^()]{1,60}\)/gi;
 const emptyBrackets = /<\s?>|\(\s?\)|\[\s?\]/g;
 const blanks = /\s+/g;
 
@@ -15,6 +16,7 @@ export function unaccented(text: string): string {
 				.replace(accents, '')
 				.normalize('NFC')
 				.replace(/[łŁ]/g, 'l')
+				.replaceAll('ı', 'i')
 				.replaceAll('ß', 'ss')
 				.replaceAll('’', "'")
 		: text;
@@ -30,6 +32,7 @@ export function plainText(text: string): string {
 		.replace(address, '')
 		.replace(hostWithAddress, ' ')
 		.replace(lineCode, ' ')
+		.replace(command, '')
 		.replace(emptyBrackets, '')
 		.replace(blanks, ' ')
 		.trim();
