@@ -10,5 +10,10 @@ export function reasonOf(text: string): string {
 		.slice(0, 8 * longestReason)
 		.replace(unsafe, ' ')
 		.trim();
-	return line.length <= longestReason ? line : line.slice(0, longestReason).replace(/[\ud800-\udbff]$/, '').trimEnd();
+	return line.length <= longestReason
+		? line
+		: line
+				.slice(0, longestReason)
+				.replace(/[\ud800-\udbff]$/, '')
+				.trimEnd();
 }
