@@ -1,9 +1,9 @@
 import type {Report, ReportAction} from '../mail/report.ts';
 import {addressesIn} from './addresses.ts';
 import {humanTextOf} from './human.ts';
-import {type Field, fieldOf, leavesOf, type Mail, readFields} from './mime.ts';
+import {type Field, fieldOf, type Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
-import {returnedHeaders} from './returned.ts';
+import type {Structured} from './structured.ts';
 
 const mostRecipients = 100;
 
@@ -22,15 +22,22 @@ const actions: Readonly<Record<string, ReportAction>> = {
 };
 
 /** Reads a feedback report (RFC 5965), and what Microsoft sends in its place. Null: it is none. */
-export function readFeedback(mail: Mail): Report[] | null {
-	const returned = returnedHeaders(mail);
-	const fields = feedbackFields(mail);
+export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Structured): Report[] | null {
 	if (fields) {
 		const type = typeOf(fields);
 		const action = actions[type] ?? 'none';
 		const recipients = recipientsOf(fields, returned);
 		return recipients.map(recipient =>
 			reportOf({recipient, action, type, rule: 'feedback_type', matched: type, host: reporterOf(fields), mail}),
+		);
+	}
+	const complaint = ses?.complaint;
+	if (complaint) {
+		const type = complaint.type.toLowerCase();
+		const action = actions[type] ?? 'none';
+		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
+		return recipients.map(recipient =>
+			reportOf({recipient, action, type, rule: 'feedback_ses', matched: type, host: null, mail}),
 		);
 	}
 	const recipient = junkReported(mail, returned);
@@ -47,22 +54,6 @@ export function readFeedback(mail: Mail): Report[] | null {
 					mail,
 				}),
 			];
-}
-
-/** The fields of a feedback report's machine-readable part; null: there is none. */
-export function feedbackFields(mail: Mail): Field[] | null {
-	const leaves = leavesOf(mail.root);
-	const part =
-		leaves.find(({type}) => /^(?:message|text|application)\/feedback-report$/.test(type)) ??
-		leaves.find(
-			part => /^(?:text\/plain|application\/octet-stream)$/.test(part.type) && looksLikeFeedback(part.text()),
-		);
-	return part ? readFields(Buffer.from(part.text().replace(/\n(?:[ \t]*\n)+/g, '\n'))) : null;
-}
-
-function looksLikeFeedback(text: string): boolean {
-	const head = text.slice(0, 8192);
-	return /^feedback-type[ \t]*:/im.test(head) && /^(?:user-agent|version)[ \t]*:/im.test(head);
 }
 
 function typeOf(fields: readonly Field[]): string {

@@ -1,7 +1,7 @@
 import type {Clues} from '../mail/report.ts';
 import {addressesIn} from './addresses.ts';
 import {type Field, leavesOf, type Mail} from './mime.ts';
-import {returnedHeaders} from './returned.ts';
+import type {Structured} from './structured.ts';
 
 /** Fields of a report that say to whom it came. */
 const addresseeFields: ReadonlySet<string> = new Set([
@@ -23,12 +23,12 @@ const longestClue = 320;
 const longestText = 64 * 1024;
 
 /**
- * Collects whatever may lead to the mail that a report is about. `status` are the fields of its delivery status or feedback
- * report. Nothing here proves anything.
+ * Collects whatever may lead to the mail that a report is about. Nothing of it proves anything.
  */
-export function readClues(mail: Mail, status: readonly Field[]): Clues {
+export function readClues(mail: Mail, structured: Structured): Clues {
 	const {fields} = mail.root;
-	const returned = [...returnedHeaders(mail).flat(), ...pastedFields(mail)];
+	const status = [...(structured.status?.message ?? []), ...(structured.feedback ?? [])];
+	const returned = [...structured.returned.flat(), ...pastedFields(mail)];
 	const of = (list: readonly Field[], ...names: readonly string[]) =>
 		list.filter(({name}) => names.includes(name)).map(({value}) => value);
 

@@ -80,7 +80,7 @@ function decodeBase64(body: Buffer): Buffer {
 
 function decodeQuotedPrintable(text: string): Buffer {
 	const joined = text
-		.replace(/[ \t]+$/gm, '')
+		.replace(/(?<![ \t])[ \t]+$/gm, '')
 		.replace(/=\n/g, '')
 		.replace(/=$/, '');
 	return Buffer.from(

@@ -1,27 +1,16 @@
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {addressesIn, sameAddress} from './addresses.ts';
-import {
-	addressOf,
-	type DeliveryStatus,
-	looksLikeDeliveryStatus,
-	readDeliveryStatus,
-	withoutType,
-} from './delivery-status.ts';
+import {addressOf, type DeliveryStatus, withoutType} from './delivery-status.ts';
 import {humanTextOf, paragraphsOn, strangersIn} from './human.ts';
-import {type Field, fieldOf, leavesOf, type Mail, type Part} from './mime.ts';
+import {type Field, fieldOf, type Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
 import {hostIn, phaseIn, type Reply, replyIn} from './reply.ts';
 
 /**
- * Reads a delivery status notification (RFC 3464, 6533), also one whose status stands in a plain text. Null: there is no status,
- * or none that says anything of a recipient.
+ * What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any.
  */
-export function readDsn(mail: Mail, classify: Classify): Report[] | null {
-	const status = statusOf(mail);
-	if (!status) {
-		return null;
-	}
+export function readDsn(mail: Mail, status: DeliveryStatus, classify: Classify): Report[] | null {
 	const human = humanTextOf(mail);
 	const only = status.recipients.length === 1;
 	const reports = status.recipients.flatMap(fields => {
@@ -29,18 +18,6 @@ export function readDsn(mail: Mail, classify: Classify): Report[] | null {
 		return report ? [report] : [];
 	});
 	return reports.length > 0 ? reports : null;
-}
-
-/** The fields of a mail's delivery status; null: it has none. */
-export function statusOf(mail: Mail): DeliveryStatus | null {
-	const leaves = leavesOf(mail.root);
-	const parts = leaves.filter(({type}) => /^(?:message|text|application)\/(?:global-)?delivery-status$/.test(type));
-	const texts = (parts.length > 0 ? parts : leaves.filter(isStatusText)).map(part => part.text());
-	return texts.length > 0 ? readDeliveryStatus(texts.join('\n\n')) : null;
-}
-
-function isStatusText(part: Part): boolean {
-	return /^(?:text\/plain|application\/octet-stream)$/.test(part.type) && looksLikeDeliveryStatus(part.text());
 }
 
 type Source = {
@@ -58,7 +35,7 @@ function readRecipient({fields, message, mail, human, only, classify}: Source): 
 	const named =
 		addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient')) ?? original;
 	const diagnostic = diagnosticOf(fields);
-	const said = fieldOf(fields, 'action');
+	const said = fieldOf(fields, 'action') || null;
 	const status = codeOf(fieldOf(fields, 'status'));
 	if (named === null && said === null && status === null && diagnostic === '') {
 		return null;

@@ -1,4 +1,4 @@
-import {type Field, leavesOf, type Mail, readFields} from './mime.ts';
+import {type Field, type Part, readFields} from './mime.ts';
 
 const longestHeader = 64 * 1024;
 const mostMails = 5;
@@ -9,8 +9,8 @@ export function isReturned(type: string): boolean {
 }
 
 /** The header fields of each returned mail of a report. Its body is never looked at (delivery.md R3.9). */
-export function returnedHeaders(mail: Mail): Field[][] {
-	return leavesOf(mail.root)
+export function returnedHeaders(leaves: readonly Part[]): Field[][] {
+	return leaves
 		.filter(({type}) => isReturned(type))
 		.slice(0, mostMails)
 		.map(part => {
