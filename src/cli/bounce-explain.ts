@@ -1,14 +1,19 @@
-import {readdir, readFile, stat} from 'node:fs/promises';
-import path from 'node:path';
+import {open} from 'node:fs/promises';
 import type {Command} from 'commander';
 import {classify} from '../bounce/classify.ts';
+import type {Evidence} from '../mail/bounce.ts';
+import {type Phase, phases} from '../mail/outcome.ts';
 import type {Reading, Report} from '../mail/report.ts';
 import {readReport} from '../report/read-report.ts';
-import {explained} from './bounce-text.ts';
+import {replyIn} from '../report/reply.ts';
+import {explained, explainedReply} from './bounce-text.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
+import {filesOf, isFolder} from './folders.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
+
+type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};
 
 export function explainCommand(bounce: Command): void {
 	verb(
@@ -16,75 +21,107 @@ export function explainCommand(bounce: Command): void {
 		'explain [files...]',
 		'Say how bounces and complaints are read, and why; changes nothing',
 		'mailctl bounce explain returned.eml',
-	).action(action<object, [string[]]>(explain));
+	)
+		.addHelpText(
+			'after',
+			`
+Files are single mails; - or nothing is standard input. Of a folder every file is
+read, with those in its folders, but for hidden ones.
+A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
+		)
+		.option('--reply <text>', 'read the reply of a host instead of a mail')
+		.option('--phase <phase>', `what the reply was an answer to: ${phases.join(', ')} (rcpt)`, parsePhase)
+		.option('--mx <host>', 'the host that gave the reply')
+		.action(action<ExplainOptions, [string[]]>(explain));
 }
 
-async function explain(session: Session, _options: object, names: readonly string[]): Promise<void> {
+async function explain(session: Session, options: ExplainOptions, names: readonly string[]): Promise<void> {
+	if (options.reply !== undefined) {
+		explainReply(session, {...options, reply: options.reply}, names);
+		return;
+	}
+	if (options.phase !== undefined || options.mx !== undefined) {
+		throw new CliError('usage', '--phase and --mx belong to a reply', "add --reply '550 …'");
+	}
 	const [name = '-'] = names;
-	const folder = name !== '-' && (await isFolder(name));
-	if (names.length <= 1 && !folder) {
+	if (names.length <= 1 && !(await isFolder(name))) {
 		const reading = readReport(await readInput(name), classify);
-		session.show(viewOf(reading), () => explained(reading, session.terminal.width));
+		session.show(viewOf(reading), () => explained(reading, session.terminal));
 		return;
 	}
 	await explainAll(session, names);
 }
 
+function explainReply(
+	session: Session,
+	{reply, phase = 'rcpt', mx}: ExplainOptions & {readonly reply: string},
+	names: readonly string[],
+): void {
+	if (names.length > 0) {
+		throw new CliError('usage', '--reply and files cannot be read together', 'leave one of them out');
+	}
+	const {code, enhanced, text} = replyIn(reply);
+	if (code === null) {
+		throw new CliError('data', 'the reply has no code', "begin it with one, as in --reply '550 5.1.1 no such user'");
+	}
+	const evidence: Evidence = {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null};
+	const judgement = classify(evidence);
+	session.show({reply, phase, host: evidence.host, code, status: enhanced, ...judgement}, () =>
+		explainedReply(judgement, session.terminal),
+	);
+}
+
 /** One after the other, each printed as soon as it is read. */
-async function explainAll(session: Session, names: readonly string[]): Promise<void> {
-	const {terminal, json} = session;
-	let first = true;
+async function explainAll({terminal, json}: Session, names: readonly string[]): Promise<void> {
+	let count = 0;
 	for await (const file of filesOf(names)) {
-		const reading = readReport(await bytesOf(file), classify);
+		const bytes = await headOf(file);
+		if (bytes === null) {
+			terminal.warn(`mailctl: ${file} cannot be read, it says nothing here`);
+		}
+		const reading = readReport(bytes ?? Buffer.alloc(0), classify);
 		const text = json
-			? `${first ? '[' : ','}\n${JSON.stringify({file, ...viewOf(reading)})}`
-			: [...(first ? [] : ['']), terminal.bold(file), ...explained(reading, terminal.width)]
-					.map(line => `${line}\n`)
-					.join('');
-		first = false;
+			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...viewOf(reading)})}`
+			: `${count === 0 ? '' : '\n'}${[terminal.bold(file), ...explained(reading, terminal)].join('\n')}\n`;
+		count++;
 		if (!(await terminal.pour(text))) {
 			return;
 		}
 	}
 	if (json) {
-		await terminal.pour(first ? '[]\n' : '\n]\n');
-	} else if (first) {
+		await terminal.pour(count === 0 ? '[]\n' : '\n]\n');
+	} else if (count === 0) {
 		throw new CliError('data', 'there is no file in the folder', 'name a folder with mails');
 	}
 }
 
-/** A file that cannot be read is a mail that says nothing. */
-async function bytesOf(file: string): Promise<Buffer> {
-	return await readFile(file).catch(() => Buffer.alloc(0));
-}
+/** No mail that came back is longer, and a folder may hold anything. */
+const longestMail = 32 * 1024 * 1024;
 
-async function isFolder(name: string): Promise<boolean> {
-	return (await stat(name).catch(() => null))?.isDirectory() ?? false;
-}
-
-/** Files as they were named, and every file of a folder, by name, with those in its folders; none that is hidden. */
-async function* filesOf(names: readonly string[]): AsyncGenerator<string> {
-	for (const name of names) {
-		if (!(await isFolder(name))) {
-			yield name;
-			continue;
-		}
-		const entries = await readdir(name, {recursive: true, withFileTypes: true});
-		const files = entries.filter(entry => entry.isFile()).map(entry => path.join(entry.parentPath, entry.name));
-		yield* files
-			.filter(
-				file =>
-					!path
-						.relative(name, file)
-						.split(path.sep)
-						.some(part => part.startsWith('.')),
-			)
-			.toSorted();
+/** The file's first 32 MiB; null: it cannot be read. */
+async function headOf(name: string): Promise<Buffer | null> {
+	const file = await open(name).catch(() => null);
+	try {
+		const bytes = Buffer.alloc(Math.min((await file?.stat())?.size ?? 0, longestMail));
+		const {bytesRead} = (await file?.read(bytes)) ?? {bytesRead: 0};
+		return file === null ? null : bytes.subarray(0, bytesRead);
+	} catch {
+		return null;
+	} finally {
+		await file?.close();
 	}
 }
 
+function parsePhase(text: string): Phase {
+	const phase = phases.find(each => each === text);
+	if (!phase) {
+		throw new CliError('usage', `--phase "${text}" is not allowed`, `use ${phases.join(', ')}`);
+	}
+	return phase;
+}
+
 /** A reading as scripts see it. */
-export function viewOf({kind, reports, fault}: Reading) {
+function viewOf({kind, reports, fault}: Reading) {
 	return {kind, reports: reports.map(reportView), ...(fault !== null && {fault})};
 }
 

@@ -1,7 +1,20 @@
 import type {TlsResult} from './tls-result.ts';
 
 /** How far an attempt came; `route` is before any connection. */
-export type Phase = 'route' | 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'dot';
+export const phases = [
+	'route',
+	'connect',
+	'greeting',
+	'ehlo',
+	'starttls',
+	'auth',
+	'mail',
+	'rcpt',
+	'data',
+	'dot',
+] as const;
+
+export type Phase = (typeof phases)[number];
 
 /** One conversation with one host, kept and shown by `mailctl message show` (delivery.md R1.13). */
 export type Attempt = {
