@@ -1,19 +1,27 @@
 import type {Classify} from '../mail/bounce.ts';
-import type {Clues, Reading} from '../mail/report.ts';
-import {readMail} from './mime.ts';
-
-const noClues: Clues = {
-	addressees: [],
-	envelopeIds: [],
-	refs: [],
-	messageIds: [],
-	returnPaths: [],
-	unsubscribeAddresses: [],
-};
+import type {Reading} from '../mail/report.ts';
+import {readFeedback} from './arf.ts';
+import {readClues} from './clues.ts';
+import {readDsn} from './dsn.ts';
+import {type Mail, readMail} from './mime.ts';
+import {readStructured, type Structured} from './structured.ts';
 
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
-	const {fault} = readMail(raw);
-	void classify;
-	return {kind: 'other', reports: [], clues: noClues, fault};
+	const mail = readMail(raw);
+	const structured = readStructured(mail);
+	return {
+		...whatItSays(mail, structured, classify),
+		clues: readClues(mail, structured),
+		fault: mail.fault ?? (structured.status?.cut ? 'too many recipients' : null),
+	};
+}
+
+function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pick<Reading, 'kind' | 'reports'> {
+	const feedback = readFeedback(mail, structured);
+	if (feedback) {
+		return {kind: 'arf', reports: feedback};
+	}
+	const notified = structured.status && readDsn(mail, structured.status, classify);
+	return notified ? {kind: 'dsn', reports: notified} : {kind: 'other', reports: []};
 }

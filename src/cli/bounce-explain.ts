@@ -1,0 +1,144 @@
+import {open} from 'node:fs/promises';
+import type {Command} from 'commander';
+import {classify} from '../bounce/classify.ts';
+import type {Evidence} from '../mail/bounce.ts';
+import {type Phase, phases} from '../mail/outcome.ts';
+import type {Reading, Report} from '../mail/report.ts';
+import {readReport} from '../report/read-report.ts';
+import {replyIn} from '../report/reply.ts';
+import {explained, explainedReply} from './bounce-text.ts';
+import {CliError} from './fault.ts';
+import {readInput} from './files.ts';
+import {filesOf, isFolder} from './folders.ts';
+import {verb} from './program.ts';
+import {action, type Session} from './session.ts';
+
+type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};
+
+export function explainCommand(bounce: Command): void {
+	verb(
+		bounce,
+		'explain [files...]',
+		'Say how bounces and complaints are read, and why; changes nothing',
+		'mailctl bounce explain returned.eml',
+	)
+		.addHelpText(
+			'after',
+			`
+Files are single mails; - or nothing is standard input. Of a folder every file is
+read, with those in its folders, but for hidden ones.
+A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
+		)
+		.option('--reply <text>', 'read the reply of a host instead of a mail')
+		.option('--phase <phase>', `what the reply was an answer to: ${phases.join(', ')} (rcpt)`, parsePhase)
+		.option('--mx <host>', 'the host that gave the reply')
+		.action(action<ExplainOptions, [string[]]>(explain));
+}
+
+async function explain(session: Session, options: ExplainOptions, names: readonly string[]): Promise<void> {
+	if (options.reply !== undefined) {
+		explainReply(session, {...options, reply: options.reply}, names);
+		return;
+	}
+	if (options.phase !== undefined || options.mx !== undefined) {
+		throw new CliError('usage', '--phase and --mx belong to a reply', "add --reply '550 …'");
+	}
+	const [name = '-'] = names;
+	if (names.length <= 1 && !(await isFolder(name))) {
+		const reading = readReport(await readInput(name), classify);
+		session.show(viewOf(reading), () => explained(reading, session.terminal));
+		return;
+	}
+	await explainAll(session, names);
+}
+
+function explainReply(
+	session: Session,
+	{reply, phase = 'rcpt', mx}: ExplainOptions & {readonly reply: string},
+	names: readonly string[],
+): void {
+	if (names.length > 0) {
+		throw new CliError('usage', '--reply and files cannot be read together', 'leave one of them out');
+	}
+	const {code, enhanced, text} = replyIn(reply);
+	if (code === null) {
+		throw new CliError('data', 'the reply has no code', "begin it with one, as in --reply '550 5.1.1 no such user'");
+	}
+	const evidence: Evidence = {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null};
+	const judgement = classify(evidence);
+	session.show({reply, phase, host: evidence.host, code, status: enhanced, ...judgement}, () =>
+		explainedReply(judgement, session.terminal),
+	);
+}
+
+/** One after the other, each printed as soon as it is read. */
+async function explainAll({terminal, json}: Session, names: readonly string[]): Promise<void> {
+	let count = 0;
+	for await (const file of filesOf(names)) {
+		const bytes = await headOf(file);
+		if (bytes === null) {
+			terminal.warn(`mailctl: ${file} cannot be read, it says nothing here`);
+		}
+		const reading = readReport(bytes ?? Buffer.alloc(0), classify);
+		const text = json
+			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...viewOf(reading)})}`
+			: `${count === 0 ? '' : '\n'}${[terminal.bold(file), ...explained(reading, terminal)].join('\n')}\n`;
+		count++;
+		if (!(await terminal.pour(text))) {
+			return;
+		}
+	}
+	if (json) {
+		await terminal.pour(count === 0 ? '[]\n' : '\n]\n');
+	} else if (count === 0) {
+		throw new CliError('data', 'there is no file in the folder', 'name a folder with mails');
+	}
+}
+
+/** No mail that came back is longer, and a folder may hold anything. */
+const longestMail = 32 * 1024 * 1024;
+
+/** The file's first 32 MiB; null: it cannot be read. */
+async function headOf(name: string): Promise<Buffer | null> {
+	const file = await open(name).catch(() => null);
+	try {
+		const bytes = Buffer.alloc(Math.min((await file?.stat())?.size ?? 0, longestMail));
+		const {bytesRead} = (await file?.read(bytes)) ?? {bytesRead: 0};
+		return file === null ? null : bytes.subarray(0, bytesRead);
+	} catch {
+		return null;
+	} finally {
+		await file?.close();
+	}
+}
+
+function parsePhase(text: string): Phase {
+	const phase = phases.find(each => each === text);
+	if (!phase) {
+		throw new CliError('usage', `--phase "${text}" is not allowed`, `use ${phases.join(', ')}`);
+	}
+	return phase;
+}
+
+/** A reading as scripts see it. */
+function viewOf({kind, reports, fault}: Reading) {
+	return {kind, reports: reports.map(reportView), ...(fault !== null && {fault})};
+}
+
+function reportView(report: Report) {
+	return {
+		recipient: report.recipient,
+		original_recipient: report.originalRecipient,
+		action: report.action,
+		status: report.status,
+		type: report.type,
+		category: report.category,
+		suppresses: report.suppresses,
+		reason: report.reason,
+		code: report.code,
+		host: report.host,
+		rule: report.rule,
+		matched: report.matched,
+		feedback_type: report.feedbackType,
+	};
+}
