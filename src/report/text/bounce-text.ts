@@ -1,0 +1,68 @@
+import {decodeWords} from '../decode.ts';
+import {fieldOf, type Mail, type Part} from '../mime.ts';
+import {findAddresses} from './find-addresses.ts';
+import {splitReturned} from './returned.ts';
+import {stripHtml} from './strip-html.ts';
+
+/** A mail as a reader of bounces sees it. */
+export type BounceText = {
+	/** A header field by its name in lower case, decoded; empty where there is none. */
+	readonly field: (name: string) => string;
+	/** To whom the mail came: who sent the mail that it may be about. */
+	readonly senders: readonly string[];
+	/** What it says, without what it gives back. */
+	readonly said: string;
+	/** The mail or header that it gives back. */
+	readonly returned: string;
+};
+
+// What somebody quotes is not his word; transcripts have `>>>`.
+const quoted = /^>(?!>>).*$/gm;
+const longestText = 64 * 1024;
+const longestReturned = 32 * 1024;
+
+/** The text of a mail: its plain text, or its HTML where there is none. */
+export function bounceTextOf({root}: Mail): BounceText {
+	const field = (name: string) => decodeWords((fieldOf(root.fields, name) ?? '').slice(0, 8192));
+	const leaves = leavesBeforeReturned(root);
+	const plain = textOf(leaves.parts.filter(part => part.type !== 'text/html'));
+	const text = plain.trim() === '' ? stripHtml(textOf(leaves.parts)) : plain;
+	const {said, returned} = splitReturned(text.slice(0, longestText));
+	const back = leaves.returned?.body().subarray(0, longestReturned).toString('utf8') ?? '';
+	const senders = ['to', 'delivered-to', 'envelope-to'].flatMap(name => findAddresses(field(name)));
+	return {
+		field,
+		senders: senders.map(({address}) => address),
+		said,
+		returned: `${returned}\n${back}`.slice(0, longestReturned),
+	};
+}
+
+/** The texts of a mail up to the mail that it gives back; what comes after that one belongs to it. */
+function leavesBeforeReturned(root: Part): {parts: Part[]; returned: Part | null} {
+	const parts: Part[] = [];
+	const open = [root];
+	for (let part = open.shift(); part !== undefined; part = open.shift()) {
+		if (isReturned(part)) {
+			return {parts, returned: part};
+		}
+		if (part.parts.length > 0) {
+			open.unshift(...part.parts);
+		} else if (/^text\/|^multipart\//.test(part.type)) {
+			parts.push(part);
+		}
+	}
+	return {parts, returned: null};
+}
+
+function isReturned({type}: Part): boolean {
+	return /^message\/(?:rfc822|global)|^text\/rfc822-headers?$/.test(type);
+}
+
+function textOf(parts: readonly Part[]): string {
+	let text = '';
+	for (const part of parts) {
+		text += text.length < longestText ? `${part.text().slice(0, longestText)}\n` : '';
+	}
+	return text.replace(/\r\n?/g, '\n').replaceAll('\u00a0', ' ').replace(quoted, '');
+}

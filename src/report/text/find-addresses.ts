@@ -1,0 +1,65 @@
+/** An address and where in the text it stands. */
+export type FoundAddress = {readonly address: string; readonly start: number; readonly end: number};
+
+const mostAddresses = 200;
+const longestLocal = 64;
+const longestDomain = 253;
+const localPart = /[^\s<>()[\]",;:@\\\p{C}]/u;
+const domainPart = /[\p{L}\p{N}.-]/u;
+
+/**
+ * Every address in a text, at most 200, each with its place: bare, in angle brackets or quotes, after `rfc822;`, with punctuation
+ * behind it. A local part may be quoted, a domain an address literal. Linear: nothing is looked at further than an address is long.
+ */
+export function findAddresses(text: string): FoundAddress[] {
+	const found: FoundAddress[] = [];
+	for (let at = text.indexOf('@'); at !== -1 && found.length < mostAddresses; at = text.indexOf('@', at + 1)) {
+		const start = startOfLocal(text, at);
+		const end = endOfDomain(text, at);
+		if (start < at && end > at + 1 && (found.at(-1)?.end ?? 0) <= start) {
+			found.push({address: text.slice(start, end), start, end});
+		}
+	}
+	return found;
+}
+
+/** The first address of a text, null: there is none. */
+export function firstAddress(text: string): string | null {
+	return findAddresses(text)[0]?.address ?? null;
+}
+
+/** Whether two spellings are one mailbox, as far as anybody can tell. */
+export function isSame(one: string, other: string): boolean {
+	return one.toLowerCase() === other.toLowerCase();
+}
+
+function startOfLocal(text: string, at: number): number {
+	if (text[at - 1] === '"') {
+		const quote = text.lastIndexOf('"', at - 2);
+		return quote === -1 || at - quote > longestLocal + 2 || /[\r\n]/.test(text.slice(quote, at)) ? at : quote;
+	}
+	let start = at;
+	while (start > 0 && at - start < longestLocal && localPart.test(text[start - 1] as string)) {
+		start--;
+	}
+	// What stands before an address by way of typography: `'neko@…'`, `*neko@…`, `=neko@…`, `mailto:neko@…`.
+	while (start < at && /['`*=.|/]/.test(text[start] as string)) {
+		start++;
+	}
+	return start;
+}
+
+function endOfDomain(text: string, at: number): number {
+	if (text[at + 1] === '[') {
+		const close = text.indexOf(']', at);
+		return close !== -1 && close - at < longestLocal && /^[\w.:]+$/.test(text.slice(at + 2, close)) ? close + 1 : at;
+	}
+	let end = at + 1;
+	while (end < text.length && end - at <= longestDomain && domainPart.test(text[end] as string)) {
+		end++;
+	}
+	while (end > at + 1 && /[.-]/.test(text[end - 1] as string)) {
+		end--;
+	}
+	return end;
+}

@@ -1,0 +1,23 @@
+import type {Phase} from '../../mail/outcome.ts';
+import type {ReportAction} from '../../mail/report.ts';
+import type {BounceText} from './bounce-text.ts';
+
+/** What a bounce's text says of one recipient. */
+export type Finding = {
+	/** Null: it names nobody. */
+	readonly recipient: string | null;
+	/** The address that was sent to, where the text tells: `(expanded from <neko@example.org>)`. */
+	readonly originalRecipient?: string;
+	/** The words about this recipient alone (delivery.md R2.3). */
+	readonly text: string;
+	/** Where the text cannot tell it as `evidenceIn` reads it. */
+	readonly phase?: Phase;
+	readonly host?: string;
+	/** Failed, unless the text says that the daemon goes on trying. */
+	readonly action?: ReportAction;
+	/** Of a complaint. */
+	readonly feedbackType?: string;
+};
+
+/** Reads the bounces of one family of mail systems; nothing found: it is none of them. */
+export type Detector = (bounce: BounceText) => Finding[];

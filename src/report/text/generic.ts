@@ -1,0 +1,49 @@
+import type {BounceText} from './bounce-text.ts';
+import {findAddresses, isSame} from './find-addresses.ts';
+import type {Detector, Finding} from './finding.ts';
+import {readListed} from './listed.ts';
+import {daemonSigns} from './signs.ts';
+
+const failing = new RegExp(
+	[
+		'(?:could not|couldn.t|cannot|can.t|can not|was not|wasn.t|were not|not be|unable to|failed to|fail(?:ed|ure) (?:in|of)|impossible to|did not) (?:be )?(?:deliver|reach|sen[dt]|accept|process|transmit|forward|complete)',
+		'undeliver(?:able|ed)|non-?deliver|delivery (?:has |to )?.{0,60}(?:fail|error|problem)|delivery (?:errors?|problems?|failure)|returned (?:to|mail|undelivered)|error (?:occurred|delivering|while)|(?:had|have|has) (?:permanent|fatal|delivery)',
+		'(?:user|recipient|mailbox|address|account|host|domain).{0,40}(?:unknown|not found|does(?:n.t| not) exist|invalid|full|disabled|over ?quota|rejected|refused|unavailable|not exist|inactive)',
+		'(?:unknown|no such|invalid|bad|nonexistent) (?:user|recipient|mailbox|address|account|host|domain|local)',
+		'\\b[45]\\d\\d[ -]#?[45]\\.\\d{1,3}\\.\\d{1,3}\\b|not listed in|has not yet been|still undelivered|has been delayed|message (?:is|was) (?:refused|rejected)|rejected (?:by|your|the)',
+		'nicht zugestellt|unzustellbar|nicht zustellbar|konnte nicht|existiert nicht|unbekannt',
+		'n.a (?:pas )?pu [êe]tre|non (?:remis|distribu|d[ée]livr)|n.existe pas|inconnu|impossible de|[ée]chec',
+		'no (?:se )?(?:ha )?(?:podido|pudo|puede) (?:ser )?entreg|no existe|desconocid|no fue posible|no entregado',
+		'non [èe] stato|impossibile|inesistente|n[ãa]o (?:p[ôo]de|foi) (?:ser )?entreg|n[ãa]o existe|kon niet|niet bestaat|nie istnieje|не может быть|не существует|не доставлен',
+		'配信できません|配信に失敗|送信できません|お届けできません|届けることができ|配送できません|見つかりません|存在しない|宛先不明|エラー|无法|不存在|失败|退信',
+	].join('|'),
+	'iu',
+);
+const bystander =
+	/^(?:mailer-?daemon|post_?master|abuse|support|help(?:desk)?|hostmaster|webmaster|admin(?:istrator)?|no-?reply|info|security|noc)@/i;
+const notTheirs =
+	/(?:MAIL FROM|envelope-from|from|sender|return-path|reply-to|contact|e-?mail us at|write to|message-id)[:\s]{0,3}[<"'(]{0,2}$/i;
+
+/** What no family knows but looks like a daemon's: a header as daemons have it, words that tell of a failure, and an address among them. */
+export const readGeneric: Detector = bounce => {
+	const {said, senders} = bounce;
+	const {from, subject} = daemonSigns(bounce);
+	if (!(from || subject) || !failing.test(said)) {
+		return [];
+	}
+	const listed = readListed(said, {except: senders});
+	const theirs = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
+	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentences(bounce)].slice(0, 1);
+};
+
+/** Addresses within sentences: the first one that is not the sender's or a help desk's. */
+function readSentences({said, senders}: BounceText): Finding[] {
+	const candidates = findAddresses(said).filter(
+		({address, start}) =>
+			!bystander.test(address) &&
+			!senders.some(sender => isSame(sender, address)) &&
+			!notTheirs.test(said.slice(Math.max(0, start - 40), start)),
+	);
+	const {address} = candidates[0] ?? {};
+	return [{recipient: address ?? null, text: said}];
+}

@@ -1,0 +1,86 @@
+import {findAddresses, isSame} from './find-addresses.ts';
+import type {Detector, Finding} from './finding.ts';
+import {originIn, readListed} from './listed.ts';
+
+const listHead =
+	/^[ \t>]{0,8}-{3,}[ \t]?(?:The following addresses? (?:had|have)|Recipients of this delivery)[^\n]{0,80}$/im;
+const heading = /^[ \t>]{0,8}-{3,}[ \t]?\w[^\n]{3,80}-{3,}[ \t]*$/m;
+const transcriptHead = /^[ \t>]{0,8}-{3,}[ \t]?Transcript of (?:the )?session follows[^\n]{0,20}$/im;
+
+/**
+ * Sendmail, version 5 to 8, and those that speak like it: a list of addresses, each with `(reason: …)`, and the transcript of the
+ * session, in which the words about one recipient follow his RCPT or begin with his address.
+ */
+export const readSendmail: Detector = ({said, returned}) => {
+	const head = transcriptHead.exec(said);
+	const listed = readListed(said, {after: listHead, until: heading});
+	if (head === null) {
+		return listed;
+	}
+	const transcript = readTranscript(said.slice(head.index + head[0].length), returned);
+	const findings = listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
+	return findings.length > 0 ? findings : hiddenRecipient(transcript.common);
+};
+
+type Transcript = {readonly findings: Finding[]; readonly common: string};
+
+const talking = /^(?:\.{3} ?)?while talking to /i;
+const command = /^>>> ?(\w+)/;
+const reply = /^<<< ?/;
+const ownLine = /^(?:\d{3}[ -])?(?:\d\.\d{1,3}\.\d{1,3} )?[<"]?([^\s<>"]{1,320})>?"?\.{3} ?/;
+
+function readTranscript(text: string, returned: string): Transcript {
+	const texts = new Map<string, string>();
+	let common = '';
+	let host = '';
+	let current: string | null = null;
+	for (const line of text.split('\n').map(line => line.trimStart())) {
+		const verb = command.exec(line)?.[1]?.toUpperCase();
+		if (talking.test(line)) {
+			host = line;
+			current = null;
+		} else if (verb !== undefined) {
+			current = verb === 'RCPT' ? (findAddresses(line)[0]?.address ?? null) : null;
+			common += current === null ? `\n${host}\n${line}` : '';
+		}
+		const own = reply.test(line) || verb !== undefined ? null : ownLine.exec(line)?.[1];
+		const about: string | null = own ? addressOf(own, returned) : current;
+		if (own && about !== null && /@/.test(about)) {
+			current = about;
+		}
+		if (about === null) {
+			common += talking.test(line) || verb !== undefined ? '' : `\n${line}`;
+		} else {
+			texts.set(about, `${texts.get(about) ?? host}\n${line}`);
+		}
+	}
+	return {findings: [...texts].map(([recipient, text]) => ({recipient, text})), common: common.trim()};
+}
+
+/** A local part alone, as old transcripts have it, is an address of the mail that was returned. */
+function addressOf(own: string, returned: string): string | null {
+	const address = findAddresses(own)[0]?.address;
+	if (address !== undefined) {
+		return address;
+	}
+	return (
+		findAddresses(returned.slice(0, 8192)).find(({address}) => isSame(address.split('@')[0] as string, own))?.address ??
+		null
+	);
+}
+
+function withTranscript(finding: Finding, {findings, common}: Transcript): Finding {
+	const {recipient} = finding;
+	const told = findings.find(
+		other => recipient !== null && other.recipient !== null && isSame(recipient, other.recipient),
+	);
+	const reason = /\(reason:[^\n]{0,1000}/.exec(finding.text)?.[0];
+	const text = [reason, told?.text, reason || told ? null : `${finding.text}\n${common}`].filter(Boolean).join('\n');
+	const originalRecipient = finding.originalRecipient ?? originIn(finding.text);
+	return {recipient, text, ...(originalRecipient && {originalRecipient})};
+}
+
+/** What was refused without a word on whom: the returned mail has to tell. */
+function hiddenRecipient(common: string): Finding[] {
+	return common === '' ? [] : [{recipient: null, text: common}];
+}

@@ -1,0 +1,69 @@
+import type {BounceText} from './bounce-text.ts';
+
+const daemon =
+	/mailer.?daemon|mail.?daemon|postmaster|post_?office|mail (?:delivery|deliver|administrator|system)|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
+const subject = new RegExp(
+	[
+		'undeliver(?:able|ed)|non.?deliver|not deliver|(?:delivery|deliver) (?:has )?(?:failed|failure|error|problem|report|notification)',
+		'delivery status|delivery (?:incomplete|delayed)|status notif|failure noti|fail(?:ed|ure)[: ].{0,20}(?:mail|delivery|message)',
+		'returned (?:mail|to sender|message|e-?mail)|return(?:ing)? (?:message|mail) to sender|(?:mail|message|email).{0,20}(?:returned|failure|failed|bounced)',
+		'(?:could not|cannot|can.t|couldn.t|unable to|not) (?:be )?(?:send|sent|deliver)|message (?:delayed|delivery)|warning: (?:message|could not)',
+		'mail (?:system error|error|delivery)|mail failure|\\[bounce\\]|bounced? (?:mail|message)|delivery[: ]',
+		'unzustellbar|nicht zugestellt|unzustellbarkeit|fehlgeschlagen|zustell(?:ung|bericht)',
+		'non (?:remis|distribu|d[ée]livr)|[ée]chec d|notification d.[ée]tat|avis de non',
+		'no (?:se )?(?:puede|pudo|ha podido|entreg)|no entregado|devuelto|error (?:de|en la|al) (?:entrega|enviar)|notificaci[óo]n de estado',
+		'non recapitabil|mancato recapito|non consegn|n[ãa]o (?:entregue|foi entregue)|falha n|onbestelbaar|niet afgeleverd|olevererbart|kan inte levereras|niedostarcz|не доставлен|невозможно',
+		'配信できません|配信に失敗|配信不能|配送(?:エラー|不能)|送信(?:エラー|できません|失敗)|届けられ|宛先不明|エラーメール|退信|系统退信',
+	].join('|'),
+	'iu',
+);
+const reply = /^\s*(?:re|aw|antw|sv|fwd?|wg|tr|rv|r|enc|vs)\s*(?:\[\d+\])?\s*:/i;
+const spread = ['list-id', 'list-unsubscribe', 'list-post', 'x-campaign', 'x-mailinglist'];
+
+const personal =
+	/^\s*(?:hi|hello|hey|dear|hallo|guten tag|liebe|bonjour|hola|ciao)\b(?!\. (?:this|the mta)|!?\s{1,4}this is)|\bI (?:got|get|received|keep|tried|sent)\b|\b(?:thanks|cheers|regards)\b|\?(?:\s|$)/i;
+
+/** What of a mail's header speaks for a daemon, and what for a person or a list. */
+export function daemonSigns({field}: BounceText): {
+	readonly from: boolean;
+	readonly subject: boolean;
+	readonly trace: boolean;
+	readonly other: boolean;
+} {
+	return {
+		from: daemon.test(field('from')) || daemon.test(field('sender')),
+		subject: subject.test(field('subject')),
+		trace:
+			/^<\s*>$/.test(field('return-path')) ||
+			/^auto-/i.test(field('auto-submitted')) ||
+			field('x-failed-recipients') !== '' ||
+			/report-type\s*=\s*"?delivery-status/i.test(field('content-type')),
+		other: reply.test(field('subject')) || spread.some(name => field(name) !== ''),
+	};
+}
+
+/** Whether a daemon may have written it: a mail that a person wrote is none, whatever he quotes. */
+export function mayBeBounce(bounce: BounceText): boolean {
+	const {from, subject, trace, other} = daemonSigns(bounce);
+	return !other && (from || trace || (subject && !personal.test(bounce.said.slice(0, 4096))));
+}
+
+const goesOn = new RegExp(
+	[
+		'(?:has|have) not yet been (?:delivered|sent)|has been delayed|is delayed|was delayed|being delayed|delivery (?:is )?delayed|message (?:has been )?delayed',
+		'will (?:keep|continue|be|retry) (?:trying|to (?:try|retry|attempt)|retried|re-?attempted|tried again)|(?:keep|continue) (?:re)?trying|attempts? will (?:continue|be repeated)',
+		'still (?:undelivered|being retried|in the queue|trying)|warning message only|this is (?:a|only a) warning|no need to resend|do(?:es)? not need to (?:be )?resen[dt]',
+		'temporary problem delivering|delivery incomplete|could not send message for past|will retry|tente?r(?:a|ons) (?:encore|de nouveau)|weiterhin versuch|wird (?:weiter|erneut) versuch|seguir[áa] intentando',
+		'transient non-fatal errors|配信が遅れ|配送が遅延',
+	].join('|'),
+	'i',
+);
+const gaveUp =
+	/(?:giv(?:en|ing) up|gave up|permanent (?:error|fail|fatal)|failed permanently|not going to try|no longer|final(?:ly)? fail|retry time(?:out)? exceeded|will not (?:be )?(?:retr|continue|try)|in the queue too long|no further)/i;
+const warns = /\b(?:delayed|warning|delivery incomplete|delay)\b|verzögert|en retard|retrasad|遅延/i;
+
+/** Whether a bounce says that the mail is still under way. */
+export function isWarning({field, said}: BounceText): boolean {
+	const text = said.slice(0, 8192).replace(/\s+/g, ' ');
+	return goesOn.test(text) ? warns.test(field('subject')) || !gaveUp.test(text) : false;
+}

@@ -1,0 +1,89 @@
+import test from 'ava';
+import {isAutoReply} from '../../src/report/auto-reply.ts';
+import {readMail} from '../../src/report/mime.ts';
+import {type Header, linesOf, mailOf} from './text/bounces.ts';
+
+const person = {From: 'Neko <neko@example.org>'};
+
+const replies: ReadonlyArray<readonly [Header, string]> = [
+	[{Subject: 'Away until May 5', 'Auto-Submitted': 'auto-replied'}, 'I am away.'],
+	[{Subject: 'Re: Hello', 'X-Autoreply': 'yes'}, 'Thank you for your message.'],
+	[{Subject: 'Re: Hello', Precedence: 'auto_reply'}, 'Thank you for your message.'],
+	[
+		{Subject: 'Automatic reply: Hello', 'X-Auto-Response-Suppress': 'All'},
+		'I no longer work here; my mailbox does not exist any more.',
+	],
+	[{Subject: 'Out of Office: Hello'}, 'I am on holiday.'],
+	[{Subject: 'Automatische Antwort: Hallo'}, 'Ich bin nicht im Büro.'],
+	[{Subject: 'Abwesenheitsnotiz'}, 'Ich bin im Urlaub.'],
+	[{Subject: 'Réponse automatique : Bonjour'}, 'Je suis en congés.'],
+	[{Subject: 'Respuesta automática: Hola'}, 'Estoy fuera de la oficina.'],
+	[{Subject: '=?UTF-8?B?6Ieq5YuV6L+U5L+h?='}, '不在です。'],
+	[{Subject: 'Please confirm your message', 'X-Delivery-Agent': 'TMDA/1.1'}, 'Reply to this to be let in.'],
+];
+
+for (const [header, text] of replies) {
+	test(`isAutoReply: ${JSON.stringify(header)}`, t => {
+		t.true(isAutoReply(readMail(mailOf({...person, ...header}, text))));
+		t.deepEqual(linesOf({...person, ...header}, text), []);
+	});
+}
+
+const exim = `This message was created automatically by mail delivery software.
+
+A message that you sent could not be delivered to one or more of its
+recipients. This is a permanent error. The following address(es) failed:
+
+  neko@example.org
+    Unrouteable address
+`;
+
+test('a bounce that calls itself auto-replied is no auto-reply', t => {
+	const header = {Subject: 'Mail delivery failed', 'Auto-Submitted': 'auto-replied', 'X-Auto-Response-Suppress': 'All'};
+	t.false(isAutoReply(readMail(mailOf(header, exim))));
+	t.is(linesOf(header, exim).length, 1);
+});
+
+test('a mail with a delivery status is no auto-reply', t => {
+	const type = 'multipart/report; boundary=b';
+	const body =
+		'--b\n\nHello\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example.org\n\n--b--\n';
+	t.false(isAutoReply(readMail(mailOf({...person, 'Auto-Submitted': 'auto-replied', 'Content-Type': type}, body))));
+});
+
+const others: ReadonlyArray<readonly [string, Header, string]> = [
+	[
+		'a question about a bounce',
+		{...person, Subject: 'Undelivered mail?'},
+		`Hi,\n\nI got this when I wrote to you, what is wrong?\n\n${exim}`,
+	],
+	['a reply to a bounce', {...person, Subject: 'Re: Mail delivery failed'}, exim],
+	['a forwarded bounce', {...person, Subject: 'Fwd: Mail delivery failed'}, `FYI\n\n${exim}`],
+	[
+		'a newsletter on bounces',
+		{...person, Subject: 'Returned mail: what 550 5.1.1 means', 'List-Unsubscribe': '<https://example.org/u>'},
+		'550 5.1.1 <neko@example.org>: user unknown is what a server says if the mailbox does not exist.',
+	],
+	[
+		'a letter that names a failure',
+		{...person, Subject: 'Hello'},
+		'The mail to inu@example.org could not be delivered: user unknown.',
+	],
+	[
+		'a notice of a postmaster',
+		{From: 'postmaster@example.org', Subject: 'Maintenance on Sunday'},
+		'Write to inu@example.org with questions.',
+	],
+	[
+		'a letter with a quoted bounce below it',
+		{...person, Subject: 'Delivery problem', 'Return-Path': '<neko@example.org>'},
+		`Dear team,\nplease have a look.\nThanks, Neko\n\n${exim.replaceAll(/^/gm, '> ')}`,
+	],
+];
+
+for (const [name, header, text] of others) {
+	test(`neither bounce nor auto-reply: ${name}`, t => {
+		t.deepEqual(linesOf(header, text), []);
+		t.false(isAutoReply(readMail(mailOf(header, text))));
+	});
+}
