@@ -1,7 +1,8 @@
 import {open} from 'node:fs/promises';
 import type {Command} from 'commander';
-import {classify} from '../bounce/classify.ts';
-import type {Evidence} from '../mail/bounce.ts';
+import {createClassify} from '../bounce/classify.ts';
+import {loadBounceRules} from '../config/bounce-rules.ts';
+import type {Classify, Evidence} from '../mail/bounce.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import type {Reading, Report} from '../mail/report.ts';
 import {readReport} from '../report/read-report.ts';
@@ -36,8 +37,9 @@ A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
 }
 
 async function explain(session: Session, options: ExplainOptions, names: readonly string[]): Promise<void> {
+	const classify = createClassify(loadBounceRules(session.settings()));
 	if (options.reply !== undefined) {
-		explainReply(session, {...options, reply: options.reply}, names);
+		explainReply(session, classify, {...options, reply: options.reply}, names);
 		return;
 	}
 	if (options.phase !== undefined || options.mx !== undefined) {
@@ -49,11 +51,12 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		session.show(viewOf(reading), () => explained(reading, session.terminal));
 		return;
 	}
-	await explainAll(session, names);
+	await explainAll(session, classify, names);
 }
 
 function explainReply(
 	session: Session,
+	classify: Classify,
 	{reply, phase = 'rcpt', mx}: ExplainOptions & {readonly reply: string},
 	names: readonly string[],
 ): void {
@@ -72,7 +75,7 @@ function explainReply(
 }
 
 /** One after the other, each printed as soon as it is read. */
-async function explainAll({terminal, json}: Session, names: readonly string[]): Promise<void> {
+async function explainAll({terminal, json}: Session, classify: Classify, names: readonly string[]): Promise<void> {
 	let count = 0;
 	for await (const file of filesOf(names)) {
 		const bytes = await headOf(file);

@@ -1,9 +1,11 @@
 import type {Classify} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {readFeedback} from './arf.ts';
+import {isAutoReply} from './auto-reply.ts';
 import {readClues} from './clues.ts';
 import {readDsn} from './dsn.ts';
 import {type Mail, readMail} from './mime.ts';
+import {readText} from './read-text.ts';
 import {readStructured, type Structured} from './structured.ts';
 
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
@@ -23,5 +25,12 @@ function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pic
 		return {kind: 'arf', reports: feedback};
 	}
 	const notified = structured.status && readDsn(mail, structured.status, classify);
-	return notified ? {kind: 'dsn', reports: notified} : {kind: 'other', reports: []};
+	if (notified) {
+		return {kind: 'dsn', reports: notified};
+	}
+	const told = readText(mail, classify);
+	if (told) {
+		return {kind: 'text', reports: told};
+	}
+	return {kind: isAutoReply(mail) ? 'auto_reply' : 'other', reports: []};
 }

@@ -1,6 +1,6 @@
 import {readFileSync} from 'node:fs';
-import {classify} from '../../src/bounce/classify.ts';
 import {readReport} from '../../src/report/read-report.ts';
+import {classify} from '../helpers/classify.ts';
 import {readCollection} from './expected.ts';
 import {figuresOf, percentText, type ScoredFile, scoreFile, shortcomings, verdictOf} from './figures.ts';
 

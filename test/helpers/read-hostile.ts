@@ -1,6 +1,6 @@
 import process from 'node:process';
-import {classify} from '../../src/bounce/classify.ts';
 import {readReport} from '../../src/report/read-report.ts';
+import {classify} from './classify.ts';
 import {hostileMails} from './hostile-mails.ts';
 
 export type Cost = {readonly name: string; readonly ms: number; readonly bytes: number; readonly output: number};
