@@ -9,6 +9,7 @@ import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
 import {createDomainChecks, type DomainChecks} from './daemon/domain-checks.ts';
 import {createEngine, type Engine} from './daemon/engine.ts';
 import {createHttp} from './daemon/http.ts';
+import {createInbound, type Inbound} from './daemon/inbound.ts';
 import {logSite} from './daemon/log-site.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
@@ -32,6 +33,7 @@ import {bumpGeneration, readGeneration} from './store/changes.ts';
 import {bringForward, type Claimed} from './store/claims.ts';
 import {countDomainStates} from './store/domains.ts';
 import {isErased} from './store/erasures.ts';
+import {countUnread} from './store/inbound.ts';
 import {readPaceFigures} from './store/pace-figures.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {createVault} from './store/sealed.ts';
@@ -62,6 +64,8 @@ export type LiveSettings = Pick<
 export type Daemon = {
 	/** Where HTTP is served; null: this process serves none. */
 	readonly http: string | null;
+	/** Where the listener for reports is, `host:port`; null: there is none. */
+	readonly inbound: string | null;
 	/** Base of the links in mail. */
 	readonly publicUrl: string;
 	readonly reload: (settings: LiveSettings) => void;
@@ -85,12 +89,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		sites: () => engine?.scheduler.sites() ?? [],
 		webhooksPending: () => countPending(store.reader),
 		domainStates: () => countDomainStates(store.reader),
+		inbound: {unread: () => countUnread(store.reader), sessions: () => inbound?.sessions() ?? null},
 	});
 	const telling = createTelling({metrics, mailLog, clock});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
+	let inbound: Inbound | null = null;
 	let live: LiveSettings = settings;
 
 	const storeWatch = watchStore({
@@ -124,6 +130,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	function forget(): void {
 		http.forget();
 		engine?.forget();
+		inbound?.forget();
 	}
 
 	async function notReady(): Promise<string | null> {
@@ -231,8 +238,24 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		domainChecks.start();
 	}
 
+	async function startInbound(): Promise<string | null> {
+		inbound = createInbound({
+			settings,
+			store,
+			keys: secrets,
+			boot,
+			retentionDays: () => live.retentionDays,
+			clock,
+			figures: metrics.inbound,
+			mailLog,
+			onStoreError,
+			onCrash: reason => logger.error({event: 'worker_ended', reason}),
+		});
+		return await inbound.start();
+	}
+
 	async function end(): Promise<void> {
-		await Promise.all([http.close(), engine?.drain(), webhooks?.drain(), domainChecks?.stop()]);
+		await Promise.all([http.close(), engine?.drain(), webhooks?.drain(), domainChecks?.stop(), inbound?.drain()]);
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
 		await engine?.stop();
@@ -240,6 +263,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	let base: string | null;
+	let inboundAddress: string | null = null;
 	let publicUrl: string;
 	let since: number;
 	try {
@@ -254,6 +278,9 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		}
 		if (settings.roles.includes('deliver')) {
 			await startEngine(publicUrl);
+		}
+		if (settings.roles.includes('inbound')) {
+			inboundAddress = await startInbound();
 		}
 		// Where nothing leaves the machine, no records are needed, and no DNS.
 		if (settings.roles.includes('deliver') && settings.delivery !== 'capture') {
@@ -327,7 +354,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	});
 
 	phase = 'running';
-	mailLog.listening({http: base, inbound: null, version});
+	mailLog.listening({http: base, inbound: inboundAddress, version});
 	if (engine && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
 		const text =
 			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
@@ -338,16 +365,28 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		logger.warn({event: 'webhook_ranges_allowed', ranges: settings.webhookAllowCidrs}, text);
 	}
 	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
-	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound: null, version, roles: settings.roles});
+	writeDaemonFile(settings.dataDir, {
+		pid: process.pid,
+		http: base,
+		inbound: inboundAddress,
+		version,
+		roles: settings.roles,
+	});
 
 	return {
 		http: base,
+		inbound: inboundAddress,
 		publicUrl,
 		reload(next) {
 			live = next;
 			sweep.reschedule();
 			log.setLevel(next.logLevel);
 			reloadBounceRules(next);
+			try {
+				inbound?.reload();
+			} catch (error) {
+				logger.error({event: 'certificate_refused', err: error}, 'The certificate that was read before still holds.');
+			}
 			const problems = engine?.reload(next) ?? [];
 			if (problems.length > 0) {
 				logger.error({event: 'destinations_refused', problems}, 'The destinations that were read before still hold.');

@@ -2,11 +2,13 @@ import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-c
 import type {Mode} from '../mail/message.ts';
 import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.ts';
 import type {DeliveryState} from '../mail/webhook.ts';
+import {type InboundFigures, type InboundInput, registerInbound} from './inbound-figures.ts';
 import {type QueueGaugesInput, registerQueueGauges} from './queue-gauges.ts';
 
 /** Counters of the daemon, served at /metrics in Prometheus' text form. */
 export type Metrics = {
 	readonly contentType: string;
+	readonly inbound: InboundFigures;
 	readonly text: () => Promise<string>;
 	readonly accepted: (mode: Mode, messages: number) => void;
 	/**
@@ -26,6 +28,7 @@ export type MetricsInput = QueueGaugesInput & {
 	readonly webhooksPending: () => Promise<number>;
 	/** Sender domains by state; asked and left out likewise. */
 	readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
+	readonly inbound: InboundInput;
 };
 
 const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
@@ -33,7 +36,7 @@ const waitSeconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200, 4
 const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
-export function createMetrics({version, webhooksPending, domainStates, ...queue}: MetricsInput): Metrics {
+export function createMetrics({version, webhooksPending, domainStates, inbound, ...queue}: MetricsInput): Metrics {
 	const registry = new Registry();
 	const registers = [registry];
 	// Event-loop lag, memory, CPU, garbage collection, open files.
@@ -125,6 +128,7 @@ export function createMetrics({version, webhooksPending, domainStates, ...queue}
 		registers,
 	});
 	return {
+		inbound: registerInbound(registers, inbound),
 		contentType: registry.contentType,
 		text: () => registry.metrics(),
 		accepted(mode, messages) {

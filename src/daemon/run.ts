@@ -113,23 +113,23 @@ function after(milliseconds: number): Promise<void> {
 	return new Promise(resolve => setTimeout(resolve, milliseconds).unref());
 }
 
-/** What the operating system says of the address to listen on, in the operator's words. */
-function asConfigError(error: unknown, {httpListen: {host, port}}: Settings): unknown {
-	const code =
-		error instanceof Error && 'code' in error && 'syscall' in error && error.syscall === 'listen' && error.code;
-	switch (code) {
+/** What the operating system says of an address to listen on, in the operator's words. */
+function asConfigError(error: unknown, {httpListen, inboundListen}: Settings): unknown {
+	const {code, syscall, port: refused} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
+	const inbound = inboundListen !== null && refused === inboundListen.port && refused !== httpListen.port;
+	const {host, port} = inbound ? inboundListen : httpListen;
+	const setting = inbound ? 'MAILCTL_INBOUND_LISTEN' : 'MAILCTL_HTTP_LISTEN';
+	switch (syscall === 'listen' ? code : undefined) {
 		case 'EADDRINUSE':
 			return new ConfigError(
-				[`${host}:${port} is in use by another program: stop it or set MAILCTL_HTTP_LISTEN to another port`],
+				[`${host}:${port} is in use by another program: stop it or set ${setting} to another port`],
 				69,
 			);
 		case 'EADDRNOTAVAIL':
 		case 'ENOTFOUND':
-			return new ConfigError([`${host} is no address of this machine: set MAILCTL_HTTP_LISTEN to one that is`]);
+			return new ConfigError([`${host} is no address of this machine: set ${setting} to one that is`]);
 		case 'EACCES':
-			return new ConfigError([
-				`port ${port} may not be opened by this user: set MAILCTL_HTTP_LISTEN to a port above 1023`,
-			]);
+			return new ConfigError([`port ${port} may not be opened by this user: set ${setting} to a port above 1023`]);
 		default:
 			return error;
 	}

@@ -39,6 +39,9 @@ export type LoggedWebhook = {
 	readonly ms: number;
 };
 
+/** A mail that came in, by its key. Whom it is about is told by the events that it leads to; its addresses hold tokens. */
+export type LoggedInbound = {readonly inbound: string; readonly source: string};
+
 export type LoggedDomain = {readonly domain: string; readonly workspace: string};
 
 export type Listening = {readonly http: string | null; readonly inbound: string | null; readonly version: string};
@@ -67,6 +70,21 @@ export type MailLog = {
 		readonly message: string;
 	}) => void;
 	readonly webhookAttempted: (webhook: LoggedWebhook) => void;
+	/** A mail was answered with 250; `inbound` null: it was dropped, as it went round in circles. */
+	readonly inboundTaken: (mail: {
+		readonly inbound: string | null;
+		readonly client: string;
+		readonly roles: readonly string[];
+		readonly size: number;
+		readonly tls: string | null;
+		readonly repeated: boolean;
+	}) => void;
+	readonly inboundRefused: (refusal: {readonly reason: string; readonly client: string}) => void;
+	readonly inboundRead: (
+		mail: LoggedInbound & {readonly kind: string; readonly reports: number; readonly fault: string | null},
+	) => void;
+	/** It is kept for a person to look at. */
+	readonly inboundUnreadable: (mail: LoggedInbound, error: unknown) => void;
 	/** `lacking` names the required records that DNS does not show. */
 	readonly domainState: (
 		change: LoggedDomain & {readonly from: string; readonly to: string; readonly lacking: readonly string[]},
@@ -150,6 +168,10 @@ export function createMailLog(logger: Logger): MailLog {
 		webhookAttempted({messageId, ms, ...webhook}) {
 			logger.info({event: 'webhook_attempted', message_id: messageId, ...webhook, ms: Math.round(ms)});
 		},
+		inboundTaken: mail => logger.info({event: 'inbound_taken', ...mail}),
+		inboundRefused: refusal => logger.info({event: 'inbound_refused', ...refusal}),
+		inboundRead: mail => logger.info({event: 'inbound_read', ...mail}),
+		inboundUnreadable: (mail, error) => logger.warn({event: 'inbound_unreadable', ...mail, err: error}),
 		domainState({domain, workspace, from, to, lacking}) {
 			logger.info({event: 'domain_state', domain, workspace, from, to, lacking});
 		},

@@ -39,7 +39,11 @@ test('what happened is counted', async t => {
 		sites: () => sites,
 		webhooksPending: async () => 4,
 		domainStates: async () => ({verified: 2, failed: 0}),
+		inbound: {unread: async () => 5, sessions: () => 3},
 	});
+	metrics.inbound.mail('smtp', 'dsn');
+	metrics.inbound.mail('smtp', 'dsn');
+	metrics.inbound.refused('foreign');
 	metrics.accepted('live', 3);
 	metrics.accepted('test', 1);
 	metrics.accepted('live', 2);
@@ -58,6 +62,10 @@ test('what happened is counted', async t => {
 	const text = await metrics.text();
 	for (const line of [
 		'mailctl_messages_accepted_total{mode="live"} 5',
+		'mailctl_inbound_unread 5',
+		'mailctl_inbound_sessions 3',
+		'mailctl_inbound_mails_total{source="smtp",kind="dsn"} 2',
+		'mailctl_inbound_refused_total{reason="foreign"} 1',
 		'mailctl_domains{state="verified"} 2',
 		'mailctl_domains{state="failed"} 0',
 		'mailctl_messages_accepted_total{mode="test"} 1',

@@ -1,0 +1,60 @@
+import {Counter, Gauge, type Registry} from 'prom-client';
+import type {RefusalReason} from '../inbound/listener.ts';
+import type {InboundSource, ReportKind} from '../mail/report.ts';
+
+/** Asked at each scrape. */
+export type InboundInput = {
+	/** Mails that were taken in and not read yet; left out where the store fails. */
+	readonly unread: () => Promise<number>;
+	/** Open SMTP sessions of the listener; null: there is no listener. */
+	readonly sessions: () => number | null;
+};
+
+/** What came in. `unread`: it could not be read. `dropped`: it went round in circles. */
+export type InboundFigures = {
+	readonly mail: (source: InboundSource, kind: ReportKind | 'unread' | 'dropped') => void;
+	readonly refused: (reason: RefusalReason) => void;
+};
+
+export function registerInbound(registers: Registry[], {unread, sessions}: InboundInput): InboundFigures {
+	new Gauge({
+		name: 'mailctl_inbound_unread',
+		help: 'Mails that came in and wait to be read.',
+		registers,
+		async collect() {
+			this.remove();
+			const count = await unread().catch(() => undefined);
+			if (count !== undefined) {
+				this.set(count);
+			}
+		},
+	});
+	new Gauge({
+		name: 'mailctl_inbound_sessions',
+		help: 'SMTP sessions that the listener for reports has now.',
+		registers,
+		collect() {
+			this.remove();
+			const count = sessions();
+			if (count !== null) {
+				this.set(count);
+			}
+		},
+	});
+	const mails = new Counter({
+		name: 'mailctl_inbound_mails_total',
+		help: 'Mails that came in and were read, by where they came from and what they are.',
+		labelNames: ['source', 'kind'],
+		registers,
+	});
+	const refusals = new Counter({
+		name: 'mailctl_inbound_refused_total',
+		help: 'Addresses, mails and sessions that the listener for reports refused.',
+		labelNames: ['reason'],
+		registers,
+	});
+	return {
+		mail: (source, kind) => mails.inc({source, kind}),
+		refused: reason => refusals.inc({reason}),
+	};
+}

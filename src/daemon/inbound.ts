@@ -1,0 +1,169 @@
+import {randomBytes} from 'node:crypto';
+import {readFileSync} from 'node:fs';
+import {isIPv6} from 'node:net';
+import {Worker} from 'node:worker_threads';
+import type {Settings} from '../config/settings.ts';
+import {createJudgeAddressee, isOperator} from '../inbound/addressee.ts';
+import {createAllowance} from '../inbound/allowance.ts';
+import {askTogether} from '../inbound/ask-together.ts';
+import {createListener, type Heard, type Listener, type RefusalReason, type Tls} from '../inbound/listener.ts';
+import {createOurDomains} from '../inbound/our-domains.ts';
+import {readMarkWrite} from '../inbound/read-mark.ts';
+import {createReader} from '../inbound/reader.ts';
+import {createReading} from '../inbound/reading.ts';
+import {createTakeIn, shortKey} from '../inbound/take-in.ts';
+import {createLinks} from '../links/links.ts';
+import type {MailLog} from '../log/maillog.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {CameIn, Reading} from '../mail/report.ts';
+import {storeTime} from '../mail/time.ts';
+import {processCpu} from '../mail/work-limit.ts';
+import {findCopyAddresses, listReturnPathHosts} from '../store/inbound.ts';
+import type {MasterKeys} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import type {ReaderData} from '../threads/reader.ts';
+import type {InboundFigures} from './inbound-figures.ts';
+import {createSeldom} from './seldom.ts';
+
+export type InboundOptions = {
+	readonly settings: Settings;
+	readonly store: Store;
+	readonly keys: MasterKeys;
+	/** What this daemon takes in bears this id. */
+	readonly boot: string;
+	/** The settings as they are now. */
+	readonly retentionDays: () => number;
+	readonly clock: Clock;
+	readonly figures: InboundFigures;
+	readonly mailLog: MailLog;
+	readonly onStoreError: (error: unknown) => void;
+	/** The thread that reads ended by itself and is replaced. */
+	readonly onCrash: (reason: string) => void;
+};
+
+const readLimitMs = 2000;
+/** How often the same refusal of the same client is logged. */
+const refusalEveryMs = 60_000;
+const dayMs = 86_400_000;
+/** How long tokens are accepted where messages are kept for ever (decisions.md). */
+const tokenDays = 400;
+const unproved = {each: 20, all: 600, windowMs: 3_600_000} as const;
+
+/** All that comes in by mail: the listener, and the loop that reads what was taken in. */
+export function createInbound(options: InboundOptions) {
+	const {settings, store, clock, figures, mailLog, boot, onStoreError} = options;
+	const {returnPathDomain, feedbackAddress, hostname} = settings;
+	const links = createLinks({keys: options.keys, publicUrl: '', random: randomBytes});
+	const domains = createOurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
+	const takeIn = createTakeIn({writer: store.writer, node: boot, clock});
+	const reader = createReader({
+		limitMs: readLimitMs,
+		clock,
+		cpu: processCpu,
+		onCrash: options.onCrash,
+		spawn: shared =>
+			new Worker(new URL('../threads/reader.js', import.meta.url), {
+				workerData: {shared} satisfies ReaderData,
+				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4},
+			}),
+	});
+	const reading = createReading({
+		store,
+		node: boot,
+		alone: store.dialect.name === 'sqlite',
+		read: reader.read,
+		record,
+		clock,
+		onRead(cameIn, {kind, reports, fault}) {
+			figures.mail(cameIn.source, kind);
+			mailLog.inboundRead({inbound: shortKey(cameIn.id), source: cameIn.source, kind, reports: reports.length, fault});
+		},
+		onUnreadable(cameIn, error) {
+			figures.mail(cameIn.source, 'unread');
+			mailLog.inboundUnreadable({inbound: shortKey(cameIn.id), source: cameIn.source}, error);
+		},
+		onStoreError,
+	});
+	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
+	let listener: Listener | null = null;
+
+	async function record({id, rcptTo}: CameIn, {fault}: Reading): Promise<void> {
+		const kept = rcptTo.some(isOperator) ? 'operator' : null;
+		await store.writer.submit(readMarkWrite, {id, readAt: storeTime(clock.now()), kept, reading: null, fault});
+	}
+
+	function heard({client, roles, size, tls, taken}: Heard): void {
+		if (taken === null) {
+			figures.mail('smtp', 'dropped');
+		} else {
+			reading.wake();
+		}
+		const inbound = taken && shortKey(taken.id);
+		mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
+	}
+
+	function refused(reason: RefusalReason, client: string): void {
+		figures.refused(reason);
+		// Who is refused once is refused often.
+		if (tellsOfRefusal(`${reason} ${client}`)) {
+			mailLog.inboundRefused({reason, client});
+		}
+	}
+
+	return {
+		/** Resolves with the listener's address; null: it is off. Rejects where it cannot listen. */
+		async start(): Promise<string | null> {
+			reading.wake();
+			if (settings.inboundListen === null) {
+				return null;
+			}
+			listener = createListener({
+				hostname,
+				ourNames: [hostname, returnPathDomain],
+				tls: readTls(settings),
+				judge: createJudgeAddressee({
+					links,
+					domains,
+					returnPathDomain,
+					feedbackAddress,
+					addressOf: askTogether(ids => findCopyAddresses(store.reader, ids)),
+					tokenLifetimeMs: () => (options.retentionDays() || tokenDays) * dayMs,
+					unproved: createAllowance({...unproved, clock}),
+					clock,
+				}),
+				takeIn,
+				onMail: heard,
+				onRefused: refused,
+				onStoreError,
+			});
+			const {address, port} = await listener.listen(settings.inboundListen);
+			return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
+		},
+		sessions: (): number | null => listener?.sessions() ?? null,
+		/** What is remembered of the store is read again; others may have taken mails in. */
+		forget(): void {
+			domains.forget();
+			reading.wake();
+		},
+		/** The certificate's files are read again; throws where they cannot be, then the one before still holds. */
+		reload(): void {
+			const tls = readTls(settings);
+			if (tls !== null) {
+				listener?.useTls(tls);
+			}
+		},
+		async drain(): Promise<void> {
+			await listener?.close();
+			await reading.stop();
+			await reader.stop();
+		},
+	};
+}
+
+export type Inbound = ReturnType<typeof createInbound>;
+
+function readTls({inboundTlsCert, inboundTlsKey}: Settings): Tls | null {
+	return inboundTlsCert === null || inboundTlsKey === null
+		? null
+		: {cert: readFileSync(inboundTlsCert), key: readFileSync(inboundTlsKey)};
+}

@@ -1,0 +1,106 @@
+import type {Links} from '../links/links.ts';
+import type {SignedId} from '../links/signed-id.ts';
+import {parseDomain} from '../mail/address.ts';
+import type {Clock} from '../mail/clock.ts';
+import {idTime} from '../mail/ids.ts';
+import type {Allowance} from './allowance.ts';
+import type {OurDomains} from './our-domains.ts';
+
+/** Who a mail may be for. `late`: a copy so old that it may have been removed, which leaves its token unproved. */
+export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'operator' | 'late';
+
+export type Judged =
+	| {readonly ok: true; readonly role: Role /** As it is stored. */; readonly address: string}
+	| {
+			readonly ok: false;
+			readonly reason: 'unknown' | 'foreign' | 'too_many';
+			readonly code: number;
+			readonly text: string;
+	  };
+
+/** Judges an address of RCPT; rejects where the store cannot be asked. */
+export type JudgeAddressee = (address: string, client: string) => Promise<Judged>;
+
+export type AddresseeOptions = {
+	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal'>;
+	readonly domains: OurDomains;
+	/** Where domainless addresses are meant, and `doctor` tries a bounce. */
+	readonly returnPathDomain: string;
+	readonly feedbackAddress: string;
+	/** The address that a copy went to, as it was given; undefined: there is no such copy. */
+	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
+	/** How long tokens are accepted, milliseconds. */
+	readonly tokenLifetimeMs: () => number;
+	/** How many mails of a client that nothing proves are kept: those to people, and those to old tokens. */
+	readonly unproved: Allowance;
+	readonly clock: Pick<Clock, 'now'>;
+};
+
+const operators = new Set(['postmaster', 'abuse']);
+const feedback = 'fbl';
+
+/** Who gets mail here (delivery.md R3.6): signed addresses of our copies, feedback, the operator; nobody else, and no relay. */
+export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee {
+	const {links, domains, clock} = options;
+	const feedbackAddress = options.feedbackAddress.toLowerCase();
+
+	return async (text, client) => {
+		const {local, domain} = partsOf(text, options.returnPathDomain);
+		const address = `${local}@${domain}`;
+		if (address === feedbackAddress) {
+			return {ok: true, role: 'feedback', address};
+		}
+		if (!(await domains.has(domain))) {
+			return foreign;
+		}
+		if (local === feedback) {
+			return {ok: true, role: 'feedback', address};
+		}
+		if (operators.has(local)) {
+			return options.unproved(client) ? {ok: true, role: 'operator', address} : tooMany;
+		}
+		const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
+		const signed = role === 'unsubscribe' ? links.readUnsubscribeLocal(local) : links.readReturnPath(local);
+		const proof = signed === null ? 'wrong' : await prove(signed);
+		if (proof === 'late') {
+			return options.unproved(client) ? {ok: true, role: 'late', address} : tooMany;
+		}
+		return proof === 'right' ? {ok: true, role, address} : unknown;
+	};
+
+	async function prove(signed: SignedId): Promise<'right' | 'wrong' | 'late'> {
+		const sentTo = await options.addressOf(signed.id);
+		if (sentTo !== undefined) {
+			return signed.verify(sentTo) ? 'right' : 'wrong';
+		}
+		// `mailctl doctor` offers a bounce for a copy that never was.
+		if (signed.verify(`postmaster@${options.returnPathDomain}`)) {
+			return 'right';
+		}
+		// Gone since its time is over. A younger copy that is not there never was, or its workspace is deleted.
+		return idTime(signed.id) < clock.now() - options.tokenLifetimeMs() ? 'late' : 'wrong';
+	}
+}
+
+/** Whether an address is one at which people read mail (RFC 5321 §4.5.1, RFC 2142). */
+export function isOperator(address: string): boolean {
+	return operators.has(address.slice(0, address.indexOf('@')).toLowerCase());
+}
+
+/** In comparison form; `postmaster` alone is that of this host (RFC 5321 §4.5.1). */
+function partsOf(text: string, ownDomain: string): {local: string; domain: string} {
+	const at = text.lastIndexOf('@');
+	const local = (at === -1 ? text : text.slice(0, at)).toLowerCase();
+	const domain = at === -1 ? ownDomain : text.slice(at + 1);
+	// A lab's host may have one label only.
+	return {local, domain: parseDomain(domain) ?? domain.toLowerCase()};
+}
+
+const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 No such address here'};
+const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
+const tooMany: Judged = {
+	ok: false,
+	reason: 'too_many',
+	code: 450,
+	text: '4.7.1 Too much mail from you for this address, try again in an hour',
+};

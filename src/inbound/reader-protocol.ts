@@ -1,0 +1,10 @@
+import type {Reading} from '../mail/report.ts';
+
+/** Mails for a reader thread, in the order in which it reads them. */
+export type ToReader = {readonly mails: readonly Uint8Array[]};
+
+/** What it read, in the same order; several messages may answer one. */
+export type FromReader = {readonly readings: readonly Reading[]};
+
+/** Slots of the memory shared with a reader: how many mails it has begun since its start, and whether it is at one. */
+export const progress = {begun: 0, reading: 1, slots: 2} as const;

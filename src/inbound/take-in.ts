@@ -1,0 +1,67 @@
+import {createHash} from 'node:crypto';
+import type {Clock} from '../mail/clock.ts';
+import type {InboundSource} from '../mail/report.ts';
+import {storeTime} from '../mail/time.ts';
+import {insertInbound, type NewInbound} from '../store/inbound.ts';
+import type {GroupWrite, Writer} from '../store/writer.ts';
+
+/** A mail that came, before it is stored. */
+export type Coming = {
+	readonly raw: Buffer;
+	readonly source: InboundSource;
+	/** Empty: the null sender. Null: not known. */
+	readonly mailFrom: string | null;
+	readonly rcptTo: readonly string[];
+};
+
+export type TakenIn = {
+	/** The key of its row. */
+	readonly id: string;
+	/** False: the same mail for the same recipients came before. */
+	readonly isNew: boolean;
+};
+
+/** What people are shown of the key: it is in the reply and in the log. */
+export function shortKey(id: string): string {
+	return id.slice(0, 16);
+}
+
+export type TakeIn = (mail: Coming) => Promise<TakenIn>;
+
+export type TakeInOptions = {
+	readonly writer: Writer;
+	/** The daemon that is to read what is taken in. */
+	readonly node: string | null;
+	readonly clock: Pick<Clock, 'now'>;
+};
+
+/**
+ * Stores mails that come in; resolves once a mail is on stable storage. Rejects where the store fails: then nothing of it was
+ * kept, and whoever brought it brings it again.
+ */
+export function createTakeIn({writer, node, clock}: TakeInOptions): TakeIn {
+	return async ({raw, source, mailFrom, rcptTo}) => {
+		const digest = createHash('sha256').update(raw).digest('hex');
+		const id = createHash('sha256')
+			.update([digest, ...rcptTo.toSorted()].join('\n'))
+			.digest('hex');
+		const receivedAt = storeTime(clock.now());
+		return await writer.submit(inboundWrite, {id, digest, source, node, mailFrom, rcptTo, receivedAt, raw});
+	};
+}
+
+const inboundWrite: GroupWrite<NewInbound, TakenIn> = {
+	name: 'inbound',
+	rank: 2,
+	bytes: ({raw}) => raw.length,
+	async apply(trx, mails) {
+		const byId = new Map(mails.map(mail => [mail.id, mail]));
+		// Two nodes that get the same mails wait for each other in the same order.
+		const inserted = await insertInbound(trx, [...byId.values()].sort(byKey));
+		return mails.map(mail => ({id: mail.id, isNew: inserted.has(mail.id) && byId.get(mail.id) === mail}));
+	},
+};
+
+function byKey(a: NewInbound, b: NewInbound): number {
+	return a.id < b.id ? -1 : 1;
+}

@@ -1,0 +1,26 @@
+import {parentPort, workerData} from 'node:worker_threads';
+import {classify} from '../bounce/classify.ts';
+import {type FromReader, progress, type ToReader} from '../inbound/reader-protocol.ts';
+import type {Reading} from '../mail/report.ts';
+import {readReport} from '../report/read-report.ts';
+
+/** What a reader thread is started with. */
+export type ReaderData = {readonly shared: SharedArrayBuffer};
+
+const {shared} = workerData as ReaderData;
+const told = new Int32Array(shared);
+const port = parentPort as NonNullable<typeof parentPort>;
+
+port.on('message', ({mails}: ToReader) => {
+	port.postMessage({readings: mails.map(readOne)} satisfies FromReader);
+});
+
+function readOne(mail: Uint8Array): Reading {
+	Atomics.add(told, progress.begun, 1);
+	Atomics.store(told, progress.reading, 1);
+	try {
+		return readReport(Buffer.from(mail.buffer, mail.byteOffset, mail.byteLength), classify);
+	} finally {
+		Atomics.store(told, progress.reading, 0);
+	}
+}
