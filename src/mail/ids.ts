@@ -19,6 +19,7 @@ export const idPrefixes = [
 	'con',
 	'req',
 	'aud',
+	'rpt',
 ] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 

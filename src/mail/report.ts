@@ -68,6 +68,9 @@ export type Reading = {
 /** Where a mail came in. */
 export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin';
 
+/** Why a mail that came in is kept: it proves to be about no copy of ours, could not be read whole, is for the operator. */
+export type Kept = 'unmatched' | 'unread' | 'operator';
+
 /** What a mail that came in is to us, by the address that it came to. */
 export type Addressee =
 	/** The return path of a copy of ours: its token is right. */

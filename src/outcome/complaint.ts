@@ -17,6 +17,8 @@ export type Complaint = {
 	readonly recordedAt: string;
 	/** Whether usage counts it (`isCounted`); a second one of the same copy is not counted again. */
 	readonly counted: boolean;
+	/** False: it was mail of a test key, which blocks no real address. */
+	readonly suppresses: boolean;
 	/** What the timeline tells of it, besides whom it is about. */
 	readonly detail: Readonly<Record<string, unknown>>;
 };
@@ -31,7 +33,15 @@ export async function recordComplaints(
 	complaints: readonly Complaint[],
 ): Promise<void> {
 	const happenings: Happening[] = [];
-	for (const {address: recipient, role, addressKey: _, detail, counted, ...complaint} of complaints) {
+	for (const {
+		address: recipient,
+		role,
+		addressKey: _key,
+		detail,
+		counted,
+		suppresses: _suppresses,
+		...complaint
+	} of complaints) {
 		const moved = await moveRecipients(trx, [complaint.recipientId], 'complained', complaint.occurredAt);
 		happenings.push({
 			...complaint,
@@ -45,14 +55,16 @@ export async function recordComplaints(
 	await announce(trx, happenings, outbox);
 	await insertSuppressions(
 		trx,
-		complaints.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({
-			id: outbox.newId('sup'),
-			workspaceId,
-			address,
-			addressKey,
-			reason: 'complaint',
-			source: messageId,
-			createdAt: recordedAt,
-		})),
+		complaints
+			.filter(({suppresses}) => suppresses)
+			.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({
+				id: outbox.newId('sup'),
+				workspaceId,
+				address,
+				addressKey,
+				reason: 'complaint',
+				source: messageId,
+				createdAt: recordedAt,
+			})),
 	);
 }

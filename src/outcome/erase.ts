@@ -10,6 +10,7 @@ import {
 	eraseCopies,
 	eraseMessages,
 	eraseTimelines,
+	eraseUnmatched,
 	findCopiesOf,
 	findCopiesTo,
 	findMessagesTo,
@@ -62,7 +63,7 @@ export function createErase({writer, clock, outbox, removeCaptured}: EraseOption
 		let messages = 0;
 		let copies = 0;
 		for (;;) {
-			const step = await writer.transaction(trx => takeStep(trx, person));
+			const step = await writer.transaction(trx => takeStep(trx, person, messages + copies > 0));
 			messages += step.messages;
 			copies += step.copies;
 			if (step.contact !== null) {
@@ -75,6 +76,7 @@ export function createErase({writer, clock, outbox, removeCaptured}: EraseOption
 	async function takeStep(
 		trx: Knex.Transaction,
 		person: Person,
+		wasMailed: boolean,
 	): Promise<{messages: number; copies: number; contact: boolean | null}> {
 		const {workspaceId, addressKey} = person;
 		// Who mails the placeholder itself finds every erased message under it.
@@ -89,7 +91,12 @@ export function createErase({writer, clock, outbox, removeCaptured}: EraseOption
 			await eraseFromCc(trx, person, copies);
 			return {messages: 0, copies: copies.length, contact: null};
 		}
-		return {messages: 0, copies: 0, contact: await deleteContact(trx, workspaceId, addressKey)};
+		const contact = await deleteContact(trx, workspaceId, addressKey);
+		// Of whom a workspace never mailed it cleans nothing away.
+		if (contact || wasMailed) {
+			await eraseUnmatched(trx, addressKey);
+		}
+		return {messages: 0, copies: 0, contact};
 	}
 
 	/** The content belongs to the `to` address: it goes for the copies of others too. */

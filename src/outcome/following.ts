@@ -42,6 +42,7 @@ function complaintOf(recorded: Recorded): Complaint[] {
 			occurredAt: result.at,
 			recordedAt: result.at,
 			counted: isCounted(copy.role, copy.destination),
+			suppresses: true,
 			detail: {reason: 'simulated'},
 		},
 	];

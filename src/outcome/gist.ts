@@ -1,0 +1,35 @@
+import {parseAddress} from '../mail/address.ts';
+import type {Report} from '../mail/report.ts';
+
+/**
+ * What the reports of one mail say of the copy for an address (comparison form); undefined: nothing. Where some name the
+ * address, the others are of somebody else. Where none does, all speak of it: behind an alias or a forwarding the mail went
+ * to addresses that we do not know (delivery.md R3.3).
+ */
+export function gistOf(reports: readonly Report[], addressKey: string): Report | undefined {
+	const naming = reports.filter(report => names(report, addressKey));
+	const about = naming.length > 0 ? naming : reports;
+	const wish = about.find(({action}) => action === 'complaint' || action === 'unsubscribe');
+	if (wish) {
+		return wish;
+	}
+	const failed = about.filter(({action}) => action === 'failed');
+	const soft = failed.find(({suppresses}) => !suppresses);
+	const [first] = failed;
+	// The address is gone only if nobody behind it was reached.
+	return soft ?? (first && failed.length < about.length ? softened(first) : (first ?? about[0]));
+}
+
+/** Whether the report is about this address. */
+export function names({recipient, originalRecipient}: Report, addressKey: string): boolean {
+	return [recipient, originalRecipient].some(named => named !== null && keyOf(named) === addressKey);
+}
+
+function keyOf(address: string): string {
+	const parsed = parseAddress(address, {utf8Local: true});
+	return parsed.ok ? parsed.address.key : address.toLowerCase();
+}
+
+function softened(report: Report): Report {
+	return {...report, type: 'transient', suppresses: false};
+}

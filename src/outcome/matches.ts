@@ -1,0 +1,90 @@
+import type {Candidate, Via} from '../mail/candidate.ts';
+import {idTime} from '../mail/ids.ts';
+import type {CameIn, Reading, Report} from '../mail/report.ts';
+import type {ReportedCopy} from '../store/reports.ts';
+import {gistOf, names} from './gist.ts';
+
+/** A mail that came in, was read, and is to be recorded. */
+export type ReadMail = {
+	readonly cameIn: CameIn;
+	readonly reading: Reading;
+	/** Best first. */
+	readonly candidates: readonly Candidate[];
+	/** Now, in the store's form. */
+	readonly at: string;
+};
+
+/** A copy of ours that a mail proves to be about, and what it says of it (undefined: nothing that can be read). */
+export type Match = {
+	readonly item: ReadMail;
+	readonly copy: ReportedCopy;
+	readonly via: Via;
+	readonly report: Report | undefined;
+};
+
+/** The copies that there are, by their ids and by those of their messages. */
+export type Known = {
+	readonly copies: ReadonlyMap<string, ReportedCopy>;
+	readonly messages: ReadonlyMap<string, readonly ReportedCopy[]>;
+};
+
+/** An envelope may be for several copies; every other way leads to the first that proves itself. */
+const envelopeVias: ReadonlySet<Via> = new Set(['unsubscribe_mail', 'return_path']);
+
+/** The copies that a mail proves to be about: those of the first way whose token is right, and young enough. */
+export function matchesOf(item: ReadMail, known: Known, acceptMs: number): Match[] {
+	const proven: Candidate[] = [];
+	for (const candidate of item.candidates) {
+		const [first] = proven;
+		if (first && !(candidate.via === first.via && envelopeVias.has(candidate.via))) {
+			break;
+		}
+		if (isYoung(candidate, item.cameIn, acceptMs) && isProven(candidate, known)) {
+			proven.push(candidate);
+		}
+	}
+	return proven.flatMap(candidate => matchesBy(candidate, item, known));
+}
+
+/** Whether a token is within the time for which it counts (delivery.md R3.2). */
+export function isYoung({id}: Pick<Candidate, 'id'>, {receivedAt}: CameIn, acceptMs: number): boolean {
+	return Date.parse(receivedAt) - idTime(id) <= acceptMs;
+}
+
+function isProven({id, verify}: Candidate, {copies, messages}: Known): boolean {
+	const copy = copies.get(id);
+	return copy ? verify(copy.address) : messages.has(id) && verify('');
+}
+
+function matchesBy({id, via}: Candidate, item: ReadMail, {copies, messages}: Known): Match[] {
+	const {reports} = item.reading;
+	const copy = copies.get(id);
+	if (copy) {
+		return [{item, via, copy, report: gistOf(reports, copy.addressKey)}];
+	}
+	return copiesNamed(messages.get(id) ?? [], reports).map(each => ({
+		...{item, via, copy: each.copy},
+		report: gistOf(each.reports, each.copy.addressKey),
+	}));
+}
+
+/**
+ * Whom of a message reports are about: the copies whose address they name, else the `to` copy (decisions.md: the Message-ID
+ * is the same in every copy).
+ */
+function copiesNamed(
+	copies: readonly ReportedCopy[],
+	reports: readonly Report[],
+): Array<{copy: ReportedCopy; reports: Report[]}> {
+	const to = copies.filter(({role}) => role === 'to');
+	const ofCopy = new Map<ReportedCopy, Report[]>();
+	for (const report of reports) {
+		const named = copies.filter(({addressKey}) => names(report, addressKey));
+		for (const copy of named.length > 0 ? named : to) {
+			ofCopy.set(copy, [...(ofCopy.get(copy) ?? []), report]);
+		}
+	}
+	return ofCopy.size > 0
+		? [...ofCopy].map(([copy, its]) => ({copy, reports: its}))
+		: to.map(copy => ({copy, reports: []}));
+}

@@ -1,0 +1,223 @@
+import type {Knex} from 'knex';
+import type {EventType} from '../mail/event.ts';
+import type {Report, ReportAction} from '../mail/report.ts';
+import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
+import {moveRecipients} from '../store/recipients.ts';
+import {type ReportedCopy, readEnds} from '../store/reports.ts';
+import {insertSuppressions} from '../store/suppressions.ts';
+import {announce, type Happening} from './announce.ts';
+import {recordComplaints} from './complaint.ts';
+import type {Match} from './matches.ts';
+import type {Outbox} from './outbox.ts';
+import {createUnsubscribeWrite, type Unsubscription} from './unsubscribe.ts';
+
+/** Something new about a copy. */
+export type Reported = Match & {readonly reportId: string};
+type Told = Reported & {readonly report: Report};
+
+/**
+ * Lets reports take effect, in the order in which their states may follow one another. Answers what the timeline tells of
+ * which; a report that is not in it changed nothing.
+ */
+export async function actOn(
+	trx: Knex.Transaction,
+	outbox: Outbox,
+	reported: readonly Reported[],
+): Promise<Map<string, EventType>> {
+	const told = reported.filter((one): one is Told => one.report !== undefined);
+	const failed = told.filter(actionIs('failed'));
+	const complaints = told.filter(actionIs('complaint')).filter(({copy}) => wasSent(copy));
+	const already = await endsOf(trx, [...failed, ...complaints]);
+	const events = [
+		...(await recordArrivals(trx, outbox, told.filter(actionIs('delivered', 'relayed', 'expanded')))),
+		...(await recordRefusals(trx, outbox, once(failed, refusalClass, already))),
+		...(await complain(trx, outbox, once(complaints, complaintClass, already))),
+		...(await unsubscribe(trx, outbox, reported.filter(wantsOut))),
+	];
+	return new Map(events);
+}
+
+type Written = ReadonlyArray<readonly [reportId: string, event: EventType]>;
+
+const actionIs =
+	(...actions: readonly ReportAction[]) =>
+	({report}: Told) =>
+		actions.includes(report.action);
+
+/** Only what reached somebody can be complained about. */
+function wasSent({state, sentAt}: ReportedCopy): boolean {
+	return sentAt !== null || state === 'sent' || state === 'delivered';
+}
+
+const complaintClass = 'complained';
+
+function refusalClass({report}: Told): string {
+	return `bounced ${typeOf(report)} ${categoryOf(report)}`;
+}
+
+/** What the timelines tell already: a copy has one entry of each class (R3.4). */
+async function endsOf(trx: Knex.Transaction, told: readonly Told[]): Promise<Set<string>> {
+	const ends = await readEnds(trx, [...new Set(told.map(({copy}) => copy.messageId))]);
+	return new Set(
+		ends.map(({recipientId, type, detail}) =>
+			type === 'complained' ? `${recipientId} complained` : `${recipientId} bounced ${detail.type} ${detail.category}`,
+		),
+	);
+}
+
+function once(told: readonly Told[], classOf: string | ((one: Told) => string), already: Set<string>): Told[] {
+	return told.filter(one => {
+		const key = `${one.copy.id} ${typeof classOf === 'string' ? classOf : classOf(one)}`;
+		const isFirst = !already.has(key);
+		already.add(key);
+		return isFirst;
+	});
+}
+
+const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transient');
+const categoryOf = ({category}: Report) => category ?? 'undetermined';
+
+/** A smarthost took the mail, and now tells that it went on: that is all that will be known of it (RFC 3461 §5.2.5). */
+async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
+	const sent = new Map(told.filter(({copy}) => copy.state === 'sent').map(one => [one.copy.id, one]));
+	return await move(trx, outbox, [...sent.values()], 'delivered', {onlyMoved: true});
+}
+
+/**
+ * Refusals: the copy leaves the queue if it is still in it. The address that the mail was sent to is blocked, never one that
+ * stands in the report (R3.3).
+ */
+async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
+	const written = await move(trx, outbox, told, 'bounced', {onlyMoved: false});
+	await insertSuppressions(
+		trx,
+		told
+			.filter(({report, copy}) => report.suppresses && mayBlock(copy))
+			.map(({copy, item}) => ({
+				id: outbox.newId('sup'),
+				workspaceId: copy.workspaceId,
+				address: copy.address,
+				addressKey: copy.addressKey,
+				reason: 'hard_bounce',
+				source: copy.messageId,
+				createdAt: item.at,
+			})),
+	);
+	return written;
+}
+
+/** Moves the copies whose state allows it, and tells of all of them, or of those only. */
+async function move(
+	trx: Knex.Transaction,
+	outbox: Outbox,
+	told: readonly Told[],
+	to: 'delivered' | 'bounced',
+	{onlyMoved}: {readonly onlyMoved: boolean},
+): Promise<Written> {
+	const at = told.at(-1)?.item.at;
+	if (at === undefined) {
+		return [];
+	}
+	const ids = new Set(told.map(({copy}) => copy.id));
+	const moved = await moveRecipients(trx, [...ids], to, at);
+	const toTell = onlyMoved ? told.filter(({copy}) => moved.has(copy.id)) : told;
+	await announce(
+		trx,
+		toTell.map(one => happeningOf(one, outbox.newId('evt'), to, moved.delete(one.copy.id))),
+		outbox,
+	);
+	return toTell.map(({reportId}) => [reportId, to] as const);
+}
+
+/** `moves`: the first that is told of a copy, if it changed its state, is the one that counts. */
+function happeningOf(told: Told, id: string, type: 'delivered' | 'bounced', moves: boolean): Happening {
+	const {copy, item} = told;
+	return {
+		id,
+		type,
+		workspaceId: copy.workspaceId,
+		messageId: copy.messageId,
+		recipientId: copy.id,
+		recipient: copy.address,
+		occurredAt: item.cameIn.receivedAt,
+		recordedAt: item.at,
+		counted: moves && isCounted(copy.role, copy.destination),
+		detail: JSON.stringify({
+			recipient: copy.address,
+			role: copy.role,
+			...(type === 'bounced' && {type: typeOf(told.report), category: categoryOf(told.report)}),
+			...saidOf(told),
+		}),
+	};
+}
+
+/** What a report said, for the timeline; absent fields are left out. */
+function saidOf({report, item, via, reportId}: Told): Record<string, unknown> {
+	return {
+		host: report.host ?? undefined,
+		code: report.code ?? undefined,
+		enhanced: report.status ?? undefined,
+		reason: report.reason,
+		rule: report.rule ?? undefined,
+		matched: report.matched ?? undefined,
+		action: report.action,
+		feedback_type: report.feedbackType ?? undefined,
+		report: reportId,
+		via: item.reading.kind,
+		found_by: via,
+	};
+}
+
+async function complain(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
+	await recordComplaints(
+		trx,
+		outbox,
+		told.map(one => {
+			const {copy, item} = one;
+			return {
+				recipientId: copy.id,
+				workspaceId: copy.workspaceId,
+				messageId: copy.messageId,
+				address: copy.address,
+				addressKey: copy.addressKey,
+				role: copy.role,
+				occurredAt: item.cameIn.receivedAt,
+				recordedAt: item.at,
+				counted: isCounted(copy.role, copy.destination),
+				suppresses: mayBlock(copy),
+				detail: saidOf(one),
+			};
+		}),
+	);
+	return told.map(({reportId}) => [reportId, 'complained'] as const);
+}
+
+/** Mail of a test key went nowhere: it blocks no real address. */
+function mayBlock({destination, addressKey}: ReportedCopy): boolean {
+	return destination !== simulatorDomain || isSimulated(addressKey);
+}
+
+function wantsOut({via, report}: Reported): boolean {
+	return via === 'unsubscribe_mail' || report?.action === 'unsubscribe';
+}
+
+/** As the hosted page does it: out of the topic of the mail, or of everything where it has none. */
+async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: readonly Reported[]): Promise<Written> {
+	await createUnsubscribeWrite(outbox).apply(
+		trx,
+		reported.map(
+			({copy, via, item}): Unsubscription => ({
+				workspaceId: copy.workspaceId,
+				messageId: copy.messageId,
+				topicId: copy.topicId,
+				role: copy.role,
+				address: copy.address,
+				addressKey: copy.addressKey,
+				action: 'topic',
+				via: via === 'unsubscribe_mail' ? 'mail' : 'report',
+				at: item.at,
+			}),
+		),
+	);
+	return reported.map(({reportId}) => [reportId, 'unsubscribed'] as const);
+}

@@ -1,0 +1,169 @@
+import type {Knex} from 'knex';
+import type {Candidate, Via} from '../mail/candidate.ts';
+import {erasedAddress} from '../mail/erased.ts';
+import type {EventType} from '../mail/event.ts';
+import type {Kept} from '../mail/report.ts';
+import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
+import {findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
+import type {GroupWrite} from '../store/writer.ts';
+import {groupBy} from './group-by.ts';
+import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
+import type {Outbox} from './outbox.ts';
+import {actOn} from './report-effects.ts';
+import {reviewText} from './review.ts';
+
+export type {ReadMail} from './matches.ts';
+
+/** What became of a mail that was read. */
+export type ReportEffect = {
+	/** The copies that it proved to be about: none, or mostly one. */
+	readonly about: readonly About[];
+	/** Why the mail itself is kept; null: it is not. */
+	readonly kept: Kept | null;
+};
+
+export type About = {
+	readonly recipientId: string;
+	readonly messageId: string;
+	readonly workspaceId: string;
+	readonly via: Via;
+	/** False: the same mail had come before, maybe by another way. */
+	readonly isNew: boolean;
+	/** What the timeline tells of it; null: nothing, it is a report only. */
+	readonly event: EventType | null;
+};
+
+export type ReportOptions = {
+	/** MAILCTL_RETENTION_DAYS as it is now: so long a token counts. */
+	readonly retentionDays: () => number;
+};
+
+const dayMs = 86_400_000;
+/** Where messages are kept for ever. */
+const longestDays = 400;
+
+/**
+ * Records what came back, many mails in one transaction: each proves to be about a copy or is kept as unmatched; state,
+ * timeline, suppression and webhooks follow, and the mail is marked as read. However often and by however many ways the
+ * same comes, it counts once (delivery.md R3.1–R3.4).
+ */
+export function createReportWrite(outbox: Outbox, {retentionDays}: ReportOptions): GroupWrite<ReadMail, ReportEffect> {
+	return {
+		name: 'report',
+		rank: 3,
+		bytes: ({reading}) => 1024 + reading.reports.length * 512,
+		async apply(trx, items) {
+			const acceptMs = (retentionDays() || longestDays) * dayMs;
+			const known = await lookUp(trx, items, acceptMs);
+			const matches = items.map(item => matchesOf(item, known, acceptMs).filter(isThere));
+			const reported = matches.flat().map(match => ({...match, reportId: outbox.newId('rpt')}));
+			const added = await insertReports(trx, reported.map(rowOf));
+			const fresh = reported.filter(({reportId}) => added.has(reportId));
+			const events = await actOn(trx, outbox, fresh);
+			const freshOf = groupBy(fresh, ({item}) => item);
+			const effects = items.map((item, index): ReportEffect => {
+				const isNew = new Map(freshOf.get(item)?.map(one => [one.copy, events.get(one.reportId) ?? null]));
+				const its = matches[index] as Match[];
+				return {about: its.map(match => aboutOf(match, isNew)), kept: keptOf(item, its, known)};
+			});
+			await markRead(
+				trx,
+				items.map((item, index) => endOf(item, (effects[index] as ReportEffect).kept, known, acceptMs)),
+			);
+			return effects;
+		},
+	};
+}
+
+/** The rows that candidates lead to. Those of messages are asked for only where no copy's token is right. */
+async function lookUp(trx: Knex.Transaction, items: readonly ReadMail[], acceptMs: number): Promise<Known> {
+	const young = (item: ReadMail, prefix: string) =>
+		item.candidates.filter(one => one.id.startsWith(prefix) && isYoung(one, item.cameIn, acceptMs)).map(({id}) => id);
+	const copyIds = new Set(items.flatMap(item => young(item, 'rcp_')));
+	const found = await findReportedCopies(trx, {copyIds: [...copyIds]});
+	const copies = new Map(found.map(copy => [copy.id, copy]));
+	const unproven = items.filter(item => matchesOf(item, {copies, messages: new Map()}, acceptMs).length === 0);
+	const messageIds = new Set(unproven.flatMap(item => young(item, 'msg_')));
+	const ofMessages = await findReportedCopies(trx, {messageIds: [...messageIds]});
+	return {copies, messages: groupBy(ofMessages, ({messageId}) => messageId)};
+}
+
+/** Of an erased person nothing is written any more. */
+function isThere({copy}: Match): boolean {
+	return copy.address !== erasedAddress;
+}
+
+function rowOf({item, copy, via, report, reportId}: Match & {readonly reportId: string}): NewReport {
+	const unsubscribes = via === 'unsubscribe_mail';
+	return {
+		id: reportId,
+		workspaceId: copy.workspaceId,
+		messageId: copy.messageId,
+		recipientId: copy.id,
+		digest: item.cameIn.digest,
+		kind: item.reading.kind,
+		category: report?.category ?? null,
+		rule: report?.rule ?? null,
+		matched: report?.matched ?? null,
+		detail: JSON.stringify({
+			via,
+			source: item.cameIn.source,
+			received_at: item.cameIn.receivedAt,
+			action: unsubscribes ? 'unsubscribe' : (report?.action ?? 'none'),
+			...(report && {
+				recipient: report.recipient,
+				original_recipient: report.originalRecipient,
+				type: report.type,
+				status: report.status,
+				code: report.code,
+				host: report.host,
+				suppresses: report.suppresses,
+				reason: report.reason,
+				feedback_type: report.feedbackType,
+			}),
+		}),
+		createdAt: item.at,
+	};
+}
+
+function aboutOf({copy, via}: Match, fresh: ReadonlyMap<ReportedCopy, EventType | null>): About {
+	return {
+		recipientId: copy.id,
+		messageId: copy.messageId,
+		workspaceId: copy.workspaceId,
+		via,
+		isNew: fresh.has(copy),
+		event: fresh.get(copy) ?? null,
+	};
+}
+
+const operator = /^(postmaster|abuse)(@|$)/i;
+
+/** Whether the mail itself is to be looked at by somebody. */
+function keptOf(item: ReadMail, matches: readonly Match[], known: Known): Kept | null {
+	const {cameIn, reading} = item;
+	if (cameIn.rcptTo.some(address => operator.test(address))) {
+		return 'operator';
+	}
+	if (matches.length === 0) {
+		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';
+	}
+	const isUnread = reading.fault !== null || (reading.kind === 'other' && matches[0]?.via !== 'unsubscribe_mail');
+	return isUnread ? 'unread' : null;
+}
+
+/** What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about. */
+function isErased({id}: Candidate, {copies, messages}: Known): boolean {
+	const found = copies.get(id) ?? messages.get(id)?.find(({address}) => address === erasedAddress);
+	return found?.address === erasedAddress;
+}
+
+function endOf(item: ReadMail, kept: Kept | null, known: Known, acceptMs: number): InboundEnd {
+	return {
+		id: item.cameIn.id,
+		at: item.at,
+		kept,
+		reading: kept === null ? null : reviewText(item, known, acceptMs),
+		fault: item.reading.fault,
+	};
+}
