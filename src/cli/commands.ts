@@ -82,6 +82,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./webhook.ts')).webhookCommands,
 	},
 	{
+		name: 'bounce',
+		about: 'What came back: bounces, complaints, and how they are read',
+		load: async () => (await import('./bounce.ts')).bounceCommands,
+	},
+	{
 		name: 'queue',
 		about: 'Mail that waits; of all workspaces unless one is named',
 		load: async () => (await import('./queue.ts')).queueCommands,

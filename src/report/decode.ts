@@ -1,27 +1,66 @@
-/** Undoes a transfer encoding (RFC 2045 §6); an unknown one is taken as none. */
-export function decodeBody(body: Buffer, encoding: string): Buffer {
-	switch (encoding.trim().toLowerCase()) {
+/** Undoes a transfer encoding (RFC 2045 §6) of at most so many octets; an unknown or wrong one is taken as none. */
+export function decodeBody(body: Buffer, encoding: string, most: number): Buffer {
+	switch (/[a-z0-9-]+/.exec(encoding.toLowerCase())?.[0]) {
 		case 'base64':
-			return Buffer.from(body.toString('latin1'), 'base64');
+			return decodeBase64(body.subarray(0, 2 * most)).subarray(0, most);
 		case 'quoted-printable':
-			return decodeQuotedPrintable(body.toString('latin1'));
+			return decodeQuotedPrintable(body.toString('latin1', 0, Math.min(body.length, 3 * most))).subarray(0, most);
 		default:
-			return body;
+			return body.subarray(0, most);
 	}
 }
 
-/** Text in a charset; where that is unknown, UTF-8, and Latin-1 where it is not that. */
+/** Text in a charset; where that is unknown or wrong, UTF-8, and Windows-1252 where it is not that. */
 export function decodeText(bytes: Buffer, charset: string | undefined): string {
+	const label = (charset ?? '').trim().toLowerCase();
+	const known = utf8Labels.has(label) || /^(?:us-)?ascii$/.test(label) ? null : decodeAs(label, bytes);
+	if (known !== null) {
+		return known;
+	}
+	const text = bytes.toString('utf8').replace(/^\ufeff/, '');
+	if (!text.includes('\ufffd')) {
+		// Japanese mailers do not always say it.
+		return text.includes('\x1b$') ? new TextDecoder('iso-2022-jp').decode(bytes) : text;
+	}
+	return utf8Labels.has(label) && label !== '' ? text : new TextDecoder('windows-1252').decode(bytes);
+}
+
+const utf8Labels: ReadonlySet<string> = new Set(['', 'utf-8', 'utf8']);
+
+// Names that the WHATWG's list of encodings lacks.
+const otherNames: Readonly<Record<string, string>> = {
+	cp932: 'shift_jis',
+	'windows-31j': 'shift_jis',
+	'iso-2022-jp-ms': 'iso-2022-jp',
+	'iso-2022-jp-1': 'iso-2022-jp',
+	'iso-2022-jp-2': 'iso-2022-jp',
+	cp936: 'gbk',
+	'x-gbk': 'gbk',
+	cp949: 'euc-kr',
+	cp950: 'big5',
+	'iso-8859-8-e': 'iso-8859-8',
+	ansi: 'windows-1252',
+};
+
+/** Null: the charset is not known. */
+function decodeAs(label: string, bytes: Buffer): string | null {
+	const name = otherNames[label] ?? label.replace(/^cp-?(125\d)$/, 'windows-$1').replace(/^cp-?866$/, 'ibm866');
 	try {
-		return new TextDecoder(charset === undefined || /^us-ascii$/i.test(charset) ? 'utf-8' : charset).decode(bytes);
+		return new TextDecoder(name).decode(bytes);
 	} catch {
-		return bytes.toString('utf8').includes('\ufffd') ? bytes.toString('latin1') : bytes.toString('utf8');
+		return null;
 	}
 }
+
+const longestWords = 16 * 1024;
 
 /** Encoded words of a header field (RFC 2047) as text. */
 export function decodeWords(value: string): string {
+	if (!value.includes('=?')) {
+		return value;
+	}
 	return value
+		.slice(0, longestWords)
 		.replace(/(=\?[^?\s]{1,64}\?[bq]\?[^?]{0,1024}\?=)\s+(?==\?)/gi, '$1')
 		.replace(/=\?([^?\s]{1,64})\?([bq])\?([^?]{0,1024})\?=/gi, (_, charset: string, kind: string, text: string) =>
 			decodeText(
@@ -31,8 +70,19 @@ export function decodeWords(value: string): string {
 		);
 }
 
+/** What is no base64 at all stays as it is: mailers claim it of plain texts. */
+function decodeBase64(body: Buffer): Buffer {
+	const text = body.toString('latin1');
+	const foreign = text.slice(0, 4096).replace(/[A-Za-z0-9+/=\s]/g, '').length;
+	const words = text.slice(0, 4096).split(' ').length;
+	return foreign * 20 > Math.min(text.length, 4096) || words > 20 ? body : Buffer.from(text, 'base64');
+}
+
 function decodeQuotedPrintable(text: string): Buffer {
-	const joined = text.replace(/=[ \t]*\n/g, '');
+	const joined = text
+		.replace(/[ \t]+$/gm, '')
+		.replace(/=\n/g, '')
+		.replace(/=$/, '');
 	return Buffer.from(
 		joined.replace(/=([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
 		'latin1',

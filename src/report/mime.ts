@@ -1,4 +1,7 @@
+import {type ContentType, readContentType} from './content-type.ts';
 import {decodeBody, decodeText} from './decode.ts';
+import {withLineFeeds} from './line-ends.ts';
+import {guessBoundary, splitParts} from './multipart.ts';
 
 /** A header field: its name in lower case, its value unfolded and not decoded. */
 export type Field = {readonly name: string; readonly value: string};
@@ -6,13 +9,13 @@ export type Field = {readonly name: string; readonly value: string};
 /** A part of a mail, or the mail itself. Bodies are decoded when they are asked for. */
 export type Part = {
 	readonly fields: readonly Field[];
-	/** `text/plain`, in lower case. */
+	/** `text/plain`, in lower case. A `multipart/*` in which no part is found is a `text/plain`. */
 	readonly type: string;
 	/** Parameters of the content type, names in lower case. */
 	readonly parameters: Readonly<Record<string, string>>;
 	/** The parts of a `multipart/*`. A `message/rfc822` is not descended into (delivery.md R3.9). */
 	readonly parts: readonly Part[];
-	/** The body without its transfer encoding, at most `longestBody` octets. */
+	/** The body without its transfer encoding, at most `longestBody` octets; empty where there are parts. */
 	readonly body: () => Buffer;
 	/** The same as text, in its charset. */
 	readonly text: () => string;
@@ -28,40 +31,62 @@ const deepest = 10;
 const mostParts = 200;
 const mostFields = 1000;
 const longestHeader = 256 * 1024;
-const longestBody = 512 * 1024;
+const longestValue = 16 * 1024;
+const longestBody = 256 * 1024;
 
 /**
- * Reads a mail's structure (RFC 5322, RFC 2045): any line endings, a `From ` line first, boundaries that are never closed. Time
- * and memory are bounded whatever the bytes; what goes beyond a limit is left out and said.
+ * Reads a mail's structure (RFC 5322, RFC 2045): any line ends, a `From ` line first, boundaries that are never closed or
+ * not the announced ones, missing blank lines. Time and memory are bounded whatever the bytes; what goes beyond a limit is
+ * left out and said.
  */
 export function readMail(raw: Buffer): Mail {
-	const bytes = withoutFromLine(withLineFeeds(raw));
-	const limits = {parts: mostParts, fault: null as string | null};
-	return {root: readPart(bytes, 0, limits), fault: limits.fault};
+	const limits: Limits = {parts: mostParts, fault: null};
+	const root = readPart(withoutNextMail(withoutFromLine(withLineFeeds(raw))), 0, limits);
+	return {root, fault: limits.fault};
 }
 
 type Limits = {parts: number; fault: string | null};
 
-const nothing = Buffer.alloc(0);
-
 function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 	const end = headerEnd(bytes);
+	if (end > longestHeader) {
+		limits.fault ??= 'a header is too long';
+	}
 	const fields = readFields(bytes.subarray(0, Math.min(end, longestHeader)), limits);
-	const content = bytes.subarray(end);
-	const {value: type, parameters} = readContentType(fieldOf(fields, 'content-type'));
-	const parts = type.startsWith('multipart/') && parameters.boundary ? split(content, parameters.boundary) : [];
-	const children: Part[] = [];
-	for (const part of parts) {
+	const content = bytes.subarray(bytes[end] === 0x0a ? end + 1 : end);
+	const announced = readContentType(fieldOf(fields, 'content-type'));
+	const parts = partsOf(content, announced, depth, limits);
+	const isLeaf = parts === null;
+	const encoding = fieldOf(fields, 'content-transfer-encoding') ?? '';
+	const body = once(() => (isLeaf ? decodeBody(content, encoding, longestBody) : Buffer.alloc(0)));
+	return {
+		fields,
+		type: isLeaf && announced.value.startsWith('multipart/') ? 'text/plain' : announced.value,
+		parameters: announced.parameters,
+		parts: parts ?? [],
+		body,
+		text: once(() => decodeText(body(), announced.parameters.charset)),
+	};
+}
+
+/** Null: it has no parts. */
+function partsOf(content: Buffer, {value, parameters}: ContentType, depth: number, limits: Limits): Part[] | null {
+	if (!value.startsWith('multipart/')) {
+		return null;
+	}
+	const announced = parameters.boundary ? splitParts(content, parameters.boundary, limits.parts + 1) : [];
+	const guessed = announced.length > 0 ? null : guessBoundary(content);
+	const pieces = guessed === null ? announced : splitParts(content, guessed, limits.parts + 1);
+	const parts: Part[] = [];
+	for (const piece of pieces) {
 		if (depth >= deepest || limits.parts <= 0) {
 			limits.fault = depth >= deepest ? 'parts lie too deep in each other' : 'too many parts';
 			break;
 		}
 		limits.parts--;
-		children.push(readPart(part, depth + 1, limits));
+		parts.push(readPart(piece, depth + 1, limits));
 	}
-	const encoding = fieldOf(fields, 'content-transfer-encoding') ?? '';
-	const body = () => decodeBody(parts.length > 0 ? nothing : content.subarray(0, longestBody), encoding);
-	return {fields, type, parameters, parts: children, body, text: () => decodeText(body(), parameters.charset)};
+	return pieces.length > 0 ? parts : null;
 }
 
 /** The first value of a field, by its name in lower case. */
@@ -74,100 +99,88 @@ export function leavesOf(part: Part): Part[] {
 	return part.parts.length === 0 ? [part] : part.parts.flatMap(leavesOf);
 }
 
-/** Header fields of a block of text, such as a returned header or a delivery status. */
+/** Header fields of a block of text, such as a returned header; lines that are none are passed over. */
 export function readFields(bytes: Buffer, limits: Limits = {parts: 0, fault: null}): Field[] {
 	const fields: Array<{name: string; value: string}> = [];
-	for (const line of bytes.toString('utf8').split('\n')) {
+	for (const line of decodeText(bytes, undefined).split('\n')) {
 		const last = fields.at(-1);
-		if (/^[ \t]/.test(line)) {
-			if (last && last.value.length < longestHeader) {
-				last.value += ` ${line.trim()}`;
+		if (line.startsWith(' ') || line.startsWith('\t')) {
+			if (last && last.value.length < longestValue) {
+				last.value += ` ${line.trim().slice(0, longestValue)}`;
 			}
 			continue;
 		}
 		const colon = line.indexOf(':');
-		const name = line.slice(0, colon).trim().toLowerCase();
-		if (colon > 0 && /^[\u0021-\u0039\u003b-\u007e]+$/.test(name)) {
-			if (fields.length >= mostFields) {
-				limits.fault = 'too many header fields';
-				break;
-			}
-			fields.push({name, value: line.slice(colon + 1).trim()});
+		const name = colon > 0 && colon < 200 ? line.slice(0, colon).trimEnd() : '';
+		if (!fieldName.test(name)) {
+			continue;
 		}
+		if (fields.length >= mostFields) {
+			limits.fault ??= 'too many header fields';
+			break;
+		}
+		fields.push({
+			name: name.toLowerCase(),
+			value: line
+				.slice(colon + 1)
+				.trim()
+				.slice(0, longestValue),
+		});
 	}
 	return fields;
 }
 
-/** A value with parameters: `text/plain; charset="utf-8"`; a missing one is `text/plain`. */
-export function readContentType(value: string | null): {value: string; parameters: Record<string, string>} {
-	const text = (value ?? 'text/plain').slice(0, 4096);
-	const parameters: Record<string, string> = {};
-	for (const [, name, quoted, plain] of text.matchAll(/;\s*([^\s=;]+)\s*=\s*(?:"([^"]*)"|([^\s;]*))/g)) {
-		parameters[(name as string).toLowerCase()] = quoted ?? plain ?? '';
-	}
-	const type = (text.split(';')[0] as string)
-		.replace(/\([^)]*\)/g, '')
-		.trim()
-		.toLowerCase();
-	return {value: type.includes('/') ? type : 'text/plain', parameters};
-}
+// RFC 5322 §2.2.
+const fieldName = /^[!-9;-~]+$/;
+const commonField =
+	/^(?:content-[a-z-]+|mime-version|received|return-path|from|to|subject|date|message-id|auto-submitted|delivered-to|x-[\w-]+)[ \t]*:/im;
 
+/**
+ * Where the header ends: at the first blank line. Where a line before it is no field and no field follows that line, the
+ * blank line is missing and the line begins the body.
+ */
 function headerEnd(bytes: Buffer): number {
 	if (bytes[0] === 0x0a) {
-		return 1;
+		return 0;
 	}
-	const at = bytes.indexOf('\n\n');
-	return at === -1 ? bytes.length : at + 2;
-}
-
-function split(content: Buffer, boundary: string): Buffer[] {
-	const parts: Buffer[] = [];
-	const delimiter = `--${boundary}`;
-	let start = -1;
-	for (let at = content.indexOf(delimiter); at !== -1; at = content.indexOf(delimiter, at + delimiter.length)) {
-		if (at > 0 && content[at - 1] !== 0x0a) {
-			continue;
-		}
-		const line = content.indexOf('\n', at);
-		const rest = content.toString('latin1', at + delimiter.length, line === -1 ? content.length : line).trim();
-		if (rest !== '' && rest !== '--') {
-			continue; // Another boundary that begins alike.
-		}
-		if (start !== -1) {
-			parts.push(content.subarray(start, Math.max(start, at - 1)));
-		}
-		start = rest === '--' || line === -1 ? -1 : line + 1;
-		if (rest === '--' || parts.length > mostParts) {
-			return parts;
-		}
+	const blank = bytes.indexOf('\n\n');
+	const end = blank === -1 ? bytes.length : blank + 1;
+	const header = bytes.toString('latin1', 0, Math.min(end, longestHeader));
+	const stray = /^(?:--|(?![\t ]|[!-9;-~]{1,200}[ \t]*:)).*$/m.exec(
+		header.endsWith('\n') ? header.slice(0, -1) : header,
+	);
+	if (stray === null) {
+		return end;
 	}
-	if (start !== -1) {
-		parts.push(content.subarray(start));
-	}
-	return parts;
-}
-
-/** CRLF, and CR alone where there is no LF at all, as LF: the rest then has one line end. */
-function withLineFeeds(raw: Buffer): Buffer {
-	if (raw.indexOf(0x0d) === -1) {
-		return raw;
-	}
-	const alone = raw.indexOf(0x0a) === -1;
-	const bytes = Buffer.allocUnsafe(raw.length);
-	let length = 0;
-	for (let i = 0; i < raw.length; i++) {
-		const byte = raw[i] as number;
-		if (byte !== 0x0d) {
-			bytes[length++] = byte;
-		} else if (alone) {
-			bytes[length++] = 0x0a;
-		} else if (raw[i + 1] !== 0x0a) {
-			bytes[length++] = byte;
-		}
-	}
-	return bytes.subarray(0, length);
+	const isBody = stray[0].startsWith('--') || !commonField.test(header.slice(stray.index + stray[0].length));
+	return isBody ? stray.index : end;
 }
 
 function withoutFromLine(bytes: Buffer): Buffer {
-	return bytes.subarray(0, 5).toString('latin1') === 'From ' ? bytes.subarray(bytes.indexOf(0x0a) + 1) : bytes;
+	let start = 0;
+	while (start < 64 && bytes[start] === 0x0a) {
+		start++;
+	}
+	const mail = bytes.subarray(start);
+	const isFromLine = /^>?From /.test(mail.subarray(0, 6).toString('latin1'));
+	return isFromLine ? mail.subarray(mail.indexOf(0x0a) + 1) : mail;
+}
+
+/** Cuts at the `From ` line of another mail behind the first one. */
+function withoutNextMail(bytes: Buffer): Buffer {
+	for (let at = bytes.indexOf('\n\nFrom '); at !== -1; at = bytes.indexOf('\n\nFrom ', at + 1)) {
+		const lines = bytes.toString('latin1', at + 2, at + 600);
+		if (/^From [^\n]{3,120}\d\d:\d\d[^\n]{0,30}\n[!-9;-~]{2,60}:[ \t]/.test(lines)) {
+			return bytes.subarray(0, at + 1);
+		}
+	}
+	return bytes;
+}
+
+function once<Value>(make: () => Value): () => Value {
+	let made: {readonly value: Value} | undefined;
+	return () => {
+		made ??= {value: make()};
+		return made.value;
+	};
 }

@@ -1,0 +1,19 @@
+// Controls, direction and invisible characters, halves of characters: nothing of what stores and terminals take amiss.
+const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\s]+/gu;
+
+const longestReason = 1024;
+
+/** What a host or a person wrote, on one line, safe to store and to print, at most 1,024 characters. */
+export function reasonOf(text: string): string {
+	// More than is kept, for white space falls together.
+	const line = text
+		.slice(0, 8 * longestReason)
+		.replace(unsafe, ' ')
+		.trim();
+	return line.length <= longestReason
+		? line
+		: line
+				.slice(0, longestReason)
+				.replace(/[\ud800-\udbff]$/, '')
+				.trimEnd();
+}

@@ -1,0 +1,86 @@
+import type {Phase} from '../mail/outcome.ts';
+
+/** What a text says that a host answered; absent things are null. */
+export type Reply = {
+	readonly code: number | null;
+	/** RFC 3463. */
+	readonly enhanced: string | null;
+	/** The reply alone where the text wraps one, else the whole text. */
+	readonly text: string;
+};
+
+const pair = /(?<![\d.])([245]\d\d)[ \t\-#('"<;,:/]{1,4}([245]\.\d{1,3}\.\d{1,3})(?![.\d])/g;
+const lone = /(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
+const leading = /^[^\w]{0,4}([245]\d\d)(?![\d.])/;
+const introduced =
+	/(?:said|returned|responded with|response|was|error|reply|smtp|code|status|reason|command|<<<)[ \t]{0,3}[:;='"(]{0,3}\s{0,3}["'(<#]?([45]\d\d)(?![\d.])/i;
+const likely = /(?<![\w.:])(4[25]\d|5[057]\d)(?=[\s\-"'):;,<#]|$)/;
+// Codes that say only that another host answered (Exchange), or nothing at all.
+const wrapping = /^[45]\.(?:0\.0|0\.350|1\.351)$/;
+
+/** Finds code and enhanced code in what a host said, or in what a mailer says that it said. */
+export function replyIn(text: string): Reply {
+	const inner = wrapped(text);
+	const pairs = [...inner.matchAll(pair)];
+	const best = pairs.find(([, , enhanced]) => !wrapping.test(enhanced as string)) ?? pairs[0];
+	if (best) {
+		return {code: Number(best[1]), enhanced: best[2] as string, text: inner};
+	}
+	const code = (leading.exec(inner) ?? introduced.exec(inner) ?? likely.exec(inner))?.[1];
+	return {code: code === undefined ? null : Number(code), enhanced: lone.exec(inner)?.[1] ?? null, text: inner};
+}
+
+/** Exchange: `550 5.1.351 Remote server returned unknown recipient -> 550 5.1.1 …`. */
+function wrapped(text: string): string {
+	const inner = /remote server returned[^\n]{0,160}?->[ \t]*([\s\S]+)/i.exec(text)?.[1];
+	return inner !== undefined && /[245]\d\d/.test(inner) ? inner : text;
+}
+
+const commands: ReadonlyArray<readonly [RegExp, Phase]> = [
+	[/end of data|end of message|sending data block|message (?:body|content)|^\.$/, 'dot'],
+	[/^data/, 'data'],
+	[/^rcpt/, 'rcpt'],
+	[/^mail/, 'mail'],
+	[/^(?:e|h)h?(?:h|e)lo/, 'ehlo'],
+	[/^starttls/, 'starttls'],
+	[/^auth/, 'auth'],
+	[/initial connect|connection|greeting|banner/, 'greeting'],
+];
+
+// Postfix, Exim, Sendmail, DragonFly in their words.
+const spoken = [
+	/in reply to (?:the )?([a-z][a-z .]{2,24}?)(?: command)?\)/i,
+	/error from remote (?:mail server|mailer) after (?:pipelined )?([a-z][a-z .]{2,24})/i,
+	/did not like our ([a-z]{3,8})/i,
+	/^>>> ([a-z.][^\n]{0,20})[^\n]*\n(?:<<< [^\n]*\n)*<<< [45]/im,
+];
+
+/** How far the session came that a text tells of; null: it does not tell. */
+export function phaseIn(text: string): Phase | null {
+	for (const pattern of spoken) {
+		const command = pattern.exec(text)?.[1]?.trim().toLowerCase();
+		const phase = command === undefined ? undefined : commands.find(([words]) => words.test(command))?.[1];
+		if (phase) {
+			return phase;
+		}
+	}
+	return null;
+}
+
+const hosts = [
+	/\bhost ([a-z0-9][a-z0-9.-]{2,253})[ \t]?\[[^\]\n]{3,60}\](?:[ \t:]|\s{1,8}said|$)/i,
+	/while talking to \[?([a-z0-9][a-z0-9.-]{2,253})/i,
+	/\bserver for the (?:recipient )?domain [a-z0-9.-]{1,253} by ([a-z0-9][a-z0-9.-]{2,253})/i,
+	/\bremote host (?:said|\[?([a-z0-9][a-z0-9.-]{2,253})\]? said)/i,
+];
+
+/** The host that a text says refused; null: it names none. */
+export function hostIn(text: string): string | null {
+	for (const pattern of hosts) {
+		const host = pattern.exec(text)?.[1];
+		if (host !== undefined) {
+			return host.replace(/\.$/, '').toLowerCase();
+		}
+	}
+	return null;
+}
