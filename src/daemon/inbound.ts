@@ -3,10 +3,12 @@ import {readFileSync} from 'node:fs';
 import {isIPv6} from 'node:net';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
-import {createJudgeAddressee} from '../inbound/addressee.ts';
+import {createJudgeAddressee, isOperator} from '../inbound/addressee.ts';
 import {createAllowance} from '../inbound/allowance.ts';
+import {askTogether} from '../inbound/ask-together.ts';
 import {createListener, type Heard, type Listener, type RefusalReason, type Tls} from '../inbound/listener.ts';
 import {createOurDomains} from '../inbound/our-domains.ts';
+import {readMarkWrite} from '../inbound/read-mark.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
 import {createTakeIn, shortKey} from '../inbound/take-in.ts';
@@ -16,7 +18,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
 import {processCpu} from '../mail/work-limit.ts';
-import {findCopyAddresses, listReturnPathHosts, markRead} from '../store/inbound.ts';
+import {findCopyAddresses, listReturnPathHosts} from '../store/inbound.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';
@@ -85,12 +87,9 @@ export function createInbound(options: InboundOptions) {
 	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
 	let listener: Listener | null = null;
 
-	async function record({id}: CameIn, {fault}: Reading): Promise<void> {
-		await store.writer.transaction(trx => markRead(trx, {id, readAt: storeTime(clock.now()), kept: null, fault}));
-	}
-
-	async function addressOf(recipientId: string): Promise<string | undefined> {
-		return (await findCopyAddresses(store.reader, [recipientId])).get(recipientId);
+	async function record({id, rcptTo}: CameIn, {fault}: Reading): Promise<void> {
+		const kept = rcptTo.some(isOperator) ? 'operator' : null;
+		await store.writer.submit(readMarkWrite, {id, readAt: storeTime(clock.now()), kept, reading: null, fault});
 	}
 
 	function heard({client, roles, size, tls, taken}: Heard): void {
@@ -127,7 +126,7 @@ export function createInbound(options: InboundOptions) {
 					domains,
 					returnPathDomain,
 					feedbackAddress,
-					addressOf,
+					addressOf: askTogether(ids => findCopyAddresses(store.reader, ids)),
 					tokenLifetimeMs: () => (options.retentionDays() || tokenDays) * dayMs,
 					unproved: createAllowance({...unproved, clock}),
 					clock,

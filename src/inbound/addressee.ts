@@ -82,6 +82,11 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 	}
 }
 
+/** Whether an address is one at which people read mail (RFC 5321 §4.5.1, RFC 2142). */
+export function isOperator(address: string): boolean {
+	return operators.has(address.slice(0, address.indexOf('@')).toLowerCase());
+}
+
 /** In comparison form; `postmaster` alone is that of this host (RFC 5321 §4.5.1). */
 function partsOf(text: string, ownDomain: string): {local: string; domain: string} {
 	const at = text.lastIndexOf('@');

@@ -1,8 +1,9 @@
 import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
-import {listUnread, markRead, type UnreadInbound} from '../store/inbound.ts';
+import {listUnread, type UnreadInbound} from '../store/inbound.ts';
 import type {Store} from '../store/store.ts';
+import {readMarkWrite} from './read-mark.ts';
 import {UnfinishedError} from './reader.ts';
 
 export type ReadingOptions = {
@@ -26,6 +27,8 @@ export type ReadingOptions = {
 const othersAfterMs = 60_000;
 const mostRows = 128;
 const mostBytes = 4 * 1024 * 1024;
+/** When it has read all, it lets so much time pass before it looks again: few transactions for many mails. */
+const gatherMs = 50;
 /** How long it rests before it asks a failing store again, milliseconds. */
 const retryMs = 1000;
 const longestFault = 300;
@@ -53,34 +56,32 @@ export function createReading(options: ReadingOptions) {
 	}
 
 	async function run(): Promise<void> {
-		// After this turn: what the same tick took in is found by one look.
-		await Promise.resolve();
 		while (again && !stopped) {
 			again = false;
 			try {
-				await readAll();
+				again = (await readSome()) || again;
 			} catch (error) {
 				options.onStoreError(error);
 				again = true;
-				await rest();
+				await rest(retryMs);
 			}
 		}
 		running = null;
 	}
 
-	async function readAll(): Promise<void> {
-		while (!stopped) {
-			const othersUntil = everything ? latest : storeTime(clock.now() - othersAfterMs);
-			const mails = await listUnread(store.reader, {node: options.node, othersUntil, mostRows, mostBytes});
-			if (mails.length === 0) {
-				everything = false;
-				return;
-			}
-			const ends = await Promise.all(mails.map(readOne));
-			if (ends.includes('later')) {
-				await rest();
-			}
+	/** Answers whether there is more to read. */
+	async function readSome(): Promise<boolean> {
+		const othersUntil = everything ? latest : storeTime(clock.now() - othersAfterMs);
+		const {mails, more} = await listUnread(store.reader, {node: options.node, othersUntil, mostRows, mostBytes});
+		const ends = await Promise.all(mails.map(readOne));
+		const isLater = ends.includes('later');
+		everything &&= more || isLater;
+		if (isLater) {
+			await rest(retryMs);
+		} else if (!more && mails.length > 0) {
+			await rest(gatherMs);
 		}
+		return more || isLater;
 	}
 
 	async function readOne({raw, ...cameIn}: UnreadInbound): Promise<'done' | 'later'> {
@@ -101,9 +102,9 @@ export function createReading(options: ReadingOptions) {
 
 	async function keep(cameIn: CameIn, error: unknown): Promise<'done' | 'later'> {
 		const fault = (error instanceof Error ? error.message : String(error)).slice(0, longestFault);
-		const mark = {id: cameIn.id, readAt: storeTime(clock.now()), kept: 'unread', fault} as const;
+		const readAt = storeTime(clock.now());
 		try {
-			await store.writer.transaction(trx => markRead(trx, mark));
+			await store.writer.submit(readMarkWrite, {id: cameIn.id, readAt, kept: 'unread', reading: null, fault});
 		} catch (failure) {
 			return later(failure);
 		}
@@ -116,9 +117,9 @@ export function createReading(options: ReadingOptions) {
 		return 'later';
 	}
 
-	function rest(): Promise<void> {
+	function rest(milliseconds: number): Promise<void> {
 		return new Promise(resolve => {
-			const timer = setTimeout(resolve, stopped ? 0 : retryMs);
+			const timer = setTimeout(resolve, stopped ? 0 : milliseconds);
 			endRest = () => {
 				clearTimeout(timer);
 				resolve();

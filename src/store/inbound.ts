@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {CameIn, InboundSource} from '../mail/report.ts';
+import {rowSource, textAsBytes} from './dialect.ts';
 import {insertRows} from './insert-rows.ts';
 
 /** A mail that came in, as it is kept until it was read. */
@@ -57,11 +58,11 @@ type Row = {
 	readonly size: number;
 };
 
-/** The oldest mails that were not read, as many as fit. */
+/** The oldest mails that were not read, as many as fit, and whether there are more. */
 export async function listUnread(
 	reader: Knex,
 	{node, othersUntil, mostRows, mostBytes}: UnreadQuery,
-): Promise<UnreadInbound[]> {
+): Promise<{readonly mails: UnreadInbound[]; readonly more: boolean}> {
 	const rows: Row[] = await reader('inbound')
 		.whereNull('read_at')
 		.where(due => due.where({node}).orWhere('received_at', '<=', othersUntil))
@@ -77,11 +78,12 @@ export async function listUnread(
 		.whereNull('read_at')
 		.select('id', 'raw');
 	const rawOf = new Map(bytes.map(({id, raw}) => [id, raw]));
-	return fitting.flatMap(row => {
+	const mails = fitting.flatMap(row => {
 		const raw = rawOf.get(row.id);
 		// Somebody else read it meanwhile.
 		return raw === undefined ? [] : [{...cameInOf(row), raw}];
 	});
+	return {mails, more: fitting.length < rows.length || rows.length === mostRows};
 }
 
 function countFitting(rows: readonly Row[], mostBytes: number): number {
@@ -109,13 +111,26 @@ export type ReadMark = {
 	readonly readAt: string;
 	/** Null: the mail itself is let go. */
 	readonly kept: Kept | null;
+	/** JSON text with kind and reports, for mails that are kept. */
+	readonly reading: string | null;
 	readonly fault: string | null;
 };
 
-/** Marks a mail as read; false: it was already. */
-export async function markRead(trx: Knex.Transaction, {id, readAt, kept, fault}: ReadMark): Promise<boolean> {
-	const changes = {read_at: readAt, kept, fault, ...(kept === null ? {raw: Buffer.alloc(0)} : {})};
-	return (await trx('inbound').where({id}).whereNull('read_at').update(changes)) === 1;
+/** Marks mails as read and lets go those that are not kept; answers the ids of those that were not yet. */
+export async function markRead(trx: Knex.Transaction, marks: readonly ReadMark[]): Promise<Set<string>> {
+	const {sql, bindings} = rowSource(
+		trx,
+		marks.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(one => [one.id, one.readAt, one.kept, one.reading, one.fault]),
+		5,
+	);
+	const answer = await trx.raw(
+		`update inbound set read_at = column2, kept = column3, reading = column4, fault = column5,
+			raw = case when column3 is null then ${textAsBytes(trx, "''")} else raw end
+		from (${sql}) as mark where inbound.id = mark.column1 and inbound.read_at is null returning inbound.id`,
+		bindings as Knex.RawBinding[],
+	);
+	const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
+	return new Set(rows.map(({id}) => id));
 }
 
 /** How many mails wait to be read. */
@@ -128,9 +143,9 @@ export async function countUnread(reader: Knex): Promise<number> {
 
 /** Addresses of copies by their ids; those that are gone are missing. */
 export async function findCopyAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
-	const rows: Array<{id: string; address: string}> = await reader('recipients')
-		.whereIn('id', ids)
-		.select('id', 'address');
+	const marks = new Array(ids.length).fill('?').join(',');
+	const answer = await reader.raw(`select id, address from recipients where id in (${marks})`, [...ids]);
+	const rows: Array<{id: string; address: string}> = Array.isArray(answer) ? answer : answer.rows;
 	return new Map(rows.map(({id, address}) => [id, address]));
 }
 

@@ -1,0 +1,353 @@
+import {Buffer} from 'node:buffer';
+import test, {type ExecutionContext} from 'ava';
+import type {Judged} from '../../src/inbound/addressee.ts';
+import {createListener, type Heard, type ListenerOptions} from '../../src/inbound/listener.ts';
+import type {Coming} from '../../src/inbound/take-in.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {talkTo} from '../helpers/smtp-talk.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test'};
+
+function judge(address: string): Promise<Judged> {
+	return Promise.resolve(
+		/@bounces\.test$/i.test(address)
+			? {...ours, address: address.toLowerCase()}
+			: {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'},
+	);
+}
+
+async function listening(t: ExecutionContext, options: Partial<ListenerOptions> = {}) {
+	const mails: Coming[] = [];
+	const heard: Heard[] = [];
+	const refused: string[] = [];
+	const listener = createListener({
+		hostname: 'mail.test',
+		ourNames: ['mail.test'],
+		tls: null,
+		judge,
+		async takeIn(mail) {
+			mails.push({...mail, raw: Buffer.from(mail.raw)});
+			return {id: 'f'.repeat(64), isNew: true};
+		},
+		onMail: mail => heard.push(mail),
+		onRefused: reason => refused.push(reason),
+		onStoreError: () => undefined,
+		...options,
+	});
+	const {port} = await listener.listen({host: '127.0.0.1', port: 0});
+	t.teardown(() => listener.close());
+	return {listener, port, mails, heard, refused};
+}
+
+/** A session that has said EHLO and MAIL. */
+async function begun(t: ExecutionContext, port: number) {
+	const talk = await talkTo(t, port);
+	await talk.reply();
+	await talk.say('EHLO peer.test');
+	await talk.say('MAIL FROM:<>');
+	return talk;
+}
+
+test('a report is taken in with its envelope, byte for byte, and then answered', async t => {
+	const {port, mails, heard} = await listening(t);
+	const talk = await talkTo(t, port);
+	t.is(await talk.reply(), '220 mail.test ESMTP mailctl, for reports only');
+	t.is(
+		await talk.say('EHLO peer.test'),
+		'250-mail.test 250-PIPELINING 250-8BITMIME 250-SMTPUTF8 250-ENHANCEDSTATUSCODES 250 SIZE 10485760',
+	);
+	t.is(await talk.say('MAIL FROM:<Mailer@peer.test> BODY=8BITMIME'), '250 2.1.0 Accepted');
+	t.is(await talk.say('RCPT TO:<B1@Bounces.test>'), '250 2.1.5 Accepted');
+	const mail = Buffer.from('Subject: x\r\n\r\n.dot\r\n..dots\r\nbare\nlf\rcr \xff\x00\r\n', 'latin1');
+	t.is(await talk.data(mail), `250 2.6.0 Stored as ${'f'.repeat(16)}`);
+	t.deepEqual(mails, [{raw: mail, source: 'smtp', mailFrom: 'Mailer@peer.test', rcptTo: ['b1@bounces.test']}]);
+	t.is(heard[0]?.tls, null);
+	t.deepEqual(heard[0]?.roles, ['return_path']);
+
+	t.is(await talk.say('MAIL FROM:<>'), '250 2.1.0 Accepted');
+	await talk.say('RCPT TO:<b2@bounces.test>');
+	await talk.data('x');
+	t.is(mails[1]?.mailFrom, '');
+	t.deepEqual(mails[1]?.rcptTo, ['b2@bounces.test']);
+	t.is(await talk.say('QUIT'), '221 2.0.0 Bye');
+});
+
+test('no mail is relayed, whatever the address is dressed as', async t => {
+	const {port, mails, refused} = await listening(t);
+	const talk = await begun(t, port);
+	for (const address of ['x@other.test', '@r.test:u@other.test', 'u@[127.0.0.1]', 'u@[IPv6:::1]']) {
+		t.is(await talk.say(`RCPT TO:<${address}>`), '550 5.7.1 No mail is relayed here', address);
+	}
+	for (const address of ['"a@bounces.test"@other.test', 'a@other.test@bounces.test', 'a b@bounces.test', '']) {
+		t.regex(await talk.say(`RCPT TO:<${address}>`), /^5\d\d /, address);
+	}
+	t.regex(await talk.say('DATA'), /^503 /);
+	t.deepEqual(mails, []);
+	t.deepEqual(refused, ['foreign', 'foreign', 'foreign', 'foreign']);
+});
+
+test('a hundred recipients: twenty are taken', async t => {
+	const {port, mails} = await listening(t);
+	const talk = await begun(t, port);
+	talk.send(Array.from({length: 100}, (_, n) => `RCPT TO:<b${n}@bounces.test>\r\n`).join(''));
+	const replies: string[] = [];
+	for (let n = 0; n < 100; n++) {
+		replies.push((await talk.reply()).slice(0, 9));
+	}
+	t.deepEqual(replies, [...new Array(20).fill('250 2.1.5'), ...new Array(80).fill('452 4.5.3')]);
+	t.regex(await talk.data('x'), /^250 /);
+	t.is(mails[0]?.rcptTo.length, 20);
+});
+
+test('who names too many addresses that are not here is sent away', async t => {
+	const {port} = await listening(t, {limits: {refusals: 3}});
+	const talk = await begun(t, port);
+	for (let n = 0; n < 3; n++) {
+		t.regex(await talk.say(`RCPT TO:<b${n}@other.test>`), /^550 5\.7\.1/);
+	}
+	t.regex(await talk.say('RCPT TO:<x@other.test>'), /^421 4\.7\.0/);
+	t.is(await talk.reply(), 'closed');
+});
+
+const smuggled = 'MAIL FROM:<x@y.test>\r\nRCPT TO:<b2@bounces.test>\r\nDATA\r\nSubject: smuggled\r\n\r\nx';
+for (const [name, end] of Object.entries({
+	'LF . CRLF': '\n.\r\n',
+	'LF . LF': '\n.\n',
+	'CRLF . LF': '\r\n.\n',
+	'CR . CR': '\r.\r',
+	'CR . CRLF': '\r.\r\n',
+	'LF . CR': '\n.\r',
+	'CRLF . CR': '\r\n.\r',
+	'CRLF NUL . CRLF': '\r\n\0.\r\n',
+	'CRLF . NUL CRLF': '\r\n.\0\r\n',
+	'CRLF . . CRLF': '\r\n..\r\n',
+})) {
+	test(`no second mail is smuggled in by ${name}`, async t => {
+		const {port, mails} = await listening(t);
+		const talk = await begun(t, port);
+		await talk.say('RCPT TO:<b1@bounces.test>');
+		await talk.say('DATA');
+		talk.send(`Subject: one\r\n\r\nfirst${end}`);
+		// In a segment of its own, too: where a mail ends must not depend on how it was cut.
+		talk.send(`${smuggled}`);
+		t.regex(await talk.say('\r\n.'), /^250 /);
+		t.regex(await talk.say('QUIT'), /^221/);
+		t.is(mails.length, 1);
+		t.deepEqual(mails[0]?.rcptTo, ['b1@bounces.test']);
+		t.true(mails[0]?.raw.includes('smuggled'));
+	});
+}
+
+test('the store fails: 451, and the session goes on', async t => {
+	let failing = true;
+	const errors: unknown[] = [];
+	const {port, refused} = await listening(t, {
+		takeIn: async () => {
+			if (failing) {
+				throw new Error('disk full');
+			}
+			return {id: 'a'.repeat(64), isNew: true};
+		},
+		onStoreError: error => errors.push(error),
+	});
+	const talk = await begun(t, port);
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.is(await talk.data('x'), '451 4.3.0 The mail cannot be stored now, try again later');
+	failing = false;
+	await talk.say('MAIL FROM:<>');
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data('x'), /^250 2\.6\.0/);
+	t.is(errors.length, 1);
+	t.deepEqual(refused, ['store']);
+});
+
+test('the addressee cannot be judged: 451', async t => {
+	const {port} = await listening(t, {judge: () => Promise.reject(new Error('locked'))});
+	const talk = await begun(t, port);
+	t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^451 4\.3\.0/);
+});
+
+test('a mail that is too large is refused, announced or not, and the next one is taken', async t => {
+	const {port, mails, refused} = await listening(t, {limits: {mailBytes: 100_000}});
+	const talk = await begun(t, port);
+	await talk.say('RSET');
+	t.regex(await talk.say('MAIL FROM:<> SIZE=100001'), /^552 5\.3\.4/);
+	await talk.say('MAIL FROM:<>');
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data(Buffer.alloc(100_001, 'x')), /^552 5\.3\.4/);
+	await talk.say('MAIL FROM:<>');
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data(Buffer.alloc(99_000, 'x')), /^250/);
+	t.deepEqual(
+		mails.map(({raw}) => raw.length),
+		[99_002],
+	);
+	t.deepEqual(refused, ['too_large']);
+});
+
+test('large mails share what memory there is; small ones need none of it', async t => {
+	const {port, mails, refused} = await listening(t, {limits: {heldBytes: 1024 * 1024}});
+	const [large, small] = [await begun(t, port), await begun(t, port)];
+	await large.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await large.data(Buffer.alloc(3 * 1024 * 1024, 'x')), /^452 4\.3\.1/);
+	await small.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await small.data(Buffer.alloc(200_000, 'x')), /^250/);
+	await large.say('MAIL FROM:<>');
+	await large.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await large.data(Buffer.alloc(1_000_000, 'x')), /^250/);
+	t.deepEqual(
+		mails.map(({raw}) => raw.length),
+		[200_002, 1_000_002],
+	);
+	t.deepEqual(refused, ['no_room']);
+});
+
+test('the eleventh session of a client is told to come back', async t => {
+	const {port, refused, listener} = await listening(t);
+	const talks = [];
+	for (let n = 0; n < 10; n++) {
+		const talk = await talkTo(t, port);
+		t.regex(await talk.reply(), /^220/);
+		talks.push(talk);
+	}
+	const late = await talkTo(t, port);
+	t.is(await late.reply(), '421 mail.test has too many sessions with you, try again later');
+	t.is(await late.reply(), 'closed');
+	t.deepEqual(refused, ['too_many_sessions']);
+
+	t.regex((await talks[0]?.say('QUIT')) ?? '', /^221/);
+	talks[0]?.end();
+	await waitFor('the place is free', () => listener.sessions() === 9);
+	t.regex(await (await talkTo(t, port)).reply(), /^220/);
+});
+
+test('a session that says nothing, or little, is ended', async t => {
+	const {port} = await listening(t, {limits: {idleMs: 100}});
+	const silent = await talkTo(t, port);
+	t.regex(await silent.reply(), /^220/);
+	t.regex(await silent.reply(), /^421/);
+
+	const {port: other} = await listening(t, {limits: {sessionMs: 300}});
+	const dripping = await begun(t, other);
+	const drip = setInterval(() => dripping.send('N'), 20);
+	t.teardown(() => clearInterval(drip));
+	t.is(await dripping.reply(), '421 4.4.2 The session took too long');
+});
+
+test('a client that goes away in the middle of a mail leaves nothing', async t => {
+	const {port, mails, listener} = await listening(t);
+	const talk = await begun(t, port);
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	await talk.say('DATA');
+	talk.send('Subject: half\r\n\r\n');
+	talk.end();
+	await waitFor('the session is over', () => listener.sessions() === 0);
+	t.deepEqual(mails, []);
+});
+
+test('STARTTLS with our certificate, renewed while it runs; what was said before does not count', async t => {
+	const [first, second] = [makeCertificate('mail.test'), makeCertificate('mail.test')];
+	const tls = ({cert, key}: {cert: string; key: string}) => ({cert: Buffer.from(cert), key: Buffer.from(key)});
+	const {listener, port, heard} = await listening(t, {tls: tls(first)});
+	const talk = await talkTo(t, port);
+	await talk.reply();
+	t.regex(await talk.say('EHLO peer.test'), /250-STARTTLS/);
+	await talk.say('MAIL FROM:<>');
+	t.regex(await talk.say('STARTTLS'), /^220/);
+	const socket = await talk.secure({ca: first.cert, servername: 'mail.test'});
+	t.true(socket.authorized);
+	t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^503/);
+	t.notRegex(await talk.say('EHLO peer.test'), /STARTTLS|AUTH/);
+	await talk.say('MAIL FROM:<>');
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data('x'), /^250/);
+	t.is(heard[0]?.tls, 'TLSv1.3');
+
+	listener.useTls(tls(second));
+	const next = await talkTo(t, port);
+	await next.reply();
+	await next.say('EHLO peer.test');
+	await next.say('STARTTLS');
+	t.true((await next.secure({ca: second.cert, servername: 'mail.test'})).authorized);
+});
+
+test('commands behind STARTTLS in the same packet are not taken into the encrypted session', async t => {
+	const {cert, key} = makeCertificate('mail.test');
+	const {port, mails} = await listening(t, {tls: {cert: Buffer.from(cert), key: Buffer.from(key)}});
+	const talk = await talkTo(t, port);
+	await talk.reply();
+	await talk.say('EHLO peer.test');
+	talk.send('STARTTLS\r\nEHLO evil.test\r\nMAIL FROM:<>\r\nRCPT TO:<b1@bounces.test>\r\nDATA\r\nx\r\n.\r\n');
+	t.regex(await talk.reply(), /^220/);
+	await talk.secure({ca: cert, servername: 'mail.test'});
+	t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^503 5\.5\.1 Error: send HELO/);
+	t.deepEqual(mails, []);
+});
+
+test('without a certificate there is no STARTTLS, and never a log-in', async t => {
+	const {port} = await listening(t);
+	const talk = await talkTo(t, port);
+	await talk.reply();
+	t.notRegex(await talk.say('EHLO peer.test'), /STARTTLS|AUTH|XCLIENT|CHUNKING/);
+	for (const command of ['STARTTLS', 'AUTH PLAIN AGEAYg==', 'XCLIENT ADDR=127.0.0.1', 'ETRN x', 'EXPN x']) {
+		t.regex(await talk.say(command), /^50\d /, command);
+	}
+	t.regex(await talk.say('MAIL FROM:<>'), /^250/);
+});
+
+test('what goes round in circles is taken and dropped', async t => {
+	const {port, mails, heard} = await listening(t);
+	const talk = await begun(t, port);
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data(`${'Received: from a by b\r\n'.repeat(26)}\r\nx\r\n`), /^250/);
+	await talk.say('MAIL FROM:<>');
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data('X-Loop: <postmaster@mail.test>\r\n\r\nx\r\n'), /^250/);
+	await talk.say('MAIL FROM:<>');
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data(`X-Loop: other.test\r\n${'Received: a\r\n'.repeat(25)}\r\nReceived: b\r\n`), /^250/);
+	t.is(mails.length, 1);
+	t.deepEqual(
+		heard.map(({taken}) => taken === null),
+		[true, true, false],
+	);
+});
+
+test('closing: a mail on its way is taken, all other sessions are ended', async t => {
+	let stored = (): void => undefined;
+	const isStored = new Promise<void>(resolve => {
+		stored = resolve;
+	});
+	const {listener, port, heard} = await listening(t, {
+		async takeIn() {
+			await isStored;
+			return {id: 'e'.repeat(64), isNew: true};
+		},
+	});
+	const [idle, sending] = [await begun(t, port), await begun(t, port)];
+	await sending.say('RCPT TO:<b1@bounces.test>');
+	await sending.say('DATA');
+	sending.send('Subject: x\r\n');
+	await waitFor('both sessions are there', () => listener.sessions() === 2);
+	const closed = listener.close();
+	t.regex(await idle.reply(), /^421 4\.3\.2/);
+	sending.send('\r\nx\r\n.\r\n');
+	stored();
+	t.regex(await sending.reply(), /^250 2\.6\.0/);
+	t.regex(await sending.reply(), /^421/);
+	idle.end();
+	sending.end();
+	await closed;
+	t.is(heard.length, 1);
+	await t.throwsAsync(talkTo(t, port));
+});
+
+test('sessions in all are limited', async t => {
+	const {port} = await listening(t, {limits: {clients: 2, perClient: 100}});
+	const talks = [await talkTo(t, port), await talkTo(t, port)];
+	for (const talk of talks) {
+		t.regex(await talk.reply(), /^220/);
+	}
+	t.regex(await (await talkTo(t, port)).reply(), /^421/);
+});
