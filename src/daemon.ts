@@ -14,7 +14,7 @@ import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {startSweep} from './daemon/sweep.ts';
-import {keyTask, messageTask, paceTask, tlsTask} from './daemon/sweep-tasks.ts';
+import {inboundTask, keyTask, messageTask, paceTask, tlsTask} from './daemon/sweep-tasks.ts';
 import {createTelling} from './daemon/telling.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {warnOfWishes} from './daemon/wishes.ts';
@@ -328,6 +328,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			keyTask({store, clock, retention: () => live.idempotencyRetention}),
 			tlsTask({store, clock}),
 			paceTask({store, clock}),
+			inboundTask({store, clock}),
 		],
 		intervalMs: () => live.sweepInterval,
 		clock,

@@ -2,19 +2,27 @@ import type {EngagementCount} from '../store/engagement.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
+import type {StoredReport} from '../store/reports.ts';
 import {attemptLines} from './attempt-text.ts';
 import {capturedFile} from './captured.ts';
+import {reportLines} from './report-text.ts';
 import type {Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {nextTry, printable, shortTime} from './text.ts';
 
-/** What `message show` prints for people: the message, its timeline, each copy with its tries, opens and clicks. */
+/** What came of copies after they were delivered. */
+export type Afterwards = {
+	readonly engagement: readonly EngagementCount[];
+	readonly reports: readonly StoredReport[];
+};
+
+/** What `message show` prints for people: the message, its timeline, each copy with its tries, reports, opens and clicks. */
 export function describe(
 	session: Session,
 	message: StoredMessage,
 	events: readonly StoredEvent[],
 	copies: readonly StoredCopy[],
-	engagement: readonly EngagementCount[],
+	{engagement, reports}: Afterwards,
 ): string[] {
 	const {bold, width} = session.terminal;
 	return [
@@ -46,6 +54,7 @@ export function describe(
 			bold(`${copy.role} ${printable(copy.address)}: ${standing(copy, session.tools.clock.now())}`),
 			...copy.attempts.flatMap(attempt => attemptLines(attempt, width)),
 			...captured(session, copy),
+			...reports.filter(({recipientId}) => recipientId === copy.id).flatMap(report => reportLines(report, width)),
 			...engagement.filter(({recipientId}) => recipientId === copy.id).flatMap(counted),
 		]),
 	];
@@ -70,7 +79,7 @@ function counted({kind, url, n, machineN, lastAt}: EngagementCount): string[] {
 }
 
 function said({reason, code: number, reply, url, machine, topic, via}: StoredEvent['detail']): string | null {
-	if (typeof via === 'string') {
+	if (topic !== undefined && typeof via === 'string') {
 		return `${text(topic) ?? 'everything'}, ${via}`;
 	}
 	if (typeof reason === 'string') {

@@ -6,11 +6,13 @@ import {readEvents} from '../store/events.ts';
 import {readCopies, type StoredCopy} from '../store/message-copies.ts';
 import {type ListedMessage, listMessages} from '../store/message-list.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
+import {readReports, type StoredReport} from '../store/reports.ts';
 import {capturedFile} from './captured.ts';
 import {CliError} from './fault.ts';
 import {describe} from './message-text.ts';
 import {address, count, past} from './options.ts';
 import {verb} from './program.ts';
+import {reportView} from './report-text.ts';
 import {action, type Session} from './session.ts';
 import {table} from './table.ts';
 import {shortTime} from './text.ts';
@@ -25,6 +27,7 @@ type ListOptions = {
 };
 
 const mostEvents = 10_000;
+const mostReports = 1000;
 
 export function messageCommands(message: Command): void {
 	verb(message, 'list', 'List messages, newest first', 'mailctl message list --status bounced --since 24h')
@@ -36,7 +39,12 @@ export function messageCommands(message: Command): void {
 		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
 		.action(action<ListOptions, []>(list));
 
-	verb(message, 'show <id>', 'Show status, timeline and attempts', 'mailctl message show msg_06f…').action(
+	verb(
+		message,
+		'show <id>',
+		'Show status, timeline, attempts and what came back',
+		'mailctl message show msg_06f…',
+	).action(
 		action<object, [string]>(async (session, _options, id) => {
 			const found = await chosenMessage(session, id);
 			const {id: workspaceId} = await session.workspace();
@@ -44,6 +52,7 @@ export function messageCommands(message: Command): void {
 			const events = await readEvents(reader, found.id, {after: null, limit: mostEvents});
 			const copies = await readCopies(reader, workspaceId, found.id);
 			const engagement = await readEngagement(reader, found.id);
+			const reports = await readReports(reader, found.id, mostReports);
 			session.show(
 				{
 					message: messageView(found),
@@ -53,9 +62,9 @@ export function messageCommands(message: Command): void {
 						occurred_at: event.occurredAt,
 						recorded_at: event.recordedAt,
 					})),
-					recipients: copies.map(copy => copyView(session, copy, engagement)),
+					recipients: copies.map(copy => copyView(session, copy, engagement, reports)),
 				},
-				() => describe(session, found, events, copies, engagement),
+				() => describe(session, found, events, copies, {engagement, reports}),
 			);
 		}),
 	);
@@ -134,7 +143,12 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 	);
 }
 
-function copyView(session: Session, copy: StoredCopy, engagement: readonly EngagementCount[]) {
+function copyView(
+	session: Session,
+	copy: StoredCopy,
+	engagement: readonly EngagementCount[],
+	reports: readonly StoredReport[],
+) {
 	const {id, address, role, state, attempts, next_attempt_at: nextAttemptAt} = copy;
 	const own = engagement.filter(({recipientId}) => recipientId === id);
 	return {
@@ -147,6 +161,7 @@ function copyView(session: Session, copy: StoredCopy, engagement: readonly Engag
 		captured: capturedFile(session.settings().dataDir, id),
 		opens: own.filter(({kind}) => kind === 'opened').map(countView)[0] ?? null,
 		clicks: own.filter(({kind}) => kind === 'clicked').map(count => ({url: count.url, ...countView(count)})),
+		reports: reports.filter(({recipientId}) => recipientId === id).map(reportView),
 	};
 }
 

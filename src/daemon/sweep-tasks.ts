@@ -1,7 +1,9 @@
 import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
+import {keptCaps} from '../mail/kept.ts';
 import {storeTime} from '../mail/time.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
+import {type KeptCaps, purgeRead, trimKept} from '../store/kept-mails.ts';
 import {purgePolicies} from '../store/mta-sts.ts';
 import {removeMessages} from '../store/retention.ts';
 import {purgeSites} from '../store/sites.ts';
@@ -123,6 +125,36 @@ export function paceTask({store, clock, rowsPerStep = 1000}: PaceTaskOptions): S
 					await purgeWarmUp(trx, firstDay, rowsPerStep),
 				]);
 				return removed.includes(rowsPerStep);
+			};
+		},
+	};
+}
+
+export type InboundTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly caps?: KeptCaps;
+	readonly mailsPerStep?: number;
+};
+
+/** How long what is kept for review waits for somebody. */
+const keptDays = 30;
+/** The same report comes by another way within days, if it does; later its copy knows it still. */
+const emptiedDays = 7;
+
+/** Mails that came in and were read: what is kept of them, and that they were there. */
+export function inboundTask({store, clock, caps = keptCaps, mailsPerStep = 200}: InboundTaskOptions): SweepTask {
+	return {
+		name: 'inbound',
+		begin() {
+			const now = clock.now();
+			const until = {emptied: storeTime(now - emptiedDays * dayMs), kept: storeTime(now - keptDays * dayMs)};
+			return async () => {
+				const removed = await store.writer.transaction(async trx => [
+					await purgeRead(trx, until, mailsPerStep),
+					await trimKept(trx, caps, mailsPerStep),
+				]);
+				return removed.includes(mailsPerStep);
 			};
 		},
 	};

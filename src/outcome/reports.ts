@@ -2,8 +2,10 @@ import type {Knex} from 'knex';
 import type {Candidate, Via} from '../mail/candidate.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {EventType} from '../mail/event.ts';
+import {keptCaps} from '../mail/kept.ts';
 import type {Kept} from '../mail/report.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
+import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
 import {findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {groupBy} from './group-by.ts';
@@ -36,18 +38,35 @@ export type About = {
 export type ReportOptions = {
 	/** MAILCTL_RETENTION_DAYS as it is now: so long a token counts. */
 	readonly retentionDays: () => number;
+	readonly caps?: KeptCaps;
 };
 
 const dayMs = 86_400_000;
 /** Where messages are kept for ever. */
 const longestDays = 400;
+/** After so many more mails that are kept it is looked whether they are too many. */
+const keptAtOnce = 100;
 
 /**
  * Records what came back, many mails in one transaction: each proves to be about a copy or is kept as unmatched; state,
  * timeline, suppression and webhooks follow, and the mail is marked as read. However often and by however many ways the
  * same comes, it counts once (delivery.md R3.1–R3.4).
  */
-export function createReportWrite(outbox: Outbox, {retentionDays}: ReportOptions): GroupWrite<ReadMail, ReportEffect> {
+export function createReportWrite(
+	outbox: Outbox,
+	{retentionDays, caps = keptCaps}: ReportOptions,
+): GroupWrite<ReadMail, ReportEffect> {
+	let untrimmed = 0;
+
+	/** A flood of what is kept must not wait for the next sweep. */
+	async function trim(trx: Knex.Transaction, effects: readonly ReportEffect[]): Promise<void> {
+		untrimmed += effects.filter(({kept}) => kept !== null).length;
+		if (untrimmed >= keptAtOnce) {
+			await trimKept(trx, caps, untrimmed);
+			untrimmed = 0;
+		}
+	}
+
 	return {
 		name: 'report',
 		rank: 3,
@@ -70,6 +89,7 @@ export function createReportWrite(outbox: Outbox, {retentionDays}: ReportOptions
 				trx,
 				items.map((item, index) => endOf(item, (effects[index] as ReportEffect).kept, known, acceptMs)),
 			);
+			await trim(trx, effects);
 			return effects;
 		},
 	};

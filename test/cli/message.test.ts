@@ -6,6 +6,7 @@ import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
+import {delayed, hard, reading, record, returnPath} from '../helpers/reports.ts';
 
 type Prepared = {readonly cli: Cli; readonly store: Store; readonly id: string; readonly copyId: string};
 
@@ -111,6 +112,37 @@ test('message show: how often each copy was opened, each link clicked, of what i
 		clicks: [{url, n: 1, machine_n: 1, first_at: at, last_at: at}],
 	});
 	golden(t, 'message-show-tracked', await cli.text('message', 'show', id));
+});
+
+test('message show: what came back, made safe to print', async t => {
+	const {cli, store, id} = await prepare(t);
+	const copy = await store.reader('recipients').where({message_id: id}).first();
+	await store
+		.database('recipients')
+		.update({state: 'delivered', sent_at: storeTime(Date.now()), next_attempt_at: null});
+	const to = [returnPath(copy)];
+	const hostile = {
+		...hard,
+		recipient: 'user@slow.example',
+		reason: '550 5.1.1 User unknown \x1b[31m, sorry about that, really',
+	};
+	await record(store, reading([{...hostile, host: 'mx.slow.example'}]), {to});
+	await record(store, reading([{...delayed, recipient: 'someone@else.example'}]), {to});
+	await record(store, reading([], {kind: 'auto_reply'}), {to});
+	const {recipients, events} = await cli.json<{recipients: Array<{reports: object[]}>; events: object[]}>(
+		'message',
+		'show',
+		id,
+	);
+	t.like(recipients[0]?.reports, [
+		{kind: 'dsn', action: 'failed', type: 'permanent', category: 'unknown_user', suppresses: true, via: 'return_path'},
+		{kind: 'dsn', action: 'delayed', category: null, suppresses: false, recipient: 'someone@else.example'},
+		{kind: 'auto_reply', action: 'none', reason: null, source: 'smtp'},
+	]);
+	t.like(events.at(-1), {type: 'bounced'});
+	const text = await cli.text('message', 'show', id);
+	t.false(text.includes('\x1b'));
+	golden(t, 'message-show-reports', text);
 });
 
 test('message list: filters, and the newest first', async t => {

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {keyTask, messageTask, paceTask} from '../../src/daemon/sweep-tasks.ts';
+import {inboundTask, keyTask, messageTask, paceTask} from '../../src/daemon/sweep-tasks.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -198,4 +198,48 @@ storeTest(test, 'sites that are long forgotten and old warm-up days go, a step a
 	t.false(await step());
 	t.deepEqual(await store.reader('sites').orderBy('site').pluck('site'), ['suspended', 'young']);
 	t.is(await days(), '2026-04-10,2026-04-11,2026-06-09', '60 days back is kept');
+});
+
+storeTest(test, 'kept mails: the newest within both caps, none older than 30 days; others 7 days', async (t, store) => {
+	const now = Date.UTC(2026, 10, 21);
+	const step = async (caps: {mails: number; bytes: number}) => {
+		const next = inboundTask({store, clock: {now: () => now}, caps, mailsPerStep: 3}).begin();
+		while (await next()) {}
+	};
+	const insert = async (id: string, days: number, kept: string | null, isRead = true) => {
+		const at = storeTime(now - days * day);
+		await store.database('inbound').insert({
+			...{id, digest: id, source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(10), size: 10, received_at: at, kept},
+			read_at: isRead ? at : null,
+		});
+	};
+	for (let n = 0; n < 20; n++) {
+		await insert(`kept ${String(n).padStart(2, '0')}`, n, 'unmatched');
+	}
+	await insert('old kept', 31, 'operator');
+	await insert('read', 6, null);
+	await insert('old read', 8, null);
+	await insert('old and unread', 100, null, false);
+	const left = async () => await store.reader('inbound').orderBy('received_at', 'desc').pluck('id');
+	await step({mails: 100, bytes: 1000});
+	t.is((await left()).length, 22);
+	await step({mails: 12, bytes: 1000});
+	t.deepEqual((await left()).filter(id => id.startsWith('kept')).at(-1), 'kept 11');
+	await step({mails: 12, bytes: 59});
+	const newest = ['kept 00', 'kept 01', 'kept 02', 'kept 03', 'kept 04'];
+	t.deepEqual((await left()).toSorted(), [...newest, 'old and unread', 'read']);
+});
+
+storeTest(test, 'the sweep of mails that came in reads no table from end to end', async (t, store, engine) => {
+	const mail = {digest: 'x', source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(1), size: 1, kept: 'unmatched'};
+	await store.database('inbound').insert({...mail, id: 'x', received_at: 'x', read_at: 'x'});
+	const plans = await plansDuring(store, engine, async () => {
+		const next = inboundTask({store, clock: {now: () => Date.now()}, caps: {mails: -1, bytes: -1}}).begin();
+		await next();
+	});
+	t.true(plans.length > 2);
+	for (const plan of plans) {
+		// What is kept is capped: the index of it may be read as a whole.
+		t.true(!readsAll(plan) || plan.includes('inbound_kept'), plan);
+	}
 });

@@ -1,12 +1,34 @@
 import test from 'ava';
+import {isErased} from '../../src/store/erasures.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {readReports} from '../../src/store/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {hard, type Mailed, mailed, reading, record, returnPath, stateOf, suppressed} from '../helpers/reports.ts';
+import {newId} from '../helpers/messages.ts';
+import {
+	authFailure,
+	complaint,
+	delayed,
+	hard,
+	links,
+	type Mailed,
+	mailed,
+	optOut,
+	reading,
+	record,
+	relayed,
+	reportWrite,
+	returnPath,
+	soft,
+	stateOf,
+	strangersLinks,
+	suppressed,
+	taken,
+} from '../helpers/reports.ts';
 
-export const timeline = (store: Store, {messageId}: Mailed) =>
-	readEvents(store.reader, messageId, {after: null, limit: 100});
+const timeline = (store: Store, {messageId}: Mailed) => readEvents(store.reader, messageId, {after: null, limit: 100});
+const types = async (store: Store, mail: Mailed) => (await timeline(store, mail)).map(({type}) => type);
+const kept = async (store: Store) => (await store.reader('inbound').orderBy('received_at')).map(row => row.kept);
 
 storeTest(
 	test,
@@ -42,3 +64,344 @@ storeTest(
 		t.truthy(row.read_at);
 	},
 );
+
+storeTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppressed', async (t, store) => {
+	const mail = await mailed(store);
+	await record(store, reading([soft]), {to: [returnPath(mail.to)]});
+	t.is(await stateOf(store, mail.to), 'bounced');
+	t.like((await timeline(store, mail))[0], {type: 'bounced', detail: {type: 'transient', category: 'mailbox_full'}});
+	t.deepEqual(await suppressed(store, mail.workspaceId), []);
+});
+
+storeTest(test, 'the address that we sent to is suppressed, not the one that the report names', async (t, store) => {
+	const mail = await mailed(store);
+	await record(store, reading([{...hard, recipient: 'victim@other.test'}]), {to: [returnPath(mail.to)]});
+	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test hard_bounce ${mail.messageId}`]);
+});
+
+storeTest(test, 'the same report by several ways, again and again, counts once', async (t, store) => {
+	const mail = await mailed(store);
+	const {to} = mail;
+	const bytes = 'the same mail';
+	await record(store, reading([hard]), {to: [returnPath(to)], bytes});
+	const again = await record(store, reading([hard]), {to: [returnPath(to)], bytes});
+	t.like(again.about[0], {isNew: false, event: null});
+	const clues = {refs: [links.ref(to.id, to.address)]};
+	const byMailbox = await record(store, reading([hard]), {bytes, clues, cameIn: {source: 'imap'}});
+	t.like(byMailbox, {about: [{via: 'ref', isNew: false}], kept: null});
+	const other = await record(store, reading([hard]), {to: [returnPath(to)]});
+	t.like(other.about[0], {isNew: true, event: null}, 'another mail of the same class: a report, no event');
+	t.deepEqual(await types(store, mail), ['bounced']);
+	t.is((await readReports(store.reader, mail.messageId, 10)).length, 2);
+	t.is((await suppressed(store, mail.workspaceId)).length, 1);
+	await record(store, reading([soft]), {to: [returnPath(to)]});
+	t.deepEqual(await types(store, mail), ['bounced', 'bounced'], 'another class has its own event');
+});
+
+storeTest(test, 'many at once are one transaction, and each class still counts once', async (t, store) => {
+	const mail = await mailed(store);
+	const mails = await Promise.all(
+		[hard, hard, soft, complaint, complaint, delayed].map(report =>
+			taken(store, reading([report]), {to: [returnPath(mail.to)]}),
+		),
+	);
+	await Promise.all(mails.map(one => store.writer.submit(reportWrite, one)));
+	t.deepEqual((await types(store, mail)).toSorted(), ['bounced', 'bounced', 'complained']);
+	t.is(await stateOf(store, mail.to), 'complained', 'a complaint wins over a bounce, and both events are kept');
+	t.is((await readReports(store.reader, mail.messageId, 10)).length, 6);
+});
+
+storeTest(test, 'a copy that is still in the queue is ended, and never sent again', async (t, store) => {
+	const mail = await mailed(store);
+	const waiting = {state: 'sent', next_attempt_at: '2030-01-01T00:00:00.000Z'};
+	await store.database('recipients').where({id: mail.to.id}).update(waiting);
+	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+	t.like(await store.reader('recipients').where({id: mail.to.id}).first(), {state: 'bounced', next_attempt_at: null});
+});
+
+storeTest(test, 'a removed suppression is not made anew by the same news of the same copy', async (t, store) => {
+	const mail = await mailed(store);
+	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+	await store.database('suppressions').delete();
+	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+	t.deepEqual(await suppressed(store, mail.workspaceId), []);
+});
+
+storeTest(test, 'an existing suppression stays as it is', async (t, store) => {
+	const mail = await mailed(store);
+	await record(store, reading([complaint], {kind: 'arf'}), {
+		to: ['fbl'],
+		clues: {returnPaths: [`${returnPath(mail.to)}@x.test`]},
+	});
+	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test complaint ${mail.messageId}`]);
+	t.deepEqual(await types(store, mail), ['complained', 'bounced']);
+	t.is(await stateOf(store, mail.to), 'complained');
+});
+
+storeTest(
+	test,
+	'check 12: bad MAC, a stranger’s id, another address, an old token: no event, kept',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const other = await mailed(store, 'other', 'eve@e.test');
+		const forged = [
+			strangersLinks.returnPathLocal(mail.to.id, mail.to.address),
+			links.returnPathLocal(newId('rcp'), mail.to.address),
+			links.returnPathLocal(mail.to.id, other.to.address),
+			// Eve's own token with Ada's id in it.
+			returnPath(other.to).slice(0, 2) + returnPath(mail.to).slice(2, 28) + returnPath(other.to).slice(28),
+		];
+		for (const to of forged) {
+			t.deepEqual(await record(store, reading([hard]), {to: [to]}), {about: [], kept: 'unmatched'});
+		}
+		const receivedAt = new Date(Date.now() + 91 * 86_400_000).toISOString();
+		const late = await record(store, reading([hard]), {to: [returnPath(mail.to)], cameIn: {receivedAt}});
+		t.deepEqual(late, {about: [], kept: 'unmatched'});
+		t.deepEqual(await types(store, mail), []);
+		t.deepEqual(await suppressed(store, mail.workspaceId), []);
+		t.deepEqual(
+			await kept(store),
+			forged.concat('late').map(() => 'unmatched'),
+		);
+		const [row] = await store.reader('inbound').orderBy('received_at', 'desc');
+		t.deepEqual(JSON.parse(row.reading).tried, [{via: 'return_path', id: mail.to.id, fault: 'late'}]);
+		t.true(row.raw.length > 0);
+	},
+);
+
+storeTest(
+	test,
+	'check 13: auto-reply, delayed, relayed, auth-failure, not-spam: reports, and nothing else',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const to = [returnPath(mail.to)];
+		await record(store, reading([], {kind: 'auto_reply'}), {to});
+		await record(store, reading([delayed]), {to});
+		await record(store, reading([relayed]), {to});
+		await record(store, reading([authFailure], {kind: 'arf'}), {to});
+		await record(store, reading([{...authFailure, feedbackType: 'not-spam'}], {kind: 'arf'}), {to});
+		t.deepEqual(await types(store, mail), []);
+		t.is(await stateOf(store, mail.to), 'delivered');
+		t.deepEqual(await suppressed(store, mail.workspaceId), []);
+		t.deepEqual(
+			(await readReports(store.reader, mail.messageId, 10)).map(({kind, detail}) => `${kind} ${detail.action}`),
+			['auto_reply none', 'dsn delayed', 'dsn relayed', 'arf none', 'arf none'],
+		);
+		t.deepEqual(await kept(store), [null, null, null, null, null]);
+	},
+);
+
+storeTest(test, 'check 14: a bounce of the cc copy suppresses the cc address only', async (t, store) => {
+	const mail = await mailed(store);
+	await record(store, reading([{...hard, recipient: 'bob@b.test'}]), {to: [returnPath(mail.cc)]});
+	t.deepEqual(await suppressed(store, mail.workspaceId), [`bob@b.test hard_bounce ${mail.messageId}`]);
+	t.is(await stateOf(store, mail.to), 'delivered');
+	t.is(await stateOf(store, mail.cc), 'bounced');
+	t.like((await timeline(store, mail))[0]?.detail, {recipient: 'bob@b.test', role: 'cc'});
+	t.deepEqual(await store.reader('usage_days'), [], 'usage counts messages: their `to` copies');
+});
+
+storeTest(test, 'a Message-ID alone leads to the `to` copy, unless the report names a cc address', async (t, store) => {
+	const mail = await mailed(store);
+	const clues = {messageIds: [`${links.messageIdLocal(mail.messageId)}@shop.example`]};
+	await record(store, reading([{...hard, recipient: 'Bob@B.test'}]), {clues});
+	t.is(await stateOf(store, mail.cc), 'bounced');
+	t.is(await stateOf(store, mail.to), 'delivered');
+	await record(store, reading([{...hard, recipient: 'someone@else.test'}]), {clues});
+	t.is(await stateOf(store, mail.to), 'bounced');
+	const forged = {messageIds: [`${strangersLinks.messageIdLocal(mail.messageId)}@shop.example`]};
+	t.is((await record(store, reading([hard]), {clues: forged})).kept, 'unmatched');
+});
+
+storeTest(test, 'complaints count for what reached somebody only, and once', async (t, store) => {
+	const mail = await mailed(store);
+	const arf = reading([complaint], {kind: 'arf'});
+	const waiting = {state: 'queued', sent_at: null, next_attempt_at: '2030-01-01T00:00:00.000Z'};
+	await store.database('recipients').where({id: mail.cc.id}).update(waiting);
+	await record(store, arf, {to: [returnPath(mail.cc)]});
+	t.is(await stateOf(store, mail.cc), 'queued');
+	for (let n = 0; n < 3; n++) {
+		await record(store, arf, {to: [returnPath(mail.to)]});
+	}
+	t.deepEqual(await types(store, mail), ['complained']);
+	t.like((await timeline(store, mail))[0]?.detail, {feedback_type: 'abuse', via: 'arf', found_by: 'return_path'});
+	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test complaint ${mail.messageId}`]);
+	t.like(await store.reader('usage_days').first(), {status: 'complained', n: 1});
+});
+
+storeTest(test, 'an opt-out report unsubscribes as the link in the mail does', async (t, store) => {
+	const mail = await mailed(store);
+	await record(store, reading([optOut], {kind: 'arf'}), {to: [returnPath(mail.to)]});
+	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
+	t.like((await timeline(store, mail))[0], {type: 'unsubscribed', detail: {topic: null, via: 'report'}});
+	t.is(await stateOf(store, mail.to), 'delivered');
+});
+
+const unsubscribeAddress = ({to}: Mailed) => links.unsubscribeLocal(to.id, to.address);
+
+storeTest(test, 'a mail to the unsubscribe address leaves the topic of the mail, or everything', async (t, store) => {
+	const mail = await mailed(store);
+	const topic = {id: newId('usg'), workspace_id: mail.workspaceId, code: 'news', name: 'News', created_at: 'now'};
+	await store.database('topics').insert(topic);
+	await store.database('messages').update({topic_id: topic.id, topic_code: 'news'});
+	const request = reading([], {kind: 'other'});
+	const from = {mailFrom: 'ada@a.test'};
+	const effect = await record(store, request, {to: [unsubscribeAddress(mail)], cameIn: from});
+	t.like(effect, {kept: null, about: [{via: 'unsubscribe_mail', event: 'unsubscribed'}]});
+	t.like((await timeline(store, mail))[0]?.detail, {topic: 'news', via: 'mail'});
+	t.like(await store.reader('topic_optouts').first(), {code: 'news', address: 'ada@a.test', source: mail.messageId});
+	t.deepEqual(await suppressed(store, mail.workspaceId), []);
+
+	await store.database('messages').update({topic_id: null});
+	const clues = {addressees: [`${unsubscribeAddress(mail)}@bounces.shop.example`]};
+	await record(store, request, {clues, cameIn: {source: 'maildir', mailFrom: null}});
+	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
+	t.deepEqual(await types(store, mail), ['unsubscribed', 'unsubscribed']);
+});
+
+storeTest(test, 'what is no request at the unsubscribe address does not unsubscribe', async (t, store) => {
+	const mail = await mailed(store);
+	const to = [unsubscribeAddress(mail)];
+	await record(store, reading([], {kind: 'auto_reply'}), {to, cameIn: {mailFrom: 'ada@a.test'}});
+	await record(store, reading([delayed]), {to});
+	t.like(await record(store, reading([], {kind: 'other'}), {to}), {kept: 'unread'}, 'the null sender: a bounce');
+	const forged = [strangersLinks.unsubscribeLocal(mail.to.id, mail.to.address)];
+	const other = reading([], {kind: 'other'});
+	t.like(await record(store, other, {to: forged, cameIn: {mailFrom: 'a@b.test'}}), {kept: 'unmatched'});
+	// It stands in a mail that came back; nobody wrote to it.
+	const clues = {unsubscribeAddresses: [`${to[0]}@bounces.shop.example`]};
+	await record(store, other, {clues, cameIn: {mailFrom: 'a@b.test', source: 'mbox'}});
+	t.deepEqual(await suppressed(store, mail.workspaceId), []);
+	t.deepEqual(await types(store, mail), []);
+});
+
+storeTest(test, 'a relay’s report that the mail went on moves sent to delivered', async (t, store) => {
+	const mail = await mailed(store);
+	await store.database('recipients').update({state: 'sent'});
+	await record(store, reading([relayed]), {to: [returnPath(mail.to)]});
+	await record(store, reading([{...relayed, action: 'delivered'}]), {to: [returnPath(mail.to)]});
+	t.is(await stateOf(store, mail.to), 'delivered');
+	t.is(await stateOf(store, mail.cc), 'sent');
+	t.deepEqual(await types(store, mail), ['delivered']);
+	t.like((await timeline(store, mail))[0]?.detail, {action: 'relayed', via: 'dsn', recipient: 'ada@a.test'});
+	t.like(await store.reader('usage_days').first(), {status: 'delivered', n: 1});
+});
+
+storeTest(test, 'mail of a test key moves its state and blocks no real address', async (t, store) => {
+	const mail = await mailed(store);
+	await store.database('messages').update({mode: 'test'});
+	await store.database('recipients').update({destination: 'simulator.test'});
+	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+	await record(store, reading([complaint], {kind: 'arf'}), {to: [returnPath(mail.cc)]});
+	await record(store, reading([optOut], {kind: 'arf'}), {to: [returnPath(mail.cc)]});
+	t.deepEqual((await types(store, mail)).toSorted(), ['bounced', 'complained', 'unsubscribed']);
+	t.deepEqual(await suppressed(store, mail.workspaceId), []);
+	t.deepEqual(await store.reader('usage_days'), []);
+});
+
+storeTest(test, 'a state that cannot move any more keeps its report and its event', async (t, store) => {
+	const mail = await mailed(store);
+	for (const state of ['suppressed', 'errored', 'bounced'] as const) {
+		await store.database('recipients').update({state});
+		await store.database('events').delete();
+		await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+		t.is(await stateOf(store, mail.to), state);
+		t.deepEqual(await types(store, mail), ['bounced'], state);
+	}
+	t.deepEqual(await store.reader('usage_days'), []);
+});
+
+storeTest(test, 'several recipients behind one address: it is gone only if nobody was reached', async (t, store) => {
+	const mail = await mailed(store);
+	const behind = (address: string, report = hard) => ({...report, recipient: address});
+	const reports = [behind('one@x.test'), behind('two@x.test', soft)];
+	await record(store, reading(reports), {to: [returnPath(mail.to)]});
+	t.like((await timeline(store, mail))[0]?.detail, {category: 'mailbox_full'});
+	const reached = [behind('one@x.test'), behind('two@x.test', relayed)];
+	await record(store, reading(reached), {to: [returnPath(mail.cc)]});
+	t.deepEqual(await suppressed(store, mail.workspaceId), []);
+	// Of several, those that name the address decide.
+	const naming = [behind('one@x.test', soft), behind('x@y.test', {...hard, originalRecipient: 'Ada@a.test'})];
+	await record(store, reading(naming), {to: [returnPath(mail.to)]});
+	t.is((await suppressed(store, mail.workspaceId)).length, 1);
+});
+
+storeTest(test, 'an envelope for several copies concerns each of them', async (t, store) => {
+	const mail = await mailed(store);
+	const other = await mailed(store, 'other', 'eve@e.test');
+	const reports = [hard, {...hard, recipient: 'eve@e.test', ...({suppresses: false, type: 'transient'} as const)}];
+	const effect = await record(store, reading(reports), {to: [returnPath(mail.to), returnPath(other.to), 'postmaster']});
+	t.is(effect.about.length, 2);
+	t.is(effect.kept, 'operator');
+	t.is((await suppressed(store, mail.workspaceId)).length, 1);
+	t.is((await suppressed(store, other.workspaceId)).length, 0);
+	t.deepEqual(await types(store, other), ['bounced']);
+});
+
+storeTest(
+	test,
+	'the first way that proves itself wins; a forged one does not stand before a right one',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const other = await mailed(store, 'other', 'eve@e.test');
+		const clues = {
+			envelopeIds: [strangersLinks.ref(other.to.id, other.to.address)],
+			refs: [links.ref(mail.to.id, mail.to.address)],
+			messageIds: [`${links.messageIdLocal(other.messageId)}@shop.example`],
+		};
+		t.like((await record(store, reading([hard]), {clues})).about, [{via: 'ref', recipientId: mail.to.id}]);
+		t.deepEqual(await types(store, other), []);
+	},
+);
+
+storeTest(test, 'what could not be read is kept beside its copy', async (t, store) => {
+	const mail = await mailed(store);
+	const to = [returnPath(mail.to)];
+	t.is((await record(store, reading([], {kind: 'other'}), {to})).kept, 'unread');
+	t.is((await record(store, reading([hard], {fault: 'too many parts'}), {to})).kept, 'unread');
+	t.is((await record(store, reading([], {kind: 'other'}), {to: ['abuse']})).kept, 'operator');
+	t.deepEqual(await types(store, mail), ['bounced']);
+	t.is((await readReports(store.reader, mail.messageId, 10)).length, 2);
+	t.deepEqual(
+		(await store.reader('inbound').whereNotNull('fault')).map(row => row.fault),
+		['too many parts'],
+	);
+});
+
+storeTest(test, 'of an erased person nothing is written, nor kept', async (t, store) => {
+	const mail = await mailed(store);
+	const erased = {address: 'erased@erased.invalid', address_key: 'erased@erased.invalid'};
+	await store.database('recipients').where({id: mail.to.id}).update(erased);
+	t.true(await isErased(store.reader, mail.to.id));
+	t.deepEqual(await record(store, reading([hard]), {to: [returnPath(mail.to)]}), {about: [], kept: null});
+	const clues = {messageIds: [`${links.messageIdLocal(mail.messageId)}@shop.example`]};
+	t.deepEqual(await record(store, reading([hard]), {clues}), {about: [], kept: null});
+	t.deepEqual(await types(store, mail), []);
+	t.is((await store.reader('reports')).length, 0);
+});
+
+storeTest(test, 'what belongs to a deleted workspace or a removed message is unmatched', async (t, store) => {
+	const mail = await mailed(store);
+	await store.database('workspaces').delete();
+	t.is((await record(store, reading([hard]), {to: [returnPath(mail.to)]})).kept, 'unmatched');
+	await store.database('messages').delete();
+	t.is((await record(store, reading([hard]), {to: [returnPath(mail.to)]})).kept, 'unmatched');
+});
+
+storeTest(test, 'webhooks are told once', async (t, store) => {
+	const mail = await mailed(store);
+	await store.database('webhook_endpoints').insert({
+		...{id: newId('whe'), workspace_id: mail.workspaceId, url: 'https://a.example', secret: 'x', created_at: 'now'},
+		events: JSON.stringify(['bounced', 'complained']),
+	});
+	for (const report of [hard, hard, delayed, complaint, complaint]) {
+		await record(store, reading([report]), {to: [returnPath(mail.to)]});
+	}
+	const rows = await store.reader('webhook_deliveries').orderBy('id');
+	t.deepEqual(
+		rows.map(row => row.event_type),
+		['bounced', 'complained'],
+	);
+	t.like(JSON.parse(rows[0].body.toString()), {type: 'bounced', message_id: mail.messageId, recipient: 'ada@a.test'});
+});

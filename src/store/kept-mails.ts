@@ -1,0 +1,102 @@
+import type {Knex} from 'knex';
+import type {InboundSource, Kept} from '../mail/report.ts';
+
+/** A mail that came in and is kept, without its bytes. */
+export type KeptMail = {
+	readonly id: string;
+	readonly kept: Kept;
+	readonly source: InboundSource;
+	/** Empty: the null sender. Null: not known. */
+	readonly mailFrom: string | null;
+	readonly rcptTo: readonly string[];
+	/** Octets. */
+	readonly size: number;
+	readonly receivedAt: string;
+	/** JSON text; null: it was erased. */
+	readonly reading: string | null;
+	readonly fault: string | null;
+};
+
+const columns = [
+	'id',
+	'kept',
+	'source',
+	'mail_from as mailFrom',
+	'rcpt_to as rcptTo',
+	'size',
+	'received_at as receivedAt',
+	'reading',
+	'fault',
+] as const;
+
+/** Newest first. */
+export async function listKept(reader: Knex, limit: number): Promise<KeptMail[]> {
+	const rows = await reader('inbound')
+		.whereNotNull('kept')
+		.orderBy('received_at', 'desc')
+		.limit(limit)
+		.select(...columns);
+	return rows.map(keptMail);
+}
+
+/** Those whose id begins so (hex), at most two. */
+export async function findKept(reader: Knex, beginning: string): Promise<KeptMail[]> {
+	const rows = await reader('inbound')
+		.whereBetween('id', [beginning, `${beginning}g`])
+		.whereNotNull('kept')
+		.limit(2)
+		.select(...columns);
+	return rows.map(keptMail);
+}
+
+/** The bytes of a mail. */
+export async function readRaw(reader: Knex, id: string): Promise<Buffer | undefined> {
+	return (await reader('inbound').where({id}).first('raw'))?.raw;
+}
+
+function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
+	return {...row, rcptTo: JSON.parse(row.rcptTo)};
+}
+
+/** How much is kept at most. */
+export type KeptCaps = {readonly mails: number; readonly bytes: number};
+
+/** Removes the oldest of what is kept beyond the caps, at most `limit` mails; how many they were. */
+export async function trimKept(trx: Knex.Transaction, {mails, bytes}: KeptCaps, limit: number): Promise<number> {
+	const [total] = await trx('inbound').whereNotNull('kept').count('* as mails').sum('size as bytes');
+	if (Number(total?.mails) <= mails && Number(total?.bytes) <= bytes) {
+		return 0;
+	}
+	const newest = 'order by received_at desc, id desc';
+	const ranked = trx('inbound')
+		.whereNotNull('kept')
+		.select('id', 'received_at')
+		.select(trx.raw(`row_number() over (${newest}) as n`), trx.raw(`sum(size) over (${newest}) as total`))
+		.as('ranked');
+	const ids: string[] = await trx
+		.from(ranked)
+		.where('n', '>', mails)
+		.orWhere('total', '>', bytes)
+		.orderBy(['received_at', 'id'])
+		.limit(limit)
+		.pluck('id');
+	return ids.length === 0 ? 0 : await trx('inbound').whereIn('id', ids).delete();
+}
+
+/** Until when mails that were read are removed, in the store's form. */
+export type ReadUntil = {
+	/** Nothing of these is left but their ids. */
+	readonly emptied: string;
+	readonly kept: string;
+};
+
+/** Removes old mails that were read, at most `limit`; how many they were. */
+export async function purgeRead(trx: Knex.Transaction, {emptied, kept}: ReadUntil, limit: number): Promise<number> {
+	const old = trx('inbound')
+		.where('received_at', '<', emptied)
+		.whereNotNull('read_at')
+		.where(mail => mail.whereNull('kept').orWhere('received_at', '<', kept))
+		.limit(limit)
+		.select('id');
+	return await trx('inbound').whereIn('id', old).delete();
+}
