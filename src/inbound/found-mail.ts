@@ -5,6 +5,8 @@ export type FoundMail = {
 	readonly source: InboundSource;
 	/** As it is to be taken in: with the line ends of the wire, and cut where it is larger than `longestMail`. */
 	readonly raw: Buffer;
+	/** The envelope's sender, empty for `<>`, as the server that put the mail there wrote it down; null: it did not. */
+	readonly mailFrom: string | null;
 	/** Whether only its beginning is there. */
 	readonly cut: boolean;
 };
@@ -21,7 +23,16 @@ const partOfLarger = 1024 * 1024;
 /** A mail of a mailbox or a file: `bytes` are its first `longestMail` octets at least, `size` is the size of the whole. */
 export function foundMail(source: InboundSource, bytes: Buffer, size: number): FoundMail {
 	const cut = size > longestMail;
-	return {source, raw: wireForm(cut ? bytes.subarray(0, partOfLarger) : bytes), cut};
+	const raw = wireForm(cut ? bytes.subarray(0, partOfLarger) : bytes);
+	return {source, raw, mailFrom: returnPathOf(raw), cut};
+}
+
+/** Return-Path stands among the first fields (RFC 5321 §4.4). */
+const longestTrace = 16 * 1024;
+
+function returnPathOf(raw: Buffer): string | null {
+	const [header = ''] = raw.toString('latin1', 0, longestTrace).split('\r\n\r\n', 1);
+	return /^return-path:[ \t]*<([^<>\r\n]*)>/im.exec(header)?.[1] ?? null;
 }
 
 const [lf, cr] = [0x0a, 0x0d];

@@ -31,3 +31,11 @@ test('of a mail that is too large only the beginning is taken', t => {
 	const largest = foundMail('mbox', Buffer.alloc(longestMail, 'x'), longestMail);
 	t.false(largest.cut);
 });
+
+test('the sender of the envelope is that of Return-Path, of the header', t => {
+	const sender = (text: string) => foundMail('maildir', Buffer.from(text), text.length).mailFrom;
+	t.is(sender('Return-Path: <>\nSubject: a\n\nb\n'), '');
+	t.is(sender('Received: x\nreturn-path: <a@b.example>\n\nb\n'), 'a@b.example');
+	t.is(sender('Subject: a\n\nReturn-Path: <a@b.example>\n'), null);
+	t.is(sender(''), null);
+});

@@ -58,7 +58,10 @@ test('splits at From lines and takes the empty line before them away', t => {
 });
 
 test('splits also where the empty line is missing, and where lines end with CRLF', t => {
-	t.deepEqual(texts(`${from}Subject: a\n\none\n${from}Subject: b\n\ntwo`), ['Subject: a\n\none\n', 'Subject: b\n\ntwo']);
+	t.deepEqual(texts(`${from}Subject: a\n\none\n${from}Subject: b\n\ntwo`), [
+		'Subject: a\n\none\n',
+		'Subject: b\n\ntwo',
+	]);
 	const crlf = (text: string) => text.replaceAll('\n', '\r\n');
 	t.deepEqual(texts(crlf(`${from}Subject: a\n\none\n\n${from}Subject: b\n\ntwo\n\n`)), [
 		crlf('Subject: a\n\none\n'),
@@ -73,7 +76,9 @@ test('a sentence that begins with From is none', t => {
 });
 
 test('takes one mark of quotation away, of mboxo and mboxrd', t => {
-	t.deepEqual(texts(`${from}Subject: a\n\n>From x\n>>From y\n> From z\n`), ['Subject: a\n\nFrom x\n>From y\n> From z\n']);
+	t.deepEqual(texts(`${from}Subject: a\n\n>From x\n>>From y\n> From z\n`), [
+		'Subject: a\n\nFrom x\n>From y\n> From z\n',
+	]);
 });
 
 test('does not believe Content-Length', t => {
@@ -110,7 +115,17 @@ test('empty lines and an empty file are no mails', t => {
 
 // Lines that mean something to an mbox, and any others.
 const lines = fc.oneof(
-	fc.constantFrom('', 'From ', from.trim(), `>${from.trim()}`, `>>${from.trim()}`, 'From x', '\r', '>From ', 'Subject: x'),
+	fc.constantFrom(
+		'',
+		'From ',
+		from.trim(),
+		`>${from.trim()}`,
+		`>>${from.trim()}`,
+		'From x',
+		'\r',
+		'>From ',
+		'Subject: x',
+	),
 	fc.string({unit: 'binary-ascii', maxLength: 40}).map(text => text.replaceAll('\n', ' ')),
 );
 const mails = fc
@@ -137,9 +152,15 @@ test('any mails that were written as mboxrd come back as they were, in whatever 
 });
 
 test('any bytes: the pieces they come in change nothing, and nothing is lost or counted twice', t => {
-	const bytes = fc.array(fc.oneof(lines.map(line => Buffer.from(`${line}\n`, 'latin1')), fc.uint8Array({maxLength: 40})), {
-		maxLength: 20,
-	});
+	const bytes = fc.array(
+		fc.oneof(
+			lines.map(line => Buffer.from(`${line}\n`, 'latin1')),
+			fc.uint8Array({maxLength: 40}),
+		),
+		{
+			maxLength: 20,
+		},
+	);
 	fc.assert(
 		fc.property(bytes, pieces, (parts, sizes) => {
 			const mbox = Buffer.concat(parts);
