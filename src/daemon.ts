@@ -87,7 +87,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		sites: () => engine?.scheduler.sites() ?? [],
 		webhooksPending: () => countPending(store.reader),
 		domainStates: () => countDomainStates(store.reader),
-		inbound: {unread: () => countUnread(store.reader), sessions: () => inbound?.sessions() ?? null},
+		inbound: {
+			unread: () => countUnread(store.reader),
+			sessions: () => inbound?.sessions() ?? null,
+			mailbox: () => inbound?.mailbox() ?? null,
+		},
 	});
 	const telling = createTelling({metrics, mailLog, clock});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';

@@ -6,11 +6,13 @@ import type {Settings} from '../config/settings.ts';
 import {createJudgeAddressee, isOperator} from '../inbound/addressee.ts';
 import {createAllowance} from '../inbound/allowance.ts';
 import {askTogether} from '../inbound/ask-together.ts';
+import type {FoundMail} from '../inbound/found-mail.ts';
 import {createListener, type Heard, type Listener, type RefusalReason, type Tls} from '../inbound/listener.ts';
 import {createOurDomains} from '../inbound/our-domains.ts';
 import {readMarkWrite} from '../inbound/read-mark.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
+import type {Taken} from '../inbound/take-all.ts';
 import {createTakeIn, shortKey} from '../inbound/take-in.ts';
 import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
@@ -23,6 +25,7 @@ import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';
 import type {InboundFigures} from './inbound-figures.ts';
+import {type MailboxPolling, startMailboxPolling} from './mailbox.ts';
 import {createSeldom} from './seldom.ts';
 
 export type InboundOptions = {
@@ -86,6 +89,7 @@ export function createInbound(options: InboundOptions) {
 	});
 	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
 	let listener: Listener | null = null;
+	let mailbox: MailboxPolling = null;
 
 	async function record({id, rcptTo}: CameIn, {fault}: Reading): Promise<void> {
 		const kept = rcptTo.some(isOperator) ? 'operator' : null;
@@ -102,6 +106,13 @@ export function createInbound(options: InboundOptions) {
 		mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
 	}
 
+	/** Of the mailbox. */
+	async function take({raw, source, mailFrom}: FoundMail): Promise<Taken> {
+		const taken = await takeIn({raw, source, mailFrom, rcptTo: []});
+		reading.wake();
+		return taken;
+	}
+
 	function refused(reason: RefusalReason, client: string): void {
 		figures.refused(reason);
 		// Who is refused once is refused often.
@@ -114,6 +125,7 @@ export function createInbound(options: InboundOptions) {
 		/** Resolves with the listener's address; null: it is off. Rejects where it cannot listen. */
 		async start(): Promise<string | null> {
 			reading.wake();
+			mailbox = startMailboxPolling({settings, store, takeIn: take, clock, mailLog, onStoreError});
 			if (settings.inboundListen === null) {
 				return null;
 			}
@@ -140,6 +152,8 @@ export function createInbound(options: InboundOptions) {
 			return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
 		},
 		sessions: (): number | null => listener?.sessions() ?? null,
+		/** How the mailbox is doing; null: there is none. */
+		mailbox: () => mailbox?.figures() ?? null,
 		/** What is remembered of the store is read again; others may have taken mails in. */
 		forget(): void {
 			domains.forget();
@@ -153,7 +167,7 @@ export function createInbound(options: InboundOptions) {
 			}
 		},
 		async drain(): Promise<void> {
-			await listener?.close();
+			await Promise.all([listener?.close(), mailbox?.stop()]);
 			await reading.stop();
 			await reader.stop();
 		},

@@ -1,4 +1,3 @@
-import type {Logger} from 'pino';
 import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import {followMailbox} from '../inbound/follow.ts';
@@ -6,6 +5,7 @@ import type {FoundMail} from '../inbound/found-mail.ts';
 import {nameOfMailbox} from '../inbound/imap-client.ts';
 import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import type {Taken} from '../inbound/take-all.ts';
+import type {MailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
@@ -17,7 +17,8 @@ export type MailboxPollingOptions = {
 	/** Resolves when the mail is on stable storage. */
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;
 	readonly clock: Pick<Clock, 'now'>;
-	readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>;
+	readonly mailLog: Pick<MailLog, 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailUnreadable'>;
+	readonly onStoreError: (error: unknown) => void;
 };
 
 /** What polling came to since the start. */
@@ -30,7 +31,7 @@ export type MailboxFigures = {
 };
 
 /** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
-export function startMailboxPolling({settings, store, takeIn, clock, logger}: MailboxPollingOptions) {
+export function startMailboxPolling({settings, store, takeIn, clock, mailLog, onStoreError}: MailboxPollingOptions) {
 	const {bounceMailbox, bounceMailboxInterval} = settings;
 	if (bounceMailbox === null) {
 		return null;
@@ -38,40 +39,52 @@ export function startMailboxPolling({settings, store, takeIn, clock, logger}: Ma
 	const name = nameOfMailbox(bounceMailbox);
 	const figures = {up: null as boolean | null, taken: 0, known: 0, failures: 0};
 	let reason = '';
+	const ofStore = new WeakSet();
+
+	/** What fails here is no fault of the mailbox. */
+	async function inStore<Result>(work: Promise<Result>): Promise<Result> {
+		return await work.catch(error => {
+			ofStore.add(error);
+			onStoreError(error);
+			throw error;
+		});
+	}
 
 	const following = followMailbox({
 		mailbox: mailboxOf(bounceMailbox, {
-			takeIn,
+			takeIn: found => inStore(takeIn(found)),
 			ca: extraCa(settings),
 			checkpoint: {
 				load: () => readCheckpoint(store.reader, name),
 				save: position =>
 					store.writer.transaction(trx => saveCheckpoint(trx, {mailbox: name, position, at: storeTime(clock.now())})),
 			},
-			onUnreadable: (path, error) => logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
+			onUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
 		}),
 		intervalMs: bounceMailboxInterval,
 		onRound({taken, known, cut}) {
 			if (figures.up === false) {
-				logger.info({event: 'mailbox_recovered', mailbox: name}, 'The bounce mailbox can be read again.');
+				mailLog.mailboxRecovered({mailbox: name});
 			}
 			figures.up = true;
 			figures.taken += taken;
 			figures.known += known;
 			reason = '';
 			if (taken + known > 0) {
-				logger.info({event: 'mailbox_read', mailbox: name, taken, known, cut});
+				mailLog.mailboxRead({mailbox: name, taken, known, cut});
 			}
 		},
 		onFailure(error, waitMs) {
+			if (ofStore.has(error as object)) {
+				return;
+			}
 			const fault = mailboxFault(error, bounceMailbox);
 			figures.up = false;
 			figures.failures++;
 			// Once, not at every try.
 			if (fault.reason !== reason) {
 				reason = fault.reason;
-				const text = `Bounces of this mailbox wait: ${fault.fix} (mailctl doctor).`;
-				logger.error({event: 'mailbox_failed', mailbox: name, reason, retry_ms: waitMs}, text);
+				mailLog.mailboxFailed({mailbox: name, ...fault, retryMs: waitMs});
 			}
 		},
 	});
