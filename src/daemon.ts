@@ -243,6 +243,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			store,
 			keys: secrets,
 			boot,
+			outbox,
 			retentionDays: () => live.retentionDays,
 			clock,
 			figures: metrics.inbound,
