@@ -89,7 +89,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		sites: () => engine?.scheduler.sites() ?? [],
 		webhooksPending: () => countPending(store.reader),
 		domainStates: () => countDomainStates(store.reader),
-		inbound: {unread: () => countUnread(store.reader), sessions: () => inbound?.sessions() ?? null},
+		inbound: {
+			unread: () => countUnread(store.reader),
+			sessions: () => inbound?.sessions() ?? null,
+			mailbox: () => inbound?.mailbox() ?? null,
+		},
 	});
 	const telling = createTelling({metrics, mailLog, clock});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
@@ -244,6 +248,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			store,
 			keys: secrets,
 			boot,
+			outbox,
 			retentionDays: () => live.retentionDays,
 			clock,
 			figures: metrics.inbound,

@@ -1,6 +1,8 @@
 import {Counter, Gauge, type Registry} from 'prom-client';
 import type {RefusalReason} from '../inbound/listener.ts';
 import type {InboundSource, ReportKind} from '../mail/report.ts';
+import type {MailboxFigures} from './mailbox.ts';
+import {registerMailboxMetrics} from './mailbox-metrics.ts';
 
 /** Asked at each scrape. */
 export type InboundInput = {
@@ -8,6 +10,8 @@ export type InboundInput = {
 	readonly unread: () => Promise<number>;
 	/** Open SMTP sessions of the listener; null: there is no listener. */
 	readonly sessions: () => number | null;
+	/** How the bounce mailbox is doing; null: there is none. */
+	readonly mailbox: () => MailboxFigures | null;
 };
 
 /** What came in. `unread`: it could not be read. `dropped`: it went round in circles. */
@@ -16,7 +20,7 @@ export type InboundFigures = {
 	readonly refused: (reason: RefusalReason) => void;
 };
 
-export function registerInbound(registers: Registry[], {unread, sessions}: InboundInput): InboundFigures {
+export function registerInbound(registers: Registry[], {unread, sessions, mailbox}: InboundInput): InboundFigures {
 	new Gauge({
 		name: 'mailctl_inbound_unread',
 		help: 'Mails that came in and wait to be read.',
@@ -41,6 +45,7 @@ export function registerInbound(registers: Registry[], {unread, sessions}: Inbou
 			}
 		},
 	});
+	registerMailboxMetrics(registers, mailbox);
 	const mails = new Counter({
 		name: 'mailctl_inbound_mails_total',
 		help: 'Mails that came in and were read, by where they came from and what they are.',

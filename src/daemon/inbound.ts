@@ -3,26 +3,28 @@ import {readFileSync} from 'node:fs';
 import {isIPv6} from 'node:net';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
-import {createJudgeAddressee, isOperator} from '../inbound/addressee.ts';
+import {createJudgeAddressee} from '../inbound/addressee.ts';
 import {createAllowance} from '../inbound/allowance.ts';
 import {askTogether} from '../inbound/ask-together.ts';
+import type {FoundMail} from '../inbound/found-mail.ts';
 import {createListener, type Heard, type Listener, type RefusalReason, type Tls} from '../inbound/listener.ts';
 import {createOurDomains} from '../inbound/our-domains.ts';
-import {readMarkWrite} from '../inbound/read-mark.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
+import {createRecord} from '../inbound/record.ts';
+import type {Taken} from '../inbound/take-all.ts';
 import {createTakeIn, shortKey} from '../inbound/take-in.ts';
 import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {CameIn, Reading} from '../mail/report.ts';
-import {storeTime} from '../mail/time.ts';
 import {processCpu} from '../mail/work-limit.ts';
+import type {Outbox} from '../outcome/outbox.ts';
 import {findCopyAddresses, listReturnPathHosts} from '../store/inbound.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';
 import type {InboundFigures} from './inbound-figures.ts';
+import {type MailboxPolling, startMailboxPolling} from './mailbox.ts';
 import {createSeldom} from './seldom.ts';
 
 export type InboundOptions = {
@@ -31,6 +33,8 @@ export type InboundOptions = {
 	readonly keys: MasterKeys;
 	/** What this daemon takes in bears this id. */
 	readonly boot: string;
+	/** Where events of what came in go. */
+	readonly outbox: Outbox;
 	/** The settings as they are now. */
 	readonly retentionDays: () => number;
 	readonly clock: Clock;
@@ -56,6 +60,13 @@ export function createInbound(options: InboundOptions) {
 	const links = createLinks({keys: options.keys, publicUrl: '', random: randomBytes});
 	const domains = createOurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
 	const takeIn = createTakeIn({writer: store.writer, node: boot, clock});
+	const recordReading = createRecord({
+		writer: store.writer,
+		links,
+		outbox: options.outbox,
+		retentionDays: options.retentionDays,
+		clock,
+	});
 	const reader = createReader({
 		limitMs: readLimitMs,
 		clock,
@@ -72,7 +83,9 @@ export function createInbound(options: InboundOptions) {
 		node: boot,
 		alone: store.dialect.name === 'sqlite',
 		read: reader.read,
-		record,
+		async record(cameIn, read) {
+			await recordReading(cameIn, read);
+		},
 		clock,
 		onRead(cameIn, {kind, reports, fault}) {
 			figures.mail(cameIn.source, kind);
@@ -86,11 +99,7 @@ export function createInbound(options: InboundOptions) {
 	});
 	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
 	let listener: Listener | null = null;
-
-	async function record({id, rcptTo}: CameIn, {fault}: Reading): Promise<void> {
-		const kept = rcptTo.some(isOperator) ? 'operator' : null;
-		await store.writer.submit(readMarkWrite, {id, readAt: storeTime(clock.now()), kept, reading: null, fault});
-	}
+	let mailbox: MailboxPolling = null;
 
 	function heard({client, roles, size, tls, taken}: Heard): void {
 		if (taken === null) {
@@ -100,6 +109,13 @@ export function createInbound(options: InboundOptions) {
 		}
 		const inbound = taken && shortKey(taken.id);
 		mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
+	}
+
+	/** Of the mailbox. */
+	async function take({raw, source, mailFrom}: FoundMail): Promise<Taken> {
+		const taken = await takeIn({raw, source, mailFrom, rcptTo: []});
+		reading.wake();
+		return taken;
 	}
 
 	function refused(reason: RefusalReason, client: string): void {
@@ -114,6 +130,7 @@ export function createInbound(options: InboundOptions) {
 		/** Resolves with the listener's address; null: it is off. Rejects where it cannot listen. */
 		async start(): Promise<string | null> {
 			reading.wake();
+			mailbox = startMailboxPolling({settings, store, takeIn: take, clock, mailLog, onStoreError});
 			if (settings.inboundListen === null) {
 				return null;
 			}
@@ -140,6 +157,8 @@ export function createInbound(options: InboundOptions) {
 			return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
 		},
 		sessions: (): number | null => listener?.sessions() ?? null,
+		/** How the mailbox is doing; null: there is none. */
+		mailbox: () => mailbox?.figures() ?? null,
 		/** What is remembered of the store is read again; others may have taken mails in. */
 		forget(): void {
 			domains.forget();
@@ -153,7 +172,7 @@ export function createInbound(options: InboundOptions) {
 			}
 		},
 		async drain(): Promise<void> {
-			await listener?.close();
+			await Promise.all([listener?.close(), mailbox?.stop()]);
 			await reading.stop();
 			await reader.stop();
 		},

@@ -20,6 +20,7 @@ import {domainsCheck} from './domains.ts';
 import {egressCheck, type SmtpReach} from './egress.ts';
 import {type Check, ok} from './finding.ts';
 import {diskCheck, nodeCheck, openFilesCheck} from './machine.ts';
+import {mailboxCheck} from './mailbox.ts';
 import {ehloSpfCheck, hostnameCheck, reverseDnsCheck} from './names.ts';
 import {publicUrlCheck} from './public-url.ts';
 import {relayCheck} from './relay.ts';
@@ -59,7 +60,7 @@ export function checksFor(input: DoctorInput): Check[] {
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
-		return [...here, captureCheck];
+		return [...here, captureCheck, ...mailboxOf(input)];
 	}
 	const [target = settings.hostname] = input.targets;
 	return [
@@ -121,6 +122,7 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 			port: settings.mxPort,
 			resolver,
 		}),
+		...mailboxOf({settings}),
 		...(inboundTlsCert === null || inboundTlsKey === null
 			? []
 			: [certificateCheck({certFile: inboundTlsCert, keyFile: inboundTlsKey, hostname: returnPathDomain, clock})]),
@@ -129,6 +131,11 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 			running: input.daemon !== null,
 		}),
 	];
+}
+
+function mailboxOf({settings}: Pick<DoctorInput, 'settings'>): Check[] {
+	const {bounceMailbox} = settings;
+	return bounceMailbox === null ? [] : [mailboxCheck(bounceMailbox, extraCa(settings))];
 }
 
 function domainsOf({settings, store: {store}, openSources, clock}: DoctorInput): Check[] {

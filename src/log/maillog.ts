@@ -42,6 +42,9 @@ export type LoggedWebhook = {
 /** A mail that came in, by its key. Whom it is about is told by the events that it leads to; its addresses hold tokens. */
 export type LoggedInbound = {readonly inbound: string; readonly source: string};
 
+/** The bounce mailbox, by its URL without the password. */
+export type LoggedMailbox = {readonly mailbox: string};
+
 export type LoggedDomain = {readonly domain: string; readonly workspace: string};
 
 export type Listening = {readonly http: string | null; readonly inbound: string | null; readonly version: string};
@@ -85,6 +88,17 @@ export type MailLog = {
 	) => void;
 	/** It is kept for a person to look at. */
 	readonly inboundUnreadable: (mail: LoggedInbound, error: unknown) => void;
+	/** The bounce mailbox brought mail; `cut`: too large to be taken whole. */
+	readonly mailboxRead: (
+		round: LoggedMailbox & {readonly taken: number; readonly known: number; readonly cut: number},
+	) => void;
+	/** It cannot be read, and is tried again. */
+	readonly mailboxFailed: (
+		fault: LoggedMailbox & {readonly reason: string; readonly fix: string; readonly retryMs: number},
+	) => void;
+	readonly mailboxRecovered: (mailbox: LoggedMailbox) => void;
+	/** A mail in it cannot be read; it stays where it is. */
+	readonly mailUnreadable: (mail: LoggedMailbox & {readonly path: string}, error: unknown) => void;
 	/** `lacking` names the required records that DNS does not show. */
 	readonly domainState: (
 		change: LoggedDomain & {readonly from: string; readonly to: string; readonly lacking: readonly string[]},
@@ -172,6 +186,13 @@ export function createMailLog(logger: Logger): MailLog {
 		inboundRefused: refusal => logger.info({event: 'inbound_refused', ...refusal}),
 		inboundRead: mail => logger.info({event: 'inbound_read', ...mail}),
 		inboundUnreadable: (mail, error) => logger.warn({event: 'inbound_unreadable', ...mail, err: error}),
+		mailboxRead: round => logger.info({event: 'mailbox_read', ...round}),
+		mailboxFailed({mailbox, reason, fix, retryMs}) {
+			const text = `Bounces in the mailbox wait: ${fix} (mailctl doctor).`;
+			logger.error({event: 'mailbox_failed', mailbox, reason, retry_ms: retryMs}, text);
+		},
+		mailboxRecovered: mailbox => logger.info({event: 'mailbox_recovered', ...mailbox}),
+		mailUnreadable: (mail, error) => logger.warn({event: 'mail_unreadable', ...mail, err: error}),
 		domainState({domain, workspace, from, to, lacking}) {
 			logger.info({event: 'domain_state', domain, workspace, from, to, lacking});
 		},

@@ -39,7 +39,11 @@ test('what happened is counted', async t => {
 		sites: () => sites,
 		webhooksPending: async () => 4,
 		domainStates: async () => ({verified: 2, failed: 0}),
-		inbound: {unread: async () => 5, sessions: () => 3},
+		inbound: {
+			unread: async () => 5,
+			sessions: () => 3,
+			mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
+		},
 	});
 	metrics.inbound.mail('smtp', 'dsn');
 	metrics.inbound.mail('smtp', 'dsn');
@@ -64,6 +68,10 @@ test('what happened is counted', async t => {
 		'mailctl_messages_accepted_total{mode="live"} 5',
 		'mailctl_inbound_unread 5',
 		'mailctl_inbound_sessions 3',
+		'mailctl_mailbox_up 1',
+		'mailctl_mailbox_mails_total{result="new"} 7',
+		'mailctl_mailbox_mails_total{result="known"} 1',
+		'mailctl_mailbox_failures_total 2',
 		'mailctl_inbound_mails_total{source="smtp",kind="dsn"} 2',
 		'mailctl_inbound_refused_total{reason="foreign"} 1',
 		'mailctl_domains{state="verified"} 2',

@@ -1,0 +1,181 @@
+import process from 'node:process';
+import type {Command} from 'commander';
+import type {FoundMail} from '../inbound/found-mail.ts';
+import {mailsOfStream} from '../inbound/mail-stream.ts';
+import {parsePosition} from '../inbound/mbox-file.ts';
+import {takeAll} from '../inbound/take-all.ts';
+import {storeTime} from '../mail/time.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
+import {countLines} from './bounce-counts.ts';
+import {type FoundInFiles, listMailFiles, mailsOfFiles, type Passed} from './bounce-files.ts';
+import {createIntake, type Intake} from './bounce-intake.ts';
+import {CliError, exitCodes} from './fault.ts';
+import {collect} from './options.ts';
+import {verb} from './program.ts';
+import {createProgress, grouped} from './progress.ts';
+import {report} from './report.ts';
+import {action, type Session} from './session.ts';
+
+type IngestOptions = {rcpt?: string[]; again?: boolean};
+
+export function ingestCommand(bounce: Command): void {
+	verb(
+		bounce,
+		'ingest [path]',
+		'Take in bounces and complaints: an mbox, a Maildir, a mail, a folder of mails; - or nothing is standard input',
+		'mailctl bounce ingest /var/mail/bounces',
+	)
+		.option('--rcpt <address>', 'whom the mail on standard input was for; several', collect)
+		.option('--again', 'read an mbox from its beginning, not from where it was read before')
+		.action(action<IngestOptions, [string | undefined]>(ingest));
+}
+
+async function ingest(session: Session, {rcpt = [], again = false}: IngestOptions, path = '-'): Promise<void> {
+	if (path !== '-') {
+		if (rcpt.length > 0) {
+			throw new CliError('usage', '--rcpt is for one mail on standard input', `leave out ${path} or --rcpt`);
+		}
+		return await ingestPath(session, path, again);
+	}
+	if (process.stdin.isTTY) {
+		throw new CliError('usage', 'there is nothing on standard input', 'name a file or a folder, or pipe a mail in');
+	}
+	try {
+		await ingestStream(session, rcpt.map(bare));
+	} catch (error) {
+		throw asTemporary(error);
+	}
+}
+
+/** As the listener stores it: servers differ in brackets and case. */
+function bare(address: string): string {
+	return address
+		.trim()
+		.replace(/^<(.*)>$/, '$1')
+		.toLowerCase();
+}
+
+/**
+ * A mail server that pipes mail in tries again after 75 and returns the mail to its sender after anything else: what it
+ * holds must not be lost because of us. A mail that was stored is not asked for again.
+ */
+function asTemporary(error: unknown): unknown {
+	const {lines, exitCode} = report(error);
+	if (exitCode === exitCodes.usage || exitCode === exitCodes.data) {
+		return error;
+	}
+	const wrong = lines.map(line => line.replace(/^mailctl: /, '')).join(' ');
+	return new CliError('temporary', `it was not taken in: ${wrong}`, 'bring the mail again later');
+}
+
+async function ingestStream(session: Session, rcptTo: readonly string[]): Promise<void> {
+	const intake = await createIntake(session, rcptTo);
+	const progress = createProgress(session.terminal, session.tools.clock, 'mails');
+	try {
+		const mails = mailsOfStream(process.stdin, {single: rcptTo.length > 0});
+		await takeAll(
+			asFound(mails),
+			intake.takeIn,
+			nowAndThen(async () => {
+				progress.show(intake.counts.mails, null);
+				await intake.settle();
+			}),
+		);
+		await intake.end();
+	} finally {
+		progress.end();
+	}
+	if (intake.counts.mails === 0) {
+		throw new CliError('data', 'there is no mail on standard input', 'pipe a mail or an mbox in');
+	}
+	show(session, intake, {noMail: 0, failed: []});
+}
+
+async function* asFound(mails: AsyncIterable<FoundMail>): AsyncGenerator<{readonly found: FoundMail}> {
+	for await (const found of mails) {
+		yield {found};
+	}
+}
+
+const someMails = 128;
+
+/** Calls it each time that so many mails are taken in. */
+function nowAndThen(settle: () => Promise<void>): () => Promise<void> {
+	let count = 0;
+	return async () => {
+		count++;
+		if (count % someMails === 0) {
+			await settle();
+		}
+	};
+}
+
+async function ingestPath(session: Session, path: string, again: boolean): Promise<void> {
+	const files = await listMailFiles(path);
+	const total = files.reduce((sum, {size}) => sum + size, 0);
+	const reader = await session.reader();
+	const intake = await createIntake(session, []);
+	const progress = createProgress(session.terminal, session.tools.clock, 'mails');
+	const passed: Passed = {noMail: 0, failed: []};
+	const reached = new Map<string, string>();
+	const mails = mailsOfFiles({
+		files,
+		positionOf: async mailbox => (again ? null : parsePosition(await readCheckpoint(reader, mailbox))),
+		onRead: octets => progress.show(intake.counts.mails, octets / Math.max(1, total)),
+		passed,
+	});
+
+	async function saveReached(): Promise<void> {
+		const at = storeTime(session.tools.clock.now());
+		await session.write(async trx => {
+			for (const [mailbox, position] of reached) {
+				await saveCheckpoint(trx, {mailbox, position, at});
+			}
+		});
+		reached.clear();
+	}
+
+	const settle = nowAndThen(async () => {
+		await saveReached();
+		await intake.settle();
+	});
+	let failure: unknown;
+	try {
+		await takeAll(mails, intake.takeIn, async ({checkpoint}: FoundInFiles) => {
+			if (checkpoint) {
+				reached.set(checkpoint.mailbox, JSON.stringify(checkpoint.position));
+			}
+			await settle();
+		});
+		await saveReached();
+		failure = await intake.end();
+	} finally {
+		progress.end();
+	}
+	show(session, intake, passed);
+	if (failure !== undefined) {
+		throw failure;
+	}
+	refuseFailed(path, files.length, passed, intake.counts.mails);
+}
+
+function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): void {
+	session.show({...counts, files_without_mail: noMail, files_failed: failed.length}, () => [
+		...countLines(counts),
+		...(noMail > 0 ? [`${grouped(noMail)} files have no mail in them`] : []),
+	]);
+}
+
+const mostTold = 10;
+
+function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mails: number): void {
+	if (failed.length > 0) {
+		const told = failed.slice(0, mostTold).map(({path: file, message}) => `${file}: ${message}`);
+		const more = failed.length > mostTold ? [`and ${grouped(failed.length - mostTold)} more`] : [];
+		const wrong = `${grouped(failed.length)} of ${grouped(files)} files could not be read`;
+		throw new CliError('io', wrong, 'let this user read them and run it again', [...told, ...more]);
+	}
+	if (mails === 0 && noMail > 0) {
+		throw new CliError('data', `there is no mail in ${path}`, 'name an mbox, a Maildir, a mail or a folder of mails');
+	}
+}

@@ -1,0 +1,105 @@
+import {randomBytes} from 'node:crypto';
+import {setTimeout} from 'node:timers/promises';
+import {classify} from '../bounce/classify.ts';
+import {liveDaemon} from '../daemon/daemon-file.ts';
+import type {FoundMail} from '../inbound/found-mail.ts';
+import {createReading} from '../inbound/reading.ts';
+import {createRecord} from '../inbound/record.ts';
+import type {Taken} from '../inbound/take-all.ts';
+import {createTakeIn} from '../inbound/take-in.ts';
+import {createLinks} from '../links/links.ts';
+import {readReport} from '../report/read-report.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {countRead, type IngestCounts, nothingYet} from './bounce-counts.ts';
+import type {Session} from './session.ts';
+
+/** Takes mails in and reads them, as the daemon does, in this process. */
+export type Intake = {
+	readonly counts: IngestCounts;
+	readonly takeIn: (found: FoundMail) => Promise<Taken>;
+	/** To be called now and then: resolves when what was taken in is read, and other writers had their turn. */
+	readonly settle: () => Promise<void>;
+	/** Ends; the error that kept some from being read, undefined: all were. */
+	readonly end: () => Promise<unknown>;
+};
+
+/** `rcptTo`: whom the mails were for, where that is known. */
+export async function createIntake(session: Session, rcptTo: readonly string[]): Promise<Intake> {
+	const settings = session.settings();
+	const store = await session.store();
+	const {clock, newId} = session.tools;
+	const counts = {...nothingYet};
+	/** Taken in here, and not read yet. */
+	const unread = new Set<string>();
+	let began = clock.monotonic();
+	let told = 0;
+	let failure: unknown;
+
+	const node = newId('req');
+	const takeIn = createTakeIn({writer: store.writer, node, clock});
+	const record = createRecord({
+		writer: store.writer,
+		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
+		// The daemon looks for what is due when it is told of a change.
+		outbox: {newId, onDue: () => undefined},
+		retentionDays: () => settings.retentionDays,
+		clock,
+	});
+	const reading = createReading({
+		store,
+		node,
+		alone: false,
+		read: async raw => readReport(raw, classify),
+		async record(cameIn, read) {
+			const effect = await record(cameIn, read);
+			if (unread.delete(cameIn.id)) {
+				countRead(counts, read, effect);
+			}
+		},
+		clock,
+		onRead: () => undefined,
+		onUnreadable({id}) {
+			counts.unreadable += unread.delete(id) ? 1 : 0;
+		},
+		onStoreError(error) {
+			// They are stored: whoever comes next reads them.
+			failure ??= error;
+			void reading.stop();
+		},
+	});
+
+	async function settle(): Promise<void> {
+		reading.wake();
+		await reading.idle();
+		if (counts.events > told) {
+			told = counts.events;
+			await session.write(bumpGeneration);
+		}
+		// SQLite has one writer at a time: a daemon beside gets as long a turn.
+		if (settings.databaseUrl === null && liveDaemon(settings.dataDir) !== null) {
+			await setTimeout(clock.monotonic() - began);
+		}
+		began = clock.monotonic();
+	}
+
+	return {
+		counts,
+		async takeIn(found) {
+			const taken = await takeIn({raw: found.raw, source: found.source, mailFrom: found.mailFrom, rcptTo});
+			counts.mails++;
+			counts[taken.isNew ? 'taken' : 'known']++;
+			counts.cut += found.cut ? 1 : 0;
+			if (taken.isNew) {
+				unread.add(taken.id);
+			}
+			return taken;
+		},
+		settle,
+		async end() {
+			await settle();
+			await reading.stop();
+			counts.waiting = unread.size;
+			return failure;
+		},
+	};
+}

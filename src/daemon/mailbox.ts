@@ -1,0 +1,98 @@
+import {extraCa} from '../config/ca.ts';
+import type {Settings} from '../config/settings.ts';
+import {followMailbox} from '../inbound/follow.ts';
+import type {FoundMail} from '../inbound/found-mail.ts';
+import {nameOfMailbox} from '../inbound/imap-client.ts';
+import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
+import type {Taken} from '../inbound/take-all.ts';
+import type {MailLog} from '../log/maillog.ts';
+import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
+import type {Store} from '../store/store.ts';
+
+export type MailboxPollingOptions = {
+	readonly settings: Pick<Settings, 'bounceMailbox' | 'bounceMailboxInterval' | 'caFile'>;
+	readonly store: Pick<Store, 'reader' | 'writer'>;
+	/** Resolves when the mail is on stable storage. */
+	readonly takeIn: (found: FoundMail) => Promise<Taken>;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly mailLog: Pick<MailLog, 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailUnreadable'>;
+	readonly onStoreError: (error: unknown) => void;
+};
+
+/** What polling came to since the start. */
+export type MailboxFigures = {
+	/** Whether the mailbox could be read the last time; null: it was not tried yet. */
+	readonly up: boolean | null;
+	readonly taken: number;
+	readonly known: number;
+	readonly failures: number;
+};
+
+/** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
+export function startMailboxPolling({settings, store, takeIn, clock, mailLog, onStoreError}: MailboxPollingOptions) {
+	const {bounceMailbox, bounceMailboxInterval} = settings;
+	if (bounceMailbox === null) {
+		return null;
+	}
+	const name = nameOfMailbox(bounceMailbox);
+	const figures = {up: null as boolean | null, taken: 0, known: 0, failures: 0};
+	let reason = '';
+	const ofStore = new WeakSet();
+
+	/** What fails here is no fault of the mailbox. */
+	async function inStore<Result>(work: Promise<Result>): Promise<Result> {
+		return await work.catch(error => {
+			ofStore.add(error);
+			onStoreError(error);
+			throw error;
+		});
+	}
+
+	const following = followMailbox({
+		mailbox: mailboxOf(bounceMailbox, {
+			takeIn: found => inStore(takeIn(found)),
+			ca: extraCa(settings),
+			checkpoint: {
+				load: () => readCheckpoint(store.reader, name),
+				save: position =>
+					store.writer.transaction(trx => saveCheckpoint(trx, {mailbox: name, position, at: storeTime(clock.now())})),
+			},
+			onUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
+		}),
+		intervalMs: bounceMailboxInterval,
+		onRound({taken, known, cut}) {
+			if (figures.up === false) {
+				mailLog.mailboxRecovered({mailbox: name});
+			}
+			figures.up = true;
+			figures.taken += taken;
+			figures.known += known;
+			reason = '';
+			if (taken + known > 0) {
+				mailLog.mailboxRead({mailbox: name, taken, known, cut});
+			}
+		},
+		onFailure(error, waitMs) {
+			if (ofStore.has(error as object)) {
+				return;
+			}
+			const fault = mailboxFault(error, bounceMailbox);
+			figures.up = false;
+			figures.failures++;
+			// Once, not at every try.
+			if (fault.reason !== reason) {
+				reason = fault.reason;
+				mailLog.mailboxFailed({mailbox: name, ...fault, retryMs: waitMs});
+			}
+		},
+	});
+	return {
+		figures: (): MailboxFigures => ({...figures}),
+		/** Resolves when nothing of it is under way any more. */
+		stop: following.stop,
+	};
+}
+
+export type MailboxPolling = ReturnType<typeof startMailboxPolling>;

@@ -1,0 +1,82 @@
+import {watch} from 'node:fs';
+import {join} from 'node:path';
+import type {BounceMailbox} from '../config/urls.ts';
+import type {Mailbox} from './follow.ts';
+import type {FoundMail} from './found-mail.ts';
+import {type Checkpoint, takeNewOfFolder} from './imap.ts';
+import {type ImapMailbox, imapFault, type MailboxFault, openFolder} from './imap-client.ts';
+import {isMaildir, newMails, putAside} from './maildir.ts';
+import {type Taken, takeAll} from './take-all.ts';
+
+export type MailboxOptions = {
+	readonly takeIn: (found: FoundMail) => Promise<Taken>;
+	readonly checkpoint: Checkpoint;
+	/** PEM of authorities to trust besides the public ones. */
+	readonly ca: string | null;
+	/** A mail that cannot be read is left where it is. */
+	readonly onUnreadable: (path: string, error: unknown) => void;
+};
+
+/** The mailbox of MAILCTL_BOUNCE_MAILBOX. */
+export function mailboxOf(mailbox: BounceMailbox, options: MailboxOptions): Mailbox {
+	return mailbox.kind === 'imap' ? imapMailbox(mailbox, options) : maildirMailbox(mailbox.path, options);
+}
+
+/** Why it cannot be read, and how to mend it; never the password. */
+export function mailboxFault(error: unknown, mailbox: BounceMailbox): MailboxFault {
+	return mailbox.kind === 'imap' ? imapFault(error, mailbox) : maildirFault(error, mailbox.path);
+}
+
+function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOptions): Mailbox {
+	return {
+		async open(wake, signal) {
+			const client = await openFolder(mailbox, ca, signal);
+			client.on('exists', wake);
+			client.on('close', wake);
+			return {
+				takeNew: stop => takeNewOfFolder(client, {checkpoint, takeIn, signal: stop}),
+				// Ends with the next command; a connection that is lost shows there.
+				listen: () => void client.idle().catch(() => undefined),
+				close: () => client.close(),
+			};
+		},
+	};
+}
+
+function maildirMailbox(folder: string, {takeIn, onUnreadable}: MailboxOptions): Mailbox {
+	return {
+		async open(wake) {
+			if (!(await isMaildir(folder))) {
+				throw new Error('it has no folders new and cur');
+			}
+			// Where the system can watch no folder, there is the interval.
+			const watching = watch(join(folder, 'new'), wake).on('error', () => undefined);
+			return {
+				async takeNew(signal) {
+					const round = {taken: 0, known: 0, cut: 0};
+					await takeAll(newMails(folder, signal, onUnreadable), takeIn, async ({found, name}, {isNew}) => {
+						await putAside(folder, name);
+						round[isNew ? 'taken' : 'known']++;
+						round.cut += found.cut ? 1 : 0;
+					});
+					return round;
+				},
+				listen: () => undefined,
+				close: () => watching.close(),
+			};
+		},
+	};
+}
+
+function maildirFault(error: unknown, folder: string): MailboxFault {
+	const {code, message} = error as NodeJS.ErrnoException;
+	return code === 'EACCES' || code === 'EPERM' || code === 'EROFS'
+		? {
+				reason: `the Maildir ${folder} cannot be used: ${message}`,
+				fix: `let the user of the daemon read and write ${folder}/new and ${folder}/cur`,
+			}
+		: {
+				reason: `${folder} is no Maildir: ${message}`,
+				fix: 'name a folder with new, cur and tmp in MAILCTL_BOUNCE_MAILBOX',
+			};
+}

@@ -1,0 +1,116 @@
+/** A mail of an mbox. */
+export type MboxMail = {
+	/** Where its `From ` line begins in the file. */
+	readonly offset: number;
+	/** Its `From ` line, without the line end. */
+	readonly line: string;
+	/** The mail without that line, unquoted; at most `longest` octets of it. */
+	readonly bytes: Buffer;
+	/** Octets of the whole. */
+	readonly size: number;
+};
+
+// An asctime date, with a zone in one of the places where zones are found; some programs write the date of RFC 5322.
+const weekday = '(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)';
+const month = '(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)';
+const time = '\\d\\d?:\\d\\d(?::\\d\\d)?';
+const fromLine = new RegExp(
+	`^From (?:\\S.{0,900} )?${weekday},? +(?:${month} +\\d\\d? +${time} .{0,40}\\d{4}|\\d\\d? +${month} +\\d{4} +${time})(?: .{0,40})?$`,
+	'i',
+);
+/** A line that is longer is none of these. */
+const longestLine = 1000;
+
+/**
+ * Whether a line begins a mail of an mbox (RFC 4155): `From sender Fri Nov 20 10:00:00 2026`. Without the date it may as
+ * well be a sentence.
+ */
+export function isFromLine(line: string): boolean {
+	return line.length <= longestLine && fromLine.test(line);
+}
+
+const mark = Buffer.from('\nFrom ');
+const [newline, space] = [0x0a, 0x20];
+
+/**
+ * Splits an mbox that comes piece by piece, from a `From ` line at `offset` of the file on. A mail is kept in memory up to
+ * `longest` octets, the rest is counted. Content-Length is not looked at: what writes it is often wrong, and the lines of a
+ * mail that would be taken for the next one are quoted.
+ */
+export function createMboxSplitter(longest: number, offset = 0) {
+	// What is to be looked at again, and how much of it belongs to a mail already. The first `From ` line begins like all
+	// others once a line end stands before it.
+	let rest: Buffer = Buffer.from('\n');
+	let restAt = offset - 1;
+	let added = 1;
+	let current: {readonly offset: number; readonly line: string} = {offset, line: ''};
+	let parts: Buffer[] = [];
+	let size = 0;
+
+	function add(bytes: Buffer): void {
+		const room = longest - size;
+		if (room > 0 && bytes.length > 0) {
+			parts.push(bytes.subarray(0, room));
+		}
+		size += bytes.length;
+	}
+
+	/** The mail that ends here; none where nothing but empty lines were read. */
+	function finish(): MboxMail[] {
+		const bytes = Buffer.concat(parts);
+		const whole = size <= longest ? withoutLastLine(bytes) : bytes;
+		const mail = {...current, bytes: unquoted(whole), size: size - (bytes.length - whole.length)};
+		parts = [];
+		size = 0;
+		return bytes.some(byte => byte > space) ? [mail] : [];
+	}
+
+	function split(data: Buffer, atEnd: boolean): MboxMail[] {
+		const mails: MboxMail[] = [];
+		let taken = added;
+		let at = data.indexOf(mark);
+		while (at !== -1) {
+			const end = data.indexOf(newline, at + 1);
+			if (end === -1 && !atEnd && data.length - at <= longestLine) {
+				break; // The line is not all here.
+			}
+			const lineEnd = end === -1 ? data.length : end;
+			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + longestLine)).replace(/\r$/, '');
+			if (isFromLine(line)) {
+				add(data.subarray(taken, Math.max(taken, at + 1)));
+				mails.push(...finish());
+				current = {offset: restAt + at + 1, line};
+				taken = Math.min(lineEnd + 1, data.length);
+			}
+			at = data.indexOf(mark, at + 1);
+		}
+		// A line that begins at the end may be one.
+		const open = at === -1 ? Math.max(0, data.length - mark.length) : at;
+		add(data.subarray(taken, atEnd ? data.length : Math.max(taken, open)));
+		rest = data.subarray(open);
+		restAt += open;
+		added = Math.max(0, taken - open);
+		return mails;
+	}
+
+	return {
+		/** The mails that this piece completes. */
+		push: (chunk: Buffer): MboxMail[] => split(Buffer.concat([rest, chunk]), false),
+		/** The last mail; whether it is complete nobody knows. */
+		end: (): MboxMail[] => [...split(rest, true), ...finish()],
+	};
+}
+
+/** The empty line that stands before the next `From ` line is no part of the mail. */
+function withoutLastLine(bytes: Buffer): Buffer {
+	const end = bytes.toString('latin1', Math.max(0, bytes.length - 4));
+	const length = /\n\r\n$/.test(end) ? 2 : /\n\n$/.test(end) ? 1 : 0;
+	return bytes.subarray(0, bytes.length - length);
+}
+
+/** Takes one `>` from each line `>From `, `>>From ` …: mboxrd, and mboxo, which quotes the first only. */
+function unquoted(bytes: Buffer): Buffer {
+	return bytes.includes('>From ')
+		? Buffer.from(bytes.toString('latin1').replace(/(^|\n)>(>*From )/g, '$1$2'), 'latin1')
+		: bytes;
+}

@@ -1,0 +1,41 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {foundMail, longestMail, wireForm} from '../../src/inbound/found-mail.ts';
+
+const wire = (text: string) => wireForm(Buffer.from(text, 'latin1')).toString('latin1');
+
+test('lines end with CRLF as on the wire', t => {
+	t.is(wire('Subject: a\n\none\ntwo\n'), 'Subject: a\r\n\r\none\r\ntwo\r\n');
+	t.is(wire('Subject: a\r\n\r\none\r\n'), 'Subject: a\r\n\r\none\r\n');
+	t.is(wire('Subject: a\r\n\none\r\n'), 'Subject: a\r\n\r\none\r\n');
+	t.is(wire('Subject: a\r\n\r\none'), 'Subject: a\r\n\r\none\r\n');
+	t.is(wire('a\rb\n'), 'a\rb\r\n');
+	t.is(wire(''), '');
+});
+
+test('any bytes: the wire form is its own wire form, and holds no LF alone', t => {
+	fc.assert(
+		fc.property(fc.array(fc.constantFrom('\r', '\n', '\r\n', 'a', 'é')), parts => {
+			const bytes = wireForm(Buffer.from(parts.join(''), 'latin1'));
+			t.deepEqual(wireForm(bytes), bytes);
+			t.notRegex(bytes.toString('latin1'), /(^|[^\r])\n/);
+			t.is(bytes.toString('latin1').replace(/[\r\n]/g, ''), parts.join('').replace(/[\r\n]/g, ''));
+		}),
+	);
+});
+
+test('of a mail that is too large only the beginning is taken', t => {
+	const large = foundMail('mbox', Buffer.alloc(longestMail, 'x'), longestMail + 1);
+	t.true(large.cut);
+	t.is(large.raw.length, 1024 * 1024 + 2);
+	const largest = foundMail('mbox', Buffer.alloc(longestMail, 'x'), longestMail);
+	t.false(largest.cut);
+});
+
+test('the sender of the envelope is that of Return-Path, of the header', t => {
+	const sender = (text: string) => foundMail('maildir', Buffer.from(text), text.length).mailFrom;
+	t.is(sender('Return-Path: <>\nSubject: a\n\nb\n'), '');
+	t.is(sender('Received: x\nreturn-path: <a@b.example>\n\nb\n'), 'a@b.example');
+	t.is(sender('Subject: a\n\nReturn-Path: <a@b.example>\n'), null);
+	t.is(sender(''), null);
+});

@@ -1,0 +1,194 @@
+import {createHash} from 'node:crypto';
+import {readFileSync} from 'node:fs';
+import test, {type ExecutionContext} from 'ava';
+import {followMailbox} from '../../src/inbound/follow.ts';
+import type {FoundMail} from '../../src/inbound/found-mail.ts';
+import type {Round} from '../../src/inbound/imap.ts';
+import {type ImapMailbox, imapFault, openFolder} from '../../src/inbound/imap-client.ts';
+import {mailboxOf} from '../../src/inbound/mailboxes.ts';
+import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const mail = (subject: string) => `Return-Path: <>\nSubject: ${subject}\n\nIt could not be delivered.\n`;
+
+function mailboxOn(server: ImapServer, more: Partial<ImapMailbox> = {}): ImapMailbox {
+	const {securePort: port, user, password} = server;
+	return {kind: 'imap', host: '127.0.0.1', port, tls: 'implicit', user, password, folder: 'INBOX', ...more};
+}
+
+/** Follows the mailbox until the test ends, and keeps what came. */
+function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailbox> = {}, intervalMs = 600_000) {
+	const mails = new Map<string, FoundMail>();
+	const rounds: Round[] = [];
+	const failures: unknown[] = [];
+	let position: string | null = null;
+	const followed = mailboxOf(mailboxOn(server, more), {
+		async takeIn(found) {
+			const id = createHash('sha256').update(found.raw).digest('hex');
+			const isNew = !mails.has(id);
+			mails.set(id, found);
+			return {id, isNew};
+		},
+		checkpoint: {
+			load: async () => position,
+			async save(next) {
+				position = next;
+			},
+		},
+		ca: readFileSync(server.caFile, 'utf8'),
+		onUnreadable: (_, error) => t.fail(String(error)),
+	});
+	const following = followMailbox({
+		mailbox: followed,
+		intervalMs,
+		onRound: round => rounds.push(round),
+		onFailure: error => failures.push(error),
+	});
+	t.teardown(following.stop);
+	return {
+		stop: following.stop,
+		rounds,
+		failures,
+		position: () => position,
+		subjects: () => [...mails.values()].map(({raw}) => /^Subject: (.*)\r$/m.exec(raw.toString())?.[1]),
+		mails: () => [...mails.values()],
+	};
+}
+
+for (const [way, more] of [
+	['TLS from the first byte', (_: ImapServer) => ({})],
+	['STARTTLS', ({port}: ImapServer) => ({tls: 'starttls', port}) as const],
+	['no TLS', ({port}: ImapServer) => ({tls: 'none', port}) as const],
+] as const) {
+	test(`reads what lies in a mailbox and what comes, and changes nothing in it: ${way}`, async t => {
+		const server = await startImapServer(t);
+		if (!server) {
+			return;
+		}
+		await server.deliver(mail('one'));
+		await server.deliver(mail('two'));
+		const {subjects, mails, rounds, failures} = follow(t, server, more(server));
+		await waitFor('both are read', () => rounds.length > 0);
+		t.deepEqual(failures, []);
+		t.deepEqual(subjects(), ['one', 'two']);
+		t.deepEqual(rounds[0], {taken: 2, known: 0, cut: 0});
+		t.is(mails()[0]?.raw.toString(), mail('one').replaceAll('\n', '\r\n'));
+		t.is(mails()[0]?.mailFrom, '');
+
+		const [before] = [performance.now(), await server.deliver(mail('three'))];
+		await waitFor('IDLE tells of the third', () => subjects().length === 3);
+		t.true(performance.now() - before < 10_000);
+		t.deepEqual(subjects(), ['one', 'two', 'three']);
+		t.is(
+			rounds.reduce((sum, {known}) => sum + known, 0),
+			0,
+		);
+		// Dovecot itself moves what a client may have seen from new to cur.
+		t.deepEqual(
+			(await server.files()).map(name => name.split(':2,')[1] ?? ''),
+			['', '', ''],
+		);
+	});
+}
+
+test('a server that restarts is found again, and nothing is read twice', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	await server.deliver(mail('one'));
+	const {subjects, rounds, failures} = follow(t, server);
+	await waitFor('it is read', () => rounds.length > 0);
+	await server.stop();
+	await server.deliver(mail('two'));
+	await waitFor('it is missed', () => failures.length > 0);
+	await server.start();
+	await waitFor('the second is read', () => subjects().length === 2);
+	t.is(
+		rounds.reduce((sum, {known}) => sum + known, 0),
+		0,
+	);
+});
+
+test('mails that are numbered anew are read anew and recognized', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	await server.deliver(mail('one'));
+	await server.deliver(mail('two'));
+	const {rounds, position, subjects} = follow(t, server);
+	await waitFor('both are read', () => rounds.length > 0);
+	const [validity] = (position() ?? '').split(':');
+	await server.stop();
+	await server.renumber();
+	await server.start();
+	await waitFor('both are read again', () => rounds.some(({known}) => known === 2));
+	t.not((position() ?? '').split(':')[0], validity);
+	t.deepEqual(subjects(), ['one', 'two']);
+});
+
+test('of a mail that is larger than 10 MiB the beginning is read', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	await server.deliver(`${mail('large')}${`${'x'.repeat(79)}\n`.repeat(140_000)}`);
+	await server.deliver(mail('small'));
+	const {rounds, mails} = follow(t, server);
+	await waitFor('both are read', () => rounds.length > 0);
+	t.deepEqual(rounds[0], {taken: 2, known: 0, cut: 1});
+	t.deepEqual(
+		mails().map(({cut}) => cut),
+		[true, false],
+	);
+	t.true((mails()[0]?.raw.length ?? 0) <= 1024 * 1024 + 2);
+});
+
+test('stops at once, also while it waits for a server that is not there', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	const {rounds, failures, stop} = follow(t, server);
+	await waitFor('it is read', () => rounds.length > 0);
+	await server.stop();
+	await waitFor('it is missed', () => failures.length > 0);
+	const before = performance.now();
+	await stop();
+	t.true(performance.now() - before < 5000);
+});
+
+test('says what is wrong and how to mend it, and never the password', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	const ca = readFileSync(server.caFile, 'utf8');
+	const faultOf = async (more: Partial<ImapMailbox>, authorities: string | null = ca) => {
+		const mailbox = mailboxOn(server, more);
+		const error = await t.throwsAsync(openFolder(mailbox, authorities), {any: true});
+		return imapFault(error, mailbox);
+	};
+	const faults = {
+		login: await faultOf({password: 'wrong'}),
+		folder: await faultOf({folder: 'Bounces/2026'}),
+		certificate: await faultOf({}, null),
+		starttls: await faultOf({port: server.port, tls: 'starttls'}, null),
+		implicit: await faultOf({port: server.port}),
+	};
+	await server.stop();
+	const gone = await faultOf({});
+	t.regex(faults.login.reason, /^127\.0\.0\.1:\d+ refuses the log-in: /);
+	t.regex(faults.login.fix, /user and password/);
+	t.regex(faults.folder.reason, /^the folder Bounces\/2026 of 127\.0\.0\.1:\d+ cannot be read: /);
+	t.regex(faults.certificate.reason, /^the certificate of 127\.0\.0\.1:\d+ is not trusted: /);
+	t.regex(faults.certificate.fix, /MAILCTL_CA_FILE/);
+	t.regex(faults.starttls.reason, /^the certificate of /);
+	t.regex(faults.implicit.reason, /^TLS with /);
+	t.regex(gone.reason, /^127\.0\.0\.1:\d+ does not answer: .*ECONNREFUSED/);
+	for (const {reason, fix} of [...Object.values(faults), gone]) {
+		t.log(`${reason}, ${fix}`);
+		t.false(`${reason}${fix}`.includes(server.password));
+	}
+});

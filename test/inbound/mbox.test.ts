@@ -1,0 +1,174 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {createMboxSplitter, isFromLine} from '../../src/inbound/mbox.ts';
+
+const whole = 1024 * 1024;
+
+function splitAll(mbox: Buffer, pieces: readonly number[] = [], longest = whole) {
+	const splitter = createMboxSplitter(longest);
+	const mails = [];
+	let at = 0;
+	for (const piece of pieces) {
+		mails.push(...splitter.push(mbox.subarray(at, at + piece)));
+		at += piece;
+	}
+	return [...mails, ...splitter.push(mbox.subarray(at)), ...splitter.end()];
+}
+
+const texts = (mbox: string, longest = whole) =>
+	splitAll(Buffer.from(mbox, 'latin1'), [], longest).map(({bytes}) => bytes.toString('latin1'));
+
+const from = 'From MAILER-DAEMON Fri Nov 20 10:00:00 2026\n';
+
+for (const line of [
+	'From MAILER-DAEMON Fri Nov 20 10:00:00 2026',
+	'From a@b.example  Fri Nov  6 10:00:00 2026',
+	'From - Mon Jan 01 00:00:00 2024',
+	'From a@b.example Mon Jan  1 00:00 2024',
+	'From a@b.example Mon Jan  1 00:00:00 CEST 2024',
+	'From a@b.example Mon Jan  1 00:00:00 2024 +0100',
+	'From 1234567890@xxx Mon Jan 01 00:00:00 +0000 2024',
+	'From a@b.example Mon, 1 Jan 2024 00:00:00 +0000',
+	'From "a b"@c.example Mon Jan  1 00:00:00 2024',
+	'From Mon Jan  1 00:00:00 2024',
+]) {
+	test(`begins a mail: ${line}`, t => {
+		t.true(isFromLine(line));
+	});
+}
+
+for (const line of [
+	'From now on',
+	'From Monday on, mail to this address is refused',
+	'From: MAILER-DAEMON Fri Nov 20 10:00:00 2026',
+	'>From a@b.example Fri Nov 20 10:00:00 2026',
+	'From a@b.example',
+	`From ${'a'.repeat(2000)} Fri Nov 20 10:00:00 2026`,
+]) {
+	test(`begins none: ${line.slice(0, 60)}`, t => {
+		t.false(isFromLine(line));
+	});
+}
+
+test('splits at From lines and takes the empty line before them away', t => {
+	t.deepEqual(texts(`${from}Subject: a\n\none\n\n${from}Subject: b\n\ntwo\n\n`), [
+		'Subject: a\n\none\n',
+		'Subject: b\n\ntwo\n',
+	]);
+});
+
+test('splits also where the empty line is missing, and where lines end with CRLF', t => {
+	t.deepEqual(texts(`${from}Subject: a\n\none\n${from}Subject: b\n\ntwo`), [
+		'Subject: a\n\none\n',
+		'Subject: b\n\ntwo',
+	]);
+	const crlf = (text: string) => text.replaceAll('\n', '\r\n');
+	t.deepEqual(texts(crlf(`${from}Subject: a\n\none\n\n${from}Subject: b\n\ntwo\n\n`)), [
+		crlf('Subject: a\n\none\n'),
+		crlf('Subject: b\n\ntwo\n'),
+	]);
+});
+
+test('a sentence that begins with From is none', t => {
+	t.deepEqual(texts(`${from}Subject: a\n\nFrom now on:\nFrom Monday on.\n`), [
+		'Subject: a\n\nFrom now on:\nFrom Monday on.\n',
+	]);
+});
+
+test('takes one mark of quotation away, of mboxo and mboxrd', t => {
+	t.deepEqual(texts(`${from}Subject: a\n\n>From x\n>>From y\n> From z\n`), [
+		'Subject: a\n\nFrom x\n>From y\n> From z\n',
+	]);
+});
+
+test('does not believe Content-Length', t => {
+	const mails = texts(`${from}Subject: a\nContent-Length: 100000\n\none\n\n${from}Subject: b\n\ntwo\n`);
+	t.is(mails.length, 2);
+});
+
+test('says where each mail begins and how it is introduced', t => {
+	const mbox = Buffer.from(`${from}Subject: a\n\none\n\n${from}Subject: b\n\ntwo\n`);
+	const mails = splitAll(mbox);
+	t.deepEqual(
+		mails.map(({offset}) => mbox.toString('latin1', offset, offset + from.length)),
+		[from, from],
+	);
+	t.deepEqual(
+		mails.map(({line}) => line),
+		[from.trim(), from.trim()],
+	);
+});
+
+test('keeps no more of a mail than is wanted, and counts the rest', t => {
+	const mbox = Buffer.from(`${from}${'x'.repeat(5000)}\n\n${from}Subject: b\n`);
+	const [large, small] = splitAll(mbox, [100, 100, 1000], 200);
+	t.is(large?.bytes.length, 200);
+	t.is(large?.size, 5002);
+	t.is(small?.bytes.toString(), 'Subject: b\n');
+});
+
+test('empty lines and an empty file are no mails', t => {
+	t.deepEqual(texts(''), []);
+	t.deepEqual(texts(`\n\n${from}\n\n`), []);
+	t.deepEqual(texts(`${from}${from}Subject: a\n`), ['Subject: a\n']);
+});
+
+// Lines that mean something to an mbox, and any others.
+const lines = fc.oneof(
+	fc.constantFrom(
+		'',
+		'From ',
+		from.trim(),
+		`>${from.trim()}`,
+		`>>${from.trim()}`,
+		'From x',
+		'\r',
+		'>From ',
+		'Subject: x',
+	),
+	fc.string({unit: 'binary-ascii', maxLength: 40}).map(text => text.replaceAll('\n', ' ')),
+);
+const mails = fc
+	.array(lines, {maxLength: 12})
+	.map(list => Buffer.from(`Subject: x\n${list.map(line => `${line}\n`).join('')}`, 'latin1'));
+const pieces = fc.array(fc.integer({min: 0, max: 60}), {maxLength: 20});
+
+function written(mail: Buffer): string {
+	return `${from}${mail.toString('latin1').replace(/^(>*From )/gm, '>$1')}\n`;
+}
+
+test('any mails that were written as mboxrd come back as they were, in whatever pieces the file is read', t => {
+	fc.assert(
+		fc.property(fc.array(mails, {maxLength: 6}), pieces, (all, sizes) => {
+			// CR alone begins a line for the writer above only.
+			const sound = all.map(mail => Buffer.from(mail.toString('latin1').replaceAll('\r', ' '), 'latin1'));
+			const read = splitAll(Buffer.from(sound.map(written).join(''), 'latin1'), sizes);
+			t.deepEqual(
+				read.map(({bytes}) => bytes.toString('latin1')),
+				sound.map(mail => mail.toString('latin1')),
+			);
+		}),
+	);
+});
+
+test('any bytes: the pieces they come in change nothing, and nothing is lost or counted twice', t => {
+	const bytes = fc.array(
+		fc.oneof(
+			lines.map(line => Buffer.from(`${line}\n`, 'latin1')),
+			fc.uint8Array({maxLength: 40}),
+		),
+		{
+			maxLength: 20,
+		},
+	);
+	fc.assert(
+		fc.property(bytes, pieces, (parts, sizes) => {
+			const mbox = Buffer.concat(parts);
+			const read = splitAll(mbox, sizes);
+			t.deepEqual(read, splitAll(mbox));
+			t.true(read.reduce((sum, {size}) => sum + size, 0) <= mbox.length);
+			t.true(read.every(({bytes: kept, size}) => kept.length <= size));
+		}),
+		{numRuns: 500},
+	);
+});
