@@ -14,7 +14,7 @@ import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {startSweep} from './daemon/sweep.ts';
-import {keyTask, messageTask, paceTask, tlsTask} from './daemon/sweep-tasks.ts';
+import {keyTask, messageTask, paceTask, reputationTask, tlsTask} from './daemon/sweep-tasks.ts';
 import {createTelling} from './daemon/telling.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {warnOfWishes} from './daemon/wishes.ts';
@@ -28,12 +28,16 @@ import {storeTime} from './mail/time.ts';
 import type {Outbox} from './outcome/outbox.ts';
 import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
+import {createInfrastructureAlarm} from './reputation/alarm.ts';
+import {type Guard, startGuard} from './reputation/guard.ts';
+import {windowStarts} from './reputation/window.ts';
 import {bumpGeneration, readGeneration} from './store/changes.ts';
 import {bringForward, type Claimed} from './store/claims.ts';
 import {countDomainStates} from './store/domains.ts';
 import {isErased} from './store/erasures.ts';
 import {readPaceFigures} from './store/pace-figures.ts';
 import {readQueueSize} from './store/queue-size.ts';
+import {readStandings} from './store/reputation.ts';
 import {createVault} from './store/sealed.ts';
 import {bringDeliveriesForward} from './store/webhook-claims.ts';
 import {countPending} from './store/webhook-deliveries.ts';
@@ -57,6 +61,7 @@ export type LiveSettings = Pick<
 	| 'sweepInterval'
 	| 'destinationsFile'
 	| 'bounceRulesFile'
+	| 'reputation'
 >;
 
 export type Daemon = {
@@ -78,6 +83,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const newId = createIdSource(clock);
 	const vault = createVault(secrets);
 	const mailLog = createMailLog(logger);
+	const infrastructure = createInfrastructureAlarm(clock);
 	const metrics = createMetrics({
 		version,
 		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
@@ -85,12 +91,15 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		sites: () => engine?.scheduler.sites() ?? [],
 		webhooksPending: () => countPending(store.reader),
 		domainStates: () => countDomainStates(store.reader),
+		standings: () => readStandings(store.reader, {starts: windowStarts(clock.now())}),
+		refusals: infrastructure.current,
 	});
-	const telling = createTelling({metrics, mailLog, clock});
+	const telling = createTelling({metrics, mailLog, infrastructure, clock});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
+	let guard: Guard | null = null;
 	let live: LiveSettings = settings;
 
 	const storeWatch = watchStore({
@@ -115,7 +124,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	/** Every event passes here on its way to the webhooks. */
-	const outbox: Outbox = {newId, onDue: endpointIds => webhooks?.due(endpointIds)};
+	const outbox: Outbox = {
+		newId,
+		onDue: endpointIds => webhooks?.due(endpointIds),
+		onCounted: workspaceIds => guard?.counted(workspaceIds),
+	};
 	const storeFailing = () => storeWatch.failing() || engine?.scheduler.storeFailing === true;
 
 	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
@@ -231,8 +244,25 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		domainChecks.start();
 	}
 
+	function startReputationGuard(): void {
+		guard = startGuard({
+			store,
+			limits: () => live.reputation,
+			clock,
+			onJudged(judged) {
+				// Its sends are refused from now on, not when the change is noticed.
+				if (judged.kind === 'paused') {
+					forget();
+				}
+				telling.judged(judged);
+			},
+			onError: onStoreError,
+		});
+	}
+
 	async function end(): Promise<void> {
 		await Promise.all([http.close(), engine?.drain(), webhooks?.drain(), domainChecks?.stop()]);
+		await guard?.stop();
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
 		await engine?.stop();
@@ -255,6 +285,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		if (settings.roles.includes('deliver')) {
 			await startEngine(publicUrl);
 		}
+		startReputationGuard();
 		// Where nothing leaves the machine, no records are needed, and no DNS.
 		if (settings.roles.includes('deliver') && settings.delivery !== 'capture') {
 			startDomainChecks();
@@ -317,6 +348,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			keyTask({store, clock, retention: () => live.idempotencyRetention}),
 			tlsTask({store, clock}),
 			paceTask({store, clock}),
+			reputationTask({store, clock}),
 		],
 		intervalMs: () => live.sweepInterval,
 		clock,

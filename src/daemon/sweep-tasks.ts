@@ -1,8 +1,10 @@
 import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
 import {storeTime} from '../mail/time.ts';
+import {firstKeptHour} from '../reputation/window.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {purgePolicies} from '../store/mta-sts.ts';
+import {purgeReputation} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
 import {purgeSites} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
@@ -123,6 +125,26 @@ export function paceTask({store, clock, rowsPerStep = 1000}: PaceTaskOptions): S
 					await purgeWarmUp(trx, firstDay, rowsPerStep),
 				]);
 				return removed.includes(rowsPerStep);
+			};
+		},
+	};
+}
+
+export type ReputationTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly rowsPerStep?: number;
+};
+
+/** Figures of hours by which nobody is judged any more. */
+export function reputationTask({store, clock, rowsPerStep = 1000}: ReputationTaskOptions): SweepTask {
+	return {
+		name: 'reputation',
+		begin() {
+			const first = firstKeptHour(clock.now());
+			return async () => {
+				const removed = await store.writer.transaction(trx => purgeReputation(trx, first, rowsPerStep));
+				return removed === rowsPerStep;
 			};
 		},
 	};
