@@ -35,6 +35,14 @@ export async function up(knex: Knex): Promise<void> {
 	await partialIndex(knex, 'inbound_unread', 'inbound', 'received_at', 'read_at is null');
 	await partialIndex(knex, 'inbound_kept', 'inbound', 'received_at, size', 'kept is not null');
 
+	// Since when the figures of its reputation are high.
+	await knex.schema.alterTable('workspaces', table => {
+		text(table, 'reputation_warned_at');
+	});
+	await knex.schema.alterTable('reputation_hours', table => {
+		table.index(['hour'], 'reputation_hours_by_age');
+	});
+
 	// The same report may come by several ways.
 	await partialIndex(
 		knex,

@@ -15,7 +15,7 @@ import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
 import {watchStore} from './daemon/store-watch.ts';
 import {startSweep} from './daemon/sweep.ts';
-import {inboundTask, keyTask, messageTask, paceTask, tlsTask} from './daemon/sweep-tasks.ts';
+import {inboundTask, keyTask, messageTask, paceTask, reputationTask, tlsTask} from './daemon/sweep-tasks.ts';
 import {createTelling} from './daemon/telling.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {warnOfWishes} from './daemon/wishes.ts';
@@ -29,6 +29,9 @@ import {storeTime} from './mail/time.ts';
 import type {Outbox} from './outcome/outbox.ts';
 import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
+import {createInfrastructureAlarm} from './reputation/alarm.ts';
+import {type Guard, startGuard} from './reputation/guard.ts';
+import {windowStarts} from './reputation/window.ts';
 import {bumpGeneration, readGeneration} from './store/changes.ts';
 import {bringForward, type Claimed} from './store/claims.ts';
 import {countDomainStates} from './store/domains.ts';
@@ -36,6 +39,7 @@ import {isErased} from './store/erasures.ts';
 import {countUnread} from './store/inbound.ts';
 import {readPaceFigures} from './store/pace-figures.ts';
 import {readQueueSize} from './store/queue-size.ts';
+import {readStandings} from './store/reputation.ts';
 import {createVault} from './store/sealed.ts';
 import {bringDeliveriesForward} from './store/webhook-claims.ts';
 import {countPending} from './store/webhook-deliveries.ts';
@@ -59,6 +63,7 @@ export type LiveSettings = Pick<
 	| 'sweepInterval'
 	| 'destinationsFile'
 	| 'bounceRulesFile'
+	| 'reputation'
 >;
 
 export type Daemon = {
@@ -82,6 +87,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const newId = createIdSource(clock);
 	const vault = createVault(secrets);
 	const mailLog = createMailLog(logger);
+	const infrastructure = createInfrastructureAlarm(clock);
 	const metrics = createMetrics({
 		version,
 		queueSize: () => readQueueSize(store.reader, storeTime(clock.now())),
@@ -94,13 +100,16 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			sessions: () => inbound?.sessions() ?? null,
 			mailbox: () => inbound?.mailbox() ?? null,
 		},
+		standings: () => readStandings(store.reader, {starts: windowStarts(clock.now())}),
+		refusals: infrastructure.current,
 	});
-	const telling = createTelling({metrics, mailLog, clock});
+	const telling = createTelling({metrics, mailLog, infrastructure, clock});
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
 	let inbound: Inbound | null = null;
+	let guard: Guard | null = null;
 	let live: LiveSettings = settings;
 
 	const storeWatch = watchStore({
@@ -125,7 +134,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	}
 
 	/** Every event passes here on its way to the webhooks. */
-	const outbox: Outbox = {newId, onDue: endpointIds => webhooks?.due(endpointIds)};
+	const outbox: Outbox = {
+		newId,
+		onDue: endpointIds => webhooks?.due(endpointIds),
+		onCounted: workspaceIds => guard?.counted(workspaceIds),
+	};
 	const storeFailing = () => storeWatch.failing() || engine?.scheduler.storeFailing === true;
 
 	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
@@ -250,6 +263,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			boot,
 			outbox,
 			retentionDays: () => live.retentionDays,
+			bounceRules: () => bounceRules,
 			clock,
 			figures: metrics.inbound,
 			mailLog,
@@ -259,8 +273,25 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		return await inbound.start();
 	}
 
+	function startReputationGuard(): void {
+		guard = startGuard({
+			store,
+			limits: () => live.reputation,
+			clock,
+			onJudged(judged) {
+				// Its sends are refused from now on, not when the change is noticed.
+				if (judged.kind === 'paused') {
+					forget();
+				}
+				telling.judged(judged);
+			},
+			onError: onStoreError,
+		});
+	}
+
 	async function end(): Promise<void> {
 		await Promise.all([http.close(), engine?.drain(), webhooks?.drain(), domainChecks?.stop(), inbound?.drain()]);
+		await guard?.stop();
 		// Claims that cannot be given back now are at the next start, or by another node.
 		await presence.end().catch(onStoreError);
 		await engine?.stop();
@@ -287,6 +318,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		if (settings.roles.includes('inbound')) {
 			inboundAddress = await startInbound();
 		}
+		startReputationGuard();
 		// Where nothing leaves the machine, no records are needed, and no DNS.
 		if (settings.roles.includes('deliver') && settings.delivery !== 'capture') {
 			startDomainChecks();
@@ -301,6 +333,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		if (read.ok) {
 			bounceRules = read.rules;
 			engine?.renewBounceRules();
+			inbound?.renewBounceRules();
 		} else {
 			const text = 'The rules that were read before still hold.';
 			logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
@@ -350,6 +383,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			tlsTask({store, clock}),
 			paceTask({store, clock}),
 			inboundTask({store, clock}),
+			reputationTask({store, clock}),
 		],
 		intervalMs: () => live.sweepInterval,
 		clock,

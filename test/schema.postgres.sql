@@ -319,6 +319,7 @@ workspaces.branding text C
 workspaces.created_at text C not null
 workspaces.source_pool text C
 workspaces.route text C
+workspaces.reputation_warned_at text C
 address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 address_health: PRIMARY KEY (workspace_id, address_key)
 api_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -438,6 +439,7 @@ CREATE INDEX reports_by_message ON public.reports USING btree (message_id, id)
 CREATE UNIQUE INDEX reports_once ON public.reports USING btree (recipient_id, inbound_sha256) WHERE ((recipient_id IS NOT NULL) AND (inbound_sha256 IS NOT NULL))
 CREATE UNIQUE INDEX reports_pkey ON public.reports USING btree (id)
 CREATE INDEX reports_unmatched ON public.reports USING btree (id) WHERE (recipient_id IS NULL)
+CREATE INDEX reputation_hours_by_age ON public.reputation_hours USING btree (hour)
 CREATE UNIQUE INDEX reputation_hours_pkey ON public.reputation_hours USING btree (workspace_id, hour)
 CREATE UNIQUE INDEX senders_by_address ON public.senders USING btree (workspace_id, address_key)
 CREATE INDEX senders_by_domain ON public.senders USING btree (domain_id)

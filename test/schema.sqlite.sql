@@ -240,6 +240,7 @@ CREATE TABLE reports (id text,
   created_at text not null,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (id));
+CREATE INDEX reputation_hours_by_age on reputation_hours (hour);
 CREATE TABLE reputation_hours (workspace_id text not null,
   hour text not null,
   attempted integer not null,
@@ -423,4 +424,5 @@ CREATE TABLE workspaces (id text,
   created_at text not null,
   source_pool text,
   route text,
+  reputation_warned_at text,
   primary key (id));

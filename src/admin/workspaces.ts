@@ -3,6 +3,7 @@ import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
 import {withPasswords} from '../mail/sealed-route.ts';
 import {storeTime} from '../mail/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
+import {forgetFigures} from '../store/reputation.ts';
 import type {Vault} from '../store/sealed.ts';
 import {
 	findWorkspace,
@@ -55,6 +56,8 @@ export async function createWorkspace(
 		...changesOf(id, input, null, now),
 		paused_at: null,
 		pause_reason: null,
+		reputation_since: null,
+		reputation_warned_at: null,
 		created_at: now,
 	};
 	const created = await insertWorkspace(trx, workspace);
@@ -88,9 +91,16 @@ export async function pauseWorkspace(
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason});
 }
 
-/** What was held goes out. */
-export async function resumeWorkspace(trx: Knex.Transaction, id: string): Promise<Workspace> {
-	return await update(trx, id, {paused_at: null, pause_reason: null});
+/** What was held goes out; the figures of its reputation begin anew (delivery.md R7.2). */
+export async function resumeWorkspace(trx: Knex.Transaction, {clock}: Tools, id: string): Promise<Workspace> {
+	const now = storeTime(clock.now());
+	await forgetFigures(trx, id);
+	return await update(trx, id, {
+		paused_at: null,
+		pause_reason: null,
+		reputation_since: now,
+		reputation_warned_at: null,
+	});
 }
 
 async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<Workspace> {

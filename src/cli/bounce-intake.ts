@@ -1,6 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {setTimeout} from 'node:timers/promises';
-import {classify} from '../bounce/classify.ts';
+import {createClassify} from '../bounce/classify.ts';
+import {loadBounceRules} from '../config/bounce-rules.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {createReading} from '../inbound/reading.ts';
@@ -35,6 +36,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 	let told = 0;
 	let failure: unknown;
 
+	const classify = createClassify(loadBounceRules(settings));
 	const node = newId('req');
 	const takeIn = createTakeIn({writer: store.writer, node, clock});
 	const record = createRecord({

@@ -30,6 +30,7 @@ import {
 	unlessDefault,
 } from './options.ts';
 import {verb} from './program.ts';
+import {readReputation, reputationFields, reputationView} from './reputation-view.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {shortTime, duration as spell} from './text.ts';
@@ -56,7 +57,7 @@ export function workspaceCommands(workspace: Command): void {
 		action<Options & {name: string}, []>(async (session, options) => {
 			const input = await inputOf(session, options);
 			const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name: options.name}));
-			showWorkspace(session, created ?? nameTaken(options.name));
+			await showWorkspace(session, created ?? nameTaken(options.name));
 		}),
 	);
 
@@ -80,7 +81,7 @@ export function workspaceCommands(workspace: Command): void {
 
 	verb(workspace, 'show [workspace]', 'Show a workspace', 'mailctl workspace show acme').action(
 		action<object, [string | undefined]>(async (session, _options, key) => {
-			showWorkspace(session, await chosen(session, key));
+			await showWorkspace(session, await chosen(session, key));
 		}),
 	);
 
@@ -100,7 +101,7 @@ export function workspaceCommands(workspace: Command): void {
 			}
 			const {id} = await chosen(session, key);
 			const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
-			showWorkspace(session, changed ?? nameTaken(options.name));
+			await showWorkspace(session, changed ?? nameTaken(options.name));
 		}),
 	);
 
@@ -114,14 +115,14 @@ export function workspaceCommands(workspace: Command): void {
 		.action(
 			action<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
 				const found = await chosen(session, key);
-				showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, found, reason)));
+				await showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, found, reason)));
 			}),
 		);
 
 	verb(workspace, 'resume [workspace]', 'Send again, also what was held', 'mailctl workspace resume acme').action(
 		action<object, [string | undefined]>(async (session, _options, key) => {
 			const {id} = await chosen(session, key);
-			showWorkspace(session, await session.write(trx => resumeWorkspace(trx, id)));
+			await showWorkspace(session, await session.write(trx => resumeWorkspace(trx, session.tools, id)));
 		}),
 	);
 }
@@ -251,9 +252,10 @@ function view(row: Workspace) {
 	};
 }
 
-function showWorkspace(session: Session, row: Workspace): void {
+async function showWorkspace(session: Session, row: Workspace): Promise<void> {
 	const brand = readBranding(row.branding);
-	session.show(view(row), () =>
+	const reputation = await readReputation(session, row.id);
+	session.show({...view(row), reputation: reputationView(reputation)}, () =>
 		fields([
 			['id', row.id],
 			['name', row.name],
@@ -265,6 +267,7 @@ function showWorkspace(session: Session, row: Workspace): void {
 			['route', row.route && maskPasswords(row.route)],
 			['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 			['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC: ${row.pause_reason}`],
+			...reputationFields(reputation),
 			['brand name', brand.name],
 			['brand logo', brand.logoUrl],
 			['brand color', brand.accent],

@@ -2,6 +2,7 @@ import {cidr, dnsServer, listen, listenOrOff, sourceAddress} from './addresses.t
 import {rateLimit, retrySchedule, smtpTimeouts, webhookConcurrency} from './delivery-values.ts';
 import {hidden, maskPassword, maskPasswords} from './mask.ts';
 import {boolean, choice, count, domain, duration, key256, list, mailAddress, path, wordSet} from './parsers.ts';
+import {reputationLimits, senderId} from './reputation-value.ts';
 import {optional, optionalList, type Setting, setting} from './setting.ts';
 import {sourcePool, warmUp} from './source-values.ts';
 import {bounceMailbox, databaseUrl, publicUrl, relays} from './urls.ts';
@@ -290,6 +291,25 @@ export const table = {
 		'–',
 		list(warmUp),
 		'Addresses of MAILCTL_SOURCE_ADDRESSES that are new, and the UTC day they begin: `192.0.2.1=2026-11-01[/target]`. Each sends a little more every day to each provider (docs/pacing.md), what is over goes to MAILCTL_RELAY_URL, or waits.',
+	),
+	reputation: setting(
+		'MAILCTL_REPUTATION',
+		'warn=5%/0.1%,pause=10%/0.5%',
+		reputationLimits,
+		'Shares of hard bounces/complaints, over 24 hours and 7 days, from which on a workspace is warned of and paused (docs/reputation.md); `off` judges nobody.',
+		{live: true},
+	),
+	senderId: optional(
+		'MAILCTL_SENDER_ID',
+		'made from the return-path domain',
+		senderId,
+		'SenderId of the Feedback-ID field, by which Gmail counts complaints: 5 to 15 letters and digits, the same for good.',
+	),
+	cfbl: setting(
+		'MAILCTL_CFBL',
+		'false',
+		boolean,
+		'Ask for complaints in each mail (CFBL-Address, RFC 9477) where the domain of MAILCTL_FEEDBACK_ADDRESS is the sender’s or under it.',
 	),
 	mtaSts: setting('MAILCTL_MTA_STS', 'true', boolean, 'Obey the recipients’ MTA-STS policies (RFC 8461).'),
 	mtaStsPort: setting(

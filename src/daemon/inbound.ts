@@ -16,6 +16,7 @@ import type {Taken} from '../inbound/take-all.ts';
 import {createTakeIn, shortKey} from '../inbound/take-in.ts';
 import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
@@ -37,6 +38,7 @@ export type InboundOptions = {
 	readonly outbox: Outbox;
 	/** The settings as they are now. */
 	readonly retentionDays: () => number;
+	readonly bounceRules: () => readonly BounceRule[];
 	readonly clock: Clock;
 	readonly figures: InboundFigures;
 	readonly mailLog: MailLog;
@@ -74,7 +76,7 @@ export function createInbound(options: InboundOptions) {
 		onCrash: options.onCrash,
 		spawn: shared =>
 			new Worker(new URL('../threads/reader.js', import.meta.url), {
-				workerData: {shared} satisfies ReaderData,
+				workerData: {shared, bounceRules: options.bounceRules()} satisfies ReaderData,
 				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4},
 			}),
 	});
@@ -163,6 +165,10 @@ export function createInbound(options: InboundOptions) {
 		forget(): void {
 			domains.forget();
 			reading.wake();
+		},
+		/** Refusals are judged by the rules as they are now. */
+		renewBounceRules(): void {
+			reader.classifyBy(options.bounceRules());
 		},
 		/** The certificate's files are read again; throws where they cannot be, then the one before still holds. */
 		reload(): void {

@@ -4,6 +4,7 @@ import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.
 import type {DeliveryState} from '../mail/webhook.ts';
 import {type InboundFigures, type InboundInput, registerInbound} from './inbound-figures.ts';
 import {type QueueGaugesInput, registerQueueGauges} from './queue-gauges.ts';
+import {type ReputationGaugesInput, registerReputationGauges} from './reputation-gauges.ts';
 
 /** Counters of the daemon, served at /metrics in Prometheus' text form. */
 export type Metrics = {
@@ -22,21 +23,22 @@ export type Metrics = {
 	readonly httpRequest: (method: string, route: string, status: number, milliseconds: number) => void;
 };
 
-export type MetricsInput = QueueGaugesInput & {
-	readonly version: string;
-	/** Deliveries of webhooks that wait; asked at each scrape, and left out where the store fails. */
-	readonly webhooksPending: () => Promise<number>;
-	/** Sender domains by state; asked and left out likewise. */
-	readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
-	readonly inbound: InboundInput;
-};
+export type MetricsInput = QueueGaugesInput &
+	ReputationGaugesInput & {
+		readonly version: string;
+		/** Deliveries of webhooks that wait; asked at each scrape, and left out where the store fails. */
+		readonly webhooksPending: () => Promise<number>;
+		/** Sender domains by state; asked and left out likewise. */
+		readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
+		readonly inbound: InboundInput;
+	};
 
 const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
 const waitSeconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200, 43_200];
 const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
-export function createMetrics({version, webhooksPending, domainStates, inbound, ...queue}: MetricsInput): Metrics {
+export function createMetrics({version, webhooksPending, domainStates, inbound, ...figures}: MetricsInput): Metrics {
 	const registry = new Registry();
 	const registers = [registry];
 	// Event-loop lag, memory, CPU, garbage collection, open files.
@@ -47,7 +49,8 @@ export function createMetrics({version, webhooksPending, domainStates, inbound, 
 		labelNames: ['version', 'node'],
 		registers,
 	}).set({version, node: process.version}, 1);
-	registerQueueGauges(registers, queue);
+	registerQueueGauges(registers, figures);
+	registerReputationGauges(registers, figures);
 	new Gauge({
 		name: 'mailctl_webhook_pending',
 		help: 'Deliveries of events to endpoints that wait for an attempt or are being tried.',

@@ -2,9 +2,11 @@ import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
 import {keptCaps} from '../mail/kept.ts';
 import {storeTime} from '../mail/time.ts';
+import {firstKeptHour} from '../reputation/window.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {type KeptCaps, purgeRead, trimKept} from '../store/kept-mails.ts';
 import {purgePolicies} from '../store/mta-sts.ts';
+import {purgeReputation} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
 import {purgeSites} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
@@ -155,6 +157,26 @@ export function inboundTask({store, clock, caps = keptCaps, mailsPerStep = 200}:
 					await trimKept(trx, caps, mailsPerStep),
 				]);
 				return removed.includes(mailsPerStep);
+			};
+		},
+	};
+}
+
+export type ReputationTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly rowsPerStep?: number;
+};
+
+/** Figures of hours by which nobody is judged any more. */
+export function reputationTask({store, clock, rowsPerStep = 1000}: ReputationTaskOptions): SweepTask {
+	return {
+		name: 'reputation',
+		begin() {
+			const first = firstKeptHour(clock.now());
+			return async () => {
+				const removed = await store.writer.transaction(trx => purgeReputation(trx, first, rowsPerStep));
+				return removed === rowsPerStep;
 			};
 		},
 	};

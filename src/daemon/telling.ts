@@ -4,6 +4,9 @@ import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
+import type {InfrastructureAlarm} from '../reputation/alarm.ts';
+import type {Judged} from '../reputation/guard.ts';
+import {findingsText} from '../reputation/words.ts';
 import type {Claimed} from '../store/claims.ts';
 import type {Attempted} from '../webhook/turn.ts';
 import type {createMetrics} from './metrics.ts';
@@ -12,17 +15,22 @@ import {createSeldom} from './seldom.ts';
 type Told = {
 	readonly metrics: ReturnType<typeof createMetrics>;
 	readonly mailLog: ReturnType<typeof createMailLog>;
+	/** Watches what providers say of this machine. */
+	readonly infrastructure: Pick<InfrastructureAlarm, 'tried'>;
 	readonly clock: Pick<Clock, 'monotonic'>;
 };
 
 /** How often it is said again that a smarthost refuses our log-in. */
 const refusalEveryMs = 10 * 60_000;
+/** How often it is said again that a provider refuses too much because of us. */
+const providerEveryMs = 60 * 60_000;
 /** How often it is said again that the mail of a workspace finds no way. */
 const wayEveryMs = 60_000;
 
 /** Tells the figures and the log what is on stable storage. */
-export function createTelling({metrics, mailLog, clock}: Told) {
+export function createTelling({metrics, mailLog, infrastructure, clock}: Told) {
 	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
+	const tellsOfProvider = createSeldom(providerEveryMs, clock);
 	const tellsOfWay = createSeldom(wayEveryMs, clock);
 	return {
 		recorded({copy, result, verdict}: Recorded): void {
@@ -41,6 +49,14 @@ export function createTelling({metrics, mailLog, clock}: Told) {
 					mailLog.logInRefused({host, reply});
 				}
 			}
+			const alarm = infrastructure.tried(result);
+			if (alarm !== null && tellsOfProvider(alarm.provider)) {
+				mailLog.infrastructureAlarm(alarm);
+			}
+		},
+
+		judged({kind, workspaceId, name, findings}: Judged): void {
+			mailLog.reputation({workspace: workspaceId, name, kind, figures: findingsText(findings)});
 		},
 
 		copyFault(error: unknown, copy: Claimed): void {

@@ -1,7 +1,10 @@
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Reading} from '../mail/report.ts';
 
-/** Mails for a reader thread, in the order in which it reads them. */
-export type ToReader = {readonly mails: readonly Uint8Array[]};
+/** Mails for a reader thread, in the order in which it reads them; the rules by which it judges from then on. */
+export type ToReader =
+	| {readonly kind: 'mails'; readonly mails: readonly Uint8Array[]}
+	| {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
 
 /** What it read, in the same order; several messages may answer one. */
 export type FromReader = {readonly readings: readonly Reading[]};

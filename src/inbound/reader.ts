@@ -1,4 +1,5 @@
 import type {Worker} from 'node:worker_threads';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Reading} from '../mail/report.ts';
 import {type CpuClock, limitWork, type WorkState} from '../mail/work-limit.ts';
@@ -103,7 +104,7 @@ export function createReader(options: ReaderOptions) {
 		const tasks = takeBatch();
 		reader.held = tasks;
 		// Copied, not moved: a mail that takes the reader down is read once more, and so are those beside it.
-		reader.worker.postMessage({mails: tasks.map(({mail}) => mail)} satisfies ToReader);
+		reader.worker.postMessage({kind: 'mails', mails: tasks.map(({mail}) => mail)} satisfies ToReader);
 	}
 
 	function takeBatch(): Task[] {
@@ -173,6 +174,10 @@ export function createReader(options: ReaderOptions) {
 					setImmediate(feed);
 				}
 			}),
+		/** By these rules refusals are judged from now on; a thread that starts later has to be started with them. */
+		classifyBy(rules: readonly BounceRule[]): void {
+			reader?.worker.postMessage({kind: 'rules', rules} satisfies ToReader);
+		},
 		async stop(): Promise<void> {
 			stopped = true;
 			clearTimeout(restart);

@@ -72,6 +72,22 @@ export type MailLog = {
 		readonly destination: string;
 		readonly message: string;
 	}) => void;
+	/** A workspace was paused by its figures, warned of, or is fine again. */
+	readonly reputation: (judged: {
+		readonly workspace: string;
+		readonly name: string;
+		readonly kind: 'paused' | 'warned' | 'calm';
+		/** What is too high; empty: nothing. */
+		readonly figures: string;
+	}) => void;
+	/** A provider refuses too much of what this machine sends, whatever the workspace. */
+	readonly infrastructureAlarm: (alarm: {
+		readonly provider: string;
+		readonly attempts: number;
+		readonly refused: number;
+		readonly host: string;
+		readonly reply: string;
+	}) => void;
 	readonly webhookAttempted: (webhook: LoggedWebhook) => void;
 	/** A mail was answered with 250; `inbound` null: it was dropped, as it went round in circles. */
 	readonly inboundTaken: (mail: {
@@ -119,6 +135,16 @@ const events = {
 	suppressed: 'suppressed',
 	released: null,
 } as const satisfies Record<Outcome['kind'], string | null>;
+
+const standings = {
+	paused: {
+		event: 'workspace_paused',
+		level: 'error',
+		text: 'paused for its bounces or complaints. Find the cause, then mailctl workspace resume.',
+	},
+	warned: {event: 'workspace_warned', level: 'warn', text: 'its bounces or complaints are high, more will pause it.'},
+	calm: {event: 'workspace_calm', level: 'info', text: 'its bounces and complaints are low again.'},
+} as const;
 
 /** The mail log: one JSON line per mail event, always the same fields, null where there is nothing to say. */
 export function createMailLog(logger: Logger): MailLog {
@@ -178,6 +204,14 @@ export function createMailLog(logger: Logger): MailLog {
 			const text =
 				'The mail waits. Add the secret key that is missing, or set the route again (mailctl workspace update).';
 			logger.error({event: 'way_not_found', workspace, destination, message}, text);
+		},
+		reputation({kind, name, ...judged}) {
+			const {event, level, text} = standings[kind];
+			logger[level]({event, ...judged}, `${name}: ${text}`);
+		},
+		infrastructureAlarm({reply, ...alarm}) {
+			const text = `${alarm.provider} refuses ${alarm.refused} of ${alarm.attempts} mails of the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
+			logger.error({event: 'infrastructure_alarm', ...alarm, reply: reply.slice(0, longestReply)}, text);
 		},
 		webhookAttempted({messageId, ms, ...webhook}) {
 			logger.info({event: 'webhook_attempted', message_id: messageId, ...webhook, ms: Math.round(ms)});

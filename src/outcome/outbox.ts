@@ -12,6 +12,8 @@ export type Outbox = {
 	readonly newId: NewId;
 	/** Called after the commit, with the endpoints for which something is due now. */
 	readonly onDue: (endpointIds: readonly string[]) => void;
+	/** Called after the commit, with the workspaces whose reputation has new figures; absent: the daemon looks itself. */
+	readonly onCounted?: (workspaceIds: readonly string[]) => void;
 };
 
 /** Adds a delivery for every endpoint that is subscribed to an event, in the event's transaction. */

@@ -12,6 +12,7 @@ import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
 import {recordFollowing} from './following.ts';
 import type {Outbox} from './outbox.ts';
+import {countTries} from './reputation.ts';
 import type {Verdict} from './settle.ts';
 
 /** The end of a try, judged, to be written. */
@@ -54,6 +55,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 			);
 			await suppress(trx, mine, newId);
 			await recordFollowing(trx, outbox, mine);
+			await countTries(trx, mine, outbox);
 			await countTls(trx, mine.flatMap(tlsOf));
 			return items.map(({copy}) => settled.has(copy.id));
 		},

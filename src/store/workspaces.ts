@@ -11,6 +11,10 @@ export type Workspace = {
 	readonly track_clicks_at: string | null;
 	readonly paused_at: string | null;
 	readonly pause_reason: string | null;
+	/** When it was last resumed: its reputation counts from here. Null: never. */
+	readonly reputation_since: string | null;
+	/** Since when its figures are high; null: they are not. */
+	readonly reputation_warned_at: string | null;
 	readonly queue_lifetime_s: number | null;
 	/** A pool of MAILCTL_SOURCE_POOLS. */
 	readonly source_pool: string | null;
@@ -31,6 +35,8 @@ const columns = [
 	'track_clicks_at',
 	'paused_at',
 	'pause_reason',
+	'reputation_since',
+	'reputation_warned_at',
 	'queue_lifetime_s',
 	'source_pool',
 	'route',

@@ -1,18 +1,28 @@
 import {parentPort, workerData} from 'node:worker_threads';
-import {classify} from '../bounce/classify.ts';
+import {createClassify} from '../bounce/classify.ts';
 import {type FromReader, progress, type ToReader} from '../inbound/reader-protocol.ts';
+import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Reading} from '../mail/report.ts';
 import {readReport} from '../report/read-report.ts';
 
 /** What a reader thread is started with. */
-export type ReaderData = {readonly shared: SharedArrayBuffer};
+export type ReaderData = {
+	readonly shared: SharedArrayBuffer;
+	/** By which refusals are judged, until others are sent. */
+	readonly bounceRules: readonly BounceRule[];
+};
 
-const {shared} = workerData as ReaderData;
+const {shared, bounceRules} = workerData as ReaderData;
 const told = new Int32Array(shared);
+let classify = createClassify(bounceRules);
 const port = parentPort as NonNullable<typeof parentPort>;
 
-port.on('message', ({mails}: ToReader) => {
-	port.postMessage({readings: mails.map(readOne)} satisfies FromReader);
+port.on('message', (message: ToReader) => {
+	if (message.kind === 'rules') {
+		classify = createClassify(message.rules);
+	} else {
+		port.postMessage({readings: message.mails.map(readOne)} satisfies FromReader);
+	}
 });
 
 function readOne(mail: Uint8Array): Reading {

@@ -56,5 +56,5 @@ storeTest(test, 'a pause keeps its first time and takes the last reason; resume 
 	tools.advance(60_000);
 	const again = await write(trx => pauseWorkspace(trx, tools, paused, 'abuse'));
 	t.like(again, {paused_at: '2026-06-09T10:00:00.000Z', pause_reason: 'abuse'});
-	t.like(await write(trx => resumeWorkspace(trx, paused.id)), {paused_at: null, pause_reason: null});
+	t.like(await write(trx => resumeWorkspace(trx, tools, paused.id)), {paused_at: null, pause_reason: null});
 });

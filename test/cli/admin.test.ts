@@ -8,6 +8,8 @@ async function withWorkspace(cli: Cli, name = 'acme'): Promise<Named> {
 	return await cli.json<Named>('workspace', 'create', '--name', name);
 }
 
+const noMail = {attempted: 0, hard: 0, bounce_rate: null, delivered: 0, complained: 0, complaint_rate: null};
+
 test('workspace: create, show, update, pause, resume, list', async t => {
 	const cli = await newCli(t);
 	const made = await cli.json<Named>(
@@ -28,6 +30,17 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 		paused: false,
 		paused_at: null,
 		pause_reason: null,
+		reputation: {
+			state: 'fine',
+			since: null,
+			warned_at: null,
+			windows: {day: noMail, week: noMail},
+			limits: {
+				warn: {bounces: 0.05, complaints: 0.001},
+				pause: {bounces: 0.1, complaints: 0.005},
+				least: {attempted: 200, delivered: 1000, complained: 3},
+			},
+		},
 		branding: {name: null, logo_url: null, accent: null, support_email: null},
 		created_at: rest.created_at,
 	});

@@ -15,6 +15,7 @@ import {
 	path,
 	wordSet,
 } from '../../src/config/parsers.ts';
+import {reputationLimits, senderId} from '../../src/config/reputation-value.ts';
 import {settingKeys, table} from '../../src/config/table.ts';
 import {bounceMailbox, databaseUrl, publicUrl} from '../../src/config/urls.ts';
 
@@ -102,6 +103,37 @@ const cases: Record<string, {parser: Parser<unknown>; rows: Array<[string, unkno
 		rows: [
 			['deliver,api,deliver', ['deliver', 'api']],
 			['api,smtp', undefined],
+		],
+	},
+	reputationLimits: {
+		parser: reputationLimits,
+		rows: [
+			['off', null],
+			[
+				'warn=4%/0.08%, pause=8%/0.3%',
+				{warn: {bounces: 0.04, complaints: 0.0008}, pause: {bounces: 0.08, complaints: 0.003}},
+			],
+			['pause=100%/1%', {warn: {bounces: 0.05, complaints: 0.001}, pause: {bounces: 1, complaints: 0.01}}],
+			['warn=11%/0.1%', undefined],
+			['pause=10%/0.05%', undefined],
+			['warn=0%/0.1%', undefined],
+			['pause=101%/1%', undefined],
+			['pause=10%', undefined],
+			['pause=10/1', undefined],
+			['pause=10%/1%/1%', undefined],
+			['stop=10%/1%', undefined],
+			['', undefined],
+		],
+	},
+	senderId: {
+		parser: senderId,
+		rows: [
+			['shop1', 'shop1'],
+			['a'.repeat(15), 'a'.repeat(15)],
+			['shop', undefined],
+			['a'.repeat(16), undefined],
+			['shop:1', undefined],
+			['shöp1', undefined],
 		],
 	},
 	path: {

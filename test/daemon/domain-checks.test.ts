@@ -44,7 +44,12 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 	const checked: DomainCheck[] = [];
 	const lines: Array<Record<string, unknown>> = [];
 	const mailLog = createMailLog({info: (line: Record<string, unknown>) => lines.push(line)} as never);
-	const telling = createTelling({metrics: {} as never, mailLog, clock: tools.clock});
+	const telling = createTelling({
+		metrics: {} as never,
+		mailLog,
+		infrastructure: {tried: () => null},
+		clock: tools.clock,
+	});
 	const daemon = () => {
 		const checks = createDomainChecks({
 			store,

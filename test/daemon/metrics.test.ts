@@ -3,6 +3,7 @@ import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
 import type {PaceFigures} from '../../src/store/pace-figures.ts';
 import type {QueueSize} from '../../src/store/queue-size.ts';
+import type {Standing} from '../../src/store/reputation.ts';
 
 const attempt: Attempt = {
 	at: '2026-06-09T10:15:30.123Z',
@@ -32,6 +33,13 @@ test('what happened is counted', async t => {
 		warmUp: [{source: '192.0.2.1', provider: 'google', n: 50}],
 	});
 	const sites = Array.from({length: 30}, (_, n) => ({site: `mx${n}.test`, connections: n + 1, inFlight: n}));
+	const day = {attempted: 100, hard: 6, delivered: 90, complained: 1};
+	const standing = {name: 'x', pausedAt: null, since: null, warnedAt: null, windows: {day, week: day}};
+	let standings: Promise<Standing[]> = Promise.resolve([
+		...Array.from({length: 120}, (_, n) => ({...standing, id: `ws_${n}`})),
+		{...standing, id: 'ws_warned', warnedAt: '2026-06-09T10:00:00.000Z'},
+		{...standing, id: 'ws_paused', pausedAt: '2026-06-09T10:00:00.000Z'},
+	]);
 	const metrics = createMetrics({
 		version: '1.2.3',
 		queueSize: () => size,
@@ -44,6 +52,8 @@ test('what happened is counted', async t => {
 			sessions: () => 3,
 			mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
 		},
+		standings: () => standings,
+		refusals: () => [{provider: 'outlook.com', attempts: 40, refused: 10}],
 	});
 	metrics.inbound.mail('smtp', 'dsn');
 	metrics.inbound.mail('smtp', 'dsn');
@@ -100,6 +110,11 @@ test('what happened is counted', async t => {
 		'mailctl_refusals_total{kind="deferred",category="rate"} 1',
 		'mailctl_queue_wait_seconds_bucket{le="0.05"} 1',
 		'mailctl_queue_wait_seconds_count 1',
+		'mailctl_reputation_copies{workspace="ws_paused",window="week",what="hard"} 6',
+		'mailctl_reputation_copies{workspace="ws_warned",window="day",what="delivered"} 90',
+		'mailctl_workspace_trouble{workspace="ws_paused",state="paused"} 1',
+		'mailctl_workspace_trouble{workspace="ws_warned",state="warned"} 1',
+		'mailctl_infrastructure_refused_ratio{provider="outlook.com"} 0.25',
 		`mailctl_build_info{version="1.2.3",node="${process.version}"} 1`,
 	]) {
 		t.true(text.split('\n').includes(line), line);
@@ -109,10 +124,13 @@ test('what happened is counted', async t => {
 	t.regex(metrics.contentType, /^text\/plain/);
 
 	t.is(text.match(/^mailctl_site_in_flight\{/gm)?.length, 10, 'the busiest, however many there are');
+	t.is(text.match(/^mailctl_reputation_copies\{/gm)?.length, 800, 'a hundred workspaces, the worst first');
+	t.is(text.match(/^mailctl_workspace_trouble\{/gm)?.length, 2);
 
 	pace = Promise.reject(new Error('the store is gone'));
+	standings = Promise.reject(new Error('the store is gone'));
 	size = Promise.reject(new Error('the store is gone'));
 	const later = await metrics.text();
-	t.notRegex(later, /^mailctl_(queue_size|suspended|queue_lanes_waiting|warm_up_sent_today)\{/m);
+	t.notRegex(later, /^mailctl_(queue_size|suspended|queue_lanes_waiting|warm_up_sent_today|reputation_copies)\{/m);
 	t.regex(later, /^mailctl_outcomes_total\{kind="delivered"\} 1$/m);
 });

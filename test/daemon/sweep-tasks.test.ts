@@ -1,5 +1,5 @@
 import test from 'ava';
-import {inboundTask, keyTask, messageTask, paceTask} from '../../src/daemon/sweep-tasks.ts';
+import {inboundTask, keyTask, messageTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -242,4 +242,22 @@ storeTest(test, 'the sweep of mails that came in reads no table from end to end'
 		// What is kept is capped: the index of it may be read as a whole.
 		t.true(!readsAll(plan) || plan.includes('inbound_kept'), plan);
 	}
+});
+
+storeTest(test, 'figures of reputation go after eight days, a step at a time', async (t, store) => {
+	const now = Date.UTC(2026, 5, 9, 12, 30);
+	const {workspaceId} = await insertWorkspace(store);
+	const figures = {attempted: 1, hard: 0, delivered: 1, complained: 0};
+	await store.database('reputation_hours').insert(
+		['2026-06-01T09', '2026-06-01T10', '2026-06-01T11', '2026-06-01T12', '2026-06-09T12'].map(hour => ({
+			...{workspace_id: workspaceId, hour},
+			...figures,
+		})),
+	);
+	const step = reputationTask({store, clock: {now: () => now}, rowsPerStep: 2}).begin();
+	t.true(await step());
+	t.is(await countOf(store, 'reputation_hours'), 3);
+	t.false(await step());
+	const left = await store.reader('reputation_hours').orderBy('hour').pluck('hour');
+	t.deepEqual(left, ['2026-06-01T12', '2026-06-09T12']);
 });

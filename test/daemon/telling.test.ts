@@ -4,6 +4,7 @@ import {createLog} from '../../src/log/log.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import type {Attempt} from '../../src/mail/outcome.ts';
 import type {Recorded} from '../../src/outcome/record.ts';
+import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
 import type {Claimed} from '../../src/store/claims.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
@@ -30,6 +31,7 @@ function start() {
 	const telling = createTelling({
 		metrics: {attempted: () => undefined} as never,
 		mailLog: createMailLog(logger),
+		infrastructure: createInfrastructureAlarm({monotonic: () => time.now}),
 		clock: {monotonic: () => time.now},
 	});
 	const records = (event: string) => lines.map(line => JSON.parse(line)).filter(line => line.event === event);
@@ -93,4 +95,46 @@ test('a fault of ours names the copy', t => {
 		length: 1,
 		0: {level: 'error', message_id: 'msg_1', recipient: 'ann@shop.example', err: {message: 'broken'}},
 	});
+});
+
+test('a provider that refuses more than one mail in twenty because of us is told of once an hour', t => {
+	const {telling, time, records} = start();
+	const host = 'mx1.mail.outlook.example';
+	const blocked = {
+		...refused,
+		phase: 'mail',
+		host,
+		code: 550,
+		enhanced: '5.7.1',
+		reply: 'on our block list (S3140)',
+	} as const;
+	const outcome = {kind: 'deferred', category: 'block', reason: blocked.reply} as const;
+	const one = relayed();
+	const bad: Recorded = {...one, result: {...one.result, outcome, attempts: [blocked]}};
+	for (let n = 0; n < 20; n++) {
+		telling.recorded(bad);
+	}
+	t.like(records('infrastructure_alarm'), {
+		length: 1,
+		0: {level: 'error', provider: 'outlook.example', attempts: 5, refused: 5, host, reply: 'on our block list (S3140)'},
+	});
+	t.false(Object.hasOwn(records('infrastructure_alarm')[0], 'workspace'), 'no workspace is blamed');
+	time.now = 3_600_000;
+	for (let n = 0; n < 5; n++) {
+		telling.recorded(bad);
+	}
+	t.is(records('infrastructure_alarm').length, 2);
+});
+
+test('what became of a workspace by its figures is told', t => {
+	const {telling, records} = start();
+	const finding = {kind: 'bounces', span: 'day', n: 30, of: 200, share: 0.15} as const;
+	const about = {workspaceId: 'ws_1', name: 'acme'};
+	telling.judged({...about, kind: 'warned', findings: [{...finding, level: 'warn', limit: 0.05}]});
+	telling.judged({...about, kind: 'paused', findings: [{...finding, level: 'pause', limit: 0.1}]});
+	telling.judged({...about, kind: 'calm', findings: []});
+	const figures = '30 of 200 bounced hard in 24 hours (15%, the limit is 10%)';
+	t.like(records('workspace_paused'), {length: 1, 0: {level: 'error', workspace: 'ws_1', figures}});
+	t.like(records('workspace_warned'), {length: 1, 0: {level: 'warn', workspace: 'ws_1'}});
+	t.like(records('workspace_calm'), {length: 1, 0: {level: 'info', figures: ''}});
 });

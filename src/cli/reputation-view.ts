@@ -1,0 +1,89 @@
+import type {Figures, ReputationLimits, Span} from '../mail/reputation.ts';
+import {findingsOf, leastAttempted, leastComplaints, leastDelivered} from '../reputation/findings.ts';
+import {windowStarts} from '../reputation/window.ts';
+import {percent, spanNames} from '../reputation/words.ts';
+import {readStandings, type Standing} from '../store/reputation.ts';
+import {CliError} from './fault.ts';
+import type {Session} from './session.ts';
+import {shortTime} from './text.ts';
+
+/** A workspace's figures, and the limits of the settings; null: nobody is judged. */
+export type Reputation = {readonly standing: Standing; readonly limits: ReputationLimits | null};
+
+const spans = ['day', 'week'] as const satisfies readonly Span[];
+
+export async function readReputation(session: Session, id: string): Promise<Reputation> {
+	const starts = windowStarts(session.tools.clock.now());
+	const [standing] = await readStandings(await session.reader(), {starts, ids: [id]});
+	if (standing === undefined) {
+		throw new CliError('data', `the workspace ${id} is gone`, 'see mailctl workspace list');
+	}
+	return {standing, limits: session.settings().reputation};
+}
+
+/** For scripts; shares are 0 to 1, null where there is nothing to divide by. */
+export function reputationView({standing, limits}: Reputation) {
+	const {since, warnedAt, windows} = standing;
+	return {
+		state: stateOf(standing, limits),
+		since,
+		warned_at: warnedAt,
+		windows: Object.fromEntries(spans.map(span => [span, windowView(windows[span])])),
+		limits: limits && {
+			...limits,
+			least: {attempted: leastAttempted, delivered: leastDelivered, complained: leastComplaints},
+		},
+	};
+}
+
+/** For people. */
+export function reputationFields({standing, limits}: Reputation): Array<readonly [string, string | null]> {
+	const {since, windows} = standing;
+	const state = stateOf(standing, limits);
+	return [
+		['reputation', since === null ? state : `${state}, counted since ${shortTime(since)} UTC`],
+		...spans.map(span => [`  ${spanNames[span]}`, figuresText(windows[span])] as const),
+		...(limits === null
+			? []
+			: ([
+					['  warns at', levelText(limits.warn)],
+					['  pauses at', levelText(limits.pause)],
+				] as const)),
+	];
+}
+
+function stateOf({pausedAt, warnedAt, windows}: Standing, limits: ReputationLimits | null): string {
+	if (pausedAt !== null) {
+		return 'paused';
+	}
+	if (limits === null) {
+		return 'not judged';
+	}
+	return warnedAt !== null || findingsOf(windows, limits).length > 0 ? 'warned' : 'fine';
+}
+
+function windowView({attempted, hard, delivered, complained}: Figures) {
+	return {
+		attempted,
+		hard,
+		bounce_rate: attempted === 0 ? null : hard / attempted,
+		delivered,
+		complained,
+		complaint_rate: delivered === 0 ? null : complained / delivered,
+	};
+}
+
+function figuresText({attempted, hard, delivered, complained}: Figures): string {
+	if (attempted === 0 && delivered === 0) {
+		return 'no mail';
+	}
+	return `${shareText(hard, attempted)} bounced, ${shareText(complained, delivered)} complained`;
+}
+
+function shareText(n: number, of: number): string {
+	return of === 0 ? `${n} of 0` : `${n} of ${of} (${percent(n / of)})`;
+}
+
+function levelText({bounces, complaints}: {readonly bounces: number; readonly complaints: number}): string {
+	return `${percent(bounces)} bounced, ${percent(complaints)} complained`;
+}

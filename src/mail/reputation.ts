@@ -1,0 +1,27 @@
+/** What became of a workspace's mail: copies of real mail, by their first try. */
+export type Figures = {
+	/** Copies that were tried, but for those that were refused because of us. */
+	readonly attempted: number;
+	/** Those of them whose recipient takes no mail, now or later. */
+	readonly hard: number;
+	/** Copies that a host took. */
+	readonly delivered: number;
+	/** Those of them that were reported as spam. */
+	readonly complained: number;
+};
+
+/** The windows that a workspace is judged by: 24 hours, 7 days. */
+export type Span = 'day' | 'week';
+export type Windows = Readonly<Record<Span, Figures>>;
+
+/** Shares, 0 to 1: of hard bounces in what was attempted, of complaints in what was delivered. */
+export type ReputationLevel = {readonly bounces: number; readonly complaints: number};
+
+/** From which shares on a workspace is warned of, and paused. */
+export type ReputationLimits = {readonly warn: ReputationLevel; readonly pause: ReputationLevel};
+
+/** delivery.md R7.2: what large providers suspend accounts at. */
+export const defaultReputationLimits: ReputationLimits = {
+	warn: {bounces: 0.05, complaints: 0.001},
+	pause: {bounces: 0.1, complaints: 0.005},
+};

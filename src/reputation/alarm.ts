@@ -1,0 +1,89 @@
+import {LRUCache} from 'lru-cache';
+import type {Clock} from '../mail/clock.ts';
+import type {Attempt, AttemptResult, BounceCategory} from '../mail/outcome.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
+import {providerOf} from './provider.ts';
+
+/** What a provider's hosts refused because of us in the last hour. */
+export type Refusals = {
+	readonly provider: string;
+	readonly attempts: number;
+	readonly refused: number;
+};
+
+/** A provider refuses too much of our mail because of us: its last word. */
+export type Alarm = Refusals & {readonly host: string; readonly reply: string};
+
+export type InfrastructureAlarm = {
+	/** Counts the end of a try; answers where this makes too many refusals, or another one. */
+	readonly tried: (result: AttemptResult) => Alarm | null;
+	/** The providers that refuse too much now. */
+	readonly current: () => readonly Refusals[];
+};
+
+/** delivery.md R7.4. One refusal of three mails is no trouble yet. */
+const share = 0.05;
+const leastRefused = 5;
+const slotMs = 5 * 60_000;
+const slots = 12;
+const mostProviders = 1000;
+
+const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>(['block', 'reputation', 'auth', 'relay_denied']);
+
+type Slot = {readonly n: number; attempts: number; refused: number};
+
+/**
+ * Watches what providers say of this machine: its addresses on lists, its SPF, DKIM and names. That is the operator's to
+ * mend, and no workspace is blamed for it. Kept in memory, by the hour.
+ */
+export function createInfrastructureAlarm(clock: Pick<Clock, 'monotonic'>): InfrastructureAlarm {
+	const providers = new LRUCache<string, Slot[]>({max: mostProviders});
+	const slotNow = () => Math.floor(clock.monotonic() / slotMs);
+
+	function count(provider: string, refused: boolean): void {
+		const n = slotNow();
+		const recent = (providers.get(provider) ?? []).filter(slot => slot.n > n - slots);
+		let last = recent.at(-1);
+		if (last?.n !== n) {
+			last = {n, attempts: 0, refused: 0};
+			recent.push(last);
+			providers.set(provider, recent);
+		}
+		last.attempts++;
+		last.refused += refused ? 1 : 0;
+	}
+
+	function refusalsOf(provider: string): Refusals {
+		const since = slotNow() - slots;
+		const recent = (providers.peek(provider) ?? []).filter(({n}) => n > since);
+		const sum = (what: 'attempts' | 'refused') => recent.reduce((total, slot) => total + slot[what], 0);
+		return {provider, attempts: sum('attempts'), refused: sum('refused')};
+	}
+
+	return {
+		tried(result) {
+			const last = result.attempts.at(-1);
+			if (!last?.host || last.host === simulatorDomain) {
+				return null;
+			}
+			const provider = providerOf(last.host);
+			const refused = isRefusalOfUs(result, last);
+			count(provider, refused);
+			const refusals = refused ? refusalsOf(provider) : null;
+			return refusals && isTooMuch(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
+		},
+		current: () => [...providers.keys()].map(refusalsOf).filter(isTooMuch),
+	};
+}
+
+function isTooMuch({attempts, refused}: Refusals): boolean {
+	return refused >= leastRefused && refused / attempts > share;
+}
+
+/** Blocklists and what else is said of the sending machine; a policy only with a code of security (RFC 3463, x.7.x). */
+function isRefusalOfUs({outcome}: AttemptResult, {enhanced}: Attempt): boolean {
+	if (outcome.kind !== 'deferred' && outcome.kind !== 'bounced') {
+		return false;
+	}
+	return ofUs.has(outcome.category) || (outcome.category === 'policy' && /^[45]\.7\./.test(enhanced ?? ''));
+}

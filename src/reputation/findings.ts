@@ -1,0 +1,65 @@
+import type {Figures, ReputationLimits, Span, Windows} from '../mail/reputation.ts';
+import {wilsonLowerBound} from './wilson.ts';
+
+export type Kind = 'bounces' | 'complaints';
+
+/** A share of a window that is too high. */
+export type Finding = {
+	readonly level: 'warn' | 'pause';
+	readonly kind: Kind;
+	readonly span: Span;
+	/** `n` of `of` bounced hard, or complained. */
+	readonly n: number;
+	readonly of: number;
+	readonly share: number;
+	/** The share from which on it is too high. */
+	readonly limit: number;
+};
+
+/** Fewer than these say nothing (delivery.md R7.2). */
+export const leastAttempted = 200;
+export const leastDelivered = 1000;
+export const leastComplaints = 3;
+
+/** A workspace that was warned of is fine again below this part of the limit: figures waver. */
+const fineBelow = 0.8;
+
+const spans: readonly Span[] = ['day', 'week'];
+const kinds: readonly Kind[] = ['bounces', 'complaints'];
+
+/**
+ * What is too high in a workspace's windows; what pauses it comes first. A share pauses only if it is, by the Wilson
+ * bound, surely above the level of warnings too: a few bounces of a small mailing are chance.
+ */
+export function findingsOf(windows: Windows, limits: ReputationLimits): Finding[] {
+	const findings = kinds.flatMap(kind => spans.flatMap(span => findingOf(kind, span, windows[span], limits) ?? []));
+	return findings.sort((a, b) => Number(b.level === 'pause') - Number(a.level === 'pause'));
+}
+
+/** Whether every share that says something is well below the level of warnings. */
+export function isCalm(windows: Windows, {warn}: ReputationLimits): boolean {
+	return kinds.every(kind =>
+		spans.every(span => {
+			const {n, of, tells} = countsOf(kind, windows[span]);
+			return !tells || n / of < warn[kind] * fineBelow;
+		}),
+	);
+}
+
+function findingOf(kind: Kind, span: Span, figures: Figures, {warn, pause}: ReputationLimits): Finding | null {
+	const {n, of, tells} = countsOf(kind, figures);
+	const share = of === 0 ? 0 : n / of;
+	if (!tells || share < warn[kind]) {
+		return null;
+	}
+
+	const isSure = share >= pause[kind] && wilsonLowerBound(n, of) > warn[kind];
+	const level = isSure ? 'pause' : 'warn';
+	return {level, kind, span, n, of, share, limit: isSure ? pause[kind] : warn[kind]};
+}
+
+function countsOf(kind: Kind, {attempted, hard, delivered, complained}: Figures) {
+	return kind === 'bounces'
+		? {n: hard, of: attempted, tells: attempted >= leastAttempted}
+		: {n: complained, of: delivered, tells: delivered >= leastDelivered && complained >= leastComplaints};
+}

@@ -1,0 +1,174 @@
+import type {Knex} from 'knex';
+import type {Clock} from '../mail/clock.ts';
+import type {ReputationLimits} from '../mail/reputation.ts';
+import {storeTime} from '../mail/time.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {readStandings, type Standing, updateJudged} from '../store/reputation.ts';
+import type {Store} from '../store/store.ts';
+import {type Finding, findingsOf, isCalm} from './findings.ts';
+import {windowStarts} from './window.ts';
+import {pauseReason} from './words.ts';
+
+/** What became of a workspace by its figures: it was paused, warned of, or is fine again. */
+export type Judged = {
+	readonly kind: 'paused' | 'warned' | 'calm';
+	readonly workspaceId: string;
+	readonly name: string;
+	readonly findings: readonly Finding[];
+};
+
+export type GuardOptions = {
+	readonly store: Pick<Store, 'reader' | 'writer'>;
+	/** As the settings are now; null: workspaces are counted and not judged. */
+	readonly limits: () => ReputationLimits | null;
+	readonly clock: Pick<Clock, 'now'>;
+	/** Called after the commit. */
+	readonly onJudged: (judged: Judged) => void;
+	readonly onError: (error: unknown) => void;
+	/** At least so long after one look at the figures comes the next, milliseconds. */
+	readonly restMs?: number;
+	/** So often all workspaces are looked at, also for what other processes counted. */
+	readonly roundMs?: number;
+};
+
+export type Guard = {
+	/** These workspaces have new figures: they are judged at once, under load once a rest. */
+	readonly counted: (workspaceIds: readonly string[]) => void;
+	/** Resolves when nobody is being judged any more. */
+	readonly stop: () => Promise<void>;
+};
+
+/**
+ * Watches over the reputation of workspaces: warns, and pauses those whose mail bounces or is complained of too much
+ * (delivery.md R7.2). It reads beside the writer, so that sending waits for no judgement, and writes only what changes.
+ */
+export function startGuard({
+	store,
+	limits,
+	clock,
+	onJudged,
+	onError,
+	restMs = 250,
+	roundMs = 60_000,
+}: GuardOptions): Guard {
+	let waiting = new Set<string>();
+	let judging: Promise<void> | null = null;
+	let rest: NodeJS.Timeout | undefined;
+	let stopped = false;
+
+	async function look(ids?: readonly string[]): Promise<void> {
+		const now = limits();
+		if (now !== null) {
+			for (const judged of await judge(store, now, clock.now(), ids)) {
+				onJudged(judged);
+			}
+		}
+	}
+
+	/** One look at a time; what is counted meanwhile is looked at after a rest. */
+	function begin(ids?: readonly string[]): void {
+		judging = look(ids)
+			.catch(onError)
+			.finally(() => {
+				judging = null;
+				if (!stopped) {
+					rest = setTimeout(goOn, restMs);
+				}
+			});
+	}
+
+	function goOn(): void {
+		rest = undefined;
+		if (waiting.size > 0) {
+			const ids = [...waiting];
+			waiting = new Set();
+			begin(ids);
+		}
+	}
+
+	const round = setInterval(() => {
+		if (!judging) {
+			clearTimeout(rest);
+			waiting = new Set();
+			begin();
+		}
+	}, roundMs);
+	begin();
+
+	return {
+		counted(workspaceIds) {
+			for (const id of workspaceIds) {
+				waiting.add(id);
+			}
+			if (!judging && rest === undefined && !stopped) {
+				goOn();
+			}
+		},
+		async stop() {
+			stopped = true;
+			clearInterval(round);
+			clearTimeout(rest);
+			await judging;
+		},
+	};
+}
+
+/** Judges workspaces, all or some, and answers what changed. Several nodes may judge the same: the change is made once. */
+export async function judge(
+	{reader, writer}: Pick<Store, 'reader' | 'writer'>,
+	limits: ReputationLimits,
+	now: number,
+	ids?: readonly string[],
+): Promise<readonly Judged[]> {
+	const standings = await readStandings(reader, {starts: windowStarts(now), ...(ids && {ids})});
+	const due = standings.flatMap(standing => {
+		const judged = judgedOf(standing, limits);
+		return judged === null ? [] : [{standing, judged}];
+	});
+	if (due.length === 0) {
+		return [];
+	}
+	return await writer.transaction(async trx => {
+		const made: Judged[] = [];
+		for (const {standing, judged} of due) {
+			if (await write(trx, standing, judged, storeTime(now))) {
+				made.push(judged);
+			}
+		}
+		if (made.some(({kind}) => kind === 'paused')) {
+			await bumpGeneration(trx);
+		}
+		return made;
+	});
+}
+
+/** What has to change; null: nothing. Who is paused stays it until he is resumed. */
+function judgedOf({id, name, pausedAt, warnedAt, windows}: Standing, limits: ReputationLimits): Judged | null {
+	const findings = findingsOf(windows, limits);
+	const about = {workspaceId: id, name, findings};
+	if (pausedAt !== null) {
+		return null;
+	}
+	if (findings[0]?.level === 'pause') {
+		return {...about, kind: 'paused'};
+	}
+	if (warnedAt === null) {
+		return findings.length > 0 ? {...about, kind: 'warned'} : null;
+	}
+	return isCalm(windows, limits) ? {...about, kind: 'calm'} : null;
+}
+
+async function write(trx: Knex.Transaction, standing: Standing, judged: Judged, now: string): Promise<boolean> {
+	switch (judged.kind) {
+		case 'paused':
+			return await updateJudged(trx, standing, {
+				paused_at: now,
+				pause_reason: pauseReason(judged.findings),
+				reputation_warned_at: standing.warnedAt ?? now,
+			});
+		case 'warned':
+			return await updateJudged(trx, standing, {reputation_warned_at: now});
+		case 'calm':
+			return await updateJudged(trx, standing, {reputation_warned_at: null});
+	}
+}

@@ -1,0 +1,157 @@
+import type {Knex} from 'knex';
+import type {Figures, Windows} from '../mail/reputation.ts';
+import {rowSource} from './dialect.ts';
+
+/** What is added to the figures of the hour in which a copy was first tried (`at`, in the store's form). */
+export type ReputationCount = Figures & {readonly workspaceId: string; readonly at: string};
+
+/**
+ * Adds to the figures of hours. Copies that were first tried before the workspace was last resumed are left out: it is
+ * judged anew from there. One statement, the rows in the order of their keys, for two nodes may count the same hours.
+ */
+export async function countHours(trx: Knex.Transaction, counts: readonly ReputationCount[]): Promise<void> {
+	if (counts.length === 0) {
+		return;
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		counts.map(one => [one.workspaceId, one.at, one.attempted, one.hard, one.delivered, one.complained]),
+		6,
+	);
+	await trx.raw(
+		`insert into reputation_hours (workspace_id, hour, attempted, hard, delivered, complained)
+		select w.id, substr(v.column2, 1, 13), sum(cast(v.column3 as integer)), sum(cast(v.column4 as integer)),
+			sum(cast(v.column5 as integer)), sum(cast(v.column6 as integer))
+		from (${sql}) as v
+		join workspaces as w on w.id = v.column1
+		where w.reputation_since is null or v.column2 >= w.reputation_since
+		group by 1, 2
+		order by 1, 2
+		on conflict (workspace_id, hour) do update set
+			attempted = reputation_hours.attempted + excluded.attempted,
+			hard = reputation_hours.hard + excluded.hard,
+			delivered = reputation_hours.delivered + excluded.delivered,
+			complained = reputation_hours.complained + excluded.complained`,
+		bindings as Knex.RawBinding[],
+	);
+}
+
+/** When copies were first tried: the first conversation of their first try that counts. Absent: no try is recorded. */
+export async function readFirstTries(
+	trx: Knex.Transaction,
+	recipientIds: readonly string[],
+): Promise<Map<string, string>> {
+	if (recipientIds.length === 0) {
+		return new Map();
+	}
+	const rows: Array<{recipient_id: string; at: string}> = await trx('attempts')
+		.select('recipient_id')
+		.min('at as at')
+		.whereIn('recipient_id', recipientIds)
+		.where('n', '>', 0)
+		.groupBy('recipient_id');
+	return new Map(rows.map(row => [row.recipient_id, row.at]));
+}
+
+/** A copy that is reported on later. */
+export type ReportedCopy = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly destination: string;
+	/** In the store's form; null: no host ever took its MAIL FROM. */
+	readonly sentAt: string | null;
+};
+
+export async function readReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<ReportedCopy[]> {
+	return await trx('recipients')
+		.whereIn('id', recipientIds)
+		.select('id', 'workspace_id as workspaceId', 'destination', 'sent_at as sentAt');
+}
+
+/** A workspace with its figures; times in the store's form. */
+export type Standing = {
+	readonly id: string;
+	readonly name: string;
+	readonly pausedAt: string | null;
+	/** When it was last resumed. */
+	readonly since: string | null;
+	readonly warnedAt: string | null;
+	readonly windows: Windows;
+};
+
+export type StandingQuery = {
+	/** The first hours of the windows. */
+	readonly starts: {readonly day: string; readonly week: string};
+	/** Absent: all workspaces that have figures, were warned of or are paused. */
+	readonly ids?: readonly string[];
+};
+
+type StandingRow = {
+	readonly id: string;
+	readonly name: string;
+	readonly paused_at: string | null;
+	readonly reputation_since: string | null;
+	readonly reputation_warned_at: string | null;
+} & {readonly [column: string]: number | string | null};
+
+const figureNames = ['attempted', 'hard', 'delivered', 'complained'] as const satisfies ReadonlyArray<keyof Figures>;
+
+/** The figures of workspaces, by their ids. */
+export async function readStandings(reader: Knex, {starts, ids}: StandingQuery): Promise<Standing[]> {
+	const query = reader('workspaces as w')
+		.leftJoin('reputation_hours as h', function () {
+			this.on('h.workspace_id', 'w.id').andOn('h.hour', '>=', reader.raw('?', [starts.week]));
+		})
+		.select('w.id', 'w.name', 'w.paused_at', 'w.reputation_since', 'w.reputation_warned_at')
+		.groupBy('w.id')
+		.orderBy('w.id');
+	for (const name of figureNames) {
+		void query
+			.select(reader.raw(`sum(case when h.hour >= ? then h.${name} else 0 end) as day_${name}`, [starts.day]))
+			.sum(`h.${name} as week_${name}`);
+	}
+	const rows: StandingRow[] =
+		ids === undefined
+			? await query.where(either =>
+					either.whereNotNull('h.hour').orWhereNotNull('w.reputation_warned_at').orWhereNotNull('w.paused_at'),
+				)
+			: await query.whereIn('w.id', ids);
+	return rows.map(row => ({
+		id: row.id,
+		name: row.name,
+		pausedAt: row.paused_at,
+		since: row.reputation_since,
+		warnedAt: row.reputation_warned_at,
+		windows: {day: figuresOf(row, 'day'), week: figuresOf(row, 'week')},
+	}));
+}
+
+// Copies that were found to be refused because of us are taken off, maybe from a row that was removed.
+function figuresOf(row: StandingRow, span: string): Figures {
+	const of = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));
+	return {attempted: of('attempted'), hard: of('hard'), delivered: of('delivered'), complained: of('complained')};
+}
+
+/**
+ * Changes a workspace that is as it was when it was judged: neither paused nor resumed meanwhile. False: it was.
+ */
+export async function updateJudged(
+	trx: Knex.Transaction,
+	{id, since}: Pick<Standing, 'id' | 'since'>,
+	changes: {readonly paused_at?: string; readonly pause_reason?: string; readonly reputation_warned_at: string | null},
+): Promise<boolean> {
+	const changed = await trx('workspaces').where({id, paused_at: null, reputation_since: since}).update(changes);
+	return changed === 1;
+}
+
+/** Forgets a workspace's figures. */
+export async function forgetFigures(trx: Knex.Transaction, workspaceId: string): Promise<void> {
+	await trx('reputation_hours').where({workspace_id: workspaceId}).delete();
+}
+
+/** Removes figures of hours before this one, at most so many; answers how many. */
+export async function purgeReputation(trx: Knex.Transaction, firstHour: string, limit: number): Promise<number> {
+	const columns = ['workspace_id', 'hour'];
+	const old = trx('reputation_hours').where('hour', '<', firstHour).limit(limit).select(columns);
+	return await trx('reputation_hours').whereIn(columns, old).delete();
+}

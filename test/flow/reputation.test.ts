@@ -1,0 +1,89 @@
+import test from 'ava';
+import {eventsOf, welcomeOf} from '../helpers/daemon.ts';
+import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {addShop} from '../helpers/second-shop.ts';
+import {call, eachOf} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+type Window = {readonly attempted: number; readonly hard: number; readonly delivered: number};
+type Shown = {
+	readonly paused: boolean;
+	readonly pause_reason: string | null;
+	readonly reputation: {
+		readonly state: string;
+		readonly since: string | null;
+		readonly windows: {readonly day: Window};
+	};
+};
+
+const gone = (line: string) => (line.includes('<gone') ? '550 5.1.1 No such user' : undefined);
+const numbered = (name: string, count: number) => Array.from({length: count}, (_, n) => `${name}${n}@a.example`);
+
+test('30 of 200 refused: paused with the reason, held, resumed, and not paused again by old figures', async t => {
+	t.timeout(180_000);
+	let later: string | undefined = '451 4.7.1 Greylisted, please try again later';
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.a.example': {rcpt: gone}, 'mx.later.example': {rcpt: () => later}},
+		{},
+		{MAILCTL_RETRY_SCHEDULE: '1s*'},
+	);
+	const daemon = await program.serve();
+	const other = await addShop(program);
+	const {send, until, shop} = await clientOf(program, daemon);
+	const trySend = (to: string, {key, from, templateId} = shop) =>
+		call(`${daemon.url}/v1/messages`, key, {from, to, templateId});
+	const show = () => program.cli<Shown>('workspace', 'show', 'default');
+
+	// 10 of 60 say nothing yet.
+	const few = [...numbered('gone', 10), ...numbered('ann', 50)];
+	const held = await send('ann@later.example');
+	await eachOf(few, 8, async to => void (await send(to)));
+	await waitFor('the first are tried', async () => (await show()).reputation.windows.day.attempted === 61);
+	t.like(await show(), {paused: false, reputation: {state: 'fine'}});
+
+	const more = [...numbered('gone-too', 20), ...numbered('bob', 120)];
+	await eachOf(more, 8, async to => void (await trySend(to)));
+	const refused = await waitFor('sends are refused', async () => {
+		const answer = await trySend('eve@a.example');
+		return answer.status === 403 && answer.body;
+	});
+	t.like(refused, {error: {code: 'sending_paused'}});
+	const batch = await call(`${daemon.url}/v1/messages/batch`, shop.key, {messages: [{}]});
+	t.like(batch, {status: 403, body: {error: {code: 'sending_paused'}}});
+
+	const paused = await show();
+	t.regex(
+		paused.pause_reason ?? '',
+		/^reputation: \d+ of \d{3} bounced hard in 24 hours \(1\d(\.\d+)?%, the limit is 10%\)$/,
+	);
+	t.is(paused.reputation.state, 'paused');
+	const {stdout} = await program.run('workspace', 'show', 'default');
+	t.regex(stdout, /^paused {10}since .* UTC: reputation: \d+ of/m);
+	t.regex(stdout, /^ {2}24 hours {6}\d+ of \d+ \(1\d(\.\d+)?%\) bounced, 0 of \d+ \(0%\) complained$/m);
+	t.like(await eventsOf(program, 'workspace_paused'), {length: 1, 0: {level: 'error'}});
+	const metrics = await (await fetch(`${daemon.url}/metrics`)).text();
+	t.regex(metrics, /^mailctl_workspace_trouble\{workspace="ws_\w+",state="paused"\} 1$/m);
+	t.regex(metrics, /^mailctl_reputation_copies\{workspace="ws_\w+",window="day",what="hard"\} [1-3]\d$/m);
+
+	// Mail of others goes on; what is queued is held.
+	t.is((await trySend('ann@a.example', other)).status, 202);
+	later = undefined;
+	const [why] = await program.cli<Array<{reasons: Array<{waits_for: string; detail: string}>}>>('queue', 'why', held);
+	t.true(why?.reasons.some(({waits_for, detail}) => waits_for === 'paused' && detail.includes('bounced hard')));
+	t.is(host('mx.later.example').count(), 0);
+
+	await program.cli('workspace', 'resume', 'default');
+	await until(held, 'delivered');
+	const after = [...numbered('gone-later', 3), ...numbered('cat', 7)];
+	for (const to of after) {
+		await send(to);
+	}
+	await waitFor('they are tried', async () => (await show()).reputation.windows.day.attempted === 10);
+	const resumed = await show();
+	t.like(resumed, {paused: false, pause_reason: null, reputation: {state: 'fine'}});
+	t.like(resumed.reputation.windows.day, {attempted: 10, hard: 3, delivered: 7});
+	t.truthy(resumed.reputation.since);
+	t.is((await trySend('dan@a.example', await welcomeOf(program))).status, 202);
+	t.is(await daemon.stop(), 0);
+});

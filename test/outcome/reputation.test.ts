@@ -1,0 +1,167 @@
+import test from 'ava';
+import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {recordComplaints} from '../../src/outcome/complaint.ts';
+import {createRecordWrite, type Recorded} from '../../src/outcome/record.ts';
+import {countReputation} from '../../src/outcome/reputation.ts';
+import {judge} from '../../src/outcome/settle.ts';
+import {type Claimed, readCopy} from '../../src/store/claims.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const boot = newId('req');
+const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 1e12};
+const first = '2026-06-09T10:59:59.000Z';
+const later = '2026-06-09T12:00:00.000Z';
+
+const outcomes = {
+	delivered: {kind: 'delivered'},
+	relayed: {kind: 'relayed'},
+	hard: bounced('unknown_user', true),
+	soft: bounced('mailbox_full', false),
+	blocked: bounced('block', false),
+	unauthenticated: bounced('auth', false),
+	expired: bounced('expired', false),
+	deferred: {kind: 'deferred', category: 'greylist', reason: 'later'},
+	errored: {kind: 'errored', reason: 'render_limit'},
+	suppressed: {kind: 'suppressed', reason: 'suppressed'},
+	released: {kind: 'released'},
+} as const satisfies Record<string, Outcome>;
+type Name = keyof typeof outcomes;
+
+function bounced(
+	category: 'unknown_user' | 'mailbox_full' | 'block' | 'auth' | 'expired',
+	suppresses: boolean,
+): Outcome {
+	return {kind: 'bounced', type: suppresses ? 'permanent' : 'transient', category, reason: 'x', suppresses};
+}
+
+function attemptAt(at: string): Attempt {
+	return {
+		...{at, host: 'mx.a.example', ip: null, tls: null, phase: 'rcpt', code: 250, enhanced: null, reply: 'x'},
+		...{ms: 1, dialogue: null},
+	} as const;
+}
+
+async function newCopies(store: Store, addresses: readonly string[]): Promise<{ids: string[]; workspaceId: string}> {
+	const {workspaceId} = await insertWorkspace(store, newId('ws'));
+	await insertMessages(store, workspaceId, addresses);
+	return {
+		ids: await store.reader('recipients').where({workspace_id: workspaceId}).orderBy('id').pluck('id'),
+		workspaceId,
+	};
+}
+
+/** Ends tries of copies, as a daemon that had claimed them. */
+async function end(store: Store, ids: readonly string[], name: Name, at: string, box = outbox): Promise<void> {
+	const write = createRecordWrite(boot, box);
+	const {workspace_id: workspaceId} = await store.reader('recipients').where({id: ids[0]}).first('workspace_id');
+	await store.database('recipients').whereIn('id', ids).update({claimed_by: boot, state: 'queued'});
+	const tries: Recorded[] = [];
+	for (const id of ids) {
+		const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
+		const outcome = outcomes[name];
+		const result: AttemptResult = {recipientId: id, outcome, attempts: [attemptAt(at)], sentAt: at, at};
+		const tryEnd = {result, acceptedAt: Date.parse(at), attempts: copy.attempts, sentBefore: false, retry};
+		tries.push({copy, made: null, result, verdict: judge(tryEnd, Date.parse(at), () => 0.5), crashes: 0});
+	}
+	await Promise.all(tries.map(one => store.writer.submit(write, one)));
+}
+
+/** `hour: attempted/hard/delivered/complained` of the workspace. */
+async function figures(store: Store, workspaceId: string): Promise<string[]> {
+	const rows = await store.reader('reputation_hours').where({workspace_id: workspaceId}).orderBy('hour');
+	return rows.map(row => `${row.hour}: ${[row.attempted, row.hard, row.delivered, row.complained].join('/')}`);
+}
+
+for (const [name, expected] of [
+	['delivered', '1/0/1/0'],
+	['relayed', '1/0/1/0'],
+	['hard', '1/1/0/0'],
+	['soft', '1/0/0/0'],
+	['deferred', '1/0/0/0'],
+	['blocked', null],
+	['unauthenticated', null],
+	['errored', null],
+	['suppressed', null],
+	['released', null],
+] as const) {
+	storeTest(test, `a first try that ends ${name}: ${expected ?? 'nothing'} is counted`, async (t, store) => {
+		const {ids, workspaceId} = await newCopies(store, ['ann@a.example']);
+		await end(store, ids, name, first);
+		t.deepEqual(await figures(store, workspaceId), expected === null ? [] : [`2026-06-09T10: ${expected}`]);
+	});
+}
+
+for (const [tries, expected] of [
+	[['deferred', 'deferred', 'delivered'], '1/0/1/0'],
+	[['deferred', 'hard'], '1/1/0/0'],
+	[['deferred', 'expired'], '1/0/0/0'],
+	[['deferred', 'blocked'], '0/0/0/0'],
+	[['released', 'hard'], '1/1/0/0'],
+	[['deferred', 'errored'], '1/0/0/0'],
+] as const) {
+	storeTest(test, `${tries.join(', ')}: ${expected} in the hour of the first try`, async (t, store) => {
+		const {ids, workspaceId} = await newCopies(store, ['ann@a.example']);
+		for (const [n, name] of tries.entries()) {
+			await end(store, ids, name, n === 0 && name !== 'released' ? first : later);
+		}
+		const hour = tries[0] === 'released' ? '12' : '10';
+		t.deepEqual(await figures(store, workspaceId), [`2026-06-09T${hour}: ${expected}`]);
+	});
+}
+
+storeTest(test, 'a batch is counted by workspace and hour, and told after the commit', async (t, store) => {
+	const told: string[] = [];
+	const box = {...outbox, onCounted: (ids: readonly string[]) => void told.push(...ids)};
+	const shop = await newCopies(store, ['1@a.example', '2@a.example', '3@b.example', '4@simulator.test']);
+	const other = await newCopies(store, ['5@a.example']);
+	await end(store, shop.ids, 'delivered', first, box);
+	await end(store, other.ids, 'hard', first, box);
+	t.deepEqual(await figures(store, shop.workspaceId), ['2026-06-09T10: 3/0/3/0'], 'the simulator counts nowhere');
+	t.deepEqual(await figures(store, other.workspaceId), ['2026-06-09T10: 1/1/0/0']);
+	await waitFor('both are told', () => told.includes(shop.workspaceId) && told.includes(other.workspaceId));
+});
+
+storeTest(
+	test,
+	'later reports count in the hour of the first try; simulated and unknown ones nowhere',
+	async (t, store) => {
+		const {ids, workspaceId} = await newCopies(store, ['1@a.example', '2@a.example', '3@simulator.test']);
+		await end(store, ids, 'delivered', first);
+		const reports = [...ids, 'rcp_00000000000000000000000000'].map(recipientId => ({
+			recipientId,
+			what: 'hard' as const,
+		}));
+		await store.writer.transaction(trx => countReputation(trx, reports, outbox));
+		t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/2/2/0']);
+		await store.writer.transaction(trx => countReputation(trx, [], outbox));
+	},
+);
+
+storeTest(test, 'a complaint is counted once for a copy', async (t, store) => {
+	const {ids, workspaceId} = await newCopies(store, ['1@a.example']);
+	await end(store, ids, 'delivered', first);
+	const row = await store.reader('recipients').where({workspace_id: workspaceId}).first();
+	const complaint = {
+		...{recipientId: row.id, workspaceId, messageId: row.message_id, address: row.address},
+		...{addressKey: row.address_key, role: row.role, occurredAt: later, recordedAt: later, counted: true, detail: {}},
+	};
+	for (let n = 0; n < 2; n++) {
+		await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
+	}
+	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 1/0/1/1']);
+});
+
+storeTest(test, 'what was first tried before a resume counts no more', async (t, store) => {
+	const {ids, workspaceId} = await newCopies(store, ['1@a.example', '2@a.example']);
+	const [old = '', held = ''] = ids;
+	await end(store, [old], 'deferred', first);
+	await store.database('reputation_hours').delete();
+	await store.database('workspaces').where({id: workspaceId}).update({reputation_since: '2026-06-09T11:59:59.999Z'});
+	await end(store, [old], 'hard', later);
+	t.deepEqual(await figures(store, workspaceId), []);
+	await end(store, [held], 'hard', later);
+	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T12: 1/1/0/0'], 'held mail is judged when it goes out');
+});
