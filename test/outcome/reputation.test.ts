@@ -146,7 +146,15 @@ storeTest(test, 'a complaint is counted once for a copy', async (t, store) => {
 	const row = await store.reader('recipients').where({workspace_id: workspaceId}).first();
 	const complaint = {
 		...{recipientId: row.id, workspaceId, messageId: row.message_id, address: row.address},
-		...{addressKey: row.address_key, role: row.role, occurredAt: later, recordedAt: later, counted: true, detail: {}},
+		...{
+			addressKey: row.address_key,
+			role: row.role,
+			occurredAt: later,
+			recordedAt: later,
+			counted: true,
+			suppresses: true,
+			detail: {},
+		},
 	};
 	for (let n = 0; n < 2; n++) {
 		await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
