@@ -66,7 +66,7 @@ function judgement(rule: BounceRule, facts: Facts): Judgement {
 /** Before RCPT nothing is said about the recipient, and a 4xx is no verdict on one. */
 function asFarAsSaid(category: BounceCategory, {phase, class: digit}: Facts): BounceCategory {
 	if (phase !== null && !recipientPhases.has(phase)) {
-		return senderCategories.has(category) ? category : 'undetermined';
+		return senderCategories.has(category) ? category : phase === 'mail' ? 'sender' : 'undetermined';
 	}
 	return digit === 4 && suppresses(category) ? 'undetermined' : category;
 }

@@ -84,6 +84,9 @@ export const bounceCategories = [
 
 export type BounceCategory = (typeof bounceCategories)[number];
 
+/** Soft bounces of an address without a delivery in between (delivery.md R2.1); `since` in the store's form. */
+export type Escalated = {readonly messages: number; readonly since: string};
+
 /** What became of one copy in one attempt. The outcome alone decides the next state; `outcome/` writes it. */
 export type Outcome =
 	/**
@@ -102,6 +105,8 @@ export type Outcome =
 			readonly category: BounceCategory;
 			readonly reason: string;
 			readonly suppresses: boolean;
+			/** Soft by itself; the address failed so often that it is taken for gone. */
+			readonly escalated?: Escalated;
 	  }
 	/** Ours: render failure, sender or key gone. `reason` is a stable word such as `render_limit`. */
 	| {readonly kind: 'errored'; readonly reason: string; readonly message?: string}

@@ -37,6 +37,7 @@ function explanation(outcome: Outcome): Record<string, unknown> {
 				category: outcome.category,
 				reason: outcome.reason,
 				...(outcome.category === 'expired' && {enhanced: '4.4.7'}),
+				...(outcome.escalated && {escalated: outcome.escalated}),
 			};
 		case 'errored':
 			return {reason: outcome.reason, ...(outcome.message !== undefined && {message: outcome.message})};

@@ -10,6 +10,7 @@ import {countTls, type TlsDay} from '../store/tls-days.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
+import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {recordFollowing} from './following.ts';
 import type {Outbox} from './outbox.ts';
 import {countTries} from './reputation.ts';
@@ -39,7 +40,10 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
 			const settled = await settleRecipients(trx, boot, items.map(toSettled));
-			const mine = items.filter(({copy}) => settled.has(copy.id));
+			const mine = await escalateSoft(
+				trx,
+				items.filter(({copy}) => settled.has(copy.id)),
+			);
 			await insertAttempts(
 				trx,
 				mine.map(({copy, result, verdict}) => ({recipientId: copy.id, n: verdict.attempts, attempts: result.attempts})),
@@ -112,6 +116,47 @@ function eventsOf({copy, result, verdict}: Recorded, possibleDuplicate: boolean,
 		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail});
 	}
 	return events;
+}
+
+/** A soft bounce may be one too many for its address: then it is a hard one. */
+async function escalateSoft(trx: Knex.Transaction, items: readonly Recorded[]): Promise<readonly Recorded[]> {
+	const soft = items.flatMap(softBounceOf);
+	if (soft.length === 0) {
+		return items;
+	}
+	const escalated = await escalate(trx, soft);
+	const bySource = new Map([...escalated].map(([{item}, how]) => [item, how]));
+	return items.map(item => {
+		const how = bySource.get(item);
+		const {outcome} = item.verdict;
+		return how === undefined || outcome.kind !== 'bounced'
+			? item
+			: {
+					...item,
+					verdict: {...item.verdict, outcome: {...outcome, type: 'permanent', suppresses: true, escalated: how}},
+				};
+	});
+}
+
+/** Where tries ended because time was up, what stood in the way to the last says why. */
+function softBounceOf(item: Recorded): Array<SoftBounce & {readonly item: Recorded}> {
+	const {copy, result, verdict} = item;
+	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
+		return [];
+	}
+	const last = result.outcome.kind === 'deferred' ? result.outcome : verdict.outcome;
+	const {code = null, enhanced = null} = result.attempts.at(-1) ?? {};
+	return isSoftOfAddress(last.category, code, enhanced)
+		? [
+				{
+					item,
+					workspaceId: copy.workspace_id,
+					messageId: copy.message_id,
+					addressKey: copy.address_key,
+					at: result.at,
+				},
+			]
+		: [];
 }
 
 /** A permanent failure of the recipient is a hard block for the whole workspace; its source is the message. */

@@ -443,6 +443,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Sender address does not exist',
 		{reply: '550 domain mail.test does not exist', phase: 'dot'},
 		'550 5.7.27 Sender address has null MX',
+		{reply: '550 5.1.1 no such user', phase: 'mail'},
 	],
 	too_big: [
 		'552 5.3.4 Message size exceeds fixed maximum message size (10485760)',
@@ -508,6 +509,5 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Invalid recipient: <u@example.com>',
 		{reply: '550 Unknown user u@docomo.ne.jp', host: 'mfsmax.docomo.ne.jp'},
 		{reply: '550 5.1.1 user unknown', phase: 'greeting'},
-		{reply: '550 5.1.1 no such user', phase: 'mail'},
 	],
 };

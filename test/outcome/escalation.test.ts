@@ -1,0 +1,174 @@
+import test from 'ava';
+import type {BounceCategory, Outcome} from '../../src/mail/outcome.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {afterFailure, escalate, isDue, isSoftOfAddress} from '../../src/outcome/escalation.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
+import {judge} from '../../src/outcome/settle.ts';
+import {type Claimed, readCopy} from '../../src/store/claims.ts';
+import {readEvents} from '../../src/store/events.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+
+const day = 86_400_000;
+const start = Date.UTC(2026, 5, 1);
+const boot = newId('req');
+const recordWrite = createRecordWrite(boot, outbox);
+const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
+
+const full: Outcome = {
+	kind: 'bounced',
+	type: 'permanent',
+	category: 'mailbox_full',
+	reason: '552 5.2.2 full',
+	suppresses: false,
+};
+
+type Sent = {readonly store: Store; readonly workspaceId: string; readonly address?: string};
+
+/** Sends a message on a day and records how its try ended. */
+async function sendOn(
+	onDay: number,
+	outcome: Outcome,
+	{store, workspaceId, address = 'ada@a.test'}: Sent,
+	acceptedDaysBefore = 0,
+): Promise<Claimed> {
+	const now = start + onDay * day;
+	const [messageId] = await insertMessages(store, workspaceId, [address], {due: now});
+	const {id} = await store.reader('recipients').where({message_id: messageId}).first();
+	await store.database('recipients').where({id}).update({claimed_by: boot, state: 'queued'});
+	const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
+	const result = {recipientId: id, outcome, attempts: [], sentAt: null, at: storeTime(now)};
+	const end = {result, acceptedAt: now - acceptedDaysBefore * day, attempts: 0, sentBefore: false, retry};
+	const verdict = judge(end, now, Math.random);
+	await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
+	return copy;
+}
+
+async function lastDetail({store}: Sent, {message_id: messageId}: Claimed): Promise<unknown> {
+	return (await readEvents(store.reader, messageId, {after: null, limit: 9})).at(-1)?.detail;
+}
+
+const isSuppressed = async ({store}: Sent) => (await store.reader('suppressions')).length > 0;
+
+async function newShop(store: Store): Promise<Sent> {
+	return {store, ...(await insertWorkspace(store))};
+}
+
+storeTest(test, 'the third message in a week that finds a full mailbox suppresses, and says so', async (t, store) => {
+	const shop = await newShop(store);
+	await sendOn(0, full, shop);
+	await sendOn(3, full, shop);
+	t.false(await isSuppressed(shop));
+	const third = await sendOn(7, full, shop);
+	t.like(await store.reader('suppressions').first(), {reason: 'hard_bounce', source: third.message_id});
+	t.like(await lastDetail(shop, third), {
+		type: 'permanent',
+		category: 'mailbox_full',
+		escalated: {messages: 3, since: storeTime(start)},
+	});
+	t.is((await store.reader('address_health')).length, 0, 'the count begins anew');
+});
+
+storeTest(test, 'neither three messages in six days nor two in a year suppress', async (t, store) => {
+	const shop = await newShop(store);
+	for (const onDay of [0, 3, 6.9]) {
+		await sendOn(onDay, full, shop);
+	}
+	await sendOn(0, full, {...shop, address: 'bob@a.test'});
+	await sendOn(365, full, {...shop, address: 'bob@a.test'});
+	t.false(await isSuppressed(shop));
+	t.is((await store.reader('address_health')).length, 2);
+});
+
+storeTest(test, 'a delivery in between begins the count anew', async (t, store) => {
+	const shop = await newShop(store);
+	await sendOn(0, full, shop);
+	await sendOn(3, full, shop);
+	await sendOn(5, {kind: 'delivered'}, shop);
+	await sendOn(8, full, shop);
+	t.false(await isSuppressed(shop));
+	await sendOn(12, full, shop);
+	t.false(await isSuppressed(shop));
+	await sendOn(15, full, shop);
+	t.true(await isSuppressed(shop));
+});
+
+storeTest(test, 'what was delivered at first and came back is no delivery', async (t, store) => {
+	const shop = await newShop(store);
+	await sendOn(0, full, shop);
+	const {id} = await sendOn(3, {kind: 'delivered'}, shop);
+	await store.database('recipients').where({id}).update({state: 'bounced'});
+	await sendOn(5, full, shop);
+	await sendOn(8, full, shop);
+	t.true(await isSuppressed(shop));
+});
+
+storeTest(test, 'tries that ended because the mailbox stayed full count; other reasons do not', async (t, store) => {
+	const shop = await newShop(store);
+	const given = (category: BounceCategory): Outcome => ({kind: 'deferred', category, reason: '452 4.2.2 full'});
+	for (const onDay of [0, 4, 8]) {
+		await sendOn(onDay, given('network'), {...shop, address: 'net@a.test'}, 5);
+		await sendOn(onDay, {...full, category: 'spam_content'}, {...shop, address: 'spam@a.test'});
+	}
+	t.false(await isSuppressed(shop));
+	for (const onDay of [0, 4, 8]) {
+		await sendOn(onDay, given('mailbox_full'), shop, 5);
+	}
+	t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
+});
+
+storeTest(test, 'addresses and workspaces are counted apart; the simulator is not', async (t, store) => {
+	const shop = await newShop(store);
+	const other = {store, ...(await insertWorkspace(store, 'other'))};
+	for (const onDay of [0, 8]) {
+		await sendOn(onDay, full, shop);
+		await sendOn(onDay, full, {...shop, address: 'bob@a.test'});
+		await sendOn(onDay, full, other);
+		await sendOn(onDay, full, {...shop, address: 'soft-bounced@simulator.test'});
+		await sendOn(onDay, full, {...shop, address: 'soft-bounced@simulator.test'});
+	}
+	t.false(await isSuppressed(shop));
+});
+
+storeTest(test, 'many at once, of one address too, and the same message twice', async (t, store) => {
+	const {workspaceId} = await newShop(store);
+	const bounce = (n: number, onDay: number) => ({
+		workspaceId,
+		addressKey: 'ada@a.test',
+		messageId: `msg_${n}`,
+		at: storeTime(start + onDay * day),
+	});
+	const together = [bounce(3, 8), bounce(1, 0), bounce(2, 1), bounce(3, 9)];
+	const escalated = await store.writer.transaction(trx => escalate(trx, together));
+	t.deepEqual([...escalated], [[together[0], {messages: 3, since: storeTime(start)}]]);
+	t.like(await store.reader('address_health').first(), {soft_messages: 1, last_message_id: 'msg_3'});
+	t.is((await store.writer.transaction(trx => escalate(trx, [bounce(3, 10)]))).size, 0);
+	t.like(await store.reader('address_health').first(), {soft_messages: 1});
+});
+
+test('what counts', t => {
+	t.true(isSoftOfAddress('mailbox_full', 452, '4.2.2'));
+	t.true(isSoftOfAddress('undetermined', 550, null));
+	t.true(isSoftOfAddress('undetermined', null, null));
+	t.false(isSoftOfAddress('undetermined', 450, '5.1.1'));
+	t.false(isSoftOfAddress('undetermined', null, '4.0.0'));
+	t.false(isSoftOfAddress('block', 550, null));
+	t.false(isSoftOfAddress('unknown_user', 550, null));
+});
+
+test('the arithmetic: a message counts once, and both bounds must be reached', t => {
+	const failure = (n: number, days: number) => ({
+		workspaceId: 'ws',
+		addressKey: 'a',
+		messageId: `msg_${n}`,
+		at: storeTime(start + days * day),
+	});
+	const one = afterFailure(undefined, failure(1, 0));
+	t.deepEqual(afterFailure(one, failure(1, 9)), one);
+	const three = afterFailure(afterFailure(one, failure(2, 1)), failure(3, 2));
+	t.is(three.softMessages, 3);
+	t.false(isDue(three, failure(0, 6.99).at));
+	t.true(isDue(three, failure(0, 7).at));
+	t.false(isDue(one, failure(0, 99).at));
+});
