@@ -75,16 +75,17 @@ function rule(entry: unknown, place: string, names: Set<string>, tell: Tell): Bo
 	}
 	names.add(name);
 	checkFields(path, entry, ruleFields, tell);
-	if (!isCategory(category)) {
+	const known = isCategory(category) ? category : null;
+	if (known === null) {
 		tell(`${path}.category`, `use one of ${bounceCategories.join(' ')}`);
-		return [];
 	}
 	if (!isObject(when) || Object.keys(when).length === 0) {
 		tell(`${path}.when`, `name at least one of ${conditions.join(' ')}`);
 		return [];
 	}
 	checkFields(`${path}.when`, when, conditions, tell);
-	return [{name, category, ...conditionsOf(when, `${path}.when`, tell)}];
+	const all = conditionsOf(when, `${path}.when`, tell);
+	return known === null ? [] : [{name, category: known, ...all}];
 }
 
 function conditionsOf(when: Fields, path: string, tell: Tell): Omit<BounceRule, 'name' | 'category'> {
@@ -150,14 +151,14 @@ function pattern(value: unknown, path: string, tell: Tell): RegExp | null {
 		tell(path, `use no more than ${longestPattern} characters`);
 		return null;
 	}
-	for (const one of given) {
+	const problems = given.flatMap(one => {
 		const problem = patternProblem(one);
-		if (problem !== null) {
-			tell(path, `${JSON.stringify(one.slice(0, 60))} ${problem}`);
-			return null;
-		}
+		return problem === null ? [] : [`${JSON.stringify(one.slice(0, 60))} ${problem}`];
+	});
+	for (const problem of problems) {
+		tell(path, problem);
 	}
-	return new RegExp(source, 'i');
+	return problems.length > 0 ? null : new RegExp(source, 'i');
 }
 
 /** Time must not grow faster than the text: what repeats without a bound, or repeats repetitions, is refused. */
@@ -206,7 +207,9 @@ function words<T extends string>(
 	if (value === undefined) {
 		return null;
 	}
-	const list: unknown[] = Array.isArray(value) ? value : [value];
+	const list = (Array.isArray(value) ? value : [value]).map((one: unknown) =>
+		typeof one === 'number' ? `${one}` : one,
+	);
 	const good = list.filter((one): one is T => typeof one === 'string' && isGood(one));
 	if (list.length === 0 || good.length < list.length) {
 		tell(path, hint);
