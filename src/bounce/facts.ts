@@ -33,6 +33,7 @@ const introductions = new RegExp(
 		'\\bsaid:? ', // Postfix, qmail
 		'\\bsmtp; ?', // Diagnostic-Code, Exchange 2003 to 2010
 		'-> ?["\']?', // Exchange Online
+		'server returned was:?\\s{1,3}', // Gmail
 		'(?:returned|responded with|replied|answered|response was|error)[ :]{1,3}["\'<]?',
 		'\\b[45]\\d\\d-["\'](?=[45]\\.|[45]\\d\\d)', // Cisco: Unknown address error 550-'5.1.1 …'
 		'error from remote [^]{1,300}?:\\s{1,3}', // Exim
@@ -42,6 +43,8 @@ const introductions = new RegExp(
 	'gi',
 );
 const beginsWithCode = /^["'<]?(?:[45][0-57]\d[ \-:#]|#?[45]\.\d{1,3}\.\d{1,3}\b)/;
+/** What another host said of the sender when it was asked about it is nothing about the recipient. */
+const ofSender = /sender|verification failed for|callout/i;
 /** The first reply of a transcript: later ones follow from it. */
 const transcript = /<<< ?(?=[45]\d\d)/;
 
@@ -101,6 +104,9 @@ function innermostReply(text: string): string | null {
 	let at = 0;
 	for (const {index, 0: words} of text.matchAll(introductions)) {
 		const end = index + words.length;
+		if (ofSender.test(text.slice(at, index))) {
+			break;
+		}
 		at = beginsWithCode.test(text.slice(end, end + 12)) ? end : at;
 	}
 	return at === 0 ? null : text.slice(at);

@@ -1,6 +1,6 @@
 const foreign = /[^\x00-\x7f]/;
 const accents = /[\u0300-\u036f]/g;
-const address = /[^\s<>()[\]{};:,"'|]{1,64}@[^\s<>()[\]{};:,"'|]{1,255}/g;
+const address = /[^\s<>()[\]{};:,"'|]{1,64}@(?:[\w\u0080-\uffff-]{1,63}\.){0,8}[\w\u0080-\uffff-]{1,63}/g;
 const linkPath = /\b(https?:\/\/[^\s/<>"')]{1,255})[^\s<>"')]{1,2000}/gi;
 const hostWithAddress = /\b(?:unknown|[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,8})\.?[ (]{0,2}\[[\da-f.:]{3,45}\]\)?/gi;
 const lineCode = /(?<=\s)[245]\d\d-(?:#?[245]\.\d{1,3}\.\d{1,3}[ :-]?)?/g;
