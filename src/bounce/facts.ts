@@ -66,7 +66,7 @@ const phaseWords: ReadonlyArray<readonly [words: RegExp, phase: Phase]> = [
 export function factsOf(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, longestText);
 	const phase = evidence.phase ?? phaseOf(text);
-	const said = innermostReply(text);
+	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
 	const whole = facts(evidence, text, phase);
 	return said === null ? [whole] : [facts(evidence, said, phase, true), whole];
 }
@@ -110,6 +110,12 @@ function innermostReply(text: string): string | null {
 		at = beginsWithCode.test(text.slice(end, end + 12)) ? end : at;
 	}
 	return at === 0 ? null : text.slice(at);
+}
+
+/** Where nobody introduces it: from the first reply code on. */
+function firstReply(text: string): string | null {
+	const found = anyCode.exec(text);
+	return found === null || found.index === 0 ? null : text.slice(found.index + 1);
 }
 
 function phaseOf(text: string): Phase | null {
