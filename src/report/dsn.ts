@@ -2,19 +2,25 @@ import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {addressesIn, sameAddress} from './addresses.ts';
 import {addressOf, type DeliveryStatus, withoutType} from './delivery-status.ts';
-import {humanTextOf, paragraphsOn, strangersIn} from './human.ts';
+import {paragraphsOn, strangersIn} from './human.ts';
 import {type Field, fieldOf, type Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
 import {hostIn, phaseIn, type Reply, replyIn} from './reply.ts';
+import type {Structured} from './structured.ts';
+import {bounceTextOf} from './text/bounce-text.ts';
 
 /**
  * What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any.
  */
-export function readDsn(mail: Mail, status: DeliveryStatus, classify: Classify): Report[] | null {
-	const human = humanTextOf(mail);
+export function readDsn(
+	mail: Mail,
+	{status, returned}: Pick<Structured, 'returned'> & {readonly status: DeliveryStatus},
+	classify: Classify,
+): Report[] | null {
+	const human = bounceTextOf(mail).said;
 	const only = status.recipients.length === 1;
 	const reports = status.recipients.flatMap(fields => {
-		const report = readRecipient({fields, message: status.message, mail, human, only, classify});
+		const report = readRecipient({fields, message: status.message, returned, mail, human, only, classify});
 		return report ? [report] : [];
 	});
 	return reports.length > 0 ? reports : null;
@@ -23,6 +29,7 @@ export function readDsn(mail: Mail, status: DeliveryStatus, classify: Classify):
 type Source = {
 	readonly fields: readonly Field[];
 	readonly message: readonly Field[];
+	readonly returned: Structured['returned'];
 	readonly mail: Mail;
 	readonly human: string;
 	/** There is no other recipient. */
@@ -30,19 +37,20 @@ type Source = {
 	readonly classify: Classify;
 };
 
-function readRecipient({fields, message, mail, human, only, classify}: Source): Report | null {
+function readRecipient({fields, message, returned, mail, human, only, classify}: Source): Report | null {
 	const original = addressOf(fieldOf(fields, 'original-recipient'));
 	const named =
 		addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient')) ?? original;
 	const diagnostic = diagnosticOf(fields);
 	const said = fieldOf(fields, 'action') || null;
-	const status = codeOf(fieldOf(fields, 'status'));
+	const statusField = fieldOf(fields, 'status') ?? '';
+	const status = codeOf(statusField);
 	if (named === null && said === null && status === null && diagnostic === '') {
 		return null;
 	}
-	const recipient = named ?? (only ? namedElsewhere(mail, human) : null);
+	const recipient = named ?? (only ? namedElsewhere(mail, [diagnostic, human], returned) : null);
 	const paragraphs = paragraphsOn(recipient, human, only);
-	const spoken = diagnostic === '' ? paragraphs : diagnostic;
+	const spoken = diagnostic === '' ? `${commentOf(statusField)}\n${paragraphs}`.trim() : diagnostic;
 	const reply = replyIn(spoken);
 	const action = actionOf(said, {status, code: reply.code, subject: fieldOf(mail.root.fields, 'subject') ?? ''});
 	const host = remoteOf(fields) ?? hostIn(`${diagnostic}\n${paragraphs}`) ?? nameOf(fieldOf(message, 'reporting-mta'));
@@ -128,8 +136,13 @@ function diagnosticOf(fields: readonly Field[]): string {
 }
 
 /** `5.0.0 (permanent failure)` → `5.0.0`. */
-function codeOf(status: string | null): string | null {
-	return /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![.\d])/.exec(status ?? '')?.[0] ?? null;
+function codeOf(status: string): string | null {
+	return /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![.\d])/.exec(status)?.[0] ?? null;
+}
+
+/** `5.4.4 (unknown host)` → `unknown host`. */
+function commentOf(status: string): string {
+	return /\(([^()]{3,400})\)/.exec(status)?.[1] ?? '';
 }
 
 /** A code that says more than its class. */
@@ -147,11 +160,16 @@ function nameOf(value: string | null): string | null {
 	return name?.toLowerCase() ?? null;
 }
 
-/** Where the status names nobody: `X-Failed-Recipients`, then the first address that people are told of. */
-function namedElsewhere({root}: Mail, human: string): string | null {
+/** Where the status names nobody: `X-Failed-Recipients`, what is told of the failure, then the returned mail's `To`. */
+function namedElsewhere(
+	{root}: Mail,
+	texts: readonly string[],
+	returned: ReadonlyArray<readonly Field[]>,
+): string | null {
 	const own = root.fields
 		.filter(({name}) => /^(?:to|from|delivered-to|x-original-to)$/.test(name))
 		.flatMap(({value}) => addressesIn(value));
-	const told = [...addressesIn(fieldOf(root.fields, 'x-failed-recipients') ?? '', 1), ...addressesIn(human)];
-	return strangersIn(told, own)[0] ?? null;
+	const told = [fieldOf(root.fields, 'x-failed-recipients') ?? '', ...texts].flatMap(text => addressesIn(text));
+	const sentTo = returned.flatMap(fields => addressesIn(fieldOf(fields, 'to') ?? '', 2));
+	return strangersIn(told, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }

@@ -166,13 +166,18 @@ function withoutFromLine(bytes: Buffer): Buffer {
 	return isFromLine ? mail.subarray(mail.indexOf(0x0a) + 1) : mail;
 }
 
+const fromLine = Buffer.from('\n\nFrom ');
+const mostFromLines = 100;
+
 /** Cuts at the `From ` line of another mail behind the first one. */
 function withoutNextMail(bytes: Buffer): Buffer {
-	for (let at = bytes.indexOf('\n\nFrom '); at !== -1; at = bytes.indexOf('\n\nFrom ', at + 1)) {
+	let at = bytes.indexOf(fromLine);
+	for (let tries = 0; at !== -1 && tries < mostFromLines; tries++) {
 		const lines = bytes.toString('latin1', at + 2, at + 600);
 		if (/^From [^\n]{3,120}\d\d:\d\d[^\n]{0,30}\n[!-9;-~]{2,60}:[ \t]/.test(lines)) {
 			return bytes.subarray(0, at + 1);
 		}
+		at = bytes.indexOf(fromLine, at + 1);
 	}
 	return bytes;
 }
