@@ -236,3 +236,45 @@ test('a reason is one line without what terminals act on', t => {
 	t.regex(reason, /^550 \[31mno x{900,}$/);
 	t.is(reason.length, 1024);
 });
+
+test('an alias is told to people', t => {
+	const human =
+		'<neko@mx.example> (expanded from <info@shop.example>): host mx.example[192.0.2.1]\n    said: 550 5.1.1 User unknown';
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.1.1\n`, human)), {
+		recipient: 'neko@mx.example',
+		originalRecipient: 'info@shop.example',
+	});
+});
+
+test('where nobody else says it, the category of PowerMTA does', t => {
+	const status = `${reporting}${failed}Status: 5.0.0\nDiagnostic-Code: smtp;550 sorry\nX-PowerMTA-BounceCategory: bad-mailbox\n`;
+	t.like(readOne(dsnOf(status)), {category: 'unknown_user', suppresses: true});
+	t.like(readOne(dsnOf(status.replace('550 sorry', '550 5.7.1 blocked using spamhaus'))), {category: 'block'});
+});
+
+test('where the status names nobody, the diagnostic does, or the returned mail', t => {
+	const nameless = 'Action: failed\nStatus: 5.1.1\n';
+	const raw = (diagnostic: string, to: string) =>
+		multipartOf({
+			parts: [
+				`Content-Type: message/delivery-status\n\n${nameless}${diagnostic}`,
+				`Content-Type: message/rfc822\n\nTo: ${to}\n\ntext`,
+			],
+		});
+	t.is(
+		readOne(raw('Diagnostic-Code: smtp; 550 5.1.1 <neko@mx.example>: unknown\n', 'tora@mx.example')).recipient,
+		'neko@mx.example',
+	);
+	t.is(readOne(raw('', 'tora@mx.example')).recipient, 'tora@mx.example');
+	t.is(readOne(raw('', 'tora@mx.example, mike@mx.example')).recipient, null);
+});
+
+test('a status behind the returned mail is that mail’s', t => {
+	const other = 'Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n';
+	const [first, second] = [`${reporting}${failed}Status: 5.1.1\n`, other].map(
+		text => `Content-Type: message/delivery-status\n\n${text}`,
+	) as [string, string];
+	const returned = 'Content-Type: message/rfc822\n\nSubject: x\n\ntext';
+	t.is(readOne(multipartOf({parts: [first, returned, second]})).recipient, 'neko@mx.example');
+	t.is(readOne(multipartOf({parts: [returned, second]})).recipient, 'tora@mx.example');
+});
