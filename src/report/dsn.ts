@@ -1,9 +1,9 @@
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import type {Report} from '../mail/report.ts';
-import {addressesIn} from './addresses.ts';
+import {addressesIn, strangersIn} from './addresses.ts';
 import type {DeliveryStatus} from './delivery-status.ts';
-import {paragraphsOn, strangersIn} from './human.ts';
 import {type Field, fieldOf, type Mail} from './mime.ts';
+import {paragraphsOn} from './paragraphs.ts';
 import {reasonOf} from './reason.ts';
 import {actionOf, hostOf, type RecipientFields, readRecipientFields, sentToOf, specific} from './recipient-fields.ts';
 import {hostIn, phaseIn, type Reply, replyIn} from './reply.ts';

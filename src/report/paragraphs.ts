@@ -1,5 +1,3 @@
-import {sameAddress} from './addresses.ts';
-
 const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b[^\n]{0,80}:[ \t]*$/i;
 /** What the sender wrote himself, quoted. */
 const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
@@ -28,9 +26,4 @@ function firstLine(text: string): string {
 
 function names(paragraph: string, address: string): boolean {
 	return paragraph.toLowerCase().includes(address.toLowerCase());
-}
-
-/** Addresses of a text that are not the reader's own. */
-export function strangersIn(addresses: readonly string[], own: readonly string[]): string[] {
-	return addresses.filter(one => !own.some(other => sameAddress(one, other)));
 }
