@@ -24,7 +24,7 @@ const actions: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {
 /** How a mail is read and why, for people: lines of at most the terminal's width. */
 export function explained({kind, reports, fault}: Reading, terminal: Terminal): string[] {
 	return [
-		kinds[kind],
+		kind === 'other' && reports.length > 0 ? 'A mail that asks for no more.' : kinds[kind],
 		...(fault === null ? [] : [`Read in part: ${fault}.`]),
 		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(rowsOf(report), terminal)]),
 	];

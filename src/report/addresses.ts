@@ -29,6 +29,11 @@ export function sameAddress(one: string, other: string): boolean {
 	return one.toLowerCase() === other.toLowerCase();
 }
 
+/** Addresses of a text that are not the reader's own. */
+export function strangersIn(addresses: readonly string[], own: readonly string[]): string[] {
+	return addresses.filter(one => !own.some(other => sameAddress(one, other)));
+}
+
 function tidy(match: string): string | null {
 	const plain = match.replace(/^(?:mailto:|['`*_]+)/i, '').replace(/[.'*_-]+$/, '');
 	return plain.length <= longestAddress && /^.+@.*[^\d.].*$/u.test(plain) ? plain : null;

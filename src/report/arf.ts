@@ -1,9 +1,9 @@
 import type {Report, ReportAction} from '../mail/report.ts';
 import {addressesIn} from './addresses.ts';
-import {humanTextOf} from './human.ts';
 import {type Field, fieldOf, type Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
 import type {Structured} from './structured.ts';
+import {bounceTextOf} from './text/bounce-text.ts';
 
 const mostRecipients = 100;
 
@@ -28,7 +28,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 		const action = actions[type] ?? 'none';
 		const recipients = recipientsOf(fields, returned);
 		return recipients.map(recipient =>
-			reportOf({recipient, action, type, rule: 'feedback_type', matched: type, host: reporterOf(fields), mail}),
+			reportOf({recipient, action, type, rule: 'feedback-type', matched: type, host: reporterOf(fields), mail}),
 		);
 	}
 	const complaint = ses?.complaint;
@@ -37,7 +37,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 		const action = actions[type] ?? 'none';
 		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
 		return recipients.map(recipient =>
-			reportOf({recipient, action, type, rule: 'feedback_ses', matched: type, host: null, mail}),
+			reportOf({recipient, action, type, rule: 'feedback-ses', matched: type, host: null, mail}),
 		);
 	}
 	const recipient = junkReported(mail, returned);
@@ -48,7 +48,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 					recipient,
 					action: 'complaint',
 					type: 'abuse',
-					rule: 'feedback_jmrp',
+					rule: 'feedback-jmrp',
 					matched: junkField,
 					host: null,
 					mail,
@@ -84,12 +84,10 @@ function valuesOf(fields: readonly Field[], names: readonly string[]): string[] 
 	return fields.filter(({name}) => names.includes(name)).flatMap(({value}) => addressesIn(value));
 }
 
-/** RFC 6590: reporters put a word or a hash in place of the local part. */
+/** Reporters put a word in place of the local part. A hash (RFC 6590) looks like an address and is shown as one: it leads nowhere. */
 function isHidden(address: string): boolean {
 	const local = address.slice(0, address.lastIndexOf('@'));
-	return /^\W*(?:redacted|undisclosed|hidden|anonymous|x{3,})\W*$|^[0-9a-f]{32,64}$|^[\w+/-]{27,88}={1,2}$/i.test(
-		local,
-	);
+	return /^\W*(?:redacted|undisclosed|hidden|anonymous|x{3,})\W*$/i.test(local);
 }
 
 const junkField = 'x-hmxmroriginalrecipient';
@@ -129,8 +127,8 @@ function reportOf({recipient, action, type, rule, matched, host, mail}: Told): R
 		rule,
 		matched,
 		reason: reasonOf(
-			humanTextOf(mail)
-				.trim()
+			bounceTextOf(mail)
+				.said.trim()
 				.split(/\n[ \t]*\n/)[0] ?? '',
 		),
 		feedbackType: type,

@@ -65,7 +65,7 @@ export function readClues(mail: Mail, structured: Structured): Clues {
 }
 
 const pasted =
-	/^[>|* \t]{0,8}(message-id|x-mailctl-ref|list-unsubscribe|return-path|in-reply-to|references)[ \t]{0,4}:[ \t]*([^\n]{0,998}(?:\n[>|]{0,4}[ \t]{1,8}[^\n]{0,998}){0,6})/gim;
+	/^[>|* \t]{0,8}(message-id|x-mailctl-ref|list-unsubscribe|return-path|in-reply-to|references)[ \t]{0,4}:[ \t]*([^\n]{0,998}(?:\n[>|]{0,4}(?![ \t]*[A-Za-z][\w-]{0,60}[ \t]*:(?!\/\/))[ \t]{1,8}[^\n]{0,998}){0,6})/gim;
 
 /** Header fields that stand in texts: mailers that know no attachments put the returned mail there. */
 function pastedFields(mail: Mail): Field[] {
@@ -83,7 +83,7 @@ function pastedFields(mail: Mail): Field[] {
 /** `<a@b> <c@d>` → `a@b`, `c@d`; one without brackets as it is. */
 function idsIn(value: string): string[] {
 	const bracketed = [...value.matchAll(/<([^<>\s]{3,320})>/g)].map(([, id]) => id as string);
-	return bracketed.length > 0 ? bracketed : (value.match(/[^\s<>]{1,200}@[^\s<>]{1,120}/g) ?? []);
+	return value.includes('<') ? bracketed : (value.match(/[^\s<>]{1,200}@[^\s<>]{1,120}/g) ?? []);
 }
 
 /** RFC 3461 §4: `+3D` is `=`. */

@@ -85,9 +85,11 @@ export function addressOf(value: string | null): string | null {
 		const code = Number.parseInt(hex, 16);
 		return code <= 0x10ffff && code >= 0x20 ? String.fromCodePoint(code) : all;
 	});
-	return addressIn(
-		plain.replace(/\+(2B|3D)(?=[^@]*@)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
-	);
+	return plain.includes('\\x{')
+		? null
+		: addressIn(
+				plain.replace(/\+(2B|3D)(?=[^@]*@)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+			);
 }
 
 /** Whether a block without an address says what the recipient before it lacks: a blank line stood where none belongs. */

@@ -1,7 +1,9 @@
 import {type ContentType, readContentType} from './content-type.ts';
 import {decodeBody, decodeText} from './decode.ts';
+import {headerEnd} from './header-end.ts';
 import {withLineFeeds} from './line-ends.ts';
 import {guessBoundary, splitParts} from './multipart.ts';
+import {firstMail} from './one-mail.ts';
 
 /** A header field: its name in lower case, its value unfolded and not decoded. */
 export type Field = {readonly name: string; readonly value: string};
@@ -41,14 +43,14 @@ const longestBody = 256 * 1024;
  */
 export function readMail(raw: Buffer): Mail {
 	const limits: Limits = {parts: mostParts, fault: null};
-	const root = readPart(withoutNextMail(withoutFromLine(withLineFeeds(raw))), 0, limits);
+	const root = readPart(firstMail(withLineFeeds(raw)), 0, limits);
 	return {root, fault: limits.fault};
 }
 
 type Limits = {parts: number; fault: string | null};
 
 function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
-	const end = headerEnd(bytes);
+	const end = headerEnd(bytes, longestHeader);
 	if (end > longestHeader) {
 		limits.fault ??= 'a header is too long';
 	}
@@ -132,50 +134,6 @@ export function readFields(bytes: Buffer, limits: Limits = {parts: 0, fault: nul
 
 // RFC 5322 §2.2.
 const fieldName = /^[!-9;-~]+$/;
-const commonField =
-	/^(?:content-[a-z-]+|mime-version|received|return-path|from|to|subject|date|message-id|auto-submitted|delivered-to|x-[\w-]+)[ \t]*:/im;
-
-/**
- * Where the header ends: at the first blank line. Where a line before it is no field and no field follows that line, the
- * blank line is missing and the line begins the body.
- */
-function headerEnd(bytes: Buffer): number {
-	if (bytes[0] === 0x0a) {
-		return 0;
-	}
-	const blank = bytes.indexOf('\n\n');
-	const end = blank === -1 ? bytes.length : blank + 1;
-	const header = bytes.toString('latin1', 0, Math.min(end, longestHeader));
-	const stray = /^(?:--|(?![\t ]|[!-9;-~]{1,200}[ \t]*:)).*$/m.exec(
-		header.endsWith('\n') ? header.slice(0, -1) : header,
-	);
-	if (stray === null) {
-		return end;
-	}
-	const isBody = stray[0].startsWith('--') || !commonField.test(header.slice(stray.index + stray[0].length));
-	return isBody ? stray.index : end;
-}
-
-function withoutFromLine(bytes: Buffer): Buffer {
-	let start = 0;
-	while (start < 64 && bytes[start] === 0x0a) {
-		start++;
-	}
-	const mail = bytes.subarray(start);
-	const isFromLine = /^>?From /.test(mail.subarray(0, 6).toString('latin1'));
-	return isFromLine ? mail.subarray(mail.indexOf(0x0a) + 1) : mail;
-}
-
-/** Cuts at the `From ` line of another mail behind the first one. */
-function withoutNextMail(bytes: Buffer): Buffer {
-	for (let at = bytes.indexOf('\n\nFrom '); at !== -1; at = bytes.indexOf('\n\nFrom ', at + 1)) {
-		const lines = bytes.toString('latin1', at + 2, at + 600);
-		if (/^From [^\n]{3,120}\d\d:\d\d[^\n]{0,30}\n[!-9;-~]{2,60}:[ \t]/.test(lines)) {
-			return bytes.subarray(0, at + 1);
-		}
-	}
-	return bytes;
-}
 
 function once<Value>(make: () => Value): () => Value {
 	let made: {readonly value: Value} | undefined;

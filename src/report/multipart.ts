@@ -1,4 +1,5 @@
 const longestBoundary = 1000;
+const lf = 0x0a;
 
 /**
  * The parts between the lines of a boundary (RFC 2046 §5.1.1), as views of `content`, at most `most`. A boundary that is
@@ -6,24 +7,20 @@ const longestBoundary = 1000;
  */
 export function splitParts(content: Buffer, boundary: string, most: number): Buffer[] {
 	const parts: Buffer[] = [];
-	const delimiter = Buffer.from(`--${boundary.slice(0, longestBoundary)}`, 'latin1');
+	const delimiter = `--${boundary.slice(0, longestBoundary)}`;
 	let start = -1;
-	for (let at = content.indexOf(delimiter); at !== -1; at = content.indexOf(delimiter, at + delimiter.length)) {
-		if (at > 0 && content[at - 1] !== 0x0a) {
-			continue;
-		}
-		const line = content.indexOf(0x0a, at);
-		const lineEnd = line === -1 ? content.length : line;
+	for (const at of linesOf(content, delimiter)) {
 		const after = at + delimiter.length;
-		const rest = content.toString('latin1', after, Math.min(lineEnd, after + longestBoundary)).trim();
-		if (rest !== '' && rest !== '--') {
+		const kind = kindOf(content, after);
+		if (kind === null) {
 			continue;
 		}
 		if (start !== -1) {
 			parts.push(content.subarray(start, Math.max(start, at - 1)));
 		}
-		start = rest === '--' || line === -1 ? -1 : line + 1;
-		if (rest === '--' || parts.length >= most) {
+		const end = content.indexOf(lf, after);
+		start = kind === 'last' || end === -1 ? -1 : end + 1;
+		if (kind === 'last' || parts.length >= most) {
 			return parts;
 		}
 	}
@@ -31,6 +28,31 @@ export function splitParts(content: Buffer, boundary: string, most: number): Buf
 		parts.push(content.subarray(start));
 	}
 	return parts;
+}
+
+/** Where the lines begin that begin with a text. */
+function* linesOf(content: Buffer, text: string): Generator<number> {
+	const first = Buffer.from(text, 'latin1');
+	if (content.subarray(0, first.length).equals(first)) {
+		yield 0;
+	}
+	const line = Buffer.from(`\n${text}`, 'latin1');
+	for (let at = content.indexOf(line); at !== -1; at = content.indexOf(line, at + line.length)) {
+		yield at + 1;
+	}
+}
+
+/** What the rest of a line says of the boundary before it; null: it is another boundary. */
+function kindOf(content: Buffer, after: number): 'next' | 'last' | null {
+	const first = content[after];
+	if (first === undefined || first === lf) {
+		return 'next';
+	}
+	if (first !== 0x20 && first !== 0x09 && first !== 0x2d) {
+		return null;
+	}
+	const [rest = ''] = content.toString('latin1', after, after + longestBoundary).split('\n', 1);
+	return rest.trim() === '' ? 'next' : rest.trim() === '--' ? 'last' : null;
 }
 
 const looksAt = 64 * 1024;

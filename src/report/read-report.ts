@@ -7,6 +7,7 @@ import {readDsn} from './dsn.ts';
 import {type Mail, readMail} from './mime.ts';
 import {readText} from './read-text.ts';
 import {readStructured, type Structured} from './structured.ts';
+import {readUnsubscribe} from './unsubscribe.ts';
 
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
@@ -24,7 +25,8 @@ function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pic
 	if (feedback) {
 		return {kind: 'arf', reports: feedback};
 	}
-	const notified = structured.status && readDsn(mail, structured.status, classify);
+	const {status, returned} = structured;
+	const notified = status && readDsn(mail, {status, returned}, classify);
 	if (notified) {
 		return {kind: 'dsn', reports: notified};
 	}
@@ -32,5 +34,6 @@ function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pic
 	if (told) {
 		return {kind: 'text', reports: told};
 	}
-	return {kind: isAutoReply(mail) ? 'auto_reply' : 'other', reports: []};
+	const asked = readUnsubscribe(mail);
+	return {kind: asked || !isAutoReply(mail) ? 'other' : 'auto_reply', reports: asked ?? []};
 }

@@ -47,18 +47,18 @@ const commands: ReadonlyArray<readonly [RegExp, Phase]> = [
 	[/initial connect|connection|greeting|banner/, 'greeting'],
 ];
 
-// Postfix, Exim, Sendmail, DragonFly in their words.
+// Postfix, Exim, DragonFly, Sendmail in their words; their lines are broken anywhere.
 const spoken = [
-	/in reply to (?:the )?([a-z][a-z .]{2,24}?)(?: command)?\)/i,
-	/error from remote (?:mail server|mailer) after (?:pipelined )?([a-z][a-z .]{2,24})/i,
-	/did not like our ([a-z]{3,8})/i,
+	/in\s{1,8}reply\s{1,8}to\s{1,8}(?:the\s{1,8})?([a-z][a-z\s.]{2,24}?)(?:\s{1,8}command)?\)/i,
+	/error\s{1,8}from\s{1,8}remote\s{1,8}(?:mail\s{1,8}server|mailer)\s{1,8}after\s{1,8}(?:pipelined\s{1,8})?([a-z][a-z\s.]{2,24})/i,
+	/did\s{1,8}not\s{1,8}like\s{1,8}our\s{1,8}([a-z]{3,8})/i,
 	/^>>> ([a-z.][^\n]{0,20})[^\n]*\n(?:<<< [^\n]*\n)*<<< [45]/im,
 ];
 
 /** How far the session came that a text tells of; null: it does not tell. */
 export function phaseIn(text: string): Phase | null {
 	for (const pattern of spoken) {
-		const command = pattern.exec(text)?.[1]?.trim().toLowerCase();
+		const command = pattern.exec(text)?.[1]?.trim().replace(/\s+/g, ' ').toLowerCase();
 		const phase = command === undefined ? undefined : commands.find(([words]) => words.test(command))?.[1];
 		if (phase) {
 			return phase;
@@ -68,8 +68,8 @@ export function phaseIn(text: string): Phase | null {
 }
 
 const hosts = [
-	/\bhost ([a-z0-9][a-z0-9.-]{2,253})[ \t]?\[[^\]\n]{3,60}\](?:[ \t:]|\s{1,8}said|$)/i,
-	/while talking to \[?([a-z0-9][a-z0-9.-]{2,253})/i,
+	/\bhost\s{1,8}([a-z0-9][a-z0-9.-]{2,253})\s{0,8}\[[^\]\n]{3,60}\]/i,
+	/while\s{1,8}talking\s{1,8}to\s{1,8}\[?([a-z0-9][a-z0-9.-]{2,253})/i,
 	/\bserver for the (?:recipient )?domain [a-z0-9.-]{1,253} by ([a-z0-9][a-z0-9.-]{2,253})/i,
 	/\bremote host (?:said|\[?([a-z0-9][a-z0-9.-]{2,253})\]? said)/i,
 ];

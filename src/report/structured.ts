@@ -1,6 +1,6 @@
 import {type DeliveryStatus, looksLikeDeliveryStatus, readDeliveryStatus} from './delivery-status.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
-import {returnedHeaders} from './returned.ts';
+import {isReturned, returnedHeaders} from './returned.ts';
 import {readSesNotification, type SesNotification} from './ses-notification.ts';
 
 /** What a mail says in fields that are made for programs. */
@@ -25,8 +25,13 @@ export function readStructured(mail: Mail): Structured {
 	};
 }
 
+const isStatus = ({type}: Part) => /^(?:message|text|application)\/(?:global-)?delivery-status$/.test(type);
+
+/** A status behind the returned mail may belong to it: boundaries are used again. */
 function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
-	const parts = leaves.filter(({type}) => /^(?:message|text|application)\/(?:global-)?delivery-status$/.test(type));
+	const returned = leaves.findIndex(({type}) => isReturned(type));
+	const before = returned === -1 ? leaves : leaves.slice(0, returned);
+	const parts = before.some(isStatus) ? before.filter(isStatus) : leaves.filter(isStatus);
 	const texts =
 		parts.length > 0
 			? parts.map(textOf)

@@ -1,0 +1,188 @@
+import test from 'ava';
+import {mailOf, multipartOf, read, readOne} from '../helpers/report-mails.ts';
+
+const arf = (fields: string, returned = 'Subject: Sale\nTo: neko@mx.example', type = 'message/rfc822') =>
+	multipartOf({
+		type: 'multipart/report; report-type=feedback-report',
+		parts: [
+			'Content-Type: text/plain\n\nThis is an abuse report.\nSee below.\n\nBye.\n',
+			`Content-Type: message/feedback-report\n\n${fields}\n`,
+			`Content-Type: ${type}\n\n${returned}\n\ntext\n`,
+		],
+	});
+const about = (type: string) => `Feedback-Type: ${type}\nUser-Agent: Some/1.0\nVersion: 1\n`;
+
+for (const [type, action] of [
+	['abuse', 'complaint'],
+	['Abuse', 'complaint'],
+	['fraud', 'complaint'],
+	['virus', 'complaint'],
+	['other', 'complaint'],
+	['opt-out', 'unsubscribe'],
+	['opt-out-list', 'unsubscribe'],
+	['not-spam', 'none'],
+	['auth-failure', 'none'],
+	['dmarc', 'none'],
+	['dkim', 'none'],
+	['x-unheard-of', 'none'],
+] as const) {
+	test(`feedback type ${type}: ${action}`, t => {
+		const raw = arf(`${about(type)}Original-Rcpt-To: <neko@mx.example>\n`);
+		t.is(read(raw).kind, 'arf');
+		t.like(readOne(raw), {
+			recipient: 'neko@mx.example',
+			action,
+			type: 'none',
+			category: null,
+			suppresses: action === 'complaint',
+			feedbackType: type.toLowerCase(),
+			rule: 'feedback-type',
+			reason: 'This is an abuse report. See below.',
+		});
+	});
+}
+
+const recipients = (raw: Buffer) => read(raw).reports.map(({recipient}) => recipient);
+
+test('Original-Rcpt-To may stand there again and again; each address counts once', t => {
+	const named =
+		'Original-Rcpt-To: neko@mx.example\nOriginal-Rcpt-To: <Tora@mx.example>, mike@mx.example\nOriginal-Rcpt-To: NEKO@mx.example\n';
+	t.deepEqual(recipients(arf(`${about('abuse')}Incidents: 3\n${named}`)), [
+		'NEKO@mx.example',
+		'Tora@mx.example',
+		'mike@mx.example',
+	]);
+});
+
+for (const [name, fields, returned, found] of [
+	['its To', '', 'To: Neko <neko@mx.example>', ['neko@mx.example']],
+	['what its receiver wrote down', '', 'Delivered-To: tora@mx.example\nTo: list@mx.example', ['tora@mx.example']],
+	['nobody where To names several', '', 'To: a@mx.example, b@mx.example', [null]],
+	['nobody where it is hidden', '', 'To: redacted@mx.example', [null]],
+	['nobody where the report says so', 'Original-Rcpt-To: [redacted]@mx.example\n', 'Subject: x', [null]],
+	['nobody where nothing is said', '', 'Subject: x', [null]],
+] as const) {
+	test(`without an Original-Rcpt-To the returned mail tells of whom: ${name}`, t => {
+		t.deepEqual(recipients(arf(about('abuse') + fields, returned)), [...found]);
+		t.deepEqual(recipients(arf(about('abuse') + fields, returned, 'text/rfc822-header')), [...found]);
+	});
+}
+
+for (const [name, raw] of [
+	[
+		'blank lines between its fields',
+		arf('Feedback-Type: abuse\n\nVersion: 0.1\n\nOriginal-Rcpt-To: neko@mx.example\n'),
+	],
+	['names in any case', arf('FEEDBACK-TYPE: ABUSE\nversion: 1.0\noriginal-rcpt-to: neko@mx.example\n')],
+	[
+		'no blank line behind its header',
+		multipartOf({
+			parts: [`Content-Type: message/feedback-report\n${about('abuse')}Original-Rcpt-To: neko@mx.example\n`],
+		}),
+	],
+	[
+		'its fields in a text',
+		multipartOf({
+			type: 'multipart/mixed',
+			parts: [`Content-Type: text/plain\n\nA complaint:\n\n${about('abuse')}Original-Rcpt-To: neko@mx.example\n`],
+		}),
+	],
+	['no type of feedback', arf('User-Agent: x\nVersion: 1\nOriginal-Rcpt-To: neko@mx.example\n')],
+] as const) {
+	test(`a feedback report with ${name}`, t => {
+		t.is(read(raw).kind, 'arf');
+		t.like(readOne(raw), {recipient: 'neko@mx.example', action: 'complaint', suppresses: true});
+	});
+}
+
+test('Microsoft sends the mail that was complained about, and no report', t => {
+	const raw = multipartOf({
+		type: 'multipart/mixed',
+		parts: [
+			'Content-Type: message/rfc822\n\nX-HmXmrOriginalRecipient: neko@hotmail.example\nSubject: Sale\nTo: x@y.example\n\ntext\n',
+		],
+	});
+	t.is(read(raw).kind, 'arf');
+	t.like(readOne(raw), {
+		recipient: 'neko@hotmail.example',
+		action: 'complaint',
+		suppresses: true,
+		rule: 'feedback-jmrp',
+	});
+
+	const hidden = multipartOf({
+		type: 'multipart/mixed',
+		header: ['From: staff@hotmail.com', 'Subject: complaint about message from 192.0.2.1'],
+		parts: ['Content-Type: message/rfc822\n\nSubject: Sale\n\ntext\n'],
+	}).toString();
+	const alone = hidden.replace(/From: MAILER-DAEMON.*\r\nSubject: Undelivered.*\r\n/, '');
+	t.like(readOne(Buffer.from(alone)), {recipient: null, action: 'complaint'});
+});
+
+test('a forwarded mail is no complaint', t => {
+	const raw = multipartOf({
+		type: 'multipart/mixed',
+		parts: ['Content-Type: message/rfc822\n\nSubject: Sale\n\ntext\n'],
+	});
+	t.deepEqual(read(raw), {...read(raw), kind: 'other', reports: []});
+});
+
+const ses = (told: object, more = '') =>
+	mailOf(
+		'From: SES <no-reply@sns.amazonaws.com>',
+		'Subject: AWS Notification Message',
+		'',
+		JSON.stringify(told) + more,
+	);
+
+test('Amazon SES tells of a complaint by JSON', t => {
+	const complaint = {complainedRecipients: [{emailAddress: 'neko@mx.example'}], complaintFeedbackType: 'abuse'};
+	const footer = '\n\n--\nIf you wish to stop receiving notifications, visit {x}';
+	for (const told of [
+		{notificationType: 'Complaint', complaint},
+		{eventType: 'Complaint', complaint},
+		{Type: 'Notification', Message: JSON.stringify({notificationType: 'Complaint', complaint})},
+	]) {
+		const raw = ses(told, footer);
+		t.is(read(raw).kind, 'arf');
+		t.like(readOne(raw), {recipient: 'neko@mx.example', action: 'complaint', suppresses: true, feedbackType: 'abuse'});
+	}
+	const notSpam = {...complaint, complaintFeedbackType: 'not-spam'};
+	t.like(readOne(ses({notificationType: 'Complaint', complaint: notSpam})), {action: 'none', suppresses: false});
+});
+
+test('Amazon SES tells of bounces by JSON', t => {
+	const bounce = (subType: string, more: object) => ({
+		notificationType: 'Bounce',
+		bounce: {
+			bounceType: 'Permanent',
+			bounceSubType: subType,
+			reportingMTA: 'dns; a8.smtp-out.amazonses.com',
+			bouncedRecipients: [{emailAddress: 'neko@mx.example', ...more}],
+		},
+	});
+	const full = ses(
+		bounce('General', {action: 'failed', status: '5.1.1', diagnosticCode: 'smtp; 550 5.1.1 user unknown'}),
+	);
+	t.is(read(full).kind, 'dsn');
+	t.like(readOne(full), {
+		recipient: 'neko@mx.example',
+		action: 'failed',
+		status: '5.1.1',
+		code: 550,
+		category: 'unknown_user',
+		host: 'a8.smtp-out.amazonses.com',
+	});
+	t.like(readOne(ses(bounce('NoEmail', {}))), {category: 'unknown_user', suppresses: true});
+	t.like(readOne(ses(bounce('MailboxFull', {}))), {category: 'mailbox_full', suppresses: false});
+	t.like(
+		readOne(ses({notificationType: 'Delivery', delivery: {recipients: ['neko@mx.example'], smtpResponse: '250 ok'}})),
+		{action: 'delivered', suppresses: false},
+	);
+});
+
+test('JSON that is none is nothing', t => {
+	t.is(read(mailOf('Subject: x', '', '{"notificationType":"Complaint"')).kind, 'other');
+	t.is(read(ses({notificationType: 'Complaint', complaint: null})).reports.length, 1);
+	t.is(read(ses({notificationType: ['Complaint']})).kind, 'other');
+});

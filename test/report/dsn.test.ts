@@ -1,0 +1,280 @@
+import test from 'ava';
+import {dsnOf, mailOf, multipartOf, read, readOne} from '../helpers/report-mails.ts';
+
+const reporting = 'Reporting-MTA: dns; out.example\n\n';
+const failed = 'Final-Recipient: rfc822; neko@mx.example\nAction: failed\n';
+
+test('a failure: who, what, by whom, why', t => {
+	const status = `${reporting}Original-Recipient: rfc822; neko@alias.example\n${failed}Status: 5.1.1\nRemote-MTA: dns; MX.mx.example (192.0.2.1)\nDiagnostic-Code: smtp; 550 5.1.1\n <neko@mx.example>: User unknown\n`;
+	t.is(read(dsnOf(status)).kind, 'dsn');
+	t.like(readOne(dsnOf(status)), {
+		recipient: 'neko@mx.example',
+		originalRecipient: 'neko@alias.example',
+		action: 'failed',
+		status: '5.1.1',
+		code: 550,
+		host: 'mx.mx.example',
+		type: 'permanent',
+		category: 'unknown_user',
+		suppresses: true,
+		reason: '550 5.1.1 <neko@mx.example>: User unknown',
+		feedbackType: null,
+	});
+});
+
+for (const [said, action, type] of [
+	['failed', 'failed', 'permanent'],
+	['Failed (permanently)', 'failed', 'permanent'],
+	['delayed', 'delayed', 'transient'],
+	['delivered', 'delivered', 'none'],
+	['deliverable', 'delivered', 'none'],
+	['relayed', 'relayed', 'none'],
+	['expanded', 'expanded', 'none'],
+	['expired', 'failed', 'permanent'],
+	['nonsense', 'failed', 'permanent'],
+	['', 'failed', 'permanent'],
+] as const) {
+	test(`action ${said || 'missing'}: ${action}, ${type}`, t => {
+		const report = readOne(
+			dsnOf(
+				`${reporting}Final-Recipient: rfc822; neko@mx.example\n${said && `Action: ${said}\n`}Diagnostic-Code: smtp; 550 5.1.1 User unknown\n`,
+			),
+		);
+		t.like(report, {action, type, suppresses: type === 'permanent'});
+		t.is(report.category === null, type === 'none');
+	});
+}
+
+test('a status of class 2 is a success, whatever the action says', t => {
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 2.0.0\n`)), {
+		action: 'delivered',
+		type: 'none',
+		suppresses: false,
+	});
+});
+
+test('a failure of class 4 is one for now', t => {
+	const status = `${reporting}${failed}Status: 4.4.1\nDiagnostic-Code: smtp; connect to mx.example[192.0.2.1]:25: Connection timed out\n`;
+	t.like(readOne(dsnOf(status)), {action: 'failed', type: 'transient', category: 'network', suppresses: false});
+});
+
+test('the reply comes before the status', t => {
+	const status = `${reporting}${failed}Status: 5.0.0 (permanent failure)\nDiagnostic-Code: smtp; 552 5.2.2 Mailbox full\n`;
+	t.like(readOne(dsnOf(status)), {status: '5.2.2', code: 552, category: 'mailbox_full', type: 'transient'});
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.1.1\nDiagnostic-Code: x-unix; exit 67\n`)), {
+		status: '5.1.1',
+		category: 'unknown_user',
+	});
+});
+
+test('recipients are read apart', t => {
+	const other = 'Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n';
+	const human =
+		'<neko@mx.example>: host mx.example[192.0.2.1] said: 550 5.1.1 User unknown\n    (in reply to RCPT TO command)\n\n<tora@mx.example>: host mx.example[192.0.2.1] said: 552 5.2.2 Mailbox full (in\n    reply to RCPT TO command)';
+	t.deepEqual(
+		read(dsnOf(`${reporting}${failed}Status: 5.1.1\n\n${other}`, human)).reports.map(({recipient, category, host}) => [
+			recipient,
+			category,
+			host,
+		]),
+		[
+			['neko@mx.example', 'unknown_user', 'mx.example'],
+			['tora@mx.example', 'mailbox_full', 'mx.example'],
+		],
+	);
+});
+
+test('a refusal of the sender is none of the recipient', t => {
+	const human =
+		'<neko@mx.example>: host mx.example[192.0.2.1] said: 550 User unknown (in reply\n    to MAIL FROM command)';
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\nDiagnostic-Code: smtp; 550 User unknown\n`, human)), {
+		type: 'transient',
+		suppresses: false,
+	});
+});
+
+for (const [mailer, human] of [
+	['Exchange', "neko@mx.example\nRemote Server returned '550 5.1.1 RESOLVER.ADR.RecipNotFound; not found'"],
+	['Gmail', 'The response from the remote server was:\n\n550 5.1.1 User unknown'],
+	[
+		'Postfix',
+		'<neko@mx.example>: host mx.example[192.0.2.1] said: 550 5.1.1 User\n    unknown (in reply to RCPT TO command)',
+	],
+	[
+		'Sendmail',
+		'   ----- Transcript of session follows -----\n... while talking to mx.example.:\n>>> RCPT To:<neko@mx.example>\n<<< 550 5.1.1 <neko@mx.example>... User unknown',
+	],
+	[
+		'Exim',
+		'  neko@mx.example\n    host mx.example [192.0.2.1]\n    SMTP error from remote mail server after RCPT TO:<neko@mx.example>:\n    550 5.1.1 User unknown',
+	],
+] as const) {
+	test(`where the status says nothing, ${mailer} says it to people`, t => {
+		for (const diagnostic of ['', 'Diagnostic-Code: smtp; 550 Error\n']) {
+			t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n${diagnostic}`, human)), {
+				category: 'unknown_user',
+				type: 'permanent',
+				code: 550,
+			});
+		}
+	});
+}
+
+test('what the sender wrote is not taken for what was said to him', t => {
+	const human = 'It was about:\n\n  To: neko@mx.example\n  Subject: user unknown\n\nSorry.';
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n`, human)), {suppresses: false, category: 'undetermined'});
+});
+
+test('a reply in a reply: the inner one counts', t => {
+	const diagnostic =
+		'smtp;550 5.1.351 Remote server returned unknown recipient or mailbox unavailable -> 552 5.2.2 Mailbox full';
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.1.351\nDiagnostic-Code: ${diagnostic}\n`)), {
+		status: '5.2.2',
+		code: 552,
+		category: 'mailbox_full',
+		suppresses: false,
+	});
+});
+
+for (const [name, fields, recipient, originalRecipient] of [
+	[
+		'X-Actual-Recipient',
+		'Final-Recipient: rfc822; neko\nX-Actual-Recipient: rfc822; neko@in.example\n',
+		'neko@in.example',
+		null,
+	],
+	['Original-Recipient', 'Original-Recipient: <neko@mx.example>\n', 'neko@mx.example', null],
+	[
+		'another spelling',
+		'Original-Recipient: rfc822;Neko@MX.example\nFinal-Recipient: rfc822;neko@mx.example\n',
+		'neko@mx.example',
+		null,
+	],
+	['the text', '', 'tora@mx.example', null],
+] as const) {
+	test(`the recipient is named by ${name}`, t => {
+		const status = `${reporting}${fields}Action: failed\nStatus: 5.1.1\n`;
+		t.like(readOne(dsnOf(status, 'To <tora@mx.example> it was not delivered.')), {recipient, originalRecipient});
+	});
+}
+
+test('the recipient is named by X-Failed-Recipients', t => {
+	const raw = multipartOf({
+		header: ['To: me@shop.example', 'X-Failed-Recipients: tora@mx.example'],
+		parts: ['\nSorry, me@shop.example.\n', 'Content-Type: message/delivery-status\n\nAction: failed\nStatus: 5.1.1\n'],
+	});
+	t.is(readOne(raw).recipient, 'tora@mx.example');
+});
+
+const whole = `${reporting}${failed}Status: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 User unknown\n`;
+const base64 = Buffer.from(whole).toString('base64');
+for (const [name, raw] of [
+	[
+		'no report type',
+		multipartOf({type: 'multipart/report', parts: [`Content-Type: message/delivery-status\n\n${whole}`]}),
+	],
+	[
+		'multipart/mixed',
+		multipartOf({type: 'multipart/mixed', parts: [`Content-Type: Message/Delivery-Status\n\n${whole}`]}),
+	],
+	['a part of its own', mailOf('Subject: x', 'Content-Type: message/delivery-status', '', whole)],
+	['a plain text', mailOf('Subject: x', 'Content-Type: text/plain', '', 'Sorry.', '', whole)],
+	['no type at all', mailOf('Subject: x', '', whole)],
+	['RFC 6533', multipartOf({parts: [`Content-Type: message/global-delivery-status\n\n${whole}`]})],
+	['text/delivery-status', multipartOf({parts: [`Content-Type: text/delivery-status\n\n${whole}`]})],
+	[
+		'base64',
+		multipartOf({parts: [`Content-Type: message/delivery-status\nContent-Transfer-Encoding: base64\n\n${base64}`]}),
+	],
+	['no blank line', multipartOf({parts: [`Content-Type: message/delivery-status\n${whole}`]})],
+	[
+		'CR alone',
+		Buffer.from(
+			multipartOf({parts: [`Content-Type: message/delivery-status\n\n${whole}`]})
+				.toString()
+				.replaceAll('\r\n', '\r'),
+		),
+	],
+	[
+		'a nested multipart',
+		multipartOf({
+			parts: [
+				`Content-Type: multipart/mixed; boundary=i\n\n--i\nContent-Type: message/delivery-status\n\n${whole}\n--i--`,
+			],
+		}),
+	],
+] as const) {
+	test(`the status may come as ${name}`, t => {
+		t.is(read(raw).kind, 'dsn');
+		t.like(readOne(raw), {recipient: 'neko@mx.example', category: 'unknown_user', suppresses: true});
+	});
+}
+
+test('a status in a returned mail is not this mail’s', t => {
+	const inner = dsnOf(whole).toString().replaceAll('\r\n', '\n');
+	const raw = multipartOf({
+		parts: [
+			`Content-Type: message/delivery-status\n\n${reporting}Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n`,
+			`Content-Type: message/rfc822\n\n${inner}`,
+		],
+	});
+	t.deepEqual(
+		read(raw).reports.map(({recipient}) => recipient),
+		['tora@mx.example'],
+	);
+});
+
+test('a status that says nothing of a recipient is none', t => {
+	t.not(read(dsnOf('Reporting-MTA: dns; out.example\n')).kind, 'dsn');
+	t.not(read(dsnOf('Final-Recipient: rfc822;\nAction:\n')).kind, 'dsn');
+});
+
+test('a reason is one line without what terminals act on', t => {
+	const {reason} = readOne(
+		dsnOf(`${reporting}${failed}Status: 5.1.1\nDiagnostic-Code: smtp; 550 \x1b[31mno\u202e ${'x'.repeat(3000)}\n`),
+	);
+	t.regex(reason, /^550 \[31mno x{900,}$/);
+	t.is(reason.length, 1024);
+});
+
+test('an alias is told to people', t => {
+	const human =
+		'<neko@mx.example> (expanded from <info@shop.example>): host mx.example[192.0.2.1]\n    said: 550 5.1.1 User unknown';
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.1.1\n`, human)), {
+		recipient: 'neko@mx.example',
+		originalRecipient: 'info@shop.example',
+	});
+});
+
+test('where nobody else says it, the category of PowerMTA does', t => {
+	const status = `${reporting}${failed}Status: 5.0.0\nDiagnostic-Code: smtp;550 sorry\nX-PowerMTA-BounceCategory: bad-mailbox\n`;
+	t.like(readOne(dsnOf(status)), {category: 'unknown_user', suppresses: true});
+	t.like(readOne(dsnOf(status.replace('550 sorry', '550 5.7.1 blocked using spamhaus'))), {category: 'block'});
+});
+
+test('where the status names nobody, the diagnostic does, or the returned mail', t => {
+	const nameless = 'Action: failed\nStatus: 5.1.1\n';
+	const raw = (diagnostic: string, to: string) =>
+		multipartOf({
+			parts: [
+				`Content-Type: message/delivery-status\n\n${nameless}${diagnostic}`,
+				`Content-Type: message/rfc822\n\nTo: ${to}\n\ntext`,
+			],
+		});
+	t.is(
+		readOne(raw('Diagnostic-Code: smtp; 550 5.1.1 <neko@mx.example>: unknown\n', 'tora@mx.example')).recipient,
+		'neko@mx.example',
+	);
+	t.is(readOne(raw('', 'tora@mx.example')).recipient, 'tora@mx.example');
+	t.is(readOne(raw('', 'tora@mx.example, mike@mx.example')).recipient, null);
+});
+
+test('a status behind the returned mail is that mail’s', t => {
+	const other = 'Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n';
+	const [first, second] = [`${reporting}${failed}Status: 5.1.1\n`, other].map(
+		text => `Content-Type: message/delivery-status\n\n${text}`,
+	) as [string, string];
+	const returned = 'Content-Type: message/rfc822\n\nSubject: x\n\ntext';
+	t.is(readOne(multipartOf({parts: [first, returned, second]})).recipient, 'neko@mx.example');
+	t.is(readOne(multipartOf({parts: [returned, second]})).recipient, 'tora@mx.example');
+});

@@ -1,0 +1,115 @@
+import {execFile} from 'node:child_process';
+import {promisify} from 'node:util';
+import test from 'ava';
+import fc from 'fast-check';
+import {hostileMails} from '../helpers/hostile-mails.ts';
+import type {Cost} from '../helpers/read-hostile.ts';
+import {dsnOf, mailOf, multipartOf, read} from '../helpers/report-mails.ts';
+
+const megabyte = 1024 * 1024;
+
+test('a hostile mail of 10 MB costs less than 1 s and 100 MB, and says little', async t => {
+	t.timeout(300_000);
+	const program = 'dist/test/helpers/read-hostile.js';
+	const {stdout} = await promisify(execFile)(process.execPath, ['--expose-gc', program], {maxBuffer: megabyte});
+	const costs = stdout
+		.trim()
+		.split('\n')
+		.map(line => JSON.parse(line) as Cost);
+	t.is(costs.length, hostileMails.length);
+	const dear = costs.filter(({ms, bytes, output}) => ms > 1000 || bytes > 100 * megabyte || output > 512 * 1024);
+	t.deepEqual(dear, []);
+});
+
+const words = [
+	'Final-Recipient: rfc822; neko@mx.example',
+	'Original-Recipient: rfc822;',
+	'Action: failed',
+	'Action: ',
+	'Status: 5.1.1',
+	'Status: 2.0.0',
+	'Diagnostic-Code: smtp; 550 5.1.1 User unknown',
+	'Diagnostic-Code: smtp; 550 5.1.351 Remote server returned x ->',
+	'Remote-MTA: dns; mx.example',
+	'Feedback-Type: abuse',
+	'Feedback-Type: opt-out',
+	'Version: 1',
+	'Original-Rcpt-To: neko@mx.example',
+	'Original-Mail-From: <b0@x>',
+	'X-HmXmrOriginalRecipient: neko@mx.example',
+	'X-Failed-Recipients: neko@mx.example',
+	'Subject: unsubscribe',
+	'Subject: Undelivered Mail Returned to Sender',
+	'From: MAILER-DAEMON@mx.example',
+	'To: neko@mx.example',
+	'Message-ID: <m0@x>',
+	'List-Unsubscribe: <mailto:u0@x>',
+	'Content-Type: multipart/report; boundary=b',
+	'Content-Type: message/delivery-status',
+	'Content-Type: message/feedback-report',
+	'Content-Type: message/rfc822',
+	'Content-Type: text/html',
+	'Content-Transfer-Encoding: base64',
+	'--b',
+	'--b--',
+	'',
+	'',
+	' folded',
+	'<neko@mx.example>: host mx.example[192.0.2.1] said: 550 5.1.1 unknown (in reply to RCPT TO command)',
+	'   ----- Transcript of session follows -----',
+	'>>> RCPT To:<neko@mx.example>',
+	'<<< 550 5.1.1 unknown',
+	'Hi. This is the qmail-send program at mx.example.',
+	'{"notificationType":"Bounce","bounce":{"bouncedRecipients":[{"emailAddress":"a@b"}]}}',
+];
+
+test('any mail is read: nothing throws, nothing that is said is long, only a failure or a complaint suppresses', t => {
+	const line = fc.oneof({weight: 6, arbitrary: fc.constantFrom(...words)}, fc.string({unit: 'binary', maxLength: 30}));
+	fc.assert(
+		fc.property(fc.array(line, {maxLength: 60}), fc.constantFrom('\n', '\r\n', '\r'), (lines, end) => {
+			const {reports, clues} = read(Buffer.from(lines.join(end)));
+			t.true(reports.length <= 100);
+			for (const {action, suppresses, type, category, reason, recipient} of reports) {
+				t.true(reason.length <= 1024 && (recipient ?? '').length <= 320);
+				t.true(!suppresses || action === 'complaint' || (action === 'failed' && type === 'permanent'));
+				t.is(type === 'none', category === null);
+				t.true(type !== 'none' || (action !== 'failed' && action !== 'delayed'));
+			}
+			t.true(Object.values(clues).every(list => list.length <= 20 && list.every(each => each.length <= 320)));
+		}),
+		{numRuns: 500},
+	);
+});
+
+const diagnostic = 'Final-Recipient: rfc822; neko@mx.example\nAction: failed\nStatus: 5.1.1\n';
+const rights = [
+	dsnOf(diagnostic, '<neko@mx.example>: host mx.example[192.0.2.1] said: 550 5.1.1 User unknown'),
+	multipartOf({
+		parts: [
+			'Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nVersion: 1\nOriginal-Rcpt-To: neko@mx.example\n',
+		],
+	}),
+	mailOf(
+		'From: MAILER-DAEMON@mx.example',
+		'Subject: failure notice',
+		'',
+		'Hi. This is the qmail-send program.',
+		'',
+		'<neko@mx.example>:',
+		'192.0.2.1 does not like recipient.',
+	),
+];
+
+test('bytes changed anywhere in a right report are read', t => {
+	const change = fc.tuple(fc.nat(), fc.uint8Array({maxLength: 4}), fc.nat({max: 4}));
+	fc.assert(
+		fc.property(fc.constantFrom(...rights), fc.array(change, {maxLength: 8}), (raw, changes) => {
+			const changed = changes.reduce((bytes, [place, put, cut]) => {
+				const at = place % bytes.length;
+				return Buffer.concat([bytes.subarray(0, at), put, bytes.subarray(at + cut)]);
+			}, raw);
+			t.true(read(changed).reports.length <= 100);
+		}),
+		{numRuns: 500},
+	);
+});

@@ -1,0 +1,215 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {fieldOf, leavesOf, readMail} from '../../src/report/mime.ts';
+
+const read = (text: string) => readMail(Buffer.from(text, 'latin1'));
+const texts = (text: string) => leavesOf(read(text).root).map(part => part.text());
+const types = (text: string) => leavesOf(read(text).root).map(part => part.type);
+
+const twoParts =
+	'Subject: x\nContent-Type: multipart/mixed; boundary="b"\n\npreamble\n--b\n\none\n--b\nContent-Type: text/html\n\ntwo\n--b--\nepilogue\n';
+
+for (const [name, end] of [
+	['LF', '\n'],
+	['CRLF', '\r\n'],
+	['CR', '\r'],
+	['CR CR LF', '\r\r\n'],
+] as const) {
+	test(`lines may end with ${name}`, t => {
+		t.deepEqual(texts(twoParts.replaceAll('\n', end)), ['one', 'two']);
+		t.deepEqual(types(twoParts.replaceAll('\n', end)), ['text/plain', 'text/html']);
+	});
+}
+
+test('CR alone under a header of a relay that ends lines otherwise is a line end', t => {
+	t.deepEqual(texts(`Received: from a\n${twoParts.replaceAll('\n', '\r')}`), ['one', 'two']);
+});
+
+test('a CR in a line stays', t => {
+	t.deepEqual(texts('Subject: x\n\na\rb\nc\n'), ['a\rb\nc\n']);
+});
+
+for (const [name, start] of [
+	['a From_ line', 'From MAILER-DAEMON Thu Apr 29 23:34:45 2009\n'],
+	['a quoted From_ line', '>From MAILER-DAEMON Thu Apr 29 23:34:45 2009\n'],
+	['blank lines', '\n\n'],
+] as const) {
+	test(`${name} may stand first`, t => {
+		t.is(fieldOf(read(`${start}${twoParts}`).root.fields, 'subject'), 'x');
+		t.deepEqual(texts(`${start}${twoParts}`), ['one', 'two']);
+	});
+}
+
+test('of two mails behind one another the first is read', t => {
+	const second = 'From MAILER-DAEMON Thu Apr 29 23:34:45 2009\nSubject: y\n\nsecond\n';
+	t.deepEqual(texts(`Subject: x\n\nfirst\n\n${second}`), ['first\n']);
+	t.deepEqual(texts(`${twoParts}\n${second}`), ['one', 'two']);
+	t.deepEqual(texts('Subject: x\n\nfirst\n\nFrom here on: text\n'), ['first\n\nFrom here on: text\n']);
+});
+
+test('a boundary that is never closed ends with the mail', t => {
+	t.deepEqual(texts(twoParts.slice(0, twoParts.indexOf('\n--b--'))), ['one', 'two']);
+});
+
+test('an inner boundary that is never closed ends with its part', t => {
+	const inner = 'Content-Type: multipart/alternative; boundary=in\n\n--in\n\none\n--in\n\ntwo';
+	t.deepEqual(texts(`Content-Type: multipart/mixed; boundary=out\n\n--out\n${inner}\n--out\n\nthree\n--out--`), [
+		'one',
+		'two',
+		'three',
+	]);
+});
+
+test('a boundary that begins like another is another', t => {
+	const inner = 'Content-Type: multipart/alternative; boundary=bb\n\n--bb\n\none\n--bb\n\ntwo\n--bb--';
+	t.deepEqual(texts(`Content-Type: multipart/mixed; boundary=b\n\n--b\n${inner}\n--b\n\nthree\n--b--`), [
+		'one',
+		'two',
+		'three',
+	]);
+});
+
+test('a boundary that nobody announced is found', t => {
+	const body = '--real\nContent-Type: text/plain\n\none\n--real\nContent-Type: text/html\n\ntwo\n--real--\n';
+	t.deepEqual(texts(`Content-Type: multipart/mixed\n\n${body}`), ['one', 'two']);
+	t.deepEqual(texts(`Content-Type: multipart/mixed; boundary=other\n\n${body}`), ['one', 'two']);
+});
+
+test('a multipart without a part is a text', t => {
+	t.deepEqual(types('Content-Type: multipart/mixed; boundary=b\n\ntext\n'), ['text/plain']);
+	t.deepEqual(texts('Content-Type: multipart/mixed; boundary=b\n\ntext\n'), ['text\n']);
+});
+
+test('where the blank line is missing, the first line that is no field begins the body', t => {
+	t.deepEqual(texts('Subject: x\nYour mail could not be delivered.\n<a@b>: unknown\n'), [
+		'Your mail could not be delivered.\n<a@b>: unknown\n',
+	]);
+	t.deepEqual(texts(`${twoParts.replace('\n\npreamble', '').replace('--b\n\none', '--b\none')}`), ['one', 'two']);
+});
+
+test('a line in a header that is no field is passed over', t => {
+	const {root} = read('Received: from a\nby b with SMTP\nSubject: x\nContent-Type: text/html\n\ntext');
+	t.is(root.type, 'text/html');
+	t.is(root.text(), 'text');
+});
+
+test('header fields are unfolded', t => {
+	t.is(fieldOf(read('Subject: a\n b\n\tc\n\n').root.fields, 'subject'), 'a b c');
+});
+
+for (const [field, type, boundary] of [
+	['multipart/report; boundary="a;b"; report-type=x', 'multipart/report', 'a;b'],
+	['Multipart/Report (a comment; boundary=no) ; Boundary = ab', 'multipart/report', 'ab'],
+	['multipart/report; boundary="a(b)c"', 'multipart/report', 'a(b)c'],
+	['multipart/report; boundary=a(b)c', 'multipart/report', 'a(b)c'],
+	['multipart/report; boundary="a\\"b"', 'multipart/report', 'a"b'],
+	[`multipart/report; boundary*0="a"; boundary*1="b"`, 'multipart/report', 'ab'],
+	[`multipart/report; boundary*=us-ascii'en'a%20b`, 'multipart/report', 'a b'],
+	[`multipart/report; boundary*0*=us-ascii''a%20; boundary*1=b`, 'multipart/report', 'a b'],
+	['multipart/report; boundary="never closed', 'multipart/report', 'never closed'],
+	['message/delivery-status; name="a.txt"', 'message/delivery-status', undefined],
+	['text', 'text/plain', undefined],
+	['', 'text/plain', undefined],
+	['(((((', 'text/plain', undefined],
+] as const) {
+	test(`content type: ${field}`, t => {
+		const content = `--${boundary}\n\none\n--${boundary}--\n`;
+		const {root} = read(`Content-Type: ${field}\n\n${content}`);
+		t.is(root.type, type);
+		t.is(root.parameters.boundary, boundary);
+		t.deepEqual(
+			leavesOf(root).map(part => part.text()),
+			boundary === undefined ? [content] : ['one'],
+		);
+	});
+}
+
+for (const [name, header, body, text] of [
+	['quoted-printable', 'Content-Transfer-Encoding: quoted-printable', 'a=3D=\nb=C3=A4 \nc', 'a=bä\nc'],
+	['broken quoted-printable', 'Content-Transfer-Encoding: QUOTED-PRINTABLE', 'a=zz=3=', 'a=zz=3'],
+	['base64', 'Content-Transfer-Encoding: base64', 'YcOk\nYg==\n', 'aäb'],
+	[
+		'base64 with rubbish',
+		'Content-Transfer-Encoding: base64 ',
+		'Y!cOk\nYmNkZWZnaGlqa2xtbm9wcXJzdHV2d3h5eg',
+		'aäbcdefghijklmnopqrstuvwxyz',
+	],
+	[
+		'base64 that is none',
+		'Content-Transfer-Encoding: base64',
+		'<a@b>: user unknown (550)',
+		'<a@b>: user unknown (550)',
+	],
+	['an encoding that nobody knows', 'Content-Transfer-Encoding: x-uuencode', 'abc', 'abc'],
+	['ISO-2022-JP', 'Content-Type: text/plain; charset="ISO-2022-JP"', '\x1b$B$K$c\x1b(B', 'にゃ'],
+	['ISO-2022-JP that nobody announced', 'Subject: x', '\x1b$B$K$c\x1b(B', 'にゃ'],
+	['Shift_JIS', 'Content-Type: text/plain; charset=Shift_JIS', '\x82\xc9\x82\xe1', 'にゃ'],
+	['Windows-31J by another name', 'Content-Type: text/plain; charset=CP932', '\x82\xc9', 'に'],
+	['GB18030', 'Content-Type: text/plain; charset=gb18030', '\xc4\xe3', '你'],
+	['KOI8-R', 'Content-Type: text/plain; charset=koi8-r', '\xc1', 'а'],
+	['Latin-1 that is called ASCII', 'Content-Type: text/plain; charset=us-ascii', 'f\xfcr', 'für'],
+	['Latin-1 that is called nothing', 'Subject: x', 'f\xfcr', 'für'],
+	['a charset that nobody knows', 'Content-Type: text/plain; charset=x-mine', 'f\xc3\xbcr', 'für'],
+	['a byte order mark', 'Content-Type: text/plain; charset=utf-8', '\xef\xbb\xbfa', 'a'],
+] as const) {
+	test(`body: ${name}`, t => {
+		t.is(read(`${header}\n\n${body}`).root.text(), text);
+	});
+}
+
+test('what lies too deep, and what is too much, is left out and said', t => {
+	const layers = Array.from(
+		{length: 1000},
+		(_, layer) => `Content-Type: multipart/mixed; boundary=b${layer}\n\n--b${layer}\n`,
+	);
+	t.is(read(`${layers.join('')}\ntext`).fault, 'parts lie too deep in each other');
+	t.is(read(`Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\na\n'.repeat(300)}`).fault, 'too many parts');
+	t.is(leavesOf(read(`Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\na\n'.repeat(300)}`).root).length, 200);
+	t.is(read('X-A: b\n'.repeat(2000)).fault, 'too many header fields');
+	t.is(read(twoParts).fault, null);
+});
+
+test('a returned mail is not descended into', t => {
+	const mail = `Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: message/rfc822\n\n${twoParts.replaceAll('--b', '--c').replace('"b"', '"c"')}\n--b--\n`;
+	t.deepEqual(types(mail), ['message/rfc822']);
+});
+
+const pieces = fc.constantFrom(
+	'\n',
+	'\r',
+	'\r\n',
+	'\n\n',
+	'--b',
+	'--b--',
+	'--bb',
+	'Content-Type: multipart/mixed; boundary=b\n',
+	'Content-Type: multipart/mixed; boundary=bb\n',
+	'Content-Type: text/plain; charset=utf-16\n',
+	'Content-Transfer-Encoding: base64\n',
+	'Content-Transfer-Encoding: quoted-printable\n',
+	'From a Thu Jan  1 00:00:00 1970\n',
+	'=C3',
+	'=\n',
+	' ',
+	'\t',
+	':',
+	'X-A: b',
+);
+
+test('any bytes are read, and no part holds more than the mail', t => {
+	fc.assert(
+		fc.property(
+			fc.array(fc.oneof({weight: 8, arbitrary: pieces.map(text => Buffer.from(text))}, fc.uint8Array({maxLength: 8})), {
+				maxLength: 60,
+			}),
+			chunks => {
+				const raw = Buffer.concat(chunks);
+				const leaves = leavesOf(readMail(raw).root);
+				const sum = leaves.reduce((all, part) => all + part.body().length, 0);
+				t.true(sum <= raw.length);
+				t.true(leaves.every(part => typeof part.text() === 'string'));
+			},
+		),
+		{numRuns: 1000},
+	);
+});
