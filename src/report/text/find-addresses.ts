@@ -46,7 +46,7 @@ function startOfLocal(text: string, at: number): number {
 	while (start < at && /['`*=.|/]/.test(text[start] as string)) {
 		start++;
 	}
-	return start;
+	return start + (/^(?:smtp|rfc-?822|mailto|addr)=/i.exec(text.slice(start, at))?.[0].length ?? 0);
 }
 
 function endOfDomain(text: string, at: number): number {

@@ -1,3 +1,4 @@
+import {evidenceIn} from './evidence.ts';
 import {findAddresses, isSame} from './find-addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 import {originIn, readListed} from './listed.ts';
@@ -43,7 +44,7 @@ function readTranscript(text: string, returned: string): Transcript {
 			current = verb === 'RCPT' ? (findAddresses(line)[0]?.address ?? null) : null;
 			common += current === null ? `\n${host}\n${line}` : '';
 		}
-		const own = reply.test(line) || verb !== undefined ? null : ownLine.exec(line)?.[1];
+		const own = verb !== undefined ? null : ownLine.exec(line.replace(reply, ''))?.[1];
 		const about: string | null = own ? addressOf(own, returned) : current;
 		if (own && about !== null && /@/.test(about)) {
 			current = about;
@@ -75,9 +76,11 @@ function withTranscript(finding: Finding, {findings, common}: Transcript): Findi
 		other => recipient !== null && other.recipient !== null && isSame(recipient, other.recipient),
 	);
 	const reason = /\(reason:[^\n]{0,1000}/.exec(finding.text)?.[0];
-	const text = [reason, told?.text, reason || told ? null : `${finding.text}\n${common}`].filter(Boolean).join('\n');
+	const session = evidenceIn(told?.text ?? common);
+	const text = reason ?? told?.text ?? `${finding.text}\n${common}`;
+	const {phase, host} = session;
 	const originalRecipient = finding.originalRecipient ?? originIn(finding.text);
-	return {recipient, text, ...(originalRecipient && {originalRecipient})};
+	return {recipient, text, ...(phase && {phase}), ...(host && {host}), ...(originalRecipient && {originalRecipient})};
 }
 
 /** What was refused without a word on whom: the returned mail has to tell. */

@@ -1,3 +1,5 @@
+import type {Evidence} from '../../mail/bounce.ts';
+import type {ReportAction} from '../../mail/report.ts';
 import type {BounceText} from './bounce-text.ts';
 
 const daemon =
@@ -8,6 +10,7 @@ const subject = new RegExp(
 		'delivery status|delivery (?:incomplete|delayed)|status notif|failure noti|fail(?:ed|ure)[: ].{0,20}(?:mail|delivery|message)',
 		'returned (?:mail|to sender|message|e-?mail)|return(?:ing)? (?:message|mail) to sender|(?:mail|message|email).{0,20}(?:returned|failure|failed|bounced)',
 		'(?:could not|cannot|can.t|couldn.t|unable to|not) (?:be )?(?:send|sent|deliver)|message (?:delayed|delivery)|warning: (?:message|could not)',
+		'considered (?:unsolicited|spam)|(?:message|mail) (?:you sent )?(?:was |has been )?(?:blocked|rejected|refused|quarantined)|(?:virus|banned contents?|spam) .{0,60}from you',
 		'mail (?:system error|error|delivery)|mail failure|\\[bounce\\]|bounced? (?:mail|message)|delivery[: ]',
 		'unzustellbar|nicht zugestellt|unzustellbarkeit|fehlgeschlagen|zustell(?:ung|bericht)',
 		'non (?:remis|distribu|d[ée]livr)|[ée]chec d|notification d.[ée]tat|avis de non',
@@ -62,8 +65,21 @@ const gaveUp =
 	/(?:giv(?:en|ing) up|gave up|permanent (?:error|fail|fatal)|failed permanently|not going to try|no longer|final(?:ly)? fail|retry time(?:out)? exceeded|will not (?:be )?(?:retr|continue|try)|in the queue too long|no further)/i;
 const warns = /\b(?:delayed|warning|delivery incomplete|delay)\b|verzögert|en retard|retrasad|遅延/i;
 
-/** Whether a bounce says that the mail is still under way. */
-export function isWarning({field, said}: BounceText): boolean {
+const arrived =
+	/(?:has been|was|were|is|been|be) (?:successfully |correctly )(?:delivered|relayed)|successfully (?:delivered|relayed)|delivery (?:was |has been )?success|successful(?:ly)? (?:mail )?deliver|erfolgreich (?:zugestellt|[üu]bermittelt)|relayed to non-DSN-aware|remis avec succ[èe]s/i;
+
+/** What a bounce says of all of its recipients: that the mail is still under way, or that it arrived; null: neither. */
+export function actionOf({field, said}: BounceText): ReportAction | null {
 	const text = said.slice(0, 8192).replace(/\s+/g, ' ');
-	return goesOn.test(text) ? warns.test(field('subject')) || !gaveUp.test(text) : false;
+	if (goesOn.test(text) && (warns.test(field('subject')) || !gaveUp.test(text))) {
+		return 'delayed';
+	}
+	return arrived.test(`${field('subject')} ${text}`) && !failed.test(text) ? 'delivered' : null;
+}
+
+const failed = /not (?:be )?(?:successfully )?deliver|undeliver|fail(?:ed|ure)|permanent|rejected/i;
+
+/** That one recipient's mail arrived, by the reply that is told of it. */
+export function arrival({code}: Evidence): ReportAction | null {
+	return code !== null && code < 300 ? 'delivered' : null;
 }
