@@ -12,7 +12,7 @@ const failing = new RegExp(
 		'(?:unknown|no such|invalid|bad|nonexistent) (?:user|recipient|mailbox|address|account|host|domain|local)',
 		'\\b[45]\\d\\d[ -]#?[45]\\.\\d{1,3}\\.\\d{1,3}\\b|not listed in|has not yet been|still undelivered|has been delayed|message (?:is|was) (?:refused|rejected)|rejected (?:by|your|the)',
 		'not been delivered|(?:was|been|is) (?:blocked|stopped|quarantined|bounced|discarded)|considered unsolicited|message is delayed',
-		'nicht zugestellt|unzustellbar|nicht zustellbar|konnte nicht|existiert nicht|unbekannt',
+		'nicht (?:zugestellt|erreicht)|unzustellbar|nicht vorhanden|nicht zustellbar|konnte nicht|existiert nicht|unbekannt',
 		'n.a (?:pas )?pu [êe]tre|non (?:remis|distribu|d[ée]livr)|n.existe pas|inconnu|impossible de|[ée]chec',
 		'no (?:se )?(?:ha )?(?:podido|pudo|puede) (?:ser )?entreg|no existe|desconocid|no fue posible|no entregado',
 		'non [èe] stato|impossibile|inesistente|n[ãa]o (?:p[ôo]de|foi) (?:ser )?entreg|n[ãa]o existe|kon niet|niet bestaat|nie istnieje|не может быть|не существует|не доставлен',
@@ -31,9 +31,10 @@ const notTheirs =
  */
 export const readGeneric: Detector = bounce => {
 	const {said, returned, senders} = bounce;
-	const {from, subject} = daemonSigns(bounce);
-	const tells = (from || subject) && failing.test(said);
-	if (!tells && !(from && subject && /\S/.test(returned))) {
+	const {daemon, from, subject, trace} = daemonSigns(bounce);
+	const hasReturned = /\S/.test(returned);
+	const isDaemons = daemon || (subject && (from || trace || hasReturned)) || (from && hasReturned);
+	if (!isDaemons || !(failing.test(said) || (from && subject && hasReturned))) {
 		return [];
 	}
 	const listed = readListed(said, {except: senders});
@@ -49,6 +50,5 @@ function readSentence({said, senders}: BounceText): Finding[] {
 			!senders.some(sender => isSame(sender, address)) &&
 			!notTheirs.test(said.slice(Math.max(0, start - 40), start)),
 	);
-	const {address} = candidates[0] ?? {};
-	return [{recipient: address ?? null, text: said}];
+	return [{recipient: candidates[0]?.address ?? null, text: said}];
 }

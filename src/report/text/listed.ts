@@ -22,13 +22,14 @@ const before = new RegExp(
 	'iu',
 );
 // `Neko Kijitora <neko@example.org>`, alone on its line.
-const named = /^[^@:;]{1,60}[<(](?:mailto:|smtp:)?$/iu;
+const named =
+	/^(?!.{0,60}\b(?:reply|contact|write|please|help|from|questions?|support|by)\b)[^@:;]{1,60}[<(](?:mailto:|smtp:)?$/iu;
 // What was said in the session is about a recipient, it does not begin one.
 const command = /^\s*(?:>>>|<<<)\s?\w/;
 // Before an address these words are its reason.
 const telling = /unknown|undeliverable|unable|could not|invalid|disabled|full/i;
 const origin =
-	/\(?(?:(?:ultimately )?generated from|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
+	/\(?(?:(?:ultimately )?generated (?:from|by)|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
 
 /** The recipients of a list, each with the words that are about it; those without any share what comes after the last of them. */
 export function readListed(text: string, {after, until, line = /^/, except = []}: Listing = {}): Finding[] {

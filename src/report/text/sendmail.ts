@@ -2,6 +2,7 @@ import {evidenceIn} from './evidence.ts';
 import {findAddresses, isSame} from './find-addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 import {originIn, readListed} from './listed.ts';
+import {domainOf, recipientsOf} from './returned-recipient.ts';
 
 const listHead =
 	/^[ \t>]{0,8}-{3,}[ \t]?(?:The following addresses? (?:had|have)|Recipients of this delivery)[^\n]{0,80}$/im;
@@ -20,7 +21,8 @@ export const readSendmail: Detector = ({said, returned}) => {
 	}
 	const transcript = readTranscript(said.slice(head.index + head[0].length), returned);
 	const findings = listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
-	return findings.length > 0 ? findings : hiddenRecipient(transcript.common);
+	const bare = findings.length > 0 ? findings : readListed(transcript.common);
+	return bare.length > 0 ? bare : hiddenRecipient(said, transcript.common);
 };
 
 type Transcript = {readonly findings: Finding[]; readonly common: string};
@@ -28,7 +30,7 @@ type Transcript = {readonly findings: Finding[]; readonly common: string};
 const talking = /^(?:\.{3} ?)?while talking to /i;
 const command = /^>>> ?(\w+)/;
 const reply = /^<<< ?/;
-const ownLine = /^(?:\d{3}[ -])?(?:\d\.\d{1,3}\.\d{1,3} )?[<"]?([^\s<>"]{1,320})>?"?\.{3} ?/;
+const ownLine = /^(?:\d{3}[ -])?(?:\d\.\d{1,3}\.\d{1,3} )?[<"]?([^\s<>"]{1,320})>?"?(?: \((?:e?smtp|local)\))?\.{3} ?/;
 
 function readTranscript(text: string, returned: string): Transcript {
 	const texts = new Map<string, string>();
@@ -58,14 +60,12 @@ function readTranscript(text: string, returned: string): Transcript {
 	return {findings: [...texts].map(([recipient, text]) => ({recipient, text})), common: common.trim()};
 }
 
-/** A local part alone, as old transcripts have it, is an address of the mail that was returned. */
+/** A local part or a host alone, as old transcripts have them, tells an address of the mail that was returned. */
 function addressOf(own: string, returned: string): string | null {
 	const address = findAddresses(own)[0]?.address;
-	if (address !== undefined) {
-		return address;
-	}
 	return (
-		findAddresses(returned.slice(0, 8192)).find(({address}) => isSame(address.split('@')[0] as string, own))?.address ??
+		address ??
+		recipientsOf(returned).find(one => isSame(one.split('@')[0] as string, own) || isSame(domainOf(one), own)) ??
 		null
 	);
 }
@@ -83,7 +83,7 @@ function withTranscript(finding: Finding, {findings, common}: Transcript): Findi
 	return {recipient, text, ...(phase && {phase}), ...(host && {host}), ...(originalRecipient && {originalRecipient})};
 }
 
-/** What was refused without a word on whom: the returned mail has to tell. */
-function hiddenRecipient(common: string): Finding[] {
-	return common === '' ? [] : [{recipient: null, text: common}];
+/** What was refused without a word on whom: a file or a program to which an alias led, or the returned mail has to tell. */
+function hiddenRecipient(said: string, common: string): Finding[] {
+	return common === '' ? [] : [{recipient: originIn(said) ?? null, text: common}];
 }

@@ -6,6 +6,104 @@ const back =
 
 const others: ReadonlyArray<readonly [string, Header, string, string[]]> = [
 	[
+		'Notes, whose reasons stand first',
+		{Subject: 'Undeliverable message'},
+		`------- Failure Reasons  --------
+
+550 5.1.1 User not listed in public Name & Address Book
+neko@example.org
+
+552 5.2.2 Mailbox full
+inu@example.org
+
+------- Returned Message --------
+`,
+		['neko@example.org failed 550 5.1.1', 'inu@example.org failed 552 5.2.2'],
+	],
+	[
+		'Sendmail of old, which names a host and a local part',
+		{Subject: 'Returned mail: Host unknown'},
+		`   ----- Transcript of session follows -----
+421 example.net (smtp)... Deferred: Connection timed out during user open with example.net
+550 neko... User unknown
+
+   ----- Unsent message follows -----
+Received: by mx.example.org
+From: shop@example.com
+To: inu@example.net, neko@example.org
+Subject: Hello
+`,
+		['inu@example.net failed 421', 'neko@example.org failed 550'],
+	],
+	[
+		'Sendmail, of a program to which an alias leads',
+		{Subject: 'Returned mail: see transcript for details'},
+		`   ----- The following addresses had permanent fatal errors -----
+"|exit 67"
+    (reason: User unknown)
+    (expanded from: <neko@example.org>)
+
+   ----- Transcript of session follows -----
+550 5.1.1 "|exit 67"... User unknown
+`,
+		['neko@example.org failed 550 5.1.1'],
+	],
+	[
+		'1&1',
+		{
+			Subject: 'Mail delivery failed: returning message to sender',
+			From: 'Mail Delivery System <mailer-daemon@kundenserver.de>',
+		},
+		`This message was created automatically by mail delivery software.
+
+A message that you have sent could not be delivered to one or more of
+its recipients. This is a permanent error. The following address failed:
+
+  neko@example.org
+
+For the following reason:
+
+552 5.2.3 Mail size limit exceeded. For explanation visit
+http://postmaster.1and1.com/en/error-messages
+
+--- The header of the original message is following. ---
+`,
+		['neko@example.org failed 552 5.2.3'],
+	],
+	[
+		'Post.Office',
+		{From: 'Mail Administrator <Postmaster@example.org>', Subject: 'Mail System Error - Returned Mail'},
+		`This Message was undeliverable due to the following reason:
+
+Each of the following recipients was rejected by a remote mail server.
+The reasons given by the server are included to help you determine why
+each recipient was rejected.
+
+    Recipient: <neko@example.org>
+    Reason:    550 5.1.1 user unknown
+
+    Recipient: <inu@example.org>
+    Reason:    552 5.2.2 mailbox full
+
+Please reply to <Postmaster@example.org>
+if you feel this message to be in error.
+`,
+		['neko@example.org failed 550 5.1.1', 'inu@example.org failed 552 5.2.2'],
+	],
+	[
+		'vtext',
+		{From: 'post_master@vtext.com', Subject: 'Undeliverable Message'},
+		`Error:
+  550 - Requested action not taken: no such user here
+
+Message details:
+  Subject: Hello
+  MAIL FROM: b0sender@bounce.example.com
+  RCPT TO: 5550100@vtext.com
+`,
+		['5550100@vtext.com failed 550'],
+	],
+	[
 		'ActiveHunter',
 		{Subject: 'FAILURE NOTICE :'},
 		`Sorry, your message could not be delivered.
