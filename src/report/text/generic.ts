@@ -20,6 +20,8 @@ const failing = new RegExp(
 	].join('|'),
 	'iu',
 );
+// Whatever the language around it.
+const reply = /\b5\d\d[ -]#?5\.\d{1,3}\.\d{1,3}\b/;
 const bystander =
 	/^(?:mailer-?daemon|post_?master|abuse|support|help(?:desk)?|hostmaster|webmaster|admin(?:istrator)?|no-?reply|info|security|noc)@/i;
 const notTheirs =
@@ -33,7 +35,11 @@ export const readGeneric: Detector = bounce => {
 	const {said, returned, senders} = bounce;
 	const {daemon, from, subject, trace} = daemonSigns(bounce);
 	const hasReturned = /\S/.test(returned);
-	const isDaemons = daemon || (subject && (from || trace || hasReturned)) || (from && hasReturned);
+	const isDaemons =
+		daemon ||
+		(subject && (from || trace || hasReturned)) ||
+		(from && hasReturned) ||
+		(from && trace && reply.test(said));
 	if (!isDaemons || !(failing.test(said) || (from && subject && hasReturned))) {
 		return [];
 	}

@@ -14,7 +14,7 @@ export type Listing = {
 };
 
 const labels =
-	'recipient(?: address)?|failed recipient|final-recipient|original-recipient|rcpt to|to|addressed to|could not be delivered to|unable to deliver message to|user|unknown user|address|e-?mail(?: address)?|mailbox|undeliverable to|empf[äa]nger|destinataire|destinatario|destinat[áa]rio|宛先|収件人|收件人';
+	'recipient(?: address)?|failed recipient|final-recipient|original-recipient|rcpt to|to|addressed to|could not be delivered to|unable to deliver message to|user|unknown user|address|e-?mail(?: address)?|mailbox|undeliverable to|empf[äa]nger|destinataire|destinatario|destinat[áa]rio|宛先|受信者|收件人|받는사람|수신자|alıcı|получатель|адрес';
 // X.400 puts ours into its own: `c=de;a= ;p=firm;dda:SMTP=neko@example.org; on …`.
 const x400 = /^\s*(?:[a-z]{1,3}=[^;@]{0,64};\s?){1,10}(?:dda:)?(?:smtp=)?$/i;
 const before = new RegExp(

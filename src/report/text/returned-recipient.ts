@@ -1,3 +1,4 @@
+import {decodeWords} from '../decode.ts';
 import {readFields} from '../mime.ts';
 import type {BounceText} from './bounce-text.ts';
 import {findAddresses, isSame} from './find-addresses.ts';
@@ -26,7 +27,7 @@ export function recipientsOf(returned: string): string[] {
 	const fields = readFields(Buffer.from(text.slice(Math.max(0, text.search(/^[\w-]+[ \t]?:/m)))));
 	return fields
 		.filter(({name}) => name === 'to' || name === 'cc')
-		.flatMap(({value}) => findAddresses(value.slice(0, 4096)))
+		.flatMap(({value}) => findAddresses(decodeWords(value.slice(0, 4096))))
 		.map(({address}) => address);
 }
 
