@@ -2,6 +2,7 @@ import {decodeWords} from './decode.ts';
 import {fieldOf, type Mail, type Part} from './mime.ts';
 import {bounceTextOf} from './text/bounce-text.ts';
 import {findingsOf} from './text/findings.ts';
+import {daemonSigns} from './text/signs.ts';
 
 // Fields that only responders set (RFC 3834 §5 and what was used before it).
 const marks: ReadonlyArray<readonly [string, RegExp]> = [
@@ -54,7 +55,12 @@ export function isAutoReply(mail: Mail): boolean {
 	const {fields} = mail.root;
 	const marked = marks.some(([name, pattern]) => pattern.test(fieldOf(fields, name) ?? '\n'));
 	const subject = decodeWords((fieldOf(fields, 'subject') ?? '').slice(0, 2048));
-	return (marked || subjects.test(subject)) && !hasReport(mail.root) && findingsOf(bounceTextOf(mail)).length === 0;
+	if (!(marked || subjects.test(subject)) || hasReport(mail.root)) {
+		return false;
+	}
+	const text = bounceTextOf(mail);
+	// What a daemon says and nobody reads is for the operator to look at.
+	return !(daemonSigns(text).daemon && !subjects.test(subject)) && findingsOf(text).length === 0;
 }
 
 function hasReport(part: Part): boolean {

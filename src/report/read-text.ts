@@ -3,11 +3,11 @@ import type {Report} from '../mail/report.ts';
 import type {Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
 import {bounceTextOf} from './text/bounce-text.ts';
-import {evidenceIn} from './text/evidence.ts';
+import {evidenceIn, replyIn} from './text/evidence.ts';
 import type {Finding} from './text/finding.ts';
 import {findingsOf} from './text/findings.ts';
 import {returnedRecipient} from './text/returned-recipient.ts';
-import {isWarning} from './text/signs.ts';
+import {actionOf, arrival} from './text/signs.ts';
 
 const mostReports = 100;
 
@@ -21,42 +21,40 @@ export function readText(mail: Mail, classify: Classify): Report[] | null {
 	if (findings.length === 0) {
 		return null;
 	}
-	const action = isWarning(bounce) ? 'delayed' : 'failed';
+	const action = actionOf(bounce);
 	const hidden = findings.some(({recipient}) => recipient === null) ? returnedRecipient(bounce) : null;
-	// A reason may stand above its recipient, or apart; of one recipient all of it is told.
 	const whole = findings.length === 1 ? bounce.said : null;
 	return findings.map(finding =>
-		reportOf({...finding, action: finding.action ?? action, recipient: finding.recipient ?? hidden}, whole, classify),
+		reportOf({...finding, ...(action && {action}), recipient: finding.recipient ?? hidden}, whole, classify),
 	);
 }
 
 function reportOf(finding: Finding, whole: string | null, classify: Classify): Report {
-	const {recipient, originalRecipient, text, action = 'failed', feedbackType} = finding;
-	const {evidence, judgement} = judge(finding, whole, classify);
+	const {recipient, originalRecipient} = finding;
+	// A reason may stand above its recipient; of one recipient all of it is told.
+	const text = whole === null || /\p{L}{3}/u.test(finding.text) ? finding.text : whole;
+	const {evidence, judgement} = judge(finding, text, classify);
+	const action = finding.action ?? arrival(evidence) ?? 'failed';
 	const said = {
 		recipient,
-		originalRecipient: originalRecipient ?? null,
+		originalRecipient: originalRecipient && originalRecipient !== recipient ? originalRecipient : null,
 		action,
 		status: evidence.enhanced ?? evidence.status,
 		code: evidence.code,
 		host: evidence.host,
-		reason: reasonOf(/\w/.test(text) ? text : (whole ?? '')),
-		feedbackType: feedbackType ?? null,
+		reason: reasonOf(text),
+		feedbackType: null,
 	} as const;
 	return action === 'failed'
 		? {...said, ...judgement}
-		: {...said, type: 'none', category: null, suppresses: action === 'complaint', rule: null, matched: null};
+		: {...said, type: 'none', category: null, suppresses: false, rule: null, matched: null};
 }
 
-function judge(finding: Finding, whole: string | null, classify: Classify): {evidence: Evidence; judgement: Judgement} {
-	const evidence = evidenceOf(finding, finding.text);
-	const judgement = classify(evidence);
-	const isClear = judgement.category !== 'undetermined' || evidence.code !== null || evidence.enhanced !== null;
-	if (isClear || whole === null) {
-		return {evidence, judgement};
-	}
-	const wider = evidenceOf(finding, whole);
-	return {evidence: wider, judgement: classify(wider)};
+/** From the reply alone to all that is about a recipient: daemons put words of their own around what a host said. */
+function judge(finding: Finding, text: string, classify: Classify): {evidence: Evidence; judgement: Judgement} {
+	const evidence = evidenceOf(finding, text);
+	const judgement = classify({...evidence, text: replyIn(text)});
+	return {evidence, judgement: judgement.category === 'undetermined' ? classify(evidence) : judgement};
 }
 
 function evidenceOf({phase, host}: Finding, text: string): Evidence {

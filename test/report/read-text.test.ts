@@ -66,7 +66,7 @@ The address to which the message has not yet been delivered is:
 No action is required on your part. Delivery attempts will continue for
 some time, and this warning may be repeated at intervals.
 `,
-		['neko@example.org delayed 421 - greeting mx.example.org'],
+		['neko@example.org delayed 421 - - mx.example.org'],
 	],
 	[
 		'GMX, 1&1',

@@ -19,14 +19,19 @@ export type BounceText = {
 // What somebody quotes is not his word; transcripts have `>>>`.
 const quoted = /^>(?!>>).*$/gm;
 const longestText = 64 * 1024;
+// Exchange puts its style sheets before its words.
+const longestHtml = 256 * 1024;
 const longestReturned = 32 * 1024;
 
 /** The text of a mail: its plain text, or its HTML where there is none. */
 export function bounceTextOf({root}: Mail): BounceText {
 	const field = (name: string) => decodeWords((fieldOf(root.fields, name) ?? '').slice(0, 8192));
 	const leaves = leavesBeforeReturned(root);
-	const plain = textOf(leaves.parts.filter(part => part.type !== 'text/html'));
-	const text = plain.trim() === '' ? stripHtml(textOf(leaves.parts)) : plain;
+	const plain = textOf(
+		leaves.parts.filter(part => part.type !== 'text/html'),
+		longestText,
+	);
+	const text = plain.trim() === '' ? stripHtml(textOf(leaves.parts, longestHtml)) : plain;
 	const {said, returned} = splitReturned(text.slice(0, longestText));
 	const back = leaves.returned?.body().subarray(0, longestReturned).toString('utf8') ?? '';
 	const senders = ['to', 'delivered-to', 'envelope-to'].flatMap(name => findAddresses(field(name)));
@@ -59,10 +64,10 @@ function isReturned({type}: Part): boolean {
 	return /^message\/(?:rfc822|global)|^text\/rfc822-headers?$/.test(type);
 }
 
-function textOf(parts: readonly Part[]): string {
+function textOf(parts: readonly Part[], most: number): string {
 	let text = '';
 	for (const part of parts) {
-		text += text.length < longestText ? `${part.text().slice(0, longestText)}\n` : '';
+		text += text.length < most ? `${part.text().slice(0, most)}\n` : '';
 	}
 	return text.replace(/\r\n?/g, '\n').replaceAll('\u00a0', ' ').replace(quoted, '');
 }

@@ -7,6 +7,7 @@ import type {Detector} from './finding.ts';
 import {readGmail} from './gmail.ts';
 import {readMessagingServer} from './messaging-server.ts';
 import {readMfilter} from './mfilter.ts';
+import {readPostOffice} from './post-office.ts';
 import {readPostfix} from './postfix.ts';
 import {readQmail} from './qmail.ts';
 import {readSendmail} from './sendmail.ts';
@@ -24,6 +25,7 @@ export const detectors: readonly Detector[] = [
 	readSendmail,
 	readDomino,
 	readPostfix,
+	readPostOffice,
 	readExim,
 	readQmail,
 	readAnnounced,

@@ -1,4 +1,5 @@
-import type {Detector} from './finding.ts';
+import {findAddresses} from './find-addresses.ts';
+import type {Detector, Finding} from './finding.ts';
 import {readListed} from './listed.ts';
 
 const notDelivered = /^[ \t]*(?:was|could) not (?:be )?delivered to:?[ \t]*$/im;
@@ -17,6 +18,22 @@ export const readDomino: Detector = ({said}) => {
 	if (head === null) {
 		return [];
 	}
-	const text = said.slice(head.index + head[0].length);
-	return readListed(text).map(finding => ({...finding, text: /\w/.test(finding.text) ? `${text}` : text}));
+	return reasonsFirst(said.slice(head.index + head[0].length));
 };
+
+function reasonsFirst(text: string): Finding[] {
+	const findings: Finding[] = [];
+	let reason = '';
+	let isOver = false;
+	for (const line of text.split('\n')) {
+		const found = findAddresses(line.slice(0, 400))[0];
+		if (found === undefined || line.slice(0, found.start).trim().length > 1) {
+			reason = isOver && line.trim() !== '' ? line : `${reason}\n${line}`;
+			isOver &&= line.trim() === '';
+		} else {
+			findings.push({recipient: found.address, text: reason.trim()});
+			isOver = true;
+		}
+	}
+	return findings.slice(0, 100);
+}

@@ -5,6 +5,8 @@ const mostAddresses = 200;
 const longestLocal = 64;
 const longestDomain = 253;
 const localPart = /[^\s<>()[\]",;:@\\\p{C}]/u;
+const spaceless = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
+const plain = /[a-z0-9]/i;
 const domainPart = /[\p{L}\p{N}.-]/u;
 
 /**
@@ -39,14 +41,19 @@ function startOfLocal(text: string, at: number): number {
 		return quote === -1 || at - quote > longestLocal + 2 || /[\r\n]/.test(text.slice(quote, at)) ? at : quote;
 	}
 	let start = at;
-	while (start > 0 && at - start < longestLocal && localPart.test(text[start - 1] as string)) {
+	while (
+		start > 0 &&
+		at - start < longestLocal &&
+		localPart.test(text[start - 1] as string) &&
+		!isSeam(text, start - 1)
+	) {
 		start--;
 	}
 	// What stands before an address by way of typography: `'neko@…'`, `*neko@…`, `=neko@…`, `mailto:neko@…`.
 	while (start < at && /['`*=.|/]/.test(text[start] as string)) {
 		start++;
 	}
-	return start;
+	return start + (/^(?:smtp|rfc-?822|mailto|addr)=/i.exec(text.slice(start, at))?.[0].length ?? 0);
 }
 
 function endOfDomain(text: string, at: number): number {
@@ -55,11 +62,22 @@ function endOfDomain(text: string, at: number): number {
 		return close !== -1 && close - at < longestLocal && /^[\w.:]+$/.test(text.slice(at + 2, close)) ? close + 1 : at;
 	}
 	let end = at + 1;
-	while (end < text.length && end - at <= longestDomain && domainPart.test(text[end] as string)) {
+	while (
+		end < text.length &&
+		end - at <= longestDomain &&
+		domainPart.test(text[end] as string) &&
+		!isSeam(text, end - 1)
+	) {
 		end++;
 	}
 	while (end > at + 1 && /[.-]/.test(text[end - 1] as string)) {
 		end--;
 	}
 	return end;
+}
+
+/** Whether words that are written without spaces and an address meet here: `宛先neko@example.jpに`. */
+function isSeam(text: string, at: number): boolean {
+	const [one, other] = [text[at] as string, text[at + 1] as string];
+	return (spaceless.test(one) && plain.test(other)) || (plain.test(one) && spaceless.test(other));
 }

@@ -15,8 +15,6 @@ export type Finding = {
 	readonly host?: string;
 	/** Failed, unless the text says that the daemon goes on trying. */
 	readonly action?: ReportAction;
-	/** Of a complaint. */
-	readonly feedbackType?: string;
 };
 
 /** Reads the bounces of one family of mail systems; nothing found: it is none of them. */

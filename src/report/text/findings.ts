@@ -3,12 +3,11 @@ import {detectors} from './detectors.ts';
 import type {Finding} from './finding.ts';
 import {readFml} from './fml.ts';
 import {readGeneric} from './generic.ts';
-import {readSesNotification} from './ses-notification.ts';
 import {mayBeBounce} from './signs.ts';
 
 /** What a mail's text says of recipients; nothing: it is no bounce. */
 export function findingsOf(bounce: BounceText): Finding[] {
-	for (const detect of [readSesNotification, readFml, ...(mayBeBounce(bounce) ? [...detectors, readGeneric] : [])]) {
+	for (const detect of [readFml, ...(mayBeBounce(bounce) ? [...detectors, readGeneric] : [])]) {
 		const findings = detect(bounce);
 		if (findings.length > 0) {
 			return findings;

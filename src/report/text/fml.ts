@@ -11,6 +11,11 @@ export const readFml: Detector = ({field, said}) => {
 		from !== undefined &&
 		/-admin@/i.test(from) &&
 		rejected.test(`${field('subject')} ${said.slice(0, 500)}`)
-		? [{recipient: from.replace(/-admin@/i, '@'), text: `Rejected by the policy of the list: ${said}`}]
+		? [{recipient: listOf(from, said), text: `Rejected by the policy of the list: ${said}`}]
 		: [];
 };
+
+function listOf(admin: string, said: string): string {
+	const list = admin.replace(/-admin@/i, '@');
+	return findAddresses(said).find(({address}) => list.toLowerCase().endsWith(address.toLowerCase()))?.address ?? list;
+}

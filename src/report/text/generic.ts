@@ -11,7 +11,8 @@ const failing = new RegExp(
 		'(?:user|recipient|mailbox|address|account|host|domain).{0,40}(?:unknown|not found|does(?:n.t| not) exist|invalid|full|disabled|over ?quota|rejected|refused|unavailable|not exist|inactive)',
 		'(?:unknown|no such|invalid|bad|nonexistent) (?:user|recipient|mailbox|address|account|host|domain|local)',
 		'\\b[45]\\d\\d[ -]#?[45]\\.\\d{1,3}\\.\\d{1,3}\\b|not listed in|has not yet been|still undelivered|has been delayed|message (?:is|was) (?:refused|rejected)|rejected (?:by|your|the)',
-		'nicht zugestellt|unzustellbar|nicht zustellbar|konnte nicht|existiert nicht|unbekannt',
+		'not been delivered|(?:was|been|is) (?:blocked|stopped|quarantined|bounced|discarded)|considered unsolicited|message is delayed',
+		'nicht (?:zugestellt|erreicht)|unzustellbar|nicht vorhanden|nicht zustellbar|konnte nicht|existiert nicht|unbekannt',
 		'n.a (?:pas )?pu [êe]tre|non (?:remis|distribu|d[ée]livr)|n.existe pas|inconnu|impossible de|[ée]chec',
 		'no (?:se )?(?:ha )?(?:podido|pudo|puede) (?:ser )?entreg|no existe|desconocid|no fue posible|no entregado',
 		'non [èe] stato|impossibile|inesistente|n[ãa]o (?:p[ôo]de|foi) (?:ser )?entreg|n[ãa]o existe|kon niet|niet bestaat|nie istnieje|не может быть|не существует|не доставлен',
@@ -19,31 +20,41 @@ const failing = new RegExp(
 	].join('|'),
 	'iu',
 );
+// Whatever the language around it.
+const reply = /\b5\d\d[ -]#?5\.\d{1,3}\.\d{1,3}\b/;
 const bystander =
 	/^(?:mailer-?daemon|post_?master|abuse|support|help(?:desk)?|hostmaster|webmaster|admin(?:istrator)?|no-?reply|info|security|noc)@/i;
 const notTheirs =
 	/(?:MAIL FROM|envelope-from|from|sender|return-path|reply-to|contact|e-?mail us at|write to|message-id)[:\s]{0,3}[<"'(]{0,2}$/i;
 
-/** What no family knows but looks like a daemon's: a header as daemons have it, words that tell of a failure, and an address among them. */
+/**
+ * What no family knows but looks like a daemon's: a header as daemons have it, and either words that tell of a failure or, where
+ * sender and subject are a daemon's both, the mail that it gives back.
+ */
 export const readGeneric: Detector = bounce => {
-	const {said, senders} = bounce;
-	const {from, subject} = daemonSigns(bounce);
-	if (!(from || subject) || !failing.test(said)) {
+	const {said, returned, senders} = bounce;
+	const {daemon, from, subject, trace} = daemonSigns(bounce);
+	const hasReturned = /\S/.test(returned);
+	const isDaemons =
+		daemon ||
+		(subject && (from || trace || hasReturned)) ||
+		(from && hasReturned) ||
+		(from && trace && reply.test(said));
+	if (!isDaemons || !(failing.test(said) || (from && subject && hasReturned))) {
 		return [];
 	}
 	const listed = readListed(said, {except: senders});
 	const theirs = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
-	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentences(bounce)].slice(0, 1);
+	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
 
 /** Addresses within sentences: the first one that is not the sender's or a help desk's. */
-function readSentences({said, senders}: BounceText): Finding[] {
+function readSentence({said, senders}: BounceText): Finding[] {
 	const candidates = findAddresses(said).filter(
 		({address, start}) =>
 			!bystander.test(address) &&
 			!senders.some(sender => isSame(sender, address)) &&
 			!notTheirs.test(said.slice(Math.max(0, start - 40), start)),
 	);
-	const {address} = candidates[0] ?? {};
-	return [{recipient: address ?? null, text: said}];
+	return [{recipient: candidates[0]?.address ?? null, text: said}];
 }

@@ -7,45 +7,55 @@ export type Listing = {
 	readonly after?: RegExp;
 	/** What comes after the last one. */
 	readonly until?: RegExp;
+	/** How the line of a recipient begins, where it is told apart from others by that. */
+	readonly line?: RegExp;
 	/** Addresses that are none: of who sent the mail. */
 	readonly except?: readonly string[];
 };
 
 const labels =
-	'recipient(?: address)?|failed recipient|final-recipient|original-recipient|rcpt to|to|addressed to|could not be delivered to|unable to deliver message to|user|unknown user|address|e-?mail(?: address)?|mailbox|undeliverable to|empf[äa]nger|destinataire|destinatario|destinat[áa]rio|宛先|収件人|收件人';
+	'recipient(?: address)?|failed recipient|final-recipient|original-recipient|rcpt to|to|addressed to|could not be delivered to|unable to deliver message to|user|unknown user|address|e-?mail(?: address)?|mailbox|undeliverable to|empf[äa]nger|destinataire|destinatario|destinat[áa]rio|宛先|受信者|收件人|받는사람|수신자|alıcı|получатель|адрес';
+// X.400 puts ours into its own: `c=de;a= ;p=firm;dda:SMTP=neko@example.org; on …`.
+const x400 = /^\s*(?:[a-z]{1,3}=[^;@]{0,64};\s?){1,10}(?:dda:)?(?:smtp=)?$/i;
 const before = new RegExp(
 	`^[\\s>*•·▪\\-–+]{0,40}(?:(?:${labels})\\s{0,8}[:：]?\\s{0,8})?["'<(\\[*]{0,4}(?:(?:rfc822|smtp|mailto)\\s?[:;]\\s?<?)?$`,
 	'iu',
 );
 // `Neko Kijitora <neko@example.org>`, alone on its line.
-const named = /^[^@:;]{1,60}[<(](?:mailto:|smtp:)?$/iu;
+const named =
+	/^(?!.{0,60}\b(?:reply|contact|write|please|help|from|questions?|support|by)\b)[^@:;]{1,60}[<(](?:mailto:|smtp:)?$/iu;
 // What was said in the session is about a recipient, it does not begin one.
 const command = /^\s*(?:>>>|<<<)\s?\w/;
 // Before an address these words are its reason.
 const telling = /unknown|undeliverable|unable|could not|invalid|disabled|full/i;
 const origin =
-	/\(?(?:(?:ultimately )?generated from|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
+	/\(?(?:(?:ultimately )?generated (?:from|by)|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
 
 /** The recipients of a list, each with the words that are about it; those without any share what comes after the last of them. */
-export function readListed(text: string, {after, until, except = []}: Listing = {}): Finding[] {
+export function readListed(text: string, {after, until, line = /^/, except = []}: Listing = {}): Finding[] {
 	const start = after === undefined ? {index: 0, 0: ''} : after.exec(text);
 	if (start === null) {
 		return [];
 	}
 	const rest = text.slice(start.index + start[0].length);
-	const listed = cutPerRecipient(until === undefined ? rest : rest.slice(0, until.exec(rest)?.index), except);
+	const listed = cutPerRecipient(until === undefined ? rest : rest.slice(0, until.exec(rest)?.index), line, except);
 	const findings = shareReasons(listed, text.slice(0, start.index));
 	return mergeSame(findings);
 }
 
 type Cut = {recipient: string; originalRecipient?: string | undefined; text: string};
 
-function cutPerRecipient(text: string, except: readonly string[]): Cut[] {
+const none = {addresses: [], rest: ''};
+
+function cutPerRecipient(text: string, begins: RegExp, except: readonly string[]): Cut[] {
 	const cuts: Cut[] = [];
+	let indent = Number.POSITIVE_INFINITY;
 	for (const line of text.split('\n')) {
-		const {addresses, rest} = recipientsOf(line);
+		const {addresses, rest} = begins.test(line) && indentOf(line) <= indent ? recipientsOf(line) : none;
 		const named = isOrigin(line) ? [] : addresses.filter(address => !except.some(one => isSame(one, address)));
 		for (const recipient of named) {
+			// What is about a recipient may begin with an address too, further in.
+			indent = Math.min(indent, indentOf(line));
 			cuts.push({recipient, originalRecipient: originIn(rest), text: rest});
 		}
 		const current = cuts.at(-1);
@@ -57,12 +67,16 @@ function cutPerRecipient(text: string, except: readonly string[]): Cut[] {
 	return cuts;
 }
 
+function indentOf(line: string): number {
+	return line.search(/[^ \t]|$/);
+}
+
 /** The addresses with which a line begins, or of which it is nothing but a list. */
 function recipientsOf(line: string): {addresses: string[]; rest: string} {
 	const found = findAddresses(line.slice(0, 1000));
 	const first = found[0];
 	if (first === undefined || command.test(line)) {
-		return {addresses: [], rest: ''};
+		return none;
 	}
 	const between = found.map(({start}, i) => line.slice(found[i - 1]?.end ?? 0, start));
 	const last = line.slice(found.at(-1)?.end);
@@ -71,9 +85,11 @@ function recipientsOf(line: string): {addresses: string[]; rest: string} {
 	}
 	const rest = line.slice(first.end).replace(/^["'>)\]*]{0,4}(?:<mailto:[^>]{0,320}>)?/, '');
 	const ahead = line.slice(0, first.start);
-	return before.test(ahead) || (named.test(ahead) && /^[\s.,;:>)]*$/.test(rest))
+	return (before.test(ahead) && (first.address.includes('.', first.address.lastIndexOf('@')) || /[<"']/.test(ahead))) ||
+		x400.test(ahead) ||
+		(named.test(ahead) && /^[\s.,;:>)]*$/.test(rest))
 		? {addresses: [first.address], rest: telling.test(ahead) ? line : rest}
-		: {addresses: [], rest: ''};
+		: none;
 }
 
 function isOrigin(line: string): boolean {

@@ -8,6 +8,7 @@ const postfix =
 export const readPostfix: Detector = ({said}) => {
 	const start = postfix.exec(said);
 	const rest = start === null ? '' : said.slice(start.index);
-	const first = /^[ \t]{0,4}<[^<>\n]{1,320}>/m.exec(rest);
-	return first === null ? [] : readListed(rest.slice(first.index));
+	const first = /^<[^<>\n]{1,320}>/m.exec(rest);
+	// What goes on is indented, and may begin with another address.
+	return first === null ? [] : readListed(rest.slice(first.index), {line: /^</});
 };

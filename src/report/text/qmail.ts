@@ -22,6 +22,12 @@ export const readQmail: Detector = ({said, senders}) => {
 	if (introduction === null) {
 		return [];
 	}
-	const start = paragraph.exec(said)?.index ?? introduction.index;
-	return readListed(said.slice(start), {except: said.slice(start).trimStart().startsWith('<') ? [] : senders});
+	const start = paragraph.exec(said)?.index;
+	// It tells which hosts it gives up on, not the mail.
+	const withoutHosts = (text: string) => text.replace(/^Giving up on [^\n]{0,200}$/gm, '');
+	const findings =
+		start === undefined
+			? readListed(said.slice(introduction.index), {except: senders})
+			: readListed(said.slice(start), {line: paragraph});
+	return findings.map(finding => ({...finding, text: withoutHosts(finding.text)}));
 };

@@ -1,3 +1,4 @@
+import {decodeWords} from '../decode.ts';
 import {readFields} from '../mime.ts';
 import type {BounceText} from './bounce-text.ts';
 import {findAddresses, isSame} from './find-addresses.ts';
@@ -13,17 +14,26 @@ export function returnedRecipient({field, said, senders, returned}: BounceText):
 	if (own[0] !== undefined) {
 		return own[0].address;
 	}
-	const lines = returned.slice(0, 16_384);
-	const back = readFields(Buffer.from(lines.slice(lines.search(/^[\w-]+[ \t]?:/m))));
-	const to = back
-		.filter(({name}) => name === 'to' || name === 'cc')
-		.flatMap(({value}) => findAddresses(value.slice(0, 4096)));
-	const addresses = to.map(({address}) => address);
-	const domainOf = (address: string) => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+	const addresses = recipientsOf(returned);
 	const spoken = said.toLowerCase();
 	return addresses.length === 1
 		? (addresses[0] as string)
 		: (addresses.find(address => spoken.includes(domainOf(address))) ?? null);
+}
+
+/** For whom a mail that was given back is, by its header. */
+export function recipientsOf(returned: string): string[] {
+	const text = returned.slice(0, 16_384);
+	const fields = readFields(Buffer.from(text.slice(Math.max(0, text.search(/^[\w-]+[ \t]?:/m)))));
+	return fields
+		.filter(({name}) => name === 'to' || name === 'cc')
+		.flatMap(({value}) => findAddresses(decodeWords(value.slice(0, 4096))))
+		.map(({address}) => address);
+}
+
+/** The domain of an address, in lower case. */
+export function domainOf(address: string): string {
+	return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 }
 
 function isOneOf(addresses: readonly string[], address: string): boolean {

@@ -1,6 +1,8 @@
+import {evidenceIn} from './evidence.ts';
 import {findAddresses, isSame} from './find-addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 import {originIn, readListed} from './listed.ts';
+import {domainOf, recipientsOf} from './returned-recipient.ts';
 
 const listHead =
 	/^[ \t>]{0,8}-{3,}[ \t]?(?:The following addresses? (?:had|have)|Recipients of this delivery)[^\n]{0,80}$/im;
@@ -19,7 +21,8 @@ export const readSendmail: Detector = ({said, returned}) => {
 	}
 	const transcript = readTranscript(said.slice(head.index + head[0].length), returned);
 	const findings = listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
-	return findings.length > 0 ? findings : hiddenRecipient(transcript.common);
+	const bare = findings.length > 0 ? findings : readListed(transcript.common);
+	return bare.length > 0 ? bare : hiddenRecipient(said, transcript.common);
 };
 
 type Transcript = {readonly findings: Finding[]; readonly common: string};
@@ -27,7 +30,7 @@ type Transcript = {readonly findings: Finding[]; readonly common: string};
 const talking = /^(?:\.{3} ?)?while talking to /i;
 const command = /^>>> ?(\w+)/;
 const reply = /^<<< ?/;
-const ownLine = /^(?:\d{3}[ -])?(?:\d\.\d{1,3}\.\d{1,3} )?[<"]?([^\s<>"]{1,320})>?"?\.{3} ?/;
+const ownLine = /^(?:\d{3}[ -])?(?:\d\.\d{1,3}\.\d{1,3} )?[<"]?([^\s<>"]{1,320})>?"?(?: \((?:e?smtp|local)\))?\.{3} ?/;
 
 function readTranscript(text: string, returned: string): Transcript {
 	const texts = new Map<string, string>();
@@ -43,7 +46,7 @@ function readTranscript(text: string, returned: string): Transcript {
 			current = verb === 'RCPT' ? (findAddresses(line)[0]?.address ?? null) : null;
 			common += current === null ? `\n${host}\n${line}` : '';
 		}
-		const own = reply.test(line) || verb !== undefined ? null : ownLine.exec(line)?.[1];
+		const own = verb !== undefined ? null : ownLine.exec(line.replace(reply, ''))?.[1];
 		const about: string | null = own ? addressOf(own, returned) : current;
 		if (own && about !== null && /@/.test(about)) {
 			current = about;
@@ -57,14 +60,12 @@ function readTranscript(text: string, returned: string): Transcript {
 	return {findings: [...texts].map(([recipient, text]) => ({recipient, text})), common: common.trim()};
 }
 
-/** A local part alone, as old transcripts have it, is an address of the mail that was returned. */
+/** A local part or a host alone, as old transcripts have them, tells an address of the mail that was returned. */
 function addressOf(own: string, returned: string): string | null {
 	const address = findAddresses(own)[0]?.address;
-	if (address !== undefined) {
-		return address;
-	}
 	return (
-		findAddresses(returned.slice(0, 8192)).find(({address}) => isSame(address.split('@')[0] as string, own))?.address ??
+		address ??
+		recipientsOf(returned).find(one => isSame(one.split('@')[0] as string, own) || isSame(domainOf(one), own)) ??
 		null
 	);
 }
@@ -75,12 +76,14 @@ function withTranscript(finding: Finding, {findings, common}: Transcript): Findi
 		other => recipient !== null && other.recipient !== null && isSame(recipient, other.recipient),
 	);
 	const reason = /\(reason:[^\n]{0,1000}/.exec(finding.text)?.[0];
-	const text = [reason, told?.text, reason || told ? null : `${finding.text}\n${common}`].filter(Boolean).join('\n');
+	const session = evidenceIn(told?.text ?? common);
+	const text = reason ?? told?.text ?? `${finding.text}\n${common}`;
+	const {phase, host} = session;
 	const originalRecipient = finding.originalRecipient ?? originIn(finding.text);
-	return {recipient, text, ...(originalRecipient && {originalRecipient})};
+	return {recipient, text, ...(phase && {phase}), ...(host && {host}), ...(originalRecipient && {originalRecipient})};
 }
 
-/** What was refused without a word on whom: the returned mail has to tell. */
-function hiddenRecipient(common: string): Finding[] {
-	return common === '' ? [] : [{recipient: null, text: common}];
+/** What was refused without a word on whom: a file or a program to which an alias led, or the returned mail has to tell. */
+function hiddenRecipient(said: string, common: string): Finding[] {
+	return common === '' ? [] : [{recipient: originIn(said) ?? null, text: common}];
 }

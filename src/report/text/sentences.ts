@@ -1,7 +1,7 @@
 import {findAddresses} from './find-addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 
-// Sentences that name their recipient; the reason is the sentence and what follows it, up to the next one.
+// Sentences that name their recipient. The reason of one may stand above or below, that of several follows each.
 const sentences: readonly RegExp[] = [
 	// IMail; its reason stands before the address.
 	/^[ \t]*(?:Unknown (?:user|host)|User mailbox exceeds allowed size|undeliverable to|Delivery failed \d{1,3} attempts|Invalid final delivery userid|User (?:unknown|not found|disabled))[ \t]*:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
@@ -44,12 +44,9 @@ function recipientsOf(said: string, sentence: RegExp): Finding[] {
 	const findings: Finding[] = [];
 	for (const [i, {start, at}] of places.entries()) {
 		const address = findAddresses(said.slice(at, at + 330))[0];
-		const line = said.indexOf('\n', at);
-		const text = said.slice(start, places[i + 1]?.start);
-		const alone =
-			places.length === 1 && text.slice(at - start).trim().length <= (line === -1 ? said.length : line) - at;
+		const text = places.length === 1 ? said : said.slice(start, places[i + 1]?.start);
 		if (address !== undefined && !findings.some(({recipient}) => recipient === address.address)) {
-			findings.push({recipient: address.address, text: alone ? said : text});
+			findings.push({recipient: address.address, text});
 		}
 	}
 	return findings;

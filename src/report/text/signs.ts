@@ -1,19 +1,22 @@
+import type {Evidence} from '../../mail/bounce.ts';
+import type {ReportAction} from '../../mail/report.ts';
 import type {BounceText} from './bounce-text.ts';
 
 const daemon =
-	/mailer.?daemon|mail.?daemon|postmaster|post_?office|mail (?:delivery|deliver|administrator|system)|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
+	/mailer.?daemon|mail.?daemon|post_?master|post_?office|mail (?:delivery|deliver|administrator|system)|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
 const subject = new RegExp(
 	[
 		'undeliver(?:able|ed)|non.?deliver|not deliver|(?:delivery|deliver) (?:has )?(?:failed|failure|error|problem|report|notification)',
 		'delivery status|delivery (?:incomplete|delayed)|status notif|failure noti|fail(?:ed|ure)[: ].{0,20}(?:mail|delivery|message)',
 		'returned (?:mail|to sender|message|e-?mail)|return(?:ing)? (?:message|mail) to sender|(?:mail|message|email).{0,20}(?:returned|failure|failed|bounced)',
 		'(?:could not|cannot|can.t|couldn.t|unable to|not) (?:be )?(?:send|sent|deliver)|message (?:delayed|delivery)|warning: (?:message|could not)',
-		'mail (?:system error|error|delivery)|mail failure|\\[bounce\\]|bounced? (?:mail|message)|delivery[: ]',
-		'unzustellbar|nicht zugestellt|unzustellbarkeit|fehlgeschlagen|zustell(?:ung|bericht)',
-		'non (?:remis|distribu|d[ée]livr)|[ée]chec d|notification d.[ée]tat|avis de non',
-		'no (?:se )?(?:puede|pudo|ha podido|entreg)|no entregado|devuelto|error (?:de|en la|al) (?:entrega|enviar)|notificaci[óo]n de estado',
-		'non recapitabil|mancato recapito|non consegn|n[ãa]o (?:entregue|foi entregue)|falha n|onbestelbaar|niet afgeleverd|olevererbart|kan inte levereras|niedostarcz|не доставлен|невозможно',
-		'配信できません|配信に失敗|配信不能|配送(?:エラー|不能)|送信(?:エラー|できません|失敗)|届けられ|宛先不明|エラーメール|退信|系统退信',
+		'considered (?:unsolicited|spam)|(?:message|mail) (?:you sent )?(?:was |has been )?(?:blocked|rejected|refused|quarantined)|(?:virus|banned contents?|spam) .{0,60}from you',
+		'mail (?:system error|error|delivery)|mail failure|\\[bounce\\]|bounced? (?:mail|message)',
+		'unzustellbar|nicht zu(?:gestellt|stellbar)|zustell(?:ung|bericht|fehler)|konnte nicht|fehlgeschlagen|r[üu]cksendung|mailfehler',
+		'non (?:remis|distribu|d[ée]livr)|[ée]chec d|impossible (?:de|d.)|message retourn[ée]|notification d.[ée]tat|avis de non',
+		'no (?:se )?(?:puede|pudo|ha podido|entreg)|no entregado|no entregable|rebotado|devuelto|error (?:de|en la|al) (?:entrega|enviar)|notificaci[óo]n de estado',
+		'non recapitabil|impossibile (?:recapitare|consegnare)|mancata consegna|n[ãa]o foi poss[íi]vel|devolvid[ao]|niet bezorgd|nedoru[čc]|k[ée]zbes[íi]thetetlen|teslim edilemedi|(?:kan|kunne|kunde) (?:ikke|inte) (?:leveres|levereras)|toimittamat|недоставлен|не удается|не удалось|возвращ|반송|배달|전송 실패|보낼 수 없|mancato recapito|non consegn|n[ãa]o (?:entregue|foi entregue)|falha n|onbestelbaar|niet afgeleverd|olevererbart|kan inte levereras|niedostarcz|не доставлен|невозможно',
+		'配信できません|配信に失敗|配信不能|配送(?:エラー|不能)|送信(?:エラー|できません|失敗)|届けられ|宛先不明|エラー|届かな|退信|退回|无法投递|未送达|无法送达|递送失败|投递失败',
 	].join('|'),
 	'iu',
 );
@@ -26,11 +29,14 @@ const personal =
 /** What of a mail's header speaks for a daemon, and what for a person or a list. */
 export function daemonSigns({field}: BounceText): {
 	readonly from: boolean;
+	/** And by a name that nobody else bears. */
+	readonly daemon: boolean;
 	readonly subject: boolean;
 	readonly trace: boolean;
 	readonly other: boolean;
 } {
 	return {
+		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
 		subject: subject.test(field('subject')),
 		trace:
@@ -44,8 +50,8 @@ export function daemonSigns({field}: BounceText): {
 
 /** Whether a daemon may have written it: a mail that a person wrote is none, whatever he quotes. */
 export function mayBeBounce(bounce: BounceText): boolean {
-	const {from, subject, trace, other} = daemonSigns(bounce);
-	return !other && (from || trace || (subject && !personal.test(bounce.said.slice(0, 4096))));
+	const {daemon, from, subject, trace, other} = daemonSigns(bounce);
+	return (daemon || !other) && (from || trace || (subject && !personal.test(bounce.said.slice(0, 4096))));
 }
 
 const goesOn = new RegExp(
@@ -62,8 +68,21 @@ const gaveUp =
 	/(?:giv(?:en|ing) up|gave up|permanent (?:error|fail|fatal)|failed permanently|not going to try|no longer|final(?:ly)? fail|retry time(?:out)? exceeded|will not (?:be )?(?:retr|continue|try)|in the queue too long|no further)/i;
 const warns = /\b(?:delayed|warning|delivery incomplete|delay)\b|verzögert|en retard|retrasad|遅延/i;
 
-/** Whether a bounce says that the mail is still under way. */
-export function isWarning({field, said}: BounceText): boolean {
+const arrived =
+	/(?:has been|was|were|is|been|be) (?:successfully |correctly )(?:delivered|relayed)|successfully (?:delivered|relayed)|delivery (?:was |has been )?success|successful(?:ly)? (?:mail )?deliver|erfolgreich (?:zugestellt|[üu]bermittelt)|relayed to non-DSN-aware|remis avec succ[èe]s/i;
+
+/** What a bounce says of all of its recipients: that the mail is still under way, or that it arrived; null: neither. */
+export function actionOf({field, said}: BounceText): ReportAction | null {
 	const text = said.slice(0, 8192).replace(/\s+/g, ' ');
-	return goesOn.test(text) ? warns.test(field('subject')) || !gaveUp.test(text) : false;
+	if (goesOn.test(text) && (warns.test(field('subject')) || !gaveUp.test(text))) {
+		return 'delayed';
+	}
+	return arrived.test(`${field('subject')} ${text}`) && !failed.test(text) ? 'delivered' : null;
+}
+
+const failed = /not (?:be )?(?:successfully )?deliver|undeliver|fail(?:ed|ure)|permanent|rejected/i;
+
+/** That one recipient's mail arrived, by the reply that is told of it. */
+export function arrival({code}: Evidence): ReportAction | null {
+	return code !== null && code < 300 ? 'delivered' : null;
 }

@@ -8,12 +8,14 @@ const entities: Readonly<Record<string, string>> = {
 	'#39': "'",
 };
 const breaks = /^\/?(?:br|p|div|tr|li|ul|ol|table|h[1-6]|hr|pre|blockquote)$/;
+const cell = /^\/?t[dh]$/;
 const hidden = /^(?:style|script|head|title)$/;
 
 /** What a reader sees of HTML, a line per block. One pass, so that no markup costs more than its length. */
 export function stripHtml(html: string): string {
 	let text = '';
 	let at = 0;
+	const unclosed = new Set<string>();
 	while (at < html.length) {
 		const open = html.indexOf('<', at);
 		text += html.slice(at, open === -1 ? html.length : open);
@@ -29,11 +31,16 @@ export function stripHtml(html: string): string {
 		const close =
 			name.startsWith('!') && html.startsWith('<!--', open) ? html.indexOf('-->', open) + 2 : html.indexOf('>', open);
 		at = close < open ? html.length : close + 1;
-		if (hidden.test(name)) {
+		if (hidden.test(name) && !unclosed.has(name)) {
 			const end = html.indexOf(`</${html.slice(open + 1, open + 1 + name.length)}`, at);
 			at = end === -1 ? at : end;
+			if (end === -1) {
+				unclosed.add(name);
+			}
 		} else if (breaks.test(name)) {
 			text += '\n';
+		} else if (cell.test(name)) {
+			text += ' ';
 		}
 	}
 	return text.replace(

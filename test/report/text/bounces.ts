@@ -28,24 +28,16 @@ export function readBounce(
 	const asked: Evidence[] = [];
 	const reports = readText(readMail(mailOf({Subject: 'Returned mail', ...header}, text)), evidence => {
 		asked.push(evidence);
-		return {category: 'undetermined', type: 'transient', suppresses: false, rule: null, matched: null};
+		return {category: 'undetermined', type: 'transient', suppresses: false, rule: evidence.phase, matched: null};
 	});
 	return {reports, asked};
 }
 
 /** The same, a line per recipient: `neko@example.org failed 550 5.1.1 rcpt mx.example.org`. */
 export function linesOf(header: Header, text: string): string[] {
-	const {reports, asked} = readBounce(header, text);
-	return (reports ?? []).map(({recipient, action, code, status, host, originalRecipient}, i) =>
-		[
-			recipient,
-			action,
-			code,
-			status,
-			asked.at(i - (reports?.length ?? 0))?.phase,
-			host,
-			originalRecipient && `for ${originalRecipient}`,
-		]
+	const {reports} = readBounce(header, text);
+	return (reports ?? []).map(({recipient, action, code, status, host, originalRecipient, rule}) =>
+		[recipient, action, code, status, rule, host, originalRecipient && `for ${originalRecipient}`]
 			.map(value => value ?? '-')
 			.join(' ')
 			.replace(/ -$/, ''),
