@@ -19,7 +19,10 @@ export function explainFolder(folder: string): Map<string, ReadMail> {
 	return new Map(
 		files.map(({file, kind, reports}) => [
 			path.basename(file),
-			{kind, reports: reports.map(({original_recipient, ...report}) => ({...report, originalRecipient: original_recipient}))},
+			{
+				kind,
+				reports: reports.map(({original_recipient, ...report}) => ({...report, originalRecipient: original_recipient})),
+			},
 		]),
 	);
 }

@@ -4,7 +4,16 @@ import type {ExpectedFile, ExpectedRow, Verdict} from './expected.ts';
 /** What of a report tells whether it was read well. */
 export type ReadReport = Pick<
 	Report,
-	'recipient' | 'originalRecipient' | 'action' | 'type' | 'suppresses' | 'category' | 'status' | 'code' | 'rule' | 'reason'
+	| 'recipient'
+	| 'originalRecipient'
+	| 'action'
+	| 'type'
+	| 'suppresses'
+	| 'category'
+	| 'status'
+	| 'code'
+	| 'rule'
+	| 'reason'
 >;
 
 /** A mail as it was read. */
