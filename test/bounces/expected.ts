@@ -17,16 +17,16 @@ export type ExpectedRow = {
 
 export type ExpectedFile = {readonly file: string; readonly recipients: readonly ExpectedRow[]};
 
-/** A folder of mails with what they mean: `expected.json`, the mails in `mail/` or beside it. */
+/** Mails with what they mean. */
 export type Collection = {
 	readonly files: readonly ExpectedFile[];
-	/** The path of one of its files. */
-	readonly pathOf: (file: string) => string;
+	/** The folder of the mails. */
+	readonly mails: string;
 };
 
-/** Reads a collection. Throws where the folder or its `expected.json` is not one. */
+/** Reads a collection: a folder with `expected.json`, the mails in `mail/` or beside it. Throws where it is not one. */
 export function readCollection(folder: string): Collection {
 	const {files} = JSON.parse(readFileSync(path.join(folder, 'expected.json'), 'utf8')) as {files: ExpectedFile[]};
-	const mails = existsSync(path.join(folder, 'mail')) ? path.join(folder, 'mail') : folder;
-	return {files, pathOf: file => path.join(mails, file)};
+	const inside = path.join(folder, 'mail');
+	return {files, mails: existsSync(inside) ? inside : folder};
 }

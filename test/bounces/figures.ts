@@ -1,11 +1,29 @@
 import type {Reading, Report} from '../../src/mail/report.ts';
 import type {ExpectedFile, ExpectedRow, Verdict} from './expected.ts';
 
+/** What of a report tells whether it was read well. */
+export type ReadReport = Pick<
+	Report,
+	| 'recipient'
+	| 'originalRecipient'
+	| 'action'
+	| 'type'
+	| 'suppresses'
+	| 'category'
+	| 'status'
+	| 'code'
+	| 'rule'
+	| 'reason'
+>;
+
+/** A mail as it was read. */
+export type ReadMail = {readonly kind: Reading['kind']; readonly reports: readonly ReadReport[]};
+
 /** A row of a file beside what was read of it. */
 export type ScoredRow = {
 	readonly row: ExpectedRow;
 	/** The report that names the row's recipient, and that no row before it took. */
-	readonly report: Report | null;
+	readonly report: ReadReport | null;
 	readonly verdict: Verdict;
 	readonly right: boolean;
 };
@@ -15,7 +33,7 @@ export type ScoredFile = {
 	readonly kind: Reading['kind'];
 	readonly rows: readonly ScoredRow[];
 	/** Reports of addresses that no row names. */
-	readonly others: readonly Report[];
+	readonly others: readonly ReadReport[];
 	readonly right: boolean;
 };
 
@@ -42,7 +60,7 @@ export type Figures = {
 export const percent = ({some, of}: Share): number => (of === 0 ? 0 : (100 * some) / of);
 
 /** What a report asks for. A delay is a failure that may still pass. */
-export function verdictOf(report: Report): Verdict {
+export function verdictOf(report: ReadReport): Verdict {
 	switch (report.action) {
 		case 'complaint':
 		case 'unsubscribe':
@@ -57,11 +75,11 @@ export function verdictOf(report: Report): Verdict {
 }
 
 /** Lays a reading beside what was expected of the file. */
-export function scoreFile(expected: ExpectedFile, reading: Reading): ScoredFile {
+export function scoreFile(expected: ExpectedFile, reading: ReadMail): ScoredFile {
 	const left = [...reading.reports];
 	const rows = expected.recipients.map(row => {
 		const at = left.findIndex(report => names(report, row));
-		const report = at === -1 ? null : (left.splice(at, 1)[0] as Report);
+		const report = at === -1 ? null : (left.splice(at, 1)[0] as ReadReport);
 		const verdict = report === null ? 'none' : verdictOf(report);
 		const found = report !== null || row.recipient === null || row.expected === 'none';
 		return {row, report, verdict, right: found && row.accept.includes(verdict)};
@@ -123,7 +141,7 @@ export function weakFamilies({families}: Figures): Array<[string, Share]> {
 
 export const percentText = (share: Share): string => `${percent(share).toFixed(1)} % (${share.some} of ${share.of})`;
 
-function names({recipient, originalRecipient}: Report, row: ExpectedRow): boolean {
+function names({recipient, originalRecipient}: ReadReport, row: ExpectedRow): boolean {
 	if (row.recipient === null) {
 		return true;
 	}

@@ -1,23 +1,31 @@
-import {readFileSync} from 'node:fs';
-import {readReport} from '../../src/report/read-report.ts';
-import {classify} from '../helpers/classify.ts';
 import {readCollection} from './expected.ts';
-import {figuresOf, percentText, type ScoredFile, scoreFile, shortcomings, verdictOf} from './figures.ts';
+import {explainFolder} from './explain.ts';
+import {
+	figuresOf,
+	percentText,
+	type ReadReport,
+	type ScoredFile,
+	scoreFile,
+	shortcomings,
+	verdictOf,
+} from './figures.ts';
 
 /**
- * Reads a folder of mails that came back and says how well: `node dist/test/bounces/score.js FOLDER [FILE]`. The folder holds
- * `expected.json` and the mails, in `mail/` or beside it. Ends with 1 below the bars, 64 without a folder.
+ * Reads a folder of mails that came back with `mailctl bounce explain` and says how well:
+ * `node dist/test/bounces/score.js FOLDER [PART-OF-FILE-NAMES]`. The folder holds `expected.json` and the mails, in `mail/` or
+ * beside it. Ends with 1 below the bars, with 64 without a folder.
  */
-const [folder, only] = process.argv.slice(2);
+const [folder, part = ''] = process.argv.slice(2);
 if (folder === undefined) {
-	console.error('usage: node dist/test/bounces/score.js FOLDER [FILE]');
+	console.error('usage: node dist/test/bounces/score.js FOLDER [PART-OF-FILE-NAMES]');
 	process.exit(64);
 }
 
-const {files, pathOf} = readCollection(folder);
+const {files, mails} = readCollection(folder);
+const read = explainFolder(mails);
 const scored = files
-	.filter(({file}) => only === undefined || file.includes(only))
-	.map(expected => scoreFile(expected, readReport(readFileSync(pathOf(expected.file)), classify)));
+	.filter(({file}) => file.includes(part))
+	.map(expected => scoreFile(expected, read.get(expected.file) ?? {kind: 'other', reports: []}));
 for (const file of scored.filter(file => !file.right)) {
 	printWrong(file);
 }
@@ -46,7 +54,7 @@ function printWrong({file, kind, rows, others}: ScoredFile): void {
 	console.log('');
 }
 
-function textOf(report: ScoredFile['others'][number]): string {
+function textOf(report: ReadReport): string {
 	const {recipient, category, status, code, rule, reason} = report;
 	const why = [category, status, code, rule].filter(part => part !== null).join(', ');
 	return `${recipient}: ${verdictOf(report)} (${why}) ${reason.slice(0, 120)}`;
