@@ -1,9 +1,11 @@
 import type {Socket} from 'node:net';
 import type {TLSSocket} from 'node:tls';
-import {SMTPServer} from 'smtp-server';
+import {SMTPServer, type SMTPServerDataStream} from 'smtp-server';
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
+import {SMTPStream} from 'smtp-server/lib/smtp-stream';
+import {createDotUnstuffing} from './dot-unstuffing.ts';
 
-/** smtp-server, but for two things that have no option. */
+/** smtp-server, but for three things that have no option. */
 export class ReportServer extends SMTPServer {
 	override connect(socket: Socket | TLSSocket, options?: SMTPConnectionOptions | null): void {
 		const session = new ReportSession(this, socket, options);
@@ -30,5 +32,41 @@ class ReportSession extends SMTPConnection {
 	/** A text of ours brings its enhanced code along; the library knows one for each code. */
 	override send(code: number, data?: string | string[] | null, context?: string | false): void {
 		super.send(code, data, typeof data === 'string' && enhancedCode.test(data) ? false : context);
+	}
+
+	override _createParser(): SMTPStream {
+		const parser = new ReportStream();
+		parser.oncommand = (command, callback) => this._onCommand(command, callback);
+		parser.on('error', error => this.send(421, `Error: ${error.message}`));
+		return parser;
+	}
+}
+
+/** Reads mails in one pass. The library takes a turn of the event loop for each dot that it takes away: 7 s for 10 MB of them. */
+class ReportStream extends SMTPStream {
+	#unstuff = createDotUnstuffing();
+
+	override startDataMode(maxBytes?: number | string | null): SMTPServerDataStream {
+		this.#unstuff = createDotUnstuffing();
+		return super.startDataMode(maxBytes);
+	}
+
+	override _feedDataStream(chunk: Buffer, done: (error?: Error | null) => void): void {
+		const {content, end} = this.#unstuff(chunk);
+		this._countDataBytes(content.length);
+		const stream = this._dataStream;
+		if (end !== null) {
+			this._endDataMode(content, chunk.subarray(end), done);
+		} else if (stream === null || !stream.writable || content.length === 0 || stream.write(content)) {
+			done();
+		} else {
+			const goOn = () => {
+				stream.off('drain', goOn);
+				stream.off('close', goOn);
+				done();
+			};
+			stream.on('drain', goOn);
+			stream.on('close', goOn);
+		}
 	}
 }

@@ -55,7 +55,8 @@ const inboundWrite: GroupWrite<NewInbound, TakenIn> = {
 	rank: 2,
 	bytes: ({raw}) => raw.length,
 	async apply(trx, mails) {
-		const byId = new Map(mails.map(mail => [mail.id, mail]));
+		// Of the same mail twice the first one is new.
+		const byId = new Map(mails.toReversed().map(mail => [mail.id, mail]));
 		// Two nodes that get the same mails wait for each other in the same order.
 		const inserted = await insertInbound(trx, [...byId.values()].sort(byKey));
 		return mails.map(mail => ({id: mail.id, isNew: inserted.has(mail.id) && byId.get(mail.id) === mail}));

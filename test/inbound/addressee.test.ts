@@ -1,0 +1,180 @@
+import {randomBytes} from 'node:crypto';
+import test, {type ExecutionContext} from 'ava';
+import fc from 'fast-check';
+import {createJudgeAddressee} from '../../src/inbound/addressee.ts';
+import {createAllowance} from '../../src/inbound/allowance.ts';
+import {createOurDomains} from '../../src/inbound/our-domains.ts';
+import {createLinks} from '../../src/links/links.ts';
+import type {Clock} from '../../src/mail/clock.ts';
+import {createPastIds} from '../../src/mail/ids.ts';
+import {newId} from '../helpers/messages.ts';
+
+const day = 86_400_000;
+const keys = {current: 1, keys: {1: randomBytes(32)}};
+const links = createLinks({keys, publicUrl: '', random: randomBytes});
+const [copy, other] = [newId('rcp'), newId('rcp')];
+const addresses = new Map([
+	[copy, 'Anna@example.net'],
+	[other, 'bert@example.net'],
+]);
+
+const still: Clock = {now: Date.now, monotonic: () => 0};
+
+function judging({unproved = 100, clock = still} = {}) {
+	return createJudgeAddressee({
+		links,
+		domains: createOurDomains(['bounces.test', 'mail.test'], async () => [
+			'bounce.shop.test',
+			'bounce.xn--bcher-kva.test',
+		]),
+		returnPathDomain: 'bounces.test',
+		feedbackAddress: 'Reports@Feedback.test',
+		addressOf: async id => addresses.get(id),
+		tokenLifetimeMs: () => 90 * day,
+		unproved: createAllowance({each: unproved, all: 1000, windowMs: 3_600_000, clock}),
+		clock,
+	});
+}
+
+async function verdictOf(t: ExecutionContext, address: string, judge = judging()): Promise<string> {
+	const judged = await judge(address, '192.0.2.1');
+	t.is(typeof judged.ok, 'boolean');
+	return judged.ok ? judged.role : judged.text.slice(0, 5);
+}
+
+test('the addresses of our copies are taken at every domain of ours, in any case', async t => {
+	const [returnPath, unsubscribe] = [
+		links.returnPathLocal(copy, 'anna@example.net'),
+		links.unsubscribeLocal(copy, 'anna@example.net'),
+	];
+	for (const domain of ['bounces.test', 'mail.test', 'bounce.shop.test', 'Bounce.Bücher.test', 'BOUNCES.TEST']) {
+		t.is(await verdictOf(t, `${returnPath}@${domain}`), 'return_path', domain);
+		t.is(await verdictOf(t, `${returnPath.toUpperCase()}@${domain}`), 'return_path', domain);
+		t.is(await verdictOf(t, `${unsubscribe}@${domain}`), 'unsubscribe', domain);
+	}
+	t.is(await verdictOf(t, `${returnPath}@other.test`), '5.7.1');
+	t.deepEqual(await judging()(`${returnPath.toUpperCase()}@Bounce.Bücher.test`, 'x'), {
+		ok: true,
+		role: 'return_path',
+		address: `${returnPath}@bounce.xn--bcher-kva.test`,
+	});
+});
+
+test('a token proves one copy and one purpose only', async t => {
+	const token = links.returnPathLocal(copy, 'anna@example.net');
+	const others = links.returnPathLocal(other, 'bert@example.net');
+	const foreign = createLinks({keys: {current: 1, keys: {1: randomBytes(32)}}, publicUrl: '', random: randomBytes});
+	for (const local of [
+		// The id of one copy with the MAC of another.
+		token.slice(0, 29) + others.slice(29),
+		links.returnPathLocal(copy, 'someone@else.test'),
+		foreign.returnPathLocal(copy, 'anna@example.net'),
+		`u${token.slice(1)}`,
+		`b${links.unsubscribeLocal(copy, 'anna@example.net').slice(1)}`,
+		links.ref(copy, 'anna@example.net'),
+		token.slice(0, -1),
+		`${token}0`,
+		// A copy that is not there, though it would be.
+		links.returnPathLocal(newId('rcp'), 'anna@example.net'),
+		'b',
+		'nobody',
+		'',
+	]) {
+		t.is(await verdictOf(t, `${local}@bounces.test`), '5.1.1', local);
+	}
+});
+
+test('a token older than messages are kept is taken, though nothing proves it, and few of them', async t => {
+	const id = createPastIds()('rcp', Date.now() - 91 * day);
+	const address = `${links.returnPathLocal(id, 'gone@example.net')}@bounces.test`;
+	const judge = judging({unproved: 2});
+	t.deepEqual(
+		[await verdictOf(t, address, judge), await verdictOf(t, address, judge), await verdictOf(t, address, judge)],
+		['late', 'late', '4.7.1'],
+	);
+	const young = createPastIds()('rcp', Date.now() - 89 * day);
+	t.is(await verdictOf(t, `${links.returnPathLocal(young, 'gone@example.net')}@bounces.test`), '5.1.1');
+	const future = createPastIds()('rcp', Date.now() + day);
+	t.is(await verdictOf(t, `${links.returnPathLocal(future, 'gone@example.net')}@bounces.test`), '5.1.1');
+});
+
+test('the bounce that doctor tries is taken', async t => {
+	t.is(
+		await verdictOf(t, `${links.returnPathLocal(newId('rcp'), 'postmaster@bounces.test')}@bounces.test`),
+		'return_path',
+	);
+});
+
+test('feedback and the operator are reached', async t => {
+	for (const [address, role] of Object.entries({
+		'reports@feedback.test': 'feedback',
+		'REPORTS@Feedback.TEST': 'feedback',
+		'fbl@bounces.test': 'feedback',
+		'Fbl@bounce.shop.test': 'feedback',
+		'postmaster@feedback.test': '5.7.1',
+		'fbl@feedback.test': '5.7.1',
+		postmaster: 'operator',
+		'PostMaster@mail.test': 'operator',
+		'abuse@bounce.shop.test': 'operator',
+		'abuse@other.test': '5.7.1',
+		'root@mail.test': '5.1.1',
+		'a%other.test@bounces.test': '5.1.1',
+		'other.test!a@bounces.test': '5.1.1',
+		'postmaster@[127.0.0.1]': '5.7.1',
+		'x@localhost': '5.7.1',
+	})) {
+		t.is(await verdictOf(t, address), role, address);
+	}
+});
+
+test('mail to people is limited for each client, and the limit ends with the hour', async t => {
+	let now = 0;
+	const judge = judging({unproved: 2, clock: {now: Date.now, monotonic: () => now}});
+	const ask = async (client: string) => (await judge('abuse@bounces.test', client)).ok;
+	t.deepEqual([await ask('a'), await ask('a'), await ask('a'), await ask('b')], [true, true, false, true]);
+	now = 3_600_000;
+	t.true(await ask('a'));
+});
+
+test('domains that are added are known after the next change', async t => {
+	const known = ['bounce.one.test'];
+	let asked = 0;
+	const domains = createOurDomains([], async () => {
+		asked++;
+		return [...known];
+	});
+	t.deepEqual([await domains.has('bounce.one.test'), await domains.has('bounce.two.test')], [true, false]);
+	known.push('bounce.two.test');
+	t.false(await domains.has('bounce.two.test'));
+	domains.forget();
+	t.true(await domains.has('bounce.two.test'));
+	t.is(asked, 2);
+});
+
+test('a look-up that fails is tried again, not remembered', async t => {
+	let failing = true;
+	const domains = createOurDomains([], () =>
+		failing ? Promise.reject(new Error('locked')) : Promise.resolve(['a.test']),
+	);
+	await t.throwsAsync(domains.has('a.test'), {message: 'locked'});
+	failing = false;
+	t.true(await domains.has('a.test'));
+});
+
+test('whatever is asked for: only addresses of ours are taken, and nothing throws', async t => {
+	const judge = judging({unproved: 1_000_000});
+	const local = fc.oneof(
+		fc.string({unit: 'binary'}),
+		fc.constantFrom('postmaster', 'fbl', 'b', 'u'),
+		fc.stringMatching(/^[bu][0-9a-z]{44}$/),
+	);
+	const domain = fc.oneof(fc.string({unit: 'binary'}), fc.constantFrom('bounces.test', 'other.test', '[127.0.0.1]'));
+	await fc.assert(
+		fc.asyncProperty(local, domain, async (name, host) => {
+			const judged = await judge(`${name}@${host}`, 'x');
+			// That a made-up token is right has a chance of 2^-80.
+			return !judged.ok || ['operator', 'feedback', 'late'].includes(judged.role);
+		}),
+	);
+	t.pass();
+});

@@ -1,0 +1,89 @@
+import {Worker} from 'node:worker_threads';
+import test, {type ExecutionContext} from 'ava';
+import {createReader, type ReaderOptions, UnfinishedError, UnreadableError} from '../../src/inbound/reader.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+// A reader that does as the mail says, with the same protocol as the real one.
+const obeying = `
+	const {parentPort, workerData} = require('node:worker_threads');
+	const told = new Int32Array(workerData.shared);
+	parentPort.on('message', ({mails}) => {
+		parentPort.postMessage({readings: mails.map(mail => {
+			Atomics.add(told, 0, 1);
+			Atomics.store(told, 1, 1);
+			const text = Buffer.from(mail).toString();
+			if (text === 'hang') for (;;);
+			if (text === 'die') process.exit(1);
+			if (text === 'eat') { const all = []; for (;;) all.push(new Array(1e5).fill(Math.random())); }
+			Atomics.store(told, 1, 0);
+			return {kind: 'other', fault: text};
+		})});
+	});
+`;
+
+function readerOf(t: ExecutionContext, options: Partial<ReaderOptions> = {}) {
+	const crashes: string[] = [];
+	let spawned = 0;
+	const reader = createReader({
+		limitMs: 300,
+		clock: systemClock,
+		cpu: () => performance.now(),
+		onCrash: reason => crashes.push(reason),
+		spawn(shared) {
+			spawned++;
+			return new Worker(obeying, {
+				eval: true,
+				workerData: {shared},
+				resourceLimits: {maxOldGenerationSizeMb: 32},
+			});
+		},
+		...options,
+	});
+	t.teardown(() => reader.stop());
+	const read = async (text: string) => (await reader.read(Buffer.from(text))).fault;
+	return {reader, read, crashes, spawned: () => spawned};
+}
+
+test('mails are read in one thread, which is started with the first', async t => {
+	const {read, spawned} = readerOf(t);
+	t.is(spawned(), 0);
+	const texts = Array.from({length: 100}, (_, n) => `mail ${n}`);
+	t.deepEqual(await Promise.all(texts.map(read)), texts);
+	t.is(spawned(), 1);
+});
+
+for (const [text, name] of [
+	['hang', 'never ends'],
+	['eat', 'takes all memory'],
+	['die', 'ends the thread'],
+] as const) {
+	test(`a mail whose reading ${name} is tried once more alone, then given up; those beside it are read`, async t => {
+		const {read, spawned, crashes} = readerOf(t);
+		const beside = ['a', 'b', text, 'c', 'd'];
+		const ends = await Promise.allSettled(beside.map(read));
+		t.deepEqual(
+			ends.map(end => (end.status === 'fulfilled' ? end.value : end.reason.constructor)),
+			['a', 'b', UnreadableError, 'c', 'd'],
+		);
+		t.is(await read('after'), 'after');
+		t.is(spawned(), 3);
+		t.true(text === 'die' || crashes.length >= 2);
+	});
+}
+
+test('without CPU time a mail is not given up but left for later', async t => {
+	const {read} = readerOf(t, {limitMs: 20, cpu: () => 0});
+	await t.throwsAsync(read('hang'), {instanceOf: UnfinishedError});
+});
+
+test('stopped: who waits is told, and nobody is started', async t => {
+	const {reader, read, spawned} = readerOf(t);
+	const hanging = t.throwsAsync(read('hang'), {instanceOf: UnfinishedError});
+	await waitFor('the thread is there', () => spawned() === 1);
+	const waiting = t.throwsAsync(read('x'), {instanceOf: UnfinishedError});
+	await reader.stop();
+	await Promise.all([hanging, waiting]);
+	await t.throwsAsync(read('y'), {instanceOf: UnfinishedError});
+	t.is(spawned(), 1);
+});
