@@ -6,12 +6,13 @@ import {keptCaps} from '../mail/kept.ts';
 import type {Kept} from '../mail/report.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
-import {findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
+import {countReports, findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {groupBy} from './group-by.ts';
 import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {actOn} from './report-effects.ts';
+import {matchesOfReporter} from './reporter.ts';
 import {reviewText} from './review.ts';
 
 export type {ReadMail} from './matches.ts';
@@ -44,6 +45,8 @@ export type ReportOptions = {
 const dayMs = 86_400_000;
 /** Where messages are kept for ever. */
 const longestDays = 400;
+/** Who holds a copy's token may send as many as he likes; of so many the rest says nothing new. */
+const mostReports = 100;
 /** After so many more mails that are kept it is looked whether they are too many. */
 const keptAtOnce = 100;
 
@@ -74,8 +77,16 @@ export function createReportWrite(
 		async apply(trx, items) {
 			const acceptMs = (retentionDays() || longestDays) * dayMs;
 			const known = await lookUp(trx, items, acceptMs);
-			const matches = items.map(item => matchesOf(item, known, acceptMs).filter(isThere));
-			const reported = matches.flat().map(match => ({...match, reportId: outbox.newId('rpt')}));
+			const matches: Match[][] = [];
+			for (const item of items) {
+				const proven = matchesOf(item, known, acceptMs);
+				matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere));
+			}
+			const counts = await countReports(trx, [...new Set(matches.flat().map(({copy}) => copy.id))]);
+			const reported = matches
+				.flat()
+				.filter(({copy}) => (counts.get(copy.id) ?? 0) < mostReports)
+				.map(match => ({...match, reportId: outbox.newId('rpt')}));
 			const added = await insertReports(trx, reported.map(rowOf));
 			const fresh = reported.filter(({reportId}) => added.has(reportId));
 			const events = await actOn(trx, outbox, fresh);
