@@ -3,6 +3,7 @@ import {readFileSync} from 'node:fs';
 import {isIPv6} from 'node:net';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
+import {createResolver} from '../dns/resolver.ts';
 import {createJudgeAddressee} from '../inbound/addressee.ts';
 import {createAllowance} from '../inbound/allowance.ts';
 import {askTogether} from '../inbound/ask-together.ts';
@@ -14,6 +15,7 @@ import {createReading} from '../inbound/reading.ts';
 import {createRecord} from '../inbound/record.ts';
 import type {Taken} from '../inbound/take-all.ts';
 import {createTakeIn, shortKey} from '../inbound/take-in.ts';
+import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
@@ -48,6 +50,8 @@ export type InboundOptions = {
 };
 
 const readLimitMs = 2000;
+/** One query for the key of a reporter. */
+const dnsTimeoutMs = 5000;
 /** How often the same refusal of the same client is logged. */
 const refusalEveryMs = 60_000;
 const dayMs = 86_400_000;
@@ -67,6 +71,10 @@ export function createInbound(options: InboundOptions) {
 		links,
 		outbox: options.outbox,
 		retentionDays: options.retentionDays,
+		trustedReporter: createTrustedReporter({
+			reporters: settings.feedbackReporters,
+			resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
+		}),
 		clock,
 	});
 	const reader = createReader({
@@ -85,8 +93,8 @@ export function createInbound(options: InboundOptions) {
 		node: boot,
 		alone: store.dialect.name === 'sqlite',
 		read: reader.read,
-		async record(cameIn, read) {
-			await recordReading(cameIn, read);
+		async record(cameIn, read, raw) {
+			await recordReading(cameIn, read, raw);
 		},
 		clock,
 		onRead(cameIn, {kind, reports, fault}) {

@@ -9,7 +9,7 @@ import {announce, type Happening} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
 import type {Match} from './matches.ts';
 import type {Outbox} from './outbox.ts';
-import {createUnsubscribeWrite, type Unsubscription} from './unsubscribe.ts';
+import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** Something new about a copy. */
 export type Reported = Match & {readonly reportId: string};
@@ -203,7 +203,7 @@ function wantsOut({via, report}: Reported): boolean {
 
 /** As the hosted page does it: out of the topic of the mail, or of everything where it has none. */
 async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: readonly Reported[]): Promise<Written> {
-	await createUnsubscribeWrite(outbox).apply(
+	const ends = await unsubscribeAll(
 		trx,
 		reported.map(
 			({copy, via, item}): Unsubscription => ({
@@ -218,6 +218,7 @@ async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: read
 				at: item.at,
 			}),
 		),
+		outbox,
 	);
-	return reported.map(({reportId}) => [reportId, 'unsubscribed'] as const);
+	return reported.filter((_, index) => ends[index]?.told).map(({reportId}) => [reportId, 'unsubscribed'] as const);
 }

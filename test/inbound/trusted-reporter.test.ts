@@ -11,16 +11,10 @@ const report = Buffer.from('From: fbl@arf.reporter.test\r\nSubject: complaint\r\
 const arf = reading([complaint], {kind: 'arf'});
 
 async function signed(signingDomain: string, maxBodyLength?: number): Promise<Buffer> {
-	const signature = {
-		signingDomain,
-		selector: 's1',
-		privateKey: rsa,
+	const {signatures} = await dkimSign(report, {
+		...{signingDomain, selector: 's1', privateKey: rsa},
 		...(maxBodyLength !== undefined && {maxBodyLength}),
-	};
-	const {signatures, errors} = await dkimSign(report, {signatureData: [signature]});
-	if (errors.length > 0) {
-		throw errors[0]?.err;
-	}
+	});
 	return Buffer.concat([Buffer.from(signatures), report]);
 }
 
