@@ -65,6 +65,16 @@ storeTest(
 	},
 );
 
+storeTest(test, 'hard bounces and complaints count in the reputation, once a copy', async (t, store) => {
+	const mail = await mailed(store);
+	for (const report of [soft, hard, hard, complaint, complaint]) {
+		await record(store, reading([report]), {to: [returnPath(mail.cc)]});
+	}
+	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+	const [hour] = await store.reader('reputation_hours');
+	t.like(hour, {hard: 1, complained: 1});
+});
+
 storeTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppressed', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([soft]), {to: [returnPath(mail.to)]});
