@@ -62,7 +62,6 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 			}
 		},
 		clock,
-		onRead: () => undefined,
 		onUnreadable({id}) {
 			counts.unreadable += unread.delete(id) ? 1 : 0;
 		},

@@ -20,8 +20,10 @@ import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
+import type {CameIn, Reading} from '../mail/report.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
+import type {ReportEffect} from '../outcome/reports.ts';
 import {findCopyAddresses, listReturnPathHosts} from '../store/inbound.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -94,13 +96,9 @@ export function createInbound(options: InboundOptions) {
 		alone: store.dialect.name === 'sqlite',
 		read: reader.read,
 		async record(cameIn, read, raw) {
-			await recordReading(cameIn, read, raw);
+			told(cameIn, read, await recordReading(cameIn, read, raw));
 		},
 		clock,
-		onRead(cameIn, {kind, reports, fault}) {
-			figures.mail(cameIn.source, kind);
-			mailLog.inboundRead({inbound: shortKey(cameIn.id), source: cameIn.source, kind, reports: reports.length, fault});
-		},
 		onUnreadable(cameIn, error) {
 			figures.mail(cameIn.source, 'unread');
 			mailLog.inboundUnreadable({inbound: shortKey(cameIn.id), source: cameIn.source}, error);
@@ -119,6 +117,23 @@ export function createInbound(options: InboundOptions) {
 		}
 		const inbound = taken && shortKey(taken.id);
 		mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
+	}
+
+	function told(cameIn: CameIn, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
+		const inbound = shortKey(cameIn.id);
+		figures.mail(cameIn.source, kind);
+		mailLog.inboundRead({inbound, source: cameIn.source, kind, reports: reports.length, fault, kept});
+		if (kept !== null) {
+			figures.kept(kept);
+		}
+		for (const {messageId, recipient, workspaceId: workspace, action, report, event} of about.filter(
+			one => one.isNew,
+		)) {
+			figures.report(kind, action, event);
+			const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
+			const said = {mx, code, enhanced, reply, category: report?.category ?? null};
+			mailLog.reported({messageId, recipient, workspace}, {...said, event, inbound, action});
+		}
 	}
 
 	/** Of the mailbox. */

@@ -17,7 +17,6 @@ export type ReadingOptions = {
 	/** Writes what it says, and that it was read, in one transaction. */
 	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
-	readonly onRead: (cameIn: CameIn, reading: Reading) => void;
 	/** It cannot be read or written down, for no fault of the store: it is kept for a person. */
 	readonly onUnreadable: (cameIn: CameIn, error: unknown) => void;
 	readonly onStoreError: (error: unknown) => void;
@@ -96,7 +95,6 @@ export function createReading(options: ReadingOptions) {
 		} catch (error) {
 			return store.dialect.isUnavailable(error) ? later(error) : await keep(cameIn, error);
 		}
-		options.onRead(cameIn, reading);
 		return 'done';
 	}
 

@@ -3,7 +3,7 @@ import type {Candidate, Via} from '../mail/candidate.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {EventType} from '../mail/event.ts';
 import {keptCaps} from '../mail/kept.ts';
-import type {Kept} from '../mail/report.ts';
+import type {Kept, Report, ReportAction} from '../mail/report.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
 import {countReports, findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
@@ -29,7 +29,12 @@ export type About = {
 	readonly recipientId: string;
 	readonly messageId: string;
 	readonly workspaceId: string;
+	/** The address of the copy. */
+	readonly recipient: string;
 	readonly via: Via;
+	readonly action: ReportAction;
+	/** What the mail says of it; null: nothing that can be read. */
+	readonly report: Report | null;
 	/** False: the same mail had come before, maybe by another way. */
 	readonly isNew: boolean;
 	/** What the timeline tells of it; null: nothing, it is a report only. */
@@ -124,8 +129,8 @@ function isThere({copy}: Match): boolean {
 	return copy.address !== erasedAddress;
 }
 
-function rowOf({item, copy, via, report, reportId}: Match & {readonly reportId: string}): NewReport {
-	const unsubscribes = via === 'unsubscribe_mail';
+function rowOf(match: Match & {readonly reportId: string}): NewReport {
+	const {item, copy, via, report, reportId} = match;
 	return {
 		id: reportId,
 		workspaceId: copy.workspaceId,
@@ -140,7 +145,7 @@ function rowOf({item, copy, via, report, reportId}: Match & {readonly reportId: 
 			via,
 			source: item.cameIn.source,
 			received_at: item.cameIn.receivedAt,
-			action: unsubscribes ? 'unsubscribe' : (report?.action ?? 'none'),
+			action: actionOf(match),
 			...(report && {
 				recipient: report.recipient,
 				original_recipient: report.originalRecipient,
@@ -157,15 +162,23 @@ function rowOf({item, copy, via, report, reportId}: Match & {readonly reportId: 
 	};
 }
 
-function aboutOf({copy, via}: Match, fresh: ReadonlyMap<ReportedCopy, EventType | null>): About {
+function aboutOf(match: Match, fresh: ReadonlyMap<ReportedCopy, EventType | null>): About {
+	const {copy, via, report} = match;
 	return {
 		recipientId: copy.id,
 		messageId: copy.messageId,
 		workspaceId: copy.workspaceId,
+		recipient: copy.address,
 		via,
+		action: actionOf(match),
+		report: report ?? null,
 		isNew: fresh.has(copy),
 		event: fresh.get(copy) ?? null,
 	};
+}
+
+function actionOf({via, report}: Match): ReportAction {
+	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
 const operator = /^(postmaster|abuse)(@|$)/i;

@@ -37,8 +37,9 @@ storeTest(
 		const mail = await mailed(store);
 		const {to, workspaceId, messageId} = mail;
 		const effect = await record(store, reading([hard]), {to: [returnPath(to)]});
-		const about = {recipientId: to.id, messageId, workspaceId, via: 'return_path', isNew: true, event: 'bounced'};
-		t.deepEqual(effect, {about: [about], kept: null} as never);
+		const about = {recipientId: to.id, messageId, workspaceId, recipient: 'ada@a.test', report: hard} as const;
+		const found = {via: 'return_path', action: 'failed', isNew: true, event: 'bounced'} as const;
+		t.deepEqual(effect, {about: [{...about, ...found}], kept: null});
 		t.is(await stateOf(store, to), 'bounced');
 		t.is(await stateOf(store, mail.cc), 'delivered');
 		t.deepEqual(await suppressed(store, workspaceId), [`ada@a.test hard_bounce ${messageId}`]);
