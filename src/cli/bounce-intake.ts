@@ -8,11 +8,13 @@ import {createReading} from '../inbound/reading.ts';
 import {createRecord} from '../inbound/record.ts';
 import type {Taken} from '../inbound/take-all.ts';
 import {createTakeIn} from '../inbound/take-in.ts';
+import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {createLinks} from '../links/links.ts';
 import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {countRead, type IngestCounts, nothingYet} from './bounce-counts.ts';
 import type {Session} from './session.ts';
+import {openResolver} from './ways.ts';
 
 /** Takes mails in and reads them, as the daemon does, in this process. */
 export type Intake = {
@@ -45,6 +47,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 		// The daemon looks for what is due when it is told of a change.
 		outbox: {newId, onDue: () => undefined},
 		retentionDays: () => settings.retentionDays,
+		trustedReporter: createTrustedReporter({reporters: settings.feedbackReporters, resolver: openResolver(session)}),
 		clock,
 	});
 	const reading = createReading({
@@ -52,14 +55,13 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 		node,
 		alone: false,
 		read: async raw => readReport(raw, classify),
-		async record(cameIn, read) {
-			const effect = await record(cameIn, read);
+		async record(cameIn, read, raw) {
+			const effect = await record(cameIn, read, raw);
 			if (unread.delete(cameIn.id)) {
 				countRead(counts, read, effect);
 			}
 		},
 		clock,
-		onRead: () => undefined,
 		onUnreadable({id}) {
 			counts.unreadable += unread.delete(id) ? 1 : 0;
 		},

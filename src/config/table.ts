@@ -80,6 +80,12 @@ export const table = {
 		mailAddress,
 		'Address at which feedback reports (ARF) arrive.',
 	),
+	feedbackReporters: optionalList(
+		'MAILCTL_FEEDBACK_REPORTERS',
+		'–',
+		list(domain),
+		'Domains whose feedback reports count without a token of ours, by the address that they name: those whose DKIM signature they bear (`d=`), such as `arf.mail.yahoo.com`.',
+	),
 	bounceMailbox: optional(
 		'MAILCTL_BOUNCE_MAILBOX',
 		'–',

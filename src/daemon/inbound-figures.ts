@@ -1,6 +1,7 @@
 import {Counter, Gauge, type Registry} from 'prom-client';
 import type {RefusalReason} from '../inbound/listener.ts';
-import type {InboundSource, ReportKind} from '../mail/report.ts';
+import type {EventType} from '../mail/event.ts';
+import type {InboundSource, Kept, ReportAction, ReportKind} from '../mail/report.ts';
 import type {MailboxFigures} from './mailbox.ts';
 import {registerMailboxMetrics} from './mailbox-metrics.ts';
 
@@ -18,6 +19,9 @@ export type InboundInput = {
 export type InboundFigures = {
 	readonly mail: (source: InboundSource, kind: ReportKind | 'unread' | 'dropped') => void;
 	readonly refused: (reason: RefusalReason) => void;
+	/** What a mail says of a copy, and the event that came of it; null: none. */
+	readonly report: (kind: ReportKind, action: ReportAction, event: EventType | null) => void;
+	readonly kept: (kept: Kept) => void;
 };
 
 export function registerInbound(registers: Registry[], {unread, sessions, mailbox}: InboundInput): InboundFigures {
@@ -58,7 +62,21 @@ export function registerInbound(registers: Registry[], {unread, sessions, mailbo
 		labelNames: ['reason'],
 		registers,
 	});
+	const reports = new Counter({
+		name: 'mailctl_reports_total',
+		help: 'What mails that came in say of copies, once each, by the event that it led to (none: it is a report only).',
+		labelNames: ['kind', 'action', 'event'],
+		registers,
+	});
+	const kept = new Counter({
+		name: 'mailctl_inbound_kept_total',
+		help: 'Mails that came in and are kept for a person: about no copy (unmatched), not readable, for the operator.',
+		labelNames: ['kept'],
+		registers,
+	});
 	return {
+		report: (kind, action, event) => reports.inc({kind, action, event: event ?? 'none'}),
+		kept: why => kept.inc({kept: why}),
 		mail: (source, kind) => mails.inc({source, kind}),
 		refused: reason => refusals.inc({reason}),
 	};

@@ -3,6 +3,7 @@ import {readFileSync} from 'node:fs';
 import {isIPv6} from 'node:net';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
+import {createResolver} from '../dns/resolver.ts';
 import {createJudgeAddressee} from '../inbound/addressee.ts';
 import {createAllowance} from '../inbound/allowance.ts';
 import {askTogether} from '../inbound/ask-together.ts';
@@ -14,12 +15,15 @@ import {createReading} from '../inbound/reading.ts';
 import {createRecord} from '../inbound/record.ts';
 import type {Taken} from '../inbound/take-all.ts';
 import {createTakeIn, shortKey} from '../inbound/take-in.ts';
+import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
+import type {CameIn, Reading} from '../mail/report.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
+import type {ReportEffect} from '../outcome/reports.ts';
 import {findCopyAddresses, listReturnPathHosts} from '../store/inbound.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -48,6 +52,8 @@ export type InboundOptions = {
 };
 
 const readLimitMs = 2000;
+/** One query for the key of a reporter. */
+const dnsTimeoutMs = 5000;
 /** How often the same refusal of the same client is logged. */
 const refusalEveryMs = 60_000;
 const dayMs = 86_400_000;
@@ -67,6 +73,10 @@ export function createInbound(options: InboundOptions) {
 		links,
 		outbox: options.outbox,
 		retentionDays: options.retentionDays,
+		trustedReporter: createTrustedReporter({
+			reporters: settings.feedbackReporters,
+			resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
+		}),
 		clock,
 	});
 	const reader = createReader({
@@ -85,14 +95,10 @@ export function createInbound(options: InboundOptions) {
 		node: boot,
 		alone: store.dialect.name === 'sqlite',
 		read: reader.read,
-		async record(cameIn, read) {
-			await recordReading(cameIn, read);
+		async record(cameIn, read, raw) {
+			told(cameIn, read, await recordReading(cameIn, read, raw));
 		},
 		clock,
-		onRead(cameIn, {kind, reports, fault}) {
-			figures.mail(cameIn.source, kind);
-			mailLog.inboundRead({inbound: shortKey(cameIn.id), source: cameIn.source, kind, reports: reports.length, fault});
-		},
 		onUnreadable(cameIn, error) {
 			figures.mail(cameIn.source, 'unread');
 			mailLog.inboundUnreadable({inbound: shortKey(cameIn.id), source: cameIn.source}, error);
@@ -111,6 +117,23 @@ export function createInbound(options: InboundOptions) {
 		}
 		const inbound = taken && shortKey(taken.id);
 		mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
+	}
+
+	function told(cameIn: CameIn, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
+		const inbound = shortKey(cameIn.id);
+		figures.mail(cameIn.source, kind);
+		mailLog.inboundRead({inbound, source: cameIn.source, kind, reports: reports.length, fault, kept});
+		if (kept !== null) {
+			figures.kept(kept);
+		}
+		for (const {messageId, recipient, workspaceId: workspace, action, report, event} of about.filter(
+			one => one.isNew,
+		)) {
+			figures.report(kind, action, event);
+			const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
+			const said = {mx, code, enhanced, reply, category: report?.category ?? null};
+			mailLog.reported({messageId, recipient, workspace}, {...said, event, inbound, action});
+		}
 	}
 
 	/** Of the mailbox. */

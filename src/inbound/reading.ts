@@ -15,9 +15,8 @@ export type ReadingOptions = {
 	/** Reads a mail; rejects where it cannot be read. */
 	readonly read: (raw: Buffer) => Promise<Reading>;
 	/** Writes what it says, and that it was read, in one transaction. */
-	readonly record: (cameIn: CameIn, reading: Reading) => Promise<void>;
+	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
-	readonly onRead: (cameIn: CameIn, reading: Reading) => void;
 	/** It cannot be read or written down, for no fault of the store: it is kept for a person. */
 	readonly onUnreadable: (cameIn: CameIn, error: unknown) => void;
 	readonly onStoreError: (error: unknown) => void;
@@ -92,11 +91,10 @@ export function createReading(options: ReadingOptions) {
 			return error instanceof UnfinishedError ? 'later' : await keep(cameIn, error);
 		}
 		try {
-			await options.record(cameIn, reading);
+			await options.record(cameIn, reading, raw);
 		} catch (error) {
 			return store.dialect.isUnavailable(error) ? later(error) : await keep(cameIn, error);
 		}
-		options.onRead(cameIn, reading);
 		return 'done';
 	}
 

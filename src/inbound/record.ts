@@ -5,6 +5,7 @@ import type {Outbox} from '../outcome/outbox.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import type {Writer} from '../store/writer.ts';
 import {candidatesOf, type ReadingLinks} from './candidates.ts';
+import type {TrustedReporter} from './trusted-reporter.ts';
 
 export type RecordOptions = {
 	readonly writer: Writer;
@@ -12,19 +13,19 @@ export type RecordOptions = {
 	readonly outbox: Outbox;
 	/** MAILCTL_RETENTION_DAYS as it is now. */
 	readonly retentionDays: () => number;
+	readonly trustedReporter: TrustedReporter;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-export type RecordReading = (cameIn: CameIn, reading: Reading) => Promise<ReportEffect>;
+export type RecordReading = (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<ReportEffect>;
 
 /** Records what a mail says of our copies, and that it was read; resolves when that is on stable storage. */
-export function createRecord({writer, links, outbox, retentionDays, clock}: RecordOptions): RecordReading {
-	const write = createReportWrite(outbox, {retentionDays});
-	return async (cameIn, reading) =>
-		await writer.submit(write, {
-			cameIn,
-			reading,
-			candidates: candidatesOf(links, cameIn, reading),
-			at: storeTime(clock.now()),
-		});
+export function createRecord(options: RecordOptions): RecordReading {
+	const {writer, links, trustedReporter, clock} = options;
+	const write = createReportWrite(options.outbox, {retentionDays: options.retentionDays});
+	return async (cameIn, reading, raw) => {
+		const candidates = candidatesOf(links, cameIn, reading);
+		const reporter = candidates.length === 0 ? await trustedReporter(raw, reading) : null;
+		return await writer.submit(write, {cameIn, reading, candidates, reporter, at: storeTime(clock.now())});
+	};
 }

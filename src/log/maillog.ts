@@ -100,7 +100,20 @@ export type MailLog = {
 	}) => void;
 	readonly inboundRefused: (refusal: {readonly reason: string; readonly client: string}) => void;
 	readonly inboundRead: (
-		mail: LoggedInbound & {readonly kind: string; readonly reports: number; readonly fault: string | null},
+		mail: LoggedInbound & {readonly kind: string; readonly reports: number; readonly fault: string | null} & {
+			/** Why the mail itself is kept; null: it is not. */
+			readonly kept: string | null;
+		},
+	) => void;
+	/** A mail that came in is about this copy; `event` null: the timeline does not tell of it. */
+	readonly reported: (
+		copy: LoggedCopy,
+		report: Pick<LoggedTry, 'mx' | 'code' | 'enhanced' | 'reply'> & {
+			readonly event: string | null;
+			readonly inbound: string;
+			readonly action: string;
+			readonly category: string | null;
+		},
 	) => void;
 	/** It is kept for a person to look at. */
 	readonly inboundUnreadable: (mail: LoggedInbound, error: unknown) => void;
@@ -218,6 +231,13 @@ export function createMailLog(logger: Logger): MailLog {
 		},
 		inboundTaken: mail => logger.info({event: 'inbound_taken', ...mail}),
 		inboundRefused: refusal => logger.info({event: 'inbound_refused', ...refusal}),
+		reported({messageId, recipient, workspace}, {event, inbound, action, category, ...how}) {
+			const {mx = null, code = null, enhanced = null, reply = null} = how;
+			logger.info({
+				...{event: event ?? 'reported', message_id: messageId, recipient, workspace, mx, code, enhanced},
+				...{reply: reply?.slice(0, longestReply) ?? null, action, category, inbound},
+			});
+		},
 		inboundRead: mail => logger.info({event: 'inbound_read', ...mail}),
 		inboundUnreadable: (mail, error) => logger.warn({event: 'inbound_unreadable', ...mail, err: error}),
 		mailboxRead: round => logger.info({event: 'mailbox_read', ...round}),

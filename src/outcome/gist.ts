@@ -30,6 +30,25 @@ function keyOf(address: string): string {
 	return parsed.ok ? parsed.address.key : address.toLowerCase();
 }
 
+const longestName = 320;
+const longestText = 1024;
+
+/** A report as it may be stored: whatever the mail held, it is short. */
+export function cutReport(report: Report): Report {
+	const cut = (text: string | null, length: number) => text?.slice(0, length) ?? null;
+	return {
+		...report,
+		recipient: cut(report.recipient, longestName),
+		originalRecipient: cut(report.originalRecipient, longestName),
+		status: cut(report.status, longestName),
+		host: cut(report.host, longestName),
+		rule: cut(report.rule, longestName),
+		matched: cut(report.matched, longestName),
+		reason: report.reason.slice(0, longestText),
+		feedbackType: cut(report.feedbackType, longestName),
+	};
+}
+
 function softened(report: Report): Report {
 	return {...report, type: 'transient', suppresses: false};
 }

@@ -2,7 +2,7 @@ import type {Candidate, Via} from '../mail/candidate.ts';
 import {idTime} from '../mail/ids.ts';
 import type {CameIn, Reading, Report} from '../mail/report.ts';
 import type {ReportedCopy} from '../store/reports.ts';
-import {gistOf, names} from './gist.ts';
+import {cutReport, gistOf, names} from './gist.ts';
 
 /** A mail that came in, was read, and is to be recorded. */
 export type ReadMail = {
@@ -10,6 +10,8 @@ export type ReadMail = {
 	readonly reading: Reading;
 	/** Best first. */
 	readonly candidates: readonly Candidate[];
+	/** Who signed a feedback report without a token, if the operator trusts him (delivery.md R3.19); null: nobody such. */
+	readonly reporter: string | null;
 	/** Now, in the store's form. */
 	readonly at: string;
 };
@@ -60,12 +62,17 @@ function matchesBy({id, via}: Candidate, item: ReadMail, {copies, messages}: Kno
 	const {reports} = item.reading;
 	const copy = copies.get(id);
 	if (copy) {
-		return [{item, via, copy, report: gistOf(reports, copy.addressKey)}];
+		return [{item, via, copy, report: saidOf(reports, copy)}];
 	}
 	return copiesNamed(messages.get(id) ?? [], reports).map(each => ({
 		...{item, via, copy: each.copy},
-		report: gistOf(each.reports, each.copy.addressKey),
+		report: saidOf(each.reports, each.copy),
 	}));
+}
+
+function saidOf(reports: readonly Report[], {addressKey}: ReportedCopy): Report | undefined {
+	const gist = gistOf(reports, addressKey);
+	return gist && cutReport(gist);
 }
 
 /**

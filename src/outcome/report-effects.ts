@@ -9,7 +9,8 @@ import {announce, type Happening} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
 import type {Match} from './matches.ts';
 import type {Outbox} from './outbox.ts';
-import {createUnsubscribeWrite, type Unsubscription} from './unsubscribe.ts';
+import {countReputation} from './reputation.ts';
+import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** Something new about a copy. */
 export type Reported = Match & {readonly reportId: string};
@@ -79,8 +80,17 @@ const categoryOf = ({category}: Report) => category ?? 'undetermined';
 
 /** A smarthost took the mail, and now tells that it went on: that is all that will be known of it (RFC 3461 §5.2.5). */
 async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
-	const sent = new Map(told.filter(({copy}) => copy.state === 'sent').map(one => [one.copy.id, one]));
-	return await move(trx, outbox, [...sent.values()], 'delivered', {onlyMoved: true});
+	const moving = await move(
+		trx,
+		told.filter(({copy}) => copy.state === 'sent'),
+		'delivered',
+	);
+	await announce(
+		trx,
+		[...moving].map(one => happeningOf(one, outbox.newId('evt'), 'delivered', true)),
+		outbox,
+	);
+	return [...moving].map(({reportId}) => [reportId, 'delivered'] as const);
 }
 
 /**
@@ -88,11 +98,22 @@ async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: reado
  * stands in the report (R3.3).
  */
 async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
-	const written = await move(trx, outbox, told, 'bounced', {onlyMoved: false});
+	const moving = await move(trx, told, 'bounced');
+	await announce(
+		trx,
+		told.map(one => happeningOf(one, outbox.newId('evt'), 'bounced', moving.has(one))),
+		outbox,
+	);
+	const hard = told.filter(({report}) => report.suppresses);
+	await countReputation(
+		trx,
+		hard.filter(one => moving.has(one)).map(({copy}) => ({recipientId: copy.id, what: 'hard' as const})),
+		outbox,
+	);
 	await insertSuppressions(
 		trx,
-		told
-			.filter(({report, copy}) => report.suppresses && mayBlock(copy))
+		hard
+			.filter(({copy}) => mayBlock(copy))
 			.map(({copy, item}) => ({
 				id: outbox.newId('sup'),
 				workspaceId: copy.workspaceId,
@@ -103,34 +124,22 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 				createdAt: item.at,
 			})),
 	);
-	return written;
+	return told.map(({reportId}) => [reportId, 'bounced'] as const);
 }
 
-/** Moves the copies whose state allows it, and tells of all of them, or of those only. */
-async function move(
-	trx: Knex.Transaction,
-	outbox: Outbox,
-	told: readonly Told[],
-	to: 'delivered' | 'bounced',
-	{onlyMoved}: {readonly onlyMoved: boolean},
-): Promise<Written> {
+/** Moves the copies whose state allows it; answers the first that was told of each. */
+async function move(trx: Knex.Transaction, told: readonly Told[], to: 'delivered' | 'bounced'): Promise<Set<Told>> {
 	const at = told.at(-1)?.item.at;
 	if (at === undefined) {
-		return [];
+		return new Set();
 	}
-	const ids = new Set(told.map(({copy}) => copy.id));
-	const moved = await moveRecipients(trx, [...ids], to, at);
-	const toTell = onlyMoved ? told.filter(({copy}) => moved.has(copy.id)) : told;
-	await announce(
-		trx,
-		toTell.map(one => happeningOf(one, outbox.newId('evt'), to, moved.delete(one.copy.id))),
-		outbox,
-	);
-	return toTell.map(({reportId}) => [reportId, to] as const);
+	const first = new Map([...told].reverse().map(one => [one.copy.id, one]));
+	const moved = await moveRecipients(trx, [...first.keys()], to, at);
+	return new Set([...first.values()].filter(({copy}) => moved.has(copy.id)));
 }
 
-/** `moves`: the first that is told of a copy, if it changed its state, is the one that counts. */
-function happeningOf(told: Told, id: string, type: 'delivered' | 'bounced', moves: boolean): Happening {
+/** `counts`: it changed the copy's state. */
+function happeningOf(told: Told, id: string, type: 'delivered' | 'bounced', counts: boolean): Happening {
 	const {copy, item} = told;
 	return {
 		id,
@@ -141,7 +150,7 @@ function happeningOf(told: Told, id: string, type: 'delivered' | 'bounced', move
 		recipient: copy.address,
 		occurredAt: item.cameIn.receivedAt,
 		recordedAt: item.at,
-		counted: moves && isCounted(copy.role, copy.destination),
+		counted: counts && isCounted(copy.role, copy.destination),
 		detail: JSON.stringify({
 			recipient: copy.address,
 			role: copy.role,
@@ -203,7 +212,7 @@ function wantsOut({via, report}: Reported): boolean {
 
 /** As the hosted page does it: out of the topic of the mail, or of everything where it has none. */
 async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: readonly Reported[]): Promise<Written> {
-	await createUnsubscribeWrite(outbox).apply(
+	const ends = await unsubscribeAll(
 		trx,
 		reported.map(
 			({copy, via, item}): Unsubscription => ({
@@ -218,6 +227,7 @@ async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: read
 				at: item.at,
 			}),
 		),
+		outbox,
 	);
-	return reported.map(({reportId}) => [reportId, 'unsubscribed'] as const);
+	return reported.filter((_, index) => ends[index]?.told).map(({reportId}) => [reportId, 'unsubscribed'] as const);
 }

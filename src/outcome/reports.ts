@@ -3,15 +3,16 @@ import type {Candidate, Via} from '../mail/candidate.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {EventType} from '../mail/event.ts';
 import {keptCaps} from '../mail/kept.ts';
-import type {Kept} from '../mail/report.ts';
+import type {Kept, Report, ReportAction} from '../mail/report.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
-import {findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
+import {countReports, findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {groupBy} from './group-by.ts';
 import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {actOn} from './report-effects.ts';
+import {matchesOfReporter} from './reporter.ts';
 import {reviewText} from './review.ts';
 
 export type {ReadMail} from './matches.ts';
@@ -28,7 +29,12 @@ export type About = {
 	readonly recipientId: string;
 	readonly messageId: string;
 	readonly workspaceId: string;
+	/** The address of the copy. */
+	readonly recipient: string;
 	readonly via: Via;
+	readonly action: ReportAction;
+	/** What the mail says of it; null: nothing that can be read. */
+	readonly report: Report | null;
 	/** False: the same mail had come before, maybe by another way. */
 	readonly isNew: boolean;
 	/** What the timeline tells of it; null: nothing, it is a report only. */
@@ -44,6 +50,8 @@ export type ReportOptions = {
 const dayMs = 86_400_000;
 /** Where messages are kept for ever. */
 const longestDays = 400;
+/** Who holds a copy's token may send as many as he likes; of so many the rest says nothing new. */
+const mostReports = 100;
 /** After so many more mails that are kept it is looked whether they are too many. */
 const keptAtOnce = 100;
 
@@ -74,8 +82,16 @@ export function createReportWrite(
 		async apply(trx, items) {
 			const acceptMs = (retentionDays() || longestDays) * dayMs;
 			const known = await lookUp(trx, items, acceptMs);
-			const matches = items.map(item => matchesOf(item, known, acceptMs).filter(isThere));
-			const reported = matches.flat().map(match => ({...match, reportId: outbox.newId('rpt')}));
+			const matches: Match[][] = [];
+			for (const item of items) {
+				const proven = matchesOf(item, known, acceptMs);
+				matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere));
+			}
+			const counts = await countReports(trx, [...new Set(matches.flat().map(({copy}) => copy.id))]);
+			const reported = matches
+				.flat()
+				.filter(({copy}) => (counts.get(copy.id) ?? 0) < mostReports)
+				.map(match => ({...match, reportId: outbox.newId('rpt')}));
 			const added = await insertReports(trx, reported.map(rowOf));
 			const fresh = reported.filter(({reportId}) => added.has(reportId));
 			const events = await actOn(trx, outbox, fresh);
@@ -113,8 +129,8 @@ function isThere({copy}: Match): boolean {
 	return copy.address !== erasedAddress;
 }
 
-function rowOf({item, copy, via, report, reportId}: Match & {readonly reportId: string}): NewReport {
-	const unsubscribes = via === 'unsubscribe_mail';
+function rowOf(match: Match & {readonly reportId: string}): NewReport {
+	const {item, copy, via, report, reportId} = match;
 	return {
 		id: reportId,
 		workspaceId: copy.workspaceId,
@@ -129,7 +145,7 @@ function rowOf({item, copy, via, report, reportId}: Match & {readonly reportId: 
 			via,
 			source: item.cameIn.source,
 			received_at: item.cameIn.receivedAt,
-			action: unsubscribes ? 'unsubscribe' : (report?.action ?? 'none'),
+			action: actionOf(match),
 			...(report && {
 				recipient: report.recipient,
 				original_recipient: report.originalRecipient,
@@ -146,15 +162,23 @@ function rowOf({item, copy, via, report, reportId}: Match & {readonly reportId: 
 	};
 }
 
-function aboutOf({copy, via}: Match, fresh: ReadonlyMap<ReportedCopy, EventType | null>): About {
+function aboutOf(match: Match, fresh: ReadonlyMap<ReportedCopy, EventType | null>): About {
+	const {copy, via, report} = match;
 	return {
 		recipientId: copy.id,
 		messageId: copy.messageId,
 		workspaceId: copy.workspaceId,
+		recipient: copy.address,
 		via,
+		action: actionOf(match),
+		report: report ?? null,
 		isNew: fresh.has(copy),
 		event: fresh.get(copy) ?? null,
 	};
+}
+
+function actionOf({via, report}: Match): ReportAction {
+	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
 const operator = /^(postmaster|abuse)(@|$)/i;

@@ -1,5 +1,6 @@
 import type {Via} from '../mail/candidate.ts';
 import type {Report, ReportKind} from '../mail/report.ts';
+import {cutReport} from './gist.ts';
 import {isYoung, type Known, type ReadMail} from './matches.ts';
 
 /** How a mail that is kept was read, for `mailctl bounce unmatched`; JSON in the store. */
@@ -28,5 +29,5 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
 		const fault = isYoung(candidate, item.cameIn, acceptMs) ? (copy ? 'forged' : 'gone') : 'late';
 		return [{via, id, fault} as const];
 	});
-	return JSON.stringify({kind, reports: reports.slice(0, mostShown), tried} satisfies Review);
+	return JSON.stringify({kind, reports: reports.slice(0, mostShown).map(cutReport), tried} satisfies Review);
 }

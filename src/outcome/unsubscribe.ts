@@ -64,14 +64,30 @@ export function createUnsubscribeWrite(outbox: Outbox): GroupWrite<Unsubscriptio
 		name: 'unsubscribe',
 		rank: 3,
 		async apply(trx, items) {
-			const standings = new Map<Unsubscription, Standing>();
-			// In the order of their keys, for two nodes may write the same addresses.
-			for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
-				standings.set(item, await act(trx, item, outbox));
-			}
-			return items.map(item => standings.get(item) as Standing);
+			return (await unsubscribeAll(trx, items, outbox)).map(({standing}) => standing);
 		},
 	};
+}
+
+/** What an unsubscription led to. */
+export type Unsubscribed = {
+	readonly standing: Standing;
+	/** Whether the timeline tells of it; it does not where it changed nothing. */
+	readonly told: boolean;
+};
+
+/** Acts on some at once; answers in their order. */
+export async function unsubscribeAll(
+	trx: Knex.Transaction,
+	items: readonly Unsubscription[],
+	outbox: Outbox,
+): Promise<Unsubscribed[]> {
+	const ends = new Map<Unsubscription, Unsubscribed>();
+	// In the order of their keys, for two nodes may write the same addresses.
+	for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
+		ends.set(item, await act(trx, item, outbox));
+	}
+	return items.map(item => ends.get(item) as Unsubscribed);
 }
 
 /** What holds for the address of a link now; nothing does in a workspace that is gone. */
@@ -94,22 +110,23 @@ export function changes({topic, all, isTest}: Standing, action: OptOutAction): b
 	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
 }
 
-async function act(trx: Knex.Transaction, item: Unsubscription, outbox: Outbox): Promise<Standing> {
+async function act(trx: Knex.Transaction, item: Unsubscription, outbox: Outbox): Promise<Unsubscribed> {
 	const {action} = item;
 	const standing = await readStanding(trx, item);
 	if (!changes(standing, action)) {
-		return standing;
+		return {standing, told: false};
 	}
 	const code = standing.topic?.code ?? null;
+	let told = false;
 	if (action === 'undo') {
 		await takeBack(trx, item, code);
 	} else {
 		const topic = action === 'topic' ? code : null;
 		if (standing.isTest || (await optOut(trx, item, topic, outbox.newId))) {
-			await tell(trx, item, topic, outbox);
+			told = await tell(trx, item, topic, outbox);
 		}
 	}
-	return await readStanding(trx, item);
+	return {standing: await readStanding(trx, item), told};
 }
 
 /** False: the address was out already. */
@@ -138,15 +155,20 @@ async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: strin
 }
 
 /** The timeline tells once of a copy that its recipient left a topic, and once that he left altogether. */
-async function tell(trx: Knex.Transaction, item: Unsubscription, topic: string | null, outbox: Outbox): Promise<void> {
+async function tell(
+	trx: Knex.Transaction,
+	item: Unsubscription,
+	topic: string | null,
+	outbox: Outbox,
+): Promise<boolean> {
 	const {workspaceId, messageId, role, address: recipient, via, at} = item;
 	const recipientId = await findCopyFor(trx, item);
 	if (recipientId === undefined) {
-		return; // Gone, or erased: nothing may bear the address any more.
+		return false; // Gone, or erased: nothing may bear the address any more.
 	}
 	const told = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
 	if (told.some(detail => detail.topic === topic)) {
-		return;
+		return false;
 	}
 	await announce(
 		trx,
@@ -166,6 +188,7 @@ async function tell(trx: Knex.Transaction, item: Unsubscription, topic: string |
 		],
 		outbox,
 	);
+	return true;
 }
 
 function blockOf(isPage: boolean): Block {

@@ -56,6 +56,21 @@ export async function findReportedCopies(
 		);
 }
 
+/**
+ * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of messages
+ * tell when they were accepted.
+ */
+export async function findLastMailed(trx: Knex.Transaction, addressKey: string, since: string): Promise<string[]> {
+	const newest = trx('messages as m')
+		.where({'m.workspace_id': trx.ref('w.id'), 'm.to_key': addressKey, 'm.mode': 'live'})
+		.where('m.id', '>=', since)
+		.orderBy('m.id', 'desc')
+		.limit(1)
+		.select('m.id');
+	const rows: Array<{id: string | null}> = await trx('workspaces as w').select({id: newest});
+	return rows.flatMap(({id}) => (id === null ? [] : [id]));
+}
+
 /** What a mail said of a copy. */
 export type NewReport = {
 	readonly id: string;
@@ -107,6 +122,18 @@ export async function insertReports(trx: Knex.Transaction, reports: readonly New
 		'on conflict do nothing returning id',
 	);
 	return new Set(added.map(({id}) => id));
+}
+
+/** How many reports of a copy are there, for those that have any. */
+export async function countReports(trx: Knex.Transaction, copyIds: readonly string[]): Promise<Map<string, number>> {
+	const rows: Array<{recipientId: string; n: number | string}> = await trx('reports')
+		.whereIn('recipient_id', copyIds)
+		// The condition of the index that has them.
+		.whereNotNull('inbound_sha256')
+		.groupBy('recipient_id')
+		.select('recipient_id as recipientId')
+		.count('* as n');
+	return new Map(rows.map(({recipientId, n}) => [recipientId, Number(n)]));
 }
 
 /** What the timelines of messages tell of refusals and complaints, copy by copy. */

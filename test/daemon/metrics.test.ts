@@ -58,6 +58,9 @@ test('what happened is counted', async t => {
 	metrics.inbound.mail('smtp', 'dsn');
 	metrics.inbound.mail('smtp', 'dsn');
 	metrics.inbound.refused('foreign');
+	metrics.inbound.report('dsn', 'failed', 'bounced');
+	metrics.inbound.report('auto_reply', 'none', null);
+	metrics.inbound.kept('unmatched');
 	metrics.accepted('live', 3);
 	metrics.accepted('test', 1);
 	metrics.accepted('live', 2);
@@ -84,6 +87,9 @@ test('what happened is counted', async t => {
 		'mailctl_mailbox_failures_total 2',
 		'mailctl_inbound_mails_total{source="smtp",kind="dsn"} 2',
 		'mailctl_inbound_refused_total{reason="foreign"} 1',
+		'mailctl_reports_total{kind="dsn",action="failed",event="bounced"} 1',
+		'mailctl_reports_total{kind="auto_reply",action="none",event="none"} 1',
+		'mailctl_inbound_kept_total{kept="unmatched"} 1',
 		'mailctl_domains{state="verified"} 2',
 		'mailctl_domains{state="failed"} 0',
 		'mailctl_messages_accepted_total{mode="test"} 1',

@@ -64,6 +64,7 @@ export type Came = {
 	readonly cameIn?: Partial<CameIn>;
 	/** What makes the mail another one. */
 	readonly bytes?: string;
+	readonly reporter?: string | null;
 };
 
 /** Takes a mail in as it was read, and records it. */
@@ -76,7 +77,7 @@ export async function record(store: Store, read: Reading, came: Came = {}): Prom
 export async function taken(
 	store: Store,
 	read: Reading,
-	{to = [], clues = {}, cameIn: given = {}, bytes = newId('req')}: Came = {},
+	{to = [], clues = {}, cameIn: given = {}, bytes = newId('req'), reporter = null}: Came = {},
 ): Promise<ReadMail> {
 	const rcptTo = to.map(local => `${local}@bounces.shop.example`);
 	const digest = createHash('sha256').update(bytes).digest('hex');
@@ -94,7 +95,7 @@ export async function taken(
 		.onConflict('id')
 		.ignore();
 	const found: Reading = {...read, clues: {...read.clues, ...clues}};
-	return {cameIn, reading: found, candidates: candidatesOf(links, cameIn, found), at};
+	return {cameIn, reading: found, candidates: candidatesOf(links, cameIn, found), reporter, at};
 }
 
 export type Copy = {

@@ -35,6 +35,18 @@ test('the mail log has one line per event, always with the same fields', t => {
 	t.like(records()[1], {event: 'sent', mx: 'mx.example', code: 250, reply: 'ok', delay_ms: 7, attempt: 1});
 });
 
+test('a report: whom it is about, what it says and what came of it', t => {
+	const {logger, records} = capture();
+	const log = createMailLog(logger);
+	const said = {mx: 'mx.example', code: 550, enhanced: '5.1.1', reply: 'x'.repeat(2000), category: 'unknown_user'};
+	log.reported(copy, {...said, event: 'bounced', action: 'failed', inbound: '0123456789abcdef'});
+	log.reported(copy, {event: null, action: 'delayed', inbound: '0123456789abcdef', category: null});
+	const [bounced, delayed] = records();
+	t.like(bounced, {event: 'bounced', recipient: 'ann@shop.example', mx: 'mx.example', category: 'unknown_user'});
+	t.is((bounced?.reply as string).length, 1024);
+	t.like(delayed, {event: 'reported', action: 'delayed', mx: null, code: null, reply: null});
+});
+
 test('nothing but the listed fields gets through', t => {
 	const {logger, lines} = capture();
 	const log = createMailLog(logger);

@@ -37,8 +37,9 @@ storeTest(
 		const mail = await mailed(store);
 		const {to, workspaceId, messageId} = mail;
 		const effect = await record(store, reading([hard]), {to: [returnPath(to)]});
-		const about = {recipientId: to.id, messageId, workspaceId, via: 'return_path', isNew: true, event: 'bounced'};
-		t.deepEqual(effect, {about: [about], kept: null} as never);
+		const about = {recipientId: to.id, messageId, workspaceId, recipient: 'ada@a.test', report: hard} as const;
+		const found = {via: 'return_path', action: 'failed', isNew: true, event: 'bounced'} as const;
+		t.deepEqual(effect, {about: [{...about, ...found}], kept: null});
 		t.is(await stateOf(store, to), 'bounced');
 		t.is(await stateOf(store, mail.cc), 'delivered');
 		t.deepEqual(await suppressed(store, workspaceId), [`ada@a.test hard_bounce ${messageId}`]);
@@ -64,6 +65,16 @@ storeTest(
 		t.truthy(row.read_at);
 	},
 );
+
+storeTest(test, 'hard bounces and complaints count in the reputation, once a copy', async (t, store) => {
+	const mail = await mailed(store);
+	for (const report of [soft, hard, hard, complaint, complaint]) {
+		await record(store, reading([report]), {to: [returnPath(mail.cc)]});
+	}
+	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
+	const [hour] = await store.reader('reputation_hours');
+	t.like(hour, {hard: 1, complained: 1});
+});
 
 storeTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppressed', async (t, store) => {
 	const mail = await mailed(store);
@@ -404,4 +415,52 @@ storeTest(test, 'webhooks are told once', async (t, store) => {
 		['bounced', 'complained'],
 	);
 	t.like(JSON.parse(rows[0].body.toString()), {type: 'bounced', message_id: mail.messageId, recipient: 'ada@a.test'});
+});
+
+storeTest(
+	test,
+	'a trusted reporter’s report counts by the address, if one workspace mailed it of late',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const arf = (recipient: string) => reading([{...complaint, recipient}], {kind: 'arf'});
+		const trusted = {to: ['fbl'], reporter: 'arf.reporter.test'};
+		t.is((await record(store, arf('ada@a.test'), {to: ['fbl']})).kept, 'unmatched', 'nobody vouches for it');
+		t.is((await record(store, arf('victim@v.test'), trusted)).kept, 'unmatched', 'never mailed');
+		t.is((await record(store, arf('bob@b.test'), trusted)).kept, 'unmatched', 'mailed as cc only');
+		t.is((await record(store, reading([hard]), trusted)).kept, 'unmatched', 'no feedback report');
+		const receivedAt = new Date(Date.now() + 91 * 86_400_000).toISOString();
+		t.is((await record(store, arf('ada@a.test'), {...trusted, cameIn: {receivedAt}})).kept, 'unmatched', 'long ago');
+		t.deepEqual(await types(store, mail), []);
+
+		const effect = await record(store, arf('ADA@a.test'), trusted);
+		t.like(effect, {kept: null, about: [{via: 'reporter', recipientId: mail.to.id, event: 'complained'}]});
+		t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test complaint ${mail.messageId}`]);
+
+		const other = await mailed(store);
+		t.is((await record(store, arf('ada@a.test'), trusted)).kept, 'unmatched', 'nobody knows of whose mail it is');
+		t.deepEqual(await types(store, other), []);
+	},
+);
+
+storeTest(test, 'a flood of reports of one copy ends', async (t, store) => {
+	const mail = await mailed(store);
+	const flood = await Promise.all(
+		Array.from({length: 250}, () => taken(store, reading([delayed]), {to: [returnPath(mail.to)]})),
+	);
+	await Promise.all(flood.map(one => store.writer.submit(reportWrite, one)));
+	const kept = (await readReports(store.reader, mail.messageId, 1000)).length;
+	t.true(kept >= 100 && kept < 250, String(kept));
+	t.deepEqual(await record(store, reading([hard]), {to: [returnPath(mail.to)]}).then(({kept}) => kept), null);
+	t.is((await record(store, reading([hard]), {to: [returnPath(mail.cc)]})).about[0]?.event, 'bounced');
+});
+
+storeTest(test, 'what a report says is cut before it is stored', async (t, store) => {
+	const mail = await mailed(store);
+	const long = 'x'.repeat(100_000);
+	await record(store, reading([{...hard, recipient: long, matched: long, reason: long, host: long}]), {
+		to: [returnPath(mail.to)],
+	});
+	const [report] = await store.reader('reports');
+	t.true(JSON.stringify(report).length < 4096);
+	t.true(JSON.stringify(await store.reader('events')).length < 4096);
 });

@@ -1,0 +1,57 @@
+import {dkimVerify} from 'mailauth/lib/dkim/verify.js';
+import type {Resolver} from '../mail/dns.ts';
+import type {Reading} from '../mail/report.ts';
+
+export type TrustedReporterOptions = {
+	/** Domains (`d=`) that the operator trusts, in lower case. */
+	readonly reporters: readonly string[];
+	readonly resolver: Pick<Resolver, 'txt'>;
+};
+
+/** Answers which trusted reporter signed a mail; null: none did. Never rejects. */
+export type TrustedReporter = (raw: Buffer, reading: Reading) => Promise<string | null>;
+
+/** A signature of a part of the body (`l=`) says nothing of the rest; the types do not know that it is told. */
+type Verified = Awaited<ReturnType<typeof dkimVerify>>['results'][number] & {readonly canonBodyLengthLimited?: boolean};
+
+const longestHeader = 65_536;
+const mostSignatures = 5;
+
+/**
+ * Whose report it is that has no token of ours (delivery.md R3.19). Nothing is verified, and DNS not asked, unless it is a
+ * feedback report that bears the name of a trusted reporter.
+ */
+export function createTrustedReporter({reporters, resolver}: TrustedReporterOptions): TrustedReporter {
+	const trusted = new Set(reporters);
+
+	return async (raw, reading) => {
+		if (reading.kind !== 'arf' || !mayBeSigned(raw)) {
+			return null;
+		}
+		try {
+			const {results} = await dkimVerify(raw, {resolver: keyOf});
+			const right = (results as readonly Verified[]).find(
+				({status, signingDomain, canonBodyLengthLimited}) =>
+					status.result === 'pass' && !canonBodyLengthLimited && trusted.has(signingDomain?.toLowerCase() ?? ''),
+			);
+			return right?.signingDomain?.toLowerCase() ?? null;
+		} catch {
+			return null;
+		}
+	};
+
+	function mayBeSigned(raw: Buffer): boolean {
+		const header = raw.toString('latin1', 0, longestHeader).toLowerCase();
+		const signatures = header.match(/^dkim-signature:.*(?:\r?\n[ \t].*)*/gm) ?? [];
+		const domains = signatures.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
+		return domains.length <= mostSignatures && domains.some(name => trusted.has(name));
+	}
+
+	async function keyOf(name: string): Promise<string[][]> {
+		const answer = await resolver.txt(name);
+		if (answer.kind === 'found') {
+			return answer.records.map(record => [record]);
+		}
+		throw Object.assign(new Error(`no key at ${name}`), {code: answer.kind === 'failed' ? 'ETIMEOUT' : 'ENOTFOUND'});
+	}
+}

@@ -1,0 +1,66 @@
+import test from 'ava';
+import {dkimSign} from 'mailauth/lib/dkim/sign.js';
+import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {createTrustedReporter} from '../../src/inbound/trusted-reporter.ts';
+import type {DnsAnswer} from '../../src/mail/dns.ts';
+import {complaint, reading} from '../helpers/reports.ts';
+
+const {rsa} = await generateSigningKeys();
+const record = dkimRecordValue(rsa);
+const report = Buffer.from('From: fbl@arf.reporter.test\r\nSubject: complaint\r\n\r\nFeedback-Type: abuse\r\n');
+const arf = reading([complaint], {kind: 'arf'});
+
+async function signed(signingDomain: string, maxBodyLength?: number): Promise<Buffer> {
+	const key = {signingDomain, selector: 's1', privateKey: rsa};
+	const limited = {...key, ...(maxBodyLength !== undefined && {maxBodyLength})};
+	const {signatures} = await dkimSign(report, {...key, signatureData: [limited]});
+	return Buffer.concat([Buffer.from(signatures), report]);
+}
+
+/** A reporter check whose DNS answers this; `asked` are the names. */
+function checker(answer: DnsAnswer<string> = {kind: 'found', records: [record]}) {
+	const asked: string[] = [];
+	const txt = async (name: string) => {
+		asked.push(name);
+		return answer;
+	};
+	return {asked, reporterOf: createTrustedReporter({reporters: ['arf.reporter.test'], resolver: {txt}})};
+}
+
+test('a report that a trusted reporter signed', async t => {
+	const {asked, reporterOf} = checker();
+	t.is(await reporterOf(await signed('arf.reporter.test'), arf), 'arf.reporter.test');
+	t.deepEqual(asked, ['s1._domainkey.arf.reporter.test']);
+	t.is(await reporterOf(await signed('ARF.Reporter.test'), arf), 'arf.reporter.test');
+});
+
+test('not by somebody else, nor changed, nor signed in part', async t => {
+	const {reporterOf} = checker();
+	const mail = await signed('arf.reporter.test');
+	t.is(await reporterOf(await signed('other.test'), arf), null);
+	t.is(await reporterOf(await signed('sub.arf.reporter.test'), arf), null);
+	t.is(await reporterOf(Buffer.concat([mail, Buffer.from('more')]), arf), null);
+	t.is(await reporterOf(await signed('arf.reporter.test', 8), arf), null);
+	const unsigned = Buffer.concat([Buffer.from('X-By: arf.reporter.test\r\n'), report]);
+	t.is(await reporterOf(unsigned, arf), null);
+});
+
+test('DNS that does not answer, or garbage: nobody', async t => {
+	const mail = await signed('arf.reporter.test');
+	for (const answer of [{kind: 'failed', code: 'ESERVFAIL'}, {kind: 'nxdomain'}, {kind: 'nodata'}] as const) {
+		t.is(await checker(answer).reporterOf(mail, arf), null, answer.kind);
+	}
+	t.is(await checker({kind: 'found', records: ['v=DKIM1; p=x']}).reporterOf(mail, arf), null);
+});
+
+test('what is no feedback report, bears nobody’s name, or has many signatures is not looked at', async t => {
+	const {asked, reporterOf} = checker();
+	const mail = await signed('arf.reporter.test');
+	t.is(await reporterOf(mail, reading([complaint], {kind: 'dsn'})), null);
+	t.is(await reporterOf(await signed('other.test'), arf), null);
+	const many = Buffer.concat([Buffer.from('DKIM-Signature: d=arf.reporter.test\r\n'.repeat(1000)), mail]);
+	t.is(await reporterOf(many, arf), null);
+	t.deepEqual(asked, []);
+	const nobody = createTrustedReporter({reporters: [], resolver: {txt: async () => ({kind: 'nodata'})}});
+	t.is(await nobody(mail, arf), null);
+});
