@@ -3,6 +3,7 @@ import {readFile} from 'node:fs/promises';
 import {importSigningKey} from '../compose/dkim.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
+import {feedbackOf} from '../daemon/feedback.ts';
 import {makeJob} from '../daemon/make-job.ts';
 import {createSigning} from '../daemon/signing.ts';
 import {createLinks} from '../links/links.ts';
@@ -45,7 +46,7 @@ async function makeAgain(session: Session, copy: Claimed & {readonly domain_id: 
 		links: createLinks({keys: await session.secrets(), publicUrl, random: randomBytes}),
 		renderer: createRenderer(),
 		tokenLifetimeMs: settings.tokenLifetime,
-		listening: settings.inboundListen !== null,
+		...feedbackOf(settings),
 		clock,
 	});
 	const made = make(

@@ -119,7 +119,12 @@ export function workspaceCommands(workspace: Command): void {
 			}),
 		);
 
-	verb(workspace, 'resume [workspace]', 'Send again, also what was held', 'mailctl workspace resume acme').action(
+	verb(
+		workspace,
+		'resume [workspace]',
+		'Send again, also what was held; the figures of its reputation begin anew',
+		'mailctl workspace resume acme',
+	).action(
 		action<object, [string | undefined]>(async (session, _options, key) => {
 			const {id} = await chosen(session, key);
 			await showWorkspace(session, await session.write(trx => resumeWorkspace(trx, session.tools, id)));
@@ -266,7 +271,8 @@ async function showWorkspace(session: Session, row: Workspace): Promise<void> {
 			['source pool', row.source_pool],
 			['route', row.route && maskPasswords(row.route)],
 			['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
-			['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC: ${row.pause_reason}`],
+			['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
+			...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),
 			...reputationFields(reputation),
 			['brand name', brand.name],
 			['brand logo', brand.logoUrl],

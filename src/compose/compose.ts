@@ -25,7 +25,7 @@ export function compose(letter: Letter, signing: readonly SigningKey[], now: num
 }
 
 function letterFields(letter: Letter): HeaderField[] {
-	const {listUnsubscribe, feedbackId, replyTo, cc} = letter;
+	const {listUnsubscribe, feedbackId, cfblAddress, replyTo, cc} = letter;
 	const ways = [`<${listUnsubscribe.url}>`];
 	if (listUnsubscribe.mailto !== null) {
 		ways.push(`<mailto:${listUnsubscribe.mailto}?subject=unsubscribe>`);
@@ -43,7 +43,13 @@ function letterFields(letter: Letter): HeaderField[] {
 		asciiField('List-Unsubscribe', ...ways.map((way, index) => (index < ways.length - 1 ? `${way},` : way))),
 		headerField('List-Unsubscribe-Post', ['List-Unsubscribe=One-Click']),
 		...(feedbackId === null ? [] : [asciiField('Feedback-ID', feedbackId)]),
+		...(cfblAddress === null ? [] : cfblFields(cfblAddress, letter.ref)),
 		asciiField('X-Mailctl-Ref', letter.ref),
 		headerField('MIME-Version', ['1.0']),
 	];
+}
+
+/** RFC 9477: the reports that come tell the copy by its token, though they may leave out the rest of the header. */
+function cfblFields(address: string, ref: string): HeaderField[] {
+	return [asciiField('CFBL-Address', `${address};`, 'report=arf'), asciiField('CFBL-Feedback-ID', ref)];
 }

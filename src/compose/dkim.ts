@@ -35,6 +35,7 @@ const signedFields = [
 	'Feedback-ID',
 	'X-Mailctl-Ref',
 	'CFBL-Address',
+	'CFBL-Feedback-ID',
 ];
 
 /**

@@ -20,4 +20,6 @@ export type Letter = {
 	readonly ref: string;
 	/** The whole value of Feedback-ID (delivery.md R3.20). */
 	readonly feedbackId: string | null;
+	/** Where a receiver may send complaints of this mail; null: nowhere. Its domain fits the signatures (RFC 9477 §3.1). */
+	readonly cfblAddress: string | null;
 };

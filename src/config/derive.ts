@@ -1,3 +1,4 @@
+import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
 import type {Listen} from './addresses.ts';
 import type {TableValues} from './table.ts';
@@ -11,7 +12,13 @@ export function deriveSettings(values: TableValues) {
 		publicUrl: values.publicUrl,
 		returnPathDomain,
 		feedbackAddress: values.feedbackAddress ?? `fbl@${returnPathDomain}`,
+		senderId: values.senderId ?? defaultSenderId(returnPathDomain),
 	};
+}
+
+/** The same at every start; 12 characters, made from a name, for the name itself may be too long. */
+function defaultSenderId(returnPathDomain: string): string {
+	return `mc${createHash('sha256').update(returnPathDomain).digest('hex').slice(0, 10)}`;
 }
 
 /** The base of links: as set, else where the server really listens (port 0 is known only then). No slash at its end. */

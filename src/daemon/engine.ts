@@ -37,6 +37,7 @@ import {listVariants} from '../store/templates.ts';
 import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
 import {doubtsOf} from './doubts.ts';
+import {feedbackOf} from './feedback.ts';
 import {makeJob} from './make-job.ts';
 import {createPolicies} from './mta-sts.ts';
 import {senderData} from './sender-data.ts';
@@ -127,7 +128,7 @@ export function createEngine(options: EngineOptions) {
 					keys: options.keys,
 					publicUrl: options.publicUrl,
 					tokenLifetimeMs: settings.tokenLifetime,
-					listening: settings.inboundListen !== null,
+					...feedbackOf(settings),
 				} satisfies MakerData,
 				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4},
 			}),

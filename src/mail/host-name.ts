@@ -16,3 +16,8 @@ export function hostName(text: string): string | undefined {
 	const isName = labels.every(part => label.test(part)) && !/^\d+$/.test(labels.at(-1) ?? '');
 	return isName && name.length <= 253 && isIP(name) === 0 ? name : undefined;
 }
+
+/** Whether a name is another one or under it; both in A-labels. */
+export function isUnder(name: string, parent: string): boolean {
+	return name === parent || name.endsWith(`.${parent}`);
+}

@@ -17,6 +17,7 @@ export type MakeJob = {
 	readonly to: string;
 	readonly cc: readonly string[];
 	readonly replyTo: string | null;
+	readonly templateId: string;
 	readonly versionId: string;
 	/** The message's own, the contact's or the workspace's, else `en` and `UTC`. */
 	readonly locale: string;
@@ -25,6 +26,7 @@ export type MakeJob = {
 	/** JSON text. */
 	readonly data: string | null;
 	readonly topicId: string | null;
+	readonly topicCode: string | null;
 	readonly tracking: Tracking;
 	readonly attachments: readonly Attachment[];
 	/** Names the signing keys (resource `dkim:…`). */

@@ -38,7 +38,11 @@ export function readClues(mail: Mail, structured: Structured): Clues {
 			...of(fields, 'received').flatMap(value => addressesIn(/\bfor[ \t]+(<?[^\s;]{3,320})/.exec(value)?.[1] ?? '', 1)),
 		]),
 		envelopeIds: few(of(status, 'original-envelope-id').map(unXtext)),
-		refs: few(of(returned, 'x-mailctl-ref').map(value => value.trim())),
+		// Reports by RFC 9477 may hold no other field of the mail than CFBL-Feedback-ID.
+		refs: few([
+			...of(returned, 'x-mailctl-ref', 'cfbl-feedback-id').map(value => value.trim()),
+			...of(status, 'cfbl-feedback-id').map(value => value.trim()),
+		]),
 		messageIds: few([
 			...of(returned, 'message-id').flatMap(idsIn),
 			...of(status, 'original-message-id', 'x-original-message-id', 'message-id').flatMap(idsIn),
@@ -65,7 +69,7 @@ export function readClues(mail: Mail, structured: Structured): Clues {
 }
 
 const pasted =
-	/^[>|* \t]{0,8}(message-id|x-mailctl-ref|list-unsubscribe|return-path|in-reply-to|references)[ \t]{0,4}:[ \t]*([^\n]{0,998}(?:\n[>|]{0,4}(?![ \t]*[A-Za-z][\w-]{0,60}[ \t]*:(?!\/\/))[ \t]{1,8}[^\n]{0,998}){0,6})/gim;
+	/^[>|* \t]{0,8}(message-id|x-mailctl-ref|cfbl-feedback-id|list-unsubscribe|return-path|in-reply-to|references)[ \t]{0,4}:[ \t]*([^\n]{0,998}(?:\n[>|]{0,4}(?![ \t]*[A-Za-z][\w-]{0,60}[ \t]*:(?!\/\/))[ \t]{1,8}[^\n]{0,998}){0,6})/gim;
 
 /** Header fields that stand in texts: mailers that know no attachments put the returned mail there. */
 function pastedFields(mail: Mail): Field[] {

@@ -8,10 +8,10 @@ export function percent(share: number): string {
 	return `${Number((share * 100).toFixed(2))}%`;
 }
 
-/** `30 of 200 bounced hard in 24 hours (15%, the limit is 10%)`. */
+/** `30 of 200 bounced in 24 hours (15%, limit 10%)`. */
 export function findingText({kind, span, n, of, share, limit}: Finding): string {
-	const what = kind === 'bounces' ? 'bounced hard' : 'complained';
-	return `${n} of ${of} ${what} in ${spanNames[span]} (${percent(share)}, the limit is ${percent(limit)})`;
+	const what = kind === 'bounces' ? 'bounced' : 'complained';
+	return `${n} of ${of} ${what} in ${spanNames[span]} (${percent(share)}, limit ${percent(limit)})`;
 }
 
 /** Of each kind of finding the first. */

@@ -51,6 +51,7 @@ export type Claimed = {
 	readonly to_address: string;
 	readonly reply_to: string | null;
 	readonly cc: string | null;
+	readonly template_id: string;
 	readonly version_id: string;
 	readonly data: string | null;
 	readonly topic_id: string | null;
@@ -77,7 +78,7 @@ export type Claimed = {
 
 const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state, r.state_at,
 	r.attempts, r.sent_at, r.last_category, r.crashes,
-	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
+	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.template_id, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
 	m.timezone, m.tracking, m.attachments, m.created_at,
 	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.track_opens_at,
 	w.track_clicks_at, w.queue_lifetime_s,

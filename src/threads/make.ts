@@ -7,14 +7,19 @@ import type {Clock} from '../mail/clock.ts';
 import type {MakeJob, MakeResult} from '../queue/maker-protocol.ts';
 import {chooseVariant} from '../render/locale.ts';
 import type {Renderer, RenderVariant} from '../render/render.ts';
+import {cfblAddressOf, domainOf, type FeedbackAddresses, feedbackIdOf} from './feedback.ts';
 
 export type MakeOptions = {
 	readonly links: Links;
 	readonly renderer: Renderer;
 	/** Milliseconds that an unsubscribe link works. */
 	readonly tokenLifetimeMs: number;
-	/** Whether mail to the return-path domain is answered: only then can one unsubscribe by mail. */
+	/** Whether mail to the return-path domain is read: only then can one unsubscribe by mail. */
 	readonly listening: boolean;
+	/** What tells us from other senders in Feedback-ID. */
+	readonly senderId: string;
+	/** Null: no mail asks for feedback reports. */
+	readonly cfbl: FeedbackAddresses | null;
 	readonly clock: Clock;
 };
 
@@ -27,7 +32,7 @@ export type Ingredients = {readonly variants: readonly Variant[]; readonly signi
 export type Make = (job: MakeJob, ingredients: Ingredients) => MakeResult;
 
 /** Renders, composes and signs one copy. Everything but the signature's time is the same at every try. */
-export function createMake({links, renderer, tokenLifetimeMs, listening, clock}: MakeOptions): Make {
+export function createMake({links, renderer, tokenLifetimeMs, listening, senderId, cfbl, clock}: MakeOptions): Make {
 	return (job, {variants, signing}) => {
 		const {recipientId, address} = job;
 		const claims: Claims = {
@@ -79,7 +84,9 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, clock}:
 					mailto: listening ? `${links.unsubscribeLocal(recipientId, address)}@${job.returnPathDomain}` : null,
 				},
 				ref,
-				feedbackId: null,
+				feedbackId: feedbackIdOf(job, senderId),
+				// RFC 9477 §3.1.4: what no signature covers is not obeyed.
+				cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(job, cfbl),
 			},
 			signing,
 			clock.now(),
@@ -87,8 +94,4 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, clock}:
 		const envelopeFrom = `${links.returnPathLocal(recipientId, address)}@${job.returnPathDomain}`;
 		return {ok: true, made: {mail, subject: rendered.subject, envelopeFrom, ref, firstLink}};
 	};
-}
-
-function domainOf(address: string): string {
-	return address.slice(address.lastIndexOf('@') + 1);
 }

@@ -7,6 +7,7 @@ import type {TokenKeys} from '../links/token-keys.ts';
 import {systemClock} from '../mail/clock.ts';
 import {type FromMaker, type MakeJob, type MakeResult, progress, type ToMaker} from '../queue/maker-protocol.ts';
 import {createRenderer} from '../render/render.ts';
+import type {FeedbackAddresses} from './feedback.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
 import {createPatience} from './patience.ts';
 
@@ -17,6 +18,8 @@ export type MakerData = {
 	readonly publicUrl: string;
 	readonly tokenLifetimeMs: number;
 	readonly listening: boolean;
+	readonly senderId: string;
+	readonly cfbl: FeedbackAddresses | null;
 };
 
 export type SigningKeyText = Parameters<typeof importSigningKey>[0];

@@ -64,6 +64,7 @@ const letters: fc.Arbitrary<Letter> = fc
 		messageIdHeader: header.slice(0, 100),
 		ref: header.slice(0, 100),
 		feedbackId: header.slice(0, 100),
+		cfblAddress: header.slice(0, 100),
 		listUnsubscribe: {url: header.slice(0, 100), mailto: header.slice(0, 100)},
 	}));
 

@@ -75,6 +75,8 @@ test('the header of a full letter, field by field', t => {
 		`List-Unsubscribe: <${receipt.listUnsubscribe.url}>, <mailto:${receipt.listUnsubscribe.mailto}?subject=unsubscribe>`,
 		'List-Unsubscribe-Post: List-Unsubscribe=One-Click',
 		'Feedback-ID: receipt:ws1:live:mailctl',
+		'CFBL-Address: fbl@bounces.shop.example; report=arf',
+		`CFBL-Feedback-ID: ${receipt.ref}`,
 		`X-Mailctl-Ref: ${receipt.ref}`,
 		'MIME-Version: 1.0',
 		`Content-Type: multipart/alternative; boundary="=_${receipt.ref}_a"`,
@@ -89,7 +91,16 @@ test('the unsubscribe URL is never broken by a fold', t => {
 
 test('fields that a letter does not have are not there', t => {
 	const names = headerLines(compose(note, [], now)).map(line => line.split(':')[0]);
-	for (const name of ['Cc', 'Reply-To', 'Feedback-ID', 'Bcc', 'DKIM-Signature', 'Return-Path']) {
+	for (const name of [
+		'Cc',
+		'Reply-To',
+		'Feedback-ID',
+		'CFBL-Address',
+		'CFBL-Feedback-ID',
+		'Bcc',
+		'DKIM-Signature',
+		'Return-Path',
+	]) {
 		t.false(names.includes(name));
 	}
 });

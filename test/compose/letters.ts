@@ -24,6 +24,7 @@ export const receipt: Letter = {
 	},
 	ref: 'r081t6m3sfw5xv3qe7v1m8s4d9gzkr2pnh0c5bjyta9w6',
 	feedbackId: 'receipt:ws1:live:mailctl',
+	cfblAddress: 'fbl@bounces.shop.example',
 };
 
 /** The least a letter has. */
@@ -37,6 +38,7 @@ export const note: Letter = {
 	text: null,
 	listUnsubscribe: {url: receipt.listUnsubscribe.url, mailto: null},
 	feedbackId: null,
+	cfblAddress: null,
 };
 
 export const invoice: Letter = {

@@ -133,7 +133,7 @@ test('what became of a workspace by its figures is told', t => {
 	telling.judged({...about, kind: 'warned', findings: [{...finding, level: 'warn', limit: 0.05}]});
 	telling.judged({...about, kind: 'paused', findings: [{...finding, level: 'pause', limit: 0.1}]});
 	telling.judged({...about, kind: 'calm', findings: []});
-	const figures = '30 of 200 bounced hard in 24 hours (15%, the limit is 10%)';
+	const figures = '30 of 200 bounced in 24 hours (15%, limit 10%)';
 	t.like(records('workspace_paused'), {length: 1, 0: {level: 'error', workspace: 'ws_1', figures}});
 	t.like(records('workspace_warned'), {length: 1, 0: {level: 'warn', workspace: 'ws_1'}});
 	t.like(records('workspace_calm'), {length: 1, 0: {level: 'info', figures: ''}});

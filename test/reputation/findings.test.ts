@@ -66,7 +66,7 @@ test('each window and each kind is judged by itself, what pauses comes first', t
 	);
 	t.is(
 		pauseReason(findings),
-		'reputation: 40 of 200 bounced hard in 24 hours (20%, the limit is 10%); 45 of 9000 complained in 7 days (0.5%, the limit is 0.5%)',
+		'reputation: 40 of 200 bounced in 24 hours (20%, limit 10%); 45 of 9000 complained in 7 days (0.5%, limit 0.5%)',
 	);
 	t.deepEqual(findingsOf({day: none, week: none}, limits), []);
 });

@@ -33,7 +33,7 @@ storeTest(test, '30 of 200 pause with the figures in the reason, 10 of 60 do not
 	t.like(judged, {length: 1, 0: {kind: 'paused', workspaceId: bad, name: 'bad'}});
 	t.like(await rowOf(store, bad), {
 		paused_at: storeTime(start),
-		pause_reason: 'reputation: 30 of 200 bounced hard in 24 hours (15%, the limit is 10%)',
+		pause_reason: 'reputation: 30 of 200 bounced in 24 hours (15%, limit 10%)',
 	});
 	t.is((await rowOf(store, small)).paused_at, null);
 	t.is(await readGeneration(store.reader), generation + 1, 'every process sees it');
@@ -134,10 +134,7 @@ storeTest(test, 'several at once are judged each by its own figures', async (t, 
 		complains: 'paused',
 		warned: 'warned',
 	});
-	t.is(
-		(await rowOf(store, complains)).pause_reason,
-		'reputation: 20 of 2000 complained in 24 hours (1%, the limit is 0.5%)',
-	);
+	t.is((await rowOf(store, complains)).pause_reason, 'reputation: 20 of 2000 complained in 24 hours (1%, limit 0.5%)');
 });
 
 storeTest(test, 'the guard judges at its start, what is counted, and the rest by the round', async (t, store) => {
