@@ -20,7 +20,15 @@ test('a Maildir that can be used, and a folder that is none', async t => {
 
 test('a server that is not there', async t => {
 	const port = await freePort();
-	const mailbox = {kind: 'imap', host: '127.0.0.1', port, tls: 'implicit', user: 'a', password: 'secret', folder: 'INBOX'};
+	const mailbox = {
+		kind: 'imap',
+		host: '127.0.0.1',
+		port,
+		tls: 'implicit',
+		user: 'a',
+		password: 'secret',
+		folder: 'INBOX',
+	};
 	const [found] = await mailboxCheck(mailbox as Parameters<typeof mailboxCheck>[0], null).look();
 	t.is(found?.status, 'fail');
 	t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: .*ECONNREFUSED/);

@@ -21,7 +21,8 @@ test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says 
 	});
 	await program.cliBytes('init');
 	const [hard, ...others] = await insertReturned(path.join(program.folder, 'data'), 10, domain);
-	const asStored = ({to, bytes}: ReturnedMail) => `Return-Path: <>\nDelivered-To: ${to}\n${bytes.replaceAll('\r\n', '\n')}`;
+	const asStored = ({to, bytes}: ReturnedMail) =>
+		`Return-Path: <>\nDelivered-To: ${to}\n${bytes.replaceAll('\r\n', '\n')}`;
 	const suppressed = async (address: string) => {
 		const {entry} = await program.cli<{entry: {reason: string} | null}>(
 			...['suppression', 'check', address, '--workspace', 'sent'],
@@ -64,7 +65,10 @@ test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says 
 	const findings = JSON.parse(stdout) as Array<{check: string; status: string; detail: string}>;
 	const found = findings.find(({check}) => check === 'mailbox');
 	t.like(found, {status: 'ok'});
-	t.regex(found?.detail ?? '', /^imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX can be read: 2 mails, new mail is told at once$/);
+	t.regex(
+		found?.detail ?? '',
+		/^imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX can be read: 2 mails, new mail is told at once$/,
+	);
 
 	const log = await program.log();
 	t.false(log.includes(server.password) || log.includes(encodeURIComponent(server.password)));
