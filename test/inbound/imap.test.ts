@@ -205,6 +205,6 @@ test('what a server repeats of the log-in is masked', t => {
 	});
 	t.is(
 		imapFault(error, mailbox).reason,
-		'imap.example:993 refuses the log-in: no such user: AUTHENTICATE PLAIN **** (****)',
+		'imap.example:993 refuses the log-in: no such user: AUTHENTICATE PLAIN ****== (****)',
 	);
 });
