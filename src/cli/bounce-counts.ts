@@ -72,7 +72,7 @@ const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, st
 	unsubscribes: 'unsubscribes',
 	auto_replies: 'auto-replies',
 	notices: 'other reports',
-	other: 'no reports',
+	other: 'other mails',
 	unreadable: 'not readable',
 	unmatched: 'unmatched',
 	events: 'new events',

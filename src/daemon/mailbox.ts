@@ -17,7 +17,10 @@ export type MailboxPollingOptions = {
 	/** Resolves when the mail is on stable storage. */
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;
 	readonly clock: Pick<Clock, 'now'>;
-	readonly mailLog: Pick<MailLog, 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailUnreadable'>;
+	readonly mailLog: Pick<
+		MailLog,
+		'mailboxOpened' | 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailUnreadable'
+	>;
 	readonly onStoreError: (error: unknown) => void;
 };
 
@@ -63,7 +66,9 @@ export function startMailboxPolling({settings, store, takeIn, clock, mailLog, on
 		}),
 		intervalMs: bounceMailboxInterval,
 		onRound({taken, known, cut}) {
-			if (figures.up === false) {
+			if (figures.up === null) {
+				mailLog.mailboxOpened({mailbox: name});
+			} else if (!figures.up) {
 				mailLog.mailboxRecovered({mailbox: name});
 			}
 			figures.up = true;

@@ -70,13 +70,13 @@ export type MailboxFault = {readonly reason: string; readonly fix: string};
 const untrusted = /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_CA)/;
 
 /** What an error of the connection says, without the password, in the operator's words. */
-export function imapFault(thrown: unknown, {host, port, folder, password}: ImapMailbox): MailboxFault {
+export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
+	const {host, port, folder} = mailbox;
 	const error = thrown as ImapFlowError;
 	const where = `${host}:${port}`;
 	const code = error.code ?? '';
 	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
-	// Some servers repeat what they refuse.
-	const words = clean(said.find(Boolean) ?? error.message).replaceAll(password, '****');
+	const words = clean(concealed(said.find(Boolean) ?? error.message, mailbox));
 	if (error.authenticationFailed) {
 		return {
 			reason: `${where} refuses the log-in: ${words}`,
@@ -105,6 +105,13 @@ export function imapFault(thrown: unknown, {host, port, folder, password}: ImapM
 		reason: `${where} does not answer: ${words}${code === '' || words.includes(code) ? '' : ` (${code})`}`,
 		fix: 'check host and port in MAILCTL_BOUNCE_MAILBOX, and the firewall',
 	};
+}
+
+/** Some servers repeat what they refuse: the password, or what AUTHENTICATE sent (RFC 4616), in base64. */
+function concealed(text: string, {user, password}: ImapMailbox): string {
+	const base64 = (secret: string) => Buffer.from(secret).toString('base64').replace(/=+$/, '');
+	const secrets = [base64(`\0${user}\0${password}`), base64(password), password];
+	return secrets.reduce((shown, secret) => shown.replaceAll(secret, '****'), text);
 }
 
 const longestWords = 300;

@@ -117,6 +117,8 @@ export type MailLog = {
 	) => void;
 	/** It is kept for a person to look at. */
 	readonly inboundUnreadable: (mail: LoggedInbound, error: unknown) => void;
+	/** The bounce mailbox can be read, for the first time. */
+	readonly mailboxOpened: (mailbox: LoggedMailbox) => void;
 	/** The bounce mailbox brought mail; `cut`: too large to be taken whole. */
 	readonly mailboxRead: (
 		round: LoggedMailbox & {readonly taken: number; readonly known: number; readonly cut: number},
@@ -240,6 +242,7 @@ export function createMailLog(logger: Logger): MailLog {
 		},
 		inboundRead: mail => logger.info({event: 'inbound_read', ...mail}),
 		inboundUnreadable: (mail, error) => logger.warn({event: 'inbound_unreadable', ...mail, err: error}),
+		mailboxOpened: mailbox => logger.info({event: 'mailbox_opened', ...mailbox}),
 		mailboxRead: round => logger.info({event: 'mailbox_read', ...round}),
 		mailboxFailed({mailbox, reason, fix, retryMs}) {
 			const text = `Bounces in the mailbox wait: ${fix} (mailctl doctor).`;

@@ -192,3 +192,19 @@ test('says what is wrong and how to mend it, and never the password', async t =>
 		t.false(`${reason}${fix}`.includes(server.password));
 	}
 });
+
+test('what a server repeats of the log-in is masked', t => {
+	const mailbox: ImapMailbox = {
+		...{kind: 'imap', host: 'imap.example', port: 993, tls: 'implicit', folder: 'INBOX'},
+		...{user: 'bounces', password: 'top secret'},
+	};
+	const sent = Buffer.from('\0bounces\0top secret').toString('base64');
+	const error = Object.assign(new Error('Command failed'), {
+		authenticationFailed: true,
+		responseText: `no such user: AUTHENTICATE PLAIN ${sent} (top secret)`,
+	});
+	t.is(
+		imapFault(error, mailbox).reason,
+		'imap.example:993 refuses the log-in: no such user: AUTHENTICATE PLAIN ****== (****)',
+	);
+});

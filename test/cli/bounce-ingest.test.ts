@@ -1,0 +1,126 @@
+import {chmod, mkdir, writeFile} from 'node:fs/promises';
+import path from 'node:path';
+import process from 'node:process';
+import test, {type ExecutionContext} from 'ava';
+import type {IngestCounts} from '../../src/cli/bounce-counts.ts';
+import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';
+
+const domain = 'bounces.shop.example';
+
+/** A data folder with ten copies, and what came back of each. */
+async function newShop(t: ExecutionContext): Promise<{cli: Cli; mails: ReturnedMail[]}> {
+	const cli = await newCli(t, {MAILCTL_RETURN_PATH_DOMAIN: domain});
+	await cli.run('init');
+	return {cli, mails: await insertReturned(path.join(cli.folder, 'data'), 10, domain)};
+}
+
+const mbox = (mails: readonly ReturnedMail[]) =>
+	mails
+		.map(
+			({bytes}) =>
+				`From MAILER-DAEMON Fri Nov 20 10:00:00 2026\n${bytes.replaceAll('\r\n', '\n').replace(/^(>*From )/gm, '>$1')}\n`,
+		)
+		.join('');
+
+const countsOf = ({stdout}: {stdout: string}) => JSON.parse(stdout) as IngestCounts;
+
+test('an mbox: says what came of its mails, and what is new the second time', async t => {
+	const {cli, mails} = await newShop(t);
+	await writeFile(path.join(cli.folder, 'mbox'), mbox(mails));
+	golden(t, 'bounce-ingest', await cli.text('bounce', 'ingest', 'mbox'));
+	const again = countsOf(await cli.run('bounce', 'ingest', 'mbox', '--json'));
+	t.deepEqual({...again, mails: 0, known: 0}, {...again, mails: 0, known: 0, taken: 0, events: 0});
+	t.is(again.known, 1, 'only the last mail is looked at again');
+	t.is(countsOf(await cli.run('bounce', 'ingest', 'mbox', '--again', '--json')).known, 10);
+	const suppressed = await cli.json<Array<{recipient: string}>>('suppression', 'list', '--workspace', 'sent');
+	t.true(suppressed.some(({recipient}) => recipient === 'user0@nowhere.example'));
+});
+
+test('a folder: mails, an mbox and a Maildir in it; other files are no mails', async t => {
+	const {cli, mails} = await newShop(t);
+	for (const folder of ['in', 'in/box/new', 'in/box/cur', 'in/box/tmp']) {
+		await mkdir(path.join(cli.folder, folder), {recursive: true});
+	}
+	const [one, two, three, four] = mails as [ReturnedMail, ReturnedMail, ReturnedMail, ReturnedMail];
+	await writeFile(path.join(cli.folder, 'in/1.eml'), one.bytes);
+	await writeFile(path.join(cli.folder, 'in/box/new/2'), two.bytes);
+	await writeFile(path.join(cli.folder, 'in/old.mbox'), mbox([three, four]));
+	await writeFile(path.join(cli.folder, 'in/expected.json'), '{\n  "kind": "dsn"\n}\n');
+	await writeFile(path.join(cli.folder, 'in/picture.png'), Buffer.from([0x89, 0x50, 0, 0]));
+	const {stdout, stderr, code} = await cli.run('bounce', 'ingest', 'in', '--json');
+	t.is(code, 0, stderr);
+	const counts = JSON.parse(stdout);
+	t.like(counts, {mails: 4, taken: 4, files_without_mail: 2, files_failed: 0, waiting: 0});
+});
+
+test('a file that cannot be read keeps no other back; the exit code is 74', async t => {
+	if (process.getuid?.() === 0) {
+		t.log('not run here: root reads every file');
+		t.pass();
+		return;
+	}
+	const {cli, mails} = await newShop(t);
+	await mkdir(path.join(cli.folder, 'in'));
+	await writeFile(path.join(cli.folder, 'in/1.eml'), (mails[0] as ReturnedMail).bytes);
+	await writeFile(path.join(cli.folder, 'in/0.eml'), '');
+	await chmod(path.join(cli.folder, 'in/0.eml'), 0);
+	const {stdout, stderr, code} = await cli.run('bounce', 'ingest', 'in', '--json');
+	t.is(code, 74);
+	t.is(JSON.parse(stdout).taken, 1);
+	t.regex(stderr, /0\.eml: EACCES/);
+});
+
+test('standard input: one mail for a recipient, as a mail server pipes it in', async t => {
+	const {cli, mails} = await newShop(t);
+	const [hard] = mails as [ReturnedMail];
+	// Servers write addresses as they like.
+	const rcpt = `<${hard.to.replace(domain, domain.toUpperCase())}>`;
+	const {code, stdout, stderr} = await cli.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', rcpt, '--json');
+	t.is(code, 0, stderr);
+	t.like(countsOf({stdout}), {mails: 1, taken: 1, bounces: 1, events: 1, unmatched: 0});
+	const same = await cli.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to, '--json');
+	t.like(countsOf(same), {mails: 1, known: 1, events: 0});
+	const others = await cli.runWith(mbox(mails), 'bounce', 'ingest', '-', '--json');
+	t.like(countsOf(others), {mails: 10});
+});
+
+test('whatever keeps a mail from being stored is temporary for a mail server: 75', async t => {
+	const {cli, mails} = await newShop(t);
+	const [hard] = mails as [ReturnedMail];
+	const pipe = async () => await cli.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to);
+
+	const store = await cli.store();
+	const free = await store.database.transaction();
+	await free.raw('create table held (x int)');
+	refused(t, await pipe(), 75, /it was not taken in: the store is busy/);
+	await free.rollback();
+	t.is((await pipe()).code, 0);
+
+	await writeFile(path.join(cli.folder, 'file'), '');
+	const broken = await newCli(t, {MAILCTL_DATA_DIR: path.join(cli.folder, 'file')});
+	refused(t, await broken.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /bring the mail again later/);
+	const wrong = await newCli(t, {MAILCTL_BOUNCE_MAILBOX: 'pop3://x'});
+	refused(t, await wrong.runWith(hard.bytes, 'bounce', 'ingest'), 75, /MAILCTL_BOUNCE_MAILBOX/);
+});
+
+test('says what is wrong with the call', async t => {
+	const {cli} = await newShop(t);
+	refused(t, await cli.run('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
+	refused(t, await cli.run('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt is for one mail/);
+	refused(t, await cli.run('bounce', 'ingest'), 65, /there is no mail on standard input/);
+	await writeFile(path.join(cli.folder, 'picture'), Buffer.from([0, 1, 2]));
+	const {code, stderr} = await cli.run('bounce', 'ingest', 'picture');
+	t.is(code, 65);
+	t.regex(stderr, /there is no mail in picture/);
+});
+
+test('beside a running daemon: webhooks and lists know of it at once', async t => {
+	const {cli, mails} = await newShop(t);
+	await writeFile(path.join(cli.folder, 'mbox'), mbox(mails));
+	const daemon = await cli.serve();
+	const counts = countsOf(await cli.run('bounce', 'ingest', 'mbox', '--json'));
+	t.like(counts, {mails: 10, taken: 10, waiting: 0});
+	t.is(daemon.stderr(), '');
+	t.is(await daemon.stop(), 0);
+});

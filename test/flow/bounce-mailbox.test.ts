@@ -1,0 +1,76 @@
+import path from 'node:path';
+import test from 'ava';
+import {eventsOf, prepareProgram} from '../helpers/daemon.ts';
+import {startImapServer} from '../helpers/peers/dovecot-imap.ts';
+import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const domain = 'bounces.shop.example';
+const patience = 30_000;
+
+test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says when the server is gone and back', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	const login = `${encodeURIComponent(server.user)}:${encodeURIComponent(server.password)}`;
+	const program = await prepareProgram(t, {
+		MAILCTL_RETURN_PATH_DOMAIN: domain,
+		MAILCTL_CA_FILE: server.caFile,
+		MAILCTL_BOUNCE_MAILBOX: `imap://${login}@127.0.0.1:${server.port}/INBOX?tls=starttls`,
+	});
+	await program.cliBytes('init');
+	const [hard, ...others] = await insertReturned(path.join(program.folder, 'data'), 10, domain);
+	const asStored = ({to, bytes}: ReturnedMail) =>
+		`Return-Path: <>\nDelivered-To: ${to}\n${bytes.replaceAll('\r\n', '\n')}`;
+	const suppressed = async (address: string) => {
+		const {entry} = await program.cli<{entry: {reason: string} | null}>(
+			...['suppression', 'check', address, '--workspace', 'sent'],
+		);
+		return entry?.reason;
+	};
+
+	const daemon = await program.serve();
+	const metrics = async () => await (await fetch(`${daemon.url}/metrics`)).text();
+	await waitFor('the mailbox is open', async () => /^mailctl_mailbox_up 1$/m.test(await metrics()), patience);
+	await server.deliver(asStored(hard as ReturnedMail));
+	await waitFor('IDLE brings the bounce', async () => (await eventsOf(program, 'inbound_read')).length === 1, 10_000);
+	t.is(await suppressed('user0@nowhere.example'), 'hard_bounce');
+
+	await server.stop();
+	await server.deliver(asStored(others[0] as ReturnedMail));
+	await waitFor('it is missed', async () => (await eventsOf(program, 'mailbox_failed')).length > 0, patience);
+	t.regex(await metrics(), /^mailctl_mailbox_up 0$/m);
+	t.is((await fetch(`${daemon.url}/readyz`)).status, 200, 'mail goes out all the same');
+	await server.start();
+	await waitFor('it is found again', async () => (await eventsOf(program, 'mailbox_recovered')).length === 1, patience);
+	await waitFor('the second is read', async () => (await eventsOf(program, 'inbound_read')).length === 2, patience);
+	t.regex(await metrics(), /^mailctl_mailbox_mails_total\{result="new"\} 2$/m);
+	t.is(await daemon.stop(), 0);
+
+	const next = await program.serve();
+	await waitFor('it is polled again', async () => {
+		const text = await (await fetch(`${next.url}/metrics`)).text();
+		return /^mailctl_mailbox_up 1$/m.test(text) && /^mailctl_mailbox_mails_total\{result="new"\} 0$/m.test(text);
+	});
+	t.is(await next.stop(), 0);
+	t.is((await eventsOf(program, 'inbound_read')).length, 2, 'nothing is read twice');
+	t.deepEqual(
+		(await server.files()).map(name => name.split(':2,')[1] ?? ''),
+		['', ''],
+		'nothing is marked or deleted',
+	);
+
+	const {stdout} = await program.run('doctor', '--json');
+	const findings = JSON.parse(stdout) as Array<{check: string; status: string; detail: string}>;
+	const found = findings.find(({check}) => check === 'mailbox');
+	t.like(found, {status: 'ok'});
+	t.regex(
+		found?.detail ?? '',
+		/^imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX can be read: 2 mails, new mail is told at once$/,
+	);
+
+	const log = await program.log();
+	t.false(log.includes(server.password) || log.includes(encodeURIComponent(server.password)));
+	t.regex(log, /"event":"mailbox_failed","mailbox":"imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX"/);
+});
