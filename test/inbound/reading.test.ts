@@ -32,7 +32,6 @@ function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOp
 		},
 		record: ({id}) => record(store, id),
 		clock,
-		onRead: () => undefined,
 		onUnreadable: (_, error) => unreadable.push((error as Error).message),
 		onStoreError: error => storeErrors.push(error),
 		...options,

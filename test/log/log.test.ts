@@ -43,7 +43,7 @@ test('a report: whom it is about, what it says and what came of it', t => {
 	log.reported(copy, {event: null, action: 'delayed', inbound: '0123456789abcdef', category: null});
 	const [bounced, delayed] = records();
 	t.like(bounced, {event: 'bounced', recipient: 'ann@shop.example', mx: 'mx.example', category: 'unknown_user'});
-	t.is((bounced?.reply as string).length, 1024);
+	t.is(String(bounced?.reply).length, 1024);
 	t.like(delayed, {event: 'reported', action: 'delayed', mx: null, code: null, reply: null});
 });
 
