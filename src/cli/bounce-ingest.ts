@@ -22,7 +22,7 @@ export function ingestCommand(bounce: Command): void {
 	verb(
 		bounce,
 		'ingest [path]',
-		'Take in bounces and complaints: an mbox, a Maildir, a mail, a folder of mails; - or nothing is standard input',
+		'Take in bounces and complaints: an mbox, a Maildir, mails, folders of them, or standard input',
 		'mailctl bounce ingest /var/mail/bounces',
 	)
 		.option('--rcpt <address>', 'whom the mail on standard input was for; several', collect)

@@ -1,18 +1,16 @@
 import path from 'node:path';
-import test from 'ava';
-import {eventsOf, prepareProgram} from '../helpers/daemon.ts';
-import {startImapServer} from '../helpers/peers/dovecot-imap.ts';
+import test, {type ExecutionContext} from 'ava';
+import {openStore} from '../../src/store/store.ts';
+import {eventsOf, type Program, prepareProgram} from '../helpers/daemon.ts';
+import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const domain = 'bounces.shop.example';
 const patience = 30_000;
 
-test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says when the server is gone and back', async t => {
-	const server = await startImapServer(t);
-	if (!server) {
-		return;
-	}
+/** With the mailbox of the server to be polled. */
+async function prepare(t: ExecutionContext, server: ImapServer): Promise<Program> {
 	const login = `${encodeURIComponent(server.user)}:${encodeURIComponent(server.password)}`;
 	const program = await prepareProgram(t, {
 		MAILCTL_RETURN_PATH_DOMAIN: domain,
@@ -20,6 +18,43 @@ test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says 
 		MAILCTL_BOUNCE_MAILBOX: `imap://${login}@127.0.0.1:${server.port}/INBOX?tls=starttls`,
 	});
 	await program.cliBytes('init');
+	return program;
+}
+
+test('kill -9 while a mailbox is read: every mail is taken in, and once', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	const program = await prepare(t, server);
+	const count = 1000;
+	for (let n = 0; n < count; n++) {
+		await server.deliver(`Return-Path: <>\nSubject: failure ${n}\n\nIt could not be delivered.\n`);
+	}
+	const store = await openStore({file: path.join(program.folder, 'data/mailctl.db')});
+	t.teardown(store.close);
+	const rows = async () => Number((await store.reader('inbound').first(store.reader.raw('count(*) as n'))).n);
+	for (const enough of [1, 200, 500]) {
+		const daemon = await program.serve();
+		await waitFor('some are taken in', async () => (await rows()) >= enough, patience);
+		await daemon.kill();
+	}
+	const last = await program.serve();
+	await waitFor('all are taken in', async () => (await rows()) === count, patience);
+	await waitFor(
+		'they are read',
+		async () => (await store.reader('inbound').whereNull('read_at').first()) === undefined,
+	);
+	t.is(await last.stop(), 0);
+	t.is(await rows(), count);
+});
+
+test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says when the server is gone and back', async t => {
+	const server = await startImapServer(t);
+	if (!server) {
+		return;
+	}
+	const program = await prepare(t, server);
 	const [hard, ...others] = await insertReturned(path.join(program.folder, 'data'), 10, domain);
 	const asStored = ({to, bytes}: ReturnedMail) =>
 		`Return-Path: <>\nDelivered-To: ${to}\n${bytes.replaceAll('\r\n', '\n')}`;
