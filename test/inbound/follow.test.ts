@@ -1,0 +1,85 @@
+import test, {type ExecutionContext} from 'ava';
+import {followMailbox, type Mailbox} from '../../src/inbound/follow.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+type Script = {
+	/** What happens when it is opened for the nth time, from 1 on. */
+	readonly open?: (nth: number) => void;
+	/** What happens when it is read for the nth time. */
+	readonly read?: (nth: number) => void;
+};
+
+function follow(t: ExecutionContext, {open = () => undefined, read = () => undefined}: Script, intervalMs = 600_000) {
+	const seen = {opened: 0, read: 0, closed: 0, listened: 0, waits: [] as number[], wake: (): void => undefined};
+	const mailbox: Mailbox = {
+		async open(wake) {
+			seen.opened++;
+			seen.wake = wake;
+			open(seen.opened);
+			return {
+				async takeNew() {
+					seen.read++;
+					read(seen.read);
+					return {taken: 0, known: 0, cut: 0};
+				},
+				listen: () => void seen.listened++,
+				close: () => void seen.closed++,
+			};
+		},
+	};
+	const {stop} = followMailbox({
+		mailbox,
+		intervalMs,
+		onRound: () => undefined,
+		onFailure: (_, waitMs) => void seen.waits.push(waitMs),
+	});
+	t.teardown(stop);
+	return {seen, stop};
+}
+
+const broken = () => {
+	throw new Error('broken');
+};
+
+test('looks again after the interval, and listens in between', async t => {
+	const {seen, stop} = follow(t, {}, 5);
+	await waitFor('it looked three times', () => seen.read >= 3);
+	await stop();
+	t.is(seen.opened, 1);
+	t.is(seen.closed >= 1, true);
+	t.true(seen.listened >= 2);
+});
+
+test('looks at once when it is woken, also when that was while it looked', async t => {
+	const {seen} = follow(t, {read: nth => nth === 1 && seen.wake()});
+	await waitFor('it looked twice', () => seen.read === 2);
+	seen.wake();
+	await waitFor('it looked again', () => seen.read === 3);
+	t.is(seen.opened, 1);
+});
+
+test('a mailbox that cannot be opened is told and tried again', async t => {
+	const {seen} = follow(t, {open: nth => nth === 1 && broken()});
+	await waitFor('it is read', () => seen.read === 1);
+	t.deepEqual(seen.waits, [1000]);
+});
+
+test('the waits grow; a refused log-in waits longest, so that nobody is locked out', async t => {
+	const growing = follow(t, {open: broken});
+	await waitFor('it was tried twice', () => growing.seen.waits.length === 2);
+	t.deepEqual(growing.seen.waits, [1000, 2000]);
+	const refused = follow(t, {
+		open() {
+			throw Object.assign(new Error('no'), {authenticationFailed: true});
+		},
+	});
+	await waitFor('it was tried', () => refused.seen.waits.length === 1);
+	t.deepEqual(refused.seen.waits, [300_000]);
+});
+
+test('one that worked and is lost is opened again without a word', async t => {
+	const {seen} = follow(t, {read: nth => nth === 2 && broken()}, 5);
+	await waitFor('it is read again', () => seen.read > 2);
+	t.is(seen.opened, 2);
+	t.deepEqual(seen.waits, []);
+});
