@@ -1,6 +1,5 @@
-import {chmod, mkdir, writeFile} from 'node:fs/promises';
+import {mkdir, writeFile} from 'node:fs/promises';
 import path from 'node:path';
-import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import type {IngestCounts} from '../../src/cli/bounce-counts.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
@@ -54,21 +53,13 @@ test('a folder: mails, an mbox and a Maildir in it; other files are no mails', a
 	t.like(counts, {mails: 4, taken: 4, files_without_mail: 2, files_failed: 0, waiting: 0});
 });
 
-test('a file that cannot be read keeps no other back; the exit code is 74', async t => {
-	if (process.getuid?.() === 0) {
-		t.log('not run here: root reads every file');
-		t.pass();
-		return;
-	}
-	const {cli, mails} = await newShop(t);
-	await mkdir(path.join(cli.folder, 'in'));
-	await writeFile(path.join(cli.folder, 'in/1.eml'), (mails[0] as ReturnedMail).bytes);
-	await writeFile(path.join(cli.folder, 'in/0.eml'), '');
-	await chmod(path.join(cli.folder, 'in/0.eml'), 0);
-	const {stdout, stderr, code} = await cli.run('bounce', 'ingest', 'in', '--json');
+test('a file that cannot be read is named; the exit code is 74', async t => {
+	const {cli} = await newShop(t);
+	// Whoever opens it, root too, may not read its beginning.
+	const {stdout, stderr, code} = await cli.run('bounce', 'ingest', '/proc/self/mem', '--json');
 	t.is(code, 74);
-	t.is(JSON.parse(stdout).taken, 1);
-	t.regex(stderr, /0\.eml: EACCES/);
+	t.like(JSON.parse(stdout), {mails: 0, files_failed: 1});
+	t.regex(stderr, /^mailctl: \/proc\/self\/mem: EIO.*\nmailctl: 1 of 1 files could not be read, /);
 });
 
 test('standard input: one mail for a recipient, as a mail server pipes it in', async t => {

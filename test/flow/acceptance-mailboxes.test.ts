@@ -110,8 +110,15 @@ const ofMbox: Way = async (_, program, mails) => {
 	return async () => void (await program.cli('bounce', 'ingest', '--again', file));
 };
 
-const byStandardInput: Way = async (t, program, mails) => async () => {
-	await eachOf(mails, 4, async ({from, to, bytes}) => {
+const byStandardInput: Way = async (t, program, all) => {
+	let mails = all;
+	return async () => {
+		await eachOf(mails, 4, pipe);
+		// A process for each takes its time: one mail of each kind shows that it comes to nothing again.
+		mails = all.slice(0, 10);
+	};
+
+	async function pipe({from, to, bytes}: ReturnedMail): Promise<void> {
 		// As Exim and Postfix pipe it in.
 		const mail = `From ${from || 'MAILER-DAEMON'} Fri Nov 20 10:00:00 2026\nReturn-Path: <${from}>\n${bytes}`;
 		const child = spawn(process.execPath, [path.resolve('bin/mailctl.js'), 'bounce', 'ingest', '--rcpt', to], {
@@ -121,7 +128,7 @@ const byStandardInput: Way = async (t, program, mails) => async () => {
 		child.stdin.end(mail);
 		const [said] = await Promise.all([text(child.stderr), once(child, 'close')]);
 		t.is(child.exitCode, 0, said);
-	});
+	}
 };
 
 /** What came of the mails, whichever way they came. */
