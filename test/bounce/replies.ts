@@ -234,6 +234,16 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Het e-mailadres is onbekend',
 		'550 Такого пользователя не существует',
 		'550 ユーザーが存在しません',
+		"550 Sorry, we don't have that account",
+		'550 cuda_nsu No such recipient',
+		'554 qq Sorry, no valid recipients (#5.1.3)',
+		'550 destination mailbox unknown',
+		'550 no such email',
+		'550 <u@example.com>: invalid address',
+		'511 5.1.1 unknown address or alias: u@me.com',
+		'554 delivery error: dd Not a valid recipient - mta1',
+		'550 5.1.1 <u@cox.example> recipient rejected IB603b',
+		'550 5.4.1 [u@example.com]: Recipient address rejected: Access denied',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -269,7 +279,11 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'The user(s) account is disabled.',
 		'550 Account is not active.',
 	],
-	moved: ['550 5.1.6 recipient no longer on server: u@icloud.com', '551 5.1.6 Recipient has moved'],
+	moved: [
+		'550 5.1.6 recipient no longer on server: u@icloud.com',
+		'551 5.1.6 Recipient has moved',
+		'551 User not local; please try <u@example.net>',
+	],
 	unknown_domain: [
 		'5.4.4 Host or domain name not found. Name service error for name=example.invalid type=A: Host not found',
 		'5.4.4 Name service error for name=example.invalid type=MX: Host found but no data record of requested type',
@@ -334,6 +348,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'The user(s) account is temporarily over quota.',
 		"The number of messages in recipient's mailbox exceeded the local limit.",
 		'550 5.7.1 mailbox of u@example.com is full',
+		'550 Account(s) <u@example.com> does not have enough space',
+		'550 Sorry, the mailbox is temporarily full',
 	],
 	block: [
 		'554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/query/ip/192.0.2.1',
@@ -403,6 +419,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 You must authenticate first: relaying not allowed',
 		'550 We do not relay',
 		'550 not local host example.com, not a gateway: relay not permitted',
+		'550 5.7.54 SMTP; Unable to relay recipient in non-accepted domain',
 	],
 	rate: [
 		'550 5.1.1 <u@example.com> - 192.0.2.1 has sent to too many recipients this hour. IB607',
@@ -479,6 +496,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'You do not have permission to send to this recipient. For assistance, contact your system administrator.',
 		'550 5.7.1 The user or domain that you are sending to (or from) has a policy that prohibited the mail that you sent.',
 		'552-5.7.0 Our system detected an illegal attachment on your message.',
+		'554 <u@example.com>: Recipient address rejected: Policy Rejection. Go away.',
+		'571 Delivery not authorized, message refused',
 	],
 	sender: [
 		'550 5.1.8 <bounce@mail.test>: Sender address rejected: Domain not found',
@@ -570,5 +589,10 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		{reply: '550 5.1.1 user unknown', phase: 'greeting'},
 		'550 4.2.1 mailbox temporarily disabled: u@verizon.example',
 		'550 Mailbox does not accept mail from outside',
+		"550 You are not in the recipient's whitelist",
+		'550 Recipient rejected your message',
+		'550 The recipient has blocked you',
+		'550 This account does not accept mail from unknown users',
+		'550 recipient does not accept messages from you',
 	],
 };
