@@ -584,7 +584,6 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Rejected',
 		'450 4.1.1 <u@example.com>: Recipient address rejected: unverified address: user unknown',
 		'450 4.1.1 user unknown',
-		'550 Invalid recipient: <u@example.com>',
 		{reply: '550 Unknown user u@docomo.ne.jp', host: 'mfsmax.docomo.ne.jp'},
 		{reply: '550 5.1.1 user unknown', phase: 'greeting'},
 		'550 4.2.1 mailbox temporarily disabled: u@verizon.example',
