@@ -244,6 +244,16 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'554 delivery error: dd Not a valid recipient - mta1',
 		'550 5.1.1 <u@cox.example> recipient rejected IB603b',
 		'550 5.4.1 [u@example.com]: Recipient address rejected: Access denied',
+		"L'indirizzo di posta elettronica immesso non è stato trovato",
+		'No se pudo encontrar la dirección de correo electrónico especificada',
+		'O endereço de email não foi encontrado',
+		'Die von Ihnen eingegebene E-Mail-Adresse konnte nicht gefunden werden',
+		"L'adresse de messagerie que vous avez entrée est introuvable",
+		'Nie można odnaleźć adresu e-mail',
+		'Het e-mailadres kan niet worden gevonden',
+		'550 Osoite tuntematon',
+		'550 addressee not on file',
+		'550 The user is not registered here',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -420,6 +430,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 We do not relay',
 		'550 not local host example.com, not a gateway: relay not permitted',
 		'550 5.7.54 SMTP; Unable to relay recipient in non-accepted domain',
+		"550 domain isn't allowed to be relayed through this MTA",
 	],
 	rate: [
 		'550 5.1.1 <u@example.com> - 192.0.2.1 has sent to too many recipients this hour. IB607',
@@ -522,6 +533,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		{reply: '550 5.1.1 no such user', phase: 'mail'},
 		'550 5.7.1 <bounce@mail.test>: Sender address rejected: undeliverable address: host mx.mail.test[192.0.2.4] said: 550 5.1.1 User unknown',
 		'550-Callback setup failed while verifying <bounce@mail.test>',
+		'550 5.7.1 domain mail.test has no MX record',
+		'550 Your domain does not exist or has no mail exchanger',
 	],
 	too_big: [
 		'552 5.3.4 Message size exceeds fixed maximum message size (10485760)',
@@ -559,6 +572,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'5.4.7 - Delivery expired (message too old) ’timeout’',
 		'Message could not be delivered for 5 days',
 		'all hosts for ’example.com’ have been failing for a long time (and retry time not reached)',
+		'554 4.4.7 Message expired: unable to deliver in 840 minutes.<421 4.4.2 Connection timed out>',
 	],
 	protocol: [
 		'503 5.5.1 Error: need MAIL command',
