@@ -254,6 +254,10 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Osoite tuntematon',
 		'550 addressee not on file',
 		'550 The user is not registered here',
+		'Der Empfängername wurde nicht erkannt',
+		'550 The requested command failed because the mailbox was unavailable',
+		'550 Bad user',
+		'550 Wrong recipient',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -360,6 +364,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.7.1 mailbox of u@example.com is full',
 		'550 Account(s) <u@example.com> does not have enough space',
 		'550 Sorry, the mailbox is temporarily full',
+		'550 Recipient mailbox unavailable because of its quota',
+		'550 This mailbox is over its limit',
 	],
 	block: [
 		'554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/query/ip/192.0.2.1',
@@ -607,5 +613,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 The recipient has blocked you',
 		'550 This account does not accept mail from unknown users',
 		'550 recipient does not accept messages from you',
+		'550 Mailbox temporarily unavailable',
+		'550 user is in vacation',
+		'550 Your message was automatically rejected by Dovecot Pigeonhole Sieve',
 	],
 };
