@@ -2,6 +2,7 @@ import type {Clues} from '../mail/report.ts';
 import {addressesIn} from './addresses.ts';
 import {type Field, leavesOf, type Mail} from './mime.ts';
 import type {Structured} from './structured.ts';
+import {stripHtml} from './text/strip-html.ts';
 
 /** Fields of a report that say to whom it came. */
 const addresseeFields: ReadonlySet<string> = new Set([
@@ -73,15 +74,16 @@ const pasted =
 
 /** Header fields that stand in texts: mailers that know no attachments put the returned mail there. */
 function pastedFields(mail: Mail): Field[] {
-	return leavesOf(mail.root)
-		.filter(({type}) => type === 'text/plain')
-		.slice(0, 5)
-		.flatMap(part =>
-			[...part.text().slice(0, longestText).matchAll(pasted)].slice(0, mostOfAKind).map(([, name, value]) => ({
-				name: (name as string).toLowerCase(),
-				value: (value as string).replace(/\n[>|]*[ \t]*/g, ' '),
-			})),
-		);
+	const leaves = leavesOf(mail.root);
+	const plain = leaves.filter(({type}) => type === 'text/plain').map(part => part.text().slice(0, longestText));
+	const html = plain.length > 0 ? undefined : leaves.find(({type}) => type === 'text/html');
+	const texts = html ? [stripHtml(html.text()).slice(0, longestText)] : plain.slice(0, 5);
+	return texts.flatMap(text =>
+		[...text.matchAll(pasted)].slice(0, mostOfAKind).map(([, name, value]) => ({
+			name: (name as string).toLowerCase(),
+			value: (value as string).replace(/\n[>|]*[ \t]*/g, ' '),
+		})),
+	);
 }
 
 /** `<a@b> <c@d>` → `a@b`, `c@d`; one without brackets as it is. */

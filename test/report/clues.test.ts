@@ -62,6 +62,11 @@ for (const [name, quote] of [
 	});
 }
 
+test('the returned header in HTML', t => {
+	const html = `<p>Sorry.</p><pre>${header.replaceAll('<', '&lt;').replaceAll('>', '&gt;')}</pre>`;
+	t.like(read(mailOf('Subject: failure notice', 'Content-Type: text/html', '', html)).clues, fromReturned);
+});
+
 test('the fields of the report itself', t => {
 	const raw = mailOf(
 		'Return-Path: <>',
