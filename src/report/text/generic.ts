@@ -32,21 +32,28 @@ const notTheirs =
  * sender and subject are a daemon's both, the mail that it gives back.
  */
 export const readGeneric: Detector = bounce => {
-	const {said, returned, senders} = bounce;
-	const {daemon, from, subject, trace} = daemonSigns(bounce);
-	const hasReturned = /\S/.test(returned);
-	const isDaemons =
-		daemon ||
-		(subject && (from || trace || hasReturned)) ||
-		(from && hasReturned) ||
-		(from && trace && reply.test(said));
-	if (!isDaemons || !(failing.test(said) || (from && subject && hasReturned))) {
+	const {said, senders} = bounce;
+	if (!isDaemons(bounce) || !(failing.test(said) || givesBack(bounce))) {
 		return [];
 	}
 	const listed = readListed(said, {except: senders});
 	const theirs = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
 	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
+
+/** Two things at least have to speak for a daemon, or its name. */
+function isDaemons(bounce: BounceText): boolean {
+	const {daemon, from, subject, nullPath, trace, returned} = daemonSigns(bounce);
+	const replied = reply.test(bounce.said);
+	return (
+		daemon || (from && (subject || returned || (nullPath && replied))) || (subject && (returned || (trace && replied)))
+	);
+}
+
+function givesBack(bounce: BounceText): boolean {
+	const {from, subject, returned} = daemonSigns(bounce);
+	return from && subject && returned;
+}
 
 /** Addresses within sentences: the first one that is not the sender's or a help desk's. */
 function readSentence({said, senders}: BounceText): Finding[] {

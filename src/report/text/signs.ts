@@ -3,7 +3,7 @@ import type {ReportAction} from '../../mail/report.ts';
 import type {BounceText} from './bounce-text.ts';
 
 const daemon =
-	/mailer.?daemon|mail.?daemon|post_?master|post_?office|mail (?:delivery|deliver|administrator|system)|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
+	/mailer.?daemon|mail.?daemon|post_?master|post_?office|mail (?:delivery|deliver|administrator|system)\s*[<("]|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
 const subject = new RegExp(
 	[
 		'undeliver(?:able|ed)|non.?deliver|not deliver|(?:delivery|deliver) (?:has )?(?:failed|failure|error|problem|report|notification)',
@@ -26,32 +26,52 @@ const spread = ['list-id', 'list-unsubscribe', 'list-post', 'x-campaign', 'x-mai
 const personal =
 	/^\s*(?:hi|hello|hey|dear|hallo|guten tag|liebe|bonjour|hola|ciao)\b(?!\. (?:this|the mta)|!?\s{1,4}this is)|\bI (?:got|get|received|keep|tried|sent)\b|\b(?:thanks|cheers|regards)\b|\?(?:\s|$)/i;
 
-/** What of a mail's header speaks for a daemon, and what for a person or a list. */
-export function daemonSigns({field}: BounceText): {
+// A machine's name, if not one that only daemons have.
+const machine =
+	/(?:^|[<\s.-])(?:no-?reply|do-?not-?reply|admin|root|e?mail|smtp|mta|server|system|gateway|anti|scan|alert|notif|delivery|robot|auto)/i;
+// What Postfix tells its postmaster of sessions that others had with it.
+const notice = /^Postfix SMTP (?:server|client): errors/i;
+
+/** What of a mail speaks for a daemon, and what for a person or a list. */
+export type DaemonSigns = {
 	readonly from: boolean;
 	/** And by a name that nobody else bears. */
 	readonly daemon: boolean;
 	readonly subject: boolean;
+	/** It has no return path, as RFC 5321 §4.5.5 wants it. */
+	readonly nullPath: boolean;
+	/** It says that a machine wrote it, in whatever way. */
 	readonly trace: boolean;
+	/** It gives a mail back. */
+	readonly returned: boolean;
 	readonly other: boolean;
-} {
+};
+
+export function daemonSigns({field, returned}: BounceText): DaemonSigns {
+	const nullPath = /^<\s*>$/.test(field('return-path'));
 	return {
 		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
 		subject: subject.test(field('subject')),
+		nullPath,
 		trace:
-			/^<\s*>$/.test(field('return-path')) ||
+			nullPath ||
 			/^auto-/i.test(field('auto-submitted')) ||
 			field('x-failed-recipients') !== '' ||
 			/report-type\s*=\s*"?delivery-status/i.test(field('content-type')),
+		returned: /\S/.test(returned),
 		other: reply.test(field('subject')) || spread.some(name => field(name) !== ''),
 	};
 }
 
 /** Whether a daemon may have written it: a mail that a person wrote is none, whatever he quotes. */
 export function mayBeBounce(bounce: BounceText): boolean {
-	const {daemon, from, subject, trace, other} = daemonSigns(bounce);
-	return (daemon || !other) && (from || trace || (subject && !personal.test(bounce.said.slice(0, 4096))));
+	const {daemon, from, subject, trace, returned, other} = daemonSigns(bounce);
+	if ((other && !daemon) || notice.test(bounce.field('subject'))) {
+		return false;
+	}
+	const isMachine = returned || bounce.field('from') === '' || machine.test(bounce.field('from'));
+	return from || trace || (subject && isMachine && !personal.test(bounce.said.slice(0, 4096)));
 }
 
 const goesOn = new RegExp(
