@@ -59,7 +59,7 @@ const refusalEveryMs = 60_000;
 const dayMs = 86_400_000;
 /** How long tokens are accepted where messages are kept for ever (decisions.md). */
 const tokenDays = 400;
-const unproved = {each: 20, all: 600, windowMs: 3_600_000} as const;
+const unproved = {each: 60, all: 1000, windowMs: 3_600_000} as const;
 
 /** All that comes in by mail: the listener, and the loop that reads what was taken in. */
 export function createInbound(options: InboundOptions) {

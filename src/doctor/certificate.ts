@@ -6,6 +6,20 @@ import {type Check, fail, ok, warn} from './finding.ts';
 const day = 86_400_000;
 const soonDays = 14;
 
+const why = 'Servers that demand TLS do not hand bounces to a listener that has none, or whose certificate is wrong.';
+
+/** The listener has no certificate. */
+export const noCertificateCheck: Check = {
+	name: 'listener-tls',
+	why,
+	look: async () => [
+		warn(
+			'the listener offers no STARTTLS: reports come in unencrypted',
+			'set MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY',
+		),
+	],
+};
+
 /** Whether the listener's certificate holds, for how long, and for which name. */
 export function certificateCheck({
 	certFile,
@@ -20,7 +34,7 @@ export function certificateCheck({
 }): Check {
 	return {
 		name: 'listener-tls',
-		why: 'Servers that demand TLS do not hand bounces to a listener whose certificate is wrong.',
+		why,
 		async look() {
 			let certificate: X509Certificate;
 			try {

@@ -13,7 +13,7 @@ import type {Resolver} from '../mail/dns.ts';
 import type {OwnAddress} from './addresses.ts';
 import {blocklistCheck} from './blocklists.ts';
 import {returnPathCheck} from './bounces.ts';
-import {certificateCheck} from './certificate.ts';
+import {certificateCheck, noCertificateCheck} from './certificate.ts';
 import {clockCheck, type TimeServer} from './clock.ts';
 import {daemonCheck} from './daemon.ts';
 import {domainsCheck} from './domains.ts';
@@ -110,7 +110,7 @@ function waysOut(input: DoctorInput): Check[] {
 }
 
 function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
-	const {inboundListen, inboundTlsCert, inboundTlsKey, returnPathDomain, hostname} = settings;
+	const {inboundListen, returnPathDomain, hostname} = settings;
 	return [
 		returnPathCheck({
 			returnPathDomain,
@@ -123,14 +123,20 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 			resolver,
 		}),
 		...mailboxOf({settings}),
-		...(inboundTlsCert === null || inboundTlsKey === null
-			? []
-			: [certificateCheck({certFile: inboundTlsCert, keyFile: inboundTlsKey, hostname: returnPathDomain, clock})]),
+		...listenerTlsOf(settings, clock),
 		publicUrlCheck({
 			publicUrl: boundPublicUrl(settings.publicUrl, settings.httpListen),
 			running: input.daemon !== null,
 		}),
 	];
+}
+
+function listenerTlsOf(settings: Settings, clock: Clock): Check[] {
+	const {inboundListen, inboundTlsCert: certFile, inboundTlsKey: keyFile, returnPathDomain: hostname} = settings;
+	if (certFile !== null && keyFile !== null) {
+		return [certificateCheck({certFile, keyFile, hostname, clock})];
+	}
+	return inboundListen === null ? [] : [noCertificateCheck];
 }
 
 function mailboxOf({settings}: Pick<DoctorInput, 'settings'>): Check[] {

@@ -1,12 +1,12 @@
-import {markRead, type ReadMark} from '../store/inbound.ts';
+import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import type {GroupWrite} from '../store/writer.ts';
 
-/** Marks mails as read that lead to nothing else; false: it was read already. */
-export const readMarkWrite: GroupWrite<ReadMark, boolean> = {
+/** Marks mails as read of which nothing comes. */
+export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	name: 'read_mark',
 	rank: 3,
-	async apply(trx, marks) {
-		const marked = await markRead(trx, marks);
-		return marks.map(({id}) => marked.has(id));
+	async apply(trx, ends) {
+		await markRead(trx, ends);
+		return ends.map(() => undefined);
 	},
 };

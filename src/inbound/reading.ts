@@ -100,9 +100,9 @@ export function createReading(options: ReadingOptions) {
 
 	async function keep(cameIn: CameIn, error: unknown): Promise<'done' | 'later'> {
 		const fault = (error instanceof Error ? error.message : String(error)).slice(0, longestFault);
-		const readAt = storeTime(clock.now());
+		const at = storeTime(clock.now());
 		try {
-			await store.writer.submit(readMarkWrite, {id: cameIn.id, readAt, kept: 'unread', reading: null, fault});
+			await store.writer.submit(readMarkWrite, {id: cameIn.id, at, kept: 'unread', reading: null, fault});
 		} catch (failure) {
 			return later(failure);
 		}

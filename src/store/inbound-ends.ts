@@ -14,7 +14,7 @@ export type InboundEnd = {
 	readonly fault: string | null;
 };
 
-/** Marks mails as read. */
+/** Marks mails as read; those that somebody else marked meanwhile stay as they are. */
 export async function markRead(trx: Knex.Transaction, ends: readonly InboundEnd[]): Promise<void> {
 	await update(trx, keptOf(ends, true), '');
 	await update(trx, keptOf(ends, false), ', raw = ?', [Buffer.alloc(0)]);
@@ -38,7 +38,7 @@ async function update(
 	const source = rowSource(trx, rows, 5);
 	await trx.raw(
 		`update inbound set read_at = v.column2, kept = v.column3, reading = v.column4, fault = v.column5${more}
-			from (${source.sql}) as v where inbound.id = v.column1`,
+			from (${source.sql}) as v where inbound.id = v.column1 and inbound.read_at is null`,
 		[...bindings, ...(source.bindings as Knex.RawBinding[])],
 	);
 }

@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
 import type {CameIn, InboundSource} from '../mail/report.ts';
-import {rowSource, textAsBytes} from './dialect.ts';
 import {insertRows} from './insert-rows.ts';
 
 /** A mail that came in, as it is kept until it was read. */
@@ -12,9 +11,6 @@ export type NewInbound = CameIn & {
 
 /** A mail that was not read yet, with its bytes. */
 export type UnreadInbound = CameIn & {readonly raw: Buffer};
-
-/** Why a mail is kept after it was read. */
-export type Kept = 'unmatched' | 'unread' | 'operator';
 
 /** Stores mails; answers the ids of those that were not there yet. */
 export async function insertInbound(trx: Knex.Transaction, mails: readonly NewInbound[]): Promise<Set<string>> {
@@ -104,33 +100,6 @@ function cameInOf(row: Row): CameIn {
 		rcptTo: JSON.parse(row.rcpt_to) as string[],
 		receivedAt: row.received_at,
 	};
-}
-
-export type ReadMark = {
-	readonly id: string;
-	readonly readAt: string;
-	/** Null: the mail itself is let go. */
-	readonly kept: Kept | null;
-	/** JSON text with kind and reports, for mails that are kept. */
-	readonly reading: string | null;
-	readonly fault: string | null;
-};
-
-/** Marks mails as read and lets go those that are not kept; answers the ids of those that were not yet. */
-export async function markRead(trx: Knex.Transaction, marks: readonly ReadMark[]): Promise<Set<string>> {
-	const {sql, bindings} = rowSource(
-		trx,
-		marks.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(one => [one.id, one.readAt, one.kept, one.reading, one.fault]),
-		5,
-	);
-	const answer = await trx.raw(
-		`update inbound set read_at = column2, kept = column3, reading = column4, fault = column5,
-			raw = case when column3 is null then ${textAsBytes(trx, "''")} else raw end
-		from (${sql}) as mark where inbound.id = mark.column1 and inbound.read_at is null returning inbound.id`,
-		bindings as Knex.RawBinding[],
-	);
-	const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
-	return new Set(rows.map(({id}) => id));
 }
 
 /** How many mails wait to be read. */

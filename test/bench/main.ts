@@ -5,6 +5,7 @@ import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import {setTimeout as wait} from 'node:timers/promises';
+import {fileURLToPath} from 'node:url';
 import {parseArgs} from 'node:util';
 import {load} from '../helpers/load.ts';
 import type {LoadOrder} from './load.ts';
@@ -193,6 +194,11 @@ console.log(`${messages} messages, ${connections} connections, node ${process.ve
 const scenarios: Record<string, () => Promise<void>> = {
 	accept: measureAccept,
 	through: () => measureThrough('end to end, signed', {}),
+	reports: async () => {
+		const profile = options['cpu-prof'] ? ['--cpu-prof', options['cpu-prof']] : [];
+		const script = fileURLToPath(new URL('./reports.js', import.meta.url));
+		execFileSync(process.execPath, [script, '--reports', String(messages), ...profile], {stdio: 'inherit'});
+	},
 	'one-maker': () => measureThrough('… one maker', {MAILCTL_MAKERS: '1'}),
 };
 for (const [name, measure] of Object.entries(scenarios)) {

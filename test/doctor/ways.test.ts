@@ -5,7 +5,7 @@ import {createSecureContexts} from '../../src/deliver/hello.ts';
 import type {Route} from '../../src/deliver/route.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {returnPathCheck} from '../../src/doctor/bounces.ts';
-import {certificateCheck} from '../../src/doctor/certificate.ts';
+import {certificateCheck, noCertificateCheck} from '../../src/doctor/certificate.ts';
 import {egressCheck} from '../../src/doctor/egress.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {publicUrlCheck} from '../../src/doctor/public-url.ts';
@@ -137,6 +137,10 @@ test('the listener’s certificate: its key, its name, its time', async t => {
 	t.regex(await look(Date.now(), 'else.test'), /^warn: .* is not for else\.test$/);
 	t.regex(await look(Date.now(), 'in.bounces.test', otherKey), /^fail: the key of .* is not that of /);
 	t.regex(await look(Date.now(), 'in.bounces.test', join(folder, 'none.pem')), /^fail: ENOENT/);
+});
+
+test('a listener without a certificate', async t => {
+	t.deepEqual(await told(noCertificateCheck), ['warn: the listener offers no STARTTLS: reports come in unencrypted']);
 });
 
 test('the public URL: https, and answered', async t => {

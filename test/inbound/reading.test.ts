@@ -43,7 +43,7 @@ function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOp
 async function record(store: Store, id: string): Promise<void> {
 	await store.writer.submit(readMarkWrite, {
 		id,
-		readAt: storeTime(Date.now()),
+		at: storeTime(Date.now()),
 		kept: null,
 		reading: null,
 		fault: null,
