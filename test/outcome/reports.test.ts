@@ -1,10 +1,11 @@
 import test from 'ava';
+import {createReportWrite} from '../../src/outcome/reports.ts';
 import {isErased} from '../../src/store/erasures.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {readReports} from '../../src/store/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, newId} from '../helpers/messages.ts';
+import {insertMessages, newId, outbox} from '../helpers/messages.ts';
 import {
 	authFailure,
 	complaint,
@@ -471,6 +472,17 @@ storeTest(test, 'a flood of reports of one copy ends', async (t, store) => {
 	t.true(kept >= 100 && kept < 250, String(kept));
 	t.deepEqual(await record(store, reading([hard]), {to: [returnPath(mail.to)]}).then(({kept}) => kept), null);
 	t.is((await record(store, reading([hard]), {to: [returnPath(mail.cc)]})).about[0]?.event, 'bounced');
+});
+
+storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) => {
+	const write = createReportWrite(outbox, {retentionDays: () => 90, caps: {mails: 20, bytes: 1e9}});
+	for (let n = 0; n < 300; n++) {
+		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
+		await store.writer.submit(write, await taken(store, reading([hard]), {cameIn: {receivedAt}}));
+	}
+	const left: string[] = await store.reader('inbound').orderBy('received_at').pluck('received_at');
+	t.is(left.length, 20);
+	t.is(left[0], '2026-11-21T00:04:40.000Z');
 });
 
 storeTest(test, 'what a report says is cut before it is stored', async (t, store) => {
