@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
+import type {Escalated} from '../mail/outcome.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
 import {moveRecipients} from '../store/recipients.ts';
@@ -7,6 +8,7 @@ import {type ReportedCopy, readEnds} from '../store/reports.ts';
 import {insertSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
+import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {countReputation} from './reputation.ts';
@@ -61,7 +63,9 @@ async function endsOf(trx: Knex.Transaction, told: readonly Told[]): Promise<Set
 	const ends = await readEnds(trx, [...new Set(told.map(({copy}) => copy.messageId))]);
 	return new Set(
 		ends.map(({recipientId, type, detail}) =>
-			type === 'complained' ? `${recipientId} complained` : `${recipientId} bounced ${detail.type} ${detail.category}`,
+			type === 'complained'
+				? `${recipientId} complained`
+				: `${recipientId} bounced ${detail.escalated === undefined ? detail.type : 'transient'} ${detail.category}`,
 		),
 	);
 }
@@ -99,12 +103,14 @@ async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: reado
  */
 async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
 	const moving = await move(trx, told, 'bounced');
+	const escalated = await escalate(trx, told.flatMap(softBounceOf));
+	const gone = new Map([...escalated].map(([{one}, how]) => [one, how]));
 	await announce(
 		trx,
-		told.map(one => happeningOf(one, outbox.newId('evt'), 'bounced', moving.has(one))),
+		told.map(one => happeningOf(one, outbox.newId('evt'), 'bounced', moving.has(one), gone.get(one))),
 		outbox,
 	);
-	const hard = told.filter(({report}) => report.suppresses);
+	const hard = told.filter(one => one.report.suppresses || gone.has(one));
 	await countReputation(
 		trx,
 		hard.filter(one => moving.has(one)).map(({copy}) => ({recipientId: copy.id, what: 'hard' as const})),
@@ -127,6 +133,14 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 	return told.map(({reportId}) => [reportId, 'bounced'] as const);
 }
 
+/** One more failure that says little by itself; too many of them do (R2.1). */
+function softBounceOf(one: Told): Array<SoftBounce & {readonly one: Told}> {
+	const {copy, report, item} = one;
+	const {workspaceId, messageId, addressKey} = copy;
+	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.code, report.status);
+	return counts && mayBlock(copy) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
+}
+
 /** Moves the copies whose state allows it; answers the first that was told of each. */
 async function move(trx: Knex.Transaction, told: readonly Told[], to: 'delivered' | 'bounced'): Promise<Set<Told>> {
 	const at = told.at(-1)?.item.at;
@@ -139,7 +153,13 @@ async function move(trx: Knex.Transaction, told: readonly Told[], to: 'delivered
 }
 
 /** `counts`: it changed the copy's state. */
-function happeningOf(told: Told, id: string, type: 'delivered' | 'bounced', counts: boolean): Happening {
+function happeningOf(
+	told: Told,
+	id: string,
+	type: 'delivered' | 'bounced',
+	counts: boolean,
+	escalated?: Escalated,
+): Happening {
 	const {copy, item} = told;
 	return {
 		id,
@@ -154,7 +174,11 @@ function happeningOf(told: Told, id: string, type: 'delivered' | 'bounced', coun
 		detail: JSON.stringify({
 			recipient: copy.address,
 			role: copy.role,
-			...(type === 'bounced' && {type: typeOf(told.report), category: categoryOf(told.report)}),
+			...(type === 'bounced' && {
+				type: escalated ? 'permanent' : typeOf(told.report),
+				category: categoryOf(told.report),
+				escalated,
+			}),
 			...saidOf(told),
 		}),
 	};

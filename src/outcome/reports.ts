@@ -11,7 +11,7 @@ import type {GroupWrite} from '../store/writer.ts';
 import {groupBy} from './group-by.ts';
 import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
-import {actOn} from './report-effects.ts';
+import {actOn, type Reported} from './report-effects.ts';
 import {matchesOfReporter} from './reporter.ts';
 import {reviewText} from './review.ts';
 
@@ -82,18 +82,8 @@ export function createReportWrite(
 		async apply(trx, items) {
 			const acceptMs = (retentionDays() || longestDays) * dayMs;
 			const known = await lookUp(trx, items, acceptMs);
-			const matches: Match[][] = [];
-			for (const item of items) {
-				const proven = matchesOf(item, known, acceptMs);
-				matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere));
-			}
-			const counts = await countReports(trx, [...new Set(matches.flat().map(({copy}) => copy.id))]);
-			const reported = matches
-				.flat()
-				.filter(({copy}) => (counts.get(copy.id) ?? 0) < mostReports)
-				.map(match => ({...match, reportId: outbox.newId('rpt')}));
-			const added = await insertReports(trx, reported.map(rowOf));
-			const fresh = reported.filter(({reportId}) => added.has(reportId));
+			const matches = await matchAll(trx, items, known, acceptMs);
+			const fresh = await addReports(trx, outbox, matches.flat());
 			const events = await actOn(trx, outbox, fresh);
 			const freshOf = groupBy(fresh, ({item}) => item);
 			const effects = items.map((item, index): ReportEffect => {
@@ -124,12 +114,37 @@ async function lookUp(trx: Knex.Transaction, items: readonly ReadMail[], acceptM
 	return {copies, messages: groupBy(ofMessages, ({messageId}) => messageId)};
 }
 
+/** What each mail proves to be about. */
+async function matchAll(
+	trx: Knex.Transaction,
+	items: readonly ReadMail[],
+	known: Known,
+	acceptMs: number,
+): Promise<Match[][]> {
+	const matches: Match[][] = [];
+	for (const item of items) {
+		const proven = matchesOf(item, known, acceptMs);
+		matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere));
+	}
+	return matches;
+}
+
+/** Writes reports; answers those that had not come before. */
+async function addReports(trx: Knex.Transaction, outbox: Outbox, matches: readonly Match[]): Promise<Reported[]> {
+	const counts = await countReports(trx, [...new Set(matches.map(({copy}) => copy.id))]);
+	const reported = matches
+		.filter(({copy}) => (counts.get(copy.id) ?? 0) < mostReports)
+		.map(match => ({...match, reportId: outbox.newId('rpt')}));
+	const added = await insertReports(trx, reported.map(rowOf));
+	return reported.filter(({reportId}) => added.has(reportId));
+}
+
 /** Of an erased person nothing is written any more. */
 function isThere({copy}: Match): boolean {
 	return copy.address !== erasedAddress;
 }
 
-function rowOf(match: Match & {readonly reportId: string}): NewReport {
+function rowOf(match: Reported): NewReport {
 	const {item, copy, via, report, reportId} = match;
 	return {
 		id: reportId,

@@ -1,10 +1,11 @@
 import test from 'ava';
+import {createReportWrite} from '../../src/outcome/reports.ts';
 import {isErased} from '../../src/store/erasures.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {readReports} from '../../src/store/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {newId} from '../helpers/messages.ts';
+import {insertMessages, newId, outbox} from '../helpers/messages.ts';
 import {
 	authFailure,
 	complaint,
@@ -82,6 +83,25 @@ storeTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppresse
 	t.is(await stateOf(store, mail.to), 'bounced');
 	t.like((await timeline(store, mail))[0], {type: 'bounced', detail: {type: 'transient', category: 'mailbox_full'}});
 	t.deepEqual(await suppressed(store, mail.workspaceId), []);
+});
+
+storeTest(test, 'the third full mailbox within more than a week is a hard bounce', async (t, store) => {
+	const first = await mailed(store);
+	const more = await insertMessages(store, first.workspaceId, ['ada@a.test', 'ada@a.test']);
+	const days = [0, 4, 8].map(day => new Date(Date.now() + day * 86_400_000).toISOString());
+	for (const [index, messageId] of [first.messageId, ...more].entries()) {
+		const copy = await store.reader('recipients').where({message_id: messageId, role: 'to'}).first();
+		await store.database('recipients').where({id: copy.id}).update({state: 'sent', next_attempt_at: null});
+		for (let n = 0; n < 2; n++) {
+			const cameIn = {receivedAt: days[index] as string};
+			await record(store, reading([soft]), {to: [returnPath(copy)], cameIn});
+		}
+		t.is((await suppressed(store, first.workspaceId)).length, index === 2 ? 1 : 0, String(index));
+	}
+	const [, last = ''] = more;
+	t.deepEqual(await suppressed(store, first.workspaceId), [`ada@a.test hard_bounce ${last}`]);
+	const events = await readEvents(store.reader, last, {after: null, limit: 9});
+	t.like(events, {length: 1, 0: {detail: {type: 'permanent', category: 'mailbox_full', escalated: {messages: 3}}}});
 });
 
 storeTest(test, 'the address that we sent to is suppressed, not the one that the report names', async (t, store) => {
@@ -452,6 +472,17 @@ storeTest(test, 'a flood of reports of one copy ends', async (t, store) => {
 	t.true(kept >= 100 && kept < 250, String(kept));
 	t.deepEqual(await record(store, reading([hard]), {to: [returnPath(mail.to)]}).then(({kept}) => kept), null);
 	t.is((await record(store, reading([hard]), {to: [returnPath(mail.cc)]})).about[0]?.event, 'bounced');
+});
+
+storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) => {
+	const write = createReportWrite(outbox, {retentionDays: () => 90, caps: {mails: 20, bytes: 1e9}});
+	for (let n = 0; n < 300; n++) {
+		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
+		await store.writer.submit(write, await taken(store, reading([hard]), {cameIn: {receivedAt}}));
+	}
+	const left: string[] = await store.reader('inbound').orderBy('received_at').pluck('received_at');
+	t.is(left.length, 20);
+	t.is(left[0], '2026-11-21T00:04:40.000Z');
 });
 
 storeTest(test, 'what a report says is cut before it is stored', async (t, store) => {
