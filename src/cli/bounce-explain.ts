@@ -26,8 +26,8 @@ export function explainCommand(bounce: Command): void {
 		.addHelpText(
 			'after',
 			`
-Files are single mails; - or nothing is standard input. Of a folder every file is
-read, with those in its folders, but for hidden ones.
+Files are single mails; - or nothing is standard input. Of a folder every file
+is read, with those in its folders, but for hidden ones.
 A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
 		)
 		.option('--reply <text>', 'read the reply of a host instead of a mail')
@@ -47,6 +47,9 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 	}
 	const [name = '-'] = names;
 	if (names.length <= 1 && !(await isFolder(name))) {
+		if (name === '-' && session.terminal.asks) {
+			session.terminal.warn('mailctl: paste the mail, then end it with Ctrl-D on a line of its own');
+		}
 		const reading = readReport(await readInput(name), classify);
 		session.show(viewOf(reading), () => explained(reading, session.terminal));
 		return;
