@@ -258,6 +258,9 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 The requested command failed because the mailbox was unavailable',
 		'550 Bad user',
 		'550 Wrong recipient',
+		'550 <u@example.com> locally unknown',
+		'550 no one here by that name',
+		'550 5.0.1 Recipient rejected',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -515,6 +518,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'552-5.7.0 Our system detected an illegal attachment on your message.',
 		'554 <u@example.com>: Recipient address rejected: Policy Rejection. Go away.',
 		'571 Delivery not authorized, message refused',
+		'550 5.7.1 Recipient rejected: the user wants no mail now',
 	],
 	sender: [
 		'550 5.1.8 <bounce@mail.test>: Sender address rejected: Domain not found',
