@@ -13,6 +13,10 @@ const replies: ReadonlyArray<readonly [Header, string]> = [
 		{Subject: 'Automatic reply: Hello', 'X-Auto-Response-Suppress': 'All'},
 		'I no longer work here; my mailbox does not exist any more.',
 	],
+	[
+		{Subject: 'Undeliverable? My address changed', 'Auto-Submitted': 'auto-replied', 'Return-Path': '<>'},
+		'The user neko@example.org is unknown here now. Use inu@example.org.',
+	],
 	[{Subject: 'Out of Office: Hello'}, 'I am on holiday.'],
 	[{Subject: 'Automatische Antwort: Hallo'}, 'Ich bin nicht im Büro.'],
 	[{Subject: 'Abwesenheitsnotiz'}, 'Ich bin im Urlaub.'],
@@ -73,6 +77,36 @@ const others: ReadonlyArray<readonly [string, Header, string]> = [
 		'a notice of a postmaster',
 		{From: 'postmaster@example.org', Subject: 'Maintenance on Sunday'},
 		'Write to inu@example.org with questions.',
+	],
+	[
+		'a parcel',
+		{From: 'Parcels <noreply@parcels.example>', Subject: 'Delivery failed: your parcel could not be delivered'},
+		'Dear customer, your parcel could not be delivered: address unknown. Write to inu@example.org.',
+	],
+	[
+		'a colleague who pastes a bounce',
+		{...person, Subject: 'undeliverable mail'},
+		'See below.\n\n   ----- The following addresses had permanent fatal errors -----\n<inu@example.org>\n    (reason: 550 5.1.1 User unknown)\n',
+	],
+	[
+		'a newsletter whose name sounds like a daemon',
+		{From: 'Mail System News <news@example.org>', Subject: 'How to avoid undeliverable mail'},
+		'550 5.1.1 user unknown means that the mailbox inu@example.org does not exist.',
+	],
+	[
+		"a postmaster's sum of the day",
+		{From: 'postmaster@example.org', Subject: 'Postfix log summaries for Nov 21', 'Auto-Submitted': 'auto-generated'},
+		'message reject detail\n 550 5.1.1 <inu@example.org>: User unknown in local recipient table\n',
+	],
+	[
+		'a notice of Postfix on a session of others',
+		{Subject: 'Postfix SMTP server: errors from host.example[192.0.2.1]', 'Return-Path': '<>'},
+		'Transcript of session follows.\n\n In:  RCPT TO:<inu@example.org>\n Out: 550 5.1.1 <inu@example.org>: User unknown\n',
+	],
+	[
+		'a mail that lures with a mailbox that is full',
+		{From: 'Mail Administrator <admin@example.net>', Subject: 'Your mailbox is full'},
+		'Your mailbox inu@example.org has been disabled. Write to help@example.net.',
 	],
 	[
 		'a letter with a quoted bounce below it',

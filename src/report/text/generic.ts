@@ -22,6 +22,7 @@ const failing = new RegExp(
 );
 // Whatever the language around it.
 const reply = /\b5\d\d[ -]#?5\.\d{1,3}\.\d{1,3}\b/;
+const alone = /^\W*(?:mail.?delivery[\w ]{0,20}|mailer.?daemon(?:@[\w.-]+)?)\W*(?:<|$)/i;
 const bystander =
 	/^(?:mailer-?daemon|post_?master|abuse|support|help(?:desk)?|hostmaster|webmaster|admin(?:istrator)?|no-?reply|info|security|noc)@/i;
 const notTheirs =
@@ -33,7 +34,7 @@ const notTheirs =
  */
 export const readGeneric: Detector = bounce => {
 	const {said, senders} = bounce;
-	if (!isDaemons(bounce) || !(failing.test(said) || givesBack(bounce))) {
+	if (said.trim() === '' || !isDaemons(bounce) || !(failing.test(said) || givesBack(bounce))) {
 		return [];
 	}
 	const listed = readListed(said, {except: senders});
@@ -41,12 +42,14 @@ export const readGeneric: Detector = bounce => {
 	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
 
-/** Two things at least have to speak for a daemon, or its name. */
+/** Two things at least have to speak for a daemon. */
 function isDaemons(bounce: BounceText): boolean {
-	const {daemon, from, subject, nullPath, trace, returned} = daemonSigns(bounce);
+	const {daemon, from, subject, nullPath, trace, replies, returned} = daemonSigns(bounce);
 	const replied = reply.test(bounce.said);
 	return (
-		daemon || (from && (subject || returned || (nullPath && replied))) || (subject && (returned || (trace && replied)))
+		(daemon && (subject || trace || returned || alone.test(bounce.field('from')))) ||
+		(from && (subject || returned || (nullPath && replied))) ||
+		(subject && (returned || (trace && replied) || (nullPath && !replies)))
 	);
 }
 

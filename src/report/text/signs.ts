@@ -29,8 +29,9 @@ const personal =
 // A machine's name, if not one that only daemons have.
 const machine =
 	/(?:^|[<\s.-])(?:no-?reply|do-?not-?reply|admin|root|e?mail|smtp|mta|server|system|gateway|anti|scan|alert|notif|delivery|robot|auto)/i;
-// What Postfix tells its postmaster of sessions that others had with it.
-const notice = /^Postfix SMTP (?:server|client): errors/i;
+// What daemons write to their postmaster of mail that others sent, sums of all days among it.
+const notice =
+	/^Postfix SMTP (?:server|client): errors|log summar|logwatch|statistics|^cron\b|(?:quarantine|spam|mail) (?:digest|summary)|^report domain:|\bdmarc\b/i;
 
 /** What of a mail speaks for a daemon, and what for a person or a list. */
 export type DaemonSigns = {
@@ -40,6 +41,8 @@ export type DaemonSigns = {
 	readonly subject: boolean;
 	/** It has no return path, as RFC 5321 §4.5.5 wants it. */
 	readonly nullPath: boolean;
+	/** It answers a mail, by its own words. */
+	readonly replies: boolean;
 	/** It says that a machine wrote it, in whatever way. */
 	readonly trace: boolean;
 	/** It gives a mail back. */
@@ -54,6 +57,7 @@ export function daemonSigns({field, returned}: BounceText): DaemonSigns {
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
 		subject: subject.test(field('subject')),
 		nullPath,
+		replies: /^auto-replied/i.test(field('auto-submitted')),
 		trace:
 			nullPath ||
 			/^auto-/i.test(field('auto-submitted')) ||

@@ -48,7 +48,7 @@ const pieces = fc.constantFrom(
 		'(expanded from: <',
 		'{"',
 	],
-	...['X-A: b\n', '<p', '<!--', '&#x', 'é', '\ud83d', 'a'],
+	...['X-A: b\n', '<p', '<!--', '&#x', 'é', '😀', '宛先', 'a'],
 );
 const text = fc.array(pieces, {maxLength: 200}).map(parts => parts.join(''));
 
