@@ -1,3 +1,5 @@
+import {existsSync} from 'node:fs';
+import path from 'node:path';
 import {readCollection} from './expected.ts';
 import {explainFolder} from './explain.ts';
 import {
@@ -18,6 +20,10 @@ import {
 const [folder, part = ''] = process.argv.slice(2);
 if (folder === undefined) {
 	console.error('usage: node dist/test/bounces/score.js FOLDER [PART-OF-FILE-NAMES]');
+	process.exit(64);
+}
+if (!existsSync(path.join(folder, 'expected.json'))) {
+	console.error(`score: ${folder} holds no expected.json, name a folder that does`);
 	process.exit(64);
 }
 
