@@ -59,7 +59,9 @@ const refusalEveryMs = 60_000;
 const dayMs = 86_400_000;
 /** How long tokens are accepted where messages are kept for ever (decisions.md). */
 const tokenDays = 400;
-const unproved = {each: 60, all: 1000, windowMs: 3_600_000} as const;
+/** Mails an hour that nothing proves. */
+const peopleMails = {each: 60, all: 1000, windowMs: 3_600_000} as const;
+const lateMails = {each: 20, all: 200, windowMs: 3_600_000} as const;
 
 /** All that comes in by mail: the listener, and the loop that reads what was taken in. */
 export function createInbound(options: InboundOptions) {
@@ -170,7 +172,8 @@ export function createInbound(options: InboundOptions) {
 					feedbackAddress,
 					addressOf: askTogether(ids => findCopyAddresses(store.reader, ids)),
 					tokenLifetimeMs: () => (options.retentionDays() || tokenDays) * dayMs,
-					unproved: createAllowance({...unproved, clock}),
+					people: createAllowance({...peopleMails, clock}),
+					late: createAllowance({...lateMails, clock}),
 					clock,
 				}),
 				takeIn,

@@ -31,8 +31,10 @@ export type AddresseeOptions = {
 	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
 	/** How long tokens are accepted, milliseconds. */
 	readonly tokenLifetimeMs: () => number;
-	/** How many mails of a client that nothing proves are kept: those to people, and those to old tokens. */
-	readonly unproved: Allowance;
+	/** How many mails to people a client may bring. */
+	readonly people: Allowance;
+	/** The same for old tokens, which anybody can make up. */
+	readonly late: Allowance;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
@@ -57,13 +59,13 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 			return {ok: true, role: 'feedback', address};
 		}
 		if (operators.has(local)) {
-			return options.unproved(client) ? {ok: true, role: 'operator', address} : tooMany;
+			return options.people(client) ? {ok: true, role: 'operator', address} : tooMany;
 		}
 		const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
 		const signed = role === 'unsubscribe' ? links.readUnsubscribeLocal(local) : links.readReturnPath(local);
 		const proof = signed === null ? 'wrong' : await prove(signed);
 		if (proof === 'late') {
-			return options.unproved(client) ? {ok: true, role: 'late', address} : tooMany;
+			return options.late(client) ? {ok: true, role: 'late', address} : tooMany;
 		}
 		return proof === 'right' ? {ok: true, role, address} : unknown;
 	};

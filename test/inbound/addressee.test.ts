@@ -31,7 +31,8 @@ function judging({unproved = 100, clock = still} = {}) {
 		feedbackAddress: 'Reports@Feedback.test',
 		addressOf: async id => addresses.get(id),
 		tokenLifetimeMs: () => 90 * day,
-		unproved: createAllowance({each: unproved, all: 1000, windowMs: 3_600_000, clock}),
+		people: createAllowance({each: unproved, all: 1000, windowMs: 3_600_000, clock}),
+		late: createAllowance({each: unproved, all: 1000, windowMs: 3_600_000, clock}),
 		clock,
 	});
 }
@@ -92,6 +93,7 @@ test('a token older than messages are kept is taken, though nothing proves it, a
 		[await verdictOf(t, address, judge), await verdictOf(t, address, judge), await verdictOf(t, address, judge)],
 		['late', 'late', '4.7.1'],
 	);
+	t.is(await verdictOf(t, 'abuse@bounces.test', judge), 'operator');
 	const young = createPastIds()('rcp', Date.now() - 89 * day);
 	t.is(await verdictOf(t, `${links.returnPathLocal(young, 'gone@example.net')}@bounces.test`), '5.1.1');
 	const future = createPastIds()('rcp', Date.now() + day);

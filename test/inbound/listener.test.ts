@@ -1,5 +1,6 @@
 import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
+import fc from 'fast-check';
 import type {Judged} from '../../src/inbound/addressee.ts';
 import {createListener, type Heard, type ListenerOptions} from '../../src/inbound/listener.ts';
 import type {Coming} from '../../src/inbound/take-in.ts';
@@ -233,6 +234,49 @@ test('a session that says nothing, or little, is ended', async t => {
 	const drip = setInterval(() => dripping.send('N'), 20);
 	t.teardown(() => clearInterval(drip));
 	t.is(await dripping.reply(), '421 4.4.2 The session took too long');
+});
+
+test('a mail that drips in is not waited for longer than a session lasts', async t => {
+	const {port, mails} = await listening(t, {limits: {sessionMs: 300}});
+	const talk = await begun(t, port);
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	await talk.say('DATA');
+	const drip = setInterval(() => talk.send('x'), 20);
+	t.teardown(() => clearInterval(drip));
+	t.is(await talk.reply(), '421 4.4.2 The session took too long');
+	t.deepEqual(mails, []);
+});
+
+test('whatever clients say, nothing is taken that is not for us, and the next client is served', async t => {
+	const {port, mails} = await listening(t, {limits: {perClient: 1000, refusals: 5}});
+	const line = fc.oneof(
+		fc.constantFrom('EHLO a', 'HELO a', 'MAIL FROM:<>', 'MAIL FROM:<a@b.test> SIZE=10', 'DATA', '.', 'RSET', 'NOOP'),
+		fc.constantFrom(
+			'RCPT TO:<b@bounces.test>',
+			'RCPT TO:<x@other.test>',
+			'RCPT TO:<postmaster>',
+			'QUIT',
+			'BDAT 5 LAST',
+		),
+		fc.string({unit: 'binary', maxLength: 200}),
+		fc.constant('x'.repeat(20_000)),
+		fc.constant('MAIL FROM:<>\r\nRCPT TO:<b@bounces.test>\r\nDATA\r\nhello\r\n.'),
+	);
+	const end = fc.constantFrom('\r\n', '\n', '\r', '');
+	await fc.assert(
+		fc.asyncProperty(fc.array(fc.tuple(line, end), {maxLength: 40}), async script => {
+			const talk = await talkTo(t, port);
+			talk.send(`EHLO peer.test\r\n${script.flat().join('')}\r\n.\r\nQUIT\r\n`);
+			talk.end();
+			await waitFor('the session is over', talk.ended);
+			return mails.every(({rcptTo}) => rcptTo.join() === 'b@bounces.test');
+		}),
+		{numRuns: 150},
+	);
+	t.true(mails.length > 0);
+	const talk = await begun(t, port);
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data('x'), /^250 2\.6\.0/);
 });
 
 test('a client that goes away in the middle of a mail leaves nothing', async t => {
