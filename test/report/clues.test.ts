@@ -115,3 +115,11 @@ test('twenty of a kind are kept, none of them long', t => {
 	t.is(messageIds.length, 20);
 	t.is(messageIds[0], 'm0@x');
 });
+
+test('the token of a report by RFC 9477, in the header that it returns or in its own fields', t => {
+	const returned = `Content-Type: text/rfc822-headers\n\nCFBL-Address: fbl@shop.example; report=arf\nCFBL-Feedback-ID: ${ref}\n`;
+	const feedback = (more: string) =>
+		`Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nUser-Agent: x/1\nVersion: 1\n${more}`;
+	t.deepEqual(cluesOf(feedback(''), returned).refs, [ref]);
+	t.deepEqual(cluesOf(feedback(`CFBL-Feedback-ID: ${ref}\n`)).refs, [ref]);
+});
