@@ -4,7 +4,8 @@ const address = /[^\s<>()[\]{};:,"'|]{1,64}@(?:[\w\u0080-\uffff-]{1,63}\.){0,8}[
 const linkPath = /\b(https?:\/\/[^\s/<>"')]{1,255})[^\s<>"')]{1,2000}/gi;
 const hostWithAddress = /\b(?:unknown|[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,8})\.?[ (]{0,2}\[[\da-f.:]{3,45}\]\)?/gi;
 const lineCode = /(?<=\s)[245]\d\d-(?:#?[245]\.\d{1,3}\.\d{1,3}[ :-]?)?/g;
-const speaker = /\bhost\s{1,3}(?:\S{1,255}\s{1,3})?said:|\bwhile talking to \S{1,255}/gi;
+const speaker =
+	/\bhost\s{1,3}(?:\S{1,255}\s{1,3})?said:|\bwhile talking to \S{1,255}|\bremote server returned(?! unknown)/gi;
 const command = /\(in reply to [^()]{1,60}\)/gi;
 const emptyBrackets = /<\s?>|\(\s?\)|\[\s?\]/g;
 const blanks = /\s+/g;

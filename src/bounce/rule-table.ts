@@ -12,7 +12,7 @@ type Tell = (path: string, problem: string) => void;
 type Fields = Readonly<Record<string, unknown>>;
 
 const mostRules = 1000;
-const longestPattern = 4000;
+const longestPattern = 8000;
 const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'text', 'unless'];
 const ruleFields = ['name', 'why', 'when', 'category'];
 

@@ -261,6 +261,13 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 <u@example.com> locally unknown',
 		'550 no one here by that name',
 		'550 5.0.1 Recipient rejected',
+		"550 I don't know this user",
+		'550 Not local user',
+		'550 u is not known at this site',
+		'550 Unresolved recipient',
+		'550 no valid users',
+		'550 Mailbox u@x.test can not be found',
+		'550 unknown login',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
