@@ -26,7 +26,11 @@ export function explained({kind, reports, fault}: Reading, terminal: Terminal): 
 	return [
 		kind === 'other' && reports.length > 0 ? 'A mail that asks for no more.' : kinds[kind],
 		...(fault === null ? [] : [`Read in part: ${fault}.`]),
-		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(rowsOf(report), terminal)]),
+		...reports.flatMap(report => [
+			'',
+			terminal.bold(named(report)),
+			...rows(kind === 'auto_reply' ? [['subject', report.reason]] : rowsOf(report), terminal),
+		]),
 	];
 }
 

@@ -5,6 +5,7 @@ import {isAutoReply} from './auto-reply.ts';
 import {readClues} from './clues.ts';
 import {readDsn} from './dsn.ts';
 import {type Mail, readMail} from './mime.ts';
+import {reportOfSender, senderOf} from './of-sender.ts';
 import {readText} from './read-text.ts';
 import {readStructured, type Structured} from './structured.ts';
 import {readUnsubscribe} from './unsubscribe.ts';
@@ -35,5 +36,12 @@ function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pic
 		return {kind: 'text', reports: told};
 	}
 	const asked = readUnsubscribe(mail);
-	return {kind: asked || !isAutoReply(mail) ? 'other' : 'auto_reply', reports: asked ?? []};
+	if (asked) {
+		return {kind: 'other', reports: asked};
+	}
+	if (!isAutoReply(mail)) {
+		return {kind: 'other', reports: []};
+	}
+	const quiet = {action: 'none', rule: null, matched: null} as const;
+	return {kind: 'auto_reply', reports: senderOf(mail) === null ? [] : [reportOfSender(mail, quiet)]};
 }

@@ -34,7 +34,13 @@ const complaint = multipartOf({
 		'Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nVersion: 1\nOriginal-Rcpt-To: neko@mx.example\n',
 	],
 });
-const vacation = mailOf('Subject: Out of office', 'Auto-Submitted: auto-replied', '', 'I am away.');
+const vacation = mailOf(
+	'From: ann@office.example',
+	'Subject: Out of office',
+	'Auto-Submitted: auto-replied',
+	'',
+	'I am away.',
+);
 
 async function folderOf(cli: Cli, files: Readonly<Record<string, Buffer>>): Promise<string> {
 	const folder = path.join(cli.folder, 'mails');
@@ -87,13 +93,17 @@ test('a folder: an array with every file by name, and those in its folders, none
 		[
 			['a.eml', 'dsn', 2],
 			['b.eml', 'arf', 1],
-			['c/d.eml', 'auto_reply', 0],
+			['c/d.eml', 'auto_reply', 1],
 			['e.bin', 'other', 0],
 			['f.eml', 'other', 0],
 		],
 	);
-	t.deepEqual(await cli.json<View[]>('bounce', 'explain', path.join(folder, 'c')), [
-		{file: path.join(folder, 'c/d.eml'), kind: 'auto_reply', reports: []},
+	t.like(await cli.json<View[]>('bounce', 'explain', path.join(folder, 'c')), [
+		{
+			file: path.join(folder, 'c/d.eml'),
+			kind: 'auto_reply',
+			reports: [{recipient: 'ann@office.example', action: 'none', type: 'none', suppresses: false}],
+		},
 	]);
 });
 
