@@ -1,7 +1,7 @@
 import type {Judgement} from '../mail/bounce.ts';
 import type {Reading, Report, ReportAction, ReportKind} from '../mail/report.ts';
 import type {Terminal} from './terminal.ts';
-import {printable, wrapped} from './text.ts';
+import {folded, printable} from './text.ts';
 
 const kinds: Readonly<Record<ReportKind, string>> = {
 	dsn: 'A delivery status notification.',
@@ -72,7 +72,10 @@ function whatFailed({type}: Pick<Report, 'type'>): string {
 		: 'failed, transient: the address may be good';
 }
 
-function effectOf({suppresses}: Pick<Report, 'suppresses'>): string {
+function effectOf({suppresses, action}: Pick<Report, 'suppresses'> & {readonly action?: ReportAction}): string {
+	if (action === 'unsubscribe') {
+		return 'unsubscribes, as the link in the mail does';
+	}
 	return suppresses ? 'suppresses the address' : 'suppresses nothing';
 }
 
@@ -86,7 +89,7 @@ const nameWidth = 10;
 function rows(pairs: readonly Row[], {width}: Terminal): string[] {
 	const margin = ' '.repeat(indent + nameWidth);
 	return pairs.flatMap(([name, value]) => {
-		const [first = '', ...rest] = wrapped(printable(value), width, margin);
+		const [first = '', ...rest] = folded(printable(value), width, margin);
 		return [`${' '.repeat(indent)}${name.padEnd(nameWidth)}${first.slice(margin.length)}`, ...rest];
 	});
 }

@@ -7,7 +7,7 @@ import {count} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
-import {printable, shortTime, wrapped} from './text.ts';
+import {folded, printable, shortTime} from './text.ts';
 
 type Options = {limit: number; raw?: true};
 
@@ -137,5 +137,5 @@ function describe(mail: KeptMail, width: number): string[] {
 
 function reportLines({recipient, action: did, status, category, reason}: Report, width: number): string[] {
 	const what = [did, status, category].filter(each => each !== null).join(', ');
-	return ['', printable(`${recipient ?? 'nobody named'}: ${what}`), ...wrapped(printable(reason), width, '  ')];
+	return ['', printable(`${recipient ?? 'nobody named'}: ${what}`), ...folded(printable(reason), width, '  ')];
 }

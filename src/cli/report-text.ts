@@ -1,5 +1,5 @@
 import type {StoredReport} from '../store/reports.ts';
-import {printable, shortTime, wrapped} from './text.ts';
+import {folded, printable, shortTime, wrapped} from './text.ts';
 
 /** What came back about a copy, for people: what it is and says, how it was judged, and the text of it. */
 export function reportLines({kind, category, rule, matched, detail, createdAt}: StoredReport, width: number): string[] {
@@ -19,7 +19,7 @@ export function reportLines({kind, category, rule, matched, detail, createdAt}: 
 	return [
 		`  report ${shortTime(text(detail.received_at) ?? createdAt)}  ${printable(said)}`,
 		...(notes.length === 0 ? [] : wrapped(printable(notes.join(', ')), width, '     ')),
-		...(reason === '' ? [] : wrapped(printable(reason), width, '     ')),
+		...(reason === '' ? [] : folded(printable(reason), width, '     ')),
 	];
 }
 

@@ -84,3 +84,27 @@ export function wrapped(text: string, width: number, indent = ''): string[] {
 	}
 	return [...lines, indent + line];
 }
+
+/** The same of what strangers wrote, where a word may be longer than a line: it is broken, not to be copied from here. */
+export function folded(text: string, width: number, indent = ''): string[] {
+	return wrapped(broken(text, Math.max(1, width - columnsOf(indent))), width, indent);
+}
+
+function broken(text: string, width: number): string {
+	return text
+		.split(' ')
+		.map(word => {
+			let columns = 0;
+			let pieces = '';
+			for (const character of word) {
+				columns += columnsOf(character);
+				if (columns > width) {
+					pieces += ' ';
+					columns = columnsOf(character);
+				}
+				pieces += character;
+			}
+			return pieces;
+		})
+		.join(' ');
+}

@@ -28,7 +28,15 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 		const action = actions[type] ?? 'none';
 		const recipients = recipientsOf(fields, returned);
 		return recipients.map(recipient =>
-			reportOf({recipient, action, type, rule: 'feedback-type', matched: type, host: reporterOf(fields), mail}),
+			reportOf({
+				recipient,
+				action,
+				type,
+				rule: 'feedback-type',
+				matched: type,
+				host: reporterOf(fields),
+				said: saidIn(mail),
+			}),
 		);
 	}
 	const complaint = ses?.complaint;
@@ -37,7 +45,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 		const action = actions[type] ?? 'none';
 		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
 		return recipients.map(recipient =>
-			reportOf({recipient, action, type, rule: 'feedback-ses', matched: type, host: null, mail}),
+			reportOf({recipient, action, type, rule: 'feedback-ses', matched: type, host: null, said: ''}),
 		);
 	}
 	const recipient = junkReported(mail, returned);
@@ -51,7 +59,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 					rule: 'feedback-jmrp',
 					matched: junkField,
 					host: null,
-					mail,
+					said: saidIn(mail),
 				}),
 			];
 }
@@ -110,10 +118,19 @@ type Told = {
 	readonly rule: string;
 	readonly matched: string;
 	readonly host: string | null;
-	readonly mail: Mail;
+	/** What people are told. */
+	readonly said: string;
 };
 
-function reportOf({recipient, action, type, rule, matched, host, mail}: Told): Report {
+function saidIn(mail: Mail): string {
+	return (
+		bounceTextOf(mail)
+			.said.trim()
+			.split(/\n[ \t]*\n/)[0] ?? ''
+	);
+}
+
+function reportOf({recipient, action, type, rule, matched, host, said}: Told): Report {
 	return {
 		recipient,
 		originalRecipient: null,
@@ -126,11 +143,7 @@ function reportOf({recipient, action, type, rule, matched, host, mail}: Told): R
 		suppresses: action === 'complaint',
 		rule,
 		matched,
-		reason: reasonOf(
-			bounceTextOf(mail)
-				.said.trim()
-				.split(/\n[ \t]*\n/)[0] ?? '',
-		),
+		reason: reasonOf(said),
 		feedbackType: type,
 	};
 }

@@ -42,7 +42,7 @@ function reportOf(finding: Finding, whole: string | null, classify: Classify): R
 		status: evidence.enhanced ?? evidence.status,
 		code: evidence.code,
 		host: evidence.host,
-		reason: reasonOf(text.replace(/^[\s:;.,>)\]]+/, '')),
+		reason: reasonOf(text),
 		feedbackType: null,
 	} as const;
 	return action === 'failed'

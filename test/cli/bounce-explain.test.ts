@@ -145,6 +145,9 @@ test('for people: what, why and by which rule, at 80 columns', async t => {
 		'5-unsubscribe.eml': mailOf('From: neko@mx.example', 'Subject: unsubscribe', '', ''),
 		'6-parts.eml': mailOf('Content-Type: multipart/mixed; boundary=b', '', '--b\n\na\n'.repeat(300)),
 		'7-delivered.eml': dsnOf('Final-Recipient: rfc822; \x1b[31mneko@mx.example\nAction: relayed\nStatus: 2.0.0'),
+		'8-long.eml': dsnOf(
+			`Final-Recipient: rfc822; neko@mx.example\nAction: failed\nDiagnostic-Code: smtp; 550 ${'x'.repeat(100)}`,
+		),
 	});
 	const text = (await cli.text('bounce', 'explain', folder)).replaceAll(folder, 'mails');
 	t.true(text.split('\n').every(line => line.length <= 80));

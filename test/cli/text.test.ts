@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {fields, table} from '../../src/cli/table.ts';
-import {columnsOf, cut, duration, nextTry, printable} from '../../src/cli/text.ts';
+import {columnsOf, cut, duration, folded, nextTry, printable} from '../../src/cli/text.ts';
 
 test('nothing that a terminal acts on or that hides text is printed', t => {
 	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');
@@ -19,6 +19,23 @@ test('cut text is as wide as allowed at most', t => {
 	fc.assert(
 		fc.property(fc.string({unit: 'grapheme'}), fc.integer({min: 1, max: 20}), (text, width) => {
 			return columnsOf(cut(text, width)) <= width;
+		}),
+	);
+});
+
+test('what strangers wrote fits into lines, however long its words are', t => {
+	t.deepEqual(folded('see https://help.example/very/long for more', 14, '  '), [
+		'  see',
+		'  https://help',
+		'  .example/ver',
+		'  y/long for',
+		'  more',
+	]);
+	t.deepEqual(folded('日本語日本語', 5), ['日本', '語日', '本語']);
+	t.deepEqual(folded('as long as it is', Number.POSITIVE_INFINITY), ['as long as it is']);
+	fc.assert(
+		fc.property(fc.string({unit: 'grapheme'}), fc.integer({min: 4, max: 20}), (text, width) => {
+			return folded(text, width, '  ').every(line => columnsOf(line) <= width);
 		}),
 	);
 });

@@ -149,7 +149,13 @@ test('Amazon SES tells of a complaint by JSON', t => {
 	]) {
 		const raw = ses(told, footer);
 		t.is(read(raw).kind, 'arf');
-		t.like(readOne(raw), {recipient: 'neko@mx.example', action: 'complaint', suppresses: true, feedbackType: 'abuse'});
+		t.like(readOne(raw), {
+			recipient: 'neko@mx.example',
+			action: 'complaint',
+			suppresses: true,
+			feedbackType: 'abuse',
+			reason: '',
+		});
 	}
 	const notSpam = {...complaint, complaintFeedbackType: 'not-spam'};
 	t.like(readOne(ses({notificationType: 'Complaint', complaint: notSpam})), {action: 'none', suppresses: false});
