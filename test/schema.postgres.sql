@@ -415,7 +415,7 @@ CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (cre
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
 CREATE INDEX inbound_by_digest ON public.inbound USING btree (digest)
-CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, size) WHERE (kept IS NOT NULL)
+CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, id, size, kept) WHERE (kept IS NOT NULL)
 CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (id)
 CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
 CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id, node)

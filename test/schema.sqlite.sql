@@ -125,7 +125,7 @@ CREATE TABLE idempotency_keys (workspace_id text not null,
   primary key (workspace_id, mode, key));
 CREATE INDEX inbound_by_age on inbound (received_at);
 CREATE INDEX inbound_by_digest on inbound (digest);
-CREATE INDEX inbound_kept on inbound (received_at, size) where kept is not null;
+CREATE INDEX inbound_kept on inbound (received_at, id, size, kept) where kept is not null;
 CREATE INDEX inbound_unread on inbound (received_at) where read_at is null;
 CREATE TABLE inbound (id text,
   digest text not null,

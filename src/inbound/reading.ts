@@ -7,7 +7,9 @@ import {readMarkWrite} from './read-mark.ts';
 import {UnfinishedError} from './reader.ts';
 
 export type ReadingOptions = {
-	readonly store: Pick<Store, 'reader' | 'writer'> & {readonly dialect: Pick<Store['dialect'], 'isUnavailable'>};
+	readonly store: Pick<Store, 'reader' | 'writer'> & {
+		readonly dialect: Pick<Store['dialect'], 'isUnavailable' | 'isConflict'>;
+	};
 	/** Whose mails are read at once. */
 	readonly node: string;
 	/** The first look takes every mail that was not read: nobody else is there who would. */
@@ -93,7 +95,8 @@ export function createReading(options: ReadingOptions) {
 		try {
 			await options.record(cameIn, reading, raw);
 		} catch (error) {
-			return store.dialect.isUnavailable(error) ? later(error) : await keep(cameIn, error);
+			const isOfStore = store.dialect.isUnavailable(error) || store.dialect.isConflict(error);
+			return isOfStore ? later(error) : await keep(cameIn, error);
 		}
 		return 'done';
 	}

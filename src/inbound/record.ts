@@ -26,6 +26,13 @@ export function createRecord(options: RecordOptions): RecordReading {
 	return async (cameIn, reading, raw) => {
 		const candidates = candidatesOf(links, cameIn, reading);
 		const reporter = candidates.length === 0 ? await trustedReporter(raw, reading) : null;
-		return await writer.submit(write, {cameIn, reading, candidates, reporter, at: storeTime(clock.now())});
+		return await writer.submit(write, {
+			cameIn,
+			size: raw.length,
+			reading,
+			candidates,
+			reporter,
+			at: storeTime(clock.now()),
+		});
 	};
 }

@@ -7,6 +7,8 @@ import {cutReport, gistOf, names} from './gist.ts';
 /** A mail that came in, was read, and is to be recorded. */
 export type ReadMail = {
 	readonly cameIn: CameIn;
+	/** Octets. */
+	readonly size: number;
 	readonly reading: Reading;
 	/** Best first. */
 	readonly candidates: readonly Candidate[];

@@ -4,7 +4,13 @@ import {type AttemptResult, isPossibleDuplicate} from '../mail/outcome.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Claimed} from '../store/claims.ts';
-import {insertAttempts, readPossibleDuplicates, type Settled, settleRecipients} from '../store/outcomes.ts';
+import {
+	findReported,
+	insertAttempts,
+	readPossibleDuplicates,
+	type Settled,
+	settleRecipients,
+} from '../store/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {countTls, type TlsDay} from '../store/tls-days.ts';
 import type {GroupWrite} from '../store/writer.ts';
@@ -15,6 +21,7 @@ import {recordFollowing} from './following.ts';
 import type {Outbox} from './outbox.ts';
 import {countTries} from './reputation.ts';
 import type {Verdict} from './settle.ts';
+import {readToldEnds, refusalClass} from './told-ends.ts';
 
 /** The end of a try, judged, to be written. */
 export type Recorded = {
@@ -39,6 +46,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 		rank: 3,
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
+			const refused = await findRefused(trx, items);
 			const settled = await settleRecipients(trx, boot, items.map(toSettled));
 			const mine = await escalateSoft(
 				trx,
@@ -54,16 +62,43 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 			);
 			await announce(
 				trx,
-				mine.flatMap(item => eventsOf(item, doubtful.has(item.copy.id), newId)),
+				mine.flatMap(item =>
+					eventsOf(item, {doubtful: doubtful.has(item.copy.id), refused: refused.get(item.copy.id)}, newId),
+				),
 				outbox,
 			);
 			await suppress(trx, mine, newId);
 			await recordFollowing(trx, outbox, mine);
-			await countTries(trx, mine, outbox);
+			// Of a copy that was tried before, its report counted.
+			const uncounted = mine.filter(({copy}) => refused.get(copy.id) !== 'told' || copy.attempts === 0);
+			await countTries(trx, uncounted, outbox);
 			await countTls(trx, mine.flatMap(tlsOf));
 			return items.map(({copy}) => settled.has(copy.id));
 		},
 	};
+}
+
+/** What reports have told of a copy that was being tried: this very refusal, or another one. */
+type Refused = 'told' | 'otherwise';
+
+async function findRefused(trx: Knex.Transaction, items: readonly Recorded[]): Promise<Map<string, Refused>> {
+	const bounced = items.filter(({verdict}) => verdict.outcome.kind === 'bounced');
+	const ids = await findReported(
+		trx,
+		bounced.map(({copy}) => copy.id),
+	);
+	const reported = bounced.filter(({copy}) => ids.has(copy.id));
+	const told = await readToldEnds(
+		trx,
+		reported.map(({copy}) => copy.message_id),
+	);
+	return new Map(
+		reported.flatMap(({copy, verdict: {outcome}}) => {
+			const its = told.get(copy.id);
+			const isTold = outcome.kind === 'bounced' && its?.has(refusalClass(outcome.type, outcome.category));
+			return its === undefined ? [] : [[copy.id, isTold ? 'told' : 'otherwise'] as const];
+		}),
+	);
 }
 
 function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
@@ -97,7 +132,11 @@ function tlsOf({copy, result}: Recorded): TlsDay[] {
 }
 
 /** `sent` stands once per copy, with its own time, before what followed it. */
-function eventsOf({copy, result, verdict}: Recorded, possibleDuplicate: boolean, newId: NewId): Happening[] {
+function eventsOf(
+	{copy, result, verdict}: Recorded,
+	{doubtful, refused}: {readonly doubtful: boolean; readonly refused: Refused | undefined},
+	newId: NewId,
+): Happening[] {
 	const events: Happening[] = [];
 	const common = {
 		workspaceId: copy.workspace_id,
@@ -105,14 +144,14 @@ function eventsOf({copy, result, verdict}: Recorded, possibleDuplicate: boolean,
 		recipientId: copy.id,
 		recipient: copy.address,
 		recordedAt: result.at,
-		counted: isCounted(copy.role, copy.destination),
+		counted: isCounted(copy.role, copy.destination) && refused === undefined,
 	};
 	if (copy.sent_at === null && result.sentAt !== null) {
 		const detail = JSON.stringify({recipient: copy.address, role: copy.role, attempt: verdict.attempts});
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});
 	}
-	if (verdict.event) {
-		const detail = eventDetail(copy, verdict.attempts, result, verdict.outcome, possibleDuplicate);
+	if (verdict.event && refused !== 'told') {
+		const detail = eventDetail(copy, verdict.attempts, result, verdict.outcome, doubtful);
 		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail});
 	}
 	return events;

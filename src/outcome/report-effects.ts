@@ -4,7 +4,7 @@ import type {Escalated} from '../mail/outcome.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
 import {moveRecipients} from '../store/recipients.ts';
-import {type ReportedCopy, readEnds} from '../store/reports.ts';
+import type {ReportedCopy} from '../store/reports.ts';
 import {insertSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
@@ -12,6 +12,7 @@ import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {countReputation} from './reputation.ts';
+import {complaintClass, readToldEnds, refusalClass} from './told-ends.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** Something new about a copy. */
@@ -30,11 +31,18 @@ export async function actOn(
 	const told = reported.filter((one): one is Told => one.report !== undefined);
 	const failed = told.filter(actionIs('failed'));
 	const complaints = told.filter(actionIs('complaint')).filter(({copy}) => wasSent(copy));
-	const already = await endsOf(trx, [...failed, ...complaints]);
+	const already = await readToldEnds(
+		trx,
+		[...failed, ...complaints].map(({copy}) => copy.messageId),
+	);
 	const events = [
 		...(await recordArrivals(trx, outbox, told.filter(actionIs('delivered', 'relayed', 'expanded')))),
-		...(await recordRefusals(trx, outbox, once(failed, refusalClass, already))),
-		...(await complain(trx, outbox, once(complaints, complaintClass, already))),
+		...(await recordRefusals(trx, outbox, once(failed, classOfRefusal, already))),
+		...(await complain(
+			trx,
+			outbox,
+			once(complaints, () => complaintClass, already),
+		)),
 		...(await unsubscribe(trx, outbox, reported.filter(wantsOut))),
 	];
 	return new Map(events);
@@ -52,31 +60,18 @@ function wasSent({state, sentAt}: ReportedCopy): boolean {
 	return sentAt !== null || state === 'sent' || state === 'delivered';
 }
 
-const complaintClass = 'complained';
+const classOfRefusal = ({report}: Told) => refusalClass(typeOf(report), categoryOf(report));
 
-function refusalClass({report}: Told): string {
-	return `bounced ${typeOf(report)} ${categoryOf(report)}`;
-}
-
-/** What the timelines tell already: a copy has one entry of each class (R3.4). */
-async function endsOf(trx: Knex.Transaction, told: readonly Told[]): Promise<Set<string>> {
-	const ends = await readEnds(trx, [...new Set(told.map(({copy}) => copy.messageId))]);
-	return new Set(
-		ends.map(({recipientId, type, detail}) =>
-			type === 'complained'
-				? `${recipientId} complained`
-				: `${recipientId} bounced ${detail.escalated === undefined ? detail.type : 'transient'} ${detail.category}`,
-		),
+/** Those that the timelines do not tell already. */
+function once(
+	told: readonly Told[],
+	classOf: (one: Told) => string,
+	already: ReadonlyMap<string, ReadonlySet<string>>,
+): Told[] {
+	const first = new Map(told.toReversed().map(one => [`${one.copy.id} ${classOf(one)}`, one]));
+	return told.filter(
+		one => first.get(`${one.copy.id} ${classOf(one)}`) === one && !already.get(one.copy.id)?.has(classOf(one)),
 	);
-}
-
-function once(told: readonly Told[], classOf: string | ((one: Told) => string), already: Set<string>): Told[] {
-	return told.filter(one => {
-		const key = `${one.copy.id} ${typeof classOf === 'string' ? classOf : classOf(one)}`;
-		const isFirst = !already.has(key);
-		already.add(key);
-		return isFirst;
-	});
 }
 
 const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transient');

@@ -52,8 +52,10 @@ const dayMs = 86_400_000;
 const longestDays = 400;
 /** Who holds a copy's token may send as many as he likes; of so many the rest says nothing new. */
 const mostReports = 100;
-/** After so many more mails that are kept it is looked whether they are too many. */
-const keptAtOnce = 100;
+/** After so many more mails that are kept, or octets of them, it is looked whether they are too many. */
+const keptAtOnce = {mails: 100, bytes: 16 * 1024 * 1024};
+/** So many go at once: a large one may take the place of many small ones. */
+const mostTrimmed = 1000;
 
 /**
  * Records what came back, many mails in one transaction: each proves to be about a copy or is kept as unmatched; state,
@@ -64,14 +66,17 @@ export function createReportWrite(
 	outbox: Outbox,
 	{retentionDays, caps = keptCaps}: ReportOptions,
 ): GroupWrite<ReadMail, ReportEffect> {
-	let untrimmed = 0;
+	let untrimmed = {mails: 0, bytes: 0};
 
 	/** A flood of what is kept must not wait for the next sweep. */
-	async function trim(trx: Knex.Transaction, effects: readonly ReportEffect[]): Promise<void> {
-		untrimmed += effects.filter(({kept}) => kept !== null).length;
-		if (untrimmed >= keptAtOnce) {
-			await trimKept(trx, caps, untrimmed);
-			untrimmed = 0;
+	async function trim(trx: Knex.Transaction, kept: readonly ReadMail[]): Promise<void> {
+		untrimmed = {
+			mails: untrimmed.mails + kept.length,
+			bytes: untrimmed.bytes + kept.reduce((sum, {size}) => sum + size, 0),
+		};
+		if (untrimmed.mails >= keptAtOnce.mails || untrimmed.bytes >= keptAtOnce.bytes) {
+			await trimKept(trx, caps, mostTrimmed);
+			untrimmed = {mails: 0, bytes: 0};
 		}
 	}
 
@@ -95,7 +100,10 @@ export function createReportWrite(
 				trx,
 				items.map((item, index) => endOf(item, (effects[index] as ReportEffect).kept, known, acceptMs)),
 			);
-			await trim(trx, effects);
+			await trim(
+				trx,
+				items.filter((_, index) => effects[index]?.kept !== null),
+			);
 			return effects;
 		},
 	};

@@ -38,7 +38,9 @@ async function update(
 	const source = rowSource(trx, rows, 5);
 	await trx.raw(
 		`update inbound set read_at = v.column2, kept = v.column3, reading = v.column4, fault = v.column5${more}
-			from (${source.sql}) as v where inbound.id = v.column1 and inbound.read_at is null`,
+			from (${source.sql}) as v
+			-- Not the index on unread mails, which would be read as a whole.
+			where inbound.id = v.column1 and coalesce(inbound.read_at, '') = ''`,
 		[...bindings, ...(source.bindings as Knex.RawBinding[])],
 	);
 }

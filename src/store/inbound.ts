@@ -71,7 +71,8 @@ export async function listUnread(
 			'id',
 			fitting.map(({id}) => id),
 		)
-		.whereNull('read_at')
+		// Not the index on unread mails, which would be read as a whole.
+		.whereRaw(`coalesce(read_at, '') = ''`)
 		.select('id', 'raw');
 	const rawOf = new Map(bytes.map(({id, raw}) => [id, raw]));
 	const mails = fitting.flatMap(row => {

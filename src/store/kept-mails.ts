@@ -64,23 +64,25 @@ export type KeptCaps = {readonly mails: number; readonly bytes: number};
 /** Removes the oldest of what is kept beyond the caps, at most `limit` mails; how many they were. */
 export async function trimKept(trx: Knex.Transaction, {mails, bytes}: KeptCaps, limit: number): Promise<number> {
 	const [total] = await trx('inbound').whereNotNull('kept').count('* as mails').sum('size as bytes');
-	if (Number(total?.mails) <= mails && Number(total?.bytes) <= bytes) {
+	let [mailsOver, bytesOver] = [Number(total?.mails) - mails, Number(total?.bytes) - bytes];
+	if (mailsOver <= 0 && bytesOver <= 0) {
 		return 0;
 	}
-	const newest = 'order by received_at desc, id desc';
-	const ranked = trx('inbound')
+	const oldest: Array<{id: string; size: number}> = await trx('inbound')
 		.whereNotNull('kept')
-		.select('id', 'received_at')
-		.select(trx.raw(`row_number() over (${newest}) as n`), trx.raw(`sum(size) over (${newest}) as total`))
-		.as('ranked');
-	const ids: string[] = await trx
-		.from(ranked)
-		.where('n', '>', mails)
-		.orWhere('total', '>', bytes)
 		.orderBy(['received_at', 'id'])
 		.limit(limit)
-		.pluck('id');
-	return ids.length === 0 ? 0 : await trx('inbound').whereIn('id', ids).delete();
+		.select('id', 'size');
+	const ids: string[] = [];
+	for (const {id, size} of oldest) {
+		if (mailsOver <= 0 && bytesOver <= 0) {
+			break;
+		}
+		ids.push(id);
+		mailsOver--;
+		bytesOver -= size;
+	}
+	return await trx('inbound').whereIn('id', ids).delete();
 }
 
 /** Until when mails that were read are removed, in the store's form. */

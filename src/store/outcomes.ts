@@ -65,6 +65,20 @@ export async function settleRecipients(
 	return new Set(rows.map(one => one.id));
 }
 
+/** Those of the copies that a report has ended while they were tried. All stay as they are until the transaction ends. */
+export async function findReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Set<string>> {
+	if (recipientIds.length === 0) {
+		return new Set();
+	}
+	const copies: Array<{id: string; state: RecipientState}> = await trx('recipients')
+		.whereIn('id', recipientIds)
+		// In one order: others may be locking the same rows.
+		.orderBy('id')
+		.forNoKeyUpdate()
+		.select('id', 'state');
+	return new Set(copies.filter(({state}) => state === 'bounced' || state === 'complained').map(({id}) => id));
+}
+
 /** Those of the copies of which an earlier try may have arrived: the data was sent and no answer came. */
 export async function readPossibleDuplicates(
 	trx: Knex.Transaction,

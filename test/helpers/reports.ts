@@ -95,7 +95,7 @@ export async function taken(
 		.onConflict('id')
 		.ignore();
 	const found: Reading = {...read, clues: {...read.clues, ...clues}};
-	return {cameIn, reading: found, candidates: candidatesOf(links, cameIn, found), reporter, at};
+	return {cameIn, size: bytes.length, reading: found, candidates: candidatesOf(links, cameIn, found), reporter, at};
 }
 
 export type Copy = {

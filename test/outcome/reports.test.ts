@@ -485,6 +485,24 @@ storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) =>
 	t.is(left[0], '2026-11-21T00:04:40.000Z');
 });
 
+storeTest(test, 'a few large mails that are kept take the place of many small ones', async (t, store) => {
+	const large = 6 * 1024 * 1024;
+	const write = createReportWrite(outbox, {retentionDays: () => 90, caps: {mails: 1000, bytes: 2 * large}});
+	const add = async (n: number, size: number) => {
+		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
+		const mail = await taken(store, reading([hard]), {cameIn: {receivedAt}});
+		await store.database('inbound').where({id: mail.cameIn.id}).update({size});
+		await store.writer.submit(write, {...mail, size});
+	};
+	for (let n = 0; n < 50; n++) {
+		await add(n, 1000);
+	}
+	for (let n = 50; n < 53; n++) {
+		await add(n, large);
+	}
+	t.deepEqual(await store.reader('inbound').pluck('size'), [large, large]);
+});
+
 storeTest(test, 'what a report says is cut before it is stored', async (t, store) => {
 	const mail = await mailed(store);
 	const long = 'x'.repeat(100_000);

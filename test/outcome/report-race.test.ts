@@ -1,0 +1,87 @@
+import test from 'ava';
+import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import type {Report} from '../../src/mail/report.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
+import {judge} from '../../src/outcome/settle.ts';
+import {type Claimed, readCopy} from '../../src/store/claims.ts';
+import {readEvents} from '../../src/store/events.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {newId, outbox} from '../helpers/messages.ts';
+import {complaint, hard, mailed, reading, record, returnPath, soft, stateOf, suppressed} from '../helpers/reports.ts';
+
+const boot = newId('req');
+const recordWrite = createRecordWrite(boot, outbox);
+const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 1e12};
+const at = storeTime(Date.now());
+const delivered: Outcome = {kind: 'delivered'};
+const refused: Outcome = {
+	kind: 'bounced',
+	type: 'permanent',
+	category: 'unknown_user',
+	reason: '550 5.1.1 User unknown',
+	suppresses: true,
+};
+
+/** A copy whose first try had no answer is tried again; meanwhile reports of the first come in, then the try ends. */
+async function race(store: Store, reports: readonly Report[], outcome: Outcome) {
+	const mail = await mailed(store);
+	const {to, workspaceId, messageId} = mail;
+	const {database} = store;
+	await database('recipients').where({id: to.id}).update({state: 'sent', attempts: 1, claimed_by: boot});
+	await database('attempts').insert({
+		...{recipient_id: to.id, n: 1, position: 0, at, host: 'mx.a.test', phase: 'dot', reply: '', ms: 1},
+	});
+	const copy = (await readCopy(store.reader, workspaceId, to.id)) as Claimed;
+	for (const report of reports) {
+		await record(store, reading([report]), {to: [returnPath(to)]});
+	}
+
+	const result: AttemptResult = {recipientId: to.id, outcome, attempts: [], sentAt: at, at};
+	const end = {result, acceptedAt: Date.now(), attempts: 1, sentBefore: true, retry};
+	const verdict = judge(end, Date.now(), Math.random);
+	const isMine = await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
+	const events = await readEvents(store.reader, messageId, {after: null, limit: 9});
+	const days: Array<{status: string; n: number}> = await store.reader('usage_days').orderBy('status');
+	const [hour] = await store.reader('reputation_hours');
+	return {
+		isMine,
+		state: await stateOf(store, to),
+		events: events.map(({type, detail}) => `${type} ${detail.category ?? ''}`.trim()),
+		days: days.map(({status, n}) => `${status} ${n}`),
+		hard: hour?.hard,
+		suppressed: (await suppressed(store, workspaceId)).length,
+	};
+}
+
+storeTest(test, 'a refusal that a report told during the try is told and counted once', async (t, store) => {
+	t.deepEqual(await race(store, [hard], refused), {
+		...{isMine: true, state: 'bounced', events: ['bounced unknown_user'], days: ['bounced 1'], hard: 1, suppressed: 1},
+	});
+});
+
+storeTest(
+	test,
+	'a hard refusal at the end of a try after a soft report: both are told, usage counts one',
+	async (t, store) => {
+		t.deepEqual(await race(store, [soft], refused), {
+			...{isMine: true, state: 'bounced', days: ['bounced 1'], hard: 1, suppressed: 1},
+			events: ['bounced mailbox_full', 'bounced unknown_user'],
+		});
+	},
+);
+
+storeTest(test, 'a refusal is told once, too, where a complaint came before the report', async (t, store) => {
+	t.deepEqual(await race(store, [complaint, hard], refused), {
+		...{isMine: true, state: 'complained', days: ['complained 1'], hard: 0, suppressed: 1},
+		events: ['complained', 'bounced unknown_user'],
+	});
+});
+
+storeTest(test, 'a delivery at the end of a try is told, and the bounce stands', async (t, store) => {
+	t.deepEqual(await race(store, [hard], delivered), {
+		...{isMine: true, state: 'bounced', days: ['bounced 1', 'delivered 1'], hard: 1, suppressed: 1},
+		events: ['bounced unknown_user', 'delivered'],
+	});
+});

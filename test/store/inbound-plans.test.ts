@@ -1,0 +1,42 @@
+import test from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {listUnread} from '../../src/store/inbound.ts';
+import {markRead} from '../../src/store/inbound-ends.ts';
+import {trimKept} from '../../src/store/kept-mails.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {plansDuring} from '../helpers/plans.ts';
+
+const at = storeTime(Date.now());
+const mail = {...{digest: 'x', source: 'smtp', node: 'req_a', rcpt_to: '[]', raw: Buffer.alloc(1)}, size: 1};
+
+storeTest(
+	test,
+	'a backlog of unread mails is read in its order, and each mail by its key',
+	async (t, store, engine) => {
+		await store.database('inbound').insert({...mail, id: 'x', received_at: at});
+		const end = {at, kept: null, reading: null, fault: null};
+		const plans = await plansDuring(store, engine, async () => {
+			await listUnread(store.reader, {node: 'req_a', othersUntil: at, mostRows: 128, mostBytes: 1e6});
+			await store.writer.transaction(trx => markRead(trx, [{...end, id: 'x'}]));
+		});
+		t.is(plans.length, 3);
+		const [list = '', ...byKey] = plans;
+		t.regex(list, /inbound_unread/);
+		for (const plan of byKey) {
+			t.regex(plan, /sqlite_autoindex_inbound_1|inbound_pkey/);
+			t.notRegex(plan, /INDEX inbound_unread|using inbound_unread/);
+		}
+	},
+);
+
+storeTest(test, 'what is kept beyond the caps is found in an index alone', async (t, store, engine) => {
+	await store.database('inbound').insert({...mail, id: 'x', received_at: at, read_at: at, kept: 'unmatched'});
+	const plans = await plansDuring(store, engine, () =>
+		store.writer.transaction(trx => trimKept(trx, {mails: 0, bytes: 0}, 10)),
+	);
+	const looks = plans.filter(plan => plan.startsWith('select'));
+	t.is(looks.length, 2);
+	for (const plan of looks) {
+		t.regex(plan, engine === 'sqlite' ? /USING COVERING INDEX inbound_kept$/ : /inbound_kept/);
+	}
+});
