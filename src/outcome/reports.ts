@@ -3,6 +3,7 @@ import type {Candidate, Via} from '../mail/candidate.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {EventType} from '../mail/event.ts';
 import {keptCaps} from '../mail/kept.ts';
+import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Kept, Report, ReportAction} from '../mail/report.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
@@ -196,12 +197,10 @@ function actionOf({via, report}: Match): ReportAction {
 	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
-const operator = /^(postmaster|abuse)(@|$)/i;
-
 /** Whether the mail itself is to be looked at by somebody. */
 function keptOf(item: ReadMail, matches: readonly Match[], known: Known): Kept | null {
 	const {cameIn, reading} = item;
-	if (cameIn.rcptTo.some(address => operator.test(address))) {
+	if (cameIn.rcptTo.some(isOperatorAddress)) {
 		return 'operator';
 	}
 	if (matches.length === 0) {
