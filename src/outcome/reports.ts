@@ -5,6 +5,7 @@ import type {EventType} from '../mail/event.ts';
 import {keptCaps} from '../mail/kept.ts';
 import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Kept, Report, ReportAction} from '../mail/report.ts';
+import {reportTokenMs} from '../mail/token-lifetime.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
 import {countReports, findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
@@ -48,9 +49,6 @@ export type ReportOptions = {
 	readonly caps?: KeptCaps;
 };
 
-const dayMs = 86_400_000;
-/** Where messages are kept for ever. */
-const longestDays = 400;
 /** Who holds a copy's token may send as many as he likes; of so many the rest says nothing new. */
 const mostReports = 100;
 /** After so many more mails that are kept it is looked whether they are too many. */
@@ -81,7 +79,7 @@ export function createReportWrite(
 		rank: 3,
 		bytes: ({reading}) => 1024 + reading.reports.length * 512,
 		async apply(trx, items) {
-			const acceptMs = (retentionDays() || longestDays) * dayMs;
+			const acceptMs = reportTokenMs(retentionDays());
 			const known = await lookUp(trx, items, acceptMs);
 			const matches = await matchAll(trx, items, known, acceptMs);
 			const fresh = await addReports(trx, outbox, matches.flat());
