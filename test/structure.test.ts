@@ -11,7 +11,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	compose: ['mail'],
 	dns: ['mail'],
 	bounce: ['mail'],
-	report: ['mail'],
+	report: ['mail', 'bounce'],
 	deliver: ['mail'],
 	config: ['mail', 'pace', 'bounce'],
 	log: ['mail'],

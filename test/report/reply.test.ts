@@ -1,5 +1,5 @@
 import test from 'ava';
-import {hostIn, phaseIn, replyIn} from '../../src/report/reply.ts';
+import {hostIn, replyIn} from '../../src/report/reply.ts';
 
 for (const [text, code, enhanced] of [
 	['550 5.1.1 User unknown', 550, '5.1.1'],
@@ -20,27 +20,6 @@ for (const [text, code, enhanced] of [
 ] as const) {
 	test(`${text || 'nothing'}: ${code}, ${enhanced}`, t => {
 		t.like(replyIn(text), {code, enhanced});
-	});
-}
-
-for (const [text, phase] of [
-	['said: 550 no (in reply to RCPT TO command)', 'rcpt'],
-	['said: 550 no (in\n    reply to end of\n    DATA command)', 'dot'],
-	['said: 550 no (in reply to MAIL FROM command)', 'mail'],
-	['said: 550 no (in reply to DATA command)', 'data'],
-	['SMTP error from remote mail server after RCPT TO:<a@b>:\n 550 no', 'rcpt'],
-	['SMTP error from remote mail server after pipelined MAIL FROM:<a@b>:\n 550 no', 'mail'],
-	['SMTP error from remote mail server after end of data: 550 no', 'dot'],
-	['SMTP error from remote mailer after initial connection: 554 no', 'greeting'],
-	['SMTP error from remote mail server after EHLO x: 550 no', 'ehlo'],
-	['mx [192.0.2.1] did not like our RCPT TO:\n554 no', 'rcpt'],
-	['... while talking to mx.example.:\n>>> MAIL From:<a@b>\n<<< 550 no', 'mail'],
-	['... while talking to mx.example.:\n>>> DATA\n<<< 550 no', 'data'],
-	['... while talking to mx.example.:\n>>> RCPT To:<a@b>\n<<< 250 ok\n>>> QUIT', null],
-	['User unknown', null],
-] as const) {
-	test(`phase of ${text.replaceAll('\n', '/')}: ${phase}`, t => {
-		t.is(phaseIn(text), phase);
 	});
 }
 

@@ -1,5 +1,5 @@
+import {phaseIn} from '../../bounce/spoken-phase.ts';
 import type {Evidence} from '../../mail/bounce.ts';
-import type {Phase} from '../../mail/outcome.ts';
 
 const pair = /(?<![\w.:-])([245]\d\d)[ \t]*[-: ]{1,3}[ \t]*\(?#?([245]\.\d{1,3}\.\d{1,3})(?![\w.])/;
 const spoken =
@@ -7,38 +7,6 @@ const spoken =
 const detail = /(?<![\w.])([245]\.\d{1,3}\.\d{1,3})(?![\w]|\.\d)/g;
 const detailAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 const vague = /^[245]\.(?:0|5)\.0$/;
-
-// How daemons say how far they came; the first that matches tells.
-const phases: ReadonlyArray<readonly [RegExp, Phase]> = [
-	[
-		/after (?:sending )?(?:pipelined )?RCPT|in reply to (?:end of )?RCPT|RCPT[ _]TO command|RCPT command|RCPT_TO|SMTP:RCPT/i,
-		'rcpt',
-	],
-	[
-		/did not like (?:our )?RCPT|does not like recipient|recipient was rejected|response to RCPT|>>> ?RCPT|RCPT TO response/i,
-		'rcpt',
-	],
-	[
-		/after (?:sending )?(?:pipelined )?MAIL|in reply to MAIL|MAIL FROM command|MAIL command|\[MAIL_FROM\]|SMTP:MAIL/i,
-		'mail',
-	],
-	[/did not like (?:our )?MAIL|sender was rejected|response to MAIL|>>> ?MAIL/i, 'mail'],
-	[
-		/after end of data|in reply to end of DATA|final DATA|failed after I sent the message|\[BODY\]|SMTP:(?:BODY|EOM)/i,
-		'dot',
-	],
-	[
-		/in reply to DATA|after (?:sending )?(?:pipelined )?DATA|did not like (?:our )?DATA|DATA command|\[DATA\]|SMTP:DATA/i,
-		'data',
-	],
-	[/>>> ?DATA/, 'dot'],
-	[/after (?:sending )?(?:EHLO|HELO)|in reply to (?:EHLO|HELO)|(?:EHLO|HELO) command|>>> ?(?:EHLO|HELO)/i, 'ehlo'],
-	[/after STARTTLS|in reply to STARTTLS/i, 'starttls'],
-	[
-		/after initial connection|greeting failed|refused to talk to me|while receiving the initial server greeting/i,
-		'greeting',
-	],
-];
 
 const hosts: readonly RegExp[] = [
 	/while talking to ([\w.-]+\.[a-z]{2,}|\[?[\d.]{7,15})/i,
@@ -65,7 +33,7 @@ export function evidenceIn(whole: string): Evidence {
 	const enhanced =
 		both?.[2] ?? details.find(found => !vague.test(found) && (code === undefined || found[0] === code[0]));
 	return {
-		phase: phases.find(([pattern]) => pattern.test(text))?.[1] ?? null,
+		phase: phaseIn(text),
 		code: code === undefined ? null : Number(code),
 		enhanced: enhanced ?? null,
 		status: enhanced === undefined ? (details[0] ?? null) : null,
