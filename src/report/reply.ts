@@ -34,19 +34,23 @@ function wrapped(text: string): string {
 	return inner !== undefined && /[245]\d\d/.test(inner) ? inner : text;
 }
 
-const hosts = [
-	/\bhost\s{1,8}([a-z0-9][a-z0-9.-]{2,253})\s{0,8}\[[^\]\n]{3,60}\]/i,
-	/while\s{1,8}talking\s{1,8}to\s{1,8}\[?([a-z0-9][a-z0-9.-]{2,253})/i,
-	/\bserver for the (?:recipient )?domain [a-z0-9.-]{1,253} by ([a-z0-9][a-z0-9.-]{2,253})/i,
-	/\bremote host (?:said|\[?([a-z0-9][a-z0-9.-]{2,253})\]? said)/i,
+const hosts: readonly RegExp[] = [
+	/while\s{1,8}talking\s{1,8}to\s{1,8}\[?([\w.-]+\.[a-z]{2,}|[\d.]{7,15})/i,
+	/\bhost:?\s{1,8}([\w.-]+\.[a-z]{2,})\s{0,8}[[(:]/i,
+	/\bhost:?\s{1,8}([\w.-]+\.[a-z]{2,})\b/i,
+	/(?:server|by|from|system:|dns;) ?<?([\w-]+(?:\.[\w-]+)+)\.? ?[[(>]/i,
+	/(?:remote host|host|server) \[?((?:\d{1,3}\.){3}\d{1,3})\b/i,
+	/^[ \t]*([\w-]+(?:\.[\w-]+){1,8})\.? ?\[[\d.a-f:]{3,45}\]/im,
+	/^((?:\d{1,3}\.){3}\d{1,3}) (?:does not like|failed after)/im,
+	/^Connected to ((?:\d{1,3}\.){3}\d{1,3}|[\w.-]+) but/im,
 ];
 
 /** The host that a text says refused; null: it names none. */
 export function hostIn(text: string): string | null {
 	for (const pattern of hosts) {
 		const host = pattern.exec(text)?.[1];
-		if (host !== undefined) {
-			return host.replace(/\.$/, '').toLowerCase();
+		if (host) {
+			return host.toLowerCase().slice(0, 253);
 		}
 	}
 	return null;

@@ -28,6 +28,8 @@ for (const [text, host] of [
 	['host\n    mx.example[192.0.2.1]\n    said: 550', 'mx.example'],
 	['    host mx.example [192.0.2.1]\n    SMTP error', 'mx.example'],
 	['... while talking to mx.example.:', 'mx.example'],
+	['... while talking to [192.0.2.1]:', '192.0.2.1'],
+	['192.0.2.1 does not like recipient.', '192.0.2.1'],
 	['server for the recipient domain b.example by mx.b.example. [192.0.2.1].', 'mx.b.example'],
 	['the host was not found', null],
 ] as const) {

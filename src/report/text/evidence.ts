@@ -1,5 +1,6 @@
 import {phaseIn} from '../../bounce/spoken-phase.ts';
 import type {Evidence} from '../../mail/bounce.ts';
+import {hostIn} from '../reply.ts';
 
 const pair = /(?<![\w.:-])([245]\d\d)[ \t]*[-: ]{1,3}[ \t]*\(?#?([245]\.\d{1,3}\.\d{1,3})(?![\w.])/;
 const spoken =
@@ -7,17 +8,6 @@ const spoken =
 const detail = /(?<![\w.])([245]\.\d{1,3}\.\d{1,3})(?![\w]|\.\d)/g;
 const detailAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 const vague = /^[245]\.(?:0|5)\.0$/;
-
-const hosts: readonly RegExp[] = [
-	/while talking to ([\w.-]+\.[a-z]{2,}|\[?[\d.]{7,15})/i,
-	/\bhost:? ([\w.-]+\.[a-z]{2,}) ?[[(:]/i,
-	/\bhost:? ([\w.-]+\.[a-z]{2,})\b/i,
-	/(?:server|by|from|system:|dns;) ?<?([\w-]+(?:\.[\w-]+)+)\.? ?[[(>]/i,
-	/(?:remote host|host|server) \[?((?:\d{1,3}\.){3}\d{1,3})\b/i,
-	/^[ \t]*([\w-]+(?:\.[\w-]+){1,8})\.? ?\[[\d.a-f:]{3,45}\]/im,
-	/^((?:\d{1,3}\.){3}\d{1,3}) (?:does not like|failed after)/im,
-	/^Connected to ((?:\d{1,3}\.){3}\d{1,3}|[\w.-]+) but/im,
-];
 
 const longestText = 4096;
 // What daemons say behind a reply.
@@ -52,14 +42,4 @@ export function replyIn(whole: string): string {
 	const start = found.index + found[0].search(/[245]\d\d|[245]\.\d/);
 	const reply = text.slice(start);
 	return reply.slice(0, trailers.exec(reply)?.index);
-}
-
-function hostIn(text: string): string | null {
-	for (const pattern of hosts) {
-		const host = pattern.exec(text)?.[1];
-		if (host) {
-			return host.toLowerCase().slice(0, 253);
-		}
-	}
-	return null;
 }
