@@ -11,6 +11,8 @@ for (const [text, code, enhanced] of [
 	["Remote Server returned '554 5.0.0 <mx.example #5.0.0 smtp; 550 5.2.1 Mailbox disabled>'", 550, '5.2.1'],
 	['550 5.0.350 Remote server returned an error -> 552 5.2.2 Mailbox full', 552, '5.2.2'],
 	['550 User unknown', 550, null],
+	['250 2.0.0 Ok: queued as 4ZQ', 250, '2.0.0'],
+	['RCPT To:<a@b.example>\n<<< 550 <a@b.example>: User unknown', 550, null],
 	['host mx.example[192.0.2.1] said: 451 try again', 451, null],
 	['5.4.4 nobody home', null, '5.4.4'],
 	['ERROR_CODE :550, ERROR_CODE :5.1.1 User Unknown', 550, '5.1.1'],
