@@ -1,6 +1,7 @@
 import type {Evidence} from '../mail/bounce.ts';
 import type {Phase} from '../mail/outcome.ts';
 import {plainText} from './plain-text.ts';
+import {phaseIn} from './spoken-phase.ts';
 
 /** What rules are tried on. */
 export type Facts = {
@@ -48,16 +49,6 @@ const ofSender = /sender|verification failed for|callout/i;
 /** The first reply of a transcript: later ones follow from it. */
 const transcript = /<<< ?(?=[45]\d\d)/;
 
-/** How far the session came, by the words of who held it. */
-const phaseWords: ReadonlyArray<readonly [words: RegExp, phase: Phase]> = [
-	[/in reply to RCPT|after (?:pipelined )?RCPT TO|does not like recipient|>>> RCPT/i, 'rcpt'],
-	[/in reply to end of DATA|after (?:pipelined )?end of data|failed after I sent the message|>>> \.\s/i, 'dot'],
-	[/in reply to DATA|after (?:pipelined )?DATA\b|failed on DATA command|>>> DATA/i, 'data'],
-	[/in reply to MAIL|after (?:pipelined )?MAIL FROM|sender was rejected|>>> MAIL/i, 'mail'],
-	[/in reply to (?:HELO|EHLO)|after (?:HELO|EHLO)\b|>>> (?:HELO|EHLO)/i, 'ehlo'],
-	[/refused to talk to me|after initial connection|but greeting failed/i, 'greeting'],
-];
-
 /**
  * What is known of a refusal, twice where another host's reply stands in the text: of that reply alone, then of all. The
  * reply's own codes come before those that a report gives of it, and a code that says something before one that does not
@@ -65,7 +56,7 @@ const phaseWords: ReadonlyArray<readonly [words: RegExp, phase: Phase]> = [
  */
 export function factsOf(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, longestText);
-	const phase = evidence.phase ?? phaseOf(text);
+	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
 	const whole = facts(evidence, text, phase);
 	return said === null ? [whole] : [facts(evidence, said, phase, true), whole];
@@ -116,8 +107,4 @@ function innermostReply(text: string): string | null {
 function firstReply(text: string): string | null {
 	const found = anyCode.exec(text);
 	return found === null || found.index === 0 ? null : text.slice(found.index + 1);
-}
-
-function phaseOf(text: string): Phase | null {
-	return phaseWords.find(([words]) => words.test(text))?.[1] ?? null;
 }

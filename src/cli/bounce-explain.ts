@@ -4,7 +4,7 @@ import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
 import type {Classify, Evidence} from '../mail/bounce.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
-import type {Reading, Report} from '../mail/report.ts';
+import type {Reading} from '../mail/report.ts';
 import {readReport} from '../report/read-report.ts';
 import {replyIn} from '../report/reply.ts';
 import {explained, explainedReply} from './bounce-text.ts';
@@ -12,6 +12,7 @@ import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
 import {filesOf, isFolder} from './folders.ts';
 import {verb} from './program.ts';
+import {reportView} from './report-view.ts';
 import {action, type Session} from './session.ts';
 
 type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};
@@ -129,22 +130,4 @@ function parsePhase(text: string): Phase {
 /** A reading as scripts see it. */
 function viewOf({kind, reports, fault}: Reading) {
 	return {kind, reports: reports.map(reportView), ...(fault !== null && {fault})};
-}
-
-function reportView(report: Report) {
-	return {
-		recipient: report.recipient,
-		original_recipient: report.originalRecipient,
-		action: report.action,
-		status: report.status,
-		type: report.type,
-		category: report.category,
-		suppresses: report.suppresses,
-		reason: report.reason,
-		code: report.code,
-		host: report.host,
-		rule: report.rule,
-		matched: report.matched,
-		feedback_type: report.feedbackType,
-	};
 }

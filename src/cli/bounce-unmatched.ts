@@ -5,6 +5,7 @@ import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts
 import {CliError} from './fault.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
+import {reportView} from './report-view.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
 import {folded, printable, shortTime} from './text.ts';
@@ -88,15 +89,7 @@ function view(mail: KeptMail) {
 		rcpt_to: mail.rcptTo,
 		size: mail.size,
 		fault: mail.fault,
-		reports: reports.map(report => ({
-			recipient: report.recipient,
-			action: report.action,
-			status: report.status,
-			type: report.type,
-			category: report.category,
-			suppresses: report.suppresses,
-			reason: report.reason,
-		})),
+		reports: reports.map(reportView),
 		tried,
 	};
 }

@@ -12,7 +12,7 @@ import {CliError} from './fault.ts';
 import {describe} from './message-text.ts';
 import {address, count, past} from './options.ts';
 import {verb} from './program.ts';
-import {reportView} from './report-text.ts';
+import {storedReportView} from './report-text.ts';
 import {action, type Session} from './session.ts';
 import {table} from './table.ts';
 import {shortTime} from './text.ts';
@@ -161,7 +161,7 @@ function copyView(
 		captured: capturedFile(session.settings().dataDir, id),
 		opens: own.filter(({kind}) => kind === 'opened').map(countView)[0] ?? null,
 		clicks: own.filter(({kind}) => kind === 'clicked').map(count => ({url: count.url, ...countView(count)})),
-		reports: reports.filter(({recipientId}) => recipientId === id).map(reportView),
+		reports: reports.filter(({recipientId}) => recipientId === id).map(storedReportView),
 	};
 }
 

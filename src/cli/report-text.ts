@@ -32,7 +32,7 @@ const kinds: Readonly<Record<StoredReport['kind'], string>> = {
 };
 
 /** As a script reads it. */
-export function reportView(report: StoredReport) {
+export function storedReportView(report: StoredReport) {
 	const {detail, kind, category, rule, matched} = report;
 	return {
 		id: report.id,

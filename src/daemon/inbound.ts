@@ -21,6 +21,7 @@ import type {MailLog} from '../log/maillog.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
+import {reportTokenMs} from '../mail/token-lifetime.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
@@ -56,9 +57,6 @@ const readLimitMs = 2000;
 const dnsTimeoutMs = 5000;
 /** How often the same refusal of the same client is logged. */
 const refusalEveryMs = 60_000;
-const dayMs = 86_400_000;
-/** How long tokens are accepted where messages are kept for ever (decisions.md). */
-const tokenDays = 400;
 /** Mails an hour that nothing proves. */
 const peopleMails = {each: 60, all: 1000, windowMs: 3_600_000} as const;
 const lateMails = {each: 20, all: 200, windowMs: 3_600_000} as const;
@@ -171,7 +169,7 @@ export function createInbound(options: InboundOptions) {
 					returnPathDomain,
 					feedbackAddress,
 					addressOf: askTogether(ids => findCopyAddresses(store.reader, ids)),
-					tokenLifetimeMs: () => (options.retentionDays() || tokenDays) * dayMs,
+					tokenLifetimeMs: () => reportTokenMs(options.retentionDays()),
 					people: createAllowance({...peopleMails, clock}),
 					late: createAllowance({...lateMails, clock}),
 					clock,

@@ -3,6 +3,7 @@ import type {SignedId} from '../links/signed-id.ts';
 import {parseDomain} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {idTime} from '../mail/ids.ts';
+import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Allowance} from './allowance.ts';
 import type {OurDomains} from './our-domains.ts';
 
@@ -38,7 +39,6 @@ export type AddresseeOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-const operators = new Set(['postmaster', 'abuse']);
 const feedback = 'fbl';
 
 /** Who gets mail here (delivery.md R3.6): signed addresses of our copies, feedback, the operator; nobody else, and no relay. */
@@ -58,7 +58,7 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 		if (local === feedback) {
 			return {ok: true, role: 'feedback', address};
 		}
-		if (operators.has(local)) {
+		if (isOperatorAddress(address)) {
 			return options.people(client) ? {ok: true, role: 'operator', address} : tooMany;
 		}
 		const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
@@ -82,11 +82,6 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 		// Gone since its time is over. A younger copy that is not there never was, or its workspace is deleted.
 		return idTime(signed.id) < clock.now() - options.tokenLifetimeMs() ? 'late' : 'wrong';
 	}
-}
-
-/** Whether an address is one at which people read mail (RFC 5321 §4.5.1, RFC 2142). */
-export function isOperator(address: string): boolean {
-	return operators.has(address.slice(0, address.indexOf('@')).toLowerCase());
 }
 
 /** In comparison form; `postmaster` alone is that of this host (RFC 5321 §4.5.1). */

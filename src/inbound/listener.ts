@@ -1,6 +1,7 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
 import type {JudgeAddressee, Role} from './addressee.ts';
+import {type ListenerLimits, usualLimits} from './listener-limits.ts';
 import {isLooping} from './loop.ts';
 import {createMailBuffer, createRoom} from './mail-buffer.ts';
 import {createPerClient, networkOf} from './per-client.ts';
@@ -40,36 +41,7 @@ export type ListenerOptions = {
 	readonly onMail: (mail: Heard) => void;
 	readonly onRefused: (reason: RefusalReason, client: string) => void;
 	readonly onStoreError: (error: unknown) => void;
-	readonly limits?: Partial<Limits>;
-};
-
-export type Limits = {
-	readonly mailBytes: number;
-	readonly clients: number;
-	readonly perClient: number;
-	readonly recipients: number;
-	/** A client that refused ones were named so often is sent away. */
-	readonly refusals: number;
-	readonly idleMs: number;
-	/** A session in all. */
-	readonly sessionMs: number;
-	/** How long a mail under way has when the listener is closed. */
-	readonly closeMs: number;
-	/** What large mails may hold together while they come in, octets. */
-	readonly heldBytes: number;
-};
-
-const usual: Limits = {
-	mailBytes: 10 * 1024 * 1024,
-	clients: 200,
-	perClient: 10,
-	recipients: 20,
-	refusals: 200,
-	// RFC 5321 §4.5.3.2.7.
-	idleMs: 300_000,
-	sessionMs: 30 * 60_000,
-	closeMs: 10_000,
-	heldBytes: 64 * 1024 * 1024,
+	readonly limits?: Partial<ListenerLimits>;
 };
 
 type Session = {
@@ -90,7 +62,7 @@ const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XF
  * storage. It relays nothing, makes no mail, and reads none (delivery.md R3.5 to R3.8).
  */
 export function createListener(options: ListenerOptions) {
-	const limits = {...usual, ...options.limits};
+	const limits = {...usualLimits, ...options.limits};
 	const room = createRoom(limits.heldBytes);
 	const perClient = createPerClient(limits.perClient);
 	const sessions = new Map<string, Session>();

@@ -64,5 +64,3 @@ export function createMailBuffer(room: Room) {
 		},
 	};
 }
-
-export type MailBuffer = ReturnType<typeof createMailBuffer>;

@@ -147,7 +147,5 @@ export function createReading(options: ReadingOptions) {
 	};
 }
 
-export type ReadingLoop = ReturnType<typeof createReading>;
-
 /** After every time of the store. */
 const latest = '9';

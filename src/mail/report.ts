@@ -71,18 +71,6 @@ export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'std
 /** Why a mail that came in is kept: it proves to be about no copy of ours, could not be read whole, is for the operator. */
 export type Kept = 'unmatched' | 'unread' | 'operator';
 
-/** What a mail that came in is to us, by the address that it came to. */
-export type Addressee =
-	/** The return path of a copy of ours: its token is right. */
-	| {readonly kind: 'return_path'; readonly recipientId: string}
-	/** The unsubscribe address of a copy. */
-	| {readonly kind: 'unsubscribe'; readonly recipientId: string}
-	| {readonly kind: 'feedback'}
-	/** postmaster@, abuse@: kept for the operator. */
-	| {readonly kind: 'operator'}
-	/** A mailbox that is polled, or a file: the mail itself has to tell. */
-	| {readonly kind: 'unknown'};
-
 /** A mail that came in and was stored, without its bytes. */
 export type CameIn = {
 	/** Its row's key. */

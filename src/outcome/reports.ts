@@ -3,7 +3,9 @@ import type {Candidate, Via} from '../mail/candidate.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {EventType} from '../mail/event.ts';
 import {keptCaps} from '../mail/kept.ts';
+import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Kept, Report, ReportAction} from '../mail/report.ts';
+import {reportTokenMs} from '../mail/token-lifetime.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
 import {countReports, findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
@@ -47,9 +49,6 @@ export type ReportOptions = {
 	readonly caps?: KeptCaps;
 };
 
-const dayMs = 86_400_000;
-/** Where messages are kept for ever. */
-const longestDays = 400;
 /** Who holds a copy's token may send as many as he likes; of so many the rest says nothing new. */
 const mostReports = 100;
 /** After so many more mails that are kept, or octets of them, it is looked whether they are too many. */
@@ -85,7 +84,7 @@ export function createReportWrite(
 		rank: 3,
 		bytes: ({reading}) => 1024 + reading.reports.length * 512,
 		async apply(trx, items) {
-			const acceptMs = (retentionDays() || longestDays) * dayMs;
+			const acceptMs = reportTokenMs(retentionDays());
 			const known = await lookUp(trx, items, acceptMs);
 			const matches = await matchAll(trx, items, known, acceptMs);
 			const fresh = await addReports(trx, outbox, matches.flat());
@@ -204,12 +203,10 @@ function actionOf({via, report}: Match): ReportAction {
 	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
-const operator = /^(postmaster|abuse)(@|$)/i;
-
 /** Whether the mail itself is to be looked at by somebody. */
 function keptOf(item: ReadMail, matches: readonly Match[], known: Known): Kept | null {
 	const {cameIn, reading} = item;
-	if (cameIn.rcptTo.some(address => operator.test(address))) {
+	if (cameIn.rcptTo.some(isOperatorAddress)) {
 		return 'operator';
 	}
 	if (matches.length === 0) {

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {BounceCategory} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {countHours, type ReputationCount, readFirstTries, readReported} from '../store/reputation.ts';
+import {countHours, type ReputationCount, readFirstTries, readTried} from '../store/reputation.ts';
 import type {Outbox} from './outbox.ts';
 import type {Recorded} from './record.ts';
 
@@ -75,7 +75,7 @@ export async function countReputation(
 		return;
 	}
 	const ids = reports.map(({recipientId}) => recipientId);
-	const copies = new Map((await readReported(trx, ids)).map(copy => [copy.id, copy]));
+	const copies = new Map((await readTried(trx, ids)).map(copy => [copy.id, copy]));
 	const firstTries = await readFirstTries(trx, ids);
 	await count(
 		trx,

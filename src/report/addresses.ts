@@ -1,22 +1,34 @@
-const longestAddress = 320;
+/** An address and where in the text it stands. */
+export type FoundAddress = {readonly address: string; readonly start: number; readonly end: number};
 
-// A local part that is quoted may hold anything; a plain one ends at what encloses addresses in texts.
-const address =
-	/(?:"[^"\r\n@<>]{1,64}"|[^\s<>()[\]",;:@\\\p{Cc}]{1,128})@(?:\[[0-9a-fA-F.:]{3,60}\]|[^\s<>()[\]",;:@\\'!?/=|`\p{Cc}]{1,255})/gu;
+const mostAddresses = 200;
+// Longer than RFC 5321 allows: return paths that wrap others are.
+const longestLocal = 128;
+const longestDomain = 253;
+const localPart = /[^\s<>()[\]",;:@\\\p{C}]/u;
+const spaceless = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
+const plain = /[a-z0-9]/i;
+const domainPart = /[\p{L}\p{N}.-]/u;
 
-/** Every address in a text, as it is written there, at most `most` of them: `Neko <neko@example.org>`, `rfc822;neko@example.org`. */
-export function addressesIn(text: string, most = 20): string[] {
-	const found: string[] = [];
-	for (const [match] of text.matchAll(address)) {
-		const plain = tidy(match);
-		if (plain !== null) {
-			found.push(plain);
-			if (found.length >= most) {
-				break;
-			}
+/**
+ * Every address in a text, at most `most`, each with its place: bare, in angle brackets or quotes, after `rfc822;`, with punctuation
+ * behind it. A local part may be quoted, a domain an address literal. Linear: nothing is looked at further than an address is long.
+ */
+export function findAddresses(text: string, most = mostAddresses): FoundAddress[] {
+	const found: FoundAddress[] = [];
+	for (let at = text.indexOf('@'); at !== -1 && found.length < most; at = text.indexOf('@', at + 1)) {
+		const start = startOfLocal(text, at);
+		const end = endOfDomain(text, at);
+		if (start < at && end > at + 1 && (found.at(-1)?.end ?? 0) <= start) {
+			found.push({address: text.slice(start, end), start, end});
 		}
 	}
 	return found;
+}
+
+/** Every address in a text, as it is written there, at most `most` of them: `Neko <neko@example.org>`, `rfc822;neko@example.org`. */
+export function addressesIn(text: string, most = 20): string[] {
+	return findAddresses(text, most).map(({address}) => address);
 }
 
 /** The first address in a text, null: there is none. */
@@ -34,7 +46,49 @@ export function strangersIn(addresses: readonly string[], own: readonly string[]
 	return addresses.filter(one => !own.some(other => sameAddress(one, other)));
 }
 
-function tidy(match: string): string | null {
-	const plain = match.replace(/^(?:mailto:|['`*_]+)/i, '').replace(/[.'*_-]+$/, '');
-	return plain.length <= longestAddress && /^.+@.*[^\d.].*$/u.test(plain) ? plain : null;
+function startOfLocal(text: string, at: number): number {
+	if (text[at - 1] === '"') {
+		const quote = text.lastIndexOf('"', at - 2);
+		return quote === -1 || at - quote > longestLocal + 2 || /[\r\n]/.test(text.slice(quote, at)) ? at : quote;
+	}
+	let start = at;
+	while (
+		start > 0 &&
+		at - start < longestLocal &&
+		localPart.test(text[start - 1] as string) &&
+		!isSeam(text, start - 1)
+	) {
+		start--;
+	}
+	// What stands before an address by way of typography: `'neko@…'`, `*neko@…`, `=neko@…`, `mailto:neko@…`.
+	while (start < at && /['`*=.|/]/.test(text[start] as string)) {
+		start++;
+	}
+	return start + (/^(?:smtp|rfc-?822|mailto|addr)=/i.exec(text.slice(start, at))?.[0].length ?? 0);
+}
+
+function endOfDomain(text: string, at: number): number {
+	if (text[at + 1] === '[') {
+		const close = text.indexOf(']', at);
+		return close !== -1 && close - at < longestLocal && /^[\w.:]+$/.test(text.slice(at + 2, close)) ? close + 1 : at;
+	}
+	let end = at + 1;
+	while (
+		end < text.length &&
+		end - at <= longestDomain &&
+		domainPart.test(text[end] as string) &&
+		!isSeam(text, end - 1)
+	) {
+		end++;
+	}
+	while (end > at + 1 && /[.-]/.test(text[end - 1] as string)) {
+		end--;
+	}
+	return end;
+}
+
+/** Whether words that are written without spaces and an address meet here: `宛先neko@example.jpに`. */
+function isSeam(text: string, at: number): boolean {
+	const [one, other] = [text[at] as string, text[at + 1] as string];
+	return (spaceless.test(one) && plain.test(other)) || (plain.test(one) && spaceless.test(other));
 }

@@ -1,3 +1,4 @@
+import {phaseIn} from '../bounce/spoken-phase.ts';
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import type {Report} from '../mail/report.ts';
 import {addressesIn, strangersIn} from './addresses.ts';
@@ -6,7 +7,7 @@ import {type Field, fieldOf, type Mail} from './mime.ts';
 import {paragraphsOn} from './paragraphs.ts';
 import {reasonOf} from './reason.ts';
 import {actionOf, hostOf, type RecipientFields, readRecipientFields, sentToOf, specific} from './recipient-fields.ts';
-import {hostIn, phaseIn, type Reply, replyIn} from './reply.ts';
+import {hostIn, type Reply, replyIn} from './reply.ts';
 import type {Structured} from './structured.ts';
 import {bounceTextOf} from './text/bounce-text.ts';
 

@@ -3,7 +3,7 @@ import type {Report} from '../mail/report.ts';
 import type {Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
 import {bounceTextOf} from './text/bounce-text.ts';
-import {evidenceIn, replyIn} from './text/evidence.ts';
+import {evidenceIn, replyAlone} from './text/evidence.ts';
 import type {Finding} from './text/finding.ts';
 import {findingsOf} from './text/findings.ts';
 import {returnedRecipient} from './text/returned-recipient.ts';
@@ -53,7 +53,7 @@ function reportOf(finding: Finding, whole: string | null, classify: Classify): R
 /** From the reply alone to all that is about a recipient: daemons put words of their own around what a host said. */
 function judge(finding: Finding, text: string, classify: Classify): {evidence: Evidence; judgement: Judgement} {
 	const evidence = evidenceOf(finding, text);
-	const judgement = classify({...evidence, text: replyIn(text)});
+	const judgement = classify({...evidence, text: replyAlone(text)});
 	return {evidence, judgement: judgement.category === 'undetermined' ? classify(evidence) : judgement};
 }
 

@@ -1,5 +1,3 @@
-import type {Phase} from '../mail/outcome.ts';
-
 /** What a text says that a host answered; absent things are null. */
 export type Reply = {
 	readonly code: number | null;
@@ -36,50 +34,23 @@ function wrapped(text: string): string {
 	return inner !== undefined && /[245]\d\d/.test(inner) ? inner : text;
 }
 
-const commands: ReadonlyArray<readonly [RegExp, Phase]> = [
-	[/end of data|end of message|sending data block|message (?:body|content)|^\.$/, 'dot'],
-	[/^data/, 'data'],
-	[/^rcpt/, 'rcpt'],
-	[/^mail/, 'mail'],
-	[/^(?:e|h)h?(?:h|e)lo/, 'ehlo'],
-	[/^starttls/, 'starttls'],
-	[/^auth/, 'auth'],
-	[/initial connect|connection|greeting|banner/, 'greeting'],
-];
-
-// Postfix, Exim, DragonFly, Sendmail in their words; their lines are broken anywhere.
-const spoken = [
-	/in\s{1,8}reply\s{1,8}to\s{1,8}(?:the\s{1,8})?([a-z][a-z\s.]{2,24}?)(?:\s{1,8}command)?\)/i,
-	/error\s{1,8}from\s{1,8}remote\s{1,8}(?:mail\s{1,8}server|mailer)\s{1,8}after\s{1,8}(?:pipelined\s{1,8})?([a-z][a-z\s.]{2,24})/i,
-	/did\s{1,8}not\s{1,8}like\s{1,8}our\s{1,8}([a-z]{3,8})/i,
-	/^>>> ([a-z.][^\n]{0,20})[^\n]*\n(?:<<< [^\n]*\n)*<<< [45]/im,
-];
-
-/** How far the session came that a text tells of; null: it does not tell. */
-export function phaseIn(text: string): Phase | null {
-	for (const pattern of spoken) {
-		const command = pattern.exec(text)?.[1]?.trim().replace(/\s+/g, ' ').toLowerCase();
-		const phase = command === undefined ? undefined : commands.find(([words]) => words.test(command))?.[1];
-		if (phase) {
-			return phase;
-		}
-	}
-	return null;
-}
-
-const hosts = [
-	/\bhost\s{1,8}([a-z0-9][a-z0-9.-]{2,253})\s{0,8}\[[^\]\n]{3,60}\]/i,
-	/while\s{1,8}talking\s{1,8}to\s{1,8}\[?([a-z0-9][a-z0-9.-]{2,253})/i,
-	/\bserver for the (?:recipient )?domain [a-z0-9.-]{1,253} by ([a-z0-9][a-z0-9.-]{2,253})/i,
-	/\bremote host (?:said|\[?([a-z0-9][a-z0-9.-]{2,253})\]? said)/i,
+const hosts: readonly RegExp[] = [
+	/while\s{1,8}talking\s{1,8}to\s{1,8}\[?([\w.-]+\.[a-z]{2,}|[\d.]{7,15})/i,
+	/\bhost:?\s{1,8}([\w.-]+\.[a-z]{2,})\s{0,8}[[(:]/i,
+	/\bhost:?\s{1,8}([\w.-]+\.[a-z]{2,})\b/i,
+	/(?:server|by|from|system:|dns;) ?<?([\w-]+(?:\.[\w-]+)+)\.? ?[[(>]/i,
+	/(?:remote host|host|server) \[?((?:\d{1,3}\.){3}\d{1,3})\b/i,
+	/^[ \t]*([\w-]+(?:\.[\w-]+){1,8})\.? ?\[[\d.a-f:]{3,45}\]/im,
+	/^((?:\d{1,3}\.){3}\d{1,3}) (?:does not like|failed after)/im,
+	/^Connected to ((?:\d{1,3}\.){3}\d{1,3}|[\w.-]+) but/im,
 ];
 
 /** The host that a text says refused; null: it names none. */
 export function hostIn(text: string): string | null {
 	for (const pattern of hosts) {
 		const host = pattern.exec(text)?.[1];
-		if (host !== undefined) {
-			return host.replace(/\.$/, '').toLowerCase();
+		if (host) {
+			return host.toLowerCase().slice(0, 253);
 		}
 	}
 	return null;

@@ -9,7 +9,7 @@ export function percent(share: number): string {
 }
 
 /** `30 of 200 bounced in 24 hours (15%, limit 10%)`. */
-export function findingText({kind, span, n, of, share, limit}: Finding): string {
+function findingText({kind, span, n, of, share, limit}: Finding): string {
 	const what = kind === 'bounces' ? 'bounced' : 'complained';
 	return `${n} of ${of} ${what} in ${spanNames[span]} (${percent(share)}, limit ${percent(limit)})`;
 }

@@ -53,8 +53,8 @@ export async function readFirstTries(
 	return new Map(rows.map(row => [row.recipient_id, row.at]));
 }
 
-/** A copy that is reported on later. */
-export type ReportedCopy = {
+/** A copy of which more is learnt after its last try. */
+export type TriedCopy = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly destination: string;
@@ -62,7 +62,7 @@ export type ReportedCopy = {
 	readonly sentAt: string | null;
 };
 
-export async function readReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<ReportedCopy[]> {
+export async function readTried(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<TriedCopy[]> {
 	return await trx('recipients')
 		.whereIn('id', recipientIds)
 		.select('id', 'workspace_id as workspaceId', 'destination', 'sent_at as sentAt');

@@ -138,7 +138,7 @@ export function shortcomings(figures: Figures): string[] {
 }
 
 /** Families of five files or more of which less than 80 % are right. */
-export function weakFamilies({families}: Figures): Array<[string, Share]> {
+function weakFamilies({families}: Figures): Array<[string, Share]> {
 	return [...families].filter(([, share]) => share.of >= 5 && percent(share) < 80);
 }
 

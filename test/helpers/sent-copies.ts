@@ -15,7 +15,7 @@ export function linksOf(dataDir: string): Links {
 }
 
 /** Puts delivered copies into a store, as if they had been sent; answers them with their return paths. */
-export async function insertDelivered(
+async function insertDelivered(
 	store: Store,
 	links: Links,
 	addresses: readonly string[],

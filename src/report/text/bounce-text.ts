@@ -1,6 +1,6 @@
+import {findAddresses} from '../addresses.ts';
 import {decodeWords} from '../decode.ts';
 import {fieldOf, type Mail, type Part} from '../mime.ts';
-import {findAddresses} from './find-addresses.ts';
 import {splitReturned} from './returned.ts';
 import {stripHtml} from './strip-html.ts';
 

@@ -1,4 +1,4 @@
-import {findAddresses} from './find-addresses.ts';
+import {findAddresses} from '../addresses.ts';
 import type {Detector} from './finding.ts';
 
 const announced = /There was an error delivering your mail to\s{1,4}/;

@@ -1,55 +1,11 @@
+import {phaseIn} from '../../bounce/spoken-phase.ts';
 import type {Evidence} from '../../mail/bounce.ts';
-import type {Phase} from '../../mail/outcome.ts';
+import {hostIn, replyIn} from '../reply.ts';
 
 const pair = /(?<![\w.:-])([245]\d\d)[ \t]*[-: ]{1,3}[ \t]*\(?#?([245]\.\d{1,3}\.\d{1,3})(?![\w.])/;
 const spoken =
 	/(?:^[ \t]*(?:<<<[ \t]*)?|(?:said|says|saying|responded|response|returned|returned was|was|error|code|reply|smtp;|rejected|with|because|reason|:|ERROR_CODE|ResponseCode|\],)[ \t:'"([]+)([245]\d\d)(?=[ \t:,;.'"-]|$)/im;
-const detail = /(?<![\w.])([245]\.\d{1,3}\.\d{1,3})(?![\w]|\.\d)/g;
-const detailAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
-const vague = /^[245]\.(?:0|5)\.0$/;
-
-// How daemons say how far they came; the first that matches tells.
-const phases: ReadonlyArray<readonly [RegExp, Phase]> = [
-	[
-		/after (?:sending )?(?:pipelined )?RCPT|in reply to (?:end of )?RCPT|RCPT[ _]TO command|RCPT command|RCPT_TO|SMTP:RCPT/i,
-		'rcpt',
-	],
-	[
-		/did not like (?:our )?RCPT|does not like recipient|recipient was rejected|response to RCPT|>>> ?RCPT|RCPT TO response/i,
-		'rcpt',
-	],
-	[
-		/after (?:sending )?(?:pipelined )?MAIL|in reply to MAIL|MAIL FROM command|MAIL command|\[MAIL_FROM\]|SMTP:MAIL/i,
-		'mail',
-	],
-	[/did not like (?:our )?MAIL|sender was rejected|response to MAIL|>>> ?MAIL/i, 'mail'],
-	[
-		/after end of data|in reply to end of DATA|final DATA|failed after I sent the message|\[BODY\]|SMTP:(?:BODY|EOM)/i,
-		'dot',
-	],
-	[
-		/in reply to DATA|after (?:sending )?(?:pipelined )?DATA|did not like (?:our )?DATA|DATA command|\[DATA\]|SMTP:DATA/i,
-		'data',
-	],
-	[/>>> ?DATA/, 'dot'],
-	[/after (?:sending )?(?:EHLO|HELO)|in reply to (?:EHLO|HELO)|(?:EHLO|HELO) command|>>> ?(?:EHLO|HELO)/i, 'ehlo'],
-	[/after STARTTLS|in reply to STARTTLS/i, 'starttls'],
-	[
-		/after initial connection|greeting failed|refused to talk to me|while receiving the initial server greeting/i,
-		'greeting',
-	],
-];
-
-const hosts: readonly RegExp[] = [
-	/while talking to ([\w.-]+\.[a-z]{2,}|\[?[\d.]{7,15})/i,
-	/\bhost:? ([\w.-]+\.[a-z]{2,}) ?[[(:]/i,
-	/\bhost:? ([\w.-]+\.[a-z]{2,})\b/i,
-	/(?:server|by|from|system:|dns;) ?<?([\w-]+(?:\.[\w-]+)+)\.? ?[[(>]/i,
-	/(?:remote host|host|server) \[?((?:\d{1,3}\.){3}\d{1,3})\b/i,
-	/^[ \t]*([\w-]+(?:\.[\w-]+){1,8})\.? ?\[[\d.a-f:]{3,45}\]/im,
-	/^((?:\d{1,3}\.){3}\d{1,3}) (?:does not like|failed after)/im,
-	/^Connected to ((?:\d{1,3}\.){3}\d{1,3}|[\w.-]+) but/im,
-];
+const enhancedAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 
 const longestText = 4096;
 // What daemons say behind a reply.
@@ -59,39 +15,18 @@ const trailers =
 /** What a text about one recipient tells for the rule table: codes, how far the session came, the host that spoke. */
 export function evidenceIn(whole: string): Evidence {
 	const text = whole.slice(0, longestText);
-	const both = pair.exec(text);
-	const code = both?.[1] ?? spoken.exec(text)?.[1];
-	const details = [...text.matchAll(detail)].map(match => match[1] as string).filter(found => !found.startsWith('2'));
-	const enhanced =
-		both?.[2] ?? details.find(found => !vague.test(found) && (code === undefined || found[0] === code[0]));
-	return {
-		phase: phases.find(([pattern]) => pattern.test(text))?.[1] ?? null,
-		code: code === undefined ? null : Number(code),
-		enhanced: enhanced ?? null,
-		status: enhanced === undefined ? (details[0] ?? null) : null,
-		text,
-		host: hostIn(text),
-	};
+	const {code, enhanced} = replyIn(text);
+	return {phase: phaseIn(text), code, enhanced, status: null, text, host: hostIn(text)};
 }
 
 /** The reply in a text, from its code to where the daemon goes on with words of its own; the text where there is none. */
-export function replyIn(whole: string): string {
+export function replyAlone(whole: string): string {
 	const text = whole.slice(0, longestText);
-	const found = pair.exec(text) ?? spoken.exec(text) ?? detailAlone.exec(text);
+	const found = pair.exec(text) ?? spoken.exec(text) ?? enhancedAlone.exec(text);
 	if (found === null) {
 		return text;
 	}
 	const start = found.index + found[0].search(/[245]\d\d|[245]\.\d/);
 	const reply = text.slice(start);
 	return reply.slice(0, trailers.exec(reply)?.index);
-}
-
-function hostIn(text: string): string | null {
-	for (const pattern of hosts) {
-		const host = pattern.exec(text)?.[1];
-		if (host) {
-			return host.toLowerCase().slice(0, 253);
-		}
-	}
-	return null;
 }

@@ -1,4 +1,4 @@
-import {findAddresses, isSame} from './find-addresses.ts';
+import {findAddresses, sameAddress} from '../addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 import {readListed} from './listed.ts';
 
@@ -24,8 +24,10 @@ export const readExim: Detector = ({field, said, senders}) => {
 	}
 	return failed.map(
 		(recipient): Finding =>
-			found.find(finding => finding.recipient !== null && isSame(finding.recipient, recipient)) ??
-			found.find(({originalRecipient}) => originalRecipient !== undefined && isSame(originalRecipient, recipient)) ?? {
+			found.find(finding => finding.recipient !== null && sameAddress(finding.recipient, recipient)) ??
+			found.find(
+				({originalRecipient}) => originalRecipient !== undefined && sameAddress(originalRecipient, recipient),
+			) ?? {
 				recipient,
 				text: said,
 			},

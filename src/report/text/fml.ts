@@ -1,4 +1,4 @@
-import {findAddresses} from './find-addresses.ts';
+import {findAddresses} from '../addresses.ts';
 import type {Detector} from './finding.ts';
 
 const rejected = /not member|reject|loop alert|unsubscribe|spam mail|ignored|deny/i;

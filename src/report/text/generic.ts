@@ -1,5 +1,5 @@
+import {findAddresses, sameAddress} from '../addresses.ts';
 import type {BounceText} from './bounce-text.ts';
-import {findAddresses, isSame} from './find-addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 import {readListed} from './listed.ts';
 import {daemonSigns} from './signs.ts';
@@ -63,7 +63,7 @@ function readSentence({said, senders}: BounceText): Finding[] {
 	const candidates = findAddresses(said).filter(
 		({address, start}) =>
 			!bystander.test(address) &&
-			!senders.some(sender => isSame(sender, address)) &&
+			!senders.some(sender => sameAddress(sender, address)) &&
 			!notTheirs.test(said.slice(Math.max(0, start - 40), start)),
 	);
 	return [{recipient: candidates[0]?.address ?? null, text: said}];

@@ -1,4 +1,4 @@
-import {findAddresses} from './find-addresses.ts';
+import {findAddresses} from '../addresses.ts';
 import type {Detector} from './finding.ts';
 import {readListed} from './listed.ts';
 

@@ -1,4 +1,4 @@
-import {findAddresses, isSame} from './find-addresses.ts';
+import {findAddresses, sameAddress} from '../addresses.ts';
 import type {Finding} from './finding.ts';
 
 /** Where in a text recipients stand, each on a line of its own with its reason behind or below. */
@@ -52,7 +52,7 @@ function cutPerRecipient(text: string, begins: RegExp, except: readonly string[]
 	let indent = Number.POSITIVE_INFINITY;
 	for (const line of text.split('\n')) {
 		const {addresses, rest} = begins.test(line) && indentOf(line) <= indent ? recipientsOf(line) : none;
-		const named = isOrigin(line) ? [] : addresses.filter(address => !except.some(one => isSame(one, address)));
+		const named = isOrigin(line) ? [] : addresses.filter(address => !except.some(one => sameAddress(one, address)));
 		for (const recipient of named) {
 			// What is about a recipient may begin with an address too, further in.
 			indent = Math.min(indent, indentOf(line));

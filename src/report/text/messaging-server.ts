@@ -1,4 +1,4 @@
-import {findAddresses} from './find-addresses.ts';
+import {findAddresses} from '../addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 
 const entry = /^[ \t]*Recipient address:[ \t]*/im;

@@ -1,4 +1,4 @@
-import {findAddresses} from './find-addresses.ts';
+import {findAddresses} from '../addresses.ts';
 import type {Detector} from './finding.ts';
 
 const message = /^-{3,}server message[ \t]*$/im;

@@ -1,7 +1,7 @@
+import {findAddresses, sameAddress} from '../addresses.ts';
 import {decodeWords} from '../decode.ts';
 import {readFields} from '../mime.ts';
 import type {BounceText} from './bounce-text.ts';
-import {findAddresses, isSame} from './find-addresses.ts';
 
 const fields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
 
@@ -37,5 +37,5 @@ export function domainOf(address: string): string {
 }
 
 function isOneOf(addresses: readonly string[], address: string): boolean {
-	return addresses.some(one => isSame(one, address));
+	return addresses.some(one => sameAddress(one, address));
 }

@@ -1,5 +1,5 @@
+import {findAddresses, sameAddress} from '../addresses.ts';
 import {evidenceIn} from './evidence.ts';
-import {findAddresses, isSame} from './find-addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 import {originIn, readListed} from './listed.ts';
 import {domainOf, recipientsOf} from './returned-recipient.ts';
@@ -65,7 +65,9 @@ function addressOf(own: string, returned: string): string | null {
 	const address = findAddresses(own)[0]?.address;
 	return (
 		address ??
-		recipientsOf(returned).find(one => isSame(one.split('@')[0] as string, own) || isSame(domainOf(one), own)) ??
+		recipientsOf(returned).find(
+			one => sameAddress(one.split('@')[0] as string, own) || sameAddress(domainOf(one), own),
+		) ??
 		null
 	);
 }
@@ -73,7 +75,7 @@ function addressOf(own: string, returned: string): string | null {
 function withTranscript(finding: Finding, {findings, common}: Transcript): Finding {
 	const {recipient} = finding;
 	const told = findings.find(
-		other => recipient !== null && other.recipient !== null && isSame(recipient, other.recipient),
+		other => recipient !== null && other.recipient !== null && sameAddress(recipient, other.recipient),
 	);
 	const reason = /\(reason:[^\n]{0,1000}/.exec(finding.text)?.[0];
 	const session = evidenceIn(told?.text ?? common);

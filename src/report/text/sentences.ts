@@ -1,4 +1,4 @@
-import {findAddresses} from './find-addresses.ts';
+import {findAddresses} from '../addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 
 // Sentences that name their recipient. The reason of one may stand above or below, that of several follows each.

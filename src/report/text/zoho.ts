@@ -1,4 +1,4 @@
-import {findAddresses} from './find-addresses.ts';
+import {findAddresses} from '../addresses.ts';
 import type {Detector, Finding} from './finding.ts';
 
 const unreached = /\[Status:[^\n<]{0,60}Address:[ \t]*<([^<>\s]{3,320})>,([^\n\]]{0,1000})/g;

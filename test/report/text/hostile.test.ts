@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {findAddresses} from '../../../src/report/addresses.ts';
 import {isAutoReply} from '../../../src/report/auto-reply.ts';
 import {readMail} from '../../../src/report/mime.ts';
-import {findAddresses} from '../../../src/report/text/find-addresses.ts';
 import {splitReturned} from '../../../src/report/text/returned.ts';
 import {stripHtml} from '../../../src/report/text/strip-html.ts';
 import {mailOf, readBounce} from './bounces.ts';

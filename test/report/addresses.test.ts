@@ -1,5 +1,5 @@
 import test from 'ava';
-import {findAddresses} from '../../../src/report/text/find-addresses.ts';
+import {findAddresses} from '../../src/report/addresses.ts';
 
 const cases: ReadonlyArray<readonly [string, readonly string[]]> = [
 	['neko@example.org', ['neko@example.org']],
