@@ -162,7 +162,7 @@ async function ingestPath(session: Session, path: string, again: boolean): Promi
 function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): void {
 	session.show({...counts, files_without_mail: noMail, files_failed: failed.length}, () => [
 		...countLines(counts),
-		...(noMail > 0 ? [`${grouped(noMail)} files have no mail in them`] : []),
+		...(noMail > 0 ? [`${grouped(noMail)} ${noMail === 1 ? 'file' : 'files'} without mail`] : []),
 	]);
 }
 

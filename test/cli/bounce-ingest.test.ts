@@ -101,8 +101,9 @@ test('says what is wrong with the call', async t => {
 	refused(t, await cli.run('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt is for one mail/);
 	refused(t, await cli.run('bounce', 'ingest'), 65, /there is no mail on standard input/);
 	await writeFile(path.join(cli.folder, 'picture'), Buffer.from([0, 1, 2]));
-	const {code, stderr} = await cli.run('bounce', 'ingest', 'picture');
+	const {code, stdout, stderr} = await cli.run('bounce', 'ingest', 'picture');
 	t.is(code, 65);
+	t.regex(stdout, /^1 file without mail$/m);
 	t.regex(stderr, /there is no mail in picture/);
 });
 
