@@ -12,7 +12,9 @@ import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {createLinks} from '../links/links.ts';
 import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
+import {hasWorkspace} from '../store/workspaces.ts';
 import {countRead, type IngestCounts, nothingYet} from './bounce-counts.ts';
+import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
 import {openResolver} from './ways.ts';
 
@@ -30,6 +32,14 @@ export type Intake = {
 export async function createIntake(session: Session, rcptTo: readonly string[]): Promise<Intake> {
 	const settings = session.settings();
 	const store = await session.store();
+	// A pipe with the settings of another folder would lose every mail, and tell nobody.
+	if (!(await hasWorkspace(store.reader))) {
+		throw new CliError(
+			'config',
+			'there is no workspace in this store, so no mail can be about one of its messages',
+			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL as the daemon has it',
+		);
+	}
 	const {clock, newId} = session.tools;
 	const counts = {...nothingYet};
 	/** Taken in here, and not read yet. */

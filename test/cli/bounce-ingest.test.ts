@@ -95,6 +95,16 @@ test('whatever keeps a mail from being stored is temporary for a mail server: 75
 	refused(t, await wrong.runWith(hard.bytes, 'bounce', 'ingest'), 75, /MAILCTL_BOUNCE_MAILBOX/);
 });
 
+test('no mail is lost in a store that nobody uses', async t => {
+	const {cli, mails} = await newShop(t);
+	const [hard] = mails as [ReturnedMail];
+	const mail = path.join(cli.folder, 'mail.eml');
+	await writeFile(mail, hard.bytes);
+	const elsewhere = await newCli(t, {MAILCTL_DATA_DIR: path.join(cli.folder, 'elsewhere')});
+	refused(t, await elsewhere.run('bounce', 'ingest', mail), 78, /set MAILCTL_DATA_DIR .* as the daemon has it/);
+	refused(t, await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /there is no workspace/);
+});
+
 test('says what is wrong with the call', async t => {
 	const {cli} = await newShop(t);
 	refused(t, await cli.run('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
