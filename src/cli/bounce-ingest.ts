@@ -21,21 +21,29 @@ type IngestOptions = {rcpt?: string[]; again?: boolean};
 export function ingestCommand(bounce: Command): void {
 	verb(
 		bounce,
-		'ingest [path]',
+		'ingest [paths...]',
 		'Take in bounces and complaints: an mbox, a Maildir, mails, folders of them, or standard input',
 		'mailctl bounce ingest /var/mail/bounces',
 	)
 		.option('--rcpt <address>', 'whom the mail on standard input was for; several', collect)
 		.option('--again', 'read an mbox from its beginning, not from where it was read before')
-		.action(action<IngestOptions, [string | undefined]>(ingest));
+		.action(action<IngestOptions, [string[]]>(ingest));
 }
 
-async function ingest(session: Session, {rcpt = [], again = false}: IngestOptions, path = '-'): Promise<void> {
-	if (path !== '-') {
+async function ingest(
+	session: Session,
+	{rcpt = [], again = false}: IngestOptions,
+	paths: readonly string[],
+): Promise<void> {
+	const files = paths.filter(path => path !== '-');
+	if (files.length > 0) {
 		if (rcpt.length > 0) {
-			throw new CliError('usage', '--rcpt is for one mail on standard input', `leave out ${path} or --rcpt`);
+			throw new CliError('usage', '--rcpt is for one mail on standard input', `leave out ${files[0]} or --rcpt`);
 		}
-		return await ingestPath(session, path, again);
+		if (files.length < paths.length) {
+			throw new CliError('usage', 'standard input and files cannot be read together', 'leave one of them out');
+		}
+		return await ingestPaths(session, files, again);
 	}
 	if (process.stdin.isTTY) {
 		throw new CliError('usage', 'there is nothing on standard input', 'name a file or a folder, or pipe a mail in');
@@ -110,8 +118,8 @@ function nowAndThen(settle: () => Promise<void>): () => Promise<void> {
 	};
 }
 
-async function ingestPath(session: Session, path: string, again: boolean): Promise<void> {
-	const files = await listMailFiles(path);
+async function ingestPaths(session: Session, paths: readonly string[], again: boolean): Promise<void> {
+	const files = (await Promise.all(paths.map(listMailFiles))).flat();
 	const total = files.reduce((sum, {size}) => sum + size, 0);
 	const reader = await session.reader();
 	const intake = await createIntake(session, []);
@@ -156,7 +164,7 @@ async function ingestPath(session: Session, path: string, again: boolean): Promi
 	if (failure !== undefined) {
 		throw failure;
 	}
-	refuseFailed(path, files.length, passed, intake.counts.mails);
+	refuseFailed(paths.join(', '), files.length, passed, intake.counts.mails);
 }
 
 function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): void {

@@ -95,6 +95,14 @@ test('whatever keeps a mail from being stored is temporary for a mail server: 75
 	refused(t, await wrong.runWith(hard.bytes, 'bounce', 'ingest'), 75, /MAILCTL_BOUNCE_MAILBOX/);
 });
 
+test('several files, as a shell names them', async t => {
+	const {cli, mails} = await newShop(t);
+	const files = mails.slice(0, 2).map((_, n) => path.join(cli.folder, `${n}.eml`));
+	await Promise.all(files.map((file, n) => writeFile(file, mails[n]?.bytes ?? '')));
+	t.like(await cli.json('bounce', 'ingest', ...files), {mails: 2, taken: 2});
+	t.like(await cli.json('bounce', 'ingest', ...files), {mails: 2, known: 2});
+});
+
 test('no mail is lost in a store that nobody uses', async t => {
 	const {cli, mails} = await newShop(t);
 	const [hard] = mails as [ReturnedMail];
@@ -109,6 +117,7 @@ test('says what is wrong with the call', async t => {
 	const {cli} = await newShop(t);
 	refused(t, await cli.run('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
 	refused(t, await cli.run('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt is for one mail/);
+	refused(t, await cli.run('bounce', 'ingest', 'file', '-'), 64, /standard input and files cannot be read together/);
 	refused(t, await cli.run('bounce', 'ingest'), 65, /there is no mail on standard input/);
 	await writeFile(path.join(cli.folder, 'picture'), Buffer.from([0, 1, 2]));
 	const {code, stdout, stderr} = await cli.run('bounce', 'ingest', 'picture');
