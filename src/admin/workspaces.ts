@@ -91,14 +91,20 @@ export async function pauseWorkspace(
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason});
 }
 
-/** What was held goes out; the figures of its reputation begin anew (delivery.md R7.2). */
+/**
+ * What was held goes out; the figures of its reputation begin anew (delivery.md R7.2). One that is neither paused nor warned of
+ * stays as it is: who resumes by a script now and then must not disarm the guard.
+ */
 export async function resumeWorkspace(trx: Knex.Transaction, {clock}: Tools, id: string): Promise<Workspace> {
-	const now = storeTime(clock.now());
+	const before = await findWorkspace(trx, id);
+	if (before && before.paused_at === null && before.reputation_warned_at === null) {
+		return before;
+	}
 	await forgetFigures(trx, id);
 	return await update(trx, id, {
 		paused_at: null,
 		pause_reason: null,
-		reputation_since: now,
+		reputation_since: storeTime(clock.now()),
 		reputation_warned_at: null,
 	});
 }

@@ -101,10 +101,22 @@ storeTest(
 	},
 );
 
+storeTest(test, 'who is resumed without need keeps his figures', async (t, store) => {
+	const tools = testTools(start);
+	const {workspaceId} = await insertWorkspace(store);
+	await count(store, workspaceId, {attempted: 200, hard: 30});
+	t.is((await store.writer.transaction(trx => resumeWorkspace(trx, tools, workspaceId))).reputation_since, null);
+	t.like(await judge(store, limits, start), {length: 1, 0: {kind: 'paused'}});
+});
+
 storeTest(test, 'who is resumed while he is judged is not paused by what was read before', async (t, store) => {
 	const tools = testTools(start);
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 200, hard: 30});
+	await store
+		.database('workspaces')
+		.where({id: workspaceId})
+		.update({reputation_warned_at: storeTime(start - 1000)});
 	const {writer} = store;
 	const slow: Store['writer'] = {
 		...writer,
