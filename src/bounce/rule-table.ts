@@ -13,6 +13,8 @@ type Fields = Readonly<Record<string, unknown>>;
 
 const mostRules = 1000;
 const longestPattern = 8000;
+/** A text of 4,096 characters is tried from each of them. */
+const mostWays = 10_000;
 const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'text', 'unless'];
 const ruleFields = ['name', 'why', 'when', 'category'];
 
@@ -172,14 +174,17 @@ function patternProblem(source: string): string | null {
 	if (/[*+]|\{\d+,\}/.test(bare)) {
 		return 'repeats without a bound: use {0,40} instead of * or +';
 	}
-	return repeatsRepetition(bare) ? 'repeats what repeats: spell it out' : null;
+	if (repeatsChoice(bare)) {
+		return 'repeats what repeats or has a choice: spell it out';
+	}
+	return waysOf(bare) > mostWays ? `repeats too often in all: the product of its bounds is over ${mostWays}` : null;
 }
 
-/** Whether a group that is repeated holds a repetition. */
-function repeatsRepetition(bare: string): boolean {
+/** Whether a group that is repeated can match in more than one way, by a repetition, an alternative, an option. */
+function repeatsChoice(bare: string): boolean {
 	const open: boolean[] = [];
-	for (const [token] of bare.matchAll(/\\?\(|\)(?:\{\d+,?\d*\})?|\{\d+,?\d*\}/g)) {
-		if (token === '(') {
+	for (const [token] of bare.matchAll(/\(\??|\)(?:\{\d+,?\d*\})?|\{\d+,?\d*\}|[|?]/g)) {
+		if (token.startsWith('(')) {
 			open.push(false);
 		} else if (token.startsWith(')')) {
 			const holds = open.pop() ?? false;
@@ -195,6 +200,12 @@ function repeatsRepetition(bare: string): boolean {
 		}
 	}
 	return false;
+}
+
+/** In how many ways its repetitions can share a text, at most. */
+function waysOf(bare: string): number {
+	const bounds = [...bare.matchAll(/\{(\d+)(?:,(\d+))?\}/g)].map(([, least, most]) => Number(most ?? least));
+	return bounds.reduce((product, bound) => product * Math.max(1, bound), 1);
 }
 
 function words<T extends string>(

@@ -81,9 +81,8 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	await session.confirm(`Erase ${address} and the content of all mail to it?`, yes);
 	const {clock, newId} = session.tools;
 	const folder = capturedFolder(session.settings().dataDir);
-	const {writer} = await session.store();
 	const erased = await createErase({
-		writer,
+		store: await session.store(),
 		clock,
 		// A daemon beside finds by itself what is due.
 		outbox: {newId, onDue: () => undefined},

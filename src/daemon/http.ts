@@ -115,7 +115,7 @@ export function createHttp(options: HttpOptions) {
 					accept,
 					limits,
 					erase: createErase({
-						writer: store.writer,
+						store,
 						clock,
 						outbox,
 						removeCaptured: options.uncapture,

@@ -14,11 +14,12 @@ import {
 	findCopiesOf,
 	findCopiesTo,
 	findMessagesTo,
+	findUnmatched,
 	rewriteAddresses,
 	rewriteWebhookBodies,
 	type WebhookBody,
 } from '../store/erasures.ts';
-import type {Writer} from '../store/writer.ts';
+import type {Store} from '../store/store.ts';
 import {announce} from './announce.ts';
 import type {Outbox} from './outbox.ts';
 
@@ -38,7 +39,7 @@ export type Erased = {
 export type Erase = (person: Person) => Promise<Erased>;
 
 export type EraseOptions = {
-	readonly writer: Writer;
+	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly clock: Clock;
 	readonly outbox: Outbox;
 	/**
@@ -58,12 +59,16 @@ const messagesPerStep = 200;
  * A copy in the queue ends `suppressed`. One that is being tried at this moment may still arrive, but nothing is written
  * of it any more: its claim is gone.
  */
-export function createErase({writer, clock, outbox, removeCaptured}: EraseOptions): Erase {
+export function createErase({store, clock, outbox, removeCaptured}: EraseOptions): Erase {
+	const {reader, writer} = store;
 	return async person => {
+		const unmatched = await findUnmatched(reader, person.addressKey);
 		let messages = 0;
 		let copies = 0;
 		for (;;) {
-			const step = await writer.transaction(trx => takeStep(trx, person, messages + copies > 0));
+			const step = await writer.transaction(trx =>
+				takeStep(trx, person, {unmatched, wasMailed: messages + copies > 0}),
+			);
 			messages += step.messages;
 			copies += step.copies;
 			if (step.contact !== null) {
@@ -76,7 +81,7 @@ export function createErase({writer, clock, outbox, removeCaptured}: EraseOption
 	async function takeStep(
 		trx: Knex.Transaction,
 		person: Person,
-		wasMailed: boolean,
+		{unmatched, wasMailed}: {readonly unmatched: readonly string[]; readonly wasMailed: boolean},
 	): Promise<{messages: number; copies: number; contact: boolean | null}> {
 		const {workspaceId, addressKey} = person;
 		// Who mails the placeholder itself finds every erased message under it.
@@ -94,7 +99,7 @@ export function createErase({writer, clock, outbox, removeCaptured}: EraseOption
 		const contact = await deleteContact(trx, workspaceId, addressKey);
 		// Of whom a workspace never mailed it cleans nothing away.
 		if (contact || wasMailed) {
-			await eraseUnmatched(trx, addressKey);
+			await eraseUnmatched(trx, unmatched);
 		}
 		return {messages: 0, copies: 0, contact};
 	}

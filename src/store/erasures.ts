@@ -92,20 +92,27 @@ export async function eraseTimelines(trx: Knex.Transaction, copies: readonly Cop
 const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
 
 /**
- * Empties the mails that proved to be about no copy, and in which an address stands (comparison form): nothing else says
- * whose they are. All are looked at; they are capped.
+ * The mails that proved to be about no copy, and in which an address stands (comparison form): nothing else says whose they
+ * are. All are looked at; they are capped, but may be a gibibyte: nobody should wait for it to write.
  */
-export async function eraseUnmatched(trx: Knex.Transaction, addressKey: string): Promise<void> {
+export async function findUnmatched(reader: Knex, addressKey: string): Promise<string[]> {
 	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
-	await trx('inbound')
+	return await reader('inbound')
 		.where({kept: 'unmatched'})
 		.where(mail =>
 			mail
 				.whereRaw(`lower(mail_from) like ? escape '\\'`, [like])
 				.orWhereRaw(`lower(reading) like ? escape '\\'`, [like])
-				.orWhereRaw(holdsBytes(trx, 'raw'), [Buffer.from(addressKey)]),
+				.orWhereRaw(holdsBytes(reader, 'raw'), [Buffer.from(addressKey)]),
 		)
-		.update(emptied);
+		.pluck('id');
+}
+
+/** Empties mails that came in. */
+export async function eraseUnmatched(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	if (ids.length > 0) {
+		await trx('inbound').whereIn('id', ids).update(emptied);
+	}
 }
 
 /** Erases the recipient and the content of messages. */

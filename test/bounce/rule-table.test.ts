@@ -91,6 +91,8 @@ test('every problem is named with its place', t => {
 				{name: 'g', when: {text: ['a', 'b.*c']}, category: 'policy'},
 				{name: 'h', when: {text: '(a{1,9}b){1,9}'}, category: 'policy'},
 				{name: 'i', when: {text: '[*+]\\*{1,3}'}, category: 'policy', note: 'x'},
+				{name: 'j', when: {text: ['(?:a|a){0,30}b', '((a)?){30}b', '(?:a|b)?c{2}(?:d{3}|e)']}, category: 'policy'},
+				{name: 'k', when: {text: ['.{0,100}a.{0,100}', '.{0,100}a.{0,100}b.{2}']}, category: 'policy'},
 			],
 		}).map(each => each.replace(/one of unknown_user .*/, 'one of …')),
 		[
@@ -109,8 +111,11 @@ test('every problem is named with its place', t => {
 			'rules[7] (f).when.text: "(" is no regular expression: Unterminated group',
 			'rules[7] (f).when.unless: use regular expressions',
 			'rules[8] (g).when.text: "b.*c" repeats without a bound: use {0,40} instead of * or +',
-			'rules[9] (h).when.text: "(a{1,9}b){1,9}" repeats what repeats: spell it out',
+			'rules[9] (h).when.text: "(a{1,9}b){1,9}" repeats what repeats or has a choice: spell it out',
 			'rules[10] (i).note: is none of name why when category',
+			'rules[11] (j).when.text: "(?:a|a){0,30}b" repeats what repeats or has a choice: spell it out',
+			'rules[11] (j).when.text: "((a)?){30}b" repeats what repeats or has a choice: spell it out',
+			'rules[12] (k).when.text: ".{0,100}a.{0,100}b.{2}" repeats too often in all: the product of its bounds is over 10000',
 		],
 	);
 	t.regex(problemsOf('{"rules": [\n x]}').join(), /^the file: is not JSON(: look at line 2)?$/);

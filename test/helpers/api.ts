@@ -145,7 +145,7 @@ export async function startApi(
 			accept,
 			limits,
 			erase: createErase({
-				writer: store.writer,
+				store,
 				clock,
 				outbox,
 				async removeCaptured(copyIds) {

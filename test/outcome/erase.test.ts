@@ -19,7 +19,7 @@ import {newId} from '../helpers/workspace.ts';
 
 const at = storeTime(Date.UTC(2026, 5, 9, 10, 15, 30, 123));
 const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => {}): Erase =>
-	createErase({writer: store.writer, clock: systemClock, outbox, removeCaptured});
+	createErase({store, clock: systemClock, outbox, removeCaptured});
 
 /** Every row of every table, as one text: blobs as what they say. */
 async function everything(store: Store, tables: readonly string[]): Promise<string> {
@@ -270,7 +270,8 @@ storeTest(test, 'many messages go in steps; an interrupted erasure is ended by t
 	t.is(await rest(), 0);
 	t.is(files.length, left + 50, 'files of every copy of a message with a Cc');
 	for (const plan of plans) {
-		t.true(!readsAll(plan) || plan.startsWith('update `inbound`') || plan.startsWith('update "inbound"'), plan);
+		// Nobody waits for a look through what is kept.
+		t.true(!readsAll(plan) || /^select .{1,8} from .inbound./.test(plan), plan);
 	}
 	const untouched = await store.reader('recipients').where({address_key: 'zoe@example.org', state: 'accepted'});
 	t.is(untouched.length, 50);
