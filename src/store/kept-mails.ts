@@ -61,15 +61,30 @@ function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
 /** How much is kept at most. */
 export type KeptCaps = {readonly mails: number; readonly bytes: number};
 
+/** The share of the caps that mail to postmaster@ and abuse@ has for itself, so that reports from anybody cannot displace it. */
+const operatorShare = 0.1;
+
 /** Removes the oldest of what is kept beyond the caps, at most `limit` mails; how many they were. */
 export async function trimKept(trx: Knex.Transaction, {mails, bytes}: KeptCaps, limit: number): Promise<number> {
-	const [total] = await trx('inbound').whereNotNull('kept').count('* as mails').sum('size as bytes');
+	const forOperator = {mails: mails * operatorShare, bytes: bytes * operatorShare};
+	const removed = await trimKind(trx, '<>', {mails, bytes}, limit);
+	return removed + (await trimKind(trx, '=', forOperator, limit - removed));
+}
+
+/** `is`: mail to the operator (`=`), or everything else (`<>`). */
+async function trimKind(
+	trx: Knex.Transaction,
+	is: '=' | '<>',
+	{mails, bytes}: KeptCaps,
+	limit: number,
+): Promise<number> {
+	const kept = () => trx('inbound').whereNotNull('kept').where('kept', is, 'operator');
+	const [total] = await kept().count('* as mails').sum('size as bytes');
 	let [mailsOver, bytesOver] = [Number(total?.mails) - mails, Number(total?.bytes) - bytes];
-	if (mailsOver <= 0 && bytesOver <= 0) {
+	if (limit <= 0 || (mailsOver <= 0 && bytesOver <= 0)) {
 		return 0;
 	}
-	const oldest: Array<{id: string; size: number}> = await trx('inbound')
-		.whereNotNull('kept')
+	const oldest: Array<{id: string; size: number}> = await kept()
 		.orderBy(['received_at', 'id'])
 		.limit(limit)
 		.select('id', 'size');
@@ -82,7 +97,7 @@ export async function trimKept(trx: Knex.Transaction, {mails, bytes}: KeptCaps, 
 		mailsOver--;
 		bytesOver -= size;
 	}
-	return await trx('inbound').whereIn('id', ids).delete();
+	return ids.length === 0 ? 0 : await trx('inbound').whereIn('id', ids).delete();
 }
 
 /** Until when mails that were read are removed, in the store's form. */

@@ -2,6 +2,7 @@ import test from 'ava';
 import {inboundTask, keyTask, messageTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
+import {trimKept} from '../../src/store/kept-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
@@ -229,6 +230,26 @@ storeTest(test, 'kept mails: the newest within both caps, none older than 30 day
 	const newest = ['kept 00', 'kept 01', 'kept 02', 'kept 03', 'kept 04'];
 	t.deepEqual((await left()).toSorted(), [...newest, 'old and unread', 'read']);
 });
+
+storeTest(
+	test,
+	'a flood of reports does not displace mail to the operator, nor the other way round',
+	async (t, store) => {
+		const mails = (kept: string, count: number, days: number) =>
+			Array.from({length: count}, (_, n) => ({
+				...{id: `${kept} ${n}`, digest: 'x', source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(1), size: 1, kept},
+				...{received_at: storeTime(Date.now() - days * day), read_at: storeTime(Date.now())},
+			}));
+		await store.database('inbound').insert([...mails('operator', 5, 9), ...mails('unmatched', 60, 1)]);
+		const left = async (kept: string) => Number((await store.reader('inbound').where({kept}).count('* as n'))[0]?.n);
+		const trim = (caps: {mails: number; bytes: number}) => store.writer.transaction(trx => trimKept(trx, caps, 1000));
+		t.is(await trim({mails: 50, bytes: 1000}), 10);
+		t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
+		await store.database('inbound').insert(mails('operator', 30, 0).map(mail => ({...mail, id: `new ${mail.id}`})));
+		t.is(await trim({mails: 50, bytes: 1000}), 30);
+		t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
+	},
+);
 
 storeTest(test, 'the sweep of mails that came in reads no table from end to end', async (t, store, engine) => {
 	const mail = {digest: 'x', source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(1), size: 1, kept: 'unmatched'};
