@@ -392,6 +392,14 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Brukeren eksisterer ikke',
 		'550 Käyttäjää ei löydy',
 		'550 A címzett nem létezik',
+		"554 RCPT (u@example.com) dosn't exist",
+		'550 <u@example.com> not used',
+		'550 BAD_ADDRESS - see https://www.example.com/undelivered?r=BAD_ADDRESS',
+		'550 Error: MAILBOX_NOT_FOUND',
+		'550 was not found in LDAP server',
+		"550 this server doesn't handle mail for that user",
+		'550 No such mail drop defined',
+		'550 destin. Sconosciuto',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -443,6 +451,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		"550 the recipient's account has been closed by the owner",
 		'554 mailbox u@example.com is not in use',
 		'554 5.7.1 Recipient address is not active',
+		'550 This mailbox does not receive mail',
+		'550 Account closed for want of use. No forwarding information is available.',
 	],
 	moved: [
 		'550 5.1.6 recipient no longer on server: u@icloud.com',
@@ -722,6 +732,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		"550 L'adresse de l'expéditeur n'existe pas",
 		'550 El remitente no existe',
 		'550 Il mittente non esiste',
+		'550 5.1.1 <b7x@bounces.example.net>: unauthorized sender',
 	],
 	too_big: [
 		'552 5.3.4 Message size exceeds fixed maximum message size (10485760)',
