@@ -8,6 +8,8 @@ const speaker =
 	/\bhost\s{1,3}(?:\S{1,255}\s{1,3})?said:|\bwhile talking to \S{1,255}|\bremote server returned(?! unknown)/gi;
 const command = /\(in reply to [^()]{1,60}\)/gi;
 const emptyBrackets = /<\s?>|\(\s?\)|\[\s?\]/g;
+// `BAD_RECIPIENT`, `user_unknown`.
+const joints = /(?<=[a-z])_(?=[a-z])/gi;
 const blanks = /\s+/g;
 
 /** Letters without accents: a rule need not know how a host writes them (`boîte`, `boite`). */
@@ -37,6 +39,7 @@ export function plainText(text: string): string {
 		.replace(speaker, ' ')
 		.replace(command, '')
 		.replace(emptyBrackets, '')
+		.replace(joints, ' ')
 		.replace(blanks, ' ')
 		.trim();
 }

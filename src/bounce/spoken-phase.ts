@@ -3,7 +3,7 @@ import type {Phase} from '../mail/outcome.ts';
 /** How mailers say how far the session came, where their lines are broken: Postfix, Exim, qmail, DragonFly, OpenSMTPD, Sendmail. */
 const words: ReadonlyArray<readonly [RegExp, Phase]> = [
 	[
-		/after (?:sending )?(?:pipelined )?RCPT|in reply to (?:the )?RCPT|RCPT[ _]TO command|RCPT command|RCPT_TO|SMTP:RCPT/i,
+		/after (?:sending )?(?:pipelined )?RCPT|in reply to (?:the )?RCPT|RCPT[ _]TO command|\bRCPT command|RCPT_TO|SMTP:RCPT/i,
 		'rcpt',
 	],
 	[
@@ -11,7 +11,7 @@ const words: ReadonlyArray<readonly [RegExp, Phase]> = [
 		'rcpt',
 	],
 	[
-		/after (?:sending )?(?:pipelined )?MAIL|in reply to (?:the )?MAIL|MAIL FROM command|MAIL command|\[MAIL_FROM\]|SMTP:MAIL/i,
+		/after (?:sending )?(?:pipelined )?MAIL|in reply to (?:the )?MAIL|MAIL FROM command|\bMAIL command\b|\[MAIL_FROM\]|SMTP:MAIL/i,
 		'mail',
 	],
 	[/did not like (?:our )?MAIL|sender was rejected|response to MAIL/i, 'mail'],
@@ -20,7 +20,7 @@ const words: ReadonlyArray<readonly [RegExp, Phase]> = [
 		'dot',
 	],
 	[
-		/in reply to (?:the )?DATA|after (?:sending )?(?:pipelined )?DATA\b|did not like (?:our )?DATA|failed on DATA|DATA command|\[DATA\]|SMTP:DATA/i,
+		/in reply to (?:the )?DATA|after (?:sending )?(?:pipelined )?DATA\b|did not like (?:our )?DATA|failed on DATA|\bDATA command\b|\[DATA\]|SMTP:DATA/i,
 		'data',
 	],
 	[/after (?:sending )?(?:EHLO|HELO)|in reply to (?:the )?(?:EHLO|HELO)|(?:EHLO|HELO) command/i, 'ehlo'],

@@ -8,7 +8,8 @@ const longestDomain = 253;
 const localPart = /[^\s<>()[\]",;:@\\\p{C}]/u;
 const spaceless = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
 const plain = /[a-z0-9]/i;
-const domainPart = /[\p{L}\p{N}.-]/u;
+// No host has `_` in its name, yet people write to such.
+const domainPart = /[\p{L}\p{N}._-]/u;
 
 /**
  * Every address in a text, at most `most`, each with its place: bare, in angle brackets or quotes, after `rfc822;`, with punctuation
@@ -81,7 +82,7 @@ function endOfDomain(text: string, at: number): number {
 	) {
 		end++;
 	}
-	while (end > at + 1 && /[.-]/.test(text[end - 1] as string)) {
+	while (end > at + 1 && /[._-]/.test(text[end - 1] as string)) {
 		end--;
 	}
 	return end;

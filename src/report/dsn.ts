@@ -29,7 +29,25 @@ export function readDsn(
 		const read = readRecipientFields(fields);
 		return read ? [reportOf(read, around, classify)] : [];
 	});
-	return reports.length > 0 ? reports : null;
+	return reports.length > 0 ? reports.filter((report, at) => !isSaidBefore(report, reports.slice(0, at))) : null;
+}
+
+/** Aliases that lead to one address name it many times. */
+function isSaidBefore(
+	{recipient, originalRecipient, action, status, reason}: Report,
+	before: readonly Report[],
+): boolean {
+	return (
+		recipient !== null &&
+		before.some(
+			one =>
+				one.recipient === recipient &&
+				one.originalRecipient === originalRecipient &&
+				one.action === action &&
+				one.status === status &&
+				one.reason === reason,
+		)
+	);
 }
 
 /** What a mail says besides the fields of a recipient. */

@@ -4,21 +4,39 @@ import {readFeedback} from './arf.ts';
 import {isAutoReply} from './auto-reply.ts';
 import {readClues} from './clues.ts';
 import {readDsn} from './dsn.ts';
-import {type Mail, readMail} from './mime.ts';
+import {leavesOf, type Mail, readMail} from './mime.ts';
 import {reportOfSender, senderOf} from './of-sender.ts';
 import {readText} from './read-text.ts';
 import {readStructured, type Structured} from './structured.ts';
+import {bounceTextOf} from './text/bounce-text.ts';
+import {daemonSigns} from './text/signs.ts';
 import {readUnsubscribe} from './unsubscribe.ts';
 
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
 	const mail = readMail(raw);
+	const reading = readingOf(mail, classify);
+	const wrapped = reading.kind === 'other' && reading.reports.length === 0 ? wrappedIn(mail) : null;
+	return wrapped === null ? reading : readingOf(wrapped, classify);
+}
+
+function readingOf(mail: Mail, classify: Classify): Reading {
 	const structured = readStructured(mail);
 	return {
 		...whatItSays(mail, structured, classify),
 		clues: readClues(mail, structured),
 		fault: mail.fault ?? (structured.status?.cut ? 'too many recipients' : null),
 	};
+}
+
+/** The bounce that a gateway on its way put whole into another mail, with no word of its own before it; null: there is none. */
+function wrappedIn(mail: Mail): Mail | null {
+	const [first] = leavesOf(mail.root);
+	if (first?.type !== 'message/rfc822') {
+		return null;
+	}
+	const {from, subject, other} = daemonSigns(bounceTextOf(mail));
+	return from && subject && !other ? readMail(first.body()) : null;
 }
 
 function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pick<Reading, 'kind' | 'reports'> {

@@ -1,5 +1,6 @@
 import type {ReportAction} from '../mail/report.ts';
 import {addressIn, sameAddress} from './addresses.ts';
+import {decodeWords} from './decode.ts';
 import {addressOf, withoutType} from './delivery-status.ts';
 import {type Field, fieldOf} from './mime.ts';
 
@@ -40,7 +41,7 @@ export function readRecipientFields(fields: readonly Field[]): RecipientFields |
 }
 
 function diagnosticOf(fields: readonly Field[]): string {
-	const values = fields.filter(({name}) => name === 'diagnostic-code').map(({value}) => value);
+	const values = fields.filter(({name}) => name === 'diagnostic-code').map(({value}) => decodeWords(value));
 	const smtp = values.filter(value => /^smtp/i.test(value));
 	return [...smtp, ...values.filter(value => !smtp.includes(value))].map(withoutType).join('\n').trim();
 }

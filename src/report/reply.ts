@@ -19,7 +19,10 @@ const wrapping = /^[45]\.(?:0\.0|0\.350|1\.351)$/;
 /** Finds code and enhanced code in what a host said, or in what a mailer says that it said. */
 export function replyIn(text: string): Reply {
 	const inner = wrapped(text);
-	const pairs = [...inner.matchAll(pair)];
+	const all = [...inner.matchAll(pair)];
+	// Transcripts tell what went well before they come to what did not.
+	const refusals = leading.exec(inner)?.[1]?.startsWith('2') ? [] : all.filter(([, code]) => !code?.startsWith('2'));
+	const pairs = refusals.length > 0 ? refusals : all;
 	const best = pairs.find(([, , enhanced]) => !wrapping.test(enhanced as string)) ?? pairs[0];
 	if (best) {
 		return {code: Number(best[1]), enhanced: best[2] as string, text: inner};

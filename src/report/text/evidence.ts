@@ -2,9 +2,9 @@ import {phaseIn} from '../../bounce/spoken-phase.ts';
 import type {Evidence} from '../../mail/bounce.ts';
 import {hostIn, replyIn} from '../reply.ts';
 
-const pair = /(?<![\w.:-])([245]\d\d)[ \t]*[-: ]{1,3}[ \t]*\(?#?([245]\.\d{1,3}\.\d{1,3})(?![\w.])/;
+const pair = /(?<![\w.:-])([245]\d\d)[ \t]*[-: ]{1,3}[ \t]*\(?#?([245]\.\d{1,3}\.\d{1,3})(?![\w.])/g;
 const spoken =
-	/(?:^[ \t]*(?:<<<[ \t]*)?|(?:said|says|saying|responded|response|returned|returned was|was|error|code|reply|smtp;|rejected|with|because|reason|:|ERROR_CODE|ResponseCode|\],)[ \t:'"([]+)([245]\d\d)(?=[ \t:,;.'"-]|$)/im;
+	/(?:^[ \t]*(?:<<<[ \t]*)?|(?:said|says|saying|responded|response|returned|returned was|was|error|code|reply|smtp;|rejected|with|because|reason|:|ERROR_CODE|ResponseCode|\],)[ \t:'"([]+)([245]\d\d)(?=[ \t:,;.'"-]|$)/gim;
 const enhancedAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 
 const longestText = 4096;
@@ -22,11 +22,17 @@ export function evidenceIn(whole: string): Evidence {
 /** The reply in a text, from its code to where the daemon goes on with words of its own; the text where there is none. */
 export function replyAlone(whole: string): string {
 	const text = whole.slice(0, longestText);
-	const found = pair.exec(text) ?? spoken.exec(text) ?? enhancedAlone.exec(text);
+	const found = refusalOf(text, pair) ?? refusalOf(text, spoken) ?? enhancedAlone.exec(text);
 	if (found === null) {
 		return text;
 	}
 	const start = found.index + found[0].search(/[245]\d\d|[245]\.\d/);
 	const reply = text.slice(start);
 	return reply.slice(0, trailers.exec(reply)?.index);
+}
+
+/** Transcripts begin with what went well. */
+function refusalOf(text: string, codes: RegExp): RegExpExecArray | undefined {
+	const found = [...text.matchAll(codes)];
+	return found.find(match => !match[1]?.startsWith('2')) ?? found[0];
 }

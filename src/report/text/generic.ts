@@ -6,9 +6,9 @@ import {daemonSigns} from './signs.ts';
 
 const failing = new RegExp(
 	[
-		'(?:could not|couldn.t|cannot|can.t|can not|was not|wasn.t|were not|not be|unable to|failed to|fail(?:ed|ure) (?:in|of)|impossible to|did not) (?:be )?(?:deliver|reach|sen[dt]|accept|process|transmit|forward|complete)',
+		'(?:could not|couldn.t|cannot|can.t|can not|was not|wasn.t|were not|not be|unable to|(?:not|n.t) able to|failed to|fail(?:ed|ure) (?:in|of)|impossible to|did not) (?:be )?(?:deliver|reach|sen[dt]|accept|process|transmit|forward|complete)',
 		'undeliver(?:able|ed)|non-?deliver|delivery (?:has |to )?.{0,60}(?:fail|error|problem)|delivery (?:errors?|problems?|failure)|returned (?:to|mail|undelivered)|error (?:occurred|delivering|while)|(?:had|have|has) (?:permanent|fatal|delivery)',
-		'(?:user|recipient|mailbox|address|account|host|domain).{0,40}(?:unknown|not found|does(?:n.t| not) exist|invalid|full|disabled|over ?quota|rejected|refused|unavailable|not exist|inactive)',
+		'(?:not|n.t) an? (?:valid|known|existing) (?:user|recipient|mailbox|address|account)|(?:user|recipient|mailbox|address|account|host|domain).{0,40}(?:unknown|not found|does(?:n.t| not) exist|invalid|full|disabled|over ?quota|rejected|refused|unavailable|not exist|inactive)',
 		'(?:unknown|no such|invalid|bad|nonexistent) (?:user|recipient|mailbox|address|account|host|domain|local)',
 		'\\b[45]\\d\\d[ -]#?[45]\\.\\d{1,3}\\.\\d{1,3}\\b|not listed in|has not yet been|still undelivered|has been delayed|message (?:is|was) (?:refused|rejected)|rejected (?:by|your|the)',
 		'not been delivered|(?:was|been|is) (?:blocked|stopped|quarantined|bounced|discarded)|considered unsolicited|message is delayed',
@@ -34,7 +34,8 @@ const notTheirs =
  */
 export const readGeneric: Detector = bounce => {
 	const {said, senders} = bounce;
-	if (said.trim() === '' || !isDaemons(bounce) || !(failing.test(said) || givesBack(bounce))) {
+	const tells = failing.test(said.replace(/\s+/g, ' '));
+	if (said.trim() === '' || !isDaemons(bounce) || !(tells || givesBack(bounce))) {
 		return [];
 	}
 	const listed = readListed(said, {except: senders});
@@ -44,9 +45,10 @@ export const readGeneric: Detector = bounce => {
 
 /** Two things at least have to speak for a daemon. */
 function isDaemons(bounce: BounceText): boolean {
-	const {daemon, from, subject, nullPath, trace, replies, returned} = daemonSigns(bounce);
+	const {daemon, from, subject, nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
 	const replied = reply.test(bounce.said);
 	return (
+		nobody ||
 		(daemon && (subject || trace || returned || alone.test(bounce.field('from')))) ||
 		(from && (subject || returned || (nullPath && replied))) ||
 		(subject && (returned || (trace && replied) || (nullPath && !replies)))

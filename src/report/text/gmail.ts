@@ -19,7 +19,9 @@ export const readGmail: Detector = ({said}) => {
 		return [];
 	}
 	const rest = said.slice(sentence.index + sentence[0].length);
-	const recipient = findAddresses(rest.slice(0, 400))[0]?.address;
+	const found = findAddresses(rest.slice(0, 400))[0];
+	// Others begin with the same words and name the address elsewhere.
+	const recipient = found !== undefined && found.start < 6 ? found.address : undefined;
 	const reply = said550.exec(rest);
 	return recipient === undefined
 		? []

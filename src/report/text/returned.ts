@@ -14,6 +14,7 @@ const marker = new RegExp(
 				'(?:undelivered|unsent|returned|undeliverable|rejected|failed|bounced) (?:mail|message)',
 				'message (?:header|text|body|non-deliverable)',
 				'headers? (?:of the original|follow)',
+				'(?:returned|original|undelivered) mail follows',
 				'non-delivered message',
 				'copy of (?:the|your) (?:original )?message',
 				'your (?:original )?message',

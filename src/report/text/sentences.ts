@@ -12,6 +12,8 @@ const sentences: readonly RegExp[] = [
 	/^[ \t]*Failed to deliver to [ \t]*[<"']{1,2}(?=[^\s@]{1,64}@)/gim,
 	// MailFoundry, InterScan.
 	/^[ \t]*Unable to deliver (?:the |your )?(?:message|mail) to:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
+	// NetAddress.
+	/^[ \t]*Intended recipient:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// KDDI, au.
 	/^[ \t]*Could not be delivered to:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// InterMail and Post.Office, which many carriers use.

@@ -3,7 +3,7 @@ import type {ReportAction} from '../../mail/report.ts';
 import type {BounceText} from './bounce-text.ts';
 
 const daemon =
-	/mailer.?daemon|mail.?daemon|post_?master|post_?office|mail (?:delivery|deliver|administrator|system)\s*[<("]|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
+	/mailer.?daemon|mail.?daemon|post_?master|post_?office|mail (?:delivery|deliver|administrator|system)\s*[<("]|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|anti.?virus|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
 const subject = new RegExp(
 	[
 		'undeliver(?:able|ed)|non.?deliver|not deliver|(?:delivery|deliver) (?:has )?(?:failed|failure|error|problem|report|notification)',
@@ -21,6 +21,10 @@ const subject = new RegExp(
 	'iu',
 );
 const reply = /^\s*(?:re|aw|antw|sv|fwd?|wg|tr|rv|r|enc|vs)\s*(?:\[\d+\])?\s*:/i;
+// Whose name alone says that no person wrote it.
+const office = /(?:^|[<\s"])(?:post_?master|mdaemon)@/i;
+// Sendmail puts its own name where no return path is.
+const noPath = /^<\s*>$|^<?mailer-daemon(?:[@>]|$)/i;
 const spread = ['list-id', 'list-unsubscribe', 'list-post', 'x-campaign', 'x-mailinglist'];
 
 const personal =
@@ -43,6 +47,8 @@ export type DaemonSigns = {
 	readonly nullPath: boolean;
 	/** It answers a mail, by its own words. */
 	readonly replies: boolean;
+	/** And names nobody as its author. */
+	readonly nobody: boolean;
 	/** It says that a machine wrote it, in whatever way. */
 	readonly trace: boolean;
 	/** It gives a mail back. */
@@ -51,12 +57,15 @@ export type DaemonSigns = {
 };
 
 export function daemonSigns({field, returned}: BounceText): DaemonSigns {
-	const nullPath = /^<\s*>$/.test(field('return-path'));
+	const nullPath = noPath.test(field('return-path'));
+	const answers = reply.test(field('subject'));
+	const isOffice = office.test(field('from')) && subject.test(field('subject'));
 	return {
 		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
 		subject: subject.test(field('subject')),
 		nullPath,
+		nobody: nullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
 		replies: /^auto-replied/i.test(field('auto-submitted')),
 		trace:
 			nullPath ||
@@ -64,7 +73,8 @@ export function daemonSigns({field, returned}: BounceText): DaemonSigns {
 			field('x-failed-recipients') !== '' ||
 			/report-type\s*=\s*"?delivery-status/i.test(field('content-type')),
 		returned: /\S/.test(returned),
-		other: reply.test(field('subject')) || spread.some(name => field(name) !== ''),
+		// Lists hand on what comes to their own address.
+		other: answers || (!isOffice && spread.some(name => field(name) !== '')),
 	};
 }
 
