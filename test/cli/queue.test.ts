@@ -3,7 +3,8 @@ import {storeTime} from '../../src/mail/time.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 
-const never = '2099-01-01T00:00:00.000Z';
+/** Always `in 5d 12h`, whatever the hour. */
+const later = storeTime(Date.now() + (5 * 24 + 12.5) * 3_600_000);
 const reply = '451 4.7.1 Try again later \x1b[31mnow';
 
 /**
@@ -20,7 +21,7 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 	const messages = await insertMessages(store, workspaceId, addresses);
 	const copies: string[] = [];
 	for (const [index, values] of [
-		{state: 'queued', attempts: 1, next_attempt_at: never, last_category: 'policy', last_reply: reply},
+		{state: 'queued', attempts: 1, next_attempt_at: later, last_category: 'policy', last_reply: reply},
 		{attempts: 0},
 		{held_at: storeTime(Date.now())},
 		{state: 'delivered', next_attempt_at: null, last_reply: '250 2.0.0 Ok'},
@@ -49,11 +50,8 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 	return {cli, store, workspaceId, messages, slow, fast, held, over, read};
 }
 
-/** Ages and times to come at their width. */
-const masked = (text: string) =>
-	text
-		.replace(/(?<= ) *\d+s(?= {2}|$)/gm, all => '0s'.padStart(all.length))
-		.replace(/in \d+d \d+h/g, all => all.replace(/\d+h/, '9h').replace(/\d/g, '9'));
+/** Ages at their width. */
+const masked = (text: string) => text.replace(/(?<= ) *\d+s(?= {2}|$)/gm, all => '0s'.padStart(all.length));
 
 const list = async (cli: Cli, ...args: string[]) =>
 	(await cli.json<Array<{address: string}>>('queue', 'list', ...args)).map(({address}) => address);
@@ -150,7 +148,7 @@ test('trace: the route now, and every try with what was said', async t => {
 test('hold, release and flush, by id, message and filter', async t => {
 	const {cli, store, messages, slow, fast, held, over, read} = await prepare(t);
 	t.is(await cli.text('queue', 'hold', messages[0] ?? '', fast), 'held 2 copies\n');
-	t.like(await read(slow), {state: 'queued', next_attempt_at: never});
+	t.like(await read(slow), {state: 'queued', next_attempt_at: later});
 	t.deepEqual(await cli.json('queue', 'hold', '--older-than', '0s'), {
 		held: 0,
 		unchanged: 3,
@@ -241,5 +239,5 @@ test('what is being tried is left alone while its daemon lives', async t => {
 		.where({id: slow})
 		.update({claimed_by: newId('req')});
 	t.is(await cli.text('queue', 'hold', slow), 'held 1 copy\n');
-	t.like(await read(slow), {claimed_by: null, next_attempt_at: never});
+	t.like(await read(slow), {claimed_by: null, next_attempt_at: later});
 });
