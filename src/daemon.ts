@@ -1,15 +1,16 @@
 import {hostname} from 'node:os';
 import process from 'node:process';
 import {sendingNames} from './admin/domain-records.ts';
-import {bounceRulesOf, loadBounceRules} from './config/bounce-rules.ts';
 import {boundPublicUrl} from './config/derive.ts';
 import type {Settings} from './config/settings.ts';
 import {watchChanges} from './daemon/changes-watch.ts';
+import {watchClockSteps} from './daemon/clock-steps.ts';
 import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
 import {createDomainChecks, type DomainChecks} from './daemon/domain-checks.ts';
 import {createEngine, type Engine} from './daemon/engine.ts';
 import {createHttp} from './daemon/http.ts';
 import {createInbound, type Inbound} from './daemon/inbound.ts';
+import {createLiveRules} from './daemon/live-rules.ts';
 import {logSite} from './daemon/log-site.ts';
 import {createMetrics} from './daemon/metrics.ts';
 import type {Held} from './daemon/open.ts';
@@ -17,6 +18,7 @@ import {watchStore} from './daemon/store-watch.ts';
 import {startSweep} from './daemon/sweep.ts';
 import {inboundTask, keyTask, messageTask, paceTask, reputationTask, tlsTask} from './daemon/sweep-tasks.ts';
 import {createTelling} from './daemon/telling.ts';
+import {warnAtStart} from './daemon/warnings.ts';
 import {createWebhooks, type Webhooks} from './daemon/webhooks.ts';
 import {warnOfWishes} from './daemon/wishes.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
@@ -27,13 +29,12 @@ import {systemClock as clock} from './mail/clock.ts';
 import {createIdSource} from './mail/ids.ts';
 import {storeTime} from './mail/time.ts';
 import type {Outbox} from './outcome/outbox.ts';
-import {createClockWatch} from './queue/clock-watch.ts';
 import {createPresence} from './queue/presence.ts';
 import {createInfrastructureAlarm} from './reputation/alarm.ts';
 import {type Guard, startGuard} from './reputation/guard.ts';
 import {windowStarts} from './reputation/window.ts';
 import {bumpGeneration, readGeneration} from './store/changes.ts';
-import {bringForward, type Claimed} from './store/claims.ts';
+import type {Claimed} from './store/claims.ts';
 import {countDomainStates} from './store/domains.ts';
 import {isErased} from './store/erasures.ts';
 import {countUnread} from './store/inbound.ts';
@@ -41,7 +42,6 @@ import {readPaceFigures} from './store/pace-figures.ts';
 import {readQueueSize} from './store/queue-size.ts';
 import {readStandings} from './store/reputation.ts';
 import {createVault} from './store/sealed.ts';
-import {bringDeliveriesForward} from './store/webhook-claims.ts';
 import {countPending} from './store/webhook-deliveries.ts';
 
 export type DaemonOptions = {
@@ -77,8 +77,6 @@ export type Daemon = {
 	/** Takes nothing new, ends what is under way, gives the rest back to the queue, closes everything. */
 	readonly stop: () => Promise<void>;
 };
-
-const clockWatchMs = 1000;
 
 /** The composition root: everything is made here, started in order, and drained in reverse. */
 export async function startDaemon({settings, version, held, log}: DaemonOptions): Promise<Daemon> {
@@ -212,7 +210,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		await webhooks.start();
 	}
 
-	let bounceRules = loadBounceRules(settings);
+	const rules = createLiveRules(settings, logger);
 
 	async function startEngine(publicUrl: string): Promise<void> {
 		engine = createEngine({
@@ -225,7 +223,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			boot,
 			newId,
 			outbox,
-			bounceRules: () => bounceRules,
+			bounceRules: rules.current,
 			retry: () => ({schedule: live.retrySchedule, lifetime: live.queueLifetime}),
 			clock,
 			onRecorded: telling.recorded,
@@ -263,7 +261,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			boot,
 			outbox,
 			retentionDays: () => live.retentionDays,
-			bounceRules: () => bounceRules,
+			bounceRules: rules.current,
 			clock,
 			figures: metrics.inbound,
 			mailLog,
@@ -328,18 +326,6 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		throw error;
 	}
 
-	function reloadBounceRules(next: LiveSettings): void {
-		const read = bounceRulesOf(next);
-		if (read.ok) {
-			bounceRules = read.rules;
-			engine?.renewBounceRules();
-			inbound?.renewBounceRules();
-		} else {
-			const text = 'The rules that were read before still hold.';
-			logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
-		}
-	}
-
 	/** A mail may be captured while its recipient is erased. */
 	async function removeIfErased({id}: Claimed): Promise<void> {
 		if (await isErased(store.reader, id)) {
@@ -357,24 +343,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		},
 		onError: onStoreError,
 	});
-	const clockStep = createClockWatch(clock);
-	const clockTimer = setInterval(() => {
-		if (clockStep() > 0) {
-			void afterClockStep().catch(onStoreError);
-		}
-	}, clockWatchMs);
-
-	/** Nothing may wait longer than the longest wait only because the clock was set back. */
-	async function afterClockStep(): Promise<void> {
-		const now = clock.now();
-		const latest = storeTime(now + Math.max(...live.retrySchedule.waits));
-		const latestPost = storeTime(now + settings.webhookBackoff);
-		await store.writer.transaction(async trx => {
-			await bringForward(trx, latest, storeTime(now));
-			await bringDeliveriesForward(trx, latestPost, storeTime(now));
-		});
-		rescan();
-	}
+	const clockSteps = watchClockSteps({
+		store,
+		clock,
+		longestWait: () => Math.max(...live.retrySchedule.waits),
+		longestPost: settings.webhookBackoff,
+		onMoved: rescan,
+		onError: onStoreError,
+	});
 
 	const sweep = startSweep({
 		tasks: [
@@ -395,15 +371,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 
 	phase = 'running';
 	mailLog.listening({http: base, inbound: inboundAddress, version});
-	if (engine && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
-		const text =
-			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
-		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
-	}
-	if (webhooks && settings.webhookAllowCidrs.length > 0) {
-		const text = 'webhooks may reach these ranges that are not public: MAILCTL_WEBHOOK_ALLOW_CIDRS is for a lab';
-		logger.warn({event: 'webhook_ranges_allowed', ranges: settings.webhookAllowCidrs}, text);
-	}
+	warnAtStart({settings, publicUrl, delivers: engine !== null, posts: webhooks !== null, logger});
 	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
 	writeDaemonFile(settings.dataDir, {
 		pid: process.pid,
@@ -421,7 +389,10 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			live = next;
 			sweep.reschedule();
 			log.setLevel(next.logLevel);
-			reloadBounceRules(next);
+			if (rules.renew(next)) {
+				engine?.renewBounceRules();
+				inbound?.renewBounceRules();
+			}
 			try {
 				inbound?.reload();
 			} catch (error) {
@@ -434,7 +405,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		},
 		async stop() {
 			phase = 'draining';
-			clearInterval(clockTimer);
+			clockSteps.stop();
 			changes.stop();
 			await sweep.stop();
 			await end();
