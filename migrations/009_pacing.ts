@@ -22,10 +22,9 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'created_at').notNullable();
 	});
 
-	await clusteredTable(knex, 'lane_waits', ['destination', 'workspace_id', 'node'], table => {
+	await clusteredTable(knex, 'lane_waits', ['destination', 'workspace_id'], table => {
 		text(table, 'destination').notNullable();
 		text(table, 'workspace_id').notNullable();
-		text(table, 'node').notNullable();
 		text(table, 'site').notNullable();
 		text(table, 'waits_for').notNullable();
 		text(table, 'detail').notNullable();

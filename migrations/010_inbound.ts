@@ -1,9 +1,22 @@
 import type {Knex} from 'knex';
-import {columnsFor, partialIndex} from './columns.ts';
+import {clusteredTable, columnsFor, partialIndex} from './columns.ts';
 
 /** What comes back: mails that came in, by what they are and where they came, and what they say of our copies. */
 export async function up(knex: Knex): Promise<void> {
 	const {text, integer, bytes} = columnsFor(knex);
+
+	// What lanes wait for, by node too: a daemon writes it anew at its start.
+	await knex.schema.dropTable('lane_waits');
+	await clusteredTable(knex, 'lane_waits', ['destination', 'workspace_id', 'node'], table => {
+		text(table, 'destination').notNullable();
+		text(table, 'workspace_id').notNullable();
+		text(table, 'node').notNullable();
+		text(table, 'site').notNullable();
+		text(table, 'waits_for').notNullable();
+		text(table, 'detail').notNullable();
+		text(table, 'until');
+		text(table, 'updated_at').notNullable();
+	});
 
 	// No program before this one wrote it.
 	await knex.schema.dropTable('inbound');

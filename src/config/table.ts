@@ -315,7 +315,7 @@ export const table = {
 		'MAILCTL_CFBL',
 		'false',
 		boolean,
-		'Ask for complaints in each mail (CFBL-Address, RFC 9477) where the domain of MAILCTL_FEEDBACK_ADDRESS is the sender’s or under it.',
+		'Ask for complaints in each mail (CFBL-Address, RFC 9477) where MAILCTL_FEEDBACK_ADDRESS, or with the listener the sender’s return path, is at the sender’s domain or under it.',
 	),
 	mtaSts: setting('MAILCTL_MTA_STS', 'true', boolean, 'Obey the recipients’ MTA-STS policies (RFC 8461).'),
 	mtaStsPort: setting(

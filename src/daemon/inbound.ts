@@ -101,6 +101,7 @@ export function createInbound(options: InboundOptions) {
 		clock,
 		onUnreadable(cameIn, error) {
 			figures.mail(cameIn.source, 'unread');
+			figures.kept('unread');
 			mailLog.inboundUnreadable({inbound: shortKey(cameIn.id), source: cameIn.source}, error);
 		},
 		onStoreError,

@@ -58,9 +58,11 @@ export function startMailboxPolling({settings, store, takeIn, clock, mailLog, on
 			takeIn: found => inStore(takeIn(found)),
 			ca: extraCa(settings),
 			checkpoint: {
-				load: () => readCheckpoint(store.reader, name),
+				load: () => inStore(readCheckpoint(store.reader, name)),
 				save: position =>
-					store.writer.transaction(trx => saveCheckpoint(trx, {mailbox: name, position, at: storeTime(clock.now())})),
+					inStore(
+						store.writer.transaction(trx => saveCheckpoint(trx, {mailbox: name, position, at: storeTime(clock.now())})),
+					),
 			},
 			onUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
 		}),

@@ -27,7 +27,7 @@ const mailsAtOnce = 100;
  * the checkpoint moves.
  */
 export async function takeNewOfFolder(client: ImapFlow, {checkpoint, takeIn, signal}: TakeNewOptions): Promise<Round> {
-	const validity = String(client.mailbox === false ? '' : client.mailbox.uidValidity);
+	const validity = validityOf(client);
 	const saved = parsePosition(await checkpoint.load());
 	const last = saved?.validity === validity ? saved.uid : 0;
 	const round = {taken: 0, known: 0, cut: 0};
@@ -38,9 +38,19 @@ export async function takeNewOfFolder(client: ImapFlow, {checkpoint, takeIn, sig
 			round[isNew ? 'taken' : 'known']++;
 			round.cut += found.cut ? 1 : 0;
 		});
+		// A lost connection ends a fetch without a word: what was not fetched must not be passed over.
+		validityOf(client);
 		await checkpoint.save(`${validity}:${some.at(-1)}`);
 	}
 	return round;
+}
+
+/** Throws where the connection, and with it the folder, is gone. */
+function validityOf({mailbox}: ImapFlow): string {
+	if (mailbox === false) {
+		throw new Error('the connection was lost');
+	}
+	return String(mailbox.uidValidity);
 }
 
 async function uidsAfter(client: ImapFlow, last: number): Promise<number[]> {

@@ -79,7 +79,6 @@ export function createListener(options: ListenerOptions) {
 		hideENHANCEDSTATUSCODES: false,
 		size: limits.mailBytes,
 		rejectOversized: true,
-		maxClients: limits.clients,
 		maxRecipients: limits.recipients,
 		disableReverseLookup: true,
 		socketTimeout: limits.idleMs,
@@ -99,6 +98,9 @@ export function createListener(options: ListenerOptions) {
 		const client = networkOf(session.remoteAddress);
 		if (closing) {
 			done(reply(421, `${options.hostname} is closing, try again later`));
+		} else if (sessions.size >= limits.clients) {
+			options.onRefused('too_many_sessions', client);
+			done(reply(421, `${options.hostname} has too many sessions, try again later`));
 		} else if (perClient.enter(client)) {
 			const deadline = setTimeout(hangUp, limits.sessionMs, session.id, '4.4.2 The session took too long').unref();
 			sessions.set(session.id, {client, roles: new Set(), refusals: 0, receiving: false, deadline});

@@ -122,7 +122,14 @@ export function createReader(options: ReaderOptions) {
 			return;
 		}
 		const at = Atomics.load(one.shared, progress.begun) - 1 - one.answered;
-		const culprit = Atomics.load(one.shared, progress.reading) === 1 ? one.held[at] : undefined;
+		const isReading = Atomics.load(one.shared, progress.reading) === 1;
+		// It ended after it had read them and before it told: one of them did that, and alone each shows whether it was he.
+		if (!isReading && at >= 0) {
+			for (const task of one.held.slice(0, at)) {
+				task.alone = true;
+			}
+		}
+		const culprit = isReading || at >= 0 ? one.held[at] : undefined;
 		waiting.unshift(...one.held.filter(task => task !== culprit));
 		if (culprit && one.starved) {
 			culprit.reject(new UnfinishedError('The machine is too busy to read the mail.'));

@@ -55,7 +55,7 @@ const actionIs =
 	({report}: Told) =>
 		actions.includes(report.action);
 
-/** Only what reached somebody can be complained about. */
+/** Only a copy that a host let us begin to hand over can be complained about. */
 function wasSent({state, sentAt}: ReportedCopy): boolean {
 	return sentAt !== null || state === 'sent' || state === 'delivered';
 }

@@ -8,24 +8,24 @@ import {bounceTextOf} from './text/bounce-text.ts';
 const mostRecipients = 100;
 
 /** What each Feedback-Type asks for (RFC 5965, 6430, 6591, and drafts before them); one that nobody knows asks for nothing. */
-const actions: Readonly<Record<string, ReportAction>> = {
-	abuse: 'complaint',
-	fraud: 'complaint',
-	virus: 'complaint',
-	other: 'complaint',
-	spam: 'complaint',
-	complaint: 'complaint',
-	phishing: 'complaint',
-	'opt-out': 'unsubscribe',
-	'opt-out-list': 'unsubscribe',
-	unsubscribe: 'unsubscribe',
-};
+const actions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>([
+	['abuse', 'complaint'],
+	['fraud', 'complaint'],
+	['virus', 'complaint'],
+	['other', 'complaint'],
+	['spam', 'complaint'],
+	['complaint', 'complaint'],
+	['phishing', 'complaint'],
+	['opt-out', 'unsubscribe'],
+	['opt-out-list', 'unsubscribe'],
+	['unsubscribe', 'unsubscribe'],
+]);
 
 /** Reads a feedback report (RFC 5965), and what Microsoft sends in its place. Null: it is none. */
 export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Structured): Report[] | null {
 	if (fields) {
 		const type = typeOf(fields);
-		const action = actions[type] ?? 'none';
+		const action = actions.get(type) ?? 'none';
 		const recipients = recipientsOf(fields, returned);
 		return recipients.map(recipient =>
 			reportOf({
@@ -42,7 +42,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 	const complaint = ses?.complaint;
 	if (complaint) {
 		const type = complaint.type.toLowerCase();
-		const action = actions[type] ?? 'none';
+		const action = actions.get(type) ?? 'none';
 		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
 		return recipients.map(recipient =>
 			reportOf({recipient, action, type, rule: 'feedback-ses', matched: type, host: null, said: ''}),

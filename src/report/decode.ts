@@ -28,23 +28,23 @@ export function decodeText(bytes: Buffer, charset: string | undefined): string {
 const utf8Labels: ReadonlySet<string> = new Set(['', 'utf-8', 'utf8']);
 
 // Names that the WHATWG's list of encodings lacks.
-const otherNames: Readonly<Record<string, string>> = {
-	cp932: 'shift_jis',
-	'windows-31j': 'shift_jis',
-	'iso-2022-jp-ms': 'iso-2022-jp',
-	'iso-2022-jp-1': 'iso-2022-jp',
-	'iso-2022-jp-2': 'iso-2022-jp',
-	cp936: 'gbk',
-	'x-gbk': 'gbk',
-	cp949: 'euc-kr',
-	cp950: 'big5',
-	'iso-8859-8-e': 'iso-8859-8',
-	ansi: 'windows-1252',
-};
+const otherNames: ReadonlyMap<string, string> = new Map([
+	['cp932', 'shift_jis'],
+	['windows-31j', 'shift_jis'],
+	['iso-2022-jp-ms', 'iso-2022-jp'],
+	['iso-2022-jp-1', 'iso-2022-jp'],
+	['iso-2022-jp-2', 'iso-2022-jp'],
+	['cp936', 'gbk'],
+	['x-gbk', 'gbk'],
+	['cp949', 'euc-kr'],
+	['cp950', 'big5'],
+	['iso-8859-8-e', 'iso-8859-8'],
+	['ansi', 'windows-1252'],
+]);
 
 /** Null: the charset is not known. */
 function decodeAs(label: string, bytes: Buffer): string | null {
-	const name = otherNames[label] ?? label.replace(/^cp-?(125\d)$/, 'windows-$1').replace(/^cp-?866$/, 'ibm866');
+	const name = otherNames.get(label) ?? label.replace(/^cp-?(125\d)$/, 'windows-$1').replace(/^cp-?866$/, 'ibm866');
 	try {
 		return new TextDecoder(name).decode(bytes);
 	} catch {

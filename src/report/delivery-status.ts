@@ -5,13 +5,14 @@ import type {Field} from './mime.ts';
 export type DeliveryStatus = {
 	readonly message: readonly Field[];
 	readonly recipients: ReadonlyArray<readonly Field[]>;
-	/** Recipients that were left out because there are too many. */
+	/** Something was left out because there are too many recipients. */
 	readonly cut: boolean;
 };
 
 const mostRecipients = 100;
 const mostFields = 40;
 const longestValue = 8192;
+const longestStatus = 256 * 1024;
 
 const addressFields: ReadonlySet<string> = new Set(['final-recipient', 'original-recipient', 'x-actual-recipient']);
 const recipientFields: ReadonlySet<string> = new Set([
@@ -48,7 +49,7 @@ export function looksLikeDeliveryStatus(text: string): boolean {
 export function readDeliveryStatus(text: string): DeliveryStatus {
 	const message: Field[] = [];
 	const recipients: Field[][] = [];
-	for (const block of blocksOf(text)) {
+	for (const block of blocksOf(text.slice(0, longestStatus))) {
 		const last = recipients.at(-1);
 		if (last && completes(block, last)) {
 			last.push(...block);
@@ -65,10 +66,12 @@ export function readDeliveryStatus(text: string): DeliveryStatus {
 				current = [];
 				recipients.push(current);
 			}
-			(current ?? message).push(one);
+			if ((current ?? message).length < mostFields) {
+				(current ?? message).push(one);
+			}
 		}
 	}
-	return {message, recipients: recipients.map(fields => fields.slice(0, mostFields)), cut: false};
+	return {message, recipients: recipients.map(fields => fields.slice(0, mostFields)), cut: text.length > longestStatus};
 }
 
 /** The value of a `type; value` field without its type: `smtp; 550 …`. */
@@ -101,13 +104,12 @@ function hasField(fields: readonly Field[], name: string): boolean {
 	return fields.some(field => field.name === name);
 }
 
-function blocksOf(text: string): Field[][] {
-	const blocks: Field[][] = [];
+function* blocksOf(text: string): Generator<Field[]> {
 	let block: Array<{name: string; value: string}> = [];
 	for (const line of text.split('\n')) {
 		if (line.trim() === '') {
 			if (block.length > 0) {
-				blocks.push(block);
+				yield block;
 				block = [];
 			}
 			continue;
@@ -120,5 +122,7 @@ function blocksOf(text: string): Field[][] {
 			last.value += ` ${line.trim().slice(0, longestValue)}`;
 		}
 	}
-	return block.length > 0 ? [...blocks, block] : blocks;
+	if (block.length > 0) {
+		yield block;
+	}
 }

@@ -34,7 +34,7 @@ export function readRecipientFields(fields: readonly Field[]): RecipientFields |
 		comment: /\(([^()]{3,400})\)/.exec(status)?.[1] ?? '',
 		diagnostic: diagnosticOf(fields),
 		remote: hostOf(fieldOf(fields, 'remote-mta')),
-		hint: hints[fieldOf(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? ''] ?? '',
+		hint: hints.get(fieldOf(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
 	};
 	const saysNothing = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';
 	return saysNothing ? null : read;
@@ -47,18 +47,18 @@ function diagnosticOf(fields: readonly Field[]): string {
 }
 
 /** PowerMTA's categories of bounces. */
-const hints: Readonly<Record<string, string>> = {
-	'bad-mailbox': 'user unknown',
-	'bad-domain': 'host not found',
-	'inactive-mailbox': 'mailbox disabled',
-	'quota-issues': 'mailbox full',
-	'spam-related': 'spam',
-	'spam-content': 'spam',
-	'virus-related': 'virus',
-	'policy-related': 'policy',
-	'relaying-issues': 'relaying denied',
-	'message-expired': 'message expired',
-};
+const hints: ReadonlyMap<string, string> = new Map([
+	['bad-mailbox', 'user unknown'],
+	['bad-domain', 'host not found'],
+	['inactive-mailbox', 'mailbox disabled'],
+	['quota-issues', 'mailbox full'],
+	['spam-related', 'spam'],
+	['spam-content', 'spam'],
+	['virus-related', 'virus'],
+	['policy-related', 'policy'],
+	['relaying-issues', 'relaying denied'],
+	['message-expired', 'message expired'],
+]);
 
 /** `dns; mx.example.org (192.0.2.1)` → `mx.example.org`. */
 export function hostOf(value: string | null): string | null {

@@ -44,13 +44,13 @@ export function readSesNotification(leaves: readonly Part[]): SesNotification | 
 type Json = Readonly<Record<string, unknown>>;
 
 /** Bounces without a diagnostic say what they are in two words. */
-const subTypes: Readonly<Record<string, string>> = {
-	NoEmail: 'user unknown',
-	MailboxFull: 'mailbox full',
-	MessageTooLarge: 'message size exceeds limit',
-	ContentRejected: 'content rejected',
-	AttachmentRejected: 'attachment rejected',
-};
+const subTypes: ReadonlyMap<string, string> = new Map([
+	['NoEmail', 'user unknown'],
+	['MailboxFull', 'mailbox full'],
+	['MessageTooLarge', 'message size exceeds limit'],
+	['ContentRejected', 'content rejected'],
+	['AttachmentRejected', 'attachment rejected'],
+]);
 
 function statusOf(kind: string, told: Json): DeliveryStatus | null {
 	const bounce = objectOf(told.bounce);
@@ -84,7 +84,7 @@ function fieldsOf({emailAddress, action, status, diagnosticCode}: Json, {bounceS
 		'final-recipient': textOf(emailAddress),
 		action: textOf(action),
 		status: textOf(status),
-		'diagnostic-code': textOf(diagnosticCode) ?? subTypes[textOf(bounceSubType) ?? ''] ?? null,
+		'diagnostic-code': textOf(diagnosticCode) ?? subTypes.get(textOf(bounceSubType) ?? '') ?? null,
 	};
 	return Object.entries(values).flatMap(([name, value]) => (value === null ? [] : [{name, value}]));
 }

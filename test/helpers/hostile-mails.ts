@@ -98,6 +98,7 @@ export const hostileMails: readonly HostileMail[] = [
 	...Object.entries(shapes).map(([name, [start, filling]]) => ({name, build: () => filled(start, filling)})),
 	{name: 'a thousand parts in each other', build: nested},
 	{name: 'noise', build: noise},
+	{name: 'forty statuses of tiny blocks', build: manyStatuses},
 ];
 
 function filled(start: string, filling: string): Buffer {
@@ -115,6 +116,11 @@ function nested(): Buffer {
 		(_, layer) => `Content-Type: multipart/mixed; boundary="b${layer}"\r\n\r\n--b${layer}\r\n`,
 	);
 	return Buffer.concat([Buffer.from(layers.join('')), Buffer.alloc(size - layers.join('').length, 'text \r\n')]);
+}
+
+function manyStatuses(): Buffer {
+	const part = `\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\n${'\nAB:b\n'.repeat(256 * 170)}`;
+	return Buffer.from(`Content-Type: multipart/report; boundary=b\r\n\r\n${part.repeat(40)}`);
 }
 
 /** The same bytes each time. */

@@ -388,10 +388,11 @@ test('closing: a mail on its way is taken, all other sessions are ended', async 
 });
 
 test('sessions in all are limited', async t => {
-	const {port} = await listening(t, {limits: {clients: 2, perClient: 100}});
+	const {port, refused} = await listening(t, {limits: {clients: 2, perClient: 100}});
 	const talks = [await talkTo(t, port), await talkTo(t, port)];
 	for (const talk of talks) {
 		t.regex(await talk.reply(), /^220/);
 	}
 	t.regex(await (await talkTo(t, port)).reply(), /^421/);
+	t.deepEqual(refused, ['too_many_sessions']);
 });

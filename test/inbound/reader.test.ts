@@ -17,7 +17,7 @@ const obeying = `
 			if (text === 'die') process.exit(1);
 			if (text === 'eat') { const all = []; for (;;) all.push(new Array(1e5).fill(Math.random())); }
 			Atomics.store(told, 1, 0);
-			return {kind: 'other', fault: text};
+			return {kind: 'other', fault: text === 'odd' ? () => text : text};
 		})});
 	});
 `;
@@ -57,6 +57,7 @@ for (const [text, name] of [
 	['hang', 'never ends'],
 	['eat', 'takes all memory'],
 	['die', 'ends the thread'],
+	['odd', 'says what cannot be handed over'],
 ] as const) {
 	test(`a mail whose reading ${name} is tried once more alone, then given up; those beside it are read`, async t => {
 		const {read, spawned, crashes} = readerOf(t);

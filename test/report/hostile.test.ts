@@ -113,3 +113,19 @@ test('bytes changed anywhere in a right report are read', t => {
 		{numRuns: 500},
 	);
 });
+
+test('names that every object has are nothing that a mail could say', t => {
+	for (const name of ['constructor', '__proto__', 'toString', 'hasOwnProperty']) {
+		const feedback = multipartOf({
+			parts: [
+				`Content-Type: message/feedback-report\n\nFeedback-Type: ${name}\nVersion: 1\nOriginal-Rcpt-To: neko@mx.example\n`,
+			],
+		});
+		const category = dsnOf(
+			`Reporting-MTA: dns; mx.example\n\nFinal-Recipient: rfc822; neko@mx.example\nAction: failed\nStatus: 5.0.0\nX-PowerMTA-BounceCategory: ${name}`,
+		);
+		for (const mail of [feedback, category]) {
+			t.deepEqual(structuredClone(read(mail)), read(mail), name);
+		}
+	}
+});

@@ -124,14 +124,19 @@ const hostile: Readonly<Record<string, string>> = {
 };
 
 for (const [name, body] of Object.entries(hostile)) {
-	test(`a mail of ${name} is read within a second`, t => {
+	test(`a mail of ${name} is read within a second of the CPU`, t => {
 		for (const type of ['text/plain', 'text/html']) {
-			const started = process.cpuUsage();
-			readBounce({'Content-Type': type, 'X-Failed-Recipients': 'a@b'}, body);
-			readBounce({'Content-Type': type}, body);
-			isAutoReply(readMail(mailOf({'Content-Type': type, 'Auto-Submitted': 'auto-replied'}, body)));
-			const {user, system} = process.cpuUsage(started);
-			t.true((user + system) / 1e6 < 3, `${type}: ${(user + system) / 1e6} s for three readings`);
+			const readings = [
+				() => readBounce({'Content-Type': type, 'X-Failed-Recipients': 'a@b'}, body),
+				() => readBounce({'Content-Type': type}, body),
+				() => isAutoReply(readMail(mailOf({'Content-Type': type, 'Auto-Submitted': 'auto-replied'}, body))),
+			];
+			for (const read of readings) {
+				const started = process.cpuUsage();
+				read();
+				const {user, system} = process.cpuUsage(started);
+				t.true((user + system) / 1e6 < 1, `${type}: ${(user + system) / 1e6} s`);
+			}
 		}
 	});
 }
