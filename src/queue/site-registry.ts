@@ -115,3 +115,5 @@ export function createSiteRegistry({longestWait, remembered}: SiteRegistryOption
 		all: (): Iterable<Site> => sites.values(),
 	};
 }
+
+export type SiteRegistry = ReturnType<typeof createSiteRegistry>;

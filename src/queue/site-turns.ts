@@ -65,3 +65,5 @@ export function createSiteTurns({room, maxInFlight}: SiteTurnsOptions) {
 		},
 	};
 }
+
+export type SiteTurns = ReturnType<typeof createSiteTurns>;

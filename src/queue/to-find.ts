@@ -41,3 +41,5 @@ export function createToFind() {
 		},
 	};
 }
+
+export type ToFind = ReturnType<typeof createToFind>;

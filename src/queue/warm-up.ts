@@ -10,7 +10,7 @@ export type WarmUpDay = {
 	readonly perDay: number;
 };
 
-type WarmUp = Pick<NonNullable<Way['warmUp']>, 'source' | 'group' | 'perDay'>;
+type DailyShare = Pick<NonNullable<Way['warmUp']>, 'source' | 'group' | 'perDay'>;
 
 const dayMs = 86_400_000;
 
@@ -19,15 +19,15 @@ export function createWarmUp() {
 	const sent = new Map<string, {day: string; copies: number}>();
 
 	const dayAt = (now: number): string => storeTime(now).slice(0, 10);
-	const keyOf = ({source, group}: Pick<WarmUp, 'source' | 'group'>): string => `${source} ${group}`;
+	const keyOf = ({source, group}: Pick<DailyShare, 'source' | 'group'>): string => `${source} ${group}`;
 
 	return {
 		/** Copies that the source may still send to the group today. */
-		left(warmUp: WarmUp, now: number): number {
+		left(warmUp: DailyShare, now: number): number {
 			const known = sent.get(keyOf(warmUp));
 			return warmUp.perDay - (known?.day === dayAt(now) ? known.copies : 0);
 		},
-		dayOf: ({source, group, perDay}: WarmUp, now: number): WarmUpDay => ({source, group, perDay, day: dayAt(now)}),
+		dayOf: ({source, group, perDay}: DailyShare, now: number): WarmUpDay => ({source, group, perDay, day: dayAt(now)}),
 		/** The store's count; answers whether the day's share is used up. */
 		note(day: WarmUpDay, copies: number): boolean {
 			sent.set(keyOf(day), {day: day.day, copies});
@@ -36,3 +36,5 @@ export function createWarmUp() {
 		endOfDay: (now: number): number => (Math.floor(now / dayMs) + 1) * dayMs,
 	};
 }
+
+export type WarmUp = ReturnType<typeof createWarmUp>;
