@@ -1,55 +1,31 @@
-import {claimMarginMs} from '../mail/retry.ts';
-import {storeTime} from '../mail/time.ts';
 import type {LaneKey, Way} from '../mail/way.ts';
-import type {Recorded} from '../outcome/record.ts';
-import type {Claim, Claimed, ClaimedNow} from '../store/claims.ts';
-import type {GroupWrite, Writer} from '../store/writer.ts';
+import type {Claimed} from '../store/claims.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
+import {type ClaimingOptions, createClaiming} from './claiming.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';
 import {createFindWays} from './find-ways.ts';
 import type {Grant} from './grant.ts';
 import {createLanes, type LanesOptions} from './lanes.ts';
 import {createNotes, type NotesOptions} from './notes.ts';
+import {createRecording, type RecordingOptions} from './recording.ts';
+import {createScan, type ScanOptions} from './scan.ts';
 import {reportSites, type SiteReport} from './site-report.ts';
 
-export type SchedulerOptions = ConclusionsOptions & {
-	readonly writer: Writer;
-	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
-	readonly recordWrite: GroupWrite<Recorded, boolean>;
-	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
-	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly LaneKey[]>;
-	/** Every lane with work and when it is due, in the store's form. */
-	readonly readLanes: () => Promise<ReadonlyArray<LaneKey & {readonly due: string}>>;
-	/** Destinations that an operator lets nothing go to. */
-	readonly readSuspensions: () => Promise<readonly string[]>;
-	/** When an operator resumed sites that were left alone, by their names. */
-	readonly readResumed: () => Promise<ReadonlyMap<string, string>>;
-	/** Where a lane's mail goes. It answers in bounded time, and rejects only where something of ours is broken. */
-	readonly wayOf: (key: LaneKey) => Promise<Way>;
-	readonly steps: AttemptSteps;
-	/** Past this a claim without a result comes due again by itself. */
-	readonly attemptDeadlineMs: number;
-	readonly maxInFlight: number;
-	/** Those of them for sites of which it is not known that they answer. */
-	readonly maxUnproven: number;
-	readonly remembered: LanesOptions['remembered'];
-	readonly onSite: LanesOptions['onSite'];
-	readonly noteSites: NotesOptions['noteSites'];
-	readonly noteWaits: NotesOptions['noteWaits'];
-	/** After an outcome is on stable storage. */
-	readonly onRecorded: (recorded: Recorded) => void;
-	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
-	readonly onLost: (copy: Claimed) => void;
-	/** Whether an error says that the store cannot be used now. */
-	readonly isUnavailable: (error: unknown) => boolean;
-	/** The way of a lane could not be found; it is tried again. */
-	readonly onWayError: (error: unknown, lane: LaneKey) => void;
-	/** The store could not be read or written; it is tried again. */
-	readonly onStoreError: (error: unknown) => void;
-};
+export type SchedulerOptions = Omit<LanesOptions, 'longestWait'> &
+	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
+	ScanOptions &
+	ClaimingOptions &
+	ConclusionsOptions &
+	RecordingOptions & {
+		/** Where a lane's mail goes. It answers in bounded time, and rejects only where something of ours is broken. */
+		readonly wayOf: (key: LaneKey) => Promise<Way>;
+		/** The way of a lane could not be found; it is tried again. */
+		readonly onWayError: (error: unknown, lane: LaneKey) => void;
+		readonly steps: AttemptSteps;
+		/** Whether an error says that the store cannot be used now. */
+		readonly isUnavailable: (error: unknown) => boolean;
+	};
 
-/** How long the scheduler waits before it asks a failing store again, milliseconds. */
-const storeRetryMs = 1000;
 /** How exactly what waits comes due, milliseconds. */
 const tickMs = 100;
 /** How often it is written down what waits for what, milliseconds. */
@@ -61,7 +37,7 @@ const noteMs = 1000;
  * for what was sent must not be sent again.
  */
 export function createScheduler(options: SchedulerOptions) {
-	const {writer, clock} = options;
+	const {clock} = options;
 	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
 	const lanes = createLanes({
 		...options,
@@ -87,23 +63,15 @@ export function createScheduler(options: SchedulerOptions) {
 		},
 		onError: options.onWayError,
 	});
+	const claiming = createClaiming(options);
 	const {conclude, faulty, unsent} = createConclusions({...options, now: options.steps.now});
+	const recording = createRecording(options);
+	const scan = createScan({...options, lanes, moment, isRunning: () => state === 'running', onScanned: plan});
 	const running = new Set<Promise<void>>();
-	/** Ids of the copies being tried: another node may give one back that comes to us again. */
-	const trying = new Set<string>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
-	/** Outcomes that could not be written yet. */
-	let unwritten = 0;
-	/** As it was at the last look at the store. */
-	let knownResumed: ReadonlyMap<string, string> | null = null;
-	/** A claim failed: it may have been committed all the same. */
-	let doubtful = false;
 	let timer: NodeJS.Timeout | undefined;
 	let noteTimer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
-	/** The look at the store that is under way, and whether something changed since it began. */
-	let scanning: Promise<void> | null = null;
-	let scanAgain = false;
 
 	function plan(): void {
 		if (!turnPlanned) {
@@ -119,11 +87,10 @@ export function createScheduler(options: SchedulerOptions) {
 
 	function turn(): void {
 		turnPlanned = false;
-		if (state !== 'running' || unwritten > 0) {
+		if (state !== 'running' || recording.failing) {
 			return;
 		}
-		if (doubtful) {
-			doubtful = false;
+		if (claiming.isDoubtful) {
 			track(releaseUnknown());
 		}
 		findWays();
@@ -132,60 +99,27 @@ export function createScheduler(options: SchedulerOptions) {
 		}
 	}
 
-	/** The store takes turns: by then all that was claimed before is known. */
 	async function releaseUnknown(): Promise<void> {
-		try {
-			for (const lane of await options.releaseUnknown(() => [...trying])) {
-				const now = moment();
-				lanes.due(lane, now.now, now);
-			}
-			plan();
-		} catch (error) {
-			options.onStoreError(error);
-			await new Promise(resolve => setTimeout(resolve, storeRetryMs));
-			doubtful = true;
+		for (const lane of await claiming.releaseUnknown()) {
+			const now = moment();
+			lanes.due(lane, now.now, now);
 		}
+		plan();
 	}
 
 	async function claim(grant: Grant): Promise<void> {
-		const {lane, limit, asksNext, newestFirst, warmUp} = grant;
-		const now = clock.now();
-		let copies: readonly Claimed[] = [];
-		let nextDue: number | null = null;
-		let warmedUp: number | null = null;
-		try {
-			const claimed = await writer.submit(options.claimWrite, {
-				destination: lane.destination,
-				workspaceId: lane.workspaceId,
-				limit,
-				newestFirst,
-				now: storeTime(now),
-				until: storeTime(now + options.attemptDeadlineMs + claimMarginMs),
-				asksNext,
-				warmUp,
-			});
-			copies = claimed.copies;
-			warmedUp = claimed.warmedUp;
-			nextDue = claimed.nextDue === null ? null : Date.parse(claimed.nextDue);
-		} catch (error) {
-			options.onStoreError(error);
-			nextDue = now + storeRetryMs;
-			doubtful = true;
-		}
-		const fresh = copies.filter(({id}) => !trying.has(id));
-		const brought = {count: fresh.length, nextDue: fresh.length < copies.length ? now : nextDue, warmedUp};
+		const {copies, brought} = await claiming.claim(grant);
 		lanes.claimed(grant, brought, moment());
-		for (const copy of fresh) {
+		for (const copy of copies) {
 			track(work(grant, copy));
 		}
 		plan();
 	}
 
 	async function work(grant: Grant, copy: Claimed): Promise<void> {
-		trying.add(copy.id);
 		const {end, ...recorded} = conclude(grant, copy, await tryCopy(grant, copy));
-		await record(recorded);
-		trying.delete(copy.id);
+		await recording.record(recorded);
+		claiming.settled(copy);
 		options.steps.settled(copy);
 		const then = moment();
 		const {nextAttemptAt} = recorded.verdict;
@@ -215,71 +149,9 @@ export function createScheduler(options: SchedulerOptions) {
 		}
 	}
 
-	async function record(recorded: Recorded): Promise<void> {
-		for (let failed = false; ; failed = true) {
-			try {
-				if (await writer.submit(options.recordWrite, recorded)) {
-					options.onRecorded(recorded);
-				} else {
-					options.onLost(recorded.copy);
-				}
-				unwritten -= failed ? 1 : 0;
-				return;
-			} catch (error) {
-				unwritten += failed ? 0 : 1;
-				options.onStoreError(error);
-				await new Promise(resolve => setTimeout(resolve, storeRetryMs));
-			}
-		}
-	}
-
 	function track(promise: Promise<void>): void {
 		running.add(promise);
 		void promise.finally(() => running.delete(promise));
-	}
-
-	async function scan(): Promise<void> {
-		const [suspended, resumed, found] = await Promise.all([
-			options.readSuspensions(),
-			options.readResumed(),
-			options.readLanes(),
-		]);
-		const now = moment();
-		lanes.suspend(new Set(suspended), now);
-		const before = knownResumed ?? resumed; // What was resumed before the start may be suspended again.
-		lanes.probe(
-			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
-			now,
-		);
-		knownResumed = resumed;
-		for (const {due, ...lane} of found) {
-			lanes.found(lane, Date.parse(due), now);
-		}
-		plan();
-	}
-
-	/** One look after the other: what was read before must not replace what was read later. */
-	async function scanInTurn(): Promise<void> {
-		scanAgain = true;
-		scanning ??= (async () => {
-			while (scanAgain) {
-				scanAgain = false;
-				await scan();
-			}
-		})().finally(() => {
-			scanning = null;
-		});
-		await scanning;
-	}
-
-	/** Nobody tells of a change twice. */
-	async function rescan(): Promise<void> {
-		try {
-			await (state === 'running' && scanInTurn());
-		} catch (error) {
-			options.onStoreError(error);
-			setTimeout(rescan, storeRetryMs).unref();
-		}
 	}
 
 	return {
@@ -288,7 +160,7 @@ export function createScheduler(options: SchedulerOptions) {
 			state = 'running';
 			timer = setInterval(tick, tickMs);
 			noteTimer = setInterval(() => track(notes.write().catch(options.onStoreError)), noteMs);
-			await scanInTurn();
+			await scan.scan();
 		},
 
 		/** Mail for these lanes was accepted and committed: it is due now. */
@@ -310,7 +182,7 @@ export function createScheduler(options: SchedulerOptions) {
 		},
 
 		/** Something else changed the queue (the CLI, another node): looks at the store again, until it can be read. */
-		rescan,
+		rescan: scan.rescan,
 
 		/** Ways may lead elsewhere from now on. */
 		renew(): void {
@@ -339,7 +211,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 		/** Whether an outcome waits for the store: then nothing new should be accepted either. */
 		get storeFailing(): boolean {
-			return unwritten > 0;
+			return recording.failing;
 		},
 	};
 }
