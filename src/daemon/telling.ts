@@ -103,3 +103,5 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Told) {
 		},
 	};
 }
+
+export type Telling = ReturnType<typeof createTelling>;

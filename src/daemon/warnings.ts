@@ -1,26 +1,22 @@
 import type {Logger} from 'pino';
 import type {Settings} from '../config/settings.ts';
 
-/** Logs at the start what is allowed and yet hardly meant. `delivers`, `posts`: whether this process does. */
+/** Logs at the start what is allowed and yet hardly meant. */
 export function warnAtStart({
 	settings,
 	publicUrl,
-	delivers,
-	posts,
 	logger,
 }: {
-	readonly settings: Pick<Settings, 'delivery' | 'webhookAllowCidrs'>;
+	readonly settings: Pick<Settings, 'roles' | 'delivery' | 'webhookAllowCidrs'>;
 	readonly publicUrl: string;
-	readonly delivers: boolean;
-	readonly posts: boolean;
 	readonly logger: Logger;
 }): void {
-	if (delivers && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
+	if (settings.roles.includes('deliver') && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
 		const text =
 			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
 		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
 	}
-	if (posts && settings.webhookAllowCidrs.length > 0) {
+	if (settings.roles.includes('webhook') && settings.webhookAllowCidrs.length > 0) {
 		const text = 'webhooks may reach these ranges that are not public: MAILCTL_WEBHOOK_ALLOW_CIDRS is for a lab';
 		logger.warn({event: 'webhook_ranges_allowed', ranges: settings.webhookAllowCidrs}, text);
 	}

@@ -1,0 +1,41 @@
+import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import type {InfrastructureAlarm} from '../reputation/alarm.ts';
+import {windowStarts} from '../reputation/window.ts';
+import {countDomainStates} from '../store/domains.ts';
+import {countUnread} from '../store/inbound.ts';
+import {readPaceFigures} from '../store/pace-figures.ts';
+import {readQueueSize} from '../store/queue-size.ts';
+import {readStandings} from '../store/reputation.ts';
+import type {Store} from '../store/store.ts';
+import {countPending} from '../store/webhook-deliveries.ts';
+import {createMetrics, type Metrics} from './metrics.ts';
+import type {Roles} from './roles.ts';
+
+export type FiguresOptions = {
+	readonly version: string;
+	readonly store: Pick<Store, 'reader'>;
+	readonly roles: () => Pick<Roles, 'sites' | 'inboundSessions' | 'mailbox'>;
+	/** Watches what providers say of this machine. */
+	readonly infrastructure: Pick<InfrastructureAlarm, 'current'>;
+	readonly clock: Clock;
+};
+
+/** The daemon's metrics: what is asked of the store and of the roles at each scrape. */
+export function createFigures({version, store: {reader}, roles, infrastructure, clock}: FiguresOptions): Metrics {
+	return createMetrics({
+		version,
+		queueSize: () => readQueueSize(reader, storeTime(clock.now())),
+		pace: () => readPaceFigures(reader, storeTime(clock.now())),
+		sites: () => roles().sites(),
+		webhooksPending: () => countPending(reader),
+		domainStates: () => countDomainStates(reader),
+		inbound: {
+			unread: () => countUnread(reader),
+			sessions: () => roles().inboundSessions(),
+			mailbox: () => roles().mailbox(),
+		},
+		standings: () => readStandings(reader, {starts: windowStarts(clock.now())}),
+		refusals: infrastructure.current,
+	});
+}

@@ -1,0 +1,16 @@
+import type {Settings} from '../config/settings.ts';
+
+/** The settings that a running daemon obeys anew after SIGHUP. */
+export type LiveSettings = Pick<
+	Settings,
+	| 'retrySchedule'
+	| 'queueLifetime'
+	| 'logLevel'
+	| 'rateLimit'
+	| 'idempotencyRetention'
+	| 'retentionDays'
+	| 'sweepInterval'
+	| 'destinationsFile'
+	| 'bounceRulesFile'
+	| 'reputation'
+>;

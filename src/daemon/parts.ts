@@ -1,0 +1,133 @@
+import type {Logger} from 'pino';
+import {sendingNames} from '../admin/domain-records.ts';
+import type {Settings} from '../config/settings.ts';
+import {openRecordSources} from '../dns/record-sources.ts';
+import type {MailLog} from '../log/maillog.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {NewId} from '../mail/ids.ts';
+import type {Outbox} from '../outcome/outbox.ts';
+import {type Guard, startGuard} from '../reputation/guard.ts';
+import type {Claimed} from '../store/claims.ts';
+import {isErased} from '../store/erasures.ts';
+import type {MasterKeys, Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import {createDomainChecks, type DomainChecks} from './domain-checks.ts';
+import {createEngine, type Engine} from './engine.ts';
+import {createInbound, type Inbound} from './inbound.ts';
+import type {LiveRules} from './live-rules.ts';
+import type {LiveSettings} from './live-settings.ts';
+import {logSite} from './log-site.ts';
+import type {Metrics} from './metrics.ts';
+import type {Telling} from './telling.ts';
+import {createWebhooks, type Webhooks} from './webhooks.ts';
+
+/** What the parts of the daemon are made of. */
+export type PartsOptions = {
+	readonly settings: Settings;
+	/** The settings as they are now. */
+	readonly live: () => LiveSettings;
+	readonly version: string;
+	readonly store: Store;
+	readonly keys: MasterKeys;
+	readonly vault: Vault;
+	readonly rules: LiveRules;
+	readonly clock: Clock;
+	readonly newId: NewId;
+	/** This daemon's claims, and what it takes in, bear this id. */
+	readonly boot: string;
+	/** Takes events to the webhooks. */
+	readonly outbox: Outbox;
+	/** Lets the whole process forget what it remembers of the store. */
+	readonly forget: () => void;
+	/** Removes the captured mails of copies. */
+	readonly uncapture: (copyIds: readonly string[]) => Promise<void>;
+	readonly telling: Telling;
+	readonly metrics: Pick<Metrics, 'inbound'>;
+	readonly mailLog: MailLog;
+	readonly onStoreError: (error: unknown) => void;
+	readonly logger: Logger;
+};
+
+/** The role `deliver`. `publicUrl`: base of the links in mail. */
+export function makeEngine(options: PartsOptions, publicUrl: string): Engine {
+	const {store, live, telling, onStoreError, logger} = options;
+
+	/** A mail may be captured while its recipient is erased. */
+	async function removeIfErased({id}: Claimed): Promise<void> {
+		if (await isErased(store.reader, id)) {
+			await options.uncapture([id]);
+		}
+	}
+
+	return createEngine({
+		...options,
+		publicUrl,
+		bounceRules: options.rules.current,
+		retry: () => ({schedule: live().retrySchedule, lifetime: live().queueLifetime}),
+		onRecorded: telling.recorded,
+		onLost: copy => void removeIfErased(copy).catch(onStoreError),
+		onSite: (site, changes) => logSite(logger, site, changes),
+		onWayError: telling.wayNotFound,
+		onFault: telling.copyFault,
+		onCrash: reason => noteCrash(logger, reason),
+		onPolicyFailure({domain, failure, kept, reason}) {
+			logger.warn({event: 'mta_sts_failed', domain, failure, kept}, reason);
+		},
+	});
+}
+
+/** The role `webhook`. */
+export function makeWebhooks(options: PartsOptions): Webhooks {
+	const {telling, logger} = options;
+	return createWebhooks({
+		...options,
+		onAttempted: telling.posted,
+		onFault: error => logger.error({event: 'webhook_fault', err: error}),
+		onCrash: reason => noteCrash(logger, reason),
+	});
+}
+
+/** The role `inbound`. */
+export function makeInbound(options: PartsOptions): Inbound {
+	const {live, rules, metrics, logger} = options;
+	return createInbound({
+		...options,
+		retentionDays: () => live().retentionDays,
+		bounceRules: rules.current,
+		figures: metrics.inbound,
+		onCrash: reason => noteCrash(logger, reason),
+	});
+}
+
+/** Looks after the workspaces' reputation, in every process. */
+export function startReputationGuard({store, live, clock, forget, telling, onStoreError}: PartsOptions): Guard {
+	return startGuard({
+		store,
+		limits: () => live().reputation,
+		clock,
+		onJudged(judged) {
+			// Its sends are refused from now on, not when the change is noticed.
+			if (judged.kind === 'paused') {
+				forget();
+			}
+			telling.judged(judged);
+		},
+		onError: onStoreError,
+	});
+}
+
+/** Checks the DNS records of sender domains, where mail leaves the machine. */
+export function makeDomainChecks({settings, store, clock, telling, onStoreError}: PartsOptions): DomainChecks {
+	return createDomainChecks({
+		store,
+		names: sendingNames(settings),
+		openSources: () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+		clock,
+		onChecked: telling.domainChecked,
+		onStoreError,
+	});
+}
+
+function noteCrash(logger: Logger, reason: string): void {
+	logger.error({event: 'worker_ended', reason});
+}
