@@ -1,14 +1,17 @@
 import type {Setting} from './setting.ts';
-import {settingKeys, table} from './table.ts';
+import {type SettingKey, table, topics} from './table.ts';
 
 const machine = {hostname: '', cpus: 1, terminal: false};
 
 /** docs/settings.md. */
 export function settingsPage(): string {
-	const rows = settingKeys.map(key => {
-		const {name, shownFallback, about, live} = table[key];
-		return `| ${name} | ${cell(shownFallback)} | ${cell(about)} | ${live ? 'yes' : ''} |`;
-	});
+	const sections = topics.map(
+		({title, keys}) => `## ${title}
+
+| name | default | meaning | SIGHUP |
+|---|---|---|---|
+${keys.map(row).join('\n')}`,
+	);
 	return `# Settings
 
 Environment variables. They may also stand in a file: \`.env\` in the working directory, or the one named by \`--env-file\`.
@@ -19,9 +22,7 @@ prints what holds and where it comes from, \`mailctl config check\` exits 0 or 7
 Durations: a plain number is seconds, else \`500ms 90s 5m 4h 4d\`. Lists: commas. Booleans: \`true|false\`.
 Settings marked under SIGHUP change in a running daemon when it gets that signal; the others need a restart.
 
-| name | default | meaning | SIGHUP |
-|---|---|---|---|
-${rows.join('\n')}
+${sections.join('\n\n')}
 
 This page is made from the code: \`npm run build && node dist/src/config/write-docs.js\`.
 `;
@@ -29,18 +30,25 @@ This page is made from the code: \`npm run build && node dist/src/config/write-d
 
 /** config/mailctl.env.example: every setting, commented out, at its default. */
 export function exampleFile(): string {
-	const entries = settingKeys.map(key => {
-		const {name, about, shownFallback, fallback}: Setting<unknown> = table[key];
-		// A default that depends on the machine or on other settings is told, not written.
-		const fixed = shownFallback === `\`${fallback(machine)}\`` ? fallback(machine) : undefined;
-		const told = fixed === undefined && shownFallback !== '–' ? ` Default: ${plain(shownFallback)}.` : '';
-		return `# ${plain(about)}${told}\n#${name}=${fixed ?? ''}`;
-	});
+	const sections = topics.map(({title, keys}) => `# --- ${title}\n\n${keys.map(entry).join('\n\n')}`);
 	return `# Settings of mailctl, at their defaults. Copy this file to .env, or name it with --env-file, and chmod 600 it if it is to
-# hold a password. docs/settings.md is the same as a table.
+# hold a password. docs/settings.md is the same in tables.
 
-${entries.join('\n\n')}
+${sections.join('\n\n')}
 `;
+}
+
+function row(key: SettingKey): string {
+	const {name, shownFallback, about, live} = table[key];
+	return `| ${name} | ${cell(shownFallback)} | ${cell(about)} | ${live ? 'yes' : ''} |`;
+}
+
+function entry(key: SettingKey): string {
+	const {name, about, shownFallback, fallback}: Setting<unknown> = table[key];
+	// A default that depends on the machine or on other settings is told, not written.
+	const fixed = shownFallback === `\`${fallback(machine)}\`` ? fallback(machine) : undefined;
+	const told = fixed === undefined && shownFallback !== '–' ? ` Default: ${plain(shownFallback)}.` : '';
+	return `# ${plain(about)}${told}\n#${name}=${fixed ?? ''}`;
 }
 
 function plain(markdown: string): string {

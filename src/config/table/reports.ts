@@ -1,0 +1,93 @@
+import {listenOrOff} from '../addresses.ts';
+import {maskPassword} from '../mask.ts';
+import {boolean, domain, duration, list, mailAddress, path} from '../parsers.ts';
+import {reputationLimits, senderId} from '../reputation-value.ts';
+import {optional, optionalList, setting} from '../setting.ts';
+import {bounceMailbox} from '../urls.ts';
+
+const second = 1000;
+
+/** What comes back: bounces, complaints, clicks, and what follows for a workspace. */
+export const reports = {
+	inboundListen: setting(
+		'MAILCTL_INBOUND_LISTEN',
+		'off',
+		listenOrOff,
+		'SMTP listener for bounces and feedback, such as `0.0.0.0:25`.',
+	),
+	inboundTlsCert: optional(
+		'MAILCTL_INBOUND_TLS_CERT',
+		'–',
+		path,
+		'PEM file with the certificate chain of the SMTP listener; without it no STARTTLS is offered.',
+	),
+	inboundTlsKey: optional(
+		'MAILCTL_INBOUND_TLS_KEY',
+		'–',
+		path,
+		'PEM file with the private key of MAILCTL_INBOUND_TLS_CERT.',
+	),
+	returnPathDomain: optional(
+		'MAILCTL_RETURN_PATH_DOMAIN',
+		'`bounces.` + host of MAILCTL_PUBLIC_URL with the listener on, else MAILCTL_HOSTNAME',
+		domain,
+		'Domain of the signed return paths; a sender domain may have its own.',
+	),
+	feedbackAddress: optional(
+		'MAILCTL_FEEDBACK_ADDRESS',
+		'`fbl@` + return-path domain',
+		mailAddress,
+		'Address at which feedback reports (ARF) arrive.',
+	),
+	feedbackReporters: optionalList(
+		'MAILCTL_FEEDBACK_REPORTERS',
+		'–',
+		list(domain),
+		'Domains whose feedback reports count without a token of ours, by the address that they name: those whose DKIM signature they bear (`d=`), such as `arf.mail.yahoo.com`.',
+	),
+	bounceMailbox: optional(
+		'MAILCTL_BOUNCE_MAILBOX',
+		'–',
+		bounceMailbox,
+		'`imaps://user:password@host/INBOX`, `imap://…?tls=starttls|none` or `maildir:/path`: polled for bounces.',
+		{mask: maskPassword},
+	),
+	bounceMailboxInterval: setting(
+		'MAILCTL_BOUNCE_MAILBOX_INTERVAL',
+		'5m',
+		duration(second),
+		'How often the bounce mailbox is polled; IDLE besides.',
+	),
+	bounceRulesFile: optional(
+		'MAILCTL_BOUNCE_RULES_FILE',
+		'`config/bounce-rules.json`, as shipped',
+		path,
+		'JSON file with rules by which refusals are read, before the shipped ones (docs/bounces.md); SIGHUP reads it anew.',
+		{live: true},
+	),
+	tokenLifetime: setting(
+		'MAILCTL_TOKEN_LIFETIME',
+		'400d',
+		duration(second),
+		'How long unsubscribe and tracking links work.',
+	),
+	reputation: setting(
+		'MAILCTL_REPUTATION',
+		'warn=5%/0.1%,pause=10%/0.5%',
+		reputationLimits,
+		'Shares of hard bounces/complaints, over 24 hours and 7 days, from which on a workspace is warned of and paused (docs/reputation.md); `off` judges nobody.',
+		{live: true},
+	),
+	senderId: optional(
+		'MAILCTL_SENDER_ID',
+		'made from the return-path domain',
+		senderId,
+		'SenderId of the Feedback-ID field, by which Gmail counts complaints: 5 to 15 letters and digits, the same for good.',
+	),
+	cfbl: setting(
+		'MAILCTL_CFBL',
+		'false',
+		boolean,
+		'Ask for complaints in each mail (CFBL-Address, RFC 9477) where MAILCTL_FEEDBACK_ADDRESS, or with the listener the sender’s return path, is at the sender’s domain or under it.',
+	),
+};
