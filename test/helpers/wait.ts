@@ -1,8 +1,11 @@
-/** Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds). */
+/**
+ * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds), which a machine that
+ * stands still for some seconds must not reach.
+ */
 export async function waitFor<T>(
 	what: string,
 	condition: () => T | Promise<T>,
-	limit = 20_000,
+	limit = 60_000,
 ): Promise<Exclude<T, false | null | undefined>> {
 	const end = performance.now() + limit;
 	for (;;) {
