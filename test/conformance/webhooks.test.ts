@@ -32,7 +32,8 @@ const hosts = [
 	'broken.example',
 ];
 const types = ['delivered', 'bounced', 'complained', 'opened', 'clicked'];
-const backoffMs = 1000;
+// Four of them must be longer than a slow machine takes to see that the first attempt has failed.
+const backoffMs = 2000;
 
 let receiver: Receiver;
 const service = serviceOf(test, {
@@ -51,7 +52,8 @@ const service = serviceOf(test, {
 		return {
 			...receiver.settings,
 			MAILCTL_WEBHOOK_BACKOFF: `${backoffMs}ms`,
-			MAILCTL_WEBHOOK_TIMEOUT: '2s',
+			// A third of it is for the connection.
+			MAILCTL_WEBHOOK_TIMEOUT: '6s',
 		};
 	},
 });
@@ -357,11 +359,13 @@ test('any 2xx acknowledges; everything else is a failure that is tried again aft
 		}),
 	);
 	const id = await accepted(main, {to: 'failing@simulator.test', metadata: {n: '1'}});
-	for (const {path, endpoint} of failing) {
-		const failed = await untilDelivery(main, endpoint, id, ({status}) => status === 'failed');
-		t.true(failed.attempts >= 1, path);
-		receiver.behave(path, answering(200));
-	}
+	await Promise.all(
+		failing.map(async ({path, endpoint}) => {
+			const failed = await untilDelivery(main, endpoint, id, ({status}) => status === 'failed');
+			t.true(failed.attempts >= 1, path);
+			receiver.behave(path, answering(200));
+		}),
+	);
 	for (const {path, endpoint} of failing) {
 		const {attempts, id: deliveryId} = await untilDelivery(main, endpoint, id, ({status}) => status === 'delivered');
 		const posts = receiver.postsTo(path, id);
@@ -458,10 +462,10 @@ test('every address is looked up for each attempt and must be public; a refusal 
 	await untilDelivery(main, endpoints.rebound, first, ({status}) => status === 'delivered');
 	receiver.zone['rebound.example'] = {a: ['192.168.0.1'], ttl: 0};
 	const second = await accepted(main, {to: 'rebound@simulator.test'});
-	for (const each of Object.values(endpoints)) {
-		const refused = await untilDelivery(main, each, second, ({status}) => status === 'failed');
-		t.true(refused.attempts >= 1);
-	}
+	const refused = await Promise.all(
+		Object.values(endpoints).map(each => untilDelivery(main, each, second, ({status}) => status === 'failed')),
+	);
+	t.true(refused.every(({attempts}) => attempts >= 1));
 	await untilDelivery(main, endpoints.mixed, first, ({attempts}) => attempts >= 2);
 	t.deepEqual(
 		['/private', '/mixed', '/gone'].flatMap(path => receiver.postsTo(path)),

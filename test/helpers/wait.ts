@@ -19,3 +19,11 @@ export async function waitFor<T>(
 		await new Promise(resolve => setTimeout(resolve, 10));
 	}
 }
+
+const minute = 60_000;
+const day = 24 * 60 * minute;
+
+/** Waits for the next day (UTC) where the present one is about to end: for tests that midnight would disturb. */
+export async function clearOfMidnight(): Promise<void> {
+	await waitFor('the next day', () => Date.now() % day < day - 1.5 * minute, 2 * minute);
+}
