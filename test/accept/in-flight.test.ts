@@ -5,7 +5,7 @@ import {createInFlight} from '../../src/accept/in-flight.ts';
 type Run = {readonly end: (result: Accepted) => void; readonly fail: (error: Error) => void};
 
 /** Sends that end when the test says so, in the order in which they began. */
-function start(waitMs = 10_000) {
+function start(waitMs = 600_000) {
 	const inFlight = createInFlight(waitMs);
 	const begun: Run[] = [];
 	const send = (fingerprint = 'f', name = 'n') =>

@@ -117,7 +117,7 @@ const outcomeOf = (answer: Answer) =>
 	answer.status === 401 ? (answer.body as {error: string}).error : (codeOf(answer) ?? String(answer.status));
 
 storeTest(test, 'of any two faults of a send the earlier one is told, and nothing is stored', async (t, store) => {
-	t.timeout(60_000);
+	t.timeout(300_000);
 	const prepared = await prepare(await startApi(t, store));
 	t.is(outcomeOf(await sendWith(prepared, [])), '202');
 	const before = await store.reader('messages').pluck('id');

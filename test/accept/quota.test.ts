@@ -38,7 +38,7 @@ storeTest(
 	test,
 	'10,000 sends by 64 connections against a quota of 9,973: exactly 9,973 are accepted',
 	async (t, store) => {
-		t.timeout(120_000);
+		t.timeout(300_000);
 		const api = await startApi(t, store);
 		await setQuota(api, 9973);
 		t.like(await load(order(api, 10_000, 64)), {accepted: 9973, refused: 27});
@@ -49,7 +49,7 @@ storeTest(
 
 if (engines.includes('postgres')) {
 	test('two machines share a quota: exactly as many are accepted', async t => {
-		t.timeout(120_000);
+		t.timeout(300_000);
 		const [one, other] = await startTwoNodes(t);
 		await setQuota(one, 1973);
 		const reports = await Promise.all([load(order(one, 1000, 32)), load(order(other, 1000, 32))]);

@@ -66,7 +66,7 @@ storeTest(
 	test,
 	'5,000 messages are walked by cursor while 2,000 arrive and 500 are erased: no duplicate, no hole',
 	async (t, store) => {
-		t.timeout(120_000);
+		t.timeout(300_000);
 		const api = await startApi(t, store);
 		const {id: workspaceId, sender, templateId} = api.workspace;
 		const ids = await insertMany(api, 5000);

@@ -60,14 +60,10 @@ test('message resend: a new message that says the same, with every check', async
 	};
 	t.deepEqual(await row(again.id), await row(id));
 	t.like(await store.reader('contacts').first(), {locale: 'fr', timezone: 'UTC'});
-	const shown = await waitFor(
-		'delivery',
-		async () => {
-			const answer = await cli.json<Shown>('message', 'show', again.id);
-			return answer.message.status === 'delivered' && answer;
-		},
-		60_000,
-	);
+	const shown = await waitFor('delivery', async () => {
+		const answer = await cli.json<Shown>('message', 'show', again.id);
+		return answer.message.status === 'delivered' && answer;
+	});
 	t.is(shown.message.resent_from, id);
 	t.is((await cli.json<Shown>('message', 'show', id)).message.resent_from, null);
 	const mail = await simpleParser(await cli.text('message', 'raw', again.id));

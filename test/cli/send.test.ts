@@ -29,14 +29,10 @@ test('serve on an empty folder prints a welcome whose command, pasted, sends a f
 	const response = await fetch(words[1] as string, {method: 'POST', headers, body: words[7] ?? ''});
 	t.is(response.status, 202);
 	const {id} = (await response.json()) as {id: string};
-	const shown = await waitFor(
-		'delivery',
-		async () => {
-			const answer = await cli.json<Shown>('message', 'show', id);
-			return answer.message.status === 'delivered' && answer;
-		},
-		60_000,
-	);
+	const shown = await waitFor('delivery', async () => {
+		const answer = await cli.json<Shown>('message', 'show', id);
+		return answer.message.status === 'delivered' && answer;
+	});
 	t.regex(shown.message.subject, /^Welcome, Zoë – .*🎉$/u);
 	const mail = await simpleParser(await cli.text('message', 'raw', id));
 	t.is(mail.subject, shown.message.subject);

@@ -56,7 +56,7 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 			names,
 			openSources: () => ({
 				resolvers: servers.map(({server}) =>
-					createResolver({servers: [server], timeoutMs: 5000, tries: 1, clock: systemClock}),
+					createResolver({servers: [server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
 				),
 				authority: async () => null,
 				close: () => undefined,

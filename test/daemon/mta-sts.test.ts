@@ -46,7 +46,7 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 	}
 
 	const {settings} = loaded;
-	const resolver = createResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock});
+	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
 	const failures: string[] = [];
 	const policies = createPolicies({
 		settings,

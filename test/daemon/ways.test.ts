@@ -46,7 +46,7 @@ function settingsOf(env: Record<string, string>): Settings {
 async function start(t: Teardown, store: Store, env: Record<string, string> = {}) {
 	const dns = await startFakeDns(t, structuredClone(zone));
 	const settings = settingsOf({MAILCTL_DELIVERY: 'mx', ...env});
-	const resolver = createResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock});
+	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
 	const destinations = loadDestinations(settings);
 	const ways = createWays({
 		settings,

@@ -43,7 +43,7 @@ async function daneLab(t: Parameters<typeof startLab>[0], {host, tlsa, domain = 
 	const lab = await startLab(t, [{host: mx.host, port: 0}], {
 		mode: {kind: 'hosts', port: mx.port},
 		zone,
-		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock}),
+		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
 	});
 	return {mx, other, dns, deliver: lab.deliver};
 }
@@ -154,7 +154,7 @@ test('a domain without MX is its own host', async t => {
 	const lab = await startLab(t, [], {
 		mode: {kind: 'hosts', port: mx.port},
 		zone,
-		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock}),
+		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
 	});
 	t.regex((await lab.deliver()).attempts[0]?.tls ?? '', / verified \(DANE\)$/);
 });
@@ -172,7 +172,7 @@ test('an MX name that is an alias: the records of its target come first, and its
 	const lab = await startLab(t, [], {
 		mode: {kind: 'hosts', port: mx.port},
 		zone,
-		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock: systemClock}),
+		secureResolver: createSecureResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
 	});
 	t.regex((await lab.deliver()).attempts[0]?.tls ?? '', / verified \(DANE\)$/);
 	t.is(mx.connections[0]?.serverName, 'target.test');

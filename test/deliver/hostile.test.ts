@@ -53,9 +53,9 @@ test('a host that drips its reply is left after its time all the same', async t 
 });
 
 test('the deadline of the whole try ends it, whatever the single steps may take', async t => {
-	const lab = await startLab(t, [{rcpt: never}, {}], {attemptDeadlineMs: 150});
+	const lab = await startLab(t, [{rcpt: never}, {}], {attemptDeadlineMs: 2000});
 	const {outcome, attempts} = await lab.deliver();
-	t.like(outcome, {kind: 'deferred', category: 'network', reason: 'the attempt took longer than 150 ms'});
+	t.like(outcome, {kind: 'deferred', category: 'network', reason: 'the attempt took longer than 2000 ms'});
 	t.is(attempts.length, 1);
 	t.is(lab.hosts[1]?.connections.length, 0);
 });
@@ -104,7 +104,7 @@ test('any bytes at any step: an outcome, in time', async t => {
 			const extensions = [...(pipelining ? ['PIPELINING'] : []), ...(step === 'starttls' ? ['STARTTLS'] : [])];
 			const lab = await startLab({teardown: () => undefined}, [{extensions, [step]: {bytes}}], {
 				timeouts,
-				attemptDeadlineMs: 1000,
+				attemptDeadlineMs: 60_000,
 			});
 			try {
 				const {outcome, attempts} = await lab.deliver();

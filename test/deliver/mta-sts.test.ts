@@ -65,9 +65,13 @@ test('enforce: STARTTLS that is not offered, refused or stripped defers', async 
 	}
 });
 
-for (const brokenTls of ['garbage', 'drop', 'silent'] as const) {
+for (const [brokenTls, starttls] of [
+	['garbage', testTimeouts.starttls],
+	['drop', testTimeouts.starttls],
+	['silent', 1000],
+] as const) {
 	test(`enforce: a handshake that fails (${brokenTls}) defers, never in plain text`, async t => {
-		const lab = await startLab(t, [{brokenTls}], {ca, timeouts: {...testTimeouts, starttls: 200}});
+		const lab = await startLab(t, [{brokenTls}], {ca, timeouts: {...testTimeouts, starttls}});
 		for (let n = 0; n < 2; n++) {
 			const {outcome, attempts} = await lab.deliver({terms: enforce('*.example.test')});
 			t.like(outcome, {kind: 'deferred', category: 'network'});

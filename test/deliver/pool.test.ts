@@ -1,7 +1,8 @@
 import test from 'ava';
-import {plainTerms, startLab, testDelivery, until} from '../helpers/delivery-lab.ts';
+import {plainTerms, startLab, testDelivery} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
 import {holdMail} from '../helpers/held-mail.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const slow: FakeMxOptions = {extensions: ['PIPELINING']};
 
@@ -47,7 +48,7 @@ test('50 mails a connection to an MX, 1,000 to a smarthost: as the terms of the 
 test('an idle connection ends by itself', async t => {
 	const lab = await startLab(t, [slow], {idleMs: 20});
 	await lab.deliver();
-	await until(() => lab.hosts[0]?.open() === 0, 'the idle connection is gone');
+	await waitFor('the idle connection is gone', () => lab.hosts[0]?.open() === 0);
 	t.is(lab.hosts[0]?.connections[0]?.commands.at(-1), 'QUIT');
 	t.deepEqual(lab.deliverer.count(), {busy: 0, idle: 0, waiting: 0});
 });
@@ -55,9 +56,9 @@ test('an idle connection ends by itself', async t => {
 test('an idle connection that the host ends is forgotten', async t => {
 	const lab = await startLab(t, [slow]);
 	await lab.deliver();
-	await until(() => lab.deliverer.count().idle === 1, 'the session is idle');
+	await waitFor('the session is idle', () => lab.deliverer.count().idle === 1);
 	lab.hosts[0]?.connections[0]?.say('421 4.4.2 idle\r\n');
-	await until(() => lab.deliverer.count().idle === 0, 'it is forgotten');
+	await waitFor('it is forgotten', () => lab.deliverer.count().idle === 0);
 	t.is((await lab.deliver()).outcome.kind, 'delivered');
 });
 
@@ -104,7 +105,7 @@ test('a host that never answers holds up no other', async t => {
 	});
 	const stop = new AbortController();
 	const stuck = Array.from({length: 20}, () => lab.deliver({destination: 'frozen.test'}, stop.signal));
-	await until(() => frozen.hosts[0]?.open() === 2, 'two connections hang');
+	await waitFor('two connections hang', () => frozen.hosts[0]?.open() === 2);
 	lab.dns.zone['calm.test'] = {a: [(await startLab(t, [{port: frozen.hosts[0]?.port ?? 0}])).hosts[0]?.host ?? '']};
 	t.is((await lab.deliver({destination: 'calm.test'})).outcome.kind, 'delivered');
 	t.deepEqual(lab.deliverer.count().busy >= 2, true);
@@ -135,7 +136,7 @@ test('close: the waiting are released, what is under way ends, idle sessions say
 	await lab.deliver();
 	const under = lab.deliver();
 	const waiting = lab.deliver();
-	await until(() => lab.deliverer.count().waiting === 1, 'one waits');
+	await waitFor('one waits', () => lab.deliverer.count().waiting === 1);
 	await lab.deliverer.close();
 	t.is((await under).outcome.kind, 'delivered');
 	t.is((await waiting).outcome.kind, 'released');
@@ -180,18 +181,18 @@ test('fewer connections hold at once, also for mail that waits; none: it comes b
 	const {waiting, dot, answer, open} = holdMail();
 	const lab = await startLab(t, [{...slow, dot}], {limit: 4});
 	const results = Array.from({length: 12}, () => lab.deliver());
-	await until(() => waiting.length === 4, 'four mails are under way');
+	await waitFor('four mails are under way', () => waiting.length === 4);
 	lab.deliverer.allow('example.test', 2);
 	answer('250 2.0.0 Ok: queued');
-	await until(() => waiting.length === 2, 'two mails are under way');
+	await waitFor('two mails are under way', () => waiting.length === 2);
 	t.is(lab.hosts[0]?.open(), 2);
 	lab.deliverer.allow('example.test', 3);
-	await until(() => waiting.length === 3, 'three mails are under way');
+	await waitFor('three mails are under way', () => waiting.length === 3);
 
 	lab.deliverer.allow('example.test', 0);
 	open(true);
 	const kinds = (await Promise.all(results)).map(({outcome}) => outcome.kind);
 	t.deepEqual([...kinds].sort(), [...Array(7).fill('delivered'), ...Array(5).fill('released')]);
-	await until(() => lab.hosts[0]?.open() === 0, 'no connection is kept');
+	await waitFor('no connection is kept', () => lab.hosts[0]?.open() === 0);
 	t.is((await lab.deliver()).outcome.kind, 'delivered', 'a probe may try');
 });

@@ -1,7 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
 import type {AttemptResult, Outcome, Phase} from '../../src/mail/outcome.ts';
-import {startLab, until} from '../helpers/delivery-lab.ts';
+import {startLab} from '../helpers/delivery-lab.ts';
 import type {Answer, FakeMxOptions} from '../helpers/fake-mx.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const variants: Record<string, readonly string[]> = {
 	pipelining: ['PIPELINING', 'SIZE 1000000'],
@@ -462,9 +463,9 @@ test.serial('a stop gives back what is not under way and lets the rest finish', 
 		{envelope: {from: 'frozen@mail.test', to: 'user@example.test', smtputf8: false}},
 		controller.signal,
 	);
-	await until(
-		() => lab.hosts[0]?.connections[0]?.commands.some(line => line.startsWith('MAIL')) === true,
+	await waitFor(
 		'MAIL was sent',
+		() => lab.hosts[0]?.connections[0]?.commands.some(line => line.startsWith('MAIL')) === true,
 	);
 	controller.abort();
 	t.deepEqual((await frozen).outcome, {kind: 'released'});

@@ -2,8 +2,9 @@ import test from 'ava';
 import type {Relay} from '../../src/mail/relay-url.ts';
 import type {TlsResult} from '../../src/mail/tls-result.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
-import {plainTerms, startLab, testTimeouts, until} from '../helpers/delivery-lab.ts';
+import {plainTerms, startLab, testTimeouts} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const tls = makeCertificate('mx0.example.test', 'localhost', '127.0.0.1');
 const otherName = makeCertificate('elsewhere.test');
@@ -28,9 +29,12 @@ test('a certificate that our authorities vouch for is verified', async t => {
 	t.regex((await other.deliver()).attempts[0]?.tls ?? '', / unverified$/);
 });
 
-for (const brokenTls of ['drop', 'silent'] as const) {
+for (const [brokenTls, starttls] of [
+	['drop', testTimeouts.starttls],
+	['silent', 2000],
+] as const) {
 	test(`a handshake that fails (${brokenTls}) → a smaller hello, then plain text, at the same address`, async t => {
-		const lab = await startLab(t, [{brokenTls}, {}], {timeouts: {...testTimeouts, starttls: 200}});
+		const lab = await startLab(t, [{brokenTls}, {}], {timeouts: {...testTimeouts, starttls}});
 		const {outcome, attempts} = await lab.deliver();
 		t.is(outcome.kind, 'delivered');
 		t.like(attempts, {
@@ -62,7 +66,7 @@ async function memoryLab(t: Parameters<typeof startLab>[0], host: FakeMxOptions)
 	let passed = 0;
 	const clock = {now: () => Date.now() + passed, monotonic: () => performance.now() + passed};
 	// No session is used again.
-	const lab = await startLab(t, [host], {clock, idleMs: 0, timeouts: {...testTimeouts, starttls: 2000}});
+	const lab = await startLab(t, [host], {clock, idleMs: 0});
 	return {
 		async deliver() {
 			const {outcome, attempts} = await lab.deliver();
@@ -70,7 +74,7 @@ async function memoryLab(t: Parameters<typeof startLab>[0], host: FakeMxOptions)
 				const {busy, idle} = lab.deliverer.count();
 				return busy + idle === 0;
 			};
-			await until(none, 'the session has ended');
+			await waitFor('the session has ended', none);
 			return {kind: outcome.kind, attempts, phases: attempts.map(({phase}) => phase)};
 		},
 		commands: () => lab.hosts[0]?.connections.map(({commands}) => commands) ?? [],

@@ -11,7 +11,7 @@ async function prepare(
 	const server = await startFakeDns(t, own);
 	const [ip = '', port] = server.server.split(':');
 	const parent = await startFakeDns(t, above(ip));
-	const options = {servers: [parent.server], timeoutMs: 2000, port: Number(port), allowPrivate, clock: systemClock};
+	const options = {servers: [parent.server], timeoutMs: 60_000, port: Number(port), allowPrivate, clock: systemClock};
 	return {authority: createAuthority(options).find, own: server};
 }
 

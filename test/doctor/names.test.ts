@@ -14,7 +14,7 @@ import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 async function resolverFor(t: ExecutionContext, zone: Zone) {
 	const dns = await startFakeDns(t, zone);
-	return createResolver({servers: [dns.server], timeoutMs: 10_000, tries: 1, clock: systemClock});
+	return createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
 }
 
 /** `status: detail` of each finding. */

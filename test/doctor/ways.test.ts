@@ -87,7 +87,7 @@ async function returnPath(t: ExecutionContext, mx: FakeMx, overrides: Partial<Pa
 	return returnPathCheck({
 		...{returnPathDomain: 'bounces.test', listening: true, polling: false, chosen: true, selfToken: 'btoken'},
 		...{hostname: 'mail.test', port: mx.port},
-		resolver: createResolver({servers: [dns.server], timeoutMs: 10_000, tries: 1, clock: systemClock}),
+		resolver: createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
 		...overrides,
 	});
 }

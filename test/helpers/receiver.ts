@@ -80,7 +80,7 @@ export async function startReceiver(
 		received,
 		connections: () => connections,
 		open: () => sockets.size,
-		count: async n => void (await waitFor(`${n} requests`, () => received.length >= n, 30_000)),
+		count: async n => void (await waitFor(`${n} requests`, () => received.length >= n)),
 	};
 }
 

@@ -1,8 +1,11 @@
-/** Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds). */
+/**
+ * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds), which a machine that
+ * stands still for some seconds must not reach.
+ */
 export async function waitFor<T>(
 	what: string,
 	condition: () => T | Promise<T>,
-	limit = 20_000,
+	limit = 60_000,
 ): Promise<Exclude<T, false | null | undefined>> {
 	const end = performance.now() + limit;
 	for (;;) {
@@ -15,4 +18,12 @@ export async function waitFor<T>(
 		}
 		await new Promise(resolve => setTimeout(resolve, 10));
 	}
+}
+
+const minute = 60_000;
+const day = 24 * 60 * minute;
+
+/** Waits for the next day (UTC) where the present one is about to end: for tests that midnight would disturb. */
+export async function clearOfMidnight(): Promise<void> {
+	await waitFor('the next day', () => Date.now() % day < day - 1.5 * minute, 2 * minute);
 }

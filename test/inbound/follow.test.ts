@@ -75,6 +75,8 @@ test('the waits grow; a refused log-in waits longest, so that nobody is locked o
 	});
 	await waitFor('it was tried', () => refused.seen.waits.length === 1);
 	t.deepEqual(refused.seen.waits, [300_000]);
+	// A stop does not wait for that: it would outlast the test.
+	await Promise.all([growing.stop(), refused.stop()]);
 });
 
 test('one that worked and is lost is opened again without a word', async t => {

@@ -229,7 +229,7 @@ test('a session that says nothing, or little, is ended', async t => {
 	t.regex(await silent.reply(), /^220/);
 	t.regex(await silent.reply(), /^421/);
 
-	const {port: other} = await listening(t, {limits: {sessionMs: 300}});
+	const {port: other} = await listening(t, {limits: {sessionMs: 4000}});
 	const dripping = await begun(t, other);
 	const drip = setInterval(() => dripping.send('N'), 20);
 	t.teardown(() => clearInterval(drip));
@@ -237,7 +237,7 @@ test('a session that says nothing, or little, is ended', async t => {
 });
 
 test('a mail that drips in is not waited for longer than a session lasts', async t => {
-	const {port, mails} = await listening(t, {limits: {sessionMs: 300}});
+	const {port, mails} = await listening(t, {limits: {sessionMs: 4000}});
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
 	await talk.say('DATA');

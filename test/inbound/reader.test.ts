@@ -79,7 +79,7 @@ test('without CPU time a mail is not given up but left for later', async t => {
 });
 
 test('stopped: who waits is told, and nobody is started', async t => {
-	const {reader, read, spawned} = readerOf(t);
+	const {reader, read, spawned} = readerOf(t, {limitMs: 600_000});
 	const hanging = t.throwsAsync(read('hang'), {instanceOf: UnfinishedError});
 	await waitFor('the thread is there', () => spawned() === 1);
 	const waiting = t.throwsAsync(read('x'), {instanceOf: UnfinishedError});

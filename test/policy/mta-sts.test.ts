@@ -34,7 +34,7 @@ async function start(t: ExecutionContext, setup: Setup = {}) {
 		'mta-sts.example.test': {a: [host.address]},
 		...setup.zone,
 	});
-	const resolver = createResolver({servers: [dns.server], timeoutMs: 20_000, tries: 1, clock});
+	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock});
 	const saved: StoredPolicy[] = [];
 	const failures: PolicyFailure[] = [];
 	const policies = createMtaSts({
@@ -45,13 +45,13 @@ async function start(t: ExecutionContext, setup: Setup = {}) {
 			allowPrivate: setup.allowPrivate ?? true,
 			secureContext: createSecureContext({ca: setup.ca ?? certificate.cert}),
 			userAgent: 'mailctl/1',
-			limitMs: setup.limitMs ?? 20_000,
+			limitMs: setup.limitMs ?? 60_000,
 		}),
 		read: setup.read ?? (async domain => saved.findLast(policy => policy.domain === domain) ?? null),
 		save: async policy => void saved.push(policy),
 		onFailure: failure => failures.push(failure),
 		clock,
-		...(setup.holdMs === undefined ? {} : {holdMs: setup.holdMs}),
+		holdMs: setup.holdMs ?? 60_000,
 	});
 	return {
 		...{host, dns, saved, failures},

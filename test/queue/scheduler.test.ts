@@ -85,20 +85,25 @@ storeTest(
 		const {workspaceId} = await insertWorkspace(store);
 		const waits: Record<string, number> = {'soon@a.test': 100, 'later@a.test': 400, 'last@a.test': 700};
 		await insertMessages(store, workspaceId, Object.keys(waits));
+		let goOn = (): void => undefined;
+		const seen = new Promise<void>(resolve => {
+			goOn = resolve;
+		});
 		const {scheduler, recorded} = schedulerOf(
 			store,
-			async copy =>
-				resultOf(
-					copy,
-					copy.address in waits && copy.attempts === 0
-						? {kind: 'deferred', category: 'greylist', reason: '450 later'}
-						: {kind: 'delivered'},
-				),
+			async copy => {
+				if (copy.address in waits && copy.attempts === 0) {
+					return resultOf(copy, {kind: 'deferred', category: 'greylist', reason: '450 later'});
+				}
+				await seen;
+				return resultOf(copy, {kind: 'delivered'});
+			},
 			{fixedWaitOf: copy => waits[copy.address]},
 		);
 		await scheduler.start();
 		await waitFor('the deferrals', () => recorded.length === 3);
 		t.is((await store.reader('recipients').first()).last_reply, '450 later', 'the code too, which a reply lacks');
+		goOn();
 		await insertMessages(store, workspaceId, ['new@a.test']);
 		scheduler.accepted([{destination: 'a.test', workspaceId}]);
 		await waitFor('every delivery', () => recorded.length === 7);

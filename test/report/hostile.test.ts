@@ -1,23 +1,24 @@
 import {execFile} from 'node:child_process';
+import {resolve} from 'node:path';
 import {promisify} from 'node:util';
 import test from 'ava';
 import fc from 'fast-check';
 import {hostileMails} from '../helpers/hostile-mails.ts';
-import type {Cost} from '../helpers/read-hostile.ts';
+import {type Cost, mostMs} from '../helpers/read-hostile.ts';
 import {dsnOf, mailOf, multipartOf, read} from '../helpers/report-mails.ts';
 
 const megabyte = 1024 * 1024;
 
-test('a hostile mail of 10 MB costs less than 1 s and 100 MB, and says little', async t => {
+test('a hostile mail of 10 MB costs little time, less than 100 MB, and says little', async t => {
 	t.timeout(300_000);
-	const program = 'dist/test/helpers/read-hostile.js';
+	const program = resolve('dist/test/helpers/read-hostile.js');
 	const {stdout} = await promisify(execFile)(process.execPath, ['--expose-gc', program], {maxBuffer: megabyte});
 	const costs = stdout
 		.trim()
 		.split('\n')
 		.map(line => JSON.parse(line) as Cost);
 	t.is(costs.length, hostileMails.length);
-	const dear = costs.filter(({ms, bytes, output}) => ms > 1000 || bytes > 100 * megabyte || output > 512 * 1024);
+	const dear = costs.filter(({ms, bytes, output}) => ms > mostMs || bytes > 100 * megabyte || output > 512 * 1024);
 	t.deepEqual(dear, []);
 });
 

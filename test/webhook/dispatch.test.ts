@@ -115,12 +115,23 @@ storeTest(test, 'an endpoint that answers again is noted, and its backlog goes o
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpoint, 200);
-	let well = false;
-	const {dispatcher, attempted} = dispatcherOf(store, async () => (well ? acknowledged : refused), {backoffMs: 100});
+	let refusals = 0;
+	let isWell = (): void => undefined;
+	const well = new Promise<void>(resolve => {
+		isWell = resolve;
+	});
+	const {dispatcher, attempted} = dispatcherOf(store, async () => {
+		if (refusals < 4) {
+			refusals++;
+			return refused;
+		}
+		await well;
+		return acknowledged;
+	});
 	await dispatcher.start();
-	await waitFor('it fails', () => attempted.length > 3);
+	await waitFor('it fails', () => attempted.length === 4);
 	t.truthy((await store.reader('webhook_endpoints').first()).failing_since);
-	well = true;
+	isWell();
 	await waitFor('all are delivered', async () => (await statesOf(store)).delivered === 200);
 	t.is((await store.reader('webhook_endpoints').first()).failing_since, null);
 	await dispatcher.stop();

@@ -57,7 +57,7 @@ export async function privateRoot(t: ExecutionContext, root: PeerRoot): Promise<
 
 /** Runs one command of the peer's folder to its end. */
 export async function runInside(root: PeerRoot, command: string, args: readonly string[]): Promise<string> {
-	const {stdout} = await promisify(execFile)('chroot', [root.folder, command, ...args], {timeout: 30_000});
+	const {stdout} = await promisify(execFile)('chroot', [root.folder, command, ...args], {timeout: 90_000});
 	return stdout;
 }
 
@@ -133,7 +133,7 @@ export async function untilGreets(
 	port: number,
 	log: () => Promise<string>,
 ): Promise<void> {
-	await waitFor(`${what} greets`, () => child.exitCode !== null || greets(port), 20_000);
+	await waitFor(`${what} greets`, () => child.exitCode !== null || greets(port));
 	if (child.exitCode !== null) {
 		throw new Error(`${what} did not start:\n${await log()}`);
 	}
@@ -154,7 +154,7 @@ export function peerLog(t: ExecutionContext, what: string, file: string): () => 
 
 /** Whether an SMTP or LMTP server greets on this port of 127.0.0.1. */
 export async function greets(port: number): Promise<boolean> {
-	const socket = connect({port, host: '127.0.0.1', timeout: 5000});
+	const socket = connect({port, host: '127.0.0.1', timeout: 30_000});
 	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
 	try {
 		const [greeting] = (await once(socket, 'data')) as [Buffer];

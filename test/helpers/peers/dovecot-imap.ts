@@ -107,7 +107,7 @@ export async function startImapServer(t: ExecutionContext): Promise<ImapServer |
 }
 
 async function greets(port: number): Promise<boolean> {
-	const socket = connect({port, host: '127.0.0.1', timeout: 5000});
+	const socket = connect({port, host: '127.0.0.1', timeout: 30_000});
 	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
 	try {
 		const [greeting] = (await once(socket, 'data')) as [Buffer];

@@ -32,7 +32,7 @@ export async function startPostgrey(t: ExecutionContext, delaySeconds: number): 
 	args.push('--auto-whitelist-clients=0', '--user=postgrey', '--group=postgrey', '--lookup-by-host');
 	args.push('--whitelist-clients=/dev/null', '--whitelist-recipients=/dev/null');
 	const daemon = startInside(t, root, '/usr/sbin/postgrey', args, join(outside, 'postgrey.log'));
-	await waitFor('postgrey listens', () => daemon.exitCode !== null || listens(port), 20_000);
+	await waitFor('postgrey listens', () => daemon.exitCode !== null || listens(port));
 	if (daemon.exitCode !== null) {
 		throw new Error(`postgrey did not start:\n${await log()}`);
 	}

@@ -5,6 +5,7 @@ import {isAutoReply} from '../../../src/report/auto-reply.ts';
 import {readMail} from '../../../src/report/mime.ts';
 import {splitReturned} from '../../../src/report/text/returned.ts';
 import {stripHtml} from '../../../src/report/text/strip-html.ts';
+import {cpuCost} from '../../helpers/cpu-cost.ts';
 import {mailOf, readBounce} from './bounces.ts';
 
 const pieces = fc.constantFrom(
@@ -98,6 +99,8 @@ test('text without markup stays as it is', t => {
 });
 
 const long = 600_000;
+/** Milliseconds of the CPU: tens are needed; what goes back and forth over 600 KB takes minutes. */
+const mostMs = 4000;
 const hostile: Readonly<Record<string, string>> = {
 	'at signs': '@'.repeat(long),
 	addresses: 'a@b '.repeat(long / 4),
@@ -124,7 +127,7 @@ const hostile: Readonly<Record<string, string>> = {
 };
 
 for (const [name, body] of Object.entries(hostile)) {
-	test(`a mail of ${name} is read within a second of the CPU`, t => {
+	test(`a mail of ${name} is read in one go`, t => {
 		for (const type of ['text/plain', 'text/html']) {
 			const readings = [
 				() => readBounce({'Content-Type': type, 'X-Failed-Recipients': 'a@b'}, body),
@@ -132,10 +135,8 @@ for (const [name, body] of Object.entries(hostile)) {
 				() => isAutoReply(readMail(mailOf({'Content-Type': type, 'Auto-Submitted': 'auto-replied'}, body))),
 			];
 			for (const read of readings) {
-				const started = process.cpuUsage();
-				read();
-				const {user, system} = process.cpuUsage(started);
-				t.true((user + system) / 1e6 < 1, `${type}: ${(user + system) / 1e6} s`);
+				const ms = cpuCost(read, mostMs);
+				t.true(ms <= mostMs, `${type}: ${ms} ms`);
 			}
 		}
 	});
