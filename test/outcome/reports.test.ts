@@ -386,6 +386,22 @@ storeTest(
 	},
 );
 
+storeTest(test, 'a mail is about the same copy, whichever mails share its transaction', async (t, store) => {
+	const mail = await mailed(store);
+	const messageIds = [`${links.messageIdLocal(mail.messageId)}@shop.example`];
+	const unsubscribeAddresses = [`${links.unsubscribeLocal(mail.cc.id, mail.cc.address)}@bounces.shop.example`];
+	const items = [
+		await taken(store, reading([delayed]), {clues: {messageIds, unsubscribeAddresses}}),
+		await taken(store, reading([delayed]), {clues: {messageIds}}),
+	];
+	for (const some of [items.slice(0, 1), items]) {
+		const effects = await store.writer.transaction(async trx => await reportWrite.apply(trx, some));
+		const found = effects.map(({about}) => about.map(({via, recipientId}) => [via, recipientId]));
+		t.deepEqual(found[0], [['unsubscribe_address', mail.cc.id]]);
+		t.deepEqual(found.slice(1), some.length > 1 ? [[['message_id', mail.to.id]]] : []);
+	}
+});
+
 storeTest(test, 'what could not be read is kept beside its copy', async (t, store) => {
 	const mail = await mailed(store);
 	const to = [returnPath(mail.to)];
