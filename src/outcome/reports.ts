@@ -213,8 +213,8 @@ function keptOf(item: ReadMail, matches: readonly Match[], known: Known): Kept |
 	if (matches.length === 0) {
 		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';
 	}
-	const isUnread = reading.fault !== null || (reading.kind === 'other' && matches[0]?.via !== 'unsubscribe_mail');
-	return isUnread ? 'unread' : null;
+	const isRequest = matches.some(match => actionOf(match) === 'unsubscribe');
+	return reading.fault !== null || (reading.kind === 'other' && !isRequest) ? 'unread' : null;
 }
 
 /** What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about. */
