@@ -37,6 +37,7 @@ function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailb
 		},
 		ca: readFileSync(server.caFile, 'utf8'),
 		onUnreadable: (_, error) => t.fail(String(error)),
+		onUnwatched: error => t.fail(String(error)),
 	});
 	const following = followMailbox({
 		mailbox: followed,
