@@ -1,7 +1,8 @@
-import {open} from 'node:fs/promises';
+import {open, stat} from 'node:fs/promises';
 import type {Command} from 'commander';
 import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
+import {mailFiles} from '../inbound/mail-files.ts';
 import type {Classify, Evidence} from '../mail/bounce.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import type {Reading} from '../mail/report.ts';
@@ -10,7 +11,6 @@ import {replyIn} from '../report/reply.ts';
 import {explained, explainedReply} from './bounce-text.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
-import {filesOf, isFolder} from './folders.ts';
 import {verb} from './program.ts';
 import {reportView} from './report-view.ts';
 import {action, type Session} from './session.ts';
@@ -28,7 +28,7 @@ export function explainCommand(bounce: Command): void {
 			'after',
 			`
 Files are single mails; - or nothing is standard input. Of a folder every file
-is read, with those in its folders, but for hidden ones.
+is read, with those in its folders, but for hidden ones; of a Maildir its mails.
 A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
 		)
 		.option('--reply <text>', 'read the reply of a host instead of a mail')
@@ -47,10 +47,13 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		throw new CliError('usage', '--phase and --mx belong to a reply', "add --reply '550 …'");
 	}
 	const [name = '-'] = names;
+	if (names.filter(each => each === '-').length > 1) {
+		throw new CliError('usage', 'standard input can be read only once', 'leave out one -');
+	}
+	if ((name === '-' || names.includes('-')) && session.terminal.asks) {
+		session.terminal.warn('mailctl: paste the mail, then end it with Ctrl-D on a line of its own');
+	}
 	if (names.length <= 1 && !(await isFolder(name))) {
-		if (name === '-' && session.terminal.asks) {
-			session.terminal.warn('mailctl: paste the mail, then end it with Ctrl-D on a line of its own');
-		}
 		const reading = readReport(await readInput(name), classify);
 		session.show(viewOf(reading), () => explained(reading, session.terminal));
 		return;
@@ -82,7 +85,7 @@ function explainReply(
 async function explainAll({terminal, json}: Session, classify: Classify, names: readonly string[]): Promise<void> {
 	let count = 0;
 	for await (const file of filesOf(names)) {
-		const bytes = await headOf(file);
+		const bytes = file === '-' ? await readInput(file) : await headOf(file);
 		if (bytes === null) {
 			terminal.warn(`mailctl: ${file} cannot be read, it says nothing here`);
 		}
@@ -100,6 +103,23 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 	} else if (count === 0) {
 		throw new CliError('data', 'there is no file in the folder', 'name a folder with mails');
 	}
+}
+
+/** Files as they were named, whether they are there or not; in place of a folder those in it, see `mailFiles`. */
+async function* filesOf(names: readonly string[]): AsyncGenerator<string> {
+	for (const name of names) {
+		if (!(await isFolder(name))) {
+			yield name;
+			continue;
+		}
+		for await (const {path} of mailFiles(name)) {
+			yield path;
+		}
+	}
+}
+
+async function isFolder(name: string): Promise<boolean> {
+	return name !== '-' && ((await stat(name).catch(() => null))?.isDirectory() ?? false);
 }
 
 /** No mail that came back is longer, and a folder may hold anything. */

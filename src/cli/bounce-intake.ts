@@ -82,13 +82,18 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 		},
 	});
 
-	async function settle(): Promise<void> {
+	/** What was taken in is read. */
+	async function readAll(): Promise<void> {
 		reading.wake();
 		await reading.idle();
 		if (counts.events > told) {
 			told = counts.events;
 			await session.write(bumpGeneration);
 		}
+	}
+
+	async function settle(): Promise<void> {
+		await readAll();
 		// SQLite has one writer at a time: a daemon beside gets as long a turn.
 		if (settings.databaseUrl === null && liveDaemon(settings.dataDir) !== null) {
 			await setTimeout(clock.monotonic() - began);
@@ -110,7 +115,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 		},
 		settle,
 		async end() {
-			await settle();
+			await readAll();
 			await reading.stop();
 			counts.waiting = unread.size;
 			return failure;

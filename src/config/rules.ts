@@ -59,6 +59,15 @@ const rules: readonly Rule[] = [
 			}
 		},
 	},
+	{
+		needs: ['cfbl', 'inboundListen', 'bounceMailbox', 'feedbackAddress'],
+		problem({cfbl, inboundListen, bounceMailbox, feedbackAddress}) {
+			if (cfbl && !inboundListen && !bounceMailbox && !feedbackAddress) {
+				return 'MAILCTL_CFBL="true" asks for reports that nobody would read: set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX, or in MAILCTL_FEEDBACK_ADDRESS an address that is read';
+			}
+		},
+		daemonOnly: true,
+	},
 	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
 	{needs: ['inboundTlsCert', 'inboundTlsKey'], problem: tlsPairProblem},
 	{needs: ['destinationsFile', 'sourcePools', 'relays'], problem: destinationsProblems, daemonOnly: true},

@@ -19,7 +19,7 @@ export type MailboxPollingOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 	readonly mailLog: Pick<
 		MailLog,
-		'mailboxOpened' | 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailUnreadable'
+		'mailboxOpened' | 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailboxUnwatched' | 'mailUnreadable'
 	>;
 	readonly onStoreError: (error: unknown) => void;
 };
@@ -65,6 +65,7 @@ export function startMailboxPolling({settings, store, takeIn, clock, mailLog, on
 					),
 			},
 			onUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
+			onUnwatched: error => mailLog.mailboxUnwatched({mailbox: name}, error),
 		}),
 		intervalMs: bounceMailboxInterval,
 		onRound({taken, known, cut}) {

@@ -1,5 +1,5 @@
+import {base64, createConceal, type Login, plainResponse} from '../mail/log-in.ts';
 import {printable} from '../mail/smtp-reply.ts';
-import {base64, createConceal, type Login, plainResponse} from './conceal.ts';
 import type {Answer, SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
 
@@ -13,7 +13,8 @@ export async function logIn(
 	offered: readonly string[],
 	timeoutMs: number,
 ): Promise<Stop | null> {
-	connection.changeReplies(createConceal(login));
+	const conceal = createConceal(login);
+	connection.changeReplies(({code, lines}) => ({code, lines: lines.map(conceal)}));
 	const stop = await authenticate(connection, login, offered, timeoutMs);
 	if (stop === null) {
 		connection.changeReplies(null);

@@ -1,6 +1,7 @@
 import {rootCertificates} from 'node:tls';
 import {ImapFlow, type ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/urls.ts';
+import {createConceal} from '../mail/log-in.ts';
 import {longestMail} from './found-mail.ts';
 
 export type ImapMailbox = Extract<BounceMailbox, {kind: 'imap'}>;
@@ -76,7 +77,8 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 	const where = `${host}:${port}`;
 	const code = error.code ?? '';
 	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
-	const words = clean(concealed(said.find(Boolean) ?? error.message, mailbox));
+	// Some servers repeat what they refuse.
+	const words = clean(createConceal(mailbox)(said.find(Boolean) ?? error.message));
 	if (error.authenticationFailed) {
 		return {
 			reason: `${where} refuses the log-in: ${words}`,
@@ -105,13 +107,6 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 		reason: `${where} does not answer: ${words}${code === '' || words.includes(code) ? '' : ` (${code})`}`,
 		fix: 'check host and port in MAILCTL_BOUNCE_MAILBOX, and the firewall',
 	};
-}
-
-/** Some servers repeat what they refuse: the password, or what AUTHENTICATE sent (RFC 4616), in base64. */
-function concealed(text: string, {user, password}: ImapMailbox): string {
-	const base64 = (secret: string) => Buffer.from(secret).toString('base64').replace(/=+$/, '');
-	const secrets = [base64(`\0${user}\0${password}`), base64(password), password];
-	return secrets.reduce((shown, secret) => shown.replaceAll(secret, '****'), text);
 }
 
 const longestWords = 300;

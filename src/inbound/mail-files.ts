@@ -13,32 +13,42 @@ export type MailFile = {
 
 /**
  * The files that may hold mail: the file itself, or all in a folder and those below it, in the order of their names. Of a
- * Maildir they are those of `new` and `cur`. Hidden files and links are left out. Throws what the system says of `path`.
+ * Maildir they are those of `new` and `cur`. Hidden files and links are left out. A folder that cannot be listed is named
+ * in place of its files: whoever opens it hears why. Throws where `path` leads nowhere.
  */
 export async function* mailFiles(path: string): AsyncGenerator<MailFile> {
 	const found = await stat(path);
-	if (!found.isDirectory()) {
-		yield {path, size: found.size, inMaildir: false};
-	} else if (await isMaildir(path)) {
-		for (const part of ['new', 'cur'] as const) {
-			for (const name of await namesIn(path, part)) {
-				yield* sized(join(path, part, name), true);
-			}
-		}
+	if (found.isDirectory()) {
+		yield* filesIn(path);
 	} else {
-		const entries = await readdir(path, {withFileTypes: true});
-		for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
-			if (entry.name.startsWith('.')) {
-				continue;
-			}
-			const inside = join(path, entry.name);
-			if (entry.isDirectory()) {
-				yield* mailFiles(inside);
-			} else if (entry.isFile()) {
-				yield* sized(inside, false);
-			}
-		}
+		yield {path, size: found.size, inMaildir: false};
 	}
+}
+
+async function* filesIn(folder: string): AsyncGenerator<MailFile> {
+	const entries = await list(folder).catch(() => null);
+	if (entries === null) {
+		yield {path: folder, size: 0, inMaildir: false};
+		return;
+	}
+	for (const {path, isFolder, inMaildir} of entries) {
+		yield* isFolder ? filesIn(path) : sized(path, inMaildir);
+	}
+}
+
+type Entry = {readonly path: string; readonly isFolder: boolean; readonly inMaildir: boolean};
+
+async function list(folder: string): Promise<Entry[]> {
+	if (await isMaildir(folder)) {
+		const [fresh, seen] = await Promise.all([namesIn(folder, 'new'), namesIn(folder, 'cur')]);
+		const paths = [...fresh.map(name => join('new', name)), ...seen.map(name => join('cur', name))];
+		return paths.map(path => ({path: join(folder, path), isFolder: false, inMaildir: true}));
+	}
+	const entries = await readdir(folder, {withFileTypes: true});
+	return entries
+		.filter(entry => !entry.name.startsWith('.') && (entry.isDirectory() || entry.isFile()))
+		.sort((a, b) => (a.name < b.name ? -1 : 1))
+		.map(entry => ({path: join(folder, entry.name), isFolder: entry.isDirectory(), inMaildir: false}));
 }
 
 /** None where the file is gone by now. */

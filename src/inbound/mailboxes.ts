@@ -1,4 +1,4 @@
-import {watch} from 'node:fs';
+import {type FSWatcher, watch as watchFolder} from 'node:fs';
 import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
 import type {Mailbox} from './follow.ts';
@@ -15,6 +15,9 @@ export type MailboxOptions = {
 	readonly ca: string | null;
 	/** A mail that cannot be read is left where it is. */
 	readonly onUnreadable: (path: string, error: unknown) => void;
+	/** The system cannot watch the folder, so that what comes waits for the interval; said once. */
+	readonly onUnwatched: (error: unknown) => void;
+	readonly watch?: typeof watchFolder;
 };
 
 /** The mailbox of MAILCTL_BOUNCE_MAILBOX. */
@@ -43,14 +46,38 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 	};
 }
 
-function maildirMailbox(folder: string, {takeIn, onUnreadable}: MailboxOptions): Mailbox {
+/** The folder itself is at fault, which reading it will tell. */
+const ofFolder: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM']);
+
+function maildirMailbox(
+	folder: string,
+	{takeIn, onUnreadable, onUnwatched, watch = watchFolder}: MailboxOptions,
+): Mailbox {
+	let told = false;
+
+	function unwatched(error: unknown): void {
+		if (!told && !ofFolder.has((error as NodeJS.ErrnoException).code)) {
+			told = true;
+			onUnwatched(error);
+		}
+	}
+
+	/** Null: the system can watch no folder, or no more of them, and there is the interval. */
+	function watchNew(wake: () => void): FSWatcher | null {
+		try {
+			return watch(join(folder, 'new'), wake).on('error', unwatched);
+		} catch (error) {
+			unwatched(error);
+			return null;
+		}
+	}
+
 	return {
 		async open(wake) {
 			if (!(await isMaildir(folder))) {
 				throw new Error('it has no folders new and cur');
 			}
-			// Where the system can watch no folder, there is the interval.
-			const watching = watch(join(folder, 'new'), wake).on('error', () => undefined);
+			const watching = watchNew(wake);
 			return {
 				async takeNew(signal) {
 					const round = {taken: 0, known: 0, cut: 0};
@@ -62,7 +89,7 @@ function maildirMailbox(folder: string, {takeIn, onUnreadable}: MailboxOptions):
 					return round;
 				},
 				listen: () => undefined,
-				close: () => watching.close(),
+				close: () => watching?.close(),
 			};
 		},
 	};

@@ -128,6 +128,8 @@ export type MailLog = {
 		fault: LoggedMailbox & {readonly reason: string; readonly fix: string; readonly retryMs: number},
 	) => void;
 	readonly mailboxRecovered: (mailbox: LoggedMailbox) => void;
+	/** The system cannot watch its folder: what comes is seen at the next interval. */
+	readonly mailboxUnwatched: (mailbox: LoggedMailbox, error: unknown) => void;
 	/** A mail in it cannot be read; it stays where it is. */
 	readonly mailUnreadable: (mail: LoggedMailbox & {readonly path: string}, error: unknown) => void;
 	/** `lacking` names the required records that DNS does not show. */
@@ -249,6 +251,10 @@ export function createMailLog(logger: Logger): MailLog {
 			logger.error({event: 'mailbox_failed', mailbox, reason, retry_ms: retryMs}, text);
 		},
 		mailboxRecovered: mailbox => logger.info({event: 'mailbox_recovered', ...mailbox}),
+		mailboxUnwatched(mailbox, error) {
+			const text = 'New bounces wait for MAILCTL_BOUNCE_MAILBOX_INTERVAL: raise fs.inotify.max_user_instances.';
+			logger.warn({event: 'mailbox_unwatched', ...mailbox, err: error}, text);
+		},
 		mailUnreadable: (mail, error) => logger.warn({event: 'mail_unreadable', ...mail, err: error}),
 		domainState({domain, workspace, from, to, lacking}) {
 			logger.info({event: 'domain_state', domain, workspace, from, to, lacking});

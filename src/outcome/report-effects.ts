@@ -234,7 +234,7 @@ async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: read
 	const ends = await unsubscribeAll(
 		trx,
 		reported.map(
-			({copy, via, item}): Unsubscription => ({
+			({copy, item}): Unsubscription => ({
 				workspaceId: copy.workspaceId,
 				messageId: copy.messageId,
 				topicId: copy.topicId,
@@ -242,7 +242,7 @@ async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: read
 				address: copy.address,
 				addressKey: copy.addressKey,
 				action: 'topic',
-				via: via === 'unsubscribe_mail' ? 'mail' : 'report',
+				via: item.reading.kind === 'arf' ? 'report' : 'mail',
 				at: item.at,
 			}),
 		),

@@ -85,8 +85,7 @@ export function createReportWrite(
 		bytes: ({reading}) => 1024 + reading.reports.length * 512,
 		async apply(trx, items) {
 			const acceptMs = reportTokenMs(retentionDays());
-			const known = await lookUp(trx, items, acceptMs);
-			const matches = await matchAll(trx, items, known, acceptMs);
+			const {known, matches} = await prove(trx, items, acceptMs);
 			const fresh = await addReports(trx, outbox, matches.flat());
 			const events = await actOn(trx, outbox, fresh);
 			const freshOf = groupBy(fresh, ({item}) => item);
@@ -108,32 +107,34 @@ export function createReportWrite(
 	};
 }
 
-/** The rows that candidates lead to. Those of messages are asked for only where no copy's token is right. */
-async function lookUp(trx: Knex.Transaction, items: readonly ReadMail[], acceptMs: number): Promise<Known> {
+/**
+ * What each mail proves to be about, and the rows that its candidates lead to. Those of messages are asked for, and count, only
+ * where no copy's token is right.
+ */
+async function prove(
+	trx: Knex.Transaction,
+	items: readonly ReadMail[],
+	acceptMs: number,
+): Promise<{readonly known: Known; readonly matches: Match[][]}> {
 	const young = (item: ReadMail, prefix: string) =>
 		item.candidates.filter(one => one.id.startsWith(prefix) && isYoung(one, item.cameIn, acceptMs)).map(({id}) => id);
 	const copyIds = new Set(items.flatMap(item => young(item, 'rcp_')));
 	const found = await findReportedCopies(trx, {copyIds: [...copyIds]});
 	const copies = new Map(found.map(copy => [copy.id, copy]));
-	const unproven = items.filter(item => matchesOf(item, {copies, messages: new Map()}, acceptMs).length === 0);
-	const messageIds = new Set(unproven.flatMap(item => young(item, 'msg_')));
-	const ofMessages = await findReportedCopies(trx, {messageIds: [...messageIds]});
-	return {copies, messages: groupBy(ofMessages, ({messageId}) => messageId)};
-}
+	const byCopy = new Map(items.map(item => [item, matchesOf(item, {copies, messages: new Map()}, acceptMs)]));
 
-/** What each mail proves to be about. */
-async function matchAll(
-	trx: Knex.Transaction,
-	items: readonly ReadMail[],
-	known: Known,
-	acceptMs: number,
-): Promise<Match[][]> {
+	const others = items.filter(item => byCopy.get(item)?.length === 0);
+	const messageIds = new Set(others.flatMap(item => young(item, 'msg_')));
+	const ofMessages = await findReportedCopies(trx, {messageIds: [...messageIds]});
+	const known = {copies, messages: groupBy(ofMessages, ({messageId}) => messageId)};
+	const byMessage = new Map(others.map(item => [item, matchesOf(item, known, acceptMs)]));
+
 	const matches: Match[][] = [];
 	for (const item of items) {
-		const proven = matchesOf(item, known, acceptMs);
+		const proven = byMessage.get(item) ?? byCopy.get(item) ?? [];
 		matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere));
 	}
-	return matches;
+	return {known, matches};
 }
 
 /** Writes reports; answers those that had not come before. */
@@ -212,8 +213,8 @@ function keptOf(item: ReadMail, matches: readonly Match[], known: Known): Kept |
 	if (matches.length === 0) {
 		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';
 	}
-	const isUnread = reading.fault !== null || (reading.kind === 'other' && matches[0]?.via !== 'unsubscribe_mail');
-	return isUnread ? 'unread' : null;
+	const isRequest = matches.some(match => actionOf(match) === 'unsubscribe');
+	return reading.fault !== null || (reading.kind === 'other' && !isRequest) ? 'unread' : null;
 }
 
 /** What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about. */

@@ -3,7 +3,7 @@ import {addressesIn} from './addresses.ts';
 import {type Field, fieldOf, type Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
 import type {Structured} from './structured.ts';
-import {bounceTextOf} from './text/bounce-text.ts';
+import type {BounceText} from './text/bounce-text.ts';
 
 const mostRecipients = 100;
 
@@ -22,7 +22,11 @@ const actions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>
 ]);
 
 /** Reads a feedback report (RFC 5965), and what Microsoft sends in its place. Null: it is none. */
-export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Structured): Report[] | null {
+export function readFeedback(
+	mail: Mail,
+	text: Pick<BounceText, 'said'>,
+	{feedback: fields, ses, returned}: Structured,
+): Report[] | null {
 	if (fields) {
 		const type = typeOf(fields);
 		const action = actions.get(type) ?? 'none';
@@ -35,7 +39,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 				rule: 'feedback-type',
 				matched: type,
 				host: reporterOf(fields),
-				said: saidIn(mail),
+				said: firstParagraph(text),
 			}),
 		);
 	}
@@ -59,7 +63,7 @@ export function readFeedback(mail: Mail, {feedback: fields, ses, returned}: Stru
 					rule: 'feedback-jmrp',
 					matched: junkField,
 					host: null,
-					said: saidIn(mail),
+					said: firstParagraph(text),
 				}),
 			];
 }
@@ -122,12 +126,8 @@ type Told = {
 	readonly said: string;
 };
 
-function saidIn(mail: Mail): string {
-	return (
-		bounceTextOf(mail)
-			.said.trim()
-			.split(/\n[ \t]*\n/)[0] ?? ''
-	);
+function firstParagraph({said}: Pick<BounceText, 'said'>): string {
+	return said.trim().split(/\n[ \t]*\n/)[0] ?? '';
 }
 
 function reportOf({recipient, action, type, rule, matched, host, said}: Told): Report {

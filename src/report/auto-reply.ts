@@ -1,7 +1,6 @@
 import {decodeWords} from './decode.ts';
 import {fieldOf, type Mail, type Part} from './mime.ts';
-import {bounceTextOf} from './text/bounce-text.ts';
-import {findingsOf} from './text/findings.ts';
+import type {BounceText} from './text/bounce-text.ts';
 import {daemonSigns} from './text/signs.ts';
 
 // Fields that only responders set (RFC 3834 §5 and what was used before it).
@@ -49,18 +48,18 @@ const subjects = new RegExp(
 
 /**
  * Whether a mail is a machine's answer to one of ours (delivery.md R3.13, RFC 3834): vacation, out of office, an acknowledgement, a
- * challenge. Never what reports on a delivery: many daemons mark their bounces `auto-replied`.
+ * challenge. Never what reports on a delivery: many daemons mark their bounces `auto-replied`. Whoever asks has found no bounce in
+ * its text.
  */
-export function isAutoReply(mail: Mail): boolean {
-	const {fields} = mail.root;
+export function isAutoReply({root}: Mail, text: BounceText): boolean {
+	const {fields} = root;
 	const marked = marks.some(([name, pattern]) => pattern.test(fieldOf(fields, name) ?? '\n'));
 	const subject = decodeWords((fieldOf(fields, 'subject') ?? '').slice(0, 2048));
-	if (!(marked || subjects.test(subject)) || hasReport(mail.root)) {
+	if (!(marked || subjects.test(subject)) || hasReport(root)) {
 		return false;
 	}
-	const text = bounceTextOf(mail);
 	// What a daemon says and nobody reads is for the operator to look at.
-	return !(daemonSigns(text).daemon && !subjects.test(subject)) && findingsOf(text).length === 0;
+	return !daemonSigns(text).daemon || subjects.test(subject);
 }
 
 function hasReport(part: Part): boolean {

@@ -9,18 +9,19 @@ import {reasonOf} from './reason.ts';
 import {actionOf, hostOf, type RecipientFields, readRecipientFields, sentToOf, specific} from './recipient-fields.ts';
 import {hostIn, type Reply, replyIn} from './reply.ts';
 import type {Structured} from './structured.ts';
-import {bounceTextOf} from './text/bounce-text.ts';
+import type {BounceText} from './text/bounce-text.ts';
 
 /** What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any. */
 export function readDsn(
 	mail: Mail,
+	{said}: Pick<BounceText, 'said'>,
 	{status, returned}: Pick<Structured, 'returned'> & {readonly status: DeliveryStatus},
 	classify: Classify,
 ): Report[] | null {
 	const around: Around = {
 		mail,
 		returned,
-		human: bounceTextOf(mail).said,
+		human: said,
 		subject: fieldOf(mail.root.fields, 'subject') ?? '',
 		reporter: hostOf(fieldOf(status.message, 'reporting-mta')),
 		only: status.recipients.length === 1,

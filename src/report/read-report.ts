@@ -8,48 +8,54 @@ import {leavesOf, type Mail, readMail} from './mime.ts';
 import {reportOfSender, senderOf} from './of-sender.ts';
 import {readText} from './read-text.ts';
 import {readStructured, type Structured} from './structured.ts';
-import {bounceTextOf} from './text/bounce-text.ts';
+import {type BounceText, bounceTextOf} from './text/bounce-text.ts';
 import {daemonSigns} from './text/signs.ts';
 import {readUnsubscribe} from './unsubscribe.ts';
 
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
 	const mail = readMail(raw);
-	const reading = readingOf(mail, classify);
-	const wrapped = reading.kind === 'other' && reading.reports.length === 0 ? wrappedIn(mail) : null;
-	return wrapped === null ? reading : readingOf(wrapped, classify);
+	const text = bounceTextOf(mail);
+	const reading = readingOf(mail, text, classify);
+	const wrapped = reading.kind === 'other' && reading.reports.length === 0 ? wrappedIn(mail, text) : null;
+	return wrapped === null ? reading : readingOf(wrapped, bounceTextOf(wrapped), classify);
 }
 
-function readingOf(mail: Mail, classify: Classify): Reading {
+function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	const structured = readStructured(mail);
 	return {
-		...whatItSays(mail, structured, classify),
+		...whatItSays(mail, text, structured, classify),
 		clues: readClues(mail, structured),
 		fault: mail.fault ?? (structured.status?.cut ? 'too many recipients' : null),
 	};
 }
 
 /** The bounce that a gateway on its way put whole into another mail, with no word of its own before it; null: there is none. */
-function wrappedIn(mail: Mail): Mail | null {
+function wrappedIn(mail: Mail, text: BounceText): Mail | null {
 	const [first] = leavesOf(mail.root);
 	if (first?.type !== 'message/rfc822') {
 		return null;
 	}
-	const {from, subject, other} = daemonSigns(bounceTextOf(mail));
+	const {from, subject, other} = daemonSigns(text);
 	return from && subject && !other ? readMail(first.body()) : null;
 }
 
-function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pick<Reading, 'kind' | 'reports'> {
-	const feedback = readFeedback(mail, structured);
+function whatItSays(
+	mail: Mail,
+	text: BounceText,
+	structured: Structured,
+	classify: Classify,
+): Pick<Reading, 'kind' | 'reports'> {
+	const feedback = readFeedback(mail, text, structured);
 	if (feedback) {
 		return {kind: 'arf', reports: feedback};
 	}
 	const {status, returned} = structured;
-	const notified = status && readDsn(mail, {status, returned}, classify);
+	const notified = status && readDsn(mail, text, {status, returned}, classify);
 	if (notified) {
 		return {kind: 'dsn', reports: notified};
 	}
-	const told = readText(mail, classify);
+	const told = readText(text, classify);
 	if (told) {
 		return {kind: 'text', reports: told};
 	}
@@ -57,7 +63,7 @@ function whatItSays(mail: Mail, structured: Structured, classify: Classify): Pic
 	if (asked) {
 		return {kind: 'other', reports: asked};
 	}
-	if (!isAutoReply(mail)) {
+	if (!isAutoReply(mail, text)) {
 		return {kind: 'other', reports: []};
 	}
 	const quiet = {action: 'none', rule: null, matched: null} as const;

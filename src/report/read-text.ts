@@ -1,8 +1,7 @@
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import type {Report} from '../mail/report.ts';
-import type {Mail} from './mime.ts';
 import {reasonOf} from './reason.ts';
-import {bounceTextOf} from './text/bounce-text.ts';
+import type {BounceText} from './text/bounce-text.ts';
 import {evidenceIn, replyAlone} from './text/evidence.ts';
 import type {Finding} from './text/finding.ts';
 import {findingsOf} from './text/findings.ts';
@@ -15,8 +14,7 @@ const mostReports = 100;
  * Reads a bounce that is told in words (delivery.md R3.12): what it says of each recipient. Null: the mail is none, whatever it may
  * say of bounces. Never throws; time and memory are bounded, for 64 KB of text are read.
  */
-export function readText(mail: Mail, classify: Classify): Report[] | null {
-	const bounce = bounceTextOf(mail);
+export function readText(bounce: BounceText, classify: Classify): Report[] | null {
 	const findings = findingsOf(bounce).slice(0, mostReports);
 	if (findings.length === 0) {
 		return null;

@@ -1,4 +1,4 @@
-import {mkdir, writeFile} from 'node:fs/promises';
+import {mkdir, rename, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test from 'ava';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
@@ -124,6 +124,51 @@ test('several files: one that cannot be read fails nothing', async t => {
 	);
 	t.like(views[0]?.reports[0], {action: 'complaint', type: 'none', suppresses: true, feedback_type: 'abuse'});
 	t.deepEqual(views[1]?.reports, []);
+});
+
+test('standard input among files, once', async t => {
+	const cli = await newCli(t);
+	const folder = await folderOf(cli, {'a.eml': complaint});
+	const input = dsnOf(status).toString();
+	const {code, stdout} = await cli.runWith(input, 'bounce', 'explain', folder, '-', 'missing.eml', '--json');
+	t.is(code, 0);
+	t.deepEqual(
+		(JSON.parse(stdout) as View[]).map(({file, kind}) => [file, kind]),
+		[
+			[path.join(folder, 'a.eml'), 'arf'],
+			['-', 'dsn'],
+			['missing.eml', 'other'],
+		],
+	);
+	refused(t, await cli.runWith(input, 'bounce', 'explain', '-', '-'), 64, /standard input can be read only once/);
+});
+
+test('of a Maildir its mails; a folder that cannot be listed fails nothing', async t => {
+	const cli = await newCli(t);
+	const folder = await folderOf(cli, {
+		'box/cur/1:2,S': complaint,
+		'box/new/2': vacation,
+		'box/tmp/3': complaint,
+		'box/dovecot-uidlist': Buffer.from('3 V1 N1'),
+		'z.eml': complaint,
+	});
+	// Nobody, root neither, can list a path so long.
+	const [short, long] = [path.join(folder, 'x'), path.join(folder, 'x'.repeat(250))];
+	await mkdir(path.join(short, ...new Array(15).fill('y'.repeat(250)), 'y'.repeat(200)), {recursive: true});
+	await rename(short, long);
+	t.teardown(() => rename(long, short));
+	const {code, stdout, stderr} = await cli.run('bounce', 'explain', folder, '--json');
+	t.is(code, 0);
+	t.regex(stderr, /^mailctl: \S+ cannot be read, it says nothing here\n$/);
+	t.deepEqual(
+		(JSON.parse(stdout) as View[]).map(({file = '', kind}) => [path.relative(folder, file).slice(0, 10), kind]),
+		[
+			['box/new/2', 'auto_reply'],
+			['box/cur/1:', 'arf'],
+			['xxxxxxxxxx', 'other'],
+			['z.eml', 'arf'],
+		],
+	);
 });
 
 test('three thousand files are read in one run', async t => {

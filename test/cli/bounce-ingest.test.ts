@@ -3,13 +3,16 @@ import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {IngestCounts} from '../../src/cli/bounce-counts.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
 import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {startReceiver} from '../helpers/webhook-receiver.ts';
 
 const domain = 'bounces.shop.example';
 
 /** A data folder with ten copies, and what came back of each. */
-async function newShop(t: ExecutionContext): Promise<{cli: Cli; mails: ReturnedMail[]}> {
-	const cli = await newCli(t, {MAILCTL_RETURN_PATH_DOMAIN: domain});
+async function newShop(t: ExecutionContext, settings = {}): Promise<{cli: Cli; mails: ReturnedMail[]}> {
+	const cli = await newCli(t, {MAILCTL_RETURN_PATH_DOMAIN: domain, ...settings});
 	await cli.run('init');
 	return {cli, mails: await insertReturned(path.join(cli.folder, 'data'), 10, domain)};
 }
@@ -126,12 +129,28 @@ test('says what is wrong with the call', async t => {
 	t.regex(stderr, /there is no mail in picture/);
 });
 
-test('beside a running daemon: webhooks and lists know of it at once', async t => {
-	const {cli, mails} = await newShop(t);
+test('beside a running daemon: its webhooks go out, and its API knows what is suppressed', async t => {
+	const receiver = await startReceiver(t, await temporaryFolder(t), ['hooks.shop.example']);
+	const {cli, mails} = await newShop(t, receiver.settings);
+	const ofShop = ['--workspace', 'sent'];
+	await cli.json('webhook', 'add', receiver.url('/hook'), '--event', 'bounced', '--event', 'complained', ...ofShop);
+	const {key} = await cli.json<{key: string}>('key', 'create', '--name', 'one', ...ofShop);
 	await writeFile(path.join(cli.folder, 'mbox'), mbox(mails));
 	const daemon = await cli.serve();
 	const counts = countsOf(await cli.run('bounce', 'ingest', 'mbox', '--json'));
-	t.like(counts, {mails: 10, taken: 10, waiting: 0});
+	t.like(counts, {mails: 10, taken: 10, bounces: 6, complaints: 1, unmatched: 1, waiting: 0});
+	await waitFor('a post of each of the six events', () => receiver.posts.length >= 6, 60_000);
+	const told = receiver.posts.map(({body}) => JSON.parse(body.toString()) as {type: string; recipient: string});
+	t.deepEqual(told.map(({type, recipient}) => `${type} ${recipient}`).sort(), [
+		'bounced user0@nowhere.example',
+		'bounced user1@nowhere.example',
+		'bounced user5@nowhere.example',
+		'bounced user7@nowhere.example',
+		'bounced user9@nowhere.example',
+		'complained user3@nowhere.example',
+	]);
+	const listed = await fetch(`${daemon.url}/v1/suppressions`, {headers: {authorization: `Bearer ${key}`}});
+	t.regex(await listed.text(), /user0@nowhere\.example/);
 	t.is(daemon.stderr(), '');
 	t.is(await daemon.stop(), 0);
 });

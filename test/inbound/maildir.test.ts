@@ -1,11 +1,11 @@
-import {chmod, mkdir, readdir, rename, writeFile} from 'node:fs/promises';
+import {mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
-import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import {followMailbox} from '../../src/inbound/follow.ts';
 import type {Round} from '../../src/inbound/imap.ts';
 import {mailFiles} from '../../src/inbound/mail-files.ts';
 import {mailboxFault, mailboxOf} from '../../src/inbound/mailboxes.ts';
+import {newMails, putAside} from '../../src/inbound/maildir.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -19,11 +19,13 @@ async function newMaildir(t: ExecutionContext): Promise<string> {
 	return folder;
 }
 
-function follow(t: ExecutionContext, folder: string) {
+type Following = {readonly intervalMs?: number; readonly watch?: typeof import('node:fs').watch};
+
+function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watch}: Following = {}) {
 	const bodies: string[] = [];
 	const rounds: Round[] = [];
 	const failures: unknown[] = [];
-	const unreadable: string[] = [];
+	const unwatched: unknown[] = [];
 	const following = followMailbox({
 		mailbox: mailboxOf(
 			{kind: 'maildir', path: folder},
@@ -34,15 +36,17 @@ function follow(t: ExecutionContext, folder: string) {
 				},
 				checkpoint: {load: async () => null, save: async () => undefined},
 				ca: null,
-				onUnreadable: file => unreadable.push(file),
+				onUnreadable: file => t.fail(file),
+				onUnwatched: error => unwatched.push(error),
+				...(watch && {watch}),
 			},
 		),
-		intervalMs: 600_000,
+		intervalMs,
 		onRound: round => rounds.push(round),
 		onFailure: error => failures.push(error),
 	});
 	t.teardown(following.stop);
-	return {bodies, rounds, failures, unreadable};
+	return {bodies, rounds, failures, unwatched};
 }
 
 test('mail of new is taken in and moved to cur, marked as seen; the rest stays', async t => {
@@ -76,17 +80,46 @@ test('what comes is taken in at once', async t => {
 	t.deepEqual(bodies, [mail('one').replaceAll('\n', '\r\n')]);
 });
 
+test('where the system watches no more folders, the interval is left; that is told once', async t => {
+	const folder = await newMaildir(t);
+	const usedUp = () => {
+		throw Object.assign(new Error('inotify watches are used up'), {code: 'ENOSPC'});
+	};
+	const {bodies, rounds, failures, unwatched} = follow(t, folder, {intervalMs: 5, watch: usedUp});
+	await waitFor('it is read', () => rounds.length > 0);
+	await writeFile(path.join(folder, 'tmp', '1.M1P1.host'), mail('one'));
+	await rename(path.join(folder, 'tmp', '1.M1P1.host'), path.join(folder, 'new', '1.M1P1.host'));
+	await waitFor('the mail is taken in', () => bodies.length === 1);
+	// It is opened anew, and cannot be watched again.
+	await rename(path.join(folder, 'new'), path.join(folder, 'gone'));
+	const read = rounds.length;
+	await waitFor('it fails', () => failures.length > 0, 60_000);
+	await rename(path.join(folder, 'gone'), path.join(folder, 'new'));
+	await waitFor('it is read again', () => rounds.length > read + 1, 60_000);
+	t.deepEqual(
+		unwatched.map(error => (error as NodeJS.ErrnoException).code),
+		['ENOSPC'],
+	);
+});
+
 test('a mail that cannot be read is told and left where it is', async t => {
 	const folder = await newMaildir(t);
-	await writeFile(path.join(folder, 'new', '1.M1P1.host'), mail('one'));
-	await chmod(path.join(folder, 'new', '1.M1P1.host'), 0);
-	await writeFile(path.join(folder, 'new', '2.M1P1.host'), mail('two'));
-	const {bodies, rounds, unreadable} = follow(t, folder);
-	await waitFor('it is read', () => rounds.length > 0);
-	// Root reads what nobody may.
-	const isRoot = process.getuid?.() === 0;
-	t.is(bodies.length, isRoot ? 2 : 1);
-	t.is(unreadable.length, isRoot ? 0 : 1);
+	const at = (name: string) => path.join(folder, 'new', name);
+	for (const name of ['1', '2', '3']) {
+		await writeFile(at(name), mail(name));
+	}
+	const unreadable: string[] = [];
+	for await (const {name} of newMails(folder, new AbortController().signal, file => unreadable.push(file))) {
+		await putAside(folder, name);
+		if (name === '1') {
+			// What root cannot read either.
+			await rm(at('2'));
+			await mkdir(at('2'));
+		}
+	}
+	t.deepEqual(unreadable, [at('2')]);
+	t.deepEqual(await readdir(path.join(folder, 'new')), ['2']);
+	t.deepEqual((await readdir(path.join(folder, 'cur'))).sort(), ['1:2,S', '3:2,S']);
 });
 
 test('a folder that is no Maildir is a failure that says how to mend it', async t => {

@@ -291,6 +291,21 @@ storeTest(test, 'a mail to the unsubscribe address leaves the topic of the mail,
 	t.deepEqual(await types(store, mail), ['unsubscribed', 'unsubscribed']);
 });
 
+storeTest(
+	test,
+	'a request to unsubscribe that came to a return path is one by mail, and not kept',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const request = reading([{...optOut, feedbackType: null}], {kind: 'other'});
+		const effect = await record(store, request, {to: [returnPath(mail.to)], cameIn: {mailFrom: 'ada@a.test'}});
+		t.like(effect, {kept: null, about: [{via: 'return_path', action: 'unsubscribe', event: 'unsubscribed'}]});
+		t.like((await timeline(store, mail))[0], {type: 'unsubscribed', detail: {topic: null, via: 'mail'}});
+		t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
+		const cut = {...request, fault: 'too many parts'};
+		t.is((await record(store, cut, {to: [returnPath(mail.to)]})).kept, 'unread');
+	},
+);
+
 storeTest(test, 'what is no request at the unsubscribe address does not unsubscribe', async (t, store) => {
 	const mail = await mailed(store);
 	const to = [unsubscribeAddress(mail)];
@@ -385,6 +400,22 @@ storeTest(
 		t.deepEqual(await types(store, other), []);
 	},
 );
+
+storeTest(test, 'a mail is about the same copy, whichever mails share its transaction', async (t, store) => {
+	const mail = await mailed(store);
+	const messageIds = [`${links.messageIdLocal(mail.messageId)}@shop.example`];
+	const unsubscribeAddresses = [`${links.unsubscribeLocal(mail.cc.id, mail.cc.address)}@bounces.shop.example`];
+	const items = [
+		await taken(store, reading([delayed]), {clues: {messageIds, unsubscribeAddresses}}),
+		await taken(store, reading([delayed]), {clues: {messageIds}}),
+	];
+	for (const some of [items.slice(0, 1), items]) {
+		const effects = await store.writer.transaction(async trx => await reportWrite.apply(trx, some));
+		const found = effects.map(({about}) => about.map(({via, recipientId}) => [via, recipientId]));
+		t.deepEqual(found[0], [['unsubscribe_address', mail.cc.id]]);
+		t.deepEqual(found.slice(1), some.length > 1 ? [[['message_id', mail.to.id]]] : []);
+	}
+});
 
 storeTest(test, 'what could not be read is kept beside its copy', async (t, store) => {
 	const mail = await mailed(store);

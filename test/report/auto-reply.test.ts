@@ -1,6 +1,5 @@
 import test from 'ava';
-import {isAutoReply} from '../../src/report/auto-reply.ts';
-import {readMail} from '../../src/report/mime.ts';
+import {read} from '../helpers/report-mails.ts';
 import {type Header, linesOf, mailOf} from './text/bounces.ts';
 
 const person = {From: 'Neko <neko@example.org>'};
@@ -27,8 +26,8 @@ const replies: ReadonlyArray<readonly [Header, string]> = [
 ];
 
 for (const [header, text] of replies) {
-	test(`isAutoReply: ${JSON.stringify(header)}`, t => {
-		t.true(isAutoReply(readMail(mailOf({...person, ...header}, text))));
+	test(`an automatic reply: ${JSON.stringify(header)}`, t => {
+		t.is(read(mailOf({...person, ...header}, text)).kind, 'auto_reply');
 		t.deepEqual(linesOf({...person, ...header}, text), []);
 	});
 }
@@ -44,7 +43,7 @@ recipients. This is a permanent error. The following address(es) failed:
 
 test('a bounce that calls itself auto-replied is no auto-reply', t => {
 	const header = {Subject: 'Mail delivery failed', 'Auto-Submitted': 'auto-replied', 'X-Auto-Response-Suppress': 'All'};
-	t.false(isAutoReply(readMail(mailOf(header, exim))));
+	t.is(read(mailOf(header, exim)).kind, 'text');
 	t.is(linesOf(header, exim).length, 1);
 });
 
@@ -52,7 +51,7 @@ test('a mail with a delivery status is no auto-reply', t => {
 	const type = 'multipart/report; boundary=b';
 	const body =
 		'--b\n\nHello\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example.org\n\n--b--\n';
-	t.false(isAutoReply(readMail(mailOf({...person, 'Auto-Submitted': 'auto-replied', 'Content-Type': type}, body))));
+	t.is(read(mailOf({...person, 'Auto-Submitted': 'auto-replied', 'Content-Type': type}, body)).kind, 'other');
 });
 
 const others: ReadonlyArray<readonly [string, Header, string]> = [
@@ -118,6 +117,6 @@ const others: ReadonlyArray<readonly [string, Header, string]> = [
 for (const [name, header, text] of others) {
 	test(`neither bounce nor auto-reply: ${name}`, t => {
 		t.deepEqual(linesOf(header, text), []);
-		t.false(isAutoReply(readMail(mailOf(header, text))));
+		t.is(read(mailOf(header, text)).kind, 'other');
 	});
 }

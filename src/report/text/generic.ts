@@ -34,8 +34,7 @@ const notTheirs =
  */
 export const readGeneric: Detector = bounce => {
 	const {said, senders} = bounce;
-	const tells = failing.test(said.replace(/\s+/g, ' '));
-	if (said.trim() === '' || !isDaemons(bounce) || !(tells || givesBack(bounce))) {
+	if (said.trim() === '' || !isDaemons(bounce) || !(givesBack(bounce) || tellsOfFailure(said))) {
 		return [];
 	}
 	const listed = readListed(said, {except: senders});
@@ -53,6 +52,10 @@ function isDaemons(bounce: BounceText): boolean {
 		(from && (subject || returned || (nullPath && replied))) ||
 		(subject && (returned || (trace && replied) || (nullPath && !replies)))
 	);
+}
+
+function tellsOfFailure(said: string): boolean {
+	return failing.test(said.replace(/\s+/g, ' '));
 }
 
 function givesBack(bounce: BounceText): boolean {

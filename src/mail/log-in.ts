@@ -1,5 +1,4 @@
-import type {RawReply} from './reply-reader.ts';
-
+/** What a server is told by whoever logs in. */
 export type Login = {readonly user: string; readonly password: string};
 
 const mask = '****';
@@ -11,19 +10,15 @@ export const plainResponse = ({user, password}: Login): string => base64(`\0${us
 
 export const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
-/** Masks in a server's reply what it repeats of a log-in: the password, and what was sent in base64, also a part of it. */
-export function createConceal(login: Login): (reply: RawReply) => RawReply {
+/** Masks in what a server says what it repeats of a log-in: the password, and what was sent in base64, also a part of it. */
+export function createConceal(login: Login): (text: string) => string {
 	const {user, password} = login;
 	const sent = [plainResponse(login), base64(password), base64(user)].filter(Boolean);
 	// As it came, and as base64 without its end.
 	const whole = [...sent, ...sent.map(text => text.replace(/=+$/, '')), password].filter(Boolean);
 	const longestFirst = whole.toSorted((a, b) => b.length - a.length);
-	return ({code, lines}) => ({
-		code,
-		lines: lines.map(line =>
-			longestFirst
-				.reduce((text, secret) => text.replaceAll(secret, mask), line)
-				.replace(base64Run, run => (sent.some(text => text.includes(run)) ? mask : run)),
-		),
-	});
+	return said =>
+		longestFirst
+			.reduce((text, secret) => text.replaceAll(secret, mask), said)
+			.replace(base64Run, run => (sent.some(text => text.includes(run)) ? mask : run));
 }
