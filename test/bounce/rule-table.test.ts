@@ -158,18 +158,24 @@ const hostile = [
 	...['http://a', '0.', 'адрес ', '宛先', 'é', 'user mailbox recipient account address ', 'mail from ', 'not ', '\n'],
 ].map(piece => piece.repeat(Math.ceil(65_536 / piece.length)).slice(0, 65_536));
 
+/** Time of the CPU, not of the clock: others may have the machine. A rule that goes back and forth takes minutes. */
+function cpuMs(since: NodeJS.CpuUsage): number {
+	const {user, system} = process.cpuUsage(since);
+	return (user + system) / 1000;
+}
+
 test('no rule takes more than a moment for 64 KB of anything', t => {
 	for (const text of hostile) {
 		for (const {name, text: pattern, unless} of bounceRules) {
-			const begun = performance.now();
+			const begun = process.cpuUsage();
 			pattern?.test(text);
 			unless?.test(text);
-			t.true(performance.now() - begun < 1000, `${name}: ${JSON.stringify(text.slice(0, 20))}`);
+			t.true(cpuMs(begun) < 1000, `${name}: ${JSON.stringify(text.slice(0, 20))}`);
 		}
-		const begun = performance.now();
+		const begun = process.cpuUsage();
 		plainText(text);
 		classify({...evidence, phase: null, code: null, text});
-		t.true(performance.now() - begun < 1000, JSON.stringify(text.slice(0, 20)));
+		t.true(cpuMs(begun) < 1000, JSON.stringify(text.slice(0, 20)));
 	}
 });
 
