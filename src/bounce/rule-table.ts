@@ -1,6 +1,6 @@
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
-import {unaccented} from './plain-text.ts';
+import {patternOf} from './pattern.ts';
 
 export type RuleTable =
 	| {readonly ok: true; readonly rules: readonly BounceRule[]}
@@ -13,8 +13,6 @@ type Fields = Readonly<Record<string, unknown>>;
 
 const mostRules = 1000;
 const longestPattern = 8000;
-/** A text of 4,096 characters is tried from each of them. */
-const mostWays = 10_000;
 const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'text', 'unless'];
 const ruleFields = ['name', 'why', 'when', 'category'];
 
@@ -148,64 +146,20 @@ function pattern(value: unknown, path: string, tell: Tell): RegExp | null {
 	if (given === null) {
 		return null;
 	}
-	const source = unaccented(given.join('|'));
-	if (source.length > longestPattern) {
+	if (given.join('|').length > longestPattern) {
 		tell(path, `use no more than ${longestPattern} characters`);
 		return null;
 	}
-	const problems = given.flatMap(one => {
-		const problem = patternProblem(one);
-		return problem === null ? [] : [`${JSON.stringify(one.slice(0, 60))} ${problem}`];
-	});
-	for (const problem of problems) {
-		tell(path, problem);
-	}
-	return problems.length > 0 ? null : new RegExp(source, 'i');
-}
-
-/** Time must not grow faster than the text: what repeats without a bound, or repeats repetitions, is refused. */
-function patternProblem(source: string): string | null {
-	try {
-		new RegExp(source, 'i');
-	} catch (error) {
-		return `is no regular expression: ${(error as Error).message.replace(/^.*\/i?: /s, '')}`;
-	}
-	const bare = source.replace(/\\./g, 'a').replace(/\[[^\]]*\]/g, 'a');
-	if (/[*+]|\{\d+,\}/.test(bare)) {
-		return 'repeats without a bound: use {0,40} instead of * or +';
-	}
-	if (repeatsChoice(bare)) {
-		return 'repeats what repeats or has a choice: spell it out';
-	}
-	return waysOf(bare) > mostWays ? `repeats too often in all: the product of its bounds is over ${mostWays}` : null;
-}
-
-/** Whether a group that is repeated can match in more than one way, by a repetition, an alternative, an option. */
-function repeatsChoice(bare: string): boolean {
-	const open: boolean[] = [];
-	for (const [token] of bare.matchAll(/\(\??|\)(?:\{\d+,?\d*\})?|\{\d+,?\d*\}|[|?]/g)) {
-		if (token.startsWith('(')) {
-			open.push(false);
-		} else if (token.startsWith(')')) {
-			const holds = open.pop() ?? false;
-			const repeats = token.length > 1;
-			if (holds && repeats) {
-				return true;
-			}
-			if (open.length > 0 && (holds || repeats)) {
-				open[open.length - 1] = true;
-			}
-		} else if (open.length > 0) {
-			open[open.length - 1] = true;
+	const sources: string[] = [];
+	for (const one of given) {
+		const read = patternOf(one);
+		if (read.ok) {
+			sources.push(read.source);
+		} else {
+			tell(path, `${JSON.stringify(one.slice(0, 60))} ${read.problem}`);
 		}
 	}
-	return false;
-}
-
-/** In how many ways its repetitions can share a text, at most. */
-function waysOf(bare: string): number {
-	const bounds = [...bare.matchAll(/\{(\d+)(?:,(\d+))?\}/g)].map(([, least, most]) => Number(most ?? least));
-	return bounds.reduce((product, bound) => product * Math.max(1, bound), 1);
+	return sources.length < given.length ? null : new RegExp(sources.join('|'), 'i');
 }
 
 function words<T extends string>(

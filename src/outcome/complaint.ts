@@ -4,7 +4,6 @@ import {moveRecipients} from '../store/recipients.ts';
 import {insertSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
 import type {Outbox} from './outbox.ts';
-import {countReputation, type LaterReport} from './reputation.ts';
 
 /** A recipient marked a copy as spam; times in the store's form. */
 export type Complaint = {
@@ -34,7 +33,6 @@ export async function recordComplaints(
 	complaints: readonly Complaint[],
 ): Promise<void> {
 	const happenings: Happening[] = [];
-	const complainedFirst: LaterReport[] = [];
 	for (const {
 		address: recipient,
 		role,
@@ -45,9 +43,6 @@ export async function recordComplaints(
 		...complaint
 	} of complaints) {
 		const moved = await moveRecipients(trx, [complaint.recipientId], 'complained', complaint.occurredAt);
-		if (moved.size === 1) {
-			complainedFirst.push({recipientId: complaint.recipientId, what: 'complained'});
-		}
 		happenings.push({
 			...complaint,
 			id: outbox.newId('evt'),
@@ -58,7 +53,6 @@ export async function recordComplaints(
 		});
 	}
 	await announce(trx, happenings, outbox);
-	await countReputation(trx, complainedFirst, outbox);
 	await insertSuppressions(
 		trx,
 		complaints

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
 import {type AttemptResult, isPossibleDuplicate} from '../mail/outcome.ts';
+import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Claimed} from '../store/claims.ts';
@@ -21,7 +22,7 @@ import {recordFollowing} from './following.ts';
 import type {Outbox} from './outbox.ts';
 import {countTries} from './reputation.ts';
 import type {Verdict} from './settle.ts';
-import {readToldEnds, refusalClass} from './told-ends.ts';
+import {readToldEnds, refusalClass, type ToldEnds} from './told-ends.ts';
 
 /** The end of a try, judged, to be written. */
 export type Recorded = {
@@ -46,11 +47,18 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 		rank: 3,
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
-			const refused = await findRefused(trx, items);
+			const reported = await findReported(
+				trx,
+				items.filter(({verdict}) => verdict.outcome.kind === 'bounced').map(({copy}) => copy.id),
+			);
 			const settled = await settleRecipients(trx, boot, items.map(toSettled));
 			const mine = await escalateSoft(
 				trx,
 				items.filter(({copy}) => settled.has(copy.id)),
+			);
+			const told = await readToldEnds(
+				trx,
+				mine.filter(one => reported.has(one.copy.id) || isOverruled(one, settled)).map(({copy}) => copy.message_id),
 			);
 			await insertAttempts(
 				trx,
@@ -63,15 +71,14 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 			await announce(
 				trx,
 				mine.flatMap(item =>
-					eventsOf(item, {doubtful: doubtful.has(item.copy.id), refused: refused.get(item.copy.id)}, newId),
+					eventsOf(item, {doubtful: doubtful.has(item.copy.id), refused: refusedOf(item, reported, told)}, newId),
 				),
 				outbox,
 			);
 			await suppress(trx, mine, newId);
 			await recordFollowing(trx, outbox, mine);
-			// Of a copy that was tried before, its report counted.
-			const uncounted = mine.filter(({copy}) => refused.get(copy.id) !== 'told' || copy.attempts === 0);
-			await countTries(trx, uncounted, outbox);
+			const weights = new Map([...told].map(([id, its]) => [id, its.weights]));
+			await countTries(trx, mine, weights, outbox);
 			await countTls(trx, mine.flatMap(tlsOf));
 			return items.map(({copy}) => settled.has(copy.id));
 		},
@@ -81,24 +88,23 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 /** What reports have told of a copy that was being tried: this very refusal, or another one. */
 type Refused = 'told' | 'otherwise';
 
-async function findRefused(trx: Knex.Transaction, items: readonly Recorded[]): Promise<Map<string, Refused>> {
-	const bounced = items.filter(({verdict}) => verdict.outcome.kind === 'bounced');
-	const ids = await findReported(
-		trx,
-		bounced.map(({copy}) => copy.id),
-	);
-	const reported = bounced.filter(({copy}) => ids.has(copy.id));
-	const told = await readToldEnds(
-		trx,
-		reported.map(({copy}) => copy.message_id),
-	);
-	return new Map(
-		reported.flatMap(({copy, verdict: {outcome}}) => {
-			const its = told.get(copy.id);
-			const isTold = outcome.kind === 'bounced' && its?.has(refusalClass(outcome.type, outcome.category));
-			return its === undefined ? [] : [[copy.id, isTold ? 'told' : 'otherwise'] as const];
-		}),
-	);
+function refusedOf(
+	{copy, verdict: {outcome}}: Recorded,
+	reported: ReadonlySet<string>,
+	told: ReadonlyMap<string, ToldEnds>,
+): Refused | undefined {
+	const its = told.get(copy.id);
+	if (outcome.kind !== 'bounced' || !reported.has(copy.id) || its === undefined) {
+		return undefined;
+	}
+	const type = outcome.escalated ? 'transient' : outcome.type;
+	return its.classes.has(refusalClass(type, outcome.category)) ? 'told' : 'otherwise';
+}
+
+/** Whether a report has ended the copy during the try, whatever came of the try. */
+function isOverruled({copy, verdict}: Recorded, settled: ReadonlyMap<string, RecipientState>): boolean {
+	const state = settled.get(copy.id);
+	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
 
 function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {

@@ -9,10 +9,11 @@ import {insertSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
+import {groupBy} from './group-by.ts';
 import type {Match} from './matches.ts';
 import type {Outbox} from './outbox.ts';
-import {countReputation} from './reputation.ts';
-import {complaintClass, readToldEnds, refusalClass} from './told-ends.ts';
+import {countReported, type Reweighed, type Weight, weightOfRefusal} from './reputation.ts';
+import {complaintClass, readToldEnds, refusalClass, type ToldEnds} from './told-ends.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** Something new about a copy. */
@@ -35,7 +36,7 @@ export async function actOn(
 		trx,
 		[...failed, ...complaints].map(({copy}) => copy.messageId),
 	);
-	const events = [
+	const written = [
 		...(await recordArrivals(trx, outbox, told.filter(actionIs('delivered', 'relayed', 'expanded')))),
 		...(await recordRefusals(trx, outbox, once(failed, classOfRefusal, already))),
 		...(await complain(
@@ -45,10 +46,25 @@ export async function actOn(
 		)),
 		...(await unsubscribe(trx, outbox, reported.filter(wantsOut))),
 	];
-	return new Map(events);
+	await countReported(trx, reweighed(written, already), outbox);
+	return new Map(written.map(({one, event}) => [one.reportId, event]));
 }
 
-type Written = ReadonlyArray<readonly [reportId: string, event: EventType]>;
+/** What the timeline tells of now, and what it weighs in the workspace's reputation. */
+type Written = ReadonlyArray<{readonly one: Reported; readonly event: EventType; readonly weight?: Weight | null}>;
+
+/** The copies of which something is told that weighs. */
+function reweighed(written: Written, already: ReadonlyMap<string, ToldEnds>): Reweighed[] {
+	const weighing = groupBy(
+		written.filter(({weight}) => weight),
+		({one}) => one.copy.id,
+	);
+	return [...weighing].map(([id, its]) => {
+		const before = already.get(id)?.weights ?? new Set<Weight>();
+		const after = new Set([...before, ...its.flatMap(({weight}) => weight ?? [])]);
+		return {copy: (its[0] as Written[number]).one.copy, before, after};
+	});
+}
 
 const actionIs =
 	(...actions: readonly ReportAction[]) =>
@@ -63,14 +79,10 @@ function wasSent({state, sentAt}: ReportedCopy): boolean {
 const classOfRefusal = ({report}: Told) => refusalClass(typeOf(report), categoryOf(report));
 
 /** Those that the timelines do not tell already. */
-function once(
-	told: readonly Told[],
-	classOf: (one: Told) => string,
-	already: ReadonlyMap<string, ReadonlySet<string>>,
-): Told[] {
+function once(told: readonly Told[], classOf: (one: Told) => string, already: ReadonlyMap<string, ToldEnds>): Told[] {
 	const first = new Map(told.toReversed().map(one => [`${one.copy.id} ${classOf(one)}`, one]));
 	return told.filter(
-		one => first.get(`${one.copy.id} ${classOf(one)}`) === one && !already.get(one.copy.id)?.has(classOf(one)),
+		one => first.get(`${one.copy.id} ${classOf(one)}`) === one && !already.get(one.copy.id)?.classes.has(classOf(one)),
 	);
 }
 
@@ -89,7 +101,7 @@ async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: reado
 		[...moving].map(one => happeningOf(one, outbox.newId('evt'), 'delivered', true)),
 		outbox,
 	);
-	return [...moving].map(({reportId}) => [reportId, 'delivered'] as const);
+	return [...moving].map(one => ({one, event: 'delivered'}));
 }
 
 /**
@@ -106,11 +118,6 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 		outbox,
 	);
 	const hard = told.filter(one => one.report.suppresses || gone.has(one));
-	await countReputation(
-		trx,
-		hard.filter(one => moving.has(one)).map(({copy}) => ({recipientId: copy.id, what: 'hard' as const})),
-		outbox,
-	);
 	await insertSuppressions(
 		trx,
 		hard
@@ -125,7 +132,10 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 				createdAt: item.at,
 			})),
 	);
-	return told.map(({reportId}) => [reportId, 'bounced'] as const);
+	return told.map(one => {
+		const isHard = one.report.suppresses || gone.has(one);
+		return {one, event: 'bounced', weight: weightOfRefusal(categoryOf(one.report), isHard)};
+	});
 }
 
 /** One more failure that says little by itself; too many of them do (R2.1). */
@@ -217,7 +227,7 @@ async function complain(trx: Knex.Transaction, outbox: Outbox, told: readonly To
 			};
 		}),
 	);
-	return told.map(({reportId}) => [reportId, 'complained'] as const);
+	return told.map(one => ({one, event: 'complained', weight: 'complained'}));
 }
 
 /** Mail of a test key went nowhere: it blocks no real address. */
@@ -248,5 +258,5 @@ async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: read
 		),
 		outbox,
 	);
-	return reported.filter((_, index) => ends[index]?.told).map(({reportId}) => [reportId, 'unsubscribed'] as const);
+	return reported.filter((_, index) => ends[index]?.told).map(one => ({one, event: 'unsubscribed'}));
 }

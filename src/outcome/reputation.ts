@@ -1,11 +1,25 @@
 import type {Knex} from 'knex';
 import type {BounceCategory} from '../mail/outcome.ts';
+import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {countHours, type ReputationCount, readFirstTries, readTried} from '../store/reputation.ts';
+import type {ReportedCopy} from '../store/reports.ts';
+import {countHours, type ReputationCount, readFirstTries} from '../store/reputation.ts';
 import type {Outbox} from './outbox.ts';
 import type {Recorded} from './record.ts';
 
-const nothing = {attempted: 0, hard: 0, delivered: 0, complained: 0};
+/** What an end of a copy weighs: its address is gone; it was refused because of us; it was reported as spam. */
+export type Weight = 'hard' | 'of_us' | 'complained';
+export type Weights = ReadonlySet<Weight>;
+
+/** How far a copy has come, by all that is known of it. */
+export type Course = {
+	/** A try of it has ended: a host was asked, or none was found. */
+	readonly tried: boolean;
+	/** A host took it. */
+	readonly taken: boolean;
+	/** Of all its ends, in sessions and by reports. */
+	readonly weights: Weights;
+};
 
 /** Refusals of us, whoever the recipient is: they say nothing of a workspace's mail (delivery.md R7.1). */
 const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
@@ -18,75 +32,106 @@ const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'config',
 ]);
 
+export function weightOfRefusal(category: BounceCategory, suppresses: boolean): Weight | null {
+	return suppresses ? 'hard' : ofUs.has(category) ? 'of_us' : null;
+}
+
 /**
- * Counts ends of tries in the reputation of their workspaces, in their transaction. A copy counts as attempted from its
- * first try on, unless it ends refused because of us; its later end counts in the hour of its first try.
+ * What a copy adds to the figures. It follows from what is known of it, whichever became known first, so nothing counts
+ * twice. One that was refused because of us is left out, unless something else is known of its recipient.
  */
-export async function countTries(trx: Knex.Transaction, recorded: readonly Recorded[], outbox: Outbox): Promise<void> {
-	const counted = recorded.flatMap(one => {
-		const figures = one.copy.destination === simulatorDomain ? null : figuresOf(one);
-		return figures === null ? [] : [{one, figures}];
+export function figuresOf({tried, taken, weights}: Course): Figures {
+	const isHard = weights.has('hard');
+	const isComplained = weights.has('complained');
+	const counts = tried && (isHard || isComplained || !weights.has('of_us'));
+	const one = (holds: boolean) => (counts && holds ? 1 : 0);
+	return {attempted: one(true), hard: one(isHard), delivered: one(taken), complained: one(isComplained)};
+}
+
+/**
+ * Counts ends of tries, in their transaction, each copy in the hour of its first try. `told`: what reports weigh that came
+ * in while copies were tried; before the end of a first try they could not be counted.
+ */
+export async function countTries(
+	trx: Knex.Transaction,
+	recorded: readonly Recorded[],
+	told: ReadonlyMap<string, Weights>,
+	outbox: Outbox,
+): Promise<void> {
+	const changes = recorded.flatMap(one => {
+		const change = changeOf(one.copy, ...coursesOfTry(one, told.get(one.copy.id) ?? none));
+		return change === null ? [] : [{one, change}];
 	});
-	const later = counted.filter(({one}) => one.copy.attempts > 0).map(({one}) => one.copy.id);
+	const later = changes.filter(({one}) => one.copy.attempts > 0).map(({one}) => one.copy.id);
 	const firstTries = await readFirstTries(trx, later);
 	await count(
 		trx,
-		counted.map(({one: {copy, result}, figures}) => ({
-			...figures,
+		changes.map(({one: {copy, result}, change}) => ({
+			...change,
 			workspaceId: copy.workspace_id,
-			at: firstTries.get(copy.id) ?? result.attempts[0]?.at ?? result.at,
+			at: firstTries.get(copy.id)?.at ?? result.attempts[0]?.at ?? result.at,
 		})),
 		outbox,
 	);
 }
 
-/** What the end of a try adds; null: nothing. */
-function figuresOf({copy, verdict: {outcome}}: Recorded): Omit<ReputationCount, 'workspaceId' | 'at'> | null {
-	const first = copy.attempts === 0 ? 1 : 0;
-	switch (outcome.kind) {
-		case 'delivered':
-		case 'relayed':
-			return {...nothing, attempted: first, delivered: 1};
-		case 'deferred':
-			return first === 1 ? {...nothing, attempted: 1} : null;
-		case 'bounced':
-			if (ofUs.has(outcome.category)) {
-				return first === 1 ? null : {...nothing, attempted: -1};
-			}
-			return {...nothing, attempted: first, hard: outcome.suppresses ? 1 : 0};
-		default:
-			return null;
-	}
+const none: Weights = new Set();
+const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
+
+/** How far a copy had come before its try, and after. */
+function coursesOfTry({copy, verdict: {outcome}}: Recorded, told: Weights): [before: Course, after: Course] {
+	const before = {tried: copy.attempts > 0, taken: false, weights: told};
+	const weight = outcome.kind === 'bounced' ? weightOfRefusal(outcome.category, outcome.suppresses) : null;
+	return [
+		before,
+		{
+			tried: before.tried || triedKinds.has(outcome.kind),
+			taken: outcome.kind === 'delivered' || outcome.kind === 'relayed',
+			weights: weight === null ? told : new Set([...told, weight]),
+		},
+	];
 }
 
-/** What is learnt of a copy after its last try. */
-export type LaterReport = {readonly recipientId: string; readonly what: 'hard' | 'complained'};
+/** What reports weigh of a copy that they are about: before, and now. */
+export type Reweighed = {
+	readonly copy: Pick<ReportedCopy, 'id' | 'workspaceId' | 'destination' | 'attempts' | 'sentAt'>;
+	readonly before: Weights;
+	readonly after: Weights;
+};
 
-/**
- * Counts bounces and complaints that came after the mail was taken, in the transaction that writes them and in the hour of
- * the copy's first try. To be called once per copy and kind: when its state changed.
- */
-export async function countReputation(
+/** Counts bounces and complaints that come by reports, in the transaction that writes them, as `countTries` does. */
+export async function countReported(
 	trx: Knex.Transaction,
-	reports: readonly LaterReport[],
+	reweighed: readonly Reweighed[],
 	outbox: Outbox,
 ): Promise<void> {
-	if (reports.length === 0) {
-		return;
-	}
-	const ids = reports.map(({recipientId}) => recipientId);
-	const copies = new Map((await readTried(trx, ids)).map(copy => [copy.id, copy]));
-	const firstTries = await readFirstTries(trx, ids);
+	const firstTries = await readFirstTries(
+		trx,
+		reweighed.map(({copy}) => copy.id),
+	);
 	await count(
 		trx,
-		reports.flatMap(({recipientId, what}) => {
-			const copy = copies.get(recipientId);
-			const at = firstTries.get(recipientId) ?? copy?.sentAt ?? null;
-			const counts = copy !== undefined && copy.destination !== simulatorDomain && at !== null;
-			return counts ? [{...nothing, [what]: 1, workspaceId: copy.workspaceId, at}] : [];
+		reweighed.flatMap(({copy, before, after}) => {
+			const first = firstTries.get(copy.id);
+			const at = first?.at ?? copy.sentAt;
+			const course = {tried: copy.attempts > 0, taken: first?.taken ?? false};
+			const change = changeOf(copy, {...course, weights: before}, {...course, weights: after});
+			return change === null || at === null ? [] : [{...change, workspaceId: copy.workspaceId, at}];
 		}),
 		outbox,
 	);
+}
+
+/** Null: the figures stay as they are. */
+function changeOf({destination}: {readonly destination: string}, before: Course, after: Course): Figures | null {
+	const [was, is] = [figuresOf(before), figuresOf(after)];
+	const change = {
+		attempted: is.attempted - was.attempted,
+		hard: is.hard - was.hard,
+		delivered: is.delivered - was.delivered,
+		complained: is.complained - was.complained,
+	};
+	return destination !== simulatorDomain && Object.values(change).some(n => n !== 0) ? change : null;
 }
 
 async function count(trx: Knex.Transaction, counts: readonly ReputationCount[], {onCounted}: Outbox): Promise<void> {

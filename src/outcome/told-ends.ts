@@ -1,16 +1,30 @@
 import type {Knex} from 'knex';
+import {suppresses} from '../mail/bounce.ts';
+import type {BounceCategory} from '../mail/outcome.ts';
 import {readEnds} from '../store/reports.ts';
+import {type Weight, type Weights, weightOfRefusal} from './reputation.ts';
 
-/** Of copies by their ids, the classes of refusals and complaints that their timelines tell: each once (delivery.md R3.4). */
+/** What the timeline of a copy tells of refusals and complaints. */
+export type ToldEnds = {
+	/** Each is told once (delivery.md R3.4). */
+	readonly classes: ReadonlySet<string>;
+	readonly weights: Weights;
+};
+
+/** Of copies by their ids, what their timelines tell. */
 export async function readToldEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
-): Promise<Map<string, Set<string>>> {
-	const told = new Map<string, Set<string>>();
+): Promise<Map<string, ToldEnds>> {
+	const told = new Map<string, {classes: Set<string>; weights: Set<Weight>}>();
 	for (const {recipientId, type, detail} of await readEnds(trx, [...new Set(messageIds)])) {
-		const refusedAs = detail.escalated === undefined ? String(detail.type) : 'transient';
-		const its = told.get(recipientId) ?? new Set();
-		told.set(recipientId, its.add(type === 'complained' ? complaintClass : refusalClass(refusedAs, detail.category)));
+		const its = told.get(recipientId) ?? {classes: new Set(), weights: new Set()};
+		told.set(recipientId, its);
+		its.classes.add(type === 'complained' ? complaintClass : classOf(detail));
+		const weight = type === 'complained' ? 'complained' : weightOf(detail);
+		if (weight !== null) {
+			its.weights.add(weight);
+		}
 	}
 	return told;
 }
@@ -20,4 +34,16 @@ export const complaintClass = 'complained';
 /** `type`: as it was before it was one too many (R2.1). */
 export function refusalClass(type: string, category: unknown): string {
 	return `bounced ${type} ${category}`;
+}
+
+type Detail = Readonly<Record<string, unknown>>;
+
+function classOf({type, category, escalated}: Detail): string {
+	return refusalClass(escalated === undefined ? String(type) : 'transient', category);
+}
+
+/** A bounce is also permanent where the way was refused for good, which says nothing of the address. */
+function weightOf({type, category, escalated}: Detail): Weight | null {
+	const known = category as BounceCategory;
+	return weightOfRefusal(known, type === 'permanent' && (escalated !== undefined || suppresses(known)));
 }

@@ -23,14 +23,14 @@ const mayMove = `(recipients.state = v.column2 or recipients.state || '>' || v.c
 
 /**
  * Writes the end of many tries in one statement. Compare-and-set: only rows still claimed by this daemon change; answers
- * their ids. Another node that took the claim over has moved the others first. A report that came in during the try has
- * moved the state: a step back is not taken, and what is final is not tried again.
+ * their states by their ids. Another node that took the claim over has moved the others first. A report that came in during
+ * the try has moved the state: a step back is not taken, and what is final is not tried again.
  */
 export async function settleRecipients(
 	trx: Knex.Transaction,
 	boot: string,
 	settled: readonly Settled[],
-): Promise<Set<string>> {
+): Promise<Map<string, RecipientState>> {
 	const {sql, bindings} = rowSource(
 		trx,
 		settled.map(one => [
@@ -58,11 +58,11 @@ export async function settleRecipients(
 		where recipients.id = v.column1
 			-- Not an index on claims, which would be read as a whole for each row.
 			and coalesce(recipients.claimed_by, '') = ?
-		returning recipients.id`,
+		returning recipients.id, recipients.state`,
 		[...bindings, boot] as Knex.RawBinding[],
 	);
-	const rows: Array<{id: string}> = Array.isArray(changed) ? changed : changed.rows;
-	return new Set(rows.map(one => one.id));
+	const rows: Array<{id: string; state: RecipientState}> = Array.isArray(changed) ? changed : changed.rows;
+	return new Map(rows.map(({id, state}) => [id, state]));
 }
 
 /** Those of the copies that a report has ended while they were tried. All stay as they are until the transaction ends. */

@@ -17,6 +17,8 @@ export type ReportedCopy = {
 	readonly state: RecipientState;
 	/** When a host first took its envelope sender; null: none did. */
 	readonly sentAt: string | null;
+	/** Tries that have ended. */
+	readonly attempts: number;
 	readonly mode: Mode;
 	/** The topic that the message was tagged with. */
 	readonly topicId: string | null;
@@ -51,6 +53,7 @@ export async function findReportedCopies(
 			'c.destination',
 			'c.state',
 			'c.sent_at as sentAt',
+			'c.attempts',
 			'm.mode',
 			'm.topic_id as topicId',
 		);

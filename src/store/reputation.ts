@@ -36,36 +36,25 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 	);
 }
 
-/** When copies were first tried: the first conversation of their first try that counts. Absent: no try is recorded. */
+/** The first try of a copy that counts: when its first conversation was (in the store's form), and whether a host took it, then or later. */
+export type FirstTry = {readonly at: string; readonly taken: boolean};
+
+/** When copies were first tried. Absent: no try is recorded. */
 export async function readFirstTries(
 	trx: Knex.Transaction,
 	recipientIds: readonly string[],
-): Promise<Map<string, string>> {
+): Promise<Map<string, FirstTry>> {
 	if (recipientIds.length === 0) {
 		return new Map();
 	}
-	const rows: Array<{recipient_id: string; at: string}> = await trx('attempts')
+	const rows: Array<{recipient_id: string; at: string; taken: number}> = await trx('attempts')
 		.select('recipient_id')
 		.min('at as at')
+		.max({taken: trx.raw("case when phase = 'dot' and code between 200 and 299 then 1 else 0 end")})
 		.whereIn('recipient_id', recipientIds)
 		.where('n', '>', 0)
 		.groupBy('recipient_id');
-	return new Map(rows.map(row => [row.recipient_id, row.at]));
-}
-
-/** A copy of which more is learnt after its last try. */
-export type TriedCopy = {
-	readonly id: string;
-	readonly workspaceId: string;
-	readonly destination: string;
-	/** In the store's form; null: no host ever took its MAIL FROM. */
-	readonly sentAt: string | null;
-};
-
-export async function readTried(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<TriedCopy[]> {
-	return await trx('recipients')
-		.whereIn('id', recipientIds)
-		.select('id', 'workspace_id as workspaceId', 'destination', 'sent_at as sentAt');
+	return new Map(rows.map(({recipient_id: id, at, taken}) => [id, {at, taken: taken === 1}]));
 }
 
 /** A workspace with its figures; times in the store's form. */

@@ -118,7 +118,7 @@ export async function mailed(store: Store, name = newId('req'), address = 'ada@a
 	const at = storeTime(Date.now());
 	await database('recipients')
 		.where({message_id: messageId})
-		.update({state: 'delivered', sent_at: at, next_attempt_at: null});
+		.update({state: 'delivered', sent_at: at, attempts: 1, next_attempt_at: null});
 	const to: Copy = await database('recipients').where({message_id: messageId}).first();
 	const other = {address: 'bob@b.test', address_key: 'bob@b.test', role: 'cc', destination: 'b.test'};
 	await database('recipients').insert({...to, id: newId('rcp'), ...other});

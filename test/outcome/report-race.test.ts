@@ -74,7 +74,7 @@ storeTest(
 
 storeTest(test, 'a refusal is told once, too, where a complaint came before the report', async (t, store) => {
 	t.deepEqual(await race(store, [complaint, hard], refused), {
-		...{isMine: true, state: 'complained', days: ['complained 1'], hard: 0, suppressed: 1},
+		...{isMine: true, state: 'complained', days: ['complained 1'], hard: 1, suppressed: 1},
 		events: ['complained', 'bounced unknown_user'],
 	});
 });

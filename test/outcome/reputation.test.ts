@@ -1,10 +1,10 @@
 import test from 'ava';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {recordComplaints} from '../../src/outcome/complaint.ts';
 import {createRecordWrite, type Recorded} from '../../src/outcome/record.ts';
-import {countReputation} from '../../src/outcome/reputation.ts';
+import {countReported} from '../../src/outcome/reputation.ts';
 import {judge} from '../../src/outcome/settle.ts';
 import {type Claimed, readCopy} from '../../src/store/claims.ts';
+import {findReportedCopies} from '../../src/store/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
@@ -37,9 +37,10 @@ function bounced(
 	return {kind: 'bounced', type: suppresses ? 'permanent' : 'transient', category, reason: 'x', suppresses};
 }
 
-function attemptAt(at: string): Attempt {
+function attemptAt(at: string, name: Name): Attempt {
+	const code = name === 'delivered' || name === 'relayed' ? 250 : 450;
 	return {
-		...{at, host: 'mx.a.example', ip: null, tls: null, phase: 'rcpt', code: 250, enhanced: null, reply: 'x'},
+		...{at, host: 'mx.a.example', ip: null, tls: null, phase: 'dot', code, enhanced: null, reply: 'x'},
 		...{ms: 1, dialogue: null},
 	} as const;
 }
@@ -62,7 +63,7 @@ async function end(store: Store, ids: readonly string[], name: Name, at: string,
 	for (const id of ids) {
 		const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
 		const outcome = outcomes[name];
-		const result: AttemptResult = {recipientId: id, outcome, attempts: [attemptAt(at)], sentAt: at, at};
+		const result: AttemptResult = {recipientId: id, outcome, attempts: [attemptAt(at, name)], sentAt: at, at};
 		const tryEnd = {result, acceptedAt: Date.parse(at), attempts: copy.attempts, sentBefore: false, retry};
 		tries.push({copy, made: null, result, verdict: judge(tryEnd, Date.parse(at), () => 0.5), crashes: 0});
 	}
@@ -124,42 +125,18 @@ storeTest(test, 'a batch is counted by workspace and hour, and told after the co
 	await waitFor('both are told', () => told.includes(shop.workspaceId) && told.includes(other.workspaceId));
 });
 
-storeTest(
-	test,
-	'later reports count in the hour of the first try; simulated and unknown ones nowhere',
-	async (t, store) => {
-		const {ids, workspaceId} = await newCopies(store, ['1@a.example', '2@a.example', '3@simulator.test']);
-		await end(store, ids, 'delivered', first);
-		const reports = [...ids, 'rcp_00000000000000000000000000'].map(recipientId => ({
-			recipientId,
-			what: 'hard' as const,
-		}));
-		await store.writer.transaction(trx => countReputation(trx, reports, outbox));
-		t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/2/2/0']);
-		await store.writer.transaction(trx => countReputation(trx, [], outbox));
-	},
-);
-
-storeTest(test, 'a complaint is counted once for a copy', async (t, store) => {
-	const {ids, workspaceId} = await newCopies(store, ['1@a.example']);
-	await end(store, ids, 'delivered', first);
-	const row = await store.reader('recipients').where({workspace_id: workspaceId}).first();
-	const complaint = {
-		...{recipientId: row.id, workspaceId, messageId: row.message_id, address: row.address},
-		...{
-			addressKey: row.address_key,
-			role: row.role,
-			occurredAt: later,
-			recordedAt: later,
-			counted: true,
-			suppresses: true,
-			detail: {},
-		},
-	};
-	for (let n = 0; n < 2; n++) {
-		await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
-	}
-	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 1/0/1/1']);
+storeTest(test, 'reports count in the hour of the first try, those of the simulator nowhere', async (t, store) => {
+	const {ids, workspaceId} = await newCopies(store, ['1@a.example', '2@a.example', '3@a.example', '4@simulator.test']);
+	await end(store, ids, 'deferred', first);
+	await end(store, ids.slice(0, 3), 'delivered', later);
+	const weights = ['hard', 'complained', 'of_us', 'hard'] as const;
+	await store.writer.transaction(async trx => {
+		const copies = await findReportedCopies(trx, {copyIds: ids});
+		const reweighed = copies.map((copy, n) => ({copy, before: new Set([]), after: new Set(weights.slice(n, n + 1))}));
+		await countReported(trx, reweighed, outbox);
+	});
+	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/1/2/1']);
+	await store.writer.transaction(trx => countReported(trx, [], outbox));
 });
 
 storeTest(test, 'what was first tried before a resume counts no more', async (t, store) => {

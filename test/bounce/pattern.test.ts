@@ -1,0 +1,130 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {patternOf} from '../../src/bounce/pattern.ts';
+import {plainText} from '../../src/bounce/plain-text.ts';
+
+function holds(written: string, text: string): boolean {
+	const read = patternOf(written);
+	if (!read.ok) {
+		throw new Error(`${written} ${read.problem}`);
+	}
+	return new RegExp(read.source, 'i').test(plainText(text));
+}
+
+test('letters with accents may be written in any way, and hold for all of them', t => {
+	for (const written of [
+		'boîte',
+		'boîte'.normalize('NFD'),
+		'boite',
+		'bo\\u00eete',
+		'bo\\xEEte',
+		'bo\\îte',
+		'bo[îï]te',
+	]) {
+		for (const text of ['Boîte pleine', 'boîte'.normalize('NFD'), 'BOITE']) {
+			t.true(holds(written, text), `${written}: ${text}`);
+		}
+	}
+	t.true(holds('straße{1,2} gesperrt', 'Die STRASSE gesperrt'));
+	t.true(holds('stra(?:ß|x)e', 'strasse'));
+	t.true(holds('[а-я]{3} закрыт', 'ящик закрыт'));
+	t.true(holds('n’existe', "n'existe"));
+	t.true(holds('\\[[ab]-é\\] [é]', '[a-é] E'));
+	t.true(holds('[^@]{1,9} \\[GL\\d\\d\\] \\\\n _x', 'so [GL07] \\n _x'));
+});
+
+test('what could not hold, or not as it is meant, is refused with its mend', t => {
+	const problems: ReadonlyArray<readonly [written: string, problem: string]> = [
+		['[à-ü]{1,3} x', 'has à-ü, and rules see letters without accents: use a-z, or name them'],
+		['[z-é]', 'has z-é, and rules see letters without accents: use a-z, or name them'],
+		['[\\u00e0-\\xff]', 'has à-ÿ, and rules see letters without accents: use a-z, or name them'],
+		['[a-\\ß]', 'has a-ß, and rules see letters without accents: use a-z, or name them'],
+		['stra[ßs]e', 'has ß in [], and rules see ss: use (?:ss|…)'],
+		['(?<é>a)|(?<e>b)', 'names a group: nobody asks for it, use (?:…)'],
+		['(a)\\1', 'has \\1: of letters and digits only \\b \\B \\d \\D \\s \\S \\w \\W are known here'],
+		['\\p{L}x', 'has \\p: of letters and digits only \\b \\B \\d \\D \\s \\S \\w \\W are known here'],
+		['\\u{e9}', 'has \\u: of letters and digits only \\b \\B \\d \\D \\s \\S \\w \\W are known here'],
+		['one\\ntwo', 'has \\n: of letters and digits only \\b \\B \\d \\D \\s \\S \\w \\W are known here'],
+		['[]]x', 'has [], which nothing matches: write \\[ and \\] for the signs'],
+		['info@a\\.example', 'has @: rules see no addresses, leave it out'],
+		['NO_SUCH_USER', 'has _ between letters, where rules see a blank: write a blank'],
+		['é_é', 'has _ between letters, where rules see a blank: write a blank'],
+		['user_?unknown', 'has _ between letters, where rules see a blank: write a blank'],
+		['user  unknown', 'has more than one blank, or another one: write one blank'],
+		['user\tunknown', 'has more than one blank, or another one: write one blank'],
+		['(gone)?', 'holds for every text: name what must stand there'],
+		['gone|', 'holds for every text: name what must stand there'],
+	];
+	for (const [written, problem] of problems) {
+		t.deepEqual(patternOf(written), {ok: false, problem});
+	}
+});
+
+const pieces = fc.array(
+	fc.constantFrom(
+		...[
+			'user',
+			'é',
+			'e\u0301',
+			'ß',
+			'ł',
+			'ı',
+			'Å',
+			'が',
+			'ящик',
+			'’',
+			'_',
+			'@',
+			' ',
+			'.',
+			'-',
+			'(',
+			')',
+			'[',
+			']',
+			'\\',
+		],
+		...[
+			'|',
+			'?',
+			'{2}',
+			'{1,3}',
+			'*',
+			'\\u00e9',
+			'\\xe9',
+			'\\é',
+			'\\b',
+			'\\1',
+			'(?:',
+			'(?<é>',
+			'(?<e>',
+			'(?<=',
+			'[é-',
+			'^',
+			'$',
+		],
+	),
+	{maxLength: 8},
+);
+
+test('every pattern that is taken can be tried, alone and beside others', t => {
+	fc.assert(
+		fc.property(pieces, pieces, (some, more) => {
+			const sources = [some, more].flatMap(each => {
+				const read = patternOf(each.join(''));
+				return read.ok ? [read.source] : [];
+			});
+			t.notThrows(() => new RegExp(sources.join('|'), 'i'));
+		}),
+	);
+});
+
+test('every plain word that is taken is found where it stands', t => {
+	const letters = fc.constantFrom(...'abzéèüßłıÅçñø_@ '.split(''), 'e\u0301', 'ящик', '宛先', 'が', '’');
+	fc.assert(
+		fc.property(fc.array(letters, {minLength: 1, maxLength: 8}), word => {
+			const read = patternOf(word.join(''));
+			t.true(!read.ok || holds(word.join(''), `1${word.join('')}1`), word.join(''));
+		}),
+	);
+});
