@@ -33,17 +33,17 @@ const storeRetryMs = 1000;
 
 /**
  * Posts what is due. One transaction after the other stores the attempts that have ended and claims what may start in
- * their place; nothing is in memory but what is being tried. If an end cannot be stored it is kept, and nothing is claimed:
- * both are one transaction.
+ * their place; in memory is what is being tried and, for endpoints that answer at once, the next few. If an end cannot be
+ * stored it is kept, and nothing is claimed: both are one transaction.
  */
 export function createDispatcher(options: DispatcherOptions) {
 	const {writer, clock} = options;
-	const lanes = createLanes(options);
+	const lanes = createLanes<ClaimedDelivery>(options);
 	/** Ended, and not stored yet. */
 	let ended: Attempted[] = [];
-	/** What is being tried: another node may give a claim back that then comes to us again. */
+	/** What is being tried, or waits for it: another node may give a claim back that then comes to us again. */
 	const trying = new Set<string>();
-	/** A turn failed: its claims may have been committed all the same. */
+	/** The store may hold claims for us that we do not: a turn failed and may have been committed, or some are given back. */
 	let doubtful = false;
 	const idle: Array<() => void> = [];
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
@@ -65,7 +65,11 @@ export function createDispatcher(options: DispatcherOptions) {
 			const grants = state === 'running' ? lanes.grants() : [];
 			const attempted = ended;
 			ended = [];
-			if (grants.length === 0 && attempted.length === 0) {
+			for (const delivery of lanes.takeReturned()) {
+				trying.delete(nameOf(delivery));
+				doubtful = true;
+			}
+			if (grants.length === 0 && attempted.length === 0 && !(doubtful && state === 'running')) {
 				break;
 			}
 			if (!(await turn(grants, attempted))) {
@@ -81,7 +85,7 @@ export function createDispatcher(options: DispatcherOptions) {
 	}
 
 	/** False: the store could not be written, and everything is as before. */
-	async function turn(grants: readonly Grant[], attempted: readonly Attempted[]): Promise<boolean> {
+	async function turn(grants: readonly Grant<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
 		const now = clock.now();
 		let turned: Turned;
 		try {
@@ -119,7 +123,7 @@ export function createDispatcher(options: DispatcherOptions) {
 		options.onAttempted(attempted);
 	}
 
-	function begin(grants: readonly Grant[], {deliveries, nextDue}: Turned): void {
+	function begin(grants: readonly Grant<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
 		const fresh = new Map<string, ClaimedDelivery[]>();
 		for (const delivery of deliveries) {
 			if (!trying.has(nameOf(delivery))) {
@@ -129,18 +133,18 @@ export function createDispatcher(options: DispatcherOptions) {
 		const when = moment();
 		for (const grant of grants) {
 			const {endpointId} = grant.lane;
-			const started = fresh.get(endpointId) ?? [];
-			const due = nextDue.get(endpointId);
-			lanes.claimed(
-				grant,
-				started.map(() => when.monotonic),
-				due === undefined ? null : Date.parse(due),
-				when,
-			);
-			for (const delivery of started) {
+			const claimed = fresh.get(endpointId) ?? [];
+			for (const delivery of claimed) {
 				trying.add(nameOf(delivery));
-				void attempt(delivery, when);
 			}
+			const due = nextDue.get(endpointId);
+			start(lanes.claimed(grant, claimed, due === undefined ? null : Date.parse(due), when), when);
+		}
+	}
+
+	function start(deliveries: readonly ClaimedDelivery[], when: Moment): void {
+		for (const delivery of deliveries) {
+			void attempt(delivery, when);
 		}
 	}
 
@@ -149,12 +153,12 @@ export function createDispatcher(options: DispatcherOptions) {
 			options.onFault(error);
 			return {status: null, error: 'a fault of this server, see its log', address: null, tls: null, ms: 0};
 		});
-		const now = clock.now();
+		const when = moment();
 		const acknowledged = end.error === null;
-		const after = afterAttempt(delivery.attempts, acknowledged, now, options.backoffMs);
-		// Its place is free from here on; who gets it does in the transaction that stores this end.
-		lanes.ended(delivery.endpointId, monotonic, acknowledged, end.ms, now);
-		ended.push({delivery, end, began, ended: now, after});
+		const after = afterAttempt(delivery.attempts, acknowledged, when.now, options.backoffMs);
+		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
+		start(lanes.ended(delivery.endpointId, monotonic, acknowledged, end.ms, when), when);
+		ended.push({delivery, end, began, ended: when.now, after});
 		plan();
 	}
 
@@ -168,6 +172,7 @@ export function createDispatcher(options: DispatcherOptions) {
 
 	async function rescan(): Promise<void> {
 		const now = clock.now();
+		lanes.recall(moment());
 		for (const {endpointId, due, failingSince} of await options.readWork()) {
 			lanes.found(endpointId, Date.parse(due), failingSince !== null, now);
 		}
@@ -194,6 +199,7 @@ export function createDispatcher(options: DispatcherOptions) {
 		/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
 		async stop(): Promise<void> {
 			state = 'stopping';
+			lanes.recall(moment(), true);
 			clearInterval(timer);
 			await new Promise<void>(resolve => {
 				idle.push(resolve);

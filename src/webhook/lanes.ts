@@ -1,10 +1,12 @@
 /** What is known of one endpoint with work. */
-export type Lane = {
+export type Lane<Item> = {
 	readonly endpointId: string;
 	/** When each attempt under way began, monotonic milliseconds. */
 	readonly begun: number[];
-	/** Granted, and not yet begun. */
+	/** Places that are granted, and not yet begun. */
 	granted: number;
+	/** Claimed beyond its places, in order: each begins as soon as an attempt ends. Only prompt lanes get some. */
+	ahead: Item[];
 	/** When something is due, wall clock; null: nothing that we know of. */
 	due: number | null;
 	/** Something came due while the store was asked: what it says may be old. */
@@ -17,13 +19,14 @@ export type Lane = {
 	usedAt: number;
 };
 
-export type Grant = {readonly lane: Lane; readonly limit: number};
+/** So many may be claimed; the first of them, at most `places`, begin now. */
+export type Grant<Item> = {readonly lane: Lane<Item>; readonly places: number; readonly limit: number};
 
 /** Wall clock and monotonic, milliseconds. */
 export type Moment = {readonly now: number; readonly monotonic: number};
 
 export type LanesOptions = {
-	/** Attempts under way, per endpoint and in all. */
+	/** Attempts under way, per endpoint and in all; as many may wait in memory to begin. */
 	readonly perEndpoint: number;
 	readonly total: number;
 };
@@ -37,32 +40,39 @@ const rememberedMs = 600_000;
 
 /**
  * Which endpoint may start how many attempts: they take turns, and those that are slow or dead never take all the room.
- * Decides only; it neither waits nor reads the store.
+ * Those that answer at once get the next ones ahead: a transaction takes longer than they do, and on a busy machine many
+ * times as long. Decides only; it neither waits nor reads the store.
  */
-export function createLanes({perEndpoint, total}: LanesOptions) {
-	const lanes = new Map<string, Lane>();
+export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
+	const lanes = new Map<string, Lane<Item>>();
 	/** Lanes with something due and room of their own, in the order of their turns. */
-	const ready = new Set<Lane>();
+	const ready = new Set<Lane<Item>>();
 	const mostUnproven = Math.max(1, Math.ceil(total * unprovenShare));
+	/** Claimed ahead, and not to begin. */
+	let returned: Item[] = [];
+	let closed = false;
 	let inFlight = 0;
 	let unproven = 0;
+	/** Claimed ahead, or granted to be. */
+	let ahead = 0;
 
-	const held = ({begun, granted}: Lane) => begun.length + granted;
-	const room = (lane: Lane) => (lane.failing ? 1 : perEndpoint) - held(lane);
+	const held = ({begun, granted}: Lane<Item>) => begun.length + granted;
+	const room = (lane: Lane<Item>) => (lane.failing ? 1 : perEndpoint) - held(lane);
+	const roomAhead = (lane: Lane<Item>) => (lane.prompt && !closed ? perEndpoint - lane.ahead.length : 0);
 
-	function laneOf(endpointId: string): Lane {
+	function laneOf(endpointId: string): Lane<Item> {
 		const known = lanes.get(endpointId);
 		if (known) {
 			return known;
 		}
 		const fresh = {due: null, woken: false, failing: false, prompt: false, usedAt: Number.POSITIVE_INFINITY};
-		const lane = {endpointId, begun: [], granted: 0, ...fresh};
+		const lane = {endpointId, begun: [], granted: 0, ahead: [], ...fresh};
 		lanes.set(endpointId, lane);
 		return lane;
 	}
 
 	/** Changes what a lane holds, or whether it is prompt, and keeps the sums right. */
-	function change(lane: Lane, apply: () => void): void {
+	function change(lane: Lane<Item>, apply: () => void): void {
 		inFlight -= held(lane);
 		unproven -= lane.prompt ? 0 : held(lane);
 		apply();
@@ -70,15 +80,33 @@ export function createLanes({perEndpoint, total}: LanesOptions) {
 		unproven += lane.prompt ? 0 : held(lane);
 	}
 
-	function settle(lane: Lane, now: number): void {
-		if (lane.due !== null && lane.due <= now && room(lane) > 0) {
+	/** What waits in memory goes back to the store. */
+	function giveBack(lane: Lane<Item>, now: number): void {
+		if (lane.ahead.length > 0) {
+			ahead -= lane.ahead.length;
+			returned = returned.concat(lane.ahead);
+			lane.ahead = [];
+			wake(lane, now, now);
+		}
+	}
+
+	/** The first that wait begin. */
+	function next(lane: Lane<Item>, most: number, monotonic: number): Item[] {
+		const items = lane.ahead.splice(0, Math.max(0, Math.min(most, room(lane), total - inFlight)));
+		ahead -= items.length;
+		change(lane, () => lane.begun.push(...items.map(() => monotonic)));
+		return items;
+	}
+
+	function settle(lane: Lane<Item>, now: number): void {
+		if (lane.due !== null && lane.due <= now && (room(lane) > 0 || roomAhead(lane) > 0)) {
 			ready.add(lane);
 		} else {
 			ready.delete(lane);
 		}
 	}
 
-	function wake(lane: Lane, at: number, now: number): void {
+	function wake(lane: Lane<Item>, at: number, now: number): void {
 		lane.due = lane.due === null ? at : Math.min(lane.due, at);
 		lane.woken = true;
 		settle(lane, now);
@@ -113,42 +141,51 @@ export function createLanes({perEndpoint, total}: LanesOptions) {
 			}
 		},
 
-		/** The attempts that may start now; they count as held until `claimed`. */
-		grants(): Grant[] {
-			const grants: Grant[] = [];
+		/** What may be claimed now; its places count as held until `claimed`. */
+		grants(): Grant<Item>[] {
+			const grants: Grant<Item>[] = [];
 			for (const lane of [...ready]) {
 				const left = total - inFlight;
-				if (left <= 0) {
-					break;
-				}
 				// Where room is scarce a turn is one attempt, so that the others have theirs.
-				const turn = Math.min(room(lane), Math.max(1, Math.floor(left / ready.size)));
-				const limit = Math.min(turn, lane.prompt ? left : Math.min(left, mostUnproven - unproven));
-				if (limit > 0) {
+				const turn = Math.min(room(lane), left, Math.max(1, Math.floor(left / ready.size)));
+				const places = Math.max(0, lane.prompt ? turn : Math.min(turn, mostUnproven - unproven));
+				// What waits needs an attempt before it, in whose place it begins.
+				const more = held(lane) + places > 0 ? Math.min(roomAhead(lane), total - ahead) : 0;
+				if (places + more > 0) {
 					ready.delete(lane);
 					lane.woken = false;
+					ahead += more;
 					change(lane, () => {
-						lane.granted += limit;
+						lane.granted += places;
 					});
-					grants.push({lane, limit});
+					grants.push({lane, places, limit: places + more});
 				}
 			}
 			return grants;
 		},
 
-		/** The store gave so many for a grant; `nextDue` (wall clock) is that of the first that was not given, null: none. */
-		claimed({lane, limit}: Grant, begun: readonly number[], nextDue: number | null, {now, monotonic}: Moment): void {
-			lane.usedAt = monotonic;
+		/**
+		 * The store gave these for a grant; `nextDue` (wall clock) is that of the first that was not given, null: none.
+		 * Answers those that begin now.
+		 */
+		claimed({lane, places, limit}: Grant<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
+			lane.usedAt = at.monotonic;
+			ahead += items.length - limit + places;
 			change(lane, () => {
-				lane.granted -= limit;
-				lane.begun.push(...begun);
+				lane.granted -= places;
 			});
-			lane.due = lane.woken ? Math.min(lane.due ?? now, nextDue ?? now) : nextDue;
-			settle(lane, now);
+			lane.ahead.push(...items);
+			const begin = next(lane, lane.prompt ? perEndpoint : places, at.monotonic);
+			lane.due = lane.woken ? Math.min(lane.due ?? at.now, nextDue ?? at.now) : nextDue;
+			if (closed || held(lane) === 0) {
+				giveBack(lane, at.now);
+			}
+			settle(lane, at.now);
+			return begin;
 		},
 
-		/** An attempt that began then has ended. */
-		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, now: number): void {
+		/** An attempt that began then has ended. Answers those that begin in its place. */
+		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
 			const lane = laneOf(endpointId);
 			change(lane, () => {
 				const index = lane.begun.indexOf(begun);
@@ -156,7 +193,24 @@ export function createLanes({perEndpoint, total}: LanesOptions) {
 				lane.prompt = acknowledged && ms <= promptMs;
 			});
 			lane.failing = !acknowledged;
+			const begin = next(lane, perEndpoint, monotonic);
 			settle(lane, now);
+			return begin;
+		},
+
+		/** What waits in memory is given back, of all; with `close` nothing is claimed ahead any more. */
+		recall({now}: Moment, close = false): void {
+			closed ||= close;
+			for (const lane of lanes.values()) {
+				giveBack(lane, now);
+			}
+		},
+
+		/** What was claimed, and is not to begin: to be given back to the store. */
+		takeReturned(): Item[] {
+			const items = returned;
+			returned = [];
+			return items;
 		},
 
 		/** Attempts granted or under way. */

@@ -6,22 +6,29 @@ const at = {now: 1000, monotonic: 0};
 
 /** Lanes with these endpoints due. */
 function lanesOf(perEndpoint: number, total: number, endpoints: readonly string[]) {
-	const lanes = createLanes({perEndpoint, total});
+	const lanes = createLanes<number>({perEndpoint, total});
 	for (const endpoint of endpoints) {
 		lanes.due(endpoint, 0, at.now);
 	}
 	return lanes;
 }
 
-const named = (grants: readonly Grant[]) => Object.fromEntries(grants.map(({lane, limit}) => [lane.endpointId, limit]));
+type Lanes = ReturnType<typeof lanesOf>;
+
+/** The places of each endpoint. */
+const named = (grants: ReadonlyArray<Grant<number>>) =>
+	Object.fromEntries(grants.map(({lane, places}) => [lane.endpointId, places]));
 const many = (n: number, prefix = 'e') => Array.from({length: n}, (_, index) => `${prefix}${index}`);
 
-/** Everything that was granted is there, and more. */
-function begin(lanes: ReturnType<typeof createLanes>, grants: readonly Grant[], monotonic = 0): void {
+/** What was granted is there, as far as its places go, and more. */
+function begin(lanes: Lanes, grants: ReadonlyArray<Grant<number>>, monotonic = 0): void {
 	for (const grant of grants) {
-		lanes.claimed(grant, new Array(grant.limit).fill(monotonic), at.now, {...at, monotonic});
+		lanes.claimed(grant, new Array(grant.places).fill(0), at.now, {...at, monotonic});
 	}
 }
+
+const end = (lanes: Lanes, endpoint: string, begun = 0, ms = 5) => lanes.ended(endpoint, begun, true, ms, at);
+const fail = (lanes: Lanes, endpoint: string) => lanes.ended(endpoint, 0, false, 5, at);
 
 test('an endpoint has so many attempts at once, one after a failure until it succeeds', t => {
 	const lanes = lanesOf(4, 256, ['a']);
@@ -29,22 +36,22 @@ test('an endpoint has so many attempts at once, one after a failure until it suc
 	t.is(lanes.inFlight, 4);
 	t.deepEqual(lanes.grants(), []);
 	for (const left of [3, 2, 1]) {
-		lanes.ended('a', 0, false, 5, at.now);
+		fail(lanes, 'a');
 		t.is(lanes.inFlight, left);
 		t.deepEqual(lanes.grants(), [], 'more than one is still under way');
 	}
-	lanes.ended('a', 0, false, 5, at.now);
+	fail(lanes, 'a');
 	t.deepEqual(named(lanes.grants()), {a: 1});
-	const again = createLanes({perEndpoint: 4, total: 256});
+	const again = createLanes<number>({perEndpoint: 4, total: 256});
 	again.found('a', 0, true, at.now);
 	t.deepEqual(named(again.grants()), {a: 1}, 'as the store says');
 });
 
 test('a success opens it again', t => {
-	const lanes = createLanes({perEndpoint: 4, total: 256});
+	const lanes = createLanes<number>({perEndpoint: 4, total: 256});
 	lanes.found('a', 0, true, at.now);
 	begin(lanes, lanes.grants());
-	lanes.ended('a', 0, true, 5, at.now);
+	end(lanes, 'a');
 	t.deepEqual(named(lanes.grants()), {a: 4});
 });
 
@@ -53,8 +60,8 @@ test('where room is scarce endpoints take turns, one attempt each', t => {
 	const first = lanes.grants();
 	t.deepEqual(named(first), {e0: 1, e1: 1, e2: 1});
 	begin(lanes, first);
-	lanes.ended('e0', 0, true, 5, at.now);
-	lanes.ended('e1', 0, true, 5, at.now);
+	end(lanes, 'e0');
+	end(lanes, 'e1');
 	t.deepEqual(Object.keys(named(lanes.grants())), ['e3', 'e4', 'e0'], 'those that had none go first');
 });
 
@@ -69,7 +76,7 @@ test('endpoints that are slow, dead or new leave room for those that answer', t 
 	const known = lanesOf(4, 256, ['good']);
 	begin(known, known.grants());
 	for (let n = 0; n < 4; n++) {
-		known.ended('good', 0, true, 20, at.now);
+		end(known, 'good', 0, 20);
 	}
 	for (const endpoint of many(100, 'slow')) {
 		known.due(endpoint, 0, at.now);
@@ -87,18 +94,18 @@ test('endpoints that are slow, dead or new leave room for those that answer', t 
 test('an endpoint that takes long now is no longer one that answers', t => {
 	const lanes = lanesOf(4, 4, ['good']);
 	begin(lanes, lanes.grants());
-	lanes.ended('good', 0, true, 20, at.now);
+	end(lanes, 'good', 0, 20);
 	begin(lanes, lanes.grants(), 100);
-	lanes.ended('good', 0, true, 20, at.now);
+	end(lanes, 'good', 0, 20);
 	const before = lanes.grants();
 	t.is(before.length, 1);
 	begin(lanes, before, 200);
-	lanes.ended('good', 0, true, 20, at.now);
+	end(lanes, 'good', 0, 20);
 	lanes.advance({now: at.now, monotonic: 1000});
-	lanes.ended('good', 100, true, 900, at.now);
+	end(lanes, 'good', 100, 900);
 	lanes.advance({now: at.now, monotonic: 5000});
 	t.deepEqual(
-		lanes.grants().map(({limit}) => limit),
+		lanes.grants().map(({places}) => places),
 		[1],
 		'three of four places are for such as it',
 	);
@@ -108,75 +115,157 @@ test('what comes due while the store is asked is not forgotten', t => {
 	const lanes = lanesOf(4, 256, ['a']);
 	const [grant] = lanes.grants();
 	lanes.due('a', at.now, at.now);
-	lanes.claimed(grant as Grant, [], null, at);
+	lanes.claimed(grant as Grant<number>, [], null, at);
 	t.deepEqual(named(lanes.grants()), {a: 4});
 });
 
 test('what is due later comes due then; what has nothing to do is forgotten', t => {
-	const lanes = createLanes({perEndpoint: 4, total: 256});
+	const lanes = createLanes<number>({perEndpoint: 4, total: 256});
 	lanes.due('a', 5000, at.now);
 	lanes.advance({now: 4999, monotonic: 0});
 	t.deepEqual(lanes.grants(), []);
 	lanes.advance({now: 5000, monotonic: 0});
 	const grants = lanes.grants();
 	t.deepEqual(named(grants), {a: 4});
-	lanes.claimed(grants[0] as Grant, [], null, {now: 5000, monotonic: 0});
+	lanes.claimed(grants[0] as Grant<number>, [], null, {now: 5000, monotonic: 0});
 	lanes.advance({now: 5000, monotonic: 600_001});
 	lanes.found('a', 0, true, 5000);
 	t.deepEqual(named(lanes.grants()), {a: 1}, 'what the store says of it counts again');
 });
 
-test('whatever happens, no more is under way than may be, and nothing that is due is left for ever', t => {
+test('an endpoint that answers has its next ones in memory: they begin as attempts end', t => {
+	const lanes = lanesOf(2, 256, ['a']);
+	begin(lanes, lanes.grants());
+	end(lanes, 'a');
+	end(lanes, 'a');
+	const [grant] = lanes.grants() as [Grant<number>];
+	t.like(grant, {places: 2, limit: 4});
+	t.deepEqual(lanes.claimed(grant, [1, 2, 3, 4], at.now, at), [1, 2]);
+	t.is(lanes.inFlight, 2);
+	t.deepEqual(lanes.grants(), []);
+	t.deepEqual(end(lanes, 'a'), [3]);
+	t.is(lanes.inFlight, 2);
+	const [more] = lanes.grants() as [Grant<number>];
+	t.like(more, {places: 0, limit: 1}, 'one more can be ahead');
+	t.deepEqual(lanes.claimed(more, [5], null, at), []);
+	t.deepEqual([end(lanes, 'a'), end(lanes, 'a'), end(lanes, 'a')], [[4], [5], []]);
+	t.is(lanes.inFlight, 1);
+	t.deepEqual(lanes.takeReturned(), []);
+});
+
+test('after a failure what waits in memory begins one at a time, in order', t => {
+	const lanes = lanesOf(2, 256, ['a']);
+	begin(lanes, lanes.grants());
+	end(lanes, 'a');
+	lanes.claimed(lanes.grants()[0] as Grant<number>, [1, 2, 3], null, at);
+	t.deepEqual(fail(lanes, 'a'), [], 'one is under way');
+	t.deepEqual([fail(lanes, 'a'), end(lanes, 'a'), end(lanes, 'a')], [[2], [3], []]);
+	t.deepEqual(lanes.takeReturned(), []);
+});
+
+test('what waits in memory is given back when its endpoint may have changed, and at the end', t => {
+	const waiting = () => {
+		const lanes = lanesOf(2, 256, ['a']);
+		begin(lanes, lanes.grants());
+		end(lanes, 'a');
+		lanes.claimed(lanes.grants()[0] as Grant<number>, [1, 2, 3], null, at);
+		return lanes;
+	};
+	const changed = waiting();
+	changed.recall(at);
+	t.deepEqual(changed.takeReturned(), [2, 3]);
+	t.is(changed.grants()[0]?.limit, 2);
+	const closed = waiting();
+	closed.recall(at, true);
+	t.deepEqual(closed.takeReturned(), [2, 3]);
+	t.deepEqual(closed.grants(), []);
+});
+
+test('whatever happens, no more is under way than may be, nothing is lost, and nothing that is due is left for ever', t => {
 	const step = fc.oneof(
 		fc.record({do: fc.constant('due' as const), endpoint: fc.nat(20)}),
-		fc.record({do: fc.constant('end' as const), pick: fc.nat(1000), ok: fc.boolean(), ms: fc.constantFrom(5, 2000)}),
-		fc.record({do: fc.constant('turn' as const), given: fc.nat(4)}),
+		fc.record({do: fc.constant('end' as const), pick: fc.nat(1000), ok: fc.boolean(), ms: fc.constantFrom(5, 5, 2000)}),
+		fc.record({do: fc.constant('turn' as const), given: fc.nat(8), between: fc.boolean()}),
 		fc.record({do: fc.constant('time' as const), ms: fc.nat(3000)}),
+		fc.record({do: fc.constant('recall' as const)}),
 	);
 	fc.assert(
 		fc.property(fc.array(step, {maxLength: 200}), fc.integer({min: 1, max: 12}), (steps, total) => {
 			const perEndpoint = Math.min(4, total);
-			const lanes = createLanes({perEndpoint, total});
+			const lanes = createLanes<string>({perEndpoint, total});
 			const underWay: Array<readonly [endpoint: string, begun: number]> = [];
+			/** Claimed, and neither begun nor given back. */
+			const waiting: string[] = [];
 			let monotonic = 0;
-			const now = () => at.now + monotonic;
-			const turn = (given: number) => {
-				for (const grant of lanes.grants()) {
-					t.true(grant.limit >= 1 && grant.limit <= perEndpoint);
-					const begun = new Array(Math.min(given, grant.limit)).fill(monotonic);
-					lanes.claimed(grant, begun, given > grant.limit ? now() : null, {now: now(), monotonic});
-					underWay.push(...begun.map(time => [grant.lane.endpointId, time] as const));
+			let last = 0;
+			const moment = () => ({now: at.now + monotonic, monotonic});
+			const begun = (items: readonly string[]) => {
+				for (const item of items) {
+					const [endpoint = ''] = item.split(' ');
+					t.is(item, waiting.find(one => one.startsWith(`${endpoint} `)) ?? '', 'in order');
+					waiting.splice(waiting.indexOf(item), 1);
+					underWay.push([endpoint, monotonic]);
 				}
+			};
+			const giveBack = () => {
+				for (const item of lanes.takeReturned()) {
+					t.true(waiting.includes(item));
+					waiting.splice(waiting.indexOf(item), 1);
+				}
+			};
+			const finish = (pick: number, ok: boolean, ms: number) => {
+				const [[endpoint, since]] = underWay.splice(pick % underWay.length, 1) as [readonly [string, number]];
+				begun(lanes.ended(endpoint, since, ok, ms, moment()));
+				giveBack();
+			};
+			const turn = (given: number, between: boolean) => {
+				const grants = lanes.grants();
+				if (between && underWay.length > 0) {
+					finish(given, true, 5);
+				}
+				for (const grant of grants) {
+					t.true(grant.limit >= 1 && grant.places <= perEndpoint && grant.limit <= 2 * perEndpoint);
+					const n = Math.min(given, grant.limit);
+					const items = Array.from({length: n}, () => `${grant.lane.endpointId} ${last++}`);
+					waiting.push(...items);
+					begun(lanes.claimed(grant, items, given > grant.limit ? moment().now : null, moment()));
+				}
+				giveBack();
 			};
 			for (const one of steps) {
 				if (one.do === 'due') {
-					lanes.due(`e${one.endpoint}`, now(), now());
+					lanes.due(`e${one.endpoint}`, moment().now, moment().now);
 				} else if (one.do === 'end' && underWay.length > 0) {
-					const [[endpoint, begun]] = underWay.splice(one.pick % underWay.length, 1) as [readonly [string, number]];
-					lanes.ended(endpoint, begun, one.ok, one.ms, now());
+					finish(one.pick, one.ok, one.ms);
 				} else if (one.do === 'turn') {
-					turn(one.given);
+					turn(one.given, one.between);
 				} else if (one.do === 'time') {
 					monotonic += one.ms;
-					lanes.advance({now: now(), monotonic});
+					lanes.advance(moment());
+					giveBack();
+				} else if (one.do === 'recall') {
+					lanes.recall(moment());
+					giveBack();
 				}
 				t.true(underWay.length <= total);
+				t.true(waiting.length <= total);
 				t.is(lanes.inFlight, underWay.length);
 			}
-			for (const [endpoint, begun] of underWay.splice(0)) {
-				lanes.ended(endpoint, begun, true, 5, now());
+			while (underWay.length > 0) {
+				finish(0, true, 5);
 			}
-			lanes.due('last', now(), now());
+			t.deepEqual(waiting, [], 'all that waited has begun, or was given back');
+			lanes.due('last', moment().now, moment().now);
 			let seen = false;
 			for (let turns = 0; turns < 50 && !seen; turns++) {
 				const grants = lanes.grants();
 				seen = grants.some(({lane}) => lane.endpointId === 'last');
 				for (const grant of grants) {
-					lanes.claimed(grant, [], null, {now: now(), monotonic});
+					lanes.claimed(grant, [], null, moment());
 				}
 			}
 			t.true(seen);
 		}),
-		{numRuns: 300},
+		{numRuns: 1000},
 	);
 });

@@ -3,10 +3,12 @@ import {createServer} from 'node:tls';
 
 // A process with many webhook endpoints, as cheap as can be: `/healthy/…` answers at once, `/slow/…` after nine seconds.
 
-export type ToReceivers = {readonly key: string; readonly cert: string} | 'tell';
+export type ToReceivers = {readonly key: string; readonly cert: string} | 'count' | 'tell';
 /** What came: for each path the message ids with the time of arrival (milliseconds since the epoch). */
 export type Arrivals = Readonly<Record<string, ReadonlyArray<readonly [messageId: string, at: number]>>>;
-export type FromReceivers = {readonly port: number} | {readonly arrivals: Arrivals};
+/** How many came, by path. */
+export type Counts = Readonly<Record<string, number>>;
+export type FromReceivers = {readonly port: number} | {readonly counts: Counts} | {readonly arrivals: Arrivals};
 
 const slowMs = 9000;
 const answer = Buffer.from('HTTP/1.1 204 No Content\r\n\r\n');
@@ -47,6 +49,8 @@ function tell(message: FromReceivers): void {
 process.on('message', (message: ToReceivers) => {
 	if (message === 'tell') {
 		tell({arrivals});
+	} else if (message === 'count') {
+		tell({counts: Object.fromEntries(Object.entries(arrivals).map(([path, came]) => [path, came.length]))});
 	} else {
 		serve(message);
 	}
