@@ -370,9 +370,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	});
 
 	phase = 'running';
-	mailLog.listening({http: base, inbound: inboundAddress, version});
-	warnAtStart({settings, publicUrl, delivers: engine !== null, posts: webhooks !== null, logger});
-	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
+	// Before the line: who reads it looks for the file.
 	writeDaemonFile(settings.dataDir, {
 		pid: process.pid,
 		http: base,
@@ -380,6 +378,9 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		version,
 		roles: settings.roles,
 	});
+	mailLog.listening({http: base, inbound: inboundAddress, version});
+	warnAtStart({settings, publicUrl, delivers: engine !== null, posts: webhooks !== null, logger});
+	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
 
 	return {
 		http: base,
