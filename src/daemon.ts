@@ -153,10 +153,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	});
 
 	phase = 'running';
+	// Before the line: who reads it looks for the file.
+	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound, version, roles: settings.roles});
 	mailLog.listening({http: base, inbound, version});
 	warnAtStart({settings, publicUrl, logger});
 	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
-	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound, version, roles: settings.roles});
 
 	return {
 		http: base,

@@ -48,6 +48,8 @@ type Session = {
 	readonly client: string;
 	/** Of the mail whose recipients are being named. */
 	readonly roles: Set<Role>;
+	/** Recipients of that mail, repeated ones too: the library counts those once. */
+	named: number;
 	refusals: number;
 	/** A mail is on its way, or being stored. */
 	receiving: boolean;
@@ -103,7 +105,7 @@ export function createListener(options: ListenerOptions) {
 			done(reply(421, `${options.hostname} has too many sessions, try again later`));
 		} else if (perClient.enter(client)) {
 			const deadline = setTimeout(hangUp, limits.sessionMs, session.id, '4.4.2 The session took too long').unref();
-			sessions.set(session.id, {client, roles: new Set(), refusals: 0, receiving: false, deadline});
+			sessions.set(session.id, {client, roles: new Set(), named: 0, refusals: 0, receiving: false, deadline});
 			done();
 		} else {
 			options.onRefused('too_many_sessions', client);
@@ -129,7 +131,11 @@ export function createListener(options: ListenerOptions) {
 	}
 
 	function onMailFrom(_: unknown, {id}: SMTPServerSession, done: (error?: Error | null) => void): void {
-		sessions.get(id)?.roles.clear();
+		const session = sessions.get(id);
+		if (session) {
+			session.roles.clear();
+			session.named = 0;
+		}
 		done();
 	}
 
@@ -139,9 +145,14 @@ export function createListener(options: ListenerOptions) {
 			done(reply(421, '4.4.2 The session is over'));
 			return;
 		}
+		if (session.named >= limits.recipients) {
+			done(reply(452, '4.5.3 Too many recipients'));
+			return;
+		}
 		options.judge(recipient.address, session.client).then(
 			judged => {
 				if (judged.ok) {
+					session.named++;
 					session.roles.add(judged.role);
 					recipient.address = judged.address;
 					done();

@@ -88,6 +88,20 @@ test('no mail is relayed, whatever the address is dressed as', async t => {
 	t.deepEqual(refused, ['foreign', 'foreign', 'foreign', 'foreign']);
 });
 
+test('the same recipient a hundred times counts as a hundred', async t => {
+	const {port, mails} = await listening(t);
+	const talk = await begun(t, port);
+	const replies: string[] = [];
+	for (let n = 0; n < 22; n++) {
+		replies.push((await talk.say('RCPT TO:<b1@bounces.test>')).slice(0, 9));
+	}
+	t.deepEqual(replies, [...new Array(20).fill('250 2.1.5'), ...new Array(2).fill('452 4.5.3')]);
+	t.regex(await talk.data('x'), /^250 /);
+	t.deepEqual(mails[0]?.rcptTo, ['b1@bounces.test']);
+	await talk.say('MAIL FROM:<>');
+	t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^250 /);
+});
+
 test('a hundred recipients: twenty are taken', async t => {
 	const {port, mails} = await listening(t);
 	const talk = await begun(t, port);

@@ -1,0 +1,35 @@
+import {mkdtempSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import test from 'ava';
+import {loadSettings} from '../src/config/settings.ts';
+import {readDaemonFile} from '../src/daemon/daemon-file.ts';
+import {openData} from '../src/daemon/open.ts';
+import {startDaemon} from '../src/daemon.ts';
+import {createLog} from '../src/log/log.ts';
+
+test('whoever reads the line that the daemon listens finds daemon.json', async t => {
+	const folder = mkdtempSync(join(tmpdir(), 'mailctl-daemon-'));
+	t.teardown(() => rm(folder, {recursive: true, force: true, maxRetries: 10}));
+	const env = {MAILCTL_DATA_DIR: join(folder, 'data'), MAILCTL_HTTP_LISTEN: '127.0.0.1:0'};
+	const loaded = loadSettings({env, cwd: folder, hostname: 'mail.example.com', cpus: 1});
+	if (!loaded.ok) {
+		t.fail(loaded.problems.join('\n'));
+		return;
+	}
+	const {settings} = loaded;
+	let found: string | null | undefined;
+	const destination = {
+		write(line: string) {
+			if (JSON.parse(line).event === 'listening') {
+				found = readDaemonFile(settings.dataDir)?.http;
+			}
+		},
+	};
+	const held = await openData(settings, {asRoot: true});
+	const log = createLog({level: 'info', format: 'json', colour: false, destination});
+	const daemon = await startDaemon({settings, version: '1.2.3', held, log});
+	await daemon.stop();
+	t.is(found, daemon.http);
+});
