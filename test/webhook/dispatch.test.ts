@@ -223,6 +223,43 @@ storeTest(test, 'a disabled endpoint waits, and goes on when it is enabled', asy
 
 storeTest(
 	test,
+	'what waits in memory begins without the store, and not after its endpoint is disabled',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const endpoint = await insertEndpoint(store, workspaceId);
+		const ids = await insertDue(store, workspaceId, endpoint, 12);
+		const {held, post} = heldPosts();
+		const {dispatcher, boot} = dispatcherOf(store, post);
+		const claimed = async () =>
+			(await store.reader('webhook_deliveries').where({claimed_by: boot}).orderBy('id').pluck('id')) as string[];
+		await dispatcher.start();
+		await waitFor('four are under way', () => held.length === 4);
+		held[0]?.end(acknowledged);
+		await waitFor('four more are claimed', async () => (await claimed()).length === 8);
+		t.deepEqual(await claimed(), ids.slice(1, 9));
+		t.is(held.length, 5);
+		for (const one of held.slice(1, 3)) {
+			one.end(acknowledged);
+		}
+		await waitFor('two begin in their place', () => held.length === 7);
+		await waitFor('others are claimed in theirs', async () => (await claimed()).length === 8);
+
+		const tools = testTools();
+		await store.writer.transaction(trx => setEndpointActive(trx, tools, workspaceId, endpoint, false));
+		await dispatcher.rescan();
+		await waitFor('what waited is given back', async () => (await claimed()).length === 4);
+		for (const one of held.slice(3)) {
+			one.end(acknowledged);
+		}
+		await dispatcher.stop();
+		t.is(held.length, 7);
+		t.deepEqual(await statesOf(store), {delivered: 7, pending: 5});
+		t.deepEqual(await claimed(), []);
+	},
+);
+
+storeTest(
+	test,
 	'what a dead daemon had claimed is posted by the next; what another has claimed is not',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
