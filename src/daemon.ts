@@ -111,7 +111,11 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		metrics: metrics.text,
 		notReady,
 		mayAccept: () => phase === 'running' && !storeFailing(),
-		onAccepted: roles.accepted,
+		onAccepted(lanes, mode, messages) {
+			roles.accepted(lanes);
+			metrics.accepted(mode, messages);
+		},
+		onAnswered: metrics.httpRequest,
 		onStoreError,
 		logger,
 	});

@@ -67,8 +67,8 @@ export type AcceptOptions = {
 	readonly keyRetention: () => number;
 	/** How long a send waits for another one with the same key, milliseconds. */
 	readonly keyWait?: number;
-	/** Called with the lanes of the copies after their commit: they are due now. */
-	readonly onAccepted: (lanes: Iterable<LaneKey>) => void;
+	/** Called after the commit of one request's messages, with the lanes of their copies: they are due now. */
+	readonly onAccepted: (lanes: Iterable<LaneKey>, mode: Mode, messages: number) => void;
 };
 
 const usualKeyWait = 30_000;
@@ -92,15 +92,10 @@ export function createAccept(options: AcceptOptions): Accept {
 
 	async function write(drafts: readonly Draft[]): Promise<readonly Accepted[]> {
 		const results = await writer.submit(acceptWrite, drafts);
-		const lanes = new Map<string, LaneKey>();
-		for (const [index, {send}] of drafts.entries()) {
-			const result = results[index] as Accepted;
-			if (result.ok && !result.replayed) {
-				addLanes(lanes, send);
-			}
-		}
-		if (lanes.size > 0) {
-			onAccepted(lanes.values());
+		const taken = drafts.map(({send}) => send).filter((_, index) => isTaken(results[index] as Accepted));
+		const [first] = taken;
+		if (first) {
+			onAccepted(lanesOf(taken), first.mode, taken.length);
 		}
 		return results;
 	}
@@ -124,11 +119,17 @@ export function createAccept(options: AcceptOptions): Accept {
 	};
 }
 
-function addLanes(lanes: Map<string, LaneKey>, {workspaceId, mode, to, cc}: Send): void {
-	for (const {domain} of [to, ...cc]) {
-		const lane = {destination: destinationOf(mode, domain), workspaceId};
-		lanes.set(laneText(lane), lane);
+const isTaken = (result: Accepted): boolean => result.ok && !result.replayed;
+
+function lanesOf(sends: readonly Send[]): Iterable<LaneKey> {
+	const lanes = new Map<string, LaneKey>();
+	for (const {workspaceId, mode, to, cc} of sends) {
+		for (const {domain} of [to, ...cc]) {
+			const lane = {destination: destinationOf(mode, domain), workspaceId};
+			lanes.set(laneText(lane), lane);
+		}
 	}
+	return lanes.values();
 }
 
 type Drafted = {readonly ok: true; readonly draft: Draft} | Refused;

@@ -24,6 +24,8 @@ export type ApiOptions = {
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** Gets what ended in 500 or 503, to be logged with the request's id. */
 	readonly report: ErrorReport;
+	/** Called after each answer. `route` is the pattern of the path, `none` where there is none like it. */
+	readonly onAnswered?: (method: string, route: string, status: number, milliseconds: number) => void;
 	/** Time limits in milliseconds, shorter in tests. */
 	readonly timeouts?: {readonly headers: number; readonly request: number; readonly check: number};
 };
@@ -43,6 +45,7 @@ export function createApi({
 	trustProxy,
 	isUnavailable,
 	report,
+	onAnswered,
 	timeouts = usualTimeouts,
 }: ApiOptions): Api {
 	const api = Fastify({
@@ -74,6 +77,10 @@ export function createApi({
 	endUnused(api);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', admit);
+	api.addHook('onResponse', ({method, routeOptions}, {statusCode, elapsedTime}, done) => {
+		onAnswered?.(method, routeOptions.url ?? 'none', statusCode, elapsedTime);
+		done();
+	});
 	api.setErrorHandler((error, request, reply) => {
 		const answer = toApiError(error, isUnavailable);
 		if (answer.status >= 500 && !(error instanceof ApiError)) {

@@ -1,4 +1,4 @@
-import {confirmAfterMs} from '../deliver/routes.ts';
+import {confirmAfterMs} from '../deliver/no-route.ts';
 import {type RetrySchedule, ruleWait} from '../mail/retry.ts';
 import type {Claimed} from '../store/claims.ts';
 

@@ -3,20 +3,19 @@ import type {AddressInfo} from 'node:net';
 import type {Knex} from 'knex';
 import type {Logger} from 'pino';
 import {createCatalog} from '../accept/catalog.ts';
-import {createAccept} from '../accept/send.ts';
+import {type AcceptOptions, createAccept} from '../accept/send.ts';
 import {createAcceptWrite} from '../accept/write.ts';
 import {apiRoutes} from '../api/api-routes.ts';
 import {createAuth} from '../api/auth.ts';
 import {createCursors} from '../api/cursor.ts';
 import {createRateLimits} from '../api/rate-limit.ts';
 import {healthRoutes} from '../api/routes/health.ts';
-import {type Api, createApi} from '../api/server.ts';
+import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import {createLinks} from '../links/links.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
-import type {LaneKey} from '../mail/way.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import type {Outbox} from '../outcome/outbox.ts';
@@ -48,8 +47,9 @@ export type HttpOptions = {
 	/** Null: ready to take mail. Else why not. */
 	readonly notReady: () => Promise<string | null>;
 	readonly mayAccept: () => boolean;
-	/** Called with the lanes of mail that was accepted and committed. */
-	readonly onAccepted: (lanes: Iterable<LaneKey>) => void;
+	/** Messages were accepted and committed; their copies are in these lanes. */
+	readonly onAccepted: AcceptOptions['onAccepted'];
+	readonly onAnswered: NonNullable<ApiOptions['onAnswered']>;
 	readonly onStoreError: (error: unknown) => void;
 	readonly logger: Logger;
 };
@@ -96,6 +96,7 @@ export function createHttp(options: HttpOptions) {
 			version: options.version,
 			trustProxy: settings.trustProxy,
 			isUnavailable: store.dialect.isUnavailable,
+			onAnswered: options.onAnswered,
 			report: (request, error) => {
 				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
 				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {

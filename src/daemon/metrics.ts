@@ -8,7 +8,6 @@ import {type ReputationGaugesInput, registerReputationGauges} from './reputation
 
 /** Counters of the daemon, served at /metrics in Prometheus' text form. */
 export type Metrics = {
-	readonly contentType: string;
 	readonly inbound: InboundFigures;
 	readonly text: () => Promise<string>;
 	readonly accepted: (mode: Mode, messages: number) => void;
@@ -132,7 +131,6 @@ export function createMetrics({version, webhooksPending, domainStates, inbound, 
 	});
 	return {
 		inbound: registerInbound(registers, inbound),
-		contentType: registry.contentType,
 		text: () => registry.metrics(),
 		accepted(mode, messages) {
 			accepted.inc({mode}, messages);

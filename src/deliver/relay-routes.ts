@@ -2,8 +2,9 @@ import {lookup} from 'node:dns/promises';
 import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
 import type {Relay} from '../mail/relay-url.ts';
+import {mostAddresses} from './mx-routes.ts';
+import {deferral, type NoRoute} from './no-route.ts';
 import type {Route} from './route.ts';
-import {mostAddresses, type NoRoute} from './routes.ts';
 
 /** The addresses of a host as the operating system knows them; throws where it knows none. */
 export type LookUp = (host: string) => Promise<readonly string[]>;
@@ -56,7 +57,7 @@ export function createRelayRoutes({
 		}
 
 		const routes = shared(found, Math.max(mostAddresses, found.length));
-		return routes.length > 0 ? routes : unfound(failure);
+		return routes.length > 0 ? routes : deferral('config', '4.4.3', failure);
 	};
 }
 
@@ -79,13 +80,4 @@ function shared<T>(lists: readonly T[][], most: number): T[] {
 	}
 
 	return lists.flatMap((list, n) => list.slice(0, depths[n]));
-}
-
-function unfound(reply: string): NoRoute {
-	return {
-		outcome: {kind: 'deferred', category: 'config', reason: `4.4.3 ${reply}`},
-		code: null,
-		enhanced: '4.4.3',
-		reply,
-	};
 }

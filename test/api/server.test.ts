@@ -6,6 +6,7 @@ import {apiError} from '../../src/api/errors.ts';
 import {type Api, type ApiOptions, createApi} from '../../src/api/server.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
+import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
 
 const unavailableError = new Error('disk full');
@@ -350,4 +351,27 @@ test('closing does not wait for a connection on which nothing was asked', async 
 	await api.close();
 	await ended;
 	t.pass();
+});
+
+test('each answer is told with the pattern of its path, not with the path', async t => {
+	const answered: string[] = [];
+	const {base} = await start(t, {
+		onAnswered(method, route, status, milliseconds) {
+			t.true(milliseconds >= 0);
+			answered.push(`${method} ${route} ${status}`);
+		},
+	});
+	await fetch(`${base}/v1/things/one`);
+	await fetch(`${base}/v1/things/two`);
+	await fetch(`${base}/v1/broken`);
+	await fetch(`${base}/v1/things`, {method: 'DELETE'});
+	await fetch(`${base}/v1/nothing/here`);
+	await waitFor('five answers are told', () => answered.length === 5);
+	t.deepEqual(answered.toSorted(), [
+		'DELETE /v1/things 405',
+		'GET /v1/broken 500',
+		'GET /v1/things/:id 200',
+		'GET /v1/things/:id 200',
+		'GET none 404',
+	]);
 });

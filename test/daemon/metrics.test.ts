@@ -127,7 +127,6 @@ test('what happened is counted', async t => {
 	}
 
 	t.regex(text, /^mailctl_nodejs_eventloop_lag_p99_seconds /m);
-	t.regex(metrics.contentType, /^text\/plain/);
 
 	t.is(text.match(/^mailctl_site_in_flight\{/gm)?.length, 10, 'the busiest, however many there are');
 	t.is(text.match(/^mailctl_reputation_copies\{/gm)?.length, 800, 'a hundred workspaces, the worst first');

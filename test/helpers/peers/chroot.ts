@@ -35,6 +35,11 @@ export async function findPeer(t: ExecutionContext, name: string): Promise<PeerR
 	return {folder, ids: new Map(accounts.map(line => [line.split(':')[0] ?? '', Number(line.split(':')[2])]))};
 }
 
+/** The number of an account of the peer; NaN, which no call takes, where it has none. */
+export function idOf(root: PeerRoot, account: string): number {
+	return root.ids.get(account) ?? Number.NaN;
+}
+
 /** A folder in the chroot for one instance, removed after the test: its path from here, and from inside. */
 export async function instanceFolder(t: ExecutionContext, root: PeerRoot): Promise<{outside: string; inside: string}> {
 	const outside = relative(process.cwd(), await mkdtemp(join(root.folder, 'tmp/test-')));
@@ -126,17 +131,27 @@ export async function freePort(): Promise<number> {
 	}
 }
 
-/** Waits until a server greets; throws with its log when it ends before. */
+/** Waits until a server answers as it should; throws with its log when it ends before. */
+export async function untilUp(
+	what: string,
+	child: ChildProcess,
+	isUp: () => Promise<boolean>,
+	log: () => Promise<string>,
+): Promise<void> {
+	await waitFor(`${what} is up`, () => child.exitCode !== null || isUp());
+	if (child.exitCode !== null) {
+		throw new Error(`${what} did not start:\n${await log()}`);
+	}
+}
+
+/** Waits until an SMTP or LMTP server greets; throws with its log when it ends before. */
 export async function untilGreets(
 	what: string,
 	child: ChildProcess,
 	port: number,
 	log: () => Promise<string>,
 ): Promise<void> {
-	await waitFor(`${what} greets`, () => child.exitCode !== null || greets(port));
-	if (child.exitCode !== null) {
-		throw new Error(`${what} did not start:\n${await log()}`);
-	}
+	await untilUp(what, child, () => greets(port, '220', 'QUIT\r\n'), log);
 }
 
 const shownLog = 2000;
@@ -152,16 +167,16 @@ export function peerLog(t: ExecutionContext, what: string, file: string): () => 
 	return log;
 }
 
-/** Whether an SMTP or LMTP server greets on this port of 127.0.0.1. */
-export async function greets(port: number): Promise<boolean> {
-	const socket = connect({port, host: '127.0.0.1', timeout: 30_000});
+/** Whether a server on this port of 127.0.0.1 greets with these words; it is then taken leave of. */
+export async function greets(port: number, words: string, leave: string): Promise<boolean> {
+	const socket = connect({port, host: '127.0.0.1', timeout: 5000});
 	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
 	try {
 		const [greeting] = (await once(socket, 'data')) as [Buffer];
 		const closed = once(socket, 'close');
-		socket.resume().end('QUIT\r\n');
+		socket.resume().end(leave);
 		await closed;
-		return greeting.toString('latin1').startsWith('220');
+		return greeting.toString('latin1').startsWith(words);
 	} catch {
 		return false;
 	} finally {

@@ -1,12 +1,10 @@
 import type {ChildProcess} from 'node:child_process';
 import {once} from 'node:events';
 import {chown, mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
-import {connect} from 'node:net';
 import {join} from 'node:path';
 import process from 'node:process';
 import type {ExecutionContext} from 'ava';
-import {waitFor} from '../wait.ts';
-import {findPeer, freePort, instanceFolder, peerLog, startInside} from './chroot.ts';
+import {findPeer, freePort, greets, idOf, instanceFolder, peerLog, startInside, untilUp} from './chroot.ts';
 import {writeCertificate} from './receiver.ts';
 
 /** A private Dovecot with the mailbox of one user. */
@@ -45,7 +43,7 @@ export async function startImapServer(t: ExecutionContext): Promise<ImapServer |
 	const {outside, inside} = await instanceFolder(t, root);
 	const [port, securePort] = [await freePort(), await freePort()];
 	const log = peerLog(t, 'dovecot', join(outside, 'dovecot.log'));
-	const vmail = root.ids.get('vmail') ?? Number.NaN;
+	const vmail = idOf(root, 'vmail');
 	const mail = join(outside, 'mail');
 	for (const folder of ['mail', 'mail/cur', 'mail/new', 'mail/tmp', 'home']) {
 		await mkdir(join(outside, folder));
@@ -65,10 +63,7 @@ export async function startImapServer(t: ExecutionContext): Promise<ImapServer |
 			'-c',
 			`${inside}/dovecot.conf`,
 		]);
-		await waitFor('Dovecot greets', async () => daemon.exitCode !== null || (await greets(port)));
-		if (daemon.exitCode !== null) {
-			throw new Error(`Dovecot did not start:\n${await log()}`);
-		}
+		await untilUp('Dovecot', daemon, () => greets(port, '* OK', 'a LOGOUT\r\n'), log);
 	}
 	await start();
 
@@ -104,19 +99,6 @@ export async function startImapServer(t: ExecutionContext): Promise<ImapServer |
 		},
 		log,
 	};
-}
-
-async function greets(port: number): Promise<boolean> {
-	const socket = connect({port, host: '127.0.0.1', timeout: 30_000});
-	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
-	try {
-		const [greeting] = (await once(socket, 'data')) as [Buffer];
-		return greeting.toString('latin1').startsWith('* OK');
-	} catch {
-		return false;
-	} finally {
-		socket.destroy();
-	}
 }
 
 function configuration(inside: string, port: number, securePort: number): string {

@@ -1,7 +1,7 @@
 import {chown, mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, instanceFolder, peerLog, startInside, untilGreets} from './chroot.ts';
+import {findPeer, freePort, idOf, instanceFolder, peerLog, startInside, untilGreets} from './chroot.ts';
 import {type Receiver, storedIn} from './receiver.ts';
 
 export type DovecotOptions = {
@@ -25,7 +25,7 @@ export async function startDovecot(t: ExecutionContext, options: DovecotOptions)
 	const {outside, inside} = await instanceFolder(t, root);
 	const port = await freePort();
 	const log = peerLog(t, options.hostname, join(outside, 'dovecot.log'));
-	const vmail = root.ids.get('vmail') ?? Number.NaN;
+	const vmail = idOf(root, 'vmail');
 	for (const folder of ['mail', 'full', 'full/cur', 'full/new', 'full/tmp', 'home']) {
 		await mkdir(join(outside, folder));
 		await chown(join(outside, folder), vmail, vmail);

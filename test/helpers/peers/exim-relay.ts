@@ -1,29 +1,11 @@
-import {chown, mkdir, writeFile} from 'node:fs/promises';
-import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, peerLog, privateRoot, startInside, untilGreets} from './chroot.ts';
 import {giveUpAfter, type Relaying, type RelayOptions, warnAfter} from './relay.ts';
+import {runExim} from './run-exim.ts';
 
 /** A private Exim that relays one domain. Null where it cannot run. */
 export async function startEximRelay(t: ExecutionContext, options: RelayOptions): Promise<Relaying | null> {
-	const shared = await findPeer(t, 'exim4');
-	if (!shared) {
-		return null;
-	}
-
-	// Exim gives its privileges up for a configuration that does not lie in its own place.
-	const root = await privateRoot(t, shared);
-	const port = await freePort();
-	const log = peerLog(t, options.hostname, join(root.folder, 'srv/log/mainlog'));
-	const exim = root.ids.get('Debian-exim') ?? Number.NaN;
-	for (const folder of ['srv/log', 'srv/spool']) {
-		await mkdir(join(root.folder, folder), {recursive: true});
-		await chown(join(root.folder, folder), exim, exim);
-	}
-	await writeFile(join(root.folder, 'etc/exim4/exim4.conf'), configuration(options, port), {mode: 0o644});
-	const daemon = startInside(t, root, '/usr/sbin/exim4', ['-bdf', '-q1s'], join(root.folder, 'srv/log/output'));
-	await untilGreets(options.hostname, daemon, port, log);
-	return {port, log};
+	const {hostname} = options;
+	return await runExim(t, {hostname, configuration: port => configuration(options, port), args: ['-q1s']});
 }
 
 function configuration(options: RelayOptions, port: number): string {

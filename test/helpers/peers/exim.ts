@@ -1,8 +1,6 @@
-import {chown, mkdir, writeFile} from 'node:fs/promises';
-import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, type PeerRoot, peerLog, privateRoot, startInside, untilGreets} from './chroot.ts';
-import {type Receiver, type ReceiverOptions, storedIn, writeCertificate} from './receiver.ts';
+import {type Receiver, type ReceiverOptions, storedIn} from './receiver.ts';
+import {runExim} from './run-exim.ts';
 
 export type EximOptions = ReceiverOptions & {
 	/** Offer PIPELINING and CHUNKING (default). */
@@ -16,39 +14,10 @@ export type EximOptions = ReceiverOptions & {
  * Exim's own example configuration. It ends with the test. Null where it cannot run.
  */
 export async function startExim(t: ExecutionContext, options: EximOptions): Promise<Receiver | null> {
-	const shared = await findPeer(t, 'exim4');
-	if (!shared) {
-		return null;
-	}
-
-	// Exim gives its privileges up for a configuration that does not lie in its own place.
-	const root = await privateRoot(t, shared);
-	const port = await freePort();
-	const log = peerLog(t, options.hostname, join(root.folder, 'srv/log/mainlog'));
-	await makeFolders(root);
-	await writeCertificate(join(root.folder, 'srv/tls'), options.hostname);
-	await chown(join(root.folder, 'srv/tls/key.pem'), idOf(root, 'Debian-exim'), 0);
-	await writeFile(join(root.folder, 'etc/exim4/exim4.conf'), configuration(options, port), {mode: 0o644});
-	const daemon = startInside(t, root, '/usr/sbin/exim4', ['-bdf'], join(root.folder, 'srv/log/output'));
-	await untilGreets(options.hostname, daemon, port, log);
-	return {hostname: options.hostname, port, log, ...storedIn(join(root.folder, 'srv/mail'))};
-}
-
-function idOf(root: PeerRoot, account: string): number {
-	return root.ids.get(account) ?? Number.NaN;
-}
-
-async function makeFolders(root: PeerRoot): Promise<void> {
-	await mkdir(join(root.folder, 'srv'), {recursive: true});
-	for (const [folder, account] of [
-		['log', 'Debian-exim'],
-		['spool', 'Debian-exim'],
-		['mail', 'vmail'],
-	] as const) {
-		const path = join(root.folder, 'srv', folder);
-		await mkdir(path);
-		await chown(path, idOf(root, account), idOf(root, account));
-	}
+	const {hostname} = options;
+	const mail = 'srv/mail';
+	const exim = await runExim(t, {hostname, configuration: port => configuration(options, port), mail, tls: true});
+	return exim && {hostname, port: exim.port, log: exim.log, ...storedIn(exim.outside(mail))};
 }
 
 function configuration({hostname, domain, users, largest, grouping = true, utf8 = true}: EximOptions, port: number) {

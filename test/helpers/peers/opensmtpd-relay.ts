@@ -1,32 +1,11 @@
-import {copyFile, mkdir, writeFile} from 'node:fs/promises';
-import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, peerLog, privateRoot, startInside, untilGreets} from './chroot.ts';
-import {writeCertificate} from './receiver.ts';
 import {giveUpAfter, type Relaying, type RelayOptions, warnAfter} from './relay.ts';
+import {runOpenSmtpd} from './run-opensmtpd.ts';
 
 /** A private OpenSMTPD that relays one domain. Null where it cannot run. */
 export async function startOpenSmtpdRelay(t: ExecutionContext, options: RelayOptions): Promise<Relaying | null> {
-	const shared = await findPeer(t, 'opensmtpd');
-	if (!shared) {
-		return null;
-	}
-
-	// Queue and control socket have fixed places.
-	const root = await privateRoot(t, shared);
-	const port = await freePort();
-	const inside = (path: string) => join(root.folder, path);
-	const log = peerLog(t, options.hostname, inside('srv/smtpd.log'));
-	await mkdir(inside('srv'), {recursive: true});
-	await mkdir(inside('var/run'), {recursive: true});
-	// It wants authorities, though none of its connections uses TLS.
-	await writeCertificate(inside('srv/tls'), options.hostname);
-	await mkdir(inside('etc/ssl/certs'), {recursive: true});
-	await copyFile(inside('srv/tls/cert.pem'), inside('etc/ssl/certs/ca-certificates.crt'));
-	await writeFile(inside('srv/smtpd.conf'), configuration(options, port));
-	const daemon = startInside(t, root, '/usr/sbin/smtpd', ['-d', '-f', '/srv/smtpd.conf'], inside('srv/smtpd.log'));
-	await untilGreets(options.hostname, daemon, port, log);
-	return {port, log};
+	const {hostname} = options;
+	return await runOpenSmtpd(t, {hostname, configuration: port => configuration(options, port)});
 }
 
 function configuration(options: RelayOptions, port: number): string {

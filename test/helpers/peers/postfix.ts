@@ -5,6 +5,7 @@ import {maildirFiles, readMaildir, type StoredMail} from '../maildir.ts';
 import {
 	findPeer,
 	freePort,
+	idOf,
 	instanceFolder,
 	type PeerRoot,
 	peerLog,
@@ -99,10 +100,6 @@ export async function startPostfix(t: ExecutionContext, options: PostfixOptions)
 		mails: async () => (await Promise.all(maildirs.map(readMaildir))).flat(),
 		log,
 	};
-}
-
-function idOf(root: PeerRoot, account: string): number {
-	return root.ids.get(account) ?? Number.NaN;
 }
 
 /** What `postfix check` would make: the queue and its owners. */

@@ -3,8 +3,7 @@ import {chown, mkdir} from 'node:fs/promises';
 import {connect} from 'node:net';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {waitFor} from '../wait.ts';
-import {findPeer, freePort, instanceFolder, peerLog, startInside} from './chroot.ts';
+import {findPeer, freePort, idOf, instanceFolder, peerLog, startInside, untilUp} from './chroot.ts';
 
 export type Postgrey = {
 	/** On 127.0.0.1: a policy service for Postfix. */
@@ -25,18 +24,14 @@ export async function startPostgrey(t: ExecutionContext, delaySeconds: number): 
 	const {outside, inside} = await instanceFolder(t, root);
 	const port = await freePort();
 	const log = peerLog(t, 'postgrey', join(outside, 'postgrey.log'));
-	const postgrey = root.ids.get('postgrey') ?? Number.NaN;
+	const postgrey = idOf(root, 'postgrey');
 	await mkdir(join(outside, 'db'));
 	await chown(join(outside, 'db'), postgrey, postgrey);
 	const args = [`--inet=127.0.0.1:${port}`, `--delay=${delaySeconds}`, `--dbdir=${inside}/db`, '--verbose'];
 	args.push('--auto-whitelist-clients=0', '--user=postgrey', '--group=postgrey', '--lookup-by-host');
 	args.push('--whitelist-clients=/dev/null', '--whitelist-recipients=/dev/null');
 	const daemon = startInside(t, root, '/usr/sbin/postgrey', args, join(outside, 'postgrey.log'));
-	await waitFor('postgrey listens', () => daemon.exitCode !== null || listens(port));
-	if (daemon.exitCode !== null) {
-		throw new Error(`postgrey did not start:\n${await log()}`);
-	}
-
+	await untilUp('postgrey', daemon, () => listens(port), log);
 	return {port, log};
 }
 

@@ -1,5 +1,6 @@
 import test from 'ava';
-import {type MxRoutesOptions, mxRoutes, type NoRoute, type Seeking} from '../../src/deliver/routes.ts';
+import {type MxRoutesOptions, mxRoutes, type Seeking} from '../../src/deliver/mx-routes.ts';
+import type {NoRoute} from '../../src/deliver/no-route.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';

@@ -1,0 +1,131 @@
+import type {MxRecord, Resolver} from '../mail/dns.ts';
+import {isPublicAddress} from '../mail/public-address.ts';
+import type {Source} from '../mail/way.ts';
+import type {Families} from './families.ts';
+import {haveOtherFamily, hostAddresses} from './host-addresses.ts';
+import {isNullMx, mailHosts} from './mail-hosts.ts';
+import {deferral, dnsFailure, type NoRoute, noAddress, policyFailure, refusal, unknownDomain} from './no-route.ts';
+import type {Route} from './route.ts';
+import type {DemandOf, HostDemand} from './tls-demand.ts';
+
+export type MxRoutesOptions = {
+	readonly resolver: Resolver;
+	/** What there is a way to. */
+	readonly families: (sources: readonly Source[]) => Promise<Families>;
+	readonly port: number;
+	/** For a lab: also addresses that are not public. */
+	readonly allowPrivateMx: boolean;
+	/** Where this system itself takes mail: an MX there is a loop. */
+	readonly ownAddresses: ReadonlySet<string>;
+	/** What TLS is demanded of each host; absent: TLS where it is offered. */
+	readonly demandOf?: DemandOf;
+};
+
+/** For which copy a way is sought. */
+export type Seeking = {
+	readonly recipientId: string;
+	readonly terms: {readonly sources: readonly Source[]};
+	/** An earlier try was deferred with category `unknown_domain` or `no_address`, long enough ago. */
+	readonly nxdomainBefore?: boolean;
+	readonly noAddressBefore?: boolean;
+};
+
+/** R1.6: a domain with more addresses than this gets no more tries for them. */
+export const mostAddresses = 5;
+/** A domain may name many hosts that nobody knows, each for the time of a look-up that fails. */
+const mostFailures = 3;
+
+/**
+ * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): hosts by preference, equal ones in an order of the copy's own,
+ * the domain itself where it has no MX; each with its addresses, IPv6 and IPv4 in turn. An answer that DNS could not give
+ * decides nothing.
+ */
+export async function mxRoutes(domain: string, copy: Seeking, options: MxRoutesOptions): Promise<Route[] | NoRoute> {
+	const {nxdomainBefore = false, noAddressBefore = false} = copy;
+	const answer = await options.resolver.mx(domain, nxdomainBefore || noAddressBefore);
+	switch (answer.kind) {
+		case 'failed':
+			return dnsFailure(`the look-up of ${domain} MX failed: ${answer.code}`);
+		case 'nxdomain':
+			return unknownDomain(domain, nxdomainBefore);
+		case 'nodata':
+			return addressRoutes([{exchange: domain, priority: 0}], domain, copy, options);
+		case 'found':
+			return isNullMx(answer.records)
+				? refusal('unknown_domain', '5.1.10', `${domain} takes no mail (null MX)`, 556)
+				: addressRoutes(mailHosts(answer.records, copy.recipientId), domain, copy, options);
+	}
+}
+
+async function addressRoutes(
+	hosts: readonly MxRecord[],
+	domain: string,
+	{terms, noAddressBefore = false}: Seeking,
+	options: MxRoutesOptions,
+): Promise<Route[] | NoRoute> {
+	const families = await options.families(terms.sources);
+	const routes: Route[] = [];
+	let failures = 0;
+	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
+	let failure: string | null = null;
+	let refused: string | null = null;
+	for (const {exchange: host} of hosts) {
+		const found = await hostAddresses(host, noAddressBefore, families, options.resolver);
+		failure ??= found.failure;
+		failures += found.failure === null ? 0 : 1;
+		if (found.addresses.some(address => options.ownAddresses.has(address))) {
+			// RFC 5321 §5.1: this host and all after it would hand the mail back to us.
+			refused = `the mail for ${domain} would loop: ${host} is this system`;
+			break;
+		}
+
+		const demand = found.addresses.length > 0 ? await options.demandOf?.(host) : undefined;
+		if (demand?.kind === 'refused') {
+			unmet ??= demand;
+			failures += demand.by === 'dnssec' ? 1 : 0;
+		} else {
+			const allowed = found.addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
+			refused ??= allowed.length < found.addresses.length ? `${host} has no public address` : null;
+			const common = {host, port: options.port, implicitTls: false, login: null};
+			const asked = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
+			routes.push(...allowed.map(address => ({...common, ...asked, address})));
+		}
+
+		if (routes.length >= mostAddresses || failures >= mostFailures) {
+			break;
+		}
+	}
+
+	if (routes.length > 0) {
+		return routes.slice(0, mostAddresses);
+	}
+
+	if (unmet !== null) {
+		return policyFailure(unmet);
+	}
+
+	if (failure !== null) {
+		return dnsFailure(failure);
+	}
+
+	if (refused !== null) {
+		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
+	}
+
+	if (
+		await haveOtherFamily(
+			hosts.slice(0, mostAddresses).map(({exchange}) => exchange),
+			families,
+			options.resolver,
+		)
+	) {
+		const family = families.v6 ? 'IPv4' : 'IPv6';
+		return deferral(
+			'config',
+			'4.4.4',
+			`the mail hosts of ${domain} have only ${family}, by which nothing is sent here`,
+		);
+	}
+
+	return noAddress(domain, noAddressBefore);
+}
