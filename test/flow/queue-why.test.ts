@@ -20,7 +20,6 @@ const answers: Readonly<Record<string, string | {do: 'never'}>> = {
 const rcpt = (line: string) => answers[/<(\w+)@/.exec(line)?.[1] ?? ''];
 
 test('queue why is right in each situation of a running daemon', async t => {
-	t.timeout(120_000);
 	const {mx, dns, settings} = await startMx(t, {host: loopbackAddress(), rcpt});
 	const silent = await startFakeMx(t, {host: loopbackAddress(), port: mx.port, rcpt: {do: 'never'}});
 	Object.assign(dns.zone, {

@@ -1,8 +1,11 @@
-/** Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds). */
+/**
+ * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds). The limit is what a slow
+ * machine that others use too may need, not what it should take.
+ */
 export async function waitFor<T>(
 	what: string,
 	condition: () => T | Promise<T>,
-	limit = 20_000,
+	limit = 60_000,
 ): Promise<Exclude<T, false | null | undefined>> {
 	const end = performance.now() + limit;
 	for (;;) {

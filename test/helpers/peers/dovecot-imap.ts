@@ -5,8 +5,9 @@ import {connect} from 'node:net';
 import {join} from 'node:path';
 import process from 'node:process';
 import type {ExecutionContext} from 'ava';
+import {freePort} from '../free-port.ts';
 import {waitFor} from '../wait.ts';
-import {findPeer, freePort, instanceFolder, peerLog, startInside} from './chroot.ts';
+import {findPeer, instanceFolder, peerLog, startInside} from './chroot.ts';
 import {writeCertificate} from './receiver.ts';
 
 /** A private Dovecot with the mailbox of one user. */
@@ -107,7 +108,7 @@ export async function startImapServer(t: ExecutionContext): Promise<ImapServer |
 }
 
 async function greets(port: number): Promise<boolean> {
-	const socket = connect({port, host: '127.0.0.1', timeout: 5000});
+	const socket = connect({port, host: '127.0.0.1', timeout: 20_000});
 	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
 	try {
 		const [greeting] = (await once(socket, 'data')) as [Buffer];

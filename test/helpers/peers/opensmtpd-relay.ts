@@ -1,7 +1,8 @@
 import {copyFile, mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, peerLog, privateRoot, startInside, untilGreets} from './chroot.ts';
+import {freePort} from '../free-port.ts';
+import {findPeer, peerLog, privateRoot, startInside, untilGreets} from './chroot.ts';
 import {writeCertificate} from './receiver.ts';
 import {giveUpAfter, type Relaying, type RelayOptions, warnAfter} from './relay.ts';
 

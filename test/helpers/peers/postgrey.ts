@@ -3,8 +3,9 @@ import {chown, mkdir} from 'node:fs/promises';
 import {connect} from 'node:net';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
+import {freePort} from '../free-port.ts';
 import {waitFor} from '../wait.ts';
-import {findPeer, freePort, instanceFolder, peerLog, startInside} from './chroot.ts';
+import {findPeer, instanceFolder, peerLog, startInside} from './chroot.ts';
 
 export type Postgrey = {
 	/** On 127.0.0.1: a policy service for Postfix. */
