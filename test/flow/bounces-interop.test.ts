@@ -97,7 +97,7 @@ async function startLab(
 }
 
 for (const [name, start] of Object.entries(peers)) {
-	test.serial(`${name} as MX: refused, given up and delayed mail comes home`, async t => {
+	test(`${name} as MX: refused, given up and delayed mail comes home`, async t => {
 		t.timeout(600_000);
 		let slow: string | undefined = '451 4.3.0 Come back later';
 		const lab = await startLab(t, start, {
