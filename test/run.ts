@@ -58,13 +58,15 @@ try {
 		[folderVariable]: shown,
 	};
 	const given = process.argv.slice(2);
-	// Flow tests start whole daemons and mail servers: one after the other, when nothing else takes the machine.
+	// Flow tests start whole daemons and mail servers, and mostly wait for them; those in `load` measure, each with the machine for itself.
+	const patience = ['--timeout', '10m'];
 	const runs =
 		given.length > 0
 			? [given]
 			: [
 					['dist/test/!(flow)/**', 'dist/test/*.test.js'],
-					['dist/test/flow/**', '-c', '1'],
+					['dist/test/flow/!(webhooks).test.js', '-c', '3', ...patience],
+					['dist/test/flow/webhooks.test.js', 'dist/test/flow/load/*.test.js', '-c', '1', ...patience],
 				];
 	for (const run of runs) {
 		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});

@@ -3,7 +3,7 @@ import path from 'node:path';
 import test from 'ava';
 import {mailboxCheck} from '../../src/doctor/mailbox.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
-import {freePort} from '../helpers/peers/chroot.ts';
+import {freePort} from '../helpers/free-port.ts';
 
 test('a Maildir that can be used, and a folder that is none', async t => {
 	const folder = await temporaryFolder(t);

@@ -23,7 +23,6 @@ const before: Record<string, FakeMxOptions> = {
 };
 
 test('kill -9 at every step of a session: no mail is lost, only one whose dot was sent comes twice', async t => {
-	t.timeout(60_000);
 	const {program, dns, host} = await startMailHosts(
 		t,
 		{
@@ -35,7 +34,7 @@ test('kill -9 at every step of a session: no mail is lost, only one whose dot wa
 		},
 		{'dns.example': 'timeout'},
 		// A handshake that is silent is given up, and plain text tried, only by the next daemon.
-		{MAILCTL_SMTP_TIMEOUTS: 'starttls=20s'},
+		{MAILCTL_SMTP_TIMEOUTS: 'starttls=5m'},
 	);
 	const first = await program.serve();
 	const client = await clientOf(program, first);
@@ -78,7 +77,7 @@ test('kill -9 at every step of a session: no mail is lost, only one whose dot wa
 	const second = await program.serve({MAILCTL_SMTP_TIMEOUTS: 'starttls=300ms'});
 	const again = await clientOf(program, second);
 	const expected = [...Object.keys(before), 'dot', 'dns'];
-	await Promise.all(expected.map(name => again.until(idOf(name), 'delivered', 20_000)));
+	await Promise.all(expected.map(name => again.until(idOf(name), 'delivered')));
 	t.is(await again.status(idOf('quit')), 'delivered');
 	t.is(await again.status(idOf('rset')), 'bounced');
 	t.is(await second.stop(), 0);

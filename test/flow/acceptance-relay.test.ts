@@ -5,7 +5,6 @@ import {clientOf} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 test('a smarthost that refuses our password: nothing is bounced, mail waits, uncounted, and goes when it is taken', async t => {
-	t.timeout(60_000);
 	let taken = false;
 	let logIns = 0;
 	const relay = await startFakeMx(t, {
@@ -29,7 +28,7 @@ test('a smarthost that refuses our password: nothing is bounced, mail waits, unc
 	const to = ['ann@a.example', 'bob@b.example', 'eve@c.example'];
 	const ids = await Promise.all(to.map(address => send(address)));
 
-	await waitFor('it knocks again and again', () => logIns >= 6, 20_000);
+	await waitFor('it knocks again and again', () => logIns >= 6);
 	for (const [n, id] of ids.entries()) {
 		t.true(
 			['accepted', 'queued'].includes(await status(id)),
@@ -38,7 +37,7 @@ test('a smarthost that refuses our password: nothing is bounced, mail waits, unc
 		t.like(await program.cli('suppression', 'check', to[n] ?? ''), {suppressed: false});
 	}
 	const late = await send('late@d.example');
-	const [shown] = await Promise.all([show(ids[0] ?? ''), waitFor('and once more', () => logIns >= 8, 20_000)]);
+	const [shown] = await Promise.all([show(ids[0] ?? ''), waitFor('and once more', () => logIns >= 8)]);
 	t.truthy(shown.recipients[0]?.next_attempt_at, 'it is in the queue');
 	t.true(['accepted', 'queued'].includes(await status(late)));
 	t.is(
@@ -48,13 +47,12 @@ test('a smarthost that refuses our password: nothing is bounced, mail waits, unc
 	t.false((await program.log()).includes('secret-word'));
 
 	taken = true;
-	await Promise.all([...ids, late].map(id => until(id, 'delivered', 20_000)));
+	await Promise.all([...ids, late].map(id => until(id, 'delivered')));
 	t.is(relay.count(), 4);
 	t.is(await daemon.stop(), 0);
 });
 
 test('the first of two smarthosts refuses our password and repeats it: mail goes, the operator hears of it once', async t => {
-	t.timeout(60_000);
 	const first = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: line => `535 5.7.8 I do not know ${line}`});
 	const second = await startFakeMx(t);
 	const program = await prepareProgram(t, {
@@ -67,8 +65,8 @@ test('the first of two smarthosts refuses our password and repeats it: mail goes
 	const daemon = await program.serve();
 	const {send, until} = await clientOf(program, daemon);
 	const one = await send('ann@a.example');
-	await until(one, 'delivered', 20_000);
-	await until(await send('bob@b.example'), 'delivered', 20_000);
+	await until(one, 'delivered');
+	await until(await send('bob@b.example'), 'delivered');
 	const log = await program.log();
 	const told = log.split('\n').flatMap(line => (line.includes('"log_in_refused"') ? [JSON.parse(line)] : []));
 	t.like(told, {

@@ -33,7 +33,6 @@ function covered(mail: Buffer): string[][] {
 }
 
 test('sessions: 421 in the middle, RSET and reuse, fifty mails a connection', async t => {
-	t.timeout(60_000);
 	let begun = 0;
 	const {program, host} = await startMailHosts(
 		t,
@@ -58,7 +57,7 @@ test('sessions: 421 in the middle, RSET and reuse, fifty mails a connection', as
 
 	const capped = host('mx.cap.example');
 	await all('cap.example', users(130));
-	await waitFor('all arrived', () => capped.count() === 130, 30_000);
+	await waitFor('all arrived', () => capped.count() === 130);
 	const mails = capped.connections.map(({commands}) => commands.filter(line => line.startsWith('MAIL')).length);
 	t.true(
 		mails.every(count => count <= 50),
@@ -84,7 +83,7 @@ test('sessions: 421 in the middle, RSET and reuse, fifty mails a connection', as
 
 	const leaving = host('mx.leaves.example');
 	const there = await all('leaves.example', users(12));
-	await Promise.all(there.map(id => until(id, 'delivered', 20_000)));
+	await Promise.all(there.map(id => until(id, 'delivered')));
 	t.is(leaving.count(), 12, 'each once');
 	const shown = await Promise.all(there.map(show));
 	const attempts = shown.flatMap(({recipients}) => recipients[0]?.attempts ?? []);
@@ -120,7 +119,6 @@ const tails = ['\n.\r\n', '\r\n.\n', '\n.\n', '\r.\r', '\r.\r\n', '\r\n.\r', '\r
 const next = 'MAIL FROM:<evil@x.test>\r\nRCPT TO:<victim@x.test>\r\nDATA\r\nSubject: forged\r\n\r\nx';
 
 test('bodies made for smuggling and values made for headers: one mail each, signed, with its own headers', async t => {
-	t.timeout(60_000);
 	const {program, host} = await startMailHosts(t, {'mx.strict.example': {}, 'mx.lax.example': {lax: true}});
 	const daemon = await program.serve();
 	const {send, until, shop} = await clientOf(program, daemon);

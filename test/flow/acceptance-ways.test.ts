@@ -29,8 +29,8 @@ const arrivals = ({received}: FakeMx) =>
 const dayMs = 86_400_000;
 
 test.serial('a new source sends its share of the day, the rest waits, or goes to the smarthost', async t => {
-	t.timeout(120_000);
-	await waitFor('the day is long enough', () => Date.now() % dayMs < dayMs - 60_000, 70_000);
+	t.timeout(600_000);
+	await waitFor('the day is long enough', () => Date.now() % dayMs < dayMs - 180_000, 200_000);
 	const source = loopbackAddress();
 	const relay = await startFakeMx(t, {host: loopbackAddress()});
 	const {program, host} = await startMailHosts(
@@ -47,16 +47,12 @@ test.serial('a new source sends its share of the day, the rest waits, or goes to
 	const {shop, until, send} = await clientOf(program, first);
 	// Two domains, one group of hosts: they share it.
 	const ids = await Promise.all(Array.from({length: 60}, (_, n) => send(`user${n}@${n % 2 ? 'a' : 'b'}.example`)));
-	await waitFor('the share of the first day', () => count() === 50, 20_000);
+	await waitFor('the share of the first day', () => count() === 50);
 	const whys = () => program.cli<Why[]>('queue', 'why', ...ids);
-	const waiting = await waitFor(
-		'ten wait for another day',
-		async () => {
-			const left = (await whys()).filter(({waits_for}) => waits_for !== null);
-			return left.every(({waits_for}) => waits_for === 'warm_up') && left;
-		},
-		20_000,
-	);
+	const waiting = await waitFor('ten wait for another day', async () => {
+		const left = (await whys()).filter(({waits_for}) => waits_for !== null);
+		return left.every(({waits_for}) => waits_for === 'warm_up') && left;
+	});
 	t.is(waiting.length, 10);
 	t.regex(waiting[0]?.detail ?? '', /has sent default the 50 mails of today/);
 	t.is(waiting[0]?.until, new Date((Math.floor(Date.now() / dayMs) + 1) * dayMs).toISOString());
@@ -67,16 +63,15 @@ test.serial('a new source sends its share of the day, the rest waits, or goes to
 
 	// With a smarthost nothing waits; what was sent today still counts.
 	const second = await program.serve({MAILCTL_RELAY_URL: `smtp://${relay.host}:${relay.port}`});
-	await waitFor('the rest', () => relay.count() === 10, 20_000);
+	await waitFor('the rest', () => relay.count() === 10);
 	const late = await sendFrom(second, shop, 'late@a.example');
 	await waitFor('it too', () => relay.count() === 11);
-	await until(late, 'sent').catch(() => undefined);
+	await until(late, 'sent');
 	t.is(count(), 50);
 	t.is(await second.stop(), 0);
 });
 
 test.serial('pools of sources and routes: of a workspace, of a destination, which goes first', async t => {
-	t.timeout(90_000);
 	const [one, two] = [loopbackAddress(), loopbackAddress()];
 	const own = await startFakeMx(t, {host: loopbackAddress()});
 	const named = await startFakeMx(t, {host: loopbackAddress()});
@@ -113,7 +108,7 @@ test.serial('pools of sources and routes: of a workspace, of a destination, whic
 	}
 	const mx = (name: string) => host(`mx.${name}.example`);
 	const all = [own, named, mx('a'), mx('bulky'), mx('direct'), mx('via')];
-	await waitFor('all arrived', () => all.reduce((sum, each) => sum + each.count(), 0) === 12, 20_000);
+	await waitFor('all arrived', () => all.reduce((sum, each) => sum + each.count(), 0) === 12);
 	const [byOne, byTwo] = [`${one} one.shop.example`, `${two} two.shop.example`];
 	t.deepEqual(arrivals(mx('a')), [`bulk@a.example ${byTwo}`, `otp@a.example ${byOne}`]);
 	// The destination's pool goes before the workspace's, its route before the workspace's smarthost.
@@ -145,7 +140,6 @@ test.serial('pools of sources and routes: of a workspace, of a destination, whic
 });
 
 test.serial('smarthosts in their order: whatever is wrong with one, the next one takes it', async t => {
-	t.timeout(60_000);
 	const certificate = makeCertificate('elsewhere.example');
 	const gone = await startFakeMx(null, {host: loopbackAddress()});
 	await gone.close();

@@ -17,7 +17,6 @@ type Domain = {
 };
 
 test('a domain from its first record to its second pair of keys', async t => {
-	t.timeout(120_000);
 	const mx = await startFakeMx(t);
 	const dns = await startFakeDns(t, {
 		'buyer.example': {mx: [[10, 'mx.buyer.example']]},

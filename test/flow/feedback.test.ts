@@ -12,7 +12,6 @@ const fields = (mail: Uint8Array) => {
 };
 
 test('the mail as delivered says where opt-outs and complaints may go, under the signature', async t => {
-	t.timeout(120_000);
 	const {program, host} = await startMailHosts(
 		t,
 		{'mx.a.example': {}},
@@ -86,7 +85,6 @@ test('the mail as delivered says where opt-outs and complaints may go, under the
 });
 
 test('where nobody reads mail that comes back, only the link unsubscribes', async t => {
-	t.timeout(120_000);
 	const {program, host} = await startMailHosts(t, {'mx.a.example': {}});
 	const daemon = await program.serve();
 	const {send, until} = await clientOf(program, daemon);

@@ -1,4 +1,6 @@
 import {randomBytes} from 'node:crypto';
+import {writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
 import test from 'ava';
 import {eventsOf} from '../helpers/daemon.ts';
 import {startDeaf} from '../helpers/deaf.ts';
@@ -7,38 +9,40 @@ import {loopbackAddress} from '../helpers/loopback.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const stepMs = 1000;
-const deadlineMs = 2500;
-const never: Answer = {do: 'never'};
-/** Twice; then the host is well. */
-const frozen: Script = [never, never];
+const stepMs = 2000;
+const deadlineMs = 5000;
+/** Hosts go on to freeze until then. */
+let letGo = false;
 
-/** One byte at a time of a reply that has no end, twice. */
+/** Freezes so many times at least; then, once it is let go, the host is well. */
+function freezing(times: number, how: (line: string, connection: FakeConnection) => Answer): Script {
+	let frozen = 0;
+	return (line, connection) => (frozen++ < times || !letGo ? how(line, connection) : undefined);
+}
+
+const never: Answer = {do: 'never'};
+const silent = (): Script => freezing(2, () => never);
+
+/** One byte at a time of a reply that has no end. */
 function drip(): Script {
-	let left = 2;
-	return (_line: string, connection: FakeConnection) => {
-		if (left === 0) {
-			return undefined;
-		}
-		left -= 1;
+	return freezing(2, (_line, connection) => {
 		const bytes = '250-wait a little more\r\n'.repeat(50);
 		let sent = 0;
 		const timer = setInterval(() => connection.say(bytes.slice(sent, ++sent)), 50);
 		setTimeout(() => clearInterval(timer), 2 * stepMs);
 		return {bytes: ''};
-	};
+	});
 }
 
-/** Takes half of the time that each step has, twice through. */
+/** Takes more than half of the time that each step has. */
 function tarpit(): FakeMxOptions {
-	let patience = 2 * 5;
+	let steps = 0;
 	const slow =
 		(reply: string): Script =>
 		(_line, connection) => {
-			if (patience === 0) {
+			if (steps++ >= 2 * 5 && letGo) {
 				return undefined;
 			}
-			patience -= 1;
 			setTimeout(() => connection.say(`${reply}\r\n`), stepMs * 0.6);
 			return {bytes: ''};
 		};
@@ -56,28 +60,30 @@ const lockStep: FakeMxOptions = {extensions: ['8BITMIME']};
 
 /** What freezes where, and what our log says of it. */
 const hosts: Record<string, readonly [script: FakeMxOptions, reply: RegExp]> = {
-	greeting: [{greeting: frozen}, /^the reply took longer than 1000 ms/],
-	ehlo: [{ehlo: frozen}, /^the reply took/],
-	mail: [{mail: frozen}, /^the reply took/],
-	rcpt: [{rcpt: frozen}, /^the reply took/],
-	data: [{data: frozen}, /^the reply took/],
-	dot: [{dot: frozen}, /^possible duplicate, no answer to the data: the reply took/],
-	'mail-lock-step': [{...lockStep, mail: frozen}, /^the reply took/],
-	'rcpt-lock-step': [{...lockStep, rcpt: frozen}, /^the reply took/],
-	'data-lock-step': [{...lockStep, data: frozen}, /^the reply took/],
-	'dot-lock-step': [{...lockStep, dot: frozen}, /^possible duplicate/],
-	window: [{body: [{do: 'freeze'}, {do: 'freeze'}]}, /^(taking a part of the data|possible duplicate.*the reply) took/],
+	greeting: [{greeting: silent()}, /^the reply took longer than 2000 ms/],
+	ehlo: [{ehlo: silent()}, /^the reply took/],
+	mail: [{mail: silent()}, /^the reply took/],
+	rcpt: [{rcpt: silent()}, /^the reply took/],
+	data: [{data: silent()}, /^the reply took/],
+	dot: [{dot: silent()}, /^possible duplicate, no answer to the data: the reply took/],
+	'mail-lock-step': [{...lockStep, mail: silent()}, /^the reply took/],
+	'rcpt-lock-step': [{...lockStep, rcpt: silent()}, /^the reply took/],
+	'data-lock-step': [{...lockStep, data: silent()}, /^the reply took/],
+	'dot-lock-step': [{...lockStep, dot: silent()}, /^possible duplicate/],
+	window: [
+		{body: freezing(2, () => ({do: 'freeze'}))},
+		/^(taking a part of the data|possible duplicate.*the reply) took/,
+	],
 	'drip-greeting': [{greeting: drip()}, /^the reply took/],
 	'drip-ehlo': [{ehlo: drip()}, /^the reply took/],
 	'drip-mail': [{...lockStep, mail: drip()}, /^the reply took/],
 	'drip-rcpt': [{...lockStep, rcpt: drip()}, /^the reply took/],
 	'drip-data': [{data: drip()}, /^the reply took/],
 	'drip-dot': [{dot: drip()}, /^possible duplicate/],
-	tarpit: [tarpit(), /^the attempt took longer than 2500 ms/],
+	tarpit: [tarpit(), /^the attempt took longer than 5000 ms/],
 };
 
 test('whatever freezes, the mail comes due again by the schedule, and others do not wait for it', async t => {
-	t.timeout(90_000);
 	const deaf = loopbackAddress();
 	const {program, host, port} = await startMailHosts(
 		t,
@@ -109,8 +115,12 @@ test('whatever freezes, the mail comes due again by the schedule, and others do 
 				.join(),
 			MAILCTL_ATTEMPT_DEADLINE: `${deadlineMs}ms`,
 			MAILCTL_RETRY_SCHEDULE: '300ms*',
+			MAILCTL_DESTINATIONS_FILE: 'destinations.json',
 		},
 	);
+	// However often they fail, no host is left alone.
+	const patient = {patient: {domains: ['example'], failures: 1000}};
+	await writeFile(join(program.folder, 'destinations.json'), JSON.stringify(patient));
 	await startDeaf(t, deaf, port);
 	const daemon = await program.serve();
 	const {send, until, status, show} = await clientOf(program, daemon);
@@ -128,29 +138,38 @@ test('whatever freezes, the mail comes due again by the schedule, and others do 
 		['deaf', 'rset', 'quit', 'starttls', 'handshake'].map(name => send(`user@${name}.example`)),
 	)) as [string, string, string, ...string[]];
 
-	// All of them hang now.
+	// All of them hang now, and will until they are let go.
 	await waitFor('all were connected to', () => names.every(name => host(`mx.${name}.example`).connections.length > 0));
-	await until(await send('user@healthy.example'), 'delivered', 5000);
+	await until(await send('user@healthy.example'), 'delivered');
+	t.false((await Promise.all(ids.map(status))).includes('delivered'));
+	letGo = true;
 
-	await Promise.all([...ids, ...plain].map(id => until(id, 'delivered', 40_000)));
+	await Promise.all([...ids, ...plain].map(id => until(id, 'delivered')));
 	const deferrals = await eventsOf(program, 'deferred');
+	const deferralsOf = (name: string) => deferrals.filter(({recipient}) => recipient === `user@${name}.example`);
 	for (const [name, [, reply]] of Object.entries(hosts)) {
-		const own = deferrals.filter(({recipient}) => recipient === `user@${name}.example`);
+		const own = deferralsOf(name);
+		t.true(own.length >= 2, name);
 		t.deepEqual(
-			own.slice(0, 2).map(({attempt}) => attempt),
-			[1, 2],
+			own.map(({attempt}) => attempt),
+			own.map((_, n) => n + 1),
 			name,
 		);
-		for (const record of own.slice(0, 2)) {
-			t.regex(String(record.reply), reply, name);
-		}
+		// A machine that stalls may let another step of the session run out of time too.
+		t.true(
+			own.some(record => reply.test(String(record.reply))),
+			`${name}: ${own.map(record => record.reply).join('\n')}`,
+		);
 	}
 
 	// That it may have arrived before is told with its delivery.
-	const dotted = await show(ids[names.indexOf('dot')] ?? '');
-	t.like(dotted.events.find(({type}) => type === 'delivered')?.detail, {possible_duplicate: true, attempt: 3});
-	const asked = await show(ids[names.indexOf('rcpt')] ?? '');
-	t.false('possible_duplicate' in (asked.events.find(({type}) => type === 'delivered')?.detail ?? {}));
+	const deliveryOf = async (name: string) =>
+		(await show(ids[names.indexOf(name)] ?? '')).events.find(({type}) => type === 'delivered')?.detail ?? {};
+	t.like(await deliveryOf('dot'), {possible_duplicate: true, attempt: deferralsOf('dot').length + 1});
+	t.is(
+		'possible_duplicate' in (await deliveryOf('rcpt')),
+		deferralsOf('rcpt').some(({reply}) => String(reply).startsWith('possible duplicate')),
+	);
 
 	// A refusal stands although RSET hangs, and the next mail gets a new session.
 	await until(refused, 'bounced');

@@ -1,4 +1,4 @@
-import {readFileSync, writeFileSync} from 'node:fs';
+import {writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {openStore, type Store} from '../../src/store/store.ts';
@@ -79,7 +79,7 @@ test('a bounce for a copy of ours is taken, forged ones are not, and nothing els
 
 test('kill -9 after the 250: what was taken is read at the next start, once', async t => {
 	const {program, dataDir} = await listening(t);
-	const addresses = Array.from({length: 400}, (_, n) => `user${n}@example.net`);
+	const addresses = Array.from({length: 4000}, (_, n) => `user${n}@example.net`);
 	const copies = await insertDeliveredIn(dataDir, addresses, domain);
 	const daemon = await program.serve();
 	const port = inboundPort(dataDir);
@@ -90,7 +90,7 @@ test('kill -9 after the 250: what was taken is read at the next start, once', as
 	const {taken} = await loading;
 	const stored = await countOf(store);
 	t.true(stored >= taken, `${taken} were answered with 250, ${stored} are there`);
-	t.true(taken > 50 && stored < 400);
+	t.true(taken > 50 && stored < addresses.length, `${taken} taken, ${stored} stored`);
 
 	await program.serve();
 	await waitFor('all are read', async () => (await countOf(store, true)) === 0);
@@ -141,37 +141,3 @@ test('a port in use is named with its setting', async t => {
 	t.is(code, 69);
 	t.regex(stderr, new RegExp(`127\\.0\\.0\\.1:${port} is in use by another program.*MAILCTL_INBOUND_LISTEN`));
 });
-
-test('30,000 reports over ten connections: none lost, and memory stays', async t => {
-	t.timeout(180_000);
-	const reports = 30_000;
-	const {program, dataDir} = await listening(t, {MAILCTL_LOG_LEVEL: 'warn'});
-	const addresses = Array.from({length: reports}, (_, n) => `user${n}@example.net`);
-	const copies = await insertDeliveredIn(dataDir, addresses, domain);
-	const daemon = await program.serve();
-	const store = await storeOf(t, dataDir);
-	const load = (from: number, to: number) =>
-		loadReports({port: inboundPort(dataDir), connections: 10, copies: copies.slice(from, to), perSecond: null});
-	const allRead = () => waitFor('all are read', async () => (await countOf(store, true)) === 0, 60_000);
-
-	// What it needs once: code, caches, pools.
-	const first = await load(0, 10_000);
-	await allRead();
-	const before = residentMb(daemon.pid);
-	const second = await load(10_000, reports);
-	await allRead();
-	const after = residentMb(daemon.pid);
-	t.deepEqual([...first.surprises, ...second.surprises], []);
-	t.is(first.taken + second.taken, reports);
-	t.is(await countOf(store), reports);
-	t.true(after < before + 60, `${before} MB before, ${after} MB after`);
-	t.log(
-		`${Math.round((20_000_000 / second.ms) | 0)} a second, p99 ${Math.round(second.p99)} ms, ${before} → ${after} MB`,
-	);
-	t.is(await daemon.stop(), 0);
-});
-
-function residentMb(pid: number): number {
-	const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-	return Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024);
-}

@@ -14,7 +14,6 @@ const domain = 'mail.example';
 const hostname = `mx.${domain}`;
 
 test.serial('greylisting by postgrey: deferred, and delivered when the same mail comes again', async t => {
-	t.timeout(60_000);
 	const addresses = ['one', 'two', 'three'].map(user => `${user}@${domain}`);
 	const postgrey = await startPostgrey(t, 3);
 	const mx =
@@ -30,7 +29,7 @@ test.serial('greylisting by postgrey: deferred, and delivered when the same mail
 	}
 
 	for (const id of ids) {
-		await lab.untilStatus(id, 'delivered', 40_000);
+		await lab.untilStatus(id, 'delivered');
 	}
 
 	await waitFor('all are stored', async () => (await mx.count()) === addresses.length);
@@ -57,7 +56,6 @@ test.serial('greylisting by postgrey: deferred, and delivered when the same mail
 });
 
 test.serial('tarpits are endured within the deadlines and hold nobody else', async t => {
-	t.timeout(60_000);
 	const slow = await startPostfix(t, {
 		hostname,
 		domains: ['slow.example'],
@@ -92,7 +90,11 @@ test.serial('tarpits are endured within the deadlines and hold nobody else', asy
 			'endless.example': endless.host,
 			'bytewise.example': bytewise.host,
 		},
-		{MAILCTL_SMTP_TIMEOUTS: 'greeting=5s,mail=5s', MAILCTL_ATTEMPT_DEADLINE: '10s', MAILCTL_MAX_SESSIONS: '16'},
+		{
+			MAILCTL_SMTP_TIMEOUTS: 'greeting=5s,mail=5s',
+			MAILCTL_RETRY_SCHEDULE: '5s*',
+			MAILCTL_MAX_SESSIONS: '16',
+		},
 	);
 	const stuck = await sendMany(lab, ['endless.example', 'bytewise.example'], 20);
 	const patient = await sendMany(lab, ['slow.example'], 2);
@@ -100,29 +102,27 @@ test.serial('tarpits are endured within the deadlines and hold nobody else', asy
 
 	const healthy = await sendMany(lab, ['quick.example'], 10);
 	for (const id of healthy) {
-		await lab.untilStatus(id, 'delivered', 5000);
+		await lab.untilStatus(id, 'delivered');
 	}
+
+	const tried = new Set((await eventsOf(lab.program, 'deferred')).map(({message_id: id}) => id));
+	t.true(tried.size < stuck.length, `${tried.size} of ${stuck.length} were tried before`);
 
 	t.is(endless.count() + bytewise.count(), 0);
 	for (const id of patient) {
-		await lab.untilStatus(id, 'delivered', 30_000);
+		await lab.untilStatus(id, 'delivered');
 	}
 
 	for (const {phase, host} of [
 		{phase: 'greeting', host: 'mx.endless.example'},
 		{phase: 'mail', host: 'mx.bytewise.example'},
 	]) {
-		const deferred = await waitFor(
-			`${host} is given up`,
-			async () => (await eventsOf(lab.program, 'deferred')).find(({mx}) => mx === host),
-			30_000,
-		);
-		const {attempts, next_attempt_at: next} = (await lab.show(String(deferred.message_id))).recipients[0] ?? {
-			attempts: [],
-		};
-		t.like(attempts[0], {phase, host});
-		t.true((attempts[0]?.ms ?? 0) < 10_000, 'within the deadline of the attempt');
-		t.truthy(next, 'it is tried again');
+		await waitFor(`${host} is given up`, async () => {
+			const deferred = (await eventsOf(lab.program, 'deferred')).filter(({mx}) => mx === host);
+			const [copy] = deferred[0] ? (await lab.show(String(deferred[0].message_id))).recipients : [];
+			const given = copy?.attempts.find(attempt => attempt.phase === phase && attempt.host === host);
+			return given && copy?.next_attempt_at && /took longer than 5000 ms/.test(given.reply);
+		});
 	}
 
 	t.is(await lab.statusOf(stuck[0] ?? ''), 'queued');
@@ -148,7 +148,6 @@ async function sendMany(lab: Lab, domains: readonly string[], each: number): Pro
 }
 
 test.serial('a server that drops after the dot: not before five minutes, as the same message, flagged', async t => {
-	t.timeout(60_000);
 	let dots = 0;
 	// It takes the mail and is gone before it can say so.
 	const mx = await startFakeMx(t, {

@@ -36,12 +36,10 @@ export type Lab = {
 	/** A body of a small mail. */
 	readonly letter: (to: string) => Readonly<Record<string, unknown>>;
 	readonly statusOf: (id: string) => Promise<string>;
-	readonly untilStatus: (id: string, status: string, patience?: number) => Promise<void>;
+	readonly untilStatus: (id: string, status: string) => Promise<void>;
 	readonly show: (id: string) => Promise<ShownMessage>;
 	readonly isSuppressed: (address: string) => Promise<boolean>;
 };
-
-const patience = 20_000;
 
 /** Starts it; `hosts` are loopback addresses by domain, all with their server on one port. */
 export async function startLab(
@@ -88,8 +86,8 @@ export async function startLab(
 			t.is(answer.status, 202, JSON.stringify(answer.body));
 			return (answer.body as {id: string}).id;
 		},
-		async untilStatus(id, status, limit = patience) {
-			await waitFor(`${id} is ${status}`, async () => (await statusOf(id)) === status, limit);
+		async untilStatus(id, status) {
+			await waitFor(`${id} is ${status}`, async () => (await statusOf(id)) === status);
 		},
 		show: id => program.cli<ShownMessage>('message', 'show', id),
 		async isSuppressed(address) {

@@ -11,7 +11,6 @@ type Usage = {readonly accepted: number};
 type Answer = {readonly id: string};
 
 test('kill -9 under load: repeated with their keys until answered, sends make one message each', async t => {
-	t.timeout(120_000);
 	const program = await prepareProgram(t, {MAILCTL_ROLES: 'api', MAILCTL_RATE_LIMIT: '0'});
 	let daemon: Daemon | null = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);
@@ -53,7 +52,7 @@ test('kill -9 under load: repeated with their keys until answered, sends make on
 	);
 
 	for (let kill = 1; kill <= kills; kill++) {
-		await waitFor('answers', () => answered >= (kill * sends) / (kills + 1), 60_000);
+		await waitFor('answers', () => answered >= (kill * sends) / (kills + 1));
 		const victim: Daemon | null = daemon;
 		daemon = null;
 		await victim?.kill();

@@ -11,7 +11,7 @@ import {domains, makeOrders, type Order} from './orders.ts';
 
 const messages = 500;
 const ownMailboxes = 40;
-const patience = 60_000;
+const patience = 180_000;
 const common: Settings = {
 	MAILCTL_HOSTNAME: 'mail.shop.example',
 	MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
@@ -30,7 +30,7 @@ type Run = {
 };
 
 test('500 mails go to a Postfix found by MX and arrive whole', async t => {
-	t.timeout(180_000);
+	t.timeout(600_000);
 	const mx = await startMx(t);
 	if (!mx) {
 		return;
@@ -55,7 +55,7 @@ test('500 mails go to a Postfix found by MX and arrive whole', async t => {
 });
 
 test('500 mails go through a Postfix as smarthost, with password and STARTTLS, and arrive whole', async t => {
-	t.timeout(180_000);
+	t.timeout(600_000);
 	const mx = await startMx(t);
 	const auth = {user: 'shop@provider', password: 'pa ss:w@rd/ü'};
 	const smarthost = mx && (await startPostfix(t, {hostname: 'smtp.provider.example', auth, relayTo: mx.port}));

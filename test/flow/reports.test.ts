@@ -7,7 +7,6 @@ import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const domain = 'bounces.shop.example';
-const patience = 60_000;
 
 type Report = {readonly kind: string; readonly action: string};
 type Copy = {readonly id: string; readonly address: string; readonly state: string; readonly reports: Report[]};
@@ -88,14 +87,10 @@ async function sent(lab: Lab, to: string, cc: string): Promise<{id: string; copi
 	const {key, from, templateId} = lab.welcome;
 	const {body} = await call(`${lab.url}/v1/messages`, key, {from, to, cc: [cc], templateId});
 	const {id} = body as {id: string};
-	const copies = await waitFor(
-		'both copies are delivered',
-		async () => {
-			const {recipients} = await shown(lab, id);
-			return recipients.every(({state}) => state === 'delivered') && recipients;
-		},
-		patience,
-	);
+	const copies = await waitFor('both copies are delivered', async () => {
+		const {recipients} = await shown(lab, id);
+		return recipients.every(({state}) => state === 'delivered') && recipients;
+	});
 	return {id, copies};
 }
 
@@ -113,14 +108,10 @@ async function bring(t: ExecutionContext, lab: Lab, sender: string, local: strin
 
 /** Waits until the copy has so many reports. */
 async function reported(lab: Lab, id: string, address: string, count: number): Promise<Shown> {
-	return await waitFor(
-		`${count} reports of ${address}`,
-		async () => {
-			const now = await shown(lab, id);
-			return now.recipients.find(copy => copy.address === address)?.reports.length === count && now;
-		},
-		patience,
-	);
+	return await waitFor(`${count} reports of ${address}`, async () => {
+		const now = await shown(lab, id);
+		return now.recipients.find(copy => copy.address === address)?.reports.length === count && now;
+	});
 }
 
 const suppressions = async ({program}: Lab) =>

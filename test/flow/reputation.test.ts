@@ -20,7 +20,7 @@ const gone = (line: string) => (line.includes('<gone') ? '550 5.1.1 No such user
 const numbered = (name: string, count: number) => Array.from({length: count}, (_, n) => `${name}${n}@a.example`);
 
 test('30 of 200 refused: paused with the reason, held, resumed, and not paused again by old figures', async t => {
-	t.timeout(180_000);
+	t.timeout(600_000);
 	let later: string | undefined = '451 4.7.1 Greylisted, please try again later';
 	const {program, host} = await startMailHosts(
 		t,

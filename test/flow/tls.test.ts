@@ -124,7 +124,7 @@ test.serial('a policy that cannot be had: the log says why, the mail goes', asyn
 	const {mx, program, send} = await start(t, {tls: wrong}, 'not found');
 	await send('user@a.example');
 	await waitFor('the mail', () => mx.count() === 1);
-	const [failure] = await eventsOf(program, 'mta_sts_failed');
+	const failure = await waitFor('it is logged', async () => (await eventsOf(program, 'mta_sts_failed'))[0]);
 	t.like(failure, {domain: 'a.example', failure: 'sts-policy-invalid', kept: false});
 });
 

@@ -6,7 +6,6 @@ import {call, openShop, type Shop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 type Event = {readonly type: string; readonly detail: Readonly<Record<string, unknown>>};
-const settledLimit = 30_000;
 
 type Running = {readonly program: Program; readonly shop: Shop; readonly daemon: Daemon; readonly testKey: string};
 
@@ -46,14 +45,10 @@ async function statusOf({daemon, shop}: Running, id: string): Promise<RecipientS
 }
 
 async function settled(running: Running, id: string, events: number): Promise<string[]> {
-	return await waitFor(
-		'the last event',
-		async () => {
-			const types = (await timelineOf(running, id)).map(({type}) => type);
-			return types.length >= events && types;
-		},
-		settledLimit,
-	);
+	return await waitFor('the last event', async () => {
+		const types = (await timelineOf(running, id)).map(({type}) => type);
+		return types.length >= events && types;
+	});
 }
 
 const begun = ['accepted', 'queued'];

@@ -10,14 +10,14 @@ import {waitFor} from '../helpers/wait.ts';
 const messages = 400;
 const mostSessions = 4;
 // A node is taken for dead after 30 s of silence.
-const takeOverLimit = 90_000;
+const takeOverLimit = 180_000;
 
 test('machines on one PostgreSQL: one takes mail in, others deliver, and one that dies is replaced', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
 	}
-	t.timeout(2 * takeOverLimit);
+	t.timeout(600_000);
 	const location = await newLocation(t, 'postgres');
 	let stuck = 0;
 	let dying: Daemon | null = null;
@@ -57,7 +57,7 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 		},
 	);
 	t.is(accepted.length, messages);
-	await waitFor('the deliverer holds mail', () => stuck > 0, 30_000);
+	await waitFor('the deliverer holds mail', () => stuck > 0);
 	await dying.kill();
 	const held = stuck;
 	dying = null;

@@ -8,7 +8,6 @@ import {type Program, prepareProgram, type Settings, type Welcome, welcomeOf} fr
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const patience = 60_000;
 const shots = 'docs/ui';
 const logo = `<svg xmlns="http://www.w3.org/2000/svg" width="212" height="44" font-family="Liberation Sans,Arial,sans-serif">
 	<circle cx="22" cy="22" r="20" fill="#0a7d4f"/><path d="M13 29V17h18v12zM11 17l4-5h14l4 5" fill="none" stroke="#fff" stroke-width="2.4" stroke-linejoin="round"/>
@@ -46,14 +45,10 @@ async function addTopic({url, shop: {key}}: Site, code: string, name: string): P
 /** The unsubscribe link of a new mail, taken from its header. */
 async function newLink(site: Site, fields: object = {}): Promise<string> {
 	const {id} = await send(site, fields);
-	await waitFor(
-		'it is delivered',
-		async () => {
-			const {body} = await call(`${site.url}/v1/messages/${id}`, site.shop.key);
-			return (body as {status: string}).status === 'delivered';
-		},
-		patience,
-	);
+	await waitFor('it is delivered', async () => {
+		const {body} = await call(`${site.url}/v1/messages/${id}`, site.shop.key);
+		return (body as {status: string}).status === 'delivered';
+	});
 	const mail = (await site.program.cliBytes('message', 'raw', id)).toString().replaceAll(/\r\n[ \t]+/g, '');
 	return /^List-Unsubscribe: *<([^>]+)>/m.exec(mail)?.[1] ?? '';
 }
@@ -169,7 +164,7 @@ test.serial('an expired link', async t => {
 	const {context} = await openContext(browser, site);
 	const page = await context.newPage();
 	const link = await newLink(site);
-	await waitFor('it has expired', async () => (await fetch(link)).status === 410, patience);
+	await waitFor('it has expired', async () => (await fetch(link)).status === 410);
 	await page.goto(link);
 	t.is(await heading(page), 'This link has expired');
 	await look(t, browser, page, 'expired');

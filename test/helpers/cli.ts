@@ -43,7 +43,7 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 	const folder = await temporaryFolder(t);
 	const env = {PATH: process.env.PATH, COLUMNS: '80', MAILCTL_HTTP_LISTEN: '127.0.0.1:0', ...settings};
 	const runWith: Cli['runWith'] = async (input, ...args) => {
-		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 90_000});
+		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 120_000});
 		child.stdin.on('error', () => undefined); // A command that is refused may end before it has read.
 		child.stdin.end(input);
 		const [stdout, stderr] = await Promise.all([buffer(child.stdout), buffer(child.stderr), once(child, 'close')]);

@@ -30,7 +30,7 @@ export async function verifyWithDkimpy(
 		return notRunHere(t, 'dkimpy is missing, scripts/debian-peers.sh installs it');
 	}
 
-	const python = spawn('python3', ['test/helpers/dkimpy.py'], {env, timeout: 90_000});
+	const python = spawn('python3', ['test/helpers/dkimpy.py'], {env, timeout: 180_000});
 	python.stdin.on('error', () => python.kill());
 	python.stdin.end(JSON.stringify({dns, messages: messages.map(message => message.toString('base64'))}));
 	const [output, errors] = await Promise.all([text(python.stdout), text(python.stderr)]);

@@ -65,6 +65,7 @@ export async function startMailHosts(
 }
 
 type Attempt = {
+	readonly at: string;
 	readonly host: string | null;
 	readonly phase: string;
 	readonly code: number | null;
@@ -72,7 +73,7 @@ type Attempt = {
 	readonly reply: string;
 };
 export type Shown = {
-	readonly message: {readonly status: string};
+	readonly message: {readonly status: string; readonly created_at: string};
 	readonly events: ReadonlyArray<{readonly type: string; readonly detail?: Record<string, unknown>}>;
 	readonly recipients: ReadonlyArray<{
 		readonly address: string;

@@ -2,7 +2,7 @@ import {type ChildProcess, execFile, spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {closeSync, existsSync, openSync} from 'node:fs';
 import {chmod, mkdtemp, readFile, rm} from 'node:fs/promises';
-import {connect, createServer} from 'node:net';
+import {connect} from 'node:net';
 import {basename, join, relative} from 'node:path';
 import process from 'node:process';
 import {setTimeout as delay} from 'node:timers/promises';
@@ -62,7 +62,7 @@ export async function privateRoot(t: ExecutionContext, root: PeerRoot): Promise<
 
 /** Runs one command of the peer's folder to its end. */
 export async function runInside(root: PeerRoot, command: string, args: readonly string[]): Promise<string> {
-	const {stdout} = await promisify(execFile)('chroot', [root.folder, command, ...args], {timeout: 90_000});
+	const {stdout} = await promisify(execFile)('chroot', [root.folder, command, ...args], {timeout: 120_000});
 	return stdout;
 }
 
@@ -108,29 +108,6 @@ function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
 	}
 }
 
-const firstPort = 20_000;
-const ports = 10_000;
-
-/**
- * A port for a server that cannot be asked which one it got. Below the range of the kernel's own choice, so that no
- * `listen(0)` of another test takes it before the server is up.
- */
-export async function freePort(): Promise<number> {
-	for (;;) {
-		const port = firstPort + Math.floor(Math.random() * ports);
-		const server = createServer();
-		const free = await new Promise<boolean>(resolve => {
-			server.once('error', () => resolve(false));
-			server.listen(port, '127.0.0.1', () => resolve(true));
-		});
-		if (free) {
-			server.close();
-			await once(server, 'close');
-			return port;
-		}
-	}
-}
-
 /** Waits until a server answers as it should; throws with its log when it ends before. */
 export async function untilUp(
 	what: string,
@@ -169,7 +146,7 @@ export function peerLog(t: ExecutionContext, what: string, file: string): () => 
 
 /** Whether a server on this port of 127.0.0.1 greets with these words; it is then taken leave of. */
 export async function greets(port: number, words: string, leave: string): Promise<boolean> {
-	const socket = connect({port, host: '127.0.0.1', timeout: 5000});
+	const socket = connect({port, host: '127.0.0.1', timeout: 20_000});
 	socket.once('timeout', () => socket.destroy(new Error('no greeting')));
 	try {
 		const [greeting] = (await once(socket, 'data')) as [Buffer];

@@ -4,7 +4,8 @@ import {chown, mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import process from 'node:process';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, greets, idOf, instanceFolder, peerLog, startInside, untilUp} from './chroot.ts';
+import {freePort} from '../free-port.ts';
+import {findPeer, greets, idOf, instanceFolder, peerLog, startInside, untilUp} from './chroot.ts';
 import {writeCertificate} from './receiver.ts';
 
 /** A private Dovecot with the mailbox of one user. */

@@ -1,7 +1,8 @@
 import {chown, mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, idOf, instanceFolder, peerLog, startInside, untilGreets} from './chroot.ts';
+import {freePort} from '../free-port.ts';
+import {findPeer, idOf, instanceFolder, peerLog, startInside, untilGreets} from './chroot.ts';
 import {type Receiver, storedIn} from './receiver.ts';
 
 export type DovecotOptions = {

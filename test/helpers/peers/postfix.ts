@@ -1,18 +1,9 @@
 import {chmod, chown, mkdir, utimes, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
+import {freePort} from '../free-port.ts';
 import {maildirFiles, readMaildir, type StoredMail} from '../maildir.ts';
-import {
-	findPeer,
-	freePort,
-	idOf,
-	instanceFolder,
-	type PeerRoot,
-	peerLog,
-	runInside,
-	startInside,
-	untilGreets,
-} from './chroot.ts';
+import {findPeer, idOf, instanceFolder, type PeerRoot, peerLog, runInside, startInside, untilGreets} from './chroot.ts';
 import {type Account, startPasswordCheck} from './password-check.ts';
 
 export type PostfixOptions = {

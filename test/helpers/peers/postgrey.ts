@@ -3,7 +3,8 @@ import {chown, mkdir} from 'node:fs/promises';
 import {connect} from 'node:net';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, idOf, instanceFolder, peerLog, startInside, untilUp} from './chroot.ts';
+import {freePort} from '../free-port.ts';
+import {findPeer, idOf, instanceFolder, peerLog, startInside, untilUp} from './chroot.ts';
 
 export type Postgrey = {
 	/** On 127.0.0.1: a policy service for Postfix. */

@@ -1,7 +1,8 @@
 import {copyFile, mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
-import {findPeer, freePort, type PeerRoot, peerLog, privateRoot, startInside, untilGreets} from './chroot.ts';
+import {freePort} from '../free-port.ts';
+import {findPeer, type PeerRoot, peerLog, privateRoot, startInside, untilGreets} from './chroot.ts';
 import {writeCertificate} from './receiver.ts';
 
 export type OpenSmtpdRun = {

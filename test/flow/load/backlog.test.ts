@@ -1,19 +1,20 @@
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import {openStore, type StoreLocation} from '../../src/store/store.ts';
-import {insertBacklog} from '../helpers/backlog.ts';
-import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
-import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
-import {startFakeMx} from '../helpers/fake-mx.ts';
-import {loopbackAddress} from '../helpers/loopback.ts';
-import {call} from '../helpers/shop.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {openStore, type StoreLocation} from '../../../src/store/store.ts';
+import {insertBacklog} from '../../helpers/backlog.ts';
+import {prepareProgram, welcomeOf} from '../../helpers/daemon.ts';
+import {startFakeDns, type Zone} from '../../helpers/fake-dns.ts';
+import {startFakeMx} from '../../helpers/fake-mx.ts';
+import {loopbackAddress} from '../../helpers/loopback.ts';
+import {call} from '../../helpers/shop.ts';
+import {waitFor} from '../../helpers/wait.ts';
 
 const copies = 200_000;
 const sites = 5000;
+/** Those of them whose next try is due. */
+const due = Math.ceil(copies / 3);
 const probes = 10;
-const mostMs = 1000;
 const mostMb = 400;
 
 /** A figure of a process in MB, as Linux tells it. */
@@ -21,7 +22,7 @@ const memoryMb = (pid: number, name: 'VmRSS' | 'VmHWM') =>
 	Number(new RegExp(`${name}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 
 test('200,000 copies for 5,000 sites, one dead and one slow, hold up no new mail for a site that is well', async t => {
-	t.timeout(300_000);
+	t.timeout(600_000);
 	const well = await startFakeMx(t, {host: loopbackAddress(), countOnly: true});
 	const probed = await startFakeMx(t, {host: loopbackAddress(), port: well.port});
 	const dead = await startFakeMx(t, {host: loopbackAddress(), port: well.port, greeting: {do: 'never'}});
@@ -77,7 +78,7 @@ test('200,000 copies for 5,000 sites, one dead and one slow, hold up no new mail
 
 	const daemon = await program.serve();
 	t.log(`ready after ${Math.round(daemon.readyMs)} ms`);
-	await waitFor('the backlog to run', () => well.count() > 100 && dead.connections.length > 0, 60_000);
+	await waitFor('the backlog to run', () => well.count() > 100 && dead.connections.length > 0, 180_000);
 	const times: number[] = [];
 	for (let probe = 0; probe < probes; probe++) {
 		// New ones go to a site that has had no mail, and to sites with a backlog.
@@ -93,13 +94,14 @@ test('200,000 copies for 5,000 sites, one dead and one slow, hold up no new mail
 				probe % 2 === 0
 					? probed.count() > before
 					: ((await call(`${daemon.url}/v1/messages/${id}`, key)).body as {status: string}).status === 'delivered',
-			30_000,
+			180_000,
 		);
 		times.push(Math.round(performance.now() - taken));
 	}
-	t.log(`a new mail left after ${times.join(', ')} ms; ${well.count()} of the backlog went`);
+	const wentBefore = well.count();
+	t.log(`a new mail left after ${times.join(', ')} ms; ${wentBefore} of the backlog went`);
 	t.log(`${Math.round(memoryMb(daemon.pid, 'VmRSS'))} MB, at most ${Math.round(memoryMb(daemon.pid, 'VmHWM'))} MB`);
-	t.true((times.toSorted((a, b) => a - b)[probes / 2] as number) < mostMs);
+	t.true(wentBefore < due / 4, `${wentBefore} of ${due} went before the last of ${probes} new mails`);
 	t.true(memoryMb(daemon.pid, 'VmHWM') < mostMb);
 	t.true(dead.mostOpen() <= 2);
 	t.is(await daemon.stop(), 0);

@@ -5,20 +5,20 @@ import {join} from 'node:path';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {isId} from '../../src/mail/ids.ts';
-import {openStore} from '../../src/store/store.ts';
-import {prepareProgram} from '../helpers/daemon.ts';
-import {type ApiDocument, type Described, operationsOf} from '../helpers/described.ts';
-import {startFakeDns} from '../helpers/fake-dns.ts';
-import {type GarbageRequest, garbageRequests} from '../helpers/garbage.ts';
-import {call, eachOf, openShop, type Shop} from '../helpers/shop.ts';
+import {isId} from '../../../src/mail/ids.ts';
+import {openStore} from '../../../src/store/store.ts';
+import {prepareProgram} from '../../helpers/daemon.ts';
+import {type ApiDocument, type Described, operationsOf} from '../../helpers/described.ts';
+import {startFakeDns} from '../../helpers/fake-dns.ts';
+import {type GarbageRequest, garbageRequests} from '../../helpers/garbage.ts';
+import {call, eachOf, openShop, type Shop} from '../../helpers/shop.ts';
 
 const duration = Number(process.env.GARBAGE_SECONDS ?? 120) * 1000;
 const warmUp = duration / 3;
 const perRound = 200;
 const width = 8;
 const mostGrowth = 30;
-const answerLimit = 10_000;
+const answerLimit = 60_000;
 
 type Answered = {readonly status: number; readonly text: string; readonly headers: Readonly<Record<string, unknown>>};
 
