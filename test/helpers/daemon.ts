@@ -50,8 +50,8 @@ export type Daemon = {
 };
 
 const program = resolve('bin/mailctl.js');
-const readyLimit = 90_000;
-const runLimit = 90_000;
+const readyLimit = 120_000;
+const runLimit = 180_000;
 const shownLog = 2000;
 
 /** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
@@ -77,7 +77,7 @@ export async function prepareProgram(t: Scope, settings: Settings): Promise<Prog
 		},
 	};
 	const cliBytes = async (...args: readonly string[]) => {
-		const options = {...environment, encoding: 'buffer', maxBuffer: 2 ** 28, timeout: 90_000} as const;
+		const options = {...environment, encoding: 'buffer', maxBuffer: 2 ** 28, timeout: 180_000} as const;
 		const {stdout} = await promisify(execFile)(process.execPath, [program, ...args], options).catch(error => {
 			throw new Error(`mailctl ${args.join(' ')}: exit ${error.code}, ${error.stderr}`);
 		});
