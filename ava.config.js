@@ -1,5 +1,5 @@
 export default {
 	files: ['dist/test/**/*.test.js'],
 	workerThreads: false,
-	timeout: '120s',
+	timeout: '240s',
 };

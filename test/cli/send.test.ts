@@ -123,7 +123,11 @@ test('a second daemon on the folder is refused, and the CLI works beside the fir
 	const {code, stderr} = await cli.run('serve');
 	t.is(code, 75);
 	t.regex(stderr, /^mailctl: another daemon is running on the data folder /);
-	await Promise.all(['a', 'b', 'c'].map(name => cli.json('key', 'create', '--name', name)));
+	const made = await Promise.all(['a', 'b', 'c'].map(name => cli.run('key', 'create', '--name', name)));
+	t.deepEqual(
+		made.map(({code}) => code),
+		[0, 0, 0],
+	);
 	t.is((await cli.json<object[]>('key', 'list')).length, 5);
 	t.is(await daemon.stop(), 0);
 });

@@ -8,7 +8,12 @@ import type {Scope} from './daemon.ts';
 
 type Said = {readonly stdout: string; readonly stderr: string; readonly code: number};
 
+/** What a command said and how it ended. */
+export type Ran = {readonly stdout: Buffer; readonly stderr: string; readonly code: number};
+
 export type CliShell = {
+	/** Runs one command of the CLI to its end, whatever that is. It has no standard input. */
+	readonly run: (...args: readonly string[]) => Promise<Ran>;
 	/** Runs one command of the CLI; resolves with the bytes of its standard output, throws with what it said if it failed. */
 	readonly bytes: (...args: readonly string[]) => Promise<Buffer>;
 	/** The same with `--json`, parsed. */
@@ -16,8 +21,8 @@ export type CliShell = {
 };
 
 /**
- * The CLI in one process, one command after the other: a tenth of what a process each would cost. For setting things up;
- * tests of the CLI itself start it as a shell does.
+ * The CLI in one process, one command after the other: a tenth of what a process each would cost. For setting things up, and
+ * for what commands say; what they refuse is tested as a shell starts them.
  */
 export function startCliShell(scope: Scope, {cwd, env}: {cwd: string; env: NodeJS.ProcessEnv}): CliShell {
 	const child = spawn(process.execPath, [resolve('dist/test/helpers/cli-shell.js'), 'serve'], {
@@ -33,20 +38,29 @@ export function startCliShell(scope: Scope, {cwd, env}: {cwd: string; env: NodeJ
 		await ended;
 	});
 
-	async function bytes(...args: readonly string[]): Promise<Buffer> {
+	async function run(...args: readonly string[]): Promise<Ran> {
 		const turn = last.then(async () => {
 			child.stdin.write(`${JSON.stringify(args)}\n`);
 			return await lines.next();
 		});
 		last = turn.catch(() => undefined);
-		const {stdout, stderr, code} = JSON.parse((await turn).value ?? '{"code":"ended"}') as Said;
+		const {value} = await turn;
+		if (value === undefined) {
+			throw new Error(`mailctl ${args.join(' ')}: its process ended`);
+		}
+		const {stdout, stderr, code} = JSON.parse(value) as Said;
+		return {stdout: Buffer.from(stdout, 'base64'), stderr, code};
+	}
+
+	async function bytes(...args: readonly string[]): Promise<Buffer> {
+		const {stdout, stderr, code} = await run(...args);
 		if (code !== 0) {
 			throw new Error(`mailctl ${args.join(' ')}: exit ${code}, ${stderr}`);
 		}
-		return Buffer.from(stdout, 'base64');
+		return stdout;
 	}
 
-	return {bytes, json: async (...args) => JSON.parse((await bytes(...args, '--json')).toString())};
+	return {run, bytes, json: async (...args) => JSON.parse((await bytes(...args, '--json')).toString())};
 }
 
 async function serve(): Promise<void> {

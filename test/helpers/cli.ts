@@ -8,18 +8,19 @@ import {buffer} from 'node:stream/consumers';
 import type {ExecutionContext} from 'ava';
 import {readDaemonFile} from '../../src/daemon/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
+import {type CliShell, startCliShell} from './cli-shell.ts';
 import {temporaryFolder} from './databases.ts';
 import {waitFor} from './wait.ts';
 
 export type CliResult = {readonly code: number | null; readonly stdout: string; readonly stderr: string};
 
-/** `mailctl` as a child process in a folder of its own, where its data folder is too. */
+/** `mailctl` in a folder of its own, where its data folder is too; each command a process, but those that must succeed. */
 export type Cli = {
 	readonly folder: string;
 	readonly run: (...args: readonly string[]) => Promise<CliResult>;
 	/** As `run`, with something on standard input. */
 	readonly runWith: (input: string, ...args: readonly string[]) => Promise<CliResult>;
-	/** Runs with `--json`, which must succeed, and parses the one document. */
+	/** Runs with `--json`, which must succeed, and parses the one document. All such commands share a process. */
 	readonly json: <Result>(...args: readonly string[]) => Promise<Result>;
 	/** Runs for people, which must succeed: standard output at 80 columns. */
 	readonly text: (...args: readonly string[]) => Promise<string>;
@@ -43,19 +44,21 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 	const folder = await temporaryFolder(t);
 	const env = {PATH: process.env.PATH, COLUMNS: '80', MAILCTL_HTTP_LISTEN: '127.0.0.1:0', ...settings};
 	const runWith: Cli['runWith'] = async (input, ...args) => {
-		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 120_000});
+		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 180_000});
 		child.stdin.on('error', () => undefined); // A command that is refused may end before it has read.
 		child.stdin.end(input);
 		const [stdout, stderr] = await Promise.all([buffer(child.stdout), buffer(child.stderr), once(child, 'close')]);
 		return {code: child.exitCode, stdout: stdout.toString(), stderr: stderr.toString()};
 	};
 	const run: Cli['run'] = async (...args) => await runWith('', ...args);
+	let shell: CliShell | undefined;
 	const good = async (...args: readonly string[]) => {
-		const {code, stdout, stderr} = await run(...args);
+		shell ??= startCliShell(t, {cwd: folder, env});
+		const {code, stdout, stderr} = await shell.run(...args);
 		if (code !== 0 || stderr !== '') {
 			throw new Error(`mailctl ${args.join(' ')}: exit ${code}, ${stderr}`);
 		}
-		return stdout;
+		return stdout.toString();
 	};
 	return {
 		folder,

@@ -51,7 +51,7 @@ export type Daemon = {
 
 const program = resolve('bin/mailctl.js');
 const readyLimit = 120_000;
-const runLimit = 120_000;
+const runLimit = 180_000;
 const shownLog = 2000;
 
 /** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
