@@ -1,6 +1,8 @@
 import type {Command} from 'commander';
 import type {Kept, Report} from '../mail/report.ts';
 import type {Review, TokenFault} from '../outcome/review.ts';
+import {readMail} from '../report/mime.ts';
+import {senderOf, subjectOf} from '../report/of-sender.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
 import {CliError} from './fault.ts';
 import {count} from './options.ts';
@@ -44,8 +46,9 @@ async function list(session: Session, {limit, raw}: Options): Promise<void> {
 				{title: 'UTC', cell: ({receivedAt}) => shortTime(receivedAt).slice(5, 16)},
 				{title: 'KEPT', cell: ({kept}) => kept},
 				{title: 'KIND', cell: mail => reviewOf(mail).kind},
-				{title: 'RECIPIENT', cell: mail => reviewOf(mail).reports[0]?.recipient ?? null, cut: true},
-				{title: 'WHY', cell: whyOf, cut: true},
+				// Whom a report names; who wrote to the operator, and about what.
+				{title: 'WHO', cell: mail => letterOf(mail)?.from ?? reviewOf(mail).reports[0]?.recipient ?? null, cut: true},
+				{title: 'WHY', cell: mail => letterOf(mail)?.subject ?? whyOf(mail), cut: true},
 			],
 			mails,
 			session.terminal.width,
@@ -76,6 +79,14 @@ function reviewOf({reading}: KeptMail): Review {
 	return reading === null ? nothingKnown : (JSON.parse(reading) as Review);
 }
 
+type Letter = {readonly from: string | null; readonly subject: string | null};
+
+/** Who wrote to the operator, and about what; null: it is no such mail. */
+function letterOf({head}: KeptMail): Letter | null {
+	const mail = head && readMail(Buffer.from(head));
+	return mail && {from: senderOf(mail), subject: subjectOf(mail) || null};
+}
+
 function view(mail: KeptMail) {
 	const {kind, reports, tried} = reviewOf(mail);
 	return {
@@ -87,6 +98,7 @@ function view(mail: KeptMail) {
 		kind,
 		mail_from: mail.mailFrom,
 		rcpt_to: mail.rcptTo,
+		...letterOf(mail),
 		size: mail.size,
 		fault: mail.fault,
 		reports: reports.map(reportView),
@@ -112,12 +124,19 @@ function whyOf(mail: KeptMail): string {
 
 function describe(mail: KeptMail, width: number): string[] {
 	const {kind, reports, tried} = reviewOf(mail);
+	const letter = letterOf(mail);
 	return [
 		...fields([
 			['id', mail.id],
 			['received', `${shortTime(mail.receivedAt)} UTC, by ${mail.source}, ${mail.size} octets`],
 			['from', mail.mailFrom === '' ? '<> (null sender)' : mail.mailFrom],
 			['for', mail.rcptTo.join(', ') || null],
+			...(letter
+				? ([
+						['written by', letter.from],
+						['subject', letter.subject],
+					] as const)
+				: []),
 			['kept', `${mail.kept}: ${whyOf(mail)}`],
 			['kind', kind],
 			...tried.map(({via, id, fault}) => ['tried', `${id} by ${via.replaceAll('_', ' ')}: ${faults[fault]}`] as const),

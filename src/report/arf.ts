@@ -28,7 +28,7 @@ export function readFeedback(
 	{feedback: fields, ses, returned}: Structured,
 ): Report[] | null {
 	if (fields) {
-		const type = typeOf(fields);
+		const type = typeIn(fieldOf(fields, 'feedback-type') ?? '');
 		const action = actions.get(type) ?? 'none';
 		const recipients = recipientsOf(fields, returned);
 		return recipients.map(recipient =>
@@ -45,7 +45,7 @@ export function readFeedback(
 	}
 	const complaint = ses?.complaint;
 	if (complaint) {
-		const type = complaint.type.toLowerCase();
+		const type = typeIn(complaint.type);
 		const action = actions.get(type) ?? 'none';
 		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
 		return recipients.map(recipient =>
@@ -68,9 +68,8 @@ export function readFeedback(
 			];
 }
 
-function typeOf(fields: readonly Field[]): string {
-	const type = /[a-z][a-z0-9_-]{0,40}/i.exec(fieldOf(fields, 'feedback-type') ?? '')?.[0].toLowerCase();
-	return type ?? 'abuse';
+function typeIn(text: string): string {
+	return /[a-z][a-z0-9_-]{0,40}/i.exec(text)?.[0].toLowerCase() ?? 'abuse';
 }
 
 function reporterOf(fields: readonly Field[]): string | null {

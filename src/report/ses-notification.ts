@@ -1,3 +1,4 @@
+import {addressesIn} from './addresses.ts';
 import type {DeliveryStatus} from './delivery-status.ts';
 import type {Field, Part} from './mime.ts';
 
@@ -32,7 +33,9 @@ export function readSesNotification(leaves: readonly Part[]): SesNotification | 
 			kind === 'Complaint'
 				? {
 						type: textOf(complaint.complaintFeedbackType) ?? 'abuse',
-						recipients: listOf(complaint.complainedRecipients).flatMap(each => textOf(each.emailAddress) ?? []),
+						recipients: listOf(complaint.complainedRecipients).flatMap(each =>
+							addressesIn(textOf(each.emailAddress) ?? '', 1),
+						),
 					}
 				: null,
 		returned: listOf(objectOf(told.mail).headers).flatMap(({name, value}) =>

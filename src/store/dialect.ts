@@ -156,7 +156,12 @@ export function textAsBytes(database: Knex, expression: string): string {
 	return database.client.driverName === 'sqlite3' ? `cast(${expression} as blob)` : `convert_to(${expression}, 'UTF8')`;
 }
 
-/** A condition: the bytes that are bound to it stand in a column of bytes. */
+/**
+ * A condition: the bytes that are bound to it, their ASCII letters in lower case, stand in a column of bytes, in whatever
+ * case. SQLite's functions see the bytes behind a NUL too.
+ */
 export function holdsBytes(database: Knex, column: string): string {
-	return database.client.driverName === 'sqlite3' ? `instr(${column}, ?) > 0` : `position(?::bytea in ${column}) > 0`;
+	return database.client.driverName === 'sqlite3'
+		? `instr(lower(${column}), cast(? as text)) > 0`
+		: `position(encode(?::bytea, 'escape') in lower(encode(${column}, 'escape') collate "C")) > 0`;
 }

@@ -92,13 +92,22 @@ export async function eraseTimelines(trx: Knex.Transaction, copies: readonly Cop
 const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
 
 /**
- * The mails that proved to be about no copy, and in which an address stands (comparison form): nothing else says whose they
- * are. All are looked at; they are capped, but may be a gibibyte: nobody should wait for it to write.
+ * The mails that proved to be about no copy, or could not be read at all, and in which an address stands (comparison form),
+ * as it is or in what was read: nothing else says whose they are. All are looked at; they are capped, but may be a gibibyte:
+ * nobody should wait for it to write.
  */
 export async function findUnmatched(reader: Knex, addressKey: string): Promise<string[]> {
 	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
 	return await reader('inbound')
-		.where({kept: 'unmatched'})
+		.where(mail =>
+			mail
+				.where({kept: 'unmatched'})
+				.orWhere(unread =>
+					unread
+						.where({kept: 'unread'})
+						.whereNotIn('digest', reader('reports').whereNotNull('inbound_sha256').select('inbound_sha256')),
+				),
+		)
 		.where(mail =>
 			mail
 				.whereRaw(`lower(mail_from) like ? escape '\\'`, [like])

@@ -15,6 +15,8 @@ export type KeptMail = {
 	/** JSON text; null: it was erased. */
 	readonly reading: string | null;
 	readonly fault: string | null;
+	/** Its first octets, of a mail to the operator, of which nothing else tells what it is. */
+	readonly head: Uint8Array | null;
 };
 
 const columns = [
@@ -28,6 +30,7 @@ const columns = [
 	'reading',
 	'fault',
 ] as const;
+const head = "case when kept = 'operator' then substr(raw, 1, 16384) end as head";
 
 /** Newest first. */
 export async function listKept(reader: Knex, limit: number): Promise<KeptMail[]> {
@@ -35,7 +38,7 @@ export async function listKept(reader: Knex, limit: number): Promise<KeptMail[]>
 		.whereNotNull('kept')
 		.orderBy('received_at', 'desc')
 		.limit(limit)
-		.select(...columns);
+		.select(...columns, reader.raw(head));
 	return rows.map(keptMail);
 }
 
@@ -45,7 +48,7 @@ export async function findKept(reader: Knex, beginning: string): Promise<KeptMai
 		.whereBetween('id', [beginning, `${beginning}g`])
 		.whereNotNull('kept')
 		.limit(2)
-		.select(...columns);
+		.select(...columns, reader.raw(head));
 	return rows.map(keptMail);
 }
 

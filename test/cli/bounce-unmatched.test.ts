@@ -17,7 +17,11 @@ async function prepare(store: Store): Promise<string> {
 			cameIn: {receivedAt: at(minute), ...came?.cameIn},
 		});
 	await come(1, reading([{...hard, recipient: 'victim@other.example', reason: '550 gone \x1b[31m'}]), {to: [forged]});
-	await come(2, reading([], {kind: 'other'}), {to: ['abuse'], cameIn: {mailFrom: 'somebody@x.example'}});
+	await come(2, reading([], {kind: 'other'}), {
+		to: ['abuse'],
+		bytes: 'From: Some Body <some@x.example>\r\nSubject: =?utf-8?q?Your_mail=1b_to_me?=\r\n\r\nStop it.\r\n',
+		cameIn: {mailFrom: 'bounce@x.example'},
+	});
 	await come(3, reading([], {kind: 'text', fault: 'too many parts'}), {to: [returnPath(to)]});
 	await come(4, reading([hard]), {
 		clues: {refs: [links.ref('rcp_01m7z554c8nj5wj7eaz88j02r6', 'a@b.c')]},
@@ -38,6 +42,9 @@ test('bounce unmatched: lists what is kept and why, shows one, prints the mail i
 	t.deepEqual(listed.at(-1)?.tried, [{via: 'return_path', id, fault: 'forged'}]);
 	t.is((await cli.json<Listed[]>('bounce', 'unmatched', '--limit', '1')).length, 1);
 	golden(t, 'bounce-unmatched', mask(await cli.text('bounce', 'unmatched')));
+	const letter = listed.find(({kept}) => kept === 'operator') as Listed;
+	t.like(letter, {from: 'some@x.example', subject: 'Your mail\x1b to me', mail_from: 'bounce@x.example'});
+	golden(t, 'bounce-unmatched-letter', mask(await cli.text('bounce', 'unmatched', letter.id)));
 	const first = listed.at(-1)?.id.slice(0, 12) as string;
 	const text = await cli.text('bounce', 'unmatched', first);
 	t.false(text.includes('\x1b'));

@@ -194,5 +194,11 @@ test('Amazon SES tells of bounces by JSON', t => {
 test('JSON that is none is nothing', t => {
 	t.is(read(mailOf('Subject: x', '', '{"notificationType":"Complaint"')).kind, 'other');
 	t.is(read(ses({notificationType: 'Complaint', complaint: null})).reports.length, 1);
+	const wild = {complaintFeedbackType: 'x'.repeat(900), complainedRecipients: [{emailAddress: 'y '.repeat(900)}]};
+	t.like(readOne(ses({notificationType: 'Complaint', complaint: wild})), {
+		...{recipient: null, action: 'none', feedbackType: 'x'.repeat(41)},
+	});
+	const named = {complainedRecipients: [{emailAddress: 'Neko <neko@mx.example>'}]};
+	t.is(readOne(ses({notificationType: 'Complaint', complaint: named})).recipient, 'neko@mx.example');
 	t.is(read(ses({notificationType: ['Complaint']})).kind, 'other');
 });

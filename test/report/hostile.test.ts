@@ -3,6 +3,7 @@ import {resolve} from 'node:path';
 import {promisify} from 'node:util';
 import test from 'ava';
 import fc from 'fast-check';
+import {evilMail} from '../helpers/evil-mails.ts';
 import {hostileMails} from '../helpers/hostile-mails.ts';
 import {type Cost, mostMs} from '../helpers/read-hostile.ts';
 import {dsnOf, mailOf, multipartOf, read} from '../helpers/report-mails.ts';
@@ -80,6 +81,27 @@ test('any mail is read: nothing throws, nothing that is said is long, only a fai
 		}),
 		{numRuns: 500},
 	);
+});
+
+const actions = ['failed', 'delayed', 'delivered', 'relayed', 'expanded', 'complaint', 'unsubscribe', 'none'];
+
+test('any mail that is made to break its reader ends in a reading of short texts and right codes', t => {
+	fc.assert(
+		fc.property(evilMail, raw => {
+			const reading = read(raw);
+			t.deepEqual(structuredClone(reading), reading);
+			for (const {action, type, code, status, recipient, originalRecipient, host, reason} of reading.reports) {
+				t.true(actions.includes(action));
+				t.true(type === 'permanent' || type === 'transient' || type === 'none');
+				t.true(code === null || (code >= 200 && code <= 599));
+				t.true(status === null || /^[245]\.\d{1,3}\.\d{1,3}$/.test(status));
+				const texts = [recipient, originalRecipient, host, reason].filter(each => each !== null);
+				t.true(texts.every(each => each.length <= 1024));
+			}
+		}),
+		{numRuns: 300},
+	);
+	t.deepEqual(Object.keys(Object.prototype), []);
 });
 
 const diagnostic = 'Final-Recipient: rfc822; neko@mx.example\nAction: failed\nStatus: 5.1.1\n';
