@@ -125,7 +125,10 @@ const enhancedForm = /^(?:none|([45x])\.(\d{1,3})\.(?:(\*)|(\d{1,3})(?:-(\d{1,3}
 
 /** `5.1.1`, `x.1.1`, `x.7.*`, `x.7.600-649`, `none`. */
 function enhanced(value: unknown, path: string, tell: Tell): RegExp | null {
-	const isEnhanced = (one: string): one is string => enhancedForm.test(one);
+	const isEnhanced = (one: string): one is string => {
+		const parts = enhancedForm.exec(one);
+		return parts !== null && !(Number(parts[5]) < Number(parts[4]));
+	};
 	const hint = 'use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none';
 	const given = words(value, path, isEnhanced, hint, tell);
 	return given && new RegExp(`^(?:${given.map(enhancedPattern).join('|')})$`);
@@ -137,7 +140,7 @@ function enhancedPattern(one: string): string {
 		return one;
 	}
 	const first = Number(from);
-	const details = Array.from({length: Math.max(1, Number(to ?? from) - first + 1)}, (_, index) => first + index);
+	const details = Array.from({length: Number(to ?? from) - first + 1}, (_, index) => first + index);
 	return `${digit === 'x' ? '[45]' : digit}\\.${subject}\\.(?:${any === undefined ? details.join('|') : '\\d+'})`;
 }
 

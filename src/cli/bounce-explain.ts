@@ -74,6 +74,9 @@ function explainReply(
 	if (code === null) {
 		throw new CliError('data', 'the reply has no code', "begin it with one, as in --reply '550 5.1.1 no such user'");
 	}
+	if (code < 400) {
+		throw new CliError('data', `the reply ${code} refuses nothing`, 'give one that begins with 4 or 5');
+	}
 	const evidence: Evidence = {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null};
 	const judgement = classify(evidence);
 	session.show({reply, phase, host: evidence.host, code, status: enhanced, ...judgement}, () =>

@@ -1,4 +1,4 @@
-import type {Figures, ReputationLimits, Span} from '../mail/reputation.ts';
+import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
 import {findingsOf, leastAttempted, leastComplaints, leastDelivered} from '../reputation/findings.ts';
 import {windowStarts} from '../reputation/window.ts';
 import {percent, spanNames} from '../reputation/words.ts';
@@ -9,8 +9,6 @@ import {shortTime} from './text.ts';
 
 /** A workspace's figures, and the limits of the settings; null: nobody is judged. */
 export type Reputation = {readonly standing: Standing; readonly limits: ReputationLimits | null};
-
-const spans = ['day', 'week'] as const satisfies readonly Span[];
 
 export async function readReputation(session: Session, id: string): Promise<Reputation> {
 	const starts = windowStarts(session.tools.clock.now());

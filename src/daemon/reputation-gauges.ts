@@ -1,5 +1,5 @@
 import {Gauge, type Registry} from 'prom-client';
-import type {Figures, Span} from '../mail/reputation.ts';
+import {figureNames, spans} from '../mail/reputation.ts';
 import type {Refusals} from '../reputation/alarm.ts';
 import type {Standing} from '../store/reputation.ts';
 
@@ -13,9 +13,6 @@ export type ReputationGaugesInput = {
 /** A workspace's id is a label's value: only those that are paused or warned of and those with most mail are told. */
 const mostWorkspaces = 100;
 const mostProviders = 20;
-
-const spans = ['day', 'week'] as const satisfies readonly Span[];
-const names = ['attempted', 'hard', 'delivered', 'complained'] as const satisfies ReadonlyArray<keyof Figures>;
 
 /** What the reputation guard judges by, and what it came to. */
 export function registerReputationGauges(registers: Registry[], {standings, refusals}: ReputationGaugesInput): void {
@@ -39,7 +36,7 @@ export function registerReputationGauges(registers: Registry[], {standings, refu
 			this.reset();
 			for (const {id, windows} of shown) {
 				for (const span of spans) {
-					for (const name of names) {
+					for (const name of figureNames) {
 						this.set({workspace: id, window: span, what: name}, windows[span][name]);
 					}
 				}

@@ -29,9 +29,12 @@ function usable(records: readonly MxRecord[]): MxRecord[] {
  * keeps them: a host that knows a copy from its first try (greylisting) is asked first again.
  */
 function inOrder(records: readonly MxRecord[], recipientId: string): MxRecord[] {
-	const lot = ({exchange}: MxRecord) => createHash('sha1').update(`${recipientId} ${exchange}`).digest().readUInt32BE();
-	return records
-		.map(record => ({record, lot: lot(record)}))
-		.sort((a, b) => a.record.priority - b.record.priority || a.lot - b.lot)
-		.map(({record}) => record);
+	const lots = new Map<string, number>();
+	// Drawn only where preferences are equal: most domains name one host, or hosts of different ones.
+	const lotOf = ({exchange}: MxRecord): number => {
+		const lot = lots.get(exchange) ?? createHash('sha1').update(`${recipientId} ${exchange}`).digest().readUInt32BE();
+		lots.set(exchange, lot);
+		return lot;
+	};
+	return records.toSorted((a, b) => a.priority - b.priority || lotOf(a) - lotOf(b));
 }

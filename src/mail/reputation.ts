@@ -10,8 +10,13 @@ export type Figures = {
 	readonly complained: number;
 };
 
+export const figureNames = ['attempted', 'hard', 'delivered', 'complained'] as const satisfies ReadonlyArray<
+	keyof Figures
+>;
+
 /** The windows that a workspace is judged by: 24 hours, 7 days. */
-export type Span = 'day' | 'week';
+export const spans = ['day', 'week'] as const;
+export type Span = (typeof spans)[number];
 export type Windows = Readonly<Record<Span, Figures>>;
 
 /** Shares, 0 to 1: of hard bounces in what was attempted, of complaints in what was delivered. */

@@ -16,14 +16,18 @@ export type SoftBounce = {
 /** delivery.md R2.1: so many messages, over so long, without a delivery in between. */
 export const escalation = {messages: 3, overMs: 7 * 86_400_000};
 
+/** RFC 3463: the mailbox is disabled, be it for now. */
+const disabledCode = /^[45]\.2\.1$/;
+
 /**
- * Whether a final failure counts: the mailbox was full, also where the tries ended because of it; or the host refused for
- * good, by its reply code or else an enhanced one, and did not say why. What it says of us or of the mail says nothing of
- * the address.
+ * Whether a final failure counts: the mailbox was full, also where the tries ended because of it; it was disabled, and nobody
+ * said whether for good; or the host refused for good, by its reply code or else an enhanced one, and did not say why. Who
+ * gave no code at all has refused nothing for good. What it says of us or of the mail says nothing of the address.
  */
 export function isSoftOfAddress(category: BounceCategory, code: number | null, enhanced: string | null): boolean {
-	const forGood = code === null ? !enhanced?.startsWith('4') : code >= 500;
-	return category === 'mailbox_full' || (category === 'undetermined' && forGood);
+	const forGood = code === null ? enhanced?.startsWith('5') === true : code >= 500;
+	const isUnclear = forGood || disabledCode.test(enhanced ?? '');
+	return category === 'mailbox_full' || (category === 'undetermined' && isUnclear);
 }
 
 /** The health after one more failure; a second one of the same message changes nothing. */

@@ -1,4 +1,4 @@
-import type {Figures, ReputationLimits, Span, Windows} from '../mail/reputation.ts';
+import {type Figures, type ReputationLimits, type Span, spans, type Windows} from '../mail/reputation.ts';
 import {wilsonLowerBound} from './wilson.ts';
 
 export type Kind = 'bounces' | 'complaints';
@@ -24,7 +24,6 @@ export const leastComplaints = 3;
 /** A workspace that was warned of is fine again below this part of the limit: figures waver. */
 const fineBelow = 0.8;
 
-const spans: readonly Span[] = ['day', 'week'];
 const kinds: readonly Kind[] = ['bounces', 'complaints'];
 
 /**

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Figures, Windows} from '../mail/reputation.ts';
+import {type Figures, figureNames, type Windows} from '../mail/reputation.ts';
 import {rowSource} from './dialect.ts';
 
 /** What is added to the figures of the hour in which a copy was first tried (`at`, in the store's form). */
@@ -82,8 +82,6 @@ type StandingRow = {
 	readonly reputation_since: string | null;
 	readonly reputation_warned_at: string | null;
 } & {readonly [column: string]: number | string | null};
-
-const figureNames = ['attempted', 'hard', 'delivered', 'complained'] as const satisfies ReadonlyArray<keyof Figures>;
 
 /** The figures of workspaces, by their ids. */
 export async function readStandings(reader: Knex, {starts, ids}: StandingQuery): Promise<Standing[]> {

@@ -22,6 +22,7 @@ const rows: readonly Row[] = [
 	['550 5.1.10 RESOLVER.ADR.RecipientNotFound', 'unknown_user', 'rcpt', 'x.mail.protection.outlook.com'],
 	['550 5.4.1 Recipient address rejected: Access denied', 'unknown_user', 'rcpt', 'x.mail.protection.outlook.com'],
 	['550 5.4.1 no answer from host', 'network'],
+	['550 5.4.1 [mx.test]', 'undetermined'],
 	['550 5.7.13 account disabled', 'disabled'],
 	['550 5.7.17 owner changed', 'disabled'],
 	['550 5.7.18 owner changed', 'disabled'],
@@ -44,6 +45,9 @@ const rows: readonly Row[] = [
 	['554 5.7.1 Relay access denied', 'relay_denied'],
 	['550 message content rejected as spam', 'spam_content', 'dot'],
 	['550 5.7.1 SPF check failed', 'auth'],
+	['450 4.7.27 no', 'auth'],
+	['554 shop.test does not exist', 'sender', 'dot'],
+	['554 5.1.8 shop.test does not exist', 'sender', 'dot'],
 	['550 5.1.1 Sender address rejected: Domain not found', 'sender'],
 
 	// So does what is said of size.

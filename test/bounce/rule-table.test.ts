@@ -93,6 +93,7 @@ test('every problem is named with its place', t => {
 				{name: 'h', when: {text: '(a{1,9}b){1,9}'}, category: 'policy'},
 				{name: 'i', when: {text: '[*+]\\*{1,3}'}, category: 'policy', note: 'x'},
 				{name: 'j', when: {text: ['(?:a|a){0,30}b', '((a)?){30}b', '(?:a|b)?c{2}(?:d{3}|e)']}, category: 'policy'},
+				{name: 'l', when: {enhanced: 'x.7.649-600'}, category: 'policy'},
 				{name: 'k', when: {text: ['.{0,100}a.{0,100}', '.{0,100}a.{0,100}b.{2}']}, category: 'policy'},
 			],
 		}).map(each => each.replace(/one of unknown_user .*/, 'one of …')),
@@ -116,7 +117,8 @@ test('every problem is named with its place', t => {
 			'rules[10] (i).note: is none of name why when category',
 			'rules[11] (j).when.text: "(?:a|a){0,30}b" repeats what repeats or has a choice: spell it out',
 			'rules[11] (j).when.text: "((a)?){30}b" repeats what repeats or has a choice: spell it out',
-			'rules[12] (k).when.text: ".{0,100}a.{0,100}b.{2}" repeats too often in all: the product of its bounds is over 10000',
+			'rules[12] (l).when.enhanced: use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none',
+			'rules[13] (k).when.text: ".{0,100}a.{0,100}b.{2}" repeats too often in all: the product of its bounds is over 10000',
 		],
 	);
 	t.regex(problemsOf('{"rules": [\n x]}').join(), /^the file: is not JSON(: look at line 2)?$/);

@@ -224,6 +224,12 @@ test('what cannot be asked', async t => {
 	const cli = await newCli(t);
 	const explain = async (...args: readonly string[]) => await cli.run('bounce', 'explain', ...args);
 	refused(t, await explain('missing.eml'), 65, /there is no file missing.eml/);
+	refused(
+		t,
+		await explain('--reply', '250 2.1.5 ok'),
+		65,
+		/the reply 250 refuses nothing, give one that begins with 4 or 5/,
+	);
 	refused(t, await explain('--reply', 'no'), 65, /the reply has no code, begin it with one/);
 	refused(t, await explain('--reply', '550 no', '--phase', 'lunch'), 64, /--phase "lunch" is not allowed, use route/);
 	refused(t, await explain('--phase', 'rcpt'), 64, /--phase and --mx belong to a reply/);

@@ -1,5 +1,6 @@
 import test from 'ava';
 import type {BounceCategory, Outcome} from '../../src/mail/outcome.ts';
+import type {Report} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {afterFailure, escalate, isDue, isSoftOfAddress} from '../../src/outcome/escalation.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
@@ -9,6 +10,7 @@ import {readEvents} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {reading, record, returnPath, soft} from '../helpers/reports.ts';
 
 const day = 86_400_000;
 const start = Date.UTC(2026, 5, 1);
@@ -118,6 +120,24 @@ storeTest(test, 'tries that ended because the mailbox stayed full count; other r
 	t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
 });
 
+storeTest(test, 'reports without any code do not count, those with a code do', async (t, store) => {
+	const {workspaceId} = await newShop(store);
+	const vague: Report = {...soft, category: 'undetermined', code: null, status: null};
+	const days = [0, 4, 8].map(onDay => new Date(Date.now() + onDay * day).toISOString());
+	for (const [address, report] of [
+		['ann@a.test', vague],
+		['bob@a.test', {...vague, status: '5.0.0'}],
+	] as const) {
+		const mails = await insertMessages(store, workspaceId, [address, address, address]);
+		await store.database('recipients').whereIn('message_id', mails).update({state: 'delivered', attempts: 1});
+		for (const [n, receivedAt] of days.entries()) {
+			const copy = await store.reader('recipients').where({message_id: mails[n]}).first();
+			await record(store, reading([report]), {to: [returnPath(copy)], cameIn: {receivedAt}});
+		}
+	}
+	t.deepEqual(await store.reader('suppressions').pluck('address'), ['bob@a.test']);
+});
+
 storeTest(test, 'addresses and workspaces are counted apart; the simulator is not', async (t, store) => {
 	const shop = await newShop(store);
 	const other = {store, ...(await insertWorkspace(store, 'other'))};
@@ -150,7 +170,9 @@ storeTest(test, 'many at once, of one address too, and the same message twice', 
 test('what counts', t => {
 	t.true(isSoftOfAddress('mailbox_full', 452, '4.2.2'));
 	t.true(isSoftOfAddress('undetermined', 550, null));
-	t.true(isSoftOfAddress('undetermined', null, null));
+	t.true(isSoftOfAddress('undetermined', null, '5.0.0'));
+	t.true(isSoftOfAddress('undetermined', 450, '4.2.1'), 'disabled, maybe for now');
+	t.false(isSoftOfAddress('undetermined', null, null), 'no code: nobody said for good');
 	t.false(isSoftOfAddress('undetermined', 450, '5.1.1'));
 	t.false(isSoftOfAddress('undetermined', null, '4.0.0'));
 	t.false(isSoftOfAddress('block', 550, null));

@@ -155,11 +155,10 @@ storeTest(test, 'the guard judges at its start, what is counted, and the rest by
 	const ids = (await Promise.all([first, second, third])).map(found => found?.workspaceId ?? '');
 	const bad = {attempted: 200, hard: 30};
 	const told: Judged[] = [];
-	const settings: {limits: ReputationLimits | null} = {limits};
 	await count(store, ids[0] as string, bad);
 	const guard = startGuard({
 		store,
-		limits: () => settings.limits,
+		limits: () => limits,
 		clock: tools.clock,
 		onJudged: judged => void told.push(judged),
 		onError: error => t.fail(String(error)),
@@ -177,11 +176,34 @@ storeTest(test, 'the guard judges at its start, what is counted, and the rest by
 		told.map(({workspaceId}) => workspaceId),
 		ids,
 	);
-	settings.limits = null;
-	const {workspaceId: free} = await insertWorkspace(store, 'free');
-	await count(store, free, bad);
-	guard.counted([free]);
-	await guard.stop();
-	t.is((await rowOf(store, free)).paused_at, null, 'off');
-	t.is(told.length, 3);
+});
+
+storeTest(test, 'off judges nobody, and on again all', async (t, store) => {
+	const tools = testTools(start);
+	const {workspaceId} = await insertWorkspace(store);
+	await count(store, workspaceId, {attempted: 200, hard: 30});
+	const told: Judged[] = [];
+	const settings: {limits: ReputationLimits | null; asked: number} = {limits: null, asked: 0};
+	const guard = startGuard({
+		store,
+		limits() {
+			settings.asked++;
+			return settings.limits;
+		},
+		clock: tools.clock,
+		onJudged: judged => void told.push(judged),
+		onError: error => t.fail(String(error)),
+		restMs: 10,
+		roundMs: 50,
+	});
+	t.teardown(() => guard.stop());
+	await waitFor('its start and a round have passed', () => settings.asked >= 3);
+	guard.counted([workspaceId]);
+	const {asked} = settings;
+	await waitFor('a look at what was counted has ended', () => settings.asked >= asked + 2);
+	t.is((await rowOf(store, workspaceId)).paused_at, null);
+	t.deepEqual(told, []);
+	settings.limits = limits;
+	await waitFor('it is on again', () => told.length === 1);
+	t.like(told, [{kind: 'paused', workspaceId}]);
 });
