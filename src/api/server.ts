@@ -1,6 +1,12 @@
 import {METHODS} from 'node:http';
 import type {Socket} from 'node:net';
-import Fastify, {type FastifyInstance, type FastifyReply, type FastifyRequest} from 'fastify';
+import {finished} from 'node:stream';
+import Fastify, {
+	type DoneFuncWithErrOrRes,
+	type FastifyInstance,
+	type FastifyReply,
+	type FastifyRequest,
+} from 'fastify';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
 import {ApiError, apiError, bodyMissing, type ErrorReport, sendError, toApiError} from './errors.ts';
@@ -74,6 +80,7 @@ export function createApi({
 	endUnused(api);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', admit);
+	api.addHook('onSend', readRest);
 	api.setErrorHandler((error, request, reply) => {
 		const answer = toApiError(error, isUnavailable);
 		if (answer.status >= 500 && !(error instanceof ApiError)) {
@@ -81,7 +88,9 @@ export function createApi({
 		}
 		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees why.
 		// Node reads the rest and drops it, within the time limit of the request.
-		reply.removeHeader('connection');
+		if (reply.raw.shouldKeepAlive) {
+			reply.removeHeader('connection');
+		}
 		return sendError(reply, answer);
 	});
 	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));
@@ -117,6 +126,18 @@ function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Erro
 	} else {
 		done();
 	}
+}
+
+// Where the connection ends with the answer, an answer before the end of the body would be lost: the system resets a
+// connection on which something came that nobody read, and the client fails where it still writes. So the rest is read
+// first and dropped, within the time limit of the request.
+function readRest({raw}: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void {
+	if (reply.raw.shouldKeepAlive || raw.complete) {
+		done(null, payload);
+		return;
+	}
+	finished(raw, () => done(null, payload));
+	raw.resume();
 }
 
 // A parameter would match the empty text of `/v1/messages/`.
