@@ -92,7 +92,8 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 			...(pages && {pages}),
 			...(media !== undefined && {media}),
 			keyed: scope !== undefined,
-			hasBody: schema.body !== undefined,
+			// Nobody reads the body of a GET.
+			hasBody: route.method !== 'GET',
 			hasQuery: schema.querystring !== undefined,
 		}),
 	};

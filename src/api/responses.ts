@@ -14,6 +14,7 @@ export type RouteKind = {
 	readonly media?: string | null;
 	/** Whether a key is needed. */
 	readonly keyed: boolean;
+	/** Whether a body is looked at, wanted or not. */
 	readonly hasBody: boolean;
 	readonly hasQuery: boolean;
 };
@@ -65,11 +66,11 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	return responses;
 }
 
-/** What any route of the kind can answer. 408 and 431 come before a route is known. */
+/** What any route of the kind can answer: 400 also for a path that cannot be decoded. 408 and 431 come before a route is known. */
 function generalErrors({keyed, hasBody, hasQuery, pages}: RouteKind): ApiErrorCode[] {
 	return [
 		...(keyed ? (['insufficient_scope'] as const) : []),
-		...(hasBody && !pages ? (['bad_request'] as const) : []),
+		...((hasBody || keyed) && !pages ? (['bad_request'] as const) : []),
 		...(hasBody ? (['payload_too_large', 'unsupported_media_type'] as const) : []),
 		...((hasBody || hasQuery) && !pages ? (['validation_failed'] as const) : []),
 		'internal_error',

@@ -1,6 +1,12 @@
 import {METHODS} from 'node:http';
 import type {Socket} from 'node:net';
-import Fastify, {type FastifyInstance, type FastifyReply, type FastifyRequest} from 'fastify';
+import {finished} from 'node:stream';
+import Fastify, {
+	type DoneFuncWithErrOrRes,
+	type FastifyInstance,
+	type FastifyReply,
+	type FastifyRequest,
+} from 'fastify';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
 import {ApiError, apiError, bodyMissing, type ErrorReport, sendError, toApiError} from './errors.ts';
@@ -77,6 +83,7 @@ export function createApi({
 	endUnused(api);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', admit);
+	api.addHook('onSend', readRest);
 	api.addHook('onResponse', ({method, routeOptions}, {statusCode, elapsedTime}, done) => {
 		onAnswered?.(method, routeOptions.url ?? 'none', statusCode, elapsedTime);
 		done();
@@ -88,7 +95,9 @@ export function createApi({
 		}
 		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees why.
 		// Node reads the rest and drops it, within the time limit of the request.
-		reply.removeHeader('connection');
+		if (reply.raw.shouldKeepAlive) {
+			reply.removeHeader('connection');
+		}
 		return sendError(reply, answer);
 	});
 	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));
@@ -124,6 +133,18 @@ function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Erro
 	} else {
 		done();
 	}
+}
+
+// Where the connection ends with the answer, an answer before the end of the body would be lost: the system resets a
+// connection on which something came that nobody read, and the client fails where it still writes. So the rest is read
+// first and dropped, within the time limit of the request.
+function readRest({raw}: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void {
+	if (reply.raw.shouldKeepAlive || raw.complete) {
+		done(null, payload);
+		return;
+	}
+	finished(raw, () => done(null, payload));
+	raw.resume();
 }
 
 // A parameter would match the empty text of `/v1/messages/`.

@@ -98,7 +98,7 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 
 			scope.post('/unsubscribe', {schema: actSchema}, async (request, reply) => {
 				const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
-				return send(reply, await answer(request, await readForm(bytes, type)));
+				return send(reply, await answer(request, readForm(bytes, type)));
 			});
 		});
 	};

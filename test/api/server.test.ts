@@ -1,4 +1,5 @@
 import {once} from 'node:events';
+import {type IncomingMessage, request} from 'node:http';
 import {connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import Type from 'typebox';
@@ -332,6 +333,23 @@ test('nonsense behind a request under way gets no answer that could be taken for
 	await closed;
 	finish();
 	t.is(answer, '');
+});
+
+test('a client that asks to close the connection can write its whole body, and reads why it was refused', async t => {
+	const {port} = await start(t);
+	const body = Buffer.alloc(8 * 1024 * 1024, 'a');
+	const post = async (path: string) => {
+		const headers = {'content-type': 'application/json', 'content-length': body.length};
+		const sent = request({host: '127.0.0.1', port, path, method: 'POST', headers, agent: false}).end(body);
+		const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+		return [answer.statusCode, answer.headers.connection, JSON.parse((await answer.toArray()).join('')).error];
+	};
+	for (let times = 0; times < 10; times++) {
+		const [status, connection, error] = await post('/v1/things');
+		t.like({status, connection, error}, {status: 413, connection: 'close', error: {code: 'payload_too_large'}});
+		t.deepEqual(await post('/v1/locked'), [401, 'close', 'Unauthorized']);
+		t.is((await post('/v1/nothing'))[0], 404);
+	}
 });
 
 test('an expectation that is not known is ignored', async t => {

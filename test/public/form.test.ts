@@ -12,31 +12,31 @@ function multipart(fields: Record<string, string>, boundary: string): Buffer {
 	return Buffer.from(`${parts.join('')}--${boundary}--\r\n`);
 }
 
-test('urlencoded: the two fields, the first of each, and nothing else', async t => {
+test('urlencoded: the two fields, the first of each, and nothing else', t => {
 	const read = (text: string) => readForm(Buffer.from(text), urlencoded);
-	t.deepEqual(await read('token=abc-_&action=all&other=1'), {token: 'abc-_', action: 'all'});
-	t.deepEqual(await read('action=undo&action=all'), {token: null, action: 'undo'});
-	t.deepEqual(await read('List-Unsubscribe=One-Click'), none);
-	t.deepEqual(await read(''), none);
-	t.deepEqual(await read('action='), {token: null, action: ''});
+	t.deepEqual(read('token=abc-_&action=all&other=1'), {token: 'abc-_', action: 'all'});
+	t.deepEqual(read('action=undo&action=all'), {token: null, action: 'undo'});
+	t.deepEqual(read('List-Unsubscribe=One-Click'), none);
+	t.deepEqual(read(''), none);
+	t.deepEqual(read('action='), {token: null, action: ''});
 });
 
-test('multipart: the same; a file fits nothing', async t => {
+test('multipart: the same; a file fits nothing', t => {
 	const type = 'multipart/form-data; boundary="----x"';
-	t.deepEqual(await readForm(multipart({token: 'abc', action: 'topic', more: ''}, '----x'), type), {
+	t.deepEqual(readForm(multipart({token: 'abc', action: 'topic', more: ''}, '----x'), type), {
 		token: 'abc',
 		action: 'topic',
 	});
-	t.deepEqual(await readForm(multipart({'List-Unsubscribe': 'One-Click'}, '----x'), type), none);
-	t.deepEqual(await readForm(multipart({'action"; filename="a.txt': 'all'}, '----x'), type), {token: null, action: ''});
+	t.deepEqual(readForm(multipart({'List-Unsubscribe': 'One-Click'}, '----x'), type), none);
+	t.deepEqual(readForm(multipart({'action"; filename="a.txt': 'all'}, '----x'), type), {token: null, action: ''});
 });
 
-test('a form that cannot be read is an empty one', async t => {
-	t.deepEqual(await readForm(Buffer.from('--y\r\nnonsense'), 'multipart/form-data; boundary=x'), none);
-	t.deepEqual(await readForm(Buffer.from('x'), 'multipart/form-data'), none);
+test('a form that cannot be read is an empty one', t => {
+	t.deepEqual(readForm(Buffer.from('--y\r\nnonsense'), 'multipart/form-data; boundary=x'), none);
+	t.deepEqual(readForm(Buffer.from('x'), 'multipart/form-data'), none);
 });
 
-test('any bytes make a form', async t => {
+test('any bytes make a form', t => {
 	const bytes = fc.oneof(
 		fc.uint8Array({maxLength: 300}),
 		fc.string().map(text => Buffer.from(text)),
@@ -48,20 +48,20 @@ test('any bytes make a form', async t => {
 		'multipart/form-data; boundary="',
 		'multipart/form-data',
 	);
-	await fc.assert(
-		fc.asyncProperty(bytes, type, async (body, contentType) => {
-			const {token, action} = await readForm(body, contentType);
+	fc.assert(
+		fc.property(bytes, type, (body, contentType) => {
+			const {token, action} = readForm(body, contentType);
 			t.true([token, action].every(value => value === null || typeof value === 'string'));
 		}),
 		{numRuns: 300},
 	);
 });
 
-test('what a browser sends comes back as it was', async t => {
-	await fc.assert(
-		fc.asyncProperty(fc.string(), fc.string(), async (token, action) => {
+test('what a browser sends comes back as it was', t => {
+	fc.assert(
+		fc.property(fc.string(), fc.string(), (token, action) => {
 			const body = Buffer.from(new URLSearchParams({token, action}).toString());
-			t.deepEqual(await readForm(body, urlencoded), {token: token, action: action});
+			t.deepEqual(readForm(body, urlencoded), {token: token, action: action});
 		}),
 	);
 });
