@@ -156,7 +156,8 @@ async function addressRoutes(
 		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
 	}
 
-	if (await haveOthers(hosts, families, options.resolver)) {
+	const others = await otherAddresses(hosts, families, options.resolver);
+	if (others.some(address => options.allowPrivateMx || isPublicAddress(address))) {
 		const family = families.v6 ? 'IPv4' : 'IPv6';
 		return deferral(
 			'config',
@@ -165,19 +166,25 @@ async function addressRoutes(
 		);
 	}
 
-	return noAddress(domain, noAddressBefore);
+	return others.length > 0
+		? refusal('network', '5.4.4', `no mail host of ${domain} has a public address`)
+		: noAddress(domain, noAddressBefore);
 }
 
-/** Whether the hosts have addresses of the family that there is no way to: that is not the domain's fault. */
-async function haveOthers(hosts: readonly MxRecord[], {v4, v6}: Families, resolver: Resolver): Promise<boolean> {
+/** The hosts' addresses of the family that there is no way to: that is not the domain's fault. */
+async function otherAddresses(
+	hosts: readonly MxRecord[],
+	{v4, v6}: Families,
+	resolver: Resolver,
+): Promise<readonly string[]> {
 	if (v4 && v6) {
-		return false;
+		return [];
 	}
 
 	const found = await Promise.all(
 		hosts.slice(0, mostAddresses).map(({exchange}) => hostAddresses(exchange, false, {v4: !v4, v6: !v6}, resolver)),
 	);
-	return found.some(({addresses}) => addresses.length > 0);
+	return found.flatMap(({addresses}) => addresses);
 }
 
 async function hostAddresses(
