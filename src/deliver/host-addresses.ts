@@ -33,16 +33,16 @@ function interleaved(first: readonly string[], second: readonly string[]): strin
 	return all;
 }
 
-/** Whether the hosts have addresses of the family that there is no way to: that is not the domain's fault. */
-export async function haveOtherFamily(
+/** The hosts' addresses of the family that there is no way to: that is not the domain's fault. */
+export async function otherAddresses(
 	hosts: readonly string[],
 	{v4, v6}: Families,
 	resolver: Resolver,
-): Promise<boolean> {
+): Promise<readonly string[]> {
 	if (v4 && v6) {
-		return false;
+		return [];
 	}
 
 	const found = await Promise.all(hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver)));
-	return found.some(({addresses}) => addresses.length > 0);
+	return found.flatMap(({addresses}) => addresses);
 }

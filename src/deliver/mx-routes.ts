@@ -2,7 +2,7 @@ import type {MxRecord, Resolver} from '../mail/dns.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 import type {Source} from '../mail/way.ts';
 import type {Families} from './families.ts';
-import {haveOtherFamily, hostAddresses} from './host-addresses.ts';
+import {hostAddresses, otherAddresses} from './host-addresses.ts';
 import {isNullMx, mailHosts} from './mail-hosts.ts';
 import {deferral, dnsFailure, type NoRoute, noAddress, policyFailure, refusal, unknownDomain} from './no-route.ts';
 import type {Route} from './route.ts';
@@ -112,13 +112,9 @@ async function addressRoutes(
 		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
 	}
 
-	if (
-		await haveOtherFamily(
-			hosts.slice(0, mostAddresses).map(({exchange}) => exchange),
-			families,
-			options.resolver,
-		)
-	) {
+	const names = hosts.slice(0, mostAddresses).map(({exchange}) => exchange);
+	const others = await otherAddresses(names, families, options.resolver);
+	if (others.some(address => options.allowPrivateMx || isPublicAddress(address))) {
 		const family = families.v6 ? 'IPv4' : 'IPv6';
 		return deferral(
 			'config',
@@ -127,5 +123,7 @@ async function addressRoutes(
 		);
 	}
 
-	return noAddress(domain, noAddressBefore);
+	return others.length > 0
+		? refusal('network', '5.4.4', `no mail host of ${domain} has a public address`)
+		: noAddress(domain, noAddressBefore);
 }

@@ -113,8 +113,8 @@ function isLoginFault(reply: SmtpReply, phase: Phase): boolean {
 	return (
 		phase === 'auth' ||
 		notLoggedIn.has(reply.code) ||
-		(phase === 'mail' && reply.code === 454) ||
-		(reply.enhanced === '5.7.0' && /authenticat|credential|log ?in/i.test(reply.text))
+		(reply.code === 454 && (phase === 'mail' || reply.enhanced === '4.7.0')) ||
+		(reply.enhanced === '5.7.0' && /\bauth|credential|log ?in/i.test(reply.text))
 	);
 }
 

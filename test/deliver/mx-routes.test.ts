@@ -156,6 +156,8 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 		'example.test': {mx: [[0, 'mx.test']]},
 		'mx.test': {a: ['8.8.8.1', '8.8.8.2', '8.8.8.3', '8.8.8.4'], aaaa: ['2a00::1', '2a00::2', '2a00::3']},
 		'six.test': {aaaa: ['2a00::1']},
+		'inside.test': {aaaa: ['::1', 'fc00::1', '64:ff9b::7f00:1']},
+		'both-inside.test': {aaaa: ['::1'], a: ['10.0.0.1']},
 		'none.test': {},
 	};
 	const only4 = await start(t, zone, {families: () => Promise.resolve({v4: true, v6: false})});
@@ -168,6 +170,9 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 	t.like(sixOnly, {outcome: {kind: 'deferred', category: 'config'}, enhanced: '4.4.4'});
 	t.is(sixOnly.reply, 'the mail hosts of six.test have only IPv6, by which nothing is sent here');
 	t.like(await only4.routes('none.test'), {outcome: {category: 'no_address'}});
+	for (const domain of ['inside.test', 'both-inside.test']) {
+		t.like(await only4.routes(domain), {outcome: {kind: 'bounced', suppresses: false}, enhanced: '5.4.4'}, domain);
+	}
 	const only6 = await start(t, zone, {families: () => Promise.resolve({v4: false, v6: true})});
 	t.deepEqual(
 		await only6.addresses('example.test'),

@@ -49,6 +49,8 @@ const configuration: ReadonlyArray<readonly [name: string, script: FakeMxOptions
 	['530 to MAIL', {mail: '530 5.7.0 Authentication required'}],
 	['454 to MAIL', {mail: '454 4.7.0 Temporary authentication failure'}],
 	['530 to RCPT', {rcpt: '530 5.5.1 Authentication required'}],
+	['454 to RCPT', {rcpt: '454 4.7.0 Temporary authentication failure'}],
+	['550 5.7.0 auth to RCPT', {rcpt: '550 5.7.0 auth required'}],
 	['550 5.7.0 about the login to MAIL', {mail: '550 5.7.0 Please log in first'}],
 ];
 for (const [name, script] of configuration) {
