@@ -168,7 +168,7 @@ export function createEngine(options: EngineOptions) {
 			return await senders.deliver(way.site, connections, {
 				recipientId: copy.id,
 				destination: copy.destination,
-				envelope: {from: made.envelopeFrom, ...wireAddress(copy)},
+				envelope: {from: made.envelopeFrom, to: wireAddress(copy), smtputf8: made.smtputf8},
 				ref: made.ref,
 				terms: way.terms,
 				data: made.mail,
@@ -285,10 +285,10 @@ export function createEngine(options: EngineOptions) {
 
 export type Engine = ReturnType<typeof createEngine>;
 
-function wireAddress(copy: Claimed): {to: string; smtputf8: boolean} {
+function wireAddress(copy: Claimed): string {
 	const parsed = parseAddress(copy.address, {utf8Local: true});
 	if (!parsed.ok) {
 		throw new Error(`${copy.id}: the stored address ${parsed.fault}`);
 	}
-	return {to: parsed.address.wire, smtputf8: parsed.address.utf8};
+	return parsed.address.wire;
 }

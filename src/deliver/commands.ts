@@ -26,7 +26,8 @@ export function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, ds
 
 /** The RCPT command; ORCPT brings the address that we wrote to back in a report, whatever aliases it went through. */
 export function rcptCommand({envelope}: Delivery, {dsn}: Extensions, notify: Notify): string {
-	const original = envelope.smtputf8 ? `utf-8;${unitext(envelope.to)}` : `rfc822;${xtext(envelope.to)}`;
+	const isAscii = plainPath.test(envelope.to);
+	const original = isAscii ? `rfc822;${xtext(envelope.to)}` : `utf-8;${unitext(envelope.to)}`;
 	return `RCPT TO:<${envelope.to}>${dsn ? ` NOTIFY=${notify} ORCPT=${original}` : ''}\r\n`;
 }
 

@@ -8,15 +8,15 @@ export type Delivery = {
 	readonly envelope: {
 		/** The return path; empty: the null reverse-path. */
 		readonly from: string;
-		/** The validated address; its domain is an A-label unless `smtputf8`. */
+		/** The validated address; its domain is an A-label. */
 		readonly to: string;
-		/** The local part is not ASCII: only a host that offers SMTPUTF8 may get the mail (RFC 6531). */
+		/** It, or an address in the headers, is not ASCII: only a host that offers SMTPUTF8 may get the mail (RFC 6531). */
 		readonly smtputf8: boolean;
 	};
 	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
 	readonly ref: string;
 	readonly terms: Terms;
-	/** The complete message: CRLF, 7-bit, not dot-stuffed. */
+	/** The complete message: CRLF, 7-bit unless `smtputf8`, not dot-stuffed. */
 	readonly data: Uint8Array;
 	/** Which try this is, from 1. */
 	readonly attempt: number;

@@ -20,7 +20,7 @@ export type Stop =
 	  }
 	/** By us: the message is larger than the host says it takes. */
 	| {readonly by: 'size'; readonly phase: 'ehlo'; readonly text: string}
-	/** By us: the address needs SMTPUTF8, the host does not offer it. */
+	/** By us: an address needs SMTPUTF8, the host does not offer it. */
 	| {readonly by: 'utf8'; readonly phase: 'ehlo'; readonly text: string}
 	/** By us: no way to log in that keeps the password safe. */
 	| {readonly by: 'login'; readonly phase: 'auth'; readonly text: string};

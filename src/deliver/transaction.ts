@@ -86,7 +86,7 @@ export async function transact(
 /** What can be seen before a byte of the mail is sent. */
 function unfitness(job: Delivery, {extensions}: Session): Stop | null {
 	if (job.envelope.smtputf8 && !extensions.smtputf8) {
-		return {by: 'utf8', phase: 'ehlo', text: 'the host does not offer SMTPUTF8, which this address needs'};
+		return {by: 'utf8', phase: 'ehlo', text: 'the host does not offer SMTPUTF8, which an address of this mail needs'};
 	}
 
 	const {largest} = extensions;

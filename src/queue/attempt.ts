@@ -11,6 +11,8 @@ export type Made = {
 	readonly ref: string;
 	/** Where the first tracked link of the mail leads; null: none is tracked. */
 	readonly firstLink: string | null;
+	/** An address in its headers is not ASCII, the copy's own or another one's (RFC 6532). */
+	readonly smtputf8: boolean;
 };
 
 /** `waitMs`: it was not tried; it may be after so long. */

@@ -1,5 +1,7 @@
 import {compose} from '../compose/compose.ts';
 import type {SigningKey} from '../compose/dkim.ts';
+import type {Letter} from '../compose/letter.ts';
+import {needsSmtputf8} from '../compose/mailbox.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
@@ -67,31 +69,29 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			clickUrl: job.tracking.clicks ? url => links.clickUrl(claims, url) : null,
 		});
 		const ref = links.ref(recipientId, address);
-		const mail = compose(
-			{
-				messageIdHeader: `${links.messageIdLocal(job.messageId)}@${domainOf(job.from)}`,
-				date: job.acceptedAt,
-				from: {address: job.from, name: job.fromName},
-				to: job.to,
-				cc: job.cc,
-				replyTo: job.replyTo,
-				subject: rendered.subject,
-				html,
-				text: rendered.text,
-				attachments: job.attachments,
-				listUnsubscribe: {
-					url: unsubscribeUrl,
-					mailto: listening ? `${links.unsubscribeLocal(recipientId, address)}@${job.returnPathDomain}` : null,
-				},
-				ref,
-				feedbackId: feedbackIdOf(job, senderId),
-				// RFC 9477 §3.1.4: what no signature covers is not obeyed.
-				cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(job, cfbl),
+		const letter: Letter = {
+			messageIdHeader: `${links.messageIdLocal(job.messageId)}@${domainOf(job.from)}`,
+			date: job.acceptedAt,
+			from: {address: job.from, name: job.fromName},
+			to: job.to,
+			cc: job.cc,
+			replyTo: job.replyTo,
+			subject: rendered.subject,
+			html,
+			text: rendered.text,
+			attachments: job.attachments,
+			listUnsubscribe: {
+				url: unsubscribeUrl,
+				mailto: listening ? `${links.unsubscribeLocal(recipientId, address)}@${job.returnPathDomain}` : null,
 			},
-			signing,
-			clock.now(),
-		);
+			ref,
+			feedbackId: feedbackIdOf(job, senderId),
+			// RFC 9477 §3.1.4: what no signature covers is not obeyed.
+			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(job, cfbl),
+		};
+		const mail = compose(letter, signing, clock.now());
 		const envelopeFrom = `${links.returnPathLocal(recipientId, address)}@${job.returnPathDomain}`;
-		return {ok: true, made: {mail, subject: rendered.subject, envelopeFrom, ref, firstLink}};
+		const {subject} = letter;
+		return {ok: true, made: {mail, subject, envelopeFrom, ref, firstLink, smtputf8: needsSmtputf8(letter)}};
 	};
 }

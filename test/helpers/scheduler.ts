@@ -67,7 +67,14 @@ export function schedulerOf(
 			now,
 			make: async () => ({
 				ok: true,
-				made: {mail: new Uint8Array(), subject: 'Grüße', envelopeFrom: 'b@x.test', ref: 'r', firstLink: null},
+				made: {
+					mail: new Uint8Array(),
+					subject: 'Grüße',
+					envelopeFrom: 'b@x.test',
+					ref: 'r',
+					firstLink: null,
+					smtputf8: false,
+				},
 			}),
 			deliver,
 			settled: () => undefined,

@@ -11,7 +11,7 @@ parentPort?.on('message', (message: ToMaker) => {
 		Atomics.store(told, progress.working, 1);
 		Atomics.wait(new Int32Array(gate), 0, 0);
 		Atomics.store(told, progress.working, 0);
-		const made = {mail: new Uint8Array(), subject: '', envelopeFrom: '', ref: '', firstLink: null};
+		const made = {mail: new Uint8Array(), subject: '', envelopeFrom: '', ref: '', firstLink: null, smtputf8: false};
 		parentPort?.postMessage({kind: 'made', results: message.jobs.map(() => ({ok: true, made}))} satisfies FromMaker);
 	}
 });
