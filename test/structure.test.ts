@@ -79,6 +79,20 @@ for (const [folder, allowed] of Object.entries(mayImport)) {
 	});
 }
 
+test('docs/flow.md names files and folders that are there', t => {
+	const names = [...readFileSync('docs/flow.md', 'utf8').matchAll(/`([\w/-]+(?:\.ts|\/))`/g)].map(
+		([, name]) => `${name}`,
+	);
+	const paths = readdirSync('src', {recursive: true, encoding: 'utf8'});
+	const isThere = (name: string) =>
+		name === 'src/' || paths.some(one => `/${one}${name.endsWith('/') ? '/' : ''}`.endsWith(`/${name}`));
+	t.true(names.length > 50);
+	t.deepEqual(
+		names.filter(name => !isThere(name)),
+		[],
+	);
+});
+
 test('only the store speaks SQL: nothing else imports knex or a driver, but for its types', t => {
 	const offenders = folders
 		.filter(folder => folder !== 'store')

@@ -4,7 +4,7 @@ import type {Settings} from '../config/settings.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 
 /** What a workspace asks for and the settings do not have, in words for people; empty: all is there. */
-export function unmetWishes(
+function unmetWishes(
 	{source_pool: pool, route}: {readonly source_pool: string | null; readonly route: string | null},
 	{sourcePools, relays}: Pick<Settings, 'sourcePools' | 'relays'>,
 ): string[] {

@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import type {Clock} from './clock.ts';
 
-export const idPrefixes = [
+const idPrefixes = [
 	'ws',
 	'key',
 	'dom',

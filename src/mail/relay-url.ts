@@ -2,7 +2,7 @@ import {isIP, isIPv4} from 'node:net';
 import {hostName} from './host-name.ts';
 
 /** How a relay's connection is protected. */
-export const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as const;
+const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as const;
 /**
  * `required`: TLS with a verified certificate. `unverified`: TLS, any certificate. `opportunistic`: TLS where offered, any
  * certificate (with smtps: always TLS). `none`: no STARTTLS. A password is never sent without TLS unless it is `none`.

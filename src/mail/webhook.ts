@@ -6,7 +6,7 @@ export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as
 export type DeliveryState = (typeof deliveryStates)[number];
 
 /** So many attempts, then the delivery is exhausted (interface.md, Limits). */
-export const mostAttempts = 5;
+const mostAttempts = 5;
 export const mostEndpoints = 50;
 
 export type WebhookEvent = {

@@ -1,7 +1,7 @@
 import type {IncomingHttpHeaders} from 'node:http';
 
 /** Programs that fetch what stands in a mail whether or not a person looks at it, by what they call themselves. */
-export const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: RegExp}> = [
+const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: RegExp}> = [
 	// The whole of what Apple's proxies say; they fetch every image soon after the delivery.
 	{name: 'Apple Mail Privacy Protection', pattern: /^Mozilla\/5\.0$/},
 	{name: 'Gmail prefetch', pattern: /Chrome\/42\.0\.2311\.135 Safari\/537\.36 Edge\/12\.246 Mozilla\/5\.0$/},

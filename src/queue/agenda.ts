@@ -75,5 +75,3 @@ export function createAgenda<Item extends Timed>() {
 		},
 	};
 }
-
-export type Agenda<Item extends Timed> = ReturnType<typeof createAgenda<Item>>;

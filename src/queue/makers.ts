@@ -199,5 +199,3 @@ export function createMakers(options: MakersOptions) {
 		},
 	};
 }
-
-export type Makers = ReturnType<typeof createMakers>;

@@ -48,7 +48,7 @@ function shortened(message: string): string {
 }
 
 /** The Liquid of a source that parses, in order. What `{% raw %}` encloses is no Liquid. */
-export function liquidTokens(engine: Liquid, source: string): LiquidToken[] {
+function liquidTokens(engine: Liquid, source: string): LiquidToken[] {
 	return new Tokenizer(source)
 		.readTopLevelTokens(engine.options)
 		.filter(token => token.kind !== TokenKind.HTML)

@@ -110,7 +110,7 @@ function leadQuery(reader: Knex, filter: MessageFilter, lead: Lead, {from, below
 }
 
 /** The same, with all filters. */
-export function scanQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: Range): Knex.QueryBuilder {
+function scanQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: Range): Knex.QueryBuilder {
 	const query = leadQuery(reader, filter, lead, range);
 	const others = indexed.filter(name => name !== lead && filter[name] !== undefined);
 	if (lead === 'status' && others.length > 0) {

@@ -1,5 +1,5 @@
 /** The native part of the sqlite3 package is missing or was built for another system. */
-export class DriverError extends Error {
+class DriverError extends Error {
 	override readonly name = 'DriverError';
 	readonly code = 'SQLITE_DRIVER';
 }

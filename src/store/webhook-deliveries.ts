@@ -90,11 +90,7 @@ export async function listDeliveries(reader: Knex, endpointId: string, page: Del
 	return await withLastAttempt(reader, await deliveryListQuery(reader, endpointId, page));
 }
 
-export function deliveryListQuery(
-	reader: Knex,
-	endpointId: string,
-	{after, limit, state}: DeliveryPage,
-): Knex.QueryBuilder {
+function deliveryListQuery(reader: Knex, endpointId: string, {after, limit, state}: DeliveryPage): Knex.QueryBuilder {
 	const query = reader('webhook_deliveries').where({endpoint_id: endpointId}).orderBy('id', 'desc').limit(limit);
 	if (after !== null) {
 		query.where('id', '<', after);

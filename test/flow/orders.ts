@@ -99,7 +99,7 @@ function alertText(number: string, name: string): string {
 }
 
 /** The spelling that goes over the wire to a server without SMTPUTF8: the domain as A-labels. */
-export function envelopeAddress(address: string): string {
+function envelopeAddress(address: string): string {
 	const at = address.lastIndexOf('@');
 	return `${address.slice(0, at)}@${domainToASCII(address.slice(at + 1))}`;
 }

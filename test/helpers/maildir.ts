@@ -18,7 +18,7 @@ const trace =
 	/^(?<name>Return-Path|X-Original-To|Delivered-To|Envelope-to|Delivery-date|X-Greylist|Received): ?(?<value>.*(?:\n[ \t].*)*)\n/i;
 
 /** Takes the headers away that delivery puts on top (RFC 5321 §4.4), and gives the line ends of the wire back. */
-export function parseStoredMail(file: string, stored: Buffer): StoredMail {
+function parseStoredMail(file: string, stored: Buffer): StoredMail {
 	let text = stored.toString('latin1');
 	const received: string[] = [];
 	const single = new Map<string, string>();

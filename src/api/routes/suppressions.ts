@@ -125,7 +125,7 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 }
 
 /** An entry as the API shows it (interface.md, Suppression entry). */
-export function suppressionView({id, address, reason, source, created_at}: Suppression) {
+function suppressionView({id, address, reason, source, created_at}: Suppression) {
 	return {id, recipient: address, reason, source, created_at: apiTime(created_at)};
 }
 

@@ -104,6 +104,6 @@ export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): R
 }
 
 /** A topic as the API shows it (interface.md, Subscription topic). */
-export function topicView({id, code, name, created_at}: Topic) {
+function topicView({id, code, name, created_at}: Topic) {
 	return {id, code, name, created_at: apiTime(created_at)};
 }

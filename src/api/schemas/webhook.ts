@@ -1,4 +1,4 @@
-import Type, {type Static} from 'typebox';
+import Type from 'typebox';
 import {webhookEventTypes} from '../../mail/event.ts';
 import {deliveryStates} from '../../mail/webhook.ts';
 
@@ -24,8 +24,6 @@ export const endpointBody = Type.Object(
 		examples: [{url: 'https://shop.example/hooks/mail', events: ['delivered', 'bounced']}],
 	},
 );
-
-export type EndpointBody = Static<typeof endpointBody>;
 
 /** The body of a replay. */
 export const replayBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
