@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
 import {type Accepted, replayOf} from './accepted.ts';
+import type {Draft, Send} from './draft.ts';
 import type {Idempotency} from './idempotency.ts';
-import type {Draft, Send} from './send.ts';
 
 /** A send that came with a key: its position in the group. */
 type Keyed = {readonly index: number; readonly name: KeyName; readonly idempotency: Idempotency};

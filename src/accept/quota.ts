@@ -3,7 +3,7 @@ import {monthOf} from '../mail/month.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {countDays, countMonth, giveBack} from '../store/usage.ts';
 import type {Accepted} from './accepted.ts';
-import type {Draft, Send} from './send.ts';
+import type {Draft, Send} from './draft.ts';
 
 /** The sends of one workspace in a group. */
 type Share = {

@@ -6,7 +6,7 @@ import {storeTime} from '../mail/time.ts';
 import type {Preferences} from '../store/contacts.ts';
 import type {NewMessage} from '../store/messages.ts';
 import type {NewRecipient} from '../store/recipients.ts';
-import type {Draft} from './send.ts';
+import type {Draft} from './draft.ts';
 
 /** Why an address must not be mailed, by an address's comparison form. */
 export type BarredReason = 'suppressed' | 'opted_out';

@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
-import type {Address} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {Attachment, Mode} from '../mail/message.ts';
+import type {Mode} from '../mail/message.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import {type LaneKey, laneText} from '../mail/way.ts';
@@ -10,43 +9,10 @@ import type {Workspace} from '../store/workspaces.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import {type Accepted, type Refused, refused} from './accepted.ts';
 import type {Catalog} from './catalog.ts';
+import type {Draft, Send} from './draft.ts';
 import type {Idempotency} from './idempotency.ts';
 import {createInFlight} from './in-flight.ts';
 import {findReplay, keyNameOf} from './keys.ts';
-
-/** A send whose shape is right: what was text is read, what was left out is null. JSON is text already. */
-export type Send = {
-	readonly workspaceId: string;
-	readonly mode: Mode;
-	readonly from: Address;
-	readonly to: Address;
-	/** Without duplicates and without `to`. */
-	readonly cc: readonly Address[];
-	readonly replyTo: Address | null;
-	readonly templateId: string;
-	readonly data: string | null;
-	readonly metadata: string | null;
-	readonly tags: string | null;
-	readonly topicCode: string | null;
-	readonly locale: string | null;
-	readonly timezone: string | null;
-	readonly tracking: string | null;
-	readonly attachments: readonly Attachment[];
-	/** The message that this one repeats; null: it repeats none. */
-	readonly resentFrom: string | null;
-};
-
-/** A send that passed every check that needs no transaction. */
-export type Draft = {
-	readonly send: Send;
-	readonly idempotency: Idempotency | null;
-	/** The newest version of the template, which this message keeps whatever is saved later. */
-	readonly versionId: string;
-	/** Null: none was named, or there is none with the code. */
-	readonly topicId: string | null;
-	/** How many messages the workspace may send in a month; null: any number. */
-	readonly quota: number | null;
-};
 
 export type Accept = {
 	/** Takes one message in. */

@@ -12,10 +12,10 @@ import {findSuppressed} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {type Accepted, accepted, refused} from './accepted.ts';
+import type {Draft} from './draft.ts';
 import {releaseRefused, settleKeys} from './keys.ts';
 import {countSends} from './quota.ts';
 import {type BarredReason, copiesOf, type Entry, messageRow, type NewCopy} from './rows.ts';
-import type {Draft} from './send.ts';
 
 export type AcceptWriteOptions = {
 	readonly clock: Clock;

@@ -1,30 +1,13 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {apiKeyHash, apiKeyMode} from '../mail/api-key.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {Mode} from '../mail/message.ts';
 import type {Scope} from '../mail/scopes.ts';
 import {storeTime} from '../mail/time.ts';
 import type {KeyRow} from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
+import type {Caller} from './caller.ts';
 import {apiError} from './errors.ts';
 import {type Bucket, type RateLimits, showAllowance} from './rate-limit.ts';
-
-/** Whose request it is: what a valid key stands for. */
-export type Caller = {
-	readonly keyId: string;
-	readonly workspaceId: string;
-	readonly mode: Mode;
-	readonly scopes: readonly string[];
-	/** The key's own (`requests/seconds`); null: the usual one. */
-	readonly rateLimit: string | null;
-};
-
-declare module 'fastify' {
-	interface FastifyRequest {
-		/** Set on every route that asked for a scope. */
-		caller: Caller | null;
-	}
-}
 
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 

@@ -1,7 +1,7 @@
 import type {FastifyReply} from 'fastify';
 import type {Clock} from '../mail/clock.ts';
 import {type RateLimit, readRateLimit} from '../mail/rate-limit.ts';
-import type {Caller} from './auth.ts';
+import type {Caller} from './caller.ts';
 
 /** Single sends and the items of batches draw on buckets of their own, with the same limit. */
 export type Bucket = 'send' | 'batch';

@@ -1,7 +1,7 @@
-import type {Send} from '../accept/send.ts';
+import type {Send} from '../accept/draft.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
-import type {Caller} from './auth.ts';
+import type {Caller} from './caller.ts';
 import {canonicalLocale, decodeBase64} from './schemas/formats.ts';
 import {type SendBody, sendBody} from './schemas/send.ts';
 import type {Checks} from './validate.ts';

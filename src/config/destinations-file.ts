@@ -3,7 +3,7 @@ import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
 import type {Pace, Terms} from '../mail/way.ts';
 import type {Destinations, Provider} from '../pace/destinations.ts';
 import {nearest} from './nearest.ts';
-import {reactions} from './reactions.ts';
+import {reactions, type Tell} from './reactions.ts';
 
 /** What entries may refer to. */
 export type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
@@ -12,9 +12,6 @@ export type ParsedDestinations =
 	| {readonly ok: true; readonly destinations: Destinations}
 	/** Each begins with the path of what is wrong: `google.connections: …`. */
 	| {readonly ok: false; readonly faults: readonly string[]};
-
-/** Tells a fault; `path` is where it is. */
-export type Tell = (path: string, fault: string) => void;
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,7 +1,9 @@
 import type {Pace, PaceReaction} from '../mail/way.ts';
 import {longestPattern, replyPattern} from '../pace/reply-pattern.ts';
-import type {Tell} from './destinations-file.ts';
 import {duration} from './parsers.ts';
+
+/** Tells a fault; `path` is where it is. */
+export type Tell = (path: string, fault: string) => void;
 
 const mostReactions = 50;
 const wait = duration(1000);

@@ -1,7 +1,8 @@
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
-import type {Conversation, Plan} from './conversation.ts';
+import type {Conversation} from './conversation.ts';
 import type {Hello} from './hello.ts';
+import type {Plan} from './plan.ts';
 import type {Route} from './route.ts';
 
 /** Addresses whose TLS does not work, and what works in its place. */

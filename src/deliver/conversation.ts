@@ -2,12 +2,11 @@ import type {Clock} from '../mail/clock.ts';
 import type {Attempt} from '../mail/outcome.ts';
 import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
-import type {Source} from '../mail/way.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {createDialogue} from './dialogue.ts';
-import type {Hello, SecureContexts} from './hello.ts';
-import type {Route} from './route.ts';
+import type {SecureContexts} from './hello.ts';
+import type {Plan} from './plan.ts';
 import {openSession, type Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import type {Stop} from './stop.ts';
@@ -23,16 +22,6 @@ export type ConversationOptions = {
 	readonly notify: Notify;
 	/** Resolves when one more mail may be put on the wire; absent: always. */
 	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
-};
-
-/** One conversation to have with one host. */
-export type Plan = {
-	readonly route: Route;
-	/** An idle session to have it on; null: open one. */
-	readonly session: Session | null;
-	readonly source: Source | undefined;
-	readonly hello: Hello;
-	readonly basic: boolean;
 };
 
 /** A session on which a transaction took place; it is recovered or ended before anything else. */

@@ -1,5 +1,5 @@
 import type {TlsResult} from '../mail/tls-result.ts';
-import type {Plan} from './conversation.ts';
+import type {Plan} from './plan.ts';
 import type {Route} from './route.ts';
 import type {Tls} from './smtp-connection.ts';
 import type {Stop} from './stop.ts';

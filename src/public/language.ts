@@ -1,4 +1,5 @@
-import {type Language, type Texts, texts} from './texts/texts.ts';
+import {texts} from './texts/texts.ts';
+import type {Language, Texts} from './texts/wording.ts';
 
 /** Where the language of a page may come from, the first one that there are texts for wins. */
 export type LanguageSources = {

@@ -1,6 +1,6 @@
 import {html} from './html.ts';
 import type {Brand, Page} from './page.ts';
-import type {Texts} from './texts/texts.ts';
+import type {Texts} from './texts/wording.ts';
 
 /** The pages that say why nothing was done. */
 export type NoticeKind = 'forged' | 'expired' | 'unclear' | 'tooMany';

@@ -3,7 +3,7 @@ import {readBranding} from '../mail/branding.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import {type Html, html, plainName} from './html.ts';
 import {styleOf} from './style.ts';
-import type {Texts} from './texts/texts.ts';
+import type {Texts} from './texts/wording.ts';
 
 /** Whose page it is. */
 export type Brand = {

@@ -1,7 +1,7 @@
 import type {OptOutAction, Standing} from '../outcome/unsubscribe.ts';
 import {type Html, html, nameMarkup, plainName} from './html.ts';
 import type {Brand, Icon, Page} from './page.ts';
-import type {Texts} from './texts/texts.ts';
+import type {Texts} from './texts/wording.ts';
 
 /** What the page is about. */
 export type Subject = {

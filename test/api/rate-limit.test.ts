@@ -1,7 +1,7 @@
 import {setFlagsFromString} from 'node:v8';
 import {runInNewContext} from 'node:vm';
 import test from 'ava';
-import type {Caller} from '../../src/api/auth.ts';
+import type {Caller} from '../../src/api/caller.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {readRateLimit} from '../../src/mail/rate-limit.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';

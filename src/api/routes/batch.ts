@@ -1,9 +1,11 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import type {Accepted} from '../../accept/accepted.ts';
-import type {Accept, Send} from '../../accept/send.ts';
+import type {Send} from '../../accept/draft.ts';
+import type {Accept} from '../../accept/send.ts';
 import {type ApiErrorCode, apiErrors} from '../../mail/api-error.ts';
-import {type Auth, type Caller, callerOf} from '../auth.ts';
+import {type Auth, callerOf} from '../auth.ts';
+import type {Caller} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {noQuery} from '../paging.ts';

@@ -3,7 +3,7 @@ import Type, {type Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/contacts.ts';
-import type {ApiParts} from '../api-routes.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {contactView} from '../contact-view.ts';
 import {describe} from '../describe.ts';

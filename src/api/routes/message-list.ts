@@ -5,7 +5,7 @@ import {recipientStates} from '../../mail/recipient-state.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
 import {readMessages} from '../../store/messages.ts';
-import type {ApiParts} from '../api-routes.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {pageQuery, scanPage} from '../paging.ts';

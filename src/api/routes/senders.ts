@@ -4,7 +4,7 @@ import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {apiTime} from '../../mail/time.ts';
 import {findSender, pageSenders, type Sender} from '../../store/senders.ts';
-import type {ApiParts} from '../api-routes.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';

@@ -6,7 +6,7 @@ import {isId} from '../../mail/ids.ts';
 import {suppressionReasons} from '../../mail/suppression.ts';
 import {apiTime} from '../../mail/time.ts';
 import {listSuppressions, type Suppression} from '../../store/suppressions.ts';
-import type {ApiParts} from '../api-routes.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';

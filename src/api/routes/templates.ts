@@ -2,7 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {createTemplate, removeTemplate} from '../../admin/templates.ts';
 import {isId} from '../../mail/ids.ts';
 import {findTemplate, pageTemplates} from '../../store/templates.ts';
-import type {ApiParts} from '../api-routes.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';

@@ -3,7 +3,7 @@ import {createTopic, removeTopic} from '../../admin/topics.ts';
 import {isId} from '../../mail/ids.ts';
 import {apiTime} from '../../mail/time.ts';
 import {listTopics, type Topic} from '../../store/topics.ts';
-import type {ApiParts} from '../api-routes.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';

@@ -14,7 +14,7 @@ import {
 	type Template,
 } from '../../store/templates.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
-import type {ApiParts} from '../api-routes.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';

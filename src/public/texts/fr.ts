@@ -1,5 +1,5 @@
 import {html} from '../html.ts';
-import type {Texts} from './texts.ts';
+import type {Texts} from './wording.ts';
 
 export const fr: Texts = {
 	language: 'fr',

@@ -1,0 +1,33 @@
+import type {Knex} from 'knex';
+import type {Accept} from '../accept/send.ts';
+import type {Tools} from '../admin/tools.ts';
+import type {Erase} from '../outcome/erase.ts';
+import type {Vault} from '../store/sealed.ts';
+import type {Writer} from '../store/writer.ts';
+import type {Auth} from './auth.ts';
+import type {Cursors} from './cursor.ts';
+import type {RateLimits} from './rate-limit.ts';
+import type {WebhookRoutesOptions} from './routes/webhooks.ts';
+
+/** What the routes of the API work with. */
+export type ApiParts = {
+	readonly auth: Auth;
+	readonly reader: Knex;
+	/**
+	 * Runs a change in a transaction. When it resolves, this process remembers nothing of before; `work` must bump the
+	 * change generation where others remember what it changes.
+	 */
+	readonly change: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	/** For writes of what no process remembers. */
+	readonly writer: Writer;
+	readonly tools: Tools;
+	/** Seals and opens secrets of the store. */
+	readonly vault: Vault;
+	readonly cursors: Cursors;
+	readonly accept: Accept;
+	readonly limits: RateLimits;
+	readonly erase: Erase;
+	readonly webhooks: WebhookRoutesOptions['webhooks'];
+	/** False while outcomes cannot be stored: then nothing new is taken in either. */
+	readonly mayAccept: () => boolean;
+};
