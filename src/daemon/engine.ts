@@ -1,7 +1,5 @@
-import {Worker} from 'node:worker_threads';
 import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations.ts';
 import type {Settings} from '../config/settings.ts';
-import type {Delivery} from '../deliver/delivery.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {parseAddress} from '../mail/address.ts';
@@ -14,16 +12,13 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
-import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded} from '../outcome/record.ts';
 import {connectionsOf, type SiteChange} from '../pace/site.ts';
 import type {PolicyFailure} from '../policy/mta-sts.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import {createMakers} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
-import {createSenders} from '../queue/senders.ts';
 import type {Site} from '../queue/site.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {type Claimed, createClaimWrite, readDue, readLanes, releaseUnknownClaims} from '../store/claims.ts';
@@ -33,16 +28,13 @@ import {readResumed} from '../store/site-suspensions.ts';
 import {readSites, siteWrite} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
 import {readSuspensions} from '../store/suspensions.ts';
-import {listVariants} from '../store/templates.ts';
-import type {MakerData} from '../threads/maker.ts';
 import {createPermits} from '../threads/permits.ts';
 import {doubtsOf} from './doubts.ts';
-import {feedbackOf} from './feedback.ts';
 import {makeJob} from './make-job.ts';
 import {createPolicies} from './mta-sts.ts';
-import {senderData} from './sender-data.ts';
 import {createSigning} from './signing.ts';
 import {createWays} from './ways.ts';
+import {startMakers, startSenders} from './workers.ts';
 
 export type EngineOptions = {
 	readonly settings: Settings;
@@ -77,7 +69,6 @@ export type EngineOptions = {
 	readonly onCrash: (reason: string) => void;
 };
 
-const makeLimitMs = 2000;
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
@@ -114,43 +105,8 @@ export function createEngine(options: EngineOptions) {
 		return await listAttachments(store.reader, copy.message_id);
 	}
 
-	const makers = createMakers({
-		count: settings.makers,
-		limitMs: makeLimitMs,
-		clock,
-		cpu: processCpu,
-		isUnavailable: store.dialect.isUnavailable,
-		onCrash: options.onCrash,
-		spawn: shared =>
-			new Worker(new URL('../threads/maker.js', import.meta.url), {
-				workerData: {
-					shared,
-					keys: options.keys,
-					publicUrl: options.publicUrl,
-					tokenLifetimeMs: settings.tokenLifetime,
-					...feedbackOf(settings),
-				} satisfies MakerData,
-				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4},
-			}),
-		async resource(name) {
-			const [kind, key = ''] = name.split(':');
-			if (kind === 'dkim') {
-				return await signing.keys(key === '' ? [] : key.split(','));
-			}
-			const variants = await listVariants(store.reader, key);
-			return variants.map((variant, position) => ({...variant, id: `${key}/${position}`}));
-		},
-	});
-
-	const senders = createSenders<Delivery>({
-		count: settings.senders,
-		clock,
-		onCrash: options.onCrash,
-		spawn: () =>
-			new Worker(new URL('../threads/sender.js', import.meta.url), {
-				workerData: senderData(settings, options.bounceRules()),
-			}),
-	});
+	const makers = startMakers({...options, signing});
+	const senders = startSenders(options);
 
 	const steps: AttemptSteps = {
 		now,

@@ -36,3 +36,5 @@ export function createSigning(store: Store, vault: Vault, clock: Clock) {
 		forget: () => domains.clear(),
 	};
 }
+
+export type Signing = ReturnType<typeof createSigning>;

@@ -1,7 +1,8 @@
 import {type RequestOptions, request} from 'node:https';
-import {isIP, type LookupFunction, type TcpNetConnectOpts} from 'node:net';
+import type {TcpNetConnectOpts} from 'node:net';
 import type {ConnectionOptions, SecureContext} from 'node:tls';
 import type {Resolver} from '../mail/dns.ts';
+import {pinnedLookup} from '../mail/pinned-lookup.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
 import {parsePolicy, type StsPolicy} from './sts-policy.ts';
@@ -99,7 +100,7 @@ function get(
 			path: '/.well-known/mta-sts.txt',
 			headers: {'user-agent': userAgent, accept: 'text/plain'},
 			agent: false,
-			lookup: pinned(addresses),
+			lookup: pinnedLookup(addresses),
 			autoSelectFamily: addresses.length > 1,
 			autoSelectFamilyAttemptTimeout: addressPatienceMs,
 			secureContext,
@@ -139,16 +140,4 @@ function get(
 		});
 		asked.end();
 	});
-}
-
-function pinned(addresses: readonly string[]): LookupFunction {
-	const all = addresses.map(address => ({address, family: isIP(address)}));
-	return (_host, options, callback) => {
-		const [first] = all;
-		if (options.all) {
-			callback(null, all);
-		} else {
-			callback(null, first?.address ?? '', first?.family);
-		}
-	};
 }

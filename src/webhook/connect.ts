@@ -1,5 +1,6 @@
-import {isIP, type LookupFunction, type TcpNetConnectOpts} from 'node:net';
+import {isIP, type TcpNetConnectOpts} from 'node:net';
 import {type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
+import {pinnedLookup} from '../mail/pinned-lookup.ts';
 
 /** A host that is spoken to, and the addresses of it that were checked just now. */
 export type Target = {
@@ -25,7 +26,7 @@ export function connect(target: Target, secureContext: SecureContext, limitMs: n
 		port,
 		servername: isIP(host) === 0 ? host : '', // RFC 6066 §3: no addresses in SNI.
 		// Not asked where the host is an address: then that one was checked.
-		lookup: pinned(addresses),
+		lookup: pinnedLookup(addresses),
 		autoSelectFamily: addresses.length > 1,
 		autoSelectFamilyAttemptTimeout: addressPatienceMs,
 		secureContext,
@@ -45,16 +46,4 @@ export function connect(target: Target, secureContext: SecureContext, limitMs: n
 			reject(new Error('it closed the connection during the TLS handshake'));
 		});
 	});
-}
-
-function pinned(addresses: readonly string[]): LookupFunction {
-	const all = addresses.map(address => ({address, family: isIP(address)}));
-	return (_host, options, callback) => {
-		const [first] = all;
-		if (options.all) {
-			callback(null, all);
-		} else {
-			callback(null, first?.address ?? '', first?.family);
-		}
-	};
 }
