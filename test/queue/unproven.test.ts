@@ -1,20 +1,8 @@
 import test from 'ava';
-import type {SiteEnd} from '../../src/pace/site.ts';
 import type {Grant} from '../../src/queue/grant.ts';
-import {createLanes, type Lanes} from '../../src/queue/lanes.ts';
+import type {Lanes} from '../../src/queue/lanes.ts';
 import {wayTo} from '../helpers/ways.ts';
-
-const minute = 60_000;
-const at = (ms: number) => ({now: ms, monotonic: ms});
-const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
-
-const lanesOf = () =>
-	createLanes({
-		...{maxInFlight: 1000, maxUnproven: 48},
-		longestWait: () => 240 * minute,
-		remembered: () => undefined,
-		onSite: () => undefined,
-	});
+import {at, lanesOf, silent} from './on-lanes.ts';
 
 function claims(lanes: Lanes, siteOf: (destination: string) => string = name => name): Grant[] {
 	for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
@@ -38,7 +26,7 @@ function claimAll(lanes: Lanes, siteOf?: (destination: string) => string): Grant
 
 for (const rank of ['fresh', 'backlog'] as const) {
 	test(`10,000 silent sites of one workspace do not stand before another one's new site: ${rank}`, t => {
-		const lanes = lanesOf();
+		const lanes = lanesOf({maxUnproven: 48});
 		const add = (destination: string, workspaceId: string) =>
 			rank === 'fresh'
 				? lanes.arrived({destination, workspaceId}, at(0))
@@ -60,7 +48,7 @@ for (const rank of ['fresh', 'backlog'] as const) {
 }
 
 test('a workspace that shares a site with a large one gets its turn there as at one of its own', t => {
-	const lanes = lanesOf();
+	const lanes = lanesOf({maxUnproven: 48});
 	for (let n = 0; n < 1000; n++) {
 		lanes.arrived({destination: `dead${n}.test`, workspaceId: 'ws_big'}, at(0));
 	}

@@ -1,0 +1,107 @@
+import test from 'ava';
+import type {Way} from '../../src/mail/way.ts';
+import type {Grant} from '../../src/queue/grant.ts';
+import {wayTo} from '../helpers/ways.ts';
+import {at, brought, grantsOf, key, lanesOf, minute, own, settle, silent, well} from './on-lanes.ts';
+
+test('no more mails go than the rate allows, and none is held back for ever', t => {
+	const lanes = lanesOf();
+	const way = own({perMinute: 60});
+	lanes.found(key('slow.test'), 0, at(0));
+	const times: number[] = [];
+	for (let now = 0; now < 3 * minute; now += 100) {
+		lanes.advance(at(now));
+		for (const grant of grantsOf(lanes, way, now)) {
+			lanes.claimed(grant, brought(grant.limit), at(now));
+			settle(lanes, grant, grant.limit, well, now);
+			times.push(...new Array(grant.limit).fill(now));
+		}
+	}
+	const inMinute = times.map(from => times.filter(time => time >= from && time < from + minute).length);
+	t.true(Math.max(...inMinute) <= 60, String(Math.max(...inMinute)));
+	t.true(times.length > 170, String(times.length));
+});
+
+test('what a new source may not send today goes another way, or waits for tomorrow', t => {
+	const overflow = wayTo('relay');
+	const warm = (more: Way['warmUp']) => ({...wayTo('mx.test'), warmUp: more});
+	const limited = {source: '192.0.2.1', group: 'big', perDay: 3};
+	const noon = 12 * 60 * minute;
+	for (const elsewhere of [overflow, null]) {
+		const lanes = lanesOf();
+		const way = () => warm({...limited, overflow: elsewhere});
+		lanes.found(key('a.test'), 0, at(noon));
+		const [first] = grantsOf(lanes, way, noon) as [Grant];
+		t.deepEqual([first.site.name, first.limit], ['mx.test', 3]);
+		t.like(first.warmUp, {source: '192.0.2.1', group: 'big', day: '1970-01-01', perDay: 3});
+		lanes.claimed(first, {count: 3, nextDue: null, warmedUp: 3}, at(noon));
+		settle(lanes, first, 3, well, noon);
+		t.deepEqual(grantsOf(lanes, way, noon), [], 'it changes its place');
+		const [second] = grantsOf(lanes, way, noon);
+		if (elsewhere) {
+			t.deepEqual([second?.site.name, second?.warmUp], ['relay', null]);
+			continue;
+		}
+		t.is(second, undefined);
+		t.deepEqual(
+			[...lanes.waiting(at(noon))].map(lane => lane.state),
+			['spent'],
+		);
+		lanes.advance(at(24 * 60 * minute));
+		t.is(grantsOf(lanes, way, 24 * 60 * minute)[0]?.site.name, 'mx.test');
+	}
+});
+
+test('mail moves to another site when its hosts change', t => {
+	const lanes = lanesOf();
+	lanes.arrived(key('a.test'), at(0));
+	const [first] = grantsOf(lanes) as [Grant];
+	lanes.claimed(first, brought(5), at(0));
+	settle(lanes, first, 1, well, 2 * minute);
+	const [later] = grantsOf(lanes, () => wayTo('elsewhere.test'), 2 * minute) as [Grant];
+	t.is(later.site.name, 'a.test', 'a lane goes on while its way is found anew');
+	lanes.claimed(later, brought(later.limit), at(2 * minute));
+	t.is(grantsOf(lanes, () => wayTo('elsewhere.test'), 2 * minute)[0]?.site.name, 'elsewhere.test');
+	settle(lanes, later, 2);
+	t.is(first.site.inFlight.fresh, later.limit + 5 - 3);
+});
+
+test('a way that leads elsewhere holds at once, also for what waits at a site that is left alone', t => {
+	const lanes = lanesOf();
+	lanes.arrived(key('a.test'), at(0));
+	const [grant] = grantsOf(lanes, () => wayTo('dead.test', {failures: 1})) as [Grant];
+	lanes.claimed(grant, brought(1), at(0));
+	settle(lanes, grant, 1, silent);
+	lanes.due(key('a.test'), 0, at(0));
+	t.deepEqual(
+		grantsOf(lanes, () => wayTo('dead.test', {failures: 1})),
+		[],
+		'its site is left alone',
+	);
+	t.deepEqual(
+		grantsOf(lanes, () => wayTo('relay')),
+		[],
+		'its way is known',
+	);
+	lanes.renew(at(0));
+	t.deepEqual(
+		grantsOf(lanes, () => wayTo('relay')).map(({site}) => site.name),
+		['relay'],
+	);
+});
+
+test('what a new source may not send today goes on when its way gets an overflow', t => {
+	const lanes = lanesOf();
+	const warmUp = {source: '192.0.2.1', group: 'default', perDay: 0, overflow: null};
+	lanes.arrived(key('a.test'), at(0));
+	t.deepEqual(
+		grantsOf(lanes, () => ({...wayTo('a.test'), warmUp})),
+		[],
+	);
+	lanes.renew(at(0));
+	const grants = grantsOf(lanes, () => ({...wayTo('a.test'), warmUp: {...warmUp, overflow: wayTo('relay')}}));
+	t.deepEqual(
+		grants.map(({site}) => site.name),
+		['relay'],
+	);
+});

@@ -1,0 +1,70 @@
+import type {Pace, Way} from '../../src/mail/way.ts';
+import type {SiteEnd} from '../../src/pace/site.ts';
+import type {Grant} from '../../src/queue/grant.ts';
+import {createLanes, type Lanes, type LanesOptions} from '../../src/queue/lanes.ts';
+import {wayTo} from '../helpers/ways.ts';
+
+export const minute = 60_000;
+/** The same instant on both clocks. */
+export const at = (ms: number) => ({now: ms, monotonic: ms});
+export const key = (destination: string, workspaceId = 'ws_1') => ({destination, workspaceId});
+/** What a try tells of its site: it took the mail, or no host was reached. */
+export const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
+export const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
+
+/** Lanes with room for all, unless told otherwise. */
+export const lanesOf = (more: Partial<LanesOptions> = {}) =>
+	createLanes({
+		maxInFlight: 1000,
+		maxUnproven: 1000,
+		longestWait: () => 240 * minute,
+		remembered: () => undefined,
+		onSite: () => undefined,
+		...more,
+	});
+
+/** A site of its own for every destination. */
+export const own =
+	(pace: Partial<Pace> = {}) =>
+	(destination: string) =>
+		wayTo(destination, pace);
+/** One site for all. */
+export const shared = (pace: Partial<Pace> = {}) => {
+	const way = wayTo('relay', pace);
+	return () => way;
+};
+
+/** Finds the ways of all lanes that wait for theirs. */
+export function place(lanes: Lanes, way: (destination: string) => Way, now = 0): void {
+	for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
+		lanes.placed(lane, way(lane.destination), at(now));
+	}
+}
+
+/** The claims to be made now, once all ways are found. */
+export function grantsOf(lanes: Lanes, way: (destination: string) => Way = own(), now = 0): Grant[] {
+	place(lanes, way, now);
+	return lanes.grants(at(now));
+}
+
+/** Claims `count` copies of each grant until there are no more grants. */
+export function claimAll(lanes: Lanes, way: (destination: string) => Way = own(), count = 5, now = 0): Grant[] {
+	const claimed: Grant[] = [];
+	for (let grants = grantsOf(lanes, way, now); grants.length > 0; grants = grantsOf(lanes, way, now)) {
+		for (const grant of grants) {
+			lanes.claimed(grant, {count: Math.min(count, grant.limit), nextDue: null, warmedUp: null}, at(now));
+			claimed.push(grant);
+		}
+	}
+	return claimed;
+}
+
+/** A claim that brought so many copies. */
+export const brought = (count: number, nextDue: number | null = null) => ({count, nextDue, warmedUp: null});
+
+/** So many copies of a grant come to the same end. */
+export function settle(lanes: Lanes, grant: Grant, copies: number, end: SiteEnd | null = well, now = 0): void {
+	for (let copy = 0; copy < copies; copy++) {
+		lanes.settled(grant, end, at(now));
+	}
+}
