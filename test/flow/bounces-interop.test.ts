@@ -97,7 +97,7 @@ async function startLab(
 }
 
 for (const [name, start] of Object.entries(peers)) {
-	test(`${name} as MX: refused, given up and delayed mail comes home`, async t => {
+	test.serial(`${name} as MX: refused, given up and delayed mail comes home`, async t => {
 		t.timeout(600_000);
 		let slow: string | undefined = '451 4.3.0 Come back later';
 		const lab = await startLab(t, start, {
@@ -118,8 +118,14 @@ for (const [name, start] of Object.entries(peers)) {
 		t.true(await isSuppressed(`gone@${domain}`));
 
 		await reported(waits as string, 'delayed');
-		t.is((await show(waits as string)).message.status, 'delivered', 'a report, no event');
-		t.is(await bounce(waits as string), undefined);
+		// A slow machine may see the end of it before it sees the delay.
+		const {message, events, recipients} = await show(waits as string);
+		const givenUp = recipients[0]?.reports.some(({action}) => action === 'failed') === true;
+		t.is(message.status, givenUp ? 'bounced' : 'delivered', 'a delay is a report, no event');
+		t.is(
+			events.some(({type}) => type === 'bounced'),
+			givenUp,
+		);
 		slow = undefined;
 
 		await until(full as string, 'bounced');

@@ -6,26 +6,25 @@ import {eventsOf} from '../helpers/daemon.ts';
 import {startDeaf} from '../helpers/deaf.ts';
 import type {Answer, FakeConnection, FakeMxOptions, Script} from '../helpers/fake-mx.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
-import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {type Client, clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const stepMs = 2000;
 const deadlineMs = 5000;
-/** Hosts go on to freeze until then. */
-let letGo = false;
-
-/** Freezes so many times at least; then, once it is let go, the host is well. */
-function freezing(times: number, how: (line: string, connection: FakeConnection) => Answer): Script {
-	let frozen = 0;
-	return (line, connection) => (frozen++ < times || !letGo ? how(line, connection) : undefined);
+/** Once before the daemon is killed, then twice within its limits. */
+const times = 3;
+/** Freezes so many times; then the host is well. */
+function freezing(how: (line: string, connection: FakeConnection) => Answer): Script {
+	let left = times;
+	return (line, connection) => (left-- > 0 ? how(line, connection) : undefined);
 }
 
 const never: Answer = {do: 'never'};
-const silent = (): Script => freezing(2, () => never);
+const silent = (): Script => freezing(() => never);
 
 /** One byte at a time of a reply that has no end. */
 function drip(): Script {
-	return freezing(2, (_line, connection) => {
+	return freezing((_line, connection) => {
 		const bytes = '250-wait a little more\r\n'.repeat(50);
 		let sent = 0;
 		const timer = setInterval(() => connection.say(bytes.slice(sent, ++sent)), 50);
@@ -34,15 +33,16 @@ function drip(): Script {
 	});
 }
 
-/** Takes more than half of the time that each step has. */
+/** Takes more than half of the time that each step has, twice through. */
 function tarpit(): FakeMxOptions {
-	let steps = 0;
+	let patience = 2 * 5;
 	const slow =
 		(reply: string): Script =>
 		(_line, connection) => {
-			if (steps++ >= 2 * 5 && letGo) {
+			if (patience === 0) {
 				return undefined;
 			}
+			patience -= 1;
 			setTimeout(() => connection.say(`${reply}\r\n`), stepMs * 0.6);
 			return {bytes: ''};
 		};
@@ -70,10 +70,7 @@ const hosts: Record<string, readonly [script: FakeMxOptions, reply: RegExp]> = {
 	'rcpt-lock-step': [{...lockStep, rcpt: silent()}, /^the reply took/],
 	'data-lock-step': [{...lockStep, data: silent()}, /^the reply took/],
 	'dot-lock-step': [{...lockStep, dot: silent()}, /^possible duplicate/],
-	window: [
-		{body: freezing(2, () => ({do: 'freeze'}))},
-		/^(taking a part of the data|possible duplicate.*the reply) took/,
-	],
+	window: [{body: freezing(() => ({do: 'freeze'}))}, /^(taking a part of the data|possible duplicate.*the reply) took/],
 	'drip-greeting': [{greeting: drip()}, /^the reply took/],
 	'drip-ehlo': [{ehlo: drip()}, /^the reply took/],
 	'drip-mail': [{...lockStep, mail: drip()}, /^the reply took/],
@@ -81,6 +78,26 @@ const hosts: Record<string, readonly [script: FakeMxOptions, reply: RegExp]> = {
 	'drip-data': [{data: drip()}, /^the reply took/],
 	'drip-dot': [{dot: drip()}, /^possible duplicate/],
 	tarpit: [tarpit(), /^the attempt took longer than 5000 ms/],
+};
+
+/** Of the second daemon; the first one has the minutes of the program. */
+const limits = {
+	MAILCTL_SMTP_TIMEOUTS: [
+		'connect',
+		'greeting',
+		'ehlo',
+		'starttls',
+		'mail',
+		'rcpt',
+		'data',
+		'block',
+		'dot',
+		'rset',
+		'quit',
+	]
+		.map(step => `${step}=${stepMs}ms`)
+		.join(),
+	MAILCTL_ATTEMPT_DEADLINE: `${deadlineMs}ms`,
 };
 
 test('whatever freezes, the mail comes due again by the schedule, and others do not wait for it', async t => {
@@ -98,22 +115,6 @@ test('whatever freezes, the mail comes due again by the schedule, and others do 
 		},
 		{'deaf.example': {mx: [[10, 'mx.deaf.example']]}, 'mx.deaf.example': {a: [deaf]}},
 		{
-			MAILCTL_SMTP_TIMEOUTS: [
-				'connect',
-				'greeting',
-				'ehlo',
-				'starttls',
-				'mail',
-				'rcpt',
-				'data',
-				'block',
-				'dot',
-				'rset',
-				'quit',
-			]
-				.map(step => `${step}=${stepMs}ms`)
-				.join(),
-			MAILCTL_ATTEMPT_DEADLINE: `${deadlineMs}ms`,
 			MAILCTL_RETRY_SCHEDULE: '300ms*',
 			MAILCTL_DESTINATIONS_FILE: 'destinations.json',
 		},
@@ -122,27 +123,39 @@ test('whatever freezes, the mail comes due again by the schedule, and others do 
 	const patient = {patient: {domains: ['example'], failures: 1000}};
 	await writeFile(join(program.folder, 'destinations.json'), JSON.stringify(patient));
 	await startDeaf(t, deaf, port);
-	const daemon = await program.serve();
-	const {send, until, status, show} = await clientOf(program, daemon);
 	const large = {
 		filename: 'a.bin',
 		contentType: 'application/octet-stream',
 		content: randomBytes(2 ** 20).toString('base64'),
 	};
-
 	const names = Object.keys(hosts);
-	const ids = await Promise.all(
-		names.map(name => send(`user@${name}.example`, name === 'window' ? {attachments: [large, large, large]} : {})),
-	);
-	const [unheard, refused, quitting, ...plain] = (await Promise.all(
-		['deaf', 'rset', 'quit', 'starttls', 'handshake'].map(name => send(`user@${name}.example`)),
-	)) as [string, string, string, ...string[]];
+	const sendAll = async ({send}: Client, some: readonly string[]) =>
+		await Promise.all(
+			some.map(name => send(`user@${name}.example`, name === 'window' ? {attachments: [large, large, large]} : {})),
+		);
 
-	// All of them hang now, and will until they are let go.
-	await waitFor('all were connected to', () => names.every(name => host(`mx.${name}.example`).connections.length > 0));
-	await until(await send('user@healthy.example'), 'delivered');
-	t.false((await Promise.all(ids.map(status))).includes('delivered'));
-	letGo = true;
+	// While minutes have not passed they hang, all of them at once.
+	const first = await program.serve();
+	const before = await clientOf(program, first);
+	const silentNames = names.filter(name => name !== 'tarpit');
+	const ids = await sendAll(before, silentNames);
+	await waitFor('all hang', () => silentNames.every(name => host(`mx.${name}.example`).open() === 1));
+	await before.until(await before.send('user@healthy.example'), 'delivered');
+	t.false((await Promise.all(ids.map(before.status))).includes('delivered'));
+	await first.kill();
+
+	const daemon = await program.serve(limits);
+	const client = await clientOf(program, daemon);
+	const {send, until, status, show} = client;
+	ids.push(...(await sendAll(client, ['tarpit'])));
+	const idOf = (name: string) => ids[[...silentNames, 'tarpit'].indexOf(name)] ?? '';
+	const [unheard, refused, quitting, ...plain] = (await sendAll(client, [
+		'deaf',
+		'rset',
+		'quit',
+		'starttls',
+		'handshake',
+	])) as [string, string, string, ...string[]];
 
 	await Promise.all([...ids, ...plain].map(id => until(id, 'delivered')));
 	const deferrals = await eventsOf(program, 'deferred');
@@ -164,7 +177,7 @@ test('whatever freezes, the mail comes due again by the schedule, and others do 
 
 	// That it may have arrived before is told with its delivery.
 	const deliveryOf = async (name: string) =>
-		(await show(ids[names.indexOf(name)] ?? '')).events.find(({type}) => type === 'delivered')?.detail ?? {};
+		(await show(idOf(name))).events.find(({type}) => type === 'delivered')?.detail ?? {};
 	t.like(await deliveryOf('dot'), {possible_duplicate: true, attempt: deferralsOf('dot').length + 1});
 	t.is(
 		'possible_duplicate' in (await deliveryOf('rcpt')),

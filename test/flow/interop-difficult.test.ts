@@ -106,7 +106,7 @@ test.serial('tarpits are endured within the deadlines and hold nobody else', asy
 	}
 
 	const tried = new Set((await eventsOf(lab.program, 'deferred')).map(({message_id: id}) => id));
-	t.true(tried.size < stuck.length, `${tried.size} of ${stuck.length} were tried before`);
+	t.true(tried.size < stuck.length / 2, `${tried.size} of ${stuck.length} were tried before`);
 
 	t.is(endless.count() + bytewise.count(), 0);
 	for (const id of patient) {

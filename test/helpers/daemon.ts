@@ -50,7 +50,7 @@ export type Daemon = {
 };
 
 const program = resolve('bin/mailctl.js');
-const readyLimit = 120_000;
+const readyLimit = 300_000;
 const runLimit = 180_000;
 const shownLog = 2000;
 

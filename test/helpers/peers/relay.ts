@@ -17,6 +17,6 @@ export type Relaying = {
 	readonly log: () => Promise<string>;
 };
 
-/** Seconds until it tells of a delay, and until it gives up: a delay must come home meanwhile, also on a slow machine. */
+/** Seconds until it tells of a delay, and until it gives up. */
 export const warnAfter = 1;
-export const giveUpAfter = 30;
+export const giveUpAfter = 20;
