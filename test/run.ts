@@ -5,6 +5,7 @@ import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import {folderVariable, notShown} from './helpers/conforms.ts';
+import {makeMigratedTemplate, templateVariable} from './migrated-template.ts';
 import {postgresProgram} from './postgres-program.ts';
 
 // Runs every test with one PostgreSQL server for all: `node dist/test/run.js`; with arguments, ava gets them as they are.
@@ -52,9 +53,11 @@ try {
 	await postgres.initialise();
 	await postgres.start();
 	const shown = path.join(folder, 'conformance');
+	const url = `postgres://mailctl:test@127.0.0.1:${port}/postgres`;
 	const env = {
 		...process.env,
-		TEST_DATABASE_URL: `postgres://mailctl:test@127.0.0.1:${port}/postgres`,
+		TEST_DATABASE_URL: url,
+		[templateVariable]: await makeMigratedTemplate(url),
 		[folderVariable]: shown,
 	};
 	const given = process.argv.slice(2);

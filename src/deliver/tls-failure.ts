@@ -1,4 +1,5 @@
 import type {TlsFailure} from '../mail/tls-result.ts';
+import {withoutAdvice} from '../mail/tls-words.ts';
 
 const certificateFailures: Readonly<Record<string, TlsFailure>> = {
 	ERR_TLS_CERT_ALTNAME_INVALID: 'certificate-host-mismatch',
@@ -28,7 +29,7 @@ export function tlsFailureOf(code: string | undefined): TlsFailure {
 /** What an error of a socket says, for people: OpenSSL's own line is of numbers and source files. */
 export function wordsOf(error: NodeJS.ErrnoException & {readonly reason?: unknown}): string {
 	const {code = '', message, reason} = error;
-	return code.startsWith('ERR_SSL_') && typeof reason === 'string' ? `TLS: ${reason}` : message;
+	return code.startsWith('ERR_SSL_') && typeof reason === 'string' ? `TLS: ${reason}` : withoutAdvice(message);
 }
 
 /** The same for people; `words` are those of the library, and stand where the certificate is not to blame. */

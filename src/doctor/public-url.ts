@@ -1,4 +1,5 @@
 import {isLoopbackAddress} from '../mail/public-address.ts';
+import {withoutAdvice} from '../mail/tls-words.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const answerMs = 10_000;
@@ -43,7 +44,7 @@ async function answers(publicUrl: string, get: (url: string) => Promise<{readonl
 			: fail(`${url} answers ${status}`, 'let the proxy pass requests to MAILCTL_HTTP_LISTEN');
 	} catch (error) {
 		const {message, cause} = error as Error;
-		const reason = cause instanceof Error ? cause.message : message;
+		const reason = withoutAdvice(cause instanceof Error ? cause.message : message);
 		return warn(
 			`${url} could not be reached from here: ${reason}`,
 			'open it in a browser elsewhere; check DNS and proxy',

@@ -2,6 +2,7 @@ import {rootCertificates} from 'node:tls';
 import {ImapFlow, type ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/urls.ts';
 import {createConceal} from '../mail/log-in.ts';
+import {withoutAdvice} from '../mail/tls-words.ts';
 import {longestMail} from './found-mail.ts';
 
 export type ImapMailbox = Extract<BounceMailbox, {kind: 'imap'}>;
@@ -78,7 +79,7 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 	const code = error.code ?? '';
 	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
 	// Some servers repeat what they refuse.
-	const words = clean(createConceal(mailbox)(said.find(Boolean) ?? error.message));
+	const words = clean(createConceal(mailbox)(said.find(Boolean) ?? withoutAdvice(error.message)));
 	if (error.authenticationFailed) {
 		return {
 			reason: `${where} refuses the log-in: ${words}`,

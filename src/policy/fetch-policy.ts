@@ -5,6 +5,7 @@ import type {Resolver} from '../mail/dns.ts';
 import {pinnedLookup} from '../mail/pinned-lookup.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
+import {withoutAdvice} from '../mail/tls-words.ts';
 import {parsePolicy, type StsPolicy} from './sts-policy.ts';
 
 export type Fetched =
@@ -53,7 +54,7 @@ export function createFetchPolicy(options: FetchOptions): FetchPolicy {
 
 			const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
 			const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
-			return failed(failure ?? webpki, `${host}: ${message}`);
+			return failed(failure ?? webpki, `${host}: ${withoutAdvice(message)}`);
 		}
 	};
 }

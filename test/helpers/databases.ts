@@ -1,5 +1,5 @@
 import {randomBytes} from 'node:crypto';
-import {mkdtemp, rm} from 'node:fs/promises';
+import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
@@ -7,8 +7,11 @@ import type {ExecutionContext, TestFn} from 'ava';
 import createKnex from 'knex';
 import {migrate} from '../../src/store/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../../src/store/store.ts';
+import {templateVariable} from '../migrated-template.ts';
 
 export type Engine = 'sqlite' | 'postgres';
+
+type Scope = Pick<ExecutionContext, 'teardown'>;
 
 const adminUrl = process.env.TEST_DATABASE_URL;
 
@@ -16,29 +19,60 @@ const adminUrl = process.env.TEST_DATABASE_URL;
 export const engines: readonly Engine[] = adminUrl ? ['sqlite', 'postgres'] : ['sqlite'];
 
 /** A folder that is gone after the test. */
-export async function temporaryFolder(t: Pick<ExecutionContext, 'teardown'>): Promise<string> {
+export async function temporaryFolder(t: Scope): Promise<string> {
 	const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-test-'));
 	t.teardown(() => rm(folder, {recursive: true, force: true}));
 	return folder;
 }
 
 /** A place for a store of its own: a new file, or a new database of the run's PostgreSQL. */
-export async function newLocation(t: Pick<ExecutionContext, 'teardown'>, engine: Engine): Promise<StoreLocation> {
+export async function newLocation(t: Scope, engine: Engine): Promise<StoreLocation> {
+	return await emptyLocation(t, engine, '');
+}
+
+async function emptyLocation(t: Scope, engine: Engine, template: string): Promise<StoreLocation> {
 	if (engine === 'sqlite') {
 		return {file: path.join(await temporaryFolder(t), 'mailctl.db')};
 	}
 	const name = `test_${randomBytes(8).toString('hex')}`;
 	const admin = createKnex({client: 'pg', connection: adminUrl as string, pool: {min: 0, max: 1}});
-	await admin.raw(`create database ${name}`);
+	await admin.raw(`create database ${name} ${template}`);
 	await admin.destroy();
 	const url = new URL(adminUrl as string);
 	url.pathname = `/${name}`;
 	return {url: url.href};
 }
 
-/** An empty, migrated store, closed after the test. */
+/** A migrated SQLite file: to write its bytes is cheaper than to migrate anew. */
+const migratedFile = createOnce(async () => {
+	const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-test-'));
+	try {
+		const file = path.join(folder, 'mailctl.db');
+		const store = await openStore({file});
+		await migrate(store.database);
+		await store.close();
+		return await readFile(file);
+	} finally {
+		await rm(folder, {recursive: true, force: true});
+	}
+});
+
+function createOnce<Value>(make: () => Promise<Value>): () => Promise<Value> {
+	let value: Promise<Value> | undefined;
+	return () => {
+		value ??= make();
+		return value;
+	};
+}
+
+/** An empty, migrated store, closed after the test: a copy of one that was migrated, where there is one. */
 export async function newStore(t: ExecutionContext, engine: Engine): Promise<Store> {
-	const store = await openStore(await newLocation(t, engine));
+	const template = process.env[templateVariable];
+	const location = await emptyLocation(t, engine, template ? `template ${template}` : '');
+	if ('file' in location) {
+		await writeFile(location.file, await migratedFile());
+	}
+	const store = await openStore(location);
 	t.teardown(() => store.close());
 	await migrate(store.database);
 	return store;

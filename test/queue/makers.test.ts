@@ -222,7 +222,12 @@ test('a key that is none fails the mail signed with it and nothing else', async 
 
 test('mail waits for a maker that cannot start, which is tried again, but not at once', async t => {
 	let broken = true;
-	const {makers, crashes} = start(t, {count: 1, thread: () => (broken ? './broken-thread.js' : makerThread)});
+	const {makers, crashes} = start(t, {
+		count: 1,
+		thread: () => (broken ? './broken-thread.js' : makerThread),
+		// The thread has not lived long, however slowly it started.
+		clock: {...systemClock, monotonic: () => 0},
+	});
 	const made = makers.make(job('good'));
 	await waitFor('the end of the first', () => crashes.length === 1);
 	broken = false;

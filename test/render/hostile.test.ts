@@ -6,7 +6,7 @@ import type {RenderResult} from '../../src/render/render.ts';
 
 const thread = new URL('hostile-thread.js', import.meta.url);
 const resourceLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
-const longestTestMs = 90_000;
+const longestTestMs = 200_000;
 
 async function renderInThread(
 	templates: readonly string[],
