@@ -10,11 +10,11 @@ const record = dkimRecordValue(rsa);
 const report = Buffer.from('From: fbl@arf.reporter.test\r\nSubject: complaint\r\n\r\nFeedback-Type: abuse\r\n');
 const arf = reading([complaint], {kind: 'arf'});
 
-async function signed(signingDomain: string, maxBodyLength?: number): Promise<Buffer> {
+async function signed(signingDomain: string, maxBodyLength?: number, mail = report): Promise<Buffer> {
 	const key = {signingDomain, selector: 's1', privateKey: rsa};
 	const limited = {...key, ...(maxBodyLength !== undefined && {maxBodyLength})};
-	const {signatures} = await dkimSign(report, {...key, signatureData: [limited]});
-	return Buffer.concat([Buffer.from(signatures), report]);
+	const {signatures} = await dkimSign(mail, {...key, signatureData: [limited]});
+	return Buffer.concat([Buffer.from(signatures), mail]);
 }
 
 /** A reporter check whose DNS answers this; `asked` are the names. */
@@ -53,13 +53,18 @@ test('DNS that does not answer, or garbage: nobody', async t => {
 	t.is(await checker({kind: 'found', records: ['v=DKIM1; p=x']}).reporterOf(mail, arf), null);
 });
 
-test('what is no feedback report, bears nobody’s name, or has many signatures is not looked at', async t => {
+test('what is no feedback report, bears nobody’s name, has many signatures or is large is not looked at', async t => {
 	const {asked, reporterOf} = checker();
 	const mail = await signed('arf.reporter.test');
 	t.is(await reporterOf(mail, reading([complaint], {kind: 'dsn'})), null);
 	t.is(await reporterOf(await signed('other.test'), arf), null);
 	const many = Buffer.concat([Buffer.from('DKIM-Signature: d=arf.reporter.test\r\n'.repeat(1000)), mail]);
 	t.is(await reporterOf(many, arf), null);
+	t.deepEqual(asked, []);
+	const large = await signed('arf.reporter.test', undefined, Buffer.concat([report, Buffer.alloc(600_000, 'x\r\n')]));
+	t.is(await reporterOf(large, arf), null);
+	const longHeader = Buffer.concat([Buffer.from('X-A: b\r\n'.repeat(10_000)), report]);
+	t.is(await reporterOf(await signed('arf.reporter.test', undefined, longHeader), arf), null);
 	t.deepEqual(asked, []);
 	const nobody = createTrustedReporter({reporters: [], resolver: {txt: async () => ({kind: 'nodata'})}});
 	t.is(await nobody(mail, arf), null);
