@@ -1,4 +1,4 @@
-import {columnsOf, cut, printable} from './text.ts';
+import {columnsOf, cut, printable, wrapped} from './text.ts';
 
 export type Column<Row> = {
 	readonly title: string;
@@ -46,8 +46,15 @@ function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: 
 	}
 }
 
-/** Names at the left, values at the right. */
-export function fields(pairs: ReadonlyArray<readonly [name: string, value: string | number | null]>): string[] {
-	const width = Math.max(...pairs.map(([name]) => name.length));
-	return pairs.map(([name, value]) => `${name.padEnd(width)}${gap}${printable(String(value ?? '–'))}`.trimEnd());
+/** Names at the left, values at the right; one that is longer than a line goes on below itself. */
+export function fields(
+	pairs: ReadonlyArray<readonly [name: string, value: string | number | null]>,
+	width = Number.POSITIVE_INFINITY,
+): string[] {
+	const names = Math.max(...pairs.map(([name]) => name.length));
+	const indent = ' '.repeat(names + gap.length);
+	return pairs.flatMap(([name, value]) => {
+		const [first = '', ...rest] = wrapped(printable(String(value ?? '–')), width, indent);
+		return [name.padEnd(indent.length) + first.slice(indent.length), ...rest].map(line => line.trimEnd());
+	});
 }

@@ -126,8 +126,12 @@ export function workspaceCommands(workspace: Command): void {
 		'mailctl workspace resume acme',
 	).action(
 		action<object, [string | undefined]>(async (session, _options, key) => {
-			const {id} = await chosen(session, key);
-			await showWorkspace(session, await session.write(trx => resumeWorkspace(trx, session.tools, id)));
+			const before = await chosen(session, key);
+			const after = await session.write(trx => resumeWorkspace(trx, session.tools, before.id));
+			if (after.reputation_since === before.reputation_since) {
+				session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned of, nothing was changed`);
+			}
+			await showWorkspace(session, after);
 		}),
 	);
 }
@@ -261,24 +265,30 @@ async function showWorkspace(session: Session, row: Workspace): Promise<void> {
 	const brand = readBranding(row.branding);
 	const reputation = await readReputation(session, row.id);
 	session.show({...view(row), reputation: reputationView(reputation)}, () =>
-		fields([
-			['id', row.id],
-			['name', row.name],
-			['locale', row.locale],
-			['timezone', row.timezone],
-			['monthly quota', row.monthly_quota],
-			['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
-			['source pool', row.source_pool],
-			['route', row.route && maskPasswords(row.route)],
-			['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
-			['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
-			...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),
-			...reputationFields(reputation),
-			['brand name', brand.name],
-			['brand logo', brand.logoUrl],
-			['brand color', brand.accent],
-			['support', brand.supportEmail],
-			['created', `${shortTime(row.created_at)} UTC`],
-		]),
+		fields(
+			[
+				['id', row.id],
+				['name', row.name],
+				['locale', row.locale],
+				['timezone', row.timezone],
+				['monthly quota', row.monthly_quota],
+				['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
+				['source pool', row.source_pool],
+				['route', row.route && maskPasswords(row.route)],
+				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
+				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
+				...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),
+				...(row.paused_at === null
+					? []
+					: [['  ends by', `mailctl workspace resume ${/^[\w.-]+$/.test(row.name) ? row.name : row.id}`] as const]),
+				...reputationFields(reputation),
+				['brand name', brand.name],
+				['brand logo', brand.logoUrl],
+				['brand color', brand.accent],
+				['support', brand.supportEmail],
+				['created', `${shortTime(row.created_at)} UTC`],
+			],
+			session.terminal.width,
+		),
 	);
 }

@@ -56,6 +56,9 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 	});
 	golden(t, 'workspace-show', await cli.text('workspace', 'show', id));
 	t.like(await cli.json('workspace', 'resume', 'acme'), {paused: false, paused_at: null, pause_reason: null});
+	const again = await cli.run('workspace', 'resume', 'acme');
+	t.is(again.code, 0);
+	t.is(again.stderr, 'mailctl: acme is neither paused nor warned of, nothing was changed\n');
 	t.deepEqual(
 		(await cli.json<Named[]>('workspace', 'list')).map(each => each.id),
 		[id],

@@ -75,6 +75,16 @@ test('fields stand under each other', t => {
 		]),
 		['id         x', 'long name  –', 'n          0'],
 	);
+	t.deepEqual(
+		fields(
+			[
+				['reason', 'one two three four'],
+				['n', 'a-word-that-is-long'],
+			],
+			16,
+		),
+		['reason  one two', '        three', '        four', 'n       a-word-that-is-long'],
+	);
 });
 
 test('a copy that waits has its next try ahead, or is due', t => {
