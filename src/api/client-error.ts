@@ -1,14 +1,23 @@
 import {type IncomingMessage, STATUS_CODES} from 'node:http';
 import type {Socket} from 'node:net';
 import type {NewId} from '../mail/ids.ts';
-import {apiError, errorBody} from './errors.ts';
+import {type ApiError, apiError, errorBody} from './errors.ts';
 
 type HttpSocket = Socket & {_httpMessage?: {headersSent: boolean; req: IncomingMessage} | null};
 
-const statuses: Readonly<Record<string, number>> = {
-	ERR_HTTP_REQUEST_TIMEOUT: 408,
-	HPE_HEADER_OVERFLOW: 431,
-	HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+type Answer = {readonly status: number; readonly error: ApiError};
+
+const malformed: Answer = {status: 400, error: apiError('bad_request')};
+const answers: Readonly<Record<string, Answer>> = {
+	ERR_HTTP_REQUEST_TIMEOUT: {
+		status: 408,
+		error: apiError('bad_request', {message: 'The request did not arrive within the time limit.'}),
+	},
+	HPE_HEADER_OVERFLOW: {
+		status: 431,
+		error: apiError('bad_request', {message: 'The request line and headers are longer than 16 KiB.'}),
+	},
+	HPE_CHUNK_EXTENSIONS_OVERFLOW: {status: 413, error: apiError('payload_too_large')},
 };
 
 /** Answers what is not HTTP, or did not arrive in time, in the API's envelope, and ends the connection. */
@@ -19,9 +28,9 @@ export function createClientErrorHandler(newId: NewId) {
 			return;
 		}
 
-		const status = statuses[error.code ?? ''] ?? 400;
+		const {status, error: told} = answers[error.code ?? ''] ?? malformed;
 		const id = newId('req');
-		const body = JSON.stringify(errorBody(apiError(status === 413 ? 'payload_too_large' : 'bad_request'), id));
+		const body = JSON.stringify(errorBody(told, id));
 		socket.end(
 			[
 				`HTTP/1.1 ${status} ${STATUS_CODES[status]}`,

@@ -1,7 +1,7 @@
 // Formats and keywords of our own say nothing to others; their meaning stands in the descriptions.
 const ownKeywords = new Set(['variables', 'contentEncoding']);
 const knownFormats = new Set(['email', 'uri', 'date-time']);
-const emailFormats = new Set(['email', 'recipient-email']);
+const emailFormats = new Set(['email', 'recipient-email', 'query-email', 'query-recipient-email']);
 
 /** A copy of a schema with nothing but standard JSON Schema in it. */
 export function plainSchema(schema: unknown): unknown {

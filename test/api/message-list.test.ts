@@ -97,6 +97,19 @@ storeTest(test, 'each filter leaves what it says, alone and with others', async 
 	t.deepEqual(await ids({status: 'bounced', templateId: template}), []);
 });
 
+storeTest(test, 'a plus in an address need not be encoded in a query', async (t, store) => {
+	const api = await startApi(t, store);
+	const one = idOf(await api.send({to: 'ada+shop@example.org'}));
+	await api.send({to: 'ada@example.org'});
+	for (const plus of ['+', '%2B', '%20']) {
+		const address = `ada${plus}shop@example.org`;
+		t.deepEqual(idsOf(await list(api, `?recipient=${address}`)), [one]);
+		t.deepEqual(idsOf(await list(api, `?from=${address}`)), []);
+		t.like((await api.get(`/v1/contacts?email=${address}`)).body, {data: [{email: 'ada+shop@example.org'}]});
+		t.like((await api.get(`/v1/suppressions?recipient=${address}`)).body, {data: []});
+	}
+});
+
 storeTest(test, 'createdAfter and createdBefore are a half-open range of any RFC 3339 times', async (t, store) => {
 	let now = Date.parse('2026-06-09T10:15:30Z');
 	const api = await startApi(t, store, {clock: {now: () => now, monotonic: () => now}});

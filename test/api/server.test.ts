@@ -286,7 +286,7 @@ test('431 in the envelope: 16 KiB of headers', async t => {
 	const {port} = await start(t);
 	const answer = await rawHttp(port, `GET / HTTP/1.1\r\nHost: x\r\nA: ${'b'.repeat(17_000)}\r\n\r\n`);
 	t.regex(answer, /^HTTP\/1\.1 431 /);
-	t.regex(answer, /"code":"bad_request"/);
+	t.regex(answer, /"code":"bad_request","message":"The request line and headers are longer than 16 KiB\."/);
 });
 
 for (const [title, text] of [
@@ -297,7 +297,7 @@ for (const [title, text] of [
 		const {port} = await start(t, {timeouts: quickTimeouts});
 		const answer = await rawHttp(port, text);
 		t.regex(answer, /^HTTP\/1\.1 408 Request Timeout\r\n/);
-		t.regex(answer, /"code":"bad_request"/);
+		t.regex(answer, /"code":"bad_request","message":"The request did not arrive within the time limit\."/);
 	});
 }
 

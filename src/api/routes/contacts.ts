@@ -10,7 +10,7 @@ import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {contactChanges, contactSchema} from '../schemas/contact.ts';
-import {addressKey, canonicalLocale} from '../schemas/formats.ts';
+import {canonicalLocale, queryAddressKey} from '../schemas/formats.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import type {Routes} from '../server.ts';
@@ -21,7 +21,10 @@ const contactQuery = Type.Object(
 	{
 		...pageQuery.properties,
 		email: Type.Optional(
-			Type.String({format: 'recipient-email', description: 'The contact of this address, however it is spelled.'}),
+			Type.String({
+				format: 'query-recipient-email',
+				description: 'The contact of this address, however it is spelled.',
+			}),
 		),
 	},
 	{additionalProperties: false},
@@ -54,7 +57,7 @@ export function contactRoutes({auth, reader, change, tools, cursors, erase}: Api
 			async request => {
 				const {workspaceId} = callerOf(request);
 				const {email, ...query} = request.query;
-				const key = email === undefined ? undefined : addressKey(email);
+				const key = email === undefined ? undefined : queryAddressKey(email);
 				const page = await readPage({
 					query,
 					usualLimit: contactsPerPage,

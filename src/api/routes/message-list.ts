@@ -9,7 +9,7 @@ import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {pageQuery, scanPage} from '../paging.ts';
-import {addressKey} from '../schemas/formats.ts';
+import {queryAddressKey} from '../schemas/formats.ts';
 import {messageSchema} from '../schemas/message.ts';
 import {pageOf} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
@@ -22,9 +22,9 @@ const messageQuery = Type.Object(
 		...pageQuery.properties,
 		status: Type.Optional(Type.Enum(recipientStates, {description: 'Messages in this state.'})),
 		recipient: Type.Optional(
-			Type.String({format: 'recipient-email', description: 'Messages to this address, however it is spelled.'}),
+			Type.String({format: 'query-recipient-email', description: 'Messages to this address, however it is spelled.'}),
 		),
-		from: Type.Optional(Type.String({format: 'email', description: 'Messages from this address.'})),
+		from: Type.Optional(Type.String({format: 'query-email', description: 'Messages from this address.'})),
 		templateId: Type.Optional(Type.String({description: 'Messages of this template, whatever its version.'})),
 		createdAfter: Type.Optional(
 			Type.String({format: 'time', description: 'Accepted then or later; RFC 3339 date or date-time, UTC by default.'}),
@@ -82,8 +82,8 @@ type Filter = Omit<MessageFilter, 'workspaceId'>;
 function filterOf(query: Static<typeof messageQuery>): Filter {
 	return {
 		status: query.status,
-		toKey: query.recipient === undefined ? undefined : addressKey(query.recipient),
-		fromKey: query.from === undefined ? undefined : addressKey(query.from),
+		toKey: query.recipient === undefined ? undefined : queryAddressKey(query.recipient),
+		fromKey: query.from === undefined ? undefined : queryAddressKey(query.from),
 		templateId: query.templateId,
 		since: query.createdAfter === undefined ? undefined : parseQueryTime(query.createdAfter),
 		until: query.createdBefore === undefined ? undefined : parseQueryTime(query.createdBefore),

@@ -11,6 +11,7 @@ import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {queryAddressKey} from '../schemas/formats.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import {suppressionBody, suppressionSchema} from '../schemas/suppression.ts';
@@ -22,7 +23,7 @@ const listQuery = Type.Object(
 	{
 		...pageQuery.properties,
 		recipient: Type.Optional(
-			Type.String({format: 'recipient-email', description: 'Only this address: one entry or none.'}),
+			Type.String({format: 'query-recipient-email', description: 'Only this address: one entry or none.'}),
 		),
 		reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries made for this reason.'})),
 	},
@@ -77,7 +78,7 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 			async request => {
 				const {workspaceId} = callerOf(request);
 				const {recipient, reason, ...query} = request.query;
-				const addressKey = recipient === undefined ? undefined : checkedAddress(recipient).key;
+				const addressKey = recipient === undefined ? undefined : queryAddressKey(recipient);
 				const page = await readPage({
 					query,
 					usualLimit,

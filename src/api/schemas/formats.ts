@@ -33,6 +33,8 @@ export function createFormats() {
 	return {
 		email: text => addressFault(text, false),
 		'recipient-email': text => addressFault(text, true),
+		'query-email': text => addressFault(withPlus(text), false),
+		'query-recipient-email': text => addressFault(withPlus(text), true),
 		text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
 		'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
 		'metadata-key': text =>
@@ -67,13 +69,18 @@ export function createFormats() {
 
 export type FormatName = keyof ReturnType<typeof createFormats>;
 
-/** The comparison form of an address that passed the check of its format. */
-export function addressKey(text: string): string {
-	const parsed = parseAddress(text, {utf8Local: true});
+/** The comparison form of an address in a query that passed the check of its format. */
+export function queryAddressKey(text: string): string {
+	const parsed = parseAddress(withPlus(text), {utf8Local: true});
 	if (!parsed.ok) {
 		throw new Error('An address that passed the check of its format does not parse.');
 	}
 	return parsed.address.key;
+}
+
+// An unencoded `+` has become a space, which no address has.
+function withPlus(text: string): string {
+	return text.replaceAll(' ', '+');
 }
 
 /** The bytes, or null if the text is not the one canonical base64 form of at most a mebibyte (RFC 4648 §3.5, §4). */
