@@ -77,6 +77,10 @@ test('a data folder or store that cannot be used is exit 74', async t => {
 	await writeFile(join(cli.folder, 'data'), 'a file');
 	refused(t, await cli.run('key', 'list'), 74, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
 
+	// A folder that takes none, whoever asks.
+	const nowhere = await newCli(t, {MAILCTL_DATA_DIR: '/proc/mailctl/data'});
+	refused(t, await nowhere.run('key', 'list'), 74, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
+
 	const other = await newCli(t);
 	await mkdir(join(other.folder, 'data'), {mode: 0o700});
 	await writeFile(join(other.folder, 'data/mailctl.db'), 'x'.repeat(10_000), {mode: 0o600});
