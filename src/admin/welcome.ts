@@ -10,7 +10,10 @@ export type WelcomeInput = Bootstrapped & {
 	readonly captures: boolean;
 };
 
-/** What a fresh store's first start prints, once: at most 80 columns, and a command that can be pasted as it stands. */
+/**
+ * What a fresh store's first start prints, once: at most 80 columns, and a command that can be pasted as it stands: each
+ * of its lines is a whole word of the shell, so that neither a script nor a hand can take half a string of it.
+ */
 export function welcome({sender, templateId, liveKey, testKey, url, command, captures}: WelcomeInput): string[] {
 	return [
 		'This is a fresh store. It got a workspace (default), a sender',
@@ -28,13 +31,13 @@ export function welcome({sender, templateId, liveKey, testKey, url, command, cap
 		`curl -sS ${url}/v1/messages \\`,
 		`  -H 'Authorization: Bearer ${liveKey}' \\`,
 		"  -H 'Content-Type: application/json' \\",
-		`  -d '{"from":"${sender}","to":"you@example.org",`,
-		`       "templateId":"${templateId}",`,
-		'       "data":{"name":"Zoë","url":"https://shop.example/orders/1042",',
-		'         "order":{"number":"1042","currency":"EUR","total":42.9,',
-		'           "placed_at":"2026-06-09T17:30:00Z","items":[',
-		'             {"name":"Notebook, ruled","quantity":2,"price":12.5},',
-		`             {"name":"Fountain pen","quantity":1,"price":17.9}]}}}'`,
+		`  -d '{"from":"${sender}","to":"you@example.org",'\\`,
+		`'"templateId":"${templateId}",'\\`,
+		`'"data":{"name":"Zoë","url":"https://shop.example/orders/1042",'\\`,
+		`'"order":{"number":"1042","currency":"EUR","total":42.9,'\\`,
+		`'"placed_at":"2026-06-09T17:30:00Z","items":['\\`,
+		`'{"name":"Notebook, ruled","quantity":2,"price":12.5},'\\`,
+		`'{"name":"Fountain pen","quantity":1,"price":17.9}]}}}'`,
 		'',
 		'Then see what became of it:',
 		'',

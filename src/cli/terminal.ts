@@ -35,7 +35,8 @@ type Streams = {
 export function createTerminal({stdin, stdout, stderr}: Streams, env: Environment): Terminal {
 	const colour = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
 	const asked = Number(env.COLUMNS);
-	const width = Number.isInteger(asked) && asked > 0 ? asked : stdout.isTTY ? stdout.columns : Number.POSITIVE_INFINITY;
+	const width =
+		Number.isInteger(asked) && asked > 0 ? asked : stdout.isTTY ? widthOf(stdout) : Number.POSITIVE_INFINITY;
 	return {
 		width,
 		print: lines => void stdout.write(lines.map(line => `${line}\n`).join('')),
@@ -55,11 +56,16 @@ export function createTerminal({stdin, stdout, stderr}: Streams, env: Environmen
 		status(line) {
 			if (stderr.isTTY === true) {
 				// Cut to the width: a line that wraps could not be replaced.
-				stderr.write(`\r\x1b[K${line === null ? '' : cut(line, stderr.columns - 1)}`);
+				stderr.write(`\r\x1b[K${line === null ? '' : cut(line, widthOf(stderr) - 1)}`);
 			}
 		},
 		bold: text => (colour ? `\x1b[1m${text}\x1b[22m` : text),
 		tint: (text, tone) => (colour ? `\x1b[${tones[tone]}m${text}\x1b[39m` : text),
 		asks: stdin.isTTY === true && stderr.isTTY === true,
 	};
+}
+
+/** A terminal whose size nobody set, as `docker exec -t` makes them, says 0. */
+function widthOf(stream: {readonly columns: number}): number {
+	return stream.columns || 80;
 }

@@ -1,5 +1,5 @@
 import {accessSync, constants, existsSync, mkdirSync, readdirSync, statSync} from 'node:fs';
-import {join} from 'node:path';
+import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 
@@ -21,7 +21,7 @@ const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock)/;
 export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}: DataDirInput): void {
 	process.umask(0o077);
 	try {
-		mkdirSync(dataDir, {recursive: true, mode: 0o700});
+		makeFolder(dataDir);
 		accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
 	} catch (error) {
 		const reason = (error as Error).message;
@@ -53,4 +53,24 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	if (exposed.length > 0) {
 		throw new ConfigError(exposed.map(file => `${file} can be read or written by others: run chmod 600 ${file}`));
 	}
+}
+
+/** With those above it. Not `recursive`: where a folder that is there takes none, as below /proc, Node 20 tries for ever. */
+function makeFolder(path: string): void {
+	if (isFolder(path)) {
+		return;
+	}
+	makeFolder(dirname(path));
+	try {
+		mkdirSync(path, {mode: 0o700});
+	} catch (error) {
+		// Another command may have made it meanwhile.
+		if (!isFolder(path)) {
+			throw error;
+		}
+	}
+}
+
+function isFolder(path: string): boolean {
+	return statSync(path, {throwIfNoEntry: false})?.isDirectory() ?? false;
 }

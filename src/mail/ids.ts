@@ -54,7 +54,7 @@ function pooledRandom(): (size: number) => Buffer {
 }
 
 export function createIdSource(clock: Clock, random: (size: number) => Buffer = pooledRandom()): NewId {
-	let time = 0;
+	let time = Number.NEGATIVE_INFINITY;
 	let timeText = '';
 	let [high, low] = [0, 0];
 	let highText = '';
@@ -129,11 +129,16 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 /** Makes ids that sort as if they had been made at a past moment, milliseconds. */
 export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
 
+/** Ids of one moment that follow each other count on: a million of one date are neighbours in an index, not scattered. */
 export function createPastIds(random: (size: number) => Buffer = pooledRandom()): PastId {
+	let moment = Number.NaN;
+	let newId: NewId;
 	return (prefix, milliseconds) => {
-		const bytes = random(10);
-		const [high, low] = [bytes.readUIntBE(0, 5), bytes.readUIntBE(5, 5)];
-		return `${prefix}_${encode(milliseconds, 10)}${encode(high, 8)}${encode(low, 8)}`;
+		if (milliseconds !== moment) {
+			moment = milliseconds;
+			newId = createIdSource({now: () => milliseconds, monotonic: () => 0}, random);
+		}
+		return newId(prefix);
 	};
 }
 

@@ -20,6 +20,13 @@ test('serve on an empty folder prints a welcome whose command, pasted, sends a f
 	const cli = await newCli(t);
 	const first = await cli.serve();
 	const [command] = await waitFor('the welcome', () => /^curl [\s\S]*?\}\}\}'$/m.exec(first.stderr()));
+	t.true(
+		(command as string)
+			.split('\n')
+			.slice(0, -1)
+			.every(line => line.endsWith('\\')),
+		'each line says that it goes on',
+	);
 	const words = await shellWords(command as string);
 	t.deepEqual(
 		[words[0], words[1], words[2], words[4], words[6]],

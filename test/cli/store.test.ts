@@ -12,7 +12,7 @@ test('config show masks secrets and says where each setting comes from; config c
 	t.like(of('MAILCTL_RELAY_URL'), {value: 'smtp://user:***@relay.example', source: 'environment'});
 	t.like(of('MAILCTL_DELIVERY'), {value: 'capture', source: 'default'});
 	const text = await cli.text('config', 'show');
-	t.regex(text, /^SETTING +VALUE +FROM\nMAILCTL_DATA_DIR /);
+	t.regex(text, /^SETTING +FROM +VALUE\nMAILCTL_DATA_DIR /);
 	t.deepEqual(
 		text.split('\n').filter(line => line.length > 80),
 		[],
@@ -86,6 +86,10 @@ test('a data folder or store that cannot be used is exit 74', async t => {
 	const cli = await newCli(t);
 	await writeFile(join(cli.folder, 'data'), 'a file');
 	refused(t, await cli.run('key', 'list'), 74, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
+
+	// A folder that takes none, whoever asks.
+	const nowhere = await newCli(t, {MAILCTL_DATA_DIR: '/proc/mailctl/data'});
+	refused(t, await nowhere.run('key', 'list'), 74, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
 
 	const other = await newCli(t);
 	await mkdir(join(other.folder, 'data'), {mode: 0o700});

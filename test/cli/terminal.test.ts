@@ -1,8 +1,8 @@
 import test from 'ava';
 import {createTerminal} from '../../src/cli/terminal.ts';
 
-const terminal = (isTTY: boolean, env = {}) =>
-	createTerminal({stdin: {}, stdout: {isTTY, columns: 80}, stderr: {}} as Parameters<typeof createTerminal>[0], env);
+const terminal = (isTTY: boolean, env = {}, columns = 80) =>
+	createTerminal({stdin: {}, stdout: {isTTY, columns}, stderr: {}} as Parameters<typeof createTerminal>[0], env);
 
 test('colours are for terminals that want them', t => {
 	const {tint, bold} = terminal(true);
@@ -14,4 +14,11 @@ test('colours are for terminals that want them', t => {
 		t.is(plain.tint('ok', 'good'), 'ok');
 		t.is(plain.bold('x'), 'x');
 	}
+});
+
+test('tables are as wide as the terminal, 80 columns where it does not know its size', t => {
+	t.is(terminal(true, {}, 132).width, 132);
+	t.is(terminal(true, {}, 0).width, 80);
+	t.is(terminal(true, {COLUMNS: '60'}, 132).width, 60);
+	t.is(terminal(false).width, Number.POSITIVE_INFINITY);
 });

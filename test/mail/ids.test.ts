@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createIdSource, idBytes, idFloor, idFromBytes, idTime, isId} from '../../src/mail/ids.ts';
+import {createIdSource, createPastIds, idBytes, idFloor, idFromBytes, idTime, isId} from '../../src/mail/ids.ts';
 
 const clockAt = (time: {ms: number}) => ({now: () => time.ms, monotonic: () => 0});
 
@@ -29,6 +29,17 @@ test('a time is a range of ids', t => {
 	const id = newId('msg');
 	t.true(idFloor('msg', 1_780_000_000_000) <= id && id < idFloor('msg', 1_780_000_000_001));
 	t.is(idTime(id), 1_780_000_000_000);
+});
+
+test('ids of a past moment count on, so that a million of one date are neighbours in an index', t => {
+	const pastId = createPastIds();
+	for (const moment of [Date.UTC(2026, 0, 2), Date.UTC(2025, 0, 1), 0]) {
+		const ids = Array.from({length: 1000}, () => pastId('sup', moment));
+		t.true(ids.every(id => isId('sup', id) && idTime(id) === moment));
+		t.is(new Set(ids).size, ids.length);
+		t.deepEqual(ids.toSorted(), ids);
+	}
+	t.not(createPastIds()('sup', 0), createPastIds()('sup', 0), 'two imports must not meet');
 });
 
 test('16 bytes and back', t => {
