@@ -1,3 +1,5 @@
+import {setTimeout as pause} from 'node:timers/promises';
+import {goneMs} from './gone.ts';
 import type {Session} from './session.ts';
 
 /** The right to hold one connection to a site. */
@@ -82,25 +84,26 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 
 	/** Ends an idle session, by default the one idle for longest; its place is free when it is gone. */
 	function endIdle(name: string, site: Site, index = 0): void {
-		const session = takeIdle(site, index);
+		void end(name, site, takeIdle(site, index).connection.quit(quitMs));
+	}
+
+	async function end(name: string, site: Site, quit?: Promise<void>): Promise<void> {
 		site.ending += 1;
 		ending += 1;
-		void session.connection.quit(quitMs).then(() => {
-			site.ending -= 1;
-			ending -= 1;
-			open -= 1;
-			forget(name, site);
-			serve();
-		});
+		await quit;
+		await pause(goneMs);
+		site.ending -= 1;
+		ending -= 1;
+		open -= 1;
+		forget(name, site);
+		serve();
 	}
 
 	function dropLost(name: string, site: Site, session: Session): void {
 		const index = site.idle.findIndex(entry => entry.session === session);
 		if (index !== -1) {
 			takeIdle(site, index);
-			open -= 1;
-			forget(name, site);
-			serve();
+			void end(name, site);
 		}
 	}
 
@@ -126,7 +129,7 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 			release(back) {
 				site.busy -= 1;
 				if (back === null || back.connection.lost() !== null) {
-					open -= 1;
+					void end(name, site);
 				} else {
 					if (back !== session) {
 						back.connection.onceLost(() => dropLost(name, site, back));

@@ -1,9 +1,11 @@
+import {setTimeout as pause} from 'node:timers/promises';
 import type {Classify} from '../mail/bounce.ts';
 import type {Attempt, Outcome} from '../mail/outcome.ts';
 import type {Source} from '../mail/way.ts';
 import type {BrokenTls} from './broken-tls.ts';
 import {type Conversation, type ConversationOptions, converse, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
+import {goneMs} from './gone.ts';
 import type {Hello} from './hello.ts';
 import type {Plan} from './plan.ts';
 import {type Route, sameRoute} from './route.ts';
@@ -57,12 +59,18 @@ export async function tryRoutes(
 	let refusal: Outcome | null = null;
 	let used: Used | null = null;
 	let sessions = 0;
+	let connected = false;
 	for (let plan = plans.shift(); plan !== undefined && !limits.over(); plan = plans.shift()) {
 		// The place is for one connection: the last one goes before another is made.
 		await used?.session.connection.quit(options.timeouts.quit);
+		if (connected) {
+			await pause(goneMs);
+		}
+
 		const conversation = await converse(plan, job, options, limits);
 		const {end} = conversation;
 		used = conversation.used;
+		connected = end.phase !== 'connect';
 		options.brokenTls.learn(plan, conversation);
 		if (isStale(plan, end)) {
 			plans.unshift({...plan, session: null});

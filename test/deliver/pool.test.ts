@@ -1,4 +1,5 @@
 import test from 'ava';
+import {createPool} from '../../src/deliver/pool.ts';
 import {plainTerms, startLab, testDelivery} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
 import {holdMail} from '../helpers/held-mail.ts';
@@ -12,6 +13,16 @@ test('never more connections to a site than its limit, all mail arrives', async 
 	t.true(results.every(({outcome}) => outcome.kind === 'delivered'));
 	t.is(lab.hosts[0]?.received.length, 200);
 	t.true((lab.hosts[0]?.mostOpen() ?? 0) <= 3);
+});
+
+test('the place of a connection that has ended is free when the host knows', async t => {
+	const pool = createPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
+	const first = await pool.acquire('site', 1, () => true);
+	const second = pool.acquire('site', 1, () => true);
+	first?.release(null);
+	t.deepEqual(pool.count(), {busy: 0, idle: 0, waiting: 1});
+	t.is((await second)?.session, null);
+	t.deepEqual(pool.count(), {busy: 1, idle: 0, waiting: 0});
 });
 
 test('a connection is used for the mails it may have, then a new one', async t => {
