@@ -19,7 +19,7 @@ export function keyCommands(key: Command): void {
 	verb(key, 'create', 'Make a key and show it, the only time', 'mailctl key create --name app --scope messages:send')
 		.requiredOption('--name <name>', 'what it is for', label('--name'))
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
-		.option('--scope <scope>', 'what it may do; several; none given: all', scope)
+		.option('--scope <scope>', 'what it may do; several, or with commas; none given: all', scope)
 		.option('--rate-limit <n/s>', 'sends per seconds, 0: no limit', rateLimit)
 		.option('--expires <time>', 'when it ends: a duration or an RFC 3339 time', future('--expires'))
 		.action(

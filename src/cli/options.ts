@@ -85,9 +85,12 @@ export function rateLimit(text: string): string {
 	return parsed.ok ? text : refuse('--rate-limit', text, parsed.allowed);
 }
 
+/** Given several times, with commas, or both. */
 export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
-	const known = scopes.find(each => each === text);
-	return known ? [...previous, known] : refuse('--scope', text, `use ${scopes.join(', ')}`);
+	const known = text.split(',').map(part => scopes.find(each => each === part));
+	return known.every(each => each !== undefined)
+		? [...previous, ...known]
+		: refuse('--scope', text, `use ${scopes.join(', ')}`);
 }
 
 export function mode(text: string): 'live' | 'test' {

@@ -22,7 +22,7 @@ export function webhookCommands(webhook: Command): void {
 		'Register an endpoint and show its signing secret',
 		'mailctl webhook add https://shop.example/hooks --event delivered --event bounced',
 	)
-		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several`, events)
+		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, events)
 		.action(
 			action<{event: WebhookEventType[]}, [string]>(async (session, options, url) => {
 				const {id: workspaceId} = await session.workspace();
@@ -104,8 +104,9 @@ export function webhookCommands(webhook: Command): void {
 	testVerb(webhook);
 }
 
+/** Given several times, with commas, or both. */
 function events(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
-	return [...previous, webhookEvent(text)];
+	return [...previous, ...text.split(',').map(webhookEvent)];
 }
 
 async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void> {

@@ -176,12 +176,13 @@ test('key: create, list, rotate, revoke', async t => {
 	t.regex(made.key, /^key_live_[0-9A-Za-z]{38}$/);
 	t.true(made.scopes.includes('messages:send') && made.scopes.includes('usage:read'));
 	const limited = await cli.json<Named & {expires_at: string}>(
-		...['key', 'create', '--name', 'ci', '--mode', 'test', '--scope', 'messages:send', '--scope', 'messages:read'],
+		...['key', 'create', '--name', 'ci', '--mode', 'test'],
+		...['--scope', 'messages:send,messages:read', '--scope', 'usage:read'],
 		...['--rate-limit', '5/1', '--expires', '2099-01-01'],
 	);
 	t.like(limited, {
 		mode: 'test',
-		scopes: ['messages:send', 'messages:read'],
+		scopes: ['messages:send', 'messages:read', 'usage:read'],
 		rate_limit: '5/1',
 		expires_at: '2099-01-01T00:00:00.000Z',
 	});

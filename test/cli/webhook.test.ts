@@ -29,6 +29,15 @@ test('add, list, show, disable, enable, remove', async t => {
 	golden(t, 'webhook-add', await cli.text('webhook', 'add', url, '--event', 'delivered', '--event', 'bounced'));
 	const added = await cli.json<Endpoint>('webhook', 'add', `${url}/2`, '--event', 'opened');
 	t.regex(added.signing_secret, /^whsec_/);
+	const both = await cli.json<Endpoint & {events: string[]}>(
+		'webhook',
+		'add',
+		`${url}/3`,
+		'--event',
+		'delivered,bounced',
+	);
+	t.deepEqual(both.events, ['delivered', 'bounced']);
+	await cli.json('webhook', 'remove', both.id, '--yes');
 	golden(t, 'webhook-list', await cli.text('webhook', 'list'));
 	t.is((await cli.json<Endpoint[]>('webhook', 'list')).length, 2);
 	t.deepEqual(await cli.json('webhook', 'show', added.id), added);
