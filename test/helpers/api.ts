@@ -173,6 +173,8 @@ export async function startApi(
 		await api.close();
 		await collector.stop();
 	});
+	// Where the machine stands still, a server must not close a connection that `fetch` is about to use again.
+	api.server.keepAliveTimeout = 600_000;
 	await api.listen({host: '127.0.0.1', port: 0});
 	const {port} = api.server.address() as {port: number};
 	const base = `http://127.0.0.1:${port}`;
