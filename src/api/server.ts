@@ -33,7 +33,13 @@ export type ApiOptions = {
 	/** Called after each answer. `route` is the pattern of the path, `none` where there is none like it. */
 	readonly onAnswered?: (method: string, route: string, status: number, milliseconds: number) => void;
 	/** Time limits in milliseconds, shorter in tests. */
-	readonly timeouts?: {readonly headers: number; readonly request: number; readonly check: number};
+	readonly timeouts?: {
+		readonly headers: number;
+		readonly request: number;
+		readonly check: number;
+		/** How long nothing may come of a body that was refused before the connection is closed. */
+		readonly rest: number;
+	};
 };
 
 const bodyLimit = 256 * 1024;
@@ -41,7 +47,7 @@ const maxHeaderSize = 16 * 1024;
 // As long as a request line may be: what is no id is told by its pattern, whatever its length.
 const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
-const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000};
+const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000};
 
 /** The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an X-Request-Id. */
 export function createApi({
@@ -83,7 +89,7 @@ export function createApi({
 	endUnused(api);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', admit);
-	api.addHook('onSend', readRest);
+	api.addHook('onSend', createRestReader(timeouts.rest));
 	api.addHook('onResponse', ({method, routeOptions}, {statusCode, elapsedTime}, done) => {
 		onAnswered?.(method, routeOptions.url ?? 'none', statusCode, elapsedTime);
 		done();
@@ -135,16 +141,23 @@ function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Erro
 	}
 }
 
-// Where the connection ends with the answer, an answer before the end of the body would be lost: the system resets a
-// connection on which something came that nobody read, and the client fails where it still writes. So the rest is read
-// first and dropped, within the time limit of the request.
-function readRest({raw}: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void {
-	if (reply.raw.shouldKeepAlive || raw.complete) {
-		done(null, payload);
-		return;
-	}
-	finished(raw, () => done(null, payload));
-	raw.resume();
+// Where the connection ends with the answer, an answer before the end of the body may be lost: the system resets a
+// connection on which something came that nobody read, and the client fails where it still writes. So what it sends is
+// read first and dropped; one that sends nothing waits for the answer.
+function createRestReader(quiet: number) {
+	return ({raw}: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {
+		if (reply.raw.shouldKeepAlive || raw.complete) {
+			done(null, payload);
+			return;
+		}
+		const waits = new AbortController();
+		const timer = setTimeout(() => waits.abort(), quiet);
+		finished(raw, {signal: waits.signal}, () => {
+			clearTimeout(timer);
+			done(null, payload);
+		});
+		raw.on('data', () => timer.refresh());
+	};
 }
 
 // A parameter would match the empty text of `/v1/messages/`.

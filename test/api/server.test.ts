@@ -42,7 +42,8 @@ function routes(api: Api): void {
 	api.post('/v1/locked', {...locked}, async () => ({}));
 }
 
-const quickTimeouts = {headers: 200, request: 400, check: 50};
+const quickTimeouts = {headers: 200, request: 400, check: 50, rest: 50};
+const patientTimeouts = {headers: 60_000, request: 60_000, check: 1000, rest: 60_000};
 
 async function start(t: ExecutionContext, options: Partial<ApiOptions> = {}) {
 	const reported: unknown[] = [];
@@ -336,7 +337,7 @@ test('nonsense behind a request under way gets no answer that could be taken for
 });
 
 test('a client that asks to close the connection can write its whole body, and reads why it was refused', async t => {
-	const {port} = await start(t);
+	const {port} = await start(t, {timeouts: patientTimeouts});
 	const body = Buffer.alloc(8 * 1024 * 1024, 'a');
 	const post = async (path: string) => {
 		const headers = {'content-type': 'application/json', 'content-length': body.length};
@@ -350,6 +351,12 @@ test('a client that asks to close the connection can write its whole body, and r
 		t.deepEqual(await post('/v1/locked'), [401, 'close', 'Unauthorized']);
 		t.is((await post('/v1/nothing'))[0], 404);
 	}
+});
+
+test('a client that asks to close the connection and sends no body is answered all the same', async t => {
+	const {port} = await start(t, {timeouts: {...patientTimeouts, rest: 50}});
+	const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n';
+	t.regex(await rawHttp(port, `${head}Content-Length: 9000000\r\n\r\n`), /^HTTP\/1\.1 413 /);
 });
 
 test('an expectation that is not known is ignored', async t => {

@@ -129,7 +129,7 @@ export async function startApi(
 		newId,
 		version: '0.0.0',
 		// Many tests of one file start an API at once.
-		timeouts: {headers: 60_000, request: 60_000, check: 1000},
+		timeouts: {headers: 60_000, request: 60_000, check: 1000, rest: 1000},
 		routes: apiRoutes({
 			auth,
 			reader: store.reader,
