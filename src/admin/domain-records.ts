@@ -29,24 +29,33 @@ export type RecordKey = {
 
 /** How this installation sends, as the settings say. */
 export type SendingNames = {
-	/** The host that takes bounces: MAILCTL_RETURN_PATH_DOMAIN or what stands for it. */
+	/** This machine, by the name that leads to it: MAILCTL_HOSTNAME. */
+	readonly host: string;
+	/** The host that takes bounces: an MX names one that has an address (RFC 5321 §5.1). */
 	readonly bounceHost: string;
-	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of the bounce host. */
+	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of this machine. */
 	readonly sourceAddresses: readonly string[];
 	/** Mail leaves from smarthosts, by addresses that are not known here. */
 	readonly smarthosts: readonly string[];
 };
 
 type SendingSettings = {
+	readonly hostname: string;
 	readonly returnPathDomain: string;
+	readonly inboundListen: object | null;
+	readonly bounceMailbox: object | null;
 	readonly sourceAddresses: ReadonlyArray<{readonly ip: string}>;
 	readonly delivery: 'capture' | 'mx' | 'relay';
 	readonly relays: ReadonlyArray<{readonly host: string}>;
 };
 
-export function sendingNames({returnPathDomain, sourceAddresses, delivery, relays}: SendingSettings): SendingNames {
+/** Where a mailbox is polled, its provider takes bounces: which host that is, only MAILCTL_RETURN_PATH_DOMAIN can say. */
+export function sendingNames(settings: SendingSettings): SendingNames {
+	const {hostname, returnPathDomain, inboundListen, bounceMailbox, sourceAddresses, delivery, relays} = settings;
+	const polled = inboundListen === null && bounceMailbox !== null;
 	return {
-		bounceHost: returnPathDomain,
+		host: hostname,
+		bounceHost: polled ? returnPathDomain : hostname,
 		sourceAddresses: sourceAddresses.map(({ip}) => ip),
 		smarthosts: delivery === 'relay' ? [...new Set(relays.map(({host}) => host))] : [],
 	};
@@ -98,10 +107,10 @@ function recordKey(row: DkimKey): RecordKey {
 }
 
 // Which addresses a smarthost sends from only its operator knows: nothing may be forbidden in their name.
-function spf({bounceHost, sourceAddresses, smarthosts}: SendingNames): string {
+function spf({host, sourceAddresses, smarthosts}: SendingNames): string {
 	if (smarthosts.length > 0) {
-		return `v=spf1 ${smarthosts.map(host => `a:${host}`).join(' ')} ~all`;
+		return `v=spf1 ${smarthosts.map(name => `a:${name}`).join(' ')} ~all`;
 	}
 	const sources = sourceAddresses.map(address => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`);
-	return `v=spf1 ${(sources.length > 0 ? sources : [`a:${bounceHost}`]).join(' ')} -all`;
+	return `v=spf1 ${(sources.length > 0 ? sources : [`a:${host}`]).join(' ')} -all`;
 }

@@ -1,6 +1,6 @@
 import {createPrivateKey, createPublicKey} from 'node:crypto';
 import test from 'ava';
-import {domainRecords} from '../../src/admin/domain-records.ts';
+import {domainRecords, sendingNames} from '../../src/admin/domain-records.ts';
 import {addDomain} from '../../src/admin/domains.ts';
 import {addSender, changeSender, removeSender} from '../../src/admin/senders.ts';
 import type {SigningKeys} from '../../src/admin/signing-keys.ts';
@@ -56,7 +56,13 @@ storeTest(test, 'a domain gets two keys, sealed, whose public halves are in its 
 storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path with SPF, DMARC', async (t, store) => {
 	const {add} = await prepare(store);
 	const added = await add('shop.example');
-	const input = {domain: added?.domain, keys: added?.keys, bounceHost: 'bounces.mail.example', smarthosts: []};
+	const input = {
+		domain: added?.domain,
+		keys: added?.keys,
+		host: 'out.mail.example',
+		bounceHost: 'bounces.mail.example',
+		smarthosts: [],
+	};
 	const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
 	t.deepEqual(
 		records.map(({type, name, purpose, required, found}) => [type, name, purpose, required, found]),
@@ -73,11 +79,27 @@ storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path 
 	t.regex(values[0] as string, /^mailctl-verification=[0-9a-f]{40}$/);
 	t.regex(values[1] as string, /^v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{392}$/);
 	t.regex(values[2] as string, /^v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=$/);
-	t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:bounces.mail.example -all', 'v=DMARC1; p=none']);
+	t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:out.mail.example -all', 'v=DMARC1; p=none']);
 	const sources = {...input, sourceAddresses: ['192.0.2.1', '2001:db8::1']} as Parameters<typeof domainRecords>[0];
 	t.is(domainRecords(sources)[4]?.value, 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all');
 	const relay = {...sources, smarthosts: ['smtp.provider.example']};
 	t.is(domainRecords(relay)[4]?.value, 'v=spf1 a:smtp.provider.example ~all', 'nothing is forbidden in its name');
+});
+
+test('bounces go to this machine, whose name has an address, not to the domain of the return paths', t => {
+	const settings = {
+		hostname: 'mail.shop.example',
+		returnPathDomain: 'bounces.shop.example',
+		inboundListen: {},
+		bounceMailbox: null,
+		sourceAddresses: [],
+		delivery: 'mx',
+		relays: [],
+	} as const;
+	const listening = sendingNames(settings);
+	t.like(listening, {host: 'mail.shop.example', bounceHost: 'mail.shop.example'});
+	const polling = sendingNames({...settings, inboundListen: null, bounceMailbox: {}});
+	t.like(polling, {host: 'mail.shop.example', bounceHost: 'bounces.shop.example'});
 });
 
 storeTest(

@@ -38,7 +38,7 @@ async function records(): Promise<DomainRecord[]> {
 			},
 			{...key, selector: 'mc5', public_key: rsa, active_from: now, pending_at: null, retired_at: null},
 		],
-		...{bounceHost: 'bounces.mail.example', sourceAddresses: ['192.0.2.1'], smarthosts: []},
+		...{host: 'out.mail.example', bounceHost: 'bounces.mail.example', sourceAddresses: ['192.0.2.1'], smarthosts: []},
 	});
 }
 

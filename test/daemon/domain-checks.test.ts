@@ -26,7 +26,7 @@ import {testTools, testVault} from '../helpers/tools.ts';
 const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
-const names = {bounceHost: 'bounces.mail.example', sourceAddresses: [], smarthosts: []};
+const names = {host: 'bounces.mail.example', bounceHost: 'bounces.mail.example', sourceAddresses: [], smarthosts: []};
 
 let keys: SigningKeys;
 test.before(async () => {
