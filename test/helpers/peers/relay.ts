@@ -19,4 +19,4 @@ export type Relaying = {
 
 /** Seconds until it tells of a delay, and until it gives up. */
 export const warnAfter = 1;
-export const giveUpAfter = 20;
+export const giveUpAfter = 12;
