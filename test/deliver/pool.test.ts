@@ -143,12 +143,14 @@ test('a session leads only where the mail goes: another host of the site gets it
 });
 
 test('close: the waiting are released, what is under way ends, idle sessions say QUIT', async t => {
-	const lab = await startLab(t, [{...slow, dot: () => undefined}], {limit: 1});
-	await lab.deliver();
+	const held = holdMail();
+	const lab = await startLab(t, [{...slow, dot: held.dot}], {limit: 1});
 	const under = lab.deliver();
 	const waiting = lab.deliver();
-	await waitFor('one waits', () => lab.deliverer.count().waiting === 1);
-	await lab.deliverer.close();
+	await waitFor('one waits', () => held.waiting.length === 1 && lab.deliverer.count().waiting === 1);
+	const closed = lab.deliverer.close();
+	held.open(true);
+	await closed;
 	t.is((await under).outcome.kind, 'delivered');
 	t.is((await waiting).outcome.kind, 'released');
 	t.is((await lab.deliver()).outcome.kind, 'released');
