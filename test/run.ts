@@ -68,8 +68,8 @@ try {
 			? [given]
 			: [
 					['dist/test/!(flow)/**', 'dist/test/*.test.js'],
-					['dist/test/flow/!(webhooks).test.js', '-c', '3', ...patience],
-					['dist/test/flow/webhooks.test.js', 'dist/test/flow/load/*.test.js', '-c', '1', ...patience],
+					['dist/test/flow/*.test.js', '-c', '3', ...patience],
+					['dist/test/flow/load/*.test.js', '-c', '1', ...patience],
 				];
 	for (const run of runs) {
 		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
