@@ -14,10 +14,18 @@ export type TrustedReporter = (raw: Buffer, reading: Reading) => Promise<string 
 /** A signature of a part of the body (`l=`) says nothing of the rest; the types do not know that it is told. */
 type Verified = Awaited<ReturnType<typeof dkimVerify>>['results'][number] & {readonly canonBodyLengthLimited?: boolean};
 
-/** To verify ten megabytes of line ends, or a million fields, takes minutes; this much takes less than a second. */
+/**
+ * To verify ten megabytes of line ends, or a million fields, takes minutes, and the time that a header or a signature takes
+ * grows with its square; this much takes less than a second.
+ */
 const longestSigned = 512 * 1024;
-const longestHeader = 65_536;
+const longestHeader = 32_768;
+const longestSignature = 4096;
 const mostSignatures = 5;
+/** A field that is parsed as one, folded or not (RFC 6376, 8617). */
+const signature = /^(?:dkim-signature|arc-[a-z-]{1,40})[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*/gm;
+/** Counts for nothing, and the library prints what it misses. */
+const inPart = /[:;]\s*l\s*=/;
 
 /**
  * Whose report it is that has no token of ours (delivery.md R3.19). Nothing is verified, and DNS not asked, unless it is a
@@ -46,8 +54,12 @@ export function createTrustedReporter({reporters, resolver}: TrustedReporterOpti
 		const text = raw.toString('latin1', 0, longestHeader).toLowerCase();
 		const end = text.search(/\r?\n\r?\n/);
 		const header = text.slice(0, Math.max(0, end));
-		const signatures = header.match(/^dkim-signature:.*(?:\r?\n[ \t].*)*/gm) ?? [];
-		const domains = signatures.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
+		const signatures = header.match(signature) ?? [];
+		if (signatures.some(field => field.length > longestSignature || inPart.test(field))) {
+			return false;
+		}
+		const own = signatures.filter(field => field.startsWith('dkim'));
+		const domains = own.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
 		return domains.length <= mostSignatures && domains.some(name => trusted.has(name));
 	}
 

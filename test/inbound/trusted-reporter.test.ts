@@ -63,9 +63,22 @@ test('what is no feedback report, bears nobody’s name, has many signatures or 
 	t.deepEqual(asked, []);
 	const large = await signed('arf.reporter.test', undefined, Buffer.concat([report, Buffer.alloc(600_000, 'x\r\n')]));
 	t.is(await reporterOf(large, arf), null);
-	const longHeader = Buffer.concat([Buffer.from('X-A: b\r\n'.repeat(10_000)), report]);
+	const longHeader = Buffer.concat([Buffer.from('X-A: b\r\n'.repeat(5000)), report]);
 	t.is(await reporterOf(await signed('arf.reporter.test', undefined, longHeader), arf), null);
+	const ofOthers = [
+		`DKIM-Signature: v=1${';'.repeat(5000)}`,
+		`DKIM-Signature : v=1${'\r\n '.repeat(2000)}`,
+		`ARC-Seal: i=1${';\r\n\t'.repeat(2000)}`,
+		`ARC-Message-Signature: i=1;${'\r'.repeat(5000)}`,
+		'DKIM-Signature : d=other.test\r\n'.repeat(5).trim(),
+		'DKIM-Signature: v=1; d=other.test;\r\n\tl=5',
+	];
+	for (const field of ofOthers) {
+		t.is(await reporterOf(Buffer.concat([Buffer.from(`${field}\r\n`), mail]), arf), null, field.slice(0, 40));
+	}
 	t.deepEqual(asked, []);
+	t.is(await reporterOf(Buffer.concat([Buffer.from('ARC-Seal: i=1\r\n'), mail]), arf), 'arf.reporter.test');
+	asked.length = 0;
 	const nobody = createTrustedReporter({reporters: [], resolver: {txt: async () => ({kind: 'nodata'})}});
 	t.is(await nobody(mail, arf), null);
 });
