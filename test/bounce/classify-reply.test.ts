@@ -48,6 +48,10 @@ const rows: readonly Row[] = [
 	['450 4.7.27 no', 'auth'],
 	['554 shop.test does not exist', 'sender', 'dot'],
 	['554 5.1.8 shop.test does not exist', 'sender', 'dot'],
+	['550 shop.test does not exist', 'sender', 'mail'],
+	['550 5.1.1 User john.doe does not exist', 'unknown_user', 'dot'],
+	['550 5.1.1 john.doe does not exist', 'unknown_user', 'dot'],
+	['550 Mailbox john.doe does not exist here', 'unknown_user', 'dot'],
 	['550 5.1.1 Sender address rejected: Domain not found', 'sender'],
 
 	// So does what is said of size.
