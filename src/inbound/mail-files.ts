@@ -40,7 +40,9 @@ type Entry = {readonly path: string; readonly isFolder: boolean; readonly inMail
 
 async function list(folder: string): Promise<Entry[]> {
 	if (await isMaildir(folder)) {
-		const [fresh, seen] = await Promise.all([namesIn(folder, 'new'), namesIn(folder, 'cur')]);
+		// In this order: a reader beside moves mails from the one to the other, and none is to be missed.
+		const fresh = await namesIn(folder, 'new');
+		const seen = await namesIn(folder, 'cur');
 		const paths = [...fresh.map(name => join('new', name)), ...seen.map(name => join('cur', name))];
 		return paths.map(path => ({path: join(folder, path), isFolder: false, inMaildir: true}));
 	}

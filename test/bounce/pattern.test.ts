@@ -29,6 +29,7 @@ test('letters with accents may be written in any way, and hold for all of them',
 	t.true(holds('stra(?:ß|x)e', 'strasse'));
 	t.true(holds('[а-я]{3} закрыт', 'ящик закрыт'));
 	t.true(holds('n’existe', "n'existe"));
+	t.true(holds('^$', '') && !holds('^$', 'gone'));
 	t.true(holds('\\[[ab]-é\\] [é]', '[a-é] E'));
 	t.true(holds('[^@]{1,9} \\[GL\\d\\d\\] \\\\n _x', 'so [GL07] \\n _x'));
 });
