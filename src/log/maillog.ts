@@ -252,7 +252,8 @@ export function createMailLog(logger: Logger): MailLog {
 		},
 		mailboxRecovered: mailbox => logger.info({event: 'mailbox_recovered', ...mailbox}),
 		mailboxUnwatched(mailbox, error) {
-			const text = 'New bounces wait for MAILCTL_BOUNCE_MAILBOX_INTERVAL: raise fs.inotify.max_user_instances.';
+			const text =
+				'New bounces wait for MAILCTL_BOUNCE_MAILBOX_INTERVAL: raise fs.inotify.max_user_instances and max_user_watches.';
 			logger.warn({event: 'mailbox_unwatched', ...mailbox, err: error}, text);
 		},
 		mailUnreadable: (mail, error) => logger.warn({event: 'mail_unreadable', ...mail, err: error}),
