@@ -18,8 +18,8 @@ export function configCommands(config: Command): void {
 				table<ShownSetting>(
 					[
 						{title: 'SETTING', cell: row => row.name},
-						{title: 'FROM', cell: row => row.source},
 						{title: 'VALUE', cell: row => row.value, cut: true},
+						{title: 'FROM', cell: row => row.source},
 					],
 					rows,
 					session.terminal.width,

@@ -12,7 +12,7 @@ test('config show masks secrets and says where each setting comes from; config c
 	t.like(of('MAILCTL_RELAY_URL'), {value: 'smtp://user:***@relay.example', source: 'environment'});
 	t.like(of('MAILCTL_DELIVERY'), {value: 'capture', source: 'default'});
 	const text = await cli.text('config', 'show');
-	t.regex(text, /^SETTING +FROM +VALUE\nMAILCTL_DATA_DIR /);
+	t.regex(text, /^SETTING +VALUE +FROM\nMAILCTL_DATA_DIR /);
 	t.deepEqual(
 		text.split('\n').filter(line => line.length > 80),
 		[],
