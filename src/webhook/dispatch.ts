@@ -102,8 +102,9 @@ export function createDispatcher(options: DispatcherOptions) {
 			options.onStoreError(error);
 			doubtful = true;
 			ended = [...attempted, ...ended];
+			const when = moment();
 			for (const grant of grants) {
-				lanes.claimed(grant, [], now, moment());
+				start(lanes.claimed(grant, [], now, when), when);
 			}
 			return false;
 		}
@@ -199,7 +200,7 @@ export function createDispatcher(options: DispatcherOptions) {
 		/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
 		async stop(): Promise<void> {
 			state = 'stopping';
-			lanes.recall(moment(), true);
+			lanes.recall(moment());
 			clearInterval(timer);
 			await new Promise<void>(resolve => {
 				idle.push(resolve);
