@@ -152,15 +152,16 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 		/** What may be claimed now; its places count as held until `claimed`. */
 		grants(): Grant<Item>[] {
 			const grants: Grant<Item>[] = [];
-			// Where some wait for a place nobody keeps one for what it has in memory.
+			// Where some wait for a place, nobody keeps one by claiming ever more behind it.
 			const mayKeep = total - inFlight >= [...ready].filter(waits).length;
 			for (const lane of [...ready]) {
 				const left = total - inFlight;
-				// Where room is scarce a turn is one attempt, so that the others have theirs.
+				// Where room is scarce a turn is one place, so that the others have theirs.
 				const turn = Math.min(room(lane), left, Math.max(1, Math.floor(left / ready.size)));
 				const places = Math.max(0, lane.prompt ? turn : Math.min(turn, mostUnproven - unproven));
 				// What waits needs an attempt before it, in whose place it begins.
-				const more = mayKeep && held(lane) + places > 0 ? Math.min(roomAhead(lane), total - ahead) : 0;
+				const hasPlace = places > 0 || (mayKeep && held(lane) > 0);
+				const more = hasPlace ? Math.min(roomAhead(lane), total - ahead) : 0;
 				if (places + more > 0) {
 					ready.delete(lane);
 					lane.woken = false;
