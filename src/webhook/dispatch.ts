@@ -171,9 +171,15 @@ export function createDispatcher(options: DispatcherOptions) {
 		plan();
 	}
 
+	/** What waits in memory goes back: it may have been changed in the store. */
+	function recall(): void {
+		lanes.recall(moment());
+		plan();
+	}
+
 	async function rescan(): Promise<void> {
 		const now = clock.now();
-		lanes.recall(moment());
+		recall();
 		for (const {endpointId, due, failingSince} of await options.readWork()) {
 			lanes.found(endpointId, Date.parse(due), failingSince !== null, now);
 		}
@@ -193,6 +199,9 @@ export function createDispatcher(options: DispatcherOptions) {
 
 		/** Something for these endpoints was committed and is due now. */
 		due,
+
+		/** Endpoints or deliveries may have been changed: nothing begins any more as it was. */
+		recall,
 
 		/** Something else changed what is due (the CLI, another node, the clock): looks at the store again. */
 		rescan,

@@ -7,6 +7,8 @@ export type Lane<Item> = {
 	granted: number;
 	/** Claimed beyond its places, in order: each begins as soon as an attempt ends. Only prompt lanes get some. */
 	ahead: Item[];
+	/** Some of what waited in memory went back since its last grant. */
+	wentBack: boolean;
 	/** When something is due, wall clock; null: nothing that we know of. */
 	due: number | null;
 	/** Something came due while the store was asked: what it says may be old. */
@@ -74,7 +76,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			return known;
 		}
 		const fresh = {due: null, woken: false, failing: false, prompt: false, usedAt: Number.POSITIVE_INFINITY};
-		const lane = {endpointId, begun: [], granted: 0, ahead: [], ...fresh};
+		const lane = {endpointId, begun: [], granted: 0, ahead: [], wentBack: false, ...fresh};
 		lanes.set(endpointId, lane);
 		return lane;
 	}
@@ -94,6 +96,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			ahead -= lane.ahead.length;
 			returned = returned.concat(lane.ahead);
 			lane.ahead = [];
+			lane.wentBack = true;
 			wake(lane, now, now);
 		}
 	}
@@ -165,6 +168,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 				if (places + more > 0) {
 					ready.delete(lane);
 					lane.woken = false;
+					lane.wentBack = false;
 					ahead += more;
 					change(lane, () => {
 						lane.granted += places;
@@ -181,17 +185,18 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 		 */
 		claimed(grant: Grant<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
 			const {lane, places, limit} = grant;
-			// What was claimed before a recall follows it: others that are due before it may have gone back.
-			const holds = grant.recalls === recalls;
+			const isRecalled = grant.recalls !== recalls;
 			lane.usedAt = at.monotonic;
 			ahead += items.length - limit + places;
 			change(lane, () => {
 				lane.granted -= places;
 			});
 			lane.ahead.push(...items);
-			const begin = holds ? next(lane, lane.prompt ? perEndpoint : places, at.monotonic) : [];
+			const most = lane.prompt && !isRecalled ? perEndpoint : places;
+			// What went back is due before these.
+			const begin = lane.wentBack ? [] : next(lane, most, at.monotonic);
 			lane.due = lane.woken ? Math.min(lane.due ?? at.now, nextDue ?? at.now) : nextDue;
-			if (!holds || held(lane) === 0) {
+			if (isRecalled || lane.wentBack || held(lane) === 0) {
 				giveBack(lane, at.now);
 			}
 			settle(lane, at.now);
@@ -215,7 +220,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			return begin;
 		},
 
-		/** What waits in memory is given back, of all, and what is being claimed. */
+		/** What waits in memory is given back, of all, and what is being claimed to wait there. */
 		recall({now}: Moment): void {
 			recalls++;
 			for (const lane of lanes.values()) {

@@ -398,6 +398,28 @@ storeTest(test, 'what waits in memory and has a place begins though the store fa
 	t.deepEqual(await statesOf(store), {delivered: 9, failed: 3});
 });
 
+storeTest(test, 'of a deleted endpoint nothing begins that waited in memory', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpoint, 12);
+	const {held, post} = heldPosts();
+	const {dispatcher} = dispatcherOf(store, post);
+	await dispatcher.start();
+	await waitFor('four are under way', () => held.length === 4);
+	held[0]?.end(acknowledged);
+	await waitFor('four more are claimed', async () => {
+		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		return Number(row?.n) === 8;
+	});
+	t.true(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
+	dispatcher.recall();
+	for (const one of held) {
+		one.end(acknowledged);
+	}
+	await dispatcher.stop();
+	t.is(held.length, 5);
+});
+
 storeTest(test, 'what is given back keeps its turn', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);

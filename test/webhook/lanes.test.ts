@@ -163,7 +163,7 @@ test('after a failure what waits in memory begins one at a time, in order', t =>
 	t.deepEqual(lanes.takeReturned(), []);
 });
 
-test('what waits in memory is given back when its endpoint may have changed, and at the end', t => {
+test('what waits in memory is given back when its endpoint may have changed', t => {
 	const lanes = lanesOf(2, 256, ['a']);
 	begin(lanes, lanes.grants());
 	end(lanes, 'a');
@@ -175,7 +175,37 @@ test('what waits in memory is given back when its endpoint may have changed, and
 	lanes.recall(at);
 	t.deepEqual(lanes.claimed(grant, [2, 3], null, at), [], 'also what was being claimed');
 	t.deepEqual(lanes.takeReturned(), [2, 3]);
-	t.is(lanes.grants()[0]?.limit, 2);
+	const [again] = lanes.grants() as [Grant<number>];
+	t.is(again.limit, 2);
+	lanes.claimed(again, [2], null, at);
+	lanes.due('a', at.now, at.now);
+	const [last] = lanes.grants() as [Grant<number>];
+	t.deepEqual([end(lanes, 'a'), lanes.inFlight], [[2], 2]);
+	lanes.recall(at);
+	t.deepEqual(lanes.claimed(last, [3], null, at), [], 'it has no place of its own');
+	t.deepEqual(lanes.takeReturned(), [3]);
+});
+
+test('recalls, however often, do not keep anything from beginning', t => {
+	const lanes = lanesOf(2, 256, ['a']);
+	const begun: number[] = [];
+	let first = 0;
+	for (let turn = 0; turn < 20; turn++) {
+		for (const grant of lanes.grants()) {
+			lanes.recall(at);
+			const items = Array.from({length: grant.limit}, (_, index) => first + index);
+			const begin = lanes.claimed(grant, items, at.now, at);
+			begun.push(...begin);
+			first += begin.length;
+		}
+		lanes.recall(at);
+		lanes.takeReturned();
+		for (const item of end(lanes, 'a')) {
+			t.fail(`${item} was recalled`);
+		}
+	}
+	t.true(begun.length >= 10);
+	t.deepEqual(begun, [...begun.keys()]);
 });
 
 test('where others wait for a place, nobody keeps one for what waits in memory', t => {
