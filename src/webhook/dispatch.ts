@@ -157,9 +157,10 @@ export function createDispatcher(options: DispatcherOptions) {
 		const when = moment();
 		const acknowledged = end.error === null;
 		const after = afterAttempt(delivery.attempts, acknowledged, when.now, options.backoffMs);
+		const wasFailing = lanes.isFailing(delivery.endpointId);
 		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
 		start(lanes.ended(delivery.endpointId, monotonic, acknowledged, end.ms, when), when);
-		ended.push({delivery, end, began, ended: when.now, after});
+		ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		plan();
 	}
 

@@ -203,6 +203,9 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			return begin;
 		},
 
+		/** Whether its last attempt failed, as far as is known. */
+		isFailing: (endpointId: string): boolean => lanes.get(endpointId)?.failing === true,
+
 		/** An attempt that began then has ended. Answers those that begin in its place. */
 		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
 			const lane = laneOf(endpointId);

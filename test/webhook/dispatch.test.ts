@@ -420,6 +420,31 @@ storeTest(test, 'of a deleted endpoint nothing begins that waited in memory', as
 	t.is(held.length, 5);
 });
 
+storeTest(test, 'what was claimed before a failure and succeeds after it ends the failing', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpoint, 8);
+	const {held, post} = heldPosts();
+	const {dispatcher} = dispatcherOf(store, post, {backoffMs: 60_000});
+	const failingSince = async () => (await store.reader('webhook_endpoints').first()).failing_since;
+	await dispatcher.start();
+	await waitFor('four are under way', () => held.length === 4);
+	held[0]?.end(acknowledged);
+	await waitFor('the others are claimed', async () => {
+		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		return Number(row?.n) === 7;
+	});
+	held[1]?.end(refused);
+	await waitFor('it fails', async () => (await failingSince()) !== null);
+	for (let n = 2; n < 8; n++) {
+		await waitFor('the next is under way', () => held.length > n);
+		held[n]?.end(acknowledged);
+	}
+	await dispatcher.stop();
+	t.deepEqual(await statesOf(store), {delivered: 7, failed: 1});
+	t.is(await failingSince(), null);
+});
+
 storeTest(test, 'what is given back keeps its turn', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
