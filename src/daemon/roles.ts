@@ -94,6 +94,7 @@ export function createRoles(options: RolesOptions) {
 		/** What is remembered of the store is read again. */
 		forget(): void {
 			engine?.forget();
+			webhooks?.forget();
 			inbound?.forget();
 		},
 

@@ -105,6 +105,8 @@ export function createWebhooks(options: WebhooksOptions) {
 			}
 		},
 		due: dispatcher.due,
+		/** What waits in memory is read again. */
+		forget: dispatcher.recall,
 		/** Others changed endpoints or deliveries. */
 		async rescan(): Promise<void> {
 			void purge();

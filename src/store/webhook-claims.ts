@@ -151,12 +151,20 @@ export async function readDueEndpoints(reader: Knex, now: string): Promise<strin
 		.pluck('e.id');
 }
 
+/** Due since when it was, so that it keeps its place before what came later; now, where the clock stepped back. */
+function givenBack(trx: Knex.Transaction, now: string): {claimed_by: null; next_attempt_at: Knex.Raw} {
+	return {
+		claimed_by: null,
+		next_attempt_at: trx.raw('case when next_attempt_at > ? then ? else next_attempt_at end', [now, now]),
+	};
+}
+
 /** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
 export async function releaseOtherDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
 	return await trx('webhook_deliveries')
 		.whereNotNull('claimed_by')
 		.whereNot('claimed_by', boot)
-		.update({claimed_by: null, next_attempt_at: now});
+		.update(givenBack(trx, now));
 }
 
 /** Gives back the claims of nodes that were silent too long, or that nobody knows (several machines on PostgreSQL). */
@@ -169,12 +177,12 @@ export async function releaseSilentDeliveries(
 	return await trx('webhook_deliveries')
 		.whereNotNull('claimed_by')
 		.whereNotIn('claimed_by', alive)
-		.update({claimed_by: null, next_attempt_at: now});
+		.update(givenBack(trx, now));
 }
 
 /** Gives back what this daemon still held when it stopped. */
 export async function releaseOwnDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
-	return await trx('webhook_deliveries').where({claimed_by: boot}).update({claimed_by: null, next_attempt_at: now});
+	return await trx('webhook_deliveries').where({claimed_by: boot}).update(givenBack(trx, now));
 }
 
 /**
@@ -197,7 +205,7 @@ export async function releaseUnknownDeliveries(
 		const unknown = `id || ' ' || generation not in (select v.column1 from (${sql}) as v)`;
 		query.whereRaw(unknown, bindings as Knex.RawBinding[]);
 	}
-	await query.update({claimed_by: null, next_attempt_at: now});
+	await query.update(givenBack(trx, now));
 }
 
 /** After the wall clock stepped back: brings forward what waits longer than the backoff. */

@@ -102,8 +102,9 @@ export function createDispatcher(options: DispatcherOptions) {
 			options.onStoreError(error);
 			doubtful = true;
 			ended = [...attempted, ...ended];
+			const when = moment();
 			for (const grant of grants) {
-				lanes.claimed(grant, [], now, moment());
+				start(lanes.claimed(grant, [], now, when), when);
 			}
 			return false;
 		}
@@ -156,9 +157,10 @@ export function createDispatcher(options: DispatcherOptions) {
 		const when = moment();
 		const acknowledged = end.error === null;
 		const after = afterAttempt(delivery.attempts, acknowledged, when.now, options.backoffMs);
+		const wasFailing = lanes.isFailing(delivery.endpointId);
 		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
 		start(lanes.ended(delivery.endpointId, monotonic, acknowledged, end.ms, when), when);
-		ended.push({delivery, end, began, ended: when.now, after});
+		ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		plan();
 	}
 
@@ -170,9 +172,15 @@ export function createDispatcher(options: DispatcherOptions) {
 		plan();
 	}
 
+	/** What waits in memory goes back: it may have been changed in the store. */
+	function recall(): void {
+		lanes.recall(moment());
+		plan();
+	}
+
 	async function rescan(): Promise<void> {
 		const now = clock.now();
-		lanes.recall(moment());
+		recall();
 		for (const {endpointId, due, failingSince} of await options.readWork()) {
 			lanes.found(endpointId, Date.parse(due), failingSince !== null, now);
 		}
@@ -193,13 +201,16 @@ export function createDispatcher(options: DispatcherOptions) {
 		/** Something for these endpoints was committed and is due now. */
 		due,
 
+		/** Endpoints or deliveries may have been changed: nothing begins any more as it was. */
+		recall,
+
 		/** Something else changed what is due (the CLI, another node, the clock): looks at the store again. */
 		rescan,
 
 		/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
 		async stop(): Promise<void> {
 			state = 'stopping';
-			lanes.recall(moment(), true);
+			lanes.recall(moment());
 			clearInterval(timer);
 			await new Promise<void>(resolve => {
 				idle.push(resolve);

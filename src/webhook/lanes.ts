@@ -7,6 +7,8 @@ export type Lane<Item> = {
 	granted: number;
 	/** Claimed beyond its places, in order: each begins as soon as an attempt ends. Only prompt lanes get some. */
 	ahead: Item[];
+	/** Some of what waited in memory went back since its last grant. */
+	wentBack: boolean;
 	/** When something is due, wall clock; null: nothing that we know of. */
 	due: number | null;
 	/** Something came due while the store was asked: what it says may be old. */
@@ -20,7 +22,13 @@ export type Lane<Item> = {
 };
 
 /** So many may be claimed; the first of them, at most `places`, begin now. */
-export type Grant<Item> = {readonly lane: Lane<Item>; readonly places: number; readonly limit: number};
+export type Grant<Item> = {
+	readonly lane: Lane<Item>;
+	readonly places: number;
+	readonly limit: number;
+	/** How often all was recalled before it. */
+	readonly recalls: number;
+};
 
 /** Wall clock and monotonic, milliseconds. */
 export type Moment = {readonly now: number; readonly monotonic: number};
@@ -50,7 +58,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 	const mostUnproven = Math.max(1, Math.ceil(total * unprovenShare));
 	/** Claimed ahead, and not to begin. */
 	let returned: Item[] = [];
-	let closed = false;
+	let recalls = 0;
 	let inFlight = 0;
 	let unproven = 0;
 	/** Claimed ahead, or granted to be. */
@@ -58,7 +66,9 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 
 	const held = ({begun, granted}: Lane<Item>) => begun.length + granted;
 	const room = (lane: Lane<Item>) => (lane.failing ? 1 : perEndpoint) - held(lane);
-	const roomAhead = (lane: Lane<Item>) => (lane.prompt && !closed ? perEndpoint - lane.ahead.length : 0);
+	/** Only a place is missing. */
+	const waits = (lane: Lane<Item>) => room(lane) > 0 && (lane.prompt || unproven < mostUnproven);
+	const roomAhead = (lane: Lane<Item>) => (lane.prompt ? perEndpoint - lane.ahead.length : 0);
 
 	function laneOf(endpointId: string): Lane<Item> {
 		const known = lanes.get(endpointId);
@@ -66,7 +76,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			return known;
 		}
 		const fresh = {due: null, woken: false, failing: false, prompt: false, usedAt: Number.POSITIVE_INFINITY};
-		const lane = {endpointId, begun: [], granted: 0, ahead: [], ...fresh};
+		const lane = {endpointId, begun: [], granted: 0, ahead: [], wentBack: false, ...fresh};
 		lanes.set(endpointId, lane);
 		return lane;
 	}
@@ -86,6 +96,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			ahead -= lane.ahead.length;
 			returned = returned.concat(lane.ahead);
 			lane.ahead = [];
+			lane.wentBack = true;
 			wake(lane, now, now);
 		}
 	}
@@ -144,21 +155,25 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 		/** What may be claimed now; its places count as held until `claimed`. */
 		grants(): Grant<Item>[] {
 			const grants: Grant<Item>[] = [];
+			// Where some wait for a place, nobody keeps one by claiming ever more behind it.
+			const mayKeep = total - inFlight >= [...ready].filter(waits).length;
 			for (const lane of [...ready]) {
 				const left = total - inFlight;
-				// Where room is scarce a turn is one attempt, so that the others have theirs.
+				// Where room is scarce a turn is one place, so that the others have theirs.
 				const turn = Math.min(room(lane), left, Math.max(1, Math.floor(left / ready.size)));
 				const places = Math.max(0, lane.prompt ? turn : Math.min(turn, mostUnproven - unproven));
 				// What waits needs an attempt before it, in whose place it begins.
-				const more = held(lane) + places > 0 ? Math.min(roomAhead(lane), total - ahead) : 0;
+				const hasPlace = places > 0 || (mayKeep && held(lane) > 0);
+				const more = hasPlace ? Math.min(roomAhead(lane), total - ahead) : 0;
 				if (places + more > 0) {
 					ready.delete(lane);
 					lane.woken = false;
+					lane.wentBack = false;
 					ahead += more;
 					change(lane, () => {
 						lane.granted += places;
 					});
-					grants.push({lane, places, limit: places + more});
+					grants.push({lane, places, limit: places + more, recalls});
 				}
 			}
 			return grants;
@@ -168,21 +183,28 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 		 * The store gave these for a grant; `nextDue` (wall clock) is that of the first that was not given, null: none.
 		 * Answers those that begin now.
 		 */
-		claimed({lane, places, limit}: Grant<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
+		claimed(grant: Grant<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
+			const {lane, places, limit} = grant;
+			const isRecalled = grant.recalls !== recalls;
 			lane.usedAt = at.monotonic;
 			ahead += items.length - limit + places;
 			change(lane, () => {
 				lane.granted -= places;
 			});
 			lane.ahead.push(...items);
-			const begin = next(lane, lane.prompt ? perEndpoint : places, at.monotonic);
+			const most = lane.prompt && !isRecalled ? perEndpoint : places;
+			// What went back is due before these.
+			const begin = lane.wentBack ? [] : next(lane, most, at.monotonic);
 			lane.due = lane.woken ? Math.min(lane.due ?? at.now, nextDue ?? at.now) : nextDue;
-			if (closed || held(lane) === 0) {
+			if (isRecalled || lane.wentBack || held(lane) === 0) {
 				giveBack(lane, at.now);
 			}
 			settle(lane, at.now);
 			return begin;
 		},
+
+		/** Whether its last attempt failed, as far as is known. */
+		isFailing: (endpointId: string): boolean => lanes.get(endpointId)?.failing === true,
 
 		/** An attempt that began then has ended. Answers those that begin in its place. */
 		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
@@ -193,14 +215,17 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 				lane.prompt = acknowledged && ms <= promptMs;
 			});
 			lane.failing = !acknowledged;
-			const begin = next(lane, perEndpoint, monotonic);
+			const begin = next(lane, lane.prompt ? perEndpoint : mostUnproven - unproven, monotonic);
+			if (held(lane) === 0) {
+				giveBack(lane, now);
+			}
 			settle(lane, now);
 			return begin;
 		},
 
-		/** What waits in memory is given back, of all; with `close` nothing is claimed ahead any more. */
-		recall({now}: Moment, close = false): void {
-			closed ||= close;
+		/** What waits in memory is given back, of all, and what is being claimed to wait there. */
+		recall({now}: Moment): void {
+			recalls++;
 			for (const lane of lanes.values()) {
 				giveBack(lane, now);
 			}

@@ -18,6 +18,8 @@ export type Attempted = {
 	readonly began: number;
 	readonly ended: number;
 	readonly after: ReturnType<typeof afterAttempt>;
+	/** The endpoint's attempt that ended before it had failed: what its claim says may be older. */
+	readonly wasFailing: boolean;
 };
 
 /** What the dispatcher writes in one transaction: attempts that ended, then claims in the room that they left. */
@@ -53,13 +55,16 @@ export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
 
 /** Endpoints that began to fail, or to answer again: seldom any. */
 function failingOf(attempted: readonly Attempted[]): Failing[] {
-	const last = new Map(attempted.map(one => [one.delivery.endpointId, one]));
-	return [...last.values()]
-		.filter(({delivery, end}) => (delivery.failingSince === null) !== (end.error === null))
-		.map(({delivery, end, ended}) => ({
-			endpointId: delivery.endpointId,
-			since: end.error === null ? null : storeTime(ended),
-		}));
+	const changes = new Map<string, Failing>();
+	for (const {delivery, end, ended, wasFailing} of attempted) {
+		const {endpointId, failingSince} = delivery;
+		const fails = end.error !== null;
+		if (changes.has(endpointId) || fails !== (failingSince !== null) || fails !== wasFailing) {
+			const since = changes.get(endpointId)?.since ?? storeTime(ended);
+			changes.set(endpointId, {endpointId, since: fails ? since : null});
+		}
+	}
+	return [...changes.values()];
 }
 
 function toSettled({delivery, end, began, after}: Attempted): SettledDelivery {

@@ -344,6 +344,128 @@ storeTest(test, 'an end that cannot be stored is kept, and nothing is claimed un
 	t.deepEqual(await statesOf(store), {delivered: 6});
 });
 
+storeTest(test, 'what waits in memory and has a place begins though the store fails', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const other = await insertEndpoint(store, workspaceId);
+	const ids = await insertDue(store, workspaceId, endpoint, 10);
+	const {held, post} = heldPosts();
+	let failing = false;
+	const {dispatcher} = dispatcherOf(store, post, {
+		perEndpoint: 3,
+		total: 3,
+		backoffMs: 60_000,
+		writer: {
+			...store.writer,
+			submit: async (write, item) => {
+				if (failing) {
+					throw new Error('disk full');
+				}
+				return await store.writer.submit(write, item);
+			},
+		},
+		onStoreError: () => undefined,
+	});
+	await dispatcher.start();
+	await waitFor('three are under way', () => held.length === 3);
+	held[0]?.end(acknowledged);
+	await waitFor('three wait in memory', async () => {
+		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		return Number(row?.n) === 6 && held.length === 4;
+	});
+	await insertDue(store, workspaceId, other, 2);
+	for (const one of held.slice(1, 4)) {
+		one.end(refused);
+	}
+	dispatcher.due([other]);
+	await waitFor('one begins alone, and the two of the other', () => held.length === 7);
+	held[4]?.end(acknowledged);
+	await waitFor('the next begins, and the last waits for a place', () => held.length === 8);
+	await waitFor('its end is stored', async () => (await rowOf(store, ids[4] as string)).state === 'delivered');
+	failing = true;
+	held[5]?.end(acknowledged);
+	await waitFor('it has one', () => held.length === 9);
+	t.is(held[8]?.delivery.id, ids[6]);
+	failing = false;
+	await waitFor('all are posted', () => {
+		for (const one of held) {
+			one.end(acknowledged);
+		}
+		return held.length === 12;
+	});
+	held[11]?.end(acknowledged);
+	await dispatcher.stop();
+	t.deepEqual(await statesOf(store), {delivered: 9, failed: 3});
+});
+
+storeTest(test, 'of a deleted endpoint nothing begins that waited in memory', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpoint, 12);
+	const {held, post} = heldPosts();
+	const {dispatcher} = dispatcherOf(store, post);
+	await dispatcher.start();
+	await waitFor('four are under way', () => held.length === 4);
+	held[0]?.end(acknowledged);
+	await waitFor('four more are claimed', async () => {
+		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		return Number(row?.n) === 8;
+	});
+	t.true(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
+	dispatcher.recall();
+	for (const one of held) {
+		one.end(acknowledged);
+	}
+	await dispatcher.stop();
+	t.is(held.length, 5);
+});
+
+storeTest(test, 'what was claimed before a failure and succeeds after it ends the failing', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpoint, 8);
+	const {held, post} = heldPosts();
+	const {dispatcher} = dispatcherOf(store, post, {backoffMs: 60_000});
+	const failingSince = async () => (await store.reader('webhook_endpoints').first()).failing_since;
+	await dispatcher.start();
+	await waitFor('four are under way', () => held.length === 4);
+	held[0]?.end(acknowledged);
+	await waitFor('the others are claimed', async () => {
+		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		return Number(row?.n) === 7;
+	});
+	held[1]?.end(refused);
+	await waitFor('it fails', async () => (await failingSince()) !== null);
+	for (let n = 2; n < 8; n++) {
+		await waitFor('the next is under way', () => held.length > n);
+		held[n]?.end(acknowledged);
+	}
+	await dispatcher.stop();
+	t.deepEqual(await statesOf(store), {delivered: 7, failed: 1});
+	t.is(await failingSince(), null);
+});
+
+storeTest(test, 'what is given back keeps its turn', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const ids = await insertDue(store, workspaceId, endpoint, 30);
+	const {held, post} = heldPosts();
+	const {dispatcher} = dispatcherOf(store, post);
+	await dispatcher.start();
+	for (let n = 0; n < 30; n++) {
+		await waitFor('the next is under way', () => held.length > n);
+		if (n % 5 === 3) {
+			await dispatcher.rescan();
+		}
+		held[n]?.end(acknowledged);
+	}
+	await dispatcher.stop();
+	t.deepEqual(
+		held.map(({delivery}) => delivery.id),
+		ids,
+	);
+});
+
 storeTest(test, 'a fault of ours is a failed attempt, not the end of the others', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);

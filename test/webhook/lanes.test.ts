@@ -163,29 +163,110 @@ test('after a failure what waits in memory begins one at a time, in order', t =>
 	t.deepEqual(lanes.takeReturned(), []);
 });
 
-test('what waits in memory is given back when its endpoint may have changed, and at the end', t => {
-	const waiting = () => {
-		const lanes = lanesOf(2, 256, ['a']);
-		begin(lanes, lanes.grants());
-		end(lanes, 'a');
-		lanes.claimed(lanes.grants()[0] as Grant<number>, [1, 2, 3], null, at);
-		return lanes;
+test('what waits in memory is given back when its endpoint may have changed', t => {
+	const lanes = lanesOf(2, 256, ['a']);
+	begin(lanes, lanes.grants());
+	end(lanes, 'a');
+	lanes.claimed(lanes.grants()[0] as Grant<number>, [1, 2, 3], null, at);
+	lanes.recall(at);
+	t.deepEqual(lanes.takeReturned(), [2, 3]);
+	const [grant] = lanes.grants() as [Grant<number>];
+	t.is(grant.limit, 2);
+	lanes.recall(at);
+	t.deepEqual(lanes.claimed(grant, [2, 3], null, at), [], 'also what was being claimed');
+	t.deepEqual(lanes.takeReturned(), [2, 3]);
+	const [again] = lanes.grants() as [Grant<number>];
+	t.is(again.limit, 2);
+	lanes.claimed(again, [2], null, at);
+	lanes.due('a', at.now, at.now);
+	const [last] = lanes.grants() as [Grant<number>];
+	t.deepEqual([end(lanes, 'a'), lanes.inFlight], [[2], 2]);
+	lanes.recall(at);
+	t.deepEqual(lanes.claimed(last, [3], null, at), [], 'it has no place of its own');
+	t.deepEqual(lanes.takeReturned(), [3]);
+});
+
+test('recalls, however often, do not keep anything from beginning', t => {
+	const lanes = lanesOf(2, 256, ['a']);
+	const begun: number[] = [];
+	let first = 0;
+	for (let turn = 0; turn < 20; turn++) {
+		for (const grant of lanes.grants()) {
+			lanes.recall(at);
+			const items = Array.from({length: grant.limit}, (_, index) => first + index);
+			const begin = lanes.claimed(grant, items, at.now, at);
+			begun.push(...begin);
+			first += begin.length;
+		}
+		lanes.recall(at);
+		lanes.takeReturned();
+		for (const item of end(lanes, 'a')) {
+			t.fail(`${item} was recalled`);
+		}
+	}
+	t.true(begun.length >= 10);
+	t.deepEqual(begun, [...begun.keys()]);
+});
+
+test('where others wait for a place, nobody keeps one for what waits in memory', t => {
+	const lanes = lanesOf(2, 4, ['a', 'b']);
+	begin(lanes, lanes.grants());
+	const underWay = ['a', 'a', 'b'];
+	const turn = () => {
+		for (const grant of lanes.grants()) {
+			// There is always more of a and b.
+			const items = new Array(grant.lane.endpointId === 'c' ? 1 : grant.limit).fill(0);
+			const begun = lanes.claimed(grant, items, grant.lane.endpointId === 'c' ? null : at.now, at);
+			underWay.push(...begun.map(() => grant.lane.endpointId));
+		}
 	};
-	const changed = waiting();
-	changed.recall(at);
-	t.deepEqual(changed.takeReturned(), [2, 3]);
-	t.is(changed.grants()[0]?.limit, 2);
-	const closed = waiting();
-	closed.recall(at, true);
-	t.deepEqual(closed.takeReturned(), [2, 3]);
-	t.deepEqual(closed.grants(), []);
+	const endOne = () => {
+		const endpoint = underWay.shift() as string;
+		underWay.push(...end(lanes, endpoint, 0, 500).map(() => endpoint));
+		turn();
+	};
+	for (let n = 0; n < 10; n++) {
+		endOne();
+	}
+	t.deepEqual(underWay.sort(), ['a', 'a', 'b', 'b'], 'all places are taken');
+	lanes.due('c', at.now, at.now);
+	turn();
+	for (let n = 0; n < 8 && !underWay.includes('c'); n++) {
+		endOne();
+	}
+	t.true(underWay.includes('c'));
+});
+
+test('what waits in memory goes back where slow endpoints have all that they may', t => {
+	const names = ['a', 'b', 'c', 'd'];
+	const lanes = lanesOf(1, 4, names);
+	for (let round = 0; round < 2; round++) {
+		begin(lanes, lanes.grants());
+		for (const endpoint of names) {
+			end(lanes, endpoint);
+		}
+	}
+	for (const grant of lanes.grants()) {
+		lanes.claimed(grant, [1, 2], null, at);
+	}
+	t.is(lanes.inFlight, 4);
+	const late = {now: 3000, monotonic: 2000};
+	lanes.advance(late);
+	const slow = (endpoint: string) => lanes.ended(endpoint, 0, true, 2000, late);
+	t.deepEqual(slow('a'), [], 'three of four places are for such as it');
+	t.deepEqual(lanes.takeReturned(), [2]);
+	t.deepEqual(slow('b'), [2]);
+	t.deepEqual(lanes.takeReturned(), []);
+	t.deepEqual(named(lanes.grants()), {}, 'still they have all');
+	lanes.ended('b', 2000, true, 5, late);
+	t.deepEqual(named(lanes.grants()), {a: 1}, 'it is claimed again');
 });
 
 test('whatever happens, no more is under way than may be, nothing is lost, and nothing that is due is left for ever', t => {
 	const step = fc.oneof(
 		fc.record({do: fc.constant('due' as const), endpoint: fc.nat(20)}),
 		fc.record({do: fc.constant('end' as const), pick: fc.nat(1000), ok: fc.boolean(), ms: fc.constantFrom(5, 5, 2000)}),
-		fc.record({do: fc.constant('turn' as const), given: fc.nat(8), between: fc.boolean()}),
+		fc.record({do: fc.constant('turn' as const), given: fc.nat(8), between: fc.boolean(), recall: fc.boolean()}),
 		fc.record({do: fc.constant('time' as const), ms: fc.nat(3000)}),
 		fc.record({do: fc.constant('recall' as const)}),
 	);
@@ -218,10 +299,13 @@ test('whatever happens, no more is under way than may be, nothing is lost, and n
 				begun(lanes.ended(endpoint, since, ok, ms, moment()));
 				giveBack();
 			};
-			const turn = (given: number, between: boolean) => {
+			const turn = (given: number, between: boolean, recall: boolean) => {
 				const grants = lanes.grants();
 				if (between && underWay.length > 0) {
 					finish(given, true, 5);
+				}
+				if (recall) {
+					lanes.recall(moment());
 				}
 				for (const grant of grants) {
 					t.true(grant.limit >= 1 && grant.places <= perEndpoint && grant.limit <= 2 * perEndpoint);
@@ -238,7 +322,7 @@ test('whatever happens, no more is under way than may be, nothing is lost, and n
 				} else if (one.do === 'end' && underWay.length > 0) {
 					finish(one.pick, one.ok, one.ms);
 				} else if (one.do === 'turn') {
-					turn(one.given, one.between);
+					turn(one.given, one.between, one.recall);
 				} else if (one.do === 'time') {
 					monotonic += one.ms;
 					lanes.advance(moment());
