@@ -208,10 +208,14 @@ ${more.join('\n')}
 `;
 }
 
+/**
+ * The queue manager wakes every two seconds: a mail that it finds still being delivered it puts back among the incoming
+ * ones, at which it looks when it wakes or when another mail comes, and usually it wakes after five minutes.
+ */
 function masterCf(port: number): string {
 	return `127.0.0.1:${port} inet n - n - - smtpd
 cleanup   unix  n - n - 0 cleanup
-qmgr      unix  n - n 300 1 qmgr
+qmgr      unix  n - n 2 1 qmgr
 pickup    unix  n - n 60 1 pickup
 tlsmgr    unix  - - n 1000? 1 tlsmgr
 rewrite   unix  - - n - - trivial-rewrite
