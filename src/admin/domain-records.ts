@@ -16,6 +16,8 @@ export type DomainRecord = {
 	readonly found: readonly string[];
 	/** The key that a DKIM record publishes. */
 	readonly key: RecordKey | null;
+	/** Of an MX: names whose mail goes the same way, so that it is right, too, if it leads where theirs leads. */
+	readonly alike: readonly string[];
 };
 
 export type RecordKey = {
@@ -33,6 +35,8 @@ export type SendingNames = {
 	readonly host: string;
 	/** The host that takes bounces: an MX names one that has an address (RFC 5321 §5.1). */
 	readonly bounceHost: string;
+	/** Whose MX lead to all that take bounces: other machines, a mailbox's provider (MAILCTL_RETURN_PATH_DOMAIN). */
+	readonly returnPathDomain: string;
 	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of this machine. */
 	readonly sourceAddresses: readonly string[];
 	/** Mail leaves from smarthosts, by addresses that are not known here. */
@@ -43,19 +47,18 @@ type SendingSettings = {
 	readonly hostname: string;
 	readonly returnPathDomain: string;
 	readonly inboundListen: object | null;
-	readonly bounceMailbox: object | null;
 	readonly sourceAddresses: ReadonlyArray<{readonly ip: string}>;
 	readonly delivery: 'capture' | 'mx' | 'relay';
 	readonly relays: ReadonlyArray<{readonly host: string}>;
 };
 
-/** Where a mailbox is polled, its provider takes bounces: which host that is, only MAILCTL_RETURN_PATH_DOMAIN can say. */
+/** Where nothing listens here others take bounces: which host that is, only MAILCTL_RETURN_PATH_DOMAIN can say. */
 export function sendingNames(settings: SendingSettings): SendingNames {
-	const {hostname, returnPathDomain, inboundListen, bounceMailbox, sourceAddresses, delivery, relays} = settings;
-	const polled = inboundListen === null && bounceMailbox !== null;
+	const {hostname, returnPathDomain, inboundListen, sourceAddresses, delivery, relays} = settings;
 	return {
 		host: hostname,
-		bounceHost: polled ? returnPathDomain : hostname,
+		bounceHost: inboundListen === null ? returnPathDomain : hostname,
+		returnPathDomain,
 		sourceAddresses: sourceAddresses.map(({ip}) => ip),
 		smarthosts: delivery === 'relay' ? [...new Set(relays.map(({host}) => host))] : [],
 	};
@@ -76,7 +79,7 @@ export function returnPathHost({return_path_domain: own, name}: Pick<Domain, 're
  * SPF touch neither the domain's mail nor its SPF record (RFC 7208 §4.6.4: ten look-ups). DMARC is only proposed.
  */
 export function domainRecords(input: RecordsInput): DomainRecord[] {
-	const {domain, keys, bounceHost} = input;
+	const {domain, keys, bounceHost, returnPathDomain} = input;
 	const returnPath = returnPathHost(domain);
 	const record = (
 		purpose: DomainRecord['purpose'],
@@ -84,7 +87,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		name: string,
 		value: string,
 		required = false,
-	): DomainRecord => ({type, name, value, purpose, required, found: [], key: null});
+	): DomainRecord => ({type, name, value, purpose, required, found: [], key: null, alike: []});
 	return [
 		record('ownership', 'TXT', `_mailctl.${domain.name}`, `mailctl-verification=${domain.ownership_token}`, true),
 		...keys.map(row => {
@@ -94,7 +97,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 			const name = `${row.selector}._domainkey.${domain.name}`;
 			return {...record('dkim', 'TXT', name, dkimRecordValue(row.public_key), required), key};
 		}),
-		record('return_path', 'MX', returnPath, `10 ${bounceHost}`),
+		{...record('return_path', 'MX', returnPath, `10 ${bounceHost}`), alike: [returnPathDomain]},
 		record('spf', 'TXT', returnPath, spf(input)),
 		record('dmarc', 'TXT', `_dmarc.${domain.name}`, 'v=DMARC1; p=none'),
 	];

@@ -93,37 +93,45 @@ function judgeDkim(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
 	return ok(texts, found.testing ? 't=y says that DKIM is only tried out, some receivers ignore the signature' : null);
 }
 
-/** Right by MX or by CNAME: what counts is that mail to the name goes where mail to the bounce host goes. */
-async function judgeReturnPath(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
+/**
+ * Right by MX or by CNAME: what counts is that mail to the name goes where mail to the bounce host goes, or where that to
+ * the domain of the return paths does, which another machine may take.
+ */
+async function judgeReturnPath(resolver: Resolver, {name, value, alike}: DomainRecord): Promise<Verdict> {
 	const host = value.split(' ').at(-1) ?? '';
+	const wanted = new Set([host, ...alike]);
+	const wrong = `bounces would not reach ${host}`;
 	const answer = await resolver.mx(name, true);
 	const records = recordsIn(answer);
 	if (isVerdict(records)) {
-		return answer.kind === 'nodata' ? await judgeAlias(resolver, name, host) : records;
+		return answer.kind === 'nodata' ? await judgeAlias(resolver, name, wanted, wrong) : records;
 	}
 	const found = records.map(({priority, exchange}) => `${priority} ${exchange || '.'}`);
 	const best = Math.min(...records.map(({priority}) => priority));
 	const first = records.filter(({priority}) => priority === best).map(({exchange}) => exchange.toLowerCase());
-	if (first.every(exchange => exchange === host)) {
+	if (first.every(exchange => wanted.has(exchange))) {
 		return ok(found);
 	}
-	const own = await resolver.mx(host, true);
+	const theirs = await Promise.all([...wanted].map(each => resolver.mx(each, true)));
 	const hosts = new Set([
-		host,
-		...(own.kind === 'found' ? own.records.map(({exchange}) => exchange.toLowerCase()) : []),
+		...wanted,
+		...theirs.flatMap(own => (own.kind === 'found' ? own.records.map(({exchange}) => exchange.toLowerCase()) : [])),
 	]);
-	return first.every(exchange => hosts.has(exchange)) ? ok(found) : different(found, `bounces would not reach ${host}`);
+	return first.every(exchange => hosts.has(exchange)) ? ok(found) : different(found, wrong);
 }
 
-async function judgeAlias(resolver: Resolver, name: string, host: string): Promise<Verdict> {
+async function judgeAlias(
+	resolver: Resolver,
+	name: string,
+	wanted: ReadonlySet<string>,
+	wrong: string,
+): Promise<Verdict> {
 	const aliases = recordsIn(await resolver.cname(name, true));
 	if (isVerdict(aliases)) {
 		return aliases;
 	}
 	const found = aliases.map(alias => `CNAME ${alias}`);
-	return aliases.some(alias => alias.toLowerCase() === host)
-		? ok(found)
-		: different(found, `bounces would not reach ${host}`);
+	return aliases.some(alias => wanted.has(alias.toLowerCase())) ? ok(found) : different(found, wrong);
 }
 
 async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {

@@ -154,7 +154,10 @@ function createRestReader(quiet: number) {
 		const timer = setTimeout(() => waits.abort(), quiet);
 		finished(raw, {signal: waits.signal}, () => {
 			clearTimeout(timer);
-			done(null, payload);
+			// Where a hook answered and the client went, Fastify takes the request up again and answers it once more.
+			if (!reply.raw.headersSent) {
+				done(null, payload);
+			}
 		});
 		raw.on('data', () => timer.refresh());
 	};

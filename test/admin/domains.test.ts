@@ -61,6 +61,7 @@ storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path 
 		keys: added?.keys,
 		host: 'out.mail.example',
 		bounceHost: 'bounces.mail.example',
+		returnPathDomain: 'bounces.mail.example',
 		smarthosts: [],
 	};
 	const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
@@ -86,20 +87,19 @@ storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path 
 	t.is(domainRecords(relay)[4]?.value, 'v=spf1 a:smtp.provider.example ~all', 'nothing is forbidden in its name');
 });
 
-test('bounces go to this machine, whose name has an address, not to the domain of the return paths', t => {
+test('bounces go to this machine where it listens, by its name, which has an address; else as the return-path domain says', t => {
 	const settings = {
 		hostname: 'mail.shop.example',
 		returnPathDomain: 'bounces.shop.example',
 		inboundListen: {},
-		bounceMailbox: null,
 		sourceAddresses: [],
 		delivery: 'mx',
 		relays: [],
 	} as const;
 	const listening = sendingNames(settings);
 	t.like(listening, {host: 'mail.shop.example', bounceHost: 'mail.shop.example'});
-	const polling = sendingNames({...settings, inboundListen: null, bounceMailbox: {}});
-	t.like(polling, {host: 'mail.shop.example', bounceHost: 'bounces.shop.example'});
+	const elsewhere = sendingNames({...settings, inboundListen: null});
+	t.like(elsewhere, {host: 'mail.shop.example', bounceHost: 'bounces.shop.example'});
 });
 
 storeTest(

@@ -99,6 +99,22 @@ const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 			{'bounces.mail.example': {mx: [[1, 'in.mail.example']]}},
 		],
 		[
+			'another machine, to which the return-path domain leads too',
+			{mx: [[10, 'two.mail.example']]},
+			'ok',
+			null,
+			{
+				'returns.mail.example': {
+					mx: [
+						[10, 'one.mail.example'],
+						[20, 'two.mail.example'],
+					],
+				},
+			},
+		],
+		['the return-path domain', {mx: [[10, 'returns.mail.example']]}, 'ok'],
+		['an alias of it', {cname: 'returns.mail.example'}, 'ok', null, {'returns.mail.example': {a: ['192.0.2.1']}}],
+		[
 			'another alias',
 			{cname: 'mx.other.example'},
 			'different',
@@ -147,13 +163,14 @@ for (const [purpose, list] of Object.entries(cases) as Array<[Purpose, readonly 
 	for (const [about, answer, state, problem = null, more = {}] of list) {
 		test(`${purpose}, ${about}: ${state}`, async t => {
 			const [name, type, value] = wanted[purpose];
+			const alike = purpose === 'return_path' ? ['returns.mail.example'] : [];
 			const inside = about === 'of the parent' ? '_dmarc.a.shop.example.org' : name;
 			const zone: Zone = {
 				'_dmarc.example.org': {txt: ['v=DMARC1; p=none']},
 				...(answer && {[inside]: answer}),
 				...more,
 			};
-			const record: DomainRecord = {type, name: inside, value, purpose, required: true, found: [], key: null};
+			const record: DomainRecord = {type, name: inside, value, purpose, required: true, found: [], key: null, alike};
 			const verdict = await judgeRecord(await resolverOf(t, zone), record);
 			t.is(verdict.state, state as typeof verdict.state, verdict.problem ?? '');
 			t.regex(verdict.problem ?? '', problem ?? /^$/);
@@ -165,7 +182,8 @@ for (const [purpose, list] of Object.entries(cases) as Array<[Purpose, readonly 
 test('SPF by a host: its addresses count, and a proposal that forbids nothing is met by any record', async t => {
 	const judge = async (value: string, zone: Zone) =>
 		await judgeRecord(await resolverOf(t, zone), {
-			...{type: 'TXT', name: 'bounce.shop.example', value, purpose: 'spf', required: false, found: [], key: null},
+			...{type: 'TXT', name: 'bounce.shop.example', value, purpose: 'spf', required: false},
+			...{found: [], key: null, alike: []},
 		});
 	const host: Zone = {'bounces.mail.example': {a: ['192.0.2.1']}};
 	const of = (text: string): Zone => ({...host, 'bounce.shop.example': {txt: [text]}});

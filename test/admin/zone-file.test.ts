@@ -7,7 +7,16 @@ import {parseZone} from '../helpers/zone-file.ts';
 
 const now = '2026-06-09T10:00:00.000Z';
 const base: DomainRecord = {
-	...{type: 'TXT', name: 'a.shop.example', value: '', purpose: 'ownership', required: true, found: [], key: null},
+	...{
+		type: 'TXT',
+		name: 'a.shop.example',
+		value: '',
+		purpose: 'ownership',
+		required: true,
+		found: [],
+		key: null,
+		alike: [],
+	},
 };
 
 async function records(): Promise<DomainRecord[]> {
@@ -38,7 +47,8 @@ async function records(): Promise<DomainRecord[]> {
 			},
 			{...key, selector: 'mc5', public_key: rsa, active_from: now, pending_at: null, retired_at: null},
 		],
-		...{host: 'out.mail.example', bounceHost: 'bounces.mail.example', sourceAddresses: ['192.0.2.1'], smarthosts: []},
+		...{host: 'out.mail.example', bounceHost: 'bounces.mail.example', returnPathDomain: 'bounces.mail.example'},
+		...{sourceAddresses: ['192.0.2.1'], smarthosts: []},
 	});
 }
 

@@ -359,6 +359,22 @@ test('a client that asks to close the connection and sends no body is answered a
 	t.regex(await rawHttp(port, `${head}Content-Length: 9000000\r\n\r\n`), /^HTTP\/1\.1 413 /);
 });
 
+test('a client that goes before the rest of its body came ends nothing but its own request', async t => {
+	const {port, base} = await start(t, {timeouts: patientTimeouts});
+	for (const path of ['/v1/things', '/v1/locked', '/v1/nothing']) {
+		const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n`;
+		const goes = connect(port, '127.0.0.1');
+		goes.write(`${head}Content-Length: 9000000\r\n\r\nabc`);
+		await once(goes, 'connect');
+		t.is((await fetch(`${base}/v1/things`)).status, 200);
+		goes.resetAndDestroy();
+		await once(goes, 'close');
+		t.is((await fetch(`${base}/v1/things`)).status, 200);
+		// Half of a body is nonsense.
+		t.regex(await rawHttp(port, `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n`), /^HTTP\/1\.1 400 /);
+	}
+});
+
 test('an expectation that is not known is ignored', async t => {
 	const {port} = await start(t);
 	const answer = await rawHttp(

@@ -26,6 +26,7 @@ type Domain = {
 async function prepare(t: Parameters<typeof newCli>[0], zone: Zone = {}): Promise<Cli & {zone: Zone}> {
 	const dns = await startFakeDns(t, zone);
 	const cli = await newCli(t, {
+		MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',
 		MAILCTL_RETURN_PATH_DOMAIN: 'bounces.mail.example',
 		MAILCTL_DNS_SERVERS: dns.server,
 		MAILCTL_DELIVERY: 'mx',

@@ -26,7 +26,8 @@ import {testTools, testVault} from '../helpers/tools.ts';
 const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
-const names = {host: 'bounces.mail.example', bounceHost: 'bounces.mail.example', sourceAddresses: [], smarthosts: []};
+const host = 'bounces.mail.example';
+const names = {host, bounceHost: host, returnPathDomain: host, sourceAddresses: [], smarthosts: []};
 
 let keys: SigningKeys;
 test.before(async () => {

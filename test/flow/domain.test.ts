@@ -21,6 +21,7 @@ test('a domain from its first record to its second pair of keys', async t => {
 	const dns = await startFakeDns(t, {
 		'buyer.example': {mx: [[10, 'mx.buyer.example']]},
 		'mx.buyer.example': {a: [mx.host]},
+		'out.mail.example': {a: ['192.0.2.1']},
 	});
 	const program = await prepareProgram(t, {
 		MAILCTL_DELIVERY: 'mx',

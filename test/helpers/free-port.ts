@@ -29,8 +29,14 @@ export async function freePort(): Promise<number> {
 /** Null: the port is taken. */
 async function listenAt(port: number, host: string): Promise<Server | null> {
 	const server = createServer();
-	return await new Promise(resolve => {
-		server.once('error', () => resolve(null));
+	return await new Promise((resolve, reject) => {
+		server.once('error', (error: NodeJS.ErrnoException) => {
+			if (error.code === 'EADDRINUSE') {
+				resolve(null);
+			} else {
+				reject(error);
+			}
+		});
 		server.listen(port, host, () => resolve(server));
 	});
 }
