@@ -11,7 +11,7 @@ export type Columns = {
 };
 
 export function columnsFor(knex: Knex): Columns {
-	const postgres = knex.client.config.client === 'pg';
+	const postgres = knex.client.driverName === 'pg';
 	return {
 		text: (table, name) => table.specificType(name, postgres ? 'text collate "C"' : 'text'),
 		integer: (table, name) => table.specificType(name, 'integer'),
@@ -45,7 +45,7 @@ export async function clusteredTable(
 		define(table);
 		table.primary([...key]);
 	});
-	if (knex.client.config.client === 'pg') {
+	if (knex.client.driverName === 'pg') {
 		await create;
 		return;
 	}

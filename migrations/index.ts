@@ -9,6 +9,10 @@ import * as webhooks from './007_webhooks.ts';
 import * as interfaceNeeds from './008_interface.ts';
 import * as pacing from './009_pacing.ts';
 import * as inbound from './010_inbound.ts';
+import * as audit from './011_audit.ts';
+import * as lists from './012_lists.ts';
+import * as webhookSecrets from './013_webhook_secrets.ts';
+import * as secrets from './014_secrets.ts';
 
 /** Every migration in order, by a name without extension: knex refuses a folder whose file extensions changed. Append only. */
 export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) => Promise<void>]> = [
@@ -22,4 +26,8 @@ export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) 
 	['008_interface', interfaceNeeds.up],
 	['009_pacing', pacing.up],
 	['010_inbound', inbound.up],
+	['011_audit', audit.up],
+	['012_lists', lists.up],
+	['013_webhook_secrets', webhookSecrets.up],
+	['014_secrets', secrets.up],
 ];

@@ -2,7 +2,9 @@ import process from 'node:process';
 import {boundPublicUrl} from './config/derive.ts';
 import type {Settings} from './config/settings.ts';
 import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
+import {freeBytes} from './daemon/data-dir.ts';
 import {createFigures} from './daemon/figures.ts';
+import {watchFreeSpace} from './daemon/free-space.ts';
 import {createHttp} from './daemon/http.ts';
 import {createLiveRules} from './daemon/live-rules.ts';
 import type {LiveSettings} from './daemon/live-settings.ts';
@@ -16,11 +18,9 @@ import {warnOfWishes} from './daemon/wishes.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
-import {systemClock as clock} from './mail/clock.ts';
 import {createIdSource} from './mail/ids.ts';
 import {createInfrastructureAlarm} from './reputation/alarm.ts';
 import {readGeneration} from './store/changes.ts';
-import {createVault} from './store/sealed.ts';
 
 export type DaemonOptions = {
 	readonly settings: Settings;
@@ -32,6 +32,8 @@ export type DaemonOptions = {
 export type Daemon = {
 	/** Where HTTP is served; null: this process serves none. */
 	readonly http: string | null;
+	/** Where the operator's pages and figures are; null: nowhere. */
+	readonly admin: string | null;
 	/** Where the listener for reports is, `host:port`; null: there is none. */
 	readonly inbound: string | null;
 	/** Base of the links in mail. */
@@ -43,16 +45,24 @@ export type Daemon = {
 
 /** The composition root: everything is made here, started in order, and drained in reverse. */
 export async function startDaemon({settings, version, held, log}: DaemonOptions): Promise<Daemon> {
-	const {store, secrets, release} = held;
+	const {store, secrets, vault, release} = held;
 	const {logger} = log;
+	const {clock} = store;
 	const newId = createIdSource(clock);
-	const vault = createVault(secrets);
 	const mailLog = createMailLog(logger);
 	const infrastructure = createInfrastructureAlarm(clock);
-	const metrics = createFigures({version, store, roles: () => roles, infrastructure, clock});
+	const metrics = createFigures({
+		version,
+		store,
+		roles: () => roles,
+		infrastructure,
+		logDropped: log.dropped,
+		freeDisk: () => space.free(),
+		clock,
+	});
 	const telling = createTelling({metrics, mailLog, infrastructure, clock});
 	const rules = createLiveRules(settings, logger);
-	const storeFaults = watchForStoreFaults({store, log});
+	const storeFaults = watchForStoreFaults({store, logger});
 	const onStoreError = storeFaults.noted;
 	const storeFailing = () => storeFaults.failing() || roles.storeFailing();
 	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
@@ -66,13 +76,32 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		roles.forget();
 	}
 
+	const space = watchFreeSpace({
+		free: () => freeBytes(settings.dataDir),
+		least: () => live().minFreeDisk,
+		onChange({enough, free}) {
+			const line = {event: enough ? 'disk_recovered' : 'disk_low', free, least: live().minFreeDisk};
+			if (enough) {
+				logger.info(line, 'There is room for new mail again.');
+			} else {
+				logger.error(
+					line,
+					'The disk of the data folder has less free space than MAILCTL_MIN_FREE_DISK: no new mail is accepted.',
+				);
+			}
+		},
+	});
+
 	async function notReady(): Promise<string | null> {
 		if (phase !== 'running') {
 			return `The daemon is ${phase}.`;
 		}
 		try {
 			await store.ping();
-			return storeFailing() ? 'The store cannot be written.' : null;
+			if (storeFailing()) {
+				return 'The store cannot be written.';
+			}
+			return space.enough() ? null : 'The disk has less free space than MAILCTL_MIN_FREE_DISK.';
 		} catch {
 			return 'The store does not answer.';
 		}
@@ -90,6 +119,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		newId,
 		forget,
 		uncapture,
+		hasRoom: space.enough,
 		telling,
 		metrics,
 		mailLog,
@@ -110,7 +140,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		uncapture,
 		metrics: metrics.text,
 		notReady,
-		mayAccept: () => phase === 'running' && !storeFailing(),
+		mayAccept: () => phase === 'running' && !storeFailing() && space.enough(),
 		onAccepted(lanes, mode, messages) {
 			roles.accepted(lanes);
 			metrics.accepted(mode, messages);
@@ -124,21 +154,23 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		await Promise.all([http.close(), roles.drain()]);
 		await roles.end();
 		storeFaults.stop();
+		space.stop();
 	}
 
 	async function start() {
 		try {
+			await space.look();
 			const since = await readGeneration(store.reader);
-			const base = await http.listen();
+			const {http: base, admin} = await http.listen();
 			const publicUrl = settings.publicUrl ?? base ?? boundPublicUrl(null, settings.httpListen);
-			return {since, base, publicUrl, inbound: await roles.start(publicUrl)};
+			return {since, base, admin, publicUrl, inbound: await roles.start(publicUrl)};
 		} catch (error) {
 			await end();
 			throw error;
 		}
 	}
 
-	const {since, base, publicUrl, inbound} = await start();
+	const {since, base, admin, publicUrl, inbound} = await start();
 	const upkeep = startUpkeep({
 		settings,
 		live,
@@ -158,13 +190,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 
 	phase = 'running';
 	// Before the line: who reads it looks for the file.
-	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, inbound, version, roles: settings.roles});
-	mailLog.listening({http: base, inbound, version});
+	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, admin, inbound, version, roles: settings.roles});
+	mailLog.listening({http: base, admin, inbound, version});
 	warnAtStart({settings, publicUrl, logger});
 	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
 
 	return {
 		http: base,
+		admin,
 		inbound,
 		publicUrl,
 		reload(next) {

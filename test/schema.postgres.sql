@@ -41,6 +41,8 @@ audit.actor text C not null
 audit.action text C not null
 audit.target text C
 audit.detail text C
+audit.origin text C
+audit.recipient text C
 changes.id integer not null
 changes.generation integer not null
 contacts.id text C not null
@@ -190,6 +192,9 @@ reputation_hours.attempted integer not null
 reputation_hours.hard integer not null
 reputation_hours.delivered integer not null
 reputation_hours.complained integer not null
+secret_keys.id integer not null
+secret_keys.proof text C not null
+secret_keys.created_at text C not null
 senders.id text C not null
 senders.workspace_id text C not null
 senders.domain_id text C not null
@@ -220,6 +225,7 @@ suppressions.address_key text C not null
 suppressions.reason text C not null
 suppressions.source text C not null
 suppressions.created_at text C not null
+suppressions.mode text C not null default 'live'::text
 suspensions.destination text C not null
 suspensions.reason text C not null
 suspensions.created_at text C not null
@@ -304,6 +310,9 @@ webhook_endpoints.disabled_at text C
 webhook_endpoints.failing_since text C
 webhook_endpoints.created_at text C not null
 webhook_endpoints.deleted_at text C
+webhook_endpoints.mode text C not null default 'live'::text
+webhook_endpoints.previous_secret text C
+webhook_endpoints.previous_until text C
 workspaces.id text C not null
 workspaces.name text C not null
 workspaces.locale text C
@@ -359,6 +368,8 @@ reports: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
 reports: PRIMARY KEY (id)
 reputation_hours: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 reputation_hours: PRIMARY KEY (workspace_id, hour)
+secret_keys: PRIMARY KEY (id)
+secret_keys: UNIQUE (proof)
 senders: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
 senders: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 senders: PRIMARY KEY (id)
@@ -400,6 +411,8 @@ CREATE UNIQUE INDEX api_keys_hash_unique ON public.api_keys USING btree (hash)
 CREATE UNIQUE INDEX api_keys_pkey ON public.api_keys USING btree (id)
 CREATE UNIQUE INDEX attachments_pkey ON public.attachments USING btree (message_id, "position")
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (recipient_id, n, "position")
+CREATE INDEX audit_by_recipient ON public.audit USING btree (workspace_id, recipient) WHERE (recipient IS NOT NULL)
+CREATE INDEX audit_by_workspace ON public.audit USING btree (workspace_id, id)
 CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
 CREATE UNIQUE INDEX changes_pkey ON public.changes USING btree (id)
 CREATE UNIQUE INDEX contacts_by_address ON public.contacts USING btree (workspace_id, address_key)
@@ -408,6 +421,7 @@ CREATE UNIQUE INDEX contacts_pkey ON public.contacts USING btree (id)
 CREATE UNIQUE INDEX dkim_keys_by_selector ON public.dkim_keys USING btree (domain_id, selector)
 CREATE UNIQUE INDEX dkim_keys_pkey ON public.dkim_keys USING btree (id)
 CREATE UNIQUE INDEX domains_by_name ON public.domains USING btree (workspace_id, name)
+CREATE INDEX domains_by_workspace ON public.domains USING btree (workspace_id, id)
 CREATE UNIQUE INDEX domains_pkey ON public.domains USING btree (id)
 CREATE UNIQUE INDEX engagement_pkey ON public.engagement USING btree (recipient_id, kind, url)
 CREATE UNIQUE INDEX events_pkey ON public.events USING btree (message_id, id)
@@ -424,6 +438,7 @@ CREATE INDEX messages_by_recipient ON public.messages USING btree (workspace_id,
 CREATE INDEX messages_by_sender ON public.messages USING btree (workspace_id, from_key, id)
 CREATE INDEX messages_by_template ON public.messages USING btree (workspace_id, template_id, id)
 CREATE INDEX messages_by_workspace ON public.messages USING btree (workspace_id, id)
+CREATE INDEX messages_of_tests ON public.messages USING btree (workspace_id, id) WHERE (mode = 'test'::text)
 CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (id)
 CREATE UNIQUE INDEX migrations_pkey ON public.migrations USING btree (name)
 CREATE UNIQUE INDEX mta_sts_pkey ON public.mta_sts USING btree (domain)
@@ -441,8 +456,11 @@ CREATE UNIQUE INDEX reports_pkey ON public.reports USING btree (id)
 CREATE INDEX reports_unmatched ON public.reports USING btree (id) WHERE (recipient_id IS NULL)
 CREATE INDEX reputation_hours_by_age ON public.reputation_hours USING btree (hour)
 CREATE UNIQUE INDEX reputation_hours_pkey ON public.reputation_hours USING btree (workspace_id, hour)
+CREATE UNIQUE INDEX secret_keys_pkey ON public.secret_keys USING btree (id)
+CREATE UNIQUE INDEX secret_keys_proof_unique ON public.secret_keys USING btree (proof)
 CREATE UNIQUE INDEX senders_by_address ON public.senders USING btree (workspace_id, address_key)
 CREATE INDEX senders_by_domain ON public.senders USING btree (domain_id)
+CREATE INDEX senders_by_workspace ON public.senders USING btree (workspace_id, id)
 CREATE UNIQUE INDEX senders_pkey ON public.senders USING btree (id)
 CREATE UNIQUE INDEX sites_pkey ON public.sites USING btree (site)
 CREATE UNIQUE INDEX suppressions_by_address ON public.suppressions USING btree (workspace_id, address_key)
@@ -468,6 +486,7 @@ CREATE UNIQUE INDEX warmup_days_pkey ON public.warmup_days USING btree (source, 
 CREATE UNIQUE INDEX webhook_attempts_pkey ON public.webhook_attempts USING btree (delivery_id, generation, n)
 CREATE INDEX webhook_deliveries_by_endpoint ON public.webhook_deliveries USING btree (endpoint_id, id)
 CREATE INDEX webhook_deliveries_by_message ON public.webhook_deliveries USING btree (message_id)
+CREATE INDEX webhook_deliveries_by_state ON public.webhook_deliveries USING btree (endpoint_id, state, id)
 CREATE INDEX webhook_deliveries_claimed ON public.webhook_deliveries USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
 CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at, id) WHERE (next_attempt_at IS NOT NULL)
 CREATE UNIQUE INDEX webhook_deliveries_pkey ON public.webhook_deliveries USING btree (id)

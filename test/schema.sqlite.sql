@@ -44,6 +44,8 @@ CREATE TABLE attempts (recipient_id text not null,
   dialogue text,
   foreign key(recipient_id) references recipients(id) on delete CASCADE,
   primary key (recipient_id, n, position)) without rowid;
+CREATE INDEX audit_by_recipient on audit (workspace_id, recipient) where recipient is not null;
+CREATE INDEX audit_by_workspace on audit (workspace_id, id);
 CREATE TABLE audit (id text,
   at text not null,
   workspace_id text,
@@ -51,6 +53,8 @@ CREATE TABLE audit (id text,
   action text not null,
   target text,
   detail text,
+  origin text,
+  recipient text,
   primary key (id));
 CREATE TABLE changes (id integer,
   generation integer not null,
@@ -81,6 +85,7 @@ CREATE TABLE dkim_keys (id text,
   foreign key(domain_id) references domains(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX domains_by_name on domains (workspace_id, name);
+CREATE INDEX domains_by_workspace on domains (workspace_id, id);
 CREATE TABLE domains (id text,
   workspace_id text not null,
   name text not null,
@@ -158,6 +163,7 @@ CREATE INDEX messages_by_recipient on messages (workspace_id, to_key, id);
 CREATE INDEX messages_by_sender on messages (workspace_id, from_key, id);
 CREATE INDEX messages_by_template on messages (workspace_id, template_id, id);
 CREATE INDEX messages_by_workspace on messages (workspace_id, id);
+CREATE INDEX messages_of_tests on messages (workspace_id, id) where mode = 'test';
 CREATE TABLE messages (id text,
   workspace_id text not null,
   mode text not null,
@@ -249,8 +255,14 @@ CREATE TABLE reputation_hours (workspace_id text not null,
   complained integer not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, hour));
+CREATE UNIQUE INDEX secret_keys_proof_unique on secret_keys (proof);
+CREATE TABLE secret_keys (id integer,
+  proof text not null,
+  created_at text not null,
+  primary key (id));
 CREATE UNIQUE INDEX senders_by_address on senders (workspace_id, address_key);
 CREATE INDEX senders_by_domain on senders (domain_id);
+CREATE INDEX senders_by_workspace on senders (workspace_id, id);
 CREATE TABLE senders (id text,
   workspace_id text not null,
   domain_id text not null,
@@ -288,6 +300,7 @@ CREATE TABLE suppressions (id text,
   reason text not null,
   source text not null,
   created_at text not null,
+  mode text not null default 'live',
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE suspensions (destination text not null,
@@ -378,6 +391,7 @@ CREATE TABLE webhook_attempts (delivery_id text not null,
   primary key (delivery_id, generation, n));
 CREATE INDEX webhook_deliveries_by_endpoint on webhook_deliveries (endpoint_id, id);
 CREATE INDEX webhook_deliveries_by_message on webhook_deliveries (message_id);
+CREATE INDEX webhook_deliveries_by_state on webhook_deliveries (endpoint_id, state, id);
 CREATE INDEX webhook_deliveries_claimed on webhook_deliveries (claimed_by) where claimed_by is not null;
 CREATE INDEX webhook_deliveries_due on webhook_deliveries (endpoint_id, next_attempt_at, id) where next_attempt_at is not null;
 CREATE TABLE webhook_deliveries (id text,
@@ -406,6 +420,9 @@ CREATE TABLE webhook_endpoints (id text,
   failing_since text,
   created_at text not null,
   deleted_at text,
+  mode text not null default 'live',
+  previous_secret text,
+  previous_until text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX workspaces_name_unique on workspaces (name);

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
+import {suppresses} from '../mail/suppression.ts';
 import {storeTime} from '../mail/time.ts';
 import {insertAttachments} from '../store/attachments.ts';
 import {type Preferences, teachContacts} from '../store/contacts.ts';
@@ -99,7 +100,7 @@ async function readBarred(trx: Knex.Transaction, drafts: readonly Draft[]): Prom
 	const optedOut = await findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf));
 	return ({send}, addressKey) => {
 		const pair = pairKey(send.workspaceId, addressKey);
-		if (suppressed.has(pair)) {
+		if (suppresses(suppressed.get(pair), send.mode)) {
 			return 'suppressed';
 		}
 		return send.topicCode !== null && optedOut.get(pair)?.has(send.topicCode) ? 'opted_out' : null;

@@ -1,17 +1,20 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../mail/time.ts';
+import {recordAct} from '../store/audit.ts';
 import {type Contact, findContact, type Preferences, updateContact} from '../store/contacts.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools} from './tools.ts';
 
 /** Changes what is given; null clears it. Undefined: the workspace has no such contact. */
 export async function changeContact(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	{workspaceId, id}: {readonly workspaceId: string; readonly id: string},
 	changes: Partial<Preferences>,
 ): Promise<Contact | undefined> {
-	if (Object.keys(changes).length > 0) {
-		await updateContact(trx, workspaceId, id, {...changes, updated_at: storeTime(clock.now())});
+	const changed = Object.keys(changes);
+	const updatedAt = storeTime(tools.clock.now());
+	if (changed.length > 0 && (await updateContact(trx, workspaceId, id, {...changes, updated_at: updatedAt}))) {
+		await recordAct(trx, tools, {action: 'contact.updated', workspaceId, target: id, detail: {changed}});
 	}
 	return await findContact(trx, workspaceId, id);
 }

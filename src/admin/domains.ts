@@ -1,12 +1,13 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../mail/time.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type DkimKey, insertDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, deleteDomain, insertDomain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {listDomainSenders} from '../store/senders.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools} from './tools.ts';
 
 export type DomainInput = {
 	readonly workspaceId: string;
@@ -19,10 +20,11 @@ export type DomainInput = {
 /** Adds a domain with its two DKIM keys, in use at once: mail is signed before DNS is verified. Undefined: it is there already. */
 export async function addDomain(
 	trx: Knex.Transaction,
-	{clock, newId, random}: Tools,
+	tools: ActTools,
 	vault: Vault,
 	{workspaceId, name, returnPathDomain = null, keys}: DomainInput,
 ): Promise<{domain: Domain; keys: DkimKey[]} | undefined> {
+	const {clock, newId, random} = tools;
 	const now = storeTime(clock.now());
 	const domain: Domain = {
 		id: newId('dom'),
@@ -43,6 +45,7 @@ export async function addDomain(
 	}
 	const rows = keyRows({newId}, vault, {domainId: domain.id, keys, selectors: ['mc1', 'mc2'], now, pendingAt: null});
 	await insertDkimKeys(trx, rows);
+	await recordAct(trx, tools, {action: 'domain.added', workspaceId, target: domain.id, detail: {name}});
 	await bumpGeneration(trx);
 	return {domain, keys: rows};
 }
@@ -51,12 +54,18 @@ export async function addDomain(
  * Removes a domain with its keys. Its senders would go with it, and their queued mail: it is refused while there are any.
  * Undefined: it is removed; else the addresses of its senders.
  */
-export async function removeDomain(trx: Knex.Transaction, domain: Domain): Promise<string[] | undefined> {
+export async function removeDomain(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	domain: Domain,
+): Promise<string[] | undefined> {
 	const senders = await listDomainSenders(trx, domain.id);
 	if (senders.length > 0) {
 		return senders;
 	}
 	await deleteDomain(trx, domain.id);
+	const {id, name, workspace_id: workspaceId} = domain;
+	await recordAct(trx, tools, {action: 'domain.removed', workspaceId, target: id, detail: {name}});
 	await bumpGeneration(trx);
 	return undefined;
 }

@@ -3,8 +3,9 @@ import {apiKeyHash, createApiKey} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
 import {type ApiKey, expireApiKey, findApiKey, insertApiKey, revokeApiKey} from '../store/api-keys.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools, Tools} from './tools.ts';
 
 export type KeyInput = {
 	readonly workspaceId: string;
@@ -21,7 +22,20 @@ export type CreatedKey = {readonly row: ApiKey; readonly key: string};
 
 const hintLength = 'key_live_'.length + 4;
 
-export async function createKey(
+export async function createKey(trx: Knex.Transaction, tools: ActTools, input: KeyInput): Promise<CreatedKey> {
+	const created = await issueKey(trx, tools, input);
+	const {id, mode, scopes} = created.row;
+	await recordAct(trx, tools, {
+		action: 'key.created',
+		workspaceId: input.workspaceId,
+		target: id,
+		detail: {name: input.name, mode, scopes, expires_at: input.expiresAt},
+	});
+	return created;
+}
+
+/** Makes a key that is no act of its own: it is part of another one, or serves one send. */
+export async function issueKey(
 	trx: Knex.Transaction,
 	{clock, newId, random}: Tools,
 	input: KeyInput,
@@ -49,20 +63,23 @@ export async function createKey(
 /** `already`: it was revoked before, and stays so. */
 export async function revokeKey(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	workspaceId: string,
 	id: string,
 ): Promise<ApiKey | 'missing' | 'already'> {
-	const revoked = await revokeApiKey(trx, workspaceId, id, storeTime(clock.now()));
+	const revoked = await revokeApiKey(trx, workspaceId, id, storeTime(tools.clock.now()));
 	await bumpGeneration(trx);
 	const row = await findApiKey(trx, workspaceId, id);
+	if (row && revoked) {
+		await recordAct(trx, tools, {action: 'key.revoked', workspaceId, target: id, detail: {name: row.name}});
+	}
 	return row ? (revoked ? row : 'already') : 'missing';
 }
 
 /** A new key that may do what the old one may; the old one ends after `overlap` milliseconds. `ended`: it had ended already. */
 export async function rotateKey(
 	trx: Knex.Transaction,
-	tools: Tools,
+	tools: ActTools,
 	{workspaceId, id, overlap}: {readonly workspaceId: string; readonly id: string; readonly overlap: number},
 ): Promise<CreatedKey | 'missing' | 'ended'> {
 	const old = await findApiKey(trx, workspaceId, id);
@@ -73,7 +90,7 @@ export async function rotateKey(
 	if (old.revoked_at !== null || (old.expires_at !== null && old.expires_at <= storeTime(now))) {
 		return 'ended';
 	}
-	const created = await createKey(trx, tools, {
+	const created = await issueKey(trx, tools, {
 		workspaceId,
 		name: old.name,
 		mode: old.mode,
@@ -81,6 +98,9 @@ export async function rotateKey(
 		rateLimit: old.rate_limit,
 		expiresAt: old.expires_at,
 	});
-	await expireApiKey(trx, workspaceId, id, storeTime(now + overlap));
+	const endsAt = storeTime(now + overlap);
+	await expireApiKey(trx, workspaceId, id, endsAt);
+	const detail = {name: old.name, new_key: created.row.id, ends_at: endsAt};
+	await recordAct(trx, tools, {action: 'key.rotated', workspaceId, target: id, detail});
 	return created;
 }

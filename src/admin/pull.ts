@@ -1,7 +1,10 @@
-import {mkdir, readdir, readFile, rm, writeFile} from 'node:fs/promises';
+import {constants} from 'node:fs';
+import {lstat, mkdir, readdir, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
+import {RefusedFileError, readRegular} from '../mail/regular-file.ts';
 import {isTemplateFile, readTemplateFolder, templateFileName} from '../render/folder.ts';
 import {folderFiles} from '../render/folder-files.ts';
+import {longestSource} from '../render/limits.ts';
 
 /** What a pull does to one file of a template's folder. */
 export type FileChange = {
@@ -39,6 +42,9 @@ export async function planPull(folder: string, files: ReadonlyMap<string, string
 	return {folder, steps: steps.sort((a, b) => (a.file < b.file ? -1 : 1))};
 }
 
+/** Never through a link. */
+const overwrite = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
+
 /** Carries a plan out. */
 export async function carryOut({folder, steps}: Plan): Promise<void> {
 	await mkdir(folder, {recursive: true});
@@ -46,23 +52,27 @@ export async function carryOut({folder, steps}: Plan): Promise<void> {
 		if (change === 'removed') {
 			await rm(path.join(folder, file));
 		} else if (change !== 'none') {
-			await writeFile(path.join(folder, file), text);
+			await writeFile(path.join(folder, file), text, {flag: overwrite});
 		}
 	}
 }
 
 /** The folder's files that concern us, by the name that `folderFiles` gives them. */
 async function existing(folder: string): Promise<Map<string, {readonly file: string; readonly text: string}>> {
-	const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+	const found = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT') {
-			return [];
+			return null;
 		}
 		throw error;
 	});
+	if (found?.isSymbolicLink()) {
+		throw new RefusedFileError(folder, 'is a symbolic link, not a folder');
+	}
+	const names = found ? await readdir(folder) : [];
 	const there = new Map<string, {file: string; text: string}>();
 	for (const file of names.filter(isTemplateFile).sort()) {
 		const name = templateFileName(file);
-		const text = await readFile(path.join(folder, file), 'utf8');
+		const text = (await readRegular(path.join(folder, file), longestSource, 'refuse')).toString('utf8');
 		// Of two spellings of one language the second keeps its own name, as a file that has no place.
 		there.set(there.has(name) ? file : name, {file, text});
 	}

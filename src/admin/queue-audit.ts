@@ -1,8 +1,7 @@
 import type {Knex} from 'knex';
-import type {Operator} from '../mail/operator.ts';
-import {insertAudit} from '../store/audit.ts';
+import type {Acting} from '../mail/operator.ts';
+import {recordAct} from '../store/audit.ts';
 import type {ChangedCopy} from '../store/queue-change.ts';
-import type {Tools} from './tools.ts';
 
 /** What was done to copies of the queue in one transaction. */
 export type QueueAction = {
@@ -11,26 +10,23 @@ export type QueueAction = {
 	readonly at: string;
 	/** How they were chosen, and why. */
 	readonly detail: Readonly<Record<string, unknown>>;
-	readonly operator: Operator;
 };
 
 /** One row for each workspace whose copies were changed. */
 export async function auditQueue(
 	trx: Knex.Transaction,
-	{newId}: Pick<Tools, 'newId'>,
-	{action, at, detail, operator}: QueueAction,
+	acting: Acting,
+	{action, at, detail}: QueueAction,
 	changed: readonly ChangedCopy[],
 ): Promise<void> {
 	for (const workspaceId of new Set(changed.map(copy => copy.workspace_id))) {
 		const copies = changed.filter(copy => copy.workspace_id === workspaceId);
-		await insertAudit(trx, {
-			id: newId('aud'),
+		await recordAct(trx, acting, {
+			action,
 			at,
 			workspaceId,
-			actor: operator.actor,
-			action,
 			target: copies.length === 1 ? (copies[0]?.id ?? null) : null,
-			detail: {...detail, copies: copies.length, user: operator.user},
+			detail: {...detail, copies: copies.length},
 		});
 	}
 }

@@ -2,13 +2,14 @@ import type {Knex} from 'knex';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
 import type {Address} from '../mail/address.ts';
 import {storeTime} from '../mail/time.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {findDomain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
-import {deleteSender, deleteSenderById, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
+import {deleteSender, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
 import {addDomain} from './domains.ts';
 import type {SigningKeys} from './signing-keys.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools} from './tools.ts';
 
 export type SenderInput = {
 	readonly workspaceId: string;
@@ -37,7 +38,7 @@ export async function prepareKeys(
 /** Adds a sender, and its domain with keys if that is missing. Undefined: the address is there already. */
 export async function addSender(
 	trx: Knex.Transaction,
-	tools: Tools,
+	tools: ActTools,
 	vault: Vault,
 	{workspaceId, address, name, verified, newKeys}: SenderInput,
 ): Promise<Sender | undefined> {
@@ -64,13 +65,16 @@ export async function addSender(
 	};
 	const added = await insertSender(trx, sender);
 	await bumpGeneration(trx);
+	if (added) {
+		await record(trx, tools, 'sender.added', sender, {verified});
+	}
 	return added ? {...sender, verified_at: sender.verified_at ?? domain.verified_at} : undefined;
 }
 
 /** Marks as verified, or switches off and on. Undefined: there is no such sender. */
 export async function changeSender(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	workspaceId: string,
 	addressKey: string,
 	change: 'verify' | 'disable' | 'enable',
@@ -79,27 +83,41 @@ export async function changeSender(
 	if (!sender) {
 		return undefined;
 	}
-	const now = storeTime(clock.now());
+	const now = storeTime(tools.clock.now());
 	const changes = {
 		verify: {verified_at: sender.verified_at ?? now},
 		disable: {disabled_at: sender.disabled_at ?? now},
 		enable: {disabled_at: null},
 	}[change];
 	await updateSender(trx, workspaceId, addressKey, changes);
+	await record(trx, tools, acts[change], sender);
 	await bumpGeneration(trx);
 	return {...sender, ...changes};
 }
 
 /** Its queued mail ends `errored`. False: there is no such sender. */
-export async function removeSender(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
-	const removed = await deleteSender(trx, workspaceId, addressKey);
-	await bumpGeneration(trx);
-	return removed;
+export async function removeSender(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	workspaceId: string,
+	by: {readonly id: string} | {readonly addressKey: string},
+): Promise<boolean> {
+	const removed = await deleteSender(trx, workspaceId, by);
+	if (removed) {
+		await record(trx, tools, 'sender.removed', removed);
+		await bumpGeneration(trx);
+	}
+	return removed !== undefined;
 }
 
-/** As `removeSender`, by id. */
-export async function removeSenderById(trx: Knex.Transaction, workspaceId: string, id: string): Promise<boolean> {
-	const removed = await deleteSenderById(trx, workspaceId, id);
-	await bumpGeneration(trx);
-	return removed;
+const acts = {verify: 'sender.verified', disable: 'sender.disabled', enable: 'sender.enabled'};
+
+async function record(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	action: string,
+	{id, workspace_id: workspaceId, address}: Pick<Sender, 'id' | 'workspace_id' | 'address'>,
+	detail: object = {},
+): Promise<void> {
+	await recordAct(trx, tools, {action, workspaceId, target: id, detail: {address, ...detail}});
 }

@@ -1,11 +1,12 @@
 import {createPublicKey} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../mail/time.ts';
+import {type Act, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type DkimKey, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools, Tools} from './tools.ts';
 
 /** A domain's new private keys (PKCS #8, PEM); made outside of a transaction because RSA takes a while. */
 export type SigningKeys = {readonly rsa: string; readonly ed25519: string};
@@ -53,7 +54,7 @@ export type Rotation =
 /** Begins a rotation: new keys that sign once DNS shows them. The old ones sign until then (delivery.md R5.3). */
 export async function rotateKeys(
 	trx: Knex.Transaction,
-	{clock, newId}: Tools,
+	tools: ActTools,
 	vault: Vault,
 	{domain, keys, selector}: {domain: Domain; keys: SigningKeys; selector: string | null},
 ): Promise<Rotation> {
@@ -68,22 +69,31 @@ export async function rotateKeys(
 	if (clash !== undefined) {
 		return {kind: 'selector_taken', selector: clash};
 	}
-	const now = storeTime(clock.now());
-	const rows = keyRows({newId}, vault, {domainId: domain.id, keys, selectors, now, pendingAt: now});
+	const now = storeTime(tools.clock.now());
+	const rows = keyRows(tools, vault, {domainId: domain.id, keys, selectors, now, pendingAt: now});
 	await insertDkimKeys(trx, rows);
+	await recordAct(trx, tools, keyAct('domain.key_rotated', domain, selectors));
 	await bumpGeneration(trx);
 	return {kind: 'begun', keys: rows};
 }
 
 /** Gives a rotation up: the keys that wait for DNS are forgotten. Their selectors; none: there was no rotation. */
-export async function cancelRotation(trx: Knex.Transaction, domain: Domain): Promise<string[]> {
+export async function cancelRotation(trx: Knex.Transaction, tools: ActTools, domain: Domain): Promise<string[]> {
 	const waiting = (await listDkimKeys(trx, domain.id)).filter(key => keyState(key) === 'pending');
 	await deleteDkimKeys(
 		trx,
 		waiting.map(({id}) => id),
 	);
 	await bumpGeneration(trx);
-	return waiting.map(({selector}) => selector);
+	const selectors = waiting.map(({selector}) => selector);
+	if (selectors.length > 0) {
+		await recordAct(trx, tools, keyAct('domain.rotation_cancelled', domain, selectors));
+	}
+	return selectors;
+}
+
+function keyAct(action: string, {id, name, workspace_id: workspaceId}: Domain, selectors: readonly string[]): Act {
+	return {action, workspaceId, target: id, detail: {name, selectors}};
 }
 
 // Above all numbers in use: a selector whose record DNS may still remember is not used again.

@@ -1,11 +1,10 @@
 import type {Knex} from 'knex';
-import type {Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
-import {insertAudit} from '../store/audit.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {listSiteSuspensions, resumeSites} from '../store/site-suspensions.ts';
 import {deleteSuspension, readSuspension, type Suspension, upsertSuspension} from '../store/suspensions.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools} from './tools.ts';
 
 const noReason = 'suspended by the operator';
 
@@ -15,15 +14,14 @@ const noReason = 'suspended by the operator';
  */
 export async function suspendDestination(
 	trx: Knex.Transaction,
-	tools: Tools,
+	tools: ActTools,
 	{destination, reason: given}: {readonly destination: string; readonly reason?: string | undefined},
-	operator: Operator,
 ): Promise<Suspension> {
 	const now = storeTime(tools.clock.now());
 	const before = given === undefined ? await readSuspension(trx, destination) : undefined;
 	const reason = given ?? before?.reason ?? noReason;
 	const suspension = await upsertSuspension(trx, {destination, reason, created_at: now});
-	await record(trx, tools, {action: 'queue.suspended', destination, detail: {reason}}, operator);
+	await recordAct(trx, tools, {action: 'queue.suspended', workspaceId: null, target: destination, detail: {reason}});
 	await bumpGeneration(trx);
 	return suspension;
 }
@@ -41,34 +39,17 @@ export type Resumed = {
  */
 export async function resumeDestination(
 	trx: Knex.Transaction,
-	tools: Tools,
+	tools: ActTools,
 	{destination, sites}: {readonly destination: string; readonly sites: readonly string[]},
-	operator: Operator,
 ): Promise<Resumed> {
 	const now = storeTime(tools.clock.now());
 	const suspension = await deleteSuspension(trx, destination);
 	const waitedFor = await listSiteSuspensions(trx, now, destination);
 	const resumed = await resumeSites(trx, [...new Set([...sites, ...waitedFor.map(({site}) => site)])], now);
 	if (suspension || resumed.length > 0) {
-		await record(trx, tools, {action: 'queue.resumed', destination, detail: {sites: resumed}}, operator);
+		const detail = {sites: resumed};
+		await recordAct(trx, tools, {action: 'queue.resumed', workspaceId: null, target: destination, detail});
 		await bumpGeneration(trx);
 	}
 	return {suspension, sites: resumed};
-}
-
-async function record(
-	trx: Knex.Transaction,
-	{clock, newId}: Tools,
-	{action, destination, detail}: {action: string; destination: string; detail: Record<string, unknown>},
-	{actor, user}: Operator,
-): Promise<void> {
-	await insertAudit(trx, {
-		id: newId('aud'),
-		at: storeTime(clock.now()),
-		workspaceId: null,
-		actor,
-		action,
-		target: destination,
-		detail: {...detail, user},
-	});
 }

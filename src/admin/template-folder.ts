@@ -60,12 +60,23 @@ async function templateFolders(folder: string): Promise<string[]> {
 		return [folder];
 	}
 	const found: string[] = [];
-	for (const {name} of entries.filter(entry => entry.isDirectory()).sort((a, b) => (a.name < b.name ? -1 : 1))) {
-		if ((await readdir(path.join(folder, name))).includes('template.json')) {
+	// Links too: `readTemplateFolder` says that they are not read.
+	const folders = entries.filter(entry => entry.isDirectory() || entry.isSymbolicLink());
+	for (const {name} of folders.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+		const files = await readdir(path.join(folder, name)).catch(nothingIn);
+		if (files.includes('template.json')) {
 			found.push(path.join(folder, name));
 		}
 	}
 	return found;
+}
+
+/** A link may lead to a file, or nowhere. */
+function nothingIn(error: NodeJS.ErrnoException): string[] {
+	if (error.code === 'ENOTDIR' || error.code === 'ENOENT' || error.code === 'ELOOP') {
+		return [];
+	}
+	throw error;
 }
 
 async function compileAll(variants: readonly VariantSource[]) {

@@ -1,6 +1,7 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../mail/time.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
 	deleteTemplate,
@@ -13,18 +14,18 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../store/templates.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools} from './tools.ts';
 
 /** Undefined: the name is taken. */
 export async function createTemplate(
 	trx: Knex.Transaction,
-	{clock, newId}: Tools,
+	tools: ActTools,
 	workspaceId: string,
 	name: string,
 ): Promise<Template | undefined> {
-	const now = storeTime(clock.now());
+	const now = storeTime(tools.clock.now());
 	const template: Template = {
-		id: newId('tpl'),
+		id: tools.newId('tpl'),
 		workspace_id: workspaceId,
 		name,
 		latest_version: null,
@@ -33,8 +34,12 @@ export async function createTemplate(
 		deleted_at: null,
 	};
 	const created = await insertTemplate(trx, template);
+	if (!created) {
+		return undefined;
+	}
+	await recordAct(trx, tools, {action: 'template.created', workspaceId, target: template.id, detail: {name}});
 	await bumpGeneration(trx);
-	return created ? template : undefined;
+	return template;
 }
 
 /** What a push made of one template. */
@@ -65,7 +70,7 @@ export function isContent({fingerprint, sample}: TemplateVersion, content: Conte
  */
 export async function saveTemplate(
 	trx: Knex.Transaction,
-	tools: Tools,
+	tools: ActTools,
 	{workspaceId, name, ...content}: Content & {readonly workspaceId: string; readonly name: string},
 ): Promise<Saved> {
 	const lock = () => lockTemplate(trx, workspaceId, {name});
@@ -89,7 +94,7 @@ export async function saveTemplate(
  */
 export async function addVersion(
 	trx: Knex.Transaction,
-	tools: Tools,
+	tools: ActTools,
 	{workspaceId, id, variants}: {readonly workspaceId: string; readonly id: string} & Pick<Content, 'variants'>,
 ): Promise<TemplateVersion | undefined> {
 	const template = await lockTemplate(trx, workspaceId, {id});
@@ -107,7 +112,7 @@ export async function addVersion(
  */
 export async function rollBack(
 	trx: Knex.Transaction,
-	tools: Tools,
+	tools: ActTools,
 	{workspaceId, id, version}: {readonly workspaceId: string; readonly id: string; readonly version: number},
 ): Promise<TemplateVersion | 'newest' | undefined> {
 	const template = await lockTemplate(trx, workspaceId, {id});
@@ -118,30 +123,35 @@ export async function rollBack(
 	if (template.latest_version === version) {
 		return 'newest';
 	}
-	return await insertNext(trx, tools, template, {
-		variants: await listVariants(trx, old.id),
-		sample: old.sample,
-	});
+	const content = {variants: await listVariants(trx, old.id), sample: old.sample};
+	return await insertNext(trx, tools, template, content, version);
 }
 
 /** The template is locked, so that its newest version is the newest. */
 async function insertNext(
 	trx: Knex.Transaction,
-	{clock, newId}: Tools,
-	{id, latest_version: latest}: Template,
+	tools: ActTools,
+	{id, workspace_id: workspaceId, name, latest_version: latest}: Template,
 	{variants, sample}: Content,
+	restored?: number,
 ): Promise<TemplateVersion> {
 	const version: TemplateVersion = {
-		id: newId('tpv'),
+		id: tools.newId('tpv'),
 		template_id: id,
 		version: (latest ?? 0) + 1,
 		fingerprint: fingerprintOf(variants),
 		sample,
-		created_at: storeTime(clock.now()),
+		created_at: storeTime(tools.clock.now()),
 	};
 	if (!(await insertVersion(trx, version, variants))) {
 		throw new Error(`The template ${id} was changed while it was locked.`);
 	}
+	await recordAct(trx, tools, {
+		action: restored === undefined ? 'template.version_created' : 'template.rolled_back',
+		workspaceId,
+		target: id,
+		detail: {name, version: version.version, restored},
+	});
 	await bumpGeneration(trx);
 	return version;
 }
@@ -149,11 +159,14 @@ async function insertNext(
 /** Messages sent with it keep their version. False: there is no such template. */
 export async function removeTemplate(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	workspaceId: string,
 	id: string,
 ): Promise<boolean> {
-	const removed = await deleteTemplate(trx, workspaceId, id, storeTime(clock.now()));
+	const removed = await deleteTemplate(trx, workspaceId, id, storeTime(tools.clock.now()));
+	if (removed) {
+		await recordAct(trx, tools, {action: 'template.deleted', workspaceId, target: id});
+	}
 	await bumpGeneration(trx);
 	return removed;
 }

@@ -1,5 +1,6 @@
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
+import type {Acting} from '../mail/operator.ts';
 
 /** What every workflow takes from outside: time, ids, chance. */
 export type Tools = {
@@ -7,3 +8,6 @@ export type Tools = {
 	readonly newId: NewId;
 	readonly random: (size: number) => Buffer;
 };
+
+/** The same, and whose act it is: a workflow that changes something records it. */
+export type ActTools = Tools & Acting;

@@ -1,6 +1,8 @@
 import type {Knex} from 'knex';
 import {parseDkimRecord} from '../mail/dkim-record.ts';
+import type {Acting} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {activateDkimKey, deleteDkimKeys, listDkimKeys} from '../store/dkim-keys.ts';
 import {claimDomainCheck, type Domain, updateCheckedDomain} from '../store/domains.ts';
@@ -56,10 +58,10 @@ export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: num
  */
 export async function settleDomain(
 	trx: Knex.Transaction,
+	acting: Acting,
 	{domain: before, names, records}: DomainSight,
-	time: number,
 ): Promise<DomainCheck | undefined> {
-	const at = storeTime(time);
+	const at = storeTime(acting.clock.now());
 	const standing = nextStanding(before, sightOf(records), at);
 	const changes = {...standing, return_path_at: returnPathAt(before, records, at)};
 	if (!(await updateCheckedDomain(trx, before, changes))) {
@@ -75,10 +77,16 @@ export async function settleDomain(
 
 	const domain = {...before, ...changes};
 	const isChanged = shown.length > 0 || gone.length > 0 || domain.return_path_at !== before.return_path_at;
+	const activated = shown.map(({name}) => name.slice(0, name.indexOf('.')));
 	if (isChanged || domain.state !== before.state) {
+		await recordAct(trx, acting, {
+			action: domain.state === before.state ? 'domain.updated' : `domain.${domain.state}`,
+			workspaceId: domain.workspace_id,
+			target: domain.id,
+			detail: {name: domain.name, activated, keys_removed: gone.length, return_path: domain.return_path_at !== null},
+		});
 		await bumpGeneration(trx);
 	}
-	const activated = shown.map(({name}) => name.slice(0, name.indexOf('.')));
 	const keys = await listDkimKeys(trx, domain.id);
 	return {before, domain, records: withAnswers(domainRecords({...names, domain, keys}), records), activated};
 }

@@ -1,20 +1,26 @@
 import type {Knex} from 'knex';
 import type {WebhookEventType} from '../mail/event.ts';
+import type {Mode} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Vault} from '../store/sealed.ts';
+import {replayDelivery, type StoredDelivery} from '../store/webhook-deliveries.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,
 	findEndpoint,
 	insertEndpoint,
 	switchEndpoint,
+	updateSecrets,
 } from '../store/webhook-endpoints.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools} from './tools.ts';
 
 export type EndpointInput = {
 	readonly workspaceId: string;
+	/** Of the key that makes it. */
+	readonly mode: Mode;
 	/** One that the guard has passed. */
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
@@ -25,32 +31,79 @@ const secretBytes = 32;
 /** Registers an endpoint with a new signing secret. Undefined: the workspace has as many as it may have. */
 export async function addEndpoint(
 	trx: Knex.Transaction,
-	{clock, newId, random}: Tools,
+	tools: ActTools,
 	vault: Vault,
-	{workspaceId, url, events}: EndpointInput,
+	{workspaceId, mode, url, events}: EndpointInput,
 ): Promise<Endpoint | undefined> {
+	const {clock, newId, random} = tools;
 	const id = newId('whe');
 	const endpoint: Endpoint = {
 		id,
 		workspaceId,
+		mode,
 		url,
 		events,
-		secret: vault.seal(id, `whsec_${random(secretBytes).toString('base64url')}`),
+		secret: vault.seal(id, newSecret(random)),
+		previousSecret: null,
+		previousUntil: null,
 		disabledAt: null,
 		failingSince: null,
 		createdAt: storeTime(clock.now()),
 	};
-	return (await insertEndpoint(trx, endpoint, mostEndpoints)) ? endpoint : undefined;
+	if (!(await insertEndpoint(trx, endpoint, mostEndpoints))) {
+		return undefined;
+	}
+	await recordAct(trx, tools, {
+		action: 'webhook.created',
+		workspaceId,
+		target: id,
+		detail: {host: hostOf(url), events},
+	});
+	return endpoint;
+}
+
+function newSecret(random: ActTools['random']): string {
+	return `whsec_${random(secretBytes).toString('base64url')}`;
+}
+
+/**
+ * Gives an endpoint a new signing secret. The one that it has signs too for `overlap` milliseconds; one that still overlaps
+ * with that ends now. Undefined: there is no such endpoint.
+ */
+export async function rotateSecret(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	vault: Vault,
+	{workspaceId, id, overlap}: {readonly workspaceId: string; readonly id: string; readonly overlap: number},
+): Promise<Endpoint | undefined> {
+	const endpoint = await findEndpoint(trx, workspaceId, id);
+	if (!endpoint) {
+		return undefined;
+	}
+	const secrets = {
+		secret: vault.seal(id, newSecret(tools.random)),
+		previousSecret: overlap === 0 ? null : endpoint.secret,
+		previousUntil: overlap === 0 ? null : storeTime(tools.clock.now() + overlap),
+	};
+	await updateSecrets(trx, workspaceId, id, secrets);
+	const detail = {overlap_until: secrets.previousUntil};
+	await recordAct(trx, tools, {action: 'webhook.rotated', workspaceId, target: id, detail});
+	// What is claimed with the old secret is claimed anew.
+	await bumpGeneration(trx);
+	return {...endpoint, ...secrets};
 }
 
 /** Its deliveries stop at once. False: there is no such endpoint. */
 export async function removeEndpoint(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	workspaceId: string,
 	id: string,
 ): Promise<boolean> {
-	const removed = await deleteEndpoint(trx, workspaceId, id, storeTime(clock.now()));
+	const removed = await deleteEndpoint(trx, workspaceId, id, storeTime(tools.clock.now()));
+	if (removed) {
+		await recordAct(trx, tools, {action: 'webhook.removed', workspaceId, target: id});
+	}
 	await bumpGeneration(trx);
 	return removed;
 }
@@ -58,7 +111,7 @@ export async function removeEndpoint(
 /** A disabled endpoint gets no events; what waits for it goes on when it is enabled. Undefined: there is none. */
 export async function setEndpointActive(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	workspaceId: string,
 	id: string,
 	active: boolean,
@@ -67,8 +120,33 @@ export async function setEndpointActive(
 	if (!endpoint) {
 		return undefined;
 	}
-	const disabledAt = active ? null : (endpoint.disabledAt ?? storeTime(clock.now()));
+	const disabledAt = active ? null : (endpoint.disabledAt ?? storeTime(tools.clock.now()));
 	await switchEndpoint(trx, workspaceId, id, disabledAt);
+	await recordAct(trx, tools, {action: active ? 'webhook.enabled' : 'webhook.disabled', workspaceId, target: id});
 	await bumpGeneration(trx);
 	return {...endpoint, disabledAt};
+}
+
+/**
+ * Has a delivery posted again. Undefined: there is no such delivery, or its endpoint was deleted or is not of the mode that
+ * is given.
+ */
+export async function replay(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	workspaceId: string,
+	id: string,
+	mode?: Mode | undefined,
+): Promise<StoredDelivery | undefined> {
+	const replayed = await replayDelivery(trx, workspaceId, id, storeTime(tools.clock.now()), mode);
+	if (replayed) {
+		await recordAct(trx, tools, {action: 'webhook.replayed', workspaceId, target: id});
+		await bumpGeneration(trx);
+	}
+	return replayed;
+}
+
+/** The path and the query of an endpoint may hold a secret. */
+function hostOf(url: string): string {
+	return new URL(url).host;
 }

@@ -6,26 +6,39 @@ export type WelcomeInput = Bootstrapped & {
 	readonly url: string;
 	/** How the CLI is called from here, see `commandName`. */
 	readonly command: string;
-	/** Whether mail is captured, not delivered. */
-	readonly captures: boolean;
+	/** Whether this goes to a file, not to a terminal. */
+	readonly inFile: boolean;
 };
 
 /**
- * What a fresh store's first start prints, once: at most 80 columns, and a command that can be pasted as it stands: each
+ * What a fresh store's first start says, once: at most 80 columns, and a command that can be pasted as it stands: each
  * of its lines is a whole word of the shell, so that neither a script nor a hand can take half a string of it.
  */
-export function welcome({sender, templateId, liveKey, testKey, url, command, captures}: WelcomeInput): string[] {
+export function welcome(input: WelcomeInput): string[] {
+	const {sender, liveKey, testKey, command, inFile} = input;
 	return [
-		'This is a fresh store. It got a workspace (default), a sender',
-		`(${sender}), a template (sample) and two API keys:`,
+		...(sender === null
+			? ['This is a fresh store. It got a workspace (default), a template (sample)', 'and two API keys:']
+			: [
+					'This is a fresh store. It got a workspace (default), a sender',
+					`(${sender}), a template (sample) and two API keys:`,
+				]),
 		'',
 		`  live  ${liveKey}`,
 		`  test  ${testKey}`,
 		'',
-		'They are shown only this once. To make another:',
+		inFile
+			? 'Keep them elsewhere and remove this file. To make another:'
+			: 'They are shown only this once. To make another:',
 		'',
 		`  ${command} key create --name app`,
 		'',
+		...(sender === null ? ownDomain(command) : firstMail({...input, sender})),
+	];
+}
+
+function firstMail({sender, templateId, liveKey, url, command}: WelcomeInput & {readonly sender: string}): string[] {
+	return [
 		'Send a first mail; paste this as it stands:',
 		'',
 		`curl -sS ${url}/v1/messages \\`,
@@ -43,14 +56,23 @@ export function welcome({sender, templateId, liveKey, testKey, url, command, cap
 		'',
 		`  ${command} message list`,
 		`  ${command} message show ID`,
-		...(captures
-			? [
-					`  ${command} message raw ID > first.eml`,
-					'',
-					'Mail is captured in the data folder and delivered nowhere until MAILCTL_DELIVERY',
-					'is mx or relay: see README.md, Sending for real.',
-				]
-			: []),
+		`  ${command} message raw ID > first.eml`,
+		'',
+		'Mail is captured in the data folder and delivered nowhere until MAILCTL_DELIVERY',
+		'is mx or relay: see README.md, Sending for real.',
+	];
+}
+
+function ownDomain(command: string): string[] {
+	return [
+		'Mail needs a sender of your own domain. Publish the DNS records that the first',
+		'command prints, then run the others:',
+		'',
+		`  ${command} domain add YOUR-DOMAIN`,
+		`  ${command} domain verify YOUR-DOMAIN`,
+		`  ${command} sender add no-reply@YOUR-DOMAIN`,
+		'',
+		'README.md, Sending for real, has the rest.',
 	];
 }
 

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
 import {withPasswords} from '../mail/sealed-route.ts';
 import {storeTime} from '../mail/time.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {forgetFigures} from '../store/reputation.ts';
 import type {Vault} from '../store/sealed.ts';
@@ -13,7 +14,7 @@ import {
 	type Workspace,
 	type WorkspaceChanges,
 } from '../store/workspaces.ts';
-import type {Tools} from './tools.ts';
+import type {ActTools} from './tools.ts';
 
 export type WorkspaceInput = {
 	readonly name: string;
@@ -36,11 +37,12 @@ export type WorkspaceInput = {
 /** Undefined: the name is taken. */
 export async function createWorkspace(
 	trx: Knex.Transaction,
-	{clock, newId}: Tools,
+	tools: ActTools,
 	input: WorkspaceInput,
 ): Promise<Workspace | undefined> {
-	const now = storeTime(clock.now());
-	const id = newId('ws');
+	const now = storeTime(tools.clock.now());
+	const id = tools.newId('ws');
+	const changes = changesOf(id, input, null, now);
 	const workspace: Workspace = {
 		id,
 		name: input.name,
@@ -53,22 +55,25 @@ export async function createWorkspace(
 		source_pool: null,
 		route: null,
 		branding: null,
-		...changesOf(id, input, null, now),
+		...changes,
 		paused_at: null,
 		pause_reason: null,
 		reputation_since: null,
 		reputation_warned_at: null,
 		created_at: now,
 	};
-	const created = await insertWorkspace(trx, workspace);
+	if (!(await insertWorkspace(trx, workspace))) {
+		return undefined;
+	}
+	await record(trx, tools, 'workspace.created', id, changes);
 	await bumpGeneration(trx);
-	return created ? workspace : undefined;
+	return workspace;
 }
 
 /** Undefined: the new name is taken. Throws where the workspace is gone. */
 export async function changeWorkspace(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	id: string,
 	input: Partial<WorkspaceInput>,
 ): Promise<Workspace | undefined> {
@@ -77,17 +82,22 @@ export async function changeWorkspace(
 		return undefined;
 	}
 	const before = await findWorkspace(trx, id);
-	return await update(trx, id, changesOf(id, input, before?.branding ?? null, storeTime(clock.now())));
+	const changes = changesOf(id, input, before?.branding ?? null, storeTime(tools.clock.now()));
+	if (Object.keys(changes).length > 0) {
+		await record(trx, tools, 'workspace.updated', id, changes);
+	}
+	return await update(trx, id, changes);
 }
 
 /** Sends are refused and what is queued is held; a second pause keeps the first one's time and takes the new reason. */
 export async function pauseWorkspace(
 	trx: Knex.Transaction,
-	{clock}: Tools,
+	tools: ActTools,
 	workspace: Workspace,
 	reason: string,
 ): Promise<Workspace> {
-	const pausedAt = workspace.paused_at ?? storeTime(clock.now());
+	const pausedAt = workspace.paused_at ?? storeTime(tools.clock.now());
+	await record(trx, tools, 'workspace.paused', workspace.id, {reason});
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason});
 }
 
@@ -95,18 +105,31 @@ export async function pauseWorkspace(
  * What was held goes out; the figures of its reputation begin anew (delivery.md R7.2). One that is neither paused nor warned of
  * stays as it is: who resumes by a script now and then must not disarm the guard.
  */
-export async function resumeWorkspace(trx: Knex.Transaction, {clock}: Tools, id: string): Promise<Workspace> {
+export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id: string): Promise<Workspace> {
 	const before = await findWorkspace(trx, id);
 	if (before && before.paused_at === null && before.reputation_warned_at === null) {
 		return before;
 	}
 	await forgetFigures(trx, id);
+	await record(trx, tools, 'workspace.resumed', id, {});
 	return await update(trx, id, {
 		paused_at: null,
 		pause_reason: null,
-		reputation_since: storeTime(clock.now()),
+		reputation_since: storeTime(tools.clock.now()),
 		reputation_warned_at: null,
 	});
+}
+
+/** A route may hold the password of a smarthost: that it was changed is all that is said of it. */
+async function record(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	action: string,
+	id: string,
+	{route, ...detail}: Readonly<Record<string, unknown>>,
+): Promise<void> {
+	const isRouted = route === undefined ? {} : {route: route === null ? null : 'its own'};
+	await recordAct(trx, tools, {action, workspaceId: id, target: id, detail: {...detail, ...isRouted}});
 }
 
 async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<Workspace> {

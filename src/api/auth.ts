@@ -1,13 +1,17 @@
+import {isIP} from 'node:net';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {apiKeyHash, apiKeyMode} from '../mail/api-key.ts';
 import type {Clock} from '../mail/clock.ts';
+import type {Operator} from '../mail/operator.ts';
 import type {Scope} from '../mail/scopes.ts';
 import {storeTime} from '../mail/time.ts';
 import type {KeyRow} from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
 import type {Caller} from './caller.ts';
 import {apiError} from './errors.ts';
+import type {FailureLimit} from './failure-limit.ts';
 import {type Bucket, type RateLimits, showAllowance} from './rate-limit.ts';
+import {createRefuse} from './unauthorized.ts';
 
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
@@ -26,14 +30,17 @@ export type AuthOptions = {
 	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
 	readonly clock: Clock;
 	readonly limits: RateLimits;
+	/** Counts a wrong key of a client. */
+	readonly countFailure: FailureLimit;
 	/** Gets a key's first use in each minute (in the store's form), to be noted some time later. */
 	readonly onUse?: (keyId: string, minute: string) => void;
 };
 
 /** Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see. */
-export function createAuth({findKey, clock, limits, onUse}: AuthOptions): Auth {
+export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
 	const usedIn = new WeakMap<KeyRow, number>();
+	const refuse = createRefuse(countFailure);
 
 	function noteUse(key: KeyRow): void {
 		const minute = Math.floor(clock.now() / 60_000);
@@ -65,7 +72,7 @@ export function createAuth({findKey, clock, limits, onUse}: AuthOptions): Auth {
 			const hook: Hook = (request, reply, done) => {
 				const judge = (key: KeyRow | undefined) => {
 					if (!isValid(key)) {
-						reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
+						refuse(request, reply, done);
 						return;
 					}
 					noteUse(key);
@@ -97,4 +104,14 @@ export function callerOf({caller}: FastifyRequest): Caller {
 		throw new Error('The route asks for no scope, so that it has no caller.');
 	}
 	return caller;
+}
+
+/** Tools for what the caller of a request changes, who is recorded with the change. */
+export function actAs<Tools>(tools: Tools, request: FastifyRequest): Tools & {readonly operator: Operator} {
+	return {...tools, operator: {actor: callerOf(request).keyId, from: originOf(request)}};
+}
+
+// What a proxy calls an address, and is none, may be any text that the client sent: the proxy's own is told then.
+function originOf({ip, socket}: FastifyRequest): string {
+	return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
 }

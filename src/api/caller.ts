@@ -10,6 +10,11 @@ export type Caller = {
 	readonly rateLimit: string | null;
 };
 
+/** Of which mode the messages, webhooks and deliveries must be that a key may see; undefined: of any. */
+export function visibleMode({mode}: Caller): 'test' | undefined {
+	return mode === 'test' ? mode : undefined;
+}
+
 declare module 'fastify' {
 	interface FastifyRequest {
 		/** Set on every route that asked for a scope. */

@@ -10,10 +10,10 @@ const example = {
 
 /** Adds the request that endpoints get to the description of the API (OpenAPI 3.1, `webhooks`). */
 export function describeWebhooks<Document extends object>(document: Document): Document {
-	const header = (name: string, description: string, schema: object) => ({
+	const header = (name: string, description: string, schema: object, required = true) => ({
 		name,
 		in: 'header',
-		required: true,
+		required,
 		description,
 		schema,
 	});
@@ -33,6 +33,12 @@ export function describeWebhooks<Document extends object>(document: Document): D
 							'X-Webhook-Signature',
 							'`sha256=` and the lower-case hex HMAC-SHA256 of `<timestamp>.<raw body>`, keyed by the endpoint’s `signing_secret`.',
 							{type: 'string', pattern: '^sha256=[0-9a-f]{64}$'},
+						),
+						header(
+							'X-Webhook-Signature-Next',
+							'The same, keyed by the new secret, during the overlap of a rotation. Take the request if either signature is right.',
+							{type: 'string', pattern: '^sha256=[0-9a-f]{64}$'},
+							false,
 						),
 						header('X-Webhook-Id', 'The delivery, `whd_…`; the same at every attempt.', {type: 'string'}),
 					],

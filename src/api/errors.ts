@@ -40,10 +40,15 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
 	return reply.code(error.status).headers(error.headers).send(errorBody(error, reply.request.id));
 }
 
-const retryAfterSeconds = '5';
+/** The header that tells when to try again: whole seconds, at least one. */
+export function retryAfter(milliseconds: number): Record<'retry-after', string> {
+	return {'retry-after': String(Math.max(1, Math.ceil(milliseconds / 1000)))};
+}
+
+const storeRetryMs = 5000;
 
 export function unavailable(): ApiError {
-	return apiError('unavailable', {headers: {'retry-after': retryAfterSeconds}});
+	return apiError('unavailable', {headers: retryAfter(storeRetryMs)});
 }
 
 /** No body, or `null`, where an object is expected. */

@@ -1,89 +1,107 @@
-export type ParsedJson = {readonly ok: true; readonly value: unknown} | {readonly ok: false; readonly fault: string};
+import type {Body} from './body.ts';
+import type {JsonScan} from './json-scan.ts';
+import {inSlice} from './slices.ts';
 
-const deepest = 32;
+export type ParsedJson = {readonly ok: true; readonly value: unknown} | Fault;
+
+type Part = {readonly ok: true; readonly value: unknown; readonly names: number} | Fault;
+type Fault = {readonly ok: false; readonly fault: string};
+type Seen = ReturnType<JsonScan['seen']>;
+
+/** Stands in the value for an item that is too large to be read. */
+export const oversized = Symbol('oversized');
+
+// With escapes.
+const longestName = 100;
 const decoder = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
 
-const quote = 0x22;
-const backslash = 0x5c;
-const colon = 0x3a;
-const openBracket = 0x5b;
-const closeBracket = 0x5d;
-const openBrace = 0x7b;
-const closeBrace = 0x7d;
+/**
+ * Reads a JSON document (RFC 8259) strictly: valid UTF-8 without a byte order mark, no name twice in an object, no
+ * `__proto__` and no `constructor.prototype`. The fault is a sentence for people. A scan has looked through the bytes
+ * before: it counted the names, and refused what is nested too deep.
+ */
+export function parseJson(bytes: Uint8Array, {names}: Pick<Seen, 'names'>): ParsedJson {
+	const text = decode(bytes);
+	return text === null ? notUtf8 : once(parsePart(text), names);
+}
 
 /**
- * Reads a JSON document (RFC 8259) strictly: valid UTF-8 without a byte order mark, at most 32 levels deep, no name twice
- * in an object, no `__proto__` and no `constructor.prototype`. The fault is a sentence for people.
+ * The same for a large body, a part at a time: others get their turn in between. The items of the list that was asked for
+ * are parts of their own; those beyond the most that are read become null.
  */
-export function parseJson(bytes: Uint8Array): ParsedJson {
-	let text: string;
+export async function parseLargeJson(body: Body, {names, list}: Seen, listName: string | null): Promise<ParsedJson> {
+	const spans = list && listName !== null && nameOf(body, list) === listName ? list : null;
+	const around = await readPart(() =>
+		spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all(),
+	);
+	const root = around.ok ? (around.value as Record<string, unknown> | null) : null;
+	if (!around.ok || !spans || !Array.isArray(root?.[listName as string])) {
+		return once(around, names);
+	}
+
+	const items: unknown[] = [];
+	let kept = around.names;
+	for (const span of spans.items) {
+		if (span === null) {
+			items.push(oversized);
+			continue;
+		}
+		const item = await readPart(() => body.between(...span));
+		body.drop(span[1]);
+		if (!item.ok) {
+			return item;
+		}
+		kept += item.names;
+		items.push(item.value);
+	}
+	const unread = new Array(spans.length - items.length).fill(null);
+	return once(
+		{ok: true, value: {...root, [listName as string]: items.concat(unread)}, names: kept},
+		names - spans.unreadNames,
+	);
+}
+
+/** Two slices: each of both takes its time with a megabyte. */
+async function readPart(bytes: () => Uint8Array): Promise<Part> {
+	const text = await inSlice(() => decode(bytes()));
+	return text === null ? notUtf8 : await inSlice(() => parsePart(text));
+}
+
+function nameOf(body: Body, {nameStart, nameEnd}: NonNullable<Seen['list']>): unknown {
+	const text = nameEnd - nameStart <= longestName ? decode(body.between(nameStart, nameEnd)) : null;
+	const part = text === null ? notUtf8 : parsePart(text);
+	return part.ok ? part.value : null;
+}
+
+function decode(bytes: Uint8Array): string | null {
 	try {
-		text = decoder.decode(bytes);
+		return decoder.decode(bytes);
 	} catch {
-		return fault('The body is not valid UTF-8.');
+		return null;
 	}
+}
 
-	const names = countNames(text);
-	if (names === null) {
-		return fault(`The body is nested more than ${deepest} levels deep.`);
-	}
-
+function parsePart(text: string): Part {
 	let value: unknown;
 	try {
 		value = JSON.parse(text);
 	} catch {
 		return fault('The body is not valid JSON.');
 	}
-
-	// JSON.parse keeps the last of equal names, so that the object has fewer than the text.
-	const kept = countKept(value);
-	if (kept === null) {
-		return fault('The body has a name that is not allowed: __proto__ or constructor.prototype.');
-	}
-
-	return kept === names ? {ok: true, value} : fault('The body has the same name twice in one object.');
+	const names = countKept(value);
+	return names === null
+		? fault('The body has a name that is not allowed: __proto__ or constructor.prototype.')
+		: {ok: true, value, names};
 }
 
-// Outside strings each `:` follows one name. Null: too deep. What it says of text that is not JSON does not matter.
-function countNames(text: string): number | null {
-	let names = 0;
-	let depth = 0;
-	for (let index = 0; index < text.length; index++) {
-		switch (text.charCodeAt(index)) {
-			case quote:
-				index = endOfString(text, index + 1);
-				break;
-			case colon:
-				names++;
-				break;
-			case openBracket:
-			case openBrace:
-				depth++;
-				if (depth > deepest) {
-					return null;
-				}
-				break;
-			case closeBracket:
-			case closeBrace:
-				depth--;
-				break;
-		}
+// JSON.parse keeps the last of equal names, so that the object has fewer than the text.
+function once(part: Part, names: number): ParsedJson {
+	if (!part.ok) {
+		return part;
 	}
-	return names;
-}
-
-// The index of the closing quote: the first one after an even number of backslashes.
-function endOfString(text: string, start: number): number {
-	for (let end = text.indexOf('"', start); end !== -1; end = text.indexOf('"', end + 1)) {
-		let before = end - 1;
-		while (before >= start && text.charCodeAt(before) === backslash) {
-			before--;
-		}
-		if ((end - before) % 2 === 1) {
-			return end;
-		}
-	}
-	return text.length;
+	return part.names === names
+		? {ok: true, value: part.value}
+		: fault('The body has the same name twice in one object.');
 }
 
 // The names of all objects in the value; null if there is one that could poison a prototype.
@@ -120,6 +138,8 @@ function hasPrototype(value: unknown): boolean {
 	return typeof value === 'object' && value !== null && Object.hasOwn(value, 'prototype');
 }
 
-function fault(text: string): ParsedJson {
+function fault(text: string): Fault {
 	return {ok: false, fault: text};
 }
+
+const notUtf8 = fault('The body is not valid UTF-8.');

@@ -1,6 +1,6 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type {FastifyInstance, FastifySchema, RouteOptions} from 'fastify';
+import type {FastifyInstance, FastifySchema, onRequestHookHandler, RouteOptions} from 'fastify';
 import {describeWebhooks} from './describe-webhooks.ts';
 import {plainSchema} from './plain-schema.ts';
 import {responsesOf} from './responses.ts';
@@ -29,10 +29,15 @@ const tags = [
 	{name: 'Operation', description: 'For whoever supervises the daemon.'},
 ];
 
-/**
- * Serves the description of the API (OpenAPI 3.1) at /openapi.json and as pages at /docs, which load nothing from elsewhere.
- * It is made from the routes' own schemas. To be called before any route is added.
- */
+/** Where the description of the API is served. */
+export type Pages = {
+	/** Who may read them. */
+	readonly guard: onRequestHookHandler;
+	/** What is described; absent: the server's own routes. */
+	readonly document?: () => object;
+};
+
+/** Makes the description of the API (OpenAPI 3.1) from the routes' own schemas. To be called before any route is added. */
 export function describeApi(api: FastifyInstance, version: string): void {
 	api.register(swagger, {
 		hideUntagged: true,
@@ -49,8 +54,14 @@ export function describeApi(api: FastifyInstance, version: string): void {
 		transformObject: document =>
 			'openapiObject' in document ? describeWebhooks(document.openapiObject) : document.swaggerObject,
 	});
+}
+
+/** Serves the description at /openapi.json and as pages at /docs, which load nothing from elsewhere. */
+export function servePages(api: FastifyInstance, {guard, document = () => api.swagger()}: Pages): void {
 	api.register(swaggerUi, {
 		routePrefix: '/docs',
+		uiHooks: {onRequest: guard},
+		transformSpecification: () => document() as Record<string, unknown>,
 		staticCSP:
 			"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
 		theme: {
@@ -67,7 +78,7 @@ export function describeApi(api: FastifyInstance, version: string): void {
 		},
 	});
 	api.register(async scope => {
-		scope.get('/openapi.json', {schema: {hide: true} as FastifySchema}, async () => api.swagger());
+		scope.get('/openapi.json', {onRequest: guard, schema: {hide: true} as FastifySchema}, async () => document());
 	});
 }
 

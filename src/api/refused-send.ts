@@ -2,8 +2,8 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Refused} from '../accept/accepted.ts';
 import type {Clock} from '../mail/clock.ts';
 import {callerOf} from './auth.ts';
-import {type ApiError, apiError, unavailable} from './errors.ts';
-import {type RateLimits, showAllowance} from './rate-limit.ts';
+import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
+import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 
 /** An `onRequest` hook that follows `auth.needs`: 429 when the key's window is used up, before the body is read. */
 export function limitSends(limits: RateLimits, clock: Clock) {
@@ -12,8 +12,13 @@ export function limitSends(limits: RateLimits, clock: Clock) {
 		const taken = limits.take(caller, 'send');
 		const allowance = limits.read(caller, 'send');
 		showAllowance(reply, allowance);
-		done(taken ? undefined : apiError('rate_limited', {headers: retryAfter(allowance.reset * 1000, clock.now())}));
+		done(taken ? undefined : rateLimited(allowance, clock.now()));
 	};
+}
+
+/** What the client of a used-up bucket is told. */
+export function rateLimited({reset}: Allowance, now: number): ApiError {
+	return apiError('rate_limited', {headers: retryAfter(reset * 1000 - now)});
 }
 
 // RFC 9110 §5.5 lets a header hold more; what is stored should be readable.
@@ -42,12 +47,7 @@ export function refusedSend({code, quota}: Refused, now: number): ApiError {
 					'ratelimit-limit': String(quota.limit),
 					'ratelimit-remaining': '0',
 					'ratelimit-reset': String(quota.endsAt / 1000),
-					...retryAfter(quota.endsAt, now),
+					...retryAfter(quota.endsAt - now),
 				},
 			});
-}
-
-/** Whole seconds until a moment, at least one. */
-function retryAfter(at: number, now: number): Record<'retry-after', string> {
-	return {'retry-after': String(Math.max(1, Math.ceil((at - now) / 1000)))};
 }

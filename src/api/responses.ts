@@ -69,7 +69,7 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 /** What any route of the kind can answer: 400 also for a path that cannot be decoded. 408 and 431 come before a route is known. */
 function generalErrors({keyed, hasBody, hasQuery, pages}: RouteKind): ApiErrorCode[] {
 	return [
-		...(keyed ? (['insufficient_scope'] as const) : []),
+		...(keyed ? (['insufficient_scope', 'rate_limited'] as const) : []),
 		...((hasBody || keyed) && !pages ? (['bad_request'] as const) : []),
 		...(hasBody ? (['payload_too_large', 'unsupported_media_type'] as const) : []),
 		...((hasBody || hasQuery) && !pages ? (['validation_failed'] as const) : []),

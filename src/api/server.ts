@@ -7,11 +7,15 @@ import Fastify, {
 	type FastifyReply,
 	type FastifyRequest,
 } from 'fastify';
+import {createGarbage} from '../mail/garbage.ts';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
-import {ApiError, apiError, bodyMissing, type ErrorReport, sendError, toApiError} from './errors.ts';
-import {parseJson} from './json.ts';
-import {describeApi} from './openapi.ts';
+import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
+import {createInTurn} from './in-turn.ts';
+import {describeApi, type Pages, servePages} from './openapi.ts';
+import {createReadBody} from './read-body.ts';
+import {repeatedHeader} from './single-headers.ts';
+import {createUnreadLimit} from './unread.ts';
 import {createChecks} from './validate.ts';
 
 export type Api = FastifyInstance;
@@ -24,6 +28,8 @@ export type ApiOptions = {
 	/** The program's, for the description of the API. */
 	readonly version: string;
 	readonly routes: readonly Routes[];
+	/** The description of the API; null: it is served elsewhere. */
+	readonly pages: Pages | null;
 	/** CIDR ranges whose X-Forwarded-For is believed. */
 	readonly trustProxy: readonly string[];
 	/** Whether an error means that the store cannot be used now (503), not that the program is wrong (500). */
@@ -39,6 +45,8 @@ export type ApiOptions = {
 		readonly check: number;
 		/** How long nothing may come of a body that was refused before the connection is closed. */
 		readonly rest: number;
+		/** How long a client may take to read its answer. */
+		readonly answer: number;
 	};
 };
 
@@ -47,13 +55,14 @@ const maxHeaderSize = 16 * 1024;
 // As long as a request line may be: what is no id is told by its pattern, whatever its length.
 const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
-const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000};
+const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000};
 
 /** The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an X-Request-Id. */
 export function createApi({
 	newId,
 	version,
 	routes,
+	pages,
 	trustProxy,
 	isUnavailable,
 	report,
@@ -88,8 +97,10 @@ export function createApi({
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
 	endUnused(api);
 	api.decorateRequest('caller', null);
+	api.addHook('onRequest', createInTurn());
 	api.addHook('onRequest', admit);
 	api.addHook('onSend', createRestReader(timeouts.rest));
+	api.addHook('onSend', createUnreadLimit(timeouts.answer));
 	api.addHook('onResponse', ({method, routeOptions}, {statusCode, elapsedTime}, done) => {
 		onAnswered?.(method, routeOptions.url ?? 'none', statusCode, elapsedTime);
 		done();
@@ -118,6 +129,9 @@ export function createApi({
 
 	const paths = collectPaths(api);
 	describeApi(api, version);
+	if (pages !== null) {
+		servePages(api, pages);
+	}
 	api.register(async scope => {
 		for (const addRoutes of routes) {
 			addRoutes(scope);
@@ -132,7 +146,10 @@ export function createApi({
 function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
 	reply.header('x-request-id', request.id);
 	const {headers, httpVersion, url = '/'} = request.raw;
-	if (headers.host === undefined && httpVersion === '1.1') {
+	const repeated = repeatedHeader(request.raw);
+	if (repeated !== null) {
+		done(apiError('bad_request', {message: `The header ${repeated} may be given only once.`}));
+	} else if (headers.host === undefined && httpVersion === '1.1') {
 		done(apiError('bad_request', {message: 'A Host header is required.'}));
 	} else if (request.is404 || hasEmptySegment(url)) {
 		done(apiError('not_found'));
@@ -171,23 +188,23 @@ function hasEmptySegment(url: string): boolean {
 }
 
 function acceptJsonOnly(api: Api): void {
+	const readBody = createReadBody();
+	api.decorateRequest('isHeavy', false);
+	api.decorateRequest('place', null);
+	const letGo = createGarbage();
+	api.addHook('onSend', ({place}, _reply, payload, done) => {
+		if (place) {
+			place.leave();
+			letGo(place.bytes());
+		}
+		done(null, payload);
+	});
 	api.removeAllContentTypeParsers();
-	api.addContentTypeParser('application/json', {parseAs: 'buffer'}, (request, bytes, done) => {
-		if (!isPlain(request)) {
-			done(apiError('unsupported_media_type'));
-			return;
-		}
-		if (bytes.length === 0) {
-			done(null, undefined);
-			return;
-		}
-		const parsed = parseJson(bytes as Buffer);
-		if (!parsed.ok) {
-			done(apiError('bad_request', {message: parsed.fault}));
-		} else if (parsed.value === null) {
-			done(bodyMissing());
+	api.addContentTypeParser('application/json', (request, payload, done) => {
+		if (isPlain(request)) {
+			readBody(request, payload, done);
 		} else {
-			done(null, parsed.value);
+			done(apiError('unsupported_media_type'));
 		}
 	});
 	refuseOtherBodies(api);

@@ -4,14 +4,17 @@ import type {Endpoint} from '../store/webhook-endpoints.ts';
 
 const timeOrNull = (stored: string | null) => (stored === null ? null : apiTime(stored));
 
-/** An endpoint as the API shows it (interface.md, Webhook endpoint), with `failing_since` besides. */
-export function endpointView({id, url, events, disabledAt, failingSince, createdAt}: Endpoint, secret: string) {
+/** An endpoint as the API shows it, at a time in the store's form. */
+export function endpointView(endpoint: Endpoint, secret: string, now: string) {
+	const {id, mode, url, events, disabledAt, failingSince, createdAt, previousUntil} = endpoint;
 	return {
 		id,
 		url,
 		events,
+		mode,
 		active: disabledAt === null,
 		signing_secret: secret,
+		previous_secret_expires_at: timeOrNull(previousUntil !== null && previousUntil > now ? previousUntil : null),
 		failing_since: timeOrNull(failingSince),
 		created_at: apiTime(createdAt),
 	};

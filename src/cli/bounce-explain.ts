@@ -1,10 +1,11 @@
-import {open, stat} from 'node:fs/promises';
+import {stat} from 'node:fs/promises';
 import type {Command} from 'commander';
 import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
 import {mailFiles} from '../inbound/mail-files.ts';
 import type {Classify, Evidence} from '../mail/bounce.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
+import {openRegular} from '../mail/regular-file.ts';
 import type {Reading} from '../mail/report.ts';
 import {readReport} from '../report/read-report.ts';
 import {replyIn} from '../report/reply.ts';
@@ -130,15 +131,15 @@ const longestMail = 32 * 1024 * 1024;
 
 /** The file's first 32 MiB; null: it cannot be read. */
 async function headOf(name: string): Promise<Buffer | null> {
-	const file = await open(name).catch(() => null);
+	const opened = await openRegular(name, 'follow').catch(() => null);
 	try {
-		const bytes = Buffer.alloc(Math.min((await file?.stat())?.size ?? 0, longestMail));
-		const {bytesRead} = (await file?.read(bytes)) ?? {bytesRead: 0};
-		return file === null ? null : bytes.subarray(0, bytesRead);
+		const bytes = Buffer.alloc(Math.min(opened?.size ?? 0, longestMail));
+		const {bytesRead} = (await opened?.file.read(bytes)) ?? {bytesRead: 0};
+		return opened === null ? null : bytes.subarray(0, bytesRead);
 	} catch {
 		return null;
 	} finally {
-		await file?.close();
+		await opened?.file.close();
 	}
 }
 

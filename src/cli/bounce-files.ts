@@ -1,9 +1,9 @@
-import {open} from 'node:fs/promises';
 import {resolve} from 'node:path';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {type MailFile, mailFiles} from '../inbound/mail-files.ts';
 import {readMailFile} from '../inbound/maildir.ts';
 import {isMbox, type MboxPosition, mailsOfMbox, startOf} from '../inbound/mbox-file.ts';
+import {openRegular, RefusedFileError} from '../mail/regular-file.ts';
 import {CliError} from './fault.ts';
 
 /** A mail of a file; of an mbox with what is to be written down once it is taken in. */
@@ -54,7 +54,8 @@ export async function* mailsOfFiles(options: FilesOptions): AsyncGenerator<Found
 		try {
 			yield* mailsOfFile(file, {...options, onRead: octets => onRead(base + octets)});
 		} catch (error) {
-			passed.failed.push({path: file.path, message: (error as Error).message});
+			const message = error instanceof RefusedFileError ? error.why : (error as Error).message;
+			passed.failed.push({path: file.path, message});
 		}
 		before += file.size;
 		onRead(before);
@@ -62,17 +63,17 @@ export async function* mailsOfFiles(options: FilesOptions): AsyncGenerator<Found
 }
 
 async function* mailsOfFile(
-	{path, inMaildir}: MailFile,
+	{path, inMaildir, links}: MailFile,
 	{positionOf, onRead, passed}: FilesOptions,
 ): AsyncGenerator<FoundInFiles> {
 	if (inMaildir) {
-		yield {found: await readMailFile(path, 'maildir'), checkpoint: null};
+		yield {found: await readMailFile(path, 'maildir', links), checkpoint: null};
 		return;
 	}
-	const file = await open(path);
+	const {file} = await openRegular(path, links);
 	try {
 		if (!(await isMbox(file))) {
-			const found = await readMailFile(path, 'file');
+			const found = await readMailFile(path, 'file', links);
 			if (looksLikeMail(found.raw)) {
 				yield {found, checkpoint: null};
 			} else {

@@ -2,7 +2,9 @@ import {randomBytes} from 'node:crypto';
 import {setTimeout} from 'node:timers/promises';
 import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
+import type {Settings} from '../config/settings.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
+import {freeBytes} from '../daemon/data-dir.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {createReading} from '../inbound/reading.ts';
 import {createRecord} from '../inbound/record.ts';
@@ -40,6 +42,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL as the daemon has it',
 		);
 	}
+	await requireRoom(settings);
 	const {clock, newId} = session.tools;
 	const counts = {...nothingYet};
 	/** Taken in here, and not read yet. */
@@ -121,4 +124,15 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 			return failure;
 		},
 	};
+}
+
+/** As the daemon's listener: a mail server that pipes mail to us keeps it after exit code 75, and tries again. */
+async function requireRoom({dataDir, databaseUrl, minFreeDisk}: Settings): Promise<void> {
+	if (databaseUrl === null && (await freeBytes(dataDir)) < minFreeDisk) {
+		throw new CliError(
+			'temporary',
+			`the disk of ${dataDir} has less free space than MAILCTL_MIN_FREE_DISK`,
+			'free some space and try again',
+		);
+	}
 }

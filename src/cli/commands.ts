@@ -36,6 +36,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./config.ts')).configCommands,
 	},
 	{
+		name: 'secrets',
+		about: 'The keys that seal what the store holds, and sign links',
+		load: async () => (await import('./secrets.ts')).secretsCommands,
+	},
+	{
 		name: 'workspace',
 		about: 'Workspaces: separate senders, templates, lists and keys',
 		load: async () => (await import('./workspace.ts')).workspaceCommands,
@@ -85,6 +90,11 @@ const entries: readonly Entry[] = [
 		name: 'bounce',
 		about: 'What came back: bounces, complaints, and how they are read',
 		load: async () => (await import('./bounce.ts')).bounceCommands,
+	},
+	{
+		name: 'audit',
+		about: 'Who changed what, when and from where; of all workspaces unless one is named',
+		load: async () => (await import('./audit.ts')).auditCommands,
 	},
 	{
 		name: 'queue',

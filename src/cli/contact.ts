@@ -87,7 +87,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 		// A daemon beside finds by itself what is due.
 		outbox: {newId, onDue: () => undefined},
 		removeCaptured: copyIds => removeCaptured(folder, copyIds),
-	})({workspaceId, addressKey: key});
+	})({workspaceId, addressKey: key}, session.tools.operator);
 	if (!erased.contact && erased.messages + erased.copies === 0) {
 		missing(text);
 	}

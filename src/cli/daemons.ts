@@ -1,7 +1,5 @@
-import {userInfo} from 'node:os';
 import {join} from 'node:path';
 import {readDaemonFile} from '../daemon/daemon-file.ts';
-import type {Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {isFolderLocked} from '../store/lock.ts';
 import {listNodes, silentMs} from '../store/nodes.ts';
@@ -35,13 +33,4 @@ export async function readDaemons(session: Session): Promise<Daemons> {
 		lives: claimedBy => nodes.some(({id}) => id === claimedBy),
 		silentSince,
 	};
-}
-
-/** Whoever runs the command. */
-export function operator(): Operator {
-	try {
-		return {actor: 'cli', user: userInfo().username};
-	} catch {
-		return {actor: 'cli', user: null}; // A user without an entry in the system's list, as in a container.
-	}
 }

@@ -1,11 +1,11 @@
 import {randomBytes} from 'node:crypto';
 import {existsSync} from 'node:fs';
-import {join} from 'node:path';
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
-import {loadSecrets} from '../config/secrets.ts';
+import {secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
+import {secretsOf} from '../daemon/settle-secrets.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {publicInterfaceAddresses} from '../doctor/addresses.ts';
@@ -13,7 +13,7 @@ import type {TimeServer} from '../doctor/clock.ts';
 import {checksFor} from '../doctor/doctor.ts';
 import {examine} from '../doctor/examine.ts';
 import type {Finding} from '../doctor/finding.ts';
-import {openForDoctor} from '../doctor/store.ts';
+import {type OpenedStore, openForDoctor} from '../doctor/store.ts';
 import {createLinks} from '../links/links.ts';
 import {CliError, exitCodes} from './fault.ts';
 import {domain} from './options.ts';
@@ -74,7 +74,7 @@ async function findingsOf(session: Session, options: Options): Promise<Finding[]
 			clock: session.tools.clock,
 			store,
 			daemon: settings.databaseUrl === null ? liveDaemon(settings.dataDir) : null,
-			selfToken: selfToken(session, settings),
+			selfToken: await selfToken(session, settings, store),
 			interfaceAddresses: publicInterfaceAddresses(),
 			targets: options.to ?? usualTargets,
 			blocklists: options.blocklist ?? usualBlocklists,
@@ -102,11 +102,11 @@ async function findingsOf(session: Session, options: Options): Promise<Finding[]
 }
 
 /** The return path of a copy that does not exist; null where no secrets are there yet: none are made to look. */
-function selfToken({tools}: Session, settings: Settings): string | null {
-	if (settings.databaseUrl === null && !existsSync(join(settings.dataDir, 'secrets.json'))) {
+async function selfToken({tools}: Session, settings: Settings, {store}: OpenedStore): Promise<string | null> {
+	if (store === null || (settings.databaseUrl === null && !existsSync(secretsFile(settings.dataDir)))) {
 		return null;
 	}
-	const keys = loadSecrets({dataDir: settings.dataDir, settings, sealed: true});
+	const keys = await secretsOf(store, settings);
 	const links = createLinks({keys, publicUrl: '', random: randomBytes});
 	return links.returnPathLocal(tools.newId('rcp'), `postmaster@${settings.returnPathDomain}`);
 }

@@ -126,7 +126,7 @@ async function rotateKey(
 ): Promise<void> {
 	const row = await findNamed(session, text);
 	if (cancel) {
-		const cancelled = await session.write(trx => cancelRotation(trx, row));
+		const cancelled = await session.write(trx => cancelRotation(trx, session.tools, row));
 		if (cancelled.length === 0) {
 			throw new CliError('data', `no new keys of ${row.name} wait for DNS`, `see mailctl domain show ${row.name}`);
 		}
@@ -155,7 +155,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, text: string): P
 	const row = await findNamed(session, text);
 	refuseWithSenders(row, await listDomainSenders(await session.reader(), row.id));
 	await session.confirm(`Remove the domain ${row.name} with its keys? Mail that is on its way may fail DKIM.`, yes);
-	refuseWithSenders(row, await session.write(trx => removeDomain(trx, row)));
+	refuseWithSenders(row, await session.write(trx => removeDomain(trx, session.tools, row)));
 	session.show({name: row.name, removed: true}, () => [`removed ${row.name}`]);
 }
 
@@ -200,7 +200,7 @@ async function check(session: Session, text: string): Promise<DomainCheck> {
 		const row = await findNamed(session, text);
 		const taken = await session.write(trx => takeDomain(trx, row, clock.now()));
 		const sight = taken && (await lookAt(session, taken));
-		const checked = sight && (await session.write(trx => settleDomain(trx, sight, clock.now())));
+		const checked = sight && (await session.write(trx => settleDomain(trx, session.tools, sight)));
 		if (checked) {
 			return checked;
 		}

@@ -1,14 +1,32 @@
-import {open, readFile} from 'node:fs/promises';
-import {buffer} from 'node:stream/consumers';
+import {openRegular, RefusedFileError, readRegular} from '../mail/regular-file.ts';
 import {CliError} from './fault.ts';
 
-/** A file that the command line names; `-` is standard input. Bad data (65) where there is none. */
+/** What is read whole: variables, attachments, a mail. None of them can be larger and be of use. */
+const mostOctets = 32 * 1024 ** 2;
+
+/** A file that the command line names; `-` is standard input. Bad data (65) where there is none, or it is too large. */
 export async function readInput(name: string): Promise<Buffer> {
+	if (name === '-') {
+		return await readStandardInput();
+	}
 	try {
-		return name === '-' ? await buffer(process.stdin) : await readFile(name);
+		return await readRegular(name, mostOctets, 'follow');
 	} catch (error) {
 		throw asMissing(error, name);
 	}
+}
+
+async function readStandardInput(): Promise<Buffer> {
+	const chunks: Buffer[] = [];
+	let length = 0;
+	for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+		chunks.push(chunk);
+		length += chunk.length;
+		if (length > mostOctets) {
+			throw new CliError('data', `standard input is larger than ${mostOctets} octets`, 'give less');
+		}
+	}
+	return Buffer.concat(chunks);
 }
 
 /** A file that is read piece by piece; `size` in bytes, null where it is not known. */
@@ -20,21 +38,19 @@ export async function openInput(name: string): Promise<Input> {
 		return {chunks: process.stdin, size: null};
 	}
 	try {
-		const file = await open(name);
-		const stat = await file.stat();
-		if (stat.isDirectory()) {
-			await file.close();
-			throw Object.assign(new Error(`${name} is a folder`), {code: 'EISDIR'});
-		}
-		return {chunks: file.createReadStream(), size: stat.isFile() ? stat.size : null};
+		const {file, size} = await openRegular(name, 'follow');
+		return {chunks: file.createReadStream(), size};
 	} catch (error) {
 		throw asMissing(error, name);
 	}
 }
 
 function asMissing(error: unknown, name: string): unknown {
+	if (error instanceof RefusedFileError) {
+		return new CliError('data', error.message, 'name a regular file, or pipe the data in and name -');
+	}
 	const code = (error as NodeJS.ErrnoException).code;
-	return code === 'ENOENT' || code === 'EISDIR' || code === 'ENOTDIR'
+	return code === 'ENOENT' || code === 'ENOTDIR'
 		? new CliError('data', `there is no file ${name}`, 'name an existing file')
 		: error;
 }

@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {type CreatedKey, createKey, revokeKey, rotateKey} from '../admin/keys.ts';
 import type {Mode} from '../mail/message.ts';
-import {type Scope, scopes} from '../mail/scopes.ts';
+import {type Scope, usualScopes} from '../mail/scopes.ts';
 import {storeTime} from '../mail/time.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {CliError} from './fault.ts';
@@ -19,7 +19,11 @@ export function keyCommands(key: Command): void {
 	verb(key, 'create', 'Make a key and show it, the only time', 'mailctl key create --name app --scope messages:send')
 		.requiredOption('--name <name>', 'what it is for', label('--name'))
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
-		.option('--scope <scope>', 'what it may do; several, or with commas; none given: all', scope)
+		.option(
+			'--scope <scope>',
+			'what it may do; several, or with commas; none given: all but messages:submit, for a test key messages:send and what reads',
+			scope,
+		)
 		.option('--rate-limit <n/s>', 'sends per seconds, 0: no limit', rateLimit)
 		.option('--expires <time>', 'when it ends: a duration or an RFC 3339 time', future('--expires'))
 		.action(
@@ -30,7 +34,7 @@ export function keyCommands(key: Command): void {
 						workspaceId,
 						name: options.name,
 						mode: options.mode,
-						scopes: options.scope ? [...new Set(options.scope)] : scopes,
+						scopes: options.scope ? [...new Set(options.scope)] : usualScopes(options.mode),
 						rateLimit: options.rateLimit ?? null,
 						expiresAt: options.expires === undefined ? null : storeTime(options.expires),
 					}),
@@ -133,7 +137,7 @@ function showKey(session: Session, {row, key}: CreatedKey): void {
 			['id', row.id],
 			['name', row.name],
 			['mode', row.mode],
-			['scopes', row.scopes.length === scopes.length ? 'all' : row.scopes.join(' ')],
+			['scopes', row.scopes.join(' ')],
 			['rate limit', row.rate_limit ?? 'as MAILCTL_RATE_LIMIT'],
 			['expires', row.expires_at && `${shortTime(row.expires_at)} UTC`],
 		]),

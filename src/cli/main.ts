@@ -1,12 +1,19 @@
+import {closeSync, openSync} from 'node:fs';
+import {isatty} from 'node:tty';
 import {type Command, CommanderError} from 'commander';
 import {mailctl} from './commands.ts';
 import {exitCodes} from './fault.ts';
 import {type Report, report} from './report.ts';
+import {harmless} from './text.ts';
 
 /** Runs one command and sets the process's exit code; ends when the command has. */
 export async function main(argv: readonly string[]): Promise<void> {
 	quietPipe(process.stdout);
 	quietPipe(process.stderr);
+	const terminals = [0, 1, 2].filter(fd => isatty(fd));
+	if (terminals.length > 0) {
+		process.on('exit', () => leaveClosed(terminals));
+	}
 	const program = await mailctl(argv.slice(2));
 	try {
 		await program.parseAsync(argv);
@@ -15,18 +22,26 @@ export async function main(argv: readonly string[]): Promise<void> {
 			return; // --help and --version.
 		}
 		const {lines, exitCode} = error instanceof CommanderError ? usageReport(error, program, argv) : report(error);
-		process.stderr.write(lines.map(line => `${line}\n`).join(''));
+		process.stderr.write(harmless(lines.map(line => `${line}\n`).join('')));
 		process.exitCode = exitCode;
 	}
 }
 
-// `mailctl message list | head` ends the reader before us: nobody is left to tell.
+// `mailctl message list | head` ends the reader before us, a closed terminal says EIO: nobody is left to tell.
 function quietPipe(stream: NodeJS.WriteStream): void {
 	stream.on('error', (error: NodeJS.ErrnoException) => {
-		if (error.code !== 'EPIPE') {
+		if (error.code !== 'EPIPE' && !(error.code === 'EIO' && stream.isTTY)) {
 			process.exitCode = exitCodes.io;
 		}
 	});
+}
+
+/** At its end Node sets terminals as it found them, and aborts where one is gone: /dev/null takes the place of such a one. */
+function leaveClosed(terminals: readonly number[]): void {
+	for (const fd of terminals.filter(fd => !isatty(fd))) {
+		closeSync(fd);
+		openSync('/dev/null', 'r+'); // The lowest number that is free.
+	}
 }
 
 /** What commander says, in our form: `error: unknown command 'x'\n(Did you mean y?)`. */

@@ -1,12 +1,13 @@
 import {join} from 'node:path';
 import type {Settings} from '../config/settings.ts';
+import {settleSecrets} from '../daemon/settle-secrets.ts';
 import {migrate, schemaState} from '../store/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../store/store.ts';
 import {CliError} from './fault.ts';
 
 /** Opens the store beside a running daemon or without one; an empty one gets its tables first. */
 export async function openStoreOf(settings: Settings): Promise<Store> {
-	const store = await openStore(locationOf(settings));
+	const store = await openStore(locationOf(settings), {isPatient: true});
 	try {
 		const state = await schemaState(store.database);
 		if (state === 'empty') {
@@ -25,12 +26,12 @@ export async function openStoreOf(settings: Settings): Promise<Store> {
 
 /** Applies what is missing; the names of it. */
 export async function migrateStore(settings: Settings): Promise<string[]> {
-	const store = await openStore(locationOf(settings));
+	const store = await openStore(locationOf(settings), {isPatient: true});
 	try {
 		if ((await schemaState(store.database)) === 'newer') {
 			throw newer();
 		}
-		return await migrate(store.database);
+		return await migrate(store.database, async trx => void (await settleSecrets(trx, settings)));
 	} finally {
 		await store.close();
 	}

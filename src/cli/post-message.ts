@@ -1,4 +1,4 @@
-import {createKey} from '../admin/keys.ts';
+import {issueKey} from '../admin/keys.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
 import type {Mode} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
@@ -47,7 +47,7 @@ async function withKey<Result>(
 ): Promise<Result> {
 	const expiresAt = storeTime(session.tools.clock.now() + keyLifetime);
 	const input = {workspaceId, name: 'mailctl send', mode, scopes: ['messages:send'], rateLimit: '0', expiresAt};
-	const {row, key} = await session.write(trx => createKey(trx, session.tools, input));
+	const {row, key} = await session.write(trx => issueKey(trx, session.tools, input));
 	try {
 		return await work(key);
 	} finally {

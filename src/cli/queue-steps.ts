@@ -5,7 +5,7 @@ import {storeTime} from '../mail/time.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type ChangedCopy, findClaimed, type Step} from '../store/queue-change.ts';
-import {operator, readDaemons} from './daemons.ts';
+import {readDaemons} from './daemons.ts';
 import {CliError} from './fault.ts';
 import {createProgress, grouped} from './progress.ts';
 import type {Targets} from './queue-targets.ts';
@@ -84,7 +84,7 @@ async function takeSteps(
 		const now = storeTime(clock.now());
 		const done = await session.write(async trx => {
 			const copies = await change.apply(trx, {ids: some, now, silentSince}, outbox);
-			const action = {action: `queue.${change.done}`, at: now, detail, operator: operator()};
+			const action = {action: `queue.${change.done}`, at: now, detail};
 			await auditQueue(trx, session.tools, action, copies);
 			if (copies.length > 0) {
 				await bumpGeneration(trx);

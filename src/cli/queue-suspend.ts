@@ -1,7 +1,6 @@
 import type {Command} from 'commander';
 import {resumeDestination, suspendDestination} from '../admin/suspensions.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
-import {operator} from './daemons.ts';
 import {domain, label} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -23,9 +22,7 @@ export function suspendVerbs(queue: Command): void {
 		.action(
 			action<{reason?: string}, [string]>(async (session, {reason}, text) => {
 				const destination = domain(text);
-				const suspension = await session.write(trx =>
-					suspendDestination(trx, session.tools, {destination, reason}, operator()),
-				);
+				const suspension = await session.write(trx => suspendDestination(trx, session.tools, {destination, reason}));
 				session.show({...suspension, suspended: true}, () => [
 					`nothing is sent to ${destination} since ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
 				]);
@@ -42,7 +39,7 @@ export function suspendVerbs(queue: Command): void {
 			const destination = domain(text);
 			const known = await sitesOf(session, destination);
 			const {suspension, sites} = await session.write(trx =>
-				resumeDestination(trx, session.tools, {destination, sites: known}, operator()),
+				resumeDestination(trx, session.tools, {destination, sites: known}),
 			);
 			const resumed = suspension !== undefined || sites.length > 0;
 			session.show({destination, suspended: false, resumed, sites}, () =>

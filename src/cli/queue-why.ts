@@ -68,8 +68,8 @@ async function readHolds(session: Session, facts: readonly CopyFacts[]) {
 	const reader = await session.reader();
 	const known = new Map<string, {user: string | null; reason: string | null}>();
 	for (const {id, workspace_id: workspaceId, held_at: at} of facts) {
-		const detail = at === null ? undefined : await findAudit(reader, {workspaceId, action: 'queue.held', at});
-		known.set(id, {user: textOrNull(detail?.user), reason: textOrNull(detail?.reason)});
+		const act = at === null ? undefined : await findAudit(reader, {workspaceId, action: 'queue.held', at});
+		known.set(id, {user: act?.actor.replace(/^cli:/, '') ?? null, reason: textOrNull(act?.detail.reason)});
 	}
 	return known;
 }

@@ -1,5 +1,4 @@
 import {randomBytes} from 'node:crypto';
-import {readFile} from 'node:fs/promises';
 import {importSigningKey} from '../compose/dkim.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import {liveDaemon} from '../daemon/daemon-file.ts';
@@ -7,6 +6,7 @@ import {feedbackOf} from '../daemon/feedback.ts';
 import {makeJob} from '../daemon/make-job.ts';
 import {createSigning} from '../daemon/signing.ts';
 import {createLinks} from '../links/links.ts';
+import {readRegular} from '../mail/regular-file.ts';
 import {createRenderer} from '../render/render.ts';
 import {listAttachments} from '../store/attachments.ts';
 import {type Claimed, readCopy} from '../store/claims.ts';
@@ -16,11 +16,14 @@ import {capturedFile} from './captured.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
 
+/** No mail of ours is larger, whatever is attached to it. */
+const mostCaptured = 128 * 1024 ** 2;
+
 /** The mail of a copy: what was captured, else made again as the daemon makes it. */
 export async function rawMail(session: Session, workspaceId: string, copyId: string): Promise<Uint8Array> {
 	const captured = capturedFile(session.settings().dataDir, copyId);
 	if (captured !== null) {
-		return await readFile(captured);
+		return await readRegular(captured, mostCaptured, 'refuse');
 	}
 	const copy = await readCopy(await session.reader(), workspaceId, copyId);
 	if (!copy?.domain_id) {

@@ -27,6 +27,12 @@ export function report(error: unknown): Report {
 
 const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; exitCode: number}> = [
 	{
+		codes: /^FILE_REFUSED$/,
+		wrong: 'a file or folder is refused',
+		mend: 'put the file or folder itself there',
+		exitCode: exitCodes.data,
+	},
+	{
 		codes: /^SQLITE_DRIVER$/,
 		wrong: 'the sqlite3 driver is not built',
 		mend: 'install python3, make and g++ and run npm rebuild sqlite3',
@@ -46,7 +52,7 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; ex
 	},
 	{
 		codes:
-			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EACCES|EPERM|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG)$/,
+			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EACCES|EPERM|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
 		wrong: 'a file cannot be read or written',
 		mend: 'check the path, its owner and the space on the disk',
 		exitCode: exitCodes.io,

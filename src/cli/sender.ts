@@ -86,7 +86,7 @@ export function senderCommands(sender: Command): void {
 			const {key} = parseAddress(text);
 			const {id} = await session.workspace();
 			await session.confirm(`Remove the sender ${text}? Its queued mail will not be sent.`, yes);
-			if (!(await session.write(trx => removeSender(trx, id, key)))) {
+			if (!(await session.write(trx => removeSender(trx, session.tools, id, {addressKey: key})))) {
 				missing(text);
 			}
 			session.show({address: text, removed: true}, () => [`removed ${text}`]);

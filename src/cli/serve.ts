@@ -1,5 +1,6 @@
 import type {Command} from 'commander';
-import {commandName, welcome} from '../admin/welcome.ts';
+import {welcomeLines, writeFirstKeys} from './first-keys.ts';
+import {operator} from './operator.ts';
 import {example} from './program.ts';
 import {toolsOf} from './session.ts';
 import {version} from './version.ts';
@@ -9,28 +10,28 @@ type Options = {envFile?: string; asRoot?: boolean};
 export function serveCommand(command: Command): void {
 	example(command, 'mailctl serve').action(async (_options: object, command: Command) => {
 		const {envFile, asRoot = false} = command.optsWithGlobals<Options>();
-		const [{runDaemon}, {bootstrap}, {createVault}] = await Promise.all([
-			import('../daemon/run.ts'),
-			import('../admin/bootstrap.ts'),
-			import('../store/sealed.ts'),
-		]);
+		const [{runDaemon}, {bootstrap}] = await Promise.all([import('../daemon/run.ts'), import('../admin/bootstrap.ts')]);
 		process.exitCode = await runDaemon({
 			version: version(),
 			envFile,
 			asRoot,
-			async prepare({store, secrets}, settings) {
-				const made = await bootstrap(store, toolsOf(), createVault(secrets));
+			async prepare({store, vault}, {delivery, dataDir}) {
+				const tools = toolsOf(store.clock, operator());
+				const made = await bootstrap(store, tools, vault, {captures: delivery === 'capture'});
 				return (
 					made &&
-					(daemon => {
-						const lines = welcome({
-							...made,
-							url: daemon.http ?? daemon.publicUrl,
-							command: commandName(process.argv[1] ?? '', process.cwd()),
-							captures: settings.delivery === 'capture',
-						});
-						// Standard output is the log's: one JSON document a line, and never a key.
-						process.stderr.write(['', ...lines, '', ''].join('\n'));
+					((daemon, logger) => {
+						const keys = {...made, url: daemon.http ?? daemon.publicUrl};
+						if (process.stderr.isTTY) {
+							process.stderr.write(['', ...welcomeLines(keys), '', ''].join('\n'));
+							return;
+						}
+						const file = writeFirstKeys(dataDir, keys);
+						const text =
+							file === null
+								? 'The first keys are not shown, as first-keys.txt of another start is there: mailctl key create makes others.'
+								: 'The first keys and what to do next are in this file, which only its owner can read.';
+						logger.info({event: 'first_keys', file}, text);
 					})
 				);
 			},

@@ -2,25 +2,26 @@ import {randomBytes} from 'node:crypto';
 import {createInterface} from 'node:readline/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
-import type {Tools} from '../admin/tools.ts';
+import type {ActTools} from '../admin/tools.ts';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
-import {loadSecrets, type Secrets} from '../config/secrets.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {openDataDir} from '../daemon/data-dir.ts';
-import {systemClock} from '../mail/clock.ts';
+import {type Clock, systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
-import {createVault, type Vault} from '../store/sealed.ts';
-import {hasSealedRows} from '../store/sealed-rows.ts';
+import type {Operator} from '../mail/operator.ts';
+import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
+import {operator} from './operator.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
 
 /** What a verb works with; settings and store are opened when they are first asked for. */
 export type Session = {
 	readonly terminal: Terminal;
-	readonly tools: Tools;
+	/** What the session changes is recorded as the act of whoever runs the command. */
+	readonly tools: ActTools;
 	readonly loadSettings: () => LoadedSettings;
 	/** Throws ConfigError with every problem. */
 	readonly settings: () => Settings;
@@ -29,7 +30,8 @@ export type Session = {
 	readonly store: () => Promise<Store>;
 	readonly reader: () => Promise<Knex>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
-	readonly secrets: () => Promise<Secrets>;
+	/** Throws ConfigError where the keys are not those that the store was used with. */
+	readonly secrets: () => Promise<MasterKeys>;
 	/** Seals and opens secrets of the store. */
 	readonly vault: () => Promise<Vault>;
 	/** The one of `--workspace`, or the only one. */
@@ -61,9 +63,9 @@ export function action<Options, Args extends ReadonlyArray<string | readonly str
 	};
 }
 
-/** The system's clock and chance. */
-export function toolsOf(): Tools {
-	return {clock: systemClock, newId: createIdSource(systemClock), random: randomBytes};
+/** A clock, ids by it, the system's chance, and who acts. */
+export function toolsOf(clock: Clock, operator: Operator): ActTools {
+	return {clock, newId: createIdSource(clock), random: randomBytes, operator};
 }
 
 function openSession(globals: Globals): {session: Session; close: () => Promise<void>} {
@@ -83,20 +85,24 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		return settings();
 	});
 	let opened: Promise<Store> | undefined;
+	// The store's, as soon as it is open: what is written must be of the time that its daemons share.
+	let clock: Clock = systemClock;
 	const store = async () => {
 		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(storeSettings()));
-		return await opened;
+		const ready = await opened;
+		clock = ready.clock;
+		return ready;
 	};
 	const reader = async () => (await store()).reader;
 	const secrets = once(async () => {
-		const sealed = await hasSealedRows(await reader());
-		return loadSecrets({dataDir: storeSettings().dataDir, settings: settings(), sealed});
+		const {secretsOf} = await import('../daemon/settle-secrets.ts');
+		return await secretsOf(await store(), storeSettings());
 	});
 	const chosenWorkspace = async () =>
 		globals.workspace === undefined ? undefined : await namedWorkspace(await reader(), globals.workspace);
 	const session: Session = {
 		terminal,
-		tools: toolsOf(),
+		tools: toolsOf({now: () => clock.now(), monotonic: systemClock.monotonic}, operator()),
 		loadSettings: () => loadProcessSettings(globals.envFile),
 		settings,
 		storeSettings,

@@ -74,8 +74,10 @@ async function* pagesOf(session: Session, {reason: only}: ExportOptions): AsyncG
 	let after: string | null = null;
 	do {
 		const page: Suppression[] = await listSuppressions(reader, {workspaceId, reason: only, after, limit: rowsAtOnce});
-		if (page.length > 0) {
-			yield page;
+		// An import makes entries that stop all mail.
+		const live = page.filter(({mode}) => mode === 'live');
+		if (live.length > 0) {
+			yield live;
 		}
 		after = page.length < rowsAtOnce ? null : (page.at(-1)?.id ?? null);
 	} while (after !== null);
@@ -86,6 +88,6 @@ function exportedLine({id, address, reason: why, source, created_at}: Suppressio
 }
 
 /** An entry as the CLI shows it: as the API does, with the store's exact time. */
-export function suppressionEntry({id, address, reason: why, source, created_at}: Suppression) {
-	return {id, recipient: address, reason: why, source, created_at};
+export function suppressionEntry({id, address, reason: why, source, mode, created_at}: Suppression) {
+	return {id, recipient: address, reason: why, source, mode, created_at};
 }

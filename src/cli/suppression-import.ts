@@ -4,6 +4,7 @@ import {liveDaemon} from '../daemon/daemon-file.ts';
 import {createPastIds, type PastId} from '../mail/ids.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {storeTime} from '../mail/time.ts';
+import {beginAct} from '../store/audit.ts';
 import {pairKey} from '../store/pairs.ts';
 import {findSuppressed, insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {type CsvRecord, createCsvReader} from './csv-reader.ts';
@@ -44,7 +45,7 @@ async function importFile(session: Session, options: ImportOptions, name: string
 	const bad = await openBadLines(options.bad, name);
 	const counts: Counts = {read: 0, added: 0, listed: 0};
 	const progress = createProgress(session.terminal, clock, 'lines');
-	const write = options.dryRun ? await countOnly(session) : insertBeside(session);
+	const write = options.dryRun ? await countOnly(session) : insertBeside(session, workspaceId);
 	const pastId = createPastIds();
 	let layout: Layout | undefined;
 	let batch: NewSuppression[] = [];
@@ -96,6 +97,9 @@ async function importFile(session: Session, options: ImportOptions, name: string
 	showCounts(session, {name, badFile: options.bad, dryRun: options.dryRun ?? false, counts, bad, layout});
 }
 
+/** A line that is longer never ends. The reader skips one that is shorter and goes on. */
+const longestLine = 64 * 1024 ** 2;
+
 /** The records of a file as they come, with how many bytes are read. */
 async function* recordsOf(
 	{chunks}: Input,
@@ -104,12 +108,17 @@ async function* recordsOf(
 	const reader = createCsvReader();
 	const decoder = new TextDecoder();
 	let bytes = 0;
+	let lineAt = 0;
 	for await (const chunk of chunks) {
 		// Other encodings and archives have a zero byte early on.
 		if (bytes === 0 && chunk.includes(0)) {
 			throw new CliError('data', `${name} is no text in UTF-8`, 'save it as CSV, UTF-8');
 		}
 		bytes += chunk.length;
+		lineAt = chunk.includes('\n') || chunk.includes('\r') ? bytes : lineAt;
+		if (bytes - lineAt > longestLine) {
+			throw new CliError('data', `${name} holds a line of more than ${longestLine} octets`, 'give a CSV file');
+		}
 		yield {records: reader.push(decoder.decode(chunk, {stream: true})), bytes};
 	}
 	yield {records: [...reader.push(decoder.decode()), ...reader.end()], bytes};
@@ -140,12 +149,23 @@ type Write = (entries: readonly NewSuppression[]) => Promise<number>;
  * SQLite has one writer at a time, and who waits for it asks now and then: after each transaction the store is left alone
  * for as long as it took, or a daemon beside would find it busy whenever it asks.
  */
-function insertBeside(session: Session): Write {
+function insertBeside(session: Session, workspaceId: string): Write {
 	const {databaseUrl, dataDir} = session.settings();
 	const {clock} = session.tools;
+	const record = beginAct(session.tools, {action: 'suppression.imported', workspaceId, target: null});
+	const counts = {added: 0, listed: 0};
 	return async entries => {
 		const began = clock.monotonic();
-		const added = await session.write(trx => insertSuppressions(trx, entries));
+		const added = await session.write(async trx => {
+			const ids = await insertSuppressions(trx, entries);
+			if (entries.length > 0) {
+				const {size} = ids;
+				await record(trx, {added: counts.added + size, listed: counts.listed + entries.length - size});
+			}
+			return ids;
+		});
+		counts.added += added.size;
+		counts.listed += entries.length - added.size;
 		if (databaseUrl === null && liveDaemon(dataDir) !== null) {
 			await setTimeout(clock.monotonic() - began);
 		}
@@ -158,6 +178,6 @@ async function countOnly(session: Session): Promise<Write> {
 	return async entries => {
 		const pairs = entries.map(({workspaceId, addressKey}) => [workspaceId, addressKey] as const);
 		const listed = await findSuppressed(reader, pairs);
-		return pairs.filter(pair => !listed.has(pairKey(...pair))).length;
+		return pairs.filter(pair => listed.get(pairKey(...pair)) !== 'live').length;
 	};
 }

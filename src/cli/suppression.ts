@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {manualEntry, removeSuppression, suppressWrite} from '../admin/suppressions.ts';
 import {isId} from '../mail/ids.ts';
-import type {SuppressionReason} from '../mail/suppression.ts';
+import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
 import {pairKey} from '../store/pairs.ts';
 import {listSuppressions, readSuppressions, type Suppression} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
@@ -26,7 +26,7 @@ export function suppressionCommands(suppression: Command): void {
 					table<Suppression>(
 						[
 							{title: 'RECIPIENT', cell: row => row.address, cut: true},
-							{title: 'REASON', cell: row => row.reason},
+							{title: 'REASON', cell: row => (row.mode === 'test' ? `${row.reason} (test)` : row.reason)},
 							{title: 'SOURCE', cell: row => row.source, cut: true},
 							{title: 'UTC', cell: row => shortTime(row.created_at).slice(0, 16)},
 						],
@@ -47,7 +47,7 @@ export function suppressionCommands(suppression: Command): void {
 			const address = parseAddress(text, true);
 			const {id: workspaceId} = await session.workspace();
 			const {writer} = await session.store();
-			const entry = manualEntry(session.tools, {workspaceId, address, source: 'cli'});
+			const entry = manualEntry(session.tools, {workspaceId, address, source: 'cli', mode: 'live'});
 			const listed = await writer.submit(suppressWrite, entry);
 			session.show({...suppressionEntry(listed.entry), added: listed.isNew}, () => [
 				listed.isNew ? `${text} is suppressed` : `${text} was suppressed already`,
@@ -68,8 +68,9 @@ export function suppressionCommands(suppression: Command): void {
 			const reader = await session.reader();
 			const entry = (await readSuppressions(reader, [[id, key]])).get(pairKey(id, key)) ?? null;
 			const topics = [...((await findOptedOut(reader, [[id, key]])).get(pairKey(id, key)) ?? [])].sort();
-			session.show({suppressed: entry !== null, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
-				`${text} is ${entry ? '' : 'not '}suppressed`,
+			const suppressed = suppresses(entry?.mode, 'live');
+			session.show({suppressed, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
+				`${text} is ${suppressed ? '' : 'not '}suppressed${entry && !suppressed ? ', but for test mail' : ''}`,
 				...(entry ? described(entry) : []),
 				...(topics.length > 0 ? [`opted out of ${topics.join(', ')}`] : []),
 			]);
@@ -93,8 +94,8 @@ async function remove(session: Session, {yes}: {yes?: boolean}, text: string): P
 	const by = isId('sup', text) ? {id: text} : {addressKey: parseAddress(text, true).key};
 	const {id: workspaceId} = await session.workspace();
 	await session.confirm(`Remove ${text} from the suppression list? Mail will be sent to it again.`, yes);
-	const removed = await session.write(trx => removeSuppression(trx, session.tools, {workspaceId, by, actor: 'cli'}));
-	if (!removed) {
+	const removed = await session.write(trx => removeSuppression(trx, session.tools, {workspaceId, by, mode: 'live'}));
+	if (!removed || removed === 'live') {
 		throw new CliError('data', `${text} is not on the suppression list`, 'see mailctl suppression list');
 	}
 	session.show({...suppressionEntry(removed), removed: true}, () => [`removed ${removed.address} (${removed.reason})`]);

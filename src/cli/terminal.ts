@@ -1,5 +1,5 @@
 import type {Environment} from '../config/settings.ts';
-import {cut} from './text.ts';
+import {cut, harmless} from './text.ts';
 
 /** Where a command prints: results on standard output, everything else on standard error. */
 export type Terminal = {
@@ -39,8 +39,8 @@ export function createTerminal({stdin, stdout, stderr}: Streams, env: Environmen
 		Number.isInteger(asked) && asked > 0 ? asked : stdout.isTTY ? widthOf(stdout) : Number.POSITIVE_INFINITY;
 	return {
 		width,
-		print: lines => void stdout.write(lines.map(line => `${line}\n`).join('')),
-		printJson: value => void stdout.write(`${JSON.stringify(value, undefined, stdout.isTTY ? 2 : undefined)}\n`),
+		print: lines => void stdout.write(harmless(lines.map(line => `${line}\n`).join(''))),
+		printJson: value => void stdout.write(`${jsonOf(value, stdout.isTTY ? 2 : undefined)}\n`),
 		write: bytes => void stdout.write(bytes),
 		pour: text =>
 			new Promise((resolve, reject) => {
@@ -52,17 +52,25 @@ export function createTerminal({stdin, stdout, stderr}: Streams, env: Environmen
 					}
 				});
 			}),
-		warn: line => void stderr.write(`${line}\n`),
+		warn: line => void stderr.write(harmless(`${line}\n`)),
 		status(line) {
 			if (stderr.isTTY === true) {
 				// Cut to the width: a line that wraps could not be replaced.
-				stderr.write(`\r\x1b[K${line === null ? '' : cut(line, widthOf(stderr) - 1)}`);
+				stderr.write(`\r\x1b[K${line === null ? '' : cut(harmless(line), widthOf(stderr) - 1)}`);
 			}
 		},
 		bold: text => (colour ? `\x1b[1m${text}\x1b[22m` : text),
 		tint: (text, tone) => (colour ? `\x1b[${tones[tone]}m${text}\x1b[39m` : text),
 		asks: stdin.isTTY === true && stderr.isTTY === true,
 	};
+}
+
+/** JSON writes C1 controls as they are, and terminals obey them too: escaped they mean the same. */
+function jsonOf(value: unknown, space: number | undefined): string {
+	return JSON.stringify(value, undefined, space).replace(
+		/[\u007f-\u009f]/g,
+		control => `\\u00${control.charCodeAt(0).toString(16)}`,
+	);
 }
 
 /** A terminal whose size nobody set, as `docker exec -t` makes them, says 0. */

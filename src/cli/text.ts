@@ -4,11 +4,21 @@ const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
 
 /** The text with control, direction and invisible characters as `\x1b` or `\u202e`. */
 export function printable(text: string): string {
-	return text.replace(unsafe, character => {
-		const code = character.codePointAt(0) ?? 0;
-		const hex = code.toString(16);
-		return code < 0x100 ? `\\x${hex.padStart(2, '0')}` : code > 0xffff ? `\\u{${hex}}` : `\\u${hex}`;
-	});
+	return text.replace(unsafe, escaped);
+}
+
+// Line ends and tabs are meant, and so are the colours that we give.
+const obeyed = /(?!\u001b\[\d{1,2}m|[\t\n])\p{Cc}/gu;
+
+/** Lines for a terminal: what it would obey is as `printable` writes it, whatever name or text brought it along. */
+export function harmless(lines: string): string {
+	return lines.replace(obeyed, escaped);
+}
+
+function escaped(character: string): string {
+	const code = character.codePointAt(0) ?? 0;
+	const hex = code.toString(16);
+	return code < 0x100 ? `\\x${hex.padStart(2, '0')}` : code > 0xffff ? `\\u{${hex}}` : `\\u${hex}`;
 }
 
 // East Asian wide characters and emoji take two columns, combining marks none.

@@ -1,6 +1,7 @@
 import type {Command} from 'commander';
 import {createTopic, removeTopic} from '../admin/topics.ts';
 import {isId} from '../mail/ids.ts';
+import {beginAct} from '../store/audit.ts';
 import {lookUpTopic} from '../store/catalog.ts';
 import {countOptOuts, listTopics, purgeOptOuts, type Topic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
@@ -49,7 +50,7 @@ export function topicCommands(topic: Command): void {
 			const question = `Remove the topic ${text}? Unsubscribe links of its mail will suppress for all mail.`;
 			await session.confirm(question, yes);
 			const by = isId('usg', text) ? {id: text} : {code: text};
-			const removed = await session.write(trx => removeTopic(trx, workspaceId, by));
+			const removed = await session.write(trx => removeTopic(trx, session.tools, workspaceId, by));
 			if (!removed) {
 				throw new CliError('data', `there is no topic ${text}`, 'see mailctl topic list');
 			}
@@ -101,9 +102,14 @@ async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Pr
 		throw new CliError('data', `there is no topic ${code}, and nobody opted out of it`, 'see mailctl topic list');
 	}
 	await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
+	const record = beginAct(session.tools, {action: 'topic.purged', workspaceId, target: code});
 	let forgotten = 0;
 	for (let part = optOutsAtOnce; part === optOutsAtOnce; forgotten += part) {
-		part = await session.write(trx => purgeOptOuts(trx, workspaceId, code, optOutsAtOnce));
+		part = await session.write(async trx => {
+			const purged = await purgeOptOuts(trx, workspaceId, code, optOutsAtOnce);
+			await record(trx, {forgotten: forgotten + purged});
+			return purged;
+		});
 	}
 	session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
 }

@@ -1,10 +1,12 @@
 import type {Command} from 'commander';
+import {replay} from '../admin/webhooks.ts';
 import {deliveryView} from '../api/webhook-views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DeliveryState, deliveryStates, mostEndpoints} from '../mail/webhook.ts';
+import {beginAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {replayDeliveries, replayDelivery} from '../store/webhook-deliveries.ts';
+import {replayDeliveries} from '../store/webhook-deliveries.ts';
 import {listEndpoints} from '../store/webhook-endpoints.ts';
 import {chosenEndpoint, deliveryState, webhookEvent} from './endpoint.ts';
 import {CliError} from './fault.ts';
@@ -46,10 +48,7 @@ export function replayVerb(webhook: Command): void {
 async function replayOne(session: Session, id: string): Promise<void> {
 	await chosenDelivery(session, id);
 	const {id: workspaceId} = await session.workspace();
-	const replayed = await session.write(async trx => {
-		await bumpGeneration(trx);
-		return await replayDelivery(trx, workspaceId, id, storeTime(session.tools.clock.now()));
-	});
+	const replayed = await session.write(trx => replay(trx, session.tools, workspaceId, id));
 	if (replayed) {
 		session.show(deliveryView(replayed), () => [`${id} is due now`]);
 	}
@@ -63,6 +62,7 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 	const endpoints = endpoint === undefined ? all : [await chosenEndpoint(session, endpoint)];
 	const until = clock.now();
 	const progress = createProgress(session.terminal, clock, 'deliveries');
+	const record = beginAct(session.tools, {action: 'webhook.replayed', workspaceId, target: endpoint ?? null});
 	let replayed = 0;
 	for (const {id: endpointId} of endpoints) {
 		const filter = {workspaceId, endpointId, since, until, eventType: event, state: status};
@@ -70,7 +70,9 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 			const step = {after, limit: rowsPerStep, now: storeTime(clock.now())};
 			const ids: string[] = await session.write(async trx => {
 				await bumpGeneration(trx);
-				return await replayDeliveries(trx, filter, step);
+				const restarted = await replayDeliveries(trx, filter, step);
+				await record(trx, {since: storeTime(since), event, status, deliveries: replayed + restarted.length});
+				return restarted;
 			});
 			replayed += ids.length;
 			progress.show(replayed, null);

@@ -1,10 +1,11 @@
 import type {Command} from 'commander';
-import {postingOf} from '../daemon/webhooks.ts';
+import {openSigning, postingOf} from '../daemon/webhooks.ts';
 import {storeTime} from '../mail/time.ts';
 import {webhookBody} from '../mail/webhook.ts';
 import type {Endpoint} from '../store/webhook-endpoints.ts';
 import {createPosting} from '../threads/posting.ts';
 import type {PostEnd} from '../webhook/post.ts';
+import {signingAt} from '../webhook/sign.ts';
 import {chosenEndpoint} from './endpoint.ts';
 import {CliError} from './fault.ts';
 import {verb} from './program.ts';
@@ -28,6 +29,7 @@ export function testVerb(webhook: Command): void {
 					['took', `${Math.round(end.ms)} ms`],
 					['address', end.address],
 					['tls', end.tls],
+					...(end.detail === null ? [] : ([['detail', end.detail]] as const)),
 				]),
 			);
 			if (end.error !== null) {
@@ -38,14 +40,15 @@ export function testVerb(webhook: Command): void {
 }
 
 /** From this process, with the settings that the daemon has. */
-async function postExample(session: Session, {id, url, events, secret}: Endpoint): Promise<PostEnd> {
+async function postExample(session: Session, endpoint: Endpoint): Promise<PostEnd> {
+	const {id, url, events} = endpoint;
 	const {clock, newId} = session.tools;
 	const [type = 'delivered'] = events;
 	const event = {type, messageId: newId('msg'), recipient: 'user@example.com', metadata: null};
 	const body = Buffer.from(webhookBody({...event, occurredAt: storeTime(clock.now())}));
-	const vault = await session.vault();
+	const signing = openSigning(await session.vault(), id, signingAt(endpoint, storeTime(clock.now())));
 	const {post, close} = createPosting(postingOf(session.settings(), version()), clock);
-	const end = await post({id: newId('whd'), url, secret: vault.open(id, secret), body});
+	const end = await post({id: newId('whd'), url, signing, body});
 	close();
 	return end;
 }

@@ -1,12 +1,14 @@
 import type {Command} from 'commander';
-import {addEndpoint, removeEndpoint, setEndpointActive} from '../admin/webhooks.ts';
+import {addEndpoint, removeEndpoint, rotateSecret, setEndpointActive} from '../admin/webhooks.ts';
 import {endpointView} from '../api/webhook-views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
-import {mostEndpoints} from '../mail/webhook.ts';
+import {storeTime} from '../mail/time.ts';
+import {longestOverlap, mostEndpoints, usualOverlap} from '../mail/webhook.ts';
 import {type Endpoint, listEndpoints} from '../store/webhook-endpoints.ts';
 import {createGuard} from '../webhook/guard.ts';
 import {chosenEndpoint, endpointState, missingEndpoint, webhookEvent} from './endpoint.ts';
 import {CliError} from './fault.ts';
+import {duration} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, table} from './table.ts';
@@ -31,7 +33,7 @@ export function webhookCommands(webhook: Command): void {
 					throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
 				}
 				const vault = await session.vault();
-				const input = {workspaceId, url, events: [...new Set(options.event)]};
+				const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(options.event)]};
 				const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
 				if (!added) {
 					throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
@@ -46,7 +48,7 @@ export function webhookCommands(webhook: Command): void {
 			const rows = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
 			const vault = await session.vault();
 			session.show(
-				rows.map(row => endpointView(row, vault.open(row.id, row.secret))),
+				rows.map(row => endpointView(row, vault.open(row.id, row.secret), storeTime(session.tools.clock.now()))),
 				() =>
 					table<Endpoint>(
 						[
@@ -99,9 +101,38 @@ export function webhookCommands(webhook: Command): void {
 		);
 	}
 
+	verb(
+		webhook,
+		'rotate <id>',
+		'Give an endpoint a new signing secret; the old one signs too for a while',
+		'mailctl webhook rotate whe_06f… --overlap 24h',
+	)
+		.option(
+			'--overlap <duration>',
+			'how long the old secret lives on, at most 30d; 0: it ends now; default 24h',
+			overlap,
+		)
+		.action(
+			action<{overlap?: number}, [string]>(async (session, {overlap = usualOverlap}, id) => {
+				const {workspaceId} = await chosenEndpoint(session, id);
+				const vault = await session.vault();
+				const input = {workspaceId, id, overlap};
+				const rotated = await session.write(trx => rotateSecret(trx, session.tools, vault, input));
+				await showEndpoint(session, rotated ?? missingEndpoint(id));
+			}),
+		);
+
 	deliveriesVerb(webhook);
 	replayVerb(webhook);
 	testVerb(webhook);
+}
+
+function overlap(text: string): number {
+	const milliseconds = duration('--overlap')(text);
+	if (milliseconds > longestOverlap) {
+		throw new CliError('usage', `--overlap "${text}" is not allowed`, 'use at most 30d');
+	}
+	return milliseconds;
 }
 
 /** Given several times, with commas, or both. */
@@ -111,7 +142,9 @@ function events(text: string, previous: readonly WebhookEventType[] = []): Webho
 
 async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void> {
 	const secret = (await session.vault()).open(endpoint.id, endpoint.secret);
-	session.show(endpointView(endpoint, secret), () =>
+	const view = endpointView(endpoint, secret, storeTime(session.tools.clock.now()));
+	const until = view.previous_secret_expires_at && shortTime(view.previous_secret_expires_at);
+	session.show(view, () =>
 		fields([
 			['id', endpoint.id],
 			['url', endpoint.url],
@@ -119,6 +152,7 @@ async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void>
 			['state', endpointState(endpoint)],
 			...(endpoint.failingSince === null ? [] : ([['failing since', shortTime(endpoint.failingSince)]] as const)),
 			['signing secret', secret],
+			...(until === null ? [] : ([['old secret until', `${until} UTC`]] as const)),
 			['created', shortTime(endpoint.createdAt)],
 		]),
 	);

@@ -18,9 +18,16 @@ export const listen: Parser<Listen> = text => {
 
 /** As `listen`; `off` is null. */
 export const listenOrOff: Parser<Listen | null> = (text, cwd) => {
-	const parsed = text === 'off' ? value(null) : listen(text, cwd);
-	return parsed.ok ? parsed : allowed(`${parsed.allowed}, or off`);
+	return text === 'off' ? value(null) : orOff(listen(text, cwd));
 };
+
+function orOff(parsed: Parsed<Listen>): Parsed<Listen> {
+	return parsed.ok ? parsed : allowed(`${parsed.allowed}, or off`);
+}
+
+/** As `listen`; `off` stays a word, for a setting that means something else where it is not given. */
+export const listenOrWordOff: Parser<Listen | 'off'> = (text, cwd) =>
+	text === 'off' ? value(text) : orOff(listen(text, cwd));
 
 /** `ip[:port]` in the form that `dns.setServers` takes: `192.0.2.1:53`, `[::1]:53`. */
 export const dnsServer: Parser<string> = text => {

@@ -2,6 +2,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
+import {readSettingFile} from '../mail/regular-file.ts';
 import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';
 
@@ -43,7 +44,7 @@ const noRules: RuleTable = {ok: true, rules: []};
 
 function read(file: string): RuleTable {
 	try {
-		const text = readFileSync(file, 'utf8');
+		const text = readSettingFile(file).toString();
 		return text.length > largestFile ? {ok: false, problems: ['is larger than 1 MiB']} : parseRuleTable(text);
 	} catch (error) {
 		return {ok: false, problems: [`cannot be read: ${(error as Error).message}`]};

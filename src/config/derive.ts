@@ -1,5 +1,6 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
+import {isLoopbackAddress} from '../mail/public-address.ts';
 import type {Listen} from './addresses.ts';
 import type {TableValues} from './table.ts';
 
@@ -10,10 +11,28 @@ export function deriveSettings(values: TableValues) {
 		...values,
 		/** Null: `http://` and the address listened on, see `boundPublicUrl`. */
 		publicUrl: values.publicUrl,
+		adminListen: adminListen(values),
 		returnPathDomain,
 		feedbackAddress: values.feedbackAddress ?? `fbl@${returnPathDomain}`,
 		senderId: values.senderId ?? defaultSenderId(returnPathDomain),
 	};
+}
+
+/** Where the operator's pages are served: `shared`, by the HTTP listener; null, nowhere. */
+function adminListen({adminListen: given, httpListen}: TableValues): Listen | 'shared' | null {
+	if (given === null) {
+		return isLoopback(httpListen.host) ? 'shared' : {host: '127.0.0.1', port: 8126};
+	}
+	if (given === 'off') {
+		return null;
+	}
+	const isSame = given.host === httpListen.host && given.port === httpListen.port && given.port !== 0;
+	return isSame ? 'shared' : given;
+}
+
+/** Whether nobody but this machine can reach a listener. */
+export function isLoopback(host: string): boolean {
+	return host === 'localhost' || isLoopbackAddress(host);
 }
 
 /** The same at every start; 12 characters, made from a name, for the name itself may be too long. */

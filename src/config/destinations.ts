@@ -1,5 +1,6 @@
-import {readFileSync, statSync} from 'node:fs';
+import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {readGuarded} from '../mail/regular-file.ts';
 import {hasPassword} from '../mail/sealed-route.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {ConfigError} from './config-error.ts';
@@ -59,13 +60,14 @@ type Read = {readonly ok: boolean; readonly faults: readonly string[]} & (
 function read(file: string): Read {
 	let text = '';
 	try {
-		text = readFileSync(file, 'utf8');
+		const {content, mode} = readGuarded(file);
+		text = content.toString();
 		if (text.length > largestFile) {
 			return {ok: false, faults: ['is larger than 1 MiB']};
 		}
 
 		const json = JSON.parse(text) as unknown;
-		const exposed = holdsPassword(json) && (statSync(file).mode & 0o044) !== 0;
+		const exposed = holdsPassword(json) && (mode & 0o044) !== 0;
 		const fault = `holds a password or key and others can read it: run chmod 600 ${file}`;
 		return {ok: true, json, faults: exposed ? [fault] : []};
 	} catch (error) {

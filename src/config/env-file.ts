@@ -1,5 +1,6 @@
-import {readFileSync, statSync} from 'node:fs';
+import {existsSync} from 'node:fs';
 import {parse} from 'dotenv';
+import {readGuarded} from '../mail/regular-file.ts';
 
 export type EnvFile = {
 	readonly values: Readonly<Record<string, string>>;
@@ -11,12 +12,12 @@ export type EnvFile = {
 
 /** Reads an environment file (dotenv's format) and changes nothing; undefined: there is none. Throws what the system says. */
 export function readEnvFile(path: string): EnvFile | undefined {
-	const info = statSync(path, {throwIfNoEntry: false});
-	if (!info) {
+	if (!existsSync(path)) {
 		return undefined;
 	}
 
-	const text = readFileSync(path, 'utf8');
+	const {content, mode} = readGuarded(path);
+	const text = content.toString();
 	const values = parse(text);
 	const problems: string[] = [];
 	for (const [index, line] of text.split(/\r\n?|\n/).entries()) {
@@ -26,5 +27,5 @@ export function readEnvFile(path: string): EnvFile | undefined {
 		}
 	}
 
-	return {values, problems, exposed: (info.mode & 0o044) !== 0};
+	return {values, problems, exposed: (mode & 0o044) !== 0};
 }

@@ -1,4 +1,5 @@
 import {resolve} from 'node:path';
+import {parseDuration} from '../mail/duration.ts';
 import {hostName} from '../mail/host-name.ts';
 import {allowed, type Parser, value} from './parsed.ts';
 
@@ -23,19 +24,35 @@ export function count(least: number, most: number): Parser<number> {
 	};
 }
 
-const units: Readonly<Record<string, number>> = {ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000};
 const longestDuration = 3650 * 86_400_000;
 
 /** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. At most ten years. */
 export function duration(least = 0): Parser<number> {
 	return text => {
-		const [, digits, unit = 's'] = /^(\d{1,12})(ms|s|m|h|d)?$/.exec(text) ?? [];
-		const milliseconds = digits === undefined ? -1 : Number(digits) * (units[unit] ?? 1);
+		const milliseconds = parseDuration(text) ?? -1;
 		return milliseconds >= least && milliseconds <= longestDuration
 			? value(milliseconds)
 			: allowed(`use a duration such as 500ms, 90s, 5m, 4h or 4d (a plain number is seconds)${least ? ', not 0' : ''}`);
 	};
 }
+
+const sizeUnits: Readonly<Record<string, number>> = {KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3};
+const largestSize = 1024 ** 4;
+
+/** Octets of `512KiB 200MiB 1GiB`; a plain number is octets. At most 1024 GiB. */
+export function size(least = 0): Parser<number> {
+	return text => {
+		const [, digits, unit = ''] = /^(\d{1,13})(KiB|MiB|GiB)?$/.exec(text) ?? [];
+		const octets = digits === undefined ? -1 : Number(digits) * (sizeUnits[unit] ?? 1);
+		return octets >= least && octets <= largestSize
+			? value(octets)
+			: allowed(`use a size such as 512KiB, 200MiB or 1GiB (a plain number is octets)${least ? ', not 0' : ''}`);
+	};
+}
+
+/** A secret that goes into a header as it is. */
+export const token: Parser<string> = text =>
+	/^[!-~]{1,256}$/.test(text) ? value(text) : allowed('use 1 to 256 printable ASCII characters without spaces');
 
 /** Items between commas, none of them empty. */
 export function list<T>(item: Parser<T>): Parser<readonly T[]> {
@@ -87,6 +104,13 @@ export const key256: Parser<Uint8Array> = text => {
 	const bytes = Buffer.from(text, 'base64');
 	const isExact = bytes.length === 32 && bytes.toString('base64').replace('=', '') === text.replace(/=$/, '');
 	return isExact ? value(new Uint8Array(bytes)) : allowed('use base64 of 32 bytes (openssl rand -base64 32)');
+};
+
+/** Several of `key256`, no two the same. */
+export const keys256: Parser<readonly Uint8Array[]> = (text, cwd) => {
+	const keys = list(key256)(text, cwd);
+	const texts = keys.ok ? keys.value.map(key => Buffer.from(key).toString('base64')) : [];
+	return new Set(texts).size === texts.length ? keys : allowed('name each key once');
 };
 
 function orList(words: readonly string[]): string {

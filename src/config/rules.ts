@@ -1,5 +1,5 @@
-import {readFileSync} from 'node:fs';
 import {createSecureContext} from 'node:tls';
+import {readSettingFile} from '../mail/regular-file.ts';
 import {bounceRulesProblems} from './bounce-rules.ts';
 import {isMailable, publicHost} from './derive.ts';
 import {destinationsProblems} from './destinations.ts';
@@ -121,7 +121,7 @@ function warmUpProblems({sourceAddresses, warmUps}: TableValues): string[] {
 function fileProblem(name: string, path: string | null): string | undefined {
 	try {
 		if (path !== null) {
-			readFileSync(path);
+			readSettingFile(path);
 		}
 	} catch (error) {
 		return `${name}="${path}" cannot be read: ${(error as Error).message}`;
@@ -138,7 +138,7 @@ function tlsPairProblem({inboundTlsCert, inboundTlsKey}: TableValues): string | 
 	}
 
 	try {
-		createSecureContext({cert: readFileSync(inboundTlsCert), key: readFileSync(inboundTlsKey)});
+		createSecureContext({cert: readSettingFile(inboundTlsCert), key: readSettingFile(inboundTlsKey)});
 	} catch (error) {
 		return `MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY do not make a TLS server: ${(error as Error).message}`;
 	}

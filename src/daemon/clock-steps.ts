@@ -2,6 +2,7 @@ import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {createClockWatch} from '../queue/clock-watch.ts';
 import {bringForward} from '../store/claims.ts';
+import {takeTime} from '../store/dialect.ts';
 import type {Store} from '../store/store.ts';
 import {bringDeliveriesForward} from '../store/webhook-claims.ts';
 
@@ -26,6 +27,7 @@ export function watchClockSteps(options: ClockStepsOptions): {readonly stop: () 
 	async function moveForward(): Promise<void> {
 		const now = clock.now();
 		await store.writer.transaction(async trx => {
+			await takeTime(trx);
 			await bringForward(trx, storeTime(now + options.longestWait()), storeTime(now));
 			await bringDeliveriesForward(trx, storeTime(now + options.longestPost), storeTime(now));
 		});

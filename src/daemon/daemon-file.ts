@@ -1,12 +1,15 @@
-import {readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
+import {renameSync, rmSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
+import {readGuarded} from '../mail/regular-file.ts';
 
 /** `daemon.json` in the data folder: how the CLI and scripts find the running daemon, also when it listens on port 0. */
 export type DaemonFile = {
 	readonly pid: number;
 	/** `http://127.0.0.1:8125`, null: this daemon serves no HTTP. */
 	readonly http: string | null;
+	/** Where `/metrics` and `/docs` are, `http://127.0.0.1:8126`; null: nowhere. */
+	readonly admin: string | null;
 	/** `0.0.0.0:25`, null: no listener. */
 	readonly inbound: string | null;
 	readonly version: string;
@@ -15,6 +18,7 @@ export type DaemonFile = {
 };
 
 const fileName = 'daemon.json';
+const mostBytes = 16 * 1024;
 
 /** Whoever reads sees the old file or the new one, never half of it. */
 export function writeDaemonFile(dataDir: string, content: DaemonFile): void {
@@ -34,16 +38,17 @@ export function removeDaemonFile(dataDir: string, pid: number): void {
 export function readDaemonFile(dataDir: string): DaemonFile | null {
 	let content: unknown;
 	try {
-		content = JSON.parse(readFileSync(join(dataDir, fileName), 'utf8'));
+		content = JSON.parse(readGuarded(join(dataDir, fileName), mostBytes).content.toString());
 	} catch {
 		return null;
 	}
 
-	const {pid, http, inbound, version, roles} = Object(content) as Record<string, unknown>;
+	const {pid, http, admin, inbound, version, roles} = Object(content) as Record<string, unknown>;
 	return Number.isSafeInteger(pid) && (pid as number) > 0 && typeof version === 'string'
 		? {
 				pid: pid as number,
 				http: textOrNull(http),
+				admin: textOrNull(admin),
 				inbound: textOrNull(inbound),
 				version,
 				roles: Array.isArray(roles) ? roles.filter(role => typeof role === 'string') : [],

@@ -1,4 +1,5 @@
 import {accessSync, constants, existsSync, mkdirSync, readdirSync, statSync} from 'node:fs';
+import {statfs} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
@@ -11,7 +12,7 @@ export type DataDirInput = {
 	readonly uid?: number | undefined;
 };
 
-const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock)/;
+const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock|first-keys\.txt)/;
 
 /**
  * Makes the data folder (mode 0700) or checks it, and lets all that this process makes from now on be its user's alone:
@@ -34,7 +35,14 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	const owner = statSync(dataDir).uid;
 	if (uid !== undefined && uid !== owner && !asRoot) {
 		throw new ConfigError([
-			`the data folder ${dataDir} belongs to user ${owner} and this is user ${uid}: run as that user (or with --as-root)`,
+			`the data folder ${dataDir} belongs to user ${owner} and this is user ${uid}: run as that user (or with --as-root), or run chown ${uid} ${dataDir}`,
+		]);
+	}
+
+	const mode = statSync(dataDir).mode & 0o7777;
+	if ((mode & 0o022) !== 0) {
+		throw new ConfigError([
+			`the data folder ${dataDir} may be written by others (mode ${mode.toString(8)}), who could put their own store and keys there: run chmod go-w ${dataDir}`,
 		]);
 	}
 
@@ -53,6 +61,12 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	if (exposed.length > 0) {
 		throw new ConfigError(exposed.map(file => `${file} can be read or written by others: run chmod 600 ${file}`));
 	}
+}
+
+/** What the file system of a folder has left for us. */
+export async function freeBytes(folder: string): Promise<number> {
+	const {bavail, bsize} = await statfs(folder);
+	return bavail * bsize;
 }
 
 /** With those above it. Not `recursive`: where a folder that is there takes none, as below /proc, Node 20 tries for ever. */

@@ -3,7 +3,7 @@ import type {OpenSources} from '../admin/check-records.ts';
 import type {SendingNames} from '../admin/domain-records.ts';
 import {dayMs, nextCheck, patienceMs} from '../admin/domain-state.ts';
 import {type DomainCheck, lookAtDomain, settleDomain, takeDomain} from '../admin/verify-domain.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Acting} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
@@ -12,7 +12,7 @@ export type DomainChecksOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly names: SendingNames;
 	readonly openSources: OpenSources;
-	readonly clock: Pick<Clock, 'now'>;
+	readonly acting: Acting;
 	/** What a check came to is on stable storage. */
 	readonly onChecked: (check: DomainCheck) => void;
 	readonly onStoreError: (error: unknown) => void;
@@ -29,7 +29,8 @@ const mostRead = 5000;
  * Checks the domains that are due in the background. Several nodes may: a domain is taken by whoever first sets when it
  * was checked, so that one that dies leaves it due again.
  */
-export function createDomainChecks({store, names, openSources, clock, onChecked, onStoreError}: DomainChecksOptions) {
+export function createDomainChecks({store, names, openSources, acting, onChecked, onStoreError}: DomainChecksOptions) {
+	const {clock} = acting;
 	let stopping = false;
 	let looking: Promise<void> | null = null;
 	let again = false;
@@ -56,7 +57,7 @@ export function createDomainChecks({store, names, openSources, clock, onChecked,
 			return;
 		}
 		const sight = await lookAtDomain(store.reader, domain, names, openSources, clock.now());
-		const checked = await write(trx => settleDomain(trx, sight, clock.now()));
+		const checked = await write(trx => settleDomain(trx, acting, sight));
 		if (checked !== undefined) {
 			onChecked(checked);
 		}

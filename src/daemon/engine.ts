@@ -5,6 +5,7 @@ import {createResolver} from '../dns/resolver.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
+import {createGarbage} from '../mail/garbage.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Retry} from '../mail/retry.ts';
@@ -18,6 +19,7 @@ import {connectionsOf, type SiteChange} from '../pace/site.ts';
 import type {PolicyFailure} from '../policy/mta-sts.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
+import type {MakeJob} from '../queue/maker-protocol.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import type {Site} from '../queue/site.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
@@ -59,6 +61,8 @@ export type EngineOptions = {
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	/** The way of a lane could not be found, though the store can be used; it is tried again. */
 	readonly onWayError: (error: unknown, lane: LaneKey) => void;
+	/** What mail is made of cannot be used until somebody repairs it; the mail waits. */
+	readonly onResourceFault: (job: MakeJob, message: string) => void;
 	/** What became of a copy could not be judged. */
 	readonly onFault: (error: unknown, copy: Claimed) => void;
 	readonly onStoreError: (error: unknown) => void;
@@ -77,13 +81,14 @@ const renewRetryMs = 1000;
 const copiesPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
-const mostAttached = 128 * 1024 * 1024;
+const mostAttached = 32 * 1024 * 1024;
 
 /** The delivery engine: the queue with its maker and sender threads, as the settings say. */
 export function createEngine(options: EngineOptions) {
 	const {settings, store, clock, newId, boot} = options;
 	const signing = createSigning(store, options.vault, clock);
 	const attached = createPermits(mostAttached);
+	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
 	const ways = createWays({
 		settings,
@@ -118,7 +123,9 @@ export function createEngine(options: EngineOptions) {
 			const domain = await signing.of(copy.domain_id ?? '');
 			const attachments = await attachmentsOf(copy);
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
-			return await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
+			const made = await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
+			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
+			return made;
 		},
 		async deliver(copy, made, way, connections) {
 			return await senders.deliver(way.site, connections, {

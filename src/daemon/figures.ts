@@ -14,17 +14,28 @@ import type {Roles} from './roles.ts';
 
 export type FiguresOptions = {
 	readonly version: string;
-	readonly store: Pick<Store, 'reader'>;
+	readonly store: Pick<Store, 'reader' | 'skew'>;
 	readonly roles: () => Pick<Roles, 'sites' | 'inboundSessions' | 'mailbox'>;
 	/** Watches what providers say of this machine. */
 	readonly infrastructure: Pick<InfrastructureAlarm, 'current'>;
+	readonly logDropped: () => number;
+	readonly freeDisk: () => number | null;
 	readonly clock: Clock;
 };
 
 /** The daemon's metrics: what is asked of the store and of the roles at each scrape. */
-export function createFigures({version, store: {reader}, roles, infrastructure, clock}: FiguresOptions): Metrics {
+export function createFigures({
+	version,
+	store: {reader, skew},
+	roles,
+	infrastructure,
+	logDropped,
+	freeDisk,
+	clock,
+}: FiguresOptions): Metrics {
 	return createMetrics({
 		version,
+		skew,
 		queueSize: () => readQueueSize(reader, storeTime(clock.now())),
 		pace: () => readPaceFigures(reader, storeTime(clock.now())),
 		sites: () => roles().sites(),
@@ -37,5 +48,7 @@ export function createFigures({version, store: {reader}, roles, infrastructure, 
 		},
 		standings: () => readStandings(reader, {starts: windowStarts(clock.now())}),
 		refusals: infrastructure.current,
+		logDropped,
+		freeDisk,
 	});
 }

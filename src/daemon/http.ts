@@ -8,9 +8,14 @@ import {createAcceptWrite} from '../accept/write.ts';
 import {apiRoutes} from '../api/api-routes.ts';
 import {createAuth} from '../api/auth.ts';
 import {createCursors} from '../api/cursor.ts';
+import {createFailureLimit} from '../api/failure-limit.ts';
+import {localHostGuard} from '../api/local-host.ts';
 import {createRateLimits} from '../api/rate-limit.ts';
 import {healthRoutes} from '../api/routes/health.ts';
+import {bearerGuard, metricsRoutes} from '../api/routes/metrics.ts';
 import {type Api, type ApiOptions, createApi} from '../api/server.ts';
+import {createRefuse} from '../api/unauthorized.ts';
+import type {Listen} from '../config/addresses.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import {createLinks} from '../links/links.ts';
@@ -30,7 +35,7 @@ import {createGuard} from '../webhook/guard.ts';
 export type HttpOptions = {
 	readonly settings: Settings;
 	/** The settings as they are now. */
-	readonly live: () => Pick<Settings, 'rateLimit' | 'idempotencyRetention'>;
+	readonly live: () => Pick<Settings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
 	readonly version: string;
 	readonly store: Store;
 	readonly secrets: MasterKeys;
@@ -54,15 +59,17 @@ export type HttpOptions = {
 	readonly logger: Logger;
 };
 
-/** All that comes in by HTTP: the API, the hosted pages, health. With the role `api` missing it serves nothing. */
+/** All that comes in by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or not. With the role `api` missing it serves nothing. */
 export function createHttp(options: HttpOptions) {
 	const {settings, store, clock, newId, outbox, logger, onStoreError} = options;
 	const catalog = createCatalog(store.reader);
 	const limits = createRateLimits(clock, () => options.live().rateLimit);
+	const countFailure = createFailureLimit(clock, () => options.live().authFailures);
 	const auth = createAuth({
 		findKey: hash => findKey(store.reader, hash),
 		clock,
 		limits,
+		countFailure,
 		onUse: (id, at) => noteKeyUse(store.writer, id, at),
 	});
 	const keyRetention = () => options.live().idempotencyRetention;
@@ -90,7 +97,15 @@ export function createHttp(options: HttpOptions) {
 		return result;
 	}
 
-	function createServer(): Api {
+	const {adminListen, metricsToken} = settings;
+	const onAdmin = localHostGuard(adminListen === null || adminListen === 'shared' ? '' : adminListen.host);
+	const health = healthRoutes({notReady: options.notReady});
+	const scrape = metricsRoutes({
+		metrics: options.metrics,
+		guard: metricsToken === null ? onAdmin : bearerGuard(metricsToken, createRefuse(countFailure)),
+	});
+
+	function createServer({routes, pages}: Pick<ApiOptions, 'routes' | 'pages'>): Api {
 		return createApi({
 			newId,
 			version: options.version,
@@ -103,8 +118,18 @@ export function createHttp(options: HttpOptions) {
 					onStoreError(error);
 				}
 			},
+			routes,
+			pages,
+		});
+	}
+
+	function createPublic(): Api {
+		const isShared = adminListen === 'shared';
+		return createServer({
+			pages: isShared ? {guard: onAdmin} : null,
 			routes: [
-				healthRoutes({notReady: options.notReady, metrics: options.metrics}),
+				health,
+				...(isShared || metricsToken !== null ? [scrape] : []),
 				...apiRoutes({
 					auth,
 					reader: store.reader,
@@ -138,15 +163,20 @@ export function createHttp(options: HttpOptions) {
 		});
 	}
 
-	const api = settings.roles.includes('api') ? createServer() : null;
+	const api = settings.roles.includes('api') ? createPublic() : null;
+	const admin =
+		api !== null && adminListen !== null && adminListen !== 'shared'
+			? createServer({routes: [health, scrape], pages: {guard: onAdmin, document: () => api.swagger()}})
+			: null;
 
 	return {
-		/** Answers the address that it listens at; null: it serves nothing. */
-		async listen(): Promise<string | null> {
-			const {host, port} = settings.httpListen;
-			await api?.listen({host, port});
-			const bound = api?.server.address() as AddressInfo | undefined;
-			return bound ? boundPublicUrl(null, {host: bound.address, port: bound.port}) : null;
+		/** Answers where it listens; null: it serves nothing. */
+		async listen(): Promise<{readonly http: string | null; readonly admin: string | null}> {
+			const http = api && (await bind(api, settings.httpListen));
+			if (adminListen === null || adminListen === 'shared') {
+				return {http, admin: adminListen === null ? null : http};
+			}
+			return {http, admin: admin && (await bind(admin, adminListen))};
 		},
 		forget(): void {
 			catalog.clear();
@@ -154,10 +184,16 @@ export function createHttp(options: HttpOptions) {
 		},
 		/** Answers what is being asked, writes what was collected, and takes nothing more. */
 		async close(): Promise<void> {
-			await api?.close();
+			await Promise.all([api?.close(), admin?.close()]);
 			await collector.stop();
 		},
 	};
+}
+
+async function bind(server: Api, {host, port}: Listen): Promise<string> {
+	await server.listen({host, port});
+	const bound = server.server.address() as AddressInfo;
+	return boundPublicUrl(null, {host: bound.address, port: bound.port});
 }
 
 /** Cursors live for minutes: one key of their own, made from the current one, is enough. */

@@ -1,11 +1,12 @@
 import {randomBytes} from 'node:crypto';
-import {readFileSync} from 'node:fs';
 import {isIPv6} from 'node:net';
+import {setTimeout} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
+import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createJudgeAddressee} from '../inbound/addressee.ts';
-import {createAllowance} from '../inbound/allowance.ts';
+import {createAllowances, type MailShare} from '../inbound/allowances.ts';
 import {askTogether} from '../inbound/ask-together.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {createListener, type Heard, type Listener, type RefusalReason, type Tls} from '../inbound/listener.ts';
@@ -20,6 +21,7 @@ import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
+import {readSettingFile} from '../mail/regular-file.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import {reportTokenMs} from '../mail/token-lifetime.ts';
 import {processCpu} from '../mail/work-limit.ts';
@@ -44,6 +46,8 @@ export type InboundOptions = {
 	/** The settings as they are now. */
 	readonly retentionDays: () => number;
 	readonly bounceRules: () => readonly BounceRule[];
+	/** Whether there is room for new mail. */
+	readonly hasRoom: () => boolean;
 	readonly clock: Clock;
 	readonly figures: InboundFigures;
 	readonly mailLog: MailLog;
@@ -57,9 +61,10 @@ const readLimitMs = 2000;
 const dnsTimeoutMs = 5000;
 /** How often the same refusal of the same client is logged. */
 const refusalEveryMs = 60_000;
-/** Mails an hour that nothing proves. */
-const peopleMails = {each: 60, all: 1000, windowMs: 3_600_000} as const;
-const lateMails = {each: 20, all: 200, windowMs: 3_600_000} as const;
+/** Of so many mails that were not read yet it is known what they took of the allowances; the oldest are forgotten first. */
+const mostShares = 10_000;
+/** So long a client that has used up its allowance waits for its mails to be read. */
+const longestWaitMs = 10_000;
 
 /** All that comes in by mail: the listener, and the loop that reads what was taken in. */
 export function createInbound(options: InboundOptions) {
@@ -106,14 +111,18 @@ export function createInbound(options: InboundOptions) {
 		},
 		onStoreError,
 	});
+	const shares = new LRUCache<string, MailShare>({max: mostShares});
 	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
 	let listener: Listener | null = null;
 	let mailbox: MailboxPolling = null;
 
-	function heard({client, roles, size, tls, taken}: Heard): void {
+	function heard({client, roles, size, tls, taken, share}: Heard): void {
 		if (taken === null) {
 			figures.mail('smtp', 'dropped');
 		} else {
+			if (taken.isNew) {
+				shares.set(taken.id, share);
+			}
 			reading.wake();
 		}
 		const inbound = taken && shortKey(taken.id);
@@ -122,6 +131,10 @@ export function createInbound(options: InboundOptions) {
 
 	function told(cameIn: CameIn, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
 		const inbound = shortKey(cameIn.id);
+		if (about.length > 0 && kept === null) {
+			shares.get(cameIn.id)?.prove(about.map(({recipientId}) => recipientId));
+		}
+		shares.delete(cameIn.id);
 		figures.mail(cameIn.source, kind);
 		mailLog.inboundRead({inbound, source: cameIn.source, kind, reports: reports.length, fault, kept});
 		if (kept !== null) {
@@ -134,6 +147,13 @@ export function createInbound(options: InboundOptions) {
 			const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
 			const said = {mx, code, enhanced, reply, category: report?.category ?? null};
 			mailLog.reported({messageId, recipient, workspace}, {...said, event, inbound, action});
+		}
+	}
+
+	/** At most a while: a client may come again. */
+	async function untilRead(): Promise<void> {
+		if (shares.size > 0) {
+			await Promise.race([reading.idle(), setTimeout(longestWaitMs, undefined, {ref: false})]);
 		}
 	}
 
@@ -156,7 +176,15 @@ export function createInbound(options: InboundOptions) {
 		/** Resolves with the listener's address; null: it is off. Rejects where it cannot listen. */
 		async start(): Promise<string | null> {
 			reading.wake();
-			mailbox = startMailboxPolling({settings, store, takeIn: take, clock, mailLog, onStoreError});
+			mailbox = startMailboxPolling({
+				settings,
+				store,
+				takeIn: take,
+				hasRoom: options.hasRoom,
+				clock,
+				mailLog,
+				onStoreError,
+			});
 			if (settings.inboundListen === null) {
 				return null;
 			}
@@ -171,11 +199,11 @@ export function createInbound(options: InboundOptions) {
 					feedbackAddress,
 					addressOf: askTogether(ids => findCopyAddresses(store.reader, ids)),
 					tokenLifetimeMs: () => reportTokenMs(options.retentionDays()),
-					people: createAllowance({...peopleMails, clock}),
-					late: createAllowance({...lateMails, clock}),
 					clock,
 				}),
+				allowances: createAllowances({each: settings.inboundAllowance, untilRead, clock}),
 				takeIn,
+				hasDisk: options.hasRoom,
 				onMail: heard,
 				onRefused: refused,
 				onStoreError,
@@ -215,5 +243,5 @@ export type Inbound = ReturnType<typeof createInbound>;
 function readTls({inboundTlsCert, inboundTlsKey}: Settings): Tls | null {
 	return inboundTlsCert === null || inboundTlsKey === null
 		? null
-		: {cert: readFileSync(inboundTlsCert), key: readFileSync(inboundTlsKey)};
+		: {cert: readSettingFile(inboundTlsCert), key: readSettingFile(inboundTlsKey)};
 }

@@ -16,6 +16,8 @@ export type MailboxPollingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	/** Resolves when the mail is on stable storage. */
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;
+	/** Whether the disk has room for mail; where it has none, mail stays in the mailbox. */
+	readonly hasRoom: () => boolean;
 	readonly clock: Pick<Clock, 'now'>;
 	readonly mailLog: Pick<
 		MailLog,
@@ -34,7 +36,15 @@ export type MailboxFigures = {
 };
 
 /** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
-export function startMailboxPolling({settings, store, takeIn, clock, mailLog, onStoreError}: MailboxPollingOptions) {
+export function startMailboxPolling({
+	settings,
+	store,
+	takeIn,
+	hasRoom,
+	clock,
+	mailLog,
+	onStoreError,
+}: MailboxPollingOptions) {
 	const {bounceMailbox, bounceMailboxInterval} = settings;
 	if (bounceMailbox === null) {
 		return null;
@@ -55,7 +65,14 @@ export function startMailboxPolling({settings, store, takeIn, clock, mailLog, on
 
 	const following = followMailbox({
 		mailbox: mailboxOf(bounceMailbox, {
-			takeIn: found => inStore(takeIn(found)),
+			async takeIn(found) {
+				if (!hasRoom()) {
+					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
+					ofStore.add(full); // Told already, and no fault of the mailbox.
+					throw full;
+				}
+				return await inStore(takeIn(found));
+			},
 			ca: extraCa(settings),
 			checkpoint: {
 				load: () => inStore(readCheckpoint(store.reader, name)),

@@ -25,11 +25,17 @@ export type Metrics = {
 export type MetricsInput = QueueGaugesInput &
 	ReputationGaugesInput & {
 		readonly version: string;
+		/** Milliseconds that this machine's clock is ahead of the store's. */
+		readonly skew: () => number;
 		/** Deliveries of webhooks that wait; asked at each scrape, and left out where the store fails. */
 		readonly webhooksPending: () => Promise<number>;
 		/** Sender domains by state; asked and left out likewise. */
 		readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
 		readonly inbound: InboundInput;
+		/** Log lines that nobody took, since the start. */
+		readonly logDropped: () => number;
+		/** Bytes; null: not known. */
+		readonly freeDisk: () => number | null;
 	};
 
 const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
@@ -37,7 +43,16 @@ const waitSeconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200, 4
 const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
-export function createMetrics({version, webhooksPending, domainStates, inbound, ...figures}: MetricsInput): Metrics {
+export function createMetrics({
+	version,
+	skew,
+	webhooksPending,
+	domainStates,
+	inbound,
+	logDropped,
+	freeDisk,
+	...figures
+}: MetricsInput): Metrics {
 	const registry = new Registry();
 	const registers = [registry];
 	// Event-loop lag, memory, CPU, garbage collection, open files.
@@ -48,6 +63,14 @@ export function createMetrics({version, webhooksPending, domainStates, inbound, 
 		labelNames: ['version', 'node'],
 		registers,
 	}).set({version, node: process.version}, 1);
+	new Gauge({
+		name: 'mailctl_clock_skew_seconds',
+		help: 'How far the clock of this machine is ahead of the clock of the database; 0 with SQLite.',
+		registers,
+		collect() {
+			this.set(skew() / 1000);
+		},
+	});
 	registerQueueGauges(registers, figures);
 	registerReputationGauges(registers, figures);
 	new Gauge({
@@ -71,6 +94,27 @@ export function createMetrics({version, webhooksPending, domainStates, inbound, 
 			this.reset();
 			for (const [state, count] of Object.entries((await domainStates().catch(() => undefined)) ?? {})) {
 				this.set({state}, count);
+			}
+		},
+	});
+	new Counter({
+		name: 'mailctl_log_lines_dropped_total',
+		help: 'Log lines lost because their reader was gone, or took nothing until 16 MiB waited.',
+		registers,
+		collect() {
+			this.reset();
+			this.inc(logDropped());
+		},
+	});
+	new Gauge({
+		name: 'mailctl_free_disk_bytes',
+		help: 'Free space of the file system of the data folder.',
+		registers,
+		collect() {
+			this.remove();
+			const free = freeDisk();
+			if (free !== null) {
+				this.set(free);
 			}
 		},
 	});

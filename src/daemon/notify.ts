@@ -15,7 +15,7 @@ export type Notify = {
 };
 
 export type NotifyInput = {
-	/** NOTIFY_SOCKET and WATCHDOG_USEC are read; the child gets all of it. */
+	/** NOTIFY_SOCKET and WATCHDOG_USEC are read; the child gets that socket and PATH, none of our secrets. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly warn: (text: string) => void;
 	readonly binary?: string;
@@ -26,6 +26,7 @@ const longestCall = 5000;
 /** Node has no Unix datagram sockets, so each message is a run of `systemd-notify` (the unit says NotifyAccess=all). */
 export function createNotify({env, warn, binary = 'systemd-notify'}: NotifyInput): Notify {
 	let warned = false;
+	const childEnv: NodeJS.ProcessEnv = {PATH: env.PATH, NOTIFY_SOCKET: env.NOTIFY_SOCKET};
 
 	function send(assignment: string): Promise<void> {
 		if (!env.NOTIFY_SOCKET) {
@@ -33,8 +34,7 @@ export function createNotify({env, warn, binary = 'systemd-notify'}: NotifyInput
 		}
 
 		return new Promise(resolve => {
-			const options = {env: env as NodeJS.ProcessEnv, timeout: longestCall};
-			execFile(binary, [assignment], options, error => {
+			execFile(binary, [assignment], {env: childEnv, timeout: longestCall}, error => {
 				if (error && !warned) {
 					warned = true;
 					warn(`systemd is not told how the daemon fares: ${binary} failed (${error.message.trim()})`);

@@ -1,3 +1,4 @@
+import {hostname} from 'node:os';
 import type {Logger} from 'pino';
 import {sendingNames} from '../admin/domain-records.ts';
 import type {Settings} from '../config/settings.ts';
@@ -5,6 +6,7 @@ import {openRecordSources} from '../dns/record-sources.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
+import type {Acting} from '../mail/operator.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
 import type {Claimed} from '../store/claims.ts';
@@ -35,6 +37,8 @@ export type PartsOptions = {
 	readonly newId: NewId;
 	/** This daemon's claims, and what it takes in, bear this id. */
 	readonly boot: string;
+	/** Whether there is room for new mail. */
+	readonly hasRoom: () => boolean;
 	/** Takes events to the webhooks. */
 	readonly outbox: Outbox;
 	/** Lets the whole process forget what it remembers of the store. */
@@ -68,6 +72,7 @@ export function makeEngine(options: PartsOptions, publicUrl: string): Engine {
 		onLost: copy => void removeIfErased(copy).catch(onStoreError),
 		onSite: (site, changes) => logSite(logger, site, changes),
 		onWayError: telling.wayNotFound,
+		onResourceFault: telling.resourceFault,
 		onFault: telling.copyFault,
 		onCrash: reason => noteCrash(logger, reason),
 		onPolicyFailure({domain, failure, kept, reason}) {
@@ -83,6 +88,7 @@ export function makeWebhooks(options: PartsOptions): Webhooks {
 		...options,
 		onAttempted: telling.posted,
 		onFault: error => logger.error({event: 'webhook_fault', err: error}),
+		onSecretFault: telling.webhookSecretFault,
 		onCrash: reason => noteCrash(logger, reason),
 	});
 }
@@ -100,11 +106,12 @@ export function makeInbound(options: PartsOptions): Inbound {
 }
 
 /** Looks after the workspaces' reputation, in every process. */
-export function startReputationGuard({store, live, clock, forget, telling, onStoreError}: PartsOptions): Guard {
+export function startReputationGuard(options: PartsOptions): Guard {
+	const {store, live, forget, telling, onStoreError} = options;
 	return startGuard({
 		store,
 		limits: () => live().reputation,
-		clock,
+		acting: actingOf(options),
 		onJudged(judged) {
 			// Its sends are refused from now on, not when the change is noticed.
 			if (judged.kind === 'paused') {
@@ -117,15 +124,21 @@ export function startReputationGuard({store, live, clock, forget, telling, onSto
 }
 
 /** Checks the DNS records of sender domains, where mail leaves the machine. */
-export function makeDomainChecks({settings, store, clock, telling, onStoreError}: PartsOptions): DomainChecks {
+export function makeDomainChecks(options: PartsOptions): DomainChecks {
+	const {settings, store, clock, telling, onStoreError} = options;
 	return createDomainChecks({
 		store,
 		names: sendingNames(settings),
 		openSources: () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
-		clock,
+		acting: actingOf(options),
 		onChecked: telling.domainChecked,
 		onStoreError,
 	});
+}
+
+/** What the daemon does by itself is recorded as its own act. */
+function actingOf({clock, newId}: PartsOptions): Acting {
+	return {clock, newId, operator: {actor: 'daemon', from: hostname()}};
 }
 
 function noteCrash(logger: Logger, reason: string): void {

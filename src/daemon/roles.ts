@@ -5,6 +5,7 @@ import type {LaneKey} from '../mail/way.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createPresence} from '../queue/presence.ts';
 import type {Guard} from '../reputation/guard.ts';
+import {readBoot, writeBoot} from './boot-file.ts';
 import type {DomainChecks} from './domain-checks.ts';
 import type {Engine} from './engine.ts';
 import type {Inbound} from './inbound.ts';
@@ -42,6 +43,8 @@ export function createRoles(options: RolesOptions) {
 	const presence = createPresence({
 		store,
 		node: {id: boot, host: hostname(), pid: process.pid, roles: settings.roles},
+		former: readBoot(settings.dataDir),
+		onBegin: () => writeBoot(settings.dataDir, boot),
 		clock,
 		onReleased: rescan,
 		onError: onStoreError,

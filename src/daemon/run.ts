@@ -1,4 +1,6 @@
 import process from 'node:process';
+import {isatty} from 'node:tty';
+import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
 import {reloadSettings} from '../config/reload.ts';
@@ -6,6 +8,7 @@ import type {Settings} from '../config/settings.ts';
 import {type Daemon, startDaemon} from '../daemon.ts';
 import {createLog} from '../log/log.ts';
 import {keepHeapSmall} from './heap.ts';
+import {exitSeconds, killIfStuck} from './last-resort.ts';
 import {createNotify} from './notify.ts';
 import {type Held, openData} from './open.ts';
 
@@ -15,10 +18,13 @@ export type RunOptions = {
 	/** Open a data folder that belongs to another user. */
 	readonly asRoot: boolean;
 	/** Fills an empty store before the daemon starts; answers what to say once it listens, null: nothing was made. */
-	readonly prepare: (held: Held, settings: Settings) => Promise<((daemon: Daemon) => void) | null>;
+	readonly prepare: (held: Held, settings: Settings) => Promise<((daemon: Daemon, logger: Logger) => void) | null>;
 };
 
-/** Runs the daemon until SIGTERM or SIGINT; resolves with the exit code. Throws ConfigError when it cannot start. */
+const reloadRestMs = 250;
+const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
+
+/** Runs the daemon until SIGTERM or SIGINT, or until its terminal is closed; resolves with the exit code. Throws ConfigError when it cannot start. */
 export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions): Promise<number> {
 	keepHeapSmall();
 	let settings = loadOrThrow(envFile);
@@ -26,20 +32,38 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	const {logger} = log;
 	const notify = createNotify({env: processEnvironment(), warn: text => logger.warn(text)});
 
+	// A terminal that is closed says SIGHUP: nobody is left who could ask for anything else.
+	const onTerminal = [0, 1, 2].some(fd => isatty(fd));
 	// Before anything is begun: who sees the daemon listen may stop it at once.
-	const stopAsked = signalled();
+	const stopAsked = signalled(onTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
+	let running = false;
+	let reloadAsked = false;
+	let reloading = false;
+	// Closing a terminal may bring several: the second one is no reason to hurry.
+	process.on('SIGHUP', onTerminal ? () => undefined : onHangup);
 	const held = await openData(settings, {asRoot});
 	let daemon: Daemon;
+	let welcome: Awaited<ReturnType<RunOptions['prepare']>>;
 	try {
-		const welcome = await prepare(held, settings);
+		welcome = await prepare(held, settings);
 		daemon = await startDaemon({settings, version, held, log});
-		welcome?.(daemon);
 	} catch (error) {
 		await held.release();
 		throw asConfigError(error, settings);
 	}
-	process.on('SIGHUP', onHangup);
+	try {
+		welcome?.(daemon, logger);
+	} catch (error) {
+		logger.error(
+			{event: 'first_keys', file: null, err: error},
+			'The first keys are lost, make others: mailctl key create',
+		);
+	}
 	await notify.ready();
+	running = true;
+	if (reloadAsked) {
+		onHangup();
+	}
 	const watchdog = startWatchdog();
 
 	function startWatchdog(): NodeJS.Timeout | undefined {
@@ -62,8 +86,22 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		await notify.ready();
 	}
 
+	/** At once, and then not again for a while: to read the settings takes many milliseconds, and signals cost nothing. */
 	function onHangup(): void {
-		void reload();
+		reloadAsked = true;
+		if (running && !reloading) {
+			reloading = true;
+			void reloadWhileAsked();
+		}
+	}
+
+	async function reloadWhileAsked(): Promise<void> {
+		while (reloadAsked) {
+			reloadAsked = false;
+			await reload();
+			await after(reloadRestMs);
+		}
+		reloading = false;
 	}
 
 	async function drain(): Promise<number> {
@@ -72,12 +110,18 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		void notify.stopping();
 		// A second signal, or the limit, ends it at once: what was claimed is claimed again at the next start.
 		const drained = await Promise.race([
-			daemon.stop().then(() => true),
-			signalled().then(() => false),
+			daemon.stop().then(
+				() => true,
+				(error: unknown) => {
+					logger.error({event: 'stop_failed', err: error});
+					return false;
+				},
+			),
+			signalled(stopSignals).then(() => false),
 			after(settings.drainLimit).then(() => false),
 		]);
 		logger.info({event: 'stopped', drained});
-		log.flush();
+		killIfStuck(exitSeconds);
 		if (!drained) {
 			process.exit(0); // What is under way would keep the process alive.
 		}
@@ -96,16 +140,18 @@ function loadOrThrow(envFile: string | undefined): Settings {
 	return loaded.settings;
 }
 
-/** Resolves at the next SIGTERM or SIGINT. */
-function signalled(): Promise<void> {
+/** Resolves at the next of these signals. */
+function signalled(signals: readonly NodeJS.Signals[]): Promise<void> {
 	return new Promise(resolve => {
 		const onSignal = () => {
-			process.off('SIGTERM', onSignal);
-			process.off('SIGINT', onSignal);
+			for (const signal of signals) {
+				process.off(signal, onSignal);
+			}
 			resolve();
 		};
-		process.on('SIGTERM', onSignal);
-		process.on('SIGINT', onSignal);
+		for (const signal of signals) {
+			process.on(signal, onSignal);
+		}
 	});
 }
 
@@ -114,11 +160,15 @@ function after(milliseconds: number): Promise<void> {
 }
 
 /** What the operating system says of an address to listen on, in the operator's words. */
-function asConfigError(error: unknown, {httpListen, inboundListen}: Settings): unknown {
+function asConfigError(error: unknown, {httpListen, adminListen, inboundListen}: Settings): unknown {
 	const {code, syscall, port: refused} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
-	const inbound = inboundListen !== null && refused === inboundListen.port && refused !== httpListen.port;
-	const {host, port} = inbound ? inboundListen : httpListen;
-	const setting = inbound ? 'MAILCTL_INBOUND_LISTEN' : 'MAILCTL_HTTP_LISTEN';
+	const others = [
+		['MAILCTL_ADMIN_LISTEN', adminListen === 'shared' ? null : adminListen],
+		['MAILCTL_INBOUND_LISTEN', inboundListen],
+	] as const;
+	const other = refused === httpListen.port ? undefined : others.find(([, listener]) => listener?.port === refused);
+	const [setting, listener] = other ?? ['MAILCTL_HTTP_LISTEN', null];
+	const {host, port} = listener ?? httpListen;
 	switch (syscall === 'listen' ? code : undefined) {
 		case 'EADDRINUSE':
 			return new ConfigError(

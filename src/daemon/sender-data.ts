@@ -5,8 +5,12 @@ import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {SenderData} from '../threads/sender.ts';
 import {ownAddresses} from './own-addresses.ts';
 
-/** What sender threads are started with, as the settings say. */
-export function senderData(settings: Settings, bounceRules: readonly BounceRule[]): SenderData {
+/** What sender threads are started with, as the settings say. `time`: of the daemon's clock. */
+export function senderData(
+	settings: Settings,
+	bounceRules: readonly BounceRule[],
+	time: SharedArrayBuffer,
+): SenderData {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),
@@ -24,5 +28,6 @@ export function senderData(settings: Settings, bounceRules: readonly BounceRule[
 		dnsServers: settings.dnsServers,
 		dane: settings.dane,
 		bounceRules,
+		time,
 	};
 }

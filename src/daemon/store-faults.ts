@@ -1,7 +1,8 @@
 import process from 'node:process';
-import type {Log} from '../log/log.ts';
+import type {Logger} from 'pino';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Store} from '../store/store.ts';
+import {exitSeconds, killIfStuck} from './last-resort.ts';
 import {watchStore} from './store-watch.ts';
 
 export type StoreFaults = {
@@ -13,8 +14,7 @@ export type StoreFaults = {
 };
 
 /** What follows where the store fails: it is logged, and tried until it can be used again. */
-export function watchForStoreFaults({store, log}: {readonly store: Store; readonly log: Log}): StoreFaults {
-	const {logger} = log;
+export function watchForStoreFaults({store, logger}: {readonly store: Store; readonly logger: Logger}): StoreFaults {
 	const watch = watchStore({
 		// A change of its own: an update that changes nothing writes nothing.
 		probe: () => store.writer.transaction(bumpGeneration),
@@ -30,7 +30,7 @@ export function watchForStoreFaults({store, log}: {readonly store: Store; readon
 		noted(error) {
 			if (store.dialect.isDamage(error)) {
 				logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
-				log.flush();
+				killIfStuck(exitSeconds);
 				process.exit(74);
 			}
 			watch.failed(error);

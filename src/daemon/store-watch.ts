@@ -19,17 +19,27 @@ const probeMs = 1000;
 
 export function watchStore({probe, isUnavailable, onFailure, onRecovery}: StoreWatchOptions): StoreWatch {
 	let failing = false;
+	/** It has not failed lately. */
+	let calm = true;
 	let stopped = false;
 	let timer: NodeJS.Timeout | undefined;
 
+	function probeNow(): void {
+		probe().then(recover, probeLater);
+	}
+
 	function probeLater(): void {
 		if (!stopped) {
-			timer = setTimeout(() => probe().then(recover, probeLater), probeMs);
+			timer = setTimeout(probeNow, probeMs);
 		}
 	}
 
 	function recover(): void {
 		failing = false;
+		calm = false;
+		timer = setTimeout(() => {
+			calm = true;
+		}, probeMs).unref();
 		onRecovery();
 	}
 
@@ -40,7 +50,13 @@ export function watchStore({probe, isUnavailable, onFailure, onRecovery}: StoreW
 			} else if (!failing) {
 				failing = true;
 				onFailure(error);
-				probeLater();
+				clearTimeout(timer);
+				// It may have been one connection that ended: then nobody else shall wait.
+				if (calm) {
+					probeNow();
+				} else {
+					probeLater();
+				}
 			}
 		},
 		failing: () => failing,

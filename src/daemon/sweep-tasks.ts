@@ -1,8 +1,11 @@
+import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
 import {keptCaps} from '../mail/kept.ts';
 import {storeTime} from '../mail/time.ts';
 import {firstKeptHour} from '../reputation/window.ts';
+import {purgeAudit} from '../store/audit.ts';
+import {takeTime} from '../store/dialect.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {type KeptCaps, purgeRead, trimKept} from '../store/kept-mails.ts';
 import {purgePolicies} from '../store/mta-sts.ts';
@@ -26,6 +29,16 @@ export type MessageTaskOptions = {
 
 const dayMs = 86_400_000;
 
+async function inStep<Result>(
+	{writer}: Pick<Store, 'writer'>,
+	work: (trx: Knex.Transaction) => Promise<Result>,
+): Promise<Result> {
+	return await writer.transaction(async trx => {
+		await takeTime(trx);
+		return await work(trx);
+	});
+}
+
 /** Messages past their retention. */
 export function messageTask({
 	store,
@@ -40,7 +53,7 @@ export function messageTask({
 			const before = days() === 0 ? '' : idFloor('msg', clock.now() - days() * dayMs);
 			let after = '';
 			return async () => {
-				const next = await store.writer.transaction(async trx => {
+				const next = await inStep(store, async trx => {
 					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
 					// Before the commit: until then the rows lead to the files, if all is interrupted.
 					await removeCaptured(removed.copyIds);
@@ -48,6 +61,32 @@ export function messageTask({
 				});
 				after = next ?? after;
 				return next !== null;
+			};
+		},
+	};
+}
+
+export type AuditTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	/** How long messages are kept; 0: for ever. */
+	readonly days: () => number;
+	readonly rowsPerStep?: number;
+};
+
+/** Who did what is asked long after the messages are gone. */
+const leastAuditDays = 365;
+
+/** The audit trail past its retention. */
+export function auditTask({store, clock, days, rowsPerStep = 1000}: AuditTaskOptions): SweepTask {
+	return {
+		name: 'audit',
+		begin() {
+			const keptDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), leastAuditDays);
+			const before = clock.now() - keptDays * dayMs;
+			return async () => {
+				const removed = await inStep(store, trx => purgeAudit(trx, before, rowsPerStep));
+				return removed === rowsPerStep;
 			};
 		},
 	};
@@ -68,7 +107,7 @@ export function keyTask({store, clock, retention, keysPerStep = 1000}: KeyTaskOp
 		begin() {
 			const before = storeTime(clock.now() - retention());
 			return async () => {
-				const removed = await store.writer.transaction(trx => purgeIdempotencyKeys(trx, before, keysPerStep));
+				const removed = await inStep(store, trx => purgeIdempotencyKeys(trx, before, keysPerStep));
 				return removed === keysPerStep;
 			};
 		},
@@ -92,7 +131,7 @@ export function tlsTask({store, clock, rowsPerStep = 1000}: TlsTaskOptions): Swe
 			const now = clock.now();
 			const firstDay = storeTime(now - tlsDaysKept * dayMs).slice(0, 10);
 			return async () => {
-				const removed = await store.writer.transaction(async trx => [
+				const removed = await inStep(store, async trx => [
 					await purgePolicies(trx, storeTime(now), rowsPerStep),
 					await purgeTlsDays(trx, firstDay, rowsPerStep),
 				]);
@@ -122,7 +161,7 @@ export function paceTask({store, clock, rowsPerStep = 1000}: PaceTaskOptions): S
 			const since = storeTime(now - sitesKept * dayMs);
 			const firstDay = storeTime(now - warmUpDaysKept * dayMs).slice(0, 10);
 			return async () => {
-				const removed = await store.writer.transaction(async trx => [
+				const removed = await inStep(store, async trx => [
 					await purgeSites(trx, since, storeTime(now), rowsPerStep),
 					await purgeWarmUp(trx, firstDay, rowsPerStep),
 				]);
@@ -152,7 +191,7 @@ export function inboundTask({store, clock, caps = keptCaps, mailsPerStep = 200}:
 			const now = clock.now();
 			const until = {emptied: storeTime(now - emptiedDays * dayMs), kept: storeTime(now - keptDays * dayMs)};
 			return async () => {
-				const removed = await store.writer.transaction(async trx => [
+				const removed = await inStep(store, async trx => [
 					await purgeRead(trx, until, mailsPerStep),
 					await trimKept(trx, caps, mailsPerStep),
 				]);
@@ -175,7 +214,7 @@ export function reputationTask({store, clock, rowsPerStep = 1000}: ReputationTas
 		begin() {
 			const first = firstKeptHour(clock.now());
 			return async () => {
-				const removed = await store.writer.transaction(trx => purgeReputation(trx, first, rowsPerStep));
+				const removed = await inStep(store, trx => purgeReputation(trx, first, rowsPerStep));
 				return removed === rowsPerStep;
 			};
 		},

@@ -4,6 +4,7 @@ import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
+import type {MakeJob} from '../queue/maker-protocol.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
 import {findingsText} from '../reputation/words.ts';
@@ -24,7 +25,7 @@ type Told = {
 const refusalEveryMs = 10 * 60_000;
 /** How often it is said again that a provider refuses too much because of us. */
 const providerEveryMs = 60 * 60_000;
-/** How often it is said again that the mail of a workspace finds no way. */
+/** How often it is said again that mail of a workspace finds no way, or that what mail is made of cannot be used. */
 const wayEveryMs = 60_000;
 
 /** Tells the figures and the log what is on stable storage. */
@@ -32,6 +33,7 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Told) {
 	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
 	const tellsOfProvider = createSeldom(providerEveryMs, clock);
 	const tellsOfWay = createSeldom(wayEveryMs, clock);
+	const tellsOfResource = createSeldom(wayEveryMs, clock);
 	return {
 		recorded({copy, result, verdict}: Recorded): void {
 			const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);
@@ -70,6 +72,18 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Told) {
 			}
 		},
 
+		resourceFault({workspaceId, from}: MakeJob, message: string): void {
+			if (tellsOfResource(`${workspaceId} ${message}`)) {
+				mailLog.resourceFault({workspace: workspaceId, from, message});
+			}
+		},
+
+		webhookSecretFault(error: unknown, endpoint: string): void {
+			if (tellsOfResource(endpoint)) {
+				mailLog.webhookSecretFault({endpoint, error});
+			}
+		},
+
 		domainChecked({before, domain, records, activated}: DomainCheck): void {
 			const about = {domain: domain.name, workspace: domain.workspace_id};
 			if (domain.state !== before.state) {
@@ -86,6 +100,9 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Told) {
 
 		posted(attempted: Attempted): void {
 			const {delivery, end, after} = attempted;
+			if (end === null) {
+				return;
+			}
 			metrics.webhookAttempted(after.state, end.ms);
 			mailLog.webhookAttempted({
 				messageId: delivery.messageId,
@@ -96,6 +113,7 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Told) {
 				host: URL.canParse(delivery.url) ? new URL(delivery.url).host : '',
 				status: end.status,
 				error: end.error,
+				detail: end.detail,
 				state: after.state,
 				attempt: after.attempts,
 				ms: end.ms,

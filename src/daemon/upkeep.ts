@@ -4,10 +4,11 @@ import type {Clock} from '../mail/clock.ts';
 import {readGeneration} from '../store/changes.ts';
 import type {Store} from '../store/store.ts';
 import {watchChanges} from './changes-watch.ts';
+import {watchClockSkew} from './clock-skew.ts';
 import {watchClockSteps} from './clock-steps.ts';
 import type {LiveSettings} from './live-settings.ts';
 import {startSweep} from './sweep.ts';
-import {inboundTask, keyTask, messageTask, paceTask, reputationTask, tlsTask} from './sweep-tasks.ts';
+import {auditTask, inboundTask, keyTask, messageTask, paceTask, reputationTask, tlsTask} from './sweep-tasks.ts';
 
 export type UpkeepOptions = {
 	readonly settings: Pick<Settings, 'webhookBackoff'>;
@@ -51,9 +52,11 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 		onMoved: options.onMoved,
 		onError: onStoreError,
 	});
+	const clockSkew = watchClockSkew(options);
 	const sweep = startSweep({
 		tasks: [
 			messageTask({store, clock, days: () => live().retentionDays, removeCaptured: uncapture}),
+			auditTask({store, clock, days: () => live().retentionDays}),
 			keyTask({store, clock, retention: () => live().idempotencyRetention}),
 			tlsTask({store, clock}),
 			paceTask({store, clock}),
@@ -71,6 +74,7 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 		reschedule: sweep.reschedule,
 		async stop() {
 			clockSteps.stop();
+			clockSkew.stop();
 			changes.stop();
 			await sweep.stop();
 		},

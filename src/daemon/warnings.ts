@@ -1,4 +1,5 @@
 import type {Logger} from 'pino';
+import {isLoopback} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 
 /** Logs at the start what is allowed and yet hardly meant. */
@@ -7,7 +8,7 @@ export function warnAtStart({
 	publicUrl,
 	logger,
 }: {
-	readonly settings: Pick<Settings, 'roles' | 'delivery' | 'webhookAllowCidrs'>;
+	readonly settings: Pick<Settings, 'roles' | 'delivery' | 'webhookAllowCidrs' | 'adminListen' | 'httpListen'>;
 	readonly publicUrl: string;
 	readonly logger: Logger;
 }): void {
@@ -15,6 +16,11 @@ export function warnAtStart({
 		const text =
 			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
 		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
+	}
+	const admin = settings.adminListen === 'shared' ? settings.httpListen : settings.adminListen;
+	if (settings.roles.includes('api') && admin !== null && !isLoopback(admin.host)) {
+		const text = 'others than this machine may reach /metrics and /docs: close MAILCTL_ADMIN_LISTEN by a firewall';
+		logger.warn({event: 'admin_listener_open', host: admin.host}, text);
 	}
 	if (settings.roles.includes('webhook') && settings.webhookAllowCidrs.length > 0) {
 		const text = 'webhooks may reach these ranges that are not public: MAILCTL_WEBHOOK_ALLOW_CIDRS is for a lab';

@@ -13,10 +13,12 @@ import {
 	releaseUnknownDeliveries,
 } from '../store/webhook-claims.ts';
 import {hasEndpoints, purgeEndpoints} from '../store/webhook-endpoints.ts';
+import type {PosterData} from '../threads/poster.ts';
 import type {Posting} from '../threads/posting.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import {createPostThread} from '../webhook/post-thread.ts';
+import {type Signing, signingAt} from '../webhook/sign.ts';
 import {type Attempted, createTurnWrite} from '../webhook/turn.ts';
 
 export type WebhooksOptions = {
@@ -31,6 +33,8 @@ export type WebhooksOptions = {
 	readonly onStoreError: (error: unknown) => void;
 	/** An attempt failed by a fault of ours. */
 	readonly onFault: (error: unknown) => void;
+	/** The secret of an endpoint cannot be opened; its deliveries wait. */
+	readonly onSecretFault: (error: unknown, endpointId: string) => void;
 	/** The thread that posts ended by itself and is replaced. */
 	readonly onCrash: (reason: string) => void;
 };
@@ -43,15 +47,23 @@ export function createWebhooks(options: WebhooksOptions) {
 	const thread = createPostThread({
 		spawn: () =>
 			new Worker(new URL('../threads/poster.js', import.meta.url), {
-				workerData: postingOf(settings, options.version),
+				workerData: {...postingOf(settings, options.version), time: store.clock.memory} satisfies PosterData,
 				// What is posted is small: a young generation of V8's usual size would hold 30 MB of nothing.
 				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 8},
 			}),
 		onCrash: options.onCrash,
 	});
 
-	async function attempt({id, endpointId, url, secret, body}: ClaimedDelivery): Promise<PostEnd> {
-		return await thread.post({id, url, body, secret: vault.open(endpointId, secret)});
+	async function attempt(delivery: ClaimedDelivery): Promise<PostEnd | null> {
+		const {id, endpointId, url, body} = delivery;
+		let signing: Signing;
+		try {
+			signing = openSigning(vault, endpointId, signingAt(delivery, storeTime(clock.now())));
+		} catch (error) {
+			options.onSecretFault(error, endpointId);
+			return null;
+		}
+		return await thread.post({id, url, body, signing});
 	}
 
 	const dispatcher = createDispatcher({
@@ -121,6 +133,14 @@ export function createWebhooks(options: WebhooksOptions) {
 }
 
 export type Webhooks = ReturnType<typeof createWebhooks>;
+
+/** The secrets themselves. */
+export function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing): Signing {
+	return {
+		secret: vault.open(endpointId, secret),
+		next: next === null ? null : vault.open(endpointId, next),
+	};
+}
 
 /** How endpoints are posted to, as the settings say. */
 export function postingOf(settings: Settings, version: string): Posting {

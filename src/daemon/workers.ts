@@ -4,6 +4,7 @@ import type {Delivery} from '../deliver/delivery.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import {processCpu} from '../mail/work-limit.ts';
+import type {MakeJob} from '../queue/maker-protocol.ts';
 import {createMakers} from '../queue/makers.ts';
 import {createSenders} from '../queue/senders.ts';
 import type {MasterKeys} from '../store/sealed.ts';
@@ -28,14 +29,17 @@ export function startMakers({
 	settings,
 	clock,
 	onCrash,
+	onResourceFault,
 	publicUrl,
 	store,
 	keys,
 	signing,
 }: WorkersOptions & {
+	/** What mail is made of cannot be used until somebody repairs it. */
+	readonly onResourceFault: (job: MakeJob, message: string) => void;
 	/** Base of the links in mail. */
 	readonly publicUrl: string;
-	readonly store: Pick<Store, 'reader' | 'dialect'>;
+	readonly store: Pick<Store, 'reader' | 'dialect' | 'clock'>;
 	readonly keys: MasterKeys;
 	readonly signing: Pick<Signing, 'keys'>;
 }) {
@@ -45,11 +49,13 @@ export function startMakers({
 		clock,
 		cpu: processCpu,
 		isUnavailable: store.dialect.isUnavailable,
+		onResourceFault,
 		onCrash,
 		spawn: shared =>
 			new Worker(new URL('../threads/maker.js', import.meta.url), {
 				workerData: {
 					shared,
+					time: store.clock.memory,
 					keys,
 					publicUrl,
 					tokenLifetimeMs: settings.tokenLifetime,
@@ -73,8 +79,10 @@ export function startSenders({
 	settings,
 	clock,
 	onCrash,
+	store,
 	bounceRules,
 }: WorkersOptions & {
+	readonly store: Pick<Store, 'clock'>;
 	/** By which refusals are read, as they are now. */
 	readonly bounceRules: () => readonly BounceRule[];
 }) {
@@ -84,7 +92,7 @@ export function startSenders({
 		onCrash,
 		spawn: () =>
 			new Worker(new URL('../threads/sender.js', import.meta.url), {
-				workerData: senderData(settings, bounceRules()),
+				workerData: senderData(settings, bounceRules(), store.clock.memory),
 			}),
 	});
 }

@@ -1,6 +1,6 @@
 import {createPrivateKey, X509Certificate} from 'node:crypto';
-import {readFileSync} from 'node:fs';
 import type {Clock} from '../mail/clock.ts';
+import {readSettingFile} from '../mail/regular-file.ts';
 import {type Check, fail, ok, warn} from './finding.ts';
 
 const day = 86_400_000;
@@ -38,8 +38,8 @@ export function certificateCheck({
 		async look() {
 			let certificate: X509Certificate;
 			try {
-				certificate = new X509Certificate(readFileSync(certFile));
-				if (!certificate.checkPrivateKey(createPrivateKey(readFileSync(keyFile)))) {
+				certificate = new X509Certificate(readSettingFile(certFile));
+				if (!certificate.checkPrivateKey(createPrivateKey(readSettingFile(keyFile)))) {
 					return [fail(`the key of ${keyFile} is not that of ${certFile}`, 'set the two files that belong together')];
 				}
 			} catch (error) {

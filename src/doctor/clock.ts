@@ -1,9 +1,12 @@
 import {createSocket} from 'node:dgram';
 import {isIP, isIPv6} from 'node:net';
+import {noticeableSkewMs} from '../daemon/clock-skew.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../mail/dns.ts';
+import type {Store} from '../store/store.ts';
 import {type Check, fail, ok, warn} from './finding.ts';
 
+const keepTime = 'set the clock and keep it set: install chrony or enable systemd-timesyncd';
 const answerLimitMs = 5000;
 const noticeableMs = 5000;
 const tooMuchMs = 60_000;
@@ -23,9 +26,21 @@ export function clockCheck({clock, resolver, server}: {clock: Clock; resolver: R
 				return [warn(`not known: ${skew}`, 'see that the time is kept, as by chrony or systemd-timesyncd')];
 			}
 			const detail = `${(Math.abs(skew) / 1000).toFixed(1)} s ${skew < 0 ? 'behind' : 'ahead of'} ${server.host}`;
-			const fix = 'set the clock and keep it set: install chrony or enable systemd-timesyncd';
 			const off = Math.abs(skew);
-			return [off > tooMuchMs ? fail(detail, fix) : off > noticeableMs ? warn(detail, fix) : ok(detail)];
+			return [off > tooMuchMs ? fail(detail, keepTime) : off > noticeableMs ? warn(detail, keepTime) : ok(detail)];
+		},
+	};
+}
+
+/** How far the machine's clock is from the database's, by which mail goes. */
+export function databaseClockCheck({skew}: Pick<Store, 'skew'>): Check {
+	return {
+		name: 'database-clock',
+		why: 'All daemons of one PostgreSQL go by its clock; the log and TLS go by the clock of the machine.',
+		async look() {
+			const ahead = skew();
+			const detail = `the machine is ${(Math.abs(ahead) / 1000).toFixed(1)} s ${ahead < 0 ? 'behind' : 'ahead of'} PostgreSQL`;
+			return [Math.abs(ahead) > noticeableSkewMs ? warn(detail, keepTime) : ok(detail)];
 		},
 	};
 }

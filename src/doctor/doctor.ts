@@ -14,7 +14,7 @@ import type {OwnAddress} from './addresses.ts';
 import {blocklistCheck} from './blocklists.ts';
 import {returnPathCheck} from './bounces.ts';
 import {certificateCheck, noCertificateCheck} from './certificate.ts';
-import {clockCheck, type TimeServer} from './clock.ts';
+import {clockCheck, databaseClockCheck, type TimeServer} from './clock.ts';
 import {daemonCheck} from './daemon.ts';
 import {domainsCheck} from './domains.ts';
 import {egressCheck, type SmtpReach} from './egress.ts';
@@ -54,9 +54,10 @@ export function checksFor(input: DoctorInput): Check[] {
 	const {settings, resolver, clock} = input;
 	const here = [
 		nodeCheck(),
-		diskCheck(settings.dataDir),
+		diskCheck(settings.dataDir, settings.minFreeDisk),
 		openFilesCheck(settings.maxSessions),
 		storeCheck(input.store),
+		...databaseClockOf(input.store),
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
@@ -71,6 +72,10 @@ export function checksFor(input: DoctorInput): Check[] {
 		...waysBack(input),
 		...domainsOf(input),
 	];
+}
+
+function databaseClockOf({store}: OpenedStore): Check[] {
+	return store?.dialect.name === 'postgres' ? [databaseClockCheck(store)] : [];
 }
 
 const captureCheck: Check = {

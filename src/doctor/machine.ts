@@ -1,13 +1,13 @@
 import {existsSync, readFileSync} from 'node:fs';
-import {statfs} from 'node:fs/promises';
 import {dirname} from 'node:path';
 import process from 'node:process';
+import {freeBytes} from '../daemon/data-dir.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;
 const megabyte = 1024 * 1024;
-const scarceMegabytes = 1024;
-const fewestMegabytes = 100;
+/** Warned of below so many times MAILCTL_MIN_FREE_DISK. */
+const scarce = 4;
 /** Connections besides the SMTP sessions: HTTP clients, webhooks, store, DNS. */
 const otherFiles = 512;
 
@@ -24,21 +24,21 @@ export function nodeCheck(version = process.versions.node): Check {
 	};
 }
 
-/** Room for the store, which must never be full: then nothing is accepted. */
-export function diskCheck(dataDir: string): Check {
+/** Room for the store, as the daemon judges it. */
+export function diskCheck(dataDir: string, least: number): Check {
 	return {
 		name: 'disk',
-		why: 'On a full disk nothing can be accepted: sends are answered 503.',
+		why: 'Below MAILCTL_MIN_FREE_DISK no mail is accepted: sends are answered 503, and the listener says 452.',
 		async look() {
 			let folder = dataDir;
 			while (!existsSync(folder) && dirname(folder) !== folder) {
 				folder = dirname(folder);
 			}
-			const {bavail, bsize} = await statfs(folder);
-			const free = Math.floor((Number(bavail) * Number(bsize)) / megabyte);
-			const detail = `${free.toLocaleString('en')} MB are free at ${folder}`;
+			const free = await freeBytes(folder);
+			const megabytes = Math.floor(free / megabyte).toLocaleString('en');
+			const detail = `${megabytes} MB are free at ${folder}`;
 			const fix = 'free some space, shorten MAILCTL_RETENTION_DAYS or move MAILCTL_DATA_DIR';
-			return [free < fewestMegabytes ? fail(detail, fix) : free < scarceMegabytes ? warn(detail, fix) : ok(detail)];
+			return [free < least ? fail(detail, fix) : free < least * scarce ? warn(detail, fix) : ok(detail)];
 		},
 	};
 }

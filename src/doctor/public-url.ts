@@ -4,6 +4,8 @@ import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const answerMs = 10_000;
 
+type Get = (url: string) => Promise<{readonly status: number; readonly headers: Headers}>;
+
 /** Whether links in mail lead here, by https as one-click unsubscribing demands (RFC 8058 §3.1). */
 export function publicUrlCheck({
 	publicUrl,
@@ -13,7 +15,7 @@ export function publicUrlCheck({
 	readonly publicUrl: string;
 	/** Whether a daemon runs that should answer there. */
 	readonly running: boolean;
-	readonly get?: (url: string) => Promise<{readonly status: number}>;
+	readonly get?: Get;
 }): Check {
 	return {
 		name: 'public-url',
@@ -35,13 +37,19 @@ export function publicUrlCheck({
 	};
 }
 
-async function answers(publicUrl: string, get: (url: string) => Promise<{readonly status: number}>): Promise<Found> {
-	const url = `${publicUrl.replace(/\/+$/, '')}/healthz`;
+/** A proxy may pass nothing but what links and the API need, so the page that links lead to is asked, not `/healthz`. */
+async function answers(publicUrl: string, get: Get): Promise<Found> {
+	const url = `${publicUrl.replace(/\/+$/, '')}/unsubscribe`;
 	try {
-		const {status} = await get(url);
-		return status === 200
-			? ok(`${url} answers`)
-			: fail(`${url} answers ${status}`, 'let the proxy pass requests to MAILCTL_HTTP_LISTEN');
+		const {status, headers} = await get(url);
+		// Without a token the page is an error page; the id of the request says that it is ours.
+		if (!headers.get('x-request-id')?.startsWith('req_')) {
+			return fail(
+				`${url} is not answered by mailctl (${status})`,
+				'let the proxy pass /unsubscribe to MAILCTL_HTTP_LISTEN',
+			);
+		}
+		return status < 500 ? ok(`${url} answers`) : fail(`${url} answers ${status}`, 'read the log of the daemon');
 	} catch (error) {
 		const {message, cause} = error as Error;
 		const reason = withoutAdvice(cause instanceof Error ? cause.message : message);

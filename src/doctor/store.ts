@@ -35,7 +35,7 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 	}
 	const where = databaseUrl === null ? file : 'the PostgreSQL of MAILCTL_DATABASE_URL';
 	try {
-		return await judged(await openStore(databaseUrl === null ? {file} : {url: databaseUrl}), where);
+		return await judged(await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true}), where);
 	} catch (error) {
 		const mend = databaseUrl === null ? 'restore it from a backup' : 'start it, or correct the URL';
 		return {store: null, found: [fail(`${where} cannot be read: ${(error as Error).message}`, mend)]};

@@ -4,23 +4,25 @@ import {parseDomain} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {idTime} from '../mail/ids.ts';
 import {isOperatorAddress} from '../mail/operator-address.ts';
-import type {Allowance} from './allowance.ts';
 import type {OurDomains} from './our-domains.ts';
 
 /** Who a mail may be for. `late`: a copy so old that it may have been removed, which leaves its token unproved. */
 export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'operator' | 'late';
 
+export type Addressee = {
+	readonly role: Role;
+	/** As it is stored. */
+	readonly address: string;
+	/** The copy whose token it holds; null: nothing proves it to be about one. */
+	readonly copy: string | null;
+};
+
 export type Judged =
-	| {readonly ok: true; readonly role: Role /** As it is stored. */; readonly address: string}
-	| {
-			readonly ok: false;
-			readonly reason: 'unknown' | 'foreign' | 'too_many';
-			readonly code: number;
-			readonly text: string;
-	  };
+	| ({readonly ok: true} & Addressee)
+	| {readonly ok: false; readonly reason: 'unknown' | 'foreign'; readonly code: number; readonly text: string};
 
 /** Judges an address of RCPT; rejects where the store cannot be asked. */
-export type JudgeAddressee = (address: string, client: string) => Promise<Judged>;
+export type JudgeAddressee = (address: string) => Promise<Judged>;
 
 export type AddresseeOptions = {
 	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal'>;
@@ -32,10 +34,6 @@ export type AddresseeOptions = {
 	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
 	/** How long tokens are accepted, milliseconds. */
 	readonly tokenLifetimeMs: () => number;
-	/** How many mails to people a client may bring. */
-	readonly people: Allowance;
-	/** The same for old tokens, which anybody can make up. */
-	readonly late: Allowance;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
@@ -46,28 +44,30 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 	const {links, domains, clock} = options;
 	const feedbackAddress = options.feedbackAddress.toLowerCase();
 
-	return async (text, client) => {
+	return async text => {
 		const {local, domain} = partsOf(text, options.returnPathDomain);
 		const address = `${local}@${domain}`;
 		if (address === feedbackAddress) {
-			return {ok: true, role: 'feedback', address};
+			return {ok: true, role: 'feedback', address, copy: null};
 		}
 		if (!(await domains.has(domain))) {
 			return foreign;
 		}
 		if (local === feedback) {
-			return {ok: true, role: 'feedback', address};
+			return {ok: true, role: 'feedback', address, copy: null};
 		}
 		if (isOperatorAddress(address)) {
-			return options.people(client) ? {ok: true, role: 'operator', address} : tooMany;
+			return {ok: true, role: 'operator', address, copy: null};
 		}
 		const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
 		const signed = role === 'unsubscribe' ? links.readUnsubscribeLocal(local) : links.readReturnPath(local);
 		const proof = signed === null ? 'wrong' : await prove(signed);
-		if (proof === 'late') {
-			return options.late(client) ? {ok: true, role: 'late', address} : tooMany;
+		if (signed === null || proof === 'wrong') {
+			return unknown;
 		}
-		return proof === 'right' ? {ok: true, role, address} : unknown;
+		return proof === 'right'
+			? {ok: true, role, address, copy: signed.id}
+			: {ok: true, role: 'late', address, copy: null};
 	};
 
 	async function prove(signed: SignedId): Promise<'right' | 'wrong' | 'late'> {
@@ -95,9 +95,3 @@ function partsOf(text: string, ownDomain: string): {local: string; domain: strin
 
 const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 No such address here'};
 const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
-const tooMany: Judged = {
-	ok: false,
-	reason: 'too_many',
-	code: 450,
-	text: '4.7.1 Too much mail from you for this address, try again in an hour',
-};

@@ -4,8 +4,8 @@ export type ListenerLimits = {
 	readonly clients: number;
 	readonly perClient: number;
 	readonly recipients: number;
-	/** A client that refused ones were named so often is sent away. */
-	readonly refusals: number;
+	/** Errors of a client without a mail taken in between; then the session ends (Postfix: smtpd_hard_error_limit). */
+	readonly errors: number;
 	readonly idleMs: number;
 	/** A session in all. */
 	readonly sessionMs: number;
@@ -20,10 +20,10 @@ export const usualLimits: ListenerLimits = {
 	clients: 200,
 	perClient: 10,
 	recipients: 20,
-	refusals: 200,
+	errors: 20,
 	// RFC 5321 §4.5.3.2.7.
 	idleMs: 300_000,
 	sessionMs: 30 * 60_000,
 	closeMs: 10_000,
-	heldBytes: 64 * 1024 * 1024,
+	heldBytes: 32 * 1024 * 1024,
 };

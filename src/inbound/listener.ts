@@ -1,11 +1,15 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
-import type {JudgeAddressee, Role} from './addressee.ts';
+import {clientNetwork} from '../mail/client-network.ts';
+import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
+import type {Allowances, MailShare} from './allowances.ts';
 import {type ListenerLimits, usualLimits} from './listener-limits.ts';
 import {isLooping} from './loop.ts';
 import {createMailBuffer, createRoom} from './mail-buffer.ts';
-import {createPerClient, networkOf} from './per-client.ts';
-import {ReportServer} from './smtp-session.ts';
+import {createPerClient} from './per-client.ts';
+import {receiveMail} from './receive-mail.ts';
+import {refusals, reply, shuttingDown, storeFails, tooMany} from './replies.ts';
+import {announcedSize, ReportServer} from './smtp-session.ts';
 import {shortKey, type TakeIn, type TakenIn} from './take-in.ts';
 
 export type Tls = {readonly cert: Buffer; readonly key: Buffer};
@@ -18,6 +22,8 @@ export type Heard = {
 	readonly tls: string | null;
 	/** Null: it went round in circles and was dropped. */
 	readonly taken: TakenIn | null;
+	/** What it took of the allowances. */
+	readonly share: MailShare;
 };
 
 export type RefusalReason =
@@ -27,6 +33,7 @@ export type RefusalReason =
 	| 'too_many_sessions'
 	| 'too_large'
 	| 'no_room'
+	| 'no_disk'
 	| 'store';
 
 export type ListenerOptions = {
@@ -37,7 +44,10 @@ export type ListenerOptions = {
 	/** Null: no STARTTLS. */
 	readonly tls: Tls | null;
 	readonly judge: JudgeAddressee;
+	readonly allowances: Allowances;
 	readonly takeIn: TakeIn;
+	/** Whether the disk has room for mail; where it has none, senders keep theirs and come again. */
+	readonly hasDisk: () => boolean;
 	readonly onMail: (mail: Heard) => void;
 	readonly onRefused: (reason: RefusalReason, client: string) => void;
 	readonly onStoreError: (error: unknown) => void;
@@ -46,11 +56,8 @@ export type ListenerOptions = {
 
 type Session = {
 	readonly client: string;
-	/** Of the mail whose recipients are being named. */
-	readonly roles: Set<Role>;
-	/** Recipients of that mail, repeated ones too: the library counts those once. */
-	named: number;
-	refusals: number;
+	/** Of the mail whose recipients are being named, repeated ones too: the library counts those once. */
+	addressees: Addressee[];
 	/** A mail is on its way, or being stored. */
 	receiving: boolean;
 	readonly deadline: NodeJS.Timeout;
@@ -70,34 +77,37 @@ export function createListener(options: ListenerOptions) {
 	const sessions = new Map<string, Session>();
 	let closing = false;
 
-	const server = new ReportServer({
-		name: options.hostname,
-		banner: 'mailctl, for reports only',
-		heloResponse: '%s',
-		logger: false,
-		authOptional: true,
-		disabledCommands: options.tls === null ? [...disabledCommands, 'STARTTLS'] : disabledCommands,
-		hideSTARTTLS: options.tls === null,
-		hideENHANCEDSTATUSCODES: false,
-		size: limits.mailBytes,
-		rejectOversized: true,
-		maxRecipients: limits.recipients,
-		disableReverseLookup: true,
-		socketTimeout: limits.idleMs,
-		closeTimeout: limits.closeMs,
-		...options.tls,
-		minVersion: 'TLSv1.2',
-		onConnect,
-		onMailFrom,
-		onRcptTo,
-		onData,
-		onClose,
-	});
+	const server = new ReportServer(
+		{
+			name: options.hostname,
+			banner: 'mailctl, for reports only',
+			heloResponse: '%s',
+			logger: false,
+			authOptional: true,
+			disabledCommands: options.tls === null ? [...disabledCommands, 'STARTTLS'] : disabledCommands,
+			hideSTARTTLS: options.tls === null,
+			hideENHANCEDSTATUSCODES: false,
+			size: limits.mailBytes,
+			rejectOversized: true,
+			maxRecipients: limits.recipients,
+			disableReverseLookup: true,
+			socketTimeout: limits.idleMs,
+			closeTimeout: limits.closeMs,
+			...options.tls,
+			minVersion: 'TLSv1.2',
+			onConnect,
+			onMailFrom,
+			onRcptTo,
+			onData,
+			onClose,
+		},
+		limits.errors,
+	);
 	// What clients do to their connections is theirs.
 	server.on('error', () => undefined);
 
 	function onConnect(session: SMTPServerSession, done: (error?: Error | null) => void): void {
-		const client = networkOf(session.remoteAddress);
+		const client = clientNetwork(session.remoteAddress);
 		if (closing) {
 			done(reply(421, `${options.hostname} is closing, try again later`));
 		} else if (sessions.size >= limits.clients) {
@@ -105,7 +115,7 @@ export function createListener(options: ListenerOptions) {
 			done(reply(421, `${options.hostname} has too many sessions, try again later`));
 		} else if (perClient.enter(client)) {
 			const deadline = setTimeout(hangUp, limits.sessionMs, session.id, '4.4.2 The session took too long').unref();
-			sessions.set(session.id, {client, roles: new Set(), named: 0, refusals: 0, receiving: false, deadline});
+			sessions.set(session.id, {client, addressees: [], receiving: false, deadline});
 			done();
 		} else {
 			options.onRefused('too_many_sessions', client);
@@ -133,43 +143,50 @@ export function createListener(options: ListenerOptions) {
 	function onMailFrom(_: unknown, {id}: SMTPServerSession, done: (error?: Error | null) => void): void {
 		const session = sessions.get(id);
 		if (session) {
-			session.roles.clear();
-			session.named = 0;
+			session.addressees = [];
+		}
+		if (session && !options.hasDisk()) {
+			options.onRefused('no_disk', session.client);
+			done(reply(452, '4.3.1 Too little space on the disk, try again later'));
+			return;
 		}
 		done();
 	}
 
-	function onRcptTo(recipient: {address: string}, {id}: SMTPServerSession, done: (error?: Error | null) => void): void {
+	function onRcptTo(
+		recipient: {address: string},
+		{id, envelope}: SMTPServerSession,
+		done: (error?: Error | null) => void,
+	): void {
 		const session = sessions.get(id);
 		if (!session) {
 			done(reply(421, '4.4.2 The session is over'));
 			return;
 		}
-		if (session.named >= limits.recipients) {
+		if (session.addressees.length >= limits.recipients) {
 			done(reply(452, '4.5.3 Too many recipients'));
 			return;
 		}
-		options.judge(recipient.address, session.client).then(
-			judged => {
-				if (judged.ok) {
-					session.named++;
-					session.roles.add(judged.role);
-					recipient.address = judged.address;
-					done();
-					return;
-				}
-				options.onRefused(judged.reason, session.client);
-				session.refusals++;
-				if (session.refusals > limits.refusals) {
-					hangUp(id, '4.7.0 Too many addresses that are not here');
-				}
-				done(reply(judged.code, judged.text));
-			},
-			(error: unknown) => {
-				refusedByStore(session, error);
-				done(reply(451, storeFails));
-			},
-		);
+		judge(recipient, session, announcedSize(envelope)).then(done, (error: unknown) => {
+			refusedByStore(session, error);
+			done(reply(451, storeFails));
+		});
+	}
+
+	/** Answers why a recipient is refused; null: it is not. */
+	async function judge(recipient: {address: string}, session: Session, bytes: number): Promise<Error | null> {
+		const judged = await options.judge(recipient.address);
+		if (!judged.ok) {
+			options.onRefused(judged.reason, session.client);
+			return reply(judged.code, judged.text);
+		}
+		if (!(await options.allowances.has(judged, session.client, bytes))) {
+			options.onRefused('too_many', session.client);
+			return reply(450, tooMany);
+		}
+		session.addressees.push(judged);
+		recipient.address = judged.address;
+		return null;
 	}
 
 	function refusedByStore({client}: Session, error: unknown): void {
@@ -183,28 +200,33 @@ export function createListener(options: ListenerOptions) {
 		done: (error?: Error | null, message?: string) => void,
 	): void {
 		const session = sessions.get(id);
+		if (!session) {
+			done(reply(421, '4.4.2 The session is over'));
+			return;
+		}
+		const {client, addressees} = session;
 		const buffer = createMailBuffer(room);
-		let hasRoom = true;
-		const roles = [...(session?.roles ?? [])];
+		let share: MailShare | null = null;
+		session.receiving = true;
 
-		function end(error: Error | null, message?: string): void {
+		const end = (error: Error | null, message?: string): void => {
 			buffer.release();
-			if (session) {
-				session.receiving = false;
-			}
+			session.receiving = false;
 			done(error, message);
 			if (closing) {
 				setImmediate(hangUp, id, shuttingDown);
 			}
-		}
+		};
 
-		async function take(client: string): Promise<void> {
+		/** Answers what the client is told. */
+		async function take(share: MailShare): Promise<string> {
 			const raw = buffer.bytes();
-			const heard = {client, roles, size: raw.length, tls: secure && tlsOptions ? tlsOptions.version : null};
+			const roles = [...new Set(addressees.map(({role}) => role))];
+			const heard = {client, roles, size: raw.length, tls: secure && tlsOptions ? tlsOptions.version : null, share};
 			if (isLooping(raw, options.ourNames)) {
+				share.giveBack();
 				options.onMail({...heard, taken: null});
-				end(null, '2.6.0 Dropped: it goes round in circles');
-				return;
+				return '2.6.0 Dropped: it goes round in circles';
 			}
 			const taken = await options.takeIn({
 				raw,
@@ -212,40 +234,30 @@ export function createListener(options: ListenerOptions) {
 				mailFrom: envelope.mailFrom ? envelope.mailFrom.address : '',
 				rcptTo: [...new Set(envelope.rcptTo.map(({address}) => address))],
 			});
+			if (!taken.isNew) {
+				share.giveBack();
+			}
 			options.onMail({...heard, taken});
-			end(null, `2.6.0 Stored as ${shortKey(taken.id)}`);
+			return `2.6.0 Stored as ${shortKey(taken.id)}`;
 		}
 
-		if (session) {
-			session.receiving = true;
-		}
-		stream.on('data', (chunk: Buffer) => {
-			hasRoom &&= !stream.sizeExceeded && buffer.add(chunk);
-			if (!hasRoom) {
-				buffer.release();
-			}
-		});
-		stream.on('end', () => {
-			if (!session) {
-				end(reply(421, '4.4.2 The session is over'));
-			} else if (stream.sizeExceeded) {
-				options.onRefused('too_large', session.client);
-				end(null); // The library answers 552.
-			} else if (hasRoom) {
-				take(session.client).catch((error: unknown) => {
-					refusedByStore(session, error);
-					end(reply(451, storeFails));
-				});
+		const receive = async (): Promise<void> => {
+			share = await options.allowances.take(addressees, client);
+			const received = await receiveMail(stream, buffer, share);
+			if (received.kind === 'whole') {
+				end(null, await take(received.share));
+			} else if (received.kind === 'refused') {
+				options.onRefused(received.reason, client);
+				end(refusals[received.reason]);
 			} else {
-				options.onRefused('no_room', session.client);
-				end(reply(452, '4.3.1 Too much mail at once, try again later'));
-			}
-		});
-		stream.on('error', () => {
-			buffer.release();
-			if (session) {
 				session.receiving = false;
 			}
+		};
+
+		receive().catch((error: unknown) => {
+			share?.giveBack();
+			refusedByStore(session, error);
+			end(reply(451, storeFails));
 		});
 	}
 
@@ -279,10 +291,3 @@ export function createListener(options: ListenerOptions) {
 }
 
 export type Listener = ReturnType<typeof createListener>;
-
-const shuttingDown = '4.3.2 Shutting down, try again later';
-const storeFails = '4.3.0 The mail cannot be stored now, try again later';
-
-function reply(responseCode: number, text: string): Error {
-	return Object.assign(new Error(text), {responseCode});
-}

@@ -64,3 +64,5 @@ export function createMailBuffer(room: Room) {
 		},
 	};
 }
+
+export type MailBuffer = ReturnType<typeof createMailBuffer>;

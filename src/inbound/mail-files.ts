@@ -1,5 +1,6 @@
 import {readdir, stat} from 'node:fs/promises';
 import {join} from 'node:path';
+import type {Links} from '../mail/regular-file.ts';
 import {isMaildir, namesIn} from './maildir.ts';
 
 /** A file with one mail or, where it is an mbox, with many. */
@@ -9,6 +10,8 @@ export type MailFile = {
 	readonly size: number;
 	/** A file of a Maildir holds one mail, whatever its first line looks like. */
 	readonly inMaildir: boolean;
+	/** Only a file that was named may be a link. */
+	readonly links: Links;
 };
 
 /**
@@ -21,14 +24,14 @@ export async function* mailFiles(path: string): AsyncGenerator<MailFile> {
 	if (found.isDirectory()) {
 		yield* filesIn(path);
 	} else {
-		yield {path, size: found.size, inMaildir: false};
+		yield {path, size: found.size, inMaildir: false, links: 'follow'};
 	}
 }
 
 async function* filesIn(folder: string): AsyncGenerator<MailFile> {
 	const entries = await list(folder).catch(() => null);
 	if (entries === null) {
-		yield {path: folder, size: 0, inMaildir: false};
+		yield {path: folder, size: 0, inMaildir: false, links: 'refuse'};
 		return;
 	}
 	for (const {path, isFolder, inMaildir} of entries) {
@@ -57,6 +60,6 @@ async function list(folder: string): Promise<Entry[]> {
 async function* sized(path: string, inMaildir: boolean): AsyncGenerator<MailFile> {
 	const found = await stat(path).catch(() => null);
 	if (found) {
-		yield {path, size: found.size, inMaildir};
+		yield {path, size: found.size, inMaildir, links: 'refuse'};
 	}
 }

@@ -1,8 +1,35 @@
+import {RefusedFileError} from '../mail/regular-file.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 import {createMboxSplitter, isFromLine} from './mbox.ts';
 
-/** The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line stands first. */
+/** A mail that is longer never ends. */
+const mostOfMail = 256 * 1024 ** 2;
+
+/**
+ * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line stands first. Throws
+ * RefusedFileError where a mail has no end.
+ */
 export async function* mailsOfStream(
+	chunks: AsyncIterable<Buffer>,
+	options: {readonly single: boolean},
+): AsyncGenerator<FoundMail> {
+	let length = 0;
+	async function* counted(): AsyncGenerator<Buffer> {
+		for await (const chunk of chunks) {
+			length += chunk.length;
+			if (length > mostOfMail) {
+				throw new RefusedFileError('standard input', `holds a mail of more than ${mostOfMail} octets`);
+			}
+			yield chunk;
+		}
+	}
+	for await (const mail of mailsIn(counted(), options)) {
+		length = 0;
+		yield mail;
+	}
+}
+
+async function* mailsIn(
 	chunks: AsyncIterable<Buffer>,
 	{single}: {readonly single: boolean},
 ): AsyncGenerator<FoundMail> {

@@ -1,5 +1,6 @@
-import {open, readdir, rename, stat} from 'node:fs/promises';
+import {readdir, rename, stat} from 'node:fs/promises';
 import {join} from 'node:path';
+import {type Links, openRegular} from '../mail/regular-file.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 
 /** A mail that lies in a file of its own. */
@@ -28,10 +29,9 @@ export async function namesIn(folder: string, part: 'new' | 'cur'): Promise<stri
 }
 
 /** The one mail of a file, at most its beginning where it is too large. Throws what the system says. */
-export async function readMailFile(path: string, source: FoundMail['source']): Promise<FoundMail> {
-	const file = await open(path);
+export async function readMailFile(path: string, source: FoundMail['source'], links: Links): Promise<FoundMail> {
+	const {file, size} = await openRegular(path, links);
 	try {
-		const {size} = await file.stat();
 		const buffer = Buffer.alloc(Math.min(size, longestMail));
 		let length = 0;
 		for (;;) {
@@ -61,7 +61,7 @@ export async function* newMails(
 			return;
 		}
 		const path = join(folder, 'new', name);
-		const found = await readMailFile(path, 'maildir').catch((error: NodeJS.ErrnoException) => {
+		const found = await readMailFile(path, 'maildir', 'refuse').catch((error: NodeJS.ErrnoException) => {
 			if (error.code !== 'ENOENT') {
 				onUnreadable(path, error);
 			}

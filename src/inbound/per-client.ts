@@ -1,6 +1,3 @@
-import {isIPv6} from 'node:net';
-import ipaddr from 'ipaddr.js';
-
 /** How many sessions each client has. */
 export function createPerClient(most: number) {
 	const counts = new Map<string, number>();
@@ -23,9 +20,4 @@ export function createPerClient(most: number) {
 			}
 		},
 	};
-}
-
-/** Who a client is to a limit: its IPv4 address, or its IPv6 network, of which it has 2^64 addresses. */
-export function networkOf(address: string): string {
-	return isIPv6(address) ? `${ipaddr.IPv6.networkAddressFromCIDR(`${address}/64`)}/64` : address;
 }

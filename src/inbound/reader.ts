@@ -13,6 +13,8 @@ export type ReaderOptions = {
 	readonly clock: Clock;
 	readonly cpu: CpuClock;
 	readonly onCrash: (reason: string) => void;
+	/** A thread that got nothing to read for so long is ended, milliseconds. */
+	readonly restMs?: number;
 };
 
 /** The mail took its reader down, twice: it is not tried again. */
@@ -45,16 +47,20 @@ const mostBatchBytes = 1024 * 1024;
 const watchMs = 250;
 /** A thread that ends sooner than this after its start is not replaced before, milliseconds. */
 const restartMs = 1000;
+const usualRestMs = 60_000;
 const within = (): WorkState => 'within';
 
 /**
  * The thread that reads what comes back: hostile mails are read there, so each has a time limit that is enforced from
- * outside. It is started with the first mail.
+ * outside. It is started with the first mail and ended when none comes any more: a thread that does nothing collects no
+ * garbage either, and kept 60 MB of the mails that it had read.
  */
 export function createReader(options: ReaderOptions) {
+	const {restMs = usualRestMs} = options;
 	const waiting: Task[] = [];
 	let reader: Reader | null = null;
 	let restart: NodeJS.Timeout | undefined;
+	let idle: NodeJS.Timeout | undefined;
 	let watching: NodeJS.Timeout | undefined;
 	let stopped = false;
 
@@ -98,7 +104,12 @@ export function createReader(options: ReaderOptions) {
 			}
 			return;
 		}
-		if (reader.held.length > 0 || waiting.length === 0) {
+		if (reader.held.length > 0) {
+			return;
+		}
+		clearTimeout(idle);
+		if (waiting.length === 0) {
+			idle = setTimeout(rest, restMs).unref();
 			return;
 		}
 		const tasks = takeBatch();
@@ -116,11 +127,16 @@ export function createReader(options: ReaderOptions) {
 		return waiting.splice(0, end === -1 ? waiting.length : end);
 	}
 
-	function replace(one: Reader): void {
+	function rest(): void {
+		void reader?.worker.terminate();
 		reader = null;
-		if (stopped) {
+	}
+
+	function replace(one: Reader): void {
+		if (stopped || reader !== one) {
 			return;
 		}
+		reader = null;
 		const at = Atomics.load(one.shared, progress.begun) - 1 - one.answered;
 		const isReading = Atomics.load(one.shared, progress.reading) === 1;
 		// It ended after it had read them and before it told: one of them did that, and alone each shows whether it was he.
@@ -188,6 +204,7 @@ export function createReader(options: ReaderOptions) {
 		async stop(): Promise<void> {
 			stopped = true;
 			clearTimeout(restart);
+			clearTimeout(idle);
 			clearInterval(watching);
 			const open = [...(reader?.held ?? []), ...waiting.splice(0)];
 			for (const task of open) {

@@ -105,7 +105,14 @@ export function createReading(options: ReadingOptions) {
 		const fault = (error instanceof Error ? error.message : String(error)).slice(0, longestFault);
 		const at = storeTime(clock.now());
 		try {
-			await store.writer.submit(readMarkWrite, {id: cameIn.id, at, kept: 'unread', reading: null, fault});
+			await store.writer.submit(readMarkWrite, {
+				id: cameIn.id,
+				at,
+				kept: 'unread',
+				forgotten: false,
+				reading: null,
+				fault,
+			});
 		} catch (failure) {
 			return later(failure);
 		}

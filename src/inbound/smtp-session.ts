@@ -1,14 +1,22 @@
 import type {Socket} from 'node:net';
 import type {TLSSocket} from 'node:tls';
-import {SMTPServer, type SMTPServerDataStream} from 'smtp-server';
+import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession} from 'smtp-server';
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 import {createDotUnstuffing} from './dot-unstuffing.ts';
 
-/** smtp-server, but for three things that have no option. */
+/** smtp-server, but for four things that have no option. */
 export class ReportServer extends SMTPServer {
+	readonly #mostErrors: number;
+
+	/** `mostErrors`: a session with this many errors and no mail taken in between is ended. */
+	constructor(options: SMTPServerOptions, mostErrors: number) {
+		super(options);
+		this.#mostErrors = mostErrors;
+	}
+
 	override connect(socket: Socket | TLSSocket, options?: SMTPConnectionOptions | null): void {
-		const session = new ReportSession(this, socket, options);
+		const session = new ReportSession(this, socket, options, this.#mostErrors);
 		this.connections.add(session);
 		session.on('error', error => this.emit('error', error));
 		session.init();
@@ -16,10 +24,31 @@ export class ReportServer extends SMTPServer {
 	}
 }
 
+/** The SIZE of MAIL in octets (RFC 1870); 1 where the client does not say. */
+export function announcedSize({mailFrom}: SMTPServerSession['envelope']): number {
+	const args = mailFrom ? mailFrom.args : false;
+	const size = args ? args.SIZE : undefined;
+	return typeof size === 'string' && /^\d{1,15}$/.test(size) ? Number(size) : 1;
+}
+
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3} /;
+/** Our own troubles, and recipients that come again in the next mail: no errors of the client. 421 ends the session anyway. */
+const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
 
 class ReportSession extends SMTPConnection {
+	readonly #mostErrors: number;
+	#errors = 0;
 	#greeted = false;
+
+	constructor(
+		server: SMTPServer,
+		socket: Socket | TLSSocket,
+		options: SMTPConnectionOptions | null | undefined,
+		mostErrors: number,
+	) {
+		super(server, socket, options);
+		this.#mostErrors = mostErrors;
+	}
 
 	/** Greets at once. The library waits 100 ms, in which a busy host could have brought a report. */
 	override connectionReady(next?: () => void): void {
@@ -32,6 +61,11 @@ class ReportSession extends SMTPConnection {
 	/** A text of ours brings its enhanced code along; the library knows one for each code. */
 	override send(code: number, data?: string | string[] | null, context?: string | false): void {
 		super.send(code, data, typeof data === 'string' && enhancedCode.test(data) ? false : context);
+		if (context === 'DATA_OK') {
+			this.#errors = 0;
+		} else if (code >= 400 && !noErrors.has(code) && ++this.#errors === this.#mostErrors) {
+			this.send(421, '4.7.0 Too many errors');
+		}
 	}
 
 	override _createParser(): SMTPStream {

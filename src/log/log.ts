@@ -1,4 +1,5 @@
 import pino, {type DestinationStream, type Logger} from 'pino';
+import {createOutput, type Output} from './output.ts';
 import {prettyLine} from './pretty.ts';
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
@@ -12,20 +13,18 @@ export type LogInput = {
 	readonly destination?: LogDestination;
 };
 
-export type LogDestination = DestinationStream & {readonly flushSync?: () => void};
+export type LogDestination = DestinationStream & Partial<Output>;
 
 export type Log = {
 	readonly logger: Logger;
 	/** Takes effect at once (SIGHUP). */
 	readonly setLevel: (level: LogLevel) => void;
-	/** Writes what is still held; to be called last. */
-	readonly flush: () => void;
+	/** Lines that nobody took, see `Output`. */
+	readonly dropped: () => number;
 };
 
-const fullBuffer = 16 << 20;
-
 /** One line per record to standard output: level, time, then the record's own fields. */
-export function createLog({level, format, colour, destination = createStdout()}: LogInput): Log {
+export function createLog({level, format, colour, destination = createOutput()}: LogInput): Log {
 	const stream: DestinationStream =
 		format === 'json' ? destination : {write: line => destination.write(prettyLine(line, colour))};
 	const logger = pino(
@@ -43,22 +42,8 @@ export function createLog({level, format, colour, destination = createStdout()}:
 		setLevel(next) {
 			logger.level = next;
 		},
-		flush() {
-			destination.flushSync?.();
-		},
+		dropped: () => destination.dropped?.() ?? 0,
 	};
-}
-
-/**
- * Asynchronous, unbuffered: a line costs 5 µs either way, but a synchronous write to a full pipe stops the whole daemon until
- * the reader comes round (120 µs a line into `cat`, measured). What `kill -9` loses is one turn of the event loop.
- * A reader that stopped altogether costs 16 MiB, then lines.
- */
-function createStdout(): LogDestination {
-	const stdout = pino.destination({fd: 1, sync: false, maxLength: fullBuffer});
-	// EPIPE: nobody reads the log any more; mail goes on.
-	stdout.on('error', () => undefined);
-	return stdout;
 }
 
 // Named fields only: drivers hang statements, addresses and credentials on their errors.

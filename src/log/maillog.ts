@@ -32,6 +32,8 @@ export type LoggedWebhook = {
 	readonly host: string;
 	readonly status: number | null;
 	readonly error: string | null;
+	/** More of the failure than the endpoint's owner sees. */
+	readonly detail: string | null;
 	/** What the delivery is now. */
 	readonly state: string;
 	/** 1 for the first. */
@@ -47,7 +49,12 @@ export type LoggedMailbox = {readonly mailbox: string};
 
 export type LoggedDomain = {readonly domain: string; readonly workspace: string};
 
-export type Listening = {readonly http: string | null; readonly inbound: string | null; readonly version: string};
+export type Listening = {
+	readonly http: string | null;
+	readonly admin: string | null;
+	readonly inbound: string | null;
+	readonly version: string;
+};
 
 /** One method per event, so that no line can carry more than is meant: no key, token, variable or body ever gets here. */
 export type MailLog = {
@@ -72,6 +79,14 @@ export type MailLog = {
 		readonly destination: string;
 		readonly message: string;
 	}) => void;
+	/** Signing keys or a template in the store cannot be used: their mail waits. */
+	readonly resourceFault: (fault: {
+		readonly workspace: string;
+		readonly from: string;
+		readonly message: string;
+	}) => void;
+	/** The secret of an endpoint cannot be opened: what is due to it waits. */
+	readonly webhookSecretFault: (fault: {readonly endpoint: string; readonly error: unknown}) => void;
 	/** A workspace was paused by its figures, warned of, or is fine again. */
 	readonly reputation: (judged: {
 		readonly workspace: string;
@@ -183,8 +198,8 @@ export function createMailLog(logger: Logger): MailLog {
 
 	const named = (event: string) => (copy: LoggedCopy, how?: LoggedTry) => write(event, copy, how);
 	return {
-		listening({http, inbound, version}) {
-			logger.info({event: 'listening', http, inbound, version});
+		listening({http, admin, inbound, version}) {
+			logger.info({event: 'listening', http, admin, inbound, version});
 		},
 		accepted: copy => write('accepted', copy),
 		sent: named('sent'),
@@ -221,6 +236,15 @@ export function createMailLog(logger: Logger): MailLog {
 			const text =
 				'The mail waits. Add the secret key that is missing, or set the route again (mailctl workspace update).';
 			logger.error({event: 'way_not_found', workspace, destination, message}, text);
+		},
+		resourceFault(fault) {
+			const text =
+				'Its mail waits. Add the secret key that is missing, or rotate the keys (mailctl domain rotate-key).';
+			logger.error({event: 'resource_fault', ...fault}, text);
+		},
+		webhookSecretFault({endpoint, error}) {
+			const text = 'Its deliveries wait. Add the secret key that is missing, or register the endpoint again.';
+			logger.error({event: 'webhook_secret_fault', endpoint, err: error}, text);
 		},
 		reputation({kind, name, ...judged}) {
 			const {event, level, text} = standings[kind];

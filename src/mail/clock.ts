@@ -1,4 +1,6 @@
-/** Time as an argument: tests pass their own clock, the daemon passes `systemClock`. */
+import process from 'node:process';
+
+/** Time as an argument: tests pass their own clock, the daemon passes that of its store. */
 export type Clock = {
 	/** Wall clock, milliseconds since the epoch. For what is stored or shown. */
 	readonly now: () => number;
@@ -10,3 +12,36 @@ export const systemClock: Clock = {
 	now: () => Date.now(),
 	monotonic: () => performance.now(),
 };
+
+/** A clock that can be set. Until it is set it shows the system's time. */
+export type SharedClock = Clock & {
+	/** For `createSharedClock` in another thread: the clock there shows the same time. */
+	readonly memory: SharedArrayBuffer;
+	readonly set: (now: number) => void;
+};
+
+/**
+ * Once set, it advances with the monotonic clock: a step of the system's wall clock does not move it. All threads that
+ * share its memory show the same time.
+ */
+export function createSharedClock(memory = new SharedArrayBuffer(8)): SharedClock {
+	// When the monotonic clock began, in this clock's time; 0: not set.
+	const origin = new BigInt64Array(memory);
+	return {
+		memory,
+		now() {
+			const began = Atomics.load(origin, 0);
+			return began === 0n ? Date.now() : Number(began) + monotonicMs();
+		},
+		monotonic: systemClock.monotonic,
+		set(now) {
+			Atomics.store(origin, 0, BigInt(Math.round(now) - monotonicMs()));
+		},
+	};
+}
+
+/** Unlike `performance.now()` it counts from the same moment in every thread. Whole milliseconds, as ids need them. */
+function monotonicMs(): number {
+	const [seconds, nanoseconds] = process.hrtime();
+	return seconds * 1000 + Math.floor(nanoseconds / 1e6);
+}

@@ -1,2 +1,19 @@
-/** Who changes something besides the API: `cli`, and the name of the system's user where it is known. */
-export type Operator = {readonly actor: string; readonly user: string | null};
+import type {Clock} from './clock.ts';
+import type {NewId} from './ids.ts';
+
+/** Who does something that others may ask about later. */
+export type Operator = {
+	/** The id of an API key, `cli:<user>` for a user of the system, or `daemon`. */
+	readonly actor: string;
+	/** The address of the API's client, or the host that the program runs on. */
+	readonly from: string;
+	/** Who called sudo; absent: nobody did. */
+	readonly sudoUser?: string;
+};
+
+/** What an act takes that the audit trail records. */
+export type Acting = {
+	readonly clock: Pick<Clock, 'now'>;
+	readonly newId: NewId;
+	readonly operator: Operator;
+};

@@ -113,10 +113,10 @@ export type Outcome =
 	/** The address was suppressed, or opted out, after acceptance. */
 	| {readonly kind: 'suppressed'; readonly reason: string}
 	/**
-	 * Given back to the queue as it was (a stop, a dead worker): counts no attempt. `reason`: our smarthost refused us, whatever
-	 * the mail.
+	 * Given back to the queue as it was (a stop, a dead worker): counts no attempt. `reason`: our smarthost refused us, or a
+	 * fault of ours, whatever the mail. `waitMs`: not to be tried before.
 	 */
-	| {readonly kind: 'released'; readonly reason?: string};
+	| {readonly kind: 'released'; readonly reason?: string; readonly waitMs?: number};
 
 export type AttemptResult = {
 	readonly recipientId: string;

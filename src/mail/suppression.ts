@@ -1,3 +1,10 @@
+import type {Mode} from './message.ts';
+
 /** Why an address gets no mail of a workspace any more (interface.md, Suppression entry). */
 export const suppressionReasons = ['hard_bounce', 'complaint', 'manual', 'unsubscribe'] as const;
 export type SuppressionReason = (typeof suppressionReasons)[number];
+
+/** Whether an entry of this mode (undefined: there is none) stops mail: what a test key suppresses stops test mail alone. */
+export function suppresses(entry: Mode | undefined, mail: Mode): boolean {
+	return entry === 'live' || (entry === 'test' && mail === 'test');
+}

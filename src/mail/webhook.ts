@@ -9,6 +9,10 @@ export type DeliveryState = (typeof deliveryStates)[number];
 const mostAttempts = 5;
 export const mostEndpoints = 50;
 
+/** How long an old signing secret may go on beside a new one, and how long it does unless told otherwise, milliseconds. */
+export const longestOverlap = 30 * 86_400_000;
+export const usualOverlap = 86_400_000;
+
 export type WebhookEvent = {
 	readonly type: WebhookEventType;
 	readonly messageId: string;
@@ -26,13 +30,15 @@ export function webhookBody({type, messageId, recipient, occurredAt, metadata}: 
 	return `${head.slice(0, -1)},"metadata":${metadata ?? '{}'}}`;
 }
 
+type After = {readonly state: DeliveryState; readonly attempts: number; readonly nextAttemptAt: number | null};
+
+/** What follows where an attempt could not begin: it does not count. */
+export function putOff(attempts: number, at: number, backoffMs: number): After {
+	return {state: attempts === 0 ? 'pending' : 'failed', attempts, nextAttemptAt: at + backoffMs};
+}
+
 /** What follows from the end of an attempt: `attempts` before it, `at` its end and the backoff in milliseconds. */
-export function afterAttempt(
-	attempts: number,
-	acknowledged: boolean,
-	at: number,
-	backoffMs: number,
-): {readonly state: DeliveryState; readonly attempts: number; readonly nextAttemptAt: number | null} {
+export function afterAttempt(attempts: number, acknowledged: boolean, at: number, backoffMs: number): After {
 	const made = attempts + 1;
 	if (acknowledged) {
 		return {state: 'delivered', attempts: made, nextAttemptAt: null};

@@ -2,7 +2,9 @@ import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {erasedAddress} from '../mail/erased.ts';
+import type {Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
+import {beginAct, eraseFromAudit} from '../store/audit.ts';
 import {
 	type CopyRef,
 	deleteContact,
@@ -11,6 +13,7 @@ import {
 	eraseMessages,
 	eraseTimelines,
 	eraseUnmatched,
+	findContactId,
 	findCopiesOf,
 	findCopiesTo,
 	findMessagesTo,
@@ -36,7 +39,7 @@ export type Erased = {
 	readonly copies: number;
 };
 
-export type Erase = (person: Person) => Promise<Erased>;
+export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
 
 export type EraseOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
@@ -61,14 +64,24 @@ const messagesPerStep = 200;
  */
 export function createErase({store, clock, outbox, removeCaptured}: EraseOptions): Erase {
 	const {reader, writer} = store;
-	return async person => {
-		const unmatched = await findUnmatched(reader, person.addressKey);
+	return async (person, operator) => {
+		const {workspaceId, addressKey} = person;
+		const unmatched = await findUnmatched(reader, addressKey);
+		const target = await findContactId(reader, workspaceId, addressKey);
+		// The contact's id alone says who it was: nothing recorded may hold the address.
+		const act = {action: 'contact.erased', workspaceId, target};
+		const record = beginAct({clock, newId: outbox.newId, operator}, act);
 		let messages = 0;
 		let copies = 0;
 		for (;;) {
-			const step = await writer.transaction(trx =>
-				takeStep(trx, person, {unmatched, wasMailed: messages + copies > 0}),
-			);
+			const step = await writer.transaction(async trx => {
+				const taken = await takeStep(trx, person, {unmatched, wasMailed: messages + copies > 0});
+				const done = {messages: messages + taken.messages, cc_messages: copies + taken.copies};
+				if (taken.contact || done.messages + done.cc_messages > 0) {
+					await record(trx, done);
+				}
+				return taken;
+			});
 			messages += step.messages;
 			copies += step.copies;
 			if (step.contact !== null) {
@@ -100,6 +113,7 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		// Of whom a workspace never mailed it cleans nothing away.
 		if (contact || wasMailed) {
 			await eraseUnmatched(trx, unmatched);
+			await eraseFromAudit(trx, workspaceId, addressKey);
 		}
 		return {messages: 0, copies: 0, contact};
 	}

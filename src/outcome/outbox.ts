@@ -2,9 +2,9 @@ import type {Knex} from 'knex';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
-import {readMetadata} from '../store/messages.ts';
+import {readMetadata, readTestMessages} from '../store/messages.ts';
 import {insertDeliveries} from '../store/webhook-deliveries.ts';
-import {findSubscribers} from '../store/webhook-endpoints.ts';
+import {findSubscribers, type Subscriber} from '../store/webhook-endpoints.ts';
 import type {Happening} from './announce.ts';
 
 /** Where events go besides the timeline. */
@@ -36,9 +36,11 @@ function isCarried(happening: Happening): happening is Carried {
 
 async function fanOut(trx: Knex.Transaction, happenings: readonly Carried[], {newId, onDue}: Outbox): Promise<void> {
 	const subscribers = await findSubscribers(trx, [...new Set(happenings.map(({workspaceId}) => workspaceId))]);
+	const ofTests = await findTests(trx, happenings, subscribers);
 	const pairs = happenings.flatMap(happening =>
 		subscribers
 			.filter(({workspaceId, events}) => workspaceId === happening.workspaceId && events.includes(happening.type))
+			.filter(({mode}) => mode === 'live' || ofTests.has(happening.messageId))
 			.map(({id: endpointId}) => ({happening, endpointId})),
 	);
 	if (pairs.length === 0) {
@@ -70,4 +72,15 @@ async function fanOut(trx: Knex.Transaction, happenings: readonly Carried[], {ne
 		() => onDue(due),
 		() => undefined, // Rolled back: whoever asked for the transaction is told.
 	);
+}
+
+/** The messages of test keys among them; not asked where no endpoint takes those alone. */
+async function findTests(
+	trx: Knex.Transaction,
+	happenings: readonly Carried[],
+	subscribers: readonly Subscriber[],
+): Promise<ReadonlySet<string>> {
+	const asking = new Set(subscribers.filter(({mode}) => mode === 'test').map(({workspaceId}) => workspaceId));
+	const ids = happenings.filter(({workspaceId}) => asking.has(workspaceId)).map(({messageId}) => messageId);
+	return ids.length === 0 ? new Set() : await readTestMessages(trx, ids);
 }

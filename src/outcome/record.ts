@@ -117,6 +117,7 @@ function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
 		stateAt: result.at,
 		nextAttemptAt: verdict.nextAttemptAt === null ? null : storeTime(verdict.nextAttemptAt),
 		attempts: verdict.attempts,
+		attemptsBefore: copy.attempts,
 		sentAt: copy.sent_at ?? result.sentAt,
 		subject: copy.subject ?? (copy.role === 'to' ? (made?.subject ?? null) : null),
 		category: deferred?.category ?? (lockedOut === null ? copy.last_category : 'config'),

@@ -2,13 +2,20 @@ import type {Knex} from 'knex';
 import type {Candidate, Via} from '../mail/candidate.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {EventType} from '../mail/event.ts';
-import {keptCaps} from '../mail/kept.ts';
+import {keptCaps, keptLength} from '../mail/kept.ts';
 import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Kept, Report, ReportAction} from '../mail/report.ts';
 import {reportTokenMs} from '../mail/token-lifetime.ts';
 import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
-import {countReports, findReportedCopies, insertReports, type NewReport, type ReportedCopy} from '../store/reports.ts';
+import {
+	countReports,
+	deleteReports,
+	findReportedCopies,
+	insertReports,
+	type NewReport,
+	type ReportedCopy,
+} from '../store/reports.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {groupBy} from './group-by.ts';
 import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
@@ -49,8 +56,10 @@ export type ReportOptions = {
 	readonly caps?: KeptCaps;
 };
 
-/** Who holds a copy's token may send as many as he likes; of so many the rest says nothing new. */
-const mostReports = 100;
+/**
+ * A copy that has this many reports gets only those that change something: anyone who holds its token may send any number.
+ */
+const mostReports = 20;
 /** After so many more mails that are kept, or octets of them, it is looked whether they are too many. */
 const keptAtOnce = {mails: 100, bytes: 16 * 1024 * 1024};
 /** So many go at once: a large one may take the place of many small ones. */
@@ -71,7 +80,7 @@ export function createReportWrite(
 	async function trim(trx: Knex.Transaction, kept: readonly ReadMail[]): Promise<void> {
 		untrimmed = {
 			mails: untrimmed.mails + kept.length,
-			bytes: untrimmed.bytes + kept.reduce((sum, {size}) => sum + size, 0),
+			bytes: untrimmed.bytes + kept.reduce((sum, {size}) => sum + Math.min(size, keptLength), 0),
 		};
 		if (untrimmed.mails >= keptAtOnce.mails || untrimmed.bytes >= keptAtOnce.bytes) {
 			await trimKept(trx, caps, mostTrimmed);
@@ -86,17 +95,18 @@ export function createReportWrite(
 		async apply(trx, items) {
 			const acceptMs = reportTokenMs(retentionDays());
 			const {known, matches} = await prove(trx, items, acceptMs);
-			const fresh = await addReports(trx, outbox, matches.flat());
-			const events = await actOn(trx, outbox, fresh);
+			const added = await addReports(trx, outbox, matches.flat());
+			const events = await actOn(trx, outbox, added);
+			const fresh = await withoutIdle(trx, added, events);
 			const freshOf = groupBy(fresh, ({item}) => item);
 			const effects = items.map((item, index): ReportEffect => {
 				const isNew = new Map(freshOf.get(item)?.map(one => [one.copy, events.get(one.reportId) ?? null]));
 				const its = matches[index] as Match[];
-				return {about: its.map(match => aboutOf(match, isNew)), kept: keptOf(item, its, known)};
+				return {about: its.map(match => aboutOf(match, isNew)), kept: keptOf(item, its, isNew.size > 0, known)};
 			});
 			await markRead(
 				trx,
-				items.map((item, index) => endOf(item, (effects[index] as ReportEffect).kept, known, acceptMs)),
+				items.map((item, index) => endOf(item, effects[index] as ReportEffect, known, acceptMs)),
 			);
 			await trim(
 				trx,
@@ -139,12 +149,28 @@ async function prove(
 
 /** Writes reports; answers those that had not come before. */
 async function addReports(trx: Knex.Transaction, outbox: Outbox, matches: readonly Match[]): Promise<Reported[]> {
-	const counts = await countReports(trx, [...new Set(matches.map(({copy}) => copy.id))]);
-	const reported = matches
-		.filter(({copy}) => (counts.get(copy.id) ?? 0) < mostReports)
-		.map(match => ({...match, reportId: outbox.newId('rpt')}));
+	const reported = matches.map(match => ({...match, reportId: outbox.newId('rpt')}));
 	const added = await insertReports(trx, reported.map(rowOf));
 	return reported.filter(({reportId}) => added.has(reportId));
+}
+
+/** Removes the reports that changed nothing from copies that have enough of them; answers the others. */
+async function withoutIdle(
+	trx: Knex.Transaction,
+	added: readonly Reported[],
+	events: ReadonlyMap<string, EventType>,
+): Promise<Reported[]> {
+	const counts = await countReports(trx, [...new Set(added.map(({copy}) => copy.id))]);
+	const removed = new Set<string>();
+	for (const {copy, reportId} of added.toReversed()) {
+		const count = counts.get(copy.id) ?? 0;
+		if (count > mostReports && !events.has(reportId)) {
+			removed.add(reportId);
+			counts.set(copy.id, count - 1);
+		}
+	}
+	await deleteReports(trx, [...removed]);
+	return added.filter(({reportId}) => !removed.has(reportId));
 }
 
 /** Of an erased person nothing is written any more. */
@@ -205,7 +231,7 @@ function actionOf({via, report}: Match): ReportAction {
 }
 
 /** Whether the mail itself is to be looked at by somebody. */
-function keptOf(item: ReadMail, matches: readonly Match[], known: Known): Kept | null {
+function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known: Known): Kept | null {
 	const {cameIn, reading} = item;
 	if (cameIn.rcptTo.some(isOperatorAddress)) {
 		return 'operator';
@@ -214,7 +240,7 @@ function keptOf(item: ReadMail, matches: readonly Match[], known: Known): Kept |
 		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';
 	}
 	const isRequest = matches.some(match => actionOf(match) === 'unsubscribe');
-	return reading.fault !== null || (reading.kind === 'other' && !isRequest) ? 'unread' : null;
+	return isNew && (reading.fault !== null || (reading.kind === 'other' && !isRequest)) ? 'unread' : null;
 }
 
 /** What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about. */
@@ -223,11 +249,12 @@ function isErased({id}: Candidate, {copies, messages}: Known): boolean {
 	return found?.address === erasedAddress;
 }
 
-function endOf(item: ReadMail, kept: Kept | null, known: Known, acceptMs: number): InboundEnd {
+function endOf(item: ReadMail, {about, kept}: ReportEffect, known: Known, acceptMs: number): InboundEnd {
 	return {
 		id: item.cameIn.id,
 		at: item.at,
 		kept,
+		forgotten: !about.some(({isNew}) => isNew),
 		reading: kept === null ? null : reviewText(item, known, acceptMs),
 		fault: item.reading.fault,
 	};

@@ -1,7 +1,7 @@
 import type {EventType} from '../mail/event.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {nextAttempt, type Retry} from '../mail/retry.ts';
+import {nextAttempt, type Retry, ruleWait} from '../mail/retry.ts';
 
 /** The end of one try of a claimed copy, before it is decided what follows. */
 export type TryEnd = {
@@ -50,7 +50,13 @@ export function judge(end: TryEnd, now: number, random: () => number): Verdict {
 		case 'suppressed':
 			return {...done('suppressed', 'suppressed'), attempts: end.attempts};
 		case 'released':
-			return {...waiting(end), attempts: end.attempts, nextAttemptAt: now, outcome, event: null};
+			return {
+				...waiting(end),
+				attempts: end.attempts,
+				nextAttemptAt: now + ruleWait(outcome.waitMs ?? 0, end.retry.schedule),
+				outcome,
+				event: null,
+			};
 		case 'deferred': {
 			const next =
 				end.fixedWaitMs === undefined

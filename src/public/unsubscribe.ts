@@ -3,6 +3,7 @@ import type {Knex} from 'knex';
 import Type from 'typebox';
 import {describe} from '../api/describe.ts';
 import {apiError, formExpected} from '../api/errors.ts';
+import {createFailureLimit} from '../api/failure-limit.ts';
 import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
@@ -20,12 +21,13 @@ import {
 import {findContactLocale} from '../store/contacts.ts';
 import {findLinked} from '../store/messages.ts';
 import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
-import {createForgedLimit} from './forged-limit.ts';
 import {type Form, formLimit, formTypes, readForm} from './form.ts';
 import {chooseTexts} from './language.ts';
 import {noticePage} from './notices.ts';
 import {brandOf, type Page, sendPage} from './page.ts';
 import {unsubscribePage} from './unsubscribe-page.ts';
+
+const mostForged = {requests: 120, windowMs: 60_000};
 
 export type UnsubscribeRoutesOptions = {
 	readonly links: Pick<Links, 'openUnsubscribe'>;
@@ -38,7 +40,7 @@ export type UnsubscribeRoutesOptions = {
 
 /** The hosted unsubscribe page, and the one-click action of RFC 8058. What GET and HEAD answer changes nothing. */
 export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: UnsubscribeRoutesOptions): Routes {
-	const mayTryForged = createForgedLimit(clock);
+	const failForged = createFailureLimit(clock, () => mostForged);
 
 	async function answer(request: FastifyRequest, form: Form | null): Promise<Page> {
 		const acceptLanguage = request.headers['accept-language'];
@@ -73,7 +75,7 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 
 	/** Nobody knows whose link it was to be, unless there is one workspace only. */
 	async function forgedPage(ip: string, acceptLanguage: string | undefined): Promise<Page> {
-		if (!mayTryForged(ip)) {
+		if (failForged(ip) !== null) {
 			return noticePage('tooMany', 429, chooseTexts({preferred: [], acceptLanguage, fallback: null}), null);
 		}
 		const workspace = await findOnlyWorkspace(reader);

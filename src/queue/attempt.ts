@@ -15,8 +15,13 @@ export type Made = {
 	readonly smtputf8: boolean;
 };
 
-/** `waitMs`: it was not tried; it may be after so long. */
-export type Unmade = {readonly reason: string; readonly message: string; readonly waitMs?: number};
+/** `waitMs`: it was not tried; it may be after so long. `ours`: whatever the mail, so that it counts no try. */
+export type Unmade = {
+	readonly reason: string;
+	readonly message: string;
+	readonly waitMs?: number;
+	readonly ours?: boolean;
+};
 
 export type AttemptSteps = {
 	/** Renders, composes and signs in a maker thread. */
@@ -62,9 +67,12 @@ export async function attempt(copy: Claimed, lend: Lend, steps: AttemptSteps): P
 
 	const making = await steps.make(copy);
 	if (!making.ok) {
-		const {reason, message, waitMs} = making.unmade;
-		return waitMs === undefined
-			? unsent({kind: 'errored', reason, message})
+		const {reason, message, waitMs, ours} = making.unmade;
+		if (waitMs === undefined) {
+			return unsent({kind: 'errored', reason, message});
+		}
+		return ours
+			? unsent({kind: 'released', reason: message, waitMs})
 			: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
 	}
 	const lent = lend();

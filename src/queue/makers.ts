@@ -9,8 +9,10 @@ export type MakersOptions = {
 	readonly spawn: (shared: SharedArrayBuffer) => Worker;
 	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
 	readonly resource: (name: string) => Promise<unknown>;
-	/** Whether a resource could not be had for now: then it is asked for again. Any other error fails its messages. */
+	/** Whether a resource could not be had for now: then it is asked for again. Any other error puts its messages off. */
 	readonly isUnavailable: (error: unknown) => boolean;
+	/** A resource of this job cannot be used until somebody repairs it. */
+	readonly onResourceFault: (job: MakeJob, message: string) => void;
 	/** A message that takes longer than this has its maker killed, milliseconds of the clock and of the CPU (`limitWork`). */
 	readonly limitMs: number;
 	readonly clock: Clock;
@@ -18,7 +20,14 @@ export type MakersOptions = {
 	readonly onCrash: (reason: string) => void;
 };
 
-type Task = {readonly job: MakeJob; readonly resolve: (result: MakeResult) => void; alone: boolean};
+type Task = {
+	readonly job: MakeJob;
+	readonly resolve: (result: MakeResult) => void;
+	/** Its copy in the maker takes much memory: a maker holds one at a time. */
+	readonly isLarge: boolean;
+	/** It may have taken a maker down. */
+	suspected: boolean;
+};
 
 type Maker = {
 	worker: Worker;
@@ -38,6 +47,8 @@ type Seen = {readonly started: number; readonly state: () => WorkState};
 const noJob: Seen = {started: 0, state: () => 'within'};
 
 const batchSize = 8;
+/** Attachments that make a job large, octets. */
+const largeJob = 512 * 1024;
 /** One batch to work on, one to go on with at once. */
 const mostHeld = 2 * batchSize;
 const watchMs = 250;
@@ -87,7 +98,11 @@ export function createMakers(options: MakersOptions) {
 		}
 		for (const result of message.results) {
 			maker.answered++;
-			maker.held.shift()?.resolve(result);
+			const task = maker.held.shift();
+			if (task && !result.ok && result.unmade.ours) {
+				options.onResourceFault(task.job, result.unmade.message);
+			}
+			task?.resolve(result);
 		}
 		feed();
 	}
@@ -124,11 +139,11 @@ export function createMakers(options: MakersOptions) {
 	function takeFor(maker: Maker): Task[] {
 		const share = Math.ceil(waiting.length / makers.length);
 		const most = Math.min(batchSize, share, mostHeld - maker.held.length);
-		if (waiting[0]?.alone) {
+		if (waiting[0] && isAlone(waiting[0])) {
 			return maker.held.length === 0 ? waiting.splice(0, 1) : [];
 		}
-		const end = waiting.findIndex(task => task.alone);
-		return maker.held[0]?.alone ? [] : waiting.splice(0, end === -1 ? most : Math.min(most, end));
+		const end = waiting.findIndex(isAlone);
+		return maker.held[0] && isAlone(maker.held[0]) ? [] : waiting.splice(0, end === -1 ? most : Math.min(most, end));
 	}
 
 	function replace(maker: Maker): void {
@@ -142,11 +157,11 @@ export function createMakers(options: MakersOptions) {
 		if (culprit && maker.starved) {
 			const message = 'The machine is too busy to render the mail.';
 			culprit.resolve({ok: false, unmade: {reason: 'render_limit', message, waitMs: starvedRestMs}});
-		} else if (culprit?.alone) {
+		} else if (culprit?.suspected) {
 			const message = `Rendering took longer than ${options.limitMs} ms or too much memory.`;
 			culprit.resolve({ok: false, unmade: {reason: 'render_limit', message}});
 		} else if (culprit) {
-			culprit.alone = true;
+			culprit.suspected = true;
 			waiting.push(culprit);
 		}
 		waiting.unshift(...others);
@@ -186,7 +201,7 @@ export function createMakers(options: MakersOptions) {
 	return {
 		make: (job: MakeJob): Promise<MakeResult> =>
 			new Promise(resolve => {
-				waiting.push({job, resolve, alone: false});
+				waiting.push({job, resolve, isLarge: isLarge(job), suspected: false});
 				// What one claim brought is handed out together.
 				if (waiting.length === 1) {
 					setImmediate(feed);
@@ -199,3 +214,9 @@ export function createMakers(options: MakersOptions) {
 		},
 	};
 }
+
+function isLarge({attachments}: MakeJob): boolean {
+	return attachments.reduce((sum, {content}) => sum + content.length, 0) > largeJob;
+}
+
+const isAlone = ({isLarge, suspected}: Task): boolean => isLarge || suspected;

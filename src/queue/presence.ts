@@ -1,6 +1,8 @@
+import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/claims.ts';
+import {isUnheld, readServerTime} from '../store/dialect.ts';
 import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/lane-waits.ts';
 import {beat, type Node, removeNode, silentMs} from '../store/nodes.ts';
 import type {Store} from '../store/store.ts';
@@ -13,6 +15,10 @@ const gapMs = silentMs / 2;
 export type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
+	/** The daemon that had this data folder before. The folder's lock is ours: it is dead, unless the folder is a copy. */
+	readonly former?: string | null;
+	/** From now on claims are ours: called once, before the first. */
+	readonly onBegin?: () => void;
 	readonly clock: Clock;
 	/** Between two beats, milliseconds. */
 	readonly beatMs?: number;
@@ -24,9 +30,18 @@ export type PresenceOptions = {
 /**
  * Whose claims are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is dead. On
  * PostgreSQL each node beats, and any node gives back what a silent one held; after the store was away from it, only once
- * the others have had the time to beat again.
+ * the others have had the time to beat again. What the daemon before held on the same data folder is given back at once.
  */
-export function createPresence({store, node, clock, beatMs = usualBeatMs, onReleased, onError}: PresenceOptions) {
+export function createPresence({
+	store,
+	node,
+	former = null,
+	clock,
+	beatMs = usualBeatMs,
+	onReleased,
+	onBegin,
+	onError,
+}: PresenceOptions) {
 	const alone = store.dialect.name === 'sqlite';
 	let timer: NodeJS.Timeout | undefined;
 	/** Of the last beat, and from when on others may be judged: monotonic milliseconds. */
@@ -34,11 +49,13 @@ export function createPresence({store, node, clock, beatMs = usualBeatMs, onRele
 	let judgesFrom = Number.NEGATIVE_INFINITY;
 
 	async function tell(): Promise<void> {
-		const [now, monotonic] = [clock.now(), clock.monotonic()];
+		const monotonic = clock.monotonic();
 		if (told !== null && monotonic - told > gapMs) {
 			judgesFrom = monotonic + silentMs;
 		}
 		const released = await store.writer.transaction(async trx => {
+			// By the server's clock alone: a node whose clock is wrong must not take others for dead.
+			const now = await readServerTime(trx);
 			await beat(trx, node, storeTime(now));
 			if (monotonic < judgesFrom) {
 				return 0;
@@ -53,6 +70,22 @@ export function createPresence({store, node, clock, beatMs = usualBeatMs, onRele
 		}
 	}
 
+	/** A folder may be the copy of one whose daemon lives: then that one's connection holds its name. */
+	async function releaseFormer(boot: string): Promise<void> {
+		await store.writer.transaction(async trx => {
+			if (await isUnheld(trx, boot)) {
+				await releaseAll(trx, boot);
+			}
+		});
+	}
+
+	async function releaseAll(trx: Knex.Transaction, boot: string): Promise<void> {
+		const now = storeTime(clock.now());
+		await releaseOwnClaims(trx, boot, now);
+		await releaseOwnDeliveries(trx, boot, now);
+		await removeOwnLaneWaits(trx, boot);
+	}
+
 	return {
 		/** To be awaited before anything is claimed. */
 		async begin(): Promise<void> {
@@ -65,6 +98,9 @@ export function createPresence({store, node, clock, beatMs = usualBeatMs, onRele
 				});
 				return;
 			}
+			await store.hold(node.id);
+			await (former !== null && releaseFormer(former));
+			onBegin?.();
 			await tell();
 			timer = setInterval(() => void tell().catch(onError), beatMs);
 		},
@@ -72,10 +108,7 @@ export function createPresence({store, node, clock, beatMs = usualBeatMs, onRele
 		async end(): Promise<void> {
 			clearInterval(timer);
 			await store.writer.transaction(async trx => {
-				const now = storeTime(clock.now());
-				await releaseOwnClaims(trx, node.id, now);
-				await releaseOwnDeliveries(trx, node.id, now);
-				await removeOwnLaneWaits(trx, node.id);
+				await releaseAll(trx, node.id);
 				await removeNode(trx, node.id);
 			});
 		},

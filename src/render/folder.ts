@@ -1,5 +1,6 @@
-import {readdir, readFile} from 'node:fs/promises';
+import {lstat, readdir} from 'node:fs/promises';
 import path from 'node:path';
+import {RefusedFileError, readRegular} from '../mail/regular-file.ts';
 import type {VariantSource} from './compile.ts';
 import {longestSource} from './limits.ts';
 import {validLocale} from './locale.ts';
@@ -72,6 +73,9 @@ async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map
 	const files = new Map<string, string | null>();
 	let names: string[];
 	try {
+		if ((await lstat(folder)).isSymbolicLink()) {
+			throw new RefusedFileError(folder, 'is a symbolic link, not a folder');
+		}
 		names = (await readdir(folder)).sort();
 	} catch (error) {
 		problems.push({file: folder, message: reason(error)});
@@ -94,11 +98,8 @@ async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map
 
 async function textFile(folder: string, name: string, problems: FolderProblem[]): Promise<string | null> {
 	try {
-		const bytes = await readFile(path.join(folder, name));
-		if (bytes.length <= longestSource) {
-			return new TextDecoder('utf-8', {fatal: true}).decode(bytes);
-		}
-		problems.push({file: name, message: `is longer than ${longestSource} octets`});
+		const bytes = await readRegular(path.join(folder, name), longestSource, 'refuse');
+		return new TextDecoder('utf-8', {fatal: true}).decode(bytes);
 	} catch (error) {
 		problems.push({file: name, message: error instanceof TypeError ? 'is not UTF-8 text' : reason(error)});
 	}
@@ -184,5 +185,8 @@ function readSubjects(
 }
 
 function reason(error: unknown): string {
+	if (error instanceof RefusedFileError) {
+		return error.why;
+	}
 	return error instanceof Error ? error.message : String(error);
 }

@@ -1,7 +1,8 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../mail/clock.ts';
+import type {Acting} from '../mail/operator.ts';
 import type {ReputationLimits} from '../mail/reputation.ts';
 import {storeTime} from '../mail/time.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {readStandings, type Standing, updateJudged} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
@@ -21,7 +22,7 @@ export type GuardOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	/** As the settings are now; null: workspaces are counted and not judged. */
 	readonly limits: () => ReputationLimits | null;
-	readonly clock: Pick<Clock, 'now'>;
+	readonly acting: Acting;
 	/** Called after the commit. */
 	readonly onJudged: (judged: Judged) => void;
 	readonly onError: (error: unknown) => void;
@@ -45,7 +46,7 @@ export type Guard = {
 export function startGuard({
 	store,
 	limits,
-	clock,
+	acting,
 	onJudged,
 	onError,
 	restMs = 250,
@@ -59,7 +60,7 @@ export function startGuard({
 	async function look(ids?: readonly string[]): Promise<void> {
 		const now = limits();
 		if (now !== null) {
-			for (const judged of await judge(store, now, clock.now(), ids)) {
+			for (const judged of await judge(store, now, acting, ids)) {
 				onJudged(judged);
 			}
 		}
@@ -117,9 +118,10 @@ export function startGuard({
 export async function judge(
 	{reader, writer}: Pick<Store, 'reader' | 'writer'>,
 	limits: ReputationLimits,
-	now: number,
+	acting: Acting,
 	ids?: readonly string[],
 ): Promise<readonly Judged[]> {
+	const now = acting.clock.now();
 	const standings = await readStandings(reader, {starts: windowStarts(now), ...(ids && {ids})});
 	const due = standings.flatMap(standing => {
 		const judged = judgedOf(standing, limits);
@@ -131,7 +133,7 @@ export async function judge(
 	return await writer.transaction(async trx => {
 		const made: Judged[] = [];
 		for (const {standing, judged} of due) {
-			if (await write(trx, standing, judged, storeTime(now))) {
+			if (await write(trx, acting, standing, judged, storeTime(now))) {
 				made.push(judged);
 			}
 		}
@@ -158,17 +160,34 @@ function judgedOf({id, name, pausedAt, warnedAt, windows}: Standing, limits: Rep
 	return isCalm(windows, limits) ? {...about, kind: 'calm'} : null;
 }
 
-async function write(trx: Knex.Transaction, standing: Standing, judged: Judged, now: string): Promise<boolean> {
+async function write(
+	trx: Knex.Transaction,
+	acting: Acting,
+	standing: Standing,
+	judged: Judged,
+	now: string,
+): Promise<boolean> {
 	switch (judged.kind) {
 		case 'paused':
-			return await updateJudged(trx, standing, {
-				paused_at: now,
-				pause_reason: pauseReason(judged.findings),
-				reputation_warned_at: standing.warnedAt ?? now,
-			});
+			return await pause(trx, acting, standing, {reason: pauseReason(judged.findings), now});
 		case 'warned':
 			return await updateJudged(trx, standing, {reputation_warned_at: now});
 		case 'calm':
 			return await updateJudged(trx, standing, {reputation_warned_at: null});
 	}
+}
+
+async function pause(
+	trx: Knex.Transaction,
+	acting: Acting,
+	standing: Standing,
+	{reason, now}: {readonly reason: string; readonly now: string},
+): Promise<boolean> {
+	const changes = {paused_at: now, pause_reason: reason, reputation_warned_at: standing.warnedAt ?? now};
+	const isPaused = await updateJudged(trx, standing, changes);
+	if (isPaused) {
+		const {id} = standing;
+		await recordAct(trx, acting, {action: 'workspace.paused', workspaceId: id, target: id, detail: {reason}});
+	}
+	return isPaused;
 }

@@ -1,19 +1,29 @@
 import type {Knex} from 'knex';
 import type {Attachment} from '../mail/message.ts';
-import {insertRows} from './insert-rows.ts';
+import {insertRows, type Row} from './insert-rows.ts';
+
+const columns = ['message_id', 'position', 'filename', 'content_type', 'content'];
+
+/** Drivers copy what is bound to a statement, some twice. */
+const bytesPerStatement = 4 * 1024 * 1024;
 
 export async function insertAttachments(
 	trx: Knex.Transaction,
 	messages: ReadonlyArray<{readonly messageId: string; readonly attachments: readonly Attachment[]}>,
 ): Promise<void> {
-	await insertRows(
-		trx,
-		'attachments',
-		['message_id', 'position', 'filename', 'content_type', 'content'],
-		messages.flatMap(({messageId, attachments}) =>
-			attachments.map((one, position) => [messageId, position, one.filename, one.contentType, one.content]),
-		),
-	);
+	let rows: Row[] = [];
+	let bytes = 0;
+	for (const {messageId, attachments} of messages) {
+		for (const [position, {filename, contentType, content}] of attachments.entries()) {
+			if (bytes + content.length > bytesPerStatement) {
+				await insertRows(trx, 'attachments', columns, rows);
+				[rows, bytes] = [[], 0];
+			}
+			rows.push([messageId, position, filename, contentType, content]);
+			bytes += content.length;
+		}
+	}
+	await insertRows(trx, 'attachments', columns, rows);
 }
 
 /** How many bytes a message's attachments have together. */

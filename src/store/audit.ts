@@ -1,38 +1,137 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
+import type {Acting} from '../mail/operator.ts';
+import {storeTime} from '../mail/time.ts';
+import {alongIndex} from './along-index.ts';
 
-/** An entry is made at most so long after the moment that it tells of, milliseconds. */
+/** A privileged act, as it is recorded. It holds no secret and nothing of a message. */
+export type Act = {
+	/** The noun of the CLI and what was done to it: `key.revoked`. */
+	readonly action: string;
+	/** Null: it concerns all workspaces. */
+	readonly workspaceId: string | null;
+	/** The id of what it was done to; null: many, of which the detail tells. */
+	readonly target: string | null;
+	readonly detail?: Readonly<Record<string, unknown>>;
+	/** The address that it concerns, in comparison form. It is apart from the detail because an erasure removes it. */
+	readonly recipient?: string;
+	/** In the store's form; absent: now. */
+	readonly at?: string;
+};
+
+/** An act is recorded at most so long after its moment, milliseconds. */
 const longestDelay = 60_000;
 
-/** Who did something that others may ask about later. */
+/** Records an act; called in the transaction that does it. */
+export async function recordAct(trx: Knex.Transaction, acting: Acting, act: Act): Promise<void> {
+	await trx('audit').insert(rowOf(acting, act));
+}
+
+/**
+ * Begins an act that takes several transactions. It has one row, which the first transaction writes and each later one
+ * brings up to date: what is done is recorded, however soon it is interrupted.
+ */
+export function beginAct(
+	acting: Acting,
+	act: Omit<Act, 'detail'>,
+): (trx: Knex.Transaction, detail: Act['detail']) => Promise<void> {
+	const row = rowOf(acting, act);
+	return async (trx, detail) => {
+		await trx('audit')
+			.insert({...row, detail: detailOf(acting, detail)})
+			.onConflict('id')
+			.merge(['detail']);
+	};
+}
+
+function rowOf(acting: Acting, {action, workspaceId, target, detail, recipient, at}: Act) {
+	return {
+		id: acting.newId('aud'),
+		at: at ?? storeTime(acting.clock.now()),
+		workspace_id: workspaceId,
+		actor: acting.operator.actor,
+		origin: acting.operator.from,
+		action,
+		target,
+		detail: detailOf(acting, detail),
+		recipient: recipient ?? null,
+	};
+}
+
+function detailOf({operator: {sudoUser}}: Acting, detail: Act['detail']): string {
+	return JSON.stringify({...detail, ...(sudoUser !== undefined && {sudo_user: sudoUser})});
+}
+
+/** An act as it is read. */
 export type AuditEntry = {
 	readonly id: string;
 	readonly at: string;
-	/** Null: it concerns all. */
 	readonly workspaceId: string | null;
-	/** The API key's id, or `cli`. */
 	readonly actor: string;
-	/** `suppression.removed` and the like. */
+	/** Null: it was recorded by a version that did not know. */
+	readonly from: string | null;
 	readonly action: string;
-	/** The id of what it was done to; null: many, of which the detail tells. */
 	readonly target: string | null;
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
-export async function insertAudit(trx: Knex.Transaction, entry: AuditEntry): Promise<void> {
-	const {id, at, workspaceId, actor, action, target, detail} = entry;
-	await trx('audit').insert({id, at, workspace_id: workspaceId, actor, action, target, detail: JSON.stringify(detail)});
+type Row = Omit<AuditEntry, 'detail'> & {readonly detail: string | null; readonly recipient: string | null};
+
+const columns = [
+	'id',
+	'at',
+	'workspace_id as workspaceId',
+	'actor',
+	'origin as from',
+	'action',
+	'target',
+	'detail',
+	'recipient',
+] as const;
+
+export type AuditFilter = {
+	/** Absent: acts of all workspaces, and those that concern all. */
+	readonly workspaceId?: string | undefined;
+	/** Acts since this moment, milliseconds. */
+	readonly since?: number | undefined;
+	readonly limit: number;
+};
+
+/** Newest first. */
+export async function listAudit(reader: Knex, {workspaceId, since, limit}: AuditFilter): Promise<AuditEntry[]> {
+	const from = since === undefined ? '' : idFloor('aud', since);
+	const query =
+		workspaceId === undefined
+			? reader('audit').where('id', '>=', from).orderBy('id', 'desc')
+			: alongIndex(reader, 'audit', {leading: {workspace_id: workspaceId}, id: 'id'}, {from, below: null});
+	const rows: Row[] = await query.limit(limit).select(columns);
+	return rows.map(toEntry);
 }
 
 /** What was done in a workspace at this moment. The ids begin with their times: no more than a minute is read. */
 export async function findAudit(
 	reader: Knex,
 	{workspaceId, action, at}: Pick<AuditEntry, 'workspaceId' | 'action' | 'at'>,
-): Promise<Record<string, unknown> | undefined> {
+): Promise<AuditEntry | undefined> {
 	const from = Date.parse(at);
 	const row = await reader('audit')
 		.whereBetween('id', [idFloor('aud', from), idFloor('aud', from + longestDelay)])
 		.where({workspace_id: workspaceId, action, at})
-		.first<{detail: string | null} | undefined>('detail');
-	return row && JSON.parse(row.detail ?? '{}');
+		.first<Row | undefined>(columns);
+	return row && toEntry(row);
+}
+
+function toEntry({recipient, detail, ...row}: Row): AuditEntry {
+	return {...row, detail: {...JSON.parse(detail ?? '{}'), ...(recipient !== null && {recipient})}};
+}
+
+/** Removes an erased person's address; the acts stay. */
+export async function eraseFromAudit(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<void> {
+	await trx('audit').where({workspace_id: workspaceId, recipient: addressKey}).update({recipient: null});
+}
+
+/** Removes at most `limit` acts from before a moment (milliseconds), oldest first; how many there were. */
+export async function purgeAudit(trx: Knex.Transaction, before: number, limit: number): Promise<number> {
+	const some = trx('audit').where('id', '<', idFloor('aud', before)).orderBy('id').limit(limit).select('id');
+	return await trx('audit').whereIn('id', some).delete();
 }

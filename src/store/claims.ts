@@ -84,8 +84,8 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r
 	w.track_clicks_at, w.queue_lifetime_s,
 	s.id as sender_id, s.name as sender_name, s.domain_id,
 	case
-		when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key)
-			then 'suppressed'
+		when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key
+			and (x.mode = 'live' or m.mode = 'test')) then 'suppressed'
 		when m.topic_code is not null and exists (select 1 from topic_optouts o where o.workspace_id = r.workspace_id
 			and o.address_key = r.address_key and o.code = m.topic_code) then 'opted_out'
 	end as stop`;

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {alongIndex} from './along-index.ts';
 import {insertRows} from './insert-rows.ts';
 import {type Pair, pairKey, selectPairs} from './pairs.ts';
 import {findSuppressed} from './suppressions.ts';
@@ -112,10 +113,8 @@ export async function listContacts(
 	workspaceId: string,
 	{addressKey, after, limit}: ContactPart,
 ): Promise<Contact[]> {
-	const query = reader('contacts').where({workspace_id: workspaceId}).orderBy('id', 'desc').limit(limit);
-	if (after !== null) {
-		query.where('id', '<', after);
-	}
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	const query = alongIndex(reader, 'contacts', index, {below: after}).limit(limit);
 	if (addressKey !== undefined) {
 		query.where({address_key: addressKey});
 	}
@@ -133,7 +132,7 @@ async function withBars(reader: Knex, workspaceId: string, rows: readonly Row[])
 	const optedOut = await findOptedOut(reader, pairs);
 	return rows.map(row => {
 		const pair = pairKey(workspaceId, row.addressKey);
-		return {...row, topics: [...(optedOut.get(pair) ?? [])].sort(), suppressed: suppressed.has(pair)};
+		return {...row, topics: [...(optedOut.get(pair) ?? [])].sort(), suppressed: suppressed.get(pair) === 'live'};
 	});
 }
 

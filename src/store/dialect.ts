@@ -24,6 +24,7 @@ const sqliteUnavailable = new Set([
 	'SQLITE_BUSY',
 	'SQLITE_CANTOPEN',
 	'SQLITE_LOCKED',
+	'SQLITE_NOMEM',
 ]);
 const sqliteDamage = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB', 'SQLITE_IOERR']);
 
@@ -35,7 +36,7 @@ export const sqliteDialect: Dialect = {
 	isDamage: error => sqliteDamage.has(codeOf(error)),
 };
 
-// Class 08: connection, 53: resources, 57: operator intervention, 25P03 and 55P03: the two limits of `postgresLimits`; the
+// Class 08: connection, 53: resources, 57: operator intervention, 25P03 and 55P03: limits that a connection sets; the
 // words are Node's and the pool's.
 const postgresUnavailable = /^(08|53|57|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 
@@ -59,6 +60,31 @@ export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 		await trx.raw('set local lock_timeout = 0');
 		await trx.raw('select pg_advisory_xact_lock(?)', [schemaLock]);
 	}
+}
+
+/** An expression: PostgreSQL's time now, milliseconds; the driver hands it over as text. */
+export const serverMs = 'extract(epoch from clock_timestamp()) * 1000';
+
+/** The class of the advisory locks that show which daemons live; the other half is the hash of the daemon's boot id. */
+export const nodeLocks = schemaLock + 1;
+
+/** Whether no daemon holds this name (`Store.hold`), until the transaction ends. */
+export async function isUnheld(trx: Knex.Transaction, name: string): Promise<boolean> {
+	const {rows} = await trx.raw('select pg_try_advisory_xact_lock(?, hashtext(?)) as free', [nodeLocks, name]);
+	return rows[0].free;
+}
+
+/** Until the transaction ends a statement may take long: it changes or removes many rows, and nobody waits for it. */
+export async function takeTime(trx: Knex.Transaction): Promise<void> {
+	if (trx.client.driverName === 'pg') {
+		await trx.raw(`set local statement_timeout = '50s'`);
+	}
+}
+
+/** PostgreSQL's own time, which is the same for all daemons however their clocks are set. */
+export async function readServerTime(trx: Knex.Transaction): Promise<number> {
+	const {rows} = await trx.raw(`select ${serverMs} as now`);
+	return Number(rows[0].now);
 }
 
 type SqliteConnection = {exec: (sql: string, done: (error: Error | null) => void) => void};
@@ -101,15 +127,26 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 	};
 }
 
+/**
+ * What PostgreSQL may take, milliseconds. A server that answers its pulse ends statements by itself: the limit for them here is
+ * for a connection that died alone, and above all that the server is allowed.
+ */
+export const postgresLimits = {connectMs: 10_000, statementMs: 60_000};
+
 // A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, a month's figures): the server
-// ends its transaction, and nobody waits longer than half a minute.
-const postgresLimits = `set idle_in_transaction_session_timeout = '20s'; set lock_timeout = '30s'`;
+// ends its transaction before they give up.
+const hurried = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
+const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
 
 type PostgresConnection = {query: (sql: string, done: (error: Error | null) => void) => void};
 
-export function postgresConfig(url: string, connections: number): Knex.Config {
+/** `isPatient`: statements may take as long as they need. */
+export function postgresConfig(
+	url: string,
+	{client, connections, isPatient}: {client: unknown; connections: number; isPatient: boolean},
+): Knex.Config {
 	return {
-		client: 'pg',
+		client: client as typeof Knex.Client,
 		connection: {connectionString: url, application_name: 'mailctl', keepAlive: true},
 		compileSqlOnError: false,
 		log: quiet,
@@ -120,7 +157,7 @@ export function postgresConfig(url: string, connections: number): Knex.Config {
 			afterCreate: (
 				connection: PostgresConnection,
 				done: (error: Error | null, connection: PostgresConnection) => void,
-			) => connection.query(postgresLimits, error => done(error, connection)),
+			) => connection.query(isPatient ? patient : hurried, error => done(error, connection)),
 		},
 	};
 }
@@ -164,4 +201,35 @@ export function holdsBytes(database: Knex, column: string): string {
 	return database.client.driverName === 'sqlite3'
 		? `instr(lower(${column}), cast(? as text)) > 0`
 		: `position(encode(?::bytea, 'escape') in lower(encode(${column}, 'escape') collate "C")) > 0`;
+}
+
+/** Half-open range of ids; null or left out: without end. */
+export type IdRange = {readonly from?: string | null | undefined; readonly below: string | null};
+
+/**
+ * A condition: a column of text has this value and the id is in the range. In the order of both, an index that ends with
+ * them is the only one that serves.
+ *
+ * PostgreSQL drops a column that equals a constant from `order by`: it would take an index that lacks the column, and walk
+ * along the ids of all rows, past those of a year if the value has had none since. `like` is an equality only when an index
+ * is read. Of two columns compared as one row, PostgreSQL before 18 would read on beyond the lower bound; SQLite does not.
+ */
+export function isWithin(
+	database: Knex,
+	[column, value]: readonly [string, string],
+	id: string,
+	{from = null, below}: IdRange,
+): Knex.Raw {
+	if (database.client.driverName === 'sqlite3') {
+		// `~` comes after all characters of ids.
+		const ends = [value, from ?? '', column, id, value, below ?? '~'];
+		return database.raw('(??, ??) >= (?, ?) and (??, ??) < (?, ?)', [column, id, ...ends]);
+	}
+	const conditions: Array<readonly [sql: string, end: string | null]> = [
+		['?? >= ?', from],
+		['?? < ?', below],
+	];
+	const given = conditions.flatMap(([sql, end]) => (end === null ? [] : [database.raw(sql, [id, end])]));
+	const same = database.raw('?? like ?', [column, value.replaceAll(/[\\%_]/g, '\\$&')]);
+	return database.raw([same, ...given].map(() => '?').join(' and '), [same, ...given]);
 }

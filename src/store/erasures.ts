@@ -185,6 +185,12 @@ export async function rewriteWebhookBodies(
 	}
 }
 
+/** Null: there is no such contact. */
+export async function findContactId(reader: Knex, workspaceId: string, addressKey: string): Promise<string | null> {
+	const row = await reader('contacts').where({workspace_id: workspaceId, address_key: addressKey}).first('id');
+	return row?.id ?? null;
+}
+
 /** Forgets the contact and how its mail fared. False: there was no such contact. */
 export async function deleteContact(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
 	const person = {workspace_id: workspaceId, address_key: addressKey};

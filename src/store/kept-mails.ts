@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {keptLength} from '../mail/kept.ts';
 import type {InboundSource, Kept} from '../mail/report.ts';
 
 /** A mail that came in and is kept, without its bytes. */
@@ -9,7 +10,7 @@ export type KeptMail = {
 	/** Empty: the null sender. Null: not known. */
 	readonly mailFrom: string | null;
 	readonly rcptTo: readonly string[];
-	/** Octets. */
+	/** Octets of the whole mail; `keptLength` of them are there at most. */
 	readonly size: number;
 	readonly receivedAt: string;
 	/** JSON text; null: it was erased. */
@@ -52,7 +53,7 @@ export async function findKept(reader: Knex, beginning: string): Promise<KeptMai
 	return rows.map(keptMail);
 }
 
-/** The bytes of a mail. */
+/** The bytes of a mail, as far as they are kept. */
 export async function readRaw(reader: Knex, id: string): Promise<Buffer | undefined> {
 	return (await reader('inbound').where({id}).first('raw'))?.raw;
 }
@@ -82,7 +83,8 @@ async function trimKind(
 	limit: number,
 ): Promise<number> {
 	const kept = () => trx('inbound').whereNotNull('kept').where('kept', is, 'operator');
-	const [total] = await kept().count('* as mails').sum('size as bytes');
+	const octets = trx.raw('sum(case when size > ? then ? else size end) as bytes', [keptLength, keptLength]);
+	const [total] = await kept().count('* as mails').select(octets);
 	let [mailsOver, bytesOver] = [Number(total?.mails) - mails, Number(total?.bytes) - bytes];
 	if (limit <= 0 || (mailsOver <= 0 && bytesOver <= 0)) {
 		return 0;
@@ -98,7 +100,7 @@ async function trimKind(
 		}
 		ids.push(id);
 		mailsOver--;
-		bytesOver -= size;
+		bytesOver -= Math.min(size, keptLength);
 	}
 	return ids.length === 0 ? 0 : await trx('inbound').whereIn('id', ids).delete();
 }

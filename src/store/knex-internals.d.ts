@@ -10,5 +10,32 @@ declare module 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js' {
 		constructor(client: unknown, ...options: unknown[]);
 		begin(connection: unknown): Promise<unknown>;
 		query(connection: unknown, sql: string): Promise<unknown>;
+		commit(connection: unknown, value: unknown): Promise<unknown>;
+		rollback(connection: unknown, error: unknown): Promise<unknown>;
+		isCompleted(): boolean;
+		protected _completed: boolean;
+		protected _resolver: (value: unknown) => void;
+		protected _rejecter: (error: unknown) => void;
+		protected readonly client: {query(connection: unknown, sql: string): Promise<unknown>};
+	}
+}
+
+declare module 'knex/lib/dialects/postgres/index.js' {
+	/** One of pg's, as far as we look at it. */
+	export type PostgresConnection = {
+		readonly connection: {readonly stream: import('node:stream').Duplex};
+		readonly connect: () => Promise<unknown>;
+		readonly on: (event: 'error' | 'end', listener: (error: Error) => void) => void;
+		/** Set: the pool does not lend it again. */
+		__knex__disposed?: unknown;
+	};
+
+	export default class PostgresDialect {
+		constructor(config: unknown);
+		readonly driver: {readonly Client: new (settings: unknown) => PostgresConnection};
+		readonly connectionSettings: unknown;
+		_acquireOnlyConnection(): Promise<PostgresConnection>;
+		_query(connection: PostgresConnection, query: unknown): Promise<unknown>;
+		destroyRawConnection(connection: PostgresConnection): Promise<void>;
 	}
 }

@@ -29,6 +29,9 @@ export async function listMessages(reader: Knex, filter: MessageFilter, limit: n
 }
 
 async function readLines(reader: Knex, ids: readonly string[]): Promise<ListedMessage[]> {
+	if (ids.length === 0) {
+		return [];
+	}
 	return await reader('messages as m')
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.whereRaw("r.role = 'to'")

@@ -1,10 +1,15 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
+import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
+import {alongIndex} from './along-index.ts';
+import type {IdRange} from './dialect.ts';
 
 /** Which messages of a workspace are meant; what is left out does not matter. */
 export type MessageFilter = {
 	readonly workspaceId: string;
+	/** Of live keys, or of test keys. */
+	readonly mode?: Mode | undefined;
 	/** The state of the `to` copy. */
 	readonly status?: RecipientState | undefined;
 	/** Comparison forms (mail/address.ts). */
@@ -22,15 +27,19 @@ export type Scanned = {readonly ids: readonly string[]; readonly next: string | 
 /** Rows of an index that are read for one page, at most. */
 export const mostScanned = 10_000;
 
-/** The filters that have an index of their own, usually the narrowest first. */
-const indexed = ['toKey', 'status', 'templateId', 'fromKey'] as const;
+/** Usually the narrowest first. Each has an index of its own, but the mode only where it is `test`. */
+const filters = ['toKey', 'status', 'templateId', 'fromKey', 'mode'] as const;
 /** The filter along whose index a scan runs; null: along all messages of the workspace. */
-type Lead = (typeof indexed)[number] | null;
-/** Half-open range of ids. */
-type Range = {readonly from: string; readonly below: string};
+type Lead = (typeof filters)[number] | null;
 
 /** Where each filter's column is, and the key of the index that begins a scan along it. */
-const columns = {toKey: 'm.to_key', status: 'r.state', templateId: 'm.template_id', fromKey: 'm.from_key'} as const;
+const columns = {
+	toKey: 'm.to_key',
+	status: 'r.state',
+	templateId: 'm.template_id',
+	fromKey: 'm.from_key',
+	mode: 'm.mode',
+} as const;
 
 /**
  * The messages that match and are older than `after` (null: all), at most `limit`. With several filters the index with the
@@ -42,10 +51,21 @@ export async function scanMessages(
 	filter: MessageFilter,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
-	const given = indexed.filter(name => filter[name] !== undefined);
+	const given = filters.filter(name => filter[name] !== undefined);
 	const range = rangeOf(filter, after);
-	const {lead, floor} =
-		given.length > 1 ? await narrowest(reader, filter, given, range) : {lead: given[0] ?? null, floor: null};
+	const leads = given.filter(name => name !== 'mode' || filter.mode === 'test');
+	const [lead = null] = leads;
+	const isExact = given.length === (lead === null ? 0 : 1);
+	const along = isExact ? {lead, floor: null} : await narrowest(reader, filter, lead === null ? [null] : leads, range);
+	return await scan(reader, filter, along, {range, limit});
+}
+
+async function scan(
+	reader: Knex,
+	filter: MessageFilter,
+	{lead, floor}: {readonly lead: Lead; readonly floor: string | null},
+	{range, limit}: {readonly range: IdRange; readonly limit: number},
+): Promise<Scanned> {
 	const found: Array<{id: string}> = await scanQuery(reader, filter, lead, {...range, from: floor ?? range.from}).limit(
 		limit + 1,
 	);
@@ -53,27 +73,26 @@ export async function scanMessages(
 	return {ids, next: found.length > limit ? (ids.at(-1) ?? null) : floor};
 }
 
-function rangeOf({since, until}: MessageFilter, after: string | null): Range {
-	// The character after `_`, where the ids end.
-	const below = until === undefined ? 'msg`' : idFloor('msg', until);
+function rangeOf({since, until}: MessageFilter, after: string | null): IdRange {
+	const below = until === undefined ? null : idFloor('msg', until);
 	return {
-		from: since === undefined ? '' : idFloor('msg', since),
-		below: after !== null && after < below ? after : below,
+		from: since === undefined ? null : idFloor('msg', since),
+		below: after !== null && (below === null || after < below) ? after : below,
 	};
 }
 
-/** The filter with the fewest rows in its index, and the oldest row that may be looked at if there are too many of them. */
+/** The lead with the fewest rows in its index, and the oldest row that may be looked at if there are too many of them. */
 async function narrowest(
 	reader: Knex,
 	filter: MessageFilter,
-	given: readonly Exclude<Lead, null>[],
-	range: Range,
+	leads: readonly Lead[],
+	range: IdRange,
 ): Promise<{lead: Lead; floor: string | null}> {
 	let lead: Lead = null;
-	let fewest = mostScanned;
-	for (const name of given) {
-		const rows = await countQuery(reader, leadQuery(reader, filter, name, range).limit(fewest));
-		if (lead === null || rows < fewest) {
+	let fewest = Number.POSITIVE_INFINITY;
+	for (const name of leads) {
+		const rows = await countQuery(reader, leadQuery(reader, filter, name, range).limit(Math.min(fewest, mostScanned)));
+		if (rows < fewest) {
 			lead = name;
 			fewest = rows;
 		}
@@ -93,34 +112,46 @@ async function countQuery(reader: Knex, rows: Knex.QueryBuilder): Promise<number
 }
 
 /** Ids of what matches the leading filter, newest first, from its index alone. */
-function leadQuery(reader: Knex, filter: MessageFilter, lead: Lead, {from, below}: Range): Knex.QueryBuilder {
-	const table = lead === 'status' ? 'recipients as r' : 'messages as m';
-	const id = lead === 'status' ? 'r.message_id' : 'm.id';
-	const key = [id.replace(/\.\w+$/, '.workspace_id'), ...(lead === null ? [] : [columns[lead]]), id];
-	const values = [filter.workspaceId, ...(lead === null ? [] : [filter[lead] as string])];
-	// Compared and ordered by its whole key, so that no other index will do: PostgreSQL would walk along the ids alone where
-	// it believes that matches are everywhere.
-	const places = key.map(() => '?').join(', ');
-	const query = reader(table)
-		.whereRaw(`(${key.join(', ')}) >= (${places})`, [...values, from])
-		.whereRaw(`(${key.join(', ')}) < (${places})`, [...values, below])
-		.orderByRaw(key.map(column => `${column} desc`).join(', '))
-		.select(`${id} as id`);
-	return lead === 'status' ? query.whereRaw("r.role = 'to'") : query;
+function leadQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: IdRange): Knex.QueryBuilder {
+	const isState = lead === 'status';
+	const id = isState ? 'r.message_id' : 'm.id';
+	const leading = {
+		[isState ? 'r.workspace_id' : 'm.workspace_id']: filter.workspaceId,
+		...(lead !== null && lead !== 'mode' && {[columns[lead]]: filter[lead] as string}),
+	};
+	const table = isState ? 'recipients as r' : 'messages as m';
+	const query = alongIndex(reader, table, {leading, id}, range).select(`${id} as id`);
+	// As the partial indexes have it.
+	if (lead === 'mode') {
+		query.whereRaw("m.mode = 'test'");
+	}
+	return isState ? query.whereRaw("r.role = 'to'") : query;
 }
 
 /** The same, with all filters. */
-function scanQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: Range): Knex.QueryBuilder {
+function scanQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: IdRange): Knex.QueryBuilder {
 	const query = leadQuery(reader, filter, lead, range);
-	const others = indexed.filter(name => name !== lead && filter[name] !== undefined);
-	if (lead === 'status' && others.length > 0) {
-		query.join('messages as m', 'm.id', 'r.message_id');
-	} else if (others.includes('status')) {
-		query.join('recipients as r', 'r.message_id', 'm.id').whereRaw("r.role = 'to'");
+	const others = filters.filter(name => name !== lead && filter[name] !== undefined);
+	const elsewhere = others.filter(name => name === 'status' || lead === 'status');
+	for (const name of others.filter(each => !elsewhere.includes(each))) {
+		query.where(matching(reader, filter, name));
 	}
-	for (const name of others) {
-		// As an expression it can use no index of its own: only the leading one is bounded.
-		query.whereRaw(`${columns[name]} || '' = ?`, [filter[name] as string]);
+	if (elsewhere.length > 0) {
+		const row =
+			lead === 'status'
+				? reader('messages as m').whereRaw('m.id = r.message_id')
+				: reader('recipients as r').whereRaw("r.message_id = m.id and r.role = 'to'");
+		const matches = elsewhere.map(name => matching(reader, filter, name));
+		// As a value it is looked up for each row of the lead: PostgreSQL might join by reading all of the other table.
+		query.whereRaw('?', [row.select(reader.raw(matches.map(() => '?').join(' and '), matches))]);
 	}
 	return query;
+}
+
+/**
+ * As an expression it can use no index of its own, only the leading one is bounded. PostgreSQL holds such a one to be true
+ * of every second row, so that it looks row by row for the few that are asked for.
+ */
+function matching(reader: Knex, filter: MessageFilter, name: (typeof filters)[number]): Knex.Raw {
+	return reader.raw('coalesce(?? = ?, false)', [columns[name], filter[name] as string]);
 }

@@ -110,9 +110,15 @@ export type StoredMessage = {
 	readonly updatedAt: string;
 };
 
-/** Whether the workspace has this message. */
-export async function hasMessage(reader: Knex, workspaceId: string, id: string): Promise<boolean> {
-	return (await reader('messages').where({id, workspace_id: workspaceId}).first('id')) !== undefined;
+/** Whether the workspace has this message, of this mode (undefined: of any). */
+export async function hasMessage(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+	mode: Mode | undefined,
+): Promise<boolean> {
+	const row: {mode: Mode} | undefined = await reader('messages').where({id, workspace_id: workspaceId}).first('mode');
+	return row !== undefined && (mode === undefined || row.mode === mode);
 }
 
 /** What the links of a mail must know of its message; undefined: it is gone. */
@@ -223,6 +229,15 @@ async function readAttachmentNames(
 		.select('message_id as messageId', 'filename', 'content_type as contentType');
 	return messageId =>
 		rows.filter(row => row.messageId === messageId).map(({filename, contentType}) => ({filename, contentType}));
+}
+
+/** Which of some messages test keys sent. */
+export async function readTestMessages(trx: Knex.Transaction, ids: readonly string[]): Promise<Set<string>> {
+	const rows: Array<{id: string}> = await trx('messages')
+		.whereIn('id', [...new Set(ids)])
+		.where({mode: 'test'})
+		.select('id');
+	return new Set(rows.map(({id}) => id));
 }
 
 /** The metadata of some messages, as JSON text; those without any are left out. */

@@ -9,9 +9,13 @@ export type SchemaState = 'empty' | 'older' | 'current' | 'newer';
 
 /**
  * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a second
- * one that migrates at the same time waits and finds the work done. Answers the names applied.
+ * one that migrates at the same time waits and finds the work done. Where `settle` rejects, nothing is changed. Answers the
+ * names applied.
  */
-export async function migrate(database: Knex): Promise<string[]> {
+export async function migrate(
+	database: Knex,
+	settle: (trx: Knex.Transaction) => Promise<void> = async () => undefined,
+): Promise<string[]> {
 	return await database.transaction(async trx => {
 		await lockSchema(trx);
 		if (!(await trx.schema.hasTable('migrations'))) {
@@ -26,6 +30,7 @@ export async function migrate(database: Knex): Promise<string[]> {
 			await up(trx);
 			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now())});
 		}
+		await settle(trx);
 		return missing.map(([name]) => name);
 	});
 }

@@ -11,6 +11,8 @@ export type Settled = {
 	readonly stateAt: string;
 	readonly nextAttemptAt: string | null;
 	readonly attempts: number;
+	/** Tries before this one. */
+	readonly attemptsBefore: number;
 	readonly sentAt: string | null;
 	readonly subject: string | null;
 	readonly category: string | null;
@@ -44,8 +46,9 @@ export async function settleRecipients(
 			one.category,
 			one.reply,
 			one.crashes,
+			one.attemptsBefore,
 		]),
-		10,
+		11,
 	);
 	const changed = await trx.raw(
 		`update recipients set
@@ -58,6 +61,8 @@ export async function settleRecipients(
 		where recipients.id = v.column1
 			-- Not an index on claims, which would be read as a whole for each row.
 			and coalesce(recipients.claimed_by, '') = ?
+			-- This daemon may have lost the copy while it was frozen, and have claimed it again after another one's try.
+			and recipients.attempts = cast(v.column11 as integer)
 		returning recipients.id, recipients.state`,
 		[...bindings, boot] as Knex.RawBinding[],
 	);

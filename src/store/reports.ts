@@ -127,6 +127,13 @@ export async function insertReports(trx: Knex.Transaction, reports: readonly New
 	return new Set(added.map(({id}) => id));
 }
 
+/** Removes reports. */
+export async function deleteReports(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	if (ids.length > 0) {
+		await trx('reports').whereIn('id', ids).delete();
+	}
+}
+
 /** How many reports of a copy are there, for those that have any. */
 export async function countReports(trx: Knex.Transaction, copyIds: readonly string[]): Promise<Map<string, number>> {
 	const rows: Array<{recipientId: string; n: number | string}> = await trx('reports')

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {alongIndex} from './along-index.ts';
 
 /** A row of `senders`: an address that mail may come from. */
 export type Sender = {
@@ -28,7 +29,7 @@ export async function insertSender(trx: Knex.Transaction, sender: Sender): Promi
 
 /** Newest first. */
 export async function listSenders(reader: Knex, workspaceId: string): Promise<Sender[]> {
-	return await sendersQuery(reader, workspaceId).orderBy('s.id', 'desc');
+	return await sendersQuery(reader, workspaceId, null);
 }
 
 /** Newest first, from after the one with the id `after`. */
@@ -37,18 +38,16 @@ export async function pageSenders(
 	workspaceId: string,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Sender[]> {
-	const query = sendersQuery(reader, workspaceId).orderBy('s.id', 'desc').limit(limit);
-	return await (after === null ? query : query.where('s.id', '<', after));
+	return await sendersQuery(reader, workspaceId, after).limit(limit);
 }
 
 export async function findSender(reader: Knex, workspaceId: string, addressKey: string): Promise<Sender | undefined> {
-	return await sendersQuery(reader, workspaceId).where('s.address_key', addressKey).first();
+	return await sendersQuery(reader, workspaceId, null).where('s.address_key', addressKey).first();
 }
 
-function sendersQuery(reader: Knex, workspaceId: string): Knex.QueryBuilder {
-	return reader('senders as s')
+function sendersQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
+	return alongIndex(reader, 'senders as s', {leading: {'s.workspace_id': workspaceId}, id: 's.id'}, {below: after})
 		.join('domains as d', 'd.id', 's.domain_id')
-		.where('s.workspace_id', workspaceId)
 		.select('s.*', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
 }
 
@@ -66,12 +65,16 @@ export async function updateSender(
 	await trx('senders').where({workspace_id: workspaceId, address_key: addressKey}).update(changes);
 }
 
-/** False: there is no such sender. */
-export async function deleteSender(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
-	return (await trx('senders').where({workspace_id: workspaceId, address_key: addressKey}).delete()) === 1;
-}
-
-/** False: the workspace has no sender with this id. */
-export async function deleteSenderById(trx: Knex.Transaction, workspaceId: string, id: string): Promise<boolean> {
-	return (await trx('senders').where({workspace_id: workspaceId, id}).delete()) === 1;
+/** Removes a sender and answers it; undefined: the workspace has no such sender. */
+export async function deleteSender(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	by: {readonly id: string} | {readonly addressKey: string},
+): Promise<Pick<Sender, 'id' | 'workspace_id' | 'address'> | undefined> {
+	const chosen = 'id' in by ? {id: by.id} : {address_key: by.addressKey};
+	const sender: Pick<Sender, 'id' | 'workspace_id' | 'address'> | undefined = await trx('senders')
+		.where({workspace_id: workspaceId, ...chosen})
+		.first('id', 'workspace_id', 'address');
+	// Another node may have removed it meanwhile.
+	return sender && (await trx('senders').where({id: sender.id}).delete()) === 1 ? sender : undefined;
 }

@@ -31,7 +31,7 @@ export async function findStanding(
 			this.on('o.workspace_id', 'w.id').andOnVal('o.address_key', addressKey).andOn('o.code', 't.code');
 		})
 		.leftJoin('suppressions as s', function () {
-			this.on('s.workspace_id', 'w.id').andOnVal('s.address_key', addressKey);
+			this.on('s.workspace_id', 'w.id').andOnVal('s.address_key', addressKey).andOnVal('s.mode', 'live');
 		})
 		.where('w.id', workspaceId)
 		.first('m.mode', 't.code as topicCode', 't.name as topicName', 'o.source as optOutSource', 's.reason', 's.source');

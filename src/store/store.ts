@@ -1,5 +1,8 @@
 import createKnex, {type Knex} from 'knex';
-import {type Dialect, postgresConfig, postgresDialect, sqliteConfig, sqliteDialect} from './dialect.ts';
+import {createSharedClock, type SharedClock} from '../mail/clock.ts';
+import {type Dialect, postgresConfig, postgresDialect, postgresLimits, sqliteConfig, sqliteDialect} from './dialect.ts';
+import {createPostgresClient, NoAnswerError} from './postgres-client.ts';
+import {startPulse} from './pulse.ts';
 import {loadSqlite} from './sqlite-driver.ts';
 import {refuseTruncated} from './whole-file.ts';
 import {createWriter, type Writer} from './writer.ts';
@@ -12,7 +15,13 @@ export type Store = {
 	readonly writer: Writer;
 	/** The writer's own connection, for migrations and maintenance while nothing else runs. */
 	readonly database: Knex;
-	/** Resolves if the store answers. */
+	/** The time that all daemons of the store share: on PostgreSQL the server's, else the system's. */
+	readonly clock: SharedClock;
+	/** Milliseconds that this machine's own clock is ahead of the store's. */
+	readonly skew: () => number;
+	/** Shows other daemons that the one of this name lives, for as long as the server sees its connection. */
+	readonly hold: (name: string) => Promise<void>;
+	/** Resolves if the store answers soon. */
 	readonly ping: () => Promise<void>;
 	/** Waits for the writer, then closes every connection. */
 	readonly close: () => Promise<void>;
@@ -20,32 +29,39 @@ export type Store = {
 
 export type StoreLocation = {readonly file: string} | {readonly url: string};
 
+export type StoreOptions = {
+	/** PostgreSQL: statements may take as long as they need while the server answers: migrations, verbs of an operator. */
+	readonly isPatient?: boolean;
+};
+
+/** What differs by the engine before anything is asked of it. */
+type Opened = Pick<Store, 'dialect' | 'clock' | 'skew' | 'hold'> & {
+	readonly connect: (connections: number) => Knex;
+	readonly stop: () => void;
+};
+
 const readers = 4;
+const pingMs = 1500;
 
 /** Opens (and for SQLite creates) the store; throws DriverError, or what the driver throws when it cannot be reached. */
-export async function openStore(location: StoreLocation): Promise<Store> {
-	const sqlite = 'file' in location;
-	if (sqlite) {
-		await loadSqlite(); // knex would make prose of its fault.
-		refuseTruncated(location.file);
-	}
-	const dialect = sqlite ? sqliteDialect : postgresDialect;
-	const database = createKnex(sqlite ? sqliteConfig(location.file, 1) : postgresConfig(location.url, 1));
-	const reader = createKnex(sqlite ? sqliteConfig(location.file, readers) : postgresConfig(location.url, readers));
-	const writer = createWriter(database, dialect);
+export async function openStore(location: StoreLocation, options: StoreOptions = {}): Promise<Store> {
+	const {connect, stop, ...engine} =
+		'file' in location ? await openSqlite(location.file) : await openPostgres(location.url, options);
+	const database = connect(1);
+	const reader = connect(readers);
+	const writer = createWriter(database, engine.dialect);
 	const store: Store = {
-		dialect,
+		...engine,
 		reader,
 		writer,
 		database,
-		async ping() {
-			await reader.raw('select 1');
-		},
+		ping: () => soon(reader.raw('select 1')),
 		async close() {
 			await writer.idle();
 			// One after the other: the last connection to close takes SQLite's log into the file.
 			await reader.destroy();
 			await database.destroy();
+			stop();
 		},
 	};
 	try {
@@ -55,4 +71,38 @@ export async function openStore(location: StoreLocation): Promise<Store> {
 		await store.close();
 		throw error;
 	}
+}
+
+async function openSqlite(file: string): Promise<Opened> {
+	await loadSqlite(); // knex would make prose of its fault.
+	refuseTruncated(file);
+	return {
+		dialect: sqliteDialect,
+		clock: createSharedClock(),
+		skew: () => 0,
+		hold: async () => undefined,
+		connect: connections => createKnex(sqliteConfig(file, connections)),
+		stop: () => undefined,
+	};
+}
+
+async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Opened> {
+	const {connectMs, statementMs} = postgresLimits;
+	const client = createPostgresClient({connectMs, statementMs: isPatient ? null : statementMs});
+	const clock = createSharedClock();
+	const pulse = await startPulse({url, clock, connectMs, onSilent: client.setSilent});
+	return {
+		...pulse,
+		dialect: postgresDialect,
+		clock,
+		connect: connections => createKnex(postgresConfig(url, {client: client.Client, connections, isPatient})),
+	};
+}
+
+async function soon(answer: Promise<unknown>): Promise<void> {
+	let timer: NodeJS.Timeout | undefined;
+	const late = new Promise<never>((_, reject) => {
+		timer = setTimeout(() => reject(new NoAnswerError(`the store did not answer within ${pingMs / 1000} s`)), pingMs);
+	});
+	await Promise.race([answer, late]).finally(() => clearTimeout(timer));
 }

@@ -1,5 +1,7 @@
 import type {Knex} from 'knex';
+import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
+import {alongIndex} from './along-index.ts';
 import {insertRows} from './insert-rows.ts';
 import {type Pair, pairKey, selectPairs} from './pairs.ts';
 
@@ -12,6 +14,8 @@ export type NewSuppression = {
 	readonly reason: SuppressionReason;
 	/** `api`, `one-click`, `cli`, `import`, or the message it came from. */
 	readonly source: string;
+	/** `test`: it stops test mail alone; absent: all mail. */
+	readonly mode?: Mode;
 	readonly createdAt: string;
 };
 
@@ -21,26 +25,26 @@ export type Suppression = {
 	readonly address: string;
 	readonly reason: SuppressionReason;
 	readonly source: string;
+	readonly mode: Mode;
 	readonly created_at: string;
 };
 
-const columns = ['id', 'address', 'reason', 'source', 'created_at'] as const;
+const columns = ['id', 'address', 'reason', 'source', 'mode', 'created_at'] as const;
 
 /**
- * Adds entries; an address already listed keeps its first entry. Answers the ids of those that were added. They are
- * written in the order of their addresses: others may write the same ones, and neighbours share pages of the index.
+ * Adds entries; an address already listed keeps its first entry, but one of a test key gives way to any other. Answers the
+ * ids of those that were added. They are written in the order of their addresses: others may write the same ones, and
+ * neighbours share pages of the index.
  */
 export async function insertSuppressions(
 	trx: Knex.Transaction,
 	entries: readonly NewSuppression[],
 ): Promise<Set<string>> {
-	const sorted = entries
-		.map(one => [pairKey(one.workspaceId, one.addressKey), one] as const)
-		.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+	const sorted = [...firstOfEach(entries)].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
 	const added = await insertRows<{id: string}>(
 		trx,
 		'suppressions',
-		['id', 'workspace_id', 'address', 'address_key', 'reason', 'source', 'created_at'],
+		['id', 'workspace_id', 'address', 'address_key', 'reason', 'source', 'mode', 'created_at'],
 		sorted.map(([, one]) => [
 			one.id,
 			one.workspaceId,
@@ -48,17 +52,35 @@ export async function insertSuppressions(
 			one.addressKey,
 			one.reason,
 			one.source,
+			one.mode ?? 'live',
 			one.createdAt,
 		]),
-		'on conflict (workspace_id, address_key) do nothing returning id',
+		`on conflict (workspace_id, address_key) do update
+			set id = excluded.id, address = excluded.address, reason = excluded.reason, source = excluded.source,
+				mode = excluded.mode, created_at = excluded.created_at
+			where suppressions.mode = 'test' and excluded.mode = 'live'
+			returning id`,
 	);
 	return new Set(added.map(({id}) => id));
 }
 
-/** Which of the addresses are on their workspace's suppression list, as `pairKey`. */
-export async function findSuppressed(trx: Knex, pairs: readonly Pair[]): Promise<Set<string>> {
-	const rows = await selectPairs(trx, 'suppressions', [], pairs);
-	return new Set(rows.map(row => pairKey(row.workspace_id, row.address_key)));
+/** One statement must not write a row twice (PostgreSQL). */
+function firstOfEach(entries: readonly NewSuppression[]): Map<string, NewSuppression> {
+	const first = new Map<string, NewSuppression>();
+	for (const one of entries) {
+		const pair = pairKey(one.workspaceId, one.addressKey);
+		const before = first.get(pair);
+		if (before === undefined || (before.mode === 'test' && one.mode !== 'test')) {
+			first.set(pair, one);
+		}
+	}
+	return first;
+}
+
+/** Which of the addresses are on their workspace's suppression list: the mode of the entry, by `pairKey`. */
+export async function findSuppressed(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Mode>> {
+	const rows = await selectPairs<{mode: Mode}>(trx, 'suppressions', ['mode'], pairs);
+	return new Map(rows.map(row => [pairKey(row.workspace_id, row.address_key), row.mode]));
 }
 
 /** Takes an address off its workspace's list, where its entry has this reason and source. */
@@ -96,15 +118,10 @@ export function suppressionListQuery(
 	reader: Knex,
 	{workspaceId, addressKey, reason, after, limit}: SuppressionFilter,
 ): Knex.QueryBuilder {
-	const query = reader('suppressions').where({workspace_id: workspaceId}).orderBy('id', 'desc').limit(limit);
+	const leading = {workspace_id: workspaceId, ...(reason !== undefined && {reason})};
+	const query = alongIndex(reader, 'suppressions', {leading, id: 'id'}, {below: after}).limit(limit);
 	if (addressKey !== undefined) {
 		query.where({address_key: addressKey});
-	}
-	if (reason !== undefined) {
-		query.where({reason});
-	}
-	if (after !== null) {
-		query.where('id', '<', after);
 	}
 	return query.select(...columns);
 }
@@ -120,16 +137,18 @@ export async function countSuppressions(
 	return Number(row?.entries ?? 0);
 }
 
-/** Removes an entry and answers it; undefined: the workspace has no such entry. */
-export async function deleteSuppression(
-	trx: Knex.Transaction,
+export async function findSuppression(
+	reader: Knex,
 	workspaceId: string,
 	by: {readonly id: string} | {readonly addressKey: string},
-): Promise<Suppression | undefined> {
+): Promise<(Suppression & {readonly address_key: string}) | undefined> {
 	const chosen = 'id' in by ? {id: by.id} : {address_key: by.addressKey};
-	const entry: Suppression | undefined = await trx('suppressions')
+	return await reader('suppressions')
 		.where({workspace_id: workspaceId, ...chosen})
-		.first(...columns);
-	// Another node may have removed it meanwhile.
-	return entry && (await trx('suppressions').where({id: entry.id}).delete()) === 1 ? entry : undefined;
+		.first(...columns, 'address_key');
+}
+
+/** False: another node has removed it meanwhile. */
+export async function deleteSuppression(trx: Knex.Transaction, id: string): Promise<boolean> {
+	return (await trx('suppressions').where({id}).delete()) === 1;
 }

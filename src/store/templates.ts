@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {alongIndex} from './along-index.ts';
 import {insertRows} from './insert-rows.ts';
 
 /** A row of `templates`. */
@@ -55,7 +56,7 @@ export async function insertTemplate(trx: Knex.Transaction, template: Template):
 
 /** Newest first. */
 export async function listTemplates(reader: Knex, workspaceId: string): Promise<Template[]> {
-	return await templatesQuery(reader, workspaceId);
+	return await templatesQuery(reader, workspaceId, null);
 }
 
 /** Newest first, from after the one with the id `after`. */
@@ -64,12 +65,12 @@ export async function pageTemplates(
 	workspaceId: string,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Template[]> {
-	const query = templatesQuery(reader, workspaceId).limit(limit);
-	return await (after === null ? query : query.where('id', '<', after));
+	return await templatesQuery(reader, workspaceId, after).limit(limit);
 }
 
-function templatesQuery(reader: Knex, workspaceId: string): Knex.QueryBuilder {
-	return reader('templates').where({workspace_id: workspaceId}).whereNull('deleted_at').orderBy('id', 'desc');
+function templatesQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	return alongIndex(reader, 'templates', index, {below: after}).whereNull('deleted_at');
 }
 
 export type TemplateKey = {readonly id: string} | {readonly name: string};

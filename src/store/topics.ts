@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {alongIndex} from './along-index.ts';
 import {type Pair, pairKey, selectPairs} from './pairs.ts';
 
 /** A row of `topics`. */
@@ -29,8 +30,8 @@ export async function listTopics(reader: Knex, page: TopicPage): Promise<Topic[]
 }
 
 export function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicPage): Knex.QueryBuilder {
-	const query = reader('topics').where({workspace_id: workspaceId}).orderBy('id', 'desc').limit(limit);
-	return after === null ? query : query.where('id', '<', after);
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	return alongIndex(reader, 'topics', index, {below: after}).limit(limit);
 }
 
 /** Removes a topic and answers it; its opt-outs stay. Undefined: the workspace has no such topic. */

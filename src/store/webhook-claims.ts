@@ -15,8 +15,10 @@ export type ClaimedDelivery = {
 	readonly attempts: number;
 	readonly generation: number;
 	readonly url: string;
-	/** Sealed for the endpoint's id. */
+	/** Sealed for the endpoint's id, as the one before it, which signs too until `previousUntil`. */
 	readonly secret: string;
+	readonly previousSecret: string | null;
+	readonly previousUntil: string | null;
 	/** Since when the endpoint's attempts fail; null: the last one did not. */
 	readonly failingSince: string | null;
 };
@@ -33,6 +35,8 @@ type Found = {
 	readonly endpointId: string;
 	readonly url: string;
 	readonly secret: string;
+	readonly previousSecret: string | null;
+	readonly previousUntil: string | null;
 	readonly failingSince: string | null;
 	readonly first: string | null;
 };
@@ -76,7 +80,8 @@ async function findFirst(trx: Knex.Transaction, grants: readonly EndpointGrant[]
 	);
 	const most = Math.max(...grants.map(({limit}) => limit));
 	const answer = await trx.raw(
-		`select e.id as "endpointId", e.url as "url", e.secret as "secret", e.failing_since as "failingSince",
+		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
+			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince",
 			(select string_agg(q.due || ' ' || q.id, ',') from (
 				select d.id, d.next_attempt_at as due from webhook_deliveries as d
 				where d.endpoint_id = e.id and d.next_attempt_at is not null and d.claimed_by is null
@@ -88,7 +93,8 @@ async function findFirst(trx: Knex.Transaction, grants: readonly EndpointGrant[]
 	return Array.isArray(answer) ? answer : answer.rows;
 }
 
-type Marked = Omit<ClaimedDelivery, 'url' | 'secret' | 'failingSince'>;
+type OfEndpoint = Omit<Found, 'endpointId' | 'first'>;
+type Marked = Omit<ClaimedDelivery, keyof OfEndpoint>;
 
 /** Compare-and-set: what another node claimed meanwhile is passed over. */
 async function markClaimed(
@@ -113,9 +119,9 @@ async function markClaimed(
 	);
 	const marked: Marked[] = Array.isArray(answer) ? answer : answer.rows;
 	const rowOf = new Map(marked.map(row => [row.id, row]));
-	return [...wanted].flatMap(([id, {url, secret, failingSince}]) => {
+	return [...wanted].flatMap(([id, {endpointId: _, first: __, ...endpoint}]) => {
 		const row = rowOf.get(id);
-		return row ? [{...row, url, secret, failingSince}] : [];
+		return row ? [{...row, ...endpoint}] : [];
 	});
 }
 

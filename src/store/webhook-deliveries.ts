@@ -1,8 +1,11 @@
 import type {Knex} from 'knex';
 import type {WebhookEventType} from '../mail/event.ts';
 import {idFloor} from '../mail/ids.ts';
+import type {Mode} from '../mail/message.ts';
 import type {DeliveryState} from '../mail/webhook.ts';
+import {alongIndex} from './along-index.ts';
 import {rowSource, textAsBytes} from './dialect.ts';
+import {firstThatFit} from './page-bytes.ts';
 
 /** An event for one endpoint, due at once. */
 export type NewDelivery = {
@@ -87,18 +90,30 @@ export type DeliveryPage = {
 
 /** Newest first. */
 export async function listDeliveries(reader: Knex, endpointId: string, page: DeliveryPage): Promise<StoredDelivery[]> {
-	return await withLastAttempt(reader, await deliveryListQuery(reader, endpointId, page));
+	return await withLastAttempt(reader, await deliveryListQuery(reader, endpointId, page).select(columns));
+}
+
+/** The same, no more than fit one answer together; `next` is where the rest begins, null: there is none. */
+export async function scanDeliveries(
+	reader: Knex,
+	endpointId: string,
+	{limit, ...page}: DeliveryPage,
+): Promise<{readonly rows: readonly StoredDelivery[]; readonly next: string | null}> {
+	const found: Array<{id: string}> = await deliveryListQuery(reader, endpointId, {...page, limit: limit + 1}).select(
+		'id',
+	);
+	const ids = await firstThatFit(
+		reader,
+		'webhook_deliveries',
+		found.slice(0, limit).map(({id}) => id),
+	);
+	const rows = await reader('webhook_deliveries').whereIn('id', ids).orderBy('id', 'desc').select(columns);
+	return {rows: await withLastAttempt(reader, rows), next: ids.length < found.length ? (ids.at(-1) ?? null) : null};
 }
 
 function deliveryListQuery(reader: Knex, endpointId: string, {after, limit, state}: DeliveryPage): Knex.QueryBuilder {
-	const query = reader('webhook_deliveries').where({endpoint_id: endpointId}).orderBy('id', 'desc').limit(limit);
-	if (after !== null) {
-		query.where('id', '<', after);
-	}
-	if (state !== undefined) {
-		query.where({state});
-	}
-	return query.select(columns);
+	const leading = {endpoint_id: endpointId, ...(state !== undefined && {state})};
+	return alongIndex(reader, 'webhook_deliveries', {leading, id: 'id'}, {below: after}).limit(limit);
 }
 
 export async function findDelivery(reader: Knex, workspaceId: string, id: string): Promise<StoredDelivery | undefined> {
@@ -131,6 +146,9 @@ async function withLastAttempt(
 	reader: Knex,
 	rows: ReadonlyArray<Omit<StoredDelivery, 'lastStatus' | 'lastError'>>,
 ): Promise<StoredDelivery[]> {
+	if (rows.length === 0) {
+		return [];
+	}
 	const attempts: Array<{deliveryId: string; status: number | null; error: string | null}> = await reader(
 		'webhook_attempts',
 	)
@@ -151,17 +169,18 @@ async function withLastAttempt(
 
 /**
  * Starts a delivery anew, whatever became of it: a new generation, so that the end of an attempt that is under way moves
- * nothing. Undefined: there is no such delivery, or its endpoint was deleted.
+ * nothing. Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
  */
 export async function replayDelivery(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
 	now: string,
+	mode?: Mode | undefined,
 ): Promise<StoredDelivery | undefined> {
 	const changed = await restart(trx, now)
 		.where({id, workspace_id: workspaceId})
-		.whereIn('endpoint_id', presentEndpoints(trx, workspaceId));
+		.whereIn('endpoint_id', presentEndpoints(trx, workspaceId).where(mode === undefined ? {} : {mode}));
 	return changed === 0 ? undefined : await findDelivery(trx, workspaceId, id);
 }
 

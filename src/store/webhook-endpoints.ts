@@ -1,14 +1,21 @@
 import type {Knex} from 'knex';
 import type {WebhookEventType} from '../mail/event.ts';
+import type {Mode} from '../mail/message.ts';
+import {alongIndex} from './along-index.ts';
 
 /** An endpoint that events are posted to. */
 export type Endpoint = {
 	readonly id: string;
 	readonly workspaceId: string;
+	/** `test`: a test key made it, and it gets events of test mail alone; `live`: it gets all. */
+	readonly mode: Mode;
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
 	/** Sealed for the endpoint's id. */
 	readonly secret: string;
+	/** The secret before it, sealed likewise, which signs too until `previousUntil`; null: there is none. */
+	readonly previousSecret: string | null;
+	readonly previousUntil: string | null;
 	readonly disabledAt: string | null;
 	/** When the first attempt failed after the last one that did not; null: the last one did not. */
 	readonly failingSince: string | null;
@@ -20,9 +27,12 @@ type Row = Omit<Endpoint, 'events'> & {readonly events: string};
 const columns = [
 	'id',
 	'workspace_id as workspaceId',
+	'mode',
 	'url',
 	'events',
 	'secret',
+	'previous_secret as previousSecret',
+	'previous_until as previousUntil',
 	'disabled_at as disabledAt',
 	'failing_since as failingSince',
 	'created_at as createdAt',
@@ -48,9 +58,12 @@ export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, 
 	await trx('webhook_endpoints').insert({
 		id: endpoint.id,
 		workspace_id: endpoint.workspaceId,
+		mode: endpoint.mode,
 		url: endpoint.url,
 		events: JSON.stringify(endpoint.events),
 		secret: endpoint.secret,
+		previous_secret: endpoint.previousSecret,
+		previous_until: endpoint.previousUntil,
 		disabled_at: endpoint.disabledAt,
 		failing_since: endpoint.failingSince,
 		created_at: endpoint.createdAt,
@@ -58,15 +71,16 @@ export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, 
 	return true;
 }
 
-/** Newest first, after the endpoint `after` (null: from the newest). */
+/** Newest first, after the endpoint `after` (null: from the newest), of this mode (undefined: of any). */
 export async function listEndpoints(
 	reader: Knex,
 	workspaceId: string,
-	{after, limit}: {readonly after: string | null; readonly limit: number},
+	{after, limit, mode}: {readonly after: string | null; readonly limit: number; readonly mode?: Mode | undefined},
 ): Promise<Endpoint[]> {
-	const query = present(reader).where({workspace_id: workspaceId}).orderBy('id', 'desc').limit(limit);
-	if (after !== null) {
-		query.where('id', '<', after);
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	const query = alongIndex(reader, 'webhook_endpoints', index, {below: after}).whereNull('deleted_at').limit(limit);
+	if (mode !== undefined) {
+		query.where({mode});
 	}
 	const rows: Row[] = await query.select(columns);
 	return rows.map(toEndpoint);
@@ -93,6 +107,19 @@ export async function switchEndpoint(
 	return changed === 1;
 }
 
+export type EndpointSecrets = Pick<Endpoint, 'secret' | 'previousSecret' | 'previousUntil'>;
+
+export async function updateSecrets(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	{secret, previousSecret, previousUntil}: EndpointSecrets,
+): Promise<void> {
+	await present(trx)
+		.where({workspace_id: workspaceId, id})
+		.update({secret, previous_secret: previousSecret, previous_until: previousUntil});
+}
+
 /** From now on nobody finds it; `purgeEndpoints` takes its rows away. False: there is no such endpoint. */
 export async function deleteEndpoint(
 	trx: Knex.Transaction,
@@ -100,8 +127,9 @@ export async function deleteEndpoint(
 	id: string,
 	now: string,
 ): Promise<boolean> {
-	// The secret is of no use to anybody any more.
-	const changed = await present(trx).where({workspace_id: workspaceId, id}).update({deleted_at: now, secret: ''});
+	// The secrets are of no use to anybody any more.
+	const gone = {deleted_at: now, secret: '', previous_secret: null, previous_until: null};
+	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(gone);
 	return changed === 1;
 }
 
@@ -118,7 +146,7 @@ export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Prom
 	return true;
 }
 
-export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'events'>;
+export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'events'>;
 
 /** The endpoints of some workspaces that get events now. */
 export async function findSubscribers(trx: Knex.Transaction, workspaceIds: readonly string[]): Promise<Subscriber[]> {
@@ -126,6 +154,6 @@ export async function findSubscribers(trx: Knex.Transaction, workspaceIds: reado
 		.whereIn('workspace_id', workspaceIds)
 		.whereNull('disabled_at')
 		.orderBy('id')
-		.select('id', 'workspace_id as workspaceId', 'events');
+		.select('id', 'workspace_id as workspaceId', 'mode', 'events');
 	return rows.map(row => ({...row, events: JSON.parse(row.events)}));
 }

@@ -10,9 +10,8 @@ export type SettledDelivery = {
 	readonly state: string;
 	readonly nextAttemptAt: string | null;
 	readonly at: string;
-	readonly status: number | null;
-	readonly error: string | null;
-	readonly ms: number;
+	/** Null: it could not begin, and is not kept. */
+	readonly end: {readonly status: number | null; readonly error: string | null; readonly ms: number} | null;
 };
 
 /**
@@ -25,27 +24,15 @@ export async function settleDeliveries(
 	boot: string,
 	settled: readonly SettledDelivery[],
 ): Promise<Set<string>> {
-	const tried = rowSource(
-		trx,
-		settled.map(one => [one.id, one.generation, one.n, one.at, one.status, one.error, Math.round(one.ms)]),
-		7,
-	);
-	await trx.raw(
-		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, ms)
-		select v.column1, cast(v.column2 as integer), cast(v.column3 as integer), v.column4, cast(v.column5 as integer),
-			v.column6, cast(v.column7 as integer)
-		from (${tried.sql}) as v join webhook_deliveries as d on d.id = v.column1
-		where true on conflict (delivery_id, generation, n) do nothing`,
-		tried.bindings as Knex.RawBinding[],
-	);
+	await keepAttempts(trx, settled);
 	const moved = rowSource(
 		trx,
-		settled.map(one => [one.id, one.generation, one.state, one.n, one.nextAttemptAt, one.at]),
+		settled.map(one => [one.id, one.generation, one.state, one.n, one.nextAttemptAt, one.end && one.at]),
 		6,
 	);
 	const answer = await trx.raw(
 		`update webhook_deliveries set state = v.column3, attempts = cast(v.column4 as integer),
-			next_attempt_at = v.column5, last_attempt_at = v.column6, claimed_by = null
+			next_attempt_at = v.column5, last_attempt_at = coalesce(v.column6, last_attempt_at), claimed_by = null
 		from (${moved.sql}) as v
 		where webhook_deliveries.id = v.column1 and webhook_deliveries.generation = cast(v.column2 as integer)
 			-- Not an index on claims, which would be read as a whole for each row.
@@ -55,6 +42,25 @@ export async function settleDeliveries(
 	);
 	const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
 	return new Set(rows.map(({id}) => id));
+}
+
+/** Keeps what came of attempts. */
+async function keepAttempts(trx: Knex.Transaction, settled: readonly SettledDelivery[]): Promise<void> {
+	const rows = settled.flatMap(({id, generation, n, at, end}) =>
+		end === null ? [] : [[id, generation, n, at, end.status, end.error, Math.round(end.ms)]],
+	);
+	if (rows.length === 0) {
+		return;
+	}
+	const tried = rowSource(trx, rows, 7);
+	await trx.raw(
+		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, ms)
+		select v.column1, cast(v.column2 as integer), cast(v.column3 as integer), v.column4, cast(v.column5 as integer),
+			v.column6, cast(v.column7 as integer)
+		from (${tried.sql}) as v join webhook_deliveries as d on d.id = v.column1
+		where true on conflict (delivery_id, generation, n) do nothing`,
+		tried.bindings as Knex.RawBinding[],
+	);
 }
 
 /** An endpoint whose attempts fail since then, in the store's form, or fail no more (null). */

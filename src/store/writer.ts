@@ -102,10 +102,17 @@ type StoreFault = {readonly error: unknown};
 async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[]): Promise<StoreFault | null> {
 	for (let repeats = 0; ; repeats++) {
 		let results: Map<Entry, unknown>;
+		let begun = false;
 		try {
-			results = await database.transaction(trx => applyBatch(trx, batch));
+			results = await database.transaction(trx => {
+				// knex comes here also where BEGIN failed.
+				begun = !trx.isCompleted();
+				return applyBatch(trx, batch);
+			});
 		} catch (error) {
-			if (dialect.isConflict(error) && repeats < maxRepeats) {
+			// A connection that had ended unnoticed wrote nothing: another one may.
+			const isStale = !begun && repeats === 0 && dialect.isUnavailable(error);
+			if (isStale || (dialect.isConflict(error) && repeats < maxRepeats)) {
 				continue;
 			}
 			return await failBatch(database, dialect, batch, error);

@@ -4,7 +4,9 @@ import {LRUCache} from 'lru-cache';
 import {importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {createLinks} from '../links/links.ts';
 import type {TokenKeys} from '../links/token-keys.ts';
-import {systemClock} from '../mail/clock.ts';
+import {createSharedClock} from '../mail/clock.ts';
+import {createGarbage} from '../mail/garbage.ts';
+import type {Unmade} from '../queue/attempt.ts';
 import {type FromMaker, type MakeJob, type MakeResult, progress, type ToMaker} from '../queue/maker-protocol.ts';
 import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './feedback.ts';
@@ -14,6 +16,8 @@ import {createPatience} from './patience.ts';
 /** What a maker thread is started with. */
 export type MakerData = {
 	readonly shared: SharedArrayBuffer;
+	/** Of the daemon's clock. */
+	readonly time: SharedArrayBuffer;
 	readonly keys: TokenKeys;
 	readonly publicUrl: string;
 	readonly tokenLifetimeMs: number;
@@ -24,17 +28,19 @@ export type MakerData = {
 
 export type SigningKeyText = Parameters<typeof importSigningKey>[0];
 
-const {shared, ...data} = workerData as MakerData;
+const {shared, time, ...data} = workerData as MakerData;
+const clock = createSharedClock(time);
 const told = new Int32Array(shared);
 const port = parentPort as NonNullable<typeof parentPort>;
 const make = createMake({
 	...data,
 	links: createLinks({keys: data.keys, publicUrl: data.publicUrl, random: randomBytes}),
 	renderer: createRenderer(),
-	clock: systemClock,
+	clock,
 });
 
-const patience = createPatience(systemClock);
+const patience = createPatience(clock);
+const letGo = createGarbage();
 const restMs = 60_000;
 
 const cached = 500;
@@ -64,7 +70,7 @@ function take({name, value, fault}: Extract<ToMaker, {kind: 'resource'}>): void 
 			signings.set(name, (value as SigningKeyText[]).map(importSigningKey));
 		}
 	} catch (error) {
-		// A key that is none fails the mail that is signed with it, not the thread.
+		// A damaged key puts off the mail that is signed with it, and leaves the thread alone.
 		faults.set(name, error instanceof Error ? error.message : String(error));
 	}
 }
@@ -79,7 +85,9 @@ function work(): void {
 		const results = jobs.map(makeOne);
 		faults.clear();
 		const transfer = results.flatMap(result => (result.ok ? [result.made.mail.buffer as ArrayBuffer] : []));
+		const bytes = transfer.reduce((sum, {byteLength}) => sum + byteLength, 0);
 		port.postMessage({kind: 'made', results} satisfies FromMaker, transfer);
+		letGo(bytes);
 	}
 }
 
@@ -118,7 +126,8 @@ function makeInTime(job: MakeJob): MakeResult {
 	Atomics.add(told, progress.started, 1);
 	Atomics.store(told, progress.working, 1);
 	try {
-		return make(job, ingredientsOf(job));
+		const ingredients = ingredientsOf(job);
+		return ingredients.ok ? make(job, ingredients) : {ok: false, unmade: ingredients.unmade};
 	} catch (error) {
 		return {
 			ok: false,
@@ -129,10 +138,12 @@ function makeInTime(job: MakeJob): MakeResult {
 	}
 }
 
-function ingredientsOf({versionId, signing}: MakeJob): Ingredients {
+/** Not ok: what the store has of it cannot be used. Mail waits for its repair. */
+function ingredientsOf({versionId, signing}: MakeJob): ({ok: true} & Ingredients) | {ok: false; unmade: Unmade} {
 	const [variants, keys] = [templates.get(`template:${versionId}`), signings.get(`dkim:${signing}`)];
 	if (!variants || !keys) {
-		throw new Error(faults.get(`template:${versionId}`) ?? faults.get(`dkim:${signing}`));
+		const message = faults.get(`template:${versionId}`) ?? faults.get(`dkim:${signing}`) ?? '';
+		return {ok: false, unmade: {reason: 'not_available', message, waitMs: restMs, ours: true}};
 	}
-	return {variants, signing: keys};
+	return {ok: true, variants, signing: keys};
 }

@@ -1,10 +1,14 @@
 import {parentPort, workerData} from 'node:worker_threads';
-import {systemClock} from '../mail/clock.ts';
+import {createSharedClock} from '../mail/clock.ts';
 import type {PostJob, PostResult} from '../webhook/post-thread.ts';
 import {createPosting, type Posting} from './posting.ts';
 
 const port = parentPort as NonNullable<typeof parentPort>;
-const {post} = createPosting(workerData as Posting, systemClock);
+/** What the thread is started with: besides how it posts, the time of the daemon's clock. */
+export type PosterData = Posting & {readonly time: SharedArrayBuffer};
+
+const {time, ...posting} = workerData as PosterData;
+const {post} = createPosting(posting, createSharedClock(time));
 let results: PostResult[] = [];
 
 port.on('message', (jobs: readonly PostJob[]) => {

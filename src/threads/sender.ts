@@ -6,7 +6,8 @@ import type {Delivery} from '../deliver/delivery.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
-import {systemClock} from '../mail/clock.ts';
+import {createSharedClock} from '../mail/clock.ts';
+import {createGarbage} from '../mail/garbage.ts';
 import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
 import {createPermits} from './permits.ts';
 
@@ -19,6 +20,8 @@ export type SenderData = Omit<
 	readonly dnsServers: readonly string[];
 	/** They validate DNSSEC: TLSA records are obeyed. */
 	readonly dane: boolean;
+	/** Of the daemon's clock. */
+	readonly time: SharedArrayBuffer;
 	/** By which refusals are read, until others are sent. */
 	readonly bounceRules: readonly BounceRule[];
 };
@@ -27,7 +30,8 @@ export type SenderData = Omit<
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 
-const {dnsServers, dane, bounceRules, ...options} = workerData as SenderData;
+const {dnsServers, dane, bounceRules, time, ...options} = workerData as SenderData;
+const clock = createSharedClock(time);
 const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
 // Every waiting copy listens; Node would take the eleventh for a leak.
@@ -35,17 +39,18 @@ setMaxListeners(0, stop.signal);
 const permits = createPermits(options.maxSessions);
 /** Who waits for the outcome of a copy to be judged. */
 const unjudged = new Map<string, () => void>();
-const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock: systemClock};
+const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
 const deliverer = createDeliverer({
 	...options,
 	classify: evidence => classify(evidence),
 	resolver: createResolver(dns),
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
-	clock: systemClock,
+	clock,
 	permit: permits.take,
 	judged: id => new Promise(resolve => (stop.signal.aborted ? resolve() : unjudged.set(id, resolve))),
 });
+const letGo = createGarbage();
 let results: SenderResult[] = [];
 
 port.on('message', (message: ToSender<Delivery>) => {
@@ -75,11 +80,12 @@ port.on('message', (message: ToSender<Delivery>) => {
 		return;
 	}
 	for (const {site, connections, delivery} of message.jobs) {
-		const {recipientId} = delivery;
+		const {recipientId, data} = delivery;
 		// A fault of ours with one copy must not end the sessions of all others.
 		deliverer
 			.deliver(site, connections, delivery, stop.signal)
-			.then(answer, error => answer({recipientId, fault: String(error)}));
+			.then(answer, error => answer({recipientId, fault: String(error)}))
+			.then(() => letGo(data.length));
 	}
 });
 

@@ -1,6 +1,7 @@
 import {isIP, type TcpNetConnectOpts} from 'node:net';
 import {type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
 import {pinnedLookup} from '../mail/pinned-lookup.ts';
+import {PostFault} from './fault.ts';
 
 /** A host that is spoken to, and the addresses of it that were checked just now. */
 export type Target = {
@@ -34,7 +35,7 @@ export function connect(target: Target, secureContext: SecureContext, limitMs: n
 	};
 	return new Promise((resolve, reject) => {
 		const socket = connectTls(options);
-		const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), limitMs);
+		const timer = setTimeout(() => socket.destroy(new PostFault('no connection in time')), limitMs);
 		socket.setNoDelay(true);
 		socket.once('secureConnect', () => {
 			clearTimeout(timer);
@@ -43,7 +44,7 @@ export function connect(target: Target, secureContext: SecureContext, limitMs: n
 		socket.once('error', reject);
 		socket.once('close', () => {
 			clearTimeout(timer);
-			reject(new Error('it closed the connection during the TLS handshake'));
+			reject(new PostFault('it closed the connection during the TLS handshake'));
 		});
 	});
 }

@@ -1,6 +1,7 @@
 import type {SecureContext} from 'node:tls';
 import {Client} from 'undici';
 import {connect, type Target} from './connect.ts';
+import {PostFault} from './fault.ts';
 
 /** An open connection, for one request at a time. */
 export type Connection = {
@@ -126,7 +127,7 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 					const again = given;
 					given = true;
 					queueMicrotask(() =>
-						again ? callback(new Error('it closed the connection'), null) : callback(null, socket),
+						again ? callback(new PostFault('it closed the connection'), null) : callback(null, socket),
 					);
 				},
 				pipelining: 1,

@@ -1,6 +1,6 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
-import {afterAttempt} from '../mail/webhook.ts';
+import {afterAttempt, putOff} from '../mail/webhook.ts';
 import type {ClaimedDelivery, EndpointWork} from '../store/webhook-claims.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import {createLanes, type Grant, type LanesOptions, type Moment} from './lanes.ts';
@@ -14,12 +14,15 @@ export type DispatcherOptions = LanesOptions & {
 	readonly readWork: () => Promise<readonly EndpointWork[]>;
 	/** Gives back claims of this daemon other than those that it knows (`<id> <generation>`). */
 	readonly releaseUnknown: (known: readonly string[]) => Promise<void>;
-	/** Makes one attempt; rejects only by a fault of ours, then the attempt has failed. */
-	readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd>;
+	/**
+	 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin, whatever the
+	 * endpoint; it does not count and is made later.
+	 */
+	readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
 	/** Wait after the end of a failed attempt, milliseconds. */
 	readonly backoffMs: number;
 	readonly clock: Clock;
-	/** After the end of an attempt is on stable storage. */
+	/** After the end of an attempt is on stable storage, or that it could not begin. */
 	readonly onAttempted: (attempted: Attempted) => void;
 	/** The store could not be read or written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
@@ -152,14 +155,17 @@ export function createDispatcher(options: DispatcherOptions) {
 	async function attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
 		const end = await options.post(delivery).catch(error => {
 			options.onFault(error);
-			return {status: null, error: 'a fault of this server, see its log', address: null, tls: null, ms: 0};
+			return {status: null, error: 'a fault of this server', detail: null, address: null, tls: null, ms: 0};
 		});
 		const when = moment();
-		const acknowledged = end.error === null;
-		const after = afterAttempt(delivery.attempts, acknowledged, when.now, options.backoffMs);
+		const acknowledged = end !== null && end.error === null;
+		const after =
+			end === null
+				? putOff(delivery.attempts, when.now, options.backoffMs)
+				: afterAttempt(delivery.attempts, acknowledged, when.now, options.backoffMs);
 		const wasFailing = lanes.isFailing(delivery.endpointId);
 		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
-		start(lanes.ended(delivery.endpointId, monotonic, acknowledged, end.ms, when), when);
+		start(lanes.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
 		ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		plan();
 	}

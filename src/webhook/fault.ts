@@ -27,22 +27,38 @@ const words: Readonly<Record<string, string>> = {
 	UND_ERR_HEADERS_OVERFLOW: 'its answer has headers over 16 KiB',
 };
 
-/** Why an attempt failed, as one sentence for people, with the code that tells more. */
-export function faultInWords(error: unknown): string {
+/** A fault that our own text describes. The text names nothing but what the endpoint's owner knows. */
+export class PostFault extends Error {
+	/** More for the operator's log; null: the text says all. */
+	readonly detail: string | null;
+
+	constructor(text: string, detail: string | null = null) {
+		super(text);
+		this.detail = detail;
+	}
+}
+
+/** Why an attempt failed: `error` for the endpoint's owner, `detail` for the operator's log (null: there is no more to say). */
+export type Fault = {readonly error: string; readonly detail: string | null};
+
+/** Texts of the system and of libraries may name addresses of this network, so only the operator sees them. */
+export function faultOf(error: unknown): Fault {
+	if (error instanceof PostFault) {
+		return {error: error.message, detail: error.detail};
+	}
+	const detail = (error instanceof Error ? error.message : String(error)).replace(unprintable, ' ').slice(0, longest);
 	if (error instanceof Error && error.name === 'HTTPParserError') {
-		return 'it does not speak HTTP';
+		return {error: 'it does not speak HTTP', detail};
 	}
 	const code = codeOf(error);
 	const known = Object.hasOwn(words, code) ? words[code] : undefined;
-	if (known !== undefined) {
-		return `${known} (${code})`;
-	}
-	const text = (error instanceof Error ? error.message : String(error)).replace(unprintable, ' ').slice(0, longest);
-	return code === '' || text.includes(code) ? text : `${text} (${code})`;
+	const text = known ?? 'the attempt failed';
+	return {error: code === '' ? text : `${text} (${code})`, detail};
 }
 
 // Where several addresses were tried, the last one speaks for all.
 function codeOf(error: unknown): string {
 	const last = error instanceof AggregateError ? error.errors.at(-1) : error;
-	return last instanceof Error && 'code' in last && typeof last.code === 'string' ? last.code : '';
+	const code = last instanceof Error && 'code' in last ? last.code : '';
+	return typeof code === 'string' && /^\w{1,60}$/.test(code) ? code : '';
 }

@@ -2,6 +2,7 @@ import {BlockList, isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import {hostName} from '../mail/host-name.ts';
 import {isPublicAddress} from '../mail/public-address.ts';
+import {isWebhookPort} from './ports.ts';
 
 /** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
 export type Guard = {
@@ -12,7 +13,6 @@ export type Guard = {
 };
 
 const localNames = ['localhost', 'local', 'internal', 'home.arpa'];
-const smtpPort = '25';
 /** Each attempt asks, and a BlockList takes microseconds. */
 const mostJudged = 1000;
 // The URL standard drops some of them in silence: what is stored would not be what is called.
@@ -48,8 +48,8 @@ export function createGuard(allowCidrs: readonly string[]): Guard {
 			if (url.username !== '' || url.password !== '') {
 				return 'must have no user name and no password';
 			}
-			if (url.port === smtpPort || url.port === '0') {
-				return `must not name port ${url.port}`;
+			if (!isWebhookPort(portOf(url))) {
+				return `must not name port ${url.port}: use 80, 443 or one above 1023 where no database listens by default`;
 			}
 			return hostFault(hostOf(url), allows);
 		},
@@ -59,6 +59,11 @@ export function createGuard(allowCidrs: readonly string[]): Guard {
 /** The host of a URL as it is looked up and verified: no brackets, no dot at the end. */
 export function hostOf({hostname}: URL): string {
 	return hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
+}
+
+/** The port of an https URL. */
+export function portOf({port}: URL): number {
+	return port === '' ? 443 : Number(port);
 }
 
 // The URL standard has made every odd spelling of an IPv4 address (decimal, octal, hex, full-width) the usual one.

@@ -1,3 +1,5 @@
+import {PostFault} from './fault.ts';
+
 /** What DNS said of one kind of address. */
 type Answer =
 	| {readonly kind: 'found'; readonly records: readonly string[]}
@@ -23,9 +25,9 @@ export function createLookUp(resolver: {readonly a: AskDns; readonly aaaa: AskDn
 		}
 		const failed = answers.find(answer => answer.kind === 'failed');
 		if (failed?.kind === 'failed') {
-			throw new Error(`DNS gave no answer for ${host} (${failed.code})`);
+			throw new PostFault(`DNS gave no answer for ${host} (${failed.code})`);
 		}
 		const unknown = answers.every(({kind}) => kind === 'nxdomain');
-		throw new Error(unknown ? `there is no host ${host} in DNS` : `${host} has no address in DNS`);
+		throw new PostFault(unknown ? `there is no host ${host} in DNS` : `${host} has no address in DNS`);
 	};
 }

@@ -4,10 +4,10 @@ import type {Clock} from '../mail/clock.ts';
 import type {Target} from './connect.ts';
 import type {Connection, Connections} from './connections.ts';
 import {type Answered, exchange} from './exchange.ts';
-import {faultInWords} from './fault.ts';
-import {type Guard, hostOf} from './guard.ts';
+import {type Fault, faultOf, PostFault} from './fault.ts';
+import {type Guard, hostOf, portOf} from './guard.ts';
 import type {LookUp} from './look-up.ts';
-import {signature} from './sign.ts';
+import {type Signing, signature} from './sign.ts';
 import {inTime} from './time-limit.ts';
 
 /** One delivery to be posted; the body is sent as it is stored. */
@@ -15,7 +15,7 @@ export type Post = {
 	/** `whd_…`, the same at every attempt. */
 	readonly id: string;
 	readonly url: string;
-	readonly secret: string;
+	readonly signing: Signing;
 	readonly body: Uint8Array;
 };
 
@@ -23,8 +23,10 @@ export type Post = {
 export type PostEnd = {
 	/** The endpoint's answer; null: none came. */
 	readonly status: number | null;
-	/** Why it failed, in plain words; null: it was acknowledged (2xx). */
+	/** Why it failed, in plain words for the endpoint's owner; null: it was acknowledged (2xx). */
 	readonly error: string | null;
+	/** What else is known of the failure, for the operator alone: it may name addresses. */
+	readonly detail: string | null;
 	/** Where the connection went to, and its protocol and cipher; null: there was none. */
 	readonly address: string | null;
 	readonly tls: string | null;
@@ -61,7 +63,7 @@ export function createPoster(options: PosterOptions): Poster {
 		const began = clock.monotonic();
 		const end = await attempt(post, began + timeoutMs).catch(error => ({
 			status: null,
-			error: faultInWords(error),
+			...faultOf(error),
 			address: null,
 			tls: null,
 		}));
@@ -91,11 +93,11 @@ export function createPoster(options: PosterOptions): Poster {
 		}
 		const fault = guard.urlFault(text);
 		if (fault !== null) {
-			throw new Error(`the URL ${fault}`);
+			throw new PostFault(`the URL ${fault}`);
 		}
 		const url = new URL(text);
 		const host = hostOf(url);
-		const port = url.port === '' ? 443 : Number(url.port);
+		const port = portOf(url);
 		const origin = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
 		const place = {origin, host, port, path: url.pathname + url.search};
 		places.set(text, place);
@@ -106,7 +108,7 @@ export function createPoster(options: PosterOptions): Poster {
 		const addresses = isIP(host) === 0 ? await options.lookUp(host) : [host];
 		const refused = addresses.find(address => !guard.allows(address));
 		if (refused !== undefined) {
-			throw new Error(`${host} has the address ${refused}, which is not public`);
+			throw new PostFault(`${host} has an address that is not public`, `${host} has the address ${refused}`);
 		}
 		return {origin, host, port, addresses};
 	}
@@ -116,7 +118,7 @@ export function createPoster(options: PosterOptions): Poster {
 			'content-type': 'application/json',
 			'user-agent': options.userAgent,
 			'x-webhook-id': post.id,
-			...signature(post.secret, clock.now(), post.body),
+			...signature(post.signing, clock.now(), post.body),
 		};
 		const limit = Math.max(0, deadline - clock.monotonic());
 		const {reusable, ...answered} = await exchange(connection.client, {path, headers, body: post.body}, limit);
@@ -130,10 +132,10 @@ export function createPoster(options: PosterOptions): Poster {
 
 	function endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
 		if (answered.ok) {
-			return {status: answered.status, error: refusalOf(answered.status), address, tls};
+			return {status: answered.status, error: refusalOf(answered.status), detail: null, address, tls};
 		}
-		const error = answered.late ? `no answer within ${timeoutMs / 1000} s` : faultInWords(answered.error);
-		return {status: null, error, address, tls};
+		const late: Fault = {error: `no answer within ${timeoutMs / 1000} s`, detail: null};
+		return {status: null, ...(answered.late ? late : faultOf(answered.error)), address, tls};
 	}
 }
 

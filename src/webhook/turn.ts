@@ -13,7 +13,8 @@ import type {PostEnd} from './post.ts';
 /** The end of an attempt, with what follows from it. */
 export type Attempted = {
 	readonly delivery: ClaimedDelivery;
-	readonly end: PostEnd;
+	/** Null: it could not begin. */
+	readonly end: PostEnd | null;
 	/** When it began and ended, milliseconds since the epoch. */
 	readonly began: number;
 	readonly ended: number;
@@ -57,6 +58,9 @@ export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
 function failingOf(attempted: readonly Attempted[]): Failing[] {
 	const changes = new Map<string, Failing>();
 	for (const {delivery, end, ended, wasFailing} of attempted) {
+		if (end === null) {
+			continue;
+		}
 		const {endpointId, failingSince} = delivery;
 		const fails = end.error !== null;
 		if (changes.has(endpointId) || fails !== (failingSince !== null) || fails !== wasFailing) {
@@ -75,8 +79,6 @@ function toSettled({delivery, end, began, after}: Attempted): SettledDelivery {
 		state: after.state,
 		nextAttemptAt: after.nextAttemptAt === null ? null : storeTime(after.nextAttemptAt),
 		at: storeTime(began),
-		status: end.status,
-		error: end.error,
-		ms: end.ms,
+		end,
 	};
 }

@@ -8,7 +8,7 @@ import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 storeTest(test, 'an empty store gets what a first mail needs, once', async (t, store) => {
-	const made = await bootstrap(store, testTools(), testVault);
+	const made = await bootstrap(store, testTools(), testVault, {captures: true});
 	if (!made) {
 		t.fail();
 		return;
@@ -23,7 +23,16 @@ storeTest(test, 'an empty store gets what a first mail needs, once', async (t, s
 		{mode: 'live', hash: apiKeyHash(made.liveKey)},
 		{mode: 'test', hash: apiKeyHash(made.testKey)},
 	]);
-	t.is(await bootstrap(store, testTools(), testVault), null);
+	t.is(await bootstrap(store, testTools(), testVault, {captures: true}), null);
+});
+
+storeTest(test, 'where mail leaves the machine no sender is made', async (t, store) => {
+	const made = await bootstrap(store, testTools(), testVault, {captures: false});
+	t.is(made?.sender, null);
+	t.deepEqual(await store.reader('senders'), []);
+	t.deepEqual(await store.reader('dkim_keys'), []);
+	t.is((await store.reader('templates')).length, 1);
+	t.is((await store.reader('api_keys')).length, 2);
 });
 
 for (const engine of engines) {
@@ -32,7 +41,9 @@ for (const engine of engines) {
 		const stores = [await openStore(location), await openStore(location)];
 		t.teardown(() => Promise.all(stores.map(store => store.close())));
 		await migrate((stores[0] as (typeof stores)[number]).database);
-		const made = await Promise.all(stores.map((store, index) => bootstrap(store, testTools(index), testVault)));
+		const made = await Promise.all(
+			stores.map((store, index) => bootstrap(store, testTools(index), testVault, {captures: true})),
+		);
 		t.is(made.filter(each => each !== null).length, 1);
 		const names = await Promise.all(stores.map(store => store.reader('api_keys').pluck('name')));
 		t.deepEqual(names, [
@@ -51,17 +62,19 @@ test('the welcome is at most 80 columns wide', t => {
 		testKey: `key_test_${'x'.repeat(38)}`,
 		url: 'http://127.0.0.1:65535',
 		command: 'node bin/mailctl.js',
-		captures: true,
+		inFile: false,
 	};
-	t.deepEqual(
-		welcome(input).filter(line => line.length > 80),
-		[],
-	);
-	t.false(
-		welcome({...input, captures: false})
-			.join('\n')
-			.includes('first.eml'),
-	);
+	for (const sender of [input.sender, null]) {
+		for (const inFile of [true, false]) {
+			const lines = welcome({...input, sender, inFile});
+			t.deepEqual(
+				lines.filter(line => line.length > 80),
+				[],
+			);
+			t.is(/first\.eml/.test(lines.join()), sender !== null);
+			t.is(/domain add|curl/.exec(lines.join())?.[0], sender === null ? 'domain add' : 'curl');
+		}
+	}
 });
 
 test('the command is named as it can be called from here', t => {

@@ -157,6 +157,6 @@ storeTest(test, 'a sender is verified, disabled, enabled, removed', async (t, st
 	t.like(await change('disable'), {disabled_at: at}, 'since when is kept');
 	t.like(await change('enable'), {verified_at: at, disabled_at: null});
 	t.like(await findSender(store.reader, workspaceId, 'a@shop.example'), {name: 'Shop', disabled_at: null});
-	t.true(await write(trx => removeSender(trx, workspaceId, 'a@shop.example')));
-	t.false(await write(trx => removeSender(trx, workspaceId, 'a@shop.example')));
+	t.true(await write(trx => removeSender(trx, tools, workspaceId, {addressKey: 'a@shop.example'})));
+	t.false(await write(trx => removeSender(trx, tools, workspaceId, {addressKey: 'a@shop.example'})));
 });

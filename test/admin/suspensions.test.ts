@@ -8,14 +8,14 @@ import {listSiteSuspensions} from '../../src/store/site-suspensions.ts';
 import {listSuspensions} from '../../src/store/suspensions.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {newId} from '../helpers/messages.ts';
+import {testOperator} from '../helpers/tools.ts';
 
-const tools = {clock: systemClock, newId, random: randomBytes};
-const operator = {actor: 'cli', user: 'ann'};
+const tools = {clock: systemClock, newId, random: randomBytes, operator: testOperator};
 const destination = 'x.test';
 
 storeTest(test, 'a second suspension keeps the time and takes the reason; both are noted', async (t, store) => {
 	const suspend = (reason: string) =>
-		store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason}, operator));
+		store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason}));
 	const before = await readGeneration(store.reader);
 	const first = await suspend('full');
 	const second = await suspend('still full');
@@ -24,16 +24,21 @@ storeTest(test, 'a second suspension keeps the time and takes the reason; both a
 	t.is(await readGeneration(store.reader), before + 2);
 	const audit = await store.reader('audit').orderBy('id');
 	t.is(audit.length, 2);
-	t.like(audit[1], {action: 'queue.suspended', target: destination, workspace_id: null, actor: 'cli'});
-	t.deepEqual(JSON.parse(audit[1].detail), {reason: 'still full', user: 'ann'});
+	t.like(audit[1], {
+		action: 'queue.suspended',
+		target: destination,
+		workspace_id: null,
+		...{actor: 'cli:ann', origin: 'desk.example'},
+	});
+	t.deepEqual(JSON.parse(audit[1].detail), {reason: 'still full'});
 });
 
 storeTest(test, 'resume ends an operator’s suspension and that of the site', async (t, store) => {
 	const resume = (...sites: string[]) =>
-		store.writer.transaction(trx => resumeDestination(trx, tools, {destination, sites}, operator));
+		store.writer.transaction(trx => resumeDestination(trx, tools, {destination, sites}));
 	t.deepEqual(await resume(), {suspension: undefined, sites: []});
 	t.is((await store.reader('audit')).length, 0);
-	await store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason: 'full'}, operator));
+	await store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason: 'full'}));
 	const now = storeTime(Date.now());
 	const until = storeTime(Date.now() + 60_000);
 	const site = {site: 'mx.x.test', suspended_until: until, reason: 'refused', step: 3, window: 2, updated_at: now};

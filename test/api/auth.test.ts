@@ -95,3 +95,80 @@ storeTest(test, 'a key’s last use is noted to the minute, once in each', async
 	at += 1000;
 	t.is(await lastUse(), '2026-06-09T12:01:00.000Z');
 });
+
+const wrongKey = () => createApiKey('live');
+const few = {requests: 3, windowMs: 60_000};
+
+async function ask(base: string, authorization: string | null, headers: Record<string, string> = {}) {
+	const response = await fetch(`${base}/v1/messages`, {
+		headers: {...headers, ...(authorization === null ? {} : {authorization})},
+	});
+	return {status: response.status, headers: response.headers, text: await response.text()};
+}
+
+storeTest(test, 'an address with too many wrong keys waits, and a good key passes', async (t, store) => {
+	const time = {monotonic: 0};
+	const api = await startApi(t, store, {
+		clock: {now: () => now, monotonic: () => time.monotonic},
+		authFailures: few,
+	});
+	const revoked = await addKey(store, api.workspace.id, {revoked_at: '2026-06-09T11:00:00.000Z'});
+	const wrong = [`Bearer ${wrongKey()}`, 'Bearer x', `Bearer ${revoked}`, `Basic ${api.key}`, `Bearer ${wrongKey()}`];
+	const statuses = [];
+	for (const authorization of wrong) {
+		statuses.push((await ask(api.base, authorization)).status);
+	}
+	t.deepEqual(statuses, [401, 401, 401, 429, 429]);
+
+	time.monotonic = 18_500;
+	const refused = await ask(api.base, `Bearer ${wrongKey()}`);
+	t.is(refused.status, 429);
+	t.is(refused.headers.get('retry-after'), '42');
+	const {error} = JSON.parse(refused.text);
+	t.is(error.code, 'rate_limited');
+	t.is(error.request_id, refused.headers.get('x-request-id'));
+	t.regex(error.message, /wrong key/);
+
+	t.is((await ask(api.base, `Bearer ${api.key}`)).status, 200);
+	t.is((await ask(api.base, null)).status, 401);
+	t.is((await fetch(`${api.base}/v1/nothing`, {headers: {authorization: 'Bearer x'}})).status, 404);
+
+	time.monotonic = 60_000;
+	t.is((await ask(api.base, `Bearer ${wrongKey()}`)).status, 401);
+});
+
+storeTest(test, 'requests without a key try none: they are not counted', async (t, store) => {
+	const api = await startApi(t, store, {clock, authFailures: few});
+	for (let n = 0; n < 10; n++) {
+		t.is((await ask(api.base, null)).status, 401);
+	}
+	t.is((await ask(api.base, 'Bearer x')).status, 401);
+});
+
+storeTest(test, 'behind a proxy that is trusted each client has failures of its own', async (t, store) => {
+	const from = (ip: string) => ({'x-forwarded-for': ip});
+	const behind = await startApi(t, store, {clock, authFailures: few, trustProxy: ['127.0.0.0/8']});
+	const statusOf = async (ip: string) => (await ask(behind.base, 'Bearer x', from(ip))).status;
+	for (const ip of [
+		'2001:db8::1',
+		'2001:db8::2',
+		'2001:db8:0:0:ffff::3',
+		'192.0.2.1',
+		'::ffff:192.0.2.1',
+		'192.0.2.1',
+	]) {
+		t.is(await statusOf(ip), 401, ip);
+	}
+	t.is(await statusOf('2001:db8::4'), 429);
+	t.is(await statusOf('192.0.2.1'), 429);
+	t.is(await statusOf('2001:db8:0:1::1'), 401);
+	t.is((await ask(behind.base, `Bearer ${behind.key}`, from('192.0.2.1'))).status, 200);
+
+	// Who is not behind it cannot choose an address.
+	const direct = await startApi(t, store, {clock, authFailures: few, like: behind});
+	const direct4 = [];
+	for (const ip of ['192.0.2.1', '192.0.2.2', '192.0.2.3', '192.0.2.4']) {
+		direct4.push((await ask(direct.base, 'Bearer x', from(ip))).status);
+	}
+	t.deepEqual(direct4, [401, 401, 401, 429]);
+});

@@ -1,6 +1,13 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parseJson} from '../../src/api/json.ts';
+import {parseJson as parseScanned} from '../../src/api/json.ts';
+import {createJsonScan} from '../../src/api/json-scan.ts';
+
+function parseJson(bytes: Uint8Array) {
+	const scan = createJsonScan({values: 1_000_000});
+	const fault = scan.feed(Buffer.from(bytes));
+	return fault && 'message' in fault ? {ok: false as const, fault: fault.message} : parseScanned(bytes, scan.seen());
+}
 
 const parse = (text: string) => parseJson(Buffer.from(text));
 const faultOf = (text: string | Uint8Array) => {

@@ -4,6 +4,7 @@ import {connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import Type from 'typebox';
 import {apiError} from '../../src/api/errors.ts';
+import {localHostGuard} from '../../src/api/local-host.ts';
 import {type Api, type ApiOptions, createApi} from '../../src/api/server.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
@@ -42,14 +43,15 @@ function routes(api: Api): void {
 	api.post('/v1/locked', {...locked}, async () => ({}));
 }
 
-const quickTimeouts = {headers: 200, request: 400, check: 50, rest: 50};
-const patientTimeouts = {headers: 60_000, request: 60_000, check: 1000, rest: 60_000};
+const quickTimeouts = {headers: 200, request: 400, check: 50, rest: 50, answer: 60_000};
+const patientTimeouts = {headers: 60_000, request: 60_000, check: 1000, rest: 60_000, answer: 60_000};
 
 async function start(t: ExecutionContext, options: Partial<ApiOptions> = {}) {
 	const reported: unknown[] = [];
 	const api = createApi({
 		newId,
 		version: '0.0.0',
+		pages: {guard: localHostGuard('')},
 		routes: [routes],
 		trustProxy: [],
 		isUnavailable: error => error === unavailableError,

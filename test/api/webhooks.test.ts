@@ -1,4 +1,5 @@
 import test from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
 import {webhookEventTypes} from '../../src/mail/event.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
@@ -163,6 +164,27 @@ storeTest(test, 'deliveries: newest first, with what the last attempt came to', 
 	t.is((await api.get(`/v1/webhooks/${other}/deliveries?cursor=${part.next_cursor}`)).status, 422);
 });
 
+storeTest(test, 'a page ends before its payloads are too large to answer at once', async (t, store) => {
+	const api = await startApi(t, store);
+	const {id: endpoint} = await register(api);
+	const due = await insertDue(store, api.workspace.id, endpoint, 6);
+	const body = Buffer.from(JSON.stringify({type: 'delivered', metadata: {text: 'x'.repeat(300_000)}}));
+	await store.database('webhook_deliveries').whereIn('id', due.slice(1)).update({body});
+	const list = async (query = '') =>
+		(await api.get(`/v1/webhooks/${endpoint}/deliveries?limit=100${query}`)).body as Page<{id: string}>;
+	const first = await list();
+	t.deepEqual(
+		first.data.map(({id}) => id),
+		due.slice(-3).toReversed(),
+	);
+	const second = await list(`&cursor=${first.next_cursor}`);
+	t.deepEqual(
+		second.data.map(({id}) => id),
+		due.slice(0, -3).toReversed(),
+	);
+	t.is(second.next_cursor, null);
+});
+
 storeTest(test, 'replay: whatever became of it, it is due now, with no attempts', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
@@ -236,4 +258,75 @@ storeTest(test, 'ids of another workspace are like unknown ones; scopes are kept
 	const managing = await addKey(store, api.workspace.id, {scopes: '["webhooks:manage"]'});
 	t.is((await api.get('/v1/webhooks', managing)).status, 403);
 	t.is(idOf(await api.post('/v1/webhooks', {url, events: ['opened']}, managing)).slice(0, 4), 'whe_');
+});
+
+storeTest(
+	test,
+	'a secret is rotated: the new one is shown, the old one lives until the overlap ends',
+	async (t, store) => {
+		let now = Date.parse('2026-06-09T10:15:30Z');
+		const api = await startApi(t, store, {clock: {...systemClock, now: () => now}});
+		const endpoint = await register(api);
+		const path = `/v1/webhooks/${endpoint.id}/rotate-secret`;
+		type Rotated = Endpoint & {readonly previous_secret_expires_at: string | null};
+		const rotate = async (body: unknown) => {
+			const answer = await api.post(path, body);
+			t.is(answer.status, 200, answer.text);
+			return answer.body as Rotated;
+		};
+		const row = async () => (await store.reader('webhook_endpoints').first()) as Record<string, string | null>;
+		const listed = async () => ((await api.get('/v1/webhooks')).body as Page<Rotated>).data[0];
+
+		const first = await rotate({});
+		t.regex(first.signing_secret, /^whsec_[\w-]{43}$/);
+		t.not(first.signing_secret, endpoint.signing_secret);
+		t.deepEqual({...first, signing_secret: ''}, {
+			...endpoint,
+			signing_secret: '',
+			previous_secret_expires_at: '2026-06-10T10:15:30+00:00',
+		} as Rotated);
+		t.deepEqual(await listed(), first);
+		const sealed = await row();
+		t.regex(sealed.previous_secret ?? '', /^v1\./);
+		t.false(JSON.stringify(sealed).includes('whsec_'), 'sealed at rest');
+
+		const second = await rotate({overlap: '1h'});
+		t.is(second.previous_secret_expires_at, '2026-06-09T11:15:30+00:00');
+		t.is((await row()).previous_secret, sealed.secret ?? '', 'the secret shown so far is the old one now');
+		t.is((await rotate({overlap: 90})).previous_secret_expires_at, '2026-06-09T10:17:00+00:00');
+		now += 90_000;
+		t.is((await listed())?.previous_secret_expires_at, null);
+
+		const third = await rotate({overlap: '0'});
+		t.is(third.previous_secret_expires_at, null);
+		t.like(await row(), {previous_secret: null, previous_until: null});
+		t.is((await rotate({overlap: null})).previous_secret_expires_at, '2026-06-10T10:17:00+00:00');
+		await api.remove(`/v1/webhooks/${endpoint.id}`);
+		t.like(await row(), {secret: '', previous_secret: null});
+		t.is((await api.post(path, {})).status, 404);
+	},
+);
+
+test('a rotation: who may, of what, and what is refused', async t => {
+	const store = await newStore(t, 'sqlite');
+	const api = await startApi(t, store);
+	const {id} = await register(api);
+	const path = `/v1/webhooks/${id}/rotate-secret`;
+	const bare = await fetch(api.base + path, {method: 'POST', headers: {authorization: `Bearer ${api.key}`}});
+	t.is(bare.status, 200, 'no body at all');
+	for (const overlap of ['31d', '-1', 'x', '', -1, 2_592_001, 1.5, true, {}]) {
+		const refused = await api.post(path, {overlap});
+		t.is(refused.status, 422, String(overlap));
+		t.is(codeOf(refused), 'validation_failed');
+	}
+	t.is((await api.post(path, {overlaps: '1h'})).status, 422);
+	t.is((await api.post('/v1/webhooks/x/rotate-secret', {})).status, 404);
+	const reader = await addKey(store, api.workspace.id, {scopes: '["webhooks:read"]'});
+	t.is((await api.post(path, {}, reader)).status, 403);
+	const other = await addWorkspace(store, 'other');
+	t.is((await api.post(path, {}, await addKey(store, other.id))).status, 404);
+	const tested = await addKey(store, api.workspace.id, {mode: 'test'});
+	t.is((await api.post(path, {}, tested)).status, 404, 'a live endpoint is not a test key’s');
+	const mine = (await api.post('/v1/webhooks', {url, events: ['delivered']}, tested)).body as Endpoint;
+	t.is((await api.post(`/v1/webhooks/${mine.id}/rotate-secret`, {}, tested)).status, 200);
 });

@@ -21,7 +21,10 @@ async function startSmtpSink(): Promise<Sink | null> {
 	const port = await freePort();
 	const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
 	const child = spawn('smtp-sink', [...user, '-c', `127.0.0.1:${port}`, '1000'], {stdio: ['ignore', 'pipe', 'ignore']});
-	const started = await Promise.race([once(child, 'spawn').then(() => true), once(child, 'error').then(() => false)]);
+	const started = await once(child, 'spawn').then(
+		() => true,
+		() => false,
+	);
 	if (!started || !(await answers(port))) {
 		child.kill();
 		return null;

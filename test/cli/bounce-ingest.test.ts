@@ -91,6 +91,10 @@ test('whatever keeps a mail from being stored is temporary for a mail server: 75
 	await free.rollback();
 	t.is((await pipe()).code, 0);
 
+	const full = await newCli(t, {MAILCTL_DATA_DIR: path.join(cli.folder, 'data'), MAILCTL_MIN_FREE_DISK: '1024GiB'});
+	const tooFull = await full.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to);
+	refused(t, tooFull, 75, /less free space than MAILCTL_MIN_FREE_DISK/);
+
 	await writeFile(path.join(cli.folder, 'file'), '');
 	const broken = await newCli(t, {MAILCTL_DATA_DIR: path.join(cli.folder, 'file')});
 	refused(t, await broken.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /bring the mail again later/);

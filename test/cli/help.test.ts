@@ -38,7 +38,7 @@ test('every command has a description, an example of itself, options that say wh
 test('the nouns and verbs of the contract are there', async t => {
 	const names = new Set(verbsOf(await mailctl()).map(([path]) => path));
 	const expected = [
-		...['serve', 'init', 'migrate', 'send', 'doctor', 'config show', 'config check'],
+		...['serve', 'init', 'migrate', 'send', 'doctor', 'config show', 'config check', 'secrets rotate'],
 		...['create', 'list', 'show', 'update', 'pause', 'resume'].map(verb => `workspace ${verb}`),
 		...['create', 'list', 'revoke', 'rotate'].map(verb => `key ${verb}`),
 		...['add', 'list', 'show', 'verify', 'rotate-key', 'remove'].map(verb => `domain ${verb}`),

@@ -1,5 +1,6 @@
 import {execFile} from 'node:child_process';
-import {writeFile} from 'node:fs/promises';
+import {existsSync} from 'node:fs';
+import {readFile, unlink, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
 import test from 'ava';
@@ -16,10 +17,13 @@ async function shellWords(command: string): Promise<string[]> {
 	return stdout.split('\0').slice(0, -1);
 }
 
-test('serve on an empty folder prints a welcome whose command, pasted, sends a first mail; a second start prints none', async t => {
+test('serve on an empty folder writes a welcome whose command, pasted, sends a first mail; a second start writes none', async t => {
 	const cli = await newCli(t);
 	const first = await cli.serve();
-	const [command] = await waitFor('the welcome', () => /^curl [\s\S]*?\}\}\}'$/m.exec(first.stderr()));
+	const file = join(cli.folder, 'data/first-keys.txt');
+	const [command] = await waitFor('the welcome', async () =>
+		/^curl [\s\S]*?\}\}\}'$/m.exec(await readFile(file, 'utf8').catch(() => '')),
+	);
 	t.true(
 		(command as string)
 			.split('\n')
@@ -46,9 +50,11 @@ test('serve on an empty folder prints a welcome whose command, pasted, sends a f
 	t.regex(mail.text ?? '', /Fountain pen/);
 	t.is(await first.stop(), 0);
 
+	await unlink(file);
 	const second = await cli.serve();
 	t.is(await second.stop(), 0);
 	t.is(second.stderr(), '');
+	t.false(existsSync(file));
 });
 
 test('send: through the running daemon, all options, until it is final', async t => {

@@ -87,9 +87,8 @@ test('suppression: add, check, list, remove', async t => {
 	t.like(await cli.json('suppression', 'remove', added.id, '--yes'), {id: added.id, removed: true});
 	t.is(await cli.text('suppression', 'remove', 'GONE@x.example', '--yes'), 'removed gone@x.example (hard_bounce)\n');
 	t.is((await list(cli)).length, 2);
-	const [removal, ...others] = await database('audit');
-	t.like(removal, {actor: 'cli', action: 'suppression.removed', workspace_id});
-	t.deepEqual(others, []);
+	const removals = await database('audit').where({action: 'suppression.removed', workspace_id}).pluck('recipient');
+	t.deepEqual(removals.toSorted(), ['gone@x.example', 'jörg@xn--bcher-kva.example']);
 
 	refused(
 		t,
@@ -200,7 +199,7 @@ test('import: standard input, one reason for all, and files that are none', asyn
 	write(cli, 'utf16.csv', Buffer.from('email\na@x.example\n', 'utf16le'));
 	refused(t, await cli.run('suppression', 'import', 'utf16.csv'), 65, /utf16\.csv is no text in UTF-8, save it as CSV/);
 	refused(t, await cli.run('suppression', 'import', 'nix.csv'), 65, /there is no file nix\.csv, name an existing file/);
-	refused(t, await cli.run('suppression', 'import', '.'), 65, /there is no file \., name an existing file/);
+	refused(t, await cli.run('suppression', 'import', '.'), 65, /\. is a folder, name a regular file/);
 	for (const verb of [
 		['export', '--out', 'nix/out.csv'],
 		['import', 'list.csv', '--bad', 'nix/bad.csv'],

@@ -22,3 +22,23 @@ test('tables are as wide as the terminal, 80 columns where it does not know its 
 	t.is(terminal(true, {COLUMNS: '60'}, 132).width, 60);
 	t.is(terminal(false).width, Number.POSITIVE_INFINITY);
 });
+
+test('nothing that is printed is obeyed by a terminal, but for our colours', t => {
+	const written: string[] = [];
+	const write = (text: string) => void written.push(text);
+	const streams = {stdin: {}, stdout: {isTTY: true, columns: 80, write}, stderr: {isTTY: true, columns: 80, write}};
+	const {print, printJson, warn, status, tint} = createTerminal(
+		streams as unknown as Parameters<typeof createTerminal>[0],
+		{},
+	);
+	const name = 'a\u001b[2Jb\u001b]0;title\u0007\u009b2J\rc\td';
+	const shown = 'a\\x1b[2Jb\\x1b]0;title\\x07\\x9b2J\\x0dc\td';
+	print([name, tint('ok', 'good')]);
+	warn(name);
+	status(name);
+	printJson({name});
+	const json = written.pop() ?? '';
+	t.deepEqual(JSON.parse(json), {name});
+	t.notRegex(json.replaceAll('\n', ''), /\p{Cc}/u);
+	t.deepEqual(written, [`${shown}\n\u001b[32mok\u001b[39m\n`, `${shown}\n`, `\r\u001b[K${shown}`]);
+});

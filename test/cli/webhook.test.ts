@@ -45,6 +45,15 @@ test('add, list, show, disable, enable, remove', async t => {
 	t.regex(await cli.text('webhook', 'show', added.id), /^state {2,}disabled$/m);
 	t.like(await cli.json('webhook', 'enable', added.id), {active: true});
 
+	type Rotated = Endpoint & {readonly previous_secret_expires_at: string | null};
+	const rotated = await cli.json<Rotated>('webhook', 'rotate', added.id, '--overlap', '2h');
+	t.not(rotated.signing_secret, added.signing_secret);
+	t.truthy(rotated.previous_secret_expires_at);
+	t.regex(await cli.text('webhook', 'show', added.id), /^old secret until {2,}\d{4}-.+ UTC$/m);
+	const ended = await cli.json<Rotated>('webhook', 'rotate', added.id, '--overlap', '0');
+	t.is(ended.previous_secret_expires_at, null);
+	refused(t, await cli.run('webhook', 'rotate', added.id, '--overlap', '31d'), 64, /use at most 30d/);
+
 	refused(t, await cli.run('webhook', 'remove', added.id), 64, /nobody can be asked, add --yes/);
 	t.is(await cli.text('webhook', 'remove', added.id, '--yes'), `removed ${added.id}\n`);
 	refused(t, await cli.run('webhook', 'show', added.id), 65, /there is no endpoint whe_\w+, see mailctl webhook list/);
@@ -94,7 +103,7 @@ test('test posts a signed example and says what came back, or why nothing did', 
 	t.like(JSON.parse(failed.stdout), {acknowledged: false, status: 500, error: 'it answered 500'});
 	t.regex(failed.stderr, /^mailctl: https:\S+ did not acknowledge it: it answered 500, answer 2xx/);
 
-	const {id: nobody} = await cli.json<Endpoint>('webhook', 'add', 'https://127.0.0.1:1/', '--event', 'opened');
+	const {id: nobody} = await cli.json<Endpoint>('webhook', 'add', 'https://127.0.0.1:1024/', '--event', 'opened');
 	const lost = await cli.run('webhook', 'test', nobody);
 	t.is(lost.code, 69);
 	t.regex(lost.stdout, /^answer {3}none$/m);

@@ -1,10 +1,13 @@
+import {execFileSync} from 'node:child_process';
 import {existsSync, readFileSync, statSync} from 'node:fs';
+import process from 'node:process';
 import test from 'ava';
 import {parse} from 'dotenv';
 import {loadSettings} from '../../src/config/settings.ts';
 
 const dockerfile = readFileSync('Dockerfile', 'utf8');
 const unit = readFileSync('config/mailctl.service', 'utf8');
+const {scripts} = JSON.parse(readFileSync('package.json', 'utf8')) as {scripts: {start: string}};
 const settingsOf = (env: Record<string, string>) => loadSettings({env, cwd: '/nonexistent', hostname: 'box', cpus: 1});
 
 test('the build sees what npm ci and tsc need, and nothing that the image should not hold', t => {
@@ -50,6 +53,32 @@ test('the unit starts the program, with settings that it knows', t => {
 		t.true(existsSync(file), file);
 	}
 });
+
+// Large buffers between small ones that stay: glibc by itself keeps what was freed in between, after it has freed a larger one.
+const leavesHoles = `
+	const block = bytes => Buffer.allocUnsafeSlow(bytes).fill(1);
+	block(20_000_000);
+	gc();
+	const before = process.memoryUsage.rss();
+	const kept = [];
+	let large = Array.from({length: 10}, () => [block(9_000_000), kept.push(block(100_000))]);
+	large = null;
+	gc();
+	setTimeout(() => gc(), 10);
+	setTimeout(() => console.log((process.memoryUsage.rss() - before) / 1e6), 50);
+`;
+
+for (const [name, file] of [
+	['image', dockerfile],
+	['unit', unit],
+	['start script', scripts.start],
+] as const) {
+	test(`as the ${name} runs the program, large buffers that are free again are the system's`, t => {
+		const env = Object.fromEntries([...file.matchAll(/\b(MALLOC_\w+)=(\d+)/g)].map(([, key, value]) => [key, value]));
+		const grown = execFileSync(process.execPath, ['--expose-gc', '-e', leavesHoles], {env, encoding: 'utf8'});
+		t.true(Number(grown) < 30, `${grown} MB of 90 MB`);
+	});
+}
 
 test('what CI runs can be run', t => {
 	t.is(statSync('.ci/run').mode & 0o111, 0o111);

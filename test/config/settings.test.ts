@@ -167,3 +167,26 @@ test('SIGHUP takes what may change and names what waits for a restart', t => {
 	t.deepEqual([changed, waiting], [['MAILCTL_RATE_LIMIT', 'MAILCTL_LOG_LEVEL'], ['MAILCTL_SENDERS']]);
 	t.true(Object.isFrozen(settings));
 });
+
+const adminListeners: Array<[string, Record<string, string>, unknown]> = [
+	['by default the loopback listener serves all', {}, 'shared'],
+	['also on IPv6', {MAILCTL_HTTP_LISTEN: '[::1]:8125'}, 'shared'],
+	['one of its own where others reach HTTP', {MAILCTL_HTTP_LISTEN: '0.0.0.0:8125'}, {host: '127.0.0.1', port: 8126}],
+	[
+		'the same address is the same listener',
+		{MAILCTL_HTTP_LISTEN: '0.0.0.0:80', MAILCTL_ADMIN_LISTEN: '0.0.0.0:80'},
+		'shared',
+	],
+	[
+		'two ports that the system chooses differ',
+		{MAILCTL_HTTP_LISTEN: '127.0.0.1:0', MAILCTL_ADMIN_LISTEN: '127.0.0.1:0'},
+		{host: '127.0.0.1', port: 0},
+	],
+	['off', {MAILCTL_ADMIN_LISTEN: 'off'}, null],
+];
+
+for (const [name, env, adminListen] of adminListeners) {
+	test(`the admin listener: ${name}`, t => {
+		t.deepEqual(loaded(env).settings.adminListen, adminListen);
+	});
+}

@@ -1,4 +1,4 @@
-import {spawn} from 'node:child_process';
+import {execFileSync, spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
@@ -11,6 +11,7 @@ const folder = () => mkdtempSync(join(tmpdir(), 'mailctl-daemon-'));
 const content = {
 	pid: process.pid,
 	http: 'http://127.0.0.1:8125',
+	admin: 'http://127.0.0.1:8126',
 	inbound: null,
 	version: '1.2.3',
 	roles: ['api', 'deliver'],
@@ -24,6 +25,14 @@ test('what is written is read, by others of this user too', t => {
 	t.deepEqual(readdirSync(dataDir), ['daemon.json']);
 	t.is(statSync(join(dataDir, 'daemon.json')).mode & 0o777, 0o600);
 	t.deepEqual(liveDaemon(dataDir), content);
+});
+
+test('a FIFO in its place is nothing that a daemon wrote, and nobody waits for it', t => {
+	const dataDir = folder();
+	execFileSync('mkfifo', [join(dataDir, 'daemon.json')]);
+	t.is(readDaemonFile(dataDir), null);
+	writeDaemonFile(dataDir, content);
+	t.deepEqual(readDaemonFile(dataDir), content);
 });
 
 test('a daemon removes its own file only', t => {

@@ -62,7 +62,7 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 				authority: async () => null,
 				close: () => undefined,
 			}),
-			clock: tools.clock,
+			acting: tools,
 			onChecked(check) {
 				checked.push(check);
 				telling.domainChecked(check);

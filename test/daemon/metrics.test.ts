@@ -41,6 +41,7 @@ test('what happened is counted', async t => {
 		{...standing, id: 'ws_paused', pausedAt: '2026-06-09T10:00:00.000Z'},
 	]);
 	const metrics = createMetrics({
+		skew: () => 2500,
 		version: '1.2.3',
 		queueSize: () => size,
 		pace: () => pace,
@@ -54,6 +55,8 @@ test('what happened is counted', async t => {
 		},
 		standings: () => standings,
 		refusals: () => [{provider: 'outlook.com', attempts: 40, refused: 10}],
+		logDropped: () => 3,
+		freeDisk: () => 1024,
 	});
 	metrics.inbound.mail('smtp', 'dsn');
 	metrics.inbound.mail('smtp', 'dsn');

@@ -1,6 +1,7 @@
 import {mkdtempSync, readFileSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import process from 'node:process';
 import test from 'ava';
 import {createNotify} from '../../src/daemon/notify.ts';
 
@@ -30,6 +31,15 @@ test('each state is one run of systemd-notify', async t => {
 		'/run/n WATCHDOG=1',
 	]);
 	t.is(notify.watchdogMs, 15_000);
+});
+
+test('the child gets no secret of ours', async t => {
+	const {binary, calls} = recorder();
+	const env = {NOTIFY_SOCKET: '/run/n', PATH: process.env.PATH, MAILCTL_SECRET_KEY: 'hunter2'};
+	writeFileSync(binary, readFileSync(binary, 'utf8').replace('$NOTIFY_SOCKET $*', '$(env)'));
+	await createNotify({env, warn: t.fail, binary}).ready();
+	t.true(calls().includes('NOTIFY_SOCKET=/run/n'));
+	t.notRegex(calls().join('\n'), /hunter2/);
 });
 
 test('without systemd nothing is run', async t => {

@@ -144,15 +144,22 @@ test('a listener without a certificate', async t => {
 });
 
 test('the public URL: https, and answered', async t => {
-	const look = async (publicUrl: string, answer: () => Promise<{status: number}>, running = true) =>
+	const look = async (publicUrl: string, answer: () => Promise<{status: number; headers: Headers}>, running = true) =>
 		await told(publicUrlCheck({publicUrl, running, get: answer}));
-	t.deepEqual(await look('https://m.test', async () => ({status: 200})), ['ok: https://m.test/healthz answers']);
-	t.deepEqual(await look('https://m.test', async () => ({status: 502})), ['fail: https://m.test/healthz answers 502']);
-	t.deepEqual(await look('https://m.test', () => Promise.reject(new Error('no route'))), [
-		'warn: https://m.test/healthz could not be reached from here: no route',
+	const page = (status: number, ours: boolean) => async () => ({
+		status,
+		headers: new Headers(ours ? {'x-request-id': 'req_1'} : {}),
+	});
+	t.deepEqual(await look('https://m.test/', page(400, true)), ['ok: https://m.test/unsubscribe answers']);
+	t.deepEqual(await look('https://m.test', page(200, false)), [
+		'fail: https://m.test/unsubscribe is not answered by mailctl (200)',
 	]);
-	t.is((await look('http://m.test', async () => ({status: 200})))[0], 'warn: links in mail lead to http://m.test');
-	t.regex((await look('http://127.0.0.1:8125', async () => ({status: 200})))[0] ?? '', /^fail: .* this machine only$/);
+	t.deepEqual(await look('https://m.test', page(503, true)), ['fail: https://m.test/unsubscribe answers 503']);
+	t.deepEqual(await look('https://m.test', () => Promise.reject(new Error('no route'))), [
+		'warn: https://m.test/unsubscribe could not be reached from here: no route',
+	]);
+	t.is((await look('http://m.test', page(400, true)))[0], 'warn: links in mail lead to http://m.test');
+	t.regex((await look('http://127.0.0.1:8125', page(400, true)))[0] ?? '', /^fail: .* this machine only$/);
 	t.deepEqual(await look('https://m.test', () => Promise.reject(new Error()), false), [
 		'ok: https://m.test; not asked, no daemon runs',
 	]);

@@ -89,6 +89,22 @@ test.serial('a session that hangs ends with the drain limit, or at once with a s
 	}
 });
 
+test.serial('SIGHUP three thousand times: requests are answered, and the last settings hold', async t => {
+	const program = await prepareProgram(t, {});
+	const daemon = await program.serve();
+	for (let n = 0; n < 3000; n++) {
+		daemon.signal('SIGHUP');
+		await new Promise(setImmediate);
+	}
+	t.is((await fetch(`${daemon.url}/healthz`, {signal: AbortSignal.timeout(10_000)})).status, 200);
+	writeFileSync(join(program.folder, '.env'), 'MAILCTL_RETRY_SCHEDULE=2m\n', {mode: 0o600});
+	daemon.signal('SIGHUP');
+	await waitFor('the settings are read', async () =>
+		(await eventsOf(program, 'reloaded')).some(({changed}) => String(changed) === 'MAILCTL_RETRY_SCHEDULE'),
+	);
+	t.true((await eventsOf(program, 'reloaded')).length < 500);
+});
+
 test.serial('SIGHUP: what may change does, a broken file changes nothing and is named', async t => {
 	const program = await prepareProgram(t, {});
 	const env = (text: string) => writeFileSync(join(program.folder, '.env'), text, {mode: 0o600});

@@ -1,13 +1,15 @@
 import {execFileSync} from 'node:child_process';
 import {chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
-import {join} from 'node:path';
+import {join, resolve} from 'node:path';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import {openStore} from '../../src/store/store.ts';
-import {type Ended, type Program, prepareProgram, type Settings, welcomeOf} from '../helpers/daemon.ts';
+import {type Ended, eventsOf, type Program, prepareProgram, type Settings, welcomeOf} from '../helpers/daemon.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {call} from '../helpers/shop.ts';
+import {startOnTerminal} from '../helpers/terminal.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 /** Nothing on standard output, on standard error only lines of ours. */
 function refused(t: ExecutionContext, {code, stdout, stderr}: Ended, exitCode: number, message: RegExp): void {
@@ -33,6 +35,7 @@ test.serial('the second start makes nothing and says no key; daemon.json comes a
 	t.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {
 		pid: first.pid,
 		http: first.url,
+		admin: first.url,
 		inbound: null,
 		version: JSON.parse(readFileSync('package.json', 'utf8')).version,
 		roles: ['api', 'deliver', 'webhook', 'inbound'],
@@ -49,6 +52,97 @@ test.serial('the second start makes nothing and says no key; daemon.json comes a
 	const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
 	t.is(sent.status, 202, 'the key of the first start still holds');
 	t.is(await second.stop(), 0);
+});
+
+test.serial('off a terminal no key is printed or logged: they are in a file for its owner alone', async t => {
+	for (const start of ['serve', 'init'] as const) {
+		const program = await prepareProgram(t, {});
+		const file = join(program.folder, 'data/first-keys.txt');
+		let printed: string;
+		if (start === 'serve') {
+			t.is(await (await program.serve()).stop(), 0);
+			printed = await program.log();
+			t.like((await eventsOf(program, 'first_keys'))[0], {file});
+		} else {
+			const {stdout, stderr} = await program.run('init');
+			printed = stdout + stderr;
+			t.true(printed.includes(file));
+		}
+		t.notRegex(printed, /key_(live|test)_/);
+		t.is(statSync(file).mode & 0o777, 0o600);
+		const text = readFileSync(file, 'utf8');
+		t.regex(text, /key_live_\w{38}[\s\S]*key_test_\w{38}[\s\S]*curl -sS/);
+	}
+});
+
+test.serial('the curl of the first keys sends a first mail', async t => {
+	const program = await prepareProgram(t, {});
+	const daemon = await program.serve();
+	const text = readFileSync(join(program.folder, 'data/first-keys.txt'), 'utf8');
+	const curl = /^curl [\s\S]*?'$(?=\n\n)/m.exec(text)?.[0] ?? '';
+	const answer = execFileSync('sh', ['-c', curl], {encoding: 'utf8'});
+	t.regex(answer, /"id":"msg_/);
+	t.is(await daemon.stop(), 0);
+});
+
+test.serial('a file of first keys that is there already is left alone', async t => {
+	const program = await prepareProgram(t, {});
+	mkdirSync(join(program.folder, 'data'));
+	const file = join(program.folder, 'data/first-keys.txt');
+	writeFileSync(file, 'kept', {mode: 0o600});
+	t.is(await (await program.serve()).stop(), 0);
+	t.is(readFileSync(file, 'utf8'), 'kept');
+	t.like((await eventsOf(program, 'first_keys'))[0], {file: null});
+	t.notRegex(await program.log(), /key_(live|test)_/);
+});
+
+for (const settings of [
+	{MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9'},
+	{MAILCTL_DELIVERY: 'mx', MAILCTL_HOSTNAME: 'mail.shop.example', MAILCTL_PUBLIC_URL: 'https://mail.shop.example'},
+]) {
+	test.serial(`${settings.MAILCTL_DELIVERY}: the first start makes no sender and names the next command`, async t => {
+		const program = await prepareProgram(t, settings);
+		t.is(await (await program.serve()).stop(), 0);
+		t.deepEqual(await program.cli('sender', 'list'), []);
+		t.deepEqual(await program.cli('domain', 'list'), []);
+		const text = readFileSync(join(program.folder, 'data/first-keys.txt'), 'utf8');
+		t.notRegex(text, /hello@example|curl/);
+		t.regex(text, /mailctl.* domain add YOUR-DOMAIN/);
+	});
+}
+
+test.serial('on a terminal the keys are shown once, and no file is made', async t => {
+	const program = await prepareProgram(t, {MAILCTL_LOG_FORMAT: 'json'});
+	const command = [process.execPath, resolve('bin/mailctl.js'), 'serve'];
+	const keys = /key_live_\w{38}/g;
+	for (const times of [2, 0]) {
+		const terminal = startOnTerminal(t, program, command, {owner: true});
+		await waitFor(
+			'it listens',
+			() => /"listening"/.test(terminal.shown()) && existsSync(join(program.folder, 'data/daemon.json')),
+		);
+		await waitFor('it is told', () => times === 0 || (terminal.shown().match(keys)?.length ?? 0) >= times);
+		terminal.close();
+		t.is(await terminal.ended, 0);
+		// In the list and in the command.
+		t.is(terminal.shown().match(keys)?.length ?? 0, times);
+	}
+	t.false(existsSync(join(program.folder, 'data/first-keys.txt')));
+});
+
+test.serial('a data folder that others may write is refused with the chmod, also by commands', async t => {
+	const program = await usedFolder(t);
+	chmodSync(program.data, 0o777);
+	for (const command of [['serve'], ['workspace', 'list']]) {
+		refused(
+			t,
+			await program.run(...command),
+			78,
+			/data folder .* may be written by others .*: run chmod go-w \S+data$/m,
+		);
+	}
+	chmodSync(program.data, 0o700);
+	t.is((await program.run('workspace', 'list')).code, 0);
 });
 
 test.serial('a port in use is named, with what to do', async t => {

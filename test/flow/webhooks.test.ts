@@ -8,10 +8,10 @@ import {waitFor} from '../helpers/wait.ts';
 import {certificate, clientOf, type Delivery, host, prepare} from '../helpers/webhook-lab.ts';
 
 /** As a receiver would check it: over the received bytes, in constant time. */
-function isAuthentic({headers, body}: Received, secret: string): boolean {
+function isAuthentic({headers, body}: Received, secret: string, name = 'x-webhook-signature'): boolean {
 	const timestamp = String(headers['x-webhook-timestamp']);
 	const expected = createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest('hex');
-	const given = Buffer.from(String(headers['x-webhook-signature']));
+	const given = Buffer.from(String(headers[name]));
 	const wanted = Buffer.from(`sha256=${expected}`);
 	const isRecent = Math.abs(Date.now() / 1000 - Number(timestamp)) <= 300;
 	return isRecent && given.length === wanted.length && timingSafeEqual(given, wanted);
@@ -74,6 +74,47 @@ test.serial(
 	},
 );
 
+test.serial(
+	'a secret rotates with overlap: both sign, what waits in memory too, and the old one ends at once on demand',
+	async t => {
+		let well = true;
+		const receiver = await startReceiver(t, certificate, {
+			answer: (_received, response) => void response.writeHead(well ? 200 : 500).end(),
+		});
+		const dns = await startFakeDns(t, {[host]: {a: ['127.0.0.1']}});
+		const program = await prepare(t, {MAILCTL_DNS_SERVERS: dns.server, MAILCTL_WEBHOOK_BACKOFF: '1s'});
+		const daemon = await program.serve();
+		const client = clientOf(daemon.url, await welcomeOf(program));
+		const next = 'x-webhook-signature-next';
+		const {id, signing_secret: old} = await client.register(`https://${host}:${receiver.port}/hook`);
+		const posted = async () => {
+			const before = receiver.received.length;
+			await client.send('delivered@simulator.test');
+			await receiver.count(before + 1);
+			return receiver.received.at(-1) as Received;
+		};
+		t.false(next in (await posted()).headers);
+
+		well = false;
+		const first = await posted();
+		t.true(isAuthentic(first, old));
+		const {signing_secret: fresh} = await client.rotate(id, '1h');
+		well = true;
+		await receiver.count(3);
+		const again = receiver.received[2] as Received;
+		t.is(again.headers['x-webhook-id'], first.headers['x-webhook-id']);
+		t.true(isAuthentic(again, old), 'a retry serves a receiver that knows the old secret');
+		t.true(isAuthentic(again, fresh, next), 'and one that knows the new one');
+
+		const {signing_secret: last} = await client.rotate(id, '0');
+		const ended = await posted();
+		t.true(isAuthentic(ended, last));
+		t.false(next in ended.headers);
+		t.is(await daemon.stop(), 0);
+		t.false((await program.log()).includes('whsec_'));
+	},
+);
+
 test.serial('DNS that changes its mind: the next attempt is refused, and nothing inside is reached', async t => {
 	const [outside, inside] = [loopbackAddress(), loopbackAddress()];
 	const receiver = await startReceiver(t, certificate, {host: outside});
@@ -94,7 +135,8 @@ test.serial('DNS that changes its mind: the next attempt is refused, and nothing
 	const refused = await waitFor('it is exhausted', async () =>
 		(await client.deliveries(id)).find(({status}) => status === 'exhausted'),
 	);
-	t.is(refused.last_error, `${host} has the address ${inside}, which is not public`);
+	t.is(refused.last_error, `${host} has an address that is not public`);
+	t.true((await program.log()).includes(`${host} has the address ${inside}`), 'the operator sees it');
 	t.is(receiver.received.length, 1);
 	t.is(victim.connections(), 0);
 	t.is(await daemon.stop(), 0);

@@ -6,6 +6,8 @@ import {createAcceptWrite} from '../../src/accept/write.ts';
 import {apiRoutes} from '../../src/api/api-routes.ts';
 import {createAuth} from '../../src/api/auth.ts';
 import {createCursors} from '../../src/api/cursor.ts';
+import {createFailureLimit} from '../../src/api/failure-limit.ts';
+import {localHostGuard} from '../../src/api/local-host.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
 import {createLinks, type Links} from '../../src/links/links.ts';
@@ -62,6 +64,10 @@ export type ApiOptions = {
 	readonly mayAccept?: () => boolean;
 	/** Of keys without a limit of their own; null: none. */
 	readonly rateLimit?: RateLimit | null;
+	/** Of one client address; null: none. */
+	readonly authFailures?: RateLimit | null;
+	/** Ranges whose X-Forwarded-For is believed. */
+	readonly trustProxy?: readonly string[];
 	/** How long an Idempotency-Key is remembered, and waited for: milliseconds. */
 	readonly keyRetention?: number;
 	readonly keyWait?: number;
@@ -79,6 +85,8 @@ export async function startApi(
 		clock = systemClock,
 		mayAccept = () => true,
 		rateLimit = null,
+		authFailures = null,
+		trustProxy = [],
 		keyRetention = day,
 		keyWait = 30_000,
 		like,
@@ -92,6 +100,7 @@ export async function startApi(
 		findKey: hash => findKey(store.reader, hash),
 		clock,
 		limits,
+		countFailure: createFailureLimit(clock, () => authFailures),
 		onUse: (keyId, at) => noteKeyUse(store.writer, keyId, at),
 	});
 	const links = createLinks({
@@ -128,8 +137,9 @@ export async function startApi(
 	const api = createApi({
 		newId,
 		version: '0.0.0',
+		pages: {guard: localHostGuard('127.0.0.1')},
 		// Many tests of one file start an API at once.
-		timeouts: {headers: 60_000, request: 60_000, check: 1000, rest: 1000},
+		timeouts: {headers: 60_000, request: 60_000, check: 1000, rest: 1000, answer: 60_000},
 		routes: apiRoutes({
 			auth,
 			reader: store.reader,
@@ -165,7 +175,7 @@ export async function startApi(
 				random: randomBytes,
 			}),
 		),
-		trustProxy: [],
+		trustProxy,
 		isUnavailable: store.dialect.isUnavailable,
 		report: (_request, error) => reported.push(error),
 	});

@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import path from 'node:path';
-import {loadSecrets} from '../../src/config/secrets.ts';
+import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {createLinks, type Links} from '../../src/links/links.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {insertMessages, insertWorkspace} from './messages.ts';
@@ -10,8 +10,7 @@ export type SentCopy = {readonly recipientId: string; readonly address: string; 
 
 /** The links that a daemon of this data folder makes. */
 export function linksOf(dataDir: string): Links {
-	const settings = {databaseUrl: null, secretKey: null, secretKeyFile: null};
-	return createLinks({keys: loadSecrets({dataDir, settings, sealed: true}), publicUrl: '', random: randomBytes});
+	return createLinks({keys: loadSecrets({dataDir, expected: true}), publicUrl: '', random: randomBytes});
 }
 
 /** Puts delivered copies into a store, as if they had been sent; answers them with their return paths. */

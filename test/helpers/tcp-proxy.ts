@@ -6,12 +6,23 @@ export type TcpProxy = {
 	readonly port: number;
 	/** Ends every connection and takes no more, as a server that is gone. */
 	readonly cut: () => void;
+	/** From now on nothing goes through and nothing ends, as where a firewall drops every packet. */
+	readonly mute: () => void;
+	/** New connections go through. Those from before stay silent for ever, as of a server that was replaced. */
+	readonly unmute: () => void;
 };
 
 /** Hands connections on to a server, until it is cut. */
 export async function startTcpProxy(t: ExecutionContext, target: {host: string; port: number}): Promise<TcpProxy> {
 	const sockets = new Set<Socket>();
-	const server = createServer(client => {
+	let muted = false;
+	const server = createServer({allowHalfOpen: true}, client => {
+		if (muted) {
+			sockets.add(client);
+			client.on('error', () => undefined);
+			client.once('close', () => sockets.delete(client));
+			return;
+		}
 		const upstream = connect(target.port, target.host);
 		for (const socket of [client, upstream]) {
 			sockets.add(socket);
@@ -30,8 +41,18 @@ export async function startTcpProxy(t: ExecutionContext, target: {host: string; 
 			socket.destroy();
 		}
 	};
+	const mute = () => {
+		muted = true;
+		for (const socket of sockets) {
+			socket.unpipe();
+			socket.pause();
+		}
+	};
+	const unmute = () => {
+		muted = false;
+	};
 	server.listen(0, '127.0.0.1');
 	await once(server, 'listening');
 	t.teardown(cut);
-	return {port: (server.address() as AddressInfo).port, cut};
+	return {port: (server.address() as AddressInfo).port, cut, mute, unmute};
 }

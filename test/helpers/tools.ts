@@ -1,10 +1,12 @@
 import {createHash} from 'node:crypto';
-import type {Tools} from '../../src/admin/tools.ts';
+import type {ActTools} from '../../src/admin/tools.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {createVault} from '../../src/store/sealed.ts';
 
+export const testOperator = {actor: 'cli:ann', from: 'desk.example'};
+
 /** Tools whose time moves only when the test says so. */
-export function testTools(start = Date.parse('2026-06-09T10:00:00.000Z')): Tools & {advance: (ms: number) => void} {
+export function testTools(start = Date.parse('2026-06-09T10:00:00.000Z')): ActTools & {advance: (ms: number) => void} {
 	let now = start;
 	let drawn = 0;
 	const clock = {now: () => now, monotonic: () => now};
@@ -18,6 +20,7 @@ export function testTools(start = Date.parse('2026-06-09T10:00:00.000Z')): Tools
 	};
 	return {
 		clock,
+		operator: testOperator,
 		random,
 		newId: createIdSource(clock),
 		advance(ms) {

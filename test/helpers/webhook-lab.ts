@@ -52,6 +52,13 @@ export function clientOf(url: string, {key, from, templateId}: Welcome) {
 			}
 			return (body as {id: string}).id;
 		},
+		async rotate(id: string, overlap: string) {
+			const {status, body} = await call(`${url}/v1/webhooks/${id}/rotate-secret`, key, {overlap});
+			if (status !== 200) {
+				throw new Error(JSON.stringify(body));
+			}
+			return body as {signing_secret: string};
+		},
 		deliveries: async (id: string) =>
 			((await get(`/v1/webhooks/${id}/deliveries?limit=100`)) as {data: Delivery[]}).data,
 		replay: async (id: string) => await call(`${url}/v1/webhooks/deliveries/${id}/replay`, key, {}),

@@ -3,7 +3,7 @@ import {once} from 'node:events';
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {setInterval as every} from 'node:timers/promises';
-import {loadSecrets} from '../../src/config/secrets.ts';
+import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createVault} from '../../src/store/sealed.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
@@ -44,8 +44,7 @@ export async function addEndpoints(
 	{port, deadHost}: {readonly port: number; readonly deadHost: string},
 ): Promise<Record<keyof EndpointCounts, string[]>> {
 	const store = await openStore({file: join(dataDir, 'mailctl.db')});
-	const settings = {databaseUrl: null, secretKey: null, secretKeyFile: null};
-	const vault = createVault(loadSecrets({dataDir, settings, sealed: true}));
+	const vault = createVault(loadSecrets({dataDir, expected: true}));
 	const {id: workspaceId} = await store.reader('workspaces').first('id');
 	const ids: Record<keyof EndpointCounts, string[]> = {healthy: [], slow: [], dead: []};
 	const total = counts.healthy + counts.slow + counts.dead;
@@ -56,7 +55,21 @@ export async function addEndpoints(
 				const url = `https://${kind === 'dead' ? deadHost : '127.0.0.1'}:${port}/${kind}/${index}`;
 				const secret = vault.seal(id, `whsec_${kind}_${index}`);
 				const more = {disabledAt: null, failingSince: null, createdAt: storeTime(Date.now())};
-				await insertEndpoint(trx, {id, workspaceId, url, events: ['delivered'], secret, ...more}, total);
+				await insertEndpoint(
+					trx,
+					{
+						id,
+						workspaceId,
+						mode: 'live',
+						previousSecret: null,
+						previousUntil: null,
+						url,
+						events: ['delivered'],
+						secret,
+						...more,
+					},
+					total,
+				);
 				ids[kind].push(id);
 			}
 		}

@@ -13,7 +13,17 @@ import {newId} from './messages.ts';
 export async function insertEndpoint(
 	store: Store,
 	workspaceId: string,
-	{events = ['delivered'], ...more}: {events?: readonly WebhookEventType[]; disabled_at?: string; url?: string} = {},
+	{
+		events = ['delivered'],
+		...more
+	}: {
+		events?: readonly WebhookEventType[];
+		disabled_at?: string;
+		mode?: 'test';
+		previous_secret?: string;
+		previous_until?: string;
+		url?: string;
+	} = {},
 ): Promise<string> {
 	const id = newId('whe');
 	await store.writer.transaction(trx =>
@@ -70,10 +80,17 @@ export async function statesOf(store: Store): Promise<Record<string, number>> {
 	return Object.fromEntries(rows.map(({state, n}) => [state, Number(n)]));
 }
 
-export const acknowledged: PostEnd = {status: 200, error: null, address: '127.0.0.1', tls: 'TLSv1.3', ms: 1};
+export const acknowledged: PostEnd = {
+	status: 200,
+	error: null,
+	detail: null,
+	address: '127.0.0.1',
+	tls: 'TLSv1.3',
+	ms: 1,
+};
 export const refused: PostEnd = {...acknowledged, status: 503, error: 'it answered 503'};
 
-export type Post = (delivery: ClaimedDelivery) => Promise<PostEnd>;
+export type Post = (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
 
 /** A dispatcher on a real store whose attempts end as the given function says. */
 export function dispatcherOf(

@@ -2,13 +2,15 @@ import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import type {Judged} from '../../src/inbound/addressee.ts';
+import type {Amount} from '../../src/inbound/allowance.ts';
+import {type Allowances, createAllowances} from '../../src/inbound/allowances.ts';
 import {createListener, type Heard, type ListenerOptions} from '../../src/inbound/listener.ts';
 import type {Coming} from '../../src/inbound/take-in.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test'};
+const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test', copy: null};
 
 function judge(address: string): Promise<Judged> {
 	return Promise.resolve(
@@ -16,6 +18,10 @@ function judge(address: string): Promise<Judged> {
 			? {...ours, address: address.toLowerCase()}
 			: {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'},
 	);
+}
+
+function allowing(each: Amount): Allowances {
+	return createAllowances({each, untilRead: () => Promise.resolve(), clock: {monotonic: () => 0}});
 }
 
 async function listening(t: ExecutionContext, options: Partial<ListenerOptions> = {}) {
@@ -27,6 +33,7 @@ async function listening(t: ExecutionContext, options: Partial<ListenerOptions> 
 		ourNames: ['mail.test'],
 		tls: null,
 		judge,
+		allowances: allowing({mails: 1000, bytes: 200 * 1024 ** 2}),
 		async takeIn(mail) {
 			mails.push({...mail, raw: Buffer.from(mail.raw)});
 			return {id: 'f'.repeat(64), isNew: true};
@@ -34,6 +41,7 @@ async function listening(t: ExecutionContext, options: Partial<ListenerOptions> 
 		onMail: mail => heard.push(mail),
 		onRefused: reason => refused.push(reason),
 		onStoreError: () => undefined,
+		hasDisk: () => true,
 		...options,
 	});
 	const {port} = await listener.listen({host: '127.0.0.1', port: 0});
@@ -49,6 +57,22 @@ async function begun(t: ExecutionContext, port: number) {
 	await talk.say('MAIL FROM:<>');
 	return talk;
 }
+
+test('a disk with too little space: 452 to MAIL, and mail again when there is room', async t => {
+	let hasDisk = false;
+	const {port, mails, refused} = await listening(t, {hasDisk: () => hasDisk});
+	const talk = await talkTo(t, port);
+	await talk.reply();
+	await talk.say('EHLO peer.test');
+	t.is(await talk.say('MAIL FROM:<>'), '452 4.3.1 Too little space on the disk, try again later');
+	t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^503 /);
+	t.deepEqual(refused, ['no_disk']);
+	hasDisk = true;
+	t.is(await talk.say('MAIL FROM:<>'), '250 2.1.0 Accepted');
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	await talk.data('x');
+	t.is(mails.length, 1);
+});
 
 test('a report is taken in with its envelope, byte for byte, and then answered', async t => {
 	const {port, mails, heard} = await listening(t);
@@ -115,14 +139,34 @@ test('a hundred recipients: twenty are taken', async t => {
 	t.is(mails[0]?.rcptTo.length, 20);
 });
 
-test('who names too many addresses that are not here is sent away', async t => {
-	const {port} = await listening(t, {limits: {refusals: 3}});
+test('twenty errors end a session, as in Postfix; a mail that is taken wipes them out', async t => {
+	const {port, mails} = await listening(t);
 	const talk = await begun(t, port);
-	for (let n = 0; n < 3; n++) {
-		t.regex(await talk.say(`RCPT TO:<b${n}@other.test>`), /^550 5\.7\.1/);
-	}
-	t.regex(await talk.say('RCPT TO:<x@other.test>'), /^421 4\.7\.0/);
+	const errors = async (count: number) => {
+		for (let n = 0; n < count; n++) {
+			t.regex(await talk.say(n % 2 === 0 ? `RCPT TO:<b${n}@other.test>` : 'MAIL FROM:<a@b.test>'), /^5\d\d /);
+		}
+	};
+	await errors(19);
+	await talk.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await talk.data('x'), /^250 /);
+	await talk.say('MAIL FROM:<>');
+	await errors(20);
+	t.is(await talk.reply(), '421 4.7.0 Too many errors');
 	t.is(await talk.reply(), 'closed');
+	t.is(mails.length, 1);
+});
+
+test('a session that ends by its errors takes nothing that was sent behind them', async t => {
+	const {port, mails} = await listening(t, {limits: {errors: 3}});
+	const talk = await begun(t, port);
+	talk.send(`${'RCPT TO:<x@other.test>\r\n'.repeat(3)}RCPT TO:<b1@bounces.test>\r\nDATA\r\nx\r\n.\r\n`);
+	for (let n = 0; n < 3; n++) {
+		t.regex(await talk.reply(), /^550 /);
+	}
+	t.regex(await talk.reply(), /^421 /);
+	t.is(await talk.reply(), 'closed');
+	t.deepEqual(mails, []);
 });
 
 const smuggled = 'MAIL FROM:<x@y.test>\r\nRCPT TO:<b2@bounces.test>\r\nDATA\r\nSubject: smuggled\r\n\r\nx';
@@ -266,7 +310,7 @@ test('a mail that drips in is not waited for longer than a session lasts', async
 });
 
 test('whatever clients say, nothing is taken that is not for us, and the next client is served', async t => {
-	const {port, mails} = await listening(t, {limits: {perClient: 1000, refusals: 5}});
+	const {port, mails} = await listening(t, {limits: {perClient: 1000, errors: 5}});
 	const line = fc.oneof(
 		fc.constantFrom('EHLO a', 'HELO a', 'MAIL FROM:<>', 'MAIL FROM:<a@b.test> SIZE=10', 'DATA', '.', 'RSET', 'NOOP'),
 		fc.constantFrom(
@@ -413,4 +457,73 @@ test('sessions in all are limited', async t => {
 	}
 	t.regex(await (await talkTo(t, port)).reply(), /^421/);
 	t.deepEqual(refused, ['too_many_sessions']);
+});
+
+const kib = 1024;
+
+test('who has brought his mails is told to come back in an hour, at RCPT', async t => {
+	const {port, mails, refused} = await listening(t, {allowances: allowing({mails: 1, bytes: 1000 * kib})});
+	const talk = await begun(t, port);
+	// Ten at once may wait to be read of addresses that prove themselves.
+	for (let n = 0; n < 10; n++) {
+		t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^250/);
+		t.regex(await talk.data(`${n}`), /^250/);
+		await talk.say('MAIL FROM:<>');
+	}
+	t.is(
+		await talk.say('RCPT TO:<b1@bounces.test>'),
+		'450 4.7.1 Too much mail from you for this address, try again in an hour',
+	);
+	t.regex(await talk.say('DATA'), /^503/);
+	t.is(mails.length, 10);
+	t.deepEqual(refused, ['too_many']);
+});
+
+test('bytes count while they come, also in sessions beside each other; what is refused does not count', async t => {
+	const {port, mails} = await listening(t, {allowances: allowing({mails: 100, bytes: 30 * kib})});
+	const [one, other] = [await begun(t, port), await begun(t, port)];
+	await one.say('RSET');
+	await one.say(`MAIL FROM:<> SIZE=${301 * kib}`);
+	t.regex(await one.say('RCPT TO:<b1@bounces.test>'), /^450 4\.7\.1/, 'announced');
+	await one.say('RSET');
+	await one.say('MAIL FROM:<> SIZE=1');
+	for (const talk of [one, other]) {
+		t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^250/);
+		t.regex(await talk.say('DATA'), /^354/);
+	}
+	const half = Buffer.alloc(200 * kib, 'x\r\n');
+	one.send(half);
+	t.regex(await one.say('\r\n.'), /^250 2\.6\.0/);
+	other.send(half);
+	t.regex(await other.say('\r\n.'), /^450 4\.7\.1/);
+	t.is(mails.length, 1);
+
+	await one.say('MAIL FROM:<>');
+	await one.say('RCPT TO:<b1@bounces.test>');
+	t.regex(await one.data(Buffer.alloc(90 * kib, 'x\r\n')), /^250/, 'the refused one took nothing');
+});
+
+test('mails that are stored no second time, or never, do not count', async t => {
+	const {port, mails, listener} = await listening(t, {
+		allowances: allowing({mails: 1, bytes: 1000 * kib}),
+		takeIn: () => Promise.resolve({id: 'f'.repeat(64), isNew: false}),
+		limits: {mailBytes: 100 * kib},
+	});
+	for (let n = 0; n < 20; n++) {
+		const talk = await begun(t, port);
+		t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^250/);
+		if (n % 4 === 0) {
+			t.regex(await talk.data('again'), /^250/);
+		} else if (n % 4 === 1) {
+			t.regex(await talk.data(Buffer.alloc(101 * kib, 'x')), /^552/);
+		} else if (n % 4 === 2) {
+			t.regex(await talk.data('X-Loop: mail.test\r\n\r\nx'), /^250/);
+		} else {
+			await talk.say('DATA');
+			talk.send('half a mail');
+		}
+		talk.end();
+		await waitFor('the session is over', () => listener.sessions() === 0);
+	}
+	t.deepEqual(mails, []);
 });

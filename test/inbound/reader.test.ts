@@ -53,6 +53,24 @@ test('mails are read in one thread, which is started with the first', async t =>
 	t.is(spawned(), 1);
 });
 
+test('a thread that nothing comes for is ended; the next mail starts another', async t => {
+	const ended: number[] = [];
+	let spawned = 0;
+	const {read, crashes} = readerOf(t, {
+		restMs: 50,
+		spawn(shared) {
+			spawned++;
+			return new Worker(obeying, {eval: true, workerData: {shared}}).on('exit', code => ended.push(code));
+		},
+	});
+	for (const thread of [1, 2]) {
+		t.is(await read('mail'), 'mail');
+		await waitFor('the thread is ended', async () => ended.length === thread);
+		t.is(spawned, thread);
+	}
+	t.deepEqual(crashes, []);
+});
+
 for (const [text, name] of [
 	['hang', 'never ends'],
 	['eat', 'takes all memory'],

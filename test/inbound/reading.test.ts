@@ -45,6 +45,7 @@ async function record(store: Store, id: string): Promise<void> {
 		id,
 		at: storeTime(Date.now()),
 		kept: null,
+		forgotten: false,
 		reading: null,
 		fault: null,
 	});

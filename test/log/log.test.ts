@@ -1,5 +1,6 @@
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
+import {text} from 'node:stream/consumers';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
 import fc from 'fast-check';
@@ -53,7 +54,7 @@ test('nothing but the listed fields gets through', t => {
 	const extra = {...copy, data: {secret: 'hunter2'}, authorization: 'Bearer hunter2', html: 'hunter2'};
 	log.accepted(extra);
 	log.delivered(extra, {mx: 'mx.example', ...extra});
-	log.listening({http: 'h', inbound: null, version: '1', ...extra});
+	log.listening({http: 'h', admin: 'a', inbound: null, version: '1', ...extra});
 	t.is(lines.length, 3);
 	t.notRegex(lines.join(), /hunter2/);
 });
@@ -181,4 +182,50 @@ test('standard output gets every line, also when the process exits at once', asy
 	const lines = Buffer.concat(chunks).toString().trim().split('\n');
 	t.is(lines.length, 5000);
 	t.is(JSON.parse(lines.at(-1) ?? '').n, 4999);
+});
+
+test('a pipe that nobody reads costs 16 MiB at most; what is dropped is counted, and the end is not held up', async t => {
+	const module = pathToFileURL('dist/src/log/log.js');
+	const script = `const {createLog} = await import('${module}');
+		const {logger, dropped} = createLog({level: 'info', format: 'json', colour: false});
+		const text = 'x'.repeat(1000);
+		for (let n = 0; n < 30000; n++) logger.info({n, text});
+		await new Promise(resolve => setTimeout(resolve, 100));
+		process.stderr.write(String(dropped()));
+		process.exit(0);`;
+	const child = spawn(process.execPath, ['--input-type=module', '-e', script], {stdio: ['ignore', 'pipe', 'pipe']});
+	child.stdout.pause();
+	const dropped = Number(await text(child.stderr));
+	// 16 MiB are some 15,500 of these lines.
+	t.true(dropped > 13_000 && dropped < 15_500, String(dropped));
+	t.is(child.exitCode ?? (await once(child, 'exit'))[0], 0);
+});
+
+test('where the reader is gone, lines are counted and nothing is thrown', async t => {
+	const script = `const {createLog} = await import('${pathToFileURL('dist/src/log/log.js')}');
+		const {logger, dropped} = createLog({level: 'info', format: 'json', colour: false});
+		await new Promise(resolve => process.stdin.once('data', resolve));
+		process.stdin.destroy();
+		for (let n = 0; n < 100; n++) logger.info({n});
+		await new Promise(resolve => setTimeout(resolve, 100));
+		process.stderr.write(String(dropped()));`;
+	const child = spawn(process.execPath, ['--input-type=module', '-e', script], {stdio: ['pipe', 'pipe', 'pipe']});
+	child.stdout.destroy();
+	child.stdin.end('go');
+	t.is(await text(child.stderr), '100');
+});
+
+test('a line is never torn by a slow reader', async t => {
+	const script = `const {createLog} = await import('${pathToFileURL('dist/src/log/log.js')}');
+		const {logger} = createLog({level: 'info', format: 'json', colour: false});
+		for (let n = 0; n < 2000; n++) {
+			logger.info({n, text: 'ä'.repeat(n)});
+			if (n % 100 === 0) await new Promise(resolve => setTimeout(resolve, 1));
+		}`;
+	const child = spawn(process.execPath, ['--input-type=module', '-e', script], {stdio: ['ignore', 'pipe', 'inherit']});
+	const lines = (await text(child.stdout)).trim().split('\n');
+	t.deepEqual(
+		lines.map(line => JSON.parse(line).n),
+		Array.from({length: 2000}, (_, n) => n),
+	);
 });

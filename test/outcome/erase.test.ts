@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
-import {createErase, type Erase} from '../../src/outcome/erase.ts';
+import {createErase, type Person} from '../../src/outcome/erase.ts';
 import {createUnsubscribeWrite} from '../../src/outcome/unsubscribe.ts';
 import {rewriteAddresses} from '../../src/store/erasures.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
@@ -14,12 +14,15 @@ import {outbox} from '../helpers/messages.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
+import {testOperator} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
 
 const at = storeTime(Date.UTC(2026, 5, 9, 10, 15, 30, 123));
-const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => {}): Erase =>
-	createErase({store, clock: systemClock, outbox, removeCaptured});
+const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => {}) => {
+	const erase = createErase({store, clock: systemClock, outbox, removeCaptured});
+	return (person: Person) => erase(person, testOperator);
+};
 
 /** Every row of every table, as one text: blobs as what they say. */
 async function everything(store: Store, tables: readonly string[]): Promise<string> {

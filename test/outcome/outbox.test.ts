@@ -109,6 +109,19 @@ storeTest(
 	},
 );
 
+storeTest(test, 'an endpoint of a test key gets events of test mail alone', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const live = await insertEndpoint(store, workspaceId);
+	const tried = await insertEndpoint(store, workspaceId, {mode: 'test'});
+	const [real = '', test = ''] = await insertMessages(store, workspaceId, ['ada@a.test', 'bob@a.test']);
+	await store.database('messages').where({id: test}).update({mode: 'test'});
+	await announced(store, [happening(workspaceId, real), happening(workspaceId, test)]);
+	const rows = await store.reader('webhook_deliveries').select('endpoint_id as endpoint', 'message_id as message');
+	const messagesOf = (id: string) => rows.filter(({endpoint}) => endpoint === id).map(({message}) => message);
+	t.deepEqual(messagesOf(live).toSorted(), [real, test].toSorted());
+	t.deepEqual(messagesOf(tried), [test]);
+});
+
 storeTest(test, 'without an endpoint nothing is written and nobody is told; nor after a rollback', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);

@@ -39,6 +39,7 @@ async function start(t: ExecutionContext, store: Store) {
 	const api = createApi({
 		newId,
 		version: '0.0.0',
+		pages: null,
 		routes: [
 			trackingRoutes({
 				links: createLinks({keys, publicUrl: '', random: randomBytes}),

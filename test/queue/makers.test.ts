@@ -5,7 +5,7 @@ import {simpleParser} from 'mailparser';
 import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
 import {type Clock, systemClock} from '../../src/mail/clock.ts';
 import {type CpuClock, processCpu} from '../../src/mail/work-limit.ts';
-import type {MakeJob} from '../../src/queue/maker-protocol.ts';
+import type {FromMaker, MakeJob, ToMaker} from '../../src/queue/maker-protocol.ts';
 import {createMakers} from '../../src/queue/makers.ts';
 import type {MakerData} from '../../src/threads/maker.ts';
 import {newId} from '../helpers/messages.ts';
@@ -43,18 +43,23 @@ function start(
 	}: StartOptions = {},
 ) {
 	const crashes: string[] = [];
+	/** How many jobs the maker had, at each time that it got some. */
+	const held: number[] = [];
 	const resources: string[] = [];
+	const faults: string[] = [];
 	const makers = createMakers({
 		count,
 		limitMs,
 		clock,
 		cpu,
 		onCrash: reason => crashes.push(reason),
+		onResourceFault: (_, message) => faults.push(message),
 		isUnavailable: error => error instanceof Error && 'code' in error && error.code === 'SQLITE_BUSY',
-		spawn: shared =>
-			new Worker(new URL(thread(), import.meta.url), {
+		spawn(shared) {
+			const worker = new Worker(new URL(thread(), import.meta.url), {
 				workerData: {
 					shared,
+					time: new SharedArrayBuffer(8),
 					gate,
 					keys: {current: 1, keys: {1: randomBytes(32)}},
 					publicUrl: 'https://mail.example',
@@ -64,11 +69,28 @@ function start(
 					cfbl: null,
 				} satisfies MakerData & {gate: unknown},
 				resourceLimits: {maxOldGenerationSizeMb: 64},
-			}),
+			});
+			let jobs = 0;
+			worker.on('message', (message: FromMaker) => {
+				jobs -= message.kind === 'made' ? message.results.length : 0;
+			});
+			const post = worker.postMessage.bind(worker);
+			worker.postMessage = (message: ToMaker) => {
+				if (message.kind === 'make') {
+					jobs += message.jobs.length;
+					held.push(jobs);
+				}
+				post(message);
+			};
+			return worker;
+		},
 		async resource(name) {
 			resources.push(name);
 			if (name === 'template:busy' && resources.filter(one => one === name).length === 1) {
 				throw Object.assign(new Error('busy'), {code: 'SQLITE_BUSY'});
+			}
+			if (name === 'dkim:sealed') {
+				throw new Error('The secret of dkm_1 in the store is damaged.');
 			}
 			if (name === 'dkim:damaged') {
 				return [{domain: 'shop.example', selector: 'mc1', algorithm: 'rsa-sha256', privateKeyPem: 'none'}];
@@ -78,14 +100,11 @@ function start(
 				return [{domain: 'shop.example', selector: 'mc1', algorithm: 'rsa-sha256', privateKeyPem: rsa}];
 			}
 			const template = templates[name.slice('template:'.length)];
-			if (!template) {
-				throw new Error('There is no such template version.');
-			}
-			return [{id: name, locale: null, text: null, ...template}];
+			return template ? [{id: name, locale: null, text: null, ...template}] : [];
 		},
 	});
 	t.teardown(() => makers.stop());
-	return {makers, crashes, resources};
+	return {makers, crashes, resources, faults, held};
 }
 
 const job = (versionId: string, data: unknown = {name: 'Ada'}): MakeJob => ({
@@ -133,6 +152,17 @@ test('many jobs, one look-up of each template and key per maker', async t => {
 	const list = mail.headers.get('list') as unknown as {unsubscribe: {url: string; mail: string}};
 	t.regex(list.unsubscribe.url, /^https:\/\/mail\.example\/unsubscribe\?token=/);
 	t.regex(list.unsubscribe.mail, /^u[0-9a-z]{44}@bounces\.example/);
+});
+
+test('a maker holds one job with large attachments at a time, and many others', async t => {
+	const {makers, held} = start(t, {count: 1});
+	const attachment = {filename: 'a.bin', contentType: 'application/octet-stream', content: Buffer.alloc(600_000)};
+	const large = () => makers.make({...job('good'), attachments: [attachment]});
+	const results = await Promise.all(Array.from({length: 5}, large));
+	t.deepEqual(held, [1, 1, 1, 1, 1]);
+	results.push(...(await Promise.all(Array.from({length: 16}, () => makers.make(job('good'))))));
+	t.deepEqual(held.slice(5), [8, 16]);
+	t.true(results.every(result => result.ok));
 });
 
 test('a template that runs for ever fails its message only', async t => {
@@ -199,7 +229,7 @@ test('a message that gets no CPU time for very long is put off, others are made'
 test('a template that is gone is an error of its message', async t => {
 	const {makers} = start(t);
 	const [gone, good] = await Promise.all([makers.make(job('gone')), makers.make(job('good'))]);
-	t.deepEqual(gone, {ok: false, unmade: {reason: 'make_failed', message: 'There is no such template version.'}});
+	t.deepEqual(gone, {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}});
 	t.true(good?.ok);
 });
 
@@ -209,13 +239,19 @@ test('a template that cannot be read for now is asked for again', async t => {
 	t.true(result.ok, JSON.stringify(result));
 });
 
-test('a key that is none fails the mail signed with it and nothing else', async t => {
-	const {makers, crashes} = start(t, {count: 1});
-	const [damaged, good] = await Promise.all([
+test('keys that cannot be opened or read put their mail off and nothing else', async t => {
+	const {makers, crashes, faults} = start(t, {count: 1});
+	const [sealed, damaged, good] = await Promise.all([
+		makers.make({...job('good'), signing: 'sealed'}),
 		makers.make({...job('good'), signing: 'damaged'}),
 		makers.make(job('good')),
 	]);
-	t.like(damaged, {ok: false, unmade: {reason: 'make_failed'}});
+	t.like(sealed, {
+		ok: false,
+		unmade: {message: 'The secret of dkm_1 in the store is damaged.', waitMs: 60_000, ours: true},
+	});
+	t.like(damaged, {ok: false, unmade: {waitMs: 60_000, ours: true}});
+	t.is(faults.length, 2);
 	t.true(good?.ok);
 	t.deepEqual(crashes, []);
 });

@@ -1,14 +1,29 @@
 import test from 'ava';
 import type {Knex} from 'knex';
+import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createPresence} from '../../src/queue/presence.ts';
 import {releaseOtherClaims} from '../../src/store/claims.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {migrate} from '../../src/store/migrate.ts';
+import {openStore, type Store} from '../../src/store/store.ts';
+import {engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {notRunHere} from '../helpers/not-run-here.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 const start = Date.UTC(2026, 5, 9);
+
+/** As if so much time had passed since each node was seen: what nodes go by is the server's own clock. */
+async function age(store: Store, milliseconds: number, where: {id?: string} = {}): Promise<void> {
+	const nodes: Array<{id: string; seen_at: string}> = await store.database('nodes').where(where);
+	for (const {id, seen_at} of nodes) {
+		await store
+			.database('nodes')
+			.where({id})
+			.update({seen_at: storeTime(Date.parse(seen_at) - milliseconds)});
+	}
+}
 
 storeTest(
 	test,
@@ -16,8 +31,7 @@ storeTest(
 	async (t, store, engine) => {
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
-		let time = start;
-		const clock = {now: () => time, monotonic: () => 0};
+		const clock = {now: () => start, monotonic: () => 0};
 		const presenceOf = (id: string) => {
 			const node = {id, host: 'h', pid: 1, roles: ['deliver']};
 			const presence = createPresence({
@@ -49,7 +63,7 @@ storeTest(
 		await claimAs(oldBoot, 'one@a.test');
 		await claimAs(newBoot, 'two@a.test');
 
-		time += 10_000;
+		await age(store, 10_000);
 		const second = presenceOf(newBoot);
 		await second.begin();
 		t.deepEqual(
@@ -58,7 +72,7 @@ storeTest(
 			'ten seconds of silence are not death',
 		);
 
-		time += 31_000;
+		await age(store, 31_000);
 		const third = presenceOf(newBoot);
 		await third.begin();
 		t.deepEqual(await claims(), [null, newBoot]);
@@ -70,12 +84,11 @@ storeTest(
 );
 
 storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, engine) => {
-	let time = start;
 	const presenceOf = (id: string) => {
 		const presence = createPresence({
 			store,
 			node: {id, host: 'h', pid: 1, roles: ['deliver']},
-			clock: {now: () => time, monotonic: () => 0},
+			clock: {now: () => start, monotonic: () => 0},
 			onReleased: () => undefined,
 			onError: error => t.fail(String(error)),
 		});
@@ -89,11 +102,11 @@ storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, 
 	const [dead, first, second] = [presenceOf('boot_0'), presenceOf('boot_1'), presenceOf('boot_2')];
 	await dead.begin();
 	await note('boot_0');
-	time += 20_000;
+	await age(store, 20_000);
 	await first.begin();
 	await note('boot_1');
 	t.deepEqual(await nodes(), engine === 'sqlite' ? ['boot_1'] : ['boot_0', 'boot_1']);
-	time += 20_000;
+	await age(store, 20_000);
 	await second.begin();
 	await note('boot_2');
 	t.deepEqual(await nodes(), engine === 'sqlite' ? ['boot_2'] : ['boot_1', 'boot_2']);
@@ -108,52 +121,135 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 	}
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
-	let time = start;
+	let monotonic = 0;
+	/** When the last beat that was written began. */
+	let told = -1;
 	let away = false;
 	const failures: unknown[] = [];
 	async function transaction<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
 		if (away) {
 			throw new Error('away');
 		}
-		return await store.writer.transaction(work);
+		const at = monotonic;
+		const result = await store.writer.transaction(work);
+		told = at;
+		return result;
 	}
 	const presence = createPresence({
 		store: {...store, writer: {...store.writer, transaction}},
 		node: {id: 'boot_mine', host: 'h', pid: 1, roles: ['deliver']},
-		clock: {now: () => time, monotonic: () => time - start},
+		clock: {now: () => start, monotonic: () => monotonic},
 		beatMs: 20,
 		onReleased: () => undefined,
 		onError: error => failures.push(error),
 	});
 	t.teardown(() => presence.end());
 	const holder = async () => (await store.reader('recipients').first('claimed_by')).claimed_by;
-	const isSeen = async () => (await store.reader('nodes').where({id: 'boot_mine'}).first()).seen_at === storeTime(time);
+	const hasTold = () => told === monotonic;
 
 	await store.database('nodes').insert({
 		id: 'boot_theirs',
 		host: 'h',
 		pid: 2,
-		started_at: storeTime(start),
-		seen_at: storeTime(start),
+		started_at: storeTime(Date.now()),
+		seen_at: storeTime(Date.now()),
 	});
 	await store.database('recipients').update({claimed_by: 'boot_theirs'});
 	await presence.begin();
 
 	away = true;
-	time += 40_000;
+	monotonic += 40_000;
+	await age(store, 40_000, {id: 'boot_theirs'});
 	await waitFor('a beat that fails', () => failures.length > 0);
 	away = false;
-	await waitFor('a beat', isSeen);
+	await waitFor('a beat', hasTold);
 	t.is(await holder(), 'boot_theirs');
 
 	for (let n = 0; n < 2; n++) {
-		time += 14_000;
-		await waitFor('another beat', isSeen);
+		monotonic += 14_000;
+		await waitFor('another beat', hasTold);
 		t.is(await holder(), 'boot_theirs');
 	}
 
-	time += 5000;
+	monotonic += 5000;
 	await waitFor('the silent one to be given up', async () => (await holder()) === null);
+});
+
+test('a clock that is an hour off takes nobody for dead, and nobody takes its daemon for dead', async t => {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return;
+	}
+	const store = await newStore(t, 'postgres');
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const presenceOf = (id: string, skew: number) => {
+		const presence = createPresence({
+			store,
+			node: {id, host: 'h', pid: 1, roles: ['deliver']},
+			clock: {now: () => Date.now() + skew, monotonic: () => 0},
+			onReleased: () => t.fail(`${id} released claims`),
+			onError: error => t.fail(String(error)),
+		});
+		t.teardown(() => presence.end());
+		return presence;
+	};
+	const hour = 3_600_000;
+	const nodes: ReadonlyArray<readonly [string, number]> = [
+		['boot_right', 0],
+		['boot_ahead', hour],
+		['boot_behind', -hour],
+		['boot_last', 0],
+	];
+	for (const [id, skew] of nodes) {
+		await presenceOf(id, skew).begin();
+		await store.database('recipients').whereNull('claimed_by').update({claimed_by: id});
+		t.is((await store.reader('recipients').first('claimed_by')).claimed_by, 'boot_right', id);
+	}
+	t.is((await store.reader('nodes')).length, nodes.length);
+});
+
+test('what the daemon before on this data folder held is given back at once, unless it lives', async t => {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return;
+	}
+	const location = await newLocation(t, 'postgres');
+	const before = await openStore(location);
+	await migrate(before.database);
+	const {workspaceId} = await insertWorkspace(before);
+	await insertMessages(before, workspaceId, ['one@a.test']);
+	const endpoint = await insertEndpoint(before, workspaceId);
+	await insertDue(before, workspaceId, endpoint, 1);
+	await before.hold('boot_before');
+	await before.database('recipients').update({claimed_by: 'boot_before'});
+	await before.database('webhook_deliveries').update({claimed_by: 'boot_before'});
+
+	const store = await openStore(location);
+	t.teardown(() => store.close());
+	const holders = async () => [
+		await store.reader('recipients').pluck('claimed_by'),
+		await store.reader('webhook_deliveries').pluck('claimed_by'),
+	];
+	async function startAfter(id: string): Promise<void> {
+		const presence = createPresence({
+			store,
+			node: {id, host: 'h', pid: 1, roles: ['deliver']},
+			former: 'boot_before',
+			clock: systemClock,
+			onReleased: () => undefined,
+			onError: error => t.fail(String(error)),
+		});
+		t.teardown(() => presence.end());
+		await presence.begin();
+	}
+	await startAfter('boot_copy');
+	t.deepEqual((await holders())[0], ['boot_before'], 'a copy of the folder of a daemon that lives');
+
+	// Its connections end, as those of a process that was killed.
+	await before.close();
+	await startAfter('boot_after');
+	t.deepEqual(await holders(), [[null], [null]]);
 });
 
 storeTest(

@@ -46,6 +46,7 @@ async function start(
 		maxSessions: 2,
 		allowPrivateMx: false,
 		dane: false,
+		time: new SharedArrayBuffer(8),
 		bounceRules,
 		...more,
 	};

@@ -2,14 +2,14 @@ import test from 'ava';
 import {pauseWorkspace, resumeWorkspace} from '../../src/admin/workspaces.ts';
 import {defaultReputationLimits as limits, type ReputationLimits} from '../../src/mail/reputation.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {type Judged, judge, startGuard} from '../../src/reputation/guard.ts';
+import {type Judged, judge as judgeAs, startGuard} from '../../src/reputation/guard.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {countHours} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findWorkspace, type Workspace} from '../../src/store/workspaces.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
-import {testTools} from '../helpers/tools.ts';
+import {testOperator, testTools} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const start = Date.parse('2026-06-09T10:15:30.123Z');
@@ -20,6 +20,9 @@ async function count(store: Store, workspaceId: string, figures: Partial<typeof 
 	const counts = [{...none, ...figures, workspaceId, at: storeTime(at)}];
 	await store.writer.transaction(trx => countHours(trx, counts));
 }
+
+const judge = (store: Pick<Store, 'reader' | 'writer'>, by: ReputationLimits, at: number) =>
+	judgeAs(store, by, testTools(at));
 
 const rowOf = async (store: Store, id: string) => (await findWorkspace(store.reader, id)) as Workspace;
 
@@ -36,6 +39,10 @@ storeTest(test, '30 of 200 pause with the figures in the reason, 10 of 60 do not
 		pause_reason: 'reputation: 30 of 200 bounced in 24 hours (15%, limit 10%)',
 	});
 	t.is((await rowOf(store, small)).paused_at, null);
+	t.like(await store.reader('audit'), {
+		length: 1,
+		0: {action: 'workspace.paused', target: bad, actor: testOperator.actor},
+	});
 	t.is(await readGeneration(store.reader), generation + 1, 'every process sees it');
 	t.deepEqual(await judge(store, limits, start), [], 'once');
 });
@@ -159,7 +166,7 @@ storeTest(test, 'the guard judges at its start, what is counted, and the rest by
 	const guard = startGuard({
 		store,
 		limits: () => limits,
-		clock: tools.clock,
+		acting: tools,
 		onJudged: judged => void told.push(judged),
 		onError: error => t.fail(String(error)),
 		restMs: 10,
@@ -190,7 +197,7 @@ storeTest(test, 'off judges nobody, and on again all', async (t, store) => {
 			settings.asked++;
 			return settings.limits;
 		},
-		clock: tools.clock,
+		acting: tools,
 		onJudged: judged => void told.push(judged),
 		onError: error => t.fail(String(error)),
 		restMs: 10,

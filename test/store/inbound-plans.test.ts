@@ -14,7 +14,7 @@ storeTest(
 	'a backlog of unread mails is read in its order, and each mail by its key',
 	async (t, store, engine) => {
 		await store.database('inbound').insert({...mail, id: 'x', received_at: at});
-		const end = {at, kept: null, reading: null, fault: null};
+		const end = {at, kept: null, forgotten: false, reading: null, fault: null};
 		const plans = await plansDuring(store, engine, async () => {
 			await listUnread(store.reader, {node: 'req_a', othersUntil: at, mostRows: 128, mostBytes: 1e6});
 			await store.writer.transaction(trx => markRead(trx, [{...end, id: 'x'}]));

@@ -31,7 +31,8 @@ async function fill(store: Store, workspaceId: string, count: number): Promise<s
 	}
 	await store.database.raw(
 		`update messages set template_id = 'tpl_' || (cast(substr(to_key, 2, 1) as integer) % 3),
-			from_key = 'f' || (cast(substr(to_key, 2, 1) as integer) % 2) || '@x.test'`,
+			from_key = 'f' || (cast(substr(to_key, 2, 1) as integer) % 2) || '@x.test',
+			mode = case when to_key like '%5@x.test' or to_key = 'u12@x.test' then 'test' else 'live' end`,
 	);
 	for (const [index, state] of recipientStates.entries()) {
 		await store
@@ -55,14 +56,16 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.where('m.workspace_id', workspaceId)
 		.orderBy('m.id', 'desc')
-		.select('m.id', 'm.to_key', 'm.from_key', 'm.template_id', 'r.state');
+		.select('m.id', 'm.to_key', 'm.from_key', 'm.template_id', 'm.mode', 'r.state');
 	const values = {toKey: 'u12@x.test', status: recipientStates[2], templateId: 'tpl_1', fromKey: 'f1@x.test'};
-	for (let mask = 0; mask < 16; mask++) {
+	const modes = [undefined, 'live', 'test'] as const;
+	for (let mask = 0; mask < 48; mask++) {
 		const filter: Filters = {
 			...(mask & 1 && {toKey: values.toKey}),
 			...(mask & 2 && {status: values.status}),
 			...(mask & 4 && {templateId: values.templateId}),
 			...(mask & 8 && {fromKey: values.fromKey}),
+			mode: modes[mask >> 4],
 		};
 		const expected = rows
 			.filter(
@@ -70,7 +73,8 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 					(filter.toKey ?? row.to_key) === row.to_key &&
 					(filter.status ?? row.state) === row.state &&
 					(filter.templateId ?? row.template_id) === row.template_id &&
-					(filter.fromKey ?? row.from_key) === row.from_key,
+					(filter.fromKey ?? row.from_key) === row.from_key &&
+					(filter.mode ?? row.mode) === row.mode,
 			)
 			.map(row => row.id);
 		for (const limit of [1, 7, 100]) {
@@ -154,8 +158,8 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 	const range = {since: Date.now() - 60_000, until: Date.now() + 60_000};
 	const [toKey, status, templateId, fromKey] = ['u12@x.test', 'sent', 'tpl_1', 'f1@x.test'] as const;
 	for (const [index, filter] of [
-		[/messages_by_workspace|messages_pkey/, {}],
-		[/messages_by_workspace|messages_pkey/, range],
+		[/messages_by_workspace/, {}],
+		[/messages_by_workspace/, range],
 		[/messages_by_recipient/, {toKey}],
 		[/messages_by_recipient/, {toKey, ...range}],
 		[/recipients_by_state/, {status}],
@@ -166,15 +170,31 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		[/messages_by_recipient/, {toKey, fromKey, templateId, status, ...range}],
 		[/recipients_by_state/, {status, templateId, fromKey}],
 		[/messages_by_template/, {templateId, fromKey}],
+		[/messages_of_tests/, {mode: 'test'}],
+		[/messages_of_tests/, {mode: 'test', ...range}],
+		[/messages_by_recipient/, {mode: 'test', toKey}],
+		[/messages_by_workspace/, {mode: 'live'}],
+		[/messages_by_recipient/, {mode: 'live', toKey}],
 	] as const) {
 		const plans = await plansDuring(store, engine, () =>
 			scanMessages(store.reader, {workspaceId, ...filter}, {after: null, limit: 25}),
 		);
 		const named = JSON.stringify(filter);
 		t.regex(plans.at(-1) ?? '', index, named);
+		if (engine === 'postgres') {
+			// Of columns that are compared as one row it would read on beyond the lower bound, in the versions before 18.
+			const [bounds = ''] = plans.at(-1)?.match(/Index Cond: .*/) ?? [];
+			t.regex(bounds, 'since' in filter ? /_id = .*id >= .*id < / : /_id = /, named);
+			const isKeyed = /_by_(?:recipient|state|template|sender)/.test(index.source);
+			t.is(bounds.match(/ = /g)?.length, isKeyed ? 2 : 1, `${named} ${bounds}`);
+			t.notRegex(bounds, /ROW\(/, named);
+		}
 		for (const plan of plans) {
 			t.false(readsAll(plan), `${named}\n${plan}`);
-			t.notRegex(plan, /TEMP B-TREE|^ *-?>? *Sort/m, `${named}\n${plan}`);
+			// What is only counted PostgreSQL may sort, where it believes that there is little of it.
+			if (engine === 'sqlite' || !plan.includes('count(*)')) {
+				t.notRegex(plan, /TEMP B-TREE|^ *-?>? *Sort/m, `${named}\n${plan}`);
+			}
 		}
 	}
 });

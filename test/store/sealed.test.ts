@@ -21,3 +21,24 @@ test('old keys open after a rotation, the current one seals', t => {
 	t.throws(() => createVault({current: 2, keys: {2: two}}).open('dkm_a', sealed), {message: /sealed with key 1/});
 	t.throws(() => createVault({current: 2, keys: {2: two}}).open('dkm_a', sealed.replace('v1.1.', 'v1.constructor.')));
 });
+
+test('keys that were rotated since are read again, once they are needed', t => {
+	let reads = 0;
+	const later = {current: 2, keys: {1: one, 2: two}};
+	const vault = createVault(
+		{current: 1, keys: {1: one}},
+		{
+			reread() {
+				reads++;
+				return later;
+			},
+		},
+	);
+	t.is(vault.open('a', vault.seal('a', 'old')), 'old');
+	t.is(reads, 0);
+	t.is(vault.open('a', createVault(later).seal('a', 'new')), 'new');
+	t.is(vault.current(), 2);
+	t.is(vault.open('a', createVault(later).seal('a', 'again')), 'again');
+	t.is(reads, 1);
+	t.throws(() => vault.open('a', 'v1.3.AAAA'), {message: /sealed with key 3/});
+});

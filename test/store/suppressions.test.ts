@@ -46,6 +46,28 @@ storeTest(
 	},
 );
 
+storeTest(test, 'an entry of a test key gives way to any other, also within one insertion', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const insert = async (...entries: NewSuppression[]) => {
+		const added = await store.writer.transaction(trx => insertSuppressions(trx, entries));
+		const rows = await store.reader('suppressions').orderBy('address').select('id', 'reason', 'mode');
+		return {added, rows};
+	};
+	const tried = entry(workspaceId, 'a@x.test', {mode: 'test'});
+	const bounced = entry(workspaceId, 'a@x.test', {reason: 'hard_bounce'});
+	t.deepEqual(await insert(tried), {
+		added: new Set([tried.id]),
+		rows: [{id: tried.id, reason: 'manual', mode: 'test'}],
+	});
+	t.deepEqual((await insert(entry(workspaceId, 'a@x.test', {mode: 'test'}))).added, new Set());
+	const live = {id: bounced.id, reason: 'hard_bounce', mode: 'live'};
+	t.deepEqual(await insert(bounced), {added: new Set([bounced.id]), rows: [live]});
+	t.deepEqual(await insert(tried, entry(workspaceId, 'a@x.test')), {added: new Set(), rows: [live]});
+
+	const [first, second] = [entry(workspaceId, 'b@x.test', {mode: 'test'}), entry(workspaceId, 'b@x.test')];
+	t.deepEqual((await insert(first, second)).added, new Set([second.id]));
+});
+
 /** Two workspaces with as many entries as make an engine look for an index; as many topics and opt-outs. */
 async function fill(store: Store): Promise<string> {
 	const {workspaceId} = await insertWorkspace(store);

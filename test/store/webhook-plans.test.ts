@@ -1,5 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
+import {deliveryStates} from '../../src/mail/webhook.ts';
 import {
 	claimDeliveries,
 	readDueEndpoints,
@@ -18,6 +19,19 @@ import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 const greedy = (plans: readonly string[]) =>
 	plans.filter(plan => /SCAN (?:webhook_deliveries|d)\b|Seq Scan on webhook_deliveries/.test(plan));
 
+storeTest(test, 'deliveries in one state are listed along an index, in its order', async (t, store, engine) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpointId = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpointId, 3);
+	for (const state of deliveryStates) {
+		const [plan = ''] = await plansDuring(store, engine, async () => {
+			await listDeliveries(store.reader, endpointId, {after: null, limit: 25, state});
+		});
+		t.regex(plan, /webhook_deliveries_by_state/);
+		t.notRegex(plan, /Sort|TEMP B-TREE/, plan);
+	}
+});
+
 storeTest(test, 'claims, ends of attempts and lists find their deliveries by an index', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpointId = await insertEndpoint(store, workspaceId);
@@ -34,9 +48,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 		state: 'failed',
 		nextAttemptAt: now,
 		at: now,
-		status: 500,
-		error: 'x',
-		ms: 1,
+		end: {status: 500, error: 'x', ms: 1},
 	};
 	const plans = await plansDuring(store, engine, async () => {
 		await transaction(trx => claimDeliveries(trx, boot, {grants, now}));

@@ -153,8 +153,8 @@ if (engines.includes('postgres')) {
 	test('a transaction that hangs is ended by PostgreSQL; the store is told to be unavailable, and goes on', async t => {
 		const store = await newStore(t, 'postgres');
 		const setting = async (name: string) => Object.values((await store.database.raw(`show ${name}`)).rows[0])[0];
-		t.is(await setting('idle_in_transaction_session_timeout'), '20s');
-		t.is(await setting('lock_timeout'), '30s');
+		t.is(await setting('idle_in_transaction_session_timeout'), '7s');
+		t.is(await setting('lock_timeout'), '8s');
 
 		await store.database.raw(`set idle_in_transaction_session_timeout = '100ms'`);
 		const error = await t.throwsAsync(

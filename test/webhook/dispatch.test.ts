@@ -24,13 +24,15 @@ const now = () => storeTime(Date.now());
 
 storeTest(test, 'what is due is posted once, in order, with its stored bytes, and is delivered', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
-	const endpoint = await insertEndpoint(store, workspaceId);
+	const overlap = {previous_secret: 'older', previous_until: '2026-06-09T10:15:30.123Z'};
+	const endpoint = await insertEndpoint(store, workspaceId, overlap);
 	const ids = await insertDue(store, workspaceId, endpoint, 50);
 	const begun: string[] = [];
 	const {dispatcher, attempted} = dispatcherOf(store, async delivery => {
 		begun.push(delivery.id);
 		t.is(Buffer.from(delivery.body).toString(), '{"type":"delivered"}');
 		t.like(delivery, {endpointId: endpoint, workspaceId, url: `https://shop.example/${endpoint}`, secret: 'sealed'});
+		t.like(delivery, {previousSecret: 'older', previousUntil: '2026-06-09T10:15:30.123Z'});
 		return acknowledged;
 	});
 	await dispatcher.start();
@@ -40,6 +42,20 @@ storeTest(test, 'what is due is posted once, in order, with its stored bytes, an
 	t.is(attempted.length, 50);
 	t.like(await rowOf(store, ids[0] as string), {attempts: 1, claimed_by: null, next_attempt_at: null});
 	t.is((await store.reader('webhook_attempts')).length, 50);
+});
+
+storeTest(test, 'an attempt that cannot begin counts nothing, keeps nothing, and is made later', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
+	let begun = 0;
+	const {dispatcher} = dispatcherOf(store, async () => (++begun < 12 ? null : acknowledged));
+	await dispatcher.start();
+	await waitFor('it is delivered', async () => (await statesOf(store)).delivered === 1);
+	await dispatcher.stop();
+	t.is(begun, 12);
+	t.like(await rowOf(store, id), {attempts: 1, claimed_by: null});
+	t.is((await store.reader('webhook_attempts')).length, 1);
 });
 
 storeTest(

@@ -15,9 +15,11 @@ function exampleOf(name: string): string {
 
 const secret = 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456';
 const body = Buffer.from('{"type":"delivered","metadata":{"order":"Größe \\"7\\" \\u2028"}}');
-const now = signature(secret, Date.now(), body);
-const old = signature(secret, Date.now() - 301_000, body);
-const early = signature(secret, Date.now() + 310_000, body);
+const alone = {secret, next: null};
+const now = signature(alone, Date.now(), body);
+const old = signature(alone, Date.now() - 301_000, body);
+const early = signature(alone, Date.now() + 310_000, body);
+const overlapping = signature({secret, next: `${secret}y`}, Date.now(), body);
 
 const cases = [
 	[true, now, body, secret],
@@ -28,6 +30,10 @@ const cases = [
 	[false, {...now, 'x-webhook-signature': ''}, body, secret],
 	[false, {...now, 'x-webhook-signature': now['x-webhook-signature'].toUpperCase()}, body, secret],
 	[false, {...now, 'x-webhook-timestamp': 'x'}, body, secret],
+	[true, overlapping, body, secret],
+	[true, overlapping, body, `${secret}y`],
+	[false, overlapping, body, `${secret}x`],
+	[false, {...overlapping, 'x-webhook-timestamp': '1'}, body, secret],
 	[false, {}, body, secret],
 ] as const;
 

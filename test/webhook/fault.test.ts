@@ -1,16 +1,47 @@
 import test from 'ava';
-import {faultInWords} from '../../src/webhook/fault.ts';
+import fc from 'fast-check';
+import {faultOf, PostFault} from '../../src/webhook/fault.ts';
 
 const coded = (code: string, message = 'no') => Object.assign(new Error(message), {code});
+const errorOf = (error: unknown) => faultOf(error).error;
 
-test('known codes have a sentence of ours, others keep their own, and nothing can draw on a terminal', t => {
-	t.is(faultInWords(coded('ECONNREFUSED')), 'the connection was refused: nothing listens there (ECONNREFUSED)');
-	t.is(faultInWords(coded('toString')), 'no (toString)');
-	t.is(faultInWords(coded('EODD', 'EODD: odd')), 'EODD: odd');
+test('known codes have a sentence of ours, others show their code alone', t => {
+	t.is(errorOf(coded('ECONNREFUSED')), 'the connection was refused: nothing listens there (ECONNREFUSED)');
+	t.is(errorOf(coded('toString')), 'the attempt failed (toString)');
+	t.is(errorOf(coded('EODD', 'EODD: odd')), 'the attempt failed (EODD)');
+	t.is(errorOf(coded('<script>')), 'the attempt failed');
 	t.is(
-		faultInWords(new AggregateError([coded('ENETUNREACH'), coded('ECONNREFUSED')])),
+		errorOf(new AggregateError([coded('ENETUNREACH'), coded('ECONNREFUSED')])),
 		'the connection was refused: nothing listens there (ECONNREFUSED)',
 	);
-	t.is(faultInWords('\u001b[31mred\u202e\r\n'), ' [31mred ');
-	t.is(faultInWords(new Error('x'.repeat(1000))).length, 200);
+	t.is(errorOf(new Error('something')), 'the attempt failed');
+	t.is(errorOf(new PostFault('no connection in time')), 'no connection in time');
+});
+
+test('addresses are for the operator alone, whatever names them', t => {
+	const faults = [
+		coded('EACCES', 'connect EACCES 10.1.2.3:443 - Local (192.168.0.2:0)'),
+		coded('ECONNREFUSED', 'connect ECONNREFUSED 10.1.2.3:443'),
+		new AggregateError([coded('EINVAL', 'connect EINVAL fd00::7:443')], 'all of 10.1.2.3, fd00::7'),
+		coded('ERR_TLS_CERT_ALTNAME_INVALID', 'Host: x. is not in the cert altnames: DNS:10.1.2.3.corp.internal'),
+		new Error('10.1.2.3'),
+		'fd00::7',
+		new PostFault('the host has an address that is not public', 'the host has the address 10.1.2.3'),
+	];
+	for (const fault of faults) {
+		const {error, detail} = faultOf(fault);
+		t.notRegex(error, /10\.1|192\.168|fd00|corp/, error);
+		t.regex(detail ?? '', /10\.1\.2\.3|fd00::7/);
+	}
+});
+
+test('nothing can draw on a terminal, and nothing is long', t => {
+	fc.assert(
+		fc.property(fc.string({unit: 'binary'}), fc.string({unit: 'binary'}), (code, message) => {
+			const {error, detail} = faultOf(coded(code, message));
+			t.regex(error, /^[ -~]{1,200}$/);
+			t.notRegex(detail ?? '', /[\p{Cc}\p{Cf}]/u);
+			t.true((detail ?? '').length <= 200);
+		}),
+	);
 });

@@ -1,6 +1,8 @@
+import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
 import {createGuard, hostOf} from '../../src/webhook/guard.ts';
+import {refusedPorts} from '../../src/webhook/ports.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 
 const guard = createGuard([]);
@@ -21,6 +23,9 @@ for (const url of [
 	'https://[2606:2800:21f:cb07:6820:80da:af6b:8b2c]/',
 	'https://localhost.example/',
 	'https://a_b.example/',
+	'https://shop.example:80/',
+	'https://shop.example:1024/',
+	'https://shop.example:65535/',
 ]) {
 	test(`taken: ${url}`, t => {
 		t.is(guard.urlFault(url), null);
@@ -72,6 +77,7 @@ test('whatever is given, it is judged; what passes is https to a full name or a 
 				const name = hostOf(parsed);
 				t.is(parsed.protocol, 'https:');
 				t.is(parsed.username + parsed.password, '');
+				t.true(['', '80'].includes(parsed.port) || Number(parsed.port) > 1023, parsed.port);
 				t.true(guard.allows(name) || /^[^:[\]]+\.(?!\d+$)[^:[\].]+$/.test(name), name);
 			} else {
 				t.regex(fault, /^must /);
@@ -79,4 +85,17 @@ test('whatever is given, it is judged; what passes is https to a full name or a 
 		}),
 		{numRuns: 2000},
 	);
+});
+
+test('ports up to 1023 but 80 and 443, and those where databases listen, are refused; each is told in the docs', t => {
+	const page = readFileSync('docs/webhooks.md', 'utf8');
+	const told = /<!-- ports -->\n([\s\S]*?)\n\n/.exec(page)?.[1] ?? '';
+	t.deepEqual(
+		[...told.matchAll(/\d{4,5}/g)].map(([port]) => Number(port)),
+		[...refusedPorts].sort((a, b) => a - b),
+	);
+	for (let port = 0; port <= 65_535; port++) {
+		const good = port === 80 || port === 443 || (port > 1023 && !refusedPorts.includes(port));
+		t.is(guard.urlFault(`https://shop.example:${port}/`) === null, good, String(port));
+	}
 });

@@ -15,7 +15,8 @@ function threadOf(t: ExecutionContext, deadly: ReadonlyArray<readonly string[]>)
 		onCrash: reason => crashes.push(reason),
 	});
 	t.teardown(() => thread.stop());
-	const post = (url: string, body = Buffer.from('{}')) => thread.post({id: 'whd_1', url, secret: 's', body});
+	const post = (url: string, body = Buffer.from('{}')) =>
+		thread.post({id: 'whd_1', url, signing: {secret: 's', next: null}, body});
 	return {thread, post, crashes, starts: () => starts};
 }
 

@@ -1,24 +1,32 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
 import type {Accepted} from '../../accept/accepted.ts';
 import type {Send} from '../../accept/draft.ts';
 import type {Accept} from '../../accept/send.ts';
+import type {Tools} from '../../admin/tools.ts';
 import {type ApiErrorCode, apiErrors} from '../../mail/api-error.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import type {Caller} from '../caller.ts';
 import {describe} from '../describe.ts';
-import {apiError, bodyMissing, unavailable} from '../errors.ts';
+import {apiError, bodyMissing, toApiError, unavailable} from '../errors.ts';
+import {oversized} from '../json.ts';
 import {noQuery} from '../paging.ts';
 import {type RateLimits, showAllowance} from '../rate-limit.ts';
+import {mostValues} from '../read-body.ts';
 import {createReadSend} from '../read-send.ts';
-import {batchBody, batchResults, describedBatch} from '../schemas/batch.ts';
+import {rateLimited} from '../refused-send.ts';
+import {batchBody, batchResults, describedBatch, mostItems} from '../schemas/batch.ts';
+import {sendBodyLimit} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
+import {inSlice} from '../slices.ts';
 import {createChecks, mostViolations} from '../validate.ts';
 
 export type BatchRoutesOptions = {
 	readonly auth: Auth;
 	readonly limits: RateLimits;
 	readonly accept: Accept;
+	readonly tools: Pick<Tools, 'clock'>;
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };
@@ -28,8 +36,14 @@ type Fault = {readonly code: ApiErrorCode; readonly message: string};
 type Item = {readonly send: Send} | {readonly fault: Fault};
 
 const bodyLimit = 32 * 1024 * 1024;
+const jsonLimits = {
+	values: 500_000,
+	items: {list: 'messages', most: mostItems, values: mostValues, bytes: sendBodyLimit},
+};
 
-export function batchRoutes({auth, limits, accept, mayAccept}: BatchRoutesOptions): Routes {
+const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);
+
+export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: BatchRoutesOptions): Routes {
 	const checks = createChecks();
 	const readSend = createReadSend(checks);
 	const checkQuery = checks.checkOf(noQuery);
@@ -39,6 +53,9 @@ export function batchRoutes({auth, limits, accept, mayAccept}: BatchRoutesOption
 	function readItem(item: unknown, caller: Caller): Item {
 		if (!limits.take(caller, 'batch')) {
 			return {fault: faultOf('rate_limited')};
+		}
+		if (item === oversized) {
+			return {fault: faultOf('payload_too_large')};
 		}
 		const read = readSend(item, caller);
 		if (read.ok) {
@@ -52,12 +69,28 @@ export function batchRoutes({auth, limits, accept, mayAccept}: BatchRoutesOption
 		return {fault: {code: read.code, message: `${field} ${first.message}`}};
 	}
 
+	/** A batch that is refused for its body costs as much to read as one that is taken: it draws one. */
+	function drawForRefused(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+		const {caller} = request;
+		if (caller && bodyFaults.has(toApiError(error, () => false).status)) {
+			const taken = limits.take(caller, 'batch');
+			const allowance = limits.read(caller, 'batch');
+			showAllowance(reply, allowance);
+			if (!taken) {
+				throw rateLimited(allowance, clock.now());
+			}
+		}
+		throw error;
+	}
+
 	return api => {
 		api.withTypeProvider<TypeBoxTypeProvider>().post(
 			'/v1/messages/batch',
 			{
 				onRequest: auth.needs('messages:send', 'batch'),
 				bodyLimit,
+				config: {json: jsonLimits},
+				errorHandler: drawForRefused,
 				schema: {
 					...describe({
 						tag: 'Messages',
@@ -90,7 +123,13 @@ export function batchRoutes({auth, limits, accept, mayAccept}: BatchRoutesOption
 					throw apiError('sending_paused');
 				}
 
-				const items = (body as Static<typeof batchBody>).messages.map(item => readItem(item, caller));
+				const items: Item[] = [];
+				const {messages} = body as Static<typeof batchBody>;
+				for (const [index, item] of messages.entries()) {
+					items.push(request.isHeavy ? await inSlice(() => readItem(item, caller)) : readItem(item, caller));
+					// What was read is let go: the texts of attachments are large.
+					messages[index] = null;
+				}
 				showAllowance(reply, limits.read(caller, 'batch'));
 				const sends = items.flatMap(item => ('send' in item ? [item.send] : []));
 				const results = (await accept.batch(sends)).values();

@@ -4,7 +4,8 @@ import {changeContact} from '../../admin/contacts.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/contacts.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {actAs, callerOf} from '../auth.ts';
+import type {Caller} from '../caller.ts';
 import {contactView} from '../contact-view.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
@@ -35,6 +36,14 @@ export function contactRoutes({auth, reader, change, tools, cursors, erase}: Api
 	async function chosen(workspaceId: string, id: string): Promise<Contact> {
 		const contact = isId('con', id) ? await findContact(reader, workspaceId, id) : undefined;
 		return contact ?? missing();
+	}
+
+	/** Live mail alone makes contacts, so that no test key changes or erases one. */
+	async function mayChange({workspaceId, mode}: Caller, id: string): Promise<void> {
+		if (mode === 'test') {
+			await chosen(workspaceId, id);
+			throw apiError('insufficient_scope', {message: 'A test key cannot change a contact of live mail.'});
+		}
 	}
 
 	return api => {
@@ -107,8 +116,9 @@ export function contactRoutes({auth, reader, change, tools, cursors, erase}: Api
 			async request => {
 				const {id} = request.params;
 				const {workspaceId} = callerOf(request);
+				await mayChange(callerOf(request), id);
 				const changed = isId('con', id)
-					? await change(trx => changeContact(trx, tools, {workspaceId, id}, changesOf(request.body)))
+					? await change(trx => changeContact(trx, actAs(tools, request), {workspaceId, id}, changesOf(request.body)))
 					: undefined;
 				return contactView(changed ?? missing());
 			},
@@ -133,8 +143,9 @@ export function contactRoutes({auth, reader, change, tools, cursors, erase}: Api
 			},
 			async (request, reply) => {
 				const {workspaceId} = callerOf(request);
+				await mayChange(callerOf(request), request.params.id);
 				const contact = await chosen(workspaceId, request.params.id);
-				await erase({workspaceId, addressKey: contact.addressKey});
+				await erase({workspaceId, addressKey: contact.addressKey}, actAs({}, request).operator);
 				return reply.code(204).send();
 			},
 		);

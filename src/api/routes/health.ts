@@ -6,8 +6,6 @@ import type {Routes} from '../server.ts';
 export type HealthRoutesOptions = {
 	/** Null: ready to take mail. Else why not: starting, draining, the store fails. */
 	readonly notReady: () => Promise<string | null>;
-	/** The figures in Prometheus' text format. */
-	readonly metrics: () => Promise<string>;
 };
 
 const statusView = Type.Object({status: Type.String()}, {examples: [{status: 'ok'}]});
@@ -17,10 +15,9 @@ const ready = {
 	summary: 'Check that mail is taken',
 	description: '503 while the daemon starts, drains, or cannot use its store.',
 } as const;
-const figures = {tag: 'Operation', summary: 'Read the figures for Prometheus'} as const;
 
 /** For whoever supervises the daemon: no key is needed, and no address or secret is shown. */
-export function healthRoutes({notReady, metrics}: HealthRoutesOptions): Routes {
+export function healthRoutes({notReady}: HealthRoutesOptions): Routes {
 	return api => {
 		api.get(
 			'/healthz',
@@ -37,11 +34,5 @@ export function healthRoutes({notReady, metrics}: HealthRoutesOptions): Routes {
 			}
 			return {status: 'ready'};
 		});
-
-		api.get(
-			'/metrics',
-			{schema: describe({...figures, answer: [200, 'Figures as text.', null]})},
-			async (_request, reply) => reply.type('text/plain; version=0.0.4; charset=utf-8').send(await metrics()),
-		);
 	};
 }

@@ -5,8 +5,10 @@ import {recipientStates} from '../../mail/recipient-state.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
 import {readMessages} from '../../store/messages.ts';
+import {firstThatFit} from '../../store/page-bytes.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
+import {type Caller, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {pageQuery, scanPage} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
@@ -26,6 +28,11 @@ const messageQuery = Type.Object(
 		),
 		from: Type.Optional(Type.String({format: 'query-email', description: 'Messages from this address.'})),
 		templateId: Type.Optional(Type.String({description: 'Messages of this template, whatever its version.'})),
+		mode: Type.Optional(
+			Type.Enum(['live', 'test'], {
+				description: 'Only messages of live keys, or of test keys; a test key lists its own kind alone.',
+			}),
+		),
 		createdAfter: Type.Optional(
 			Type.String({format: 'time', description: 'Accepted then or later; RFC 3339 date or date-time, UTC by default.'}),
 		),
@@ -48,27 +55,31 @@ export function messageListRoutes({auth, reader, cursors}: ApiParts): Routes {
 						tag: 'Messages',
 						summary: 'List messages',
 						description:
-							'Newest first; all filters given must match. With several filters a page may hold fewer messages than `limit`, or none, and still have a `next_cursor`.',
+							'Newest first; all filters given must match. A page ends early where its messages have more than 1 MiB of `data` and `metadata`. With several filters it may hold fewer messages than `limit`, or none, and still have a `next_cursor`.',
 						answer: [200, 'A page of messages.', pageOf(messageSchema)],
 					}),
 					querystring: messageQuery,
 				},
 			},
 			async request => {
-				const {workspaceId} = callerOf(request);
-				const filter = filterOf(request.query);
+				const caller = callerOf(request);
+				const {workspaceId} = caller;
+				const filter = filterOf(request.query, caller);
 				const page = await scanPage({
 					query: request.query,
 					usualLimit: messagesPerPage,
 					cursors,
 					scope: {workspaceId, route: 'messages', filters: textsOf(filter)},
 					async scan(part) {
-						// No template has such an id, and PostgreSQL would refuse some texts.
-						if (filter.templateId !== undefined && !isId('tpl', filter.templateId)) {
+						// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
+						const isUnknown = filter.templateId !== undefined && !isId('tpl', filter.templateId);
+						if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 							return {rows: [], next: null};
 						}
 						const {ids, next} = await scanMessages(reader, {...filter, workspaceId}, part);
-						return {rows: await readMessages(reader, workspaceId, ids), next};
+						const fitting = await firstThatFit(reader, 'messages', ids);
+						const rows = await readMessages(reader, workspaceId, fitting);
+						return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
 					},
 				});
 				return {data: page.rows.map(messageView), next_cursor: page.nextCursor};
@@ -79,8 +90,9 @@ export function messageListRoutes({auth, reader, cursors}: ApiParts): Routes {
 
 type Filter = Omit<MessageFilter, 'workspaceId'>;
 
-function filterOf(query: Static<typeof messageQuery>): Filter {
+function filterOf(query: Static<typeof messageQuery>, caller: Caller): Filter {
 	return {
+		mode: query.mode ?? visibleMode(caller),
 		status: query.status,
 		toKey: query.recipient === undefined ? undefined : queryAddressKey(query.recipient),
 		fromKey: query.from === undefined ? undefined : queryAddressKey(query.from),

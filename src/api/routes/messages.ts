@@ -8,6 +8,7 @@ import {isId} from '../../mail/ids.ts';
 import {readEvents} from '../../store/events.ts';
 import {findMessage, hasMessage} from '../../store/messages.ts';
 import {type Auth, callerOf} from '../auth.ts';
+import {type Caller, visibleMode} from '../caller.ts';
 import type {Cursors} from '../cursor.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
@@ -18,7 +19,7 @@ import {limitSends, readIdempotencyKey, refusedSend} from '../refused-send.ts';
 import {acceptedView, eventSchema, messageSchema} from '../schemas/message.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
-import {resentFromHeader, type SendBody, sendBody, sendHeaders} from '../schemas/send.ts';
+import {resentFromHeader, type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
 import {createChecks, mostViolations} from '../validate.ts';
 import {eventView, messageView} from '../views.ts';
@@ -35,7 +36,6 @@ export type MessageRoutesOptions = {
 };
 
 const messageParams = idParams('msg');
-const sendBodyLimit = 6 * 1024 * 1024;
 const eventsPerPage = 100;
 const sendErrors = [
 	'idempotency_key_reused',
@@ -64,10 +64,13 @@ export function messageRoutes({
 	const readSend = createReadSend(checks);
 	const checkQuery = checks.checkOf(noQuery);
 
-	/** The id if the caller's workspace has this message. */
+	async function isVisible(caller: Caller, id: string): Promise<boolean> {
+		return isId('msg', id) && (await hasMessage(reader, caller.workspaceId, id, visibleMode(caller)));
+	}
+
+	/** The id if the caller may see this message. */
 	async function known(request: FastifyRequest, id: string | string[]): Promise<string | null> {
-		const {workspaceId} = callerOf(request);
-		return typeof id === 'string' && isId('msg', id) && (await hasMessage(reader, workspaceId, id)) ? id : null;
+		return typeof id === 'string' && (await isVisible(callerOf(request), id)) ? id : null;
 	}
 
 	return api => {
@@ -142,8 +145,9 @@ export function messageRoutes({
 			},
 			async request => {
 				const {id} = request.params;
-				const message = isId('msg', id) ? await findMessage(reader, callerOf(request).workspaceId, id) : undefined;
-				if (!message) {
+				const caller = callerOf(request);
+				const message = isId('msg', id) ? await findMessage(reader, caller.workspaceId, id) : undefined;
+				if (!message || message.mode !== (visibleMode(caller) ?? message.mode)) {
 					throw apiError('message_not_found');
 				}
 				return messageView(message);
@@ -167,14 +171,14 @@ export function messageRoutes({
 			},
 			async request => {
 				const {id} = request.params;
-				const {workspaceId} = callerOf(request);
+				const caller = callerOf(request);
 				const page = await readPage({
 					query: request.query,
 					usualLimit: eventsPerPage,
 					cursors,
-					scope: {workspaceId, route: 'message_events', filters: {message: id}},
+					scope: {workspaceId: caller.workspaceId, route: 'message_events', filters: {message: id}},
 					async read(part) {
-						if (!isId('msg', id) || !(await hasMessage(reader, workspaceId, id))) {
+						if (!(await isVisible(caller, id))) {
 							throw apiError('message_not_found');
 						}
 						return await readEvents(reader, id, part);

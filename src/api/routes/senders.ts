@@ -1,11 +1,11 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {addSender, prepareKeys, removeSenderById} from '../../admin/senders.ts';
+import {addSender, prepareKeys, removeSender} from '../../admin/senders.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {apiTime} from '../../mail/time.ts';
 import {findSender, pageSenders, type Sender} from '../../store/senders.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
@@ -79,7 +79,7 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors}: Part
 				const newKeys = await keyTurns(workspaceId, () => prepareKeys(reader, workspaceId, address.domain));
 				const name = request.body.name ?? null;
 				const input = {workspaceId, address, name, verified: false, newKeys};
-				const added = await change(trx => addSender(trx, tools, vault, input));
+				const added = await change(trx => addSender(trx, actAs(tools, request), vault, input));
 				if (!added) {
 					throw apiError('conflict', {message: taken});
 				}
@@ -106,7 +106,7 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors}: Part
 			async (request, reply) => {
 				const {id} = request.params;
 				const {workspaceId} = callerOf(request);
-				if (!isId('snd', id) || !(await change(trx => removeSenderById(trx, workspaceId, id)))) {
+				if (!isId('snd', id) || !(await change(trx => removeSender(trx, actAs(tools, request), workspaceId, {id})))) {
 					throw apiError('not_found');
 				}
 				return reply.code(204).send();

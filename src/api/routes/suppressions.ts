@@ -7,7 +7,7 @@ import {suppressionReasons} from '../../mail/suppression.ts';
 import {apiTime} from '../../mail/time.ts';
 import {listSuppressions, type Suppression} from '../../store/suppressions.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
@@ -43,7 +43,8 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 					...describe({
 						tag: 'Suppressions',
 						summary: 'Suppress an address',
-						description: 'Refuses later sends to the address, and stops copies that wait in the queue.',
+						description:
+							'Refuses later sends to the address, and stops copies that wait in the queue. An entry that a test key makes stops mail of test keys alone.',
 						answer: [201, 'The entry that was made.', suppressionSchema],
 						otherAnswer: [200, 'The address was listed already; its entry, unchanged.', suppressionSchema],
 					}),
@@ -52,11 +53,11 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 				},
 			},
 			async (request, reply) => {
-				const {workspaceId} = callerOf(request);
+				const {workspaceId, mode} = callerOf(request);
 				const address = checkedAddress(request.body.recipient);
 				const {entry, isNew} = await writer.submit(
 					suppressWrite,
-					manualEntry(tools, {workspaceId, address, source: 'api'}),
+					manualEntry(actAs(tools, request), {workspaceId, address, source: 'api', mode}),
 				);
 				return reply.code(isNew ? 201 : 200).send(suppressionView(entry));
 			},
@@ -102,7 +103,8 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 					...describe({
 						tag: 'Suppressions',
 						summary: 'Remove an entry',
-						description: 'Mail to the address flows again; a later bounce or complaint makes a new entry.',
+						description:
+							'Mail to the address flows again; a later bounce or complaint makes a new entry. A test key removes entries of test keys and of `simulator.test` only.',
 						answer: [204, 'It is removed.', null],
 						errors: ['not_found'],
 					}),
@@ -111,13 +113,17 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 				},
 			},
 			async (request, reply) => {
-				const {workspaceId, keyId} = callerOf(request);
+				const {workspaceId, mode} = callerOf(request);
 				const {id} = request.params;
+				const acting = actAs(tools, request);
 				const removed =
 					isId('sup', id) &&
-					(await writer.transaction(trx => removeSuppression(trx, tools, {workspaceId, by: {id}, actor: keyId})));
+					(await writer.transaction(trx => removeSuppression(trx, acting, {workspaceId, by: {id}, mode})));
 				if (!removed) {
 					throw apiError('not_found');
+				}
+				if (removed === 'live') {
+					throw apiError('insufficient_scope', {message: 'A test key cannot remove an entry of live mail.'});
 				}
 				return reply.code(204).send();
 			},
@@ -126,8 +132,8 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 }
 
 /** An entry as the API shows it (interface.md, Suppression entry). */
-function suppressionView({id, address, reason, source, created_at}: Suppression) {
-	return {id, recipient: address, reason, source, created_at: apiTime(created_at)};
+function suppressionView({id, address, reason, source, mode, created_at}: Suppression) {
+	return {id, recipient: address, reason, source, mode, created_at: apiTime(created_at)};
 }
 
 function checkedAddress(text: string): Address {

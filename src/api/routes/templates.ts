@@ -3,7 +3,7 @@ import {createTemplate, removeTemplate} from '../../admin/templates.ts';
 import {isId} from '../../mail/ids.ts';
 import {findTemplate, pageTemplates} from '../../store/templates.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
@@ -40,7 +40,7 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 			async (request, reply) => {
 				const {workspaceId} = callerOf(request);
 				const {name} = request.body;
-				const created = await change(trx => createTemplate(trx, tools, workspaceId, name));
+				const created = await change(trx => createTemplate(trx, actAs(tools, request), workspaceId, name));
 				if (!created) {
 					throw apiError('conflict', {message: 'There is a template with this name already.'});
 				}
@@ -119,7 +119,7 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 			async (request, reply) => {
 				const {id} = request.params;
 				const {workspaceId} = callerOf(request);
-				if (!isId('tpl', id) || !(await change(trx => removeTemplate(trx, tools, workspaceId, id)))) {
+				if (!isId('tpl', id) || !(await change(trx => removeTemplate(trx, actAs(tools, request), workspaceId, id)))) {
 					throw apiError('not_found');
 				}
 				return reply.code(204).send();

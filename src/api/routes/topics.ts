@@ -4,7 +4,7 @@ import {isId} from '../../mail/ids.ts';
 import {apiTime} from '../../mail/time.ts';
 import {listTopics, type Topic} from '../../store/topics.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
@@ -39,7 +39,7 @@ export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): R
 			async (request, reply) => {
 				const {workspaceId} = callerOf(request);
 				const {code, name} = request.body;
-				const topic = await change(trx => createTopic(trx, tools, {workspaceId, code, name}));
+				const topic = await change(trx => createTopic(trx, actAs(tools, request), {workspaceId, code, name}));
 				if (!topic) {
 					throw apiError('conflict', {message: 'There is a topic with this code already.'});
 				}
@@ -94,7 +94,7 @@ export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): R
 			async (request, reply) => {
 				const {workspaceId} = callerOf(request);
 				const {id} = request.params;
-				if (!isId('usg', id) || !(await change(trx => removeTopic(trx, workspaceId, {id})))) {
+				if (!isId('usg', id) || !(await change(trx => removeTopic(trx, actAs(tools, request), workspaceId, {id})))) {
 					throw apiError('not_found');
 				}
 				return reply.code(204).send();

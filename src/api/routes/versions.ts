@@ -15,7 +15,7 @@ import {
 } from '../../store/templates.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
@@ -83,7 +83,7 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 					throw apiError('validation_failed', ready);
 				}
 				const {variants} = ready;
-				const version = await change(trx => addVersion(trx, tools, {workspaceId, id, variants}));
+				const version = await change(trx => addVersion(trx, actAs(tools, request), {workspaceId, id, variants}));
 				if (!version) {
 					throw apiError('not_found');
 				}

@@ -1,22 +1,26 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {FastifyRequest, FastifySchemaCompiler} from 'fastify';
 import type {Knex} from 'knex';
+import type {TSchema} from 'typebox';
 import type {Tools} from '../../admin/tools.ts';
-import {addEndpoint, removeEndpoint} from '../../admin/webhooks.ts';
+import {addEndpoint, removeEndpoint, replay, rotateSecret} from '../../admin/webhooks.ts';
+import {parseDuration} from '../../mail/duration.ts';
 import {isId} from '../../mail/ids.ts';
 import {storeTime} from '../../mail/time.ts';
-import {mostEndpoints} from '../../mail/webhook.ts';
+import {mostEndpoints, usualOverlap} from '../../mail/webhook.ts';
 import type {Vault} from '../../store/sealed.ts';
-import {listDeliveries, replayDelivery} from '../../store/webhook-deliveries.ts';
-import {findEndpoint, listEndpoints} from '../../store/webhook-endpoints.ts';
+import {scanDeliveries} from '../../store/webhook-deliveries.ts';
+import {type Endpoint, findEndpoint, listEndpoints} from '../../store/webhook-endpoints.ts';
 import type {Guard} from '../../webhook/guard.ts';
-import {type Auth, callerOf} from '../auth.ts';
+import {type Auth, actAs, callerOf} from '../auth.ts';
+import {type Caller, visibleMode} from '../caller.ts';
 import type {Cursors} from '../cursor.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing} from '../errors.ts';
-import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {noQuery, pageQuery, readPage, scanPage} from '../paging.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
-import {deliverySchema, endpointBody, endpointSchema, replayBody} from '../schemas/webhook.ts';
+import {deliverySchema, endpointBody, endpointSchema, replayBody, rotationBody} from '../schemas/webhook.ts';
 import type {Routes} from '../server.ts';
 import {createChecks} from '../validate.ts';
 import {deliveryView, endpointView} from '../webhook-views.ts';
@@ -42,6 +46,15 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 	const {auth, reader, change, tools, vault, cursors, webhooks} = options;
 	const checks = createChecks();
 
+	const shown = (endpoint: Endpoint) =>
+		endpointView(endpoint, vault.open(endpoint.id, endpoint.secret), storeTime(tools.clock.now()));
+
+	/** No body at all says as much as an empty object. */
+	const optionalBody: FastifySchemaCompiler<TSchema> = ({schema, httpPart}) => {
+		const check = checks.compiler(schema, httpPart);
+		return value => (httpPart === 'body' && value === null ? {value} : check(value));
+	};
+
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
 
@@ -53,7 +66,7 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 					...describe({
 						tag: 'Webhooks',
 						summary: 'Register an endpoint',
-						description: `The answer and the list show the endpoint’s signing secret. To change the secret delete the endpoint and register it again. At most ${mostEndpoints} in a workspace.`,
+						description: `The answer and the list show the endpoint’s signing secret. At most ${mostEndpoints} in a workspace.`,
 						answer: [201, 'The endpoint; events from now on are posted to it.', endpointSchema],
 						errors: ['unprocessable_entity'],
 					}),
@@ -63,17 +76,18 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			},
 			async (request, reply) => {
 				const {url, events} = request.body;
-				const {workspaceId} = callerOf(request);
+				const {workspaceId, mode} = callerOf(request);
 				const fault = webhooks.guard.urlFault(url);
 				if (fault !== null) {
 					throw apiError('unprocessable_entity', {message: `The url ${fault}.`});
 				}
-				const added = await change(trx => addEndpoint(trx, tools, vault, {workspaceId, url, events}));
+				const input = {workspaceId, mode, url, events};
+				const added = await change(trx => addEndpoint(trx, actAs(tools, request), vault, input));
 				if (!added) {
 					const message = `A workspace has at most ${mostEndpoints} webhook endpoints: delete one first.`;
 					throw apiError('unprocessable_entity', {message});
 				}
-				return reply.code(201).send(endpointView(added, vault.open(added.id, added.secret)));
+				return reply.code(201).send(shown(added));
 			},
 		);
 
@@ -91,16 +105,17 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 				},
 			},
 			async request => {
-				const {workspaceId} = callerOf(request);
+				const caller = callerOf(request);
+				const {workspaceId} = caller;
+				const mode = visibleMode(caller);
 				const page = await readPage({
 					query: request.query,
 					usualLimit: endpointsPerPage,
 					cursors,
-					scope: {workspaceId, route: 'webhooks', filters: {}},
-					read: part => listEndpoints(reader, workspaceId, part),
+					scope: {workspaceId, route: 'webhooks', filters: mode === undefined ? {} : {mode}},
+					read: part => listEndpoints(reader, workspaceId, {...part, mode}),
 				});
-				const data = page.rows.map(endpoint => endpointView(endpoint, vault.open(endpoint.id, endpoint.secret)));
-				return {data, next_cursor: page.nextCursor};
+				return {data: page.rows.map(shown), next_cursor: page.nextCursor};
 			},
 		);
 
@@ -122,11 +137,49 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			},
 			async (request, reply) => {
 				const {id} = request.params;
-				const {workspaceId} = callerOf(request);
-				if (!isId('whe', id) || !(await change(trx => removeEndpoint(trx, tools, workspaceId, id)))) {
+				const caller = callerOf(request);
+				if (
+					!(await isVisible(reader, caller, id)) ||
+					!(await change(trx => removeEndpoint(trx, actAs(tools, request), caller.workspaceId, id)))
+				) {
 					throw apiError('not_found');
 				}
 				return reply.code(204).send();
+			},
+		);
+
+		routes.post(
+			'/v1/webhooks/:id/rotate-secret',
+			{
+				onRequest: auth.needs('webhooks:manage'),
+				schema: {
+					...describe({
+						tag: 'Webhooks',
+						summary: 'Rotate the secret of an endpoint',
+						description:
+							'Until the `overlap` (24 hours by default, at most 30 days) ends, requests carry two signatures: `X-Webhook-Signature` by the old secret, `X-Webhook-Signature-Next` by the new one. With an overlap of 0 the old secret ends at once. Rotating again during an overlap ends the oldest secret. The body may be left out.',
+						answer: [200, 'The endpoint with its new secret.', endpointSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('whe'),
+					body: rotationBody,
+				},
+				validatorCompiler: optionalBody,
+			},
+			async request => {
+				checkBody(request);
+				const {id} = request.params;
+				const caller = callerOf(request);
+				const overlap = overlapOf(request.body?.overlap ?? null);
+				const input = {workspaceId: caller.workspaceId, id, overlap};
+				const rotated = (await isVisible(reader, caller, id))
+					? await change(trx => rotateSecret(trx, actAs(tools, request), vault, input))
+					: undefined;
+				if (!rotated) {
+					throw apiError('not_found');
+				}
+				return shown(rotated);
 			},
 		);
 
@@ -138,6 +191,8 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 					...describe({
 						tag: 'Webhooks',
 						summary: 'List deliveries of an endpoint',
+						description:
+							'A page ends early where its payloads have more than 1 MiB; it then holds fewer deliveries than `limit`.',
 						answer: [200, 'Deliveries, newest first.', pageOf(deliverySchema)],
 						errors: ['not_found'],
 					}),
@@ -147,17 +202,17 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			},
 			async request => {
 				const {id} = request.params;
-				const {workspaceId} = callerOf(request);
-				const page = await readPage({
+				const caller = callerOf(request);
+				const page = await scanPage({
 					query: request.query,
 					usualLimit: deliveriesPerPage,
 					cursors,
-					scope: {workspaceId, route: 'webhook_deliveries', filters: {endpoint: id}},
-					async read(part) {
-						if (!isId('whe', id) || !(await findEndpoint(reader, workspaceId, id))) {
+					scope: {workspaceId: caller.workspaceId, route: 'webhook_deliveries', filters: {endpoint: id}},
+					async scan(part) {
+						if (!(await isVisible(reader, caller, id))) {
 							throw apiError('not_found');
 						}
-						return await listDeliveries(reader, id, part);
+						return await scanDeliveries(reader, id, part);
 					},
 				});
 				return {data: page.rows.map(deliveryView), next_cursor: page.nextCursor};
@@ -180,20 +235,17 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 					params: idParams('whd'),
 					body: replayBody,
 				},
-				validatorCompiler({schema, httpPart}) {
-					const check = checks.compiler(schema, httpPart);
-					// No body at all says as much as an empty object; JSON without any is none.
-					return value => (httpPart === 'body' && value === null ? {value} : check(value));
-				},
+				validatorCompiler: optionalBody,
 			},
 			async (request, reply) => {
-				if (request.headers['content-type'] !== undefined && !request.body) {
-					throw bodyMissing();
-				}
+				checkBody(request);
 				const {id} = request.params;
-				const {workspaceId} = callerOf(request);
-				const now = storeTime(tools.clock.now());
-				const replayed = isId('whd', id) ? await change(trx => replayDelivery(trx, workspaceId, id, now)) : undefined;
+				const caller = callerOf(request);
+				const {workspaceId} = caller;
+				const only = visibleMode(caller);
+				const replayed = isId('whd', id)
+					? await change(trx => replay(trx, actAs(tools, request), workspaceId, id, only))
+					: undefined;
 				if (!replayed) {
 					throw apiError('not_found');
 				}
@@ -202,4 +254,22 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			},
 		);
 	};
+}
+
+/** A test key sees no endpoint of live keys: its secret would let the key forge what live mail is said to have done. */
+async function isVisible(reader: Knex, caller: Caller, id: string): Promise<boolean> {
+	const endpoint = isId('whe', id) ? await findEndpoint(reader, caller.workspaceId, id) : undefined;
+	return endpoint !== undefined && endpoint.mode === (visibleMode(caller) ?? endpoint.mode);
+}
+
+/** JSON without any text in it is no body. */
+function checkBody({headers, body}: FastifyRequest): void {
+	if (headers['content-type'] !== undefined && !body) {
+		throw bodyMissing();
+	}
+}
+
+/** Milliseconds of what the schema let pass. */
+function overlapOf(given: string | number | null): number {
+	return given === null ? usualOverlap : (parseDuration(String(given)) ?? usualOverlap);
 }

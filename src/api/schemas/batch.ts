@@ -2,7 +2,8 @@ import Type from 'typebox';
 import {sendBody, sendExample} from './send.ts';
 
 const strict = {additionalProperties: false} as const;
-const mostItems = 100;
+/** Items of a batch. */
+export const mostItems = 100;
 const size = {minItems: 1, maxItems: mostItems} as const;
 
 /** The body of a batch. Its items are judged one by one: a bad one is that item's fault. */

@@ -1,8 +1,10 @@
 import {LRUCache} from 'lru-cache';
 import {parseAddress} from '../../mail/address.ts';
+import {parseDuration} from '../../mail/duration.ts';
 import {labelFault} from '../../mail/label.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 import {isTopicCode} from '../../mail/topic.ts';
+import {longestOverlap} from '../../mail/webhook.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
 export type Format = (text: string) => string | null;
@@ -58,6 +60,10 @@ export function createFormats() {
 			text.length <= longestEncoded && decodeBase64(text) !== null
 				? null
 				: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
+		overlap: text =>
+			(parseDuration(text) ?? longestOverlap + 1) <= longestOverlap
+				? null
+				: 'must be a duration of at most 30d, such as 0, 90s, 5m, 24h or 7d',
 		time: text =>
 			parseQueryTime(text) === undefined
 				? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'

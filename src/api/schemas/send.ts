@@ -2,6 +2,9 @@ import Type, {type Static} from 'typebox';
 
 const strict = {additionalProperties: false} as const;
 
+/** The longest body of a send. */
+export const sendBodyLimit = 6 * 1024 * 1024;
+
 const attachment = Type.Object(
 	{
 		filename: Type.String({

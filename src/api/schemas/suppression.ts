@@ -6,6 +6,7 @@ const example = {
 	recipient: 'gone@example.org',
 	reason: 'manual',
 	source: 'api',
+	mode: 'live',
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 
@@ -18,6 +19,9 @@ export const suppressionSchema = Type.Object(
 		source: Type.String({
 			description:
 				'`api`, `one-click`, `cli`, `import`, or the id of the message whose bounce or complaint made the entry.',
+		}),
+		mode: Type.Enum(['live', 'test'], {
+			description: '`test`: a test key made it, and it stops mail of test keys alone.',
 		}),
 		created_at: Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'}),
 	},

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import {webhookEventTypes} from '../../mail/event.ts';
-import {deliveryStates} from '../../mail/webhook.ts';
+import {deliveryStates, longestOverlap} from '../../mail/webhook.ts';
 
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
 const timeOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
@@ -10,7 +10,8 @@ export const endpointBody = Type.Object(
 	{
 		url: Type.String({
 			maxLength: 2000,
-			description: 'A public https URL; the host must not be local, the port not 25.',
+			description:
+				'A public https URL. The host must not be local; the port must be 80, 443 or above 1023, and not the usual one of a database.',
 		}),
 		events: Type.Array(Type.Enum([...webhookEventTypes]), {
 			minItems: 1,
@@ -25,6 +26,23 @@ export const endpointBody = Type.Object(
 	},
 );
 
+/** The body of a rotation. */
+export const rotationBody = Type.Object(
+	{
+		overlap: Type.Optional(
+			Type.Union(
+				[
+					Type.String({format: 'overlap', description: 'As `90s`, `5m`, `24h` or `7d`; a plain number is seconds.'}),
+					Type.Integer({minimum: 0, maximum: longestOverlap / 1000, description: 'Seconds.'}),
+					Type.Null(),
+				],
+				{description: 'How long the old secret goes on to sign; 24 hours by default, at most 30 days.'},
+			),
+		),
+	},
+	{additionalProperties: false, examples: [{overlap: '24h'}]},
+);
+
 /** The body of a replay. */
 export const replayBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
 
@@ -34,8 +52,17 @@ export const endpointSchema = Type.Object(
 		id: Type.String(),
 		url: Type.String(),
 		events: Type.Array(Type.Enum([...webhookEventTypes])),
+		mode: Type.Enum(['live', 'test'], {
+			description: '`test`: a test key made it, and it gets events of test mail alone; `live`: it gets all.',
+		}),
 		active: Type.Boolean({description: 'False: an operator has disabled it; it gets no events.'}),
-		signing_secret: Type.String({description: 'Keys the signature of each request.'}),
+		signing_secret: Type.String({
+			description:
+				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`.',
+		}),
+		previous_secret_expires_at: timeOrNull(
+			'Until then the secret before it keys `X-Webhook-Signature`; null: it is the only one.',
+		),
 		failing_since: timeOrNull('Since when every attempt has failed; null: the last one was acknowledged.'),
 		created_at: time,
 	},
@@ -45,8 +72,10 @@ export const endpointSchema = Type.Object(
 				id: 'whe_01kaxq7w0c8m2v5t9d3f6h1j4n',
 				url: 'https://shop.example/hooks/mail',
 				events: ['delivered', 'bounced'],
+				mode: 'live',
 				active: true,
 				signing_secret: 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456',
+				previous_secret_expires_at: null,
 				failing_since: null,
 				created_at: '2026-06-09T10:15:30+00:00',
 			},

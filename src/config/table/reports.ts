@@ -1,4 +1,5 @@
 import {listenOrOff} from '../addresses.ts';
+import {inboundAllowance} from '../allowance-value.ts';
 import {maskPassword} from '../mask.ts';
 import {boolean, domain, duration, list, mailAddress, path} from '../parsers.ts';
 import {reputationLimits, senderId} from '../reputation-value.ts';
@@ -26,6 +27,12 @@ export const reports = {
 		'–',
 		path,
 		'PEM file with the private key of MAILCTL_INBOUND_TLS_CERT.',
+	),
+	inboundAllowance: setting(
+		'MAILCTL_INBOUND_ALLOWANCE',
+		'1000/200MiB',
+		inboundAllowance,
+		'Mails and octets that a client (an IPv4 address, an IPv6 /64) may bring the SMTP listener in an hour without proving them by a token; ten times as much in all (docs/inbound.md).',
 	),
 	returnPathDomain: optional(
 		'MAILCTL_RETURN_PATH_DOMAIN',

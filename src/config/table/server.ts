@@ -1,7 +1,7 @@
-import {cidr, listen} from '../addresses.ts';
+import {cidr, listen, listenOrWordOff} from '../addresses.ts';
 import {rateLimit} from '../delivery-values.ts';
 import {hidden, maskPassword} from '../mask.ts';
-import {choice, count, duration, key256, list, path, wordSet} from '../parsers.ts';
+import {choice, count, duration, keys256, list, path, size, token, wordSet} from '../parsers.ts';
 import {optional, optionalList, setting} from '../setting.ts';
 import {databaseUrl, publicUrl} from '../urls.ts';
 
@@ -13,6 +13,13 @@ export const server = {
 		path,
 		'Folder of `mailctl.db` (SQLite), `secrets.json` (mode 0600: token and encryption keys), `captured/` and `daemon.json`.',
 	),
+	minFreeDisk: setting(
+		'MAILCTL_MIN_FREE_DISK',
+		'256MiB',
+		size(),
+		'Free space of the data folder below which no new mail is accepted (docs/operating.md); `0` is no limit.',
+		{live: true},
+	),
 	databaseUrl: optional(
 		'MAILCTL_DATABASE_URL',
 		'SQLite in the data folder',
@@ -23,8 +30,8 @@ export const server = {
 	secretKey: optional(
 		'MAILCTL_SECRET_KEY',
 		'–',
-		key256,
-		'Base64 of 32 bytes, from which tokens and encryption of secrets come; required with PostgreSQL, not used with SQLite (`secrets.json`).',
+		keys256,
+		'Base64 of 32 bytes, from which tokens and encryption of secrets come; required with PostgreSQL, not used with SQLite (`secrets.json`). Several, with commas: the first seals and signs, all of them open (`mailctl secrets rotate`). A key that is not the store’s ends the start.',
 		{mask: hidden},
 	),
 	secretKeyFile: optional('MAILCTL_SECRET_KEY_FILE', '–', path, 'File with what MAILCTL_SECRET_KEY would hold.'),
@@ -38,7 +45,20 @@ export const server = {
 		'MAILCTL_HTTP_LISTEN',
 		'127.0.0.1:8125',
 		listen,
-		'Where the API, hosted pages, `/healthz`, `/readyz` and `/metrics` are served; port 0 lets the system choose.',
+		'Where the API, hosted pages, `/healthz` and `/readyz` are served; port 0 lets the system choose.',
+	),
+	adminListen: optional(
+		'MAILCTL_ADMIN_LISTEN',
+		'the HTTP listener where that is loopback, else `127.0.0.1:8126`',
+		listenOrWordOff,
+		'Where `/metrics`, `/docs` and `/openapi.json` are served; elsewhere they answer 404. The same address as MAILCTL_HTTP_LISTEN: one listener serves all. `off`: nowhere.',
+	),
+	metricsToken: optional(
+		'MAILCTL_METRICS_TOKEN',
+		'–',
+		token,
+		'Bearer token that `/metrics` then wants; it is then served on the HTTP listener too.',
+		{mask: hidden},
 	),
 	publicUrl: optional(
 		'MAILCTL_PUBLIC_URL',
@@ -59,6 +79,13 @@ export const server = {
 		'Sends per window in seconds, per key; `0` is no limit; a key can have its own.',
 		{live: true},
 	),
+	authFailures: setting(
+		'MAILCTL_AUTH_FAILURES',
+		'20/60',
+		rateLimit,
+		'Requests with a wrong key per window in seconds, of one client address (an IPv6 /64 is one); further ones are answered 429 instead of 401. A valid key always passes. `0` is no limit.',
+		{live: true},
+	),
 	idempotencyRetention: setting(
 		'MAILCTL_IDEMPOTENCY_RETENTION',
 		'24h',
@@ -70,7 +97,7 @@ export const server = {
 		'MAILCTL_RETENTION_DAYS',
 		'90',
 		count(0, 36_500),
-		'Messages, their content and events older than this many days are removed; `0` keeps them.',
+		'Messages, their content and events older than this many days are removed, the audit trail after at least 365; `0` keeps them.',
 		{live: true},
 	),
 	sweepInterval: setting(

@@ -1,0 +1,68 @@
+const blockSize = 64 * 1024;
+/** A shorter piece is joined with others: a client may send a byte at a time. */
+const shortPiece = 4 * 1024;
+const nothing = Buffer.alloc(0);
+
+/** The bytes of a request as they come. */
+export type Body = ReturnType<typeof createBody>;
+
+export function createBody() {
+	const pieces: Buffer[] = [];
+	const starts: number[] = [];
+	/** What is left of the last piece, if it is a block in which short ones are joined. */
+	let free = nothing;
+	let length = 0;
+	let dropped = 0;
+
+	function push(piece: Buffer): void {
+		pieces.push(piece);
+		starts.push(length);
+	}
+
+	function join(piece: Buffer): void {
+		for (let from = 0; from < piece.length; ) {
+			if (free.length === 0) {
+				free = Buffer.allocUnsafe(blockSize);
+				push(free);
+			}
+			const copied = piece.copy(free, 0, from);
+			free = free.subarray(copied);
+			length += copied;
+			from += copied;
+		}
+	}
+
+	const endOf = (index: number) => starts[index + 1] ?? length;
+
+	function between(start: number, end: number): Uint8Array {
+		const parts: Uint8Array[] = [];
+		for (const [index, piece] of pieces.entries()) {
+			const from = starts[index] as number;
+			if (from < end && endOf(index) > start) {
+				parts.push(piece.subarray(Math.max(0, start - from), Math.min(end, endOf(index)) - from));
+			}
+		}
+		return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts);
+	}
+
+	return {
+		add(piece: Buffer): void {
+			if (piece.length < shortPiece && length > 0) {
+				join(piece);
+				return;
+			}
+			push(piece);
+			free = nothing;
+			length += piece.length;
+		},
+		length: () => length,
+		between,
+		all: () => between(0, length),
+		/** Lets go of the memory of what stands before; it may not be read any more. */
+		drop(before: number): void {
+			for (; dropped < pieces.length && endOf(dropped) <= before; dropped++) {
+				pieces[dropped] = nothing;
+			}
+		},
+	};
+}

@@ -1,0 +1,143 @@
+import type {IncomingMessage} from 'node:http';
+import type {FastifyRequest} from 'fastify';
+import {createBody} from './body.ts';
+import {createBodyRoom, type Place} from './body-room.ts';
+import {type ApiError, apiError, bodyMissing, unavailable} from './errors.ts';
+import {type ParsedJson, parseJson, parseLargeJson} from './json.ts';
+import {createJsonScan, type JsonLimits, type ScanFault} from './json-scan.ts';
+import {inSlice} from './slices.ts';
+
+declare module 'fastify' {
+	interface FastifyContextConfig {
+		/** What a JSON body of this route may hold. */
+		json?: JsonLimits;
+	}
+	interface FastifyRequest {
+		/** Whether the body takes so long that it is dealt with in slices. */
+		isHeavy: boolean;
+		/** Of a large body. */
+		place: Place | null;
+	}
+}
+
+type Done = (error: Error | null, body?: unknown) => void;
+
+/** What a body may hold that is one thing: a send with 256 KiB of data has fewer. */
+export const mostValues = 50_000;
+const usualLimits: JsonLimits = {values: mostValues};
+const large = 256 * 1024;
+const manyValues = 5000;
+// Each piece of a body costs some microseconds: one byte at a time, six megabytes would take seconds.
+const mostPieces = 20_000;
+const bytesPerPiece = 256;
+
+/**
+ * Reads JSON bodies. What they hold is counted while they come, before anything is made of it; large ones wait for room
+ * before they are read on, and what takes long is read in slices.
+ */
+export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, waiting: 64, waitMs: 15_000})) {
+	return (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
+		const {bodyLimit, config} = request.routeOptions;
+		const limits = config.json ?? usualLimits;
+		const declared = Number(request.headers['content-length'] ?? Number.NaN);
+		if (declared > bodyLimit) {
+			done(apiError('payload_too_large'));
+			return;
+		}
+		const scan = createJsonScan(limits);
+		const body = createBody();
+		let pieces = 0;
+
+		function onData(chunk: Buffer): void {
+			body.add(chunk);
+			pieces++;
+			const fault =
+				body.length() > bodyLimit ? apiError('payload_too_large') : (faultOf(scan.feed(chunk)) ?? crumbled());
+			if (fault) {
+				end(fault);
+			} else if (body.length() > large && !growPlace(chunk.length)) {
+				payload.pause();
+			}
+		}
+
+		function crumbled(): ApiError | null {
+			return pieces > mostPieces + body.length() / bytesPerPiece
+				? apiError('payload_too_large', {message: 'The body comes in too many pieces; send it in larger ones.'})
+				: null;
+		}
+
+		function growPlace(bytes: number): boolean {
+			if (request.place === null) {
+				const owner = request.caller?.workspaceId ?? '';
+				request.place = room(owner, {go: () => payload.resume(), giveUp: () => end(unavailable())});
+				if (request.place === null) {
+					end(unavailable());
+					return true;
+				}
+				return request.place.grow(body.length());
+			}
+			return request.place.grow(bytes);
+		}
+
+		function onEnd(): void {
+			if (!Number.isNaN(declared) && declared !== body.length()) {
+				end(apiError('bad_request'));
+				return;
+			}
+			stop();
+			const seen = scan.seen();
+			request.isHeavy = body.length() > large || seen.values > manyValues;
+			if (body.length() === 0) {
+				done(null, undefined);
+			} else if (!request.isHeavy) {
+				answer(parseJson(body.all(), seen));
+			} else if (body.length() - (seen.list ? seen.list.end - seen.list.start : 0) > large && limits.items) {
+				done(faultOf({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
+			} else {
+				// What follows, the checks of a send for instance, has a slice of its own.
+				parseLargeJson(body, seen, limits.items?.list ?? null)
+					.then(parsed => inSlice(() => answer(parsed)))
+					.catch(done);
+			}
+		}
+
+		function answer(parsed: ParsedJson): void {
+			if (!parsed.ok) {
+				done(apiError('bad_request', {message: parsed.fault}));
+			} else if (parsed.value === null) {
+				done(bodyMissing());
+			} else {
+				done(null, parsed.value);
+			}
+		}
+
+		function stop(): void {
+			payload.off('data', onData).off('end', onEnd).off('error', onError);
+		}
+
+		/** What still comes is dropped. */
+		function end(error: ApiError): void {
+			stop();
+			request.place?.leave();
+			payload.resume();
+			done(error);
+		}
+
+		// The connection ended within the body.
+		function onError(): void {
+			end(apiError('bad_request'));
+		}
+
+		payload.on('data', onData).on('end', onEnd).on('error', onError);
+		payload.resume();
+	};
+}
+
+function faultOf(fault: ScanFault | null): ApiError | null {
+	if (fault === null) {
+		return null;
+	}
+	return 'violation' in fault
+		? apiError('validation_failed', {violations: [fault.violation]})
+		: apiError('bad_request', fault);
+}

@@ -1,0 +1,40 @@
+import type {Command} from 'commander';
+import {type AuditEntry, listAudit} from '../store/audit.ts';
+import {count, past} from './options.ts';
+import {verb} from './program.ts';
+import {action} from './session.ts';
+import {table} from './table.ts';
+import {printable, shortTime} from './text.ts';
+
+type Options = {readonly since?: number; readonly limit: number};
+
+/** Who did what, of every workspace unless one is named. */
+export function auditCommands(audit: Command): void {
+	verb(audit, 'list', 'List who did what, on what, when and from where, newest first', 'mailctl audit list --since 24h')
+		.option('--since <time>', 'since then: a time, or a duration before now', past('--since'))
+		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 100)
+		.action(
+			action<Options, []>(async (session, {since, limit}) => {
+				const workspace = await session.chosenWorkspace();
+				const acts = await listAudit(await session.reader(), {workspaceId: workspace?.id, since, limit});
+				session.show(acts.map(view), () =>
+					table<AuditEntry>(
+						[
+							{title: 'UTC', cell: row => shortTime(row.at).slice(0, 19)},
+							{title: 'ACTOR', cell: row => printable(row.actor), cut: true},
+							{title: 'FROM', cell: row => row.from && printable(row.from), cut: true},
+							{title: 'ACTION', cell: row => row.action},
+							{title: 'TARGET', cell: row => row.target && printable(row.target), cut: true},
+						],
+						acts,
+						session.terminal.width,
+					),
+				);
+			}),
+		);
+}
+
+function view({workspaceId, ...entry}: AuditEntry) {
+	const {id, at, actor, from, action: did, target, detail} = entry;
+	return {id, at, workspace: workspaceId, actor, from, action: did, target, detail};
+}

@@ -1,0 +1,73 @@
+import type {Command} from 'commander';
+import type {ResealedStore} from '../admin/reseal.ts';
+import {liveDaemon} from '../daemon/daemon-file.ts';
+import {storeTime} from '../mail/time.ts';
+import {reportTokenMs} from '../mail/token-lifetime.ts';
+import {beginAct} from '../store/audit.ts';
+import {createVault, type MasterKeys} from '../store/sealed.ts';
+import {CliError} from './fault.ts';
+import {verb} from './program.ts';
+import {createProgress, grouped} from './progress.ts';
+import {action, type Session} from './session.ts';
+
+/** More damaged rows are counted only. */
+const mostNamed = 10;
+
+export function secretsCommands(secrets: Command): void {
+	verb(
+		secrets,
+		'rotate',
+		'Seal every stored secret with the first key; on SQLite a new one',
+		'mailctl secrets rotate',
+	).action(action(rotate));
+}
+
+async function rotate(session: Session): Promise<void> {
+	const settings = session.storeSettings();
+	const store = await session.store();
+	// Before anything is changed: these are the store's keys.
+	const configured = await session.secrets();
+	const [{resealStore}, {addKeyToFile}] = await Promise.all([
+		import('../admin/reseal.ts'),
+		import('../daemon/rotate-secrets.ts'),
+	]);
+	const isFile = settings.databaseUrl === null;
+	const record = beginAct(session.tools, {action: 'secrets.rotated', workspaceId: null, target: null});
+	const keys = isFile ? await addKeyToFile(store, settings, record) : configured;
+	const progress = createProgress(session.terminal, session.tools.clock, 'secrets');
+	const done = await resealStore(store, createVault(keys), record, rows => progress.show(rows, null));
+	progress.end();
+	show(session, keys, done);
+	if (done.damaged.length > 0) {
+		throw new CliError(
+			'data',
+			`what these rows hold cannot be opened: ${done.damaged.slice(0, mostNamed).join(', ')}${done.damaged.length > mostNamed ? ` and ${grouped(done.damaged.length - mostNamed)} more` : ''}`,
+			'rotate the keys of these domains, register these webhooks again, or set these workspaces’ routes again',
+		);
+	}
+}
+
+function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore): void {
+	const {databaseUrl, dataDir, tokenLifetime, retentionDays} = session.settings();
+	const isFile = databaseUrl === null;
+	const former = Object.keys(keys.keys)
+		.map(Number)
+		.filter(id => id !== keys.current);
+	const lifetimeMs = Math.max(tokenLifetime, reportTokenMs(retentionDays));
+	const until = former.length === 0 ? null : storeTime(session.tools.clock.now() + lifetimeMs);
+	const total = rows.dkim_keys + rows.webhook_endpoints + rows.workspaces;
+	const restart = isFile && liveDaemon(dataDir) !== null;
+	session.show(
+		{key_id: keys.current, former_key_ids: former, resealed: rows, total, damaged, keep_former_until: until, restart},
+		() => [
+			...(isFile ? [`New key ${keys.current} in ${dataDir}/secrets.json. Back the file up.`] : []),
+			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes.`,
+			...(restart ? ['Restart the daemon: until then it makes links with the former key.'] : []),
+			...(until === null
+				? ['There is no former key. To rotate, put a new one first on every node and restart each.']
+				: [
+						`Keep ${former.length === 1 ? 'the former key' : `the ${former.length} former keys`} until ${until.slice(0, 10)}: links in sent mail need it.`,
+					]),
+		],
+	);
+}

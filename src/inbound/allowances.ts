@@ -1,0 +1,127 @@
+import {LRUCache} from 'lru-cache';
+import type {Clock} from '../mail/clock.ts';
+import type {Addressee, Role} from './addressee.ts';
+import {type Allowance, type Amount, createAllowance, type Share} from './allowance.ts';
+
+/** How much mail the listener takes. A client that brings mail faster than it is read waits for that. */
+export type Allowances = {
+	/** Whether a client may bring one more mail of this size for an addressee. */
+	readonly has: (addressee: Addressee, client: string, bytes: number) => Promise<boolean>;
+	/** Takes one mail for these addressees, whose bytes follow; null: no mail is left. */
+	readonly take: (addressees: readonly Addressee[], client: string) => Promise<MailShare | null>;
+};
+
+export type MailShare = Share & {
+	/** The mail proved by tokens to be about these copies: it counts for them, as long as they have something left, no longer for the client. */
+	readonly prove: (copies: readonly string[]) => void;
+};
+
+const windowMs = 3_600_000;
+/** All clients together may bring as much as this number of them. */
+const inAll = 10;
+/** Fewer mails to people, who read them, and for old tokens, which anyone can make up. */
+const mostMails = {operator: 60, late: 20} as const;
+/** A token may leak. A copy has less to report than this, also behind a mailing list. */
+const ofCopy: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
+/** So many clients that proved a mail are remembered. */
+const mostProven = 10_000;
+const unlimited: Amount = {mails: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY};
+
+export type AllowancesOptions = {
+	/** MAILCTL_INBOUND_ALLOWANCE. */
+	readonly each: Amount;
+	/** Resolves when mails that were taken are read, and have given back what they took. */
+	readonly untilRead: () => Promise<void>;
+	readonly clock: Pick<Clock, 'monotonic'>;
+};
+
+/** An hour's allowance of each role, by client and in all, and of each copy. */
+export function createAllowances({each, untilRead, clock}: AllowancesOptions): Allowances {
+	const copies = createAllowance({each: ofCopy, all: unlimited, windowMs, clock});
+	/** Strangers that use up what all of them may bring keep nobody away who brought something before. */
+	const proven = new LRUCache<string, true>({max: mostProven});
+	const feedback = {ofStrangers: ofClients(each), ofProven: ofClients(each)};
+	const roles: Readonly<Record<Exclude<Role, 'feedback'>, Allowance>> = {
+		return_path: ofTokens(),
+		unsubscribe: ofTokens(),
+		operator: ofClients({...each, mails: Math.min(each.mails, mostMails.operator)}),
+		late: ofClients({...each, mails: Math.min(each.mails, mostMails.late)}),
+	};
+
+	function ofClients(amount: Amount): Allowance {
+		return createAllowance({each: amount, all: timesAll(amount), windowMs, clock});
+	}
+
+	/** These prove themselves before they come, thousands an hour from one provider: the limit is what waits to be read. */
+	function ofTokens(): Allowance {
+		return createAllowance({each: timesAll(each), all: timesAll(each), windowMs, clock});
+	}
+
+	function allowanceOf(role: Role, client: string): Allowance {
+		return role === 'feedback' ? feedback[proven.has(client) ? 'ofProven' : 'ofStrangers'] : roles[role];
+	}
+
+	function has({role, copy}: Addressee, client: string, bytes: number): boolean {
+		return allowanceOf(role, client).has(client, bytes) && (copy === null || copies.has(copy, bytes));
+	}
+
+	/** Null where one of them has nothing left: then none of them counts. */
+	function takeAll(takes: ReadonlyArray<() => Share | null>): Share | null {
+		const shares = takes.map(take => take());
+		const all: Share = {
+			add: bytes => shares.every(share => share?.add(bytes)),
+			giveBack: () => {
+				for (const share of shares) {
+					share?.giveBack();
+				}
+			},
+		};
+		if (shares.includes(null)) {
+			all.giveBack();
+			return null;
+		}
+		return all;
+	}
+
+	function take(addressees: readonly Addressee[], client: string): MailShare | null {
+		const named = new Set(addressees.flatMap(({copy}) => copy ?? []));
+		const ofCopies = takeAll([...named].map(copy => () => copies.take(copy)));
+		const ofRoles = takeAll(
+			[...new Set(addressees.map(({role}) => role))].map(role => () => allowanceOf(role, client).take(client)),
+		);
+		if (ofCopies === null || ofRoles === null) {
+			ofCopies?.giveBack();
+			ofRoles?.giveBack();
+			return null;
+		}
+		let bytes = 0;
+		return {
+			add(more) {
+				bytes += more;
+				return ofCopies.add(more) && ofRoles.add(more);
+			},
+			giveBack() {
+				ofCopies.giveBack();
+				ofRoles.giveBack();
+			},
+			prove(about) {
+				const others = takeAll(about.filter(copy => !named.has(copy)).map(copy => () => copies.take(copy)));
+				if (others?.add(bytes)) {
+					proven.set(client, true);
+					ofRoles.giveBack();
+				} else {
+					others?.giveBack();
+				}
+			},
+		};
+	}
+
+	return {
+		has: async (...mail) => has(...mail) || (await untilRead().then(() => has(...mail))),
+		take: async (...mail) => take(...mail) ?? (await untilRead().then(() => take(...mail))),
+	};
+}
+
+function timesAll({mails, bytes}: Amount): Amount {
+	return {mails: mails * inAll, bytes: bytes * inAll};
+}

@@ -1,0 +1,191 @@
+import test from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {listAudit} from '../../src/store/audit.ts';
+import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {type ApiDocument, operationsOf} from '../helpers/described.ts';
+import {newId} from '../helpers/workspace.ts';
+
+/** One call of a route, the action that it is recorded as, and what it was done to. */
+type Act = {readonly action: string; readonly call: (api: TestApi) => Promise<readonly [Answer, target: string]>};
+
+/** The answer names what was made. */
+const made = (answer: Answer) => [answer, idOf(answer)] as const;
+
+const version = {variants: [{locale: '', subject: 'Hi', html: '<p>Hi</p>'}]};
+const endpoint = {url: 'https://shop.example/hooks?secret=s3cret', events: ['delivered']};
+
+/** Removes what this makes. */
+function removal(action: string, path: string, body: object): Act {
+	return {
+		action,
+		async call(api) {
+			const id = idOf(await api.post(path, body));
+			return [await api.remove(`${path}/${id}`), id];
+		},
+	};
+}
+
+async function contactOf(api: TestApi): Promise<string> {
+	await api.send({to: 'Jane@home.example'});
+	return (await api.store.reader('contacts').first()).id;
+}
+
+async function deliveryOf(api: TestApi): Promise<string> {
+	const id = newId('whd');
+	await api.store.database('webhook_deliveries').insert({
+		id,
+		workspace_id: api.workspace.id,
+		endpoint_id: idOf(await api.post('/v1/webhooks', endpoint)),
+		event_type: 'delivered',
+		body: Buffer.from('{}'),
+		state: 'exhausted',
+		attempts: 5,
+		generation: 0,
+		created_at: storeTime(Date.now()),
+	});
+	return id;
+}
+
+/** Every route that changes something, in the order of the table of the routes. */
+const acts: Readonly<Record<string, Act>> = {
+	'POST /v1/suppressions': {
+		action: 'suppression.added',
+		call: async api => made(await api.post('/v1/suppressions', {recipient: 'a@x.example'})),
+	},
+	'DELETE /v1/suppressions/{id}': removal('suppression.removed', '/v1/suppressions', {recipient: 'a@x.example'}),
+	'POST /v1/unsubscribe-groups': {
+		action: 'topic.created',
+		call: async api => made(await api.post('/v1/unsubscribe-groups', {code: 'news', name: 'News'})),
+	},
+	'DELETE /v1/unsubscribe-groups/{id}': removal('topic.removed', '/v1/unsubscribe-groups', {code: 'n', name: 'News'}),
+	'PATCH /v1/contacts/{id}': {
+		action: 'contact.updated',
+		async call(api) {
+			const id = await contactOf(api);
+			return [await api.patch(`/v1/contacts/${id}`, {locale: 'de'}), id];
+		},
+	},
+	'DELETE /v1/contacts/{id}': {
+		action: 'contact.erased',
+		async call(api) {
+			const id = await contactOf(api);
+			return [await api.remove(`/v1/contacts/${id}`), id];
+		},
+	},
+	'POST /v1/templates': {
+		action: 'template.created',
+		call: async api => made(await api.post('/v1/templates', {name: 'receipt'})),
+	},
+	'DELETE /v1/templates/{id}': removal('template.deleted', '/v1/templates', {name: 'old'}),
+	'POST /v1/templates/{id}/versions': {
+		action: 'template.version_created',
+		async call(api) {
+			const {templateId} = api.workspace;
+			return [await api.post(`/v1/templates/${templateId}/versions`, version), templateId];
+		},
+	},
+	'POST /v1/senders': {
+		action: 'sender.added',
+		call: async api => made(await api.post('/v1/senders', {address: 'b@new.example'})),
+	},
+	'DELETE /v1/senders/{id}': removal('sender.removed', '/v1/senders', {address: 'c@new.example'}),
+	'POST /v1/webhooks': {
+		action: 'webhook.created',
+		call: async api => made(await api.post('/v1/webhooks', endpoint)),
+	},
+	'POST /v1/webhooks/{id}/rotate-secret': {
+		action: 'webhook.rotated',
+		async call(api) {
+			const {id} = (await api.post('/v1/webhooks', endpoint)).body as {id: string};
+			return [await api.post(`/v1/webhooks/${id}/rotate-secret`, {}), id];
+		},
+	},
+	'DELETE /v1/webhooks/{id}': removal('webhook.removed', '/v1/webhooks', endpoint),
+	'POST /v1/webhooks/deliveries/{id}/replay': {
+		action: 'webhook.replayed',
+		async call(api) {
+			const id = await deliveryOf(api);
+			return [await api.post(`/v1/webhooks/deliveries/${id}/replay`, {}), id];
+		},
+	},
+};
+
+/** Routes that leave no row, and why. */
+const none: Readonly<Record<string, string>> = {
+	'POST /v1/messages': 'a send: the message itself is the record',
+	'POST /v1/messages/batch': 'sends',
+	'POST /v1/templates/{id}/preview': 'changes nothing',
+};
+
+storeTest(
+	test,
+	'every route that changes something leaves a row of who, what, on what and from where',
+	async (t, store) => {
+		const api = await startApi(t, store, {trustProxy: ['127.0.0.1/32']});
+		const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
+		const routes = operationsOf(document)
+			.filter(({path, method}) => path.startsWith('/v1/') && method !== 'GET')
+			.map(({path, method}) => `${method} ${path}`);
+		t.deepEqual(routes.toSorted(), [...Object.keys(acts), ...Object.keys(none)].toSorted());
+
+		const {id: keyId} = await store.reader('api_keys').first();
+		for (const [route, {action, call}] of Object.entries(acts)) {
+			const [answer, target] = await call(api);
+			t.true(answer.status < 300, `${route} ${answer.text}`);
+			const [entry] = await listAudit(store.reader, {workspaceId: api.workspace.id, limit: 1});
+			t.like(entry, {action, target, actor: keyId, from: '127.0.0.1', workspaceId: api.workspace.id}, route);
+			t.notRegex(JSON.stringify(entry), /jane|s3cret|key_live/i, route);
+		}
+	},
+);
+
+storeTest(test, 'the address of the client is the one that a trusted proxy tells', async (t, store) => {
+	const api = await startApi(t, store, {trustProxy: ['127.0.0.1/32']});
+	const told = {'x-forwarded-for': '203.0.113.9'};
+	await api.post('/v1/templates', {name: 'one'}, api.key, told);
+	t.is((await listAudit(store.reader, {limit: 1}))[0]?.from, '203.0.113.9');
+	for (const text of ['x'.repeat(9000), '<b>', '203.0.113.9:80']) {
+		await api.post('/v1/templates', {name: `from ${text.length}`}, api.key, {'x-forwarded-for': text});
+		t.is((await listAudit(store.reader, {limit: 1}))[0]?.from, '127.0.0.1', 'a text that is no address is not kept');
+	}
+	const open = await startApi(t, store, {like: api});
+	await open.post('/v1/templates', {name: 'two'}, api.key, told);
+	t.is((await listAudit(store.reader, {limit: 1}))[0]?.from, '127.0.0.1');
+});
+
+storeTest(test, 'what is refused, missing or changes nothing leaves no row', async (t, store) => {
+	const api = await startApi(t, store);
+	const contact = await contactOf(api);
+	await api.post('/v1/suppressions', {recipient: 'a@x.example'});
+	const before = await listAudit(store.reader, {limit: 100});
+	t.is((await api.post('/v1/suppressions', {recipient: 'A@x.example'})).status, 200);
+	t.is((await api.post('/v1/templates', {name: ''})).status, 422);
+	t.is((await api.remove(`/v1/senders/${newId('snd')}`)).status, 404);
+	t.is((await api.remove(`/v1/webhooks/${newId('whe')}`)).status, 404);
+	t.is((await api.patch(`/v1/contacts/${contact}`, {})).status, 200);
+	t.deepEqual(await listAudit(store.reader, {limit: 100}), before);
+});
+
+storeTest(test, 'an erasure removes the address from acts of before; each act stays', async (t, store) => {
+	const api = await startApi(t, store);
+	const contact = await contactOf(api);
+	const entry = idOf(await api.post('/v1/suppressions', {recipient: 'JANE@home.example'}));
+	await api.remove(`/v1/suppressions/${entry}`);
+	const acts = () => listAudit(store.reader, {limit: 100});
+	t.deepEqual(
+		(await acts()).map(({detail}) => detail.recipient),
+		['jane@home.example', 'jane@home.example'],
+	);
+	await api.remove(`/v1/contacts/${contact}`);
+	t.deepEqual(
+		(await acts()).map(({action, target}) => [action, target]),
+		[
+			['contact.erased', contact],
+			['suppression.removed', entry],
+			['suppression.added', entry],
+		],
+	);
+	t.notRegex(JSON.stringify(await store.reader('audit')), /jane/i);
+	t.like((await acts())[0]?.detail, {messages: 1});
+});

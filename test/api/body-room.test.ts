@@ -1,0 +1,88 @@
+import test from 'ava';
+import {createBodyRoom, type Place} from '../../src/api/body-room.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const patient = {bytes: 100, waiting: 2, waitMs: 600_000};
+
+function enterer(room: ReturnType<typeof createBodyRoom>) {
+	const told: string[] = [];
+	const enter = (owner: string, name: string) =>
+		room(owner, {go: () => told.push(`go ${name}`), giveUp: () => told.push(`no ${name}`)}) as Place;
+	return {told, enter};
+}
+
+test('the first goes on whatever it has; others wait for it to leave, in their order', t => {
+	const {told, enter} = enterer(createBodyRoom(patient));
+	const [a, b, c] = [enter('x', 'a'), enter('y', 'b'), enter('z', 'c')];
+	t.true(b.grow(50));
+	t.true(a.grow(90));
+	t.false(c.grow(1));
+	t.true(a.grow(500));
+	t.false(b.grow(1));
+	t.deepEqual(told, []);
+	a.leave();
+	t.deepEqual(told, ['go b', 'go c']);
+	t.true(b.grow(400));
+	b.leave();
+	b.leave();
+	t.true(c.grow(1000));
+	c.leave();
+});
+
+test('one owner has half of it', t => {
+	const {told, enter} = enterer(createBodyRoom(patient));
+	const [a, b, other] = [enter('x', 'a'), enter('x', 'b'), enter('y', 'other')];
+	t.true(a.grow(40));
+	t.true(b.grow(10));
+	t.false(b.grow(1));
+	t.true(other.grow(49));
+	a.leave();
+	t.deepEqual(told, ['go b']);
+	b.leave();
+	other.leave();
+});
+
+test('one that comes slowly holds nobody up', t => {
+	const {enter} = enterer(createBodyRoom(patient));
+	const slow = enter('x', 'slow');
+	t.true(slow.grow(1));
+	for (let n = 0; n < 20; n++) {
+		const quick = enter('x', 'quick');
+		t.true(quick.grow(49));
+		quick.leave();
+	}
+	slow.leave();
+});
+
+test('only so many wait, and only so long', async t => {
+	const room = createBodyRoom({...patient, waitMs: 1});
+	const {told, enter} = enterer(room);
+	const first = enter('x', 'first');
+	t.true(first.grow(200));
+	const [a, b] = [enter('y', 'a'), enter('z', 'b')];
+	t.false(a.grow(1));
+	t.false(b.grow(1));
+	t.is(enter('y', 'c'), null as unknown as Place);
+	await waitFor('they give up', () => told.length === 2);
+	t.deepEqual(told, ['no a', 'no b']);
+	a.leave();
+	t.not(enter('y', 'c'), null as unknown as Place);
+});
+
+test('a body that went on waits no longer than one limit in all', async t => {
+	const {told, enter} = enterer(createBodyRoom({...patient, waitMs: 1}));
+	const [first, late, other] = [enter('x', 'first'), enter('y', 'late'), enter('z', 'other')];
+	t.true(first.grow(100));
+	t.false(late.grow(1));
+	first.leave();
+	t.deepEqual(told, ['go late']);
+	t.true(late.grow(200));
+	t.false(other.grow(1));
+	await waitFor('the limit is over', () => told.includes('no other'));
+	other.leave();
+	const second = enter('v', 'second');
+	t.false(second.grow(1));
+	t.true(late.grow(200));
+	late.leave();
+	t.deepEqual(told, ['go late', 'no other', 'go second']);
+});

@@ -1,0 +1,45 @@
+import test from 'ava';
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import {localHostGuard} from '../../src/api/local-host.ts';
+
+function passes(host: string | undefined, name = 'admin.internal'): boolean {
+	let fault: unknown = 'not called';
+	const guard = localHostGuard(name);
+	const done = (error?: Error) => {
+		fault = error;
+	};
+	guard.call({} as never, {headers: {host}} as FastifyRequest, {} as FastifyReply, done);
+	return fault === undefined;
+}
+
+test('an address, localhost and the own name pass, with or without a port', t => {
+	for (const host of [
+		'127.0.0.1',
+		'127.0.0.1:8126',
+		'[::1]',
+		'[::1]:8126',
+		'localhost',
+		'LOCALHOST:1',
+		'localhost.',
+		'10.0.0.7',
+	]) {
+		t.true(passes(host), host);
+	}
+	t.true(passes('Admin.Internal:8126'));
+	t.true(passes('admin.internal', 'Admin.Internal'));
+	t.true(passes(undefined), 'HTTP/1.0 names none');
+});
+
+test('another name does not, however it looks', t => {
+	for (const host of [
+		'rebound.example',
+		'127.0.0.1.rebound.example',
+		'localhost.rebound.example',
+		'localhost:80:80',
+		'[::1',
+		'x localhost',
+	]) {
+		t.false(passes(host), host);
+	}
+	t.false(passes('evil.example', ''));
+});

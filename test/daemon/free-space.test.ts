@@ -1,0 +1,60 @@
+import test, {type ExecutionContext} from 'ava';
+import {watchFreeSpace} from '../../src/daemon/free-space.ts';
+
+function watched(t: ExecutionContext, least = 1000) {
+	const disk = {free: async () => 0};
+	const changes: boolean[] = [];
+	const space = watchFreeSpace({
+		free: () => disk.free(),
+		least: () => least,
+		onChange: ({enough}) => void changes.push(enough),
+	});
+	t.teardown(space.stop);
+	return {
+		space,
+		changes,
+		disk,
+		async see(bytes: number) {
+			disk.free = async () => bytes;
+			await space.look();
+			return space.enough();
+		},
+	};
+}
+
+test('below the limit there is no room; again with a tenth more than it', async t => {
+	const {see, changes} = watched(t);
+	t.true(await see(1000));
+	t.false(await see(999));
+	t.false(await see(1000));
+	t.false(await see(1099));
+	t.true(await see(1100));
+	t.true(await see(1000));
+	t.deepEqual(changes, [false, true]);
+});
+
+test('0 asks for none', async t => {
+	t.true(await watched(t, 0).see(0));
+});
+
+test('a system that does not tell changes nothing, one that hangs is asked once', async t => {
+	const {space, disk, see} = watched(t);
+	t.false(await see(1));
+	disk.free = () => Promise.reject(new Error('ENOSYS'));
+	await space.look();
+	t.false(space.enough());
+	t.is(space.free(), 1);
+	let asked = 0;
+	let answer = (_: number) => {};
+	disk.free = () => {
+		asked++;
+		return new Promise(resolve => {
+			answer = resolve;
+		});
+	};
+	const looks = [space.look(), space.look()];
+	answer(5000);
+	await Promise.all(looks);
+	t.is(asked, 1);
+	t.true(space.enough());
+});

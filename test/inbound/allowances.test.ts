@@ -1,0 +1,106 @@
+import test from 'ava';
+import type {Addressee, Role} from '../../src/inbound/addressee.ts';
+import {createAllowances} from '../../src/inbound/allowances.ts';
+
+const to = (role: Role, copy: string | null = null): Addressee => ({role, address: 'x@bounces.test', copy});
+
+function allowing(mails: number, untilRead: () => Promise<void> = () => Promise.resolve()) {
+	return createAllowances({each: {mails, bytes: 200 * 1024 ** 2}, untilRead, clock: {monotonic: () => 0}});
+}
+
+async function countOf(mails: number, addressee: (n: number) => Addressee, client: (n: number) => string) {
+	const {take} = allowing(mails);
+	let count = 0;
+	for (let n = 0; n < 3000; n++) {
+		count += (await take([addressee(n)], client(n))) === null ? 0 : 1;
+	}
+	return count;
+}
+
+test('each role has its allowance, by client and in all', async t => {
+	const one = () => '192.0.2.1';
+	const many = (n: number) => `192.0.2.${n % 250}`;
+	t.is(await countOf(30, () => to('feedback'), one), 30);
+	t.is(await countOf(30, () => to('feedback'), many), 300);
+	t.is(await countOf(1000, () => to('operator'), one), 60);
+	t.is(await countOf(1000, () => to('late'), one), 20);
+	t.is(await countOf(10, () => to('operator'), one), 10);
+	t.is(await countOf(30, n => to('return_path', `rcp_${n}`), one), 300, 'what waits to be read');
+	t.is(await countOf(1000, () => to('return_path', 'rcp_1'), many), 100, 'one token');
+});
+
+test('mail that proved itself counts for its copy alone', async t => {
+	const {take, has} = allowing(1);
+	for (let n = 0; n < 100; n++) {
+		const share = await take([to('return_path', 'rcp_1'), to('feedback')], 'a');
+		t.true(share?.add(100));
+		share?.prove(['rcp_1']);
+	}
+	t.is(await take([to('return_path', 'rcp_1')], 'a'), null);
+	t.true(await has(to('return_path', 'rcp_2'), 'a', 1));
+	t.true(await has(to('feedback'), 'a', 1));
+});
+
+test('a token that is sent to the feedback address counts for its copy too', async t => {
+	const {take} = allowing(5);
+	async function taken(mails: number, bytes: number, copy: string) {
+		let count = 0;
+		for (let n = 0; n < mails; n++) {
+			const share = await take([to('feedback')], 'a');
+			if (share?.add(bytes)) {
+				count++;
+				share.prove([copy]);
+			}
+		}
+		return count;
+	}
+	t.is(await taken(200, 100, 'rcp_1'), 105, 'a hundred of the copy, and then of the client');
+	t.is(
+		await countOf(
+			5,
+			() => to('feedback'),
+			() => 'a',
+		),
+		5,
+	);
+	const large = allowing(1000);
+	let proved = 0;
+	for (let n = 0; n < 100; n++) {
+		const share = await large.take([to('feedback')], 'a');
+		proved += share?.add(8 * 1024 ** 2) ? 1 : 0;
+		share?.prove(['rcp_2']);
+	}
+	t.is(proved, 4 + 25, '32 MiB of the copy, then 200 MiB of the client');
+});
+
+test('strangers that use up what all may bring keep nobody away who proved a mail before', async t => {
+	const {take, has} = allowing(10);
+	(await take([to('feedback')], 'provider'))?.prove(['rcp_1']);
+	for (let n = 0; n < 200; n++) {
+		await take([to('feedback')], `2001:db8:0:${n.toString(16)}::/64`);
+	}
+	t.false(await has(to('feedback'), 'stranger', 1));
+	t.true(await has(to('feedback'), 'provider', 1));
+	t.not(await take([to('feedback')], 'provider'), null);
+});
+
+test('of a mail that finds no place for one of its addressees nothing counts', async t => {
+	const {take, has} = allowing(1);
+	t.not(await take([to('operator')], 'a'), null);
+	t.is(await take([to('feedback'), to('operator')], 'a'), null);
+	t.true(await has(to('feedback'), 'a', 1));
+});
+
+test('who has used up his allowance waits until his mails are read', async t => {
+	let read: () => void = () => undefined;
+	const untilRead = () =>
+		new Promise<void>(resolve => {
+			read = resolve;
+		});
+	const {take, has} = allowing(1, untilRead);
+	const share = await take([to('feedback')], 'a');
+	const asked = has(to('feedback'), 'a', 1);
+	share?.prove(['rcp_1']);
+	read();
+	t.true(await asked);
+});

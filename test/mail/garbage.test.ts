@@ -1,0 +1,35 @@
+import test from 'ava';
+import {createGarbage} from '../../src/mail/garbage.ts';
+
+const hold = () => new WeakRef(Buffer.allocUnsafeSlow(1000));
+
+test.serial('garbage is collected when as many bytes as said are no longer needed', async t => {
+	const letGo = createGarbage({most: 1000, least: 1});
+	const unused = hold();
+	letGo(999);
+	// A WeakRef that was made or read in this turn of the event loop keeps its value.
+	await new Promise(setImmediate);
+	letGo(1);
+	await new Promise(setImmediate);
+	t.is(unused.deref(), undefined);
+	const next = hold();
+	await new Promise(setImmediate);
+	letGo(999);
+	await new Promise(setImmediate);
+	t.not(next.deref(), undefined);
+});
+
+test.serial('small values are left to V8', async t => {
+	const letGo = createGarbage({most: 1000, least: 600});
+	const unused = hold();
+	await new Promise(setImmediate);
+	letGo(599);
+	letGo(599);
+	await new Promise(setImmediate);
+	t.not(unused.deref(), undefined);
+	await new Promise(setImmediate);
+	letGo(600);
+	letGo(600);
+	await new Promise(setImmediate);
+	t.is(unused.deref(), undefined);
+});

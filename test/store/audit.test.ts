@@ -1,0 +1,92 @@
+import test from 'ava';
+import {migrations} from '../../migrations/index.ts';
+import {auditTask} from '../../src/daemon/sweep-tasks.ts';
+import {idFloor} from '../../src/mail/ids.ts';
+import {beginAct, findAudit, listAudit, recordAct} from '../../src/store/audit.ts';
+import {openStore} from '../../src/store/store.ts';
+import {engines, newLocation, storeTest} from '../helpers/databases.ts';
+import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {testTools} from '../helpers/tools.ts';
+
+const day = 86_400_000;
+const act = {action: 'key.created', workspaceId: null, target: 'key_1'};
+
+storeTest(test, 'an act is undone with what it records', async (t, store) => {
+	const failing = store.writer.transaction(async trx => {
+		await recordAct(trx, testTools(), act);
+		throw new Error('later');
+	});
+	await t.throwsAsync(failing, {message: 'later'});
+	t.deepEqual(await listAudit(store.reader, {limit: 10}), []);
+});
+
+storeTest(test, 'an act of several transactions has one row, as far as it came', async (t, store) => {
+	const record = beginAct(testTools(), {...act, action: 'suppression.imported'});
+	for (const added of [500, 1000]) {
+		await store.writer.transaction(trx => record(trx, {added}));
+	}
+	await t.throwsAsync(
+		store.writer.transaction(async trx => {
+			await record(trx, {added: 1500});
+			throw new Error('no');
+		}),
+	);
+	t.like(await listAudit(store.reader, {limit: 10}), {length: 1, 0: {detail: {added: 1000}}});
+});
+
+storeTest(test, 'acts go after the retention, at least a year; 0 keeps them', async (t, store, engine) => {
+	const now = Date.UTC(2026, 5, 9);
+	const rows = [1, 364, 366, 367, 399, 401].map(age => ({
+		...{id: idFloor('aud', now - age * day), at: String(age), actor: 'daemon', action: 'key.created'},
+	}));
+	await store.database('audit').insert(rows);
+	const sweep = async (days: number) => {
+		const step = auditTask({store, clock: {now: () => now}, days: () => days, rowsPerStep: 2}).begin();
+		let steps = 1;
+		while (await step()) {
+			steps++;
+		}
+		const left = await store.reader('audit').orderBy('id', 'desc').pluck('at');
+		return `${steps}: ${left.join()}`;
+	};
+	t.is(await sweep(0), '1: 1,364,366,367,399,401');
+	t.is(await sweep(400), '1: 1,364,366,367,399');
+	const plans = await plansDuring(store, engine, async () => {
+		t.is(await sweep(90), '2: 1,364');
+	});
+	for (const plan of plans.filter(one => one.startsWith('delete'))) {
+		t.false(readsAll(plan), plan);
+	}
+});
+
+for (const engine of engines) {
+	test(`acts of the version before keep who did them; addresses are apart from the detail (${engine})`, async t => {
+		const store = await openStore(await newLocation(t, engine));
+		t.teardown(() => store.close());
+		const at = migrations.findIndex(([name]) => name === '011_audit');
+		for (const [, up] of migrations.slice(0, at)) {
+			await up(store.database);
+		}
+		const time = '2026-06-09T10:00:00.000Z';
+		const whole = {id: idFloor('aud', Date.parse(time)), at: time, workspace_id: 'ws_1'};
+		const held = {...whole, actor: 'cli', action: 'queue.held', detail: '{"copies":2,"user":"ann","reason":"why"}'};
+		const detail = '{"recipient":"Jane@home.example","reason":"complaint"}';
+		const removed = {
+			...whole,
+			id: `${whole.id}1`,
+			actor: 'key_1',
+			action: 'suppression.removed',
+			target: 'sup_1',
+			detail,
+		};
+		await store.database('audit').insert([held, removed]);
+		await migrations[at]?.[1](store.database);
+		t.like(await listAudit(store.reader, {workspaceId: 'ws_1', limit: 10}), {
+			0: {actor: 'key_1', from: null, target: 'sup_1', detail: {recipient: 'jane@home.example', reason: 'complaint'}},
+			1: {actor: 'cli:ann', from: null, detail: {copies: 2, reason: 'why'}},
+		});
+		t.notRegex((await store.reader('audit').orderBy('id').pluck('detail')).join(), /jane|ann/i);
+		const found = await findAudit(store.reader, {workspaceId: 'ws_1', action: 'queue.held', at: time});
+		t.like(found, {actor: 'cli:ann', detail: {reason: 'why'}});
+	});
+}
