@@ -57,14 +57,13 @@ test('mail that proves nothing uses up the allowance of its client; what proves 
 
 	// One token, as often as anyone likes: few of them stay, and then no more is taken.
 	const [first] = copies;
-	const replies: string[] = [];
-	for (let n = 0; n < 110; n++) {
-		replies.push(
-			await bring(first?.returnPath ?? '', bounceFor(first?.returnPath ?? '', first?.address ?? '', 1000 + n)),
-		);
+	const bringAgain = (n: number) =>
+		bring(first?.returnPath ?? '', bounceFor(first?.returnPath ?? '', first?.address ?? '', 1000 + n));
+	for (let n = 0; n < 99; n++) {
+		t.is(await bringAgain(n), '250 2.6.0', `${n}`);
 	}
-	t.deepEqual(replies, [...new Array(100).fill('250 2.6.0'), ...new Array(10).fill('450 4.7.1')]);
-	await allRead();
+	await allRead(); // A mail counts for its copy once it is read, and the first one came to the feedback address.
+	t.is(await bringAgain(99), '450 4.7.1');
 	t.is((await store.reader('reports').where({recipient_id: first?.recipientId})).length, 20);
 	t.is((await store.reader('inbound').where({kept: null})).length, 30 + 19);
 });

@@ -166,18 +166,19 @@ export async function welcomeOf({folder, cli}: Program): Promise<Welcome> {
 	const text = await readFile(join(folder, 'data/first-keys.txt'), 'utf8');
 	const find = (pattern: RegExp) => pattern.exec(text)?.[0];
 	const from = 'hello@example.com';
+	const workspace = ['--workspace', 'default'];
 	if (find(/\bhello@example\.com\b/) === undefined) {
-		const senders = await cli<Array<{address: string}>>('sender', 'list');
+		const senders = await cli<Array<{address: string}>>('sender', 'list', ...workspace);
 		if (!senders.some(({address}) => address === from)) {
-			await cli('sender', 'add', from, '--verified');
+			await cli('sender', 'add', from, '--verified', ...workspace);
 		}
 	}
-	const templateId = find(/\btpl_[0-9a-z]{26}\b/) ?? (await sampleTemplate(cli));
+	const templateId = find(/\btpl_[0-9a-z]{26}\b/) ?? (await sampleTemplate(cli, workspace));
 	return {key: find(/\bkey_live_[0-9A-Za-z]{38}\b/) ?? '', templateId, from};
 }
 
-async function sampleTemplate(cli: Program['cli']): Promise<string> {
-	const templates = await cli<Array<{id: string; name: string}>>('template', 'list');
+async function sampleTemplate(cli: Program['cli'], workspace: readonly string[]): Promise<string> {
+	const templates = await cli<Array<{id: string; name: string}>>('template', 'list', ...workspace);
 	return templates.find(({name}) => name === 'sample')?.id ?? '';
 }
 
