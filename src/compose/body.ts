@@ -1,15 +1,15 @@
 import type {Attachment} from '../mail/message.ts';
-import {base64Lines} from './base64-lines.ts';
+import type {Pieces} from '../mail/pieces.ts';
+import type {BodyPart} from './body-writer.ts';
 import {disposition} from './disposition.ts';
 import {asciiField, type HeaderField, headerField} from './header.ts';
 import type {Letter} from './letter.ts';
-import {quotedPrintable} from './quoted-printable.ts';
 
-/** A MIME entity: its own fields, and its body in pieces (ASCII text or bytes). */
-type Entity = {readonly fields: readonly HeaderField[]; readonly body: ReadonlyArray<string | Uint8Array>};
+/** A MIME entity: its own fields, and its body in parts. */
+export type Entity = {readonly fields: readonly HeaderField[]; readonly body: readonly BodyPart[]};
 
 /** The body of a letter and the fields that describe it: text and html as alternatives, attachments beside them. */
-export function letterBody(letter: Letter): {fields: readonly HeaderField[]; body: Buffer} {
+export function letterBody(letter: Letter): Entity {
 	// A boundary with `=_` occurs in no quoted-printable and no base64 text (RFC 2045 §6.7), so none needs a search.
 	const boundary = `=_${letter.ref.replace(/[^0-9A-Za-z]/g, '').slice(0, 45)}`;
 	const html = textEntity('text/html', letter.html);
@@ -21,16 +21,16 @@ export function letterBody(letter: Letter): {fields: readonly HeaderField[]; bod
 		letter.attachments.length === 0
 			? content
 			: multipart('mixed', `${boundary}_m`, [content, ...letter.attachments.map(attachmentEntity)]);
-	return {fields, body: join([...body, '\r\n'])};
+	return {fields, body: [...body, {ascii: '\r\n'}]};
 }
 
-function textEntity(type: string, text: string): Entity {
+function textEntity(type: string, text: string | Pieces): Entity {
 	return {
 		fields: [
 			headerField('Content-Type', [`${type};`, 'charset=utf-8']),
 			headerField('Content-Transfer-Encoding', ['quoted-printable']),
 		],
-		body: [quotedPrintable(text)],
+		body: [{text: typeof text === 'string' ? [text] : text}],
 	};
 }
 
@@ -42,7 +42,7 @@ function attachmentEntity({contentType, filename, content}: Attachment): Entity 
 			headerField('Content-Disposition', disposition(filename)),
 			headerField('Content-Transfer-Encoding', ['base64']),
 		],
-		body: [base64Lines(content)],
+		body: [{bytes: content}],
 	};
 }
 
@@ -51,24 +51,10 @@ function multipart(subtype: string, boundary: string, parts: readonly Entity[]):
 		fields: [headerField('Content-Type', [`multipart/${subtype};`, `boundary="${boundary}"`])],
 		body: [
 			...parts.flatMap(({fields, body}, index) => [
-				`${index === 0 ? '' : '\r\n'}--${boundary}\r\n${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`,
+				{ascii: `${index === 0 ? '' : '\r\n'}--${boundary}\r\n${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`},
 				...body,
 			]),
-			`\r\n--${boundary}--`,
+			{ascii: `\r\n--${boundary}--`},
 		],
 	};
-}
-
-function join(pieces: ReadonlyArray<string | Uint8Array>): Buffer {
-	const output = Buffer.allocUnsafe(pieces.reduce((length, piece) => length + piece.length, 0));
-	let at = 0;
-	for (const piece of pieces) {
-		if (typeof piece === 'string') {
-			output.write(piece, at, 'latin1');
-		} else {
-			output.set(piece, at);
-		}
-		at += piece.length;
-	}
-	return output;
 }

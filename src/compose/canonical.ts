@@ -9,42 +9,35 @@ export function relaxedHeader(line: string): string {
 }
 
 /**
- * A body in relaxed form (RFC 6376 §3.4.4): no white space at line ends, one space for each run of it, no empty lines
- * at the end, and a CRLF after the last line. Line ends must be CRLF.
+ * Writes a part of a body with its white space as in relaxed form (RFC 6376 §3.4.4): none at line ends, one space for
+ * each run of it. Line ends must be CRLF; the part ends with none, or with other than white space.
+ *
+ * @returns where it ends in the output
  */
-export function relaxedBody(body: Uint8Array): Uint8Array {
-	const output = Buffer.allocUnsafe(body.length + 2);
-	const end = body.length;
-	let at = 0;
-	let kept = 0; // After the last line that was not empty.
-	let lineStart = 0;
-	let space = false;
+export function writeRelaxed(part: Uint8Array, output: Uint8Array, start: number): number {
+	const end = part.length;
+	let at = start;
 	for (let index = 0; index < end; index++) {
-		const byte = body[index] as number;
-		if (byte === 0x20 || byte === 0x09) {
-			space = true;
-		} else if (byte === 0x0d && body[index + 1] === 0x0a) {
+		const octet = part[index] as number;
+		if (octet !== 0x20 && octet !== 0x09) {
+			output[at++] = octet;
+			continue;
+		}
+		while (part[index + 1] === 0x20 || part[index + 1] === 0x09) {
 			index++;
-			space = false;
-			const empty = at === lineStart;
-			output[at++] = 0x0d;
-			output[at++] = 0x0a;
-			lineStart = at;
-			if (!empty) {
-				kept = at;
-			}
-		} else {
-			if (space) {
-				output[at++] = 0x20;
-				space = false;
-			}
-			output[at++] = byte;
+		}
+		if (part[index + 1] !== 0x0d) {
+			output[at++] = 0x20;
 		}
 	}
-	if (at > lineStart) {
-		output[at++] = 0x0d;
-		output[at++] = 0x0a;
-		kept = at;
+	return at;
+}
+
+/** A body whose white space is in relaxed form, without the empty lines at its end. It ends with CRLF or is empty. */
+export function withoutLastLines(body: Buffer): Buffer {
+	let end = body.length;
+	while (end >= 4 && body.readUInt32BE(end - 4) === 0x0d0a0d0a) {
+		end -= 2;
 	}
-	return output.subarray(0, kept);
+	return body.subarray(0, end === 2 && body[0] === 0x0d ? 0 : end);
 }

@@ -1,5 +1,5 @@
 import {createPrivateKey, hash, type KeyObject, sign} from 'node:crypto';
-import {relaxedBody, relaxedHeader} from './canonical.ts';
+import {relaxedHeader} from './canonical.ts';
 import type {HeaderField} from './header.ts';
 
 export type DkimAlgorithm = 'rsa-sha256' | 'ed25519-sha256';
@@ -61,7 +61,10 @@ export function importSigningKey({
 	return {domain, selector, algorithm, key};
 }
 
-/** The DKIM-Signature fields of a mail, one per key (RFC 6376, RFC 8463), relaxed/relaxed. `now` is in milliseconds. */
+/**
+ * The DKIM-Signature fields of a mail, one per key (RFC 6376, RFC 8463), relaxed/relaxed. The body is in relaxed form;
+ * `now` is in milliseconds.
+ */
 export function dkimSignatures(
 	fields: readonly HeaderField[],
 	body: Uint8Array,
@@ -72,7 +75,7 @@ export function dkimSignatures(
 		return [];
 	}
 
-	const bodyHash = hash('sha256', relaxedBody(body), 'base64');
+	const bodyHash = hash('sha256', body, 'base64');
 	const {names, lines} = signedHeader(fields);
 	const time = Math.floor(now / 1000);
 	return keys.map(key => {
@@ -103,8 +106,7 @@ function signedHeader(fields: readonly HeaderField[]): {names: string[]; lines: 
 	let line = ' h=';
 	let lines = '';
 	for (const name of signedFields) {
-		const lower = name.toLowerCase();
-		const present = fields.filter(field => field.name.toLowerCase() === lower);
+		const present = fields.filter(field => field.name === name);
 		for (const field of present.toReversed()) {
 			lines += relaxedHeader(field.line);
 		}

@@ -1,4 +1,5 @@
 import type {Attachment} from '../mail/message.ts';
+import type {Pieces} from '../mail/pieces.ts';
 
 /** Everything one copy of a message says, rendered. Addresses are validated, bare addr-specs. */
 export type Letter = {
@@ -11,8 +12,8 @@ export type Letter = {
 	readonly cc: readonly string[];
 	readonly replyTo: string | null;
 	readonly subject: string;
-	readonly html: string;
-	readonly text: string | null;
+	readonly html: string | Pieces;
+	readonly text: string | Pieces | null;
 	readonly attachments: readonly Attachment[];
 	/** `url` acts on a POST (RFC 8058); `mailto` is the address that unsubscribes by mail, without the scheme. */
 	readonly listUnsubscribe: {readonly url: string; readonly mailto: string | null};

@@ -1,4 +1,6 @@
 import {Context, filters, Liquid, type Template} from 'liquidjs';
+import type {Pieces} from '../mail/pieces.ts';
+import {PieceEmitter, renderAll, renderDirectly, TextEmitter} from './direct.ts';
 import {createFormats, type Place} from './formats.ts';
 import {longestSource, renderMemory} from './limits.ts';
 import {safeUrl} from './safe-url.ts';
@@ -52,6 +54,9 @@ export function createEngines(): Engines {
 		for (const tag of refusedTags) {
 			delete liquid.tags[tag];
 		}
+		const {renderer} = liquid;
+		renderer.renderTemplates = (templates, context, emitter = new TextEmitter()) =>
+			renderAll(templates, context, emitter) as unknown as ReturnType<typeof renderer.renderTemplates>;
 
 		liquid.registerFilter('format_currency', function (value: unknown, code: unknown) {
 			return formats.currency(placeOf(this.context), value, code) ?? value;
@@ -79,6 +84,13 @@ export function createEngines(): Engines {
 	}
 }
 
+/** Parses what will be rendered many times. `split` makes pieces of the text between outputs and tags. */
+export function parseDirect(engine: Liquid, source: string, split: (text: string) => Pieces): Template[] {
+	const templates = engine.parse(source);
+	renderDirectly(templates, split);
+	return templates;
+}
+
 export type RenderTerms = {
 	/** Where the reader is: its filters format for it. */
 	readonly place: Place;
@@ -96,7 +108,7 @@ export function renderTemplates(
 	templates: Template[],
 	scope: object,
 	{place, isSpent}: RenderTerms,
-): string {
+): Pieces {
 	const context = new Context(scope, engine.options, {sync: true, globals: {[placeKey]: place}}, {liquid: engine});
 	// Liquid's own limit counts by the clock, which runs on where the machine has no time for this thread.
 	context.renderLimit.check = () => {
@@ -104,7 +116,9 @@ export function renderTemplates(
 			throw new Error('template render limit exceeded');
 		}
 	};
-	return String(engine.renderSync(templates, context));
+	const emitter = new PieceEmitter();
+	renderAll(templates, context, emitter);
+	return emitter.end();
 }
 
 function placeOf(context: Context): Place {

@@ -1,10 +1,11 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
+import {constantOf, joined, type Pieces} from '../mail/pieces.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
-import {createEngines, renderTemplates} from './engine.ts';
+import {createEngines, parseDirect, renderTemplates} from './engine.ts';
 import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';
-import {nestsTooDeeply, textFromHtml, tidyText} from './text-part.ts';
+import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
 
 /** A stored variant, compiled. The id stands for the content: versions are immutable. */
 export type RenderVariant = {
@@ -28,12 +29,15 @@ export type RenderInput = {
 	readonly message: {readonly id: string};
 };
 
-export type RenderResult =
-	| {readonly ok: true; readonly subject: string; readonly html: string; readonly text: string}
+type Result<Text> =
+	| {readonly ok: true; readonly subject: string; readonly html: Text; readonly text: Text}
 	| {readonly ok: false; readonly reason: 'template_error' | 'render_limit'; readonly message: string};
+export type RenderResult = Result<string>;
 
 export type Renderer = {
 	/** Renders one mail, at once. Never throws for what a template or its data do. */
+	readonly renderPieces: (variant: RenderVariant, input: RenderInput) => Result<Pieces>;
+	/** The same with whole texts. */
 	readonly render: (variant: RenderVariant, input: RenderInput) => RenderResult;
 };
 
@@ -51,6 +55,8 @@ const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
 // V8 says the second where a text would be longer than half a gigabyte.
 const spentLimit = /limit exceeded|Invalid string length/;
 const parsedOctetsPerLiquid = 1000;
+/** The text itself, and what is made of its constants to compose mail. */
+const octetsPerCharacter = 4;
 
 /**
  * Makes a renderer for one thread. It parses a variant once and keeps the ones used last, up to about
@@ -65,54 +71,72 @@ export function createRenderer({cachedOctets = 16_000_000, clocks = systemClocks
 		let templates = cache.get(id);
 		if (!templates) {
 			templates = {
-				subject: engines.plain.parse(subject),
-				html: engines.html.parse(html),
-				text: text === null ? null : engines.plain.parse(text),
+				subject: parseDirect(engines.plain, subject, text => [text]),
+				html: parseDirect(engines.html, html, text => [constantOf(text)]),
+				text: text === null ? null : parseDirect(engines.plain, text, textPieces),
 			};
 			const source = subject + html + (text ?? '');
-			cache.set(id, templates, {size: 1 + source.length + parsedOctetsPerLiquid * liquidCount(source)});
+			cache.set(id, templates, {
+				size: 1 + octetsPerCharacter * source.length + parsedOctetsPerLiquid * liquidCount(source),
+			});
 		}
 		return templates;
 	}
 
+	function renderPieces(variant: RenderVariant, {data, locale, timezone, ...reserved}: RenderInput): Result<Pieces> {
+		// The reserved names come last and win.
+		const scope = {...data, ...reserved};
+		const state = limitWork(renderTime, clocks);
+		const terms = {place: {locale, timezone}, isSpent: () => state() === 'spent'};
+		let part: Part | 'parse' = 'parse';
+
+		function rendered(name: Part, templates: Template[]): Pieces {
+			part = name;
+			const engine = name === 'html' ? engines.html : engines.plain;
+			const made = renderTemplates(engine, templates, scope, terms);
+			if (isTooLarge(made)) {
+				throw new RenderLimit(`larger than ${largestPart} octets`);
+			}
+			return made;
+		}
+
+		try {
+			const templates = parsed(variant);
+			const subject = headerText(joined(rendered('subject', templates.subject)));
+			const html = rendered('html', templates.html);
+			const text = templates.text ? tidyPieces(rendered('text', templates.text)) : [textOf(joined(html))];
+			return {ok: true, subject, html, text};
+		} catch (error) {
+			const {message, line, column} = faultOf(error);
+			const limit = error instanceof RenderLimit || spentLimit.test(message);
+			return {
+				ok: false,
+				reason: limit ? 'render_limit' : 'template_error',
+				message: `${part}, line ${line}, column ${column}: ${message}`,
+			};
+		}
+	}
+
 	return {
-		render(variant, {data, locale, timezone, ...reserved}) {
-			// The reserved names come last and win.
-			const scope = {...data, ...reserved};
-			const state = limitWork(renderTime, clocks);
-			const terms = {place: {locale, timezone}, isSpent: () => state() === 'spent'};
-			let part: Part | 'parse' = 'parse';
-
-			function rendered(name: Part, templates: Template[]): string {
-				part = name;
-				const engine = name === 'html' ? engines.html : engines.plain;
-				const made = renderTemplates(engine, templates, scope, terms);
-				if (made.length > largestPart || Buffer.byteLength(made) > largestPart) {
-					throw new RenderLimit(`larger than ${largestPart} octets`);
-				}
-				return made;
-			}
-
-			try {
-				const templates = parsed(variant);
-				const subject = headerText(rendered('subject', templates.subject));
-				const html = rendered('html', templates.html);
-				if (!templates.text && nestsTooDeeply(html)) {
-					throw new RenderLimit(`nests more than ${deepestHtml} elements`);
-				}
-				const text = templates.text ? tidyText(rendered('text', templates.text)) : textFromHtml(html);
-				return {ok: true, subject, html, text};
-			} catch (error) {
-				const {message, line, column} = faultOf(error);
-				const limit = error instanceof RenderLimit || spentLimit.test(message);
-				return {
-					ok: false,
-					reason: limit ? 'render_limit' : 'template_error',
-					message: `${part}, line ${line}, column ${column}: ${message}`,
-				};
-			}
+		renderPieces,
+		render(variant, input) {
+			const made = renderPieces(variant, input);
+			return made.ok ? {...made, html: joined(made.html), text: joined(made.text)} : made;
 		},
 	};
+}
+
+function isTooLarge(pieces: Pieces): boolean {
+	const units = pieces.reduce((sum, piece) => sum + (typeof piece === 'string' ? piece : piece.text).length, 0);
+	// A UTF-16 unit makes three octets at most.
+	return units > largestPart || (3 * units > largestPart && Buffer.byteLength(joined(pieces)) > largestPart);
+}
+
+function textOf(html: string): string {
+	if (nestsTooDeeply(html)) {
+		throw new RenderLimit(`nests more than ${deepestHtml} elements`);
+	}
+	return textFromHtml(html);
 }
 
 /** One line that may stand in a header: data must not begin another header (RFC 5322 §2.2). */

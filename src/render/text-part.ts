@@ -1,5 +1,6 @@
 import {compile} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
+import {constantOf, type Pieces} from '../mail/pieces.ts';
 import {deepestHtml} from './limits.ts';
 import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 
@@ -57,7 +58,31 @@ export function textFromHtml(html: string): string {
 
 /** At most one empty line in a row, none at the ends: conditions that do not hold leave gaps. */
 export function tidyText(text: string): string {
-	return `${text.replace(/\n(?:[ \t]*\n){2,}/g, '\n\n').trim()}\n`;
+	return `${withoutGaps(text).trim()}\n`;
+}
+
+const withoutGaps = (text: string): string => text.replace(/\n(?:[ \t]*\n){2,}/g, '\n\n');
+
+/** Pieces of a template's text for `tidyPieces`: a constant neither begins nor ends with white space and has no gaps. */
+export function textPieces(text: string): Pieces {
+	const inner = text.trim();
+	const start = text.length - text.trimStart().length;
+	return [text.slice(0, start), constantOf(withoutGaps(inner)), text.slice(start + inner.length)];
+}
+
+/** As `tidyText`, of what was rendered of `textPieces`. */
+export function tidyPieces(pieces: Pieces): Pieces {
+	const last = pieces.length - 1;
+	return [
+		...pieces.map((piece, index) => {
+			if (typeof piece !== 'string') {
+				return piece;
+			}
+			const text = index === 0 ? withoutGaps(piece).trimStart() : withoutGaps(piece);
+			return index === last ? text.trimEnd() : text;
+		}),
+		'\n',
+	];
 }
 
 function trimLines(text: string): string {

@@ -1,4 +1,4 @@
-import {compose} from '../compose/compose.ts';
+import {createCompose} from '../compose/compose.ts';
 import type {SigningKey} from '../compose/dkim.ts';
 import type {Letter} from '../compose/letter.ts';
 import {needsSmtputf8} from '../compose/mailbox.ts';
@@ -6,6 +6,7 @@ import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Clock} from '../mail/clock.ts';
+import {joined} from '../mail/pieces.ts';
 import type {MakeJob, MakeResult} from '../queue/maker-protocol.ts';
 import {chooseVariant} from '../render/locale.ts';
 import type {Renderer, RenderVariant} from '../render/render.ts';
@@ -35,6 +36,7 @@ export type Make = (job: MakeJob, ingredients: Ingredients) => MakeResult;
 
 /** Renders, composes and signs one copy. Everything but the signature's time is the same at every try. */
 export function createMake({links, renderer, tokenLifetimeMs, listening, senderId, cfbl, clock}: MakeOptions): Make {
+	const compose = createCompose();
 	return (job, {variants, signing}) => {
 		const {recipientId, address} = job;
 		const claims: Claims = {
@@ -50,7 +52,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		if (!variant) {
 			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
 		}
-		const rendered = renderer.render(variant, {
+		const rendered = renderer.renderPieces(variant, {
 			data: job.data === null ? {} : JSON.parse(job.data),
 			locale: job.locale,
 			timezone: job.timezone,
@@ -64,10 +66,14 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		}
 
 		// The text part keeps the links as they are: they are read by people.
-		const {html, firstLink} = rewrite(rendered.html, {
-			openUrl: job.tracking.opens ? links.openUrl(claims) : null,
-			clickUrl: job.tracking.clicks ? url => links.clickUrl(claims, url) : null,
-		});
+		const {opens, clicks} = job.tracking;
+		const {html, firstLink} =
+			opens || clicks
+				? rewrite(joined(rendered.html), {
+						openUrl: opens ? links.openUrl(claims) : null,
+						clickUrl: clicks ? url => links.clickUrl(claims, url) : null,
+					})
+				: {html: rendered.html, firstLink: null};
 		const ref = links.ref(recipientId, address);
 		const letter: Letter = {
 			messageIdHeader: `${links.messageIdLocal(job.messageId)}@${domainOf(job.from)}`,

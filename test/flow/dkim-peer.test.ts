@@ -1,10 +1,11 @@
 import test from 'ava';
-import {compose} from '../../src/compose/compose.ts';
+import {createCompose} from '../../src/compose/compose.ts';
 import {importSigningKey} from '../../src/compose/dkim.ts';
 import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
 import {international, invoice, note, receipt} from '../compose/letters.ts';
 import {verifyWithDkimpy} from '../helpers/dkimpy.ts';
 
+const compose = createCompose();
 test('dkimpy takes both signatures of every letter, and none of a mail with a second Subject', async t => {
 	const domain = 'shop.example';
 	const pems = await generateSigningKeys();

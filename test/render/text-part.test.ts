@@ -1,8 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {joined} from '../../src/mail/pieces.ts';
+import {PieceEmitter} from '../../src/render/direct.ts';
 import {createEngines} from '../../src/render/engine.ts';
 import {createRenderer} from '../../src/render/render.ts';
-import {textFromHtml, textTemplate} from '../../src/render/text-part.ts';
+import {textFromHtml, textPieces, textTemplate, tidyPieces, tidyText} from '../../src/render/text-part.ts';
 import {input, variant} from './inputs.ts';
 
 const engine = createEngines().plain;
@@ -146,5 +148,34 @@ test('any html converts', t => {
 		fc.property(fc.string({unit: 'binary'}), fc.string(), (a, b) => {
 			t.is(typeof textFromHtml(`<p ${a}>${b}<${a}`), 'string');
 		}),
+	);
+});
+
+test('text in pieces is tidied as the whole is', t => {
+	const parts = fc.array(
+		fc.oneof(
+			fc.record({
+				constant: fc
+					.array(fc.constantFrom('a', ' ', '\n', '\t', '\r\n', '\u00a0', 'word'.repeat(20)), {maxLength: 12})
+					.map(words => words.join('')),
+			}),
+			fc.array(fc.constantFrom('b', ' ', '\n', '\t', '\u00a0'), {maxLength: 5}).map(words => words.join('')),
+		),
+		{maxLength: 8},
+	);
+	fc.assert(
+		fc.property(parts, found => {
+			const emitter = new PieceEmitter();
+			for (const part of found) {
+				if (typeof part === 'string') {
+					emitter.write(part);
+				} else {
+					emitter.add(textPieces(part.constant));
+				}
+			}
+			const whole = found.map(part => (typeof part === 'string' ? part : part.constant)).join('');
+			t.is(joined(tidyPieces(emitter.end())), tidyText(whole), JSON.stringify(found));
+		}),
+		{numRuns: 1000},
 	);
 });

@@ -1,0 +1,108 @@
+import {randomBytes} from 'node:crypto';
+import process from 'node:process';
+import {parseArgs} from 'node:util';
+import {importSigningKey} from '../../src/compose/dkim.ts';
+import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {createLinks} from '../../src/links/links.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import type {MakeJob} from '../../src/queue/maker-protocol.ts';
+import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
+import {createRenderer} from '../../src/render/render.ts';
+import {createMake, type Make} from '../../src/threads/make.ts';
+import {itemReceipt, receipt} from './receipts.ts';
+
+// CPU time of making one mail, all threads of V8 included: `node dist/test/bench/maker.js [--mails N] [--rounds N] [--only NAME]`.
+
+const {values: options} = parseArgs({
+	options: {mails: {type: 'string', default: '800'}, rounds: {type: 'string', default: '9'}, only: {type: 'string'}},
+});
+const mails = Number(options.mails);
+
+const pem = await generateSigningKeys();
+const signing = (['rsa', 'ed25519'] as const).map(kind =>
+	importSigningKey({
+		domain: 'shop.example',
+		selector: `s-${kind}`,
+		algorithm: `${kind}-sha256`,
+		privateKeyPem: pem[kind],
+	}),
+);
+
+async function makerOf(source: VariantSource): Promise<(job: MakeJob) => ReturnType<Make>> {
+	const compiled = await compileVariant(source);
+	if (!compiled.ok) {
+		throw new Error(JSON.stringify(compiled.violations));
+	}
+	const keys = {current: 1, keys: {1: Buffer.alloc(32, 7)}};
+	const make = createMake({
+		links: createLinks({keys, publicUrl: 'https://mail.example', random: randomBytes}),
+		renderer: createRenderer(),
+		tokenLifetimeMs: 90 * 86_400_000,
+		listening: true,
+		senderId: 'bench',
+		cfbl: {own: 'fbl@bounces.mail.example', listening: true},
+		clock: systemClock,
+	});
+	const variants = [{...compiled, id: 'tpv/0', locale: null}];
+	return job => make(job, {variants, signing});
+}
+
+function jobOf(number: number, data: unknown): MakeJob {
+	const id = number.toString().padStart(26, '0');
+	return {
+		recipientId: `rcp_${id}`,
+		messageId: `msg_${id}`,
+		workspaceId: `ws_${id.replaceAll('9', '8')}`,
+		workspaceName: 'bench',
+		address: `user${number}@example.com`,
+		role: 'to',
+		acceptedAt: Date.now(),
+		from: 'receipts@shop.example',
+		fromName: null,
+		to: `user${number}@example.com`,
+		cc: [],
+		replyTo: null,
+		templateId: 'tpl_00000000000000000000000001',
+		versionId: 'tpv',
+		locale: 'en',
+		workspaceLocale: null,
+		timezone: 'UTC',
+		data: JSON.stringify(data),
+		topicId: null,
+		topicCode: null,
+		tracking: {opens: false, clicks: false},
+		attachments: [],
+		signing: 'dkm_1,dkm_2',
+		returnPathDomain: 'bounces.mail.example',
+	};
+}
+
+async function measure(name: string, source: VariantSource, dataOf: (number: number) => unknown): Promise<void> {
+	const make = await makerOf(source);
+	const jobs = Array.from({length: mails}, (_, number) => jobOf(number, dataOf(number)));
+	let octets = 0;
+	const makeAll = () => {
+		for (const job of jobs) {
+			const result = make(job);
+			if (!result.ok) {
+				throw new Error(result.unmade.message);
+			}
+			octets = result.made.mail.length;
+		}
+	};
+	makeAll();
+	const rounds = Array.from({length: Number(options.rounds)}, () => {
+		const before = process.cpuUsage();
+		makeAll();
+		const {user, system} = process.cpuUsage(before);
+		return (user + system) / mails;
+	}).toSorted((a, b) => a - b);
+	const [least, middle] = [rounds[0], rounds[rounds.length >> 1]].map(cpu => cpu?.toFixed(0));
+	console.log(`${name}: ${middle} µs CPU/mail (least ${least}), ${octets} octets`);
+}
+
+for (const {name, source, dataOf} of [receipt, itemReceipt]) {
+	if (options.only === undefined || options.only === name) {
+		await measure(name, source, dataOf);
+	}
+}
