@@ -141,10 +141,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		metrics: metrics.text,
 		notReady,
 		mayAccept: () => phase === 'running' && !storeFailing() && space.enough(),
-		onAccepted(lanes, mode, messages) {
-			roles.accepted(lanes);
-			metrics.accepted(mode, messages);
-		},
+		onWriting: lanes => roles.arriving(lanes),
+		onAccepted: metrics.accepted,
 		onAnswered: metrics.httpRequest,
 		onStoreError,
 		logger,

@@ -33,15 +33,20 @@ export type AcceptOptions = {
 	readonly keyRetention: () => number;
 	/** How long a send waits for another one with the same key, milliseconds. */
 	readonly keyWait?: number;
-	/** Called after the commit of one request's messages, with the lanes of their copies: they are due now. */
-	readonly onAccepted: (lanes: Iterable<LaneKey>, mode: Mode, messages: number) => void;
+	/**
+	 * Called once one request's messages are handed to the writer, with the lanes of their copies: what is handed to it from then
+	 * on finds them, the same transaction if it is claimed at once.
+	 */
+	readonly onWriting: (lanes: Iterable<LaneKey>) => void;
+	/** Called after the commit of one request's messages. */
+	readonly onAccepted: (mode: Mode, messages: number) => void;
 };
 
 const usualKeyWait = 30_000;
 
 /** Takes messages in: a 202 may be sent when the promise resolves with `ok`, for the message is then on stable storage. */
 export function createAccept(options: AcceptOptions): Accept {
-	const {catalog, reader, writer, clock, acceptWrite, keyRetention, keyWait = usualKeyWait, onAccepted} = options;
+	const {catalog, reader, writer, clock, acceptWrite, keyRetention, keyWait = usualKeyWait} = options;
 	const inFlight = createInFlight(keyWait);
 
 	async function take(send: Send, idempotency: Idempotency | null): Promise<Accepted> {
@@ -57,11 +62,12 @@ export function createAccept(options: AcceptOptions): Accept {
 	}
 
 	async function write(drafts: readonly Draft[]): Promise<readonly Accepted[]> {
-		const results = await writer.submit(acceptWrite, drafts);
-		const taken = drafts.map(({send}) => send).filter((_, index) => isTaken(results[index] as Accepted));
-		const [first] = taken;
-		if (first) {
-			onAccepted(lanesOf(taken), first.mode, taken.length);
+		const writing = writer.submit(acceptWrite, drafts);
+		options.onWriting(lanesOf(drafts));
+		const results = await writing;
+		const taken = drafts.filter((_, index) => isTaken(results[index] as Accepted));
+		if (taken[0]) {
+			options.onAccepted(taken[0].send.mode, taken.length);
 		}
 		return results;
 	}
@@ -87,9 +93,9 @@ export function createAccept(options: AcceptOptions): Accept {
 
 const isTaken = (result: Accepted): boolean => result.ok && !result.replayed;
 
-function lanesOf(sends: readonly Send[]): Iterable<LaneKey> {
+function lanesOf(drafts: readonly Draft[]): Iterable<LaneKey> {
 	const lanes = new Map<string, LaneKey>();
-	for (const {workspaceId, mode, to, cc} of sends) {
+	for (const {workspaceId, mode, to, cc} of drafts.map(({send}) => send)) {
 		for (const {domain} of [to, ...cc]) {
 			const lane = {destination: destinationOf(mode, domain), workspaceId};
 			lanes.set(laneText(lane), lane);

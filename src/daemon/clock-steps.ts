@@ -1,8 +1,8 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {createClockWatch} from '../queue/clock-watch.ts';
-import {bringForward} from '../store/claims.ts';
 import {takeTime} from '../store/dialect.ts';
+import {bringForward} from '../store/releases.ts';
 import type {Store} from '../store/store.ts';
 import {bringDeliveriesForward} from '../store/webhook-claims.ts';
 

@@ -14,7 +14,7 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Outbox} from '../outcome/outbox.ts';
-import {createRecordWrite, type Recorded} from '../outcome/record.ts';
+import {createRecordWrite, type Recorded, type TriedCopy} from '../outcome/record.ts';
 import {connectionsOf, type SiteChange} from '../pace/site.ts';
 import type {PolicyFailure} from '../policy/mta-sts.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
@@ -23,8 +23,9 @@ import type {MakeJob} from '../queue/maker-protocol.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import type {Site} from '../queue/site.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
-import {type Claimed, createClaimWrite, readDue, readLanes, releaseUnknownClaims} from '../store/claims.ts';
+import {type Claimed, createClaimWrite, readDue, readLanes} from '../store/claims.ts';
 import {createLaneWaitWrite} from '../store/lane-waits.ts';
+import {releaseUnknownClaims} from '../store/releases.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import {readResumed} from '../store/site-suspensions.ts';
 import {readSites, siteWrite} from '../store/sites.ts';
@@ -56,7 +57,7 @@ export type EngineOptions = {
 	readonly outbox: Outbox;
 	readonly clock: Clock;
 	readonly onRecorded: (recorded: Recorded) => void;
-	readonly onLost: (copy: Claimed) => void;
+	readonly onLost: (copy: TriedCopy) => void;
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	/** The way of a lane could not be found, though the store can be used; it is tried again. */
@@ -144,7 +145,7 @@ export function createEngine(options: EngineOptions) {
 
 	const scheduler = createScheduler({
 		writer: store.writer,
-		claimWrite: createClaimWrite(store.dialect, boot, newId),
+		claimWrite: createClaimWrite({dialect: store.dialect, boot, newId, clock}),
 		recordWrite: createRecordWrite(boot, options.outbox),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readLanes: () => readLanes(store.reader),

@@ -52,7 +52,7 @@ export type HttpOptions = {
 	/** Null: ready to take mail. Else why not. */
 	readonly notReady: () => Promise<string | null>;
 	readonly mayAccept: () => boolean;
-	/** Messages were accepted and committed; their copies are in these lanes. */
+	readonly onWriting: AcceptOptions['onWriting'];
 	readonly onAccepted: AcceptOptions['onAccepted'];
 	readonly onAnswered: NonNullable<ApiOptions['onAnswered']>;
 	readonly onStoreError: (error: unknown) => void;
@@ -80,6 +80,7 @@ export function createHttp(options: HttpOptions) {
 		clock,
 		acceptWrite: createAcceptWrite({clock, newId, keyRetention}),
 		keyRetention,
+		onWriting: options.onWriting,
 		onAccepted: options.onAccepted,
 	});
 

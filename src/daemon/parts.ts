@@ -8,8 +8,8 @@ import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {Outbox} from '../outcome/outbox.ts';
+import type {TriedCopy} from '../outcome/record.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
-import type {Claimed} from '../store/claims.ts';
 import {isErased} from '../store/erasures.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -57,7 +57,7 @@ export function makeEngine(options: PartsOptions, publicUrl: string): Engine {
 	const {store, live, telling, onStoreError, logger} = options;
 
 	/** A mail may be captured while its recipient is erased. */
-	async function removeIfErased({id}: Claimed): Promise<void> {
+	async function removeIfErased({id}: TriedCopy): Promise<void> {
 		if (await isErased(store.reader, id)) {
 			await options.uncapture([id]);
 		}

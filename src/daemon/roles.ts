@@ -86,8 +86,8 @@ export function createRoles(options: RolesOptions) {
 			return inboundAddress;
 		},
 
-		/** Mail for these lanes was accepted and committed. */
-		accepted: (lanes: Iterable<LaneKey>): void => engine?.scheduler.accepted(lanes),
+		/** Mail for these lanes was handed to the writer. */
+		arriving: (lanes: Iterable<LaneKey>): void => engine?.scheduler.arriving(lanes),
 		/** Whether an outcome waits for the store. */
 		storeFailing: (): boolean => engine?.scheduler.storeFailing === true,
 		sites: () => engine?.scheduler.sites() ?? [],

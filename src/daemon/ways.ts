@@ -30,6 +30,8 @@ const mostWays = 20_000;
 /** DNS answers, the day, the figures of a day: all are asked again within this, milliseconds. */
 const freshMs = 10_000;
 
+type Found<T> = T | Promise<T>;
+
 /** What a workspace wants, and the same as it is stored, to see it change. */
 type Wish = {readonly stored: string; readonly preference: Preference};
 
@@ -45,8 +47,8 @@ export function createWays(options: WaysOptions) {
 		destinations: () => destinations,
 		clock,
 	});
-	const wishes = new LRUCache<string, Promise<Wish>>({max: 10_000});
-	const ways = new LRUCache<string, Promise<Way>>({max: mostWays, ttl: freshMs});
+	const wishes = new LRUCache<string, Found<Wish>>({max: 10_000});
+	const ways = new LRUCache<string, Found<Way>>({max: mostWays, ttl: freshMs});
 
 	async function readWish(workspaceId: string): Promise<Wish> {
 		const row = await findWorkspace(store.reader, workspaceId);
@@ -66,15 +68,14 @@ export function createWays(options: WaysOptions) {
 	}
 
 	return {
-		/** Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
-		wayOf: async (key: LaneKey): Promise<Way> =>
-			await kept(ways, `${key.workspaceId} ${key.destination}`, () => find(key)),
+		/** At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
+		wayOf: (key: LaneKey): Found<Way> => kept(ways, `${key.workspaceId} ${key.destination}`, () => find(key)),
 		/** Reads again what workspaces want; answers whether one of them wants something else than before. */
 		async renew(): Promise<boolean> {
 			let changed = false;
 			for (const row of await listWorkspaces(store.reader)) {
-				const known = await wishes.get(row.id)?.catch(() => undefined);
-				if (known !== undefined && known.stored !== wishOf(row)) {
+				const known = await Promise.resolve(wishes.get(row.id)).catch(() => undefined);
+				if (known && known.stored !== wishOf(row)) {
 					wishes.delete(row.id);
 					changed = true;
 				}
@@ -109,16 +110,20 @@ function wishOf(row: Pick<Workspace, 'source_pool' | 'route'> | undefined): stri
 }
 
 /** Remembers what is being found out and what was, but no failure. */
-function kept<T>(cache: LRUCache<string, Promise<T>>, key: string, find: () => Promise<T>): Promise<T> {
+function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, find: () => Promise<T>): Found<T> {
 	const known = cache.get(key);
 	if (known !== undefined) {
 		return known;
 	}
 
-	const found = find();
-	cache.set(key, found);
-	found.catch(() => cache.get(key) === found && cache.delete(key));
-	return found;
+	const finding = find();
+	const isKept = () => cache.get(key) === finding;
+	cache.set(key, finding);
+	finding.then(
+		found => isKept() && cache.set(key, found),
+		() => isKept() && cache.delete(key),
+	);
+	return finding;
 }
 
 /** What the settings say of how mail travels. */

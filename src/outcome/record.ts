@@ -24,9 +24,49 @@ import {countTries} from './reputation.ts';
 import type {Verdict} from './settle.ts';
 import {readToldEnds, refusalClass, type ToldEnds} from './told-ends.ts';
 
+/** What of a copy has to do with the end of its try. What its mail is made of is much more, and stays where it is. */
+export type TriedCopy = Pick<
+	Claimed,
+	| 'id'
+	| 'workspace_id'
+	| 'message_id'
+	| 'address'
+	| 'address_key'
+	| 'role'
+	| 'destination'
+	| 'subject'
+	| 'attempts'
+	| 'sent_at'
+	| 'last_category'
+	| 'created_at'
+	| 'tracking'
+	| 'track_opens_at'
+	| 'track_clicks_at'
+>;
+
+export function triedCopy(copy: Claimed): TriedCopy {
+	return {
+		id: copy.id,
+		workspace_id: copy.workspace_id,
+		message_id: copy.message_id,
+		address: copy.address,
+		address_key: copy.address_key,
+		role: copy.role,
+		destination: copy.destination,
+		subject: copy.subject,
+		attempts: copy.attempts,
+		sent_at: copy.sent_at,
+		last_category: copy.last_category,
+		created_at: copy.created_at,
+		tracking: copy.tracking,
+		track_opens_at: copy.track_opens_at,
+		track_clicks_at: copy.track_clicks_at,
+	};
+}
+
 /** The end of a try, judged, to be written. */
 export type Recorded = {
-	readonly copy: Claimed;
+	readonly copy: TriedCopy;
 	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
 	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
 	readonly result: AttemptResult;

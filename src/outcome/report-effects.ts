@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
+import {groupBy} from '../mail/group-by.ts';
 import type {Escalated} from '../mail/outcome.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
@@ -9,7 +10,6 @@ import {insertSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
-import {groupBy} from './group-by.ts';
 import type {Match} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {countReported, type Reweighed, type Weight, weightOfRefusal} from './reputation.ts';

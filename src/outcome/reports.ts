@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {Candidate, Via} from '../mail/candidate.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {EventType} from '../mail/event.ts';
+import {groupBy} from '../mail/group-by.ts';
 import {keptCaps, keptLength} from '../mail/kept.ts';
 import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Kept, Report, ReportAction} from '../mail/report.ts';
@@ -17,7 +18,6 @@ import {
 	type ReportedCopy,
 } from '../store/reports.ts';
 import type {GroupWrite} from '../store/writer.ts';
-import {groupBy} from './group-by.ts';
 import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';

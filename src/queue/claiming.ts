@@ -28,36 +28,34 @@ export function createClaiming(options: ClaimingOptions) {
 	/** A claim failed: it may have been committed all the same. */
 	let doubtful = false;
 
-	async function ask({lane, limit, asksNext, newestFirst, warmUp}: Grant, now: number): Promise<ClaimedNow> {
+	async function ask({lane, limit, asksNext, newestFirst, warmUp}: Grant): Promise<ClaimedNow> {
 		try {
 			return await writer.submit(claimWrite, {
 				destination: lane.destination,
 				workspaceId: lane.workspaceId,
 				limit,
 				newestFirst,
-				now: storeTime(now),
-				until: storeTime(now + attemptDeadlineMs + claimMarginMs),
+				forMs: attemptDeadlineMs + claimMarginMs,
 				asksNext,
 				warmUp,
 			});
 		} catch (error) {
 			onStoreError(error);
 			doubtful = true;
-			return {copies: [], nextDue: storeTime(now + storeRetryMs), warmedUp: null};
+			return {copies: [], nextDue: storeTime(clock.now() + storeRetryMs), warmedUp: null};
 		}
 	}
 
 	return {
 		/** The copies to be tried, until they are `settled`, and what the lanes are to know; none where the store fails. */
 		async claim(grant: Grant): Promise<{readonly copies: readonly Claimed[]; readonly brought: Brought}> {
-			const now = clock.now();
-			const {copies: claimed, nextDue, warmedUp} = await ask(grant, now);
+			const {copies: claimed, nextDue, warmedUp} = await ask(grant);
 			const copies = claimed.filter(({id}) => !trying.has(id));
 			for (const {id} of copies) {
 				trying.add(id);
 			}
 			const next = nextDue === null ? null : Date.parse(nextDue);
-			const brought = {count: copies.length, nextDue: copies.length < claimed.length ? now : next, warmedUp};
+			const brought = {count: copies.length, nextDue: copies.length < claimed.length ? clock.now() : next, warmedUp};
 			return {copies, brought};
 		},
 

@@ -1,7 +1,7 @@
 import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
-import type {Recorded} from '../outcome/record.ts';
+import {type Recorded, triedCopy} from '../outcome/record.ts';
 import {judge, type Verdict} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
 import type {Claimed} from '../store/claims.ts';
@@ -36,14 +36,14 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 			const end = isSimulated ? well : siteEnd(tried.result, grant.way, copy.destination);
 			// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
-			return {...tried, copy, result, verdict: judged(copy, result), end};
+			return {...tried, copy: triedCopy(copy), result, verdict: judged(copy, result), end};
 		} catch (error) {
 			options.onFault(error, copy);
 			const {outcome, sentAt} = tried.result;
 			// What a host has taken must not be sent again.
 			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
 			const ended = isTaken ? {...tried, ...unsent(copy, outcome, sentAt)} : faulty(copy, error);
-			return {...ended, copy, verdict: judged(copy, ended.result), end: null};
+			return {...ended, copy: triedCopy(copy), verdict: judged(copy, ended.result), end: null};
 		}
 	}
 

@@ -2,7 +2,8 @@ import type {LaneKey, Way} from '../mail/way.ts';
 import type {Lane} from './lane.ts';
 
 export type FindWaysOptions = {
-	readonly wayOf: (key: LaneKey) => Promise<Way>;
+	/** At once where it is known. */
+	readonly wayOf: (key: LaneKey) => Way | Promise<Way>;
 	/** A lane whose way is to be found; without `backlog` only what cannot wait. */
 	readonly next: (backlog: boolean) => Lane | undefined;
 	readonly onFound: (lane: Lane, way: Way) => void;
@@ -25,20 +26,25 @@ export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWa
 			if (!lane) {
 				return;
 			}
-			running++;
-			void find(lane);
+			const {destination, workspaceId} = lane;
+			const way = wayOf({destination, workspaceId});
+			if (way instanceof Promise) {
+				running++;
+				void find(lane, way);
+			} else {
+				onFound(lane, way);
+			}
 		}
 	}
 
-	async function find(lane: Lane): Promise<void> {
-		const {destination, workspaceId} = lane;
+	async function find(lane: Lane, finding: Promise<Way>): Promise<void> {
 		try {
-			const way = await wayOf({destination, workspaceId});
+			const way = await finding;
 			running--;
 			onFound(lane, way);
 		} catch (error) {
 			running--;
-			onError(error, {destination, workspaceId});
+			onError(error, {destination: lane.destination, workspaceId: lane.workspaceId});
 			setTimeout(onFailed, retryMs, lane).unref();
 		}
 		fill();

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
-import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/claims.ts';
 import {isUnheld, readServerTime} from '../store/dialect.ts';
 import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/lane-waits.ts';
 import {beat, type Node, removeNode, silentMs} from '../store/nodes.ts';
+import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/releases.ts';
 import type {Store} from '../store/store.ts';
 import {releaseOtherDeliveries, releaseOwnDeliveries, releaseSilentDeliveries} from '../store/webhook-claims.ts';
 

@@ -1,6 +1,5 @@
 import {setTimeout as delay} from 'node:timers/promises';
-import type {Recorded} from '../outcome/record.ts';
-import type {Claimed} from '../store/claims.ts';
+import type {Recorded, TriedCopy} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import {storeRetryMs} from './store-retry.ts';
 
@@ -10,7 +9,7 @@ export type RecordingOptions = {
 	/** After an outcome is on stable storage. */
 	readonly onRecorded: (recorded: Recorded) => void;
 	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
-	readonly onLost: (copy: Claimed) => void;
+	readonly onLost: (copy: TriedCopy) => void;
 	/** The store could not be written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };

@@ -17,8 +17,8 @@ export type SchedulerOptions = Omit<LanesOptions, 'longestWait'> &
 	ClaimingOptions &
 	ConclusionsOptions &
 	RecordingOptions & {
-		/** Where a lane's mail goes. It answers in bounded time, and rejects only where something of ours is broken. */
-		readonly wayOf: (key: LaneKey) => Promise<Way>;
+		/** Where a lane's mail goes. A promise is kept in bounded time, and rejects only where something of ours is broken. */
+		readonly wayOf: (key: LaneKey) => Way | Promise<Way>;
 		/** The way of a lane could not be found; it is tried again. */
 		readonly onWayError: (error: unknown, lane: LaneKey) => void;
 		readonly steps: AttemptSteps;
@@ -87,6 +87,10 @@ export function createScheduler(options: SchedulerOptions) {
 
 	function turn(): void {
 		turnPlanned = false;
+		go();
+	}
+
+	function go(): void {
 		if (state !== 'running' || recording.failing) {
 			return;
 		}
@@ -163,13 +167,16 @@ export function createScheduler(options: SchedulerOptions) {
 			await scan.scan();
 		},
 
-		/** Mail for these lanes was accepted and committed: it is due now. */
-		accepted(keys: Iterable<LaneKey>): void {
+		/**
+		 * Mail for these lanes was handed to the writer, which takes turns: a claim that follows finds it. Where its site has room the
+		 * claim follows at once, and shares the transaction.
+		 */
+		arriving(keys: Iterable<LaneKey>): void {
 			const now = moment();
 			for (const key of keys) {
 				lanes.arrived(key, now);
 			}
-			plan();
+			go();
 		},
 
 		/** These lanes have work that is due, it may be of another node. */

@@ -1,10 +1,12 @@
 import type {Knex} from 'knex';
+import type {Clock} from '../mail/clock.ts';
+import {groupBy} from '../mail/group-by.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Mode, Role} from '../mail/message.ts';
+import {storeTime} from '../mail/time.ts';
 import {type LaneKey, laneText} from '../mail/way.ts';
 import {type Dialect, rowSource} from './dialect.ts';
 import {insertEvents} from './events.ts';
-import {removeGoneLaneWaits} from './lane-waits.ts';
 import {addWarmUp, readWarmUp, type WarmUpDay} from './warm-up.ts';
 import type {GroupWrite} from './writer.ts';
 
@@ -13,9 +15,8 @@ export type Claim = LaneKey & {
 	readonly limit: number;
 	/** Takes what came due last: mail just accepted does not wait for a backlog of its own lane. */
 	readonly newestFirst: boolean;
-	/** Times in the store's form: now, and past the attempt deadline (the last resort if no result ever comes). */
-	readonly now: string;
-	readonly until: string;
+	/** Past the attempt deadline, milliseconds: the last resort if no result ever comes. */
+	readonly forMs: number;
 	/** Whether to find out when the next copy is due, if fewer than `limit` are due now. */
 	readonly asksNext: boolean;
 	/** The copies count in this day of a new source, which has no more than so many; null: in none. */
@@ -92,25 +93,65 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r
 
 type Row = Claimed & {readonly state: string};
 
-/** Claims due copies for one daemon: lane by lane, so that no backlog stands before another one's mail. */
-export function createClaimWrite(dialect: Dialect, boot: string, newId: NewId): GroupWrite<Claim, ClaimedNow> {
+export type ClaimWriteOptions = {
+	readonly dialect: Dialect;
+	/** The claims bear this daemon's id. */
+	readonly boot: string;
+	readonly newId: NewId;
+	readonly clock: Clock;
+};
+
+/** When a transaction claims, and until when: in the store's form. */
+type Times = {readonly now: string; readonly until: string};
+
+/**
+ * Claims due copies for one daemon, so many of each lane that no backlog stands before another one's mail: all lanes of a
+ * transaction in the same few statements. The time is taken here: what was written before in the same transaction is due.
+ */
+export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {
+	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<ClaimedNow[]> {
+		const now = clock.now();
+		const times = {now: storeTime(now), until: storeTime(now + Math.max(...claims.map(({forMs}) => forMs)))};
+		const rows = await selectDue(trx, dialect, boot, claims, times);
+		const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
+		const claimed: ClaimedNow[] = [];
+		for (const one of claims) {
+			const copies = ofLane.get(laneText(one)) ?? [];
+			const nextDue = one.asksNext && copies.length < one.limit ? await readNextDue(trx, one, times.now) : null;
+			claimed.push({copies, nextDue, warmedUp: null});
+		}
+		await markClaimed(trx, boot, times, rows);
+		await recordQueued(trx, newId, times.now, rows);
+		return claimed;
+	}
+
+	/** A day's share may be nearly used up: one after the other. */
+	async function claimWarm(
+		trx: Knex.Transaction,
+		one: Claim,
+		warmUp: NonNullable<Claim['warmUp']>,
+	): Promise<ClaimedNow> {
+		const limit = Math.min(one.limit, warmUp.perDay - (await readWarmUp(trx, warmUp)));
+		const none: ClaimedNow = {copies: [], nextDue: null, warmedUp: null};
+		const [claimed = none] = limit > 0 ? await claim(trx, [{...one, limit}]) : [];
+		return {...claimed, warmedUp: await addWarmUp(trx, warmUp, claimed.copies.length)};
+	}
+
 	return {
 		name: 'claim',
 		rank: 2,
 		async apply(trx, claims) {
-			const claimed: ClaimedNow[] = [];
-			for (const claim of claims) {
-				const {warmUp} = claim;
-				const warmBefore = warmUp ? await readWarmUp(trx, warmUp) : 0;
-				const limit = warmUp ? Math.max(0, Math.min(claim.limit, warmUp.perDay - warmBefore)) : claim.limit;
-				const rows = limit > 0 ? await selectDue(trx, dialect, boot, {...claim, limit}) : [];
-				const nextDue = claim.asksNext && rows.length < limit ? await readNextDue(trx, claim) : null;
-				await markClaimed(trx, boot, claim, rows);
-				await recordQueued(trx, newId, claim.now, rows);
-				const warmedUp = warmUp ? await addWarmUp(trx, warmUp, rows.length) : null;
-				claimed.push({copies: rows, nextDue, warmedUp});
+			const usual = claims.filter(({warmUp}) => warmUp === null);
+			const claimed = new Map<Claim, ClaimedNow>();
+			for (const [index, result] of (usual.length > 0 ? await claim(trx, usual) : []).entries()) {
+				claimed.set(usual[index] as Claim, result);
 			}
-			return claimed;
+			for (const one of claims) {
+				if (one.warmUp !== null) {
+					claimed.set(one, await claimWarm(trx, one, one.warmUp));
+				}
+			}
+			return claims.map(one => claimed.get(one) as ClaimedNow);
 		},
 	};
 }
@@ -123,27 +164,33 @@ async function selectDue(
 	trx: Knex.Transaction,
 	dialect: Dialect,
 	boot: string,
-	{destination, workspaceId, now, limit, newestFirst}: Claim,
+	claims: readonly Claim[],
+	{now}: Times,
 ): Promise<Row[]> {
-	const due = dialect.lockDue(
-		trx('recipients as q')
-			.select('q.id')
-			.where({'q.destination': destination, 'q.workspace_id': workspaceId})
-			.where('q.next_attempt_at', '<=', now)
-			.whereNull('q.held_at')
-			.whereRaw('(q.claimed_by is null or (q.claimed_by <> ? and q.claimed_by not in (select n.id from nodes as n)))', [
-				boot,
-			])
-			.whereNotExists(
-				trx('workspaces as p').select(trx.raw('1')).where('p.id', workspaceId).whereNotNull('p.paused_at'),
-			)
-			.orderBy('q.next_attempt_at', newestFirst ? 'desc' : 'asc')
-			.limit(limit),
-	);
-	return await copiesWithMail(trx).whereIn('r.id', due);
+	const lanes = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', dialect));
+	const bindings = claims.flatMap(({destination, workspaceId, limit}) => [
+		...[destination, workspaceId, now, boot],
+		...[workspaceId, limit],
+	]);
+	return await copiesWithMail(trx).whereRaw(`r.id in (${lanes.join(' union all ')})`, bindings);
 }
 
-async function readNextDue(trx: Knex.Transaction, {destination, workspaceId, now}: Claim): Promise<string | null> {
+/** A query of the ids of a lane's due copies. As text: the query builder would take longer than the engine where lanes are many. */
+function dueOf(order: 'asc' | 'desc', {skipLocked}: Dialect): string {
+	// A part of a union takes neither order nor limit, but for a table in it.
+	return `select d.id from (
+		select q.id from recipients as q
+		where q.destination = ? and q.workspace_id = ? and q.next_attempt_at <= ? and q.held_at is null
+			and (q.claimed_by is null or (q.claimed_by <> ? and q.claimed_by not in (select n.id from nodes as n)))
+			and not exists (select 1 from workspaces as p where p.id = ? and p.paused_at is not null)
+		order by q.next_attempt_at ${order} limit ? ${skipLocked}) as d`;
+}
+
+async function readNextDue(
+	trx: Knex.Transaction,
+	{destination, workspaceId}: Claim,
+	now: string,
+): Promise<string | null> {
 	const row = await trx('recipients')
 		.min('next_attempt_at as due')
 		.where({destination, workspace_id: workspaceId})
@@ -169,20 +216,27 @@ export async function readCopy(reader: Knex, workspaceId: string, id: string): P
 	return await copiesWithMail(reader).where({'r.id': id, 'r.workspace_id': workspaceId}).first();
 }
 
-async function markClaimed(trx: Knex.Transaction, boot: string, claim: Claim, rows: readonly Row[]): Promise<void> {
+async function markClaimed(
+	trx: Knex.Transaction,
+	boot: string,
+	{now, until}: Times,
+	rows: readonly Row[],
+): Promise<void> {
 	if (rows.length === 0) {
 		return;
 	}
+	const {sql, bindings} = rowSource(
+		trx,
+		rows.map(row => [row.id]),
+		1,
+	);
 	await trx('recipients')
-		.whereIn(
-			'id',
-			rows.map(row => row.id),
-		)
+		.whereRaw(`id in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[])
 		.update({
 			claimed_by: boot,
-			next_attempt_at: claim.until,
+			next_attempt_at: until,
 			state: trx.raw(`case when state = 'accepted' then 'queued' else state end`),
-			state_at: trx.raw(`case when state = 'accepted' then ? else state_at end`, [claim.now]),
+			state_at: trx.raw(`case when state = 'accepted' then ? else state_at end`, [now]),
 		});
 }
 
@@ -201,26 +255,6 @@ async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, ro
 			detail: null,
 		})),
 	);
-}
-
-/** A copy that a report ended during its try has left the queue, and stays out of it. */
-const givenBack = (trx: Knex.Transaction, now: string) => ({
-	claimed_by: null,
-	next_attempt_at: trx.raw('case when next_attempt_at is not null then ? end', [now]),
-});
-
-/** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
-export async function releaseOtherClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
-	return await trx('recipients').whereNotNull('claimed_by').whereNot('claimed_by', boot).update(givenBack(trx, now));
-}
-
-/** Forgets nodes that were silent too long and gives back their claims (several machines on PostgreSQL). */
-export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
-	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
-	const released = await trx('recipients').whereIn('claimed_by', dead).update(givenBack(trx, now));
-	const gone = await trx('nodes').where('seen_at', '<', silentSince).delete();
-	await (gone > 0 && removeGoneLaneWaits(trx));
-	return released;
 }
 
 /** Lanes with work of workspaces that are not paused, and when the first copy of each is due: what the scheduler starts from. */
@@ -245,47 +279,4 @@ export async function readDue(reader: Knex, now: string): Promise<LaneKey[]> {
 
 function pausedWorkspaces(reader: Knex): Knex.QueryBuilder {
 	return reader('workspaces').select('id').whereNotNull('paused_at');
-}
-
-/** Gives back what this daemon still held when it stopped. */
-export async function releaseOwnClaims(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
-	return await trx('recipients').where({claimed_by: boot}).update(givenBack(trx, now));
-}
-
-/**
- * Gives back what this daemon holds and does not know of (`known`: the ids that it does): a claim was committed, and the
- * answer to the commit never came. Answers their lanes.
- */
-export async function releaseUnknownClaims(
-	trx: Knex.Transaction,
-	boot: string,
-	known: readonly string[],
-	now: string,
-): Promise<LaneKey[]> {
-	const query = trx('recipients').where({claimed_by: boot});
-	if (known.length > 0) {
-		const {sql, bindings} = rowSource(
-			trx,
-			known.map(id => [id]),
-			1,
-		);
-		query.whereRaw(`id not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
-	}
-	const released: Array<{destination: string; workspace_id: string}> = await query
-		.update(givenBack(trx, now))
-		.returning(['destination', 'workspace_id']);
-	const lanes = released.map(({destination, workspace_id: workspaceId}) => ({destination, workspaceId}));
-	return [...new Map(lanes.map(lane => [laneText(lane), lane])).values()];
-}
-
-/**
- * After the wall clock stepped back: brings forward what waits longer than any wait can be. Claimed copies end by result
- * and are left alone.
- */
-export async function bringForward(trx: Knex.Transaction, latest: string, now: string): Promise<number> {
-	return await trx('recipients')
-		.whereNull('claimed_by')
-		.whereNull('held_at')
-		.where('next_attempt_at', '>', latest)
-		.update({next_attempt_at: now});
 }

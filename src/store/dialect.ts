@@ -5,8 +5,8 @@ import {SqliteClient} from './sqlite-client.ts';
 /** The few differences between the two engines; no other file knows which one is in use. */
 export type Dialect = {
 	readonly name: 'sqlite' | 'postgres';
-	/** Rows that another node is claiming are passed over. SQLite has one writer: nothing to lock. */
-	readonly lockDue: (query: Knex.QueryBuilder) => Knex.QueryBuilder;
+	/** Ends a select whose rows are taken: those that another node is taking are passed over. SQLite has one writer. */
+	readonly skipLocked: string;
 	/** Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** Whether the engine asks for the transaction to be repeated (deadlock, serialization failure). */
@@ -30,7 +30,7 @@ const sqliteDamage = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB', 'SQLITE_IOERR']
 
 export const sqliteDialect: Dialect = {
 	name: 'sqlite',
-	lockDue: query => query,
+	skipLocked: '',
 	isUnavailable: error => sqliteUnavailable.has(codeOf(error)),
 	isConflict: () => false,
 	isDamage: error => sqliteDamage.has(codeOf(error)),
@@ -42,7 +42,7 @@ const postgresUnavailable = /^(08|53|57|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTU
 
 export const postgresDialect: Dialect = {
 	name: 'postgres',
-	lockDue: query => query.forUpdate().skipLocked(),
+	skipLocked: 'for update skip locked',
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
 		(error instanceof Error && /connection (terminated|ended|error)|acquiring a connection/i.test(error.message)),

@@ -26,9 +26,12 @@ export async function removeMessages(
 	dialect: Dialect,
 	{after, before, limit}: Removal,
 ): Promise<Removed> {
-	const ids: string[] = await dialect
-		.lockDue(trx('messages').where('id', '>', after).where('id', '<', before).orderBy('id').limit(limit))
-		.pluck('id');
+	const found = await trx.raw(
+		`select id from messages where id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
+		[after, before, limit],
+	);
+	const rows: Array<{id: string}> = Array.isArray(found) ? found : found.rows;
+	const ids = rows.map(({id}) => id);
 	const waiting: string[] = await trx('recipients')
 		.whereIn('message_id', ids)
 		.where(copy => copy.whereNotNull('next_attempt_at').orWhereNotNull('held_at'))

@@ -5,7 +5,7 @@ import type {ClaimedDelivery, EndpointWork} from '../store/webhook-claims.ts';
 import type {GroupWrite, Writer} from '../store/writer.ts';
 import {createLanes, type Grant, type LanesOptions, type Moment} from './lanes.ts';
 import type {PostEnd} from './post.ts';
-import type {Attempted, Turn, Turned} from './turn.ts';
+import {type Attempted, endsOf, type Turn, type Turned} from './turn.ts';
 
 export type DispatcherOptions = LanesOptions & {
 	readonly writer: Writer;
@@ -97,7 +97,7 @@ export function createDispatcher(options: DispatcherOptions) {
 				doubtful = false;
 			}
 			turned = await writer.submit(options.turnWrite, {
-				attempted,
+				...endsOf(attempted),
 				grants: grants.map(({lane, limit}) => ({endpointId: lane.endpointId, limit})),
 				now: storeTime(now),
 			});

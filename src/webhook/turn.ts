@@ -23,9 +23,10 @@ export type Attempted = {
 	readonly wasFailing: boolean;
 };
 
-/** What the dispatcher writes in one transaction: attempts that ended, then claims in the room that they left. */
+/** What the dispatcher writes in one transaction: ends of attempts, then claims in the room that they left. */
 export type Turn = {
-	readonly attempted: readonly Attempted[];
+	readonly settled: readonly SettledDelivery[];
+	readonly failing: readonly Failing[];
 	readonly grants: readonly EndpointGrant[];
 	/** In the store's form. */
 	readonly now: string;
@@ -40,18 +41,22 @@ export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
 	return {
 		name: 'webhook',
 		rank: 4,
-		bytes: ({attempted, grants}) => 256 * (attempted.length + grants.length),
+		bytes: ({settled, grants}) => 256 * (settled.length + grants.length),
 		async apply(trx, turns) {
 			const turned: Turned[] = [];
-			for (const {attempted, grants, now} of turns) {
-				const moved =
-					attempted.length === 0 ? new Set<string>() : await settleDeliveries(trx, boot, attempted.map(toSettled));
-				await noteFailing(trx, failingOf(attempted));
+			for (const {settled, failing, grants, now} of turns) {
+				const moved = settled.length === 0 ? new Set<string>() : await settleDeliveries(trx, boot, settled);
+				await noteFailing(trx, failing);
 				turned.push({moved, ...(await claimDeliveries(trx, boot, {grants, now}))});
 			}
 			return turned;
 		},
 	};
+}
+
+/** What is written of attempts: much less than what was posted. */
+export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'settled' | 'failing'> {
+	return {settled: attempted.map(toSettled), failing: failingOf(attempted)};
 }
 
 /** Endpoints that began to fail, or to answer again: seldom any. */
@@ -79,6 +84,6 @@ function toSettled({delivery, end, began, after}: Attempted): SettledDelivery {
 		state: after.state,
 		nextAttemptAt: after.nextAttemptAt === null ? null : storeTime(after.nextAttemptAt),
 		at: storeTime(began),
-		end,
+		end: end && {status: end.status, error: end.error, ms: end.ms},
 	};
 }

@@ -71,7 +71,6 @@ storeTest(test, 'of several reasons against a send the first in order is told', 
 	await addTopic(api, 'news');
 	t.is(await code({...wrong, templateId, from}), 'recipient_unsubscribed');
 	t.true(await isStoredNothing(api));
-	t.deepEqual(api.announced, []);
 	await store.database('topic_optouts').delete();
 	t.is((await api.send({...wrong, templateId, from})).status, 202);
 });

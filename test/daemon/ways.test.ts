@@ -63,7 +63,7 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 		dns,
 		ways,
 		workspaceId,
-		way: (destination: string) => ways.wayOf({destination, workspaceId}),
+		way: async (destination: string) => await ways.wayOf({destination, workspaceId}),
 		change: (input: Parameters<typeof changeWorkspace>[3]) =>
 			store.writer.transaction(trx => changeWorkspace(trx, tools, workspaceId, input)),
 	};

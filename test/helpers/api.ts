@@ -41,7 +41,7 @@ export type TestApi = {
 	readonly base: string;
 	/** Makes the tokens that the hosted pages open. */
 	readonly links: Links;
-	/** The destinations that were announced after commits. */
+	/** The destinations that were announced while their mail was written. */
 	readonly announced: string[];
 	/** What ended in 500 or 503. */
 	readonly reported: unknown[];
@@ -128,7 +128,8 @@ export async function startApi(
 		acceptWrite: createAcceptWrite({clock, newId, keyRetention: () => keyRetention}),
 		keyRetention: () => keyRetention,
 		keyWait,
-		onAccepted: lanes => announced.push(...[...lanes].map(({destination}) => destination)),
+		onWriting: lanes => announced.push(...[...lanes].map(({destination}) => destination)),
+		onAccepted: () => undefined,
 	});
 	const forget = () => {
 		catalog.clear();

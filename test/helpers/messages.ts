@@ -1,3 +1,4 @@
+import type {Knex} from 'knex';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
@@ -38,80 +39,90 @@ export async function insertWorkspace(store: Store, name = 'test'): Promise<{wor
 	return {workspaceId};
 }
 
+type MessageOptions = {readonly due?: number; readonly topic?: string | null};
+
 /** Accepted messages, one per address; `destination` is the address's domain. Answers the message ids. */
 export async function insertMessages(
 	store: Store,
 	workspaceId: string,
 	addresses: readonly string[],
-	{due = Date.now(), topic = null as string | null} = {},
+	options: MessageOptions = {},
+): Promise<string[]> {
+	return await store.writer.transaction(trx => writeMessages(trx, workspaceId, addresses, options));
+}
+
+/** The same in a transaction of others. */
+export async function writeMessages(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	addresses: readonly string[],
+	{due = Date.now(), topic = null}: MessageOptions = {},
 ): Promise<string[]> {
 	const at = storeTime(due);
 	const ids = addresses.map(() => newId('msg'));
-	await store.writer.transaction(async trx => {
-		await insertRows(
-			trx,
-			'messages',
-			[
-				'id',
-				'workspace_id',
-				'mode',
-				'from_address',
-				'from_key',
-				'to_address',
-				'to_key',
-				'template_id',
-				'version_id',
-				'topic_code',
-				'attachments',
-				'created_at',
-			],
-			addresses.map((address, index) => [
-				ids[index] as string,
-				workspaceId,
-				'live',
-				'a@shop.example',
-				'a@shop.example',
-				address,
-				address,
-				'tpl_x',
-				'tpv_x',
-				topic,
-				0,
-				at,
-			]),
-		);
-		await insertRows(
-			trx,
-			'recipients',
-			[
-				'id',
-				'workspace_id',
-				'message_id',
-				'address',
-				'address_key',
-				'role',
-				'destination',
-				'state',
-				'state_at',
-				'attempts',
-				'next_attempt_at',
-				'crashes',
-			],
-			addresses.map((address, index) => [
-				newId('rcp'),
-				workspaceId,
-				ids[index] as string,
-				address,
-				address,
-				'to',
-				address.split('@')[1] as string,
-				'accepted',
-				at,
-				0,
-				at,
-				0,
-			]),
-		);
-	});
+	await insertRows(
+		trx,
+		'messages',
+		[
+			'id',
+			'workspace_id',
+			'mode',
+			'from_address',
+			'from_key',
+			'to_address',
+			'to_key',
+			'template_id',
+			'version_id',
+			'topic_code',
+			'attachments',
+			'created_at',
+		],
+		addresses.map((address, index) => [
+			ids[index] as string,
+			workspaceId,
+			'live',
+			'a@shop.example',
+			'a@shop.example',
+			address,
+			address,
+			'tpl_x',
+			'tpv_x',
+			topic,
+			0,
+			at,
+		]),
+	);
+	await insertRows(
+		trx,
+		'recipients',
+		[
+			'id',
+			'workspace_id',
+			'message_id',
+			'address',
+			'address_key',
+			'role',
+			'destination',
+			'state',
+			'state_at',
+			'attempts',
+			'next_attempt_at',
+			'crashes',
+		],
+		addresses.map((address, index) => [
+			newId('rcp'),
+			workspaceId,
+			ids[index] as string,
+			address,
+			address,
+			'to',
+			address.split('@')[1] as string,
+			'accepted',
+			at,
+			0,
+			at,
+			0,
+		]),
+	);
 	return ids;
 }

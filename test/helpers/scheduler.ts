@@ -3,8 +3,9 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
-import {type Claimed, createClaimWrite, readLanes, releaseUnknownClaims} from '../../src/store/claims.ts';
+import {type Claimed, createClaimWrite, readLanes} from '../../src/store/claims.ts';
 import {createLaneWaitWrite} from '../../src/store/lane-waits.ts';
+import {releaseUnknownClaims} from '../../src/store/releases.ts';
 import {readResumed} from '../../src/store/site-suspensions.ts';
 import {siteWrite} from '../../src/store/sites.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -46,7 +47,7 @@ export function schedulerOf(
 	const laneWaitWrite = createLaneWaitWrite(boot);
 	const scheduler = createScheduler({
 		writer: store.writer,
-		claimWrite: createClaimWrite(store.dialect, boot, newId),
+		claimWrite: createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock}),
 		recordWrite: createRecordWrite(boot, outbox),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readLanes: () => readLanes(store.reader),

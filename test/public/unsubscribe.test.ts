@@ -2,7 +2,6 @@ import test, {type TestFn} from 'ava';
 import fc from 'fast-check';
 import type {Claims} from '../../src/links/claims.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {createClaimWrite} from '../../src/store/claims.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -579,16 +578,13 @@ storeTest(serially, 'what waits in the queue is not sent any more', async (t, st
 	const api = await startApi(t, store);
 	const [first, second] = [await sendMail(api, {}), await sendMail(api, {})];
 	await press(api, first.path, oneClick);
-	const claim = createClaimWrite(store.dialect, newId('req'), newId);
-	const now = storeTime(Date.now() + 1000);
+	const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock: systemClock});
 	const lane = {destination: 'example.org', workspaceId: api.workspace.id};
-	const until = storeTime(Date.now() + 60_000);
 	const {copies} = await store.writer.submit(claim, {
 		...lane,
 		limit: 10,
 		newestFirst: false,
-		now,
-		until,
+		forMs: 60_000,
 		asksNext: false,
 		warmUp: null,
 	});

@@ -63,7 +63,7 @@ storeTest(
 		await waitFor('the backlog to run', () => order.length > 300);
 		await insertMessages(store, small.workspaceId, ['code@a.test']);
 		acceptedAt = order.length;
-		scheduler.accepted([{destination: 'a.test', workspaceId: small.workspaceId}]);
+		scheduler.arriving([{destination: 'a.test', workspaceId: small.workspaceId}]);
 		await waitFor('the code', () => recorded.includes('code@a.test'));
 		const before = order.indexOf(small.workspaceId) - acceptedAt;
 		const stopped = scheduler.stop();
@@ -274,12 +274,12 @@ storeTest(test, 'mail of a paused workspace and held mail is not asked for again
 		},
 	});
 	await scheduler.start();
-	scheduler.accepted([
+	scheduler.arriving([
 		{destination: 'a.test', workspaceId},
 		{destination: 'a.test', workspaceId: paused.workspaceId},
 	]);
 	await insertMessages(store, workspaceId, ['three@b.test']);
-	scheduler.accepted([{destination: 'b.test', workspaceId}]);
+	scheduler.arriving([{destination: 'b.test', workspaceId}]);
 	await waitFor('the other mail', () => recorded.length === 1);
 	await scheduler.stop();
 	t.deepEqual(recorded, ['three@b.test']);

@@ -1,6 +1,7 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {type Claimed, releaseOtherClaims} from '../../src/store/claims.ts';
+import type {Claimed} from '../../src/store/claims.ts';
+import {releaseOtherClaims} from '../../src/store/releases.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';
@@ -50,7 +51,7 @@ storeTest(test, '5,000 due for a destination that never answers do not hold up o
 	await scheduler.start();
 	await waitFor('the dead destination to be full', () => release.length === 5);
 	await insertMessages(store, workspaceId, ['one@well.test']);
-	scheduler.accepted([{destination: 'well.test', workspaceId}]);
+	scheduler.arriving([{destination: 'well.test', workspaceId}]);
 	await waitFor('the other mail', () => recorded.includes('one@well.test'));
 	t.is(release.length, 5, 'no more was claimed than it may have connections');
 	const stopped = scheduler.stop();
@@ -105,7 +106,7 @@ storeTest(
 		t.is((await store.reader('recipients').first()).last_reply, '450 later', 'the code too, which a reply lacks');
 		goOn();
 		await insertMessages(store, workspaceId, ['new@a.test']);
-		scheduler.accepted([{destination: 'a.test', workspaceId}]);
+		scheduler.arriving([{destination: 'a.test', workspaceId}]);
 		await waitFor('every delivery', () => recorded.length === 7);
 		await scheduler.stop();
 		t.deepEqual(Object.values(await statesOf(store)), ['delivered', 'delivered', 'delivered', 'delivered']);
@@ -126,7 +127,7 @@ storeTest(test, 'a permanent failure of the recipient suppresses, and holds back
 		source: messageId,
 	});
 	await insertMessages(store, workspaceId, ['gone@a.test']);
-	scheduler.accepted([{destination: 'a.test', workspaceId}]);
+	scheduler.arriving([{destination: 'a.test', workspaceId}]);
 	await waitFor('the second', () => recorded.length === 2);
 	await scheduler.stop();
 	t.is((await store.reader('recipients').where({state: 'suppressed'})).length, 1);
@@ -160,7 +161,7 @@ storeTest(
 		await waitFor('both', () => recorded.length === 2);
 		await store.writer.transaction(trx => trx('senders').where({workspace_id: workspaceId}).delete());
 		await insertMessages(store, workspaceId, ['orphan@a.test']);
-		scheduler.accepted([{destination: 'a.test', workspaceId}]);
+		scheduler.arriving([{destination: 'a.test', workspaceId}]);
 		await waitFor('the third', () => recorded.length === 3);
 		await scheduler.stop();
 		t.deepEqual(await statesOf(store), {
@@ -286,7 +287,7 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and tried',
 	await scheduler.start();
 	await waitFor('the first', () => tried.length === 1);
 	await insertMessages(store, workspaceId, ['two@b.test']);
-	scheduler.accepted([{destination: 'b.test', workspaceId}]);
+	scheduler.arriving([{destination: 'b.test', workspaceId}]);
 	await waitFor('the one whose claim was not confirmed', () => tried.length === 2);
 	t.is(errors.length, 1);
 	t.deepEqual(tried, ['one@a.test', 'two@b.test'], 'what is being tried is not tried again');
@@ -363,7 +364,7 @@ storeTest(test, 'a slow look at the store undoes nothing that a later one has se
 	await new Promise(setImmediate);
 	go();
 	await Promise.all([first, second]);
-	scheduler.accepted([{destination: 'a.test', workspaceId}]);
+	scheduler.arriving([{destination: 'a.test', workspaceId}]);
 	await waitFor('the copy', () => recorded.length === 1);
 	await scheduler.stop();
 	t.pass();

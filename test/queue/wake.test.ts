@@ -1,9 +1,11 @@
 import test from 'ava';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
+import type {GroupWrite} from '../../src/store/writer.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {insertMessages, insertWorkspace, writeMessages} from '../helpers/messages.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
+import {wayTo} from '../helpers/ways.ts';
 
 storeTest(test, 'copies that a daemon before deferred come due one after the other', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
@@ -38,7 +40,7 @@ storeTest(test, 'a copy that is tried for longer than its claim says is not clai
 	await scheduler.start();
 	await waitFor('the slow one', () => finish !== undefined);
 	await insertMessages(store, workspaceId, ['quick@a.test']);
-	scheduler.accepted([{destination: 'a.test', workspaceId}]);
+	scheduler.arriving([{destination: 'a.test', workspaceId}]);
 	await waitFor('the quick one', () => recorded.includes('quick@a.test'));
 	finish?.();
 	await waitFor('the slow one', () => recorded.includes('slow@a.test'));
@@ -65,7 +67,7 @@ storeTest(test, 'a claim that was given back and came again while it is tried go
 		async () => (await store.reader('recipients').whereNotNull('claimed_by')).length === 1,
 	);
 	await insertMessages(store, workspaceId, ['two@b.test']);
-	scheduler.accepted([{destination: 'b.test', workspaceId}]);
+	scheduler.arriving([{destination: 'b.test', workspaceId}]);
 	await waitFor('another', () => finish.length >= 2);
 	for (const one of finish) {
 		one();
@@ -128,9 +130,9 @@ storeTest(test, 'a thousand destinations that never answer do not hold up one th
 	);
 	await scheduler.start();
 	await waitFor('the dead to take all they may', () => release.length === 24);
-	scheduler.accepted(Array.from({length: 900}, (_, index) => ({destination: `dead${index}.test`, workspaceId})));
+	scheduler.arriving(Array.from({length: 900}, (_, index) => ({destination: `dead${index}.test`, workspaceId})));
 	await insertMessages(store, workspaceId, ['one@well.test']);
-	scheduler.accepted([{destination: 'well.test', workspaceId}]);
+	scheduler.arriving([{destination: 'well.test', workspaceId}]);
 	await waitFor('the other mail', () => recorded.includes('one@well.test'));
 	t.true(release.length <= 36, 'new mail for the dead takes some more, and leaves a part');
 	ending = true;
@@ -163,4 +165,48 @@ storeTest(test, 'a copy whose parts cannot be read for now is tried again, howev
 	t.is(recorded.length, 5);
 	t.is(errors.length, 4);
 	t.like(await store.reader('recipients').first(), {crashes: 0, attempts: 1});
+});
+
+storeTest(test, 'new mail whose way is known is claimed in the transaction that writes it', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const finish: Array<() => void> = [];
+	const {scheduler, recorded, boot} = schedulerOf(
+		store,
+		copy => new Promise(resolve => finish.push(() => resolve(resultOf(copy, {kind: 'delivered'})))),
+		{wayOf: ({destination}) => wayTo(destination)},
+	);
+	await scheduler.start();
+	const write: GroupWrite<string, null> = {
+		name: 'accept',
+		rank: 1,
+		async apply(trx, addresses) {
+			await writeMessages(trx, workspaceId, addresses);
+			return addresses.map(() => null);
+		},
+	};
+	const written = store.writer.submit(write, 'one@a.test');
+	scheduler.arriving([{destination: 'a.test', workspaceId}]);
+	await written;
+	t.like(await store.reader('recipients').first(), {state: 'queued', claimed_by: boot});
+	await waitFor('the try', () => finish.length === 1);
+	finish[0]?.();
+	await waitFor('the outcome', () => recorded.length === 1);
+	await scheduler.stop();
+});
+
+storeTest(test, 'new mail that was refused leaves nothing behind, and what follows it goes', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		wayOf: ({destination}) => wayTo(destination),
+	});
+	await scheduler.start();
+	const broken: GroupWrite<null, null> = {name: 'accept', rank: 1, apply: () => Promise.reject(new Error('refused'))};
+	const refused = t.throwsAsync(store.writer.submit(broken, null), {message: 'refused'});
+	scheduler.arriving([{destination: 'a.test', workspaceId}]);
+	await refused;
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	scheduler.arriving([{destination: 'a.test', workspaceId}]);
+	await waitFor('the outcome', () => recorded.length === 1);
+	await scheduler.stop();
+	t.is(scheduler.inFlight, 0);
 });
