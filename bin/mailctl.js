@@ -1,8 +1,7 @@
 #!/usr/bin/env node
-import process from 'node:process';
-
-// SQLite's calls run on libuv's pool; its size is fixed at the first use, so it is set before anything loads.
+// CommonJS (package.json beside it): as an ES module this file would be read by libuv's pool, whose size is fixed by then.
+// SQLite's calls run on that pool: with its usual four threads, four slow reads would hold up the writer.
 process.env.UV_THREADPOOL_SIZE ??= '16';
 
-const {main} = await import('../dist/src/cli/main.js');
-await main(process.argv);
+require('./compile-cache.js').keepCompiled(process.env);
+import('../dist/src/cli/main.js').then(({main}) => main(process.argv));

@@ -1,6 +1,7 @@
-import Type, {type Static} from 'typebox';
+import type {Static} from 'typebox';
 import type {CursorScope, Cursors} from './cursor.ts';
 import {apiError} from './errors.ts';
+import {Type} from './schemas/type.ts';
 
 /** The query of what takes none. */
 export const noQuery = Type.Object({}, {additionalProperties: false});

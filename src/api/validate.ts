@@ -25,10 +25,12 @@ export function createChecks() {
 	const explain = createExplanations(formats);
 
 	function checkOf(schema: TSchema): Check {
-		const isValid = quick.compile(schema);
+		// Compiled when they are first needed (Ajv keeps what it compiled): all of them would hold up the start, and most routes
+		// never see a fault.
+		let isValid: ValidateFunction | undefined;
 		return value => {
 			withoutNulls(schema as Schema, value);
-			// Compiled when it is first needed (Ajv keeps what it compiled): most routes never see a fault.
+			isValid ??= quick.compile(schema);
 			return isValid(value) ? [] : violationsOf(schema as Schema, value, thorough.compile(schema), explain);
 		};
 	}

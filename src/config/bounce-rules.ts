@@ -1,5 +1,6 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {goodPatternOf} from '../bounce/pattern.ts';
 import {parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import {readSettingFile} from '../mail/regular-file.ts';
@@ -15,17 +16,17 @@ export type BounceRulesSettings = Pick<TableValues, 'bounceRulesFile'>;
 
 /** What is wrong with MAILCTL_BOUNCE_RULES_FILE, all of it. */
 export function bounceRulesProblems(settings: BounceRulesSettings): string[] {
-	const read = bounceRulesOf(settings);
-	return read.ok ? [] : [...read.problems];
+	const own = ownRules(settings);
+	return own.ok ? [] : [...own.problems];
 }
 
 /** The operator's rules, then the shipped ones; each problem is a sentence that begins with the file and the path in it. */
 export function bounceRulesOf({bounceRulesFile}: BounceRulesSettings): RuleTable {
-	const own = bounceRulesFile === null || bounceRulesFile === shippedFile ? noRules : read(bounceRulesFile);
+	const own = ownRules({bounceRulesFile});
 	if (!own.ok) {
-		return {ok: false, problems: own.problems.map(each => `MAILCTL_BOUNCE_RULES_FILE="${bounceRulesFile}" ${each}`)};
+		return own;
 	}
-	const shipped = parseRuleTable(readFileSync(shippedFile, 'utf8'));
+	const shipped = parseRuleTable(readFileSync(shippedFile, 'utf8'), goodPatternOf);
 	return shipped.ok
 		? {ok: true, rules: withOwnRules(own.rules, shipped.rules)}
 		: {ok: false, problems: shipped.problems.map(each => `${shippedFile} ${each}`)};
@@ -40,7 +41,15 @@ export function loadBounceRules(settings: BounceRulesSettings): readonly BounceR
 	return read.rules;
 }
 
-const noRules: RuleTable = {ok: true, rules: []};
+function ownRules({bounceRulesFile}: BounceRulesSettings): RuleTable {
+	if (bounceRulesFile === null || bounceRulesFile === shippedFile) {
+		return {ok: true, rules: []};
+	}
+	const own = read(bounceRulesFile);
+	return own.ok
+		? own
+		: {ok: false, problems: own.problems.map(each => `MAILCTL_BOUNCE_RULES_FILE="${bounceRulesFile}" ${each}`)};
+}
 
 function read(file: string): RuleTable {
 	try {

@@ -9,7 +9,7 @@ import {createJudgeAddressee} from '../inbound/addressee.ts';
 import {createAllowances, type MailShare} from '../inbound/allowances.ts';
 import {askTogether} from '../inbound/ask-together.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
-import {createListener, type Heard, type Listener, type RefusalReason, type Tls} from '../inbound/listener.ts';
+import type {Heard, Listener, RefusalReason, Tls} from '../inbound/listener.ts';
 import {createOurDomains} from '../inbound/our-domains.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
@@ -188,6 +188,7 @@ export function createInbound(options: InboundOptions) {
 			if (settings.inboundListen === null) {
 				return null;
 			}
+			const {createListener} = await import('../inbound/listener.ts');
 			listener = createListener({
 				hostname,
 				ourNames: [hostname, returnPathDomain],

@@ -1,5 +1,5 @@
 import {rootCertificates} from 'node:tls';
-import {ImapFlow, type ImapFlowError} from 'imapflow';
+import type {ImapFlow, ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/urls.ts';
 import {createConceal} from '../mail/log-in.ts';
 import {withoutAdvice} from '../mail/tls-words.ts';
@@ -30,6 +30,7 @@ export function nameOfMailbox(mailbox: BounceMailbox): string {
  * `imapFault`, and where `signal` says to stop. `ca`: PEM of authorities to trust besides the public ones.
  */
 export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal?: AbortSignal): Promise<ImapFlow> {
+	const {ImapFlow} = await import('imapflow');
 	const {host, port, tls, user, password, folder} = mailbox;
 	const client = new ImapFlow({
 		host,

@@ -1,4 +1,4 @@
-import {dkimVerify} from 'mailauth/lib/dkim/verify.js';
+import type {dkimVerify} from 'mailauth/lib/dkim/verify.js';
 import type {Resolver} from '../mail/dns.ts';
 import type {Reading} from '../mail/report.ts';
 
@@ -39,6 +39,7 @@ export function createTrustedReporter({reporters, resolver}: TrustedReporterOpti
 			return null;
 		}
 		try {
+			const {dkimVerify} = await import('mailauth/lib/dkim/verify.js');
 			const {results} = await dkimVerify(raw, {resolver: keyOf});
 			const right = (results as readonly Verified[]).find(
 				({status, signingDomain, canonBodyLengthLimited}) =>

@@ -1,6 +1,6 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
-import Type from 'typebox';
 import {describe} from '../api/describe.ts';
+import {Type} from '../api/schemas/type.ts';
 import type {Routes} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';

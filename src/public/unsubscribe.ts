@@ -1,9 +1,9 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
-import Type from 'typebox';
 import {describe} from '../api/describe.ts';
 import {apiError, formExpected} from '../api/errors.ts';
 import {createFailureLimit} from '../api/failure-limit.ts';
+import {Type} from '../api/schemas/type.ts';
 import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';

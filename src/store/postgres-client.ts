@@ -1,5 +1,6 @@
 import type {Socket} from 'node:net';
 import PostgresDialect, {type PostgresConnection} from 'knex/lib/dialects/postgres/index.js';
+import {NoAnswerError} from './no-answer.ts';
 
 export type PostgresLimits = {
 	/** To connect and log in, milliseconds. */
@@ -7,12 +8,6 @@ export type PostgresLimits = {
 	/** To answer a statement, milliseconds; null: as long as it takes, while the server answers its pulse. */
 	readonly statementMs: number | null;
 };
-
-/** The server did not answer: whether it did what it was asked is not known. The code is the one of TCP. */
-export class NoAnswerError extends Error {
-	override readonly name = 'NoAnswerError';
-	readonly code = 'ETIMEDOUT';
-}
 
 // A server that is told goodbye and does not hang up.
 const partingMs = 1000;

@@ -1,8 +1,7 @@
 import createKnex, {type Knex} from 'knex';
 import {createSharedClock, type SharedClock} from '../mail/clock.ts';
 import {type Dialect, postgresConfig, postgresDialect, postgresLimits, sqliteConfig, sqliteDialect} from './dialect.ts';
-import {createPostgresClient, NoAnswerError} from './postgres-client.ts';
-import {startPulse} from './pulse.ts';
+import {NoAnswerError} from './no-answer.ts';
 import {loadSqlite} from './sqlite-driver.ts';
 import {refuseTruncated} from './whole-file.ts';
 import {createWriter, type Writer} from './writer.ts';
@@ -87,6 +86,11 @@ async function openSqlite(file: string): Promise<Opened> {
 }
 
 async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Opened> {
+	// Loaded here: with SQLite, which is usual, every command would wait for PostgreSQL's driver.
+	const [{createPostgresClient}, {startPulse}] = await Promise.all([
+		import('./postgres-client.ts'),
+		import('./pulse.ts'),
+	]);
 	const {connectMs, statementMs} = postgresLimits;
 	const client = createPostgresClient({connectMs, statementMs: isPatient ? null : statementMs});
 	const clock = createSharedClock();

@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import Type, {type Static} from 'typebox';
+import type {Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/contacts.ts';
@@ -14,6 +14,7 @@ import {contactChanges, contactSchema} from '../schemas/contact.ts';
 import {canonicalLocale, queryAddressKey} from '../schemas/formats.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
+import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 
 const contactsPerPage = 25;

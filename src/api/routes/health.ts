@@ -1,6 +1,6 @@
-import Type from 'typebox';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
+import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 
 export type HealthRoutesOptions = {

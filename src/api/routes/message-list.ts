@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import Type, {type Static} from 'typebox';
+import type {Static} from 'typebox';
 import {isId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
 import {parseQueryTime} from '../../mail/time.ts';
@@ -14,6 +14,7 @@ import {pageQuery, scanPage} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {messageSchema} from '../schemas/message.ts';
 import {pageOf} from '../schemas/page.ts';
+import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {messageView} from '../views.ts';
 

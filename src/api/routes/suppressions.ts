@@ -1,5 +1,4 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import Type from 'typebox';
 import {manualEntry, removeSuppression, suppressWrite} from '../../admin/suppressions.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
@@ -15,6 +14,7 @@ import {queryAddressKey} from '../schemas/formats.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import {suppressionBody, suppressionSchema} from '../schemas/suppression.ts';
+import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 
 const usualLimit = 25;

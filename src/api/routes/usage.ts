@@ -1,6 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
-import Type from 'typebox';
 import type {Tools} from '../../admin/tools.ts';
 import {monthOf} from '../../mail/month.ts';
 import {apiTime, storeTime} from '../../mail/time.ts';
@@ -8,6 +7,7 @@ import {readDays, readMonth, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
+import {Type} from '../schemas/type.ts';
 import {usageSchema} from '../schemas/usage.ts';
 import type {Routes} from '../server.ts';
 

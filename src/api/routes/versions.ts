@@ -1,5 +1,4 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import Type from 'typebox';
 import {previewTemplate} from '../../admin/preview.ts';
 import {addVersion} from '../../admin/templates.ts';
 import {isId} from '../../mail/ids.ts';
@@ -24,6 +23,7 @@ import {canonicalLocale} from '../schemas/formats.ts';
 import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import {listedVersionSchema, previewBody, previewSchema, versionBody, versionSchema} from '../schemas/template.ts';
+import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {listedVersionView, versionView} from '../template-views.ts';
 import {createTurns} from '../turns.ts';

@@ -1,5 +1,5 @@
-import Type from 'typebox';
 import {sendBody, sendExample} from './send.ts';
+import {Type} from './type.ts';
 
 const strict = {additionalProperties: false} as const;
 /** Items of a batch. */

@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import {Type} from './type.ts';
 
 const strict = {additionalProperties: false} as const;
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});

@@ -1,6 +1,6 @@
-import Type from 'typebox';
 import {eventTypes} from '../../mail/event.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
+import {Type} from './type.ts';
 
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
 

@@ -1,7 +1,8 @@
-import Type from 'typebox';
+import type {TSchema} from 'typebox';
+import {Type} from './type.ts';
 
 /** A page of a list, with the item's own example. */
-export function pageOf(item: Type.TSchema) {
+export function pageOf(item: TSchema) {
 	const {examples = []} = item as {examples?: readonly unknown[]};
 	return Type.Object(
 		{

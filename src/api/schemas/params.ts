@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import {Type} from './type.ts';
 
 /** The `id` of a path. Any text: one that cannot be an id answers as an unknown id does. */
 export function idParams(prefix: string) {

@@ -1,5 +1,5 @@
-import Type from 'typebox';
 import {time} from './time.ts';
+import {Type} from './type.ts';
 
 /** The body of an addition. */
 export const senderBody = Type.Object(

@@ -1,5 +1,5 @@
-import Type from 'typebox';
 import {suppressionReasons} from '../../mail/suppression.ts';
+import {Type} from './type.ts';
 
 const example = {
 	id: 'sup_01kaxq7w0c8m2v5t9d3f6h1j4n',

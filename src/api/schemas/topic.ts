@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import {Type} from './type.ts';
 
 const example = {
 	id: 'usg_01kaxq7w0c8m2v5t9d3f6h1j4n',
