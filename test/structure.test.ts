@@ -27,6 +27,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	threads: ['mail', 'links', 'render', 'compose', 'dns', 'bounce', 'report', 'deliver', 'queue', 'webhook', 'inbound'],
 	policy: ['mail', 'store'],
 	doctor: 'everything',
+	bench: 'everything',
 	api: ['mail', 'store', 'accept', 'outcome', 'webhook', 'admin', 'render'],
 	public: ['mail', 'store', 'outcome', 'links', 'api'],
 	cli: 'everything',

@@ -31,6 +31,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./doctor.ts')).doctorCommand,
 	},
 	{
+		name: 'bench',
+		about: 'Measure how fast this machine sends, on a store of its own; or fill the store',
+		load: async () => (await import('./bench.ts')).benchCommand,
+	},
+	{
 		name: 'config',
 		about: 'Settings: what holds and where it comes from',
 		load: async () => (await import('./config.ts')).configCommands,

@@ -26,7 +26,7 @@ export type Held = Opened & {readonly vault: Vault; readonly release: () => Prom
 export async function openData(settings: Settings, {asRoot}: {asRoot: boolean}): Promise<Held> {
 	const {dataDir} = settings;
 	openDataDir({dataDir, asRoot});
-	const unlock = await lock(dataDir);
+	const unlock = await lockData(dataDir);
 	let store: Store | null = null;
 	async function release(): Promise<void> {
 		await store?.close();
@@ -47,7 +47,8 @@ export function vaultOf({dataDir, databaseUrl}: Settings, keys: MasterKeys): Vau
 	return createVault(keys, databaseUrl === null ? {reread: () => loadSecrets({dataDir, expected: true})} : {});
 }
 
-async function lock(dataDir: string): Promise<() => Promise<void>> {
+/** Takes the data folder's lock, which a daemon holds for life; answers how to let go of it. Throws ConfigError where another one has it. */
+export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 	const self = {pid: process.pid, host: hostname(), startedAt: storeTime(systemClock.now())};
 	const taken = await lockFolder(path.join(dataDir, 'daemon.lock'), self);
 	if (taken.ok) {

@@ -1,8 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
+import {load} from '../../src/bench/run-load.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, startApi, type TestApi} from '../helpers/api.ts';
 import {engines, storeTest} from '../helpers/databases.ts';
-import {load} from '../helpers/load.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
@@ -19,8 +19,17 @@ const months = (store: Store) => store.reader('usage_months').orderBy(['workspac
 const countOf = async (store: Store, table: string) => Number((await store.reader(table).count('* as n').first())?.n);
 
 function order({base, workspace, key}: TestApi, messages: number, connections: number) {
-	const body = JSON.stringify({from: workspace.sender, to: 'u{n}@example.org', templateId: workspace.templateId});
-	return {host: '127.0.0.1', port: Number(new URL(base).port), key, body, messages, connections};
+	const send = JSON.stringify({from: workspace.sender, to: 'u{n}@example.org', templateId: workspace.templateId});
+	return {
+		host: '127.0.0.1',
+		port: Number(new URL(base).port),
+		key,
+		send,
+		domains: 1,
+		perRequest: 1,
+		messages,
+		connections,
+	};
 }
 
 async function checkExact(t: ExecutionContext, api: TestApi, quota: number): Promise<void> {

@@ -1,32 +1,19 @@
+import {plain} from '../../src/bench/workload.ts';
 import type {VariantSource} from '../../src/render/compile.ts';
 
 /** A template and the data of the message with a number. */
 export type Workload = {
 	readonly name: string;
 	readonly source: VariantSource;
-	readonly dataOf: (number: number) => unknown;
+	/** `{n}` as the number: for the load generator, which puts the number there. */
+	readonly dataOf: (number: number | '{n}') => Readonly<Record<string, unknown>>;
 };
-
-const cell = 'padding:8px;font-family:Helvetica,Arial,sans-serif;font-size:14px;line-height:20px;color:#333333';
-const row = `<tr><td style="${cell};border-bottom:1px solid #eeeeee">{{ item.name }}</td><td align="right" style="${cell}">{{ item.price | format_currency: "EUR" }}</td></tr>`;
-const legal =
-	'<p style="font-size:12px;color:#777777;margin:0 0 8px">Thank you for your order. Returns are free within 30 days; keep this receipt for your records.</p>'.repeat(
-		30,
-	);
 
 /** The mail of the bench: 17 KB of html with ten items. */
 export const receipt: Workload = {
 	name: 'receipt',
-	source: {
-		locale: null,
-		subject: 'Your receipt {{ number }} – thank you',
-		html: `<!doctype html><html><body><h1>Hello {{ name }}</h1><table>{% for item in items %}${row}{% endfor %}</table>${legal}</body></html>`,
-	},
-	dataOf: number => ({
-		name: 'Ada',
-		number: String(number),
-		items: Array.from({length: 10}, (_, n) => ({name: `Item ${n}`, price: 9.5 + n})),
-	}),
+	source: plain.template,
+	dataOf: number => ({...plain.data, number: String(number)}),
 };
 
 const line = (label: string, value: string) => `<tr><td>${label}</td><td align="right">${value}</td></tr>`;

@@ -1,0 +1,94 @@
+import {createConnection} from 'node:net';
+
+// A load generator in a process of its own: keep-alive HTTP/1.1 by hand, so that it takes little of the machine it measures.
+
+export type LoadOrder = {
+	readonly host: string;
+	readonly port: number;
+	readonly key: string;
+	/** The JSON of one send; `{n}` becomes the number of the message, `{d}` that of its domain. */
+	readonly send: string;
+	readonly domains: number;
+	/** Sends in one request; 1: each is a request of its own. */
+	readonly perRequest: number;
+	readonly messages: number;
+	readonly connections: number;
+};
+
+export type LoadReport = {
+	/** Milliseconds from the first request to the last answer. */
+	readonly ms: number;
+	readonly accepted: number;
+	readonly refused: number;
+	/** Of single requests, milliseconds. */
+	readonly p50: number;
+	readonly p99: number;
+};
+
+/** One answer: its head and as much of the body as its length says. */
+const wholeAnswer = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\ncontent-length: (\d+)\r\n[\s\S]*?\r\n\r\n/i;
+
+async function run(order: LoadOrder): Promise<LoadReport> {
+	const {perRequest, messages, domains} = order;
+	const latencies: number[] = [];
+	let next = 0;
+	let accepted = 0;
+	const begun = performance.now();
+	const sendOf = (n: number) => order.send.replaceAll('{n}', String(n)).replaceAll('{d}', String(n % domains));
+
+	function request(): string {
+		const count = Math.min(perRequest, messages - next);
+		const sends = Array.from({length: count}, () => sendOf(next++));
+		const body = perRequest === 1 ? (sends[0] as string) : `{"messages":[${sends.join(',')}]}`;
+		return (
+			`POST /v1/messages${perRequest === 1 ? '' : '/batch'} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${order.key}\r\n` +
+			`content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+		);
+	}
+
+	function acceptedIn(status: string, body: string): number {
+		return perRequest === 1 ? Number(status === '202') : body.split('"status":"accepted"').length - 1;
+	}
+
+	await Promise.all(
+		Array.from(
+			{length: order.connections},
+			() =>
+				new Promise<void>((resolve, reject) => {
+					const socket = createConnection(order.port, order.host);
+					socket.setNoDelay(true);
+					let sentAt = 0;
+					let received = '';
+					const send = () => {
+						if (next >= messages) {
+							socket.end();
+							resolve();
+							return;
+						}
+						sentAt = performance.now();
+						socket.write(request());
+					};
+					socket.on('connect', send).on('error', reject);
+					socket.on('data', chunk => {
+						received += chunk.toString('latin1');
+						const [head = '', status = '', length] = wholeAnswer.exec(received) ?? [];
+						if (length === undefined || received.length < head.length + Number(length)) {
+							return;
+						}
+						latencies.push(performance.now() - sentAt);
+						accepted += acceptedIn(status, received.slice(head.length));
+						received = '';
+						send();
+					});
+				}),
+		),
+	);
+
+	latencies.sort((a, b) => a - b);
+	const at = (share: number) => latencies[Math.floor((latencies.length - 1) * share)] ?? 0;
+	return {ms: performance.now() - begun, accepted, refused: messages - accepted, p50: at(0.5), p99: at(0.99)};
+}
+
+process.on('message', async (order: LoadOrder) => {
+	process.send?.(await run(order));
+});

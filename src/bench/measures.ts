@@ -1,0 +1,130 @@
+import {setTimeout as wait} from 'node:timers/promises';
+import type {ActTools} from '../admin/tools.ts';
+import {type Daemon, type Settings, startDaemon, type Usage} from './daemon.ts';
+import {fillStore} from './fill.ts';
+import {prepareWorkspace} from './filled-workspaces.ts';
+import {load} from './run-load.ts';
+import type {Sink} from './sink.ts';
+import {compiled, makeShop, type Shop, withStore} from './throw-away.ts';
+import type {Workload} from './workload.ts';
+
+export type Bench = {
+	/** Empty; the store is made in it. */
+	readonly folder: string;
+	readonly tools: ActTools;
+	readonly workload: Workload;
+	readonly messages: number;
+	readonly connections: number;
+	/** For the daemon besides. */
+	readonly settings?: Settings;
+	/** Of Node.js, for the daemon: profiles. */
+	readonly nodeOptions?: readonly string[];
+};
+
+/** Rates are messages a second; CPU time is that of the daemon with all its threads. */
+export type Figures = Readonly<Record<string, number | null>>;
+
+const warmUp = 500;
+const arrivalMs = 10 * 60_000;
+const pollMs = 5;
+
+/** How fast sends are accepted: nothing is delivered meanwhile. */
+export async function measureAccept(bench: Bench): Promise<Figures> {
+	const shop = await makeShop(bench.folder, bench.workload, bench.tools);
+	const daemon = await serve(bench, shop, {MAILCTL_ROLES: 'api'});
+	await load(daemon.order(Math.min(warmUp, bench.messages), bench.connections));
+	const before = daemon.usage();
+	const report = await load(daemon.order(bench.messages, bench.connections));
+	const after = daemon.usage();
+	await daemon.stop();
+	return {
+		accepted_per_s: rate(report.accepted, report.ms),
+		p50_ms: tenth(report.p50),
+		p99_ms: tenth(report.p99),
+		...spent(before, after, report.accepted),
+		refused: report.refused,
+	};
+}
+
+/** How fast mail goes from the request to the sink, which `settings` lead to. */
+export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): Promise<Figures> {
+	const shop = await makeShop(bench.folder, bench.workload, bench.tools);
+	const daemon = await serve(bench, shop, {});
+	const warm = await load(daemon.order(Math.min(warmUp, bench.messages), bench.connections));
+	await arrival(sink, warm.accepted);
+	const before = daemon.usage();
+	const begun = performance.now();
+	const report = await load(daemon.order(bench.messages, bench.connections));
+	await arrival(sink, warm.accepted + report.accepted);
+	const ms = performance.now() - begun;
+	const after = daemon.usage();
+	await daemon.stop();
+	return {
+		accepted_per_s: rate(report.accepted, report.ms),
+		p99_ms: tenth(report.p99),
+		end_to_end_per_s: rate(report.accepted, ms),
+		...spent(before, after, report.accepted),
+		refused: report.refused,
+	};
+}
+
+/** How soon a daemon is ready on a store in which the messages wait, all due, and how fast they leave. */
+export async function measureQueue(bench: Bench, sink: Pick<Sink, 'count'>): Promise<Figures> {
+	const {folder, tools, workload, messages} = bench;
+	const shop = await makeShop(folder, workload, tools);
+	const {workspaceId} = shop;
+	const now = tools.clock.now();
+	const variant = await compiled(workload.template);
+	await withStore(folder, async ({store}) => {
+		const filled = await store.writer.transaction(trx => prepareWorkspace(trx, tools, workspaceId, variant));
+		const {data} = workload;
+		const {random} = tools;
+		await fillStore(store.database, {workspaces: [filled], messages, now, data, random, waitsUntil: () => now});
+	});
+	const daemon = await serve(bench, shop, {});
+	const before = daemon.usage();
+	const [already, begun] = [sink.count(), performance.now()];
+	await arrival(sink, messages);
+	const ms = performance.now() - begun;
+	const after = daemon.usage();
+	await daemon.stop();
+	return {
+		ready_ms: Math.round(daemon.readyMs),
+		left_per_s: rate(messages - already, ms),
+		...spent(before, after, messages - already),
+	};
+}
+
+/** The settings that lead all mail to one sink. */
+export function relayTo({port}: Pick<Sink, 'port'>): Settings {
+	return {
+		MAILCTL_DELIVERY: 'relay',
+		MAILCTL_RELAY_URL: `smtp://127.0.0.1:${port}?tls=none`,
+		MAILCTL_RELAY_ACCEPT_MEANS: 'delivered',
+	};
+}
+
+async function serve(bench: Bench, shop: Shop, settings: Settings): Promise<Daemon> {
+	return await startDaemon(shop, bench.workload, {...settings, ...bench.settings}, bench.nodeOptions);
+}
+
+async function arrival(sink: Pick<Sink, 'count'>, wanted: number): Promise<void> {
+	const end = performance.now() + arrivalMs;
+	while (sink.count() < wanted) {
+		if (performance.now() > end) {
+			throw new Error(`Only ${sink.count()} of ${wanted} messages arrived.`);
+		}
+		await wait(pollMs);
+	}
+}
+
+const rate = (count: number, ms: number) => Math.round((count * 1000) / ms);
+const tenth = (value: number) => Math.round(value * 10) / 10;
+
+function spent(before: Usage, after: Usage, count: number): Figures {
+	const cpuUs = Math.round((1000 * (after.cpuMs - before.cpuMs)) / count);
+	return {
+		cpu_us: Number.isNaN(cpuUs) ? null : cpuUs,
+		peak_mb: Number.isNaN(after.peakMb) ? null : Math.round(after.peakMb),
+	};
+}

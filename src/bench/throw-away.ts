@@ -1,0 +1,83 @@
+import {mkdirSync} from 'node:fs';
+import {join} from 'node:path';
+import {createKey} from '../admin/keys.ts';
+import {addSender} from '../admin/senders.ts';
+import {saveTemplate} from '../admin/templates.ts';
+import type {ActTools} from '../admin/tools.ts';
+import {storedVariant} from '../admin/variants.ts';
+import {createWorkspace} from '../admin/workspaces.ts';
+import {generateSigningKeys} from '../compose/dkim-key.ts';
+import {loadSettings} from '../config/settings.ts';
+import {type Held, openData} from '../daemon/open.ts';
+import {parseAddress} from '../mail/address.ts';
+import {usualScopes} from '../mail/scopes.ts';
+import {compileInWorker, usualCompileTime} from '../render/compile-in-worker.ts';
+import type {TemplateVariant} from '../store/templates.ts';
+import type {Workload} from './workload.ts';
+
+export const benchSender = 'receipts@shop.example';
+
+/** What a load needs to know of its store. */
+export type Shop = {
+	readonly dataDir: string;
+	readonly workspaceId: string;
+	readonly templateId: string;
+	readonly key: string;
+};
+
+/** Makes a store in an empty folder with a workspace, a key, a verified sender and the workload's template. */
+export async function makeShop(folder: string, {template}: Workload, tools: ActTools): Promise<Shop> {
+	const dataDir = join(folder, 'data');
+	const [variant, keys] = await Promise.all([compiled(template), generateSigningKeys()]);
+	return await withStore(folder, async ({store, vault}) => {
+		return await store.writer.transaction(async trx => {
+			const address = parseAddress(benchSender, {utf8Local: false});
+			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
+			if (!workspace || !address.ok) {
+				throw new Error(`The folder ${folder} is not empty.`);
+			}
+			const workspaceId = workspace.id;
+			await addSender(trx, tools, vault, {
+				...{workspaceId, address: address.address, name: null, verified: true},
+				newKeys: async () => keys,
+			});
+			const {id: templateId} = await saveTemplate(trx, tools, {
+				...{workspaceId, name: 'receipt', variants: [variant], sample: null},
+			});
+			const input = {
+				name: 'bench',
+				mode: 'live',
+				scopes: usualScopes('live'),
+				rateLimit: null,
+				expiresAt: null,
+			} as const;
+			const {key} = await createKey(trx, tools, {workspaceId, ...input});
+			return {dataDir, workspaceId, templateId, key};
+		});
+	});
+}
+
+/** Opens the throw-away store for as long as the work takes; its daemon must not run. */
+export async function withStore<Result>(folder: string, work: (held: Held) => Promise<Result>): Promise<Result> {
+	const dataDir = join(folder, 'data');
+	mkdirSync(dataDir, {recursive: true, mode: 0o700});
+	const loaded = loadSettings({env: {MAILCTL_DATA_DIR: dataDir}, cwd: folder, hostname: 'localhost', cpus: 1});
+	if (!loaded.ok) {
+		throw new Error(loaded.problems.join('\n'));
+	}
+	const held = await openData(loaded.settings, {asRoot: true});
+	try {
+		return await work(held);
+	} finally {
+		await held.release();
+	}
+}
+
+/** Throws where the template has faults. */
+export async function compiled(source: Workload['template']): Promise<TemplateVariant> {
+	const [made] = await compileInWorker([source], usualCompileTime);
+	if (!made?.ok) {
+		throw new Error(`The template has faults: ${JSON.stringify(made?.violations)}`);
+	}
+	return storedVariant(source, made);
+}

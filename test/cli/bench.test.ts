@@ -1,0 +1,74 @@
+import test from 'ava';
+import type {Figures} from '../../src/bench/measures.ts';
+import {newCli, refused} from '../helpers/cli.ts';
+
+type Measured = Readonly<Record<'accept' | 'through' | 'queue', Figures>>;
+
+test('bench: every figure is there and makes sense; the store of the service is left alone', async t => {
+	t.timeout(240_000);
+	const cli = await newCli(t);
+	const measured = await cli.json<Measured>('bench', '--messages', '200', '--connections', '8');
+	t.like(measured, {messages: 200, connections: 8, accept: {refused: 0}, through: {refused: 0}});
+	const rates = [
+		measured.accept.accepted_per_s,
+		measured.through.accepted_per_s,
+		measured.through.end_to_end_per_s,
+		measured.queue.left_per_s,
+	];
+	t.true(
+		rates.every(rate => Number(rate) > 0),
+		JSON.stringify(measured),
+	);
+	t.true((measured.accept.p50_ms as number) <= (measured.accept.p99_ms as number));
+	t.deepEqual(await cli.json('workspace', 'list'), []);
+});
+
+test('bench --fill: leaves what real traffic leaves, in the workspace that is named', async t => {
+	const cli = await newCli(t);
+	const {id} = await cli.json<{id: string}>('workspace', 'create', '--name', 'shop');
+	const messages = 12_000;
+	const filled = await cli.json('bench', '--fill', String(messages), '--workspace', 'shop');
+	t.like(filled, {messages, workspaces: 1});
+	const store = await cli.store();
+	const count = async (table: string) => Number((await store.reader(table).count('* as n').first())?.n);
+	t.is(await count('messages'), messages);
+	t.is(await count('recipients'), messages);
+	t.is(await count('events'), 4 * messages);
+	t.is(await count('attempts'), messages);
+	const states = await store
+		.reader('recipients')
+		.where({workspace_id: id})
+		.select('state')
+		.count('* as n')
+		.groupBy('state');
+	const bounced = Number(states.find(({state}) => state === 'bounced')?.n);
+	t.true(bounced > 0.02 * messages && bounced < 0.04 * messages, String(bounced));
+	// An address may bounce twice.
+	const suppressed = await count('suppressions');
+	t.true(suppressed <= bounced && suppressed > 0.9 * bounced, String(suppressed));
+
+	const [newest] = await cli.json<Array<{id: string}>>('message', 'list', '--status', 'delivered', '--limit', '1');
+	const shown = await cli.json<{message: object; events: Array<{type: string}>}>('message', 'show', newest?.id ?? '');
+	t.like(shown.message, {status: 'delivered', template_name: 'bench-receipt'});
+	t.deepEqual(
+		shown.events.map(({type}) => type),
+		['accepted', 'queued', 'sent', 'delivered'],
+	);
+});
+
+test('bench --fill --waiting: the mail waits in the queue, of many workspaces where none is named', async t => {
+	const cli = await newCli(t);
+	t.like(await cli.json('bench', '--fill', '500', '--waiting'), {messages: 500, workspaces: 200});
+	const summary = await cli.json<Array<{ready: number; deferred: number}>>('queue', 'summary');
+	t.is(
+		summary.reduce((sum, {ready, deferred}) => sum + ready + deferred, 0),
+		500,
+	);
+});
+
+test('bench --fill is refused beside a daemon', async t => {
+	const cli = await newCli(t);
+	const daemon = await cli.serve();
+	refused(t, await cli.run('bench', '--fill', '10'), 75, /another daemon is running/);
+	await daemon.stop();
+});

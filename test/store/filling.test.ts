@@ -1,0 +1,25 @@
+import {randomBytes} from 'node:crypto';
+import test from 'ava';
+import {fillStore} from '../../src/bench/fill.ts';
+import {readStoreBytes} from '../../src/store/filling.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {addWorkspace} from '../helpers/workspace.ts';
+
+storeTest(test, 'a store is filled with what real traffic leaves', async (t, store) => {
+	const {id, sender, templateId, versionId} = await addWorkspace(store, 'shop');
+	const workspaces = [{id, sender, templateId, versionId}];
+	const now = Date.UTC(2026, 10, 22);
+	const options = {workspaces, now, data: {number: '{n}'}, random: randomBytes};
+	const count = async (table: string, where: object = {}) =>
+		Number((await store.reader(table).where(where).count('* as n').first())?.n);
+
+	await fillStore(store.database, {...options, messages: 300});
+	t.is(await count('messages'), 300);
+	t.is(await count('events'), 1200);
+	t.is(await count('attempts'), 300);
+	t.is(await count('contacts'), 300);
+	t.is((await count('recipients', {state: 'delivered'})) + (await count('suppressions')), 300);
+	const numbers: string[] = await store.reader('messages').pluck('data');
+	t.deepEqual(new Set(numbers), new Set(Array.from({length: 300}, (_, n) => `{"number":"${n}"}`)));
+	t.true((await readStoreBytes(store.reader)) > 300 * 1000);
+});
