@@ -43,6 +43,8 @@ export type LanesOptions = {
 const promptMs = 1000;
 /** Endpoints that are slow, dead or not known share this part of the attempts: the rest is left to those that answer. */
 const unprovenShare = 0.75;
+/** So many times as many as may be under way to an endpoint may wait for it in memory, at most. */
+const aheadTimes = 4;
 /** So long is an endpoint remembered that has nothing to do, milliseconds. */
 const rememberedMs = 600_000;
 
@@ -68,7 +70,9 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 	const room = (lane: Lane<Item>) => (lane.failing ? 1 : perEndpoint) - held(lane);
 	/** Only a place is missing. */
 	const waits = (lane: Lane<Item>) => room(lane) > 0 && (lane.prompt || unproven < mostUnproven);
-	const roomAhead = (lane: Lane<Item>) => (lane.prompt ? perEndpoint - lane.ahead.length : 0);
+	/** Of few endpoints each may have more in memory: then a transaction serves more of what waits. */
+	const mostAhead = () => Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / lanes.size)));
+	const roomAhead = (lane: Lane<Item>) => (lane.prompt ? Math.max(0, mostAhead() - lane.ahead.length) : 0);
 
 	function laneOf(endpointId: string): Lane<Item> {
 		const known = lanes.get(endpointId);

@@ -243,7 +243,7 @@ storeTest(
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const endpoint = await insertEndpoint(store, workspaceId);
-		const ids = await insertDue(store, workspaceId, endpoint, 12);
+		const ids = await insertDue(store, workspaceId, endpoint, 30);
 		const {held, post} = heldPosts();
 		const {dispatcher, boot} = dispatcherOf(store, post);
 		const claimed = async () =>
@@ -251,14 +251,14 @@ storeTest(
 		await dispatcher.start();
 		await waitFor('four are under way', () => held.length === 4);
 		held[0]?.end(acknowledged);
-		await waitFor('four more are claimed', async () => (await claimed()).length === 8);
-		t.deepEqual(await claimed(), ids.slice(1, 9));
+		await waitFor('sixteen more are claimed', async () => (await claimed()).length === 20);
+		t.deepEqual(await claimed(), ids.slice(1, 21));
 		t.is(held.length, 5);
 		for (const one of held.slice(1, 3)) {
 			one.end(acknowledged);
 		}
 		await waitFor('two begin in their place', () => held.length === 7);
-		await waitFor('others are claimed in theirs', async () => (await claimed()).length === 8);
+		await waitFor('others are claimed in theirs', async () => (await claimed()).length === 20);
 
 		const tools = testTools();
 		await store.writer.transaction(trx => setEndpointActive(trx, tools, workspaceId, endpoint, false));
@@ -269,7 +269,7 @@ storeTest(
 		}
 		await dispatcher.stop();
 		t.is(held.length, 7);
-		t.deepEqual(await statesOf(store), {delivered: 7, pending: 5});
+		t.deepEqual(await statesOf(store), {delivered: 7, pending: 23});
 		t.deepEqual(await claimed(), []);
 	},
 );
@@ -423,9 +423,9 @@ storeTest(test, 'of a deleted endpoint nothing begins that waited in memory', as
 	await dispatcher.start();
 	await waitFor('four are under way', () => held.length === 4);
 	held[0]?.end(acknowledged);
-	await waitFor('four more are claimed', async () => {
+	await waitFor('the others are claimed', async () => {
 		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
-		return Number(row?.n) === 8;
+		return Number(row?.n) === 11;
 	});
 	t.true(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
 	dispatcher.recall();

@@ -134,7 +134,7 @@ test('what is due later comes due then; what has nothing to do is forgotten', t 
 });
 
 test('an endpoint that answers has its next ones in memory: they begin as attempts end', t => {
-	const lanes = lanesOf(2, 256, ['a']);
+	const lanes = lanesOf(2, 2, ['a']);
 	begin(lanes, lanes.grants());
 	end(lanes, 'a');
 	end(lanes, 'a');
@@ -153,6 +153,20 @@ test('an endpoint that answers has its next ones in memory: they begin as attemp
 	t.deepEqual(lanes.takeReturned(), []);
 });
 
+test('of few endpoints each may have more in memory', t => {
+	for (const [endpoints, limit] of [
+		[1, 10],
+		[64, 6],
+		[100, 4],
+	] as const) {
+		const lanes = lanesOf(2, 256, many(endpoints));
+		begin(lanes, lanes.grants());
+		end(lanes, 'e0');
+		end(lanes, 'e0');
+		t.is(lanes.grants().find(({lane}) => lane.endpointId === 'e0')?.limit, limit);
+	}
+});
+
 test('after a failure what waits in memory begins one at a time, in order', t => {
 	const lanes = lanesOf(2, 256, ['a']);
 	begin(lanes, lanes.grants());
@@ -164,7 +178,7 @@ test('after a failure what waits in memory begins one at a time, in order', t =>
 });
 
 test('what waits in memory is given back when its endpoint may have changed', t => {
-	const lanes = lanesOf(2, 256, ['a']);
+	const lanes = lanesOf(2, 2, ['a']);
 	begin(lanes, lanes.grants());
 	end(lanes, 'a');
 	lanes.claimed(lanes.grants()[0] as Grant<number>, [1, 2, 3], null, at);
@@ -308,7 +322,7 @@ test('whatever happens, no more is under way than may be, nothing is lost, and n
 					lanes.recall(moment());
 				}
 				for (const grant of grants) {
-					t.true(grant.limit >= 1 && grant.places <= perEndpoint && grant.limit <= 2 * perEndpoint);
+					t.true(grant.limit >= 1 && grant.places <= perEndpoint && grant.limit <= 5 * perEndpoint);
 					const n = Math.min(given, grant.limit);
 					const items = Array.from({length: n}, () => `${grant.lane.endpointId} ${last++}`);
 					waiting.push(...items);
