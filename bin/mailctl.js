@@ -1,7 +1,10 @@
 #!/usr/bin/env node
 // CommonJS (package.json beside it): as an ES module this file would be read by libuv's pool, whose size is fixed by then.
-// SQLite's calls run on that pool: with its usual four threads, four slow reads would hold up the writer.
-process.env.UV_THREADPOOL_SIZE ??= '16';
+// SQLite's calls run on that pool: with its usual four threads, four slow reads would hold up the daemon's writer. A command
+// beside it does one thing after the other, and so many threads would cost it a tenth of its time.
+if (process.argv.includes('serve')) {
+	process.env.UV_THREADPOOL_SIZE ??= '16';
+}
 
 require('./compile-cache.js').keepCompiled(process.env);
 import('../dist/src/cli/main.js').then(({main}) => main(process.argv));

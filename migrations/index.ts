@@ -1,33 +1,21 @@
 import type {Knex} from 'knex';
-import * as workspaces from './001_workspaces.ts';
-import * as messages from './002_messages.ts';
-import * as optOuts from './003_opt_outs.ts';
-import * as accounting from './004_accounting.ts';
-import * as delivery from './005_delivery.ts';
-import * as reports from './006_reports.ts';
-import * as webhooks from './007_webhooks.ts';
-import * as interfaceNeeds from './008_interface.ts';
-import * as pacing from './009_pacing.ts';
-import * as inbound from './010_inbound.ts';
-import * as audit from './011_audit.ts';
-import * as lists from './012_lists.ts';
-import * as webhookSecrets from './013_webhook_secrets.ts';
-import * as secrets from './014_secrets.ts';
 
-/** Every migration in order, by a name without extension: knex refuses a folder whose file extensions changed. Append only. */
-export const migrations: ReadonlyArray<readonly [name: string, up: (knex: Knex) => Promise<void>]> = [
-	['001_workspaces', workspaces.up],
-	['002_messages', messages.up],
-	['003_opt_outs', optOuts.up],
-	['004_accounting', accounting.up],
-	['005_delivery', delivery.up],
-	['006_reports', reports.up],
-	['007_webhooks', webhooks.up],
-	['008_interface', interfaceNeeds.up],
-	['009_pacing', pacing.up],
-	['010_inbound', inbound.up],
-	['011_audit', audit.up],
-	['012_lists', lists.up],
-	['013_webhook_secrets', webhookSecrets.up],
-	['014_secrets', secrets.up],
+type Migration = {readonly up: (knex: Knex) => Promise<void>};
+
+/** Every migration in order, by its name; only those that a store lacks are loaded. Append only. */
+export const migrations: ReadonlyArray<readonly [name: string, load: () => Promise<Migration>]> = [
+	['001_workspaces', () => import('./001_workspaces.ts')],
+	['002_messages', () => import('./002_messages.ts')],
+	['003_opt_outs', () => import('./003_opt_outs.ts')],
+	['004_accounting', () => import('./004_accounting.ts')],
+	['005_delivery', () => import('./005_delivery.ts')],
+	['006_reports', () => import('./006_reports.ts')],
+	['007_webhooks', () => import('./007_webhooks.ts')],
+	['008_interface', () => import('./008_interface.ts')],
+	['009_pacing', () => import('./009_pacing.ts')],
+	['010_inbound', () => import('./010_inbound.ts')],
+	['011_audit', () => import('./011_audit.ts')],
+	['012_lists', () => import('./012_lists.ts')],
+	['013_webhook_secrets', () => import('./013_webhook_secrets.ts')],
+	['014_secrets', () => import('./014_secrets.ts')],
 ];

@@ -1,4 +1,4 @@
-import {isIP} from 'node:net';
+import {isIPv4} from 'node:net';
 import {domainToASCII} from 'node:url';
 
 const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
@@ -14,7 +14,7 @@ export function hostName(text: string): string | undefined {
 	const name = letters.test(text) ? domainToASCII(text) : '';
 	const labels = name.split('.');
 	const isName = labels.every(part => label.test(part)) && !/^\d+$/.test(labels.at(-1) ?? '');
-	return isName && name.length <= 253 && isIP(name) === 0 ? name : undefined;
+	return isName && name.length <= 253 && !isIPv4(name) ? name : undefined;
 }
 
 /** Whether a name is another one or under it; both in A-labels. */

@@ -26,7 +26,8 @@ export async function migrate(
 		}
 		const applied = new Set<string>(await trx('migrations').pluck('name'));
 		const missing = migrations.filter(([name]) => !applied.has(name));
-		for (const [name, up] of missing) {
+		for (const [name, load] of missing) {
+			const {up} = await load();
 			await up(trx);
 			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now())});
 		}

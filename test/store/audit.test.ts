@@ -64,8 +64,8 @@ for (const engine of engines) {
 		const store = await openStore(await newLocation(t, engine));
 		t.teardown(() => store.close());
 		const at = migrations.findIndex(([name]) => name === '011_audit');
-		for (const [, up] of migrations.slice(0, at)) {
-			await up(store.database);
+		for (const [, load] of migrations.slice(0, at)) {
+			await (await load()).up(store.database);
 		}
 		const time = '2026-06-09T10:00:00.000Z';
 		const whole = {id: idFloor('aud', Date.parse(time)), at: time, workspace_id: 'ws_1'};
@@ -80,7 +80,7 @@ for (const engine of engines) {
 			detail,
 		};
 		await store.database('audit').insert([held, removed]);
-		await migrations[at]?.[1](store.database);
+		await (await migrations[at]?.[1]())?.up(store.database);
 		t.like(await listAudit(store.reader, {workspaceId: 'ws_1', limit: 10}), {
 			0: {actor: 'key_1', from: null, target: 'sup_1', detail: {recipient: 'jane@home.example', reason: 'complaint'}},
 			1: {actor: 'cli:ann', from: null, detail: {copies: 2, reason: 'why'}},
