@@ -51,6 +51,7 @@ export function createWebhooks(options: WebhooksOptions) {
 				// What is posted is small: a young generation of V8's usual size would hold 30 MB of nothing.
 				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 8},
 			}),
+		clock,
 		onCrash: options.onCrash,
 	});
 

@@ -1,5 +1,6 @@
 import type {Attachment} from '../mail/message.ts';
 import type {Tracking} from '../mail/tracking.ts';
+import type {FromWorker, ToWorker} from '../pool/work-protocol.ts';
 import type {Made, Unmade} from './attempt.ts';
 
 /** Everything a maker needs for one copy, apart from what it caches: templates by version, DKIM keys by their ids. */
@@ -37,12 +38,7 @@ export type MakeJob = {
 export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
 
 export type ToMaker =
-	| {readonly kind: 'make'; readonly jobs: readonly MakeJob[]}
+	| ToWorker<MakeJob>
 	| {readonly kind: 'resource'; readonly name: string; readonly value: unknown; readonly fault?: string};
 
-export type FromMaker =
-	| {readonly kind: 'made'; readonly results: readonly MakeResult[]}
-	| {readonly kind: 'need'; readonly name: string};
-
-/** Slots of the memory shared with a maker: which job it is at (counted from its start), and whether it is working. */
-export const progress = {started: 0, working: 1, slots: 2} as const;
+export type FromMaker = FromWorker<MakeResult> | {readonly kind: 'need'; readonly name: string};

@@ -1,9 +1,8 @@
-import {once} from 'node:events';
-import {setTimeout as delay} from 'node:timers/promises';
 import type {Worker} from 'node:worker_threads';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
+import {keepThread, type Thread} from '../pool/thread.ts';
 
 /** One copy for a sender thread. `delivery` is passed through: only the sender knows its form. */
 export type SenderJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};
@@ -38,10 +37,8 @@ export type SendersOptions = {
 type Identified = {readonly recipientId: string; readonly data: Uint8Array};
 type Waiting = {readonly resolve: (result: AttemptResult) => void; readonly reject: (error: Error) => void};
 type Sender<Delivery> = {
-	/** Null: it ended, and another one is started soon. */
-	worker: Worker | null;
+	readonly thread: Thread<ToSender<Delivery>>;
 	ready: boolean;
-	restart?: NodeJS.Timeout;
 	readonly held: Map<string, Waiting>;
 	/** What is told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
 	readonly jobs: Array<SenderJob<Delivery>>;
@@ -52,37 +49,38 @@ type Sender<Delivery> = {
 
 /** RFC 5321 §4.1.1.10: a client says QUIT before it goes. So long for all hosts together, milliseconds. */
 const leaveMs = 2000;
-/** A thread that ends sooner than this after its start is not replaced before, milliseconds. */
-const restartMs = 1000;
 
 /**
  * The sender threads: they hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
  * copy goes to the sender that holds least. What a dead thread held is refused, so that it is given back to the queue.
  */
 export function createSenders<Delivery extends Identified>(options: SendersOptions) {
-	const senders: Array<Sender<Delivery>> = [];
 	/** Who tried a copy whose outcome is not yet recorded. */
 	const triers = new Map<string, Sender<Delivery>>();
-	let phase: 'running' | 'draining' | 'stopped' = 'running';
+	let draining = false;
+	const senders = Array.from({length: options.count}, newSender);
 
-	function start(sender: Sender<Delivery>): void {
-		const began = options.clock.monotonic();
-		const worker = options.spawn();
-		sender.worker = worker;
-		worker.on('message', (message: FromSender) => receive(sender, message));
-		worker.on('error', error => options.onCrash(`sender: ${error.message}`));
-		worker.on('exit', () => {
-			sender.worker = null;
-			sender.ready = false;
-			refuseHeld(sender);
-			if (phase !== 'stopped') {
-				const wait = Math.max(0, began + restartMs - options.clock.monotonic());
-				sender.restart = setTimeout(start, wait, sender);
-			}
-		});
-		if (phase === 'draining') {
-			worker.postMessage({kind: 'stop'} satisfies ToSender<Delivery>);
-		}
+	function newSender(): Sender<Delivery> {
+		const sender: Sender<Delivery> = {
+			thread: keepThread<ToSender<Delivery>, FromSender>({
+				...options,
+				name: 'sender',
+				onStart: () => draining && sender.thread.post({kind: 'stop'}),
+				onMessage: message => receive(sender, message),
+				onEnd() {
+					sender.ready = false;
+					refuseHeld(sender);
+				},
+			}),
+			ready: false,
+			held: new Map(),
+			jobs: [],
+			settled: [],
+			allowed: new Map(),
+			flushing: false,
+		};
+		sender.thread.start();
+		return sender;
 	}
 
 	function receive(sender: Sender<Delivery>, message: FromSender): void {
@@ -122,12 +120,11 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 	}
 
 	function flush(sender: Sender<Delivery>): void {
-		const {worker, ready} = sender;
+		const {post} = sender.thread;
 		sender.flushing = false;
-		if (worker === null || !ready) {
+		if (!sender.ready) {
 			return;
 		}
-		const post = (message: ToSender<Delivery>, transfer: ArrayBuffer[] = []) => worker.postMessage(message, transfer);
 		if (sender.jobs.length > 0) {
 			const jobs = sender.jobs.splice(0);
 			post(
@@ -145,18 +142,10 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		}
 	}
 
-	for (let index = 0; index < options.count; index++) {
-		const sender: Sender<Delivery> = {
-			worker: null,
-			ready: false,
-			held: new Map(),
-			jobs: [],
-			settled: [],
-			allowed: new Map(),
-			flushing: false,
-		};
-		senders.push(sender);
-		start(sender);
+	function tellAll(order: ToSender<Delivery>): void {
+		for (const {thread} of senders) {
+			thread.post(order);
+		}
 	}
 
 	const shareOf = (connections: number) => Math.max(1, Math.floor(connections / options.count));
@@ -193,31 +182,14 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			flushSoon(sender);
 		},
 		/** By these rules refusals are read from now on; a thread that starts later has to be started with them. */
-		classifyBy(rules: readonly BounceRule[]): void {
-			for (const {worker} of senders) {
-				worker?.postMessage({kind: 'rules', rules} satisfies ToSender<Delivery>);
-			}
-		},
+		classifyBy: (rules: readonly BounceRule[]): void => tellAll({kind: 'rules', rules}),
 		/** Sessions with a message under way finish it; everything else comes back as released. */
 		drain(): void {
-			phase = 'draining';
-			for (const {worker} of senders) {
-				worker?.postMessage({kind: 'stop'} satisfies ToSender<Delivery>);
-			}
+			draining = true;
+			tellAll({kind: 'stop'});
 		},
 		async stop(): Promise<void> {
-			phase = 'stopped';
-			await Promise.all(
-				senders.map(async ({worker, restart}) => {
-					clearTimeout(restart);
-					if (worker !== null) {
-						const ended = once(worker, 'exit');
-						worker.postMessage({kind: 'end'} satisfies ToSender<Delivery>);
-						await Promise.race([ended, delay(leaveMs, undefined, {ref: false})]);
-						await worker.terminate();
-					}
-				}),
-			);
+			await Promise.all(senders.map(({thread}) => thread.stop({order: {kind: 'end'}, withinMs: leaveMs})));
 		},
 	};
 }

@@ -6,8 +6,9 @@ import {createLinks} from '../links/links.ts';
 import type {TokenKeys} from '../links/token-keys.ts';
 import {createSharedClock} from '../mail/clock.ts';
 import {createGarbage} from '../mail/garbage.ts';
+import {progress} from '../pool/work-protocol.ts';
 import type {Unmade} from '../queue/attempt.ts';
-import {type FromMaker, type MakeJob, type MakeResult, progress, type ToMaker} from '../queue/maker-protocol.ts';
+import type {FromMaker, MakeJob, MakeResult, ToMaker} from '../queue/maker-protocol.ts';
 import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './feedback.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
@@ -51,7 +52,7 @@ const batches: Array<readonly MakeJob[]> = [];
 const asked = new Set<string>();
 
 port.on('message', (message: ToMaker) => {
-	if (message.kind === 'make') {
+	if (message.kind === 'work') {
 		batches.push(message.jobs);
 	} else {
 		take(message);
@@ -86,7 +87,7 @@ function work(): void {
 		faults.clear();
 		const transfer = results.flatMap(result => (result.ok ? [result.made.mail.buffer as ArrayBuffer] : []));
 		const bytes = transfer.reduce((sum, {byteLength}) => sum + byteLength, 0);
-		port.postMessage({kind: 'made', results} satisfies FromMaker, transfer);
+		port.postMessage({kind: 'done', results} satisfies FromMaker, transfer);
 		letGo(bytes);
 	}
 }
@@ -113,7 +114,7 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 function makeOne(job: MakeJob): MakeResult {
 	if (patience.isSpent(job.versionId)) {
 		const message = 'The mails before this one took longer to render than allowed.';
-		Atomics.add(told, progress.started, 1);
+		Atomics.add(told, progress.begun, 1);
 		return {ok: false, unmade: {reason: 'render_limit', message, waitMs: restMs}};
 	}
 	const began = performance.now();
@@ -123,7 +124,7 @@ function makeOne(job: MakeJob): MakeResult {
 }
 
 function makeInTime(job: MakeJob): MakeResult {
-	Atomics.add(told, progress.started, 1);
+	Atomics.add(told, progress.begun, 1);
 	Atomics.store(told, progress.working, 1);
 	try {
 		const ingredients = ingredientsOf(job);

@@ -1,8 +1,9 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
-import {type FromReader, progress, type ToReader} from '../inbound/reader-protocol.ts';
+import type {NewRules} from '../inbound/reader.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Reading} from '../mail/report.ts';
+import {type FromWorker, progress, type ToWorker} from '../pool/work-protocol.ts';
 import {readReport} from '../report/read-report.ts';
 
 /** What a reader thread is started with. */
@@ -17,19 +18,19 @@ const told = new Int32Array(shared);
 let classify = createClassify(bounceRules);
 const port = parentPort as NonNullable<typeof parentPort>;
 
-port.on('message', (message: ToReader) => {
+port.on('message', (message: ToWorker<Uint8Array> | NewRules) => {
 	if (message.kind === 'rules') {
 		classify = createClassify(message.rules);
 	} else {
-		port.postMessage({readings: message.mails.map(readOne)} satisfies FromReader);
+		port.postMessage({kind: 'done', results: message.jobs.map(readOne)} satisfies FromWorker<Reading>);
 	}
 });
 
 function readOne(mail: Uint8Array): Reading {
 	Atomics.add(told, progress.begun, 1);
-	Atomics.store(told, progress.reading, 1);
+	Atomics.store(told, progress.working, 1);
 	const reading = readReport(Buffer.from(mail.buffer, mail.byteOffset, mail.byteLength), classify);
 	// Not where it threw: the thread ends, and whoever watches has to know by which mail.
-	Atomics.store(told, progress.reading, 0);
+	Atomics.store(told, progress.working, 0);
 	return reading;
 }

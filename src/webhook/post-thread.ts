@@ -1,15 +1,11 @@
-import type {Worker} from 'node:worker_threads';
+import {keepThread, type ThreadOptions} from '../pool/thread.ts';
 import type {Post, PostEnd, Poster} from './post.ts';
 
 export type PostJob = Post & {readonly number: number};
 export type PostResult = {readonly number: number; readonly end: PostEnd};
 
-export type PostThreadOptions = {
-	/** Starts a thread that gets lists of `PostJob` and answers with lists of `PostResult`. */
-	readonly spawn: () => Worker;
-	/** The thread ended by itself and is replaced. */
-	readonly onCrash: (reason: string) => void;
-};
+/** `spawn`: a thread that gets lists of `PostJob` and answers with lists of `PostResult`. */
+export type PostThreadOptions = Pick<ThreadOptions<never>, 'spawn' | 'clock' | 'onCrash'>;
 
 export type PostThread = {
 	/** Starts the thread ahead of the first attempt, which starts it otherwise. */
@@ -26,42 +22,22 @@ type Waiting = {
 	readonly reject: (error: Error) => void;
 };
 
-/** A thread that ended is replaced after this, milliseconds. */
-const restartMs = 1000;
-
 /**
  * A thread for the attempts: an endpoint that closes every connection costs a TLS handshake for each delivery, and the main
  * thread's time is the API's and the store's. What a dead thread held is posted again, once.
  */
-export function createPostThread({spawn, onCrash}: PostThreadOptions): PostThread {
+export function createPostThread(options: PostThreadOptions): PostThread {
 	const held = new Map<number, Waiting>();
 	/** Told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
 	let waiting: Waiting[] = [];
-	let worker: Worker | null = null;
-	let restart: NodeJS.Timeout | undefined;
 	let last = 0;
-	let stopped = false;
-
-	function run(): void {
-		restart = undefined;
-		worker = spawn();
-		worker.on('message', receive);
-		worker.on('error', error => onCrash(`poster: ${error.message}`));
-		worker.on('exit', () => {
-			worker = null;
-			if (!stopped) {
-				repeat();
-				restart = setTimeout(run, restartMs);
-			}
-		});
-		flush();
-	}
-
-	function start(): void {
-		if (worker === null && restart === undefined) {
-			run();
-		}
-	}
+	const thread = keepThread<readonly PostJob[], readonly PostResult[]>({
+		...options,
+		name: 'poster',
+		onStart: () => flush(),
+		onMessage: receive,
+		onEnd: repeat,
+	});
 
 	function receive(results: readonly PostResult[]): void {
 		for (const {number, end} of results) {
@@ -82,8 +58,8 @@ export function createPostThread({spawn, onCrash}: PostThreadOptions): PostThrea
 	}
 
 	function flush(): void {
-		if (worker === null) {
-			start();
+		if (!thread.isRunning()) {
+			thread.start();
 			return;
 		}
 		for (const one of waiting) {
@@ -91,13 +67,13 @@ export function createPostThread({spawn, onCrash}: PostThreadOptions): PostThrea
 			held.set(one.job.number, one);
 		}
 		if (waiting.length > 0) {
-			worker.postMessage(waiting.map(({job}) => job));
+			thread.post(waiting.map(({job}) => job));
 			waiting = [];
 		}
 	}
 
 	return {
-		start,
+		start: thread.start,
 		post: post =>
 			new Promise((resolve, reject) => {
 				last++;
@@ -108,10 +84,6 @@ export function createPostThread({spawn, onCrash}: PostThreadOptions): PostThrea
 					setImmediate(flush);
 				}
 			}),
-		async stop() {
-			stopped = true;
-			clearTimeout(restart);
-			await worker?.terminate();
-		},
+		stop: () => thread.stop(),
 	};
 }

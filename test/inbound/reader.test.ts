@@ -8,8 +8,8 @@ import {waitFor} from '../helpers/wait.ts';
 const obeying = `
 	const {parentPort, workerData} = require('node:worker_threads');
 	const told = new Int32Array(workerData.shared);
-	parentPort.on('message', ({mails}) => {
-		parentPort.postMessage({readings: mails.map(mail => {
+	parentPort.on('message', ({jobs}) => {
+		parentPort.postMessage({kind: 'done', results: jobs.map(mail => {
 			Atomics.add(told, 0, 1);
 			Atomics.store(told, 1, 1);
 			const text = Buffer.from(mail).toString();

@@ -72,11 +72,11 @@ function start(
 			});
 			let jobs = 0;
 			worker.on('message', (message: FromMaker) => {
-				jobs -= message.kind === 'made' ? message.results.length : 0;
+				jobs -= message.kind === 'done' ? message.results.length : 0;
 			});
 			const post = worker.postMessage.bind(worker);
 			worker.postMessage = (message: ToMaker) => {
-				if (message.kind === 'make') {
+				if (message.kind === 'work') {
 					jobs += message.jobs.length;
 					held.push(jobs);
 				}

@@ -1,5 +1,6 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
 import {createPostThread} from '../../src/webhook/post-thread.ts';
 
 /** A thread that ends when it gets one of these URLs; `deadly` lists them for each start in turn. */
@@ -12,6 +13,7 @@ function threadOf(t: ExecutionContext, deadly: ReadonlyArray<readonly string[]>)
 			starts++;
 			return new Worker(new URL('./broken-thread.js', import.meta.url), {workerData});
 		},
+		clock: systemClock,
 		onCrash: reason => crashes.push(reason),
 	});
 	t.teardown(() => thread.stop());
