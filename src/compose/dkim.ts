@@ -87,8 +87,18 @@ export function dkimSignatures(
 			' b=',
 		].join('\r\n');
 		const signature = signatureOf(key, lines + relaxedHeader(unsigned).slice(0, -2));
-		return {name: 'DKIM-Signature', line: unsigned + signature.replace(/.{72}(?=.)/g, '$&\r\n ')};
+		return {name: 'DKIM-Signature', line: unsigned + folded(signature)};
 	});
+}
+
+const signatureLine = 72;
+
+function folded(signature: string): string {
+	let lines = signature.slice(0, signatureLine);
+	for (let at = signatureLine; at < signature.length; at += signatureLine) {
+		lines += `\r\n ${signature.slice(at, at + signatureLine)}`;
+	}
+	return lines;
 }
 
 /** The signature (base64) of what RFC 6376 §3.7 gives to the signing algorithm: header fields and own field, `b=` empty. */

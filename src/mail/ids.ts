@@ -40,8 +40,8 @@ function encode(value: number, characters: number): string {
 
 const poolSize = 8192;
 
-/** Random bytes from a supply: fetching three at a time costs more than all the rest of an id. */
-function pooledRandom(): (size: number) => Buffer {
+/** Random bytes from a supply: fetching few at a time costs more than all the rest of an id. None is given twice. */
+export function pooledRandom(): (size: number) => Buffer {
 	let pool = Buffer.alloc(0);
 	return size => {
 		if (pool.length < size) {

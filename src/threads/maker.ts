@@ -1,4 +1,3 @@
-import {randomBytes} from 'node:crypto';
 import {parentPort, workerData} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {importSigningKey, type SigningKey} from '../compose/dkim.ts';
@@ -6,6 +5,7 @@ import {createLinks} from '../links/links.ts';
 import type {TokenKeys} from '../links/token-keys.ts';
 import {createSharedClock} from '../mail/clock.ts';
 import {createGarbage} from '../mail/garbage.ts';
+import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/work-protocol.ts';
 import type {Unmade} from '../queue/attempt.ts';
 import type {FromMaker, MakeJob, MakeResult, ToMaker} from '../queue/maker-protocol.ts';
@@ -35,7 +35,7 @@ const told = new Int32Array(shared);
 const port = parentPort as NonNullable<typeof parentPort>;
 const make = createMake({
 	...data,
-	links: createLinks({keys: data.keys, publicUrl: data.publicUrl, random: randomBytes}),
+	links: createLinks({keys: data.keys, publicUrl: data.publicUrl, random: pooledRandom()}),
 	renderer: createRenderer(),
 	clock,
 });

@@ -1,10 +1,10 @@
-import {randomBytes} from 'node:crypto';
 import process from 'node:process';
 import {parseArgs} from 'node:util';
 import {importSigningKey} from '../../src/compose/dkim.ts';
 import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {systemClock} from '../../src/mail/clock.ts';
+import {pooledRandom} from '../../src/mail/ids.ts';
 import type {MakeJob} from '../../src/queue/maker-protocol.ts';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
 import {createRenderer} from '../../src/render/render.ts';
@@ -35,7 +35,7 @@ async function makerOf(source: VariantSource): Promise<(job: MakeJob) => ReturnT
 	}
 	const keys = {current: 1, keys: {1: Buffer.alloc(32, 7)}};
 	const make = createMake({
-		links: createLinks({keys, publicUrl: 'https://mail.example', random: randomBytes}),
+		links: createLinks({keys, publicUrl: 'https://mail.example', random: pooledRandom()}),
 		renderer: createRenderer(),
 		tokenLifetimeMs: 90 * 86_400_000,
 		listening: true,
