@@ -3,13 +3,13 @@ import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {storeTime} from '../mail/time.ts';
+import {type Addressee, readAddressees} from '../store/addressees.ts';
 import {insertAttachments} from '../store/attachments.ts';
 import {type Preferences, teachContacts} from '../store/contacts.ts';
 import {insertEvents, type NewEvent} from '../store/events.ts';
 import {insertMessages} from '../store/messages.ts';
-import {pairKey} from '../store/pairs.ts';
+import {type Pair, pairKey} from '../store/pairs.ts';
 import {insertRecipients} from '../store/recipients.ts';
-import {findSuppressed} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
 import type {GroupWrite} from '../store/writer.ts';
 import {type Accepted, accepted, refused} from './accepted.ts';
@@ -41,7 +41,8 @@ export function createAcceptWrite({
 		bytes: sends => sends.reduce((sum, draft) => sum + bytesOf(draft), 0),
 		async apply(trx, groups) {
 			const drafts = groups.flat();
-			const reasonOf = await readBarred(trx, drafts);
+			const addressees = await readAddressees(trx, drafts.flatMap(pairsOf));
+			const reasonOf = await readBarred(trx, drafts, addressees);
 			const judged = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
 			// After the ids were made: nothing of a message is older than itself.
 			const now = clock.now();
@@ -53,7 +54,7 @@ export function createAcceptWrite({
 			if (over.size > 0) {
 				await releaseRefused(trx, drafts, over);
 			}
-			await insertNew(trx, entriesOf(drafts, results), reasonOf, {now: storeTime(now), newId});
+			await insertNew(trx, entriesOf(drafts, results), {addressees, reasonOf, now: storeTime(now), newId});
 			return regroup(groups, results);
 		},
 	};
@@ -74,16 +75,22 @@ function regroup<Item, Result>(groups: ReadonlyArray<readonly Item[]>, results: 
 	});
 }
 
-async function insertNew(
-	trx: Knex.Transaction,
-	entries: readonly Entry[],
-	reasonOf: ReasonOf,
-	{now, newId}: {readonly now: string; readonly newId: NewId},
-): Promise<void> {
+type Addressees = ReadonlyMap<string, Addressee>;
+type ReasonOf = (draft: Draft, addressKey: string) => BarredReason | null;
+/** By what the rows of new messages are made. */
+type Making = {
+	readonly addressees: Addressees;
+	readonly reasonOf: ReasonOf;
+	readonly now: string;
+	readonly newId: NewId;
+};
+
+async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], making: Making): Promise<void> {
 	if (entries.length === 0) {
 		return;
 	}
-	await insertMail(trx, entries, now, newId);
+	const {reasonOf, now, newId} = making;
+	await insertMail(trx, entries, making);
 	await insertCopies(
 		trx,
 		entries.flatMap(entry => copiesOf(entry, key => reasonOf(entry.draft, key), now, newId)),
@@ -92,15 +99,15 @@ async function insertNew(
 	);
 }
 
-type ReasonOf = (draft: Draft, addressKey: string) => BarredReason | null;
+function pairsOf({send}: Draft): Pair[] {
+	return [send.to, ...send.cc].map(({key}) => [send.workspaceId, key]);
+}
 
-async function readBarred(trx: Knex.Transaction, drafts: readonly Draft[]): Promise<ReasonOf> {
-	const pairsOf = ({send}: Draft) => [send.to, ...send.cc].map(({key}) => [send.workspaceId, key] as const);
-	const suppressed = await findSuppressed(trx, drafts.flatMap(pairsOf));
+async function readBarred(trx: Knex.Transaction, drafts: readonly Draft[], addressees: Addressees): Promise<ReasonOf> {
 	const optedOut = await findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf));
 	return ({send}, addressKey) => {
 		const pair = pairKey(send.workspaceId, addressKey);
-		if (suppresses(suppressed.get(pair), send.mode)) {
+		if (suppresses(addressees.get(pair)?.suppressed ?? undefined, send.mode)) {
 			return 'suppressed';
 		}
 		return send.topicCode !== null && optedOut.get(pair)?.has(send.topicCode) ? 'opted_out' : null;
@@ -121,7 +128,11 @@ function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepte
 	return accepted(newId('msg'));
 }
 
-async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], now: string, newId: NewId): Promise<void> {
+async function insertMail(
+	trx: Knex.Transaction,
+	entries: readonly Entry[],
+	{addressees, now, newId}: Making,
+): Promise<void> {
 	const preferences = await teachContacts(
 		trx,
 		entries.map(({draft: {send}}) => ({
@@ -129,6 +140,7 @@ async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], now:
 			workspaceId: send.workspaceId,
 			address: send.to.spelling,
 			addressKey: send.to.key,
+			known: addressees.get(pairKey(send.workspaceId, send.to.key))?.preferences,
 			locale: send.locale,
 			timezone: send.timezone,
 			// Test sends teach a contact nothing, and a repeated one nothing old.

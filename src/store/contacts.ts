@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {alongIndex} from './along-index.ts';
 import {insertRows} from './insert-rows.ts';
-import {type Pair, pairKey, selectPairs} from './pairs.ts';
+import {type Pair, pairKey} from './pairs.ts';
 import {findSuppressed} from './suppressions.ts';
 import {findOptedOut} from './topics.ts';
 
@@ -14,6 +14,8 @@ export type Lesson = Preferences & {
 	readonly workspaceId: string;
 	readonly address: string;
 	readonly addressKey: string;
+	/** What the contact prefers; undefined: there is none yet. */
+	readonly known: Preferences | undefined;
 	/** False: the contact is read, but neither made nor changed. */
 	readonly learns: boolean;
 };
@@ -27,19 +29,25 @@ export async function teachContacts(
 	lessons: readonly Lesson[],
 	now: string,
 ): Promise<Preferences[]> {
-	const known = await readPreferences(trx, lessons);
+	const held = new Map<string, Preferences>();
 	const learned = new Map<string, Lesson>();
 	const preferences = lessons.map(lesson => {
-		const key = keyOf(lesson);
-		const before = known.get(key);
-		const locale = lesson.locale ?? before?.locale ?? null;
-		const timezone = lesson.timezone ?? before?.timezone ?? null;
-		const isNews = !before || before.locale !== locale || before.timezone !== timezone;
-		if (lesson.learns && isNews) {
-			known.set(key, {locale, timezone});
-			learned.set(key, {...lesson, locale, timezone});
+		const key = pairKey(lesson.workspaceId, lesson.addressKey);
+		const before = held.get(key) ?? lesson.known;
+		const after = {
+			locale: lesson.locale ?? before?.locale ?? null,
+			timezone: lesson.timezone ?? before?.timezone ?? null,
+		};
+		if (lesson.learns && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
+			const earlier = learned.get(key);
+			held.set(key, after);
+			learned.set(key, {
+				...lesson,
+				locale: lesson.locale ?? earlier?.locale ?? null,
+				timezone: lesson.timezone ?? earlier?.timezone ?? null,
+			});
 		}
-		return {locale, timezone};
+		return after;
 	});
 	await writeContacts(trx, learned, now);
 	return preferences;
@@ -51,13 +59,7 @@ export async function findContactLocale(reader: Knex, [workspaceId, addressKey]:
 	return row?.locale ?? null;
 }
 
-async function readPreferences(trx: Knex.Transaction, lessons: readonly Lesson[]): Promise<Map<string, Preferences>> {
-	const pairs = lessons.map(lesson => [lesson.workspaceId, lesson.addressKey] as const);
-	const rows = await selectPairs<Preferences>(trx, 'contacts', ['locale', 'timezone'], pairs);
-	return new Map(rows.map(row => [pairKey(row.workspace_id, row.address_key), row]));
-}
-
-// In the order of their keys, for two nodes may write the same contacts.
+// In the order of their keys, for two nodes may write the same contacts; what another one just wrote stays.
 async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string, Lesson>, now: string): Promise<void> {
 	const contacts = [...learned].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, contact]) => contact);
 	await insertRows(
@@ -66,12 +68,9 @@ async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string,
 		['id', 'workspace_id', 'address', 'address_key', 'locale', 'timezone', 'created_at', 'updated_at'],
 		contacts.map(one => [one.id(), one.workspaceId, one.address, one.addressKey, one.locale, one.timezone, now, now]),
 		`on conflict (workspace_id, address_key) do update
-			set locale = excluded.locale, timezone = excluded.timezone, updated_at = excluded.updated_at`,
+			set locale = coalesce(excluded.locale, contacts.locale), timezone = coalesce(excluded.timezone, contacts.timezone),
+				updated_at = excluded.updated_at`,
 	);
-}
-
-function keyOf({workspaceId, addressKey}: Lesson): string {
-	return pairKey(workspaceId, addressKey);
 }
 
 /** A recipient that the workspace has mailed, with what keeps it from being mailed again. */

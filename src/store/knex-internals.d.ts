@@ -1,7 +1,37 @@
 declare module 'knex/lib/dialects/sqlite3/index.js' {
+	/** One of sqlite3's, as far as we look at it. */
+	export type SqliteConnection = {
+		/** Set: the pool does not lend it again. */
+		__knex__disposed?: unknown;
+	};
+
+	export type SqliteStatement = {
+		readonly all: (
+			bindings: readonly unknown[] | undefined,
+			done: (this: unknown, error: Error | null, response: unknown) => void,
+		) => unknown;
+		readonly finalize: () => unknown;
+	};
+
+	export type SqliteQuery = {
+		readonly sql: string;
+		readonly bindings?: readonly unknown[];
+		readonly method?: string;
+		readonly returning?: unknown;
+	};
+
 	export default class SqliteDialect {
 		constructor(config: unknown);
+		readonly driver: {
+			readonly Statement: new (
+				connection: SqliteConnection,
+				sql: string,
+				prepared: (error: Error | null) => void,
+			) => SqliteStatement;
+		};
 		transaction(...options: unknown[]): unknown;
+		_query(connection: SqliteConnection, query: SqliteQuery): Promise<unknown>;
+		destroyRawConnection(connection: SqliteConnection): Promise<void>;
 	}
 }
 

@@ -18,15 +18,24 @@ export async function selectPairs<Row>(
 	columns: readonly string[],
 	pairs: readonly Pair[],
 ): Promise<Array<Row & {workspace_id: string; address_key: string}>> {
-	const found: Array<Row & {workspace_id: string; address_key: string}> = [];
+	const selected = ['workspace_id', 'address_key', ...columns].join(', ');
+	return await selectOfPairs(
+		trx,
+		pairs,
+		source => `select ${selected} from ${table} where (workspace_id, address_key) in (${source})`,
+	);
+}
+
+/** What a query finds for these pairs. Its source has them as column1 and column2. */
+export async function selectOfPairs<Row>(
+	trx: Knex,
+	pairs: readonly Pair[],
+	query: (source: string) => string,
+): Promise<Row[]> {
+	const found: Row[] = [];
 	for (let start = 0; start < pairs.length; start += mostPairs) {
-		const part = pairs.slice(start, start + mostPairs);
-		const {sql, bindings} = rowSource(trx, part, 2);
-		const answer = await trx.raw(
-			`select ${['workspace_id', 'address_key', ...columns].join(', ')} from ${table}
-				where (workspace_id, address_key) in (${sql})`,
-			bindings as Knex.RawBinding[],
-		);
+		const {sql, bindings} = rowSource(trx, pairs.slice(start, start + mostPairs), 2);
+		const answer = await trx.raw(query(sql), bindings as Knex.RawBinding[]);
 		found.push(...(Array.isArray(answer) ? answer : answer.rows));
 	}
 	return found;

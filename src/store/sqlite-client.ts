@@ -1,7 +1,10 @@
 import SqliteTransaction from 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js';
-import SqliteDialect from 'knex/lib/dialects/sqlite3/index.js';
-
-type Connection = {__knex__disposed?: unknown};
+import SqliteDialect, {
+	type SqliteConnection as Connection,
+	type SqliteQuery,
+	type SqliteStatement,
+} from 'knex/lib/dialects/sqlite3/index.js';
+import {LRUCache} from 'lru-cache';
 
 class ImmediateTransaction extends SqliteTransaction {
 	// A deferred transaction that reads, then writes fails with SQLITE_BUSY at once when the CLI wrote in between, whatever
@@ -53,9 +56,85 @@ class ImmediateTransaction extends SqliteTransaction {
 	}
 }
 
-/** knex's client for the `sqlite3` driver; to change the driver, extend another dialect here. */
+const mostPrepared = 100;
+/** A statement keeps what was bound to it last: one with more, characters or octets, is not kept. */
+const mostBound = 256 * 1024;
+
+/**
+ * knex's client for the `sqlite3` driver; to change the driver, extend another dialect here. Statements are prepared once for
+ * each connection: preparing takes a way to the driver's threads and back of its own, and the time of a small insert.
+ */
 export class SqliteClient extends SqliteDialect {
 	override transaction(...options: unknown[]): unknown {
 		return new ImmediateTransaction(this, ...options);
 	}
+
+	override _query(connection: Connection, query: SqliteQuery): Promise<unknown> {
+		if (isLeftOpen(query)) {
+			return super._query(connection, query);
+		}
+		const {sql, bindings} = query;
+		const statements = statementsOf(connection);
+		return new Promise((resolve, reject) => {
+			const known = statements.get(sql);
+			let isKept = known !== undefined;
+			const statement = known ?? new this.driver.Statement(connection, sql, onPrepared);
+
+			// After a failure nothing else is called.
+			function onPrepared(error: Error | null): void {
+				if (error) {
+					reject(error);
+				} else if (!statements.has(sql)) {
+					statements.set(sql, statement);
+					isKept = true;
+				}
+			}
+
+			statement.all(bindings, function (this: unknown, error, response) {
+				if (!isKept) {
+					statement.finalize();
+				} else if ((error || sizeOf(bindings) > mostBound) && statements.peek(sql) === statement) {
+					statements.delete(sql);
+				}
+				if (error) {
+					reject(error);
+				} else {
+					resolve(Object.assign(query, {response, context: this}));
+				}
+			});
+		});
+	}
+
+	override async destroyRawConnection(connection: Connection): Promise<void> {
+		// A connection with statements cannot be closed.
+		statementsOf(connection).clear();
+		await super.destroyRawConnection(connection);
+	}
+}
+
+// Not a field: knex makes the clients of transactions without the constructor.
+const prepared = new WeakMap<Connection, LRUCache<string, SqliteStatement>>();
+
+function statementsOf(connection: Connection): LRUCache<string, SqliteStatement> {
+	const statements =
+		prepared.get(connection) ?? new LRUCache({max: mostPrepared, dispose: statement => void statement.finalize()});
+	prepared.set(connection, statements);
+	return statements;
+}
+
+/**
+ * Whether SQLite may take it for unfinished until it is finalized: what knex asks no rows of is stepped once only, and an
+ * EXPLAIN is never done. Such a statement is not kept.
+ */
+function isLeftOpen({sql, method = '', returning}: SqliteQuery): boolean {
+	const isStepped = method === 'del' || method === 'counter' || (/^(insert|update)$/.test(method) && !returning);
+	return isStepped || /^explain/i.test(sql);
+}
+
+function sizeOf(bindings: SqliteQuery['bindings']): number {
+	let size = 0;
+	for (const value of bindings ?? []) {
+		size += typeof value === 'string' || value instanceof Uint8Array ? value.length : 0;
+	}
+	return size;
 }
