@@ -153,6 +153,7 @@ const none: Readonly<Record<string, string>> = {
 	'bounce ingest': 'takes mail in as the listener does: the report is the record',
 	'template pull': 'writes files only',
 	'webhook test': 'stores nothing',
+	bench: 'measures a store of its own; the templates and workspaces that --fill makes have their own rows',
 	...Object.fromEntries(
 		[
 			...['doctor', 'config show', 'config check', 'config pace', 'audit list'],
