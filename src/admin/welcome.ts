@@ -11,7 +11,7 @@ export type WelcomeInput = Bootstrapped & {
 };
 
 /**
- * What a fresh store's first start says, once: at most 80 columns, and a command that can be pasted as it stands: each
+ * What a fresh store's first start says, once: at most 80 columns, and a command that can be pasted as it is: each
  * of its lines is a whole word of the shell, so that neither a script nor a hand can take half a string of it.
  */
 export function welcome(input: WelcomeInput): string[] {

@@ -111,7 +111,7 @@ export function actAs<Tools>(tools: Tools, request: FastifyRequest): Tools & {re
 	return {...tools, operator: {actor: callerOf(request).keyId, from: originOf(request)}};
 }
 
-// What a proxy calls an address, and is none, may be any text that the client sent: the proxy's own is told then.
+// What a proxy calls an address, and is none, may be any text that the client sent: the proxy's own address is used then.
 function originOf({ip, socket}: FastifyRequest): string {
 	return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
 }

@@ -16,7 +16,7 @@ export type Place = {
 	readonly leave: () => void;
 };
 
-/** What a body is told that waited: to go on, or that it waited too long. */
+/** Called for a body that waited: it may go on, or it waited too long. */
 export type Waiter = {readonly go: () => void; readonly giveUp: () => void};
 
 type Taken = Waiter & {

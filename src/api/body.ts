@@ -58,7 +58,7 @@ export function createBody() {
 		length: () => length,
 		between,
 		all: () => between(0, length),
-		/** Lets go of the memory of what stands before; it may not be read any more. */
+		/** Frees the memory of all octets before this one; they may not be read any more. */
 		drop(before: number): void {
 			for (; dropped < pieces.length && endOf(dropped) <= before; dropped++) {
 				pieces[dropped] = nothing;

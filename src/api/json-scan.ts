@@ -17,7 +17,7 @@ export type ItemLimits = {
 	readonly bytes: number;
 };
 
-/** A list of items: where it stands between its brackets. */
+/** A list of items: where its content begins and ends. */
 export type List = {
 	/** Of its name, with the quotes. */
 	readonly nameStart: number;
@@ -25,7 +25,7 @@ export type List = {
 	readonly start: number;
 	end: number;
 	length: number;
-	/** Where each of the first ones stands; null: it is too large. */
+	/** Where each of the first ones begins and ends; null: it is too large. */
 	readonly items: Array<readonly [start: number, end: number] | null>;
 	/** How many names the items have that are not read. */
 	unreadNames: number;
@@ -208,7 +208,7 @@ export function createJsonScan({values: most, items: itemLimits}: JsonLimits): J
 	};
 }
 
-/** Whether an odd number of backslashes stands before. */
+/** Whether an odd number of backslashes comes before. */
 function isEscaped(text: string, start: number, at: number): boolean {
 	let before = at - 1;
 	while (before >= start && text.charCodeAt(before) === backslash) {

@@ -16,7 +16,7 @@ export function limitSends(limits: RateLimits, clock: Clock) {
 	};
 }
 
-/** What the client of a used-up bucket is told. */
+/** The answer to a client whose bucket is empty. */
 export function rateLimited({reset}: Allowance, now: number): ApiError {
 	return apiError('rate_limited', {headers: retryAfter(reset * 1000 - now)});
 }

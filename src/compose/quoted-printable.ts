@@ -21,7 +21,7 @@ const lineLength = 75; // And a `=` where the line goes on: 76 in all.
 /** A character of three bytes makes nine octets, and each 73 octets at most one soft break of three. */
 const mostPerUnit = 9.4;
 
-/** Where writing stands in a buffer, and where the line there began. */
+/** The place to write to in a buffer, and where its line began. */
 export type Position = {at: number; lineStart: number};
 
 /** The octets that quoted-printable of so many UTF-16 units needs at most. */

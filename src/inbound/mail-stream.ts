@@ -6,7 +6,7 @@ import {createMboxSplitter, isFromLine} from './mbox.ts';
 const mostOfMail = 256 * 1024 ** 2;
 
 /**
- * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line stands first. Throws
+ * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line comes first. Throws
  * RefusedFileError where a mail has no end.
  */
 export async function* mailsOfStream(

@@ -9,7 +9,7 @@ export type DeliveryState = (typeof deliveryStates)[number];
 const mostAttempts = 5;
 export const mostEndpoints = 50;
 
-/** How long an old signing secret may go on beside a new one, and how long it does unless told otherwise, milliseconds. */
+/** How long an old signing secret may go on beside a new one, and how long it does by default, milliseconds. */
 export const longestOverlap = 30 * 86_400_000;
 export const usualOverlap = 86_400_000;
 

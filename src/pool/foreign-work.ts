@@ -41,7 +41,7 @@ type Task<Job, Result> = {
 	suspected: boolean;
 };
 
-/** The job that a thread was seen at, and how its time stands since. */
+/** The job that a thread was last seen at, and how much of its time is used since. */
 type Seen = {readonly begun: number; readonly state: () => WorkState};
 
 type Member<Job, Result, Order> = {
@@ -170,7 +170,7 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 		const isWorking = Atomics.load(shared, progress.working) === 1;
 		const culprit = isWorking || at >= 0 ? held[at] : undefined;
 		const wasSuspected = culprit?.suspected === true;
-		// It ended after it had done them and before it told: one of them did that, and alone each shows whether it was that one.
+		// It ended after these jobs and before it sent their results. One of them did that; done alone, each shows whether it did.
 		for (const task of isWorking ? [] : held.slice(0, Math.max(0, at))) {
 			task.suspected = true;
 		}

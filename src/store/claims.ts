@@ -95,7 +95,7 @@ type Row = Claimed & {readonly state: string};
 
 export type ClaimWriteOptions = {
 	readonly dialect: Dialect;
-	/** The claims bear this daemon's id. */
+	/** Claims are marked with this daemon's id. */
 	readonly boot: string;
 	readonly newId: NewId;
 	readonly clock: Clock;
@@ -105,7 +105,7 @@ export type ClaimWriteOptions = {
 type Times = {readonly now: string; readonly until: string};
 
 /**
- * Claims due copies for one daemon, so many of each lane that no backlog stands before another one's mail: all lanes of a
+ * Claims due copies for one daemon, so few of each lane that no backlog holds up another lane's mail: all lanes of a
  * transaction in the same few statements. The time is taken here: what was written before in the same transaction is due.
  */
 export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {

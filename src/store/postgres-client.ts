@@ -9,7 +9,7 @@ export type PostgresLimits = {
 	readonly statementMs: number | null;
 };
 
-// A server that is told goodbye and does not hang up.
+/** So long the server may take to close a connection that says goodbye, milliseconds. */
 const partingMs = 1000;
 
 /**

@@ -29,7 +29,7 @@ export function metricsRoutes({metrics, guard}: MetricsRoutesOptions): Routes {
 	};
 }
 
-/** Lets requests pass that bear the token; others are refused. */
+/** Lets requests with the token pass; others are refused. */
 export function bearerGuard(token: string, refuse: Refuse): onRequestHookHandler {
 	// Digests have one length, so that comparing them tells nothing of the token's.
 	const wanted = digestOf(token);
