@@ -17,8 +17,9 @@ const mostWithBacklog = 48;
 const retryMs = 5000;
 
 /** Finds the ways of lanes, so many at once: those whose look-up takes long hold up nobody else's. */
-export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWaysOptions): () => void {
+export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWaysOptions) {
 	let running = 0;
+	let renewals = 0;
 
 	function fill(): void {
 		while (running < most) {
@@ -38,10 +39,15 @@ export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWa
 	}
 
 	async function find(lane: Lane, finding: Promise<Way>): Promise<void> {
+		const before = renewals;
 		try {
 			const way = await finding;
 			running--;
-			onFound(lane, way);
+			if (before === renewals) {
+				onFound(lane, way);
+			} else {
+				onFailed(lane);
+			}
 		} catch (error) {
 			running--;
 			onError(error, {destination: lane.destination, workspaceId: lane.workspaceId});
@@ -50,5 +56,10 @@ export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWa
 		fill();
 	}
 
-	return fill;
+	return {
+		fill,
+
+		/** Ways may lead elsewhere from now on: what is being found by what held before is looked up again. */
+		renew: (): void => void renewals++,
+	};
 }

@@ -116,12 +116,13 @@ export function createLanes(options: LanesOptions) {
 			}
 		},
 
-		/** Ways may lead elsewhere from now on: all are found anew, also where they lead to waits. */
+		/** Ways may lead elsewhere from now on: all are found anew, and nothing more goes the former way, also where it waits. */
 		renew(now: Moment): void {
 			for (const lane of registry.all()) {
 				sites.endRest(lane);
-				if (lane.placed) {
-					toFind.renew(lane);
+				placing.unplace(lane);
+				if (lane.state === 'ready') {
+					toFind.seek(lane);
 				} else if (lane.state === 'spent') {
 					wakeAgain(lane, now);
 				}

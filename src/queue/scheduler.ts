@@ -97,7 +97,7 @@ export function createScheduler(options: SchedulerOptions) {
 		if (claiming.isDoubtful) {
 			track(releaseUnknown());
 		}
-		findWays();
+		findWays.fill();
 		for (const grant of lanes.grants(moment())) {
 			track(claim(grant));
 		}
@@ -193,6 +193,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 		/** Ways may lead elsewhere from now on. */
 		renew(): void {
+			findWays.renew();
 			lanes.renew(moment());
 			plan();
 		},

@@ -90,6 +90,32 @@ test('a way that leads elsewhere holds at once, also for what waits at a site th
 	);
 });
 
+test('nothing goes the former way while the new one is being found', t => {
+	const lanes = lanesOf();
+	for (const destination of ['claiming.test', 'ready.test']) {
+		lanes.arrived(key(destination), at(0));
+	}
+	const [grant] = grantsOf(lanes, () => wayTo('former', {startConnections: 1, connections: 1})) as [Grant];
+	lanes.renew(at(0));
+	lanes.arrived(grant.lane, at(0));
+	lanes.claimed(grant, brought(1), at(0));
+	settle(lanes, grant, 1);
+	t.deepEqual(lanes.grants(at(0)), [], 'neither what waited nor what arrived since');
+	const went: string[] = [];
+	for (let turn = 0; turn < 2; turn++) {
+		for (const found of grantsOf(lanes, () => wayTo('relay'))) {
+			lanes.claimed(found, brought(0), at(0));
+			went.push(`${found.lane.destination} ${found.site.name}`);
+		}
+	}
+	t.deepEqual(went.sort(), ['claiming.test relay', 'ready.test relay']);
+	t.deepEqual(
+		[...lanes.sites()].map(({name, lanes: count}) => `${name} ${count}`),
+		['former 0', 'relay 0'],
+		'each left where it was once',
+	);
+});
+
 test('what a new source may not send today goes on when its way gets an overflow', t => {
 	const lanes = lanesOf();
 	const warmUp = {source: '192.0.2.1', group: 'default', perDay: 0, overflow: null};
