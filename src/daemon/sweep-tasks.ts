@@ -5,7 +5,7 @@ import {keptCaps} from '../mail/kept.ts';
 import {storeTime} from '../mail/time.ts';
 import {firstKeptHour} from '../reputation/window.ts';
 import {purgeAudit} from '../store/audit.ts';
-import {takeTime} from '../store/dialect.ts';
+import {giveBackPages, takeTime} from '../store/dialect.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {type KeptCaps, purgeRead, trimKept} from '../store/kept-mails.ts';
 import {purgePolicies} from '../store/mta-sts.ts';
@@ -40,13 +40,7 @@ async function inStep<Result>(
 }
 
 /** Messages past their retention. */
-export function messageTask({
-	store,
-	clock,
-	days,
-	removeCaptured,
-	messagesPerStep = 200,
-}: MessageTaskOptions): SweepTask {
+export function messageTask({store, clock, days, removeCaptured, messagesPerStep = 50}: MessageTaskOptions): SweepTask {
 	return {
 		name: 'messages',
 		begin() {
@@ -218,5 +212,19 @@ export function reputationTask({store, clock, rowsPerStep = 1000}: ReputationTas
 				return removed === rowsPerStep;
 			};
 		},
+	};
+}
+
+/** The room in the file that the others made. */
+export function fileTask({
+	store,
+	pagesPerStep = 500,
+}: {
+	readonly store: Pick<Store, 'writer'>;
+	readonly pagesPerStep?: number;
+}): SweepTask {
+	return {
+		name: 'file',
+		begin: () => () => inStep(store, trx => giveBackPages(trx, pagesPerStep)),
 	};
 }

@@ -8,7 +8,16 @@ import {watchClockSkew} from './clock-skew.ts';
 import {watchClockSteps} from './clock-steps.ts';
 import type {LiveSettings} from './live-settings.ts';
 import {startSweep} from './sweep.ts';
-import {auditTask, inboundTask, keyTask, messageTask, paceTask, reputationTask, tlsTask} from './sweep-tasks.ts';
+import {
+	auditTask,
+	fileTask,
+	inboundTask,
+	keyTask,
+	messageTask,
+	paceTask,
+	reputationTask,
+	tlsTask,
+} from './sweep-tasks.ts';
 
 export type UpkeepOptions = {
 	readonly settings: Pick<Settings, 'webhookBackoff'>;
@@ -62,6 +71,8 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 			paceTask({store, clock}),
 			inboundTask({store, clock}),
 			reputationTask({store, clock}),
+			// Last: it gives back what the others freed.
+			fileTask({store}),
 		],
 		intervalMs: () => live().sweepInterval,
 		clock,

@@ -81,6 +81,30 @@ export async function takeTime(trx: Knex.Transaction): Promise<void> {
 	}
 }
 
+/** So much of SQLite's file stays free for the rows that come. */
+const keptFree = 0.1;
+
+/**
+ * Gives free pages of SQLite's file back to the file system, at most so many; answers whether there are more to give. What
+ * PostgreSQL's tables no longer need is its autovacuum's business.
+ */
+export async function giveBackPages(trx: Knex.Transaction, most: number): Promise<boolean> {
+	if (trx.client.driverName === 'pg') {
+		return false;
+	}
+	const countOf = async (pragma: string): Promise<number> =>
+		Object.values((await trx.raw(`pragma ${pragma}`))[0])[0] as number;
+	const [free, pages] = [await countOf('freelist_count'), await countOf('page_count')];
+	// What goes makes the file smaller, too.
+	const surplus = Math.floor((free - pages * keptFree) / (1 - keptFree));
+	if (surplus <= 0) {
+		return false;
+	}
+	await trx.raw(`pragma incremental_vacuum(${Math.min(surplus, most)})`);
+	// A file that was made without auto_vacuum stays as it is.
+	return surplus > most && (await countOf('freelist_count')) < free;
+}
+
 /** PostgreSQL's own time, which is the same for all daemons however their clocks are set. */
 export async function readServerTime(trx: Knex.Transaction): Promise<number> {
 	const {rows} = await trx.raw(`select ${serverMs} as now`);

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {inboundTask, keyTask, messageTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
+import {fileTask, inboundTask, keyTask, messageTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {trimKept} from '../../src/store/kept-mails.ts';
@@ -282,3 +282,31 @@ storeTest(test, 'figures of reputation go after eight days, a step at a time', a
 	const left = await store.reader('reputation_hours').orderBy('hour').pluck('hour');
 	t.deepEqual(left, ['2026-06-01T12', '2026-06-09T12']);
 });
+
+storeTest(
+	test,
+	'what was freed of the file goes back to the file system, in steps, down to a tenth',
+	async (t, store) => {
+		const {database, dialect} = store;
+		const pragma = async (name: string) => Object.values((await database.raw(`pragma ${name}`))[0])[0] as number;
+		const step = fileTask({store, pagesPerStep: 100}).begin();
+		if (dialect.name === 'postgres') {
+			t.false(await step(), 'PostgreSQL sees to it by itself');
+			return;
+		}
+		await database.schema.createTable('ballast', table => void table.binary('bytes'));
+		for (let row = 0; row < 8; row++) {
+			await database('ballast').insert({bytes: Buffer.alloc(400_000)});
+		}
+		const before = await pragma('page_count');
+		await database('ballast').delete();
+		t.true(await step());
+		const after = await pragma('page_count');
+		t.true(after <= before - 100 && after > before - 110, `${after} of ${before}`);
+		while (await step()) {}
+		const [pages, free] = [await pragma('page_count'), await pragma('freelist_count')];
+		t.true(pages < before / 2, `${pages} of ${before}`);
+		t.true(free > 0 && free <= Math.ceil(pages * 0.12), `${free} of ${pages}`);
+		t.false(await step());
+	},
+);
