@@ -15,6 +15,7 @@ import {createTelling} from './daemon/telling.ts';
 import {startUpkeep} from './daemon/upkeep.ts';
 import {warnAtStart} from './daemon/warnings.ts';
 import {warnOfWishes} from './daemon/wishes.ts';
+import {createWriting} from './daemon/writing.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
@@ -45,10 +46,15 @@ export type Daemon = {
 
 /** The composition root: everything is made here, started in order, and drained in reverse. */
 export async function startDaemon({settings, version, held, log}: DaemonOptions): Promise<Daemon> {
-	const {store, secrets, vault, release} = held;
+	const {secrets, vault, release} = held;
 	const {logger} = log;
-	const {clock} = store;
+	const {clock} = held.store;
 	const newId = createIdSource(clock);
+	const boot = newId('req');
+	let current: LiveSettings = settings;
+	const live = () => current;
+	const writing = createWriting({settings, live, store: held.store, boot, outbox: () => roles.outbox});
+	const store = {...held.store, writer: writing.writer};
 	const mailLog = createMailLog(logger);
 	const infrastructure = createInfrastructureAlarm(clock);
 	const metrics = createFigures({
@@ -67,8 +73,6 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	const storeFailing = () => storeFaults.failing() || roles.storeFailing();
 	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
 	let phase: 'starting' | 'running' | 'draining' = 'starting';
-	let current: LiveSettings = settings;
-	const live = () => current;
 
 	/** What this process remembers of the store is read again. */
 	function forget(): void {
@@ -117,6 +121,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		rules,
 		clock,
 		newId,
+		boot,
 		forget,
 		uncapture,
 		hasRoom: space.enough,
@@ -151,6 +156,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	async function end(): Promise<void> {
 		await Promise.all([http.close(), roles.drain()]);
 		await roles.end();
+		await writing.stop();
 		storeFaults.stop();
 		space.stop();
 	}
@@ -186,6 +192,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		logger,
 	});
 
+	writing.start();
 	phase = 'running';
 	// Before the line: who reads it looks for the file.
 	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, admin, inbound, version, roles: settings.roles});
@@ -200,6 +207,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		publicUrl,
 		reload(next) {
 			current = next;
+			writing.reload();
 			upkeep.reschedule();
 			log.setLevel(next.logLevel);
 			roles.reload({renewed: rules.renew(next)});

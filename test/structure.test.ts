@@ -27,6 +27,9 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	inbound: ['mail', 'store', 'links', 'outcome', 'config', 'pool'],
 	threads: [
 		'mail',
+		'store',
+		'accept',
+		'outcome',
 		'links',
 		'render',
 		'compose',

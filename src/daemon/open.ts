@@ -62,6 +62,11 @@ export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 	);
 }
 
+/** Where SQLite's store is. */
+export function storeFile(dataDir: string): string {
+	return path.join(dataDir, 'mailctl.db');
+}
+
 async function openCurrentStore(settings: Settings): Promise<Opened> {
 	const {dataDir, databaseUrl} = settings;
 	if (databaseUrl !== null) {
@@ -71,7 +76,7 @@ async function openCurrentStore(settings: Settings): Promise<Opened> {
 		await store.close();
 		return {store: await openStore({url: databaseUrl}), secrets};
 	}
-	const file = path.join(dataDir, 'mailctl.db');
+	const file = storeFile(dataDir);
 	try {
 		return await migrated(await openStore({file}), settings, file);
 	} catch (error) {

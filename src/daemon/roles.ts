@@ -20,13 +20,12 @@ import {
 import type {Webhooks} from './webhooks.ts';
 
 /** `forget` calls the one below too. */
-export type RolesOptions = Omit<PartsOptions, 'boot' | 'outbox'>;
+export type RolesOptions = Omit<PartsOptions, 'outbox'>;
 
 /** What this process does besides HTTP, by MAILCTL_ROLES: it delivers, posts webhooks, takes reports in. */
 export function createRoles(options: RolesOptions) {
-	const {settings, live, store, clock, newId, onStoreError, logger} = options;
+	const {settings, live, store, clock, newId, boot, onStoreError, logger} = options;
 	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
-	const boot = newId('req');
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
@@ -39,7 +38,7 @@ export function createRoles(options: RolesOptions) {
 		onDue: endpointIds => webhooks?.due(endpointIds),
 		onCounted: workspaceIds => guard?.counted(workspaceIds),
 	};
-	const parts: PartsOptions = {...options, boot, outbox};
+	const parts: PartsOptions = {...options, outbox};
 	const presence = createPresence({
 		store,
 		node: {id: boot, host: hostname(), pid: process.pid, roles: settings.roles},

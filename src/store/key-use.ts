@@ -10,7 +10,8 @@ export function noteKeyUse(writer: Writer, keyId: string, at: string): void {
 	writer.submit(keyUseWrite, {keyId, at}).catch(() => undefined);
 }
 
-const keyUseWrite: GroupWrite<KeyUse, void> = {
+/** Notes uses of keys, the last one of each. */
+export const keyUseWrite: GroupWrite<KeyUse, void> = {
 	name: 'key_use',
 	rank: 9,
 	async apply(trx, uses) {

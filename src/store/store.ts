@@ -72,6 +72,27 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 	}
 }
 
+/** A connection to write with, for a thread beside the one that opened the store: SQLite only. */
+export async function openWriter(file: string): Promise<{
+	readonly dialect: Dialect;
+	readonly writer: Writer;
+	/** Waits for the writer. */
+	readonly close: () => Promise<void>;
+}> {
+	const {dialect, connect} = await openSqlite(file);
+	const database = connect(1);
+	const writer = createWriter(database, dialect);
+	await database.raw('select 1');
+	return {
+		dialect,
+		writer,
+		async close() {
+			await writer.idle();
+			await database.destroy();
+		},
+	};
+}
+
 async function openSqlite(file: string): Promise<Opened> {
 	await loadSqlite(); // knex would make prose of its fault.
 	refuseTruncated(file);

@@ -27,7 +27,7 @@ export type Writer = {
 };
 
 // biome-ignore lint/suspicious/noExplicitAny: a batch holds items of many kinds; `submit` keeps each pair together.
-type AnyWrite = GroupWrite<any, any>;
+export type AnyWrite = GroupWrite<any, any>;
 type Entry = {
 	readonly write: AnyWrite | null;
 	readonly item: unknown;

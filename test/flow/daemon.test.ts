@@ -3,6 +3,7 @@ import {join} from 'node:path';
 import test from 'ava';
 import {eventsOf, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {deliveringTo, domains} from '../helpers/delivering-to.ts';
+import {lastWish} from '../helpers/dying-writer.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -57,6 +58,40 @@ test.serial(
 			accepted.filter(to => !arrived.includes(to)),
 			[],
 		);
+	},
+);
+
+test.serial(
+	'a thread that dies while it writes ends the daemon: every 202 is delivered, at the latest after the next start',
+	async t => {
+		const {program, mx} = await deliveringTo(t, {});
+		const daemon = await program.serve({
+			NODE_OPTIONS: `--import ${new URL('../helpers/dying-writer.js', import.meta.url)}`,
+		});
+		const shop = await welcomeOf(program);
+		const accepted: string[] = [];
+		const load = Promise.all(
+			Array.from({length: 8}, async (_, lane) => {
+				for (let n = 0; ; n++) {
+					const to = `user-${lane}-${n}@${domains[n % domains.length]}`;
+					const answer = await send(daemon.url, shop, to).catch(() => null); // The daemon is gone.
+					if (answer?.status !== 202) {
+						return;
+					}
+					accepted.push(to);
+				}
+			}),
+		);
+		await waitFor('mail flows', () => mx.count() >= 50);
+		writeFileSync(join(program.folder, 'data', lastWish), '');
+		t.is(await daemon.ended, 1);
+		await load;
+		t.regex(await program.log(), /Error: the thread that writes was told to die/);
+
+		const next = await program.serve();
+		const arrived = () => new Set(mx.received.map(({to: [to]}) => String(to)));
+		await waitFor('each has arrived', () => accepted.every(to => arrived().has(to)));
+		t.is(await next.stop(), 0);
 	},
 );
 

@@ -1,0 +1,77 @@
+import process from 'node:process';
+import {Worker} from 'node:worker_threads';
+import type {Settings} from '../config/settings.ts';
+import type {Outbox} from '../outcome/outbox.ts';
+import type {Store} from '../store/store.ts';
+import type {Writer} from '../store/writer.ts';
+import {createWriterThread} from '../store/writer-thread.ts';
+import type {WriterData, WriterLive, WriterNews} from '../threads/writer.ts';
+import {storeFile} from './open.ts';
+
+export type WritingOptions = {
+	readonly settings: Settings;
+	/** The settings as they are now. */
+	readonly live: () => Pick<Settings, 'idempotencyRetention'>;
+	readonly store: Store;
+	/** This daemon's claims bear this id. */
+	readonly boot: string;
+	/** Is told what the writes of the thread have for it. */
+	readonly outbox: () => Outbox;
+};
+
+/** How the daemon writes: `writer` takes the place of the store's own. */
+export type Writing = {
+	readonly writer: Writer;
+	/** From now on a thread writes beside; its start takes a moment, in which the store's own writer goes on. */
+	readonly start: () => void;
+	/** Other settings hold. */
+	readonly reload: () => void;
+	/** Waits for all that was submitted. */
+	readonly stop: () => Promise<void>;
+};
+
+/** With SQLite a thread writes what comes often; PostgreSQL does its work elsewhere, and needs none. */
+export function createWriting({settings, live, store, boot, outbox}: WritingOptions): Writing {
+	if (settings.databaseUrl !== null) {
+		const {writer} = store;
+		return {writer, start: () => undefined, reload: () => undefined, stop: writer.idle};
+	}
+	const liveNow = (): WriterLive => ({keyRetention: live().idempotencyRetention});
+	const thread = createWriterThread<WriterLive, WriterNews>({
+		own: store.writer,
+		spawn: ended =>
+			new Worker(new URL('../threads/writer.js', import.meta.url), {
+				workerData: {
+					file: storeFile(settings.dataDir),
+					time: store.clock.memory,
+					boot,
+					live: liveNow(),
+					ended,
+				} satisfies WriterData,
+				resourceLimits: {maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 32},
+			}),
+		onNews({kind, ids}) {
+			if (kind === 'due') {
+				outbox().onDue(ids);
+			} else {
+				outbox().onCounted?.(ids);
+			}
+		},
+		onDeath(error) {
+			// As where it happens in the main thread: nothing is answered that may not be written, and the next start knows our claims.
+			throw error;
+		},
+	});
+	return {
+		writer: thread.writer,
+		start() {
+			process.once('exit', thread.halt);
+			thread.start();
+		},
+		reload: () => thread.obey(liveNow()),
+		async stop() {
+			await thread.stop();
+			process.off('exit', thread.halt);
+		},
+	};
+}

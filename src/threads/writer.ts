@@ -1,0 +1,68 @@
+import {parentPort, workerData} from 'node:worker_threads';
+import {createAcceptWrite} from '../accept/write.ts';
+import {createSharedClock} from '../mail/clock.ts';
+import {createIdSource} from '../mail/ids.ts';
+import {createEngagementWrite} from '../outcome/engagement.ts';
+import type {Outbox} from '../outcome/outbox.ts';
+import {createRecordWrite} from '../outcome/record.ts';
+import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
+import {createClaimWrite} from '../store/claims.ts';
+import {keyUseWrite} from '../store/key-use.ts';
+import {createLaneWaitWrite} from '../store/lane-waits.ts';
+import {siteWrite} from '../store/sites.ts';
+import {openWriter} from '../store/store.ts';
+import {answerWrites} from '../store/writer-thread.ts';
+import {createTurnWrite} from '../webhook/turn.ts';
+
+/** What the thread that writes is started with. */
+export type WriterData = {
+	/** SQLite's. */
+	readonly file: string;
+	/** Of the daemon's clock. */
+	readonly time: SharedArrayBuffer;
+	/** The daemon's claims bear this id. */
+	readonly boot: string;
+	readonly live: WriterLive;
+	/** Shows that nothing is under way any more. */
+	readonly ended: SharedArrayBuffer;
+};
+
+/** The settings that may change while it runs. */
+export type WriterLive = {
+	/** How long an Idempotency-Key is remembered, milliseconds. */
+	readonly keyRetention: number;
+};
+
+/** What was committed besides: endpoints have something due, workspaces have new figures of their reputation. */
+export type WriterNews = {readonly kind: 'due' | 'counted'; readonly ids: readonly string[]};
+
+const {file, time, boot, ended, ...data} = workerData as WriterData;
+let live = data.live;
+const clock = createSharedClock(time);
+const newId = createIdSource(clock);
+const outbox: Outbox = {
+	newId,
+	onDue: ids => tell({kind: 'due', ids}),
+	onCounted: ids => tell({kind: 'counted', ids}),
+};
+const {writer, dialect, close} = await openWriter(file);
+const {tell} = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
+	ended,
+	writer,
+	// Those of busy hours that are made of plain data. The main thread makes the others: reports and suppressions bring functions.
+	writes: [
+		createAcceptWrite({clock, newId, keyRetention: () => live.keyRetention}),
+		createClaimWrite({dialect, boot, newId, clock}),
+		createRecordWrite(boot, outbox),
+		createTurnWrite(boot),
+		createEngagementWrite(clock, outbox),
+		createUnsubscribeWrite(outbox),
+		siteWrite,
+		createLaneWaitWrite(boot),
+		keyUseWrite,
+	],
+	onLive(next) {
+		live = next;
+	},
+	close,
+});

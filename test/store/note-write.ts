@@ -1,0 +1,55 @@
+import {insertRows} from '../../src/store/insert-rows.ts';
+import type {GroupWrite} from '../../src/store/writer.ts';
+
+export type Note = {
+	/** Unique. */
+	readonly text: string;
+	readonly bytes?: Uint8Array;
+	/** Told besides the result. */
+	readonly news?: string;
+	/** The code of the error that the engine seems to have. */
+	readonly fault?: string;
+	/** Ends the thread. */
+	readonly deadly?: true;
+	/** Cannot be copied. */
+	readonly act?: () => void;
+};
+
+export type Noted = {
+	/** How many notes shared the transaction, this one among them. */
+	readonly together: number;
+	readonly where: string;
+	/** How many bytes were there, and the last of them. */
+	readonly bytes: readonly [length: number | undefined, last: number | undefined];
+};
+
+/** Puts texts into a table that is at hand. `where` is asked for each. */
+export function createNoteWrite(where: (note: Note) => string): GroupWrite<Note, Noted> {
+	return {
+		name: 'note',
+		rank: 1,
+		async apply(trx, notes) {
+			if (notes.some(({deadly}) => deadly)) {
+				setImmediate(() => {
+					throw new Error('broken');
+				});
+				await new Promise(() => undefined);
+			}
+			const fault = notes.find(note => note.fault !== undefined)?.fault;
+			if (fault !== undefined) {
+				throw Object.assign(new Error(`${fault}: in the thread`), {code: fault, errno: 13});
+			}
+			await insertRows(
+				trx,
+				'mta_sts',
+				['domain', 'policy_id', 'mode', 'mx', 'fetched_at', 'expires_at'],
+				notes.map(({text}) => [text, '1', 'none', '[]', '', '']),
+			);
+			return notes.map(note => ({
+				together: notes.length,
+				where: where(note),
+				bytes: [note.bytes?.length, note.bytes?.at(-1)],
+			}));
+		},
+	};
+}
