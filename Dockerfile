@@ -2,7 +2,7 @@ FROM node:24-bookworm-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends python3 make g++
 WORKDIR /app
 COPY . .
-RUN npm ci && npm prune --omit=dev --ignore-scripts && rm -r src migrations tsconfig.json
+RUN npm ci && npm prune --omit=dev --ignore-scripts && rm -r scripts src migrations tsconfig.json
 
 FROM node:24-bookworm-slim
 ENV NODE_ENV=production MAILCTL_DATA_DIR=/data MAILCTL_HTTP_LISTEN=0.0.0.0:8125

@@ -7,4 +7,4 @@ if (process.argv.includes('serve')) {
 }
 
 require('./compile-cache.js').keepCompiled(process.env);
-import('../dist/src/cli/main.js').then(({main}) => main(process.argv));
+import(require('./program.js').newest(`${__dirname}/../dist`)).then(({main}) => main(process.argv));

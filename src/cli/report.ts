@@ -1,4 +1,5 @@
 import {ConfigError} from '../config/config-error.ts';
+import {inSource} from '../log/source-places.ts';
 import {CliError, exitCodes} from './fault.ts';
 import {printable} from './text.ts';
 
@@ -18,7 +19,7 @@ export function report(error: unknown): Report {
 	if (known) {
 		return {lines: [line(`${known.wrong} (${message}), ${known.mend}`)], exitCode: known.exitCode};
 	}
-	const stack = error instanceof Error ? (error.stack ?? '').split('\n').slice(1) : [];
+	const stack = error instanceof Error ? inSource(error.stack).split('\n').slice(1) : [];
 	return {
 		lines: [line(`unexpected: ${message}, please report it with these lines`), ...stack],
 		exitCode: exitCodes.other,

@@ -1,6 +1,7 @@
 import pino, {type DestinationStream, type Logger} from 'pino';
 import {createOutput, type Output} from './output.ts';
 import {prettyLine} from './pretty.ts';
+import {inSource} from './source-places.ts';
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 
@@ -54,5 +55,11 @@ function errorFields(error: unknown): object {
 
 	const {name, message, stack, cause} = error;
 	const code = 'code' in error && typeof error.code === 'string' ? {code: error.code} : {};
-	return {type: name, message, ...code, stack, ...(cause === undefined ? {} : {cause: errorFields(cause)})};
+	return {
+		type: name,
+		message,
+		...code,
+		stack: inSource(stack),
+		...(cause === undefined ? {} : {cause: errorFields(cause)}),
+	};
 }

@@ -1,6 +1,7 @@
 import type {CompileResult, VariantSource} from './compile.ts';
 import {inWorker} from './in-worker.ts';
 
+const worker = new URL('../render/compile-worker.js', import.meta.url);
 // MJML holds some 100 MB while it compiles.
 const limits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
@@ -18,7 +19,7 @@ export async function compileInWorker(
 	sources: readonly VariantSource[],
 	timeoutMs = usualCompileTime,
 ): Promise<readonly CompileResult[]> {
-	const ended = await inWorker<readonly CompileResult[]>('compile-worker.js', sources, {timeoutMs, limits});
+	const ended = await inWorker<readonly CompileResult[]>(worker, sources, {timeoutMs, limits});
 	if (ended.ok) {
 		return ended.result;
 	}

@@ -21,15 +21,15 @@ const looksPerLimit = 10;
  * Does one piece of work in a thread of its own, which is ended whatever happens: no template can hold the caller up or
  * use its memory up.
  *
- * @param file a module beside this one that calls `answer`
+ * @param file a module that calls `answer`
  * @param input what its work gets, copied
  */
 export function inWorker<Result>(
-	file: string,
+	file: URL,
 	input: unknown,
 	{timeoutMs, limits, clocks = systemClocks}: WorkerOptions,
 ): Promise<Ended<Result>> {
-	const worker = new Worker(new URL(file, import.meta.url), {workerData: input, resourceLimits: limits, env: {}});
+	const worker = new Worker(file, {workerData: input, resourceLimits: limits, env: {}});
 	let timer: NodeJS.Timeout;
 	return new Promise<Ended<Result>>((resolve, reject) => {
 		const endIn = (milliseconds: number) => {
@@ -58,7 +58,7 @@ export function inWorker<Result>(
 				reject(error);
 			}
 		});
-		worker.once('exit', code => reject(new Error(`The thread of ${file} ended with ${code}.`)));
+		worker.once('exit', code => reject(new Error(`The thread of ${file.pathname} ended with ${code}.`)));
 	}).finally(() => {
 		clearInterval(timer);
 		return worker.terminate();

@@ -4,6 +4,7 @@ import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 
 export type RenderJob = {readonly variant: RenderVariant; readonly input: RenderInput};
 
+const worker = new URL('../render/render-worker.js', import.meta.url);
 // As makers have them.
 const limits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
@@ -12,7 +13,7 @@ const limits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stack
  * It costs a tenth of a second; makers, who render much, have threads that stay.
  */
 export async function renderInWorker(job: RenderJob, timeoutMs = 2000, clocks = systemClocks): Promise<RenderResult> {
-	const ended = await inWorker<RenderResult>('render-worker.js', job, {timeoutMs, limits, clocks});
+	const ended = await inWorker<RenderResult>(worker, job, {timeoutMs, limits, clocks});
 	return ended.ok
 		? ended.result
 		: {
