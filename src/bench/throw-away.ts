@@ -25,16 +25,19 @@ export type Shop = {
 	readonly key: string;
 };
 
-/** Makes a store in an empty folder with a workspace, a key, a verified sender and the workload's template. */
-export async function makeShop(folder: string, {template}: Workload, tools: ActTools): Promise<Shop> {
-	const dataDir = join(folder, 'data');
+/** Where the throw-away store is: an empty folder, and settings that may name an empty database. */
+export type Place = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
+
+/** Makes a store with a workspace, a key, a verified sender and the workload's template. */
+export async function makeShop(place: Place, {template}: Workload, tools: ActTools): Promise<Shop> {
+	const dataDir = dataDirOf(place);
 	const [variant, keys] = await Promise.all([compiled(template), generateSigningKeys()]);
-	return await withStore(folder, async ({store, vault}) => {
+	return await withStore(place, async ({store, vault}) => {
 		return await store.writer.transaction(async trx => {
 			const address = parseAddress(benchSender, {utf8Local: false});
 			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
 			if (!workspace || !address.ok) {
-				throw new Error(`The folder ${folder} is not empty.`);
+				throw new Error(`The store in ${place.folder} is not empty.`);
 			}
 			const workspaceId = workspace.id;
 			await addSender(trx, tools, vault, {
@@ -57,11 +60,14 @@ export async function makeShop(folder: string, {template}: Workload, tools: ActT
 	});
 }
 
+const dataDirOf = ({folder}: Place): string => join(folder, 'data');
+
 /** Opens the throw-away store for as long as the work takes; its daemon must not run. */
-export async function withStore<Result>(folder: string, work: (held: Held) => Promise<Result>): Promise<Result> {
-	const dataDir = join(folder, 'data');
+export async function withStore<Result>(place: Place, work: (held: Held) => Promise<Result>): Promise<Result> {
+	const dataDir = dataDirOf(place);
 	mkdirSync(dataDir, {recursive: true, mode: 0o700});
-	const loaded = loadSettings({env: {MAILCTL_DATA_DIR: dataDir}, cwd: folder, hostname: 'localhost', cpus: 1});
+	const env = {...place.settings, MAILCTL_DATA_DIR: dataDir};
+	const loaded = loadSettings({env, cwd: place.folder, hostname: 'localhost', cpus: 1});
 	if (!loaded.ok) {
 		throw new Error(loaded.problems.join('\n'));
 	}

@@ -17,13 +17,14 @@ import {
 import {plain} from '../../src/bench/workload.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
+import {startDatabase} from './database.ts';
 import {startLab, toManyDomains} from './many-domains.ts';
 import {runPeers} from './peers.ts';
 import {startSinkOf} from './sink.ts';
 
 // What `mailctl bench` measures, with more workloads and beside peers:
 // npm run bench -- [--messages N] [--connections N] [--workload plain|receipt] [--only NAME] [--peer SCRIPT]... [--no-peers]
-// [--cpu-prof FOLDER]
+// [--postgres] [--cpu-prof FOLDER]
 
 const {values: options} = parseArgs({
 	allowNegative: true,
@@ -35,6 +36,7 @@ const {values: options} = parseArgs({
 		peer: {type: 'string', multiple: true, default: []},
 		'cpu-prof': {type: 'string'},
 		only: {type: 'string'},
+		postgres: {type: 'boolean', default: false},
 	},
 });
 const messages = Number(options.messages);
@@ -45,6 +47,7 @@ const connections = Math.min(Number(options.connections), isReceipt ? 8 : 1000);
 const nodeOptions = options['cpu-prof'] ? ['--cpu-prof', `--cpu-prof-dir=${options['cpu-prof']}`] : [];
 
 async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Figures> {
+	const database = options.postgres ? await startDatabase() : null;
 	const folder = mkdtempSync(path.join(tmpdir(), 'mailctl-bench-'));
 	const tools = {
 		clock: systemClock,
@@ -53,8 +56,10 @@ async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Fi
 		operator: {actor: 'bench', from: 'localhost'},
 	};
 	try {
-		return await measure({folder, tools, workload, messages, connections, nodeOptions});
+		const settings = database?.settings ?? {};
+		return await measure({folder, tools, workload, messages, connections, nodeOptions, settings});
 	} finally {
+		await database?.stop();
 		rmSync(folder, {recursive: true});
 	}
 }
@@ -66,12 +71,16 @@ async function delivering(
 ): Promise<Figures> {
 	if (isReceipt) {
 		const lab = await startLab();
-		const figures = await inFolder(bench => measure({...bench, settings: {...lab.settings, ...settings}}, lab.sink));
+		const figures = await inFolder(bench =>
+			measure({...bench, settings: {...bench.settings, ...lab.settings, ...settings}}, lab.sink),
+		);
 		await lab.stop();
 		return figures;
 	}
 	const sink = await startSinkOf();
-	const figures = await inFolder(bench => measure({...bench, settings: {...relayTo(sink), ...settings}}, sink));
+	const figures = await inFolder(bench =>
+		measure({...bench, settings: {...bench.settings, ...relayTo(sink), ...settings}}, sink),
+	);
 	await sink.stop();
 	return figures;
 }
@@ -87,7 +96,9 @@ function print(name: string, figures: Figures): void {
 	console.log(`${name.padEnd(20)}${text.join(', ')}`);
 }
 
-console.log(`${options.workload}: ${messages} messages, ${connections} connections, node ${process.version}`);
+console.log(
+	`${options.workload}${options.postgres ? ' on PostgreSQL' : ''}: ${messages} messages, ${connections} connections, node ${process.version}`,
+);
 const scenarios: Record<string, () => Promise<Figures>> = {
 	accept: () => inFolder(measureAccept),
 	through: () => delivering(measureEndToEnd),
