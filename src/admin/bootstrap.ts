@@ -1,4 +1,3 @@
-import {fileURLToPath} from 'node:url';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Mode} from '../mail/message.ts';
@@ -7,8 +6,8 @@ import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {createKey} from './keys.ts';
+import {readSample} from './sample.ts';
 import {addSender} from './senders.ts';
-import {readTemplates} from './template-folder.ts';
 import {saveTemplate} from './templates.ts';
 import type {ActTools} from './tools.ts';
 import {createWorkspace} from './workspaces.ts';
@@ -24,7 +23,6 @@ export type Bootstrapped = {
 };
 
 const exampleSender = 'hello@example.com';
-const sampleFolder = fileURLToPath(new URL('../../../config/sample-template', import.meta.url));
 
 /**
  * Gives a store without any workspace what a first mail needs: workspace, template, two keys and, where mail is captured, a
@@ -39,11 +37,10 @@ export async function bootstrap(
 	if (await hasWorkspace(store.reader)) {
 		return null;
 	}
-	const [keys, sample] = await Promise.all([generateSigningKeys(), readTemplates(sampleFolder)]);
-	const template = sample.ok ? sample.templates[0] : undefined;
+	const [keys, template] = await Promise.all([captures ? generateSigningKeys() : null, readSample()]);
 	const address = parseAddress(exampleSender, {utf8Local: false});
-	if (!template || !address.ok) {
-		throw new Error(`The sample template in ${sampleFolder} cannot be used.`);
+	if (!address.ok) {
+		throw new Error(`${exampleSender} is no address.`);
 	}
 
 	return await store.writer.transaction(async trx => {
@@ -53,7 +50,7 @@ export async function bootstrap(
 			return null;
 		}
 		const workspaceId = workspace.id;
-		if (captures) {
+		if (keys) {
 			await addSender(trx, tools, vault, {
 				workspaceId,
 				address: address.address,
