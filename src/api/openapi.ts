@@ -1,6 +1,6 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type {FastifyInstance, FastifySchema, onRequestHookHandler, RouteOptions} from 'fastify';
+import Fastify, {type FastifyInstance, type FastifySchema, type RouteOptions} from 'fastify';
 import {describeWebhooks} from './describe-webhooks.ts';
 import {plainSchema} from './plain-schema.ts';
 import {responsesOf} from './responses.ts';
@@ -29,16 +29,13 @@ const tags = [
 	{name: 'Operation', description: 'For whoever supervises the daemon.'},
 ];
 
-/** Where the description of the API is served. */
-export type Pages = {
-	/** Who may read them. */
-	readonly guard: onRequestHookHandler;
-	/** What is described; absent: the server's own routes. */
-	readonly document?: () => object;
-};
-
-/** Makes the description of the API (OpenAPI 3.1) from the routes' own schemas. To be called before any route is added. */
-export function describeApi(api: FastifyInstance, version: string): void {
+/**
+ * Makes a server that listens nowhere: it has the description of the API (OpenAPI 3.1) at /openapi.json, made from the schemas of these
+ * routes, and pages of it at /docs, which load nothing from elsewhere.
+ */
+export async function makePages(routes: readonly RouteOptions[], version: string): Promise<FastifyInstance> {
+	const api = Fastify({pluginTimeout: 0});
+	api.setValidatorCompiler(() => () => true);
 	api.register(swagger, {
 		hideUntagged: true,
 		openapi: {
@@ -54,14 +51,8 @@ export function describeApi(api: FastifyInstance, version: string): void {
 		transformObject: document =>
 			'openapiObject' in document ? describeWebhooks(document.openapiObject) : document.swaggerObject,
 	});
-}
-
-/** Serves the description at /openapi.json and as pages at /docs, which load nothing from elsewhere. */
-export function servePages(api: FastifyInstance, {guard, document = () => api.swagger()}: Pages): void {
 	api.register(swaggerUi, {
 		routePrefix: '/docs',
-		uiHooks: {onRequest: guard},
-		transformSpecification: () => document() as Record<string, unknown>,
 		staticCSP:
 			"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
 		theme: {
@@ -78,8 +69,13 @@ export function servePages(api: FastifyInstance, {guard, document = () => api.sw
 		},
 	});
 	api.register(async scope => {
-		scope.get('/openapi.json', {onRequest: guard, schema: {hide: true} as FastifySchema}, async () => document());
+		scope.get('/openapi.json', {schema: {hide: true} as FastifySchema}, async () => api.swagger());
+		for (const {method, url, schema, onRequest} of routes) {
+			scope.route({method, url, ...(schema && {schema}), ...(onRequest && {onRequest}), handler: () => undefined});
+		}
 	});
+	await api.ready();
+	return api;
 }
 
 /** A route's schema with what holds for every route of its kind: its scope, its errors, its headers. */

@@ -1,4 +1,3 @@
-import {METHODS} from 'node:http';
 import type {Socket} from 'node:net';
 import {finished} from 'node:stream';
 import Fastify, {
@@ -12,7 +11,7 @@ import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler} from './client-error.ts';
 import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
 import {createInTurn} from './in-turn.ts';
-import {describeApi, type Pages, servePages} from './openapi.ts';
+import {describeApi, type Pages, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
 import {repeatedHeader} from './single-headers.ts';
 import {createUnreadLimit} from './unread.ts';
@@ -121,18 +120,14 @@ export function createApi({
 	acceptJsonOnly(api);
 	const check = createChecks();
 	api.setValidatorCompiler(({schema, httpPart}) => check.compiler(schema, httpPart));
-	for (const method of METHODS) {
-		if (method !== 'CONNECT' && !api.supportedMethods.includes(method)) {
-			api.addHttpMethod(method, {hasBody: true});
-		}
-	}
+	takeRareForTrace(api);
 
 	const paths = collectPaths(api);
 	describeApi(api, version);
-	if (pages !== null) {
-		servePages(api, pages);
-	}
 	api.register(async scope => {
+		if (pages !== null) {
+			servePages(scope, pages);
+		}
 		for (const addRoutes of routes) {
 			addRoutes(scope);
 		}
@@ -239,6 +234,18 @@ function collectPaths(api: Api): Map<string, Set<string>> {
 		}
 	});
 	return paths;
+}
+
+/**
+ * No path takes a method that Fastify does not know (PROPFIND, say), or TRACE, which it does: all are answered alike. As methods of
+ * their own they would need a thousand routes, and a tenth of a start.
+ */
+function takeRareForTrace(api: Api): void {
+	api.server.prependListener('request', request => {
+		if (!api.supportedMethods.includes(request.method ?? '')) {
+			request.method = 'TRACE';
+		}
+	});
 }
 
 // OPTIONS and the methods that a path does not take are routes too, so that `/v1/messages/batch` is not taken for an id.

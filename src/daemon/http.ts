@@ -167,7 +167,7 @@ export function createHttp(options: HttpOptions) {
 	const api = settings.roles.includes('api') ? createPublic() : null;
 	const admin =
 		api !== null && adminListen !== null && adminListen !== 'shared'
-			? createServer({routes: [health, scrape], pages: {guard: onAdmin, document: () => api.swagger()}})
+			? createServer({routes: [health, scrape], pages: {guard: onAdmin, of: api}})
 			: null;
 
 	return {

@@ -191,7 +191,7 @@ export async function startApi(
 	const base = `http://127.0.0.1:${port}`;
 
 	// Whatever the API answers in any test must be what its description says.
-	const isDescribed = createAnswerCheck(api.swagger() as unknown as ApiDocument);
+	const isDescribed = createAnswerCheck((await api.pages()).swagger() as unknown as ApiDocument);
 
 	async function request(path: string, init: RequestInit, bearer: string): Promise<Answer> {
 		const response = await fetch(base + path, {
