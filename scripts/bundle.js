@@ -1,6 +1,6 @@
 // Makes dist/bundle, which bin starts: one file for each thread and chunks for the program, with the libraries that a start
 // needs (docs/decisions/0013-bundle.md).
-import {existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
+import {existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import {build} from 'esbuild';
@@ -28,6 +28,9 @@ const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8'));
 const [folder = 'dist/bundle'] = process.argv.slice(2);
 // Who starts the program meanwhile gets the old bundle, never half of the new one.
 const [outdir, former] = [`${folder}.new`, `${folder}.old`];
+
+/** When it was written; 0: it is not there. */
+const timeOf = file => statSync(file, {throwIfNoEntry: false})?.mtimeMs ?? 0;
 
 /** What is started by `new URL('../folder/name.js', import.meta.url)`: threads and processes of their own. */
 function startedFiles() {
@@ -67,6 +70,12 @@ function licencesOf(inputs) {
 		const file = readdirSync(folder).find(name => /^licen[cs]e/i.test(name));
 		return `${name} ${version} (${license})\n\n${file ? readFileSync(path.join(folder, file), 'utf8').trim() : ''}\n`;
 	});
+}
+
+// `npm start` builds each time: where tsc wrote nothing and no library was installed since, there is nothing to do.
+const madeOf = ['dist/.tsbuildinfo', 'node_modules/.package-lock.json', 'scripts/bundle.js'];
+if (timeOf(`${folder}/cli/main.js`) > Math.max(...madeOf.map(timeOf))) {
+	process.exit();
 }
 
 for (const rest of [outdir, former]) {

@@ -48,7 +48,7 @@ export function createWriting({settings, live, store, boot, outbox}: WritingOpti
 					live: liveNow(),
 					ended,
 				} satisfies WriterData,
-				resourceLimits: {maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 32},
+				resourceLimits: {maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 12},
 			}),
 		onNews({kind, ids}) {
 			if (kind === 'due') {
