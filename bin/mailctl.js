@@ -6,5 +6,5 @@ if (process.argv.includes('serve')) {
 	process.env.UV_THREADPOOL_SIZE ??= '16';
 }
 
-require('./compile-cache.js').keepCompiled(process.env);
-import(require('./program.js').newest(`${__dirname}/../dist`)).then(({main}) => main(process.argv));
+const {newest, run} = require('./program.js');
+void run(newest(`${__dirname}/../dist`), process.argv);

@@ -1,4 +1,8 @@
-const {statSync} = require('node:fs');
+const {chmodSync, readFileSync, renameSync, rmSync, statSync, writeFileSync} = require('node:fs');
+const {createRequire} = require('node:module');
+const path = require('node:path');
+const {pathToFileURL} = require('node:url');
+const {Script} = require('node:vm');
 
 /**
  * The program as a bundle, which starts sooner; where tsc has run since that was made, or it was never made, as tsc wrote it.
@@ -8,3 +12,46 @@ exports.newest = dist => {
 	const timeOf = file => statSync(`${dist}/${file}`, {throwIfNoEntry: false})?.mtimeMs ?? 0;
 	return `${dist}/${timeOf('bundle/cli/main.js') > timeOf('.tsbuildinfo') ? 'bundle' : 'src'}/cli/main.js`;
 };
+
+/**
+ * Runs the file that `newest` named until its command has ended. The bundle is a script of one function: V8's code for that is
+ * kept beside it, as Python keeps its .pyc files. Node.js would compile its 4 MB at each start.
+ */
+exports.run = async (file, argv) => {
+	if (file.endsWith('src/cli/main.js')) {
+		const {main} = await import(pathToFileURL(file));
+		return main(argv);
+	}
+	const source = readFileSync(file, 'latin1');
+	// The file's last line names its content: V8 itself compares the length alone, and refuses another V8's or other flags' code.
+	const kept = `${file.slice(0, -3)}-${source.slice(-17, -1)}-${process.versions.v8}.cache`;
+	const cachedData = readKept(kept);
+	const script = new Script(source, {filename: pathToFileURL(file).href, cachedData});
+	const module = {exports: {}};
+	script.runInThisContext()(module, createRequire(file), pathToFileURL(file).href);
+	await module.exports.main(argv);
+	if (!cachedData && !argv.includes('serve')) {
+		keep(kept, script.createCachedData());
+	}
+};
+
+function readKept(file) {
+	try {
+		return readFileSync(file);
+	} catch {
+		return undefined;
+	}
+}
+
+function keep(file, data) {
+	const made = path.join(path.dirname(file), `${process.pid}.new`);
+	try {
+		writeFileSync(made, data);
+		// As the bundle beside it, also where the umask says less.
+		chmodSync(made, 0o644);
+		renameSync(made, file);
+	} catch {
+		// A folder that we cannot write, or a full disk: the next start compiles again.
+		rmSync(made, {force: true});
+	}
+}

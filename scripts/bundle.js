@@ -1,6 +1,17 @@
-// Makes dist/bundle, which bin starts: one file for each thread and chunks for the program, with the libraries that a start
-// needs (docs/decisions/0013-bundle.md).
-import {existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync} from 'node:fs';
+// Makes dist/bundle, which bin starts: one file for the program and one for each thread, with the libraries that a start needs
+// (docs/decisions/0013-bundle.md).
+import {execFileSync} from 'node:child_process';
+import {createHash} from 'node:crypto';
+import {
+	appendFileSync,
+	existsSync,
+	readdirSync,
+	readFileSync,
+	renameSync,
+	rmSync,
+	statSync,
+	writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import {build} from 'esbuild';
@@ -39,28 +50,40 @@ function startedFiles() {
 	return files.flatMap(file => [...readFileSync(`src/${file}`, 'utf8').matchAll(started)].map(([, name]) => name));
 }
 
-async function bundle(entries, splitting) {
+async function bundle(entries, options) {
 	const {metafile} = await build({
 		entryPoints: entries.map(name => `src/${name}.ts`),
 		outdir,
-		outbase: 'src',
 		// As deep as the files of dist/src: what they name beside themselves is found from here too.
-		chunkNames: 'chunks/[name]-[hash]',
-		splitting,
+		outbase: 'src',
 		bundle: true,
 		platform: 'node',
-		format: 'esm',
 		target: 'node20.19',
+		minifyWhitespace: true,
 		external: [...Object.keys(dependencies).filter(name => !bundled.has(name)), ...missing],
-		// For libraries that are CommonJS.
-		banner: {js: `import {createRequire} from 'node:module'; const require = createRequire(import.meta.url);`},
 		sourcemap: true,
 		sourcesContent: false,
+		legalComments: 'none', // LICENSES.txt has them.
 		metafile: true,
 		logLevel: 'warning',
+		...options,
 	});
 	return Object.keys(metafile.inputs);
 }
+
+// For libraries that are CommonJS.
+const threads = {
+	format: 'esm',
+	banner: {js: `import {createRequire} from 'node:module'; const require = createRequire(import.meta.url);`},
+};
+// A function, which bin/program.js calls. A part that is imported when it is used stays compiled but not run until then.
+const program = {
+	format: 'cjs',
+	supported: {'dynamic-import': false},
+	define: {'import.meta.url': 'ownUrl'},
+	banner: {js: '(function (module, require, ownUrl) {'},
+	footer: {js: '})'},
+};
 
 /** The licences of what was bundled, which ask to go wherever it goes. */
 function licencesOf(inputs) {
@@ -81,10 +104,16 @@ if (timeOf(`${folder}/cli/main.js`) > Math.max(...madeOf.map(timeOf))) {
 for (const rest of [outdir, former]) {
 	rmSync(rest, {recursive: true, force: true});
 }
-const inputs = [...(await bundle(startedFiles(), false)), ...(await bundle(['cli/main'], true))];
+const inputs = [...(await bundle(startedFiles(), threads)), ...(await bundle(['cli/main'], program))];
+const main = path.join(outdir, 'cli/main.js');
+const id = createHash('sha256').update(readFileSync(main)).digest('hex').slice(0, 16);
+appendFileSync(main, `\n//${id}\n`);
 writeFileSync(path.join(outdir, 'LICENSES.txt'), licencesOf(inputs).join(`\n${'-'.repeat(80)}\n\n`));
 if (existsSync(folder)) {
 	renameSync(folder, former);
 }
 renameSync(outdir, folder);
 rmSync(former, {recursive: true, force: true});
+// The first command keeps what V8 compiled.
+const start = 'require("./bin/program.js").run(process.argv[1], [process.execPath, "mailctl", "--version"])';
+execFileSync(process.execPath, ['-e', start, path.resolve(folder, 'cli/main.js')]);

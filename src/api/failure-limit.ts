@@ -1,4 +1,5 @@
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import {clientNetwork} from '../mail/client-network.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {RateLimit} from '../mail/rate-limit.ts';
@@ -10,7 +11,7 @@ export type FailureLimit = (ip: string) => number | null;
 
 /** Slows down a client that tries keys or tokens. Only failures count: many people may share one address with it. */
 export function createFailureLimit(clock: Pick<Clock, 'monotonic'>, limit: () => RateLimit | null): FailureLimit {
-	const clients = new LRUCache<string, {since: number; n: number}>({max: mostClients});
+	const clients = new LRUCache<string, {since: number; n: number}>(atMost(mostClients));
 	return ip => {
 		const most = limit();
 		if (most === null) {

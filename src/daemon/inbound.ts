@@ -19,6 +19,7 @@ import {createTakeIn, shortKey} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/maillog.ts';
+import {atMost} from '../mail/at-most.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import {readSettingFile} from '../mail/regular-file.ts';
@@ -111,7 +112,7 @@ export function createInbound(options: InboundOptions) {
 		},
 		onStoreError,
 	});
-	const shares = new LRUCache<string, MailShare>({max: mostShares});
+	const shares = new LRUCache<string, MailShare>(atMost(mostShares));
 	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
 	let listener: Listener | null = null;
 	let mailbox: MailboxPolling = null;

@@ -1,5 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
+import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../mail/dns.ts';
 import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
@@ -47,8 +48,8 @@ export function createWays(options: WaysOptions) {
 		destinations: () => destinations,
 		clock,
 	});
-	const wishes = new LRUCache<string, Found<Wish>>({max: 10_000});
-	const ways = new LRUCache<string, Found<Way>>({max: mostWays, ttl: freshMs});
+	const wishes = new LRUCache<string, Found<Wish>>(atMost(10_000));
+	const ways = new LRUCache<string, Found<Way>>({...atMost(mostWays), ttl: freshMs});
 
 	async function readWish(workspaceId: string): Promise<Wish> {
 		const row = await findWorkspace(store.reader, workspaceId);

@@ -1,4 +1,5 @@
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Conversation} from './conversation.ts';
 import type {Hello} from './hello.ts';
@@ -21,9 +22,9 @@ const mostAddresses = 10_000;
  * not fail first. Only where TLS is not demanded; one that now insists on TLS is forgotten.
  */
 export function createBrokenTls(clock: Pick<Clock, 'monotonic'>): BrokenTls {
-	const known = new LRUCache<string, {readonly hello: Hello; readonly until: number}>({max: mostAddresses});
+	const known = new LRUCache<string, {readonly hello: Hello; readonly until: number}>(atMost(mostAddresses));
 	/** Where a handshake has failed, and what works instead is not known yet. */
-	const failed = new LRUCache<string, true>({max: mostAddresses});
+	const failed = new LRUCache<string, true>(atMost(mostAddresses));
 	const keyOf = ({address, port}: Route) => `${address} ${port}`;
 	const concerns = ({tls, implicitTls}: Route) => tls === 'opportunistic' && !implicitTls;
 

@@ -1,5 +1,6 @@
 import {Resolver as SystemResolver} from 'node:dns/promises';
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {DnsAnswer, Resolver} from '../mail/dns.ts';
 
@@ -35,7 +36,7 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 		system.setServers([...servers]);
 	}
 
-	const known = new LRUCache<string, Kept>({max: mostNames});
+	const known = new LRUCache<string, Kept>(atMost(mostNames));
 	const asked = new Map<string, Promise<DnsAnswer<unknown>>>();
 
 	async function ask<T>(key: string, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {

@@ -1,5 +1,6 @@
 import type * as dns from 'dns-packet';
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {AskSecurely, SecureAnswer, SecureResolver, TlsaRecord} from '../mail/dns.ts';
 import {type QueryType, query, type Server} from './query.ts';
@@ -29,7 +30,7 @@ type Kept = {readonly until: number; readonly answer: SecureAnswer<unknown>};
 export function createSecureResolver(options: SecureResolverOptions): SecureResolver {
 	const {timeoutMs, tries, clock} = options;
 	const servers = options.servers.map(parseServer);
-	const known = new LRUCache<string, Kept>({max: mostNames});
+	const known = new LRUCache<string, Kept>(atMost(mostNames));
 	const asked = new Map<string, Promise<SecureAnswer<unknown>>>();
 
 	async function askServers(name: string, type: QueryType): Promise<dns.DecodedPacket | {readonly code: string}> {

@@ -1,4 +1,5 @@
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 
 export type Amount = {readonly mails: number; readonly bytes: number};
@@ -39,7 +40,7 @@ export function createAllowance({
 	let window = begin();
 
 	function begin() {
-		return {began: clock.monotonic(), all: nothing(), each: new LRUCache<string, Used>({max: mostKeys})};
+		return {began: clock.monotonic(), all: nothing(), each: new LRUCache<string, Used>(atMost(mostKeys))};
 	}
 
 	function usedBy(key: string): Used {

@@ -1,4 +1,5 @@
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Addressee, Role} from './addressee.ts';
 import {type Allowance, type Amount, createAllowance, type Share} from './allowance.ts';
@@ -39,7 +40,7 @@ export type AllowancesOptions = {
 export function createAllowances({each, untilRead, clock}: AllowancesOptions): Allowances {
 	const copies = createAllowance({each: ofCopy, all: unlimited, windowMs, clock});
 	/** Strangers that use up what all of them may bring keep nobody away who brought something before. */
-	const proven = new LRUCache<string, true>({max: mostProven});
+	const proven = new LRUCache<string, true>(atMost(mostProven));
 	const feedback = {ofStrangers: ofClients(each), ofProven: ofClients(each)};
 	const roles: Readonly<Record<Exclude<Role, 'feedback'>, Allowance>> = {
 		return_path: ofTokens(),

@@ -1,4 +1,5 @@
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../mail/dns.ts';
 import {storeTime} from '../mail/time.ts';
@@ -41,7 +42,7 @@ type Known = {readonly policy: StoredPolicy | null; readonly askAgainAt: number}
 /** The MTA-STS policies of recipients' domains: asked for, fetched, stored, renewed (RFC 8461 §3.3, §5.1). */
 export function createMtaSts(options: MtaStsOptions) {
 	const {clock, resolver, holdMs = defaultHoldMs} = options;
-	const known = new LRUCache<string, Known>({max: mostDomains});
+	const known = new LRUCache<string, Known>(atMost(mostDomains));
 	const asked = new Map<string, Promise<StoredPolicy | null>>();
 
 	function remember(domain: string, policy: StoredPolicy | null): void {

@@ -1,4 +1,5 @@
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 
 /** Rows remembered until something changes. What is not there is asked again each time, so that what was just made is found. */
 export type RowCache<Row extends object> = {
@@ -9,7 +10,7 @@ export type RowCache<Row extends object> = {
 const mostRows = 10_000;
 
 export function createRowCache<Row extends object>(): RowCache<Row> {
-	const rows = new LRUCache<string, Row>({max: mostRows});
+	const rows = new LRUCache<string, Row>(atMost(mostRows));
 	let age = 0;
 
 	async function remember(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {

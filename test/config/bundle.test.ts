@@ -1,5 +1,5 @@
 import {execFileSync} from 'node:child_process';
-import {existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync} from 'node:fs';
+import {existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import path from 'node:path';
 import process from 'node:process';
@@ -7,6 +7,9 @@ import test from 'ava';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const {newest} = createRequire(import.meta.url)(path.resolve('bin/program.js')) as {newest: (dist: string) => string};
+
+/** As bin/mailctl.js does, with a file of one's own. */
+const runs = `require('./bin/program.js').run(process.argv[1], process.argv)`;
 
 test('bin starts the bundle, but never one that is older than what tsc wrote', async t => {
 	const dist = await temporaryFolder(t);
@@ -37,8 +40,18 @@ test('the bundle has every thread that the program starts, and the licence of ea
 	]) {
 		t.true(existsSync(`${folder}/${thread}.js`), thread);
 	}
-	const {main} = await import(path.resolve(folder, 'cli/main.js'));
-	t.is(typeof main, 'function');
+	const kept = () => readdirSync(`${folder}/cli`).filter(file => file.endsWith('.cache'));
+	t.is(kept().length, 1, 'what V8 compiled');
+	const file = path.resolve(folder, 'cli/main.js');
+	const version = () => execFileSync(process.execPath, ['-e', runs, file, '--version'], {encoding: 'utf8'});
+	const said = version();
+	t.regex(said, /^\d+\.\d+\.\d+\n$/);
+	const [cache = ''] = kept();
+	writeFileSync(`${folder}/cli/${cache}`, 'not what V8 wrote');
+	t.is(version(), said, 'V8 refuses it and compiles');
+	rmSync(`${folder}/cli/${cache}`);
+	t.is(version(), said);
+	t.deepEqual(kept(), [cache], 'the next command keeps it again');
 
 	const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8')) as {dependencies: Record<string, string>};
 	const licences = readFileSync(`${folder}/LICENSES.txt`, 'utf8');
