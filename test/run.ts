@@ -53,15 +53,14 @@ try {
 		[folderVariable]: shown,
 	};
 	const given = process.argv.slice(2);
-	// Flow tests start whole daemons and mail servers, and mostly wait for them; those in `load` measure, each with the machine for itself.
+	// Flow tests start whole daemons and mail servers, and mostly wait for them.
 	const patience = ['--timeout', '10m'];
 	const runs =
 		given.length > 0
 			? [given]
 			: [
 					['dist/test/!(flow)/**', 'dist/test/*.test.js'],
-					['dist/test/flow/!(load)/**', 'dist/test/flow/*.test.js', '-c', '3', ...patience],
-					['dist/test/flow/load/**', '-c', '1', ...patience],
+					['dist/test/flow/**', '-c', '3', ...patience],
 				];
 	for (const run of runs) {
 		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});

@@ -1,6 +1,7 @@
 import {join} from 'node:path';
 import test from 'ava';
 import {openStore} from '../../../src/store/store.ts';
+import {scaled} from '../../helpers/load-scale.ts';
 import {startReceiver} from '../../helpers/receiver.ts';
 import {waitFor} from '../../helpers/wait.ts';
 import {certificate, clientOf, deadHost, prepare} from '../../helpers/webhook-lab.ts';
@@ -16,7 +17,7 @@ import {
 
 const counts = {healthy: 160, slow: 20, dead: 20};
 const perSecond = 10;
-const events = 600;
+const events = scaled(600);
 
 test('200 endpoints, 20 dead and 20 slow: the healthy ones do not wait for them', async t => {
 	t.timeout(600_000);
@@ -36,7 +37,7 @@ test('200 endpoints, 20 dead and 20 slow: the healthy ones do not wait for them'
 		events,
 		perSecond,
 		onSent(n) {
-			if (n % (10 * perSecond) === 0) {
+			if (n % (events / 6) === 0) {
 				resident.push(residentOf(daemon.pid));
 			}
 		},
@@ -56,7 +57,7 @@ test('200 endpoints, 20 dead and 20 slow: the healthy ones do not wait for them'
 	t.true(Number(owed.n) > (events * counts.slow) / 2, `${owed.n} wait for the slow ones`);
 	// How soon is a matter of the machine: `test/bench/webhooks.ts`.
 	t.log(`after the record: ${delaysOf(arrivals, recorded).text} ms`);
-	t.log(`resident each 10 s: ${resident.map(Math.round).join(', ')} MB`);
+	t.log(`resident after each sixth: ${resident.map(Math.round).join(', ')} MB`);
 	t.true((resident.at(-1) ?? 0) - (resident[1] ?? 0) < 100, 'memory grows');
 
 	const exhausted = async () => {
