@@ -1,5 +1,5 @@
 // Makes dist/bundle, which bin starts: one file for the program and one for each thread, with the libraries that a start needs
-// (docs/decisions/0013-bundle.md).
+// (docs/internals/decisions/0013-bundle.md).
 import {execFileSync} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {

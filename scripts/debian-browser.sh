@@ -1,6 +1,6 @@
 #!/bin/bash
 # Provides a Chromium for the tests of the hosted pages: one that is on the PATH, else Debian's, installed with apt together
-# with the font that the pictures in docs/ui are drawn with. A second run finds it there and does nothing.
+# with the font that the pictures in docs/reference/ui are drawn with. A second run finds it there and does nothing.
 #
 #   scripts/debian-browser.sh
 #

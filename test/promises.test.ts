@@ -1,10 +1,10 @@
 import {existsSync, readFileSync} from 'node:fs';
 import test from 'ava';
 
-const page = readFileSync('docs/durability.md', 'utf8');
+const page = readFileSync('docs/reference/durability.md', 'utf8');
 const proofs = [...page.matchAll(/^- `(test\/[^`]+)`: (.+)$/gm)].map(([, file = '', title = '']) => ({file, title}));
 
-test('docs/durability.md names tests that exist', t => {
+test('docs/reference/durability.md names tests that exist', t => {
 	t.true(proofs.length > 30);
 	// A title in backquotes may end with the engine.
 	const spelled = (title: string) => [`'${title}'`, `\`${title}\``, `\`${title} ($`];
@@ -16,16 +16,16 @@ test('docs/durability.md names tests that exist', t => {
 	);
 });
 
-test('each promise of docs/durability.md has its proof', t => {
+test('each promise of docs/reference/durability.md has its proof', t => {
 	const promised = page.slice(0, page.indexOf('## What is not promised'));
 	const unproven = promised.split(/\n(?=\*\*)/).filter(part => part.startsWith('**') && !part.includes('\n- `test/'));
 	t.deepEqual(unproven, []);
 });
 
-test('docs/security.md names files that exist', t => {
-	const names = [...readFileSync('docs/security.md', 'utf8').matchAll(/`((?:test|src|config)\/[^`*]+)`/g)].map(
-		([, name = '']) => name,
-	);
+test('docs/reference/security.md names files that exist', t => {
+	const names = [
+		...readFileSync('docs/reference/security.md', 'utf8').matchAll(/`((?:test|src|config)\/[^`*]+)`/g),
+	].map(([, name = '']) => name);
 	t.true(names.length > 30);
 	t.deepEqual(
 		names.filter(name => !existsSync(name)),

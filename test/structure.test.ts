@@ -97,8 +97,8 @@ for (const [folder, allowed] of Object.entries(mayImport)) {
 	});
 }
 
-test('docs/flow.md names files and folders that are there', t => {
-	const names = [...readFileSync('docs/flow.md', 'utf8').matchAll(/`([\w/-]+(?:\.ts|\/))`/g)].map(
+test('docs/internals/flow.md names files and folders that are there', t => {
+	const names = [...readFileSync('docs/internals/flow.md', 'utf8').matchAll(/`([\w/-]+(?:\.ts|\/))`/g)].map(
 		([, name]) => `${name}`,
 	);
 	const paths = readdirSync('src', {recursive: true, encoding: 'utf8'});

@@ -18,7 +18,7 @@ const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'text', 'unles
 const ruleFields = ['name', 'why', 'when', 'category'];
 
 /**
- * Reads a table of bounce rules (docs/bounces.md), told of every problem in it. `read`: of its patterns; those of the shipped
+ * Reads a table of bounce rules (docs/reference/bounces.md), told of every problem in it. `read`: of its patterns; those of the shipped
  * table are known to be good (a test), and to check them takes a tenth of the daemon's start.
  */
 export function parseRuleTable(text: string, read: ReadPattern = patternOf): RuleTable {

@@ -1,7 +1,7 @@
 import type {Command, Option} from 'commander';
 import {exampleOf} from './program.ts';
 
-/** docs/cli.md: every command with its options and an example. */
+/** docs/reference/cli.md: every command with its options and an example. */
 export function cliPage(program: Command): string {
 	const sections = program.commands
 		.filter(command => command.name() !== 'help')

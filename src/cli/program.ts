@@ -1,7 +1,7 @@
 import {Command} from 'commander';
 import {version} from './version.ts';
 
-/** A verb's `--help` ends with these; docs/cli.md shows them too. */
+/** A verb's `--help` ends with these; docs/reference/cli.md shows them too. */
 const examples = new WeakMap<Command, string>();
 
 export function exampleOf(command: Command): string | undefined {

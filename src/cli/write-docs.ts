@@ -2,4 +2,4 @@ import {writeFileSync} from 'node:fs';
 import {mailctl} from './commands.ts';
 import {cliPage} from './docs.ts';
 
-writeFileSync('docs/cli.md', cliPage(await mailctl()));
+writeFileSync('docs/reference/cli.md', cliPage(await mailctl()));

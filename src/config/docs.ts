@@ -3,7 +3,7 @@ import {type SettingKey, table, topics} from './table.ts';
 
 const machine = {hostname: '', cpus: 1, terminal: false};
 
-/** docs/settings.md. */
+/** docs/reference/settings.md. */
 export function settingsPage(): string {
 	const sections = topics.map(
 		({title, keys}) => `## ${title}
@@ -32,7 +32,7 @@ This page is made from the code: \`npm run build && node dist/src/config/write-d
 export function exampleFile(): string {
 	const sections = topics.map(({title, keys}) => `# --- ${title}\n\n${keys.map(entry).join('\n\n')}`);
 	return `# Settings of mailctl, at their defaults. Copy this file to .env, or name it with --env-file, and chmod 600 it if it is to
-# hold a password. docs/settings.md is the same in tables.
+# hold a password. docs/reference/settings.md is the same in tables.
 
 ${sections.join('\n\n')}
 `;

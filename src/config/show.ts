@@ -13,7 +13,7 @@ export type ShownSetting = {
 	readonly live: boolean;
 };
 
-/** The effective settings in the order of docs/settings.md. */
+/** The effective settings in the order of docs/reference/settings.md. */
 export function showSettings({settings, sources, texts}: LoadedSettings & {ok: true}): ShownSetting[] {
 	const derived = {
 		returnPathDomain: settings.returnPathDomain,

@@ -3,15 +3,15 @@ import test from 'ava';
 import {parseRuleTable} from '../../src/bounce/rule-table.ts';
 import {bounceCategories} from '../../src/mail/outcome.ts';
 
-const page = readFileSync('docs/bounces.md', 'utf8');
+const page = readFileSync('docs/reference/bounces.md', 'utf8');
 
-test('docs/bounces.md: its example is a rules file', t => {
+test('docs/reference/bounces.md: its example is a rules file', t => {
 	const example = /\n {4}\{\n[\s\S]*?\n {4}\}\n/.exec(page)?.[0] ?? '';
 	const read = parseRuleTable(example);
 	t.true(read.ok, JSON.stringify(read));
 });
 
-test('docs/bounces.md names every category', t => {
+test('docs/reference/bounces.md names every category', t => {
 	for (const category of bounceCategories) {
 		t.true(page.includes(`\`${category}\``), category);
 	}

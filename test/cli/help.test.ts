@@ -17,12 +17,12 @@ function verbsOf(command: Command, path: readonly string[] = []): Array<readonly
 	});
 }
 
-test('docs/cli.md is as the code says', async t => {
-	t.is(readFileSync('docs/cli.md', 'utf8'), cliPage(await mailctl()));
+test('docs/reference/cli.md is as the code says', async t => {
+	t.is(readFileSync('docs/reference/cli.md', 'utf8'), cliPage(await mailctl()));
 });
 
 test('every command has a description, an example of itself, options that say what they are, and its place in the docs', async t => {
-	const page = readFileSync('docs/cli.md', 'utf8');
+	const page = readFileSync('docs/reference/cli.md', 'utf8');
 	const verbs = verbsOf(await mailctl());
 	t.true(verbs.length > 30);
 	for (const [path, verb] of verbs) {

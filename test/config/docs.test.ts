@@ -6,8 +6,8 @@ import {nearest} from '../../src/config/nearest.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {settingKeys, table} from '../../src/config/table.ts';
 
-test('docs/settings.md and config/mailctl.env.example are as the code says', t => {
-	t.is(readFileSync('docs/settings.md', 'utf8'), settingsPage());
+test('docs/reference/settings.md and config/mailctl.env.example are as the code says', t => {
+	t.is(readFileSync('docs/reference/settings.md', 'utf8'), settingsPage());
 	t.is(readFileSync('config/mailctl.env.example', 'utf8'), exampleFile());
 });
 

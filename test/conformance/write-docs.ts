@@ -1,4 +1,4 @@
 import {writeFileSync} from 'node:fs';
 import {conformancePage} from '../helpers/conformance-page.ts';
 
-writeFileSync('docs/conformance.md', conformancePage());
+writeFileSync('docs/reference/conformance.md', conformancePage());

@@ -8,7 +8,7 @@ import {type Program, prepareProgram, type Settings, type Welcome, welcomeOf} fr
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const shots = 'docs/ui';
+const shots = 'docs/reference/ui';
 const logo = `<svg xmlns="http://www.w3.org/2000/svg" width="212" height="44" font-family="Liberation Sans,Arial,sans-serif">
 	<circle cx="22" cy="22" r="20" fill="#0a7d4f"/><path d="M13 29V17h18v12zM11 17l4-5h14l4 5" fill="none" stroke="#fff" stroke-width="2.4" stroke-linejoin="round"/>
 	<text x="54" y="30" font-size="24" font-weight="700" fill="#14352a">Corner Shop</text></svg>`;

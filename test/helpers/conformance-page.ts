@@ -2,12 +2,12 @@ import {readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {readSentences} from './conforms.ts';
 
-/** docs/conformance.md: every sentence of the interface with the tests that name its id. */
+/** docs/reference/conformance.md: every sentence of the interface with the tests that name its id. */
 export function conformancePage(): string {
 	const files = testsByQuoted();
 	const rows = readSentences().map(({id, label}) => {
 		const tests = files.get(id) ?? [];
-		return `| \`${id}\` | ${label} | ${tests.map(file => `[${file}](../test/${file})`).join(', ')} |\n`;
+		return `| \`${id}\` | ${label} | ${tests.map(file => `[${file}](../../test/${file})`).join(', ')} |\n`;
 	});
 	return `# Conformance
 

@@ -62,7 +62,7 @@ test('the list: ids and marks are well formed, no id twice, labels are short', t
 	}
 });
 
-test('docs/conformance.md is as the tests say, and every sentence has one', t => {
-	t.is(readFileSync('docs/conformance.md', 'utf8'), conformancePage());
+test('docs/reference/conformance.md is as the tests say, and every sentence has one', t => {
+	t.is(readFileSync('docs/reference/conformance.md', 'utf8'), conformancePage());
 	t.notRegex(conformancePage(), /\| {2}\|$/m);
 });

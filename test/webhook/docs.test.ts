@@ -7,9 +7,9 @@ import {signature} from '../../src/webhook/sign.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 
-/** The example of docs/webhooks.md that bears this name. */
+/** The example of docs/reference/webhooks.md that bears this name. */
 function exampleOf(name: string): string {
-	const page = readFileSync('docs/webhooks.md', 'utf8');
+	const page = readFileSync('docs/reference/webhooks.md', 'utf8');
 	return new RegExp(`<!-- test: ${name} -->\n\`\`\`\\w+\n([\\s\\S]*?)\`\`\``).exec(page)?.[1] ?? '';
 }
 

@@ -88,7 +88,7 @@ test('whatever is given, it is judged; what passes is https to a full name or a 
 });
 
 test('ports up to 1023 but 80 and 443, and those where databases listen, are refused; each is told in the docs', t => {
-	const page = readFileSync('docs/webhooks.md', 'utf8');
+	const page = readFileSync('docs/reference/webhooks.md', 'utf8');
 	const told = /<!-- ports -->\n([\s\S]*?)\n\n/.exec(page)?.[1] ?? '';
 	t.deepEqual(
 		[...told.matchAll(/\d{4,5}/g)].map(([port]) => Number(port)),

@@ -32,7 +32,7 @@ export const reports = {
 		'MAILCTL_INBOUND_ALLOWANCE',
 		'1000/200MiB',
 		inboundAllowance,
-		'Mails and octets that a client (an IPv4 address, an IPv6 /64) may bring the SMTP listener in an hour without proving them by a token; ten times as much in all (docs/inbound.md).',
+		'Mails and octets that a client (an IPv4 address, an IPv6 /64) may bring the SMTP listener in an hour without proving them by a token; ten times as much in all (docs/guide/inbound.md).',
 	),
 	returnPathDomain: optional(
 		'MAILCTL_RETURN_PATH_DOMAIN',
@@ -69,7 +69,7 @@ export const reports = {
 		'MAILCTL_BOUNCE_RULES_FILE',
 		'`config/bounce-rules.json`, as shipped',
 		path,
-		'JSON file with rules by which refusals are read, before the shipped ones (docs/bounces.md); SIGHUP reads it anew.',
+		'JSON file with rules by which refusals are read, before the shipped ones (docs/reference/bounces.md); SIGHUP reads it anew.',
 		{live: true},
 	),
 	tokenLifetime: setting(
@@ -82,7 +82,7 @@ export const reports = {
 		'MAILCTL_REPUTATION',
 		'warn=5%/0.1%,pause=10%/0.5%',
 		reputationLimits,
-		'Shares of hard bounces/complaints, over 24 hours and 7 days, from which on a workspace is warned of and paused (docs/reputation.md); `off` judges nobody.',
+		'Shares of hard bounces/complaints, over 24 hours and 7 days, from which on a workspace is warned of and paused (docs/reference/reputation.md); `off` judges nobody.',
 		{live: true},
 	),
 	senderId: optional(

@@ -17,7 +17,7 @@ export const server = {
 		'MAILCTL_MIN_FREE_DISK',
 		'256MiB',
 		size(),
-		'Free space of the data folder below which no new mail is accepted (docs/operating.md); `0` is no limit.',
+		'Free space of the data folder below which no new mail is accepted (docs/guide/operating.md); `0` is no limit.',
 		{live: true},
 	),
 	databaseUrl: optional(

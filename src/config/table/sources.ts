@@ -21,6 +21,6 @@ export const sources = {
 		'MAILCTL_WARM_UP',
 		'–',
 		list(warmUp),
-		'Addresses of MAILCTL_SOURCE_ADDRESSES that are new, and the UTC day they begin: `192.0.2.1=2026-11-01[/target]`. Each sends a little more every day to each provider (docs/pacing.md), what is over goes to MAILCTL_RELAY_URL, or waits.',
+		'Addresses of MAILCTL_SOURCE_ADDRESSES that are new, and the UTC day they begin: `192.0.2.1=2026-11-01[/target]`. Each sends a little more every day to each provider (docs/reference/pacing.md), what is over goes to MAILCTL_RELAY_URL, or waits.',
 	),
 };
