@@ -50,6 +50,21 @@ storeTest(test, 'the summary counts by destination what is ready, deferred, in f
 	t.like((await summarize(other))[0], {destination: 'y.test', ready: 1});
 });
 
+storeTest(test, 'the last reply is of the copy that was deferred last, of those that had one', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test']);
+	const replies = ['450 first', '451 second', null];
+	for (const [index, last_reply] of replies.entries()) {
+		const due = {next_attempt_at: storeTime(now + (index + 1) * 60_000), last_reply};
+		await store.database('recipients').where({message_id: ids[index]}).update(due);
+	}
+	const [x] = await summarizeQueue(store.reader, {now: storeTime(now)});
+	t.like(x, {deferred: 3, last_reply: '451 second'});
+	await store.database('recipients').where({message_id: ids[2]}).update({last_reply: '452 third'});
+	const [after] = await summarizeQueue(store.reader, {now: storeTime(now)});
+	t.is(after?.last_reply, '452 third');
+});
+
 storeTest(test, 'the list has each copy that waits, next due first', async (t, store) => {
 	const {workspaceId, ids} = await prepare(store);
 	const list = async (filter: Partial<QueueListing>) =>
