@@ -4,7 +4,7 @@ import {readFileSync} from 'node:fs';
 import process from 'node:process';
 
 // Compares the interface document with the project's list of its sentences, by hand when the document changed:
-//   node scripts/extract-conformance.mjs DOCUMENT.md
+//   node scripts/extract-conformance.mjs DOCUMENT
 // A sentence is a table row, or a sentence of a rule, bullet or paragraph. The list keeps a mark (digest) of each with an id
 // and a label of our own, or the reason why it demands nothing of the service; it is edited by hand. Prints what the list
 // lacks, with a proposed id, and what the document has no more. Exit code 1 when there is anything to do.
@@ -66,7 +66,7 @@ function slug(text) {
 
 const [document] = process.argv.slice(2);
 if (document === undefined) {
-	console.error('usage: node scripts/extract-conformance.mjs DOCUMENT.md');
+	console.error('usage: node scripts/extract-conformance.mjs DOCUMENT');
 	process.exit(64);
 }
 

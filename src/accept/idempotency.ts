@@ -3,7 +3,7 @@ import {createHash} from 'node:crypto';
 /** An Idempotency-Key with what the send it came with is told apart by. */
 export type Idempotency = {readonly key: string; readonly fingerprint: string};
 
-/** The part of a send's body that makes it the same send (interface.md, POST /v1/messages). */
+/** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
 export type Fingerprinted = {
 	readonly from: string;
 	readonly to: string;

@@ -3,7 +3,7 @@ import {storeTime} from '../mail/time.ts';
 import {type DkimKey, keyState} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 
-/** A DNS record to publish (decisions.md, Signing and names). */
+/** A DNS record to publish (docs/guide/domains.md). */
 export type DomainRecord = {
 	readonly type: 'TXT' | 'MX' | 'CNAME';
 	readonly name: string;
@@ -66,7 +66,7 @@ export function sendingNames(settings: SendingSettings): SendingNames {
 
 export type RecordsInput = SendingNames & {readonly domain: Domain; readonly keys: readonly DkimKey[]};
 
-/** Receivers may verify a mail long after it was signed (delivery.md R5.3). */
+/** Receivers may verify a mail long after it was signed (R5.3). */
 const keepMs = 14 * 86_400_000;
 
 /** The host of the domain's own return path. */

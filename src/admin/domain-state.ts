@@ -12,7 +12,7 @@ const mostFailures = 3;
 
 type Standing = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
 
-/** The state after a check (delivery.md R5.5): pending → verified → degraded → failed, and back by one good check. */
+/** The state after a check (R5.5): pending → verified → degraded → failed, and back by one good check. */
 export function nextStanding(now: Standing, sight: Sight, at: string): Standing {
 	const {state, state_at, verified_at, failures} = now;
 	switch (sight) {

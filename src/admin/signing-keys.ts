@@ -51,7 +51,7 @@ export type Rotation =
 	| {readonly kind: 'under_way'; readonly selectors: readonly string[]}
 	| {readonly kind: 'selector_taken'; readonly selector: string};
 
-/** Begins a rotation: new keys that sign once DNS shows them. The old ones sign until then (delivery.md R5.3). */
+/** Begins a rotation: new keys that sign once DNS shows them. The old ones sign until then (R5.3). */
 export async function rotateKeys(
 	trx: Knex.Transaction,
 	tools: ActTools,

@@ -102,7 +102,7 @@ export async function pauseWorkspace(
 }
 
 /**
- * What was held goes out; the figures of its reputation begin anew (delivery.md R7.2). One that is neither paused nor warned of
+ * What was held goes out; the figures of its reputation begin anew (R7.2). One that is neither paused nor warned of
  * stays as it is: who resumes by a script now and then must not disarm the guard.
  */
 export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id: string): Promise<Workspace> {

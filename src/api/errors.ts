@@ -30,7 +30,7 @@ export function apiError(code: ApiErrorCode, options?: ApiErrorOptions): ApiErro
 	return new ApiError(code, options);
 }
 
-/** The envelope of every failure but 401 (interface.md, Errors). */
+/** The envelope of every failure but 401 (docs/reference/errors.md). */
 export function errorBody(error: ApiError, requestId: string): object {
 	const {code, message, violations} = error;
 	return {error: {code, message, request_id: requestId, ...(violations && {violations})}};

@@ -92,7 +92,7 @@ function endOfWindow({windowMs}: RateLimit, now: number): number {
 	return (Math.floor(now / windowMs) + 1) * windowMs;
 }
 
-/** The three headers that every answer to a valid key carries (interface.md, Rate limiting). */
+/** The three headers that every answer to a valid key carries (docs/reference/interface.md, Rate limiting). */
 export function showAllowance(reply: FastifyReply, {limit, remaining, reset}: Allowance): void {
 	reply.header('ratelimit-limit', limit).header('ratelimit-remaining', remaining).header('ratelimit-reset', reset);
 }

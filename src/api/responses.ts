@@ -89,7 +89,7 @@ function byStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
 
 const unauthorized = Type.Object({error: Type.Enum(['Unauthorized'])}, {examples: [{error: 'Unauthorized'}]});
 
-/** The body of every failure but 401 (interface.md, Errors). */
+/** The body of every failure but 401 (docs/reference/errors.md). */
 const errorEnvelope = Type.Object({
 	error: Type.Object({
 		code: Type.String({description: 'Stable; switch on this.'}),

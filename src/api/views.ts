@@ -2,7 +2,7 @@ import {apiTime} from '../mail/time.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredMessage} from '../store/messages.ts';
 
-/** A message as the API shows it (interface.md, Message, read view), with `mode` and `resent_from` besides. */
+/** A message as the API shows it (docs/reference/interface.md, Message), with `mode` and `resent_from` besides. */
 export function messageView(message: StoredMessage) {
 	return {
 		id: message.id,
@@ -26,7 +26,7 @@ export function messageView(message: StoredMessage) {
 	};
 }
 
-/** An entry of the timeline (interface.md, Message event), with `detail` besides. */
+/** An entry of the timeline (docs/reference/interface.md, Message event), with `detail` besides. */
 export function eventView({id, type, occurredAt, recordedAt, detail}: StoredEvent) {
 	return {id, type, occurred_at: apiTime(occurredAt), recorded_at: apiTime(recordedAt), detail};
 }

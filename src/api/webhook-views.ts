@@ -20,7 +20,7 @@ export function endpointView(endpoint: Endpoint, secret: string, now: string) {
 	};
 }
 
-/** A delivery as the API shows it (interface.md, Webhook delivery), with what the last attempt came to besides. */
+/** A delivery as the API shows it (docs/reference/interface.md, Webhook delivery), with what the last attempt came to besides. */
 export function deliveryView(delivery: StoredDelivery) {
 	return {
 		id: delivery.id,

@@ -3,7 +3,7 @@ import {promisify} from 'node:util';
 
 const generate = promisify(generateKeyPair);
 
-/** A domain's new keys as PKCS #8 PEM: RSA-2048 that all verify, Ed25519 for who can (delivery.md R5.2). */
+/** A domain's new keys as PKCS #8 PEM: RSA-2048 that all verify, Ed25519 for who can (R5.2). */
 export async function generateSigningKeys(): Promise<{rsa: string; ed25519: string}> {
 	const [rsa, ed25519] = await Promise.all([generate('rsa', {modulusLength: 2048}), generate('ed25519')]);
 	return {rsa: pem(rsa.privateKey), ed25519: pem(ed25519.privateKey)};

@@ -6,7 +6,7 @@ const longestLine = 998;
 // Besides CR and LF some readers end a line at U+0085, U+2028 and U+2029.
 const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
 
-/** Folds every control to a space: no value can end its header field (delivery.md R1.20). */
+/** Folds every control to a space: no value can end its header field (R1.20). */
 export function withoutControls(text: string): string {
 	return text.replace(controls, ' ');
 }

@@ -19,7 +19,7 @@ export type Letter = {
 	readonly listUnsubscribe: {readonly url: string; readonly mailto: string | null};
 	/** This copy's token: the value of X-Mailctl-Ref, and what the boundaries are made of. */
 	readonly ref: string;
-	/** The whole value of Feedback-ID (delivery.md R3.20). */
+	/** The whole value of Feedback-ID (R3.20). */
 	readonly feedbackId: string | null;
 	/** Where a receiver may send complaints of this mail; null: nowhere. Its domain fits the signatures (RFC 9477 §3.1). */
 	readonly cfblAddress: string | null;

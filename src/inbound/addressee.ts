@@ -39,7 +39,7 @@ export type AddresseeOptions = {
 
 const feedback = 'fbl';
 
-/** Who gets mail here (delivery.md R3.6): signed addresses of our copies, feedback, the operator; nobody else, and no relay. */
+/** Who gets mail here (R3.6): signed addresses of our copies, feedback, the operator; nobody else, and no relay. */
 export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee {
 	const {links, domains, clock} = options;
 	const feedbackAddress = options.feedbackAddress.toLowerCase();

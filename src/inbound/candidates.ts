@@ -9,7 +9,7 @@ export type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal'
 const mostTexts = 50;
 
 /**
- * Whose copy a mail that came in may be about, best first (delivery.md R3.14, R3.19). A candidate proves nothing until its
+ * Whose copy a mail that came in may be about, best first (R3.14, R3.19). A candidate proves nothing until its
  * `verify` is asked with the address of its row.
  */
 export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {

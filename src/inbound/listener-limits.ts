@@ -1,4 +1,4 @@
-/** What clients of the listener may have and do (delivery.md R3.5). */
+/** What clients of the listener may have and do (R3.5). */
 export type ListenerLimits = {
 	readonly mailBytes: number;
 	readonly clients: number;

@@ -68,7 +68,7 @@ const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XF
 
 /**
  * The SMTP listener: takes reports for signed addresses, and for the operator, and answers 250 when they are on stable
- * storage. It relays nothing, makes no mail, and reads none (delivery.md R3.5 to R3.8).
+ * storage. It relays nothing, makes no mail, and reads none (R3.5 to R3.8).
  */
 export function createListener(options: ListenerOptions) {
 	const limits = {...usualLimits, ...options.limits};

@@ -28,7 +28,7 @@ const signature = /^(?:dkim-signature|arc-[a-z-]{1,40})[ \t]*:[^\n]*(?:\n[ \t][^
 const inPart = /[:;]\s*l\s*=/;
 
 /**
- * Whose report it is that has no token of ours (delivery.md R3.19). Nothing is verified, and DNS not asked, unless it is a
+ * Whose report it is that has no token of ours (R3.19). Nothing is verified, and DNS not asked, unless it is a
  * feedback report that bears the name of a trusted reporter.
  */
 export function createTrustedReporter({reporters, resolver}: TrustedReporterOptions): TrustedReporter {

@@ -1,5 +1,5 @@
 /**
- * Every error code of the API with its status and its usual message (interface.md, Errors). A 401 has no code: its body
+ * Every error code of the API with its status and its usual message (docs/reference/errors.md). A 401 has no code: its body
  * is `{"error":"Unauthorized"}`.
  */
 export const apiErrors = {

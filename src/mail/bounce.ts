@@ -8,7 +8,7 @@ export type Evidence = {
 	readonly code: number | null;
 	/** The enhanced code of the reply's text, RFC 3463. */
 	readonly enhanced: string | null;
-	/** The `Status:` field of a DSN; it yields to what the reply says (delivery.md R2.2). */
+	/** The `Status:` field of a DSN; it yields to what the reply says (R2.2). */
 	readonly status: string | null;
 	/** The reply, or the text about one recipient, without the returned mail. */
 	readonly text: string;

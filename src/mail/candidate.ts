@@ -1,5 +1,5 @@
 /**
- * How a mail that came in leads to one of ours, in the order in which ways count (delivery.md R3.14, R3.19): the first whose
+ * How a mail that came in leads to one of ours, in the order in which ways count (R3.14, R3.19): the first whose
  * token proves itself wins.
  */
 export const vias = [

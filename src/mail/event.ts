@@ -1,4 +1,4 @@
-/** Timeline event types (interface.md, Message event). */
+/** Timeline event types (docs/reference/interface.md, Message event). */
 export const eventTypes = [
 	'accepted',
 	'queued',
@@ -14,6 +14,6 @@ export const eventTypes = [
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 
-/** The event types that webhooks carry (interface.md, Webhook event types). */
+/** The event types that webhooks carry (docs/reference/interface.md, Webhook events). */
 export const webhookEventTypes = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
 export type WebhookEventType = (typeof webhookEventTypes)[number];

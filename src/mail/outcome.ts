@@ -16,7 +16,7 @@ export const phases = [
 
 export type Phase = (typeof phases)[number];
 
-/** One conversation with one host, kept and shown by `mailctl message show` (delivery.md R1.13). */
+/** One conversation with one host, kept and shown by `mailctl message show` (R1.13). */
 export type Attempt = {
 	/** When it began, in the store's form. */
 	readonly at: string;
@@ -52,7 +52,7 @@ export function isLogInRefusal({phase, code, enhanced}: Pick<Attempt, 'phase' | 
 	return phase === 'auth' && (code ?? enhanced) !== null;
 }
 
-/** Bounce categories (delivery.md §2.1). */
+/** Bounce categories (docs/reference/bounces.md). */
 export const bounceCategories = [
 	'unknown_user',
 	'unknown_domain',
@@ -84,7 +84,7 @@ export const bounceCategories = [
 
 export type BounceCategory = (typeof bounceCategories)[number];
 
-/** Soft bounces of an address without a delivery in between (delivery.md R2.1); `since` in the store's form. */
+/** Soft bounces of an address without a delivery in between (R2.1); `since` in the store's form. */
 export type Escalated = {readonly messages: number; readonly since: string};
 
 /** What became of one copy in one attempt. The outcome alone decides the next state; `outcome/` writes it. */
@@ -94,11 +94,11 @@ export type Outcome =
 	 * simulator's: it comes at once.
 	 */
 	| {readonly kind: 'delivered'; readonly follows?: 'complained' | 'opened' | 'clicked'}
-	/** The smarthost took it: final unless a report comes (decisions.md, Timeline). */
+	/** The smarthost took it: final unless a report comes (docs/reference/interface.md, Message event). */
 	| {readonly kind: 'relayed'}
 	/** To be tried again: by the schedule, or after `waitMs` where a rule states a wait. */
 	| {readonly kind: 'deferred'; readonly category: BounceCategory; readonly reason: string; readonly waitMs?: number}
-	/** Refused for good. Only a permanent failure of the recipient suppresses (delivery.md §2). */
+	/** Refused for good. Only a permanent failure of the recipient suppresses (docs/reference/bounces.md). */
 	| {
 			readonly kind: 'bounced';
 			readonly type: 'permanent' | 'transient';

@@ -9,7 +9,7 @@ const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as con
  */
 export type RelayTls = (typeof relayTlsModes)[number];
 
-/** A smarthost (operator.md, MAILCTL_RELAY_URL). User and password are decoded, and given both or neither. */
+/** A smarthost (MAILCTL_RELAY_URL in docs/reference/settings.md). User and password are decoded, and given both or neither. */
 export type Relay = {
 	/** A name as A-labels, or an IP address without brackets. */
 	readonly host: string;

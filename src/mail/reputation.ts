@@ -25,7 +25,7 @@ export type ReputationLevel = {readonly bounces: number; readonly complaints: nu
 /** From which shares on a workspace is warned of, and paused. */
 export type ReputationLimits = {readonly warn: ReputationLevel; readonly pause: ReputationLevel};
 
-/** delivery.md R7.2: what large providers suspend accounts at. */
+/** R7.2: what large providers suspend accounts at. */
 export const defaultReputationLimits: ReputationLimits = {
 	warn: {bounces: 0.05, complaints: 0.001},
 	pause: {bounces: 0.1, complaints: 0.005},

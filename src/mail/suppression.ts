@@ -1,6 +1,6 @@
 import type {Mode} from './message.ts';
 
-/** Why an address gets no mail of a workspace any more (interface.md, Suppression entry). */
+/** Why an address gets no mail of a workspace any more (docs/reference/interface.md, Suppression entry). */
 export const suppressionReasons = ['hard_bounce', 'complaint', 'manual', 'unsubscribe'] as const;
 export type SuppressionReason = (typeof suppressionReasons)[number];
 

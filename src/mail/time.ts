@@ -3,7 +3,7 @@ export function storeTime(milliseconds: number): string {
 	return new Date(milliseconds).toISOString();
 }
 
-/** The API's form of a stored time: `2026-06-09T10:15:30+00:00` (interface.md, rule 6). */
+/** The API's form of a stored time: `2026-06-09T10:15:30+00:00` (docs/reference/interface.md, Every request). */
 export function apiTime(stored: string): string {
 	return `${stored.slice(0, 19)}+00:00`;
 }

@@ -30,7 +30,7 @@ export type PaceReaction =
 	/** So many mails on one connection, from now on. */
 	| {readonly kind: 'mails_per_session'; readonly mails: number};
 
-/** How much a site gets at most (`config/destinations.json`; delivery.md §8). */
+/** How much a site gets at most (`config/destinations.json`; docs/reference/pacing.md). */
 export type Pace = {
 	/** Connections at once. */
 	readonly connections: number;

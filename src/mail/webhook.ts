@@ -1,11 +1,11 @@
 import type {WebhookEventType} from './event.ts';
 import {apiTime} from './time.ts';
 
-/** States of a delivery of an event to an endpoint (interface.md, Webhook delivery status). */
+/** States of a delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */
 export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as const;
 export type DeliveryState = (typeof deliveryStates)[number];
 
-/** So many attempts, then the delivery is exhausted (interface.md, Limits). */
+/** So many attempts, then the delivery is exhausted (docs/reference/interface.md, Limits). */
 const mostAttempts = 5;
 export const mostEndpoints = 50;
 
@@ -24,7 +24,7 @@ export type WebhookEvent = {
 	readonly metadata: string | null;
 };
 
-/** The body that endpoints get: exactly these five fields (interface.md, Webhook request). Made once, stored, never made again. */
+/** The body that endpoints get: exactly these five fields (docs/reference/interface.md, Webhook request). Made once, stored, never made again. */
 export function webhookBody({type, messageId, recipient, occurredAt, metadata}: WebhookEvent): string {
 	const head = JSON.stringify({type, message_id: messageId, recipient, occurred_at: apiTime(occurredAt)});
 	return `${head.slice(0, -1)},"metadata":${metadata ?? '{}'}}`;

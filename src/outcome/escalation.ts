@@ -13,7 +13,7 @@ export type SoftBounce = {
 	readonly at: string;
 };
 
-/** delivery.md R2.1: so many messages, over so long, without a delivery in between. */
+/** R2.1: so many messages, over so long, without a delivery in between. */
 export const escalation = {messages: 3, overMs: 7 * 86_400_000};
 
 /** RFC 3463: the mailbox is disabled, be it for now. */

@@ -4,7 +4,7 @@ import type {Report} from '../mail/report.ts';
 /**
  * What the reports of one mail say of the copy for an address (comparison form); undefined: nothing. Where some name the
  * address, the others are of somebody else. Where none does, all speak of it: behind an alias or a forwarding the mail went
- * to addresses that we do not know (delivery.md R3.3).
+ * to addresses that we do not know (R3.3).
  */
 export function gistOf(reports: readonly Report[], addressKey: string): Report | undefined {
 	const naming = reports.filter(report => names(report, addressKey));

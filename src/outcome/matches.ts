@@ -12,7 +12,7 @@ export type ReadMail = {
 	readonly reading: Reading;
 	/** Best first. */
 	readonly candidates: readonly Candidate[];
-	/** Who signed a feedback report without a token, if the operator trusts him (delivery.md R3.19); null: nobody such. */
+	/** Who signed a feedback report without a token, if the operator trusts him (R3.19); null: nobody such. */
 	readonly reporter: string | null;
 	/** Now, in the store's form. */
 	readonly at: string;
@@ -50,7 +50,7 @@ export function matchesOf(item: ReadMail, known: Known, acceptMs: number): Match
 	return proven.flatMap(candidate => matchesBy(candidate, item, known));
 }
 
-/** Whether a token is within the time for which it counts (delivery.md R3.2). */
+/** Whether a token is within the time for which it counts (R3.2). */
 export function isYoung({id}: Pick<Candidate, 'id'>, {receivedAt}: CameIn, acceptMs: number): boolean {
 	return Date.parse(receivedAt) - idTime(id) <= acceptMs;
 }
@@ -78,8 +78,8 @@ function saidOf(reports: readonly Report[], {addressKey}: ReportedCopy): Report 
 }
 
 /**
- * Whom of a message reports are about: the copies whose address they name, else the `to` copy (decisions.md: the Message-ID
- * is the same in every copy).
+ * Whom of a message reports are about: the copies whose address they name, else the `to` copy (decision 8: the
+ * Message-ID is the same in every copy).
  */
 function copiesNamed(
 	copies: readonly ReportedCopy[],

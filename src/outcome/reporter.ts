@@ -12,7 +12,7 @@ const mostNamed = 20;
 
 /**
  * The copies that a trusted reporter's signed report without a token names by their address: the newest mail to it, if it is
- * of the last 90 days and only one workspace mailed it, for nobody knows which of several is meant (delivery.md R3.19).
+ * of the last 90 days and only one workspace mailed it, for nobody knows which of several is meant (R3.19).
  */
 export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): Promise<Match[]> {
 	if (item.reporter === null || item.reading.kind !== 'arf') {

@@ -68,7 +68,7 @@ const mostTrimmed = 1000;
 /**
  * Records what came back, many mails in one transaction: each proves to be about a copy or is kept as unmatched; state,
  * timeline, suppression and webhooks follow, and the mail is marked as read. However often and by however many ways the
- * same comes, it counts once (delivery.md R3.1–R3.4).
+ * same comes, it counts once (R3.1–R3.4).
  */
 export function createReportWrite(
 	outbox: Outbox,

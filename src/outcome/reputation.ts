@@ -21,7 +21,7 @@ export type Course = {
 	readonly weights: Weights;
 };
 
-/** Refusals of us, whoever the recipient is: they say nothing of a workspace's mail (delivery.md R7.1). */
+/** Refusals of us, whoever the recipient is: they say nothing of a workspace's mail (R7.1). */
 const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'block',
 	'reputation',

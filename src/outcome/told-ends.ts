@@ -6,7 +6,7 @@ import {type Weight, type Weights, weightOfRefusal} from './reputation.ts';
 
 /** What the timeline of a copy tells of refusals and complaints. */
 export type ToldEnds = {
-	/** Each is told once (delivery.md R3.4). */
+	/** Each is told once (R3.4). */
 	readonly classes: ReadonlySet<string>;
 	readonly weights: Weights;
 };

@@ -8,7 +8,7 @@ type CommonReaction = {
 
 const reputationMs = 90 * 60_000;
 
-/** What any host may say, where the destination has no rule of its own (delivery.md R8.3). */
+/** What any host may say, where the destination has no rule of its own (R8.3). */
 export const commonReactions: readonly CommonReaction[] = [
 	{
 		text: /(?:max(?:imum)?|too many|limit)\D{0,40}?(\d{1,4})?\s?(?:messages|mails|e-?mails|transactions)\b.{0,20}\b(?:per|in|on|for) (?:this |one |a |each |the |single )*(?:connection|session)/i,

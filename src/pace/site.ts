@@ -56,7 +56,7 @@ export type SiteChange =
 	| 'grew';
 
 const minute = 60_000;
-/** How long a site is left alone, time after time (delivery.md R8.2). */
+/** How long a site is left alone, time after time (R8.2). */
 const suspensions = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
 export function newSite(pace: Pace): SiteState {
@@ -142,7 +142,7 @@ function endSlow(site: SiteState, now: number): void {
 }
 
 /**
- * A try ended: what the site may have from now on (delivery.md R8.2, R8.3; Postfix's scheduler). No wait is longer than
+ * A try ended: what the site may have from now on (R8.2, R8.3; Postfix's scheduler). No wait is longer than
  * `longestWait`. Answers what changed.
  */
 export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: number): SiteChange[] {

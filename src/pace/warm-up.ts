@@ -1,4 +1,4 @@
-/** How a source that is new is made known to the receivers (delivery.md R8.4; public guides: a small start, doubled daily). */
+/** How a source that is new is made known to the receivers (R8.4; public guides: a small start, doubled daily). */
 export type WarmUp = {
 	readonly address: string;
 	/** The first UTC day that it sends on, `2026-11-01`. */

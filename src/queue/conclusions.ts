@@ -34,7 +34,7 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 		try {
 			const isSimulated = fixedWaitOf(copy) !== undefined;
 			const end = isSimulated ? well : siteEnd(tried.result, grant.way, copy.destination);
-			// Whatever is wrong between us and our smarthost is no fault of the mail (delivery.md R1.8).
+			// Whatever is wrong between us and our smarthost is no fault of the mail (R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
 			return {...tried, copy: triedCopy(copy), result, verdict: judged(copy, result), end};
 		} catch (error) {

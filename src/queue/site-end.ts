@@ -47,7 +47,7 @@ function isForbidden({tlsResult, phase}: Attempt): boolean {
 	return demanded && handshake.has(phase);
 }
 
-/** It wants less of us (421, 4.7.x but for greylisting), or hung up (RFC 5321 §3.8, delivery.md R8.2). */
+/** It wants less of us (421, 4.7.x but for greylisting), or hung up (RFC 5321 §3.8, R8.2). */
 function isThrottled({code, enhanced}: Attempt, category: string): boolean {
 	const limits = code === 421 || category === 'rate' || (enhanced?.startsWith('4.7.') ?? false);
 	return code === null || (limits && category !== 'greylist');

@@ -47,7 +47,7 @@ const subjects = new RegExp(
 );
 
 /**
- * Whether a mail is a machine's answer to one of ours (delivery.md R3.13, RFC 3834): vacation, out of office, an acknowledgement, a
+ * Whether a mail is a machine's answer to one of ours (R3.13, RFC 3834): vacation, out of office, an acknowledgement, a
  * challenge. Never what reports on a delivery: many daemons mark their bounces `auto-replied`. Whoever asks has found no bounce in
  * its text.
  */

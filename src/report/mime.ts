@@ -15,7 +15,7 @@ export type Part = {
 	readonly type: string;
 	/** Parameters of the content type, names in lower case. */
 	readonly parameters: Readonly<Record<string, string>>;
-	/** The parts of a `multipart/*`. A `message/rfc822` is not descended into (delivery.md R3.9). */
+	/** The parts of a `multipart/*`. A `message/rfc822` is not descended into (R3.9). */
 	readonly parts: readonly Part[];
 	/** The body without its transfer encoding, at most `longestBody` octets; empty where there are parts. */
 	readonly body: () => Buffer;

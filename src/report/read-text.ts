@@ -11,7 +11,7 @@ import {actionOf, arrival} from './text/signs.ts';
 const mostReports = 100;
 
 /**
- * Reads a bounce that is told in words (delivery.md R3.12): what it says of each recipient. Null: the mail is none, whatever it may
+ * Reads a bounce that is told in words (R3.12): what it says of each recipient. Null: the mail is none, whatever it may
  * say of bounces. Never throws; time and memory are bounded, for 64 KB of text are read.
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {

@@ -8,7 +8,7 @@ export function isReturned(type: string): boolean {
 	return /^(?:message\/(?:rfc822|global|global-headers|rfc822-headers|partial)|text\/rfc822(?:-headers?)?)$/.test(type);
 }
 
-/** The header fields of each returned mail of a report. Its body is never looked at (delivery.md R3.9). */
+/** The header fields of each returned mail of a report. Its body is never looked at (R3.9). */
 export function returnedHeaders(leaves: readonly Part[]): Field[][] {
 	return leaves
 		.filter(({type}) => isReturned(type))

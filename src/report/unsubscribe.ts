@@ -5,7 +5,7 @@ import {reportOfSender, subjectOf} from './of-sender.ts';
 const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
 
 /**
- * Reads a mail that asks for no more (delivery.md R3.21): what mail programs send to the address of List-Unsubscribe. Null: it asks
+ * Reads a mail that asks for no more (R3.21): what mail programs send to the address of List-Unsubscribe. Null: it asks
  * for nothing. Whose copy it is only the address tells that it came to.
  */
 export function readUnsubscribe(mail: Mail): Report[] | null {

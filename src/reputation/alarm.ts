@@ -21,7 +21,7 @@ export type InfrastructureAlarm = {
 	readonly current: () => readonly Refusals[];
 };
 
-/** delivery.md R7.4. One refusal of three mails is no trouble yet. */
+/** R7.4. One refusal of three mails is no trouble yet. */
 const share = 0.05;
 const leastRefused = 5;
 const slotMs = 5 * 60_000;

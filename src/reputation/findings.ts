@@ -16,7 +16,7 @@ export type Finding = {
 	readonly limit: number;
 };
 
-/** Fewer than these say nothing (delivery.md R7.2). */
+/** Fewer than these say nothing (R7.2). */
 export const leastAttempted = 200;
 export const leastDelivered = 1000;
 export const leastComplaints = 3;

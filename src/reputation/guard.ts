@@ -41,7 +41,7 @@ export type Guard = {
 
 /**
  * Watches over the reputation of workspaces: warns, and pauses those whose mail bounces or is complained of too much
- * (delivery.md R7.2). It reads beside the writer, so that sending waits for no judgement, and writes only what changes.
+ * (R7.2). It reads beside the writer, so that sending waits for no judgement, and writes only what changes.
  */
 export function startGuard({
 	store,

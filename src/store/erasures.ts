@@ -165,7 +165,7 @@ export async function rewriteAddresses(
 	);
 }
 
-/** The body of a webhook (interface.md, Webhook request). */
+/** The body of a webhook (docs/reference/interface.md, Webhook request). */
 export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
 
 /** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. */

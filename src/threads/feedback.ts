@@ -6,7 +6,7 @@ const plainStream = 'transactional';
 
 /**
  * The value of Feedback-ID, by which Gmail counts complaints: template, workspace, topic, and who sends (at the right).
- * Nothing in it tells recipients apart (delivery.md R3.20).
+ * Nothing in it tells recipients apart (R3.20).
  */
 export function feedbackIdOf({templateId, workspaceId, topicCode}: MakeJob, senderId: string): string {
 	return [templateId, workspaceId, topicCode ?? plainStream, senderId].join(':');

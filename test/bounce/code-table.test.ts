@@ -5,7 +5,7 @@ import {classify} from '../helpers/classify.ts';
 
 type Row = readonly [codes: string, category: BounceCategory, host?: string];
 
-/** delivery.md §2.3: what enhanced codes say where no word says more. */
+/** What enhanced codes say where no word says more. */
 const rows: readonly Row[] = [
 	['5.1.1 5.1.3 5.1.4', 'unknown_user'],
 	['5.1.6', 'moved'],

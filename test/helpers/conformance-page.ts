@@ -12,7 +12,7 @@ export function conformancePage(): string {
 	return `# Conformance
 
 Every rule, table row and limit of the HTTP interface has an id here. \`npm test\` fails if an id was not shown to hold by a test
-that passed. When the interface's document changes, \`scripts/extract-conformance.mjs DOCUMENT.md\` tells which sentences
+that passed. When the interface's document changes, \`scripts/extract-conformance.mjs DOCUMENT\` tells which sentences
 the list (\`test/fixtures/conformance.json\`) lacks and which are gone. This page is made by
 \`node dist/test/conformance/write-docs.js\`.
 

@@ -131,7 +131,7 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 	};
 }
 
-/** An entry as the API shows it (interface.md, Suppression entry). */
+/** An entry as the API shows it (docs/reference/interface.md, Suppression entry). */
 function suppressionView({id, address, reason, source, mode, created_at}: Suppression) {
 	return {id, recipient: address, reason, source, mode, created_at: apiTime(created_at)};
 }

@@ -103,7 +103,7 @@ export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): R
 	};
 }
 
-/** A topic as the API shows it (interface.md, Subscription topic). */
+/** A topic as the API shows it (docs/reference/interface.md, Subscription topic). */
 function topicView({id, code, name, created_at}: Topic) {
 	return {id, code, name, created_at: apiTime(created_at)};
 }

@@ -39,7 +39,7 @@ const eventExample = {
 	detail: {recipient: 'user@example.org', role: 'to', attempt: 1, host: 'mx.example.org', code: 250},
 };
 
-/** A message as it is read (interface.md, Message, read view). */
+/** A message as it is read (docs/reference/interface.md, Message). */
 export const messageSchema = Type.Object(
 	{
 		id: Type.String(),
@@ -66,7 +66,7 @@ export const messageSchema = Type.Object(
 	{examples: [messageExample]},
 );
 
-/** An entry of the timeline (interface.md, Message event). */
+/** An entry of the timeline (docs/reference/interface.md, Message event). */
 export const eventSchema = Type.Object(
 	{
 		id: Type.String(),

@@ -43,7 +43,7 @@ export const sendExample = {
 	timezone: 'Europe/Berlin',
 };
 
-/** The body of a send (interface.md, Message, send request); `null` for an optional field means that it is absent. */
+/** The body of a send (docs/reference/interface.md, Send request); `null` for an optional field means that it is absent. */
 export const sendBody = Type.Object(
 	{
 		from: Type.String({format: 'email', description: 'An active, verified sender of the workspace; a bare address.'}),

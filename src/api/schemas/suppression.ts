@@ -10,7 +10,7 @@ const example = {
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 
-/** An entry of the suppression list (interface.md, Suppression entry). */
+/** An entry of the suppression list (docs/reference/interface.md, Suppression entry). */
 export const suppressionSchema = Type.Object(
 	{
 		id: Type.String(),

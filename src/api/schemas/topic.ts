@@ -7,7 +7,7 @@ const example = {
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 
-/** A topic (interface.md, Subscription topic). */
+/** A topic (docs/reference/interface.md, Subscription topic). */
 export const topicSchema = Type.Object(
 	{
 		id: Type.String(),

@@ -46,7 +46,7 @@ export const rotationBody = Type.Object(
 /** The body of a replay. */
 export const replayBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
 
-/** A webhook endpoint (interface.md, Webhook endpoint). */
+/** A webhook endpoint (docs/reference/interface.md, Webhook endpoint). */
 export const endpointSchema = Type.Object(
 	{
 		id: Type.String(),
@@ -83,7 +83,7 @@ export const endpointSchema = Type.Object(
 	},
 );
 
-/** A delivery of an event to an endpoint (interface.md, Webhook delivery). */
+/** A delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */
 export const deliverySchema = Type.Object(
 	{
 		id: Type.String(),

@@ -8,7 +8,7 @@ export type Finding = {
 	readonly recipient: string | null;
 	/** The address that was sent to, where the text tells: `(expanded from <neko@example.org>)`. */
 	readonly originalRecipient?: string;
-	/** The words about this recipient alone (delivery.md R2.3). */
+	/** The words about this recipient alone (R2.3). */
 	readonly text: string;
 	/** Where the text cannot tell it as `evidenceIn` reads it. */
 	readonly phase?: Phase;

@@ -1,7 +1,7 @@
 /** A bounce's text: what the daemon says, and the mail or header that it gives back below. */
 export type Split = {readonly said: string; readonly returned: string};
 
-// Lines after which daemons put the mail that they give back (delivery.md R3.12).
+// Lines after which daemons put the mail that they give back (R3.12).
 const marker = new RegExp(
 	[
 		'^[ \\t>]{0,8}[-=_*#][-=_*# ]{1,80}(?:' +
