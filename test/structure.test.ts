@@ -3,7 +3,10 @@ import path from 'node:path';
 import test from 'ava';
 import {nextStates, type RecipientState} from '../src/mail/recipient-state.ts';
 
-/** Which folders of src a folder may import, besides itself. Steps know nothing of the store, edges are thin. */
+/**
+ * Which folders of src a folder may import, besides itself. Steps know nothing of the store, edges are thin. Where only some
+ * files of a folder are meant, they are named: a command works beside the daemon, so it takes from it what needs none.
+ */
 const mayImport: Record<string, readonly string[] | 'everything'> = {
 	mail: [],
 	links: ['mail'],
@@ -43,11 +46,61 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'inbound',
 	],
 	policy: ['mail', 'store'],
-	doctor: 'everything',
+	doctor: [
+		'mail',
+		'store',
+		'config',
+		'admin',
+		'deliver',
+		'inbound/imap-client.ts',
+		'inbound/mailboxes.ts',
+		'inbound/maildir.ts',
+		'daemon/clock-skew.ts',
+		'daemon/daemon-file.ts',
+		'daemon/data-dir.ts',
+	],
 	bench: 'everything',
 	api: ['mail', 'store', 'accept', 'outcome', 'webhook', 'admin', 'render'],
 	public: ['mail', 'store', 'outcome', 'links', 'api'],
-	cli: 'everything',
+	cli: [
+		'mail',
+		'store',
+		'config',
+		'admin',
+		'bounce',
+		'compose',
+		'deliver',
+		'dns',
+		'inbound',
+		'links',
+		'outcome',
+		'pace',
+		'render',
+		'report',
+		'reputation',
+		'webhook',
+		'doctor',
+		'bench',
+		'log/source-places.ts',
+		'threads/make.ts',
+		'threads/posting.ts',
+		'api/contact-view.ts',
+		'api/views.ts',
+		'api/webhook-views.ts',
+		'daemon/daemon-file.ts',
+		'daemon/data-dir.ts',
+		'daemon/feedback.ts',
+		'daemon/make-job.ts',
+		'daemon/mta-sts.ts',
+		'daemon/open.ts',
+		'daemon/own-addresses.ts',
+		'daemon/rotate-secrets.ts',
+		'daemon/run.ts',
+		'daemon/settle-secrets.ts',
+		'daemon/signing.ts',
+		'daemon/ways.ts',
+		'daemon/webhooks.ts',
+	],
 	daemon: 'everything',
 };
 
@@ -82,17 +135,18 @@ for (const [folder, allowed] of Object.entries(mayImport)) {
 		const imports = filesOf(`src/${folder}`).flatMap(file =>
 			importsOf(file)
 				.filter(target => target.startsWith('src/') && target.split('/')[1] !== folder)
-				.map(target => ({file, target, from: target.split('/')[1] as string})),
+				.map(target => ({file, target})),
 		);
-		const foreign = imports.filter(({from}) => !allowed.includes(from));
+		const isOf = (target: string, name: string) => target === `src/${name}` || target.startsWith(`src/${name}/`);
+		const foreign = imports.filter(({target}) => !allowed.some(name => isOf(target, name)));
 		t.deepEqual(
 			foreign.map(({file, target}) => `${file} → ${target}`),
 			[],
 		);
 		t.deepEqual(
-			allowed.filter(name => !imports.some(({from}) => from === name)),
+			allowed.filter(name => !imports.some(({target}) => isOf(target, name))),
 			[],
-			'it may import folders that it has no use for',
+			'it may import what it has no use for',
 		);
 	});
 }

@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {type LaneKey, laneText} from '../mail/way.ts';
+import {laneText} from '../mail/way.ts';
 import {readAttempts, type StoredAttempt} from '../store/message-copies.ts';
 import {type CopyFacts, readCopyFacts} from '../store/queue-facts.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
@@ -10,7 +10,7 @@ import {count} from './options.ts';
 import {verb} from './program.ts';
 import {grouped} from './progress.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
-import {type RouteNow, routeLines, routeNow} from './route-now.ts';
+import {type LaneCopy, type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {action, type Session} from './session.ts';
 import {nextTry, printable, shortTime} from './text.ts';
 import {openResolver, openWays} from './ways.ts';
@@ -62,19 +62,20 @@ async function routesNow(
 	copies: readonly CopyFacts[],
 	destination: string | undefined,
 ): Promise<RouteNow[]> {
-	const keys = new Map<string, LaneKey>();
-	for (const {destination, workspace_id: workspaceId} of copies) {
-		keys.set(laneText({destination, workspaceId}), {destination, workspaceId});
+	const lanes = new Map<string, LaneCopy>();
+	for (const {id: recipientId, destination, workspace_id: workspaceId} of copies) {
+		const lane = laneText({destination, workspaceId});
+		lanes.set(lane, lanes.get(lane) ?? {destination, workspaceId, recipientId});
 	}
-	if (keys.size === 0 && destination !== undefined) {
+	if (lanes.size === 0 && destination !== undefined) {
 		const chosen = await session.chosenWorkspace();
 		const workspaces = chosen ? [chosen] : await listWorkspaces(await session.reader());
 		for (const {id: workspaceId} of workspaces.slice(0, mostWorkspaces)) {
-			keys.set(workspaceId, {destination, workspaceId});
+			lanes.set(workspaceId, {destination, workspaceId, recipientId: destination});
 		}
 	}
 	const [ways, resolver] = [await openWays(session, {policies: true}), openResolver(session)];
-	return await Promise.all([...keys.values()].map(key => routeNow(session, ways, resolver, key)));
+	return await Promise.all([...lanes.values()].map(copy => routeNow(session, ways, resolver, copy)));
 }
 
 async function withAttempts(session: Session, copies: readonly CopyFacts[]): Promise<Traced[]> {

@@ -1,7 +1,11 @@
+import {ownAddresses} from '../daemon/own-addresses.ts';
 import type {Ways} from '../daemon/ways.ts';
 import {capturedFolder} from '../deliver/capture.ts';
-import type {DnsAnswer, Resolver} from '../mail/dns.ts';
-import {isPublicAddress} from '../mail/public-address.ts';
+import {createFamilies} from '../deliver/families.ts';
+import {mailHosts} from '../deliver/mail-hosts.ts';
+import {mxRoutes, type Seeking} from '../deliver/mx-routes.ts';
+import {demandsOf} from '../deliver/tls-demand.ts';
+import type {Resolver} from '../mail/dns.ts';
 import type {Relay} from '../mail/relay-url.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
@@ -9,14 +13,18 @@ import type {LaneKey, Pace, Terms} from '../mail/way.ts';
 import {readSite} from '../store/sites.ts';
 import type {Session} from './session.ts';
 import {printable, shortTime, wrapped} from './text.ts';
+import {openSecureResolver} from './ways.ts';
 
 type Host = {
 	readonly preference: number;
 	readonly host: string;
-	readonly addresses: ReadonlyArray<{readonly address: string; readonly usable: boolean}>;
-	/** Why there are none. */
-	readonly fault: string | null;
+	/** All of them are dialled; scripts read `usable` and `fault`, which told of hosts that were not. */
+	readonly addresses: ReadonlyArray<{readonly address: string; readonly usable: true}>;
+	readonly fault: null;
 };
+
+/** A lane and one of its copies: hosts of one preference are tried in an order of each copy's own. */
+export type LaneCopy = LaneKey & Pick<Seeking, 'recipientId'>;
 
 /** Where mail of a workspace for a destination would go at this moment, and how. */
 export type RouteNow = LaneKey & {
@@ -37,17 +45,18 @@ export type RouteNow = LaneKey & {
 type MxTerms = Pick<Terms, 'tls' | 'mtaSts' | 'sources'>;
 
 /** Asks DNS as the daemon would, from this machine. */
-export async function routeNow(session: Session, ways: Ways, resolver: Resolver, key: LaneKey): Promise<RouteNow> {
-	const {site, provider, pace, terms, warmUp} = await ways.wayOf(key);
+export async function routeNow(session: Session, ways: Ways, resolver: Resolver, copy: LaneCopy): Promise<RouteNow> {
+	const {destination, workspaceId} = copy;
+	const {site, provider, pace, terms, warmUp} = await ways.wayOf({destination, workspaceId});
 	const {connections, startConnections, mailsPerSession, perMinute} = pace;
 	return {
-		...key,
+		...{destination, workspaceId},
 		site,
 		provider,
 		pace: {connections, startConnections, mailsPerSession, perMinute},
 		suspension: await suspensionOf(session, site),
 		warmUp: warmUp && {source: warmUp.source, group: warmUp.group, perDay: warmUp.perDay},
-		to: await leadsTo(session, resolver, key.destination, terms),
+		to: await leadsTo(session, resolver, copy, terms),
 	};
 }
 
@@ -59,14 +68,10 @@ async function suspensionOf(session: Session, site: string): Promise<RouteNow['s
 		: null;
 }
 
-async function leadsTo(
-	session: Session,
-	resolver: Resolver,
-	destination: string,
-	{route, tls, mtaSts, sources}: Terms,
-): Promise<RouteNow['to']> {
-	const {delivery, dataDir, allowPrivateMx} = session.settings();
-	if (destination === simulatorDomain) {
+async function leadsTo(session: Session, resolver: Resolver, copy: LaneCopy, terms: Terms): Promise<RouteNow['to']> {
+	const {delivery, dataDir} = session.settings();
+	const {route, tls, mtaSts, sources} = terms;
+	if (copy.destination === simulatorDomain) {
 		return {kind: 'simulator'};
 	}
 	if (delivery === 'capture') {
@@ -75,47 +80,43 @@ async function leadsTo(
 	if (route.kind === 'relay') {
 		return {kind: 'relay', relays: route.relays.map(({host, port, secure, tls}) => ({host, port, secure, tls}))};
 	}
-	return {kind: 'mx', ...(await mxNow(resolver, destination, allowPrivateMx)), terms: {tls, mtaSts, sources}};
+	return {kind: 'mx', ...(await mxNow(session, resolver, copy, terms)), terms: {tls, mtaSts, sources}};
 }
 
-type Hosts = {readonly hosts: readonly Host[]; readonly fault: string | null};
-
-async function mxNow(resolver: Resolver, destination: string, anyAddress: boolean): Promise<Hosts> {
-	const answer = await resolver.mx(destination);
-	const none = (fault: string): Hosts => ({hosts: [], fault});
-	switch (answer.kind) {
-		case 'failed':
-			return none(`the look-up of ${destination} MX failed: ${answer.code}`);
-		case 'nxdomain':
-			return none(`${destination} does not exist`);
-		case 'nodata':
-			return {hosts: [await hostNow(resolver, 0, destination, anyAddress)], fault: null};
-		case 'found': {
-			const named = answer.records
-				.map(({exchange, priority}) => ({host: exchange.toLowerCase().replace(/\.$/, ''), priority}))
-				.filter(({host}) => host !== '')
-				.sort((a, b) => a.priority - b.priority || (a.host < b.host ? -1 : 1));
-			return named.length === 0
-				? none(`${destination} takes no mail (null MX)`)
-				: {
-						hosts: await Promise.all(named.map(({host, priority}) => hostNow(resolver, priority, host, anyAddress))),
-						fault: null,
-					};
-		}
+/** What the sender would dial for a copy, in its order: `mxRoutes` with what the settings and the domain's policies demand. */
+async function mxNow(
+	session: Session,
+	resolver: Resolver,
+	{destination, recipientId}: LaneCopy,
+	terms: Terms,
+): Promise<{readonly hosts: readonly Host[]; readonly fault: string | null}> {
+	const settings = session.settings();
+	const {mxPort: port, allowPrivateMx, ipv6} = settings;
+	const {clock} = session.tools;
+	const secureResolver = settings.dane ? openSecureResolver(session) : undefined;
+	const found = await mxRoutes(
+		destination,
+		{recipientId, terms},
+		{
+			...{resolver, port, allowPrivateMx},
+			families: createFamilies({ipv6, resolver, allowPrivate: allowPrivateMx, clock}),
+			ownAddresses: new Set(ownAddresses(settings)),
+			demandOf: demandsOf(destination, terms, {secureResolver, port}),
+		},
+	);
+	if (!Array.isArray(found)) {
+		return {hosts: [], fault: found.reply};
 	}
-}
-
-async function hostNow(resolver: Resolver, preference: number, host: string, anyAddress: boolean): Promise<Host> {
-	const answers = await Promise.all([resolver.aaaa(host), resolver.a(host)]);
-	const addresses = answers
-		.flatMap(answer => (answer.kind === 'found' ? answer.records : []))
-		.map(address => ({address, usable: anyAddress || isPublicAddress(address)}));
-	return {preference, host, addresses, fault: addresses.length > 0 ? null : faultOf(answers)};
-}
-
-function faultOf(answers: ReadonlyArray<DnsAnswer<string>>): string {
-	const failed = answers.find(answer => answer.kind === 'failed');
-	return failed === undefined ? 'has no address' : `the look-up failed: ${failed.code}`;
+	// The resolver has kept the answer by which the routes were found.
+	const named = await resolver.mx(destination);
+	const records = named.kind === 'found' ? mailHosts(named.records, recipientId) : [];
+	const hosts = [...new Set(found.map(({host}) => host))].map(host => ({
+		preference: records.find(({exchange}) => exchange === host)?.priority ?? 0,
+		host,
+		addresses: found.filter(route => route.host === host).map(({address}) => ({address, usable: true as const})),
+		fault: null,
+	}));
+	return {hosts, fault: null};
 }
 
 /** For people, indented. */
@@ -139,9 +140,8 @@ export function routeLines(route: RouteNow, width: number): string[] {
 	}
 }
 
-function hostText({preference, host, addresses, fault}: Host): string {
-	const shown = addresses.map(({address, usable}) => (usable ? address : `${address} (not public: never used)`));
-	return `${preference} ${host}  ${fault ?? shown.join(', ')}`;
+function hostText({preference, host, addresses}: Host): string {
+	return `${preference} ${host}  ${addresses.map(({address}) => address).join(', ')}`;
 }
 
 function relayText({host, port, secure, tls}: Omit<Relay, 'user' | 'password'>, n: number): string {

@@ -2,6 +2,7 @@ import {destinationsOf, loadDestinations} from '../config/destinations.ts';
 import {createPolicies} from '../daemon/mta-sts.ts';
 import {createWays, type Ways} from '../daemon/ways.ts';
 import {createResolver} from '../dns/resolver.ts';
+import {createSecureResolver} from '../dns/secure-resolver.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import type {Session} from './session.ts';
 import {version} from './version.ts';
@@ -10,8 +11,17 @@ const dnsTimeoutMs = 5000;
 
 /** A resolver as the settings say, for one command. */
 export function openResolver(session: Session) {
+	return createResolver(resolverOptions(session));
+}
+
+/** The same for DANE, where MAILCTL_DANE is on. */
+export function openSecureResolver(session: Session) {
+	return createSecureResolver(resolverOptions(session));
+}
+
+function resolverOptions(session: Session) {
 	const {dnsServers: servers} = session.settings();
-	return createResolver({servers, timeoutMs: dnsTimeoutMs, tries: 1, clock: session.tools.clock});
+	return {servers, timeoutMs: dnsTimeoutMs, tries: 1, clock: session.tools.clock};
 }
 
 /**

@@ -1,6 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 
 /** Always `in 5d 12h`, whatever the hour. */
@@ -143,6 +144,49 @@ test('trace: the route now, and every try with what was said', async t => {
 	const {routes} = await cli.json<{routes: object[]}>('queue', 'trace', slow);
 	t.like(routes[0], {suspended_until: until, suspension_reason: '421 too many'});
 	t.regex(await cli.text('queue', 'trace', slow), /^ {2}left alone until [-\d]+ [:\d]+ UTC: 421 too many$/m);
+});
+
+test('trace names the hosts that a sender would dial, and no other', async t => {
+	const dns = await startFakeDns(t, {
+		'far.example': {
+			mx: [
+				[20, 'Second.far.example'],
+				[10, 'first.far.example'],
+				[5, 'inside.far.example'],
+				[30, 'nameless.far.example'],
+			],
+		},
+		'first.far.example': {a: ['8.8.8.1', '8.8.8.2']},
+		'second.far.example': {a: ['8.8.4.1'], aaaa: ['2a00::1']},
+		'inside.far.example': {a: ['10.0.0.1']},
+		'hidden.example': {a: ['10.0.0.2']},
+		'none.example': {mx: [[0, '']]},
+	});
+	const cli = await newCli(t, {
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
+		MAILCTL_DNS_SERVERS: dns.server,
+		MAILCTL_MTA_STS: 'false',
+		MAILCTL_IPV6: 'false',
+	});
+	await cli.json('init');
+	const routeTo = async (destination: string) =>
+		(await cli.json<{routes: object[]}>('queue', 'trace', '--destination', destination)).routes[0] as object;
+	const dialled = (address: string) => ({address, usable: true});
+	t.like(await routeTo('far.example'), {
+		kind: 'mx',
+		hosts: [
+			{preference: 10, host: 'first.far.example', addresses: ['8.8.8.1', '8.8.8.2'].map(dialled), fault: null},
+			{preference: 20, host: 'second.far.example', addresses: [dialled('8.8.4.1')], fault: null},
+		],
+		fault: null,
+	});
+	t.like(await routeTo('hidden.example'), {hosts: [], fault: 'hidden.example has no public address'});
+	t.like(await routeTo('none.example'), {hosts: [], fault: 'none.example takes no mail (null MX)'});
+	t.regex(
+		await cli.text('queue', 'trace', '--destination', 'far.example'),
+		/\n {2}10 first\.far\.example {2}8\.8\.8\.1, /,
+	);
 });
 
 test('hold, release and flush, by id, message and filter', async t => {
