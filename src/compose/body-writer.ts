@@ -1,7 +1,13 @@
 import type {Constant, Pieces} from '../mail/pieces.ts';
 import {base64Length, writeBase64Lines} from './base64-lines.ts';
 import {withoutLastLines, writeRelaxed} from './canonical.ts';
-import {quotedPrintable, quotedPrintableRoom, writeQuotedPrintable} from './quoted-printable.ts';
+import {
+	type QuotedPrintable,
+	quotedPrintable,
+	quotedPrintableRoom,
+	type Writing,
+	writeQuotedPrintable,
+} from './quoted-printable.ts';
 
 /** A part of a body: ASCII as it is, a text to be quoted-printable, or bytes to be base64. */
 export type BodyPart = {readonly ascii: string} | {readonly text: Pieces} | {readonly bytes: Uint8Array};
@@ -13,14 +19,6 @@ export type Body = {
 	readonly canonical: Buffer;
 };
 
-/** A constant as quoted-printable that begins a line. */
-type Encoded = {
-	readonly octets: Buffer;
-	readonly canonical: Buffer;
-	/** Octets of its last line. */
-	readonly column: number;
-};
-
 const usualRoom = 512 * 1024;
 const softLine = Buffer.from('=\r\n', 'latin1');
 
@@ -29,13 +27,13 @@ const softLine = Buffer.from('=\r\n', 'latin1');
  * own, after a soft break, so that it is the same octets in every mail.
  */
 export function createBodyWriter(): (parts: readonly BodyPart[]) => Body {
-	const known = new WeakMap<Constant, Encoded>();
+	const known = new WeakMap<Constant, QuotedPrintable>();
 	const usual = [Buffer.allocUnsafeSlow(usualRoom), Buffer.allocUnsafeSlow(usualRoom)] as const;
 
-	function encoded(constant: Constant): Encoded {
+	function encoded(constant: Constant): QuotedPrintable {
 		let found = known.get(constant);
 		if (!found) {
-			found = encode(constant.text);
+			found = quotedPrintable(constant.text);
 			known.set(constant, found);
 		}
 		return found;
@@ -54,44 +52,37 @@ export function createBodyWriter(): (parts: readonly BodyPart[]) => Body {
 	return parts => {
 		const room = parts.reduce((sum, part) => sum + roomFor(part), 0);
 		const [octets, canonical] = room <= usualRoom ? usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
-		const position = {at: 0, lineStart: 0};
-		let canonicalEnd = 0;
+		const writing: Writing = {octets, at: 0, lineStart: 0, canonical, canonicalAt: 0};
 
-		/** The same octets on both sides. */
-		function copy(octetsOfBoth: Uint8Array): void {
-			octets.set(octetsOfBoth, position.at);
-			position.at += octetsOfBoth.length;
-			canonical.set(octetsOfBoth, canonicalEnd);
-			canonicalEnd += octetsOfBoth.length;
-		}
-
-		function writeText(text: string): void {
-			const from = position.at;
-			writeQuotedPrintable(text, octets, position);
-			canonicalEnd = writeRelaxed(octets.subarray(from, position.at), canonical, canonicalEnd);
+		function copy(written: Uint8Array, relaxed: Uint8Array): void {
+			octets.set(written, writing.at);
+			writing.at += written.length;
+			canonical.set(relaxed, writing.canonicalAt);
+			writing.canonicalAt += relaxed.length;
 		}
 
 		/** `skipped`: octets at its start that are there already. */
-		function writeConstant(constant: Encoded, skipped: number): void {
-			if (position.at > position.lineStart && constant.octets[0] !== 0x0d) {
-				copy(softLine);
+		function writeConstant(constant: QuotedPrintable, skipped: number): void {
+			if (writing.at > writing.lineStart && constant.octets[0] !== 0x0d) {
+				copy(softLine, softLine);
 			}
-			octets.set(constant.octets.subarray(skipped), position.at);
-			position.at += constant.octets.length - skipped;
-			position.lineStart = position.at - constant.column;
-			canonical.set(constant.canonical.subarray(skipped), canonicalEnd);
-			canonicalEnd += constant.canonical.length - skipped;
+			if (skipped === 0) {
+				copy(constant.octets, constant.canonical);
+			} else {
+				copy(constant.octets.subarray(skipped), constant.canonical.subarray(skipped));
+			}
+			writing.lineStart = writing.at - constant.column;
 		}
 
 		function writePieces(pieces: readonly (string | Constant)[]): void {
-			position.lineStart = position.at;
+			writing.lineStart = writing.at;
 			let afterCr = false;
 			for (const piece of pieces) {
 				const text = typeof piece === 'string' ? piece : piece.text;
 				// A CR and the LF that the next piece begins with are one line end.
 				const skip = afterCr && text.startsWith('\n');
 				if (typeof piece === 'string') {
-					writeText(skip ? text.slice(1) : text);
+					writeQuotedPrintable(skip ? text.slice(1) : text, writing);
 				} else {
 					writeConstant(encoded(piece), skip ? 2 : 0);
 				}
@@ -103,26 +94,18 @@ export function createBodyWriter(): (parts: readonly BodyPart[]) => Body {
 			if ('text' in part) {
 				writePieces(part.text);
 			} else if ('bytes' in part) {
-				const from = position.at;
-				position.at += writeBase64Lines(part.bytes, octets, from);
-				canonicalEnd += octets.copy(canonical, canonicalEnd, from, position.at);
+				const from = writing.at;
+				writing.at += writeBase64Lines(part.bytes, octets, from);
+				writing.canonicalAt += octets.copy(canonical, writing.canonicalAt, from, writing.at);
 			} else {
-				const from = position.at;
-				position.at += octets.write(part.ascii, from, 'latin1');
-				canonicalEnd = writeRelaxed(octets.subarray(from, position.at), canonical, canonicalEnd);
+				const from = writing.at;
+				writing.at += octets.write(part.ascii, from, 'latin1');
+				writing.canonicalAt = writeRelaxed(octets.subarray(from, writing.at), canonical, writing.canonicalAt);
 			}
 		}
-		return {octets: octets.subarray(0, position.at), canonical: withoutLastLines(canonical.subarray(0, canonicalEnd))};
-	};
-}
-
-function encode(text: string): Encoded {
-	const {octets, position} = quotedPrintable(text);
-	const relaxed = Buffer.allocUnsafe(octets.length);
-	const end = writeRelaxed(octets, relaxed, 0);
-	return {
-		octets: Buffer.from(octets),
-		canonical: Buffer.from(relaxed.subarray(0, end)),
-		column: position.at - position.lineStart,
+		return {
+			octets: octets.subarray(0, writing.at),
+			canonical: withoutLastLines(canonical.subarray(0, writing.canonicalAt)),
+		};
 	};
 }
