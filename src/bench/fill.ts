@@ -1,14 +1,16 @@
-import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import {storeTime} from '../mail/time.ts';
 import {
 	beginFilling,
-	type FilledMessage,
+	endFilling,
+	type FilledHour,
+	type FilledMessages,
 	type FilledMoment,
 	type FilledMoments,
 	type FilledWorkspace,
 	insertFilled,
 } from '../store/filling.ts';
+import type {Store} from '../store/store.ts';
 
 export type FillOptions = {
 	/** The messages are shared out among them. */
@@ -31,7 +33,7 @@ const waitingMs = 3_600_000;
 const addresses = 1_000_000;
 const domains = 2000;
 const bouncedShare = 0.03;
-const perTransaction = 20_000;
+const perTransaction = 50_000;
 /** So many were sent together, and share their moments. */
 const together = 50;
 /** From acceptance to each of the four events, milliseconds. */
@@ -40,53 +42,73 @@ const chanceBytes = 4;
 const suffixBytes = 8;
 
 /** Fills a store, which nobody else uses, with what real traffic leaves, from the oldest message to the newest. */
-export async function fillStore(database: Knex, options: FillOptions): Promise<void> {
-	await beginFilling(database, options.workspaces);
+export async function fillStore(store: Pick<Store, 'database' | 'reader'>, options: FillOptions): Promise<void> {
+	await beginFilling(store, options.workspaces);
 	const [before = '', after = ''] = JSON.stringify(options.data).split('{n}');
 	let writing = Promise.resolve();
 	for (let first = 0; first < options.messages; first += perTransaction) {
 		// While the engine writes, the next messages are made.
 		const count = Math.min(perTransaction, options.messages - first);
-		const [messages, moments] = [makeMessages(options, first, count), makeMoments(options, first, count)];
+		const made = makeMessages(options, first, count);
+		const messages = {...made, first, together, addresses, domains, data: [before, after] as const};
 		await writing;
 		options.onProgress?.(first);
-		writing = database.transaction(trx => insertFilled(trx, messages, moments, [before, after]));
+		writing = store.database.transaction(trx => insertFilled(trx, messages));
 	}
 	await writing;
+	await endFilling(store);
 }
 
-function makeMoments({messages, now, waitsUntil}: FillOptions, first: number, count: number): FilledMoments[] {
+function momentsOf({messages, now, waitsUntil}: FillOptions, number: number): FilledMoments {
 	const span = waitsUntil ? waitingMs : historyMs;
-	return Array.from({length: Math.ceil(count / together)}, (_, index) => {
-		const at = Math.floor(now - span + ((first + index * together) * span) / messages);
-		return delays.map(delay => momentOf(at + delay)) as unknown as FilledMoments;
-	});
+	const at = Math.floor(now - span + (number * span) / messages);
+	return delays.map(delay => momentOf(at + delay)) as unknown as FilledMoments;
 }
 
 function momentOf(milliseconds: number): FilledMoment {
 	return {id: idFloor('evt', milliseconds).slice(4, 14), at: storeTime(milliseconds)};
 }
 
-function makeMessages({workspaces, waitsUntil, random}: FillOptions, first: number, count: number): FilledMessage[] {
+function makeMessages(
+	options: FillOptions,
+	first: number,
+	count: number,
+): Pick<FilledMessages, 'each' | 'moments' | 'hours'> {
+	const {workspaces, waitsUntil} = options;
+	const [each, moments]: [string[], FilledMoments[]] = [[], []];
+	const hours = new Map<string, FilledHour>();
+	for (let number = first; number < first + count; number += together) {
+		const four = momentsOf(options, number);
+		moments.push(four);
+		for (const [index, ended] of endsOf(options, Math.min(together, first + count - number)).entries()) {
+			const text = waitsUntil ? `${ended.slice(0, -1)}w${storeTime(waitsUntil(number + index))}` : ended;
+			each.push(text);
+			countHour(hours, ((number + index) % addresses) % workspaces.length, four[0].at.slice(0, 13), text);
+		}
+	}
+	return {each, moments, hours: [...hours.values()]};
+}
+
+/** How ids end, with the letter of how their messages ended, in the order of the indexes: what comes next goes behind it. */
+function endsOf({random}: FillOptions, count: number): string[] {
 	const each = chanceBytes + suffixBytes;
 	const bytes = random(count * each);
 	return Array.from({length: count}, (_, index) => {
-		const number = first + index;
-		const chance = bytes.readUInt32LE(index * each);
-		// In the order of the indexes: neighbours share pages, which are written once for many rows.
-		const address = number % addresses;
-		const domain = `mail${address % domains}.example`;
-		const due = waitsUntil?.(number);
-		return {
-			number,
-			workspace: address % workspaces.length,
-			moments: Math.floor(index / together),
-			// Digits of base 16 are digits of an id's base 32 too.
-			suffix: bytes.toString('hex', index * each + chanceBytes, (index + 1) * each),
-			address: `user${String(address).padStart(6, '0')}@${domain}`,
-			domain,
-			end: due === undefined ? (chance / 2 ** 32 < bouncedShare ? 'bounced' : 'delivered') : 'waiting',
-			due: due === undefined ? null : storeTime(due),
-		};
-	});
+		const chance = bytes.readUInt32LE(index * each) / 2 ** 32;
+		// Digits of base 16 are digits of an id's base 32 too.
+		const suffix = bytes.toString('hex', index * each + chanceBytes, (index + 1) * each);
+		return `${suffix}${chance < bouncedShare ? 'b' : 'd'}`;
+	}).sort();
+}
+
+function countHour(hours: Map<string, FilledHour>, workspace: number, hour: string, text: string): void {
+	const key = `${workspace} ${hour}`;
+	let counted = hours.get(key);
+	if (!counted) {
+		counted = {workspace, hour, attempted: 0, bounced: 0, delivered: 0};
+		hours.set(key, counted);
+	}
+	counted.attempted++;
+	counted.bounced += text.endsWith('b') ? 1 : 0;
+	counted.delivered += text.endsWith('d') ? 1 : 0;
 }

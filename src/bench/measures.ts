@@ -80,7 +80,7 @@ export async function measureQueue(bench: Bench, sink: Pick<Sink, 'count'>): Pro
 		const filled = await store.writer.transaction(trx => prepareWorkspace(trx, tools, workspaceId, variant));
 		const {data} = workload;
 		const {random} = tools;
-		await fillStore(store.database, {workspaces: [filled], messages, now, data, random, waitsUntil: () => now});
+		await fillStore(store, {workspaces: [filled], messages, now, data, random, waitsUntil: () => now});
 	});
 	const daemon = await serve(bench, shop, {});
 	const before = daemon.usage();

@@ -117,7 +117,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 		});
 		const [begun, now] = [clock.monotonic(), clock.now()];
 		const longest = Math.max(...retrySchedule.waits);
-		await fillStore((await session.store()).database, {
+		await fillStore(await session.store(), {
 			...{workspaces, messages, now, random: tools.random, data: plain.data},
 			onProgress: done => progress.show(done, done / messages),
 			...(isWaiting && {waitsUntil: number => now + (number / messages) * longest}),

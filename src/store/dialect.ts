@@ -212,6 +212,14 @@ export function rowSource(
 	return {sql: `values ${new Array(rows.length).fill(row).join(',')}`, bindings: rows.flat().map(bindable)};
 }
 
+/** A table of the texts of a JSON array, which is bound to it: `key`, from 0 on, and `value`. */
+export function eachText(database: Knex): string {
+	return database.client.driverName === 'sqlite3'
+		? 'json_each(?)'
+		: `(select cast(ordinality - 1 as integer) as key, value
+			from json_array_elements_text(cast(? as json)) with ordinality as one (value, ordinality)) as each_text`;
+}
+
 /** An expression that makes the bytes (UTF-8) of a text: rows that travel as JSON can hold no bytes. */
 export function textAsBytes(database: Knex, expression: string): string {
 	return database.client.driverName === 'sqlite3' ? `cast(${expression} as blob)` : `convert_to(${expression}, 'UTF8')`;

@@ -1,5 +1,7 @@
 import type {Knex} from 'knex';
+import {eachText} from './dialect.ts';
 import {insertRows} from './insert-rows.ts';
+import type {Store} from './store.ts';
 
 /** A workspace that is filled, and of what its messages are. */
 export type FilledWorkspace = {
@@ -15,42 +17,73 @@ export type FilledMoment = {readonly id: string; readonly at: string};
 /** When messages were accepted, queued and sent, and came to their end, in this order. */
 export type FilledMoments = readonly [FilledMoment, FilledMoment, FilledMoment, FilledMoment];
 
-/** What differs from message to message. */
-export type FilledMessage = {
-	readonly number: number;
+/** Messages that follow one another. */
+export type FilledMessages = {
+	/** The number of the first. */
+	readonly first: number;
+	/** For each the 16 characters that its ids end with, the letter of its end, and when it is due if it waits. */
+	readonly each: readonly string[];
+	readonly moments: readonly FilledMoments[];
+	/** So many share their moments. */
+	readonly together: number;
+	readonly hours: readonly FilledHour[];
+	/** Addresses come round again and again, and so do their domains. */
+	readonly addresses: number;
+	readonly domains: number;
+	/** The variables of each: what is before its number and after it. */
+	readonly data: readonly [before: string, after: string];
+};
+
+/** Those of a workspace that were accepted within an hour. */
+export type FilledHour = {
 	/** Its place in the list of workspaces. */
 	readonly workspace: number;
-	/** Its place in the list of moments. */
-	readonly moments: number;
-	/** The end of its ids: 16 characters. */
-	readonly suffix: string;
-	readonly address: string;
-	readonly domain: string;
-	readonly end: 'delivered' | 'bounced' | 'waiting';
-	/** When one that waits is tried again; else null. */
-	readonly due: string | null;
+	/** In the store's form, as far as the hour. */
+	readonly hour: string;
+	attempted: number;
+	bounced: number;
+	delivered: number;
 };
+
+type Connections = Pick<Store, 'database' | 'reader'>;
 
 const momentColumns = ['t0', 't1', 't2', 't3', 'a0', 'a1', 'a2', 'a3'];
 const workspaceColumns = ['workspace_id', 'sender', 'template_id', 'version_id'];
-const messageColumns = ['n', 's', 'address', 'domain', 'ending', 'due'];
+const hourColumns = ['w', 'hour', 'attempted', 'hard', 'good'];
 const texts = (columns: readonly string[]) => columns.map(name => `${name} text`).join(', ');
+const temporary: ReadonlyArray<readonly [name: string, columns: string]> = [
+	['filling_workspaces', `w integer primary key, ${texts(workspaceColumns)}`],
+	['filling_moments', `m integer primary key, ${texts(momentColumns)}`],
+	['filling_hours', 'w integer, hour text, attempted integer, hard integer, good integer'],
+	[
+		'filling',
+		`n integer, ${texts(['s', 'ending', 'due', 'address', 'domain', ...momentColumns, ...workspaceColumns])}`,
+	],
+];
 
-/** To be called before, for the same connection. Its rows are right by themselves; a fill that is interrupted is a shorter one. */
-export async function beginFilling(database: Knex, workspaces: readonly FilledWorkspace[]): Promise<void> {
+/**
+ * To be called before, while nobody else uses the store; `endFilling` after. Each transaction is right by itself: a fill that is
+ * interrupted is a shorter one.
+ */
+export async function beginFilling(
+	{database, reader}: Connections,
+	workspaces: readonly FilledWorkspace[],
+): Promise<void> {
 	if (database.client.driverName === 'sqlite3') {
-		const pragmas = ['temp_store = memory', 'cache_size = -262144', 'wal_autocheckpoint = 32000', 'foreign_keys = off'];
-		for (const pragma of [...pragmas, 'synchronous = normal']) {
+		// A new page goes into the file at once, not through the log. SQLite changes that for its only connection. What a power
+		// loss could damage is synced all the time, but for a store that has no mail yet.
+		await reader.destroy();
+		const synchronous = (await database('messages').first('id')) ? 'normal' : 'off';
+		const journal = ['locking_mode = exclusive', 'journal_mode = truncate', `synchronous = ${synchronous}`];
+		for (const pragma of [...journal, 'temp_store = memory', 'cache_size = -262144', 'foreign_keys = off']) {
 			await database.raw(`pragma ${pragma}`);
 		}
+	} else {
+		await database.raw('set synchronous_commit = off');
 	}
-	await database.raw(`create temp table filling_workspaces (w integer primary key, ${texts(workspaceColumns)})`);
-	await database.raw(`create temp table filling_moments (m integer primary key, ${texts(momentColumns)})`);
-	await database.raw(`create temp table filling_messages (w integer, m integer, ${texts(messageColumns)})`);
-	await database.raw(`create temp view filling as
-		select f.*, ${[...momentColumns, ...workspaceColumns].join(', ')}
-		from filling_messages as f cross join filling_moments as m cross join filling_workspaces as w
-		where m.m = f.m and w.w = f.w`);
+	for (const [name, columns] of temporary) {
+		await database.raw(`create temp table ${name} (${columns})`);
+	}
 	await database.transaction(trx =>
 		insertRows(
 			trx,
@@ -61,19 +94,33 @@ export async function beginFilling(database: Knex, workspaces: readonly FilledWo
 	);
 }
 
+/** The connections are again what they were. */
+export async function endFilling({database, reader}: Connections): Promise<void> {
+	for (const [name] of temporary) {
+		await database.raw(`drop table ${name}`);
+	}
+	if (database.client.driverName === 'sqlite3') {
+		// The change of the journal syncs all that was written.
+		const journal = ['synchronous = full', 'locking_mode = normal', 'journal_mode = wal'];
+		for (const pragma of [...journal, 'cache_size = -2000', 'foreign_keys = on']) {
+			await database.raw(`pragma ${pragma}`);
+		}
+		reader.initialize();
+	} else {
+		await database.raw('reset synchronous_commit');
+	}
+}
+
 /**
  * Writes what real traffic leaves of messages: the message with its variables, its copy, four events and an attempt (two
  * where it waits), the contact, the figures, and a suppression where it bounced. The engine derives the rows from what
  * differs, which is several times as fast as sending it each.
  */
-export async function insertFilled(
-	trx: Knex.Transaction,
-	messages: readonly FilledMessage[],
-	moments: readonly FilledMoments[],
-	data: readonly [before: string, after: string],
-): Promise<void> {
-	await trx.raw('delete from filling_messages');
-	await trx.raw('delete from filling_moments');
+export async function insertFilled(trx: Knex.Transaction, messages: FilledMessages): Promise<void> {
+	const {first, each, moments, together, hours, addresses, domains, data} = messages;
+	for (const table of ['filling', 'filling_hours', 'filling_moments']) {
+		await trx.raw(`delete from ${table}`);
+	}
 	await insertRows(
 		trx,
 		'filling_moments',
@@ -82,28 +129,28 @@ export async function insertFilled(
 	);
 	await insertRows(
 		trx,
-		'filling_messages',
-		['w', 'm', ...messageColumns],
-		messages.map(one => [
-			...[one.workspace, one.moments, String(one.number), one.suffix],
-			...[one.address, one.domain, one.end, one.due],
-		]),
+		'filling_hours',
+		hourColumns,
+		hours.map(one => [one.workspace, one.hour, one.attempted, one.bounced, one.delivered]),
 	);
+	await trx.raw(fillingSql(trx), [together, domains, first, first, addresses, JSON.stringify(each)]);
 	await trx.raw(messagesSql, [...data]);
 	for (const sql of derived) {
 		await trx.raw(sql);
 	}
 }
 
-/** What the store takes on the disk, octets. */
-export async function readStoreBytes(reader: Knex): Promise<number> {
-	const size =
-		reader.client.driverName === 'sqlite3'
-			? 'select page_count * page_size as bytes from pragma_page_count, pragma_page_size'
-			: 'select pg_database_size(current_database()) as bytes';
-	const answer = await reader.raw(size);
-	return Number((Array.isArray(answer) ? answer : answer.rows)[0].bytes);
-}
+// Parameters are text to PostgreSQL unless it is told otherwise.
+const number = 'cast(? as integer)';
+const fillingSql = (trx: Knex) => `insert into filling
+	select n, substr(value, 1, 16), substr(value, 17, 1), nullif(substr(value, 18), ''),
+		'user' || substr(cast(1000000 + a as text), 2) || '@' || domain, domain,
+		${[...momentColumns, ...workspaceColumns].join(', ')}
+	from (select n, value, key / ${number} as moment, a, 'mail' || (a % ${number}) || '.example' as domain
+		from (select ${number} + key as n, (${number} + key) % ${number} as a, key, value from ${eachText(trx)}) as numbered
+	) as e
+	cross join filling_moments as m cross join filling_workspaces as w
+	where m.m = e.moment and w.w = e.a % (select count(*) from filling_workspaces)`;
 
 const message = `'msg_' || t0 || s`;
 const copy = `'rcp_' || t0 || s`;
@@ -122,70 +169,79 @@ const messagesSql = `insert into messages
 		cast(? as text) || n || cast(? as text), '{"order_id":"' || n || '"}', 0, a0
 	from filling`;
 
-const ended = `ending <> 'waiting'`;
+const isEnded = `ending <> 'w'`;
+const byEnding = (delivered: string, bounced: string, waiting = 'null') =>
+	`case ending when 'd' then ${delivered} when 'b' then ${bounced} else ${waiting} end`;
+
 // `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
 const derived: readonly string[] = [
 	`insert into recipients
 		(id, workspace_id, message_id, address, address_key, role, destination, state, state_at, subject, attempts,
 			next_attempt_at, sent_at, last_category, last_reply, crashes)
 		select ${copy}, workspace_id, ${message}, address, address, 'to', domain,
-			case ending when 'waiting' then 'queued' else ending end, a3, 'Your receipt ' || n, 1,
-			due, case when ${ended} then a2 end, case ending when 'waiting' then 'network' end,
-			case ending when 'delivered' then ${taken} when 'bounced' then ${refused} else 'connect ETIMEDOUT' end, 0
+			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, a3, 'Your receipt ' || n, 1,
+			due, case when ${isEnded} then a2 end, ${byEnding('null', 'null', `'network'`)},
+			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 0
 		from filling`,
-	event(0, 'accepted', 'null'),
-	event(1, 'queued', 'null'),
-	event(2, 'sent', `${common} || '}'`, ended, 3),
-	event(
-		3,
-		'delivered',
-		`${common} || ${conversation} || ',"code":250,"enhanced":"2.0.0","reply":"' || ${taken} || '"}'`,
-		`ending = 'delivered'`,
-	),
-	event(
-		3,
-		'bounced',
-		`${common} || ${conversation} || ',"code":550,"enhanced":"5.1.1","reply":"' || ${refused} ||
-			'","type":"permanent","category":"unknown_user","reason":"' || ${refused} || '"}'`,
-		`ending = 'bounced'`,
-	),
+	`insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail)
+		select 'evt_' || ${byEvent('t0', 't1', 't2', 't3')} || s, ${message}, ${copy},
+			${byEvent(`'accepted'`, `'queued'`, `'sent'`, byEnding(`'delivered'`, `'bounced'`))},
+			${byEvent('a0', 'a1', 'a2', 'a3')}, ${byEvent('a0', 'a1', 'a3', 'a3')},
+			${byEvent('null', 'null', `${common} || '}'`, detail())}
+		from filling cross join (select 0 as k union all select 1 union all select 2 union all select 3) as four
+		where ${isEnded} or k < 2`,
 	`insert into attempts (recipient_id, n, position, at, host, ip, tls, phase, code, enhanced, reply, ms)
-		select ${copy}, 1, 0, a2, ${host}, ${ip}, case when ${ended} then ${tls} end,
-			case ending when 'delivered' then 'dot' when 'bounced' then 'rcpt' else 'connect' end,
-			case ending when 'delivered' then 250 when 'bounced' then 550 end,
-			case ending when 'delivered' then '2.0.0' when 'bounced' then '5.1.1' end,
-			case ending when 'delivered' then ${taken} when 'bounced' then ${refused} else 'connect ETIMEDOUT' end, 40
+		select ${copy}, 1, 0, a2, ${host}, ${ip}, case when ${isEnded} then ${tls} end,
+			${byEnding(`'dot'`, `'rcpt'`, `'connect'`)}, ${byEnding('250', '550')}, ${byEnding(`'2.0.0'`, `'5.1.1'`)},
+			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 40
 		from filling`,
 	`insert into contacts (id, workspace_id, address, address_key, created_at, updated_at)
 		select 'con_' || t0 || s, workspace_id, address, address, a0, a0 from filling where true
 		on conflict (workspace_id, address_key) do nothing`,
 	`insert into suppressions (id, workspace_id, address, address_key, reason, source, created_at)
 		select 'sup_' || t3 || s, workspace_id, address, address, 'hard_bounce', ${message}, a3 from filling
-		where ending = 'bounced'
+		where ending = 'b'
 		on conflict (workspace_id, address_key) do nothing`,
-	day('accepted', 'true'),
-	day('delivered', `ending = 'delivered'`),
-	day('bounced', `ending = 'bounced'`),
+	day('accepted', 'attempted'),
+	day('delivered', 'good'),
+	day('bounced', 'hard'),
 	`insert into usage_months (workspace_id, month, accepted, test)
-		select workspace_id, substr(a0, 1, 7), count(*), 0 from filling where true group by 1, 2
+		select workspace_id, substr(hour, 1, 7), sum(attempted), 0 from ${hourly()} group by 1, 2
 		on conflict (workspace_id, month) do update set accepted = usage_months.accepted + excluded.accepted`,
 	`insert into reputation_hours (workspace_id, hour, attempted, hard, delivered, complained)
-		select workspace_id, substr(a2, 1, 13), count(*), sum(case ending when 'bounced' then 1 else 0 end),
-			sum(case ending when 'delivered' then 1 else 0 end), 0
-		from filling where true group by 1, 2
+		select workspace_id, hour, attempted, hard, good, 0 from ${hourly()}
 		on conflict (workspace_id, hour) do update set
 			attempted = reputation_hours.attempted + excluded.attempted, hard = reputation_hours.hard + excluded.hard,
 			delivered = reputation_hours.delivered + excluded.delivered`,
 ];
 
-function event(moment: 0 | 1 | 2 | 3, type: string, detail: string, where = 'true', recorded = moment): string {
-	return `insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail)
-		select 'evt_' || t${moment} || s, ${message}, ${copy}, '${type}', a${moment}, a${recorded}, ${detail}
-		from filling where ${where}`;
+function hourly(): string {
+	return 'filling_hours as h join filling_workspaces as w on w.w = h.w where true';
 }
 
-function day(status: string, where: string): string {
+function byEvent(accepted: string, queued: string, sent: string, end: string): string {
+	return `case k when 0 then ${accepted} when 1 then ${queued} when 2 then ${sent} else ${end} end`;
+}
+
+function detail(): string {
+	const delivered = `',"code":250,"enhanced":"2.0.0","reply":"' || ${taken} || '"}'`;
+	const bounced = `',"code":550,"enhanced":"5.1.1","reply":"' || ${refused} ||
+		'","type":"permanent","category":"unknown_user","reason":"' || ${refused} || '"}'`;
+	return `${common} || ${conversation} || ${byEnding(delivered, bounced)}`;
+}
+
+function day(status: string, column: string): string {
 	return `insert into usage_days (workspace_id, day, status, n)
-		select workspace_id, substr(a0, 1, 10), '${status}', count(*) from filling where ${where} group by 1, 2
+		select workspace_id, substr(hour, 1, 10), '${status}', sum(${column}) from ${hourly()} and ${column} > 0 group by 1, 2
 		on conflict (workspace_id, day, status) do update set n = usage_days.n + excluded.n`;
+}
+
+/** What the store takes on the disk, octets. */
+export async function readStoreBytes(reader: Knex): Promise<number> {
+	const size =
+		reader.client.driverName === 'sqlite3'
+			? 'select page_count * page_size as bytes from pragma_page_count, pragma_page_size'
+			: 'select pg_database_size(current_database()) as bytes';
+	const answer = await reader.raw(size);
+	return Number((Array.isArray(answer) ? answer : answer.rows)[0].bytes);
 }

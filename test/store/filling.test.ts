@@ -13,12 +13,20 @@ storeTest(test, 'a store is filled with what real traffic leaves', async (t, sto
 	const count = async (table: string, where: object = {}) =>
 		Number((await store.reader(table).where(where).count('* as n').first())?.n);
 
-	await fillStore(store.database, {...options, messages: 300});
+	await fillStore(store, {...options, messages: 300});
 	t.is(await count('messages'), 300);
 	t.is(await count('events'), 1200);
 	t.is(await count('attempts'), 300);
 	t.is(await count('contacts'), 300);
 	t.is((await count('recipients', {state: 'delivered'})) + (await count('suppressions')), 300);
+	const sum = async (table: string, column: string, where: object = {}) =>
+		Number((await store.reader(table).where(where).sum(`${column} as n`).first<{n: number}>())?.n);
+	const bounced = await count('recipients', {state: 'bounced'});
+	t.is(await sum('usage_days', 'n', {status: 'accepted'}), 300);
+	t.is(await sum('usage_days', 'n', {status: 'bounced'}), bounced);
+	t.is(await sum('usage_months', 'accepted'), 300);
+	t.is(await sum('reputation_hours', 'delivered'), 300 - bounced);
+	t.is(await count('events', {type: 'bounced'}), bounced);
 	const numbers: string[] = await store.reader('messages').pluck('data');
 	t.deepEqual(new Set(numbers), new Set(Array.from({length: 300}, (_, n) => `{"number":"${n}"}`)));
 	t.true((await readStoreBytes(store.reader)) > 300 * 1000);
