@@ -45,7 +45,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'webhook',
 		'inbound',
 	],
-	policy: ['mail', 'store'],
+	'mta-sts': ['mail', 'store'],
 	doctor: [
 		'mail',
 		'store',
@@ -61,7 +61,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	],
 	bench: 'everything',
 	api: ['mail', 'store', 'accept', 'outcome', 'webhook', 'admin', 'render'],
-	public: ['mail', 'store', 'outcome', 'links', 'api'],
+	hosted: ['mail', 'store', 'outcome', 'links', 'api'],
 	cli: [
 		'mail',
 		'store',

@@ -16,7 +16,7 @@ import type {LaneKey} from '../mail/way.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded, type TriedCopy} from '../outcome/record.ts';
 import {connectionsOf, type SiteChange} from '../pace/site.ts';
-import type {PolicyFailure} from '../policy/mta-sts.ts';
+import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import type {MakeJob} from '../queue/maker-protocol.ts';

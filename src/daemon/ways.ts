@@ -9,7 +9,7 @@ import type {LaneKey, MtaSts, Way} from '../mail/way.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {mxHosts} from '../pace/site-name.ts';
 import {type Network, needsHosts, type Preference, wayFor} from '../pace/way-of.ts';
-import type {MtaStsPolicies} from '../policy/mta-sts.ts';
+import type {MtaStsPolicies} from '../mta-sts/mta-sts.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';

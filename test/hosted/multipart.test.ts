@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {readMultipart} from '../../src/public/multipart.ts';
+import {readMultipart} from '../../src/hosted/multipart.ts';
 
 const typeOf = (boundary: string) => `multipart/form-data; boundary=${boundary}`;
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {html, nameMarkup, plainName} from '../../src/public/html.ts';
+import {html, nameMarkup, plainName} from '../../src/hosted/html.ts';
 
 test('what is put in is text, in elements and in attributes', t => {
 	const name = `<script>alert(1)</script>"><img onerror='x'>&amp;`;

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {isMachine, longestAgent, userAgentOf} from '../../src/public/machines.ts';
+import {isMachine, longestAgent, userAgentOf} from '../../src/hosted/machines.ts';
 
 const chrome = 'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0';
 const machines = [

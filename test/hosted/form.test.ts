@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {readForm} from '../../src/public/form.ts';
+import {readForm} from '../../src/hosted/form.ts';
 
 const urlencoded = 'application/x-www-form-urlencoded';
 const none = {token: null, action: null};

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parsePolicy} from '../../src/policy/sts-policy.ts';
-import {announcedId} from '../../src/policy/sts-record.ts';
+import {parsePolicy} from '../../src/mta-sts/sts-policy.ts';
+import {announcedId} from '../../src/mta-sts/sts-record.ts';
 
 test('a record announces its id', t => {
 	for (const text of [

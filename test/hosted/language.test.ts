@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {acceptedTags, chooseTexts} from '../../src/public/language.ts';
-import {texts} from '../../src/public/texts/texts.ts';
-import type {Language} from '../../src/public/texts/wording.ts';
+import {acceptedTags, chooseTexts} from '../../src/hosted/language.ts';
+import {texts} from '../../src/hosted/texts/texts.ts';
+import type {Language} from '../../src/hosted/texts/wording.ts';
 
 const cases: ReadonlyArray<readonly [string, Array<string | null>, string | undefined, string | null, Language]> = [
 	['the message first', ['de-AT', 'fr'], 'es', 'en', 'de'],
