@@ -1,4 +1,4 @@
-import type {Resolver} from '../mail/dns.ts';
+import type {Resolver} from '../net/dns.ts';
 import type {DomainRecord} from './domain-records.ts';
 import {judgeRecord, type Verdict} from './record-verdict.ts';
 

@@ -1,8 +1,8 @@
 import {isIP} from 'node:net';
 import {parseDkimRecord} from '../mail/dkim-record.ts';
-import type {DnsAnswer, Resolver} from '../mail/dns.ts';
 import {isSpf, parseSpf} from '../mail/spf-record.ts';
 import {parseTagList} from '../mail/tag-list.ts';
+import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import type {DomainRecord} from './domain-records.ts';
 import {checkSpf} from './spf-check.ts';
 

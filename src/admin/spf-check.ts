@@ -1,6 +1,6 @@
 import {BlockList, isIP} from 'node:net';
-import type {DnsAnswer, Resolver} from '../mail/dns.ts';
 import {isSpf, parseSpf, type SpfMechanism, type SpfQualifier, type SpfRecord} from '../mail/spf-record.ts';
+import type {DnsAnswer, Resolver} from '../net/dns.ts';
 
 /** What SPF says about mail from an address (RFC 7208 §2.6). `permerror` and `temperror` say why. */
 export type SpfResult =

@@ -1,8 +1,8 @@
 import {LRUCache} from 'lru-cache';
 import {atMost} from '../mail/at-most.ts';
-import {clientNetwork} from '../mail/client-network.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {RateLimit} from '../mail/rate-limit.ts';
+import {clientNetwork} from '../net/client-network.ts';
 
 const mostClients = 10_000;
 

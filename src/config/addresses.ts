@@ -1,6 +1,6 @@
 import {isIP, isIPv4} from 'node:net';
 import ipaddr from 'ipaddr.js';
-import {hostName} from '../mail/host-name.ts';
+import {hostName} from '../net/host-name.ts';
 import {allowed, type Parsed, type Parser, value} from './parsed.ts';
 
 export type Listen = {readonly host: string; readonly port: number};

@@ -1,6 +1,6 @@
 import {type RateLimit, readRateLimit} from '../mail/rate-limit.ts';
 import type {RetrySchedule} from '../mail/retry.ts';
-import {type SmtpTimeouts, smtpTimeoutDefaults} from '../mail/smtp-timeouts.ts';
+import {type SmtpTimeouts, smtpTimeoutDefaults} from '../net/smtp-timeouts.ts';
 import {allowed, type Parser, value} from './parsed.ts';
 import {count, duration} from './parsers.ts';
 

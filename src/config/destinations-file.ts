@@ -1,6 +1,6 @@
-import {hostName} from '../mail/host-name.ts';
 import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
 import type {Pace, Terms} from '../mail/way.ts';
+import {hostName} from '../net/host-name.ts';
 import type {Destinations, Provider} from '../pace/destinations.ts';
 import {nearest} from './nearest.ts';
 import {reactions, type Tell} from './reactions.ts';

@@ -1,6 +1,6 @@
 import {resolve} from 'node:path';
 import {parseDuration} from '../mail/duration.ts';
-import {hostName} from '../mail/host-name.ts';
+import {hostName} from '../net/host-name.ts';
 import {allowed, type Parser, value} from './parsed.ts';
 
 const controls = /[\u0000-\u001f\u007f]/;

@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import {resolve} from 'node:path';
-import {hostName} from '../mail/host-name.ts';
-import {parseRelayUrl, type Relay} from '../mail/relay-url.ts';
+import {hostName} from '../net/host-name.ts';
+import {parseRelayUrl, type Relay} from '../net/relay-url.ts';
 import {allowed, type Parser, value} from './parsed.ts';
 
 /** Where bounces are fetched (MAILCTL_BOUNCE_MAILBOX). */

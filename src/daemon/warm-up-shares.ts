@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
-import type {Relay} from '../mail/relay-url.ts';
+import type {Relay} from '../net/relay-url.ts';
 import {type Destinations, mxProvider} from '../pace/destinations.ts';
 import {type DayFigures, daysBefore, shareOf, utcDay, type WarmUp} from '../pace/warm-up.ts';
 import type {DailyShares} from '../pace/way-of.ts';

@@ -1,7 +1,7 @@
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt} from '../mail/outcome.ts';
-import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
+import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {createDialogue} from './dialogue.ts';

@@ -1,13 +1,13 @@
 import {setMaxListeners} from 'node:events';
 import type {Classify} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {Resolver, SecureResolver} from '../mail/dns.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
-import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Terms} from '../mail/way.ts';
+import type {Resolver, SecureResolver} from '../net/dns.ts';
+import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {createBrokenTls} from './broken-tls.ts';
 import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';

@@ -1,10 +1,10 @@
 import {isIPv6} from 'node:net';
 import {networkInterfaces} from 'node:os';
 import type {Clock} from '../mail/clock.ts';
-import type {Resolver} from '../mail/dns.ts';
-import {isPublicAddress} from '../mail/public-address.ts';
-import {reverseName} from '../mail/reverse-name.ts';
 import type {Source} from '../mail/way.ts';
+import type {Resolver} from '../net/dns.ts';
+import {isPublicAddress} from '../net/public-address.ts';
+import {reverseName} from '../net/reverse-name.ts';
 
 /** The address families that there is a way to. */
 export type Families = {readonly v4: boolean; readonly v6: boolean};

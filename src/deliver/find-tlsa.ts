@@ -1,4 +1,4 @@
-import type {SecureAnswer, SecureResolver, TlsaRecord} from '../mail/dns.ts';
+import type {SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
 import {isUsable} from './tlsa.ts';
 
 /** The records by which a host's certificate is judged, those that we can use; or why the host may not be talked to. */

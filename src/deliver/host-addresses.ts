@@ -1,4 +1,4 @@
-import type {DnsAnswer, Resolver} from '../mail/dns.ts';
+import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import type {Families} from './families.ts';
 
 /** The addresses of a host, IPv6 and IPv4 in turn, and why one of the look-ups failed. `fresh`: what was kept does not count. */

@@ -1,5 +1,5 @@
-import {base64, createConceal, type Login, plainResponse} from '../mail/log-in.ts';
 import {printable} from '../mail/smtp-reply.ts';
+import {base64, createConceal, type Login, plainResponse} from '../net/log-in.ts';
 import type {Answer, SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
 

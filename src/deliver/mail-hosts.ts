@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
-import type {MxRecord} from '../mail/dns.ts';
+import type {MxRecord} from '../net/dns.ts';
 
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 

@@ -1,6 +1,6 @@
-import type {MxRecord, Resolver} from '../mail/dns.ts';
-import {isPublicAddress} from '../mail/public-address.ts';
 import type {Source} from '../mail/way.ts';
+import type {MxRecord, Resolver} from '../net/dns.ts';
+import {isPublicAddress} from '../net/public-address.ts';
 import type {Families} from './families.ts';
 import {hostAddresses, otherAddresses} from './host-addresses.ts';
 import {isNullMx, mailHosts} from './mail-hosts.ts';

@@ -1,7 +1,7 @@
 import {lookup} from 'node:dns/promises';
 import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
-import type {Relay} from '../mail/relay-url.ts';
+import type {Relay} from '../net/relay-url.ts';
 import {mostAddresses} from './mx-routes.ts';
 import {deferral, type NoRoute} from './no-route.ts';
 import type {Route} from './route.ts';

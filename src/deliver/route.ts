@@ -1,5 +1,5 @@
 import {isDeepStrictEqual} from 'node:util';
-import type {TlsaRecord} from '../mail/dns.ts';
+import type {TlsaRecord} from '../net/dns.ts';
 
 /**
  * `none`: plain text. `opportunistic`: TLS where offered, whatever the certificate, plain text where it fails

@@ -1,8 +1,8 @@
 import type {X509Certificate} from 'node:crypto';
 import type {Clock} from '../mail/clock.ts';
-import {isLoopbackAddress} from '../mail/public-address.ts';
 import {printable} from '../mail/smtp-reply.ts';
-import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
+import {isLoopbackAddress} from '../net/public-address.ts';
+import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
 import {type Extensions, noExtensions, parseExtensions} from './extensions.ts';
 import type {Hello, SecureContexts} from './hello.ts';

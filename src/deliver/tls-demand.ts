@@ -1,6 +1,5 @@
-import type {SecureResolver} from '../mail/dns.ts';
-import {namesHost} from '../mail/mx-pattern.ts';
 import type {Terms} from '../mail/way.ts';
+import type {SecureResolver} from '../net/dns.ts';
 import {findTlsa} from './find-tlsa.ts';
 import type {TlsMode, TlsPolicy} from './route.ts';
 
@@ -50,4 +49,14 @@ export function demandsOf(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, 
 
 		return mtaSts === null ? {kind: 'tls', tls} : {kind: 'tls', tls, policy: {kind: 'sts', enforce: false, names}};
 	};
+}
+
+/**
+ * Whether a pattern of an MTA-STS policy names a host (RFC 8461 §4.1): `*` stands for exactly one label, the left-most.
+ * Both in lower-case A-labels without the last dot.
+ */
+export function namesHost(pattern: string, host: string): boolean {
+	return pattern.startsWith('*.')
+		? host.includes('.') && host.slice(host.indexOf('.')) === pattern.slice(1)
+		: pattern === host;
 }

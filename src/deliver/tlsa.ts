@@ -1,6 +1,6 @@
 import {createHash, type X509Certificate} from 'node:crypto';
-import type {TlsaRecord} from '../mail/dns.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
+import type {TlsaRecord} from '../net/dns.ts';
 
 const trustAnchor = 2; // DANE-TA
 const endEntity = 3; // DANE-EE

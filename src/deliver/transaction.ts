@@ -1,5 +1,5 @@
 import type {SmtpReply} from '../mail/smtp-reply.ts';
-import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
+import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {mailCommand, type Notify, rcptCommand} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {dotStuffed} from './dot-stuffing.ts';

@@ -1,8 +1,8 @@
 import {Resolver as SystemResolver} from 'node:dns/promises';
 import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
-import type {Resolver} from '../mail/dns.ts';
-import {isPublicAddress} from '../mail/public-address.ts';
+import type {Resolver} from '../net/dns.ts';
+import {isPublicAddress} from '../net/public-address.ts';
 import {type CancellableResolver, createResolver} from './resolver.ts';
 
 export type AuthorityOptions = {

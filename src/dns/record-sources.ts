@@ -1,5 +1,5 @@
 import type {Clock} from '../mail/clock.ts';
-import type {Resolver} from '../mail/dns.ts';
+import type {Resolver} from '../net/dns.ts';
 import {createAuthority} from './authority.ts';
 import {createResolver} from './resolver.ts';
 

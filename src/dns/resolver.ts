@@ -2,7 +2,7 @@ import {Resolver as SystemResolver} from 'node:dns/promises';
 import {LRUCache} from 'lru-cache';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {DnsAnswer, Resolver} from '../mail/dns.ts';
+import type {DnsAnswer, Resolver} from '../net/dns.ts';
 
 export type ResolverOptions = {
 	/** `ip[:port]`; empty: the system's. */

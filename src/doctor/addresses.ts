@@ -1,5 +1,5 @@
 import {type NetworkInterfaceInfo, networkInterfaces} from 'node:os';
-import {isPublicAddress} from '../mail/public-address.ts';
+import {isPublicAddress} from '../net/public-address.ts';
 
 /** An address that mail leaves from, and the name said in EHLO there. */
 export type OwnAddress = {readonly address: string; readonly hostname: string};

@@ -1,5 +1,5 @@
-import type {Resolver} from '../mail/dns.ts';
-import {reverseName} from '../mail/reverse-name.ts';
+import type {Resolver} from '../net/dns.ts';
+import {reverseName} from '../net/reverse-name.ts';
 import type {OwnAddress} from './addresses.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 

@@ -1,6 +1,6 @@
 import {createDialogue} from '../deliver/dialogue.ts';
 import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
-import type {Resolver} from '../mail/dns.ts';
+import type {Resolver} from '../net/dns.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 import {addressesOf} from './names.ts';
 

@@ -2,7 +2,7 @@ import {createSocket} from 'node:dgram';
 import {isIP, isIPv6} from 'node:net';
 import {noticeableSkewMs} from '../daemon/clock-skew.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {Resolver} from '../mail/dns.ts';
+import type {Resolver} from '../net/dns.ts';
 import type {Store} from '../store/store.ts';
 import {type Check, fail, ok, warn} from './finding.ts';
 

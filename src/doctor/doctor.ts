@@ -9,7 +9,7 @@ import {createSecureContexts} from '../deliver/hello.ts';
 import {mxRoutes} from '../deliver/mx-routes.ts';
 import type {Route} from '../deliver/route.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {Resolver} from '../mail/dns.ts';
+import type {Resolver} from '../net/dns.ts';
 import type {OwnAddress} from './addresses.ts';
 import {blocklistCheck} from './blocklists.ts';
 import {returnPathCheck} from './bounces.ts';

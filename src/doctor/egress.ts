@@ -6,7 +6,7 @@ import {openSession} from '../deliver/session.ts';
 import type {Stop} from '../deliver/stop.ts';
 import {tlsText} from '../deliver/tls-words.ts';
 import {systemClock} from '../mail/clock.ts';
-import type {SmtpTimeouts} from '../mail/smtp-timeouts.ts';
+import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {OwnAddress} from './addresses.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 

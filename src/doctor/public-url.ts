@@ -1,5 +1,5 @@
-import {isLoopbackAddress} from '../mail/public-address.ts';
 import {withoutAdvice} from '../mail/tls-words.ts';
+import {isLoopbackAddress} from '../net/public-address.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const answerMs = 10_000;

@@ -1,6 +1,6 @@
 import {isIP} from 'node:net';
 import {type LookUp, systemLookUp} from '../deliver/relay-routes.ts';
-import type {Relay} from '../mail/relay-url.ts';
+import type {Relay} from '../net/relay-url.ts';
 import {greet, type SmtpReach, wordsOf} from './egress.ts';
 import {type Check, type Found, fail, ok} from './finding.ts';
 

@@ -1,4 +1,4 @@
-import type {Resolver} from '../mail/dns.ts';
+import type {Resolver} from '../net/dns.ts';
 import {type Check, fail, ok} from './finding.ts';
 
 /** Whether DNS answers at all, for a domain that surely takes mail. */

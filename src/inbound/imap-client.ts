@@ -1,8 +1,8 @@
 import {rootCertificates} from 'node:tls';
 import type {ImapFlow, ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/urls.ts';
-import {createConceal} from '../mail/log-in.ts';
 import {withoutAdvice} from '../mail/tls-words.ts';
+import {createConceal} from '../net/log-in.ts';
 import {longestMail} from './found-mail.ts';
 
 export type ImapMailbox = Extract<BounceMailbox, {kind: 'imap'}>;

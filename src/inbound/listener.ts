@@ -1,6 +1,6 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
-import {clientNetwork} from '../mail/client-network.ts';
+import {clientNetwork} from '../net/client-network.ts';
 import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
 import {type ListenerLimits, usualLimits} from './listener-limits.ts';

@@ -1,6 +1,6 @@
 import type {dkimVerify} from 'mailauth/lib/dkim/verify.js';
-import type {Resolver} from '../mail/dns.ts';
 import type {Reading} from '../mail/report.ts';
+import type {Resolver} from '../net/dns.ts';
 
 export type TrustedReporterOptions = {
 	/** Domains (`d=`) that the operator trusts, in lower case. */

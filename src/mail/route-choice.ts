@@ -1,4 +1,4 @@
-import {parseRelayUrl, type Relay} from './relay-url.ts';
+import {parseRelayUrl, type Relay} from '../net/relay-url.ts';
 
 /** Where the mail of a workspace, or for a destination, is to go. */
 export type RouteChoice =

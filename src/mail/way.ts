@@ -1,4 +1,4 @@
-import type {Relay} from './relay-url.ts';
+import type {Relay} from '../net/relay-url.ts';
 
 /** An address of this machine that connections are made from, and the name said in EHLO there; null: MAILCTL_HOSTNAME. */
 export type Source = {readonly address: string; readonly hostname: string | null};

@@ -1,11 +1,11 @@
 import {type RequestOptions, request} from 'node:https';
 import type {TcpNetConnectOpts} from 'node:net';
 import type {ConnectionOptions, SecureContext} from 'node:tls';
-import type {Resolver} from '../mail/dns.ts';
-import {pinnedLookup} from '../mail/pinned-lookup.ts';
-import {isPublicAddress} from '../mail/public-address.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
 import {withoutAdvice} from '../mail/tls-words.ts';
+import type {Resolver} from '../net/dns.ts';
+import {pinnedLookup} from '../net/pinned-lookup.ts';
+import {isPublicAddress} from '../net/public-address.ts';
 import {parsePolicy, type StsPolicy} from './sts-policy.ts';
 
 export type Fetched =

@@ -1,8 +1,8 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
-import type {DnsAnswer, MxRecord} from '../mail/dns.ts';
-import type {Relay} from '../mail/relay-url.ts';
 import type {Source} from '../mail/way.ts';
+import type {DnsAnswer, MxRecord} from '../net/dns.ts';
+import type {Relay} from '../net/relay-url.ts';
 
 /** Names longer than this are cut and told apart by a hash: a domain may name twenty hosts of 250 characters. */
 const longestName = 150;

@@ -1,7 +1,7 @@
-import type {Relay} from '../mail/relay-url.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {Pace, Source, Terms, Way} from '../mail/way.ts';
+import type {Relay} from '../net/relay-url.ts';
 import {type Destinations, domainProvider, effectivePace, type Provider} from './destinations.ts';
 import {fromSources, hostsName, smarthostName} from './site-name.ts';
 import {sourcesFor} from './sources.ts';

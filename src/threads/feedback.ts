@@ -1,4 +1,4 @@
-import {isUnder} from '../mail/host-name.ts';
+import {isUnder} from '../net/host-name.ts';
 import type {MakeJob} from '../queue/maker-protocol.ts';
 
 /** Mail that refers to no topic. */

@@ -1,6 +1,6 @@
 import {isIP, type TcpNetConnectOpts} from 'node:net';
 import {type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
-import {pinnedLookup} from '../mail/pinned-lookup.ts';
+import {pinnedLookup} from '../net/pinned-lookup.ts';
 import {PostFault} from './fault.ts';
 
 /** A host that is spoken to, and the addresses of it that were checked just now. */

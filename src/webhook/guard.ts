@@ -1,7 +1,7 @@
 import {BlockList, isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
-import {hostName} from '../mail/host-name.ts';
-import {isPublicAddress} from '../mail/public-address.ts';
+import {hostName} from '../net/host-name.ts';
+import {isPublicAddress} from '../net/public-address.ts';
 import {isWebhookPort} from './ports.ts';
 
 /** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */

@@ -1,7 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
 import {checkDomainRecords} from '../../src/admin/check-records.ts';
 import type {DomainRecord} from '../../src/admin/domain-records.ts';
-import type {Resolver} from '../../src/mail/dns.ts';
+import type {Resolver} from '../../src/net/dns.ts';
 import type {Zone} from '../helpers/fake-dns.ts';
 import {resolverOf} from '../helpers/resolvers.ts';
 

@@ -7,7 +7,7 @@ import {loadBounceRules} from '../../src/config/bounce-rules.ts';
 import {createDeliverer} from '../../src/deliver/deliverer.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
+import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 
 // Transactions a second on one reused connection to a trivial sink in another process: ours and nodemailer's.
 // node dist/test/bench/smtp-client.js [transactions]

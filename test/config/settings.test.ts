@@ -6,7 +6,7 @@ import {boundPublicUrl} from '../../src/config/derive.ts';
 import {reloadSettings} from '../../src/config/reload.ts';
 import {loadSettings, type SettingsInput} from '../../src/config/settings.ts';
 import {showSettings} from '../../src/config/show.ts';
-import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
+import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 
 function folder(file?: string, mode = 0o600): string {
 	const path = mkdtempSync(join(tmpdir(), 'mailctl-settings-'));

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {createSecureResolver} from '../../src/dns/secure-resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import type {TlsaRecord} from '../../src/mail/dns.ts';
+import type {TlsaRecord} from '../../src/net/dns.ts';
 import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab} from '../helpers/delivery-lab.ts';
 import type {DnsFault, DnsRecords} from '../helpers/fake-dns.ts';

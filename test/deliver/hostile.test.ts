@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import type {SmtpTimeouts} from '../../src/mail/smtp-timeouts.ts';
+import type {SmtpTimeouts} from '../../src/net/smtp-timeouts.ts';
 import {startLab, testTimeouts} from '../helpers/delivery-lab.ts';
 import type {Answer, FakeMxOptions, Step} from '../helpers/fake-mx.ts';
 

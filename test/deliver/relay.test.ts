@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {Relay} from '../../src/mail/relay-url.ts';
+import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab} from '../helpers/delivery-lab.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from '../helpers/fake-mx.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
-import type {Relay} from '../../src/mail/relay-url.ts';
 import type {TlsResult} from '../../src/mail/tls-result.ts';
+import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab, testTimeouts} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';

@@ -9,7 +9,7 @@ import type {Check} from '../../src/doctor/finding.ts';
 import {ehloSpfCheck, hostnameCheck, reverseDnsCheck} from '../../src/doctor/names.ts';
 import {resolverCheck} from '../../src/doctor/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import {reverseName} from '../../src/mail/reverse-name.ts';
+import {reverseName} from '../../src/net/reverse-name.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 async function resolverFor(t: ExecutionContext, zone: Zone) {

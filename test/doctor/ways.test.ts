@@ -11,7 +11,7 @@ import type {Check} from '../../src/doctor/finding.ts';
 import {publicUrlCheck} from '../../src/doctor/public-url.ts';
 import {relayCheck} from '../../src/doctor/relay.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import type {Relay} from '../../src/mail/relay-url.ts';
+import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {testTimeouts} from '../helpers/delivery-lab.ts';

@@ -2,7 +2,7 @@ import {createSocket, type Socket as UdpSocket} from 'node:dgram';
 import {once} from 'node:events';
 import {type AddressInfo, createServer, type Server, type Socket} from 'node:net';
 import * as dns from 'dns-packet';
-import type {TlsaRecord} from '../../src/mail/dns.ts';
+import type {TlsaRecord} from '../../src/net/dns.ts';
 import type {Teardown} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';
 

@@ -1,6 +1,6 @@
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import type {Resolver} from '../../src/mail/dns.ts';
+import type {Resolver} from '../../src/net/dns.ts';
 import {startFakeDns, type Zone} from './fake-dns.ts';
 import type {Teardown} from './fake-mx.ts';
 

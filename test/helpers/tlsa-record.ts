@@ -1,5 +1,5 @@
 import {createHash, X509Certificate} from 'node:crypto';
-import type {TlsaRecord} from '../../src/mail/dns.ts';
+import type {TlsaRecord} from '../../src/net/dns.ts';
 import type {Certificate} from './certificate.ts';
 
 /** The record that names the first certificate of a chain. */

@@ -2,7 +2,7 @@ import test from 'ava';
 import {dkimSign} from 'mailauth/lib/dkim/sign.js';
 import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
 import {createTrustedReporter} from '../../src/inbound/trusted-reporter.ts';
-import type {DnsAnswer} from '../../src/mail/dns.ts';
+import type {DnsAnswer} from '../../src/net/dns.ts';
 import {complaint, reading} from '../helpers/reports.ts';
 
 const {rsa} = await generateSigningKeys();

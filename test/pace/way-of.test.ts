@@ -1,8 +1,8 @@
 import test from 'ava';
 import {loadDestinations} from '../../src/config/destinations.ts';
 import {parseDestinations} from '../../src/config/destinations-file.ts';
-import {parseRelayUrl} from '../../src/mail/relay-url.ts';
 import {parseRoute, type RouteChoice} from '../../src/mail/route-choice.ts';
+import {parseRelayUrl} from '../../src/net/relay-url.ts';
 import type {Destinations} from '../../src/pace/destinations.ts';
 import {type DailyShares, type Network, needsHosts, type Preference, wayFor} from '../../src/pace/way-of.ts';
 

@@ -4,7 +4,7 @@ import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
 import type {Delivery} from '../../src/deliver/delivery.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import {smtpTimeoutDefaults} from '../../src/mail/smtp-timeouts.ts';
+import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 import {createSenders} from '../../src/queue/senders.ts';
 import type {SenderData} from '../../src/threads/sender.ts';
 import {makeCertificate} from '../helpers/certificate.ts';

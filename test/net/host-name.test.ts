@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {hostName} from '../../src/mail/host-name.ts';
+import {hostName} from '../../src/net/host-name.ts';
 
 const cases: Array<[string, string | undefined]> = [
 	['Mail.Example', 'mail.example'],

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parseRelayUrl, type Relay} from '../../src/mail/relay-url.ts';
+import {parseRelayUrl, type Relay} from '../../src/net/relay-url.ts';
 
 const open = {secure: false, tls: 'opportunistic', user: null, password: null} as const;
 const good: Array<[string, Relay]> = [
