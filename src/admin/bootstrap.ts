@@ -1,15 +1,15 @@
 import {generateSigningKeys} from '../compose/dkim-key.ts';
+import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Mode} from '../mail/message.ts';
+import type {ActTools} from '../mail/operator.ts';
 import {usualScopes} from '../mail/scopes.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {createKey} from './keys.ts';
 import {readSample} from './sample.ts';
-import {addSender} from './senders.ts';
 import {saveTemplate} from './templates.ts';
-import type {ActTools} from './tools.ts';
 import {createWorkspace} from './workspaces.ts';
 
 /** What a fresh store was given, for the one time that its keys can be shown. */

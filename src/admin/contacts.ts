@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {type Contact, findContact, type Preferences, updateContact} from '../store/contacts.ts';
-import type {ActTools} from './tools.ts';
 
 /** Changes what is given; null clears it. Undefined: the workspace has no such contact. */
 export async function changeContact(

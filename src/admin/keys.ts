@@ -1,11 +1,11 @@
 import type {Knex} from 'knex';
 import {apiKeyHash, createApiKey} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
+import type {ActTools, Tools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {type ApiKey, expireApiKey, findApiKey, insertApiKey, revokeApiKey} from '../store/api-keys.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import type {ActTools, Tools} from './tools.ts';
 
 export type KeyInput = {
 	readonly workspaceId: string;

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Address} from '../mail/address.ts';
 import type {Mode} from '../mail/message.ts';
-import type {Acting} from '../mail/operator.ts';
+import type {Acting, ActTools} from '../mail/operator.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
@@ -15,7 +15,6 @@ import {
 	type Suppression,
 } from '../store/suppressions.ts';
 import type {GroupWrite} from '../store/writer.ts';
-import type {ActTools} from './tools.ts';
 
 /** The entry that holds for the address, and whether it is this one or was there before. */
 export type Suppressed = {readonly entry: Suppression; readonly isNew: boolean};

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {listSiteSuspensions, resumeSites} from '../store/site-suspensions.ts';
 import {deleteSuspension, readSuspension, type Suspension, upsertSuspension} from '../store/suspensions.ts';
-import type {ActTools} from './tools.ts';
 
 const noReason = 'suspended by the operator';
 

@@ -1,5 +1,6 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -14,7 +15,6 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../store/templates.ts';
-import type {ActTools} from './tools.ts';
 
 /** Undefined: the name is taken. */
 export async function createTemplate(

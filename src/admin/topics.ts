@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {deleteTopic, insertTopic, type Topic} from '../store/topics.ts';
-import type {ActTools} from './tools.ts';
 
 /** Opt-outs of an earlier topic with this code hold again. Undefined: the workspace has a topic with the code. */
 export async function createTopic(

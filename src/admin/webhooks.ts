@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {WebhookEventType} from '../mail/event.ts';
 import type {Mode} from '../mail/message.ts';
+import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
 import {recordAct} from '../store/audit.ts';
@@ -15,7 +16,6 @@ import {
 	switchEndpoint,
 	updateSecrets,
 } from '../store/webhook-endpoints.ts';
-import type {ActTools} from './tools.ts';
 
 export type EndpointInput = {
 	readonly workspaceId: string;

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
+import type {ActTools} from '../mail/operator.ts';
 import {withPasswords} from '../mail/sealed-route.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
@@ -14,7 +15,6 @@ import {
 	type Workspace,
 	type WorkspaceChanges,
 } from '../store/workspaces.ts';
-import type {ActTools} from './tools.ts';
 
 export type WorkspaceInput = {
 	readonly name: string;

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Accept} from '../accept/send.ts';
-import type {Tools} from '../admin/tools.ts';
+import type {Tools} from '../mail/operator.ts';
 import type {Erase} from '../outcome/erase.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Writer} from '../store/writer.ts';

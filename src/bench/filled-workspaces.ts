@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {saveTemplate} from '../admin/templates.ts';
-import type {ActTools} from '../admin/tools.ts';
 import {createWorkspace} from '../admin/workspaces.ts';
+import type {ActTools} from '../mail/operator.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
 import {listSenders} from '../store/senders.ts';
 import {findVersion, type TemplateVariant} from '../store/templates.ts';

@@ -1,5 +1,5 @@
 import {setTimeout as wait} from 'node:timers/promises';
-import type {ActTools} from '../admin/tools.ts';
+import type {ActTools} from '../mail/operator.ts';
 import {type Daemon, type Settings, startDaemon, type Usage} from './daemon.ts';
 import {fillStore} from './fill.ts';
 import {prepareWorkspace} from './filled-workspaces.ts';

@@ -1,15 +1,15 @@
 import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {createKey} from '../admin/keys.ts';
-import {addSender} from '../admin/senders.ts';
 import {saveTemplate} from '../admin/templates.ts';
-import type {ActTools} from '../admin/tools.ts';
 import {storedVariant} from '../admin/variants.ts';
 import {createWorkspace} from '../admin/workspaces.ts';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
 import {loadSettings} from '../config/settings.ts';
 import {type Held, openData} from '../daemon/open.ts';
+import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
+import type {ActTools} from '../mail/operator.ts';
 import {usualScopes} from '../mail/scopes.ts';
 import {compileInWorker, usualCompileTime} from '../render/compile-in-worker.ts';
 import type {TemplateVariant} from '../store/templates.ts';

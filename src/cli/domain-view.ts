@@ -1,6 +1,6 @@
-import type {CheckedRecord} from '../admin/check-records.ts';
-import {type DomainRecord, returnPathHost} from '../admin/domain-records.ts';
-import {nextCheck} from '../admin/domain-state.ts';
+import type {CheckedRecord} from '../domains/check-records.ts';
+import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
+import {nextCheck} from '../domains/domain-state.ts';
 import {storeTime} from '../mail/time.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';

@@ -1,11 +1,11 @@
 import type {Command} from 'commander';
-import {domainRecords, sendingNames} from '../admin/domain-records.ts';
-import {addDomain, removeDomain} from '../admin/domains.ts';
-import {cancelRotation, rotateKeys} from '../admin/signing-keys.ts';
-import {type DomainCheck, type DomainSight, lookAtDomain, settleDomain, takeDomain} from '../admin/verify-domain.ts';
-import {zoneFile} from '../admin/zone-file.ts';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
+import {domainRecords, sendingNames} from '../domains/domain-records.ts';
+import {addDomain, removeDomain} from '../domains/domains.ts';
+import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
+import {type DomainCheck, type DomainSight, lookAtDomain, settleDomain, takeDomain} from '../domains/verify-domain.ts';
+import {zoneFile} from '../domains/zone-file.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';

@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {addSender, changeSender, prepareKeys, removeSender} from '../admin/senders.ts';
+import {addSender, changeSender, prepareKeys, removeSender} from '../domains/senders.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
-import type {OpenSources} from '../admin/check-records.ts';
-import type {SendingNames} from '../admin/domain-records.ts';
-import {dayMs, nextCheck, patienceMs} from '../admin/domain-state.ts';
-import {type DomainCheck, lookAtDomain, settleDomain, takeDomain} from '../admin/verify-domain.ts';
+import type {OpenSources} from '../domains/check-records.ts';
+import type {SendingNames} from '../domains/domain-records.ts';
+import {dayMs, nextCheck, patienceMs} from '../domains/domain-state.ts';
+import {type DomainCheck, lookAtDomain, settleDomain, takeDomain} from '../domains/verify-domain.ts';
 import type {Acting} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';

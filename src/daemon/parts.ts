@@ -1,8 +1,8 @@
 import {hostname} from 'node:os';
 import type {Logger} from 'pino';
-import {sendingNames} from '../admin/domain-records.ts';
 import type {Settings} from '../config/settings.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
+import {sendingNames} from '../domains/domain-records.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';

@@ -1,4 +1,4 @@
-import type {DomainCheck} from '../admin/verify-domain.ts';
+import type {DomainCheck} from '../domains/verify-domain.ts';
 import type {createMailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';

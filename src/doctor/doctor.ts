@@ -1,5 +1,3 @@
-import type {OpenSources} from '../admin/check-records.ts';
-import {sendingNames} from '../admin/domain-records.ts';
 import {extraCa} from '../config/ca.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
@@ -8,6 +6,8 @@ import {createFamilies} from '../deliver/families.ts';
 import {createSecureContexts} from '../deliver/hello.ts';
 import {mxRoutes} from '../deliver/mx-routes.ts';
 import type {Route} from '../deliver/route.ts';
+import type {OpenSources} from '../domains/check-records.ts';
+import {sendingNames} from '../domains/domain-records.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {OwnAddress} from './addresses.ts';

@@ -1,6 +1,6 @@
-import type {OpenSources} from '../admin/check-records.ts';
-import type {SendingNames} from '../admin/domain-records.ts';
-import {type DomainSight, lookAtDomain} from '../admin/verify-domain.ts';
+import type {OpenSources} from '../domains/check-records.ts';
+import type {SendingNames} from '../domains/domain-records.ts';
+import {type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
 import type {Clock} from '../mail/clock.ts';
 import {listDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';

@@ -17,3 +17,13 @@ export type Acting = {
 	readonly newId: NewId;
 	readonly operator: Operator;
 };
+
+/** What a workflow takes from outside: time, ids, randomness. */
+export type Tools = {
+	readonly clock: Clock;
+	readonly newId: NewId;
+	readonly random: (size: number) => Buffer;
+};
+
+/** The same for a workflow that changes something: it records whose act that was. */
+export type ActTools = Tools & Acting;

@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
-import type {ActTools} from '../../src/admin/tools.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
+import type {ActTools} from '../../src/mail/operator.ts';
 import {createVault} from '../../src/store/sealed.ts';
 
 export const testOperator = {actor: 'cli:ann', from: 'desk.example'};

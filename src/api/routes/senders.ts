@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {addSender, prepareKeys, removeSender} from '../../admin/senders.ts';
+import {addSender, prepareKeys, removeSender} from '../../domains/senders.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {apiTime} from '../../mail/time.ts';

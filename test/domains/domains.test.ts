@@ -1,11 +1,11 @@
 import {createPrivateKey, createPublicKey} from 'node:crypto';
 import test from 'ava';
-import {domainRecords, sendingNames} from '../../src/admin/domain-records.ts';
-import {addDomain} from '../../src/admin/domains.ts';
-import {addSender, changeSender, removeSender} from '../../src/admin/senders.ts';
-import type {SigningKeys} from '../../src/admin/signing-keys.ts';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {domainRecords, sendingNames} from '../../src/domains/domain-records.ts';
+import {addDomain} from '../../src/domains/domains.ts';
+import {addSender, changeSender, removeSender} from '../../src/domains/senders.ts';
+import type {SigningKeys} from '../../src/domains/signing-keys.ts';
 import {listDkimKeys} from '../../src/store/dkim-keys.ts';
 import {findDomain, listDomains} from '../../src/store/domains.ts';
 import {findSender, listSenders} from '../../src/store/senders.ts';

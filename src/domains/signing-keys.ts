@@ -1,12 +1,12 @@
 import {createPublicKey} from 'node:crypto';
 import type {Knex} from 'knex';
+import type {ActTools, Tools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {type Act, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type DkimKey, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
-import type {ActTools, Tools} from './tools.ts';
 
 /** A domain's new private keys (PKCS #8, PEM); made outside of a transaction because RSA takes a while. */
 export type SigningKeys = {readonly rsa: string; readonly ed25519: string};

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -7,7 +8,6 @@ import {type Domain, deleteDomain, insertDomain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {listDomainSenders} from '../store/senders.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
-import type {ActTools} from './tools.ts';
 
 export type DomainInput = {
 	readonly workspaceId: string;

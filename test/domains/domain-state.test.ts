@@ -1,5 +1,5 @@
 import test from 'ava';
-import {nextCheck, nextStanding, type Sight} from '../../src/admin/domain-state.ts';
+import {nextCheck, nextStanding, type Sight} from '../../src/domains/domain-state.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {DueDomain} from '../../src/store/domains.ts';
 

@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {type DomainRecord, domainRecords} from '../../src/admin/domain-records.ts';
-import {zoneFile} from '../../src/admin/zone-file.ts';
 import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {type DomainRecord, domainRecords} from '../../src/domains/domain-records.ts';
+import {zoneFile} from '../../src/domains/zone-file.ts';
 import {parseZone} from '../helpers/zone-file.ts';
 
 const now = '2026-06-09T10:00:00.000Z';

@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
-import {checkDomainRecords} from '../../src/admin/check-records.ts';
-import type {DomainRecord} from '../../src/admin/domain-records.ts';
+import {checkDomainRecords} from '../../src/domains/check-records.ts';
+import type {DomainRecord} from '../../src/domains/domain-records.ts';
 import type {Resolver} from '../../src/net/dns.ts';
 import type {Zone} from '../helpers/fake-dns.ts';
 import {resolverOf} from '../helpers/resolvers.ts';

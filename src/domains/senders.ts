@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
 import type {Address} from '../mail/address.ts';
+import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -9,7 +10,6 @@ import type {Vault} from '../store/sealed.ts';
 import {deleteSender, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
 import {addDomain} from './domains.ts';
 import type {SigningKeys} from './signing-keys.ts';
-import type {ActTools} from './tools.ts';
 
 export type SenderInput = {
 	readonly workspaceId: string;
