@@ -6,7 +6,7 @@ RUN npm ci && npm prune --omit=dev --ignore-scripts && rm -r scripts src migrati
 
 FROM node:24-bookworm-slim
 ENV NODE_ENV=production MAILCTL_DATA_DIR=/data MAILCTL_HTTP_LISTEN=0.0.0.0:8125
-# Without them glibc keeps what large bodies and mails took (docs/performance.md, Memory).
+# Without them glibc keeps what large bodies and mails took (docs/internals/performance.md, Memory).
 ENV MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=4194304
 WORKDIR /app
 COPY --from=build /app ./

@@ -15,7 +15,7 @@ function longSentences(text: string): string[] {
 		.filter(sentence => sentence.split(' ').filter(word => /\p{L}/u.test(word)).length > longest);
 }
 
-// Lists of figures: docs/performance.md is a log of measurements.
+// Lists of figures: docs/internals/performance.md is a log of measurements.
 const pages = repository.filter(
 	file => /^(docs\/|[A-Z]+\.md$)/.test(file) && /(?<!performance|CHANGELOG)\.md$/.test(file),
 );
