@@ -24,6 +24,16 @@ test('what pages refer to is in the repository', t => {
 	t.deepEqual(brokenIn(pages), []);
 });
 
+test('docs/README.md leads to every page', t => {
+	const index = readFileSync('docs/README.md', 'utf8');
+	const listed = pages.filter(file => /^docs\/(guide|reference|internals)\/[\w-]+\.md$/.test(file));
+	t.true(listed.length > 30);
+	t.deepEqual(
+		listed.filter(file => !index.includes(`](${file.slice('docs/'.length)})`)),
+		[],
+	);
+});
+
 test('reference pages list every error code with its status, every scope and every metric', t => {
 	const errors = readFileSync('docs/reference/errors.md', 'utf8');
 	for (const [name, {status}] of Object.entries(apiErrors)) {
