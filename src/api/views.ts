@@ -1,6 +1,19 @@
+import {variantSource} from '../admin/variants.ts';
 import {apiTime} from '../mail/time.ts';
+import type {Contact} from '../store/contacts.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredMessage} from '../store/messages.ts';
+import type {Sender} from '../store/senders.ts';
+import type {Suppression} from '../store/suppressions.ts';
+import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
+import type {Topic} from '../store/topics.ts';
+import type {StoredDelivery} from '../store/webhook-deliveries.ts';
+import type {Endpoint} from '../store/webhook-endpoints.ts';
+
+// How each noun is shown as JSON, by the API and by the command line's --json. `time`: the form of its times.
+
+/** The store's own times, with milliseconds: the form of the command line. */
+export const storedTime = (stored: string) => stored;
 
 /** A message as the API shows it (docs/reference/interface.md, Message), with `mode` and `resent_from` besides. */
 export function messageView(message: StoredMessage) {
@@ -29,4 +42,111 @@ export function messageView(message: StoredMessage) {
 /** An entry of the timeline (docs/reference/interface.md, Message event), with `detail` besides. */
 export function eventView({id, type, occurredAt, recordedAt, detail}: StoredEvent) {
 	return {id, type, occurred_at: apiTime(occurredAt), recorded_at: apiTime(recordedAt), detail};
+}
+
+/** A contact as the API shows it. */
+export function contactView(contact: Contact) {
+	return {
+		id: contact.id,
+		email: contact.address,
+		locale: contact.locale,
+		timezone: contact.timezone,
+		created_at: apiTime(contact.createdAt),
+		updated_at: apiTime(contact.updatedAt),
+		topics: contact.topics,
+		suppressed: contact.suppressed,
+	};
+}
+
+/** A sender as the API shows it. */
+export function senderView(row: Sender, time = apiTime) {
+	return {
+		id: row.id,
+		address: row.address,
+		name: row.name,
+		verified: row.verified_at !== null,
+		active: row.disabled_at === null,
+		created_at: time(row.created_at),
+	};
+}
+
+/** A topic as the API shows it (docs/reference/interface.md, Subscription topic). */
+export function topicView({id, code, name, created_at}: Topic, time = apiTime) {
+	return {id, code, name, created_at: time(created_at)};
+}
+
+/** An entry of the suppression list (docs/reference/interface.md, Suppression entry). */
+export function suppressionView({id, address, reason, source, mode, created_at}: Suppression, time = apiTime) {
+	return {id, recipient: address, reason, source, mode, created_at: time(created_at)};
+}
+
+export function templateView(row: Template) {
+	return {
+		id: row.id,
+		name: row.name,
+		latest_version: row.latest_version,
+		created_at: apiTime(row.created_at),
+		updated_at: apiTime(row.updated_at),
+	};
+}
+
+/** An item of the list of versions: without the sources. */
+export function listedVersionView(
+	{template_id, version, created_at}: TemplateVersion,
+	variants: ReadonlyArray<Pick<TemplateVariant, 'locale' | 'subject'>>,
+) {
+	return {
+		template_id,
+		version,
+		created_at: apiTime(created_at),
+		variants: variants.map(({locale, subject}) => ({locale, subject})),
+	};
+}
+
+export function versionView(
+	{template_id, version, created_at, sample}: TemplateVersion,
+	variants: readonly TemplateVariant[],
+) {
+	return {
+		template_id,
+		version,
+		created_at: apiTime(created_at),
+		variants: variants.map(variant => ({...variantSource(variant), text: variant.text_source})),
+		sample: sample === null ? null : JSON.parse(sample),
+	};
+}
+
+const timeOrNull = (stored: string | null) => (stored === null ? null : apiTime(stored));
+
+/** An endpoint as the API shows it, at a time in the store's form. */
+export function endpointView(endpoint: Endpoint, secret: string, now: string) {
+	const {id, mode, url, events, disabledAt, failingSince, createdAt, previousUntil} = endpoint;
+	return {
+		id,
+		url,
+		events,
+		mode,
+		active: disabledAt === null,
+		signing_secret: secret,
+		previous_secret_expires_at: timeOrNull(previousUntil !== null && previousUntil > now ? previousUntil : null),
+		failing_since: timeOrNull(failingSince),
+		created_at: apiTime(createdAt),
+	};
+}
+
+/** A delivery as the API shows it (docs/reference/interface.md, Webhook delivery), with what the last attempt came to besides. */
+export function deliveryView(delivery: StoredDelivery) {
+	return {
+		id: delivery.id,
+		event_type: delivery.eventType,
+		status: delivery.state,
+		attempts: delivery.attempts,
+		payload: JSON.parse(Buffer.from(delivery.body).toString()) as object,
+		last_attempt_at: timeOrNull(delivery.lastAttemptAt),
+		last_status: delivery.lastStatus,
+		last_error: delivery.lastError,
+		next_attempt_at: timeOrNull(delivery.nextAttemptAt),
+		message_id: delivery.messageId,
+		created_at: apiTime(delivery.createdAt),
+	};
 }

@@ -3,7 +3,7 @@ import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {count, past} from './options.ts';
 import {verb} from './program.ts';
 import {action} from './session.ts';
-import {table} from './table.ts';
+import type {Noun} from './table.ts';
 import {printable, shortTime} from './text.ts';
 
 type Options = {readonly since?: number; readonly limit: number};
@@ -16,23 +16,22 @@ export function auditCommands(audit: Command): void {
 		.action(
 			action<Options, []>(async (session, {since, limit}) => {
 				const workspace = await session.chosenWorkspace();
-				const acts = await listAudit(await session.reader(), {workspaceId: workspace?.id, since, limit});
-				session.show(acts.map(view), () =>
-					table<AuditEntry>(
-						[
-							{title: 'UTC', cell: row => shortTime(row.at).slice(0, 19)},
-							{title: 'ACTOR', cell: row => printable(row.actor), cut: true},
-							{title: 'FROM', cell: row => row.from && printable(row.from), cut: true},
-							{title: 'ACTION', cell: row => row.action},
-							{title: 'TARGET', cell: row => row.target && printable(row.target), cut: true},
-						],
-						acts,
-						session.terminal.width,
-					),
-				);
+				const rows = await listAudit(await session.reader(), {workspaceId: workspace?.id, since, limit});
+				session.list(acts, rows);
 			}),
 		);
 }
+
+const acts: Noun<AuditEntry> = {
+	json: view,
+	fields: [
+		{title: 'UTC', cell: row => shortTime(row.at).slice(0, 19)},
+		{title: 'ACTOR', cell: row => printable(row.actor), cut: true},
+		{title: 'FROM', cell: row => row.from && printable(row.from), cut: true},
+		{title: 'ACTION', cell: row => row.action},
+		{title: 'TARGET', cell: row => row.target && printable(row.target), cut: true},
+	],
+};
 
 function view({workspaceId, ...entry}: AuditEntry) {
 	const {id, at, actor, from, action: did, target, detail} = entry;

@@ -9,7 +9,7 @@ import {count} from './options.ts';
 import {verb} from './program.ts';
 import {reportView} from './report-view.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import {fields, type Noun} from './table.ts';
 import {folded, printable, shortTime} from './text.ts';
 
 type Options = {limit: number; raw?: true};
@@ -34,26 +34,25 @@ export function unmatchedCommand(bounce: Command): void {
 		);
 }
 
+const keptMails: Noun<KeptMail> = {
+	json: view,
+	fields: [
+		{title: 'ID', cell: ({id}) => id.slice(0, shownId)},
+		{title: 'UTC', cell: ({receivedAt}) => shortTime(receivedAt).slice(5, 16)},
+		{title: 'KEPT', cell: ({kept}) => kept},
+		{title: 'KIND', cell: mail => reviewOf(mail).kind},
+		// Whom a report names; who wrote to the operator, and about what.
+		{title: 'WHO', cell: mail => letterOf(mail)?.from ?? reviewOf(mail).reports[0]?.recipient ?? null, cut: true},
+		{title: 'WHY', cell: mail => letterOf(mail)?.subject ?? whyOf(mail), cut: true},
+	],
+};
+
 async function list(session: Session, {limit, raw}: Options): Promise<void> {
 	if (raw) {
 		throw new CliError('usage', '--raw needs to know of which mail', 'add its id: mailctl bounce unmatched ID --raw');
 	}
 	const mails = await listKept(await session.reader(), limit);
-	session.show(mails.map(view), () =>
-		table<KeptMail>(
-			[
-				{title: 'ID', cell: ({id}) => id.slice(0, shownId)},
-				{title: 'UTC', cell: ({receivedAt}) => shortTime(receivedAt).slice(5, 16)},
-				{title: 'KEPT', cell: ({kept}) => kept},
-				{title: 'KIND', cell: mail => reviewOf(mail).kind},
-				// Whom a report names; who wrote to the operator, and about what.
-				{title: 'WHO', cell: mail => letterOf(mail)?.from ?? reviewOf(mail).reports[0]?.recipient ?? null, cut: true},
-				{title: 'WHY', cell: mail => letterOf(mail)?.subject ?? whyOf(mail), cut: true},
-			],
-			mails,
-			session.terminal.width,
-		),
-	);
+	session.list(keptMails, mails);
 }
 
 async function show(session: Session, {raw}: Options, id: string): Promise<void> {

@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import {changeContact} from '../admin/contacts.ts';
-import {contactView} from '../api/contact-view.ts';
+import {contactView} from '../api/views.ts';
 import {capturedFolder, removeCaptured} from '../deliver/capture.ts';
 import {isId} from '../mail/ids.ts';
 import {createErase} from '../outcome/erase.ts';
@@ -9,7 +9,7 @@ import {CliError} from './fault.ts';
 import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import {fields, type Noun} from './table.ts';
 import {shortTime} from './text.ts';
 
 type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
@@ -21,24 +21,12 @@ export function contactCommands(contact: Command): void {
 			action<{limit: number}, []>(async (session, {limit}) => {
 				const {id} = await session.workspace();
 				const rows = await listContacts(await session.reader(), id, {after: null, limit});
-				session.show(rows.map(contactView), () =>
-					table<Contact>(
-						[
-							// Every verb takes the address; beside the id it would be cut.
-							{title: 'EMAIL', cell: row => row.address, cut: true},
-							{title: 'LOCALE', cell: row => row.locale},
-							{title: 'TIMEZONE', cell: row => row.timezone, cut: true},
-							{title: 'GETS NO', cell: row => (row.suppressed ? 'mail' : row.topics.join(', ') || null), cut: true},
-						],
-						rows,
-						session.terminal.width,
-					),
-				);
+				session.list(contacts, rows);
 			}),
 		);
 
 	verb(contact, 'show <contact>', 'Show a contact, by id or address', 'mailctl contact show user@example.org').action(
-		action<object, [string]>(async (session, _options, text) => showContact(session, await chosen(session, text))),
+		action<object, [string]>(async (session, _options, text) => session.one(contacts, await chosen(session, text))),
 	);
 
 	verb(
@@ -58,7 +46,7 @@ export function contactCommands(contact: Command): void {
 				const {id: workspaceId} = await session.workspace();
 				const {id} = await chosen(session, text);
 				const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
-				showContact(session, changed ?? missing(text));
+				session.one(contacts, changed ?? missing(text));
 			}),
 		);
 
@@ -123,17 +111,18 @@ function changesOf(options: UpdateOptions): Partial<Preferences> {
 	};
 }
 
-function showContact(session: Session, row: Contact): void {
-	session.show(contactView(row), () =>
-		fields([
-			['id', row.id],
-			['email', row.address],
-			['locale', row.locale],
-			['timezone', row.timezone],
-			['opted out of', row.topics.length > 0 ? row.topics.join(', ') : null],
-			['suppressed', row.suppressed ? 'yes' : 'no'],
-			['created', `${shortTime(row.createdAt)} UTC`],
-			['updated', `${shortTime(row.updatedAt)} UTC`],
-		]),
-	);
-}
+const contacts: Noun<Contact> = {
+	json: contactView,
+	fields: [
+		// Every verb takes the address; beside the id it would be cut.
+		{name: 'id', cell: row => row.id},
+		{title: 'EMAIL', name: 'email', cell: row => row.address, cut: true},
+		{title: 'LOCALE', name: 'locale', cell: row => row.locale},
+		{title: 'TIMEZONE', name: 'timezone', cell: row => row.timezone, cut: true},
+		{title: 'GETS NO', cell: row => (row.suppressed ? 'mail' : row.topics.join(', ') || null), cut: true},
+		{name: 'opted out of', cell: row => row.topics.join(', ') || null},
+		{name: 'suppressed', cell: row => (row.suppressed ? 'yes' : 'no')},
+		{name: 'created', cell: row => `${shortTime(row.createdAt)} UTC`},
+		{name: 'updated', cell: row => `${shortTime(row.updatedAt)} UTC`},
+	],
+};

@@ -15,7 +15,7 @@ import {CliError} from './fault.ts';
 import {domain as parseDomain, selector as parseSelector} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {table} from './table.ts';
+import type {Noun} from './table.ts';
 import {shortTime} from './text.ts';
 
 export function domainCommands(domain: Command): void {
@@ -74,21 +74,20 @@ async function add(session: Session, options: {returnPathDomain?: string}, text:
 	showUnasked(session, added.domain, added.keys);
 }
 
+const domains: Noun<Domain> = {
+	json: domainView,
+	fields: [
+		{title: 'ID', cell: row => row.id},
+		{title: 'DOMAIN', cell: row => row.name, cut: true},
+		{title: 'STATE', cell: row => row.state},
+		{title: 'CHECKED (UTC)', cell: row => shortTime(row.checked_at)},
+	],
+};
+
 async function list(session: Session): Promise<void> {
 	const {id} = await session.workspace();
 	const rows = await listDomains(await session.reader(), id);
-	session.show(rows.map(domainView), () =>
-		table<Domain>(
-			[
-				{title: 'ID', cell: row => row.id},
-				{title: 'DOMAIN', cell: row => row.name, cut: true},
-				{title: 'STATE', cell: row => row.state},
-				{title: 'CHECKED (UTC)', cell: row => shortTime(row.checked_at)},
-			],
-			rows,
-			session.terminal.width,
-		),
-	);
+	session.list(domains, rows);
 }
 
 async function show(session: Session, {zone}: {zone?: boolean}, text: string): Promise<void> {

@@ -8,7 +8,7 @@ import {CliError} from './fault.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import type {Noun} from './table.ts';
 import {shortTime} from './text.ts';
 
 type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: string; expires?: number};
@@ -48,21 +48,7 @@ export function keyCommands(key: Command): void {
 			const {id} = await session.workspace();
 			const rows = await listApiKeys(await session.reader(), id);
 			const now = storeTime(session.tools.clock.now());
-			session.show(
-				rows.map(row => view(row, now)),
-				() =>
-					table<ApiKey>(
-						[
-							{title: 'ID', cell: row => row.id},
-							{title: 'NAME', cell: row => row.name, cut: true},
-							{title: 'KEY', cell: row => `${row.hint}…`, cut: true},
-							{title: 'STATE', cell: row => stateOf(row, now)},
-							{title: 'LAST USED', cell: row => shortTime(row.last_used_at).slice(0, 16)},
-						],
-						rows,
-						session.terminal.width,
-					),
-			);
+			session.list(keysAt(now), rows);
 		}),
 	);
 
@@ -77,7 +63,7 @@ export function keyCommands(key: Command): void {
 				throw new CliError('data', `the key ${id} is revoked already`, 'there is nothing to do');
 			}
 			const now = storeTime(session.tools.clock.now());
-			session.show(view(revoked, now), () => [`revoked ${revoked.id} (${revoked.name})`]);
+			session.show(keysAt(now).json(revoked), () => [`revoked ${revoked.id} (${revoked.name})`]);
 		}),
 	);
 
@@ -114,8 +100,9 @@ function stateOf(row: ApiKey, now: string): string {
 	return row.expires_at !== null && row.expires_at <= now ? 'expired' : row.mode;
 }
 
-function view(row: ApiKey, now: string) {
-	return {
+/** Keys as they are at a time in the store's form. */
+const keysAt = (now: string): Noun<ApiKey> => ({
+	json: row => ({
 		id: row.id,
 		name: row.name,
 		mode: row.mode,
@@ -127,23 +114,21 @@ function view(row: ApiKey, now: string) {
 		revoked_at: row.revoked_at,
 		last_used_at: row.last_used_at,
 		created_at: row.created_at,
-	};
-}
+	}),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
+		{title: 'KEY', cell: row => `${row.hint}…`, cut: true},
+		{title: 'STATE', cell: row => stateOf(row, now)},
+		{title: 'LAST USED', cell: row => shortTime(row.last_used_at).slice(0, 16)},
+		{name: 'mode', cell: row => row.mode},
+		{name: 'scopes', cell: row => row.scopes.join(' ')},
+		{name: 'rate limit', cell: row => row.rate_limit ?? 'as MAILCTL_RATE_LIMIT'},
+		{name: 'expires', cell: row => row.expires_at && `${shortTime(row.expires_at)} UTC`},
+	],
+});
 
 function showKey(session: Session, {row, key}: CreatedKey): void {
-	const now = storeTime(session.tools.clock.now());
-	session.show({...view(row, now), key}, () => [
-		...fields([
-			['id', row.id],
-			['name', row.name],
-			['mode', row.mode],
-			['scopes', row.scopes.join(' ')],
-			['rate limit', row.rate_limit ?? 'as MAILCTL_RATE_LIMIT'],
-			['expires', row.expires_at && `${shortTime(row.expires_at)} UTC`],
-		]),
-		'',
-		session.terminal.bold(key),
-		'',
-		'Keep it now: it is shown only this time.',
-	]);
+	const lines = ['', session.terminal.bold(key), '', 'Keep it now: it is shown only this time.'];
+	session.one(keysAt(storeTime(session.tools.clock.now())), row, {json: {key}, lines});
 }

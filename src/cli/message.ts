@@ -14,7 +14,7 @@ import {address, count, past} from './options.ts';
 import {verb} from './program.ts';
 import {storedReportView} from './report-text.ts';
 import {action, type Session} from './session.ts';
-import {table} from './table.ts';
+import type {Noun} from './table.ts';
 import {shortTime} from './text.ts';
 
 type ListOptions = {
@@ -117,6 +117,17 @@ function status(text: string): RecipientState {
 	return known;
 }
 
+const messages: Noun<ListedMessage> = {
+	json: row => row,
+	fields: [
+		{title: 'ID', cell: row => row.id},
+		{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
+		{title: 'STATUS', cell: row => row.status},
+		{title: 'TO', cell: row => row.to, cut: true},
+		{title: 'SUBJECT', cell: row => row.subject, cut: true},
+	],
+};
+
 async function list(session: Session, options: ListOptions): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const filter = {
@@ -128,19 +139,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		until: options.until,
 	};
 	const rows = await listMessages(await session.reader(), filter, options.limit);
-	session.show(rows, () =>
-		table<ListedMessage>(
-			[
-				{title: 'ID', cell: row => row.id},
-				{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
-				{title: 'STATUS', cell: row => row.status},
-				{title: 'TO', cell: row => row.to, cut: true},
-				{title: 'SUBJECT', cell: row => row.subject, cut: true},
-			],
-			rows,
-			session.terminal.width,
-		),
-	);
+	session.list(messages, rows);
 }
 
 function copyView(

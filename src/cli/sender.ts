@@ -1,11 +1,12 @@
 import type {Command} from 'commander';
+import {storedTime, senderView} from '../api/views.ts';
 import {addSender, changeSender, prepareKeys, removeSender} from '../domains/senders.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import type {Noun} from './table.ts';
 
 type AddOptions = {name?: string; verified?: boolean};
 
@@ -44,18 +45,7 @@ export function senderCommands(sender: Command): void {
 		action(async session => {
 			const {id} = await session.workspace();
 			const rows = await listSenders(await session.reader(), id);
-			session.show(rows.map(view), () =>
-				table<Sender>(
-					[
-						{title: 'ID', cell: row => row.id},
-						{title: 'ADDRESS', cell: row => row.address, cut: true},
-						{title: 'NAME', cell: row => row.name, cut: true},
-						{title: 'STATE', cell: stateOf},
-					],
-					rows,
-					session.terminal.width,
-				),
-			);
+			session.list(senders, rows);
 		}),
 	);
 
@@ -98,31 +88,21 @@ function missing(address: string): never {
 	throw new CliError('data', `there is no sender ${address}`, 'see mailctl sender list');
 }
 
+const senders: Noun<Sender> = {
+	json: row => senderView(row, storedTime),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'ADDRESS', name: 'address', cell: row => row.address, cut: true},
+		{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
+		{title: 'STATE', name: 'state', cell: stateOf},
+	],
+};
+
 function stateOf(row: Sender): string {
 	return row.disabled_at === null ? (row.verified_at === null ? 'unverified' : 'ready') : 'disabled';
 }
 
-function view(row: Sender) {
-	return {
-		id: row.id,
-		address: row.address,
-		name: row.name,
-		verified: row.verified_at !== null,
-		active: row.disabled_at === null,
-		created_at: row.created_at,
-	};
-}
-
 function showSender(session: Session, row: Sender): void {
-	session.show(view(row), () => [
-		...fields([
-			['id', row.id],
-			['address', row.address],
-			['name', row.name],
-			['state', stateOf(row)],
-		]),
-		...(row.verified_at === null
-			? ['', `Publish the records of its domain: mailctl domain show ${row.address.split('@')[1]}`]
-			: []),
-	]);
+	const publish = `Publish the records of its domain: mailctl domain show ${row.address.split('@')[1]}`;
+	session.one(senders, row, {lines: row.verified_at === null ? ['', publish] : []});
 }

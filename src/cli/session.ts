@@ -14,6 +14,7 @@ import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {operator} from './operator.ts';
+import {columnsOf, linesOf, type Noun, table} from './table.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
 
 /** What a verb works with; settings and store are opened when they are first asked for. */
@@ -41,6 +42,13 @@ export type Session = {
 	readonly json: boolean;
 	/** The result: one JSON document with `--json`, else lines for people. */
 	readonly show: (json: unknown, lines: () => readonly string[]) => void;
+	/** As `show`, of several of a noun; of one, with whatever is to be said besides. */
+	readonly list: <Row>(noun: Noun<Row>, rows: readonly Row[]) => void;
+	readonly one: <Row>(
+		noun: Noun<Row>,
+		row: Row,
+		more?: {readonly json?: object; readonly lines?: readonly string[]},
+	) => void;
 	/** Asks before something is destroyed; throws unless the answer is yes. */
 	readonly confirm: (question: string, yes: boolean | undefined) => Promise<void>;
 };
@@ -99,6 +107,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	});
 	const chosenWorkspace = async () =>
 		globals.workspace === undefined ? undefined : await namedWorkspace(await reader(), globals.workspace);
+	const show: Session['show'] = (json, lines) => (globals.json ? terminal.printJson(json) : terminal.print(lines()));
 	const session: Session = {
 		terminal,
 		tools: toolsOf({now: () => clock.now(), monotonic: systemClock.monotonic}, operator()),
@@ -113,13 +122,10 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		workspace: async () => (await chosenWorkspace()) ?? (await onlyWorkspace(await reader())),
 		chosenWorkspace,
 		json: globals.json ?? false,
-		show(json, lines) {
-			if (globals.json) {
-				terminal.printJson(json);
-			} else {
-				terminal.print(lines());
-			}
-		},
+		show,
+		list: (noun, rows) => show(rows.map(noun.json), () => table(columnsOf(noun), rows, terminal.width)),
+		one: (noun, row, {json, lines = []} = {}) =>
+			show(json ? {...(noun.json(row) as object), ...json} : noun.json(row), () => [...linesOf(noun, row), ...lines]),
 		confirm: async (question, yes) => await confirm(terminal, question, yes),
 	};
 	return {

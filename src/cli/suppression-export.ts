@@ -1,5 +1,6 @@
 import {open} from 'node:fs/promises';
 import type {Command} from 'commander';
+import {storedTime, suppressionView} from '../api/views.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {countSuppressions, listSuppressions, type Suppression} from '../store/suppressions.ts';
 import {csvLine} from './csv-writer.ts';
@@ -88,6 +89,4 @@ function exportedLine({id, address, reason: why, source, created_at}: Suppressio
 }
 
 /** An entry as the CLI shows it: as the API does, with the store's exact time. */
-export function suppressionEntry({id, address, reason: why, source, mode, created_at}: Suppression) {
-	return {id, recipient: address, reason: why, source, mode, created_at};
-}
+export const suppressionEntry = (entry: Suppression) => suppressionView(entry, storedTime);

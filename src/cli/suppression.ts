@@ -11,7 +11,7 @@ import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {exportCommand, suppressionEntry} from './suppression-export.ts';
 import {importCommand} from './suppression-import.ts';
-import {fields, table} from './table.ts';
+import {linesOf, type Noun} from './table.ts';
 import {shortTime} from './text.ts';
 
 export function suppressionCommands(suppression: Command): void {
@@ -22,18 +22,7 @@ export function suppressionCommands(suppression: Command): void {
 			action<{reason?: SuppressionReason; limit: number}, []>(async (session, options) => {
 				const {id: workspaceId} = await session.workspace();
 				const rows = await listSuppressions(await session.reader(), {workspaceId, after: null, ...options});
-				session.show(rows.map(suppressionEntry), () =>
-					table<Suppression>(
-						[
-							{title: 'RECIPIENT', cell: row => row.address, cut: true},
-							{title: 'REASON', cell: row => (row.mode === 'test' ? `${row.reason} (test)` : row.reason)},
-							{title: 'SOURCE', cell: row => row.source, cut: true},
-							{title: 'UTC', cell: row => shortTime(row.created_at).slice(0, 16)},
-						],
-						rows,
-						session.terminal.width,
-					),
-				);
+				session.list(suppressions, rows);
 			}),
 		);
 
@@ -51,7 +40,7 @@ export function suppressionCommands(suppression: Command): void {
 			const listed = await writer.submit(suppressWrite, entry);
 			session.show({...suppressionEntry(listed.entry), added: listed.isNew}, () => [
 				listed.isNew ? `${text} is suppressed` : `${text} was suppressed already`,
-				...described(listed.entry),
+				...linesOf(suppressions, listed.entry),
 			]);
 		}),
 	);
@@ -71,7 +60,7 @@ export function suppressionCommands(suppression: Command): void {
 			const suppressed = suppresses(entry?.mode, 'live');
 			session.show({suppressed, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
 				`${text} is ${suppressed ? '' : 'not '}suppressed${entry && !suppressed ? ', but for test mail' : ''}`,
-				...(entry ? described(entry) : []),
+				...(entry ? linesOf(suppressions, entry) : []),
 				...(topics.length > 0 ? [`opted out of ${topics.join(', ')}`] : []),
 			]);
 		}),
@@ -101,11 +90,16 @@ async function remove(session: Session, {yes}: {yes?: boolean}, text: string): P
 	session.show({...suppressionEntry(removed), removed: true}, () => [`removed ${removed.address} (${removed.reason})`]);
 }
 
-function described({id, reason: why, source, created_at}: Suppression): string[] {
-	return fields([
-		['id', id],
-		['reason', why],
-		['source', source],
-		['since', `${shortTime(created_at)} UTC`],
-	]);
-}
+const suppressions: Noun<Suppression> = {
+	json: suppressionEntry,
+	fields: [
+		{title: 'RECIPIENT', cell: row => row.address, cut: true},
+		{title: 'REASON', cell: row => (row.mode === 'test' ? `${row.reason} (test)` : row.reason)},
+		{title: 'SOURCE', cell: row => row.source, cut: true},
+		{title: 'UTC', cell: row => shortTime(row.created_at).slice(0, 16)},
+		{name: 'id', cell: row => row.id},
+		{name: 'reason', cell: row => row.reason},
+		{name: 'source', cell: row => row.source},
+		{name: 'since', cell: row => `${shortTime(row.created_at)} UTC`},
+	],
+};

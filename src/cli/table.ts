@@ -1,4 +1,4 @@
-import {columnsOf, cut, printable, wrapped} from './text.ts';
+import {cut, printable, widthOf, wrapped} from './text.ts';
 
 export type Column<Row> = {
 	readonly title: string;
@@ -9,6 +9,32 @@ export type Column<Row> = {
 	readonly cut?: true;
 };
 
+/** A noun of the command line: what scripts read of one, and what people see, in lists and of one alone. */
+export type Noun<Row> = {
+	readonly json: (row: Row) => unknown;
+	/** With a `title` a column of lists, with a `name` a line of what is shown alone, which `undefined` leaves out. */
+	readonly fields: ReadonlyArray<
+		Omit<Column<Row>, 'title' | 'cell'> & {
+			readonly title?: string;
+			readonly name?: string;
+			readonly cell: (row: Row) => string | number | null | undefined;
+		}
+	>;
+};
+
+/** The columns of a noun. */
+export function columnsOf<Row>(noun: Noun<Row>): Array<Column<Row>> {
+	return noun.fields.flatMap(({title, cell, ...rest}) =>
+		title === undefined ? [] : [{...rest, title, cell: row => cell(row) ?? null}],
+	);
+}
+
+/** The lines of one of them. */
+export function linesOf<Row>(noun: Noun<Row>, row: Row): string[] {
+	const pairs = noun.fields.map(({name, cell}) => [name, name === undefined ? undefined : cell(row)] as const);
+	return fields(pairs.flatMap(([name, value]) => (name === undefined || value === undefined ? [] : [[name, value]])));
+}
+
 const gap = '  ';
 const leastWidth = 8;
 
@@ -16,13 +42,13 @@ const leastWidth = 8;
 export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly Row[], width: number): string[] {
 	const cells = rows.map(row => columns.map(column => printable(String(column.cell(row) ?? '–'))));
 	const titles = columns.map(column => column.title);
-	const widths = columns.map((_, index) => Math.max(...[titles, ...cells].map(line => columnsOf(line[index] ?? ''))));
+	const widths = columns.map((_, index) => Math.max(...[titles, ...cells].map(line => widthOf(line[index] ?? ''))));
 	shrink(columns, widths, width);
 	return [titles, ...cells].map(line =>
 		line
 			.map((text, index) => {
 				const shown = cut(text, widths[index] ?? 0);
-				const space = ' '.repeat((widths[index] ?? 0) - columnsOf(shown));
+				const space = ' '.repeat((widths[index] ?? 0) - widthOf(shown));
 				return columns[index]?.right ? space + shown : shown + space;
 			})
 			.join(gap)

@@ -1,18 +1,25 @@
 import type {Saved} from '../admin/templates.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {Session} from './session.ts';
-import {fields, table} from './table.ts';
+import {type Noun, table} from './table.ts';
 import {shortTime} from './text.ts';
 
-export function view(row: Template) {
-	return {
+export const templateNoun: Noun<Template> = {
+	json: row => ({
 		id: row.id,
 		name: row.name,
 		version: row.latest_version,
 		created_at: row.created_at,
 		updated_at: row.updated_at,
-	};
-}
+	}),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
+		{title: 'VERSION', name: 'version', cell: row => row.latest_version, right: true},
+		{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
+		{name: 'changed', cell: row => `${shortTime(row.updated_at)} UTC`},
+	],
+};
 
 export function showTemplate(
 	session: Session,
@@ -21,7 +28,6 @@ export function showTemplate(
 	variants: readonly TemplateVariant[],
 ): void {
 	const json = {
-		...view(row),
 		variants: variants.map(({locale, subject, kind, source, text_source: text}) => ({
 			locale,
 			subject,
@@ -31,13 +37,7 @@ export function showTemplate(
 		sample: versions[0]?.sample ? JSON.parse(versions[0].sample) : null,
 		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
 	};
-	session.show(json, () => [
-		...fields([
-			['id', row.id],
-			['name', row.name],
-			['version', row.latest_version],
-			['changed', `${shortTime(row.updated_at)} UTC`],
-		]),
+	const lines = [
 		'',
 		...table<TemplateVariant>(
 			[
@@ -58,7 +58,8 @@ export function showTemplate(
 			versions,
 			session.terminal.width,
 		),
-	]);
+	];
+	session.one(templateNoun, row, {json, lines});
 }
 
 export function showSaved(
@@ -66,16 +67,16 @@ export function showSaved(
 	saved: ReadonlyArray<Omit<Saved, 'id'> & {id: string | null}>,
 	dry: boolean,
 ): void {
-	session.show(saved, () =>
-		table<(typeof saved)[number]>(
-			[
+	session.list<(typeof saved)[number]>(
+		{
+			json: row => row,
+			fields: [
 				{title: 'ID', cell: row => row.id},
 				{title: 'NAME', cell: row => row.name, cut: true},
 				{title: 'VERSION', cell: row => row.version, right: true},
 				{title: 'CHANGE', cell: row => (row.changed ? (dry ? 'would be saved' : 'saved') : 'none')},
 			],
-			saved,
-			session.terminal.width,
-		),
+		},
+		saved,
 	);
 }

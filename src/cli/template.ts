@@ -24,10 +24,9 @@ import {readVariables} from './files.ts';
 import {count, label, locale, timezone} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {table} from './table.ts';
 import type {PullOptions} from './template-pull.ts';
-import {showSaved, showTemplate, view} from './template-view.ts';
-import {printable, shortTime} from './text.ts';
+import {showSaved, showTemplate, templateNoun} from './template-view.ts';
+import {printable} from './text.ts';
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
 
@@ -41,7 +40,7 @@ export function templateCommands(template: Command): void {
 				if (!created) {
 					throw new CliError('data', `there is a template ${name} already`, 'choose another name');
 				}
-				session.show(view(created), () => [
+				session.show(templateNoun.json(created), () => [
 					`made ${created.id} (${name}); give it a version with mailctl template push`,
 				]);
 			}),
@@ -51,18 +50,7 @@ export function templateCommands(template: Command): void {
 		action(async session => {
 			const {id} = await session.workspace();
 			const rows = await listTemplates(await session.reader(), id);
-			session.show(rows.map(view), () =>
-				table<Template>(
-					[
-						{title: 'ID', cell: row => row.id},
-						{title: 'NAME', cell: row => row.name, cut: true},
-						{title: 'VERSION', cell: row => row.latest_version, right: true},
-						{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
-					],
-					rows,
-					session.terminal.width,
-				),
-			);
+			session.list(templateNoun, rows);
 		}),
 	);
 

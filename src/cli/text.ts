@@ -27,7 +27,7 @@ const wide =
 const zero = /\p{M}/u;
 
 /** How many columns of a terminal the text takes. */
-export function columnsOf(text: string): number {
+export function widthOf(text: string): number {
 	let columns = 0;
 	for (const character of text) {
 		columns += zero.test(character) ? 0 : wide.test(character) ? 2 : 1;
@@ -37,13 +37,13 @@ export function columnsOf(text: string): number {
 
 /** The text cut to so many columns, with an ellipsis where something is missing. */
 export function cut(text: string, width: number): string {
-	if (columnsOf(text) <= width) {
+	if (widthOf(text) <= width) {
 		return text;
 	}
 	let kept = '';
 	let columns = 0;
 	for (const character of text) {
-		columns += columnsOf(character);
+		columns += widthOf(character);
 		if (columns > width - 1) {
 			break;
 		}
@@ -85,7 +85,7 @@ export function wrapped(text: string, width: number, indent = ''): string[] {
 	let line = '';
 	for (const word of text.split(' ')) {
 		const longer = line === '' ? word : `${line} ${word}`;
-		if (line !== '' && columnsOf(indent + longer) > width) {
+		if (line !== '' && widthOf(indent + longer) > width) {
 			lines.push(indent + line);
 			line = word;
 		} else {
@@ -97,7 +97,7 @@ export function wrapped(text: string, width: number, indent = ''): string[] {
 
 /** The same of what strangers wrote, where a word may be longer than a line: it is broken, not to be copied from here. */
 export function folded(text: string, width: number, indent = ''): string[] {
-	return wrapped(broken(text, Math.max(1, width - columnsOf(indent))), width, indent);
+	return wrapped(broken(text, Math.max(1, width - widthOf(indent))), width, indent);
 }
 
 function broken(text: string, width: number): string {
@@ -107,10 +107,10 @@ function broken(text: string, width: number): string {
 			let columns = 0;
 			let pieces = '';
 			for (const character of word) {
-				columns += columnsOf(character);
+				columns += widthOf(character);
 				if (columns > width) {
 					pieces += ' ';
-					columns = columnsOf(character);
+					columns = widthOf(character);
 				}
 				pieces += character;
 			}

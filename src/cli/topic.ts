@@ -1,5 +1,6 @@
 import type {Command} from 'commander';
 import {createTopic, removeTopic} from '../admin/topics.ts';
+import {storedTime, topicView} from '../api/views.ts';
 import {isId} from '../mail/ids.ts';
 import {beginAct} from '../store/audit.ts';
 import {lookUpTopic} from '../store/catalog.ts';
@@ -9,7 +10,7 @@ import {label, topicCode} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {grouped} from './progress.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import type {Noun} from './table.ts';
 
 const mostTopics = 10_000;
 const optOutsAtOnce = 1000;
@@ -25,13 +26,7 @@ export function topicCommands(topic: Command): void {
 				if (!made) {
 					throw new CliError('data', `there is a topic ${code} already`, 'see mailctl topic list');
 				}
-				session.show(view(made), () =>
-					fields([
-						['id', made.id],
-						['code', made.code],
-						['name', made.name],
-					]),
-				);
+				session.one(topics, made);
 			}),
 		);
 
@@ -54,7 +49,9 @@ export function topicCommands(topic: Command): void {
 			if (!removed) {
 				throw new CliError('data', `there is no topic ${text}`, 'see mailctl topic list');
 			}
-			session.show({...view(removed), removed: true}, () => [`removed ${removed.code}, its opt-outs are kept`]);
+			session.show({...topicView(removed, storedTime), removed: true}, () => [
+				`removed ${removed.code}, its opt-outs are kept`,
+			]);
 		}),
 	);
 
@@ -73,24 +70,14 @@ async function list(session: Session): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const reader = await session.reader();
 	const optOuts = await countOptOuts(reader, workspaceId);
-	const topics = await listTopics(reader, {workspaceId, after: null, limit: mostTopics});
-	const rows = topics.map(row => ({...view(row), opted_out: optOuts.get(row.code) ?? 0}));
-	const known = new Set(topics.map(({code}) => code));
+	const found = await listTopics(reader, {workspaceId, after: null, limit: mostTopics});
+	const rows = found.map(row => ({...row, opted_out: optOuts.get(row.code) ?? 0}));
+	const known = new Set(found.map(({code}) => code));
 	const removed = [...optOuts].filter(([code]) => !known.has(code)).sort(([a], [b]) => (a < b ? -1 : 1));
-	session.show(
-		[...rows, ...removed.map(([code, opted_out]) => ({id: null, code, name: null, opted_out, created_at: null}))],
-		() =>
-			table(
-				[
-					{title: 'ID', cell: row => row.id},
-					{title: 'CODE', cell: row => row.code, cut: true},
-					{title: 'NAME', cell: row => row.name, cut: true},
-					{title: 'OPTED OUT', cell: row => grouped(row.opted_out), right: true},
-				],
-				[...rows, ...removed.map(([code, opted_out]) => ({id: 'removed', code, name: null, opted_out}))],
-				session.terminal.width,
-			),
-	);
+	session.list(counted, [
+		...rows,
+		...removed.map(([code, opted_out]) => ({id: null, code, name: null, opted_out, created_at: null})),
+	]);
 }
 
 // Bit by bit: a daemon beside goes on writing.
@@ -114,6 +101,26 @@ async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Pr
 	session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
 }
 
-function view({id, code, name, created_at}: Topic) {
-	return {id, code, name, created_at};
-}
+const topics: Noun<Topic> = {
+	json: row => topicView(row, storedTime),
+	fields: [
+		{name: 'id', cell: row => row.id},
+		{name: 'code', cell: row => row.code},
+		{name: 'name', cell: row => row.name},
+	],
+};
+
+/** A topic, or the code of one that was removed, and how many opted out of it. */
+type Counted = (Topic | {readonly id: null; readonly code: string; readonly name: null; readonly created_at: null}) & {
+	readonly opted_out: number;
+};
+
+const counted: Noun<Counted> = {
+	json: row => (row.id === null ? row : {...topicView(row, storedTime), opted_out: row.opted_out}),
+	fields: [
+		{title: 'ID', cell: row => row.id ?? 'removed'},
+		{title: 'CODE', cell: row => row.code, cut: true},
+		{title: 'NAME', cell: row => row.name, cut: true},
+		{title: 'OPTED OUT', cell: row => grouped(row.opted_out), right: true},
+	],
+};

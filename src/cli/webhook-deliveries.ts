@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {deliveryView} from '../api/webhook-views.ts';
+import {deliveryView} from '../api/views.ts';
 import {isId} from '../mail/ids.ts';
 import {type DeliveryState, deliveryStates} from '../mail/webhook.ts';
 import {
@@ -14,7 +14,7 @@ import {CliError} from './fault.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import {type Noun, table} from './table.ts';
 import {shortTime} from './text.ts';
 
 type Options = {status?: DeliveryState; limit: number};
@@ -37,7 +37,7 @@ export function deliveriesVerb(webhook: Command): void {
 				await chosenEndpoint(session, id);
 				const page = {after: null, limit, state: status};
 				const rows = await listDeliveries(await session.reader(), id, page);
-				session.show(rows.map(deliveryView), () => lines(rows, session.terminal.width));
+				session.list(deliveries, rows);
 			}),
 		);
 }
@@ -52,20 +52,22 @@ export async function chosenDelivery(session: Session, id: string): Promise<Stor
 	return found;
 }
 
-function lines(rows: readonly StoredDelivery[], width: number): string[] {
-	return table<StoredDelivery>(
-		[
-			{title: 'ID', cell: row => row.id},
-			{title: 'UTC', cell: row => shortTime(row.createdAt).slice(5, 16)},
-			{title: 'EVENT', cell: row => row.eventType},
-			{title: 'STATUS', cell: row => row.state},
-			{title: 'N', cell: row => row.attempts, right: true},
-			{title: 'LAST', cell: lastOf, cut: true},
-		],
-		rows,
-		width,
-	);
-}
+const deliveries: Noun<StoredDelivery> = {
+	json: deliveryView,
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'UTC', cell: row => shortTime(row.createdAt).slice(5, 16)},
+		{name: 'endpoint', cell: row => row.endpointId},
+		{name: 'message', cell: row => row.messageId},
+		{title: 'EVENT', name: 'event', cell: row => row.eventType},
+		{title: 'STATUS', name: 'status', cell: row => row.state},
+		{title: 'N', cell: row => row.attempts, right: true},
+		{title: 'LAST', cell: lastOf, cut: true},
+		{name: 'created', cell: row => shortTime(row.createdAt)},
+		{name: 'next attempt', cell: row => shortTime(row.nextAttemptAt)},
+		{name: 'body', cell: row => Buffer.from(row.body).toString()},
+	],
+};
 
 // In one word: the status, or the code that its sentence ends with.
 function lastOf({lastError, lastStatus}: StoredDelivery): string | number | null {
@@ -74,27 +76,15 @@ function lastOf({lastError, lastStatus}: StoredDelivery): string | number | null
 
 async function showDelivery(session: Session, delivery: StoredDelivery): Promise<void> {
 	const posts = await listPosts(await session.reader(), delivery.id);
-	session.show({...deliveryView(delivery), attempt_log: posts}, () => [
-		...fields([
-			['id', delivery.id],
-			['endpoint', delivery.endpointId],
-			['message', delivery.messageId],
-			['event', delivery.eventType],
-			['status', delivery.state],
-			['created', shortTime(delivery.createdAt)],
-			['next attempt', shortTime(delivery.nextAttemptAt)],
-			['body', Buffer.from(delivery.body).toString()],
-		]),
-		'',
-		...table<StoredPost>(
-			[
-				{title: 'UTC', cell: post => shortTime(post.at)},
-				{title: 'N', cell: post => post.n, right: true},
-				{title: 'MS', cell: post => post.ms, right: true},
-				{title: 'WHAT CAME BACK', cell: post => post.error ?? `it answered ${post.status}`},
-			],
-			posts,
-			session.terminal.width,
-		),
-	]);
+	const lines = table<StoredPost>(
+		[
+			{title: 'UTC', cell: post => shortTime(post.at)},
+			{title: 'N', cell: post => post.n, right: true},
+			{title: 'MS', cell: post => post.ms, right: true},
+			{title: 'WHAT CAME BACK', cell: post => post.error ?? `it answered ${post.status}`},
+		],
+		posts,
+		session.terminal.width,
+	);
+	session.one(deliveries, delivery, {json: {attempt_log: posts}, lines: ['', ...lines]});
 }

@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import {replay} from '../admin/webhooks.ts';
-import {deliveryView} from '../api/webhook-views.ts';
+import {deliveryView} from '../api/views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DeliveryState, deliveryStates, mostEndpoints} from '../mail/webhook.ts';

@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import {addEndpoint, removeEndpoint, rotateSecret, setEndpointActive} from '../admin/webhooks.ts';
-import {endpointView} from '../api/webhook-views.ts';
+import {endpointView} from '../api/views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {storeTime} from '../mail/time.ts';
 import {longestOverlap, mostEndpoints, usualOverlap} from '../mail/webhook.ts';
@@ -11,7 +11,7 @@ import {CliError} from './fault.ts';
 import {duration} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import type {Noun} from './table.ts';
 import {shortTime} from './text.ts';
 import {deliveriesVerb} from './webhook-deliveries.ts';
 import {replayVerb} from './webhook-replay.ts';
@@ -46,21 +46,7 @@ export function webhookCommands(webhook: Command): void {
 		action(async session => {
 			const {id: workspaceId} = await session.workspace();
 			const rows = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
-			const vault = await session.vault();
-			session.show(
-				rows.map(row => endpointView(row, vault.open(row.id, row.secret), storeTime(session.tools.clock.now()))),
-				() =>
-					table<Endpoint>(
-						[
-							{title: 'ID', cell: row => row.id},
-							{title: 'STATE', cell: endpointState, cut: true},
-							{title: 'EVENTS', cell: row => row.events.join(' '), cut: true},
-							{title: 'URL', cell: row => row.url, cut: true},
-						],
-						rows,
-						session.terminal.width,
-					),
-			);
+			session.list(await endpoints(session), rows);
 		}),
 	);
 
@@ -140,20 +126,30 @@ function events(text: string, previous: readonly WebhookEventType[] = []): Webho
 	return [...previous, ...text.split(',').map(webhookEvent)];
 }
 
+/** Endpoints with their secrets, as they are now. */
+async function endpoints(session: Session): Promise<Noun<Endpoint>> {
+	const vault = await session.vault();
+	const now = storeTime(session.tools.clock.now());
+	const json = (row: Endpoint) => endpointView(row, vault.open(row.id, row.secret), now);
+	return {
+		json,
+		fields: [
+			{title: 'ID', name: 'id', cell: row => row.id},
+			{name: 'url', cell: row => row.url},
+			{name: 'events', cell: row => row.events.join(' ')},
+			{title: 'STATE', name: 'state', cell: endpointState, cut: true},
+			{title: 'EVENTS', cell: row => row.events.join(' '), cut: true},
+			{title: 'URL', cell: row => row.url, cut: true},
+			{name: 'failing since', cell: row => (row.failingSince === null ? undefined : shortTime(row.failingSince))},
+			{name: 'signing secret', cell: row => json(row).signing_secret},
+			{name: 'old secret until', cell: row => untilOf(json(row).previous_secret_expires_at)},
+			{name: 'created', cell: row => shortTime(row.createdAt)},
+		],
+	};
+}
+
+const untilOf = (time: string | null) => (time === null ? undefined : `${shortTime(time)} UTC`);
+
 async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void> {
-	const secret = (await session.vault()).open(endpoint.id, endpoint.secret);
-	const view = endpointView(endpoint, secret, storeTime(session.tools.clock.now()));
-	const until = view.previous_secret_expires_at && shortTime(view.previous_secret_expires_at);
-	session.show(view, () =>
-		fields([
-			['id', endpoint.id],
-			['url', endpoint.url],
-			['events', endpoint.events.join(' ')],
-			['state', endpointState(endpoint)],
-			...(endpoint.failingSince === null ? [] : ([['failing since', shortTime(endpoint.failingSince)]] as const)),
-			['signing secret', secret],
-			...(until === null ? [] : ([['old secret until', `${until} UTC`]] as const)),
-			['created', shortTime(endpoint.createdAt)],
-		]),
-	);
+	session.one(await endpoints(session), endpoint);
 }

@@ -32,7 +32,7 @@ import {
 import {verb} from './program.ts';
 import {readReputation, reputationFields, reputationView} from './reputation-view.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
+import {fields, type Noun} from './table.ts';
 import {shortTime, duration as spell} from './text.ts';
 
 type Options = {
@@ -64,18 +64,7 @@ export function workspaceCommands(workspace: Command): void {
 	verb(workspace, 'list', 'List workspaces, newest first', 'mailctl workspace list').action(
 		action(async session => {
 			const rows = await listWorkspaces(await session.reader());
-			session.show(rows.map(view), () =>
-				table<Workspace>(
-					[
-						{title: 'ID', cell: row => row.id},
-						{title: 'NAME', cell: row => row.name, cut: true},
-						{title: 'QUOTA', cell: row => row.monthly_quota, right: true},
-						{title: 'PAUSED', cell: row => (row.paused_at ? (row.pause_reason ?? 'yes') : 'no'), cut: true},
-					],
-					rows,
-					session.terminal.width,
-				),
-			);
+			session.list(workspaces, rows);
 		}),
 	);
 
@@ -135,6 +124,16 @@ export function workspaceCommands(workspace: Command): void {
 		}),
 	);
 }
+
+const workspaces: Noun<Workspace> = {
+	json: view,
+	fields: [
+		{title: 'ID', cell: row => row.id},
+		{title: 'NAME', cell: row => row.name, cut: true},
+		{title: 'QUOTA', cell: row => row.monthly_quota, right: true},
+		{title: 'PAUSED', cell: row => (row.paused_at ? (row.pause_reason ?? 'yes') : 'no'), cut: true},
+	],
+};
 
 function settingOptions(command: Command, creates: boolean): Command {
 	const named = creates

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {fields, table} from '../../src/cli/table.ts';
-import {columnsOf, cut, duration, folded, nextTry, printable} from '../../src/cli/text.ts';
+import {cut, duration, folded, nextTry, printable, widthOf} from '../../src/cli/text.ts';
 
 test('nothing that a terminal acts on or that hides text is printed', t => {
 	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');
@@ -15,10 +15,10 @@ test('cut text is as wide as allowed at most', t => {
 	t.is(cut('abcdef', 6), 'abcdef');
 	t.is(cut('abcdef', 5), 'abcd…');
 	t.is(cut('日本語', 5), '日本…');
-	t.is(columnsOf('日本e\u0301🎉'), 7);
+	t.is(widthOf('日本e\u0301🎉'), 7);
 	fc.assert(
 		fc.property(fc.string({unit: 'grapheme'}), fc.integer({min: 1, max: 20}), (text, width) => {
-			return columnsOf(cut(text, width)) <= width;
+			return widthOf(cut(text, width)) <= width;
 		}),
 	);
 });
@@ -35,7 +35,7 @@ test('what strangers wrote fits into lines, however long its words are', t => {
 	t.deepEqual(folded('as long as it is', Number.POSITIVE_INFINITY), ['as long as it is']);
 	fc.assert(
 		fc.property(fc.string({unit: 'grapheme'}), fc.integer({min: 4, max: 20}), (text, width) => {
-			return folded(text, width, '  ').every(line => columnsOf(line) <= width);
+			return folded(text, width, '  ').every(line => widthOf(line) <= width);
 		}),
 	);
 });

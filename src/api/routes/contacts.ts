@@ -6,7 +6,6 @@ import {type Contact, findContact, listContacts, type Preferences} from '../../s
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import type {Caller} from '../caller.ts';
-import {contactView} from '../contact-view.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
@@ -16,6 +15,7 @@ import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
+import {contactView} from '../views.ts';
 
 const contactsPerPage = 25;
 

@@ -2,8 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {addSender, prepareKeys, removeSender} from '../../domains/senders.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
-import {apiTime} from '../../mail/time.ts';
-import {findSender, pageSenders, type Sender} from '../../store/senders.ts';
+import {findSender, pageSenders} from '../../store/senders.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
@@ -14,6 +13,7 @@ import {idParams} from '../schemas/params.ts';
 import {senderBody, senderSchema} from '../schemas/sender.ts';
 import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';
+import {senderView} from '../views.ts';
 
 const sendersPerPage = 25;
 const taken = 'There is a sender with this address already.';
@@ -49,7 +49,7 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors}: Part
 					scope: {workspaceId, route: 'senders', filters: {}},
 					read: part => pageSenders(reader, workspaceId, part),
 				});
-				return {data: page.rows.map(senderView), next_cursor: page.nextCursor};
+				return {data: page.rows.map(row => senderView(row)), next_cursor: page.nextCursor};
 			},
 		);
 
@@ -121,15 +121,4 @@ function read(text: string): Address {
 		throw new Error('An address that passed the check of its field does not parse.');
 	}
 	return parsed.address;
-}
-
-function senderView(row: Sender) {
-	return {
-		id: row.id,
-		address: row.address,
-		name: row.name,
-		verified: row.verified_at !== null,
-		active: row.disabled_at === null,
-		created_at: apiTime(row.created_at),
-	};
 }

@@ -3,8 +3,7 @@ import {manualEntry, removeSuppression, suppressWrite} from '../../admin/suppres
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {suppressionReasons} from '../../mail/suppression.ts';
-import {apiTime} from '../../mail/time.ts';
-import {listSuppressions, type Suppression} from '../../store/suppressions.ts';
+import {listSuppressions} from '../../store/suppressions.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
@@ -16,6 +15,7 @@ import {idParams} from '../schemas/params.ts';
 import {suppressionBody, suppressionSchema} from '../schemas/suppression.ts';
 import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
+import {suppressionView} from '../views.ts';
 
 const usualLimit = 25;
 
@@ -91,7 +91,7 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 					},
 					read: part => listSuppressions(reader, {workspaceId, addressKey, reason, ...part}),
 				});
-				return {data: page.rows.map(suppressionView), next_cursor: page.nextCursor};
+				return {data: page.rows.map(row => suppressionView(row)), next_cursor: page.nextCursor};
 			},
 		);
 
@@ -129,11 +129,6 @@ export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiPar
 			},
 		);
 	};
-}
-
-/** An entry as the API shows it (docs/reference/interface.md, Suppression entry). */
-function suppressionView({id, address, reason, source, mode, created_at}: Suppression) {
-	return {id, recipient: address, reason, source, mode, created_at: apiTime(created_at)};
 }
 
 function checkedAddress(text: string): Address {

@@ -11,7 +11,7 @@ import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import {templateBody, templateSchema} from '../schemas/template.ts';
 import type {Routes} from '../server.ts';
-import {templateView} from '../template-views.ts';
+import {templateView} from '../views.ts';
 
 const templatesPerPage = 25;
 

@@ -1,8 +1,7 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {createTopic, removeTopic} from '../../admin/topics.ts';
 import {isId} from '../../mail/ids.ts';
-import {apiTime} from '../../mail/time.ts';
-import {listTopics, type Topic} from '../../store/topics.ts';
+import {listTopics} from '../../store/topics.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
@@ -12,6 +11,7 @@ import {pageOf} from '../schemas/page.ts';
 import {idParams} from '../schemas/params.ts';
 import {topicBody, topicSchema} from '../schemas/topic.ts';
 import type {Routes} from '../server.ts';
+import {topicView} from '../views.ts';
 
 const usualLimit = 100;
 
@@ -70,7 +70,7 @@ export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): R
 					scope: {workspaceId, route: 'topics', filters: {}},
 					read: part => listTopics(reader, {workspaceId, ...part}),
 				});
-				return {data: page.rows.map(topicView), next_cursor: page.nextCursor};
+				return {data: page.rows.map(row => topicView(row)), next_cursor: page.nextCursor};
 			},
 		);
 
@@ -101,9 +101,4 @@ export function topicRoutes({auth, reader, change, tools, cursors}: ApiParts): R
 			},
 		);
 	};
-}
-
-/** A topic as the API shows it (docs/reference/interface.md, Subscription topic). */
-function topicView({id, code, name, created_at}: Topic) {
-	return {id, code, name, created_at: apiTime(created_at)};
 }

@@ -25,8 +25,8 @@ import {idParams} from '../schemas/params.ts';
 import {listedVersionSchema, previewBody, previewSchema, versionBody, versionSchema} from '../schemas/template.ts';
 import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
-import {listedVersionView, versionView} from '../template-views.ts';
 import {createTurns} from '../turns.ts';
+import {listedVersionView, versionView} from '../views.ts';
 
 const versionsPerPage = 25;
 const versionParams = Type.Object({

@@ -23,7 +23,7 @@ import {idParams} from '../schemas/params.ts';
 import {deliverySchema, endpointBody, endpointSchema, replayBody, rotationBody} from '../schemas/webhook.ts';
 import type {Routes} from '../server.ts';
 import {createChecks} from '../validate.ts';
-import {deliveryView, endpointView} from '../webhook-views.ts';
+import {deliveryView, endpointView} from '../views.ts';
 
 export type WebhookRoutesOptions = {
 	readonly auth: Auth;
