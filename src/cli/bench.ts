@@ -7,8 +7,9 @@ import type {FilledWorkspace} from '../store/filling.ts';
 import {CliError} from './fault.ts';
 import {count} from './options.ts';
 import {example} from './program.ts';
-import {createProgress, grouped} from './progress.ts';
 import {action, type Session} from './session.ts';
+import {createProgress} from './terminal.ts';
+import {grouped} from './text.ts';
 
 type Options = {fill?: number; waiting?: true; messages: number; connections: number; only?: Measure};
 

@@ -9,11 +9,10 @@ import {openRegular} from '../mail/regular-file.ts';
 import type {Reading} from '../mail/report.ts';
 import {readReport} from '../report/read-report.ts';
 import {replyIn} from '../report/reply.ts';
-import {explained, explainedReply} from './bounce-text.ts';
+import {explained, explainedReply, reportView} from './bounce-text.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
 import {verb} from './program.ts';
-import {reportView} from './report-view.ts';
 import {action, type Session} from './session.ts';
 
 type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};

@@ -6,15 +6,14 @@ import {parsePosition} from '../inbound/mbox-file.ts';
 import {takeAll} from '../inbound/take-all.ts';
 import {storeTime} from '../mail/time.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
-import {countLines} from './bounce-counts.ts';
 import {type FoundInFiles, listMailFiles, mailsOfFiles, type Passed} from './bounce-files.ts';
-import {createIntake, type Intake} from './bounce-intake.ts';
-import {CliError, exitCodes} from './fault.ts';
+import {countLines, createIntake, type Intake} from './bounce-intake.ts';
+import {CliError, exitCodes, report} from './fault.ts';
 import {collect} from './options.ts';
 import {verb} from './program.ts';
-import {createProgress, grouped} from './progress.ts';
-import {report} from './report.ts';
 import {action, type Session} from './session.ts';
+import {createProgress} from './terminal.ts';
+import {grouped} from './text.ts';
 
 type IngestOptions = {rcpt?: string[]; again?: boolean};
 

@@ -93,3 +93,22 @@ function rows(pairs: readonly Row[], {width}: Terminal): string[] {
 		return [`${' '.repeat(indent)}${name.padEnd(nameWidth)}${first.slice(margin.length)}`, ...rest];
 	});
 }
+
+/** What a mail says of one recipient, as scripts see it. */
+export function reportView(report: Report) {
+	return {
+		recipient: report.recipient,
+		original_recipient: report.originalRecipient,
+		action: report.action,
+		status: report.status,
+		type: report.type,
+		category: report.category,
+		suppresses: report.suppresses,
+		reason: report.reason,
+		code: report.code,
+		host: report.host,
+		rule: report.rule,
+		matched: report.matched,
+		feedback_type: report.feedbackType,
+	};
+}

@@ -22,7 +22,7 @@ const entries: readonly Entry[] = [
 	{
 		name: 'migrate',
 		about: 'Bring the store to the schema of this version',
-		load: async () => (await import('./migrate.ts')).migrateCommand,
+		load: async () => (await import('./init.ts')).migrateCommand,
 	},
 	{name: 'send', about: 'Send a mail by the running daemon', load: async () => (await import('./send.ts')).sendCommand},
 	{

@@ -1,10 +1,22 @@
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
+import {loadDestinations} from '../config/destinations.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
-import {showPace} from './config-pace.ts';
+import {networkOf} from '../daemon/ways.ts';
+import {createResolver} from '../dns/resolver.ts';
+import {systemClock} from '../mail/clock.ts';
+import type {RouteChoice} from '../mail/route-choice.ts';
+import type {Pace, PaceReaction, Way} from '../mail/way.ts';
+import type {DnsAnswer, MxRecord} from '../net/dns.ts';
+import type {Destinations, Provider} from '../pace/destinations.ts';
+import {patternText} from '../pace/reply-pattern.ts';
+import {mxHosts, smarthostName} from '../pace/site-name.ts';
+import {wayFor} from '../pace/way-of.ts';
+import {domain as parseDomain} from './options.ts';
 import {verb} from './program.ts';
-import {action} from './session.ts';
-import {table} from './table.ts';
+import {action, type Session} from './session.ts';
+import {fields, table} from './table.ts';
+import {duration} from './text.ts';
 
 export function configCommands(config: Command): void {
 	verb(config, 'show', 'Print the effective settings, secrets masked', 'mailctl config show').action(
@@ -44,4 +56,132 @@ export function configCommands(config: Command): void {
 			session.show({ok: true}, () => ['The settings are good.']);
 		}),
 	);
+}
+
+type Row = {
+	readonly name: string;
+	readonly pace: Pace;
+	readonly tls: string | null;
+	readonly provider: Provider | null;
+};
+
+/** `config pace`: every entry of the destinations file as it holds, or what holds for a domain. */
+export async function showPace(session: Session, text: string | undefined): Promise<void> {
+	const settings = session.settings();
+	const destinations = loadDestinations(settings);
+	if (text === undefined) {
+		showAll(session, destinations);
+		return;
+	}
+
+	const name = parseDomain(text);
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: 5000, tries: 2, clock: systemClock});
+	const answer = await resolver.mx(name);
+	const hosts = mxHosts(name, answer);
+	const network = networkOf(settings);
+	// Who still captures all mail asks what will hold when it is delivered.
+	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
+	const way = wayFor(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
+	const {site, provider, pace, terms} = way;
+	const shown = view(provider, pace);
+	session.show({domain: name, mx: hosts, site, ...shown, tls: terms.tls, sources: addressesOf(way)}, () =>
+		fields([
+			['domain', name],
+			['mail hosts', hostsText(hosts, answer)],
+			['site', site],
+			['entry', provider],
+			['connections', `${pace.startConnections} to begin with, ${pace.connections} at most`],
+			['mails a session', pace.mailsPerSession],
+			['mails a minute', pace.perMinute ?? 'no limit'],
+			['suspended after', `${pace.failures} tries in a row that no host answered`],
+			['tls', terms.route.kind === 'mx' ? terms.tls : 'as the URL of the smarthost says'],
+			['sources', addressesOf(way).join(' ') || null],
+			...shown.reactions.map((reaction, index): [string, string] => [
+				index === 0 ? 'replies' : '',
+				`${reaction.text}: ${reactionText(reaction)}`,
+			]),
+		]),
+	);
+}
+
+function addressesOf({terms}: Way): string[] {
+	return terms.sources.map(({address}) => address);
+}
+
+function hostsText(hosts: readonly string[], answer: DnsAnswer<MxRecord>): string {
+	switch (answer.kind) {
+		case 'failed':
+			return `unknown, DNS did not answer: ${answer.code}`;
+		case 'nxdomain':
+			return 'none, the domain does not exist';
+		default:
+			return hosts.join(' ');
+	}
+}
+
+function showAll(session: Session, destinations: Destinations): void {
+	const {other, smarthost, byDomain, byMx} = destinations;
+	const entries = [...new Set([other, ...byDomain.values(), ...byMx.values()])];
+	const rows: Row[] = entries.map(provider => ({
+		name: provider.name,
+		pace: provider.pace,
+		tls: provider.tls,
+		provider,
+	}));
+	rows.splice(1, 0, {name: 'smarthost', pace: smarthost, tls: null, provider: null});
+	session.show(
+		rows.map(({name, pace, tls, provider}) => ({
+			...view(name, pace),
+			tls,
+			route: provider?.route ? routeText(provider.route) : null,
+			source_pool: provider?.pool ?? null,
+			matches: namesOf(destinations, provider),
+		})),
+		() =>
+			table<Row>(
+				[
+					{title: 'ENTRY', cell: row => row.name},
+					{title: 'CONN', cell: row => row.pace.connections, right: true},
+					{title: 'START', cell: row => row.pace.startConnections, right: true},
+					{title: 'MAILS', cell: row => row.pace.mailsPerSession, right: true},
+					{title: '/MIN', cell: row => row.pace.perMinute ?? '–', right: true},
+					{title: 'TLS', cell: row => row.tls ?? '–'},
+					{title: 'MATCHES', cell: row => namesOf(destinations, row.provider).join(' ') || '–', cut: true},
+				],
+				rows,
+				session.terminal.width,
+			),
+	);
+}
+
+function namesOf({byDomain, byMx}: Destinations, provider: Provider | null): string[] {
+	const names = (map: Destinations['byMx']) => [...map].filter(([, each]) => each === provider).map(([name]) => name);
+	return [...names(byDomain), ...names(byMx)];
+}
+
+function view(entry: string, pace: Pace) {
+	return {
+		entry,
+		connections: pace.connections,
+		start_connections: pace.startConnections,
+		mails_per_session: pace.mailsPerSession,
+		per_minute: pace.perMinute,
+		failures: pace.failures,
+		reactions: pace.reactions.map(({text, reaction}) => ({text: patternText(text), ...reaction})),
+	};
+}
+
+function routeText(route: RouteChoice): string {
+	return route.kind === 'smarthosts' ? smarthostName(route.relays) : route.kind;
+}
+
+function reactionText(reaction: PaceReaction): string {
+	switch (reaction.kind) {
+		case 'suspend':
+			return `nothing for ${duration(reaction.forMs)}`;
+		case 'slow':
+			return `${reaction.perMinute} a minute${reaction.connections > 1 ? ` on ${reaction.connections} connections` : ''} for ${duration(reaction.forMs)}`;
+		case 'mails_per_session':
+			return `${reaction.mails} mails a session`;
+	}
 }

@@ -8,20 +8,18 @@ import {liveDaemon} from '../daemon/daemon-file.ts';
 import {secretsOf} from '../daemon/settle-secrets.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {publicInterfaceAddresses} from '../doctor/addresses.ts';
 import type {TimeServer} from '../doctor/clock.ts';
 import {checksFor} from '../doctor/doctor.ts';
-import {examine} from '../doctor/examine.ts';
-import type {Finding} from '../doctor/finding.ts';
+import {examine, type Finding} from '../doctor/finding.ts';
+import {publicInterfaceAddresses} from '../doctor/names.ts';
 import {type OpenedStore, openForDoctor} from '../doctor/store.ts';
 import {createLinks} from '../links/links.ts';
 import {CliError, exitCodes} from './fault.ts';
 import {domain} from './options.ts';
-import {example} from './program.ts';
+import {example, version} from './program.ts';
 import {action, type Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
 import {printable, wrapped} from './text.ts';
-import {version} from './version.ts';
 
 type Options = {to?: string[]; blocklist?: string[]; timeServer?: TimeServer};
 

@@ -1,3 +1,7 @@
+import {ConfigError} from '../config/config-error.ts';
+import {inSource} from '../log/source-places.ts';
+import {printable} from './text.ts';
+
 /** Exit codes of sysexits.h that scripts rely on. */
 export const exitCodes = {
 	other: 1,
@@ -22,4 +26,82 @@ export class CliError extends Error {
 		this.exitCode = exitCodes[kind];
 		this.details = details;
 	}
+}
+
+export type Report = {readonly lines: readonly string[]; readonly exitCode: number};
+
+/** The one place that words errors: `mailctl: <what is wrong>, <how to mend it>`, and chooses the exit code. */
+export function report(error: unknown): Report {
+	if (error instanceof CliError) {
+		return {lines: [...error.details, error.message].map(line), exitCode: error.exitCode};
+	}
+	if (error instanceof ConfigError) {
+		return {lines: error.problems.map(line), exitCode: error.exitCode};
+	}
+	const code = codeOf(error);
+	const message = error instanceof Error ? error.message : String(error);
+	const known = knownFaults.find(({codes}) => codes.test(code));
+	if (known) {
+		return {lines: [line(`${known.wrong} (${message}), ${known.mend}`)], exitCode: known.exitCode};
+	}
+	const stack = error instanceof Error ? inSource(error.stack).split('\n').slice(1) : [];
+	return {
+		lines: [line(`unexpected: ${message}, please report it with these lines`), ...stack],
+		exitCode: exitCodes.other,
+	};
+}
+
+const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; exitCode: number}> = [
+	{
+		codes: /^FILE_REFUSED$/,
+		wrong: 'a file or folder is refused',
+		mend: 'put the file or folder itself there',
+		exitCode: exitCodes.data,
+	},
+	{
+		codes: /^SQLITE_DRIVER$/,
+		wrong: 'the sqlite3 driver is not built',
+		mend: 'install python3, make and g++ and run npm rebuild sqlite3',
+		exitCode: exitCodes.unavailable,
+	},
+	{
+		codes: /^SQLITE_(BUSY|LOCKED)$/,
+		wrong: 'the store is busy',
+		mend: 'try again',
+		exitCode: exitCodes.temporary,
+	},
+	{
+		codes: /^SQLITE_(CORRUPT|NOTADB)$/,
+		wrong: 'the store is damaged',
+		mend: 'restore the last backup',
+		exitCode: exitCodes.io,
+	},
+	{
+		codes:
+			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EACCES|EPERM|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
+		wrong: 'a file cannot be read or written',
+		mend: 'check the path, its owner and the space on the disk',
+		exitCode: exitCodes.io,
+	},
+	// PostgreSQL: class 28 refuses the user or password, 3D000 is no such database.
+	{
+		codes: /^(28\w{3}|3D000|ENOTFOUND)$/,
+		wrong: 'the database of MAILCTL_DATABASE_URL cannot be used',
+		mend: 'correct the URL',
+		exitCode: exitCodes.config,
+	},
+	{
+		codes: /^(08|53|57)\w{3}$|^(ECONN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN)/,
+		wrong: 'the database cannot be reached',
+		mend: 'start it or try again',
+		exitCode: exitCodes.temporary,
+	},
+];
+
+function codeOf(error: unknown): string {
+	return typeof error === 'object' && error !== null && 'code' in error ? String(error.code) : '';
+}
+
+function line(text: string): string {
+	return `mailctl: ${printable(text.replace(/\s*\n\s*/g, ' '))}`;
 }

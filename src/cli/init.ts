@@ -1,7 +1,10 @@
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import process from 'node:process';
 import type {Command} from 'commander';
+import {commandName, type WelcomeInput, welcome} from '../admin/welcome.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import {openDataDir} from '../daemon/data-dir.ts';
-import {thisCommand, welcomeLines, writeFirstKeys} from './first-keys.ts';
 import {example} from './program.ts';
 import {action} from './session.ts';
 
@@ -40,6 +43,49 @@ export function initCommand(command: Command): void {
 					start,
 				];
 			});
+		}),
+	);
+}
+
+type FirstKeys = Omit<WelcomeInput, 'command' | 'inFile'>;
+
+/** The welcome for a terminal. */
+export function welcomeLines(made: FirstKeys): string[] {
+	return welcome({...made, command: thisCommand(), inFile: false});
+}
+
+/**
+ * Keeps the welcome, and so the keys, from everybody but the data folder's owner: what is printed off a terminal ends in
+ * journals and in the logs of containers. Answers the file; null: one is there already, and its keys are left alone.
+ */
+export function writeFirstKeys(dataDir: string, made: FirstKeys): string | null {
+	const file = join(dataDir, 'first-keys.txt');
+	const lines = welcome({...made, command: thisCommand(), inFile: true});
+	try {
+		writeFileSync(file, `${lines.join('\n')}\n`, {mode: 0o600, flag: 'wx', flush: true});
+		return file;
+	} catch (error) {
+		if ((error as NodeJS.ErrnoException).code === 'EEXIST') {
+			return null;
+		}
+		throw error;
+	}
+}
+
+/** How to call this program again. */
+export function thisCommand(): string {
+	return commandName(process.argv[1] ?? '', process.cwd());
+}
+
+export function migrateCommand(command: Command): void {
+	example(command, 'mailctl migrate').action(
+		action(async session => {
+			const {migrateStore} = await import('./open-store.ts');
+			const applied = await migrateStore(session.storeSettings());
+			session.show({applied}, () => [
+				...applied.map(name => `applied ${name}`),
+				applied.length === 0 ? 'The store is up to date.' : 'The store is up to date now.',
+			]);
 		}),
 	);
 }

@@ -2,8 +2,7 @@ import {closeSync, openSync} from 'node:fs';
 import {isatty} from 'node:tty';
 import {type Command, CommanderError} from 'commander';
 import {mailctl} from './commands.ts';
-import {exitCodes} from './fault.ts';
-import {type Report, report} from './report.ts';
+import {exitCodes, type Report, report} from './fault.ts';
 import {harmless} from './text.ts';
 
 /** Runs one command and sets the process's exit code; ends when the command has. */

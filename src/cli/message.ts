@@ -7,12 +7,11 @@ import {readCopies, type StoredCopy} from '../store/message-copies.ts';
 import {type ListedMessage, listMessages} from '../store/message-list.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {readReports, type StoredReport} from '../store/reports.ts';
-import {capturedFile} from './captured.ts';
 import {CliError} from './fault.ts';
-import {describe} from './message-text.ts';
+import {capturedFile} from './files.ts';
+import {describe, storedReportView} from './message-text.ts';
 import {address, count, past} from './options.ts';
 import {verb} from './program.ts';
-import {storedReportView} from './report-text.ts';
 import {action, type Session} from './session.ts';
 import type {Noun} from './table.ts';
 import {shortTime} from './text.ts';
@@ -76,7 +75,7 @@ export function messageCommands(message: Command): void {
 		'mailctl message resend msg_06f…',
 	).action(
 		action<object, [string]>(async (session, options, id) => {
-			const {resend} = await import('./message-resend.ts');
+			const {resend} = await import('./post-message.ts');
 			await resend(session, options, id);
 		}),
 	);

@@ -1,5 +1,5 @@
+import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
-import {version} from './version.ts';
 
 /** A verb's `--help` ends with these; docs/reference/cli.md shows them too. */
 const examples = new WeakMap<Command, string>();
@@ -37,4 +37,9 @@ export function example(command: Command, sample: string): Command {
 
 export function yesOption(command: Command): Command {
 	return command.option('--yes', 'do not ask');
+}
+
+/** The version of package.json. */
+export function version(): string {
+	return JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')).version;
 }

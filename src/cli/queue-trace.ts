@@ -4,15 +4,14 @@ import {laneText} from '../mail/way.ts';
 import {readAttempts, type StoredAttempt} from '../store/message-copies.ts';
 import {type CopyFacts, readCopyFacts} from '../store/queue-facts.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
-import {attemptLines} from './attempt-text.ts';
 import {CliError} from './fault.ts';
+import {attemptLines} from './message-text.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
-import {grouped} from './progress.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
 import {type LaneCopy, type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {action, type Session} from './session.ts';
-import {nextTry, printable, shortTime} from './text.ts';
+import {grouped, nextTry, printable, shortTime} from './text.ts';
 import {openResolver, openWays} from './ways.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};

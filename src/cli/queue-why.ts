@@ -8,10 +8,9 @@ import {type CopyFacts, readCopyFacts} from '../store/queue-facts.ts';
 import {readDaemons} from './daemons.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
-import {grouped} from './progress.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
 import {action, type Session} from './session.ts';
-import {duration, printable, shortTime, wrapped} from './text.ts';
+import {duration, grouped, printable, shortTime, wrapped} from './text.ts';
 
 type Options = TargetOptions & {readonly limit: number};
 

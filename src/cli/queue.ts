@@ -1,10 +1,19 @@
 import type {Command} from 'commander';
+import {storeTime} from '../mail/time.ts';
+import {listQueue, type QueuedCopy} from '../store/queue-list.ts';
+import {type QueueSummary, summarizeQueue} from '../store/queue-summary.ts';
+import {listSiteSuspensions} from '../store/site-suspensions.ts';
+import {listSuspensions} from '../store/suspensions.ts';
+import {count} from './options.ts';
+import {verb} from './program.ts';
 import {changeVerbs} from './queue-change.ts';
-import {listVerb} from './queue-list.ts';
-import {summaryVerb} from './queue-summary.ts';
 import {suspendVerbs} from './queue-suspend.ts';
+import {type TargetOptions, targetOptions} from './queue-targets.ts';
 import {traceVerb} from './queue-trace.ts';
 import {whyVerb} from './queue-why.ts';
+import {action, type Session} from './session.ts';
+import {type Noun, table} from './table.ts';
+import {duration, grouped} from './text.ts';
 
 export function queueCommands(queue: Command): void {
 	summaryVerb(queue);
@@ -13,4 +22,155 @@ export function queueCommands(queue: Command): void {
 	traceVerb(queue);
 	changeVerbs(queue);
 	suspendVerbs(queue);
+}
+
+/** What stops all mail to a destination. */
+type Stopped = {
+	/** `operator`, `failures` of its site, or its `route`: a smarthost that refuses us. */
+	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
+	readonly suspended_until: string | null;
+	readonly suspension_reason: string | null;
+};
+
+type Row = Omit<QueueSummary, 'oldest'> & Stopped & {readonly oldest: string | null; readonly suspended: boolean};
+
+const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
+const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
+
+export function summaryVerb(queue: Command): void {
+	verb(queue, 'summary', 'What waits, by destination, the most first', 'mailctl queue summary').action(action(summary));
+}
+
+async function summary(session: Session): Promise<void> {
+	const workspaceId = (await session.chosenWorkspace())?.id;
+	const now = session.tools.clock.now();
+	const counted = await summarizeQueue(await session.reader(), {now: storeTime(now), workspaceId});
+	const stopped = await readStopped(session, storeTime(now));
+	const rows: Row[] = counted.map(row => withStop(row, stopped.get(row.destination) ?? free));
+	// Those without mail are shown too, or nobody would think of them again.
+	const known = new Set(counted.map(({destination}) => destination));
+	const others = [...stopped].filter(([destination]) => workspaceId === undefined && !known.has(destination));
+	rows.push(...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)));
+	session.show(rows, () => lines(session, rows, now));
+}
+
+async function readStopped(session: Session, now: string): Promise<Map<string, Stopped>> {
+	const reader = await session.reader();
+	const stopped = new Map<string, Stopped>();
+	for (const {destination, reason, waits_for: waitsFor, suspended_until: until} of await listSiteSuspensions(
+		reader,
+		now,
+	)) {
+		const by = waitsFor === 'route' ? 'route' : 'failures';
+		stopped.set(destination, {suspended_by: by, suspended_until: until, suspension_reason: reason});
+	}
+	for (const {destination, reason} of await listSuspensions(reader)) {
+		stopped.set(destination, {suspended_by: 'operator', suspended_until: null, suspension_reason: reason});
+	}
+	return stopped;
+}
+
+function withStop(row: Omit<Row, keyof Stopped | 'suspended'>, stop: Stopped): Row {
+	return {...row, suspended: stop.suspended_by !== null, ...stop};
+}
+
+function lines({terminal}: Session, rows: readonly Row[], now: number): string[] {
+	const sum = (of: (row: Row) => number) => rows.reduce((all, row) => all + of(row), 0);
+	const shown = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
+	const total = {
+		...free,
+		destination: `${grouped(rows.length)} destinations`,
+		ready: sum(row => row.ready),
+		deferred: sum(row => row.deferred),
+		in_flight: sum(row => row.in_flight),
+		held: sum(row => row.held),
+		age: Math.max(...shown.map(({age}) => age ?? 0)),
+		last_reply: '',
+	};
+	return table<Omit<Row, 'oldest' | 'suspended'> & {readonly age: number | null}>(
+		[
+			{title: 'DESTINATION', cell: row => row.destination, cut: true},
+			{title: 'READY', cell: row => row.ready, right: true},
+			{title: 'DEFERRED', cell: row => row.deferred, right: true},
+			{title: 'NOW', cell: row => row.in_flight, right: true},
+			{title: 'HELD', cell: row => row.held, right: true},
+			{title: 'OLDEST', cell: row => (row.age === null ? null : duration(row.age)), right: true},
+			{title: 'LAST REPLY', cell: row => stopText(row, now) ?? row.last_reply, cut: true},
+		],
+		rows.length > 1 ? [...shown, total] : shown,
+		terminal.width,
+	);
+}
+
+function stopText({suspended_by: by, suspended_until: until, suspension_reason: reason}: Stopped, now: number) {
+	if (by === null) {
+		return null;
+	}
+	const time = until === null ? '' : ` for ${duration(Date.parse(until) - now)}`;
+	return `suspended${time}: ${reason ?? by}`;
+}
+
+type Options = TargetOptions & {readonly held?: true; readonly suspended?: true; readonly limit: number};
+
+export function listVerb(queue: Command): void {
+	targetOptions(
+		verb(queue, 'list', 'The copies that wait, next due first', 'mailctl queue list --destination example.com'),
+	)
+		.option('--held', 'only what an operator holds')
+		.option('--suspended', 'only to destinations that are suspended')
+		.option('--limit <n>', 'at most so many', count('--limit', 1, 100_000), 100)
+		.action(action<Options, []>(list));
+}
+
+async function list(session: Session, {destination, olderThan, held, suspended, limit}: Options): Promise<void> {
+	const workspace = await session.chosenWorkspace();
+	const now = session.tools.clock.now();
+	const stopped = await suspendedDestinations(session, storeTime(now));
+	const destinations = suspended && [...stopped];
+	const filter = {workspaceId: workspace?.id, destination, before: olderThan, held, destinations, limit};
+	const rows = await listQueue(await session.reader(), filter);
+	session.list(queuedAt(now, stopped), rows);
+}
+
+async function suspendedDestinations(session: Session, now: string): Promise<Set<string>> {
+	const reader = await session.reader();
+	const all = [...(await listSuspensions(reader)), ...(await listSiteSuspensions(reader, now))];
+	return new Set(all.map(({destination}) => destination));
+}
+
+/** Copies as they are at a time, where mail to some destinations is stopped. */
+const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedCopy> => ({
+	json(row) {
+		const {claimed_by: _, ...rest} = row;
+		return {...rest, queue: standing(row, now), suspended: stopped.has(row.destination)};
+	},
+	fields: [
+		{title: 'MESSAGE', cell: row => row.message_id},
+		{title: 'TO', cell: row => row.address, cut: true},
+		{title: 'TRIES', cell: row => row.attempts, right: true},
+		{title: 'DUE', cell: row => due(row, stopped, now)},
+		{title: 'LAST REPLY', cell: row => row.last_reply, cut: true},
+	],
+});
+
+type Standing = 'in_flight' | 'held' | 'ready' | 'deferred';
+
+function standing({claimed_by: claimedBy, held_at: heldAt, next_attempt_at: next}: QueuedCopy, now: number): Standing {
+	if (claimedBy !== null) {
+		return 'in_flight';
+	}
+	return heldAt === null ? (next <= storeTime(now) ? 'ready' : 'deferred') : 'held';
+}
+
+function due(row: QueuedCopy, stopped: ReadonlySet<string>, now: number): string {
+	switch (standing(row, now)) {
+		case 'in_flight':
+			return 'trying';
+		case 'held':
+			return 'held';
+		case 'ready':
+			return stopped.has(row.destination) ? 'suspended' : 'now';
+		case 'deferred':
+			return `in ${duration(Date.parse(row.next_attempt_at) - now)}`;
+	}
 }

@@ -12,8 +12,8 @@ import {listAttachments} from '../store/attachments.ts';
 import {type Claimed, readCopy} from '../store/claims.ts';
 import {listVariants} from '../store/templates.ts';
 import {createMake} from '../threads/make.ts';
-import {capturedFile} from './captured.ts';
 import {CliError} from './fault.ts';
+import {capturedFile} from './files.ts';
 import type {Session} from './session.ts';
 
 /** No mail of ours is larger, whatever is attached to it. */

@@ -7,8 +7,9 @@ import {beginAct} from '../store/audit.ts';
 import {createVault, type MasterKeys} from '../store/sealed.ts';
 import {CliError} from './fault.ts';
 import {verb} from './program.ts';
-import {createProgress, grouped} from './progress.ts';
 import {action, type Session} from './session.ts';
+import {createProgress} from './terminal.ts';
+import {grouped} from './text.ts';
 
 /** More damaged rows are counted only. */
 const mostNamed = 10;

@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {storedTime, senderView} from '../api/views.ts';
+import {senderView, storedTime} from '../api/views.ts';
 import {addSender, changeSender, prepareKeys, removeSender} from '../domains/senders.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';

@@ -1,9 +1,7 @@
 import type {Command} from 'commander';
-import {welcomeLines, writeFirstKeys} from './first-keys.ts';
-import {operator} from './operator.ts';
-import {example} from './program.ts';
-import {toolsOf} from './session.ts';
-import {version} from './version.ts';
+import {welcomeLines, writeFirstKeys} from './init.ts';
+import {example, version} from './program.ts';
+import {operator, toolsOf} from './session.ts';
 
 type Options = {envFile?: string; asRoot?: boolean};
 

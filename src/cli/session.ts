@@ -1,4 +1,5 @@
 import {randomBytes} from 'node:crypto';
+import {hostname, userInfo} from 'node:os';
 import {createInterface} from 'node:readline/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
@@ -13,7 +14,6 @@ import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {operator} from './operator.ts';
 import {columnsOf, linesOf, type Noun, table} from './table.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
 
@@ -178,4 +178,18 @@ function once<Value>(make: () => Value): () => Value {
 		made ??= {value: make()};
 		return made.value;
 	};
+}
+
+/** Who runs the command. */
+export function operator(): Operator {
+	const sudoUser = processEnvironment().SUDO_USER;
+	return {actor: `cli:${userName()}`, from: hostname(), ...(sudoUser && {sudoUser})};
+}
+
+function userName(): string {
+	try {
+		return userInfo().username;
+	} catch {
+		return `uid ${process.getuid?.()}`; // A user without an entry in the system's list, as in a container.
+	}
 }

@@ -3,12 +3,13 @@ import type {Command} from 'commander';
 import {storedTime, suppressionView} from '../api/views.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {countSuppressions, listSuppressions, type Suppression} from '../store/suppressions.ts';
-import {csvLine} from './csv-writer.ts';
+import {csvLine} from './csv.ts';
 import {reason} from './options.ts';
 import {verb} from './program.ts';
-import {createProgress, grouped} from './progress.ts';
 import {action, type Session} from './session.ts';
 import {exportedColumns} from './suppression-file.ts';
+import {createProgress} from './terminal.ts';
+import {grouped} from './text.ts';
 
 type ExportOptions = {reason?: SuppressionReason; out?: string};
 

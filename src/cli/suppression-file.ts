@@ -2,7 +2,7 @@ import {type Address, parseAddress} from '../mail/address.ts';
 import {isId} from '../mail/ids.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {parseTime} from '../mail/time.ts';
-import {withoutApostrophe} from './csv-writer.ts';
+import {withoutApostrophe} from './csv.ts';
 
 /** The columns of `suppression export`, by their names. */
 export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;

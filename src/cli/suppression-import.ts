@@ -7,16 +7,15 @@ import {storeTime} from '../mail/time.ts';
 import {beginAct} from '../store/audit.ts';
 import {pairKey} from '../store/pairs.ts';
 import {findSuppressed, insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
-import {type CsvRecord, createCsvReader} from './csv-reader.ts';
+import {type CsvRecord, createCsvReader} from './csv.ts';
 import {CliError} from './fault.ts';
 import {type Input, openInput} from './files.ts';
 import {reason} from './options.ts';
 import {verb} from './program.ts';
-import {createProgress} from './progress.ts';
 import {action, type Session} from './session.ts';
-import {openBadLines} from './suppression-bad.ts';
 import {type Layout, type Listed, plainCells, readLayout, readListed} from './suppression-file.ts';
-import {type Counts, showCounts} from './suppression-report.ts';
+import {type Counts, openBadLines, showCounts} from './suppression-report.ts';
+import {createProgress} from './terminal.ts';
 
 type ImportOptions = {reason?: SuppressionReason; bad?: string; dryRun?: boolean};
 

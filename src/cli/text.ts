@@ -79,6 +79,11 @@ export function duration(milliseconds: number): string {
 	return minutes > 0 ? `${minutes}m ${seconds % 60}s` : `${seconds}s`;
 }
 
+/** 1000000 as `1,000,000`. */
+export function grouped(count: number): string {
+	return count.toLocaleString('en');
+}
+
 /** The text in lines of at most so many columns, indent included, broken at spaces; a word that is longer stands alone. */
 export function wrapped(text: string, width: number, indent = ''): string[] {
 	const lines: string[] = [];

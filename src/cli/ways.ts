@@ -4,8 +4,8 @@ import {createWays, type Ways} from '../daemon/ways.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
 import type {Destinations} from '../pace/destinations.ts';
+import {version} from './program.ts';
 import type {Session} from './session.ts';
-import {version} from './version.ts';
 
 const dnsTimeoutMs = 5000;
 

@@ -1,21 +1,28 @@
 import type {Command} from 'commander';
+import {replay} from '../admin/webhooks.ts';
 import {deliveryView} from '../api/views.ts';
+import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {isId} from '../mail/ids.ts';
-import {type DeliveryState, deliveryStates} from '../mail/webhook.ts';
+import {storeTime} from '../mail/time.ts';
+import {type DeliveryState, deliveryStates, mostEndpoints} from '../mail/webhook.ts';
+import {beginAct} from '../store/audit.ts';
+import {bumpGeneration} from '../store/changes.ts';
 import {
 	findDelivery,
 	listDeliveries,
 	listPosts,
+	replayDeliveries,
 	type StoredDelivery,
 	type StoredPost,
 } from '../store/webhook-deliveries.ts';
-import {chosenEndpoint, deliveryState} from './endpoint.ts';
+import {type Endpoint, findEndpoint, listEndpoints} from '../store/webhook-endpoints.ts';
 import {CliError} from './fault.ts';
-import {count} from './options.ts';
+import {count, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, table} from './table.ts';
-import {shortTime} from './text.ts';
+import {createProgress} from './terminal.ts';
+import {grouped, shortTime} from './text.ts';
 
 type Options = {status?: DeliveryState; limit: number};
 
@@ -87,4 +94,107 @@ async function showDelivery(session: Session, delivery: StoredDelivery): Promise
 		session.terminal.width,
 	);
 	session.one(deliveries, delivery, {json: {attempt_log: posts}, lines: ['', ...lines]});
+}
+
+type ReplayOptions = {since?: number; event?: WebhookEventType; endpoint?: string; status?: DeliveryState};
+
+const rowsPerStep = 1000;
+
+export function replayVerb(webhook: Command): void {
+	verb(
+		webhook,
+		'replay [id]',
+		'Post a delivery again, or all since a time',
+		'mailctl webhook replay --since 4h --endpoint whe_06f… --status exhausted',
+	)
+		.option('--since <time>', 'all whose event came then or later: a time, or a duration before now', past('--since'))
+		.option('--event <event>', `only of this type: ${webhookEventTypes.join(', ')}`, webhookEvent)
+		.option('--endpoint <id>', 'only of this endpoint')
+		.option('--status <status>', `only those that are ${deliveryStates.join(', ')}`, deliveryState)
+		.action(
+			action<ReplayOptions, [string | undefined]>(async (session, options, id) => {
+				if ((id === undefined) === (options.since === undefined)) {
+					throw new CliError('usage', 'name either one delivery or --since', 'see mailctl webhook replay --help');
+				}
+				if (id === undefined) {
+					await replayAll(session, options.since ?? 0, options);
+				} else {
+					await replayOne(session, id);
+				}
+			}),
+		);
+}
+
+async function replayOne(session: Session, id: string): Promise<void> {
+	await chosenDelivery(session, id);
+	const {id: workspaceId} = await session.workspace();
+	const replayed = await session.write(trx => replay(trx, session.tools, workspaceId, id));
+	if (replayed) {
+		session.show(deliveryView(replayed), () => [`${id} is due now`]);
+	}
+}
+
+/** Step by step: a daemon that runs writes too. What comes meanwhile is not replayed. */
+async function replayAll(session: Session, since: number, {event, endpoint, status}: ReplayOptions): Promise<void> {
+	const {id: workspaceId} = await session.workspace();
+	const {clock} = session.tools;
+	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
+	const endpoints = endpoint === undefined ? all : [await chosenEndpoint(session, endpoint)];
+	const until = clock.now();
+	const progress = createProgress(session.terminal, clock, 'deliveries');
+	const record = beginAct(session.tools, {action: 'webhook.replayed', workspaceId, target: endpoint ?? null});
+	let replayed = 0;
+	for (const {id: endpointId} of endpoints) {
+		const filter = {workspaceId, endpointId, since, until, eventType: event, state: status};
+		for (let after: string | null | undefined = null; after !== undefined; ) {
+			const step = {after, limit: rowsPerStep, now: storeTime(clock.now())};
+			const ids: string[] = await session.write(async trx => {
+				await bumpGeneration(trx);
+				const restarted = await replayDeliveries(trx, filter, step);
+				await record(trx, {since: storeTime(since), event, status, deliveries: replayed + restarted.length});
+				return restarted;
+			});
+			replayed += ids.length;
+			progress.show(replayed, null);
+			after = ids.length === rowsPerStep ? ids.at(-1) : undefined;
+		}
+	}
+	progress.end();
+	session.show({replayed}, () => [`${grouped(replayed)} deliveries are due now`]);
+}
+
+/** Throws bad data (65) where the workspace has no such endpoint. */
+export async function chosenEndpoint(session: Session, id: string): Promise<Endpoint> {
+	const {id: workspaceId} = await session.workspace();
+	const found = isId('whe', id) ? await findEndpoint(await session.reader(), workspaceId, id) : undefined;
+	return found ?? missingEndpoint(id);
+}
+
+export function missingEndpoint(id: string): never {
+	throw new CliError('data', `there is no endpoint ${id}`, 'see mailctl webhook list');
+}
+
+/** Throws a usage error (64). */
+export function webhookEvent(text: string): WebhookEventType {
+	const known = webhookEventTypes.find(each => each === text);
+	if (!known) {
+		throw new CliError('usage', `--event "${text}" is not allowed`, `use ${webhookEventTypes.join(', ')}`);
+	}
+	return known;
+}
+
+/** Throws a usage error (64). */
+export function deliveryState(text: string): DeliveryState {
+	const known = deliveryStates.find(each => each === text);
+	if (!known) {
+		throw new CliError('usage', `--status "${text}" is not allowed`, `use ${deliveryStates.join(', ')}`);
+	}
+	return known;
+}
+
+export function endpointState({disabledAt, failingSince}: Endpoint): string {
+	if (disabledAt !== null) {
+		return 'disabled';
+	}
+	return failingSince === null ? 'active' : 'failing';
 }

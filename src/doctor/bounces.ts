@@ -1,5 +1,15 @@
+import {createPrivateKey, X509Certificate} from 'node:crypto';
+import {constants} from 'node:fs';
+import {access} from 'node:fs/promises';
+import {join} from 'node:path';
+import type {BounceMailbox} from '../config/urls.ts';
 import {createDialogue} from '../deliver/dialogue.ts';
 import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
+import {nameOfMailbox, openFolder} from '../inbound/imap-client.ts';
+import {mailboxFault} from '../inbound/mailboxes.ts';
+import {isMaildir, namesIn} from '../inbound/maildir.ts';
+import type {Clock} from '../mail/clock.ts';
+import {readSettingFile} from '../mail/regular-file.ts';
 import type {Resolver} from '../net/dns.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 import {addressesOf} from './names.ts';
@@ -111,4 +121,96 @@ async function firstRefusal(connection: SmtpConnection, commands: readonly strin
 		}
 	}
 	return null;
+}
+
+/** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read. `ca`: PEM of authorities besides the public ones. */
+export function mailboxCheck(mailbox: BounceMailbox, ca: string | null): Check {
+	return {
+		name: 'mailbox',
+		why: 'Bounces that arrive in a mailbox count for nothing while it cannot be read.',
+		async look() {
+			try {
+				const found = mailbox.kind === 'imap' ? await lookInto(mailbox, ca) : await lookAt(mailbox.path);
+				return [ok(`${nameOfMailbox(mailbox)} can be read: ${found}`)];
+			} catch (error) {
+				const {reason, fix} = mailboxFault(error, mailbox);
+				return [fail(reason, fix)];
+			}
+		},
+	};
+}
+
+async function lookInto(mailbox: Extract<BounceMailbox, {kind: 'imap'}>, ca: string | null): Promise<string> {
+	const client = await openFolder(mailbox, ca);
+	const mails = client.mailbox === false ? 0 : client.mailbox.exists;
+	const idle = client.capabilities.has('IDLE') ? 'new mail is told at once' : 'new mail is found at the next poll';
+	client.close();
+	return `${mails} ${mails === 1 ? 'mail' : 'mails'}, ${idle}`;
+}
+
+async function lookAt(folder: string): Promise<string> {
+	if (!(await isMaildir(folder))) {
+		throw new Error('it has no folders new and cur');
+	}
+	// Mails are moved from the one to the other.
+	for (const part of ['new', 'cur']) {
+		await access(join(folder, part), constants.R_OK | constants.W_OK | constants.X_OK);
+	}
+	const names = await namesIn(folder, 'new');
+	return `${names.length} new ${names.length === 1 ? 'mail' : 'mails'}`;
+}
+
+const day = 86_400_000;
+const soonDays = 14;
+
+const why = 'Servers that demand TLS do not hand bounces to a listener that has none, or whose certificate is wrong.';
+
+/** The listener has no certificate. */
+export const noCertificateCheck: Check = {
+	name: 'listener-tls',
+	why,
+	look: async () => [
+		warn(
+			'the listener offers no STARTTLS: reports come in unencrypted',
+			'set MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY',
+		),
+	],
+};
+
+/** Whether the listener's certificate holds, for how long, and for which name. */
+export function certificateCheck({
+	certFile,
+	keyFile,
+	hostname,
+	clock,
+}: {
+	readonly certFile: string;
+	readonly keyFile: string;
+	readonly hostname: string;
+	readonly clock: Clock;
+}): Check {
+	return {
+		name: 'listener-tls',
+		why,
+		async look() {
+			let certificate: X509Certificate;
+			try {
+				certificate = new X509Certificate(readSettingFile(certFile));
+				if (!certificate.checkPrivateKey(createPrivateKey(readSettingFile(keyFile)))) {
+					return [fail(`the key of ${keyFile} is not that of ${certFile}`, 'set the two files that belong together')];
+				}
+			} catch (error) {
+				return [fail((error as Error).message, 'correct MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY')];
+			}
+			const days = Math.floor((Date.parse(certificate.validTo) - clock.now()) / day);
+			const detail = `${certFile} is valid until ${certificate.validTo}`;
+			if (days < 0) {
+				return [fail(`${certFile} expired on ${certificate.validTo}`, 'renew it and send the daemon SIGHUP')];
+			}
+			if (certificate.checkHost(hostname) === undefined) {
+				return [warn(`${certFile} is not for ${hostname}`, `get a certificate for ${hostname}`)];
+			}
+			return [days < soonDays ? warn(detail, 'renew it') : ok(detail)];
+		},
+	};
 }

@@ -10,21 +10,14 @@ import type {OpenSources} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../net/dns.ts';
-import type {OwnAddress} from './addresses.ts';
-import {blocklistCheck} from './blocklists.ts';
-import {returnPathCheck} from './bounces.ts';
-import {certificateCheck, noCertificateCheck} from './certificate.ts';
+import {certificateCheck, mailboxCheck, noCertificateCheck, returnPathCheck} from './bounces.ts';
 import {clockCheck, databaseClockCheck, type TimeServer} from './clock.ts';
-import {daemonCheck} from './daemon.ts';
 import {domainsCheck} from './domains.ts';
-import {egressCheck, type SmtpReach} from './egress.ts';
+import {egressCheck, relayCheck, type SmtpReach} from './egress.ts';
 import {type Check, ok} from './finding.ts';
-import {diskCheck, nodeCheck, openFilesCheck} from './machine.ts';
-import {mailboxCheck} from './mailbox.ts';
-import {ehloSpfCheck, hostnameCheck, reverseDnsCheck} from './names.ts';
+import {daemonCheck, diskCheck, nodeCheck, openFilesCheck} from './machine.ts';
+import {blocklistCheck, ehloSpfCheck, hostnameCheck, type OwnAddress, resolverCheck, reverseDnsCheck} from './names.ts';
 import {publicUrlCheck} from './public-url.ts';
-import {relayCheck} from './relay.ts';
-import {resolverCheck} from './resolver.ts';
 import {type OpenedStore, storeCheck} from './store.ts';
 
 export type DoctorInput = {

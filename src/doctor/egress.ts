@@ -1,14 +1,16 @@
-import {isIPv6} from 'node:net';
+import {isIP, isIPv6} from 'node:net';
 import {createDialogue} from '../deliver/dialogue.ts';
 import type {SecureContexts} from '../deliver/hello.ts';
+import {type LookUp, systemLookUp} from '../deliver/relay-routes.ts';
 import type {Route} from '../deliver/route.ts';
 import {openSession} from '../deliver/session.ts';
 import type {Stop} from '../deliver/stop.ts';
 import {tlsText} from '../deliver/tls-words.ts';
 import {systemClock} from '../mail/clock.ts';
+import type {Relay} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import type {OwnAddress} from './addresses.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import type {OwnAddress} from './names.ts';
 
 /** Enough for a check; a mail waits longer. */
 const waits: Pick<SmtpTimeouts, 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'quit'> = {
@@ -98,4 +100,34 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 	return refused
 		? warn(detail, 'the connection works, the hosts refuse this address: read their words, see reverse-dns')
 		: fail(detail, 'ask the provider to open outgoing port 25, or use a smarthost (MAILCTL_DELIVERY=relay)');
+}
+
+/** Whether each smarthost takes a session, with the password where there is one. */
+export function relayCheck(relays: readonly Relay[], reach: SmtpReach, lookUp: LookUp = systemLookUp): Check {
+	return {
+		name: 'relay',
+		why: 'Mail that goes through a smarthost waits while it refuses the log-in.',
+		look: async () => await Promise.all(relays.map(one => logIn(one, reach, lookUp))),
+	};
+}
+
+async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Found> {
+	const {host, port, secure, tls, user, password} = relay;
+	const addresses = isIP(host) === 0 ? await lookUp(host).catch(() => []) : [host];
+	const [address] = addresses;
+	if (address === undefined) {
+		return fail(`the smarthost ${host} was not found`, 'correct the host in MAILCTL_RELAY_URL');
+	}
+	const login = user === null || password === null ? null : {user, password};
+	const greeted = await greet({host, address, port, tls, implicitTls: secure, login}, undefined, reach);
+	if ('said' in greeted) {
+		return ok(`${greeted.said}${login === null ? '' : ', logged in'}`);
+	}
+	const where = `${host}:${port}: ${wordsOf(greeted)}`;
+	if (greeted.phase === 'auth') {
+		return fail(where, 'correct user and password in MAILCTL_RELAY_URL (percent-encoded)');
+	}
+	return greeted.by === 'tls'
+		? fail(where, 'add its CA by MAILCTL_CA_FILE, or say how far TLS must go with ?tls= in MAILCTL_RELAY_URL')
+		: fail(where, 'check host and port in MAILCTL_RELAY_URL, and the firewall');
 }

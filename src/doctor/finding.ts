@@ -27,3 +27,24 @@ export type Check = {
 export const ok = (detail: string): Found => ({status: 'ok', detail, fix: ''});
 export const warn = (detail: string, fix: string): Found => ({status: 'warn', detail, fix});
 export const fail = (detail: string, fix: string): Found => ({status: 'fail', detail, fix});
+
+/** Runs checks one after the other and tells each finding as it comes; `began` hears the name of the next check. */
+export async function examine(
+	checks: readonly Check[],
+	{began, found}: {readonly began: (check: string) => void; readonly found: (finding: Finding) => void},
+): Promise<Finding[]> {
+	const findings: Finding[] = [];
+	for (const {name, why, look} of checks) {
+		began(name);
+		// What one check stumbles over must not hide what the others find.
+		const results = await look().catch((error: unknown) => [
+			fail(`the check itself failed: ${error instanceof Error ? error.message : String(error)}`, 'please report it'),
+		]);
+		for (const one of results) {
+			const finding = {check: name, why, ...one};
+			findings.push(finding);
+			found(finding);
+		}
+	}
+	return findings;
+}

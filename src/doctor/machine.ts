@@ -1,6 +1,7 @@
 import {existsSync, readFileSync} from 'node:fs';
 import {dirname} from 'node:path';
 import process from 'node:process';
+import type {DaemonFile} from '../daemon/daemon-file.ts';
 import {freeBytes} from '../daemon/data-dir.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
@@ -58,6 +59,37 @@ export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'
 			const detail = `at most ${soft} open files, ${needed} may be needed`;
 			const enough = soft === 'unlimited' || Number(soft) >= needed;
 			return [enough ? ok(detail) : warn(detail, `raise it: ulimit -n ${needed}, LimitNOFILE=${needed} under systemd`)];
+		},
+	};
+}
+
+const answerMs = 5000;
+
+/** Whether the daemon of this folder, if one runs, is ready. */
+export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
+	return {
+		name: 'daemon',
+		why: 'Mail is taken and sent only while the daemon runs and its store can be written.',
+		async look() {
+			if (daemon === null) {
+				return [ok('none runs on this data folder; mailctl serve starts one')];
+			}
+			const who = `process ${daemon.pid}, version ${daemon.version}`;
+			if (daemon.version !== version) {
+				return [fail(`${who}, and this is ${version}`, 'restart the daemon')];
+			}
+			if (daemon.http === null) {
+				return [ok(`${who}, without HTTP`)];
+			}
+			const status = await fetch(`${daemon.http}/readyz`, {signal: AbortSignal.timeout(answerMs)}).then(
+				answer => answer.status,
+				() => null,
+			);
+			return [
+				status === 200
+					? ok(`${who}, ready at ${daemon.http}`)
+					: fail(`${who} is not ready (${status ?? 'no answer'} from ${daemon.http}/readyz)`, 'read its log'),
+			];
 		},
 	};
 }

@@ -1,7 +1,6 @@
 import {PassThrough} from 'node:stream';
 import test from 'ava';
-import {createProgress, progressLine} from '../../src/cli/progress.ts';
-import {createTerminal} from '../../src/cli/terminal.ts';
+import {createProgress, createTerminal, progressLine} from '../../src/cli/terminal.ts';
 
 function terminalOf(isTTY: boolean) {
 	const stderr = Object.assign(new PassThrough(), {isTTY, columns: 60});

@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createCsvReader} from '../../src/cli/csv-reader.ts';
-import {csvLine} from '../../src/cli/csv-writer.ts';
+import {createCsvReader, csvLine} from '../../src/cli/csv.ts';
 import {
 	badColumns,
 	exportedColumns,

@@ -2,12 +2,16 @@ import {createSocket} from 'node:dgram';
 import {once} from 'node:events';
 import test, {type ExecutionContext} from 'ava';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {publicInterfaceAddresses} from '../../src/doctor/addresses.ts';
-import {blocklistCheck} from '../../src/doctor/blocklists.ts';
 import {clockCheck} from '../../src/doctor/clock.ts';
 import type {Check} from '../../src/doctor/finding.ts';
-import {ehloSpfCheck, hostnameCheck, reverseDnsCheck} from '../../src/doctor/names.ts';
-import {resolverCheck} from '../../src/doctor/resolver.ts';
+import {
+	blocklistCheck,
+	ehloSpfCheck,
+	hostnameCheck,
+	publicInterfaceAddresses,
+	resolverCheck,
+	reverseDnsCheck,
+} from '../../src/doctor/names.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {reverseName} from '../../src/net/reverse-name.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
