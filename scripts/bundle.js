@@ -24,6 +24,7 @@ const bundled = new Set([
 	'dns-packet',
 	'dotenv',
 	'fastify',
+	'get-east-asian-width',
 	'html-to-text',
 	'ipaddr.js',
 	'knex',

@@ -1,3 +1,5 @@
+import {eastAsianWidth} from 'get-east-asian-width';
+
 // What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies of
 // foreign servers are printed too.
 const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
@@ -21,18 +23,25 @@ function escaped(character: string): string {
 	return code < 0x100 ? `\\x${hex.padStart(2, '0')}` : code > 0xffff ? `\\u{${hex}}` : `\\u${hex}`;
 }
 
-// East Asian wide characters and emoji take two columns, combining marks none.
-const wide =
-	/[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
-const zero = /\p{M}/u;
+// What a terminal shows in one place: a flag, or a character with its skin tone and the marks on it.
+const places = /\p{Regional_Indicator}{2}|(?:\p{Emoji_Modifier_Base}\p{Emoji_Modifier}|.)[\p{Mn}\p{Me}]*/gsu;
+// Letters of one column each, nearly all that is printed.
+const plain = /^[\x20-\x7e\xa0-\u024f]*$/;
+const mark = /^[\p{Mn}\p{Me}]/u;
+/** Two columns, whatever the first character has alone: flags, and what a variation selector makes an emoji. */
+const pair = /^(?:\p{Regional_Indicator}{2}|\p{Emoji}\ufe0f)/u;
+
+function placesOf(text: string): readonly string[] {
+	return text.match(places) ?? [];
+}
+
+function columnsOf(place: string): number {
+	return pair.test(place) ? 2 : mark.test(place) ? 0 : eastAsianWidth(place.codePointAt(0) as number);
+}
 
 /** How many columns of a terminal the text takes. */
 export function widthOf(text: string): number {
-	let columns = 0;
-	for (const character of text) {
-		columns += zero.test(character) ? 0 : wide.test(character) ? 2 : 1;
-	}
-	return columns;
+	return plain.test(text) ? text.length : placesOf(text).reduce((sum, place) => sum + columnsOf(place), 0);
 }
 
 /** The text cut to so many columns, with an ellipsis where something is missing. */
@@ -40,14 +49,17 @@ export function cut(text: string, width: number): string {
 	if (widthOf(text) <= width) {
 		return text;
 	}
+	if (plain.test(text)) {
+		return `${text.slice(0, Math.max(0, width - 1))}…`;
+	}
 	let kept = '';
 	let columns = 0;
-	for (const character of text) {
-		columns += widthOf(character);
+	for (const place of placesOf(text)) {
+		columns += columnsOf(place);
 		if (columns > width - 1) {
 			break;
 		}
-		kept += character;
+		kept += place;
 	}
 	return `${kept}…`;
 }
@@ -111,13 +123,13 @@ function broken(text: string, width: number): string {
 		.map(word => {
 			let columns = 0;
 			let pieces = '';
-			for (const character of word) {
-				columns += widthOf(character);
+			for (const place of placesOf(word)) {
+				columns += columnsOf(place);
 				if (columns > width) {
 					pieces += ' ';
-					columns = widthOf(character);
+					columns = columnsOf(place);
 				}
-				pieces += character;
+				pieces += place;
 			}
 			return pieces;
 		})

@@ -23,6 +23,30 @@ test('cut text is as wide as allowed at most', t => {
 	);
 });
 
+for (const [text, width] of [
+	['⌚✅⭐', 6],
+	['🎉', 2],
+	['🌡', 1],
+	['🌡\ufe0f', 2],
+	['❤\ufe0f', 2],
+	['1\ufe0f\u20e3', 2],
+	['👍🏽', 2],
+	['🇩🇪🇦🇹', 4],
+	['日本', 4],
+	['e\u0301', 1],
+	['Zoë – “x”', 9],
+] as const) {
+	test(`${JSON.stringify(text)} takes ${width} columns`, t => {
+		t.is(widthOf(text), width);
+	});
+}
+
+test('what stands in one place is not cut apart', t => {
+	t.is(cut('ab🇩🇪🇦🇹cd', 5), 'ab🇩🇪…');
+	t.is(cut('ab👍🏽cd', 4), 'ab…');
+	t.deepEqual(folded('👍🏽👍🏽👍🏽', 5), ['👍🏽👍🏽', '👍🏽']);
+});
+
 test('what strangers wrote fits into lines, however long its words are', t => {
 	t.deepEqual(folded('see https://help.example/very/long for more', 14, '  '), [
 		'  see',
