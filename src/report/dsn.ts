@@ -4,7 +4,6 @@ import type {Report} from '../mail/report.ts';
 import {addressesIn, strangersIn} from './addresses.ts';
 import type {DeliveryStatus} from './delivery-status.ts';
 import {type Field, fieldOf, type Mail} from './mime.ts';
-import {paragraphsOn} from './paragraphs.ts';
 import {reasonOf} from './reason.ts';
 import {actionOf, hostOf, type RecipientFields, readRecipientFields, sentToOf, specific} from './recipient-fields.ts';
 import {hostIn, type Reply, replyIn} from './reply.ts';
@@ -125,4 +124,34 @@ function namedElsewhere({mail, returned, human}: Around, diagnostic: string): st
 	const told = [fieldOf(fields, 'x-failed-recipients') ?? '', diagnostic, human].flatMap(text => addressesIn(text));
 	const sentTo = returned.flatMap((header: readonly Field[]) => addressesIn(fieldOf(header, 'to') ?? '', 2));
 	return strangersIn(told, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
+}
+
+const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b[^\n]{0,80}:[ \t]*$/i;
+/** What the sender wrote himself, quoted. */
+const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
+
+/**
+ * The paragraphs that speak of one recipient, with what they introduce. `only`: there is no other, so that what was answered
+ * is about it wherever it stands.
+ */
+function paragraphsOn(address: string | null, text: string, only: boolean): string {
+	const paragraphs = text.split(/\n[ \t]*(?:\n[ \t]*)+/);
+	const isAbout = (paragraph: string) => address !== null && names(paragraph, address);
+	const chosen = paragraphs.filter((paragraph, index) => {
+		const before = paragraphs[index - 1] ?? '';
+		const follows = introduction.test(before) && (only || isAbout(before));
+		return (
+			(isAbout(paragraph) || follows || (only && introduction.test(firstLine(paragraph)))) &&
+			!quotedHeader.test(paragraph)
+		);
+	});
+	return chosen.join('\n').slice(0, 4096);
+}
+
+function firstLine(text: string): string {
+	return text.split('\n', 1)[0] ?? '';
+}
+
+function names(paragraph: string, address: string): boolean {
+	return paragraph.toLowerCase().includes(address.toLowerCase());
 }

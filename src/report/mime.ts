@@ -1,9 +1,7 @@
 import {type ContentType, readContentType} from './content-type.ts';
 import {decodeBody, decodeText} from './decode.ts';
-import {headerEnd} from './header-end.ts';
-import {withLineFeeds} from './line-ends.ts';
 import {guessBoundary, splitParts} from './multipart.ts';
-import {firstMail} from './one-mail.ts';
+import {firstMail, headerEnd, withLineFeeds} from './raw-mail.ts';
 
 /** A header field: its name in lower case, its value unfolded and not decoded. */
 export type Field = {readonly name: string; readonly value: string};

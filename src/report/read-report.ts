@@ -1,16 +1,14 @@
 import type {Classify} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {readFeedback} from './arf.ts';
-import {isAutoReply} from './auto-reply.ts';
 import {readClues} from './clues.ts';
 import {readDsn} from './dsn.ts';
 import {leavesOf, type Mail, readMail} from './mime.ts';
-import {reportOfSender, senderOf} from './of-sender.ts';
 import {readText} from './read-text.ts';
+import {isAutoReply, readUnsubscribe, reportOfSender, senderOf} from './sender-mail.ts';
 import {readStructured, type Structured} from './structured.ts';
 import {type BounceText, bounceTextOf} from './text/bounce-text.ts';
 import {daemonSigns} from './text/signs.ts';
-import {readUnsubscribe} from './unsubscribe.ts';
 
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {

@@ -1,7 +1,7 @@
 import {type DeliveryStatus, looksLikeDeliveryStatus, readDeliveryStatus} from './delivery-status.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
-import {isReturned, returnedHeaders} from './returned.ts';
 import {readSesNotification, type SesNotification} from './ses-notification.ts';
+import {isReturned, returnedHeaders} from './text/returned.ts';
 
 /** What a mail says in fields that are made for programs. */
 export type Structured = {

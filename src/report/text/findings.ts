@@ -1,9 +1,18 @@
 import type {BounceText} from './bounce-text.ts';
-import {detectors} from './detectors.ts';
-import type {Finding} from './finding.ts';
-import {readFml} from './fml.ts';
+import {
+	readDomino,
+	readExchange,
+	readGmail,
+	readMessagingServer,
+	readMfilter,
+	readPostOffice,
+	readZoho,
+} from './commercial-mailers.ts';
+import type {Detector, Finding} from './finding.ts';
 import {readGeneric} from './generic.ts';
+import {readAnnounced, readSentences} from './sentences.ts';
 import {mayBeBounce} from './signs.ts';
+import {readDragonfly, readExim, readFml, readPostfix, readQmail, readSendmail} from './unix-mailers.ts';
 
 /** What a mail's text says of recipients; nothing: it is no bounce. */
 export function findingsOf(bounce: BounceText): Finding[] {
@@ -15,3 +24,21 @@ export function findingsOf(bounce: BounceText): Finding[] {
 	}
 	return [];
 }
+
+/** The families of bounces in words, those first whose words are their own; the first that finds a recipient decides. */
+const detectors: readonly Detector[] = [
+	readDragonfly,
+	readMfilter,
+	readZoho,
+	readGmail,
+	readExchange,
+	readMessagingServer,
+	readSendmail,
+	readDomino,
+	readPostfix,
+	readPostOffice,
+	readExim,
+	readQmail,
+	readAnnounced,
+	readSentences,
+];

@@ -1,7 +1,54 @@
+import type {Report} from '../mail/report.ts';
+import {addressIn} from './addresses.ts';
 import {decodeWords} from './decode.ts';
 import {fieldOf, type Mail, type Part} from './mime.ts';
 import type {BounceText} from './text/bounce-text.ts';
 import {daemonSigns} from './text/signs.ts';
+
+const longestSubject = 200;
+
+/** A mail's subject as people see it. */
+export function subjectOf({root}: Mail): string {
+	return decodeWords(fieldOf(root.fields, 'subject') ?? '').trim();
+}
+
+/** Who sent a mail, by its From; null: it does not say. */
+export function senderOf({root}: Mail): string | null {
+	return addressIn(fieldOf(root.fields, 'from') ?? '');
+}
+
+/** What a mail says that somebody wrote, or his program, and no mail system: nothing was refused, and it is about himself. */
+export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' | 'matched'>): Report {
+	return {
+		recipient: senderOf(mail),
+		originalRecipient: null,
+		status: null,
+		code: null,
+		host: null,
+		type: 'none',
+		category: null,
+		suppresses: false,
+		reason: subjectOf(mail).slice(0, longestSubject),
+		feedbackType: null,
+		...said,
+	};
+}
+
+const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
+
+/**
+ * Reads a mail that asks for no more (R3.21): what mail programs send to the address of List-Unsubscribe. Null: it asks
+ * for nothing. Whose copy it is only the address tells that it came to.
+ */
+export function readUnsubscribe(mail: Mail): Report[] | null {
+	const subject = subjectOf(mail);
+	const byApple = /^true$/i.test(fieldOf(mail.root.fields, 'x-apple-unsubscribe') ?? '');
+	if (!byApple && !request.test(subject)) {
+		return null;
+	}
+	const matched = byApple ? 'X-Apple-Unsubscribe' : subject.slice(0, 40);
+	return [reportOfSender(mail, {action: 'unsubscribe', rule: 'unsubscribe-mail', matched})];
+}
 
 // Fields that only responders set (RFC 3834 §5 and what was used before it).
 const marks: ReadonlyArray<readonly [string, RegExp]> = [

@@ -1,0 +1,211 @@
+import {findAddresses, sameAddress} from '../addresses.ts';
+import {evidenceIn} from './evidence.ts';
+import type {Detector, Finding} from './finding.ts';
+import {originIn, readListed} from './listed.ts';
+import {domainOf, recipientsOf} from './returned-recipient.ts';
+
+const listHead =
+	/^[ \t>]{0,8}-{3,}[ \t]?(?:The following addresses? (?:had|have)|Recipients of this delivery)[^\n]{0,80}$/im;
+const heading = /^[ \t>]{0,8}-{3,}[ \t]?\w[^\n]{3,80}-{3,}[ \t]*$/m;
+const transcriptHead = /^[ \t>]{0,8}-{3,}[ \t]?Transcript of (?:the )?session follows[^\n]{0,20}$/im;
+
+/**
+ * Sendmail, version 5 to 8, and those that speak like it: a list of addresses, each with `(reason: …)`, and the transcript of the
+ * session, in which the words about one recipient follow his RCPT or begin with his address.
+ */
+export const readSendmail: Detector = ({said, returned}) => {
+	const head = transcriptHead.exec(said);
+	const listed = readListed(said, {after: listHead, until: heading});
+	if (head === null) {
+		return listed;
+	}
+	const transcript = readTranscript(said.slice(head.index + head[0].length), returned);
+	const findings = listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
+	const bare = findings.length > 0 ? findings : readListed(transcript.common);
+	return bare.length > 0 ? bare : hiddenRecipient(said, transcript.common);
+};
+
+type Transcript = {readonly findings: Finding[]; readonly common: string};
+
+const talking = /^(?:\.{3} ?)?while talking to /i;
+const command = /^>>> ?(\w+)/;
+const reply = /^<<< ?/;
+const ownLine = /^(?:\d{3}[ -])?(?:\d\.\d{1,3}\.\d{1,3} )?[<"]?([^\s<>"]{1,320})>?"?(?: \((?:e?smtp|local)\))?\.{3} ?/;
+
+function readTranscript(text: string, returned: string): Transcript {
+	const texts = new Map<string, string>();
+	let common = '';
+	let host = '';
+	let current: string | null = null;
+	for (const line of text.split('\n').map(line => line.trimStart())) {
+		const verb = command.exec(line)?.[1]?.toUpperCase();
+		if (talking.test(line)) {
+			host = line;
+			current = null;
+		} else if (verb !== undefined) {
+			current = verb === 'RCPT' ? (findAddresses(line)[0]?.address ?? null) : null;
+			common += current === null ? `\n${host}\n${line}` : '';
+		}
+		const own = verb !== undefined ? null : ownLine.exec(line.replace(reply, ''))?.[1];
+		const about: string | null = own ? addressOf(own, returned) : current;
+		if (own && about !== null && /@/.test(about)) {
+			current = about;
+		}
+		if (about === null) {
+			common += talking.test(line) || verb !== undefined ? '' : `\n${line}`;
+		} else {
+			texts.set(about, `${texts.get(about) ?? host}\n${line}`);
+		}
+	}
+	return {findings: [...texts].map(([recipient, text]) => ({recipient, text})), common: common.trim()};
+}
+
+/** A local part or a host alone, as old transcripts have them, tells an address of the mail that was returned. */
+function addressOf(own: string, returned: string): string | null {
+	const address = findAddresses(own)[0]?.address;
+	return (
+		address ??
+		recipientsOf(returned).find(
+			one => sameAddress(one.split('@')[0] as string, own) || sameAddress(domainOf(one), own),
+		) ??
+		null
+	);
+}
+
+function withTranscript(finding: Finding, {findings, common}: Transcript): Finding {
+	const {recipient} = finding;
+	const told = findings.find(
+		other => recipient !== null && other.recipient !== null && sameAddress(recipient, other.recipient),
+	);
+	const reason = /\(reason:[^\n]{0,1000}/.exec(finding.text)?.[0];
+	const session = evidenceIn(told?.text ?? common);
+	const text = reason ?? told?.text ?? `${finding.text}\n${common}`;
+	const {phase, host} = session;
+	const originalRecipient = finding.originalRecipient ?? originIn(finding.text);
+	return {recipient, text, ...(phase && {phase}), ...(host && {host}), ...(originalRecipient && {originalRecipient})};
+}
+
+/** What was refused without a word on whom: a file or a program to which an alias led, or the returned mail has to tell. */
+function hiddenRecipient(said: string, common: string): Finding[] {
+	return common === '' ? [] : [{recipient: originIn(said) ?? null, text: common}];
+}
+
+const postfix =
+	/This is the (?:Postfix|mail system|[\w.-]{1,60}) (?:program )?at host|your message could not be\s{1,4}delivered to one or more (?:recipients|destinations)|Your message could not be delivered for|attached returned message|Postfix program/i;
+
+/** Postfix where its delivery status got lost: `<address> (expanded from <address>): host …[…] said: …`. */
+export const readPostfix: Detector = ({said}) => {
+	const start = postfix.exec(said);
+	const rest = start === null ? '' : said.slice(start.index);
+	const first = /^<[^<>\n]{1,320}>/m.exec(rest);
+	// What goes on is indented, and may begin with another address.
+	return first === null ? [] : readListed(rest.slice(first.index), {line: /^</});
+};
+
+const announced =
+	/^.{0,200}(?:following address(?:\(es\)|es)?|address(?:es)? to which the message)[^\n]{0,80}(?:\n[^\n]{0,40})?(?:failed|delivered (?:is|are)|delivered)[^\n]{0,20}$/im;
+const exim =
+	/created automatically by mail delivery software|A message that you (?:have )?sent (?:could not|has not|to the following)|following address(?:\(es\)|es)?\s{1,4}(?:failed|have not)/i;
+
+const undisclosed =
+	/^[ \t]{1,8}an undisclosed address[ \t]*\n[ \t]{1,12}\((?:ultimately )?generated from[ \t]{1,3}(?=[^\s@]{1,64}@)/gim;
+
+/**
+ * Exim and what speaks like it (GMX, 1&1, mail.ru, MXLogic): `X-Failed-Recipients`, and a list in which each address has its reason
+ * below it, indented.
+ */
+export const readExim: Detector = ({field, said, senders}) => {
+	const failed = findAddresses(field('x-failed-recipients')).map(({address}) => address);
+	if (failed.length === 0 && !exim.test(said)) {
+		return [];
+	}
+	// mail.ru says it all twice; the second time in English.
+	const listed = [...readListed(said, {after: announced}), ...readUndisclosed(said)];
+	const found = listed.length > 0 ? listed : readListed(said, {except: failed.length > 0 ? [] : senders});
+	if (failed.length === 0) {
+		return found;
+	}
+	return failed.map(
+		(recipient): Finding =>
+			found.find(finding => finding.recipient !== null && sameAddress(finding.recipient, recipient)) ??
+			found.find(
+				({originalRecipient}) => originalRecipient !== undefined && sameAddress(originalRecipient, recipient),
+			) ?? {
+				recipient,
+				text: said,
+			},
+	);
+};
+
+/** Where an alias leads is nobody's business: the address that was sent to stands for it. */
+function readUndisclosed(said: string): Finding[] {
+	return [...said.matchAll(undisclosed)].slice(0, 100).flatMap(({index, 0: words}) => {
+		const [found] = findAddresses(said.slice(index + words.length, index + words.length + 330));
+		const rest = said.slice(index);
+		return found === undefined ? [] : [{recipient: found.address, text: rest.slice(0, /\n[ \t]*\n/.exec(rest)?.index)}];
+	});
+}
+
+const introductions = new RegExp(
+	[
+		'Hi\\. (?:This is|The MTA|This message)',
+		'qmail-send program',
+		'(?:unable|wasn.t able|not able|failed) to deliver (?:your |this |the )?(?:message|mail|e-?mail) to the following (?:e-?mail )?(?:address|recipient|user)',
+		'(?:message|mail|e-?mail)(?: message)? to the following (?:e-?mail )?(?:address|recipient)[^\\n]{0,20} (?:could not|cannot|was not)',
+		'Unable to deliver message to the following address',
+		'We.re sorry\\. There.s a problem with the e-?mail address',
+		'(?:could not|cannot|can not|was not|couldn.t) (?:be )?deliver(?:ed)?[^\\n]{0,40} to the following (?:e-?mail )?(?:address|recipient|user)',
+		'following (?:e-?mail )?(?:address|recipient)(?:es|s|\\(e?s\\))?[^\\n]{0,40}(?:rejected|failed|not accept|could not)',
+	].join('|'),
+	'i',
+);
+const paragraph = /^[ \t]{0,8}<[^<>\s]{1,320}>:/m;
+
+/** qmail and those that bounce as it does (Yahoo!, James, MailFoundry, many appliances): paragraphs that begin with `<address>:`. */
+export const readQmail: Detector = ({said, senders}) => {
+	const introduction = introductions.exec(said);
+	if (introduction === null) {
+		return [];
+	}
+	const start = paragraph.exec(said)?.index;
+	// It tells which hosts it gives up on, not the mail.
+	const withoutHosts = (text: string) => text.replace(/^Giving up on [^\n]{0,200}$/gm, '');
+	const findings =
+		start === undefined
+			? readListed(said.slice(introduction.index), {except: senders})
+			: readListed(said.slice(start), {line: paragraph});
+	return findings.map(finding => ({...finding, text: withoutHosts(finding.text)}));
+};
+
+const sentenceOfDma = /There was an error delivering your mail to\s{1,4}/;
+const dma = /DragonFly Mail Agent/;
+
+/** The DragonFly Mail Agent of the BSDs: one recipient a bounce. */
+export const readDragonfly: Detector = ({said}) => {
+	const sentence = sentenceOfDma.exec(said);
+	if (sentence === null || !dma.test(said)) {
+		return [];
+	}
+	const rest = said.slice(sentence.index + sentence[0].length);
+	const found = findAddresses(rest.slice(0, 400))[0];
+	return found === undefined ? [] : [{recipient: found.address, text: rest.slice(found.end)}];
+};
+
+const rejected = /not member|reject|loop alert|unsubscribe|spam mail|ignored|deny/i;
+
+/** The list server fml, which refuses posts in the list's name: the recipient is the list. */
+export const readFml: Detector = ({field, said}) => {
+	const from = findAddresses(field('from'))[0]?.address;
+	const isFml = /fml/i.test(field('x-mlserver')) || /\.FML(?:AAB)?@/.test(field('message-id'));
+	return isFml &&
+		from !== undefined &&
+		/-admin@/i.test(from) &&
+		rejected.test(`${field('subject')} ${said.slice(0, 500)}`)
+		? [{recipient: listOf(from, said), text: `Rejected by the policy of the list: ${said}`}]
+		: [];
+};
+
+function listOf(admin: string, said: string): string {
+	const list = admin.replace(/-admin@/i, '@');
+	return findAddresses(said).find(({address}) => list.toLowerCase().endsWith(address.toLowerCase()))?.address ?? list;
+}
