@@ -1,9 +1,10 @@
 import type {Send} from '../accept/draft.ts';
-import {type Address, parseAddress} from '../mail/address.ts';
+import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import type {Caller} from './caller.ts';
-import {canonicalLocale, decodeBase64} from './schemas/formats.ts';
+import {canonicalLocale, checkedAddress, decodeBase64} from './schemas/formats.ts';
 import {type SendBody, sendBody} from './schemas/send.ts';
+import {variablesJson} from './schemas/variables.ts';
 import type {Checks} from './validate.ts';
 
 export type ReadSend =
@@ -47,16 +48,16 @@ function isOnlyWithoutTemplate(body: unknown, violations: readonly Violation[]):
 }
 
 function toSend(body: SendBody, {workspaceId, mode}: Caller): Send {
-	const to = read(body.to);
+	const to = checkedAddress(body.to);
 	return {
 		workspaceId,
 		mode,
-		from: read(body.from),
+		from: checkedAddress(body.from),
 		to,
 		cc: copies(body.cc ?? [], to),
-		replyTo: body.replyTo === undefined ? null : read(body.replyTo),
+		replyTo: body.replyTo === undefined ? null : checkedAddress(body.replyTo),
 		templateId: body.templateId,
-		data: json(body.data),
+		data: json(body.data, variablesJson),
 		metadata: json(body.metadata),
 		tags: json(body.tags),
 		topicCode: body.unsubscribeGroup ?? null,
@@ -74,7 +75,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Caller): Send {
 
 function copies(cc: readonly string[], to: Address): Address[] {
 	const byKey = new Map<string, Address>();
-	for (const address of cc.map(read)) {
+	for (const address of cc.map(checkedAddress)) {
 		if (address.key !== to.key && !byKey.has(address.key)) {
 			byKey.set(address.key, address);
 		}
@@ -82,14 +83,6 @@ function copies(cc: readonly string[], to: Address): Address[] {
 	return [...byKey.values()];
 }
 
-function read(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: true});
-	if (!parsed.ok) {
-		throw new Error('An address that passed the check of its field does not parse.');
-	}
-	return parsed.address;
-}
-
-function json(value: object | undefined): string | null {
-	return value === undefined || Object.keys(value).length === 0 ? null : JSON.stringify(value);
+function json(value: object | undefined, text: (value: object) => string = JSON.stringify): string | null {
+	return value === undefined || Object.keys(value).length === 0 ? null : text(value);
 }

@@ -1,5 +1,5 @@
 import {LRUCache} from 'lru-cache';
-import {parseAddress} from '../../mail/address.ts';
+import {type Address, parseAddress} from '../../mail/address.ts';
 import {parseDuration} from '../../mail/duration.ts';
 import {labelFault} from '../../mail/label.ts';
 import {parseQueryTime} from '../../mail/time.ts';
@@ -23,9 +23,29 @@ export function isStorable(text: string): boolean {
 	return !illFormed.test(text);
 }
 
+const addresses = new LRUCache<string, Address>({max: 1000});
+
+/** The address, null if the text is none. The last good ones are remembered: each is checked first, and a sender comes again and again. */
+export function readAddress(text: string): Address | null {
+	const known = addresses.get(text);
+	if (known !== undefined) {
+		return known;
+	}
+	const parsed = parseAddress(text, {utf8Local: true});
+	if (!parsed.ok) {
+		return null;
+	}
+	addresses.set(text, parsed.address);
+	return parsed.address;
+}
+
 /** The formats that schemas name. Each reads its text in linear time, its length first. */
 export function createFormats() {
 	const addressFault = (text: string, utf8Local: boolean) => {
+		const address = readAddress(text);
+		if (address !== null && (utf8Local || !address.utf8)) {
+			return null;
+		}
 		const parsed = parseAddress(text, {utf8Local});
 		return parsed.ok ? null : parsed.fault;
 	};
@@ -77,11 +97,16 @@ export type FormatName = keyof ReturnType<typeof createFormats>;
 
 /** The comparison form of an address in a query that passed the check of its format. */
 export function queryAddressKey(text: string): string {
-	const parsed = parseAddress(withPlus(text), {utf8Local: true});
-	if (!parsed.ok) {
+	return checkedAddress(withPlus(text)).key;
+}
+
+/** An address that passed the check of its format. */
+export function checkedAddress(text: string): Address {
+	const address = readAddress(text);
+	if (address === null) {
 		throw new Error('An address that passed the check of its format does not parse.');
 	}
-	return parsed.address.key;
+	return address;
 }
 
 // An unencoded `+` has become a space, which no address has.

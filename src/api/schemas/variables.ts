@@ -6,12 +6,25 @@ const deepest = 16;
 // Lone surrogates and NUL are escaped in JSON, so that a text without these holds neither.
 const suspicious = /\\u(?:0000|d[89a-f])/;
 
+const texts = new WeakMap<object, string>();
+
+/** The variables as JSON. That of the check is kept with them, for the row. */
+export function variablesJson(data: object): string {
+	const known = texts.get(data);
+	if (known !== undefined) {
+		return known;
+	}
+	const json = JSON.stringify(data);
+	texts.set(data, json);
+	return json;
+}
+
 /**
  * Says what is wrong with a send's variables (`must …`), null: nothing. At most 256 KiB as JSON and 16 levels deep, texts
  * that both engines store, numbers that JSON can hold (`1e999` was read as infinity).
  */
 export function variablesFault(data: object): string | null {
-	const json = JSON.stringify(data);
+	const json = variablesJson(data);
 	if (Buffer.byteLength(json) > longest) {
 		return 'must be at most 256 KiB as JSON';
 	}
