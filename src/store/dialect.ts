@@ -40,13 +40,18 @@ export const sqliteDialect: Dialect = {
 // words are Node's and the pool's.
 const postgresUnavailable = /^(08|53|57|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 
+/** A node that is newer changed the table since the statement was prepared ("cached plan must not change result type"). */
+export function isStalePlan(error: unknown): boolean {
+	return Object(error).code === '0A000' && /cached plan/.test(String(Object(error).message));
+}
+
 export const postgresDialect: Dialect = {
 	name: 'postgres',
 	skipLocked: 'for update skip locked',
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
 		(error instanceof Error && /connection (terminated|ended|error)|acquiring a connection/i.test(error.message)),
-	isConflict: error => codeOf(error) === '40P01' || codeOf(error) === '40001',
+	isConflict: error => codeOf(error) === '40P01' || codeOf(error) === '40001' || isStalePlan(error),
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
 
@@ -164,17 +169,26 @@ const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeou
 
 type PostgresConnection = {query: (sql: string, done: (error: Error | null) => void) => void};
 
+export type PostgresOptions = {
+	readonly client: unknown;
+	readonly connections: number;
+	readonly isPatient: boolean;
+	/** Whether statements that come again are prepared: not those of lists, whose best plan depends on the values of filters. */
+	readonly prepares: boolean;
+};
+
 /** `isPatient`: statements may take as long as they need. */
 export function postgresConfig(
 	url: string,
-	{client, connections, isPatient}: {client: unknown; connections: number; isPatient: boolean},
-): Knex.Config {
+	{client, connections, isPatient, prepares}: PostgresOptions,
+): Knex.Config & {readonly prepares: boolean} {
 	return {
 		client: client as typeof Knex.Client,
 		connection: {connectionString: url, application_name: 'mailctl', keepAlive: true},
 		compileSqlOnError: false,
 		log: quiet,
 		acquireConnectionTimeout: 10_000,
+		prepares,
 		pool: {
 			min: 0,
 			max: connections,

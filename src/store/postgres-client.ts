@@ -1,5 +1,7 @@
 import type {Socket} from 'node:net';
 import PostgresDialect, {type PostgresConnection} from 'knex/lib/dialects/postgres/index.js';
+import {LRUCache} from 'lru-cache';
+import {isStalePlan} from './dialect.ts';
 import {NoAnswerError} from './no-answer.ts';
 
 export type PostgresLimits = {
@@ -8,6 +10,11 @@ export type PostgresLimits = {
 	/** To answer a statement, milliseconds; null: as long as it takes, while the server answers its pulse. */
 	readonly statementMs: number | null;
 };
+
+type Query = {readonly sql: string; readonly bindings?: readonly unknown[]; options?: {readonly name?: string}};
+
+/** So many statements are prepared at most; the program writes with about fifty. */
+const mostNamed = 200;
 
 /** So long the server may take to close a connection that says goodbye, milliseconds. */
 const partingMs = 1000;
@@ -18,6 +25,8 @@ const partingMs = 1000;
  */
 export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	const open = new Set<PostgresConnection>();
+	const seen = new LRUCache<string, number>({max: mostNamed});
+	const names = new Map<string, string>();
 	let silent = false;
 
 	async function within<Result>(connection: PostgresConnection, ms: number, work: Promise<Result>): Promise<Result> {
@@ -27,6 +36,21 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		} finally {
 			clearTimeout(timer);
 		}
+	}
+
+	/** The statement with a name, under which the connection keeps it parsed and planned, where it comes again and again. */
+	function named(query: Query): Query {
+		const {sql, bindings} = query;
+		let name = names.get(sql);
+		if (name === undefined && bindings && bindings.length > 0 && names.size < mostNamed) {
+			const times = (seen.get(sql) ?? 0) + 1;
+			seen.set(sql, times);
+			if (times >= 3) {
+				name = `mailctl_${names.size}`;
+				names.set(sql, name);
+			}
+		}
+		return name === undefined ? query : Object.assign(query, {options: {name}});
 	}
 
 	class LimitedPostgres extends PostgresDialect {
@@ -48,11 +72,16 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 			return connection;
 		}
 
-		override async _query(connection: PostgresConnection, query: unknown): Promise<unknown> {
-			const work = super._query(connection, query);
+		override async _query(connection: PostgresConnection, query: Query): Promise<unknown> {
+			const work = super._query(connection, this.config.prepares ? named(query) : query);
 			try {
 				return await (statementMs === null ? work : within(connection, statementMs, work));
 			} catch (error) {
+				if (isStalePlan(error)) {
+					// Another connection may plan anew. Of a transaction nothing is left: who began it repeats it.
+					connection.__knex__disposed = error;
+					return await super._query(connection, {...query, options: {}}).catch(() => Promise.reject(error));
+				}
 				// All that is not the statement's own fault: the connection is gone, also where that is noticed later.
 				if (!('severity' in Object(error)) || Object(error).severity === 'FATAL') {
 					connection.__knex__disposed ??= error;

@@ -120,7 +120,14 @@ async function openPostgres(url: string, {isPatient = false}: StoreOptions): Pro
 		...pulse,
 		dialect: postgresDialect,
 		clock,
-		connect: connections => createKnex(postgresConfig(url, {client: client.Client, connections, isPatient})),
+		connect: connections =>
+			createKnex(
+				postgresConfig(url, {
+					...{client: client.Client, connections, isPatient},
+					// The one connection that writes.
+					prepares: connections === 1,
+				}),
+			),
 	};
 }
 
