@@ -1,26 +1,26 @@
 import process from 'node:process';
 import {boundPublicUrl} from './config/derive.ts';
 import type {Settings} from './config/settings.ts';
-import {removeDaemonFile, writeDaemonFile} from './daemon/daemon-file.ts';
-import {freeBytes} from './daemon/data-dir.ts';
 import {createFigures} from './daemon/figures.ts';
 import {watchFreeSpace} from './daemon/free-space.ts';
 import {createHttp} from './daemon/http.ts';
 import {createLiveRules} from './daemon/live-rules.ts';
 import type {LiveSettings} from './daemon/live-settings.ts';
-import type {Held} from './daemon/open.ts';
 import {createRoles} from './daemon/roles.ts';
 import {watchForStoreFaults} from './daemon/store-faults.ts';
 import {createTelling} from './daemon/telling.ts';
 import {startUpkeep} from './daemon/upkeep.ts';
 import {warnAtStart} from './daemon/warnings.ts';
-import {warnOfWishes} from './daemon/wishes.ts';
 import {createWriting} from './daemon/writing.ts';
+import {removeDaemonFile, writeDaemonFile} from './data-folder/daemon-file.ts';
+import {freeBytes} from './data-folder/data-dir.ts';
+import type {Held} from './data-folder/open.ts';
 import {capturedFolder, removeCaptured} from './deliver/capture.ts';
 import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {createIdSource} from './mail/ids.ts';
 import {createInfrastructureAlarm} from './reputation/alarm.ts';
+import {warnOfWishes} from './routing/wishes.ts';
 import {readGeneration} from './store/changes.ts';
 
 export type DaemonOptions = {

@@ -1,5 +1,5 @@
 import createKnex from 'knex';
-import {migrate} from '../src/store/migrate.ts';
+import {migrate} from '../src/store/engine/migrate.ts';
 import {openStore} from '../src/store/store.ts';
 
 /** The environment's name for the database that those of tests are copied from. */

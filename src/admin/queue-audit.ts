@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Acting} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
-import type {ChangedCopy} from '../store/queue-change.ts';
+import type {ChangedCopy} from '../store/queue/queue-change.ts';
 
 /** What was done to copies of the queue in one transaction. */
 export type QueueAction = {

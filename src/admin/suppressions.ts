@@ -5,7 +5,8 @@ import type {Acting, ActTools} from '../mail/operator.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
-import {pairKey} from '../store/pairs.ts';
+import {pairKey} from '../store/engine/pairs.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
 import {
 	deleteSuppression,
 	findSuppression,
@@ -14,7 +15,6 @@ import {
 	readSuppressions,
 	type Suppression,
 } from '../store/suppressions.ts';
-import type {GroupWrite} from '../store/writer.ts';
 
 /** The entry that holds for the address, and whether it is this one or was there before. */
 export type Suppressed = {readonly entry: Suppression; readonly isNew: boolean};

@@ -7,7 +7,7 @@ import {mostEndpoints} from '../mail/webhook.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Vault} from '../store/sealed.ts';
-import {replayDelivery, type StoredDelivery} from '../store/webhook-deliveries.ts';
+import {replayDelivery, type StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,
@@ -15,7 +15,7 @@ import {
 	insertEndpoint,
 	switchEndpoint,
 	updateSecrets,
-} from '../store/webhook-endpoints.ts';
+} from '../store/webhooks/webhook-endpoints.ts';
 
 export type EndpointInput = {
 	readonly workspaceId: string;

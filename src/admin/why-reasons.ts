@@ -1,6 +1,6 @@
 import {storeTime} from '../mail/time.ts';
 import type {LaneWait} from '../mail/way.ts';
-import type {CopyFacts} from '../store/queue-facts.ts';
+import type {CopyFacts} from '../store/queue/queue-facts.ts';
 
 export type WaitsFor =
 	| LaneWait

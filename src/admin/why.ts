@@ -1,5 +1,5 @@
 import type {RecipientState} from '../mail/recipient-state.ts';
-import type {CopyFacts} from '../store/queue-facts.ts';
+import type {CopyFacts} from '../store/queue/queue-facts.ts';
 import {type Reason, reasonsToWait, type WhyContext} from './why-reasons.ts';
 
 /** Why a copy is not sent now; a copy that left the queue waits for nothing (null). */

@@ -7,8 +7,8 @@ import type {Sender} from '../store/senders.ts';
 import type {Suppression} from '../store/suppressions.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {Topic} from '../store/topics.ts';
-import type {StoredDelivery} from '../store/webhook-deliveries.ts';
-import type {Endpoint} from '../store/webhook-endpoints.ts';
+import type {StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
+import type {Endpoint} from '../store/webhooks/webhook-endpoints.ts';
 
 // How each noun is shown as JSON, by the API and by the command line's --json. `time`: the form of its times.
 

@@ -5,7 +5,7 @@ import process from 'node:process';
 import {setTimeout as wait} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import {processEnvironment} from '../config/process-env.ts';
-import {readDaemonFile} from '../daemon/daemon-file.ts';
+import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import type {LoadOrder} from './load.ts';
 import {benchSender, type Shop} from './throw-away.ts';
 import type {Workload} from './workload.ts';

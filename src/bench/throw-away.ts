@@ -6,7 +6,7 @@ import {storedVariant} from '../admin/variants.ts';
 import {createWorkspace} from '../admin/workspaces.ts';
 import {generateSigningKeys} from '../compose/dkim-key.ts';
 import {loadSettings} from '../config/settings.ts';
-import {type Held, openData} from '../daemon/open.ts';
+import {type Held, openData} from '../data-folder/open.ts';
 import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {ActTools} from '../mail/operator.ts';

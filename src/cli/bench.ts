@@ -96,7 +96,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	const {clock} = tools;
 	const [{lockData}, {fillStore}, {readStoreBytes}, {makeWorkspaces, prepareWorkspace}, {compiled}, {plain}] =
 		await Promise.all([
-			import('../daemon/open.ts'),
+			import('../data-folder/open.ts'),
 			import('../bench/fill.ts'),
 			import('../store/filling.ts'),
 			import('../bench/filled-workspaces.ts'),

@@ -3,7 +3,7 @@ import type {Kept, Report} from '../mail/report.ts';
 import type {Review, TokenFault} from '../outcome/review.ts';
 import {readMail} from '../report/mime.ts';
 import {senderOf, subjectOf} from '../report/sender-mail.ts';
-import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
+import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound/kept-mails.ts';
 import {explainCommand} from './bounce-explain.ts';
 import {ingestCommand} from './bounce-ingest.ts';
 import {reportView} from './bounce-text.ts';

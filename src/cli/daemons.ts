@@ -1,7 +1,7 @@
 import {join} from 'node:path';
-import {readDaemonFile} from '../daemon/daemon-file.ts';
+import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {storeTime} from '../mail/time.ts';
-import {isFolderLocked} from '../store/lock.ts';
+import {isFolderLocked} from '../store/engine/lock.ts';
 import {listNodes, silentMs} from '../store/nodes.ts';
 import type {Session} from './session.ts';
 

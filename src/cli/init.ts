@@ -4,7 +4,7 @@ import process from 'node:process';
 import type {Command} from 'commander';
 import {commandName, type WelcomeInput, welcome} from '../admin/welcome.ts';
 import {boundPublicUrl} from '../config/derive.ts';
-import {openDataDir} from '../daemon/data-dir.ts';
+import {openDataDir} from '../data-folder/data-dir.ts';
 import {example} from './program.ts';
 import {action} from './session.ts';
 

@@ -1,9 +1,9 @@
 import type {Phase} from '../mail/outcome.ts';
 import type {EngagementCount} from '../store/engagement.ts';
 import type {StoredEvent} from '../store/events.ts';
+import type {StoredReport} from '../store/inbound/reports.ts';
 import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
-import type {StoredReport} from '../store/reports.ts';
 import {capturedFile} from './files.ts';
 import type {Session} from './session.ts';
 import {fields, table} from './table.ts';

@@ -1,7 +1,7 @@
 import {join} from 'node:path';
 import type {Settings} from '../config/settings.ts';
-import {settleSecrets} from '../daemon/settle-secrets.ts';
-import {migrate, schemaState} from '../store/migrate.ts';
+import {settleSecrets} from '../data-folder/settle-secrets.ts';
+import {migrate, schemaState} from '../store/engine/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../store/store.ts';
 import {CliError} from './fault.ts';
 

@@ -1,5 +1,5 @@
 import {issueKey} from '../admin/keys.ts';
-import {liveDaemon} from '../daemon/daemon-file.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {erasedAddress} from '../mail/erased.ts';
 import type {Mode} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';

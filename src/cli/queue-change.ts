@@ -6,7 +6,14 @@ import {storeTime} from '../mail/time.ts';
 import {type GivenUp, giveUp} from '../outcome/give-up.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {type ChangedCopy, findClaimed, holdCopies, makeDue, releaseHeld, type Step} from '../store/queue-change.ts';
+import {
+	type ChangedCopy,
+	findClaimed,
+	holdCopies,
+	makeDue,
+	releaseHeld,
+	type Step,
+} from '../store/queue/queue-change.ts';
 import {readDaemons} from './daemons.ts';
 import {CliError} from './fault.ts';
 import {label} from './options.ts';

@@ -2,7 +2,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {laneText} from '../mail/way.ts';
 import {readAttempts, type StoredAttempt} from '../store/message-copies.ts';
-import {type CopyFacts, readCopyFacts} from '../store/queue-facts.ts';
+import {type CopyFacts, readCopyFacts} from '../store/queue/queue-facts.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {attemptLines} from './message-text.ts';

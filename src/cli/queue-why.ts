@@ -4,7 +4,7 @@ import type {WhyContext} from '../admin/why-reasons.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import {findAudit} from '../store/audit.ts';
-import {type CopyFacts, readCopyFacts} from '../store/queue-facts.ts';
+import {type CopyFacts, readCopyFacts} from '../store/queue/queue-facts.ts';
 import {readDaemons} from './daemons.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';

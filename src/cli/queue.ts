@@ -1,9 +1,9 @@
 import type {Command} from 'commander';
 import {storeTime} from '../mail/time.ts';
-import {listQueue, type QueuedCopy} from '../store/queue-list.ts';
-import {type QueueSummary, summarizeQueue} from '../store/queue-summary.ts';
-import {listSiteSuspensions} from '../store/site-suspensions.ts';
-import {listSuspensions} from '../store/suspensions.ts';
+import {listQueue, type QueuedCopy} from '../store/queue/queue-list.ts';
+import {type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
+import {listSiteSuspensions} from '../store/queue/site-suspensions.ts';
+import {listSuspensions} from '../store/queue/suspensions.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
 import {changeVerbs} from './queue-change.ts';

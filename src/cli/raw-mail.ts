@@ -1,15 +1,15 @@
 import {randomBytes} from 'node:crypto';
 import {importSigningKey} from '../compose/dkim.ts';
 import {boundPublicUrl} from '../config/derive.ts';
-import {liveDaemon} from '../daemon/daemon-file.ts';
 import {feedbackOf} from '../daemon/feedback.ts';
 import {makeJob} from '../daemon/make-job.ts';
 import {createSigning} from '../daemon/signing.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {createLinks} from '../links/links.ts';
 import {readRegular} from '../mail/regular-file.ts';
 import {createRenderer} from '../render/render.ts';
 import {listAttachments} from '../store/attachments.ts';
-import {type Claimed, readCopy} from '../store/claims.ts';
+import {type Claimed, readCopy} from '../store/queue/claims.ts';
 import {listVariants} from '../store/templates.ts';
 import {createMake} from '../threads/make.ts';
 import {CliError} from './fault.ts';

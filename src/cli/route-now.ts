@@ -1,5 +1,3 @@
-import {ownAddresses} from '../daemon/own-addresses.ts';
-import type {Ways} from '../daemon/ways.ts';
 import {capturedFolder} from '../deliver/capture.ts';
 import {createFamilies} from '../deliver/families.ts';
 import {mailHosts} from '../deliver/mail-hosts.ts';
@@ -10,7 +8,9 @@ import {storeTime} from '../mail/time.ts';
 import type {LaneKey, Pace, Terms} from '../mail/way.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
-import {readSite} from '../store/sites.ts';
+import {ownAddresses} from '../routing/own-addresses.ts';
+import type {Ways} from '../routing/ways.ts';
+import {readSite} from '../store/queue/sites.ts';
 import type {Session} from './session.ts';
 import {printable, shortTime, wrapped} from './text.ts';
 import {openSecureResolver} from './ways.ts';

@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import type {ResealedStore} from '../admin/reseal.ts';
-import {liveDaemon} from '../daemon/daemon-file.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {storeTime} from '../mail/time.ts';
 import {reportTokenMs} from '../mail/token-lifetime.ts';
 import {beginAct} from '../store/audit.ts';
@@ -30,7 +30,7 @@ async function rotate(session: Session): Promise<void> {
 	const configured = await session.secrets();
 	const [{resealStore}, {addKeyToFile}] = await Promise.all([
 		import('../admin/reseal.ts'),
-		import('../daemon/rotate-secrets.ts'),
+		import('../data-folder/rotate-secrets.ts'),
 	]);
 	const isFile = settings.databaseUrl === null;
 	const record = beginAct(session.tools, {action: 'secrets.rotated', workspaceId: null, target: null});

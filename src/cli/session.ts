@@ -6,7 +6,7 @@ import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
-import {openDataDir} from '../daemon/data-dir.ts';
+import {openDataDir} from '../data-folder/data-dir.ts';
 import {type Clock, systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
@@ -102,7 +102,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	};
 	const reader = async () => (await store()).reader;
 	const secrets = once(async () => {
-		const {secretsOf} = await import('../daemon/settle-secrets.ts');
+		const {secretsOf} = await import('../data-folder/settle-secrets.ts');
 		return await secretsOf(await store(), storeSettings());
 	});
 	const chosenWorkspace = async () =>

@@ -1,11 +1,11 @@
 import {setTimeout} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {liveDaemon} from '../daemon/daemon-file.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {createPastIds, type PastId} from '../mail/ids.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {storeTime} from '../mail/time.ts';
 import {beginAct} from '../store/audit.ts';
-import {pairKey} from '../store/pairs.ts';
+import {pairKey} from '../store/engine/pairs.ts';
 import {findSuppressed, insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {type CsvRecord, createCsvReader} from './csv.ts';
 import {CliError} from './fault.ts';

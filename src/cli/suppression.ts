@@ -2,7 +2,7 @@ import type {Command} from 'commander';
 import {manualEntry, removeSuppression, suppressWrite} from '../admin/suppressions.ts';
 import {isId} from '../mail/ids.ts';
 import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
-import {pairKey} from '../store/pairs.ts';
+import {pairKey} from '../store/engine/pairs.ts';
 import {listSuppressions, readSuppressions, type Suppression} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
 import {CliError} from './fault.ts';

@@ -1,9 +1,9 @@
 import {destinationsOf, loadDestinations} from '../config/destinations.ts';
-import {createPolicies} from '../daemon/mta-sts.ts';
-import {createWays, type Ways} from '../daemon/ways.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
 import type {Destinations} from '../pace/destinations.ts';
+import {createPolicies} from '../routing/mta-sts.ts';
+import {createWays, type Ways} from '../routing/ways.ts';
 import {version} from './program.ts';
 import type {Session} from './session.ts';
 

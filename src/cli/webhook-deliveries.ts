@@ -14,8 +14,8 @@ import {
 	replayDeliveries,
 	type StoredDelivery,
 	type StoredPost,
-} from '../store/webhook-deliveries.ts';
-import {type Endpoint, findEndpoint, listEndpoints} from '../store/webhook-endpoints.ts';
+} from '../store/webhooks/webhook-deliveries.ts';
+import {type Endpoint, findEndpoint, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
 import {CliError} from './fault.ts';
 import {count, past} from './options.ts';
 import {verb} from './program.ts';

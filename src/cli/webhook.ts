@@ -5,7 +5,7 @@ import {openSigning, postingOf} from '../daemon/webhooks.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {storeTime} from '../mail/time.ts';
 import {longestOverlap, mostEndpoints, usualOverlap, webhookBody} from '../mail/webhook.ts';
-import {type Endpoint, listEndpoints} from '../store/webhook-endpoints.ts';
+import {type Endpoint, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
 import {createPosting} from '../threads/posting.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';

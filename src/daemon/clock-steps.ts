@@ -1,10 +1,10 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {createClockWatch} from '../queue/clock-watch.ts';
-import {takeTime} from '../store/dialect.ts';
-import {bringForward} from '../store/releases.ts';
+import {takeTime} from '../store/engine/dialect.ts';
+import {bringForward} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
-import {bringDeliveriesForward} from '../store/webhook-claims.ts';
+import {bringDeliveriesForward} from '../store/webhooks/webhook-claims.ts';
 
 export type ClockStepsOptions = {
 	readonly store: Pick<Store, 'writer'>;

@@ -3,12 +3,12 @@ import {storeTime} from '../mail/time.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/window.ts';
 import {countDomainStates} from '../store/domains.ts';
-import {countUnread} from '../store/inbound.ts';
-import {readPaceFigures} from '../store/pace-figures.ts';
-import {readQueueSize} from '../store/queue-size.ts';
+import {countUnread} from '../store/inbound/inbound.ts';
+import {readPaceFigures} from '../store/queue/pace-figures.ts';
+import {readQueueSize} from '../store/queue/queue-size.ts';
 import {readStandings} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
-import {countPending} from '../store/webhook-deliveries.ts';
+import {countPending} from '../store/webhooks/webhook-deliveries.ts';
 import {createMetrics, type Metrics} from './metrics.ts';
 import type {Roles} from './roles.ts';
 

@@ -28,7 +28,7 @@ import {reportTokenMs} from '../mail/token-lifetime.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
-import {findCopyAddresses, listReturnPathHosts} from '../store/inbound.ts';
+import {findCopyAddresses, listReturnPathHosts} from '../store/inbound/inbound.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';

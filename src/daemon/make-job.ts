@@ -2,7 +2,7 @@ import {erasedAddress} from '../mail/erased.ts';
 import type {Attachment} from '../mail/message.ts';
 import {trackingOf} from '../mail/tracking.ts';
 import type {MakeJob} from '../queue/maker-protocol.ts';
-import type {Claimed} from '../store/claims.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 
 export type Sending = {
 	readonly attachments: readonly Attachment[];

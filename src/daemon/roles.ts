@@ -1,11 +1,11 @@
 import {hostname} from 'node:os';
 import process from 'node:process';
 import type {Settings} from '../config/settings.ts';
+import {readBoot, writeBoot} from '../data-folder/boot-file.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createPresence} from '../queue/presence.ts';
 import type {Guard} from '../reputation/guard.ts';
-import {readBoot, writeBoot} from './boot-file.ts';
 import type {DomainChecks} from './domain-checks.ts';
 import type {Engine} from './engine.ts';
 import type {Inbound} from './inbound.ts';

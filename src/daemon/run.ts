@@ -6,11 +6,11 @@ import {loadProcessSettings, processEnvironment} from '../config/process-env.ts'
 import {reloadSettings} from '../config/reload.ts';
 import type {Settings} from '../config/settings.ts';
 import {type Daemon, startDaemon} from '../daemon.ts';
+import {type Held, openData} from '../data-folder/open.ts';
 import {createLog} from '../log/log.ts';
 import {keepHeapSmall} from './heap.ts';
 import {exitSeconds, killIfStuck} from './last-resort.ts';
 import {createNotify} from './notify.ts';
-import {type Held, openData} from './open.ts';
 
 export type RunOptions = {
 	readonly version: string;

@@ -2,8 +2,8 @@ import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import {capturedFolder} from '../deliver/capture.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
+import {ownAddresses} from '../routing/own-addresses.ts';
 import type {SenderData} from '../threads/sender.ts';
-import {ownAddresses} from './own-addresses.ts';
 
 /** What sender threads are started with, as the settings say. `time`: of the daemon's clock. */
 export function senderData(

@@ -5,16 +5,16 @@ import {keptCaps} from '../mail/kept.ts';
 import {storeTime} from '../mail/time.ts';
 import {firstKeptHour} from '../reputation/window.ts';
 import {purgeAudit} from '../store/audit.ts';
-import {giveBackPages, takeTime} from '../store/dialect.ts';
+import {giveBackPages, takeTime} from '../store/engine/dialect.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
-import {type KeptCaps, purgeRead, trimKept} from '../store/kept-mails.ts';
+import {type KeptCaps, purgeRead, trimKept} from '../store/inbound/kept-mails.ts';
 import {purgePolicies} from '../store/mta-sts.ts';
+import {purgeSites} from '../store/queue/sites.ts';
+import {purgeWarmUp} from '../store/queue/warm-up.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
-import {purgeSites} from '../store/sites.ts';
 import type {Store} from '../store/store.ts';
 import {purgeTlsDays} from '../store/tls-days.ts';
-import {purgeWarmUp} from '../store/warm-up.ts';
 import type {SweepTask} from './sweep.ts';
 
 export type MessageTaskOptions = {

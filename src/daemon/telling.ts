@@ -8,7 +8,7 @@ import type {MakeJob} from '../queue/maker-protocol.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
 import {findingsText} from '../reputation/words.ts';
-import type {Claimed} from '../store/claims.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import type {Attempted} from '../webhook/turn.ts';
 import type {createMetrics} from './metrics.ts';
 import {createSeldom} from './seldom.ts';

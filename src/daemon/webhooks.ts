@@ -11,8 +11,8 @@ import {
 	readDueEndpoints,
 	readEndpointWork,
 	releaseUnknownDeliveries,
-} from '../store/webhook-claims.ts';
-import {hasEndpoints, purgeEndpoints} from '../store/webhook-endpoints.ts';
+} from '../store/webhooks/webhook-claims.ts';
+import {hasEndpoints, purgeEndpoints} from '../store/webhooks/webhook-endpoints.ts';
 import type {PosterData} from '../threads/poster.ts';
 import type {Posting} from '../threads/posting.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';

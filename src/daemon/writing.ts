@@ -1,12 +1,12 @@
 import process from 'node:process';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
+import {storeFile} from '../data-folder/open.ts';
 import type {Outbox} from '../outcome/outbox.ts';
+import type {Writer} from '../store/engine/writer.ts';
+import {createWriterThread} from '../store/engine/writer-thread.ts';
 import type {Store} from '../store/store.ts';
-import type {Writer} from '../store/writer.ts';
-import {createWriterThread} from '../store/writer-thread.ts';
 import type {WriterData, WriterLive, WriterNews} from '../threads/writer.ts';
-import {storeFile} from './open.ts';
 
 export type WritingOptions = {
 	readonly settings: Settings;

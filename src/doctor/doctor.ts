@@ -1,7 +1,7 @@
 import {extraCa} from '../config/ca.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
-import type {DaemonFile} from '../daemon/daemon-file.ts';
+import type {DaemonFile} from '../data-folder/daemon-file.ts';
 import {createFamilies} from '../deliver/families.ts';
 import {createSecureContexts} from '../deliver/hello.ts';
 import {mxRoutes} from '../deliver/mx-routes.ts';

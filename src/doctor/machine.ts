@@ -1,8 +1,8 @@
 import {existsSync, readFileSync} from 'node:fs';
 import {dirname} from 'node:path';
 import process from 'node:process';
-import type {DaemonFile} from '../daemon/daemon-file.ts';
-import {freeBytes} from '../daemon/data-dir.ts';
+import type {DaemonFile} from '../data-folder/daemon-file.ts';
+import {freeBytes} from '../data-folder/data-dir.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;

@@ -2,8 +2,8 @@ import {existsSync} from 'node:fs';
 import {join} from 'node:path';
 import {ConfigError} from '../config/config-error.ts';
 import type {Settings} from '../config/settings.ts';
-import {openDataDir} from '../daemon/data-dir.ts';
-import {schemaState} from '../store/migrate.ts';
+import {openDataDir} from '../data-folder/data-dir.ts';
+import {schemaState} from '../store/engine/migrate.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 

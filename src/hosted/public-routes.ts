@@ -4,7 +4,7 @@ import type {Links} from '../links/links.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
-import type {Writer} from '../store/writer.ts';
+import type {Writer} from '../store/engine/writer.ts';
 import type {Collector} from './collector.ts';
 import {chooseTexts} from './language.ts';
 import {lostPage} from './notices.ts';

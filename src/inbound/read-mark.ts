@@ -1,5 +1,5 @@
-import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
-import type {GroupWrite} from '../store/writer.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
+import {type InboundEnd, markRead} from '../store/inbound/inbound-ends.ts';
 
 /** Marks mails as read of which nothing comes. */
 export const readMarkWrite: GroupWrite<InboundEnd, void> = {

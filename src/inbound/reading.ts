@@ -1,7 +1,7 @@
 import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
-import {listUnread, type UnreadInbound} from '../store/inbound.ts';
+import {listUnread, type UnreadInbound} from '../store/inbound/inbound.ts';
 import type {Store} from '../store/store.ts';
 import {readMarkWrite} from './read-mark.ts';
 import {UnfinishedError} from './reader.ts';

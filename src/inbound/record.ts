@@ -3,7 +3,7 @@ import type {CameIn, Reading} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
-import type {Writer} from '../store/writer.ts';
+import type {Writer} from '../store/engine/writer.ts';
 import {candidatesOf, type ReadingLinks} from './candidates.ts';
 import type {TrustedReporter} from './trusted-reporter.ts';
 

@@ -2,8 +2,8 @@ import {createHash} from 'node:crypto';
 import type {Clock} from '../mail/clock.ts';
 import type {InboundSource} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
-import {insertInbound, type NewInbound} from '../store/inbound.ts';
-import type {GroupWrite, Writer} from '../store/writer.ts';
+import type {GroupWrite, Writer} from '../store/engine/writer.ts';
+import {insertInbound, type NewInbound} from '../store/inbound/inbound.ts';
 
 /** A mail that came, before it is stored. */
 export type Coming = {

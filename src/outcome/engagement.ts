@@ -3,7 +3,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {Role} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
 import {addEngagement, type EngagementType, findTrackedCopies, type TrackedCopy} from '../store/engagement.ts';
-import type {GroupWrite} from '../store/writer.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
 import {announce} from './announce.ts';
 import type {Outbox} from './outbox.ts';
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {BounceCategory, Escalated} from '../mail/outcome.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {type AddressHealth, hasDelivery, readHealth, removeHealth, saveHealth} from '../store/address-health.ts';
-import {type Pair, pairKey} from '../store/pairs.ts';
+import {type Pair, pairKey} from '../store/engine/pairs.ts';
 
 /** A failure that does not suppress by itself and counts towards R2.1; `at` in the store's form. */
 export type SoftBounce = {

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {isCounted} from '../mail/simulator.ts';
-import {type ChangedCopy, endWaiting, type Step} from '../store/queue-change.ts';
+import {type ChangedCopy, endWaiting, type Step} from '../store/queue/queue-change.ts';
 import {announce} from './announce.ts';
 import type {Outbox} from './outbox.ts';
 

@@ -1,7 +1,7 @@
 import type {Candidate, Via} from '../mail/candidate.ts';
 import {idTime} from '../mail/ids.ts';
 import type {CameIn, Reading, Report} from '../mail/report.ts';
-import type {ReportedCopy} from '../store/reports.ts';
+import type {ReportedCopy} from '../store/inbound/reports.ts';
 import {cutReport, gistOf, names} from './gist.ts';
 
 /** A mail that came in, was read, and is to be recorded. */

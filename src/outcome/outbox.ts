@@ -3,8 +3,8 @@ import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
 import {readMetadata, readTestMessages} from '../store/messages.ts';
-import {insertDeliveries} from '../store/webhook-deliveries.ts';
-import {findSubscribers, type Subscriber} from '../store/webhook-endpoints.ts';
+import {insertDeliveries} from '../store/webhooks/webhook-deliveries.ts';
+import {findSubscribers, type Subscriber} from '../store/webhooks/webhook-endpoints.ts';
 import type {Happening} from './announce.ts';
 
 /** Where events go besides the timeline. */

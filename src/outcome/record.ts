@@ -4,17 +4,17 @@ import {type AttemptResult, isPossibleDuplicate} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
-import type {Claimed} from '../store/claims.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import {
 	findReported,
 	insertAttempts,
 	readPossibleDuplicates,
 	type Settled,
 	settleRecipients,
-} from '../store/outcomes.ts';
+} from '../store/queue/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {countTls, type TlsDay} from '../store/tls-days.ts';
-import type {GroupWrite} from '../store/writer.ts';
 import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';

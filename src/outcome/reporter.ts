@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Report} from '../mail/report.ts';
-import {findLastMailed, findReportedCopies} from '../store/reports.ts';
+import {findLastMailed, findReportedCopies} from '../store/inbound/reports.ts';
 import {cutReport} from './gist.ts';
 import type {Match, ReadMail} from './matches.ts';
 

@@ -7,8 +7,9 @@ import {keptCaps, keptLength} from '../mail/kept.ts';
 import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Kept, Report, ReportAction} from '../mail/report.ts';
 import {reportTokenMs} from '../mail/token-lifetime.ts';
-import {type InboundEnd, markRead} from '../store/inbound-ends.ts';
-import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
+import {type InboundEnd, markRead} from '../store/inbound/inbound-ends.ts';
+import {type KeptCaps, trimKept} from '../store/inbound/kept-mails.ts';
 import {
 	countReports,
 	deleteReports,
@@ -16,8 +17,7 @@ import {
 	insertReports,
 	type NewReport,
 	type ReportedCopy,
-} from '../store/reports.ts';
-import type {GroupWrite} from '../store/writer.ts';
+} from '../store/inbound/reports.ts';
 import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';

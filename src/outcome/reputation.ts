@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {BounceCategory} from '../mail/outcome.ts';
 import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import type {ReportedCopy} from '../store/reports.ts';
+import type {ReportedCopy} from '../store/inbound/reports.ts';
 import {countHours, type ReputationCount, readFirstTries} from '../store/reputation.ts';
 import type {Outbox} from './outbox.ts';
 import type {Recorded} from './record.ts';

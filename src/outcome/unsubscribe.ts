@@ -2,13 +2,13 @@ import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {isSimulated} from '../mail/simulator.ts';
+import {type Pair, pairKey} from '../store/engine/pairs.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
 import {readDetails} from '../store/events.ts';
-import {type Pair, pairKey} from '../store/pairs.ts';
 import {findCopyFor} from '../store/recipients.ts';
 import {findStanding} from '../store/standing.ts';
 import {deleteSuppressionOf, insertSuppressions} from '../store/suppressions.ts';
 import {deleteOptOut, insertOptOut} from '../store/topics.ts';
-import type {GroupWrite} from '../store/writer.ts';
 import {announce} from './announce.ts';
 import type {Outbox} from './outbox.ts';
 

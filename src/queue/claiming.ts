@@ -3,8 +3,8 @@ import type {Clock} from '../mail/clock.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
-import type {Claim, Claimed, ClaimedNow} from '../store/claims.ts';
-import type {GroupWrite, Writer} from '../store/writer.ts';
+import type {GroupWrite, Writer} from '../store/engine/writer.ts';
+import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
 import type {Brought, Grant} from './grant.ts';
 import {storeRetryMs} from './store-retry.ts';
 

@@ -4,7 +4,7 @@ import type {Retry} from '../mail/retry.ts';
 import {type Recorded, triedCopy} from '../outcome/record.ts';
 import {judge, type Verdict} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
-import type {Claimed} from '../store/claims.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import type {Grant} from './grant.ts';
 import {siteEnd} from './site-end.ts';
 

@@ -1,8 +1,8 @@
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey, LaneWait} from '../mail/way.ts';
 import {type Moment, savedSite} from '../pace/saved.ts';
-import type {LaneWaitNote, LaneWaitRow} from '../store/lane-waits.ts';
-import type {SiteNote} from '../store/sites.ts';
+import type {LaneWaitNote, LaneWaitRow} from '../store/queue/lane-waits.ts';
+import type {SiteNote} from '../store/queue/sites.ts';
 import type {Lane} from './lane.ts';
 import type {Site} from './site.ts';
 import {siteOf, waitOf} from './wait-of.ts';

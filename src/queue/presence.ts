@@ -1,12 +1,16 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
-import {isUnheld, readServerTime} from '../store/dialect.ts';
-import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/lane-waits.ts';
+import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {beat, type Node, removeNode, silentMs} from '../store/nodes.ts';
-import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/releases.ts';
+import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/queue/lane-waits.ts';
+import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
-import {releaseOtherDeliveries, releaseOwnDeliveries, releaseSilentDeliveries} from '../store/webhook-claims.ts';
+import {
+	releaseOtherDeliveries,
+	releaseOwnDeliveries,
+	releaseSilentDeliveries,
+} from '../store/webhooks/webhook-claims.ts';
 
 const usualBeatMs = 5000;
 /** Whoever could not tell for so long does not know whether others could. */

@@ -1,6 +1,6 @@
 import {setTimeout as delay} from 'node:timers/promises';
 import type {Recorded, TriedCopy} from '../outcome/record.ts';
-import type {GroupWrite, Writer} from '../store/writer.ts';
+import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {storeRetryMs} from './store-retry.ts';
 
 export type RecordingOptions = {

@@ -1,5 +1,5 @@
 import type {LaneKey, Way} from '../mail/way.ts';
-import type {Claimed} from '../store/claims.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
 import {type ClaimingOptions, createClaiming} from './claiming.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
-import {insertRows} from './insert-rows.ts';
-import {type Pair, pairKey, selectPairs} from './pairs.ts';
+import {insertRows} from './engine/insert-rows.ts';
+import {type Pair, pairKey, selectPairs} from './engine/pairs.ts';
 
 /** Failures of an address that do not suppress by themselves, since the last delivery to it. */
 export type AddressHealth = {

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {Preferences} from './contacts.ts';
-import {type Pair, pairKey, selectOfPairs} from './pairs.ts';
+import {type Pair, pairKey, selectOfPairs} from './engine/pairs.ts';
 
 /** What a workspace knows of an address that it is to mail. */
 export type Addressee = {

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Attachment} from '../mail/message.ts';
-import {insertRows, type Row} from './insert-rows.ts';
+import {insertRows, type Row} from './engine/insert-rows.ts';
 
 const columns = ['message_id', 'position', 'filename', 'content_type', 'content'];
 

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import {alongIndex} from './along-index.ts';
-import {insertRows} from './insert-rows.ts';
-import {type Pair, pairKey} from './pairs.ts';
+import {alongIndex} from './engine/along-index.ts';
+import {insertRows} from './engine/insert-rows.ts';
+import {type Pair, pairKey} from './engine/pairs.ts';
 import {findSuppressed} from './suppressions.ts';
 import {findOptedOut} from './topics.ts';
 

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
-import {rowSource} from './dialect.ts';
+import {rowSource} from './engine/dialect.ts';
 
 export type EngagementType = 'opened' | 'clicked';
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {erasedAddress} from '../mail/erased.ts';
 import type {Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
-import {holdsBytes, rowSource} from './dialect.ts';
+import {holdsBytes, rowSource} from './engine/dialect.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 

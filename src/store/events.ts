@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
-import {insertRows} from './insert-rows.ts';
+import {insertRows} from './engine/insert-rows.ts';
 
 /** A timeline entry to be written; times in the store's form, `detail` as JSON text. */
 export type NewEvent = {

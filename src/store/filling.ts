@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {eachText} from './dialect.ts';
-import {insertRows} from './insert-rows.ts';
+import {eachText} from './engine/dialect.ts';
+import {insertRows} from './engine/insert-rows.ts';
 import type {Store} from './store.ts';
 
 /** A workspace that is filled, and of what its messages are. */

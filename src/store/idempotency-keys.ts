@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
-import {rowSource} from './dialect.ts';
+import {rowSource} from './engine/dialect.ts';
 
 /** What an Idempotency-Key is unique in. */
 export type KeyName = {readonly workspaceId: string; readonly mode: Mode; readonly key: string};

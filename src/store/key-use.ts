@@ -1,4 +1,4 @@
-import type {GroupWrite, Writer} from './writer.ts';
+import type {GroupWrite, Writer} from './engine/writer.ts';
 
 type KeyUse = {readonly keyId: string; readonly at: string};
 

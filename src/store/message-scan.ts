@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {alongIndex} from './along-index.ts';
-import type {IdRange} from './dialect.ts';
+import {alongIndex} from './engine/along-index.ts';
+import type {IdRange} from './engine/dialect.ts';
 
 /** Which messages of a workspace are meant; what is left out does not matter. */
 export type MessageFilter = {

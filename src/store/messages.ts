@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {insertRows} from './insert-rows.ts';
+import {insertRows} from './engine/insert-rows.ts';
 
 /** A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form. */
 export type NewMessage = {

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
-import {insertRows} from './insert-rows.ts';
+import {insertRows} from './engine/insert-rows.ts';
 
 /** A copy of a new message; times in the store's form. */
 export type NewRecipient = {

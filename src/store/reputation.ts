@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {type Figures, figureNames, type Windows} from '../mail/reputation.ts';
-import {rowSource} from './dialect.ts';
+import {rowSource} from './engine/dialect.ts';
 
 /** What is added to the figures of the hour in which a copy was first tried (`at`, in the store's form). */
 export type ReputationCount = Figures & {readonly workspaceId: string; readonly at: string};

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Dialect} from './dialect.ts';
+import type {Dialect} from './engine/dialect.ts';
 
 export type Removal = {
 	/** Messages after this id are looked at; empty: from the oldest. */

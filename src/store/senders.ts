@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {alongIndex} from './along-index.ts';
+import {alongIndex} from './engine/along-index.ts';
 
 /** A row of `senders`: an address that mail may come from. */
 export type Sender = {

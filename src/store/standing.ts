@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import type {Pair} from './pairs.ts';
+import type {Pair} from './engine/pairs.ts';
 
 /** What keeps mail from an address, as far as it concerns one message; null where there is nothing such. */
 export type StandingRow = {

@@ -1,10 +1,17 @@
 import createKnex, {type Knex} from 'knex';
 import {createSharedClock, type SharedClock} from '../mail/clock.ts';
-import {type Dialect, postgresConfig, postgresDialect, postgresLimits, sqliteConfig, sqliteDialect} from './dialect.ts';
-import {NoAnswerError} from './no-answer.ts';
-import {loadSqlite} from './sqlite-driver.ts';
-import {refuseTruncated} from './whole-file.ts';
-import {createWriter, type Writer} from './writer.ts';
+import {
+	type Dialect,
+	postgresConfig,
+	postgresDialect,
+	postgresLimits,
+	sqliteConfig,
+	sqliteDialect,
+} from './engine/dialect.ts';
+import {NoAnswerError} from './engine/no-answer.ts';
+import {loadSqlite} from './engine/sqlite-driver.ts';
+import {refuseTruncated} from './engine/whole-file.ts';
+import {createWriter, type Writer} from './engine/writer.ts';
 
 /** An open store: connections to read with, and the one writer. */
 export type Store = {
@@ -109,8 +116,8 @@ async function openSqlite(file: string): Promise<Opened> {
 async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Opened> {
 	// Loaded here: with SQLite, which is usual, every command would wait for PostgreSQL's driver.
 	const [{createPostgresClient}, {startPulse}] = await Promise.all([
-		import('./postgres-client.ts'),
-		import('./pulse.ts'),
+		import('./engine/postgres-client.ts'),
+		import('./engine/pulse.ts'),
 	]);
 	const {connectMs, statementMs} = postgresLimits;
 	const client = createPostgresClient({connectMs, statementMs: isPatient ? null : statementMs});

@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {alongIndex} from './along-index.ts';
-import {insertRows} from './insert-rows.ts';
-import {type Pair, pairKey, selectPairs} from './pairs.ts';
+import {alongIndex} from './engine/along-index.ts';
+import {insertRows} from './engine/insert-rows.ts';
+import {type Pair, pairKey, selectPairs} from './engine/pairs.ts';
 
 export type NewSuppression = {
 	readonly id: string;

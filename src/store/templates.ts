@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {alongIndex} from './along-index.ts';
-import {insertRows} from './insert-rows.ts';
+import {alongIndex} from './engine/along-index.ts';
+import {insertRows} from './engine/insert-rows.ts';
 
 /** A row of `templates`. */
 export type Template = {

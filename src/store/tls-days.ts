@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {TlsResult} from '../mail/tls-result.ts';
-import {insertRows} from './insert-rows.ts';
+import {insertRows} from './engine/insert-rows.ts';
 
 /** How starting TLS with a host of a domain ended, on a day (`2026-11-21`). */
 export type TlsDay = TlsResult & {readonly day: string; readonly domain: string; readonly host: string};

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {alongIndex} from './along-index.ts';
-import {type Pair, pairKey, selectPairs} from './pairs.ts';
+import {alongIndex} from './engine/along-index.ts';
+import {type Pair, pairKey, selectPairs} from './engine/pairs.ts';
 
 /** A row of `topics`. */
 export type Topic = {

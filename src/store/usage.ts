@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {rowSource} from './dialect.ts';
-import {insertRows} from './insert-rows.ts';
+import {rowSource} from './engine/dialect.ts';
+import {insertRows} from './engine/insert-rows.ts';
 
 /** What is counted by the day. */
 export const usageStatuses = ['accepted', 'delivered', 'bounced', 'complained'] as const;

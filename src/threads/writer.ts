@@ -6,12 +6,12 @@ import {createEngagementWrite} from '../outcome/engagement.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
-import {createClaimWrite} from '../store/claims.ts';
+import {answerWrites} from '../store/engine/writer-thread.ts';
 import {keyUseWrite} from '../store/key-use.ts';
-import {createLaneWaitWrite} from '../store/lane-waits.ts';
-import {siteWrite} from '../store/sites.ts';
+import {createClaimWrite} from '../store/queue/claims.ts';
+import {createLaneWaitWrite} from '../store/queue/lane-waits.ts';
+import {siteWrite} from '../store/queue/sites.ts';
 import {openWriter} from '../store/store.ts';
-import {answerWrites} from '../store/writer-thread.ts';
 import {createTurnWrite} from '../webhook/turn.ts';
 
 /** What the thread that writes is started with. */

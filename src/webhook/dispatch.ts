@@ -1,8 +1,8 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {afterAttempt, putOff} from '../mail/webhook.ts';
-import type {ClaimedDelivery, EndpointWork} from '../store/webhook-claims.ts';
-import type {GroupWrite, Writer} from '../store/writer.ts';
+import type {GroupWrite, Writer} from '../store/engine/writer.ts';
+import type {ClaimedDelivery, EndpointWork} from '../store/webhooks/webhook-claims.ts';
 import {createLanes, type Grant, type LanesOptions, type Moment} from './lanes.ts';
 import type {PostEnd} from './post.ts';
 import {type Attempted, endsOf, type Turn, type Turned} from './turn.ts';

@@ -1,13 +1,13 @@
 import {storeTime} from '../mail/time.ts';
 import type {afterAttempt} from '../mail/webhook.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
 import {
 	type ClaimedDeliveries,
 	type ClaimedDelivery,
 	claimDeliveries,
 	type EndpointGrant,
-} from '../store/webhook-claims.ts';
-import {type Failing, noteFailing, type SettledDelivery, settleDeliveries} from '../store/webhook-ends.ts';
-import type {GroupWrite} from '../store/writer.ts';
+} from '../store/webhooks/webhook-claims.ts';
+import {type Failing, noteFailing, type SettledDelivery, settleDeliveries} from '../store/webhooks/webhook-ends.ts';
 import type {PostEnd} from './post.ts';
 
 /** The end of an attempt, with what follows from it. */

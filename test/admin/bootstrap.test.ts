@@ -2,7 +2,7 @@ import test from 'ava';
 import {bootstrap} from '../../src/admin/bootstrap.ts';
 import {commandName, welcome} from '../../src/admin/welcome.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
-import {migrate} from '../../src/store/migrate.ts';
+import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore} from '../../src/store/store.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';

@@ -3,7 +3,7 @@ import {whyWaiting} from '../../src/admin/why.ts';
 import type {WaitsFor, WhyContext} from '../../src/admin/why-reasons.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {LaneWait} from '../../src/mail/way.ts';
-import {readCopyFacts} from '../../src/store/queue-facts.ts';
+import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {isId} from '../../src/mail/ids.ts';
-import {migrate} from '../../src/store/migrate.ts';
+import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore} from '../../src/store/store.ts';
 import {startApi, type TestApi} from '../helpers/api.ts';
 import {engines, newLocation, newStore} from '../helpers/databases.ts';

@@ -2,7 +2,7 @@ import test from 'ava';
 import {createIntake} from '../../src/cli/bounce-intake.ts';
 import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
-import {writeDaemonFile} from '../../src/daemon/daemon-file.ts';
+import {writeDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {foundMail} from '../../src/inbound/found-mail.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';

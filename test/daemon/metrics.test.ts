@@ -1,8 +1,8 @@
 import test from 'ava';
 import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
-import type {PaceFigures} from '../../src/store/pace-figures.ts';
-import type {QueueSize} from '../../src/store/queue-size.ts';
+import type {PaceFigures} from '../../src/store/queue/pace-figures.ts';
+import type {QueueSize} from '../../src/store/queue/queue-size.ts';
 import type {Standing} from '../../src/store/reputation.ts';
 
 const attempt: Attempt = {

@@ -2,7 +2,7 @@ import test from 'ava';
 import {fileTask, inboundTask, keyTask, messageTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {trimKept} from '../../src/store/kept-mails.ts';
+import {trimKept} from '../../src/store/inbound/kept-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

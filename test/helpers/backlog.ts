@@ -1,5 +1,5 @@
 import {storeTime} from '../../src/mail/time.ts';
-import {insertRows} from '../../src/store/insert-rows.ts';
+import {insertRows} from '../../src/store/engine/insert-rows.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId} from './messages.ts';
 

@@ -6,7 +6,7 @@ import process from 'node:process';
 import {createInterface} from 'node:readline';
 import {buffer} from 'node:stream/consumers';
 import type {ExecutionContext} from 'ava';
-import {readDaemonFile} from '../../src/daemon/daemon-file.ts';
+import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {type CliShell, startCliShell} from './cli-shell.ts';
 import {temporaryFolder} from './databases.ts';

@@ -5,7 +5,7 @@ import path from 'node:path';
 import process from 'node:process';
 import type {ExecutionContext, TestFn} from 'ava';
 import createKnex from 'knex';
-import {migrate} from '../../src/store/migrate.ts';
+import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../../src/store/store.ts';
 import {templateVariable} from '../migrated-template.ts';
 

@@ -1,4 +1,4 @@
-import type {Writer} from '../../src/store/writer.ts';
+import type {Writer} from '../../src/store/engine/writer.ts';
 
 /**
  * A writer that commits all, and fails the first write whose result is chosen all the same: as when the connection to

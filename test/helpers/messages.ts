@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {insertRows} from '../../src/store/insert-rows.ts';
+import {insertRows} from '../../src/store/engine/insert-rows.ts';
 import type {Store} from '../../src/store/store.ts';
 
 export const newId = createIdSource(systemClock);

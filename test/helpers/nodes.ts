@@ -1,5 +1,5 @@
 import type {ExecutionContext} from 'ava';
-import {migrate} from '../../src/store/migrate.ts';
+import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type ApiOptions, startApi, type TestApi} from './api.ts';
 import {newLocation} from './databases.ts';

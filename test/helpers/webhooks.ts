@@ -2,8 +2,12 @@ import {systemClock} from '../../src/mail/clock.ts';
 import type {WebhookEventType} from '../../src/mail/event.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
-import {type ClaimedDelivery, readEndpointWork, releaseUnknownDeliveries} from '../../src/store/webhook-claims.ts';
-import {insertDeliveries} from '../../src/store/webhook-deliveries.ts';
+import {
+	type ClaimedDelivery,
+	readEndpointWork,
+	releaseUnknownDeliveries,
+} from '../../src/store/webhooks/webhook-claims.ts';
+import {insertDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
 import {createDispatcher, type Dispatcher, type DispatcherOptions} from '../../src/webhook/dispatch.ts';
 import type {PostEnd} from '../../src/webhook/post.ts';
 import {type Attempted, createTurnWrite} from '../../src/webhook/turn.ts';

@@ -5,7 +5,7 @@ import {createReading, type ReadingOptions} from '../../src/inbound/reading.ts';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
 import type {CameIn, Reading} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {countUnread} from '../../src/store/inbound.ts';
+import {countUnread} from '../../src/store/inbound/inbound.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';

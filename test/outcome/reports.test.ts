@@ -3,7 +3,7 @@ import type {Reading} from '../../src/mail/report.ts';
 import {createReportWrite, type ReadMail} from '../../src/outcome/reports.ts';
 import {isErased} from '../../src/store/erasures.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {readReports} from '../../src/store/reports.ts';
+import {readReports} from '../../src/store/inbound/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, newId, outbox} from '../helpers/messages.ts';

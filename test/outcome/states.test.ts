@@ -4,8 +4,8 @@ import {canMove, type RecipientState, recipientStates} from '../../src/mail/reci
 import {recordComplaints} from '../../src/outcome/complaint.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {judge} from '../../src/outcome/settle.ts';
-import {type Claimed, readCopy} from '../../src/store/claims.ts';
 import {readEvents} from '../../src/store/events.ts';
+import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';

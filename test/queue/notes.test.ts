@@ -4,7 +4,7 @@ import {newSite} from '../../src/pace/site.ts';
 import {type Lane, newLane} from '../../src/queue/lane.ts';
 import {createNotes} from '../../src/queue/notes.ts';
 import {newSiteOf} from '../../src/queue/site.ts';
-import type {LaneWaitNote} from '../../src/store/lane-waits.ts';
+import type {LaneWaitNote} from '../../src/store/queue/lane-waits.ts';
 import {wayTo} from '../helpers/ways.ts';
 
 const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};

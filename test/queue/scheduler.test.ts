@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import type {Claimed} from '../../src/store/claims.ts';
-import {releaseOtherClaims} from '../../src/store/releases.ts';
+import type {Claimed} from '../../src/store/queue/claims.ts';
+import {releaseOtherClaims} from '../../src/store/queue/releases.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
-import type {GroupWrite} from '../../src/store/writer.ts';
+import type {GroupWrite} from '../../src/store/engine/writer.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, writeMessages} from '../helpers/messages.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';

@@ -1,8 +1,8 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {listUnread} from '../../src/store/inbound.ts';
-import {markRead} from '../../src/store/inbound-ends.ts';
-import {trimKept} from '../../src/store/kept-mails.ts';
+import {listUnread} from '../../src/store/inbound/inbound.ts';
+import {markRead} from '../../src/store/inbound/inbound-ends.ts';
+import {trimKept} from '../../src/store/inbound/kept-mails.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {plansDuring} from '../helpers/plans.ts';
 

@@ -1,5 +1,5 @@
-import {insertRows} from '../../src/store/insert-rows.ts';
-import type {GroupWrite} from '../../src/store/writer.ts';
+import {insertRows} from '../../src/store/engine/insert-rows.ts';
+import type {GroupWrite} from '../../src/store/engine/writer.ts';
 
 export type Note = {
 	/** Unique. */

@@ -1,6 +1,6 @@
 import {parentPort, workerData} from 'node:worker_threads';
+import {answerWrites} from '../../src/store/engine/writer-thread.ts';
 import {openWriter} from '../../src/store/store.ts';
-import {answerWrites} from '../../src/store/writer-thread.ts';
 import {createNoteWrite} from './note-write.ts';
 
 /** A thread that writes notes. */

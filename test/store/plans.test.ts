@@ -1,8 +1,13 @@
 import test from 'ava';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {createClaimWrite, readDue, readLanes} from '../../src/store/claims.ts';
-import {bringForward, releaseOtherClaims, releaseOwnClaims, releaseUnknownClaims} from '../../src/store/releases.ts';
+import {createClaimWrite, readDue, readLanes} from '../../src/store/queue/claims.ts';
+import {
+	bringForward,
+	releaseOtherClaims,
+	releaseOwnClaims,
+	releaseUnknownClaims,
+} from '../../src/store/queue/releases.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

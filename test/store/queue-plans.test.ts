@@ -1,11 +1,11 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {endWaiting, findClaimed, holdCopies, makeDue, releaseHeld} from '../../src/store/queue-change.ts';
-import {readCopyFacts} from '../../src/store/queue-facts.ts';
-import {listQueue} from '../../src/store/queue-list.ts';
-import {readQueueSize} from '../../src/store/queue-size.ts';
-import {summarizeQueue} from '../../src/store/queue-summary.ts';
-import {findNamed, findWaiting} from '../../src/store/queue-targets.ts';
+import {endWaiting, findClaimed, holdCopies, makeDue, releaseHeld} from '../../src/store/queue/queue-change.ts';
+import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {listQueue} from '../../src/store/queue/queue-list.ts';
+import {readQueueSize} from '../../src/store/queue/queue-size.ts';
+import {summarizeQueue} from '../../src/store/queue/queue-summary.ts';
+import {findNamed, findWaiting} from '../../src/store/queue/queue-targets.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

@@ -2,7 +2,7 @@ import {readFileSync, statSync, truncateSync, writeFileSync} from 'node:fs';
 import process from 'node:process';
 import test from 'ava';
 import {migrations} from '../../migrations/index.ts';
-import {migrate, schemaState} from '../../src/store/migrate.ts';
+import {migrate, schemaState} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {type Engine, engines, newLocation, storeTest} from '../helpers/databases.ts';
 

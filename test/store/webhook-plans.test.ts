@@ -6,10 +6,15 @@ import {
 	readDueEndpoints,
 	readEndpointWork,
 	releaseOtherDeliveries,
-} from '../../src/store/webhook-claims.ts';
-import {findDelivery, listDeliveries, replayDeliveries, replayDelivery} from '../../src/store/webhook-deliveries.ts';
-import {purgeEndpoints} from '../../src/store/webhook-endpoints.ts';
-import {settleDeliveries} from '../../src/store/webhook-ends.ts';
+} from '../../src/store/webhooks/webhook-claims.ts';
+import {
+	findDelivery,
+	listDeliveries,
+	replayDeliveries,
+	replayDelivery,
+} from '../../src/store/webhooks/webhook-deliveries.ts';
+import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
+import {settleDeliveries} from '../../src/store/webhooks/webhook-ends.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

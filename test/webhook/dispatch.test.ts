@@ -1,9 +1,9 @@
 import test from 'ava';
 import {removeEndpoint, setEndpointActive} from '../../src/admin/webhooks.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {releaseOtherDeliveries} from '../../src/store/webhook-claims.ts';
-import {replayDelivery} from '../../src/store/webhook-deliveries.ts';
-import {purgeEndpoints} from '../../src/store/webhook-endpoints.ts';
+import {releaseOtherDeliveries} from '../../src/store/webhooks/webhook-claims.ts';
+import {replayDelivery} from '../../src/store/webhooks/webhook-deliveries.ts';
+import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';
 import {insertWorkspace} from '../helpers/messages.ts';

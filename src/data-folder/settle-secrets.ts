@@ -1,0 +1,76 @@
+import type {Knex} from 'knex';
+import {ConfigError} from '../config/config-error.ts';
+import {secretKeysOf} from '../config/secret-keys.ts';
+import {freeId, loadSecrets, secretsFile} from '../config/secrets-file.ts';
+import type {Settings} from '../config/settings.ts';
+import {systemClock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
+import {lockSchema} from '../store/engine/dialect.ts';
+import type {MasterKeys} from '../store/sealed.ts';
+import {
+	type ConfiguredKey,
+	expectsKeys,
+	type FreshKey,
+	type KeyFault,
+	matchKeys,
+	noteKeys,
+} from '../store/secret-keys.ts';
+import type {Store} from '../store/store.ts';
+
+type KeySettings = Pick<Settings, 'dataDir' | 'databaseUrl' | 'secretKey' | 'secretKeyFile'>;
+
+/**
+ * The secret keys, once they are known to be the store's; those that it does not know yet are noted. Throws ConfigError
+ * where they are not: nothing may be made or sent with them.
+ */
+export async function settleSecrets(trx: Knex.Transaction, settings: KeySettings): Promise<MasterKeys> {
+	await lockSchema(trx);
+	const {keys, fresh} = await matchSecrets(trx, settings);
+	await noteKeys(trx, fresh, storeTime(systemClock.now()));
+	return keys;
+}
+
+/** The same beside a daemon: the store is written only where it does not know a key yet. */
+export async function secretsOf({reader, writer}: Store, settings: KeySettings): Promise<MasterKeys> {
+	const {keys, fresh} = await matchSecrets(reader, settings);
+	return fresh.length === 0 ? keys : await writer.transaction(trx => settleSecrets(trx, settings));
+}
+
+async function matchSecrets(
+	reader: Knex,
+	settings: KeySettings,
+): Promise<{keys: MasterKeys; fresh: readonly FreshKey[]}> {
+	const matched = await matchKeys(reader, await configuredKeys(reader, settings), freeId);
+	if (!matched.ok) {
+		throw new ConfigError([problemOf(matched.fault, settings)]);
+	}
+	return matched;
+}
+
+/** The key that seals comes first. */
+async function configuredKeys(reader: Knex, settings: KeySettings): Promise<ConfiguredKey[]> {
+	if (settings.databaseUrl !== null) {
+		return secretKeysOf(settings).map(key => ({id: null, key}));
+	}
+	const {current, keys} = loadSecrets({dataDir: settings.dataDir, expected: await expectsKeys(reader)});
+	const all = Object.entries(keys).map(([id, key]) => ({id: Number(id), key}));
+	return all.sort((a, b) => Number(b.id === current) - Number(a.id === current));
+}
+
+function problemOf(fault: KeyFault, {dataDir, databaseUrl, secretKey}: KeySettings): string {
+	if (databaseUrl === null) {
+		const file = secretsFile(dataDir);
+		return fault.kind === 'missing'
+			? `${file} lacks the key ${fault.id} that secrets in the store are sealed with: restore the file from a backup`
+			: `${file} is not the one that the store was used with: restore that file from a backup`;
+	}
+	const name = secretKey === null ? 'MAILCTL_SECRET_KEY_FILE' : 'MAILCTL_SECRET_KEY';
+	switch (fault.kind) {
+		case 'missing':
+			return `${name} lacks a key that secrets in the store are sealed with: add the former key at its end, or run mailctl secrets rotate with both`;
+		case 'full':
+			return `the store knows 255 secret keys and ${name} names a new one: name one that it knows`;
+		default:
+			return `${name} is not the key that the store was used with: set it as it was, a new key goes before the former one`;
+	}
+}

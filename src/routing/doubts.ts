@@ -1,0 +1,17 @@
+import {confirmAfterMs} from '../deliver/no-route.ts';
+import {type RetrySchedule, ruleWait} from '../mail/retry.ts';
+import type {Claimed} from '../store/queue/claims.ts';
+
+/**
+ * Whether DNS said at the last try that there is no such domain, or no address, and that was long enough ago for a second
+ * such answer to be final. A flush may bring a copy back sooner: then it says nothing.
+ */
+export function doubtsOf(
+	copy: Pick<Claimed, 'last_category' | 'state_at'>,
+	schedule: RetrySchedule,
+	now: number,
+): {nxdomainBefore: boolean; noAddressBefore: boolean} {
+	const waitedFor = (category: keyof typeof confirmAfterMs): boolean =>
+		copy.last_category === category && now - Date.parse(copy.state_at) >= ruleWait(confirmAfterMs[category], schedule);
+	return {nxdomainBefore: waitedFor('unknown_domain'), noAddressBefore: waitedFor('no_address')};
+}

@@ -1,0 +1,154 @@
+import pg from 'pg';
+import type {SharedClock} from '../../mail/clock.ts';
+import {nodeLocks, serverMs} from './dialect.ts';
+import {NoAnswerError} from './no-answer.ts';
+
+export type PulseOptions = {
+	readonly url: string;
+	/** Follows the server's clock. */
+	readonly clock: SharedClock;
+	/** To connect for the first time and to answer then, milliseconds. */
+	readonly connectMs: number;
+	/** Whether the server answers; called when that changes. */
+	readonly onSilent: (silent: boolean) => void;
+};
+
+/** What is known of the server from asking it every second. */
+export type Pulse = {
+	/** Milliseconds that this machine's clock is ahead of the server's. */
+	readonly skew: () => number;
+	/** Holds the lock of this name for life, or until the server sees that this process or its connection is gone. */
+	readonly hold: (name: string) => Promise<void>;
+	readonly stop: () => void;
+};
+
+const pulseMs = 1000;
+const answerMs = 2000;
+/** After a failure: recovery is noticed soon. */
+const retryMs = 250;
+/** After a stall of our own: an answer that has come meanwhile is read first. */
+const graceMs = 250;
+/** What two measurements may differ by besides the time that the answers took, milliseconds. */
+const toleratedMs = 50;
+
+const timeQuery = `select ${serverMs} as now`;
+const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
+
+/**
+ * Asks the server for its time every second, on a connection of its own. That sets the clock, shows how far this machine's
+ * own clock is off, and tells within three seconds that the server is silent. Resolves with the first answer.
+ */
+export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions): Promise<Pulse> {
+	let client: pg.Client | null = null;
+	let held: {readonly name: string; by: pg.Client | null} | null = null;
+	let silent = false;
+	let stopped = false;
+	let skew: number | null = null;
+	let timer: NodeJS.Timeout | undefined;
+
+	async function connected(limit: number): Promise<pg.Client> {
+		if (client) {
+			return client;
+		}
+		const fresh = new pg.Client({connectionString: url, application_name: 'mailctl pulse', keepAlive: true});
+		fresh.on('error', () => leave(fresh));
+		fresh.on('end', () => leave(fresh));
+		client = fresh;
+		await inTime(fresh, fresh.connect(), limit);
+		return fresh;
+	}
+
+	function leave(gone: pg.Client): void {
+		if (client === gone) {
+			client = null;
+		}
+		gone.connection.stream.destroy();
+	}
+
+	/** `limit`: for connecting, and for the answer. */
+	async function measure(limit: number): Promise<void> {
+		const asked = await connected(limit);
+		const began = performance.now();
+		const {rows} = await inTime(asked, asked.query<{now: string}>(timeQuery), limit);
+		// The server read its clock in the middle of our waiting, near enough.
+		const doubt = (performance.now() - began) / 2;
+		const now = Number(rows[0]?.now) + doubt;
+		if (skew === null || Math.abs(now - clock.now()) > doubt + toleratedMs) {
+			clock.set(now);
+		}
+		skew = Date.now() - now;
+		await lock(asked);
+	}
+
+	/** A connection that the server still takes for alive may hold the lock: then it is asked for again at the next beat. */
+	async function lock(asked: pg.Client): Promise<void> {
+		if (held !== null && held.by !== asked) {
+			const {rows} = await inTime(asked, asked.query<{got: boolean}>(tryLock, [nodeLocks, held.name]), answerMs);
+			held.by = rows[0]?.got ? asked : null;
+		}
+	}
+
+	async function beat(): Promise<void> {
+		try {
+			await measure(answerMs);
+			tell(false);
+			next(pulseMs);
+		} catch (error) {
+			if (client) {
+				leave(client);
+			}
+			// A refusal is an answer.
+			tell(error instanceof NoAnswerError);
+			next(retryMs);
+		}
+	}
+
+	function tell(is: boolean): void {
+		if (silent !== is && !stopped) {
+			silent = is;
+			onSilent(is);
+		}
+	}
+
+	function next(ms: number): void {
+		if (!stopped) {
+			timer = setTimeout(() => void beat(), ms).unref();
+		}
+	}
+
+	function stop(): void {
+		stopped = true;
+		clearTimeout(timer);
+		if (client) {
+			leave(client);
+		}
+	}
+
+	try {
+		await measure(connectMs);
+	} catch (error) {
+		stop();
+		throw error;
+	}
+	next(pulseMs);
+	return {
+		skew: () => skew ?? 0,
+		async hold(name) {
+			held = {name, by: null};
+			await lock(await connected(answerMs));
+		},
+		stop,
+	};
+}
+
+async function inTime<Result>(asked: pg.Client, answer: Promise<Result>, limit: number): Promise<Result> {
+	const giveUp = () => asked.connection.stream.destroy(new NoAnswerError('the PostgreSQL server does not answer'));
+	let timer = setTimeout(() => {
+		timer = setTimeout(giveUp, graceMs);
+	}, limit);
+	try {
+		return await answer;
+	} finally {
+		clearTimeout(timer);
+	}
+}

@@ -1,0 +1,193 @@
+import type {Knex} from 'knex';
+import type {EventType} from '../../mail/event.ts';
+import type {Mode, Role} from '../../mail/message.ts';
+import type {RecipientState} from '../../mail/recipient-state.ts';
+import type {ReportKind} from '../../mail/report.ts';
+import {insertRows} from '../engine/insert-rows.ts';
+
+/** A copy that a report may be about, as it stands. */
+export type ReportedCopy = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly messageId: string;
+	readonly address: string;
+	readonly addressKey: string;
+	readonly role: Role;
+	readonly destination: string;
+	readonly state: RecipientState;
+	/** When a host first took its envelope sender; null: none did. */
+	readonly sentAt: string | null;
+	/** Tries that have ended. */
+	readonly attempts: number;
+	readonly mode: Mode;
+	/** The topic that the message was tagged with. */
+	readonly topicId: string | null;
+};
+
+/**
+ * The copies of these ids, or of these messages; they stay as they are until the transaction ends. None of a workspace that
+ * is gone.
+ */
+export async function findReportedCopies(
+	trx: Knex.Transaction,
+	by: {readonly copyIds: readonly string[]} | {readonly messageIds: readonly string[]},
+): Promise<ReportedCopy[]> {
+	const [column, ids] = 'copyIds' in by ? (['c.id', by.copyIds] as const) : (['c.message_id', by.messageIds] as const);
+	if (ids.length === 0) {
+		return [];
+	}
+	return await trx('recipients as c')
+		.join('messages as m', 'm.id', 'c.message_id')
+		.join('workspaces as w', 'w.id', 'c.workspace_id')
+		.whereIn(column, ids)
+		// In one order: others may be locking the same rows.
+		.orderBy('c.id')
+		.forNoKeyUpdate('c')
+		.select(
+			'c.id',
+			'c.workspace_id as workspaceId',
+			'c.message_id as messageId',
+			'c.address',
+			'c.address_key as addressKey',
+			'c.role',
+			'c.destination',
+			'c.state',
+			'c.sent_at as sentAt',
+			'c.attempts',
+			'm.mode',
+			'm.topic_id as topicId',
+		);
+}
+
+/**
+ * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of messages
+ * tell when they were accepted.
+ */
+export async function findLastMailed(trx: Knex.Transaction, addressKey: string, since: string): Promise<string[]> {
+	const newest = trx('messages as m')
+		.where({'m.workspace_id': trx.ref('w.id'), 'm.to_key': addressKey, 'm.mode': 'live'})
+		.where('m.id', '>=', since)
+		.orderBy('m.id', 'desc')
+		.limit(1)
+		.select('m.id');
+	const rows: Array<{id: string | null}> = await trx('workspaces as w').select({id: newest});
+	return rows.flatMap(({id}) => (id === null ? [] : [id]));
+}
+
+/** What a mail said of a copy. */
+export type NewReport = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly messageId: string;
+	readonly recipientId: string;
+	/** SHA-256 of the mail in which it came, in hex. */
+	readonly digest: string;
+	readonly kind: ReportKind;
+	readonly category: string | null;
+	readonly rule: string | null;
+	readonly matched: string | null;
+	/** JSON text. */
+	readonly detail: string;
+	readonly createdAt: string;
+};
+
+/** Adds reports; the same mail about the same copy stands once. Answers the ids of those that were added. */
+export async function insertReports(trx: Knex.Transaction, reports: readonly NewReport[]): Promise<Set<string>> {
+	const added = await insertRows<{id: string}>(
+		trx,
+		'reports',
+		[
+			'id',
+			'workspace_id',
+			'message_id',
+			'recipient_id',
+			'inbound_sha256',
+			'kind',
+			'category',
+			'rule',
+			'matched',
+			'detail',
+			'created_at',
+		],
+		reports.map(one => [
+			one.id,
+			one.workspaceId,
+			one.messageId,
+			one.recipientId,
+			one.digest,
+			one.kind,
+			one.category,
+			one.rule,
+			one.matched,
+			one.detail,
+			one.createdAt,
+		]),
+		'on conflict do nothing returning id',
+	);
+	return new Set(added.map(({id}) => id));
+}
+
+/** Removes reports. */
+export async function deleteReports(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	if (ids.length > 0) {
+		await trx('reports').whereIn('id', ids).delete();
+	}
+}
+
+/** How many reports of a copy are there, for those that have any. */
+export async function countReports(trx: Knex.Transaction, copyIds: readonly string[]): Promise<Map<string, number>> {
+	const rows: Array<{recipientId: string; n: number | string}> = await trx('reports')
+		.whereIn('recipient_id', copyIds)
+		// The condition of the index that has them.
+		.whereNotNull('inbound_sha256')
+		.groupBy('recipient_id')
+		.select('recipient_id as recipientId')
+		.count('* as n');
+	return new Map(rows.map(({recipientId, n}) => [recipientId, Number(n)]));
+}
+
+/** What the timelines of messages tell of refusals and complaints, copy by copy. */
+export async function readEnds(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+): Promise<Array<{recipientId: string; type: EventType; detail: Readonly<Record<string, unknown>>}>> {
+	if (messageIds.length === 0) {
+		return [];
+	}
+	const rows: Array<{recipientId: string; type: EventType; detail: string | null}> = await trx('events')
+		.whereIn('message_id', messageIds)
+		.whereIn('type', ['bounced', 'complained'])
+		.select('recipient_id as recipientId', 'type', 'detail');
+	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
+}
+
+/** A report as it stands. */
+export type StoredReport = {
+	readonly id: string;
+	readonly recipientId: string;
+	readonly kind: ReportKind;
+	readonly category: string | null;
+	readonly rule: string | null;
+	readonly matched: string | null;
+	readonly detail: Readonly<Record<string, unknown>>;
+	readonly createdAt: string;
+};
+
+/** What came back of a message, oldest first, at most `limit`. */
+export async function readReports(reader: Knex, messageId: string, limit: number): Promise<StoredReport[]> {
+	const rows: Array<Omit<StoredReport, 'detail'> & {detail: string | null}> = await reader('reports')
+		.where({message_id: messageId})
+		.orderBy('id')
+		.limit(limit)
+		.select(
+			'id',
+			'recipient_id as recipientId',
+			'kind',
+			'category',
+			'rule',
+			'matched',
+			'detail',
+			'created_at as createdAt',
+		);
+	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
+}

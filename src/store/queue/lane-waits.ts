@@ -1,0 +1,84 @@
+import type {Knex} from 'knex';
+import {type LaneKey, type LaneWait, laneText} from '../../mail/way.ts';
+import {rowSource} from '../engine/dialect.ts';
+import {insertRows} from '../engine/insert-rows.ts';
+import type {GroupWrite} from '../engine/writer.ts';
+
+/** Why mail of a lane is not claimed that is due, or that waits for a site that is left alone; times in the store's form. */
+export type LaneWaitRow = LaneKey & {
+	readonly site: string;
+	readonly waitsFor: LaneWait;
+	/** For people: a sentence. */
+	readonly detail: string;
+	/** When that ends; null: not known. */
+	readonly until: string | null;
+	readonly at: string;
+};
+
+/** What changed since the last note. */
+export type LaneWaitNote = {readonly ended: readonly LaneKey[]; readonly rows: readonly LaneWaitRow[]};
+
+const columns = ['destination', 'workspace_id', 'node', 'site', 'waits_for', 'detail', 'until', 'updated_at'];
+const replaced = columns.slice(3).map(name => `${name} = excluded.${name}`);
+
+/** Of several nodes' rows of a lane, `l`, the one that was written last: a condition. */
+export const isNewestOfLane = `not exists (select 1 from lane_waits as n
+	where n.destination = l.destination and n.workspace_id = l.workspace_id and (n.updated_at, n.node) > (l.updated_at, l.node))`;
+
+/** Notes what the lanes of this node, a daemon's boot id, wait for. */
+export function createLaneWaitWrite(node: string): GroupWrite<LaneWaitNote, void> {
+	return {
+		name: 'lane_waits',
+		rank: 9,
+		size: ({ended, rows}) => ended.length + rows.length,
+		async apply(trx, notes) {
+			for (const {ended, rows} of notes) {
+				await remove(trx, node, ended.toSorted(byKey));
+				await insertRows(
+					trx,
+					'lane_waits',
+					columns,
+					rows.toSorted(byKey).map(row => rowOf(node, row)),
+					`on conflict (destination, workspace_id, node) do update set ${replaced.join(', ')}`,
+				);
+			}
+			return notes.map(() => undefined);
+		},
+	};
+}
+
+function rowOf(node: string, row: LaneWaitRow): Array<string | null> {
+	return [row.destination, row.workspaceId, node, row.site, row.waitsFor, row.detail, row.until, row.at];
+}
+
+const byKey = (a: LaneKey, b: LaneKey): number => (laneText(a) < laneText(b) ? -1 : 1);
+
+async function remove(trx: Knex.Transaction, node: string, lanes: readonly LaneKey[]): Promise<void> {
+	if (lanes.length === 0) {
+		return;
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		lanes.map(({destination, workspaceId}) => [destination, workspaceId, node]),
+		3,
+	);
+	await trx.raw(
+		`delete from lane_waits where (destination, workspace_id, node) in (${sql})`,
+		bindings as Knex.RawBinding[],
+	);
+}
+
+/** A node that stops tells nothing any more. */
+export async function removeOwnLaneWaits(trx: Knex.Transaction, node: string): Promise<void> {
+	await trx('lane_waits').where({node}).delete();
+}
+
+/** On SQLite the folder's lock says that the daemons that wrote these are dead. */
+export async function removeOtherLaneWaits(trx: Knex.Transaction, node: string): Promise<void> {
+	await trx('lane_waits').whereNot({node}).delete();
+}
+
+/** What nodes noted that are no longer on the list (several machines on PostgreSQL). */
+export async function removeGoneLaneWaits(trx: Knex.Transaction): Promise<void> {
+	await trx('lane_waits').whereNotIn('node', trx('nodes').select('id')).delete();
+}

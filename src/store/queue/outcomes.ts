@@ -1,0 +1,148 @@
+import type {Knex} from 'knex';
+import type {Attempt} from '../../mail/outcome.ts';
+import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
+import {rowSource} from '../engine/dialect.ts';
+import {insertRows} from '../engine/insert-rows.ts';
+
+/** How a claimed copy's row changes at the end of a try. */
+export type Settled = {
+	readonly recipientId: string;
+	readonly state: RecipientState;
+	readonly stateAt: string;
+	readonly nextAttemptAt: string | null;
+	readonly attempts: number;
+	/** Tries before this one. */
+	readonly attemptsBefore: number;
+	readonly sentAt: string | null;
+	readonly subject: string | null;
+	readonly category: string | null;
+	readonly reply: string | null;
+	readonly crashes: number;
+};
+
+const legalSteps = recipientStates.flatMap(from => nextStates[from].map(to => `'${from}>${to}'`)).join();
+const mayMove = `(recipients.state = v.column2 or recipients.state || '>' || v.column2 in (${legalSteps}))`;
+
+/**
+ * Writes the end of many tries in one statement. Compare-and-set: only rows still claimed by this daemon change; answers
+ * their states by their ids. Another node that took the claim over has moved the others first. A report that came in during
+ * the try has moved the state: a step back is not taken, and what is final is not tried again.
+ */
+export async function settleRecipients(
+	trx: Knex.Transaction,
+	boot: string,
+	settled: readonly Settled[],
+): Promise<Map<string, RecipientState>> {
+	const {sql, bindings} = rowSource(
+		trx,
+		settled.map(one => [
+			one.recipientId,
+			one.state,
+			one.stateAt,
+			one.nextAttemptAt,
+			one.attempts,
+			one.sentAt,
+			one.subject,
+			one.category,
+			one.reply,
+			one.crashes,
+			one.attemptsBefore,
+		]),
+		11,
+	);
+	const changed = await trx.raw(
+		`update recipients set
+			state = case when ${mayMove} then v.column2 else recipients.state end,
+			state_at = case when ${mayMove} then v.column3 else recipients.state_at end,
+			next_attempt_at = case when recipients.state in ('accepted', 'queued', 'sent') then v.column4 end,
+			attempts = cast(v.column5 as integer), sent_at = v.column6, subject = v.column7, last_category = v.column8,
+			last_reply = v.column9, crashes = cast(v.column10 as integer), claimed_by = null
+		from (${sql}) as v
+		where recipients.id = v.column1
+			-- Not an index on claims, which would be read as a whole for each row.
+			and coalesce(recipients.claimed_by, '') = ?
+			-- This daemon may have lost the copy while it was frozen, and have claimed it again after another one's try.
+			and recipients.attempts = cast(v.column11 as integer)
+		returning recipients.id, recipients.state`,
+		[...bindings, boot] as Knex.RawBinding[],
+	);
+	const rows: Array<{id: string; state: RecipientState}> = Array.isArray(changed) ? changed : changed.rows;
+	return new Map(rows.map(({id, state}) => [id, state]));
+}
+
+/** Those of the copies that a report has ended while they were tried. All stay as they are until the transaction ends. */
+export async function findReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Set<string>> {
+	if (recipientIds.length === 0) {
+		return new Set();
+	}
+	const copies: Array<{id: string; state: RecipientState}> = await trx('recipients')
+		.whereIn('id', recipientIds)
+		// In one order: others may be locking the same rows.
+		.orderBy('id')
+		.forNoKeyUpdate()
+		.select('id', 'state');
+	return new Set(copies.filter(({state}) => state === 'bounced' || state === 'complained').map(({id}) => id));
+}
+
+/** Those of the copies of which an earlier try may have arrived: the data was sent and no answer came. */
+export async function readPossibleDuplicates(
+	trx: Knex.Transaction,
+	recipientIds: readonly string[],
+): Promise<Set<string>> {
+	if (recipientIds.length === 0) {
+		return new Set();
+	}
+	const ids: string[] = await trx('attempts')
+		.whereIn('recipient_id', recipientIds)
+		.where({phase: 'dot', code: null})
+		.distinct()
+		.pluck('recipient_id');
+	return new Set(ids);
+}
+
+/**
+ * Every conversation of a try, for `message show`. A try that is recorded already stays as it is: another node may have
+ * had the copy meanwhile, and an outcome must never fail for that.
+ */
+export async function insertAttempts(
+	trx: Knex.Transaction,
+	tries: ReadonlyArray<{recipientId: string; n: number; attempts: readonly Attempt[]}>,
+): Promise<void> {
+	await insertRows(
+		trx,
+		'attempts',
+		[
+			'recipient_id',
+			'n',
+			'position',
+			'at',
+			'host',
+			'ip',
+			'tls',
+			'phase',
+			'code',
+			'enhanced',
+			'reply',
+			'ms',
+			'dialogue',
+		],
+		tries.flatMap(({recipientId, n, attempts}) =>
+			attempts.map((one, position) => [
+				recipientId,
+				n,
+				position,
+				one.at,
+				one.host,
+				one.ip,
+				one.tls,
+				one.phase,
+				one.code,
+				one.enhanced,
+				one.reply,
+				Math.round(one.ms),
+				one.dialogue,
+			]),
+		),
+		'on conflict (recipient_id, n, position) do nothing',
+	);
+}

@@ -1,0 +1,37 @@
+import type {Knex} from 'knex';
+import type {LaneWait} from '../../mail/way.ts';
+import {isNewestOfLane} from './lane-waits.ts';
+
+/** How the pace keeps mail back; all from small tables. */
+export type PaceFigures = {
+	/** Suspended at the moment: destinations by an operator, sites after failures, smarthosts that refuse us. */
+	readonly suspended: {readonly operator: number; readonly failures: number; readonly route: number};
+	/** Lanes (one workspace's mail for one destination) whose mail is kept back, due or not, by why. */
+	readonly lanes: ReadonlyArray<{readonly waitsFor: LaneWait; readonly n: number}>;
+	/** Copies that a new source was counted for today. */
+	readonly warmUp: ReadonlyArray<{readonly source: string; readonly provider: string; readonly n: number}>;
+};
+
+/** `now` in the store's form. */
+export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFigures> {
+	const [operator, sites, lanes, warmUp] = await Promise.all([
+		reader('suspensions').count('* as n').first<Count>(),
+		reader('sites').where('suspended_until', '>', now).pluck('waits_for') as Promise<Array<string | null>>,
+		reader('lane_waits as l')
+			.whereRaw(isNewestOfLane)
+			.select('l.waits_for as waitsFor')
+			.count('* as n')
+			.groupBy('l.waits_for') as Promise<Array<{waitsFor: LaneWait; n: number | string}>>,
+		reader('warmup_days')
+			.where({day: now.slice(0, 10)})
+			.select('source', 'provider', 'n'),
+	]);
+	const routes = sites.filter(waitsFor => waitsFor === 'route').length;
+	return {
+		suspended: {operator: Number(operator?.n ?? 0), failures: sites.length - routes, route: routes},
+		lanes: lanes.map(({waitsFor, n}) => ({waitsFor, n: Number(n)})),
+		warmUp,
+	};
+}
+
+type Count = {readonly n: number | string};

@@ -1,0 +1,87 @@
+import type {Knex} from 'knex';
+import type {Mode, Role} from '../../mail/message.ts';
+import type {BounceCategory} from '../../mail/outcome.ts';
+import type {RecipientState} from '../../mail/recipient-state.ts';
+import type {LaneWait} from '../../mail/way.ts';
+import {isNewestOfLane} from './lane-waits.ts';
+
+/** All that decides when a copy is tried; null where there is nothing such. */
+export type CopyFacts = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly message_id: string;
+	readonly address: string;
+	readonly role: Role;
+	readonly destination: string;
+	readonly state: RecipientState;
+	readonly state_at: string;
+	readonly attempts: number;
+	readonly next_attempt_at: string | null;
+	readonly claimed_by: string | null;
+	readonly held_at: string | null;
+	readonly last_category: BounceCategory | null;
+	readonly last_reply: string | null;
+	readonly accepted_at: string;
+	readonly mode: Mode;
+	readonly workspace_name: string;
+	readonly paused_at: string | null;
+	readonly pause_reason: string | null;
+	readonly queue_lifetime_s: number | null;
+	/** An operator's suspension of the destination. */
+	readonly suspended_at: string | null;
+	readonly suspension_reason: string | null;
+	/** What the daemon says of mail of this workspace for the destination: due and not claimed, or its site is left alone. */
+	readonly site: string | null;
+	readonly lane_waits_for: LaneWait | null;
+	readonly lane_detail: string | null;
+	readonly lane_until: string | null;
+	/** Of the site. */
+	readonly site_suspended_until: string | null;
+	readonly site_reason: string | null;
+	/** Whether it is its smarthost that refuses us; null: as `suspension`. */
+	readonly site_waits_for: 'suspension' | 'route' | null;
+	/** When the last conversation about the copy began. */
+	readonly tried_at: string | null;
+	/** The host that spoke last, where one did. */
+	readonly tried_host: string | null;
+	/** What the timeline tells of the copy's end: JSON text. */
+	readonly end_detail: string | null;
+};
+
+const lastAttempt = (column: string) =>
+	`(select a.${column} from attempts as a where a.recipient_id = r.id order by a.n desc, a.position desc limit 1)`;
+
+const columns = `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, r.state, r.state_at, r.attempts,
+	r.next_attempt_at, r.claimed_by, r.held_at, r.last_category, r.last_reply,
+	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
+	o.created_at as suspended_at, o.reason as suspension_reason,
+	l.site, l.waits_for as lane_waits_for, l.detail as lane_detail, l.until as lane_until,
+	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
+	${lastAttempt('at')} as tried_at, ${lastAttempt('host')} as tried_host,
+	case when r.next_attempt_at is null then (select e.detail from events as e where e.message_id = r.message_id
+		and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
+
+const copiesAtOnce = 500;
+
+/** By id. */
+export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promise<CopyFacts[]> {
+	const all: CopyFacts[] = [];
+	for (let from = 0; from < ids.length; from += copiesAtOnce) {
+		const some = ids.slice(from, from + copiesAtOnce);
+		const rows: CopyFacts[] = await reader('recipients as r')
+			.select(reader.raw(columns))
+			.join('messages as m', 'm.id', 'r.message_id')
+			.join('workspaces as w', 'w.id', 'r.workspace_id')
+			.leftJoin('suspensions as o', 'o.destination', 'r.destination')
+			.leftJoin('lane_waits as l', function () {
+				this.on('l.destination', 'r.destination')
+					.andOn('l.workspace_id', 'r.workspace_id')
+					.andOn(reader.raw(isNewestOfLane));
+			})
+			.leftJoin('sites as s', 's.site', 'l.site')
+			.whereIn('r.id', some)
+			.orderBy('r.id');
+		all.push(...rows);
+	}
+	return all;
+}

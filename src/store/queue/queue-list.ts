@@ -1,0 +1,49 @@
+import type {Knex} from 'knex';
+import {idTime} from '../../mail/ids.ts';
+import type {RecipientState} from '../../mail/recipient-state.ts';
+import {storeTime} from '../../mail/time.ts';
+import {type QueueFilter, queuePart, queueParts} from './queue-parts.ts';
+
+/** One copy that waits. */
+export type QueuedCopy = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly message_id: string;
+	readonly address: string;
+	readonly destination: string;
+	readonly state: RecipientState;
+	readonly attempts: number;
+	readonly next_attempt_at: string;
+	readonly claimed_by: string | null;
+	readonly held_at: string | null;
+	readonly last_reply: string | null;
+	readonly accepted_at: string;
+};
+
+export type QueueListing = QueueFilter & {
+	/** Only what an operator holds. */
+	readonly held?: boolean | undefined;
+	/** Only to these destinations. */
+	readonly destinations?: readonly string[] | undefined;
+	readonly limit: number;
+};
+
+/** Copies in the queue, those due first at the top. */
+export async function listQueue(reader: Knex, listing: QueueListing): Promise<QueuedCopy[]> {
+	const {held, destinations, limit, ...filter} = listing;
+	const rows: Array<Omit<QueuedCopy, 'accepted_at'>> = [];
+	for (const part of held ? (['held'] as const) : queueParts) {
+		const query = queuePart(reader, part, filter)
+			.select('id', 'workspace_id', 'message_id', 'address', 'destination', 'state', 'attempts', 'next_attempt_at')
+			.select('claimed_by', 'held_at', 'last_reply')
+			.orderBy(['next_attempt_at', 'id'])
+			.limit(limit);
+		rows.push(...(await (destinations === undefined ? query : query.whereIn('destination', destinations))));
+	}
+	return rows
+		.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1))
+		.slice(0, limit)
+		.map(row => ({...row, accepted_at: storeTime(idTime(row.message_id))}));
+}
+
+const orderOf = ({next_attempt_at: due, id}: {readonly next_attempt_at: string; readonly id: string}) => due + id;

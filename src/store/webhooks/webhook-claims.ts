@@ -1,0 +1,223 @@
+import type {Knex} from 'knex';
+import {rowSource} from '../engine/dialect.ts';
+
+/** So many attempts an endpoint may start now. */
+export type EndpointGrant = {readonly endpointId: string; readonly limit: number};
+
+/** A delivery to be posted, with where it goes. */
+export type ClaimedDelivery = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly endpointId: string;
+	readonly messageId: string | null;
+	readonly eventType: string;
+	readonly body: Uint8Array;
+	readonly attempts: number;
+	readonly generation: number;
+	readonly url: string;
+	/** Sealed for the endpoint's id, as the one before it, which signs too until `previousUntil`. */
+	readonly secret: string;
+	readonly previousSecret: string | null;
+	readonly previousUntil: string | null;
+	/** Since when the endpoint's attempts fail; null: the last one did not. */
+	readonly failingSince: string | null;
+};
+
+export type ClaimedDeliveries = {
+	/** In the order in which they are to start. */
+	readonly deliveries: readonly ClaimedDelivery[];
+	/** When each endpoint's next delivery is due; an endpoint that is missing has none, or takes none now. */
+	readonly nextDue: ReadonlyMap<string, string>;
+};
+
+/** An endpoint that takes deliveries, with its first ones: `<when it is due> <id>`, between commas. */
+type Found = {
+	readonly endpointId: string;
+	readonly url: string;
+	readonly secret: string;
+	readonly previousSecret: string | null;
+	readonly previousUntil: string | null;
+	readonly failingSince: string | null;
+	readonly first: string | null;
+};
+
+/**
+ * Claims due deliveries for one daemon, until a result. When they are due is left as it is: moving it would cost as much
+ * as all the rest of a claim.
+ */
+export async function claimDeliveries(
+	trx: Knex.Transaction,
+	boot: string,
+	{grants, now}: {readonly grants: readonly EndpointGrant[]; readonly now: string},
+): Promise<ClaimedDeliveries> {
+	const wanted = new Map<string, Found>();
+	const nextDue = new Map<string, string>();
+	const limitOf = new Map(grants.map(({endpointId, limit}) => [endpointId, limit]));
+	for (const found of await findFirst(trx, grants)) {
+		const first = (found.first?.split(',') ?? []).sort().map(text => text.split(' ') as [due: string, id: string]);
+		const limit = limitOf.get(found.endpointId) ?? 0;
+		const due = first.slice(0, limit).filter(([at]) => at <= now);
+		for (const [, id] of due) {
+			wanted.set(id, found);
+		}
+		const next = first[due.length];
+		if (next) {
+			nextDue.set(found.endpointId, next[0]);
+		}
+	}
+	return {deliveries: await markClaimed(trx, boot, wanted), nextDue};
+}
+
+/** The first deliveries of each endpoint, one more than any may start: that one tells when the next is due. */
+async function findFirst(trx: Knex.Transaction, grants: readonly EndpointGrant[]): Promise<Found[]> {
+	if (grants.length === 0) {
+		return [];
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		grants.map(({endpointId}) => [endpointId]),
+		1,
+	);
+	const most = Math.max(...grants.map(({limit}) => limit));
+	const answer = await trx.raw(
+		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
+			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince",
+			(select string_agg(q.due || ' ' || q.id, ',') from (
+				select d.id, d.next_attempt_at as due from webhook_deliveries as d
+				where d.endpoint_id = e.id and d.next_attempt_at is not null and d.claimed_by is null
+				order by d.next_attempt_at, d.id limit ${most + 1}) as q) as "first"
+		from (${sql}) as g join webhook_endpoints as e on e.id = g.column1
+		where e.disabled_at is null and e.deleted_at is null`,
+		bindings as Knex.RawBinding[],
+	);
+	return Array.isArray(answer) ? answer : answer.rows;
+}
+
+type OfEndpoint = Omit<Found, 'endpointId' | 'first'>;
+type Marked = Omit<ClaimedDelivery, keyof OfEndpoint>;
+
+/** Compare-and-set: what another node claimed meanwhile is passed over. */
+async function markClaimed(
+	trx: Knex.Transaction,
+	boot: string,
+	wanted: ReadonlyMap<string, Found>,
+): Promise<ClaimedDelivery[]> {
+	if (wanted.size === 0) {
+		return [];
+	}
+	const ids = rowSource(
+		trx,
+		[...wanted.keys()].map(id => [id]),
+		1,
+	);
+	const answer = await trx.raw(
+		`update webhook_deliveries set claimed_by = ?
+		where id in (select v.column1 from (${ids.sql}) as v) and claimed_by is null
+		returning id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
+			event_type as "eventType", body as "body", attempts as "attempts", generation as "generation"`,
+		[boot, ...ids.bindings] as Knex.RawBinding[],
+	);
+	const marked: Marked[] = Array.isArray(answer) ? answer : answer.rows;
+	const rowOf = new Map(marked.map(row => [row.id, row]));
+	return [...wanted].flatMap(([id, {endpointId: _, first: __, ...endpoint}]) => {
+		const row = rowOf.get(id);
+		return row ? [{...row, ...endpoint}] : [];
+	});
+}
+
+/** An endpoint with something to do: when its first delivery is due, and since when it fails. */
+export type EndpointWork = {readonly endpointId: string; readonly due: string; readonly failingSince: string | null};
+
+/** Every endpoint that takes deliveries and has some; each costs one look at the index, however many wait. */
+export async function readEndpointWork(reader: Knex): Promise<EndpointWork[]> {
+	const rows: Array<Omit<EndpointWork, 'due'> & {due: string | null}> = await reader('webhook_endpoints as e')
+		.whereNull('e.deleted_at')
+		.whereNull('e.disabled_at')
+		.select('e.id as endpointId', 'e.failing_since as failingSince')
+		.select(
+			reader.raw(`(select d.next_attempt_at from webhook_deliveries as d
+				where d.endpoint_id = e.id and d.next_attempt_at is not null and d.claimed_by is null
+				order by d.next_attempt_at limit 1) as due`),
+		);
+	return rows.filter((row): row is EndpointWork => row.due !== null);
+}
+
+/** Endpoints with deliveries that a claim would get now. */
+export async function readDueEndpoints(reader: Knex, now: string): Promise<string[]> {
+	return await reader('webhook_endpoints as e')
+		.whereNull('e.deleted_at')
+		.whereNull('e.disabled_at')
+		.whereExists(
+			reader('webhook_deliveries as d')
+				.select(reader.raw('1'))
+				.whereRaw('d.endpoint_id = e.id')
+				.where('d.next_attempt_at', '<=', now)
+				.whereNull('d.claimed_by'),
+		)
+		.pluck('e.id');
+}
+
+/** Due since when it was, so that it keeps its place before what came later; now, where the clock stepped back. */
+function givenBack(trx: Knex.Transaction, now: string): {claimed_by: null; next_attempt_at: Knex.Raw} {
+	return {
+		claimed_by: null,
+		next_attempt_at: trx.raw('case when next_attempt_at > ? then ? else next_attempt_at end', [now, now]),
+	};
+}
+
+/** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
+export async function releaseOtherDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
+	return await trx('webhook_deliveries')
+		.whereNotNull('claimed_by')
+		.whereNot('claimed_by', boot)
+		.update(givenBack(trx, now));
+}
+
+/** Gives back the claims of nodes that were silent too long, or that nobody knows (several machines on PostgreSQL). */
+export async function releaseSilentDeliveries(
+	trx: Knex.Transaction,
+	silentSince: string,
+	now: string,
+): Promise<number> {
+	const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
+	return await trx('webhook_deliveries')
+		.whereNotNull('claimed_by')
+		.whereNotIn('claimed_by', alive)
+		.update(givenBack(trx, now));
+}
+
+/** Gives back what this daemon still held when it stopped. */
+export async function releaseOwnDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
+	return await trx('webhook_deliveries').where({claimed_by: boot}).update(givenBack(trx, now));
+}
+
+/**
+ * Gives back what this daemon holds and does not know of: a claim was committed, and the answer to the commit never came.
+ * `known`: `<id> <generation>` of those that it does.
+ */
+export async function releaseUnknownDeliveries(
+	trx: Knex.Transaction,
+	boot: string,
+	known: readonly string[],
+	now: string,
+): Promise<void> {
+	const query = trx('webhook_deliveries').where({claimed_by: boot});
+	if (known.length > 0) {
+		const {sql, bindings} = rowSource(
+			trx,
+			known.map(name => [name]),
+			1,
+		);
+		const unknown = `id || ' ' || generation not in (select v.column1 from (${sql}) as v)`;
+		query.whereRaw(unknown, bindings as Knex.RawBinding[]);
+	}
+	await query.update(givenBack(trx, now));
+}
+
+/** After the wall clock stepped back: brings forward what waits longer than the backoff. */
+export async function bringDeliveriesForward(trx: Knex.Transaction, latest: string, now: string): Promise<number> {
+	return await trx('webhook_deliveries')
+		.whereNull('claimed_by')
+		.where('next_attempt_at', '>', latest)
+		.update({next_attempt_at: now});
+}

@@ -1,0 +1,85 @@
+import type {Knex} from 'knex';
+import {rowSource} from '../engine/dialect.ts';
+
+/** The end of an attempt, judged, to be written. Times in the store's form. */
+export type SettledDelivery = {
+	readonly id: string;
+	readonly generation: number;
+	/** Which attempt of the generation it was, from 1. */
+	readonly n: number;
+	readonly state: string;
+	readonly nextAttemptAt: string | null;
+	readonly at: string;
+	/** Null: it could not begin, and is not kept. */
+	readonly end: {readonly status: number | null; readonly error: string | null; readonly ms: number} | null;
+};
+
+/**
+ * Writes ends of attempts in few statements. Compare-and-set: a delivery that was replayed meanwhile, or that this daemon
+ * no longer holds, stays as it is; its attempt is kept all the same. Of a deleted one nothing is written. Answers the ids
+ * of those that moved.
+ */
+export async function settleDeliveries(
+	trx: Knex.Transaction,
+	boot: string,
+	settled: readonly SettledDelivery[],
+): Promise<Set<string>> {
+	await keepAttempts(trx, settled);
+	const moved = rowSource(
+		trx,
+		settled.map(one => [one.id, one.generation, one.state, one.n, one.nextAttemptAt, one.end && one.at]),
+		6,
+	);
+	const answer = await trx.raw(
+		`update webhook_deliveries set state = v.column3, attempts = cast(v.column4 as integer),
+			next_attempt_at = v.column5, last_attempt_at = coalesce(v.column6, last_attempt_at), claimed_by = null
+		from (${moved.sql}) as v
+		where webhook_deliveries.id = v.column1 and webhook_deliveries.generation = cast(v.column2 as integer)
+			-- Not an index on claims, which would be read as a whole for each row.
+			and coalesce(webhook_deliveries.claimed_by, '') = ?
+		returning webhook_deliveries.id`,
+		[...moved.bindings, boot] as Knex.RawBinding[],
+	);
+	const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
+	return new Set(rows.map(({id}) => id));
+}
+
+/** Keeps what came of attempts. */
+async function keepAttempts(trx: Knex.Transaction, settled: readonly SettledDelivery[]): Promise<void> {
+	const rows = settled.flatMap(({id, generation, n, at, end}) =>
+		end === null ? [] : [[id, generation, n, at, end.status, end.error, Math.round(end.ms)]],
+	);
+	if (rows.length === 0) {
+		return;
+	}
+	const tried = rowSource(trx, rows, 7);
+	await trx.raw(
+		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, ms)
+		select v.column1, cast(v.column2 as integer), cast(v.column3 as integer), v.column4, cast(v.column5 as integer),
+			v.column6, cast(v.column7 as integer)
+		from (${tried.sql}) as v join webhook_deliveries as d on d.id = v.column1
+		where true on conflict (delivery_id, generation, n) do nothing`,
+		tried.bindings as Knex.RawBinding[],
+	);
+}
+
+/** An endpoint whose attempts fail since then, in the store's form, or fail no more (null). */
+export type Failing = {readonly endpointId: string; readonly since: string | null};
+
+/** What is noted as failing already stays noted from its first failure on. */
+export async function noteFailing(trx: Knex.Transaction, changes: readonly Failing[]): Promise<void> {
+	if (changes.length === 0) {
+		return;
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		changes.map(({endpointId, since}) => [endpointId, since]),
+		2,
+	);
+	await trx.raw(
+		`update webhook_endpoints
+		set failing_since = case when v.column2 is null then null else coalesce(failing_since, v.column2) end
+		from (${sql}) as v where webhook_endpoints.id = v.column1`,
+		bindings as Knex.RawBinding[],
+	);
+}

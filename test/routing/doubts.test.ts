@@ -1,0 +1,25 @@
+import test from 'ava';
+import {doubtsOf} from '../../src/routing/doubts.ts';
+
+const minute = 60_000;
+const ended = Date.UTC(2026, 5, 9, 10, 0, 0);
+const usual = {waits: [minute, 4 * 60 * minute], repeatLast: true};
+const after = (category: string | null, waited: number, schedule = usual) =>
+	doubtsOf({last_category: category, state_at: new Date(ended).toISOString()}, schedule, ended + waited);
+const none = {nxdomainBefore: false, noAddressBefore: false};
+
+test('a second "no such domain" counts 15 minutes after the first, "no address" an hour', t => {
+	t.deepEqual(after('unknown_domain', 15 * minute - 1), none);
+	t.deepEqual(after('unknown_domain', 15 * minute), {...none, nxdomainBefore: true});
+	t.deepEqual(after('no_address', 60 * minute - 1), none);
+	t.deepEqual(after('no_address', 60 * minute), {...none, noAddressBefore: true});
+	t.deepEqual(after('dns_temp', 999 * minute), none);
+	t.deepEqual(after(null, 999 * minute), none);
+});
+
+test('a shorter schedule shortens them', t => {
+	const short = {waits: [100, 2000], repeatLast: true};
+	t.deepEqual(after('unknown_domain', 1999, short), none);
+	t.deepEqual(after('unknown_domain', 2000, short), {...none, nxdomainBefore: true});
+	t.deepEqual(after('no_address', 2000, short), {...none, noAddressBefore: true});
+});

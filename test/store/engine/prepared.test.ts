@@ -1,0 +1,28 @@
+import test from 'ava';
+import {engines, newStore} from '../../helpers/databases.ts';
+
+for (const engine of engines) {
+	test(`a table that another node changes goes on being written and read (${engine})`, async t => {
+		const store = await newStore(t, engine);
+		await store.database.raw('create table things (id integer, name text)');
+		const write = (id: number) =>
+			store.writer.transaction(async trx => {
+				await trx('things').insert({id, name: `thing ${id}`});
+				return await trx('things').where({id});
+			});
+		const read = (id: number) => store.database('things').where({id});
+		// So often that PostgreSQL's statements are prepared.
+		for (let id = 1; id <= 5; id++) {
+			await write(id);
+			await read(id);
+		}
+		const prepared = engine === 'postgres' ? await store.database.raw('select name from pg_prepared_statements') : null;
+		t.true(prepared === null || prepared.rows.length >= 2, 'they are');
+
+		await store.reader.raw('alter table things add colour text');
+		t.deepEqual(await write(6), [{id: 6, name: 'thing 6', colour: null}]);
+		await store.reader.raw('alter table things add weight integer');
+		t.deepEqual(await read(6), [{id: 6, name: 'thing 6', colour: null, weight: null}]);
+		t.is((await store.reader('things')).length, 6, 'what was repeated wrote once');
+	});
+}

@@ -1,0 +1,49 @@
+import test from 'ava';
+import {storeTime} from '../../../src/mail/time.ts';
+import type {LaneWait} from '../../../src/mail/way.ts';
+import {createLaneWaitWrite, type LaneWaitRow} from '../../../src/store/queue/lane-waits.ts';
+import {readPaceFigures} from '../../../src/store/queue/pace-figures.ts';
+import {readCopyFacts} from '../../../src/store/queue/queue-facts.ts';
+import {storeTest} from '../../helpers/databases.ts';
+import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';
+
+const start = Date.UTC(2026, 5, 9);
+
+storeTest(test, 'each node writes and ends its own rows of a lane, and the newest is told', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const {id} = await store.reader('recipients').first();
+	const lane = {destination: 'a.test', workspaceId};
+	const rowOf = (waitsFor: LaneWait, seconds: number): LaneWaitRow => ({
+		...lane,
+		site: `mx.${waitsFor}`,
+		waitsFor,
+		detail: waitsFor,
+		until: null,
+		at: storeTime(start + seconds * 1000),
+	});
+	const [one, two] = [createLaneWaitWrite('req_1'), createLaneWaitWrite('req_2')];
+	const told = async () => {
+		const facts = await readCopyFacts(store.reader, [id]);
+		const {lanes} = await readPaceFigures(store.reader, storeTime(start));
+		t.deepEqual(
+			lanes,
+			facts.flatMap(({lane_waits_for: waitsFor}) => (waitsFor ? [{waitsFor, n: 1}] : [])),
+			'the figures say the same',
+		);
+		return facts.map(each => each.site);
+	};
+
+	await store.writer.submit(one, {ended: [], rows: [rowOf('pace', 1)]});
+	await store.writer.submit(two, {ended: [], rows: [rowOf('turn', 2)]});
+	t.deepEqual(await told(), ['mx.turn']);
+	await store.writer.submit(one, {ended: [], rows: [rowOf('suspension', 3)]});
+	t.deepEqual(await told(), ['mx.suspension']);
+	await store.writer.submit(two, {ended: [], rows: [rowOf('rate', 3)]});
+	t.deepEqual(await told(), ['mx.rate'], 'of the same moment there is one too');
+	await store.writer.submit(two, {ended: [lane], rows: []});
+	t.deepEqual(await told(), ['mx.suspension']);
+	await store.writer.submit(one, {ended: [lane], rows: []});
+	t.deepEqual(await told(), [null]);
+	t.deepEqual(await store.reader('lane_waits'), []);
+});

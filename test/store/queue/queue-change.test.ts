@@ -1,0 +1,164 @@
+import test from 'ava';
+import {storeTime} from '../../../src/mail/time.ts';
+import {
+	endWaiting,
+	findClaimed,
+	holdCopies,
+	makeDue,
+	releaseHeld,
+	type Step,
+} from '../../../src/store/queue/queue-change.ts';
+import {listQueue} from '../../../src/store/queue/queue-list.ts';
+import {readQueueSize} from '../../../src/store/queue/queue-size.ts';
+import {findNamed, findWaiting} from '../../../src/store/queue/queue-targets.ts';
+import type {Store} from '../../../src/store/store.ts';
+import {storeTest} from '../../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';
+
+const now = Date.now();
+const at = storeTime(now);
+const later = storeTime(now + 600_000);
+
+/** One copy each: due, deferred, being tried, held, delivered. */
+async function prepare(store: Store) {
+	const {workspaceId} = await insertWorkspace(store);
+	const names = ['due', 'deferred', 'tried', 'held', 'over'] as const;
+	const messages = await insertMessages(
+		store,
+		workspaceId,
+		names.map(name => `${name}@x.test`),
+		{due: now - 1000},
+	);
+	const rows: Array<{id: string; message_id: string; address: string}> = await store.reader('recipients').select();
+	const idOf = (name: string) => rows.find(({address}) => address === `${name}@x.test`)?.id ?? '';
+	const set = (name: string, values: object) =>
+		store
+			.database('recipients')
+			.where({id: idOf(name)})
+			.update(values);
+	await set('deferred', {state: 'queued', next_attempt_at: later});
+	await set('tried', {state: 'queued', next_attempt_at: later, claimed_by: 'req_alive'});
+	await set('held', {held_at: at});
+	await set('over', {state: 'delivered', next_attempt_at: null});
+	const all = rows.map(({id}) => id);
+	const nameOf = (id: string) => rows.find(row => row.id === id)?.address.split('@')[0];
+	const step: Step = {ids: all, now: at, silentSince: null};
+	const changed = async (work: Parameters<typeof store.writer.transaction<ReadonlyArray<{id: string}>>>[0]) =>
+		(await store.writer.transaction(work)).map(({id}) => nameOf(id)).sort();
+	return {workspaceId, messages, all, idOf, step, changed};
+}
+
+storeTest(test, 'hold keeps the state and the time, and leaves what is being tried', async (t, store) => {
+	const {step, changed, idOf, all} = await prepare(store);
+	t.deepEqual(await changed(trx => holdCopies(trx, step)), ['deferred', 'due']);
+	t.like(
+		await store
+			.reader('recipients')
+			.where({id: idOf('deferred')})
+			.first(),
+		{
+			state: 'queued',
+			next_attempt_at: later,
+			held_at: at,
+		},
+	);
+	t.deepEqual(await findClaimed(store.reader, all), [idOf('tried')]);
+	t.deepEqual(await changed(trx => holdCopies(trx, step)), []);
+	t.deepEqual(await changed(trx => releaseHeld(trx, step)), ['deferred', 'due', 'held']);
+	t.is(
+		(
+			await store
+				.reader('recipients')
+				.where({id: idOf('deferred')})
+				.first()
+		).next_attempt_at,
+		later,
+	);
+});
+
+storeTest(test, 'flush makes due what waits for later, and nothing else', async (t, store) => {
+	const {step, changed, idOf} = await prepare(store);
+	t.deepEqual(await changed(trx => makeDue(trx, step)), ['deferred']);
+	t.is(
+		(
+			await store
+				.reader('recipients')
+				.where({id: idOf('deferred')})
+				.first()
+		).next_attempt_at,
+		at,
+	);
+	t.is(
+		(
+			await store
+				.reader('recipients')
+				.where({id: idOf('tried')})
+				.first()
+		).next_attempt_at,
+		later,
+	);
+});
+
+storeTest(test, 'an end takes held copies too, and none that is being tried or over', async (t, store) => {
+	const {step, changed, idOf} = await prepare(store);
+	t.deepEqual(await changed(trx => endWaiting(trx, step, 'bounced')), ['deferred', 'due', 'held']);
+	t.like(
+		await store
+			.reader('recipients')
+			.where({id: idOf('held')})
+			.first(),
+		{
+			state: 'bounced',
+			state_at: at,
+			next_attempt_at: null,
+			held_at: null,
+		},
+	);
+	t.deepEqual(await changed(trx => endWaiting(trx, step, 'bounced')), []);
+	t.is(
+		(
+			await store
+				.reader('recipients')
+				.where({id: idOf('over')})
+				.first()
+		).state,
+		'delivered',
+	);
+});
+
+storeTest(test, 'the claim of a dead node holds nothing', async (t, store) => {
+	const {step, changed} = await prepare(store);
+	const node = {id: 'req_alive', host: 'h', pid: 1, started_at: at, seen_at: at};
+	await store.database('nodes').insert(node);
+	t.deepEqual(await changed(trx => holdCopies(trx, {...step, silentSince: at})), ['deferred', 'due']);
+	await store.database('nodes').update({seen_at: storeTime(now - 1)});
+	t.deepEqual(await changed(trx => holdCopies(trx, {...step, silentSince: at})), ['tried']);
+	t.deepEqual(await findClaimed(store.reader, step.ids), []);
+});
+
+storeTest(test, 'the size counts each copy once', async (t, store) => {
+	await prepare(store);
+	t.deepEqual(await readQueueSize(store.reader, at), {ready: 1, deferred: 1, inFlight: 1, held: 1});
+});
+
+storeTest(test, 'filters and names find the copies in the queue', async (t, store) => {
+	const {workspaceId, messages, idOf} = await prepare(store);
+	const other = await insertWorkspace(store, 'other');
+	await insertMessages(store, other.workspaceId, ['a@y.test']);
+	t.is((await findWaiting(store.reader, {})).length, 5);
+	t.is((await findWaiting(store.reader, {workspaceId})).length, 4);
+	t.is((await findWaiting(store.reader, {destination: 'y.test'})).length, 1);
+	t.deepEqual(await findWaiting(store.reader, {before: now - 60_000}), []);
+	t.is((await listQueue(store.reader, {held: true, limit: 10})).length, 1);
+	t.is((await listQueue(store.reader, {destinations: ['y.test'], limit: 10})).length, 1);
+
+	const names = [idOf('due'), messages[4] ?? '', newId('rcp')];
+	t.deepEqual(
+		(await findNamed(store.reader, names, undefined)).map(({id, waits}) => [id, waits]),
+		[
+			[idOf('due'), true],
+			[idOf('over'), false],
+		],
+	);
+	t.deepEqual(await findNamed(store.reader, names, other.workspaceId), []);
+});
