@@ -246,8 +246,15 @@ test('what the daemon before on this data folder held is given back at once, unl
 	await startAfter('boot_copy');
 	t.deepEqual((await holders())[0], ['boot_before'], 'a copy of the folder of a daemon that lives');
 
-	// Its connections end, as those of a process that was killed.
+	// Its connections end, as those of a process that was killed. The server frees what they held a moment later.
+	const held = async () => {
+		const {rows} = await store.reader.raw(`select from pg_locks where locktype = 'advisory'
+			and database = (select oid from pg_database where datname = current_database())`);
+		return rows.length;
+	};
+	const heldByBoth = await held();
 	await before.close();
+	await waitFor('its name is free', async () => (await held()) < heldByBoth);
 	await startAfter('boot_after');
 	t.deepEqual(await holders(), [[null], [null]]);
 });
