@@ -44,8 +44,14 @@ test('queue why is right in each situation of a running daemon', async t => {
 	const shop = await welcomeOf(program);
 	const why = async (id: string) => (await program.cli<Why[]>('queue', 'why', id))[0] as Why;
 	const sendTo = async (url: string, address: string) => await send(url, shop, address);
-	const sendAll = async (url: string, domain: string, count: number) =>
-		await Promise.all(Array.from({length: count}, (_, n) => sendTo(url, `user${n}@${domain}`)));
+	// One after the other: the last is the one that waits.
+	const sendAll = async (url: string, domain: string, count: number) => {
+		const ids: string[] = [];
+		for (let n = 0; n < count; n++) {
+			ids.push(await sendTo(url, `user${n}@${domain}`));
+		}
+		return ids;
+	};
 	const until = async (id: string, waitsFor: Why['waits_for']) =>
 		await waitFor(`it waits for ${waitsFor}`, async () => {
 			const answer = await why(id);
