@@ -14,8 +14,8 @@ exports.newest = dist => {
 };
 
 /**
- * Runs the file that `newest` named until its command has ended. The bundle is a script of one function: V8's code for that is
- * kept beside it, as Python keeps its .pyc files. Node.js would compile its 4 MB at each start.
+ * Runs the file that `newest` named, until its command has ended. The bundle is a script of one function. The code that V8 made
+ * of it is kept beside it, as Python keeps its .pyc files: Node.js would compile 4 MB at each start.
  */
 exports.run = async (file, argv) => {
 	if (file.endsWith('src/cli/main.js')) {
@@ -23,7 +23,7 @@ exports.run = async (file, argv) => {
 		return main(argv);
 	}
 	const source = readFileSync(file, 'latin1');
-	// The file's last line names its content: V8 itself compares the length alone, and refuses another V8's or other flags' code.
+	// The file's last line names its content, of which V8 compares only the length. Code of another V8 or other flags V8 refuses.
 	const kept = `${file.slice(0, -3)}-${source.slice(-17, -1)}-${process.versions.v8}.cache`;
 	const cachedData = readKept(kept);
 	const script = new Script(source, {filename: pathToFileURL(file).href, cachedData});
@@ -46,7 +46,8 @@ function readKept(file) {
 function keep(file, data) {
 	const made = path.join(path.dirname(file), `${process.pid}.new`);
 	try {
-		writeFileSync(made, data);
+		// On the disk before it has its name: a file that a power loss cut short would be there for each start.
+		writeFileSync(made, data, {flush: true});
 		// As the bundle beside it, also where the umask says less.
 		chmodSync(made, 0o644);
 		renameSync(made, file);

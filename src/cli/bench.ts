@@ -27,7 +27,11 @@ export function benchCommand(command: Command): void {
 		.option('--messages <n>', 'messages of each measurement', count('--messages', 1, 10_000_000), 6000)
 		.option('--connections <n>', 'HTTP connections that send at once', count('--connections', 1, 1000), 64)
 		.option('--only <name>', measures.join(', '), measure)
-		.option('--fill <n>', 'measure nothing: fill the store with n messages; the daemon must be stopped', fillCount)
+		.option(
+			'--fill <n>',
+			'measure nothing: fill the store with n messages; the daemon must be stopped. Only for trials: a power loss meanwhile can damage the store',
+			fillCount,
+		)
 		.option('--waiting', 'with --fill: the messages wait in the queue')
 		.action(action<Options, []>(bench));
 }

@@ -23,9 +23,12 @@ export function isStorable(text: string): boolean {
 	return !illFormed.test(text);
 }
 
-const addresses = new LRUCache<string, Address>({max: 1000});
+const addresses = new LRUCache<string, Address>({max: 100});
 
-/** The address, null if the text is none. The last good ones are remembered: each is checked first, and a sender comes again and again. */
+/**
+ * The address; null: the text is none. The last good ones are remembered, because each is checked and then read, and senders come
+ * again and again. Enough for one send, and few, for they are people's.
+ */
 export function readAddress(text: string): Address | null {
 	const known = addresses.get(text);
 	if (known !== undefined) {

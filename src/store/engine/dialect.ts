@@ -40,7 +40,7 @@ export const sqliteDialect: Dialect = {
 // words are Node's and the pool's.
 const postgresUnavailable = /^(08|53|57|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 
-/** A node that is newer changed the table since the statement was prepared ("cached plan must not change result type"). */
+/** A newer node has changed the table since the statement was prepared ("cached plan must not change result type"). */
 export function isStalePlan(error: unknown): boolean {
 	return Object(error).code === '0A000' && /cached plan/.test(String(Object(error).message));
 }

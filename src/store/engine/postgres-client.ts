@@ -13,7 +13,7 @@ export type PostgresLimits = {
 
 type Query = {readonly sql: string; readonly bindings?: readonly unknown[]; options?: {readonly name?: string}};
 
-/** So many statements are prepared at most; the program writes with about fifty. */
+/** So many statements are prepared at most. */
 const mostNamed = 200;
 
 /** So long the server may take to close a connection that says goodbye, milliseconds. */
@@ -38,7 +38,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		}
 	}
 
-	/** The statement with a name, under which the connection keeps it parsed and planned, where it comes again and again. */
+	/** Gives a statement that comes again and again a name, under which the connection keeps it parsed and planned. */
 	function named(query: Query): Query {
 		const {sql, bindings} = query;
 		let name = names.get(sql);
@@ -78,9 +78,11 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 				return await (statementMs === null ? work : within(connection, statementMs, work));
 			} catch (error) {
 				if (isStalePlan(error)) {
-					// Another connection may plan anew. Of a transaction nothing is left: who began it repeats it.
+					// The next connection plans anew. Here the statement goes once more, without a plan; within a transaction, which the
+					// error has ended, that fails too, and whoever began the transaction repeats it.
 					connection.__knex__disposed = error;
-					return await super._query(connection, {...query, options: {}}).catch(() => Promise.reject(error));
+					const again = super._query(connection, {...query, options: {}}).catch(() => Promise.reject(error));
+					return await (statementMs === null ? again : within(connection, statementMs, again));
 				}
 				// All that is not the statement's own fault: the connection is gone, also where that is noticed later.
 				if (!('severity' in Object(error)) || Object(error).severity === 'FATAL') {
