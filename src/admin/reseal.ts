@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
 import {bumpGeneration} from '../store/changes.ts';
-import type {Vault} from '../store/sealed.ts';
-import {resealRows, type SealedColumn, sealedColumns} from '../store/sealed-rows.ts';
+import {resealRows, type SealedColumn, sealedColumns, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 
 /** What was sealed anew: rows by table, and the ids of those whose secret cannot be opened. */

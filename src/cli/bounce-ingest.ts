@@ -5,7 +5,7 @@ import {mailsOfStream} from '../inbound/mail-stream.ts';
 import {parsePosition} from '../inbound/mbox-file.ts';
 import {takeAll} from '../inbound/take-all.ts';
 import {storeTime} from '../mail/time.ts';
-import {readCheckpoint, saveCheckpoint} from '../store/inbound/mailbox-checkpoints.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/inbound/inbound.ts';
 import {type FoundInFiles, listMailFiles, mailsOfFiles, type Passed} from './bounce-files.ts';
 import {countLines, createIntake, type Intake} from './bounce-intake.ts';
 import {CliError, exitCodes, report} from './fault.ts';

@@ -8,7 +8,7 @@ import type {Taken} from '../inbound/take-all.ts';
 import type {MailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
-import {readCheckpoint, saveCheckpoint} from '../store/inbound/mailbox-checkpoints.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/inbound/inbound.ts';
 import type {Store} from '../store/store.ts';
 
 export type MailboxPollingOptions = {

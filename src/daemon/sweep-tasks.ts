@@ -8,13 +8,12 @@ import {purgeAudit} from '../store/audit.ts';
 import {giveBackPages, takeTime} from '../store/engine/dialect.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {type KeptCaps, purgeRead, trimKept} from '../store/inbound/kept-mails.ts';
-import {purgePolicies} from '../store/mta-sts.ts';
+import {purgePolicies, purgeTlsDays} from '../store/mta-sts.ts';
 import {purgeSites} from '../store/queue/sites.ts';
 import {purgeWarmUp} from '../store/queue/warm-up.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
-import {purgeTlsDays} from '../store/tls-days.ts';
 import type {SweepTask} from './sweep.ts';
 
 export type MessageTaskOptions = {

@@ -1,5 +1,5 @@
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {type InboundEnd, markRead} from '../store/inbound/inbound-ends.ts';
+import {type InboundEnd, markRead} from '../store/inbound/inbound.ts';
 
 /** Marks mails as read of which nothing comes. */
 export const readMarkWrite: GroupWrite<InboundEnd, void> = {

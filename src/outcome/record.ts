@@ -5,6 +5,7 @@ import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
+import {countTls, type TlsDay} from '../store/mta-sts.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {
 	findReported,
@@ -14,7 +15,6 @@ import {
 	settleRecipients,
 } from '../store/queue/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
-import {countTls, type TlsDay} from '../store/tls-days.ts';
 import {announce, type Happening} from './announce.ts';
 import {eventDetail} from './detail.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';

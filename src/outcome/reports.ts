@@ -8,7 +8,7 @@ import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {Kept, Report, ReportAction} from '../mail/report.ts';
 import {reportTokenMs} from '../mail/token-lifetime.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {type InboundEnd, markRead} from '../store/inbound/inbound-ends.ts';
+import {type InboundEnd, markRead} from '../store/inbound/inbound.ts';
 import {type KeptCaps, trimKept} from '../store/inbound/kept-mails.ts';
 import {
 	countReports,

@@ -6,9 +6,8 @@ import {storeTime} from '../mail/time.ts';
 import {createFetchPolicy} from '../mta-sts/fetch-policy.ts';
 import {createMtaSts, type MtaStsPolicies, type PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Resolver} from '../net/dns.ts';
-import {findPolicy, savePolicy} from '../store/mta-sts.ts';
+import {countTls, findPolicy, savePolicy} from '../store/mta-sts.ts';
 import type {Store} from '../store/store.ts';
-import {countTls} from '../store/tls-days.ts';
 
 export type PoliciesOptions = {
 	readonly settings: Settings;

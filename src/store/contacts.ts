@@ -1,7 +1,8 @@
 import type {Knex} from 'knex';
+import type {Mode} from '../mail/message.ts';
 import {alongIndex} from './engine/along-index.ts';
 import {insertRows} from './engine/insert-rows.ts';
-import {type Pair, pairKey} from './engine/pairs.ts';
+import {type Pair, pairKey, selectOfPairs} from './engine/pairs.ts';
 import {findSuppressed} from './suppressions.ts';
 import {findOptedOut} from './topics.ts';
 
@@ -143,4 +144,38 @@ export async function updateContact(
 	changes: Partial<Preferences> & {readonly updated_at: string},
 ): Promise<boolean> {
 	return (await trx('contacts').where({id, workspace_id: workspaceId}).update(changes)) === 1;
+}
+
+/** What a workspace knows of an address that it is to mail. */
+export type Addressee = {
+	/** Of its entry on the suppression list; null: it has none. */
+	readonly suppressed: Mode | null;
+	/** Of its contact; undefined: there is none yet. */
+	readonly preferences: Preferences | undefined;
+};
+
+type AddresseeRow = Preferences & {
+	readonly workspace_id: string;
+	readonly address_key: string;
+	readonly suppressed: Mode | null;
+	readonly contact: string | null;
+};
+
+/** By `pairKey`, all that a send asks of its addresses: one statement. */
+export async function readAddressees(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Addressee>> {
+	const rows = await selectOfPairs<AddresseeRow>(
+		trx,
+		pairs,
+		source =>
+			`select p.column1 as workspace_id, p.column2 as address_key, s.mode as suppressed, c.id as contact, c.locale, c.timezone
+			from (${source}) as p
+			left join suppressions as s on s.workspace_id = p.column1 and s.address_key = p.column2
+			left join contacts as c on c.workspace_id = p.column1 and c.address_key = p.column2`,
+	);
+	return new Map(
+		rows.map(({workspace_id, address_key, suppressed, contact, locale, timezone}) => [
+			pairKey(workspace_id, address_key),
+			{suppressed, preferences: contact === null ? undefined : {locale, timezone}},
+		]),
+	);
 }

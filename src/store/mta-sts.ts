@@ -1,4 +1,6 @@
 import type {Knex} from 'knex';
+import type {TlsResult} from '../mail/tls-result.ts';
+import {insertRows} from './engine/insert-rows.ts';
 
 /** A policy as it was fetched; times in the store's form. */
 export type StoredPolicy = {
@@ -43,4 +45,31 @@ export async function savePolicy(trx: Knex.Transaction, policy: StoredPolicy): P
 export async function purgePolicies(trx: Knex.Transaction, now: string, limit: number): Promise<number> {
 	const old = trx('mta_sts').where('expires_at', '<', now).limit(limit).select('domain');
 	return await trx('mta_sts').whereIn('domain', old).delete();
+}
+
+/** How starting TLS with a host of a domain ended, on a day (`2026-11-21`). */
+export type TlsDay = TlsResult & {readonly day: string; readonly domain: string; readonly host: string};
+
+/** Counts them, in the order of their keys: two nodes may count the same. */
+export async function countTls(trx: Knex.Transaction, results: readonly TlsDay[]): Promise<void> {
+	const counts = new Map<string, number>();
+	for (const {day, domain, policy, host, result} of results) {
+		const key = JSON.stringify([day, domain, policy, host, result]);
+		counts.set(key, (counts.get(key) ?? 0) + 1);
+	}
+
+	await insertRows(
+		trx,
+		'tls_days',
+		['day', 'domain', 'policy', 'host', 'result', 'n'],
+		[...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, n]) => [...JSON.parse(key), n]),
+		'on conflict (day, domain, policy, host, result) do update set n = tls_days.n + excluded.n',
+	);
+}
+
+/** Removes the counts of days before this one, at most so many; answers how many. */
+export async function purgeTlsDays(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
+	const columns = ['day', 'domain', 'policy', 'host', 'result'];
+	const old = trx('tls_days').where('day', '<', day).limit(limit).select(columns);
+	return await trx('tls_days').whereIn(columns, old).delete();
 }

@@ -1,7 +1,6 @@
 import {hkdfSync} from 'node:crypto';
 import type {Knex} from 'knex';
-import {createVault, type MasterKeys} from './sealed.ts';
-import {readSealed, sealingIds} from './sealed-rows.ts';
+import {createVault, type MasterKeys, readSealed, sealingIds} from './sealed.ts';
 
 /** A key as it was configured. The ids of `secrets.json` are its own, those of MAILCTL_SECRET_KEY are the store's. */
 export type ConfiguredKey = {readonly id: number | null; readonly key: Uint8Array};

@@ -8,9 +8,8 @@ import {
 	sqliteConfig,
 	sqliteDialect,
 } from './engine/dialect.ts';
-import {NoAnswerError} from './engine/no-answer.ts';
-import {loadSqlite} from './engine/sqlite-driver.ts';
-import {refuseTruncated} from './engine/whole-file.ts';
+import {NoAnswerError} from './engine/postgres-client.ts';
+import {loadSqlite, refuseTruncated} from './engine/sqlite-client.ts';
 import {createWriter, type Writer} from './engine/writer.ts';
 
 /** An open store: connections to read with, and the one writer. */

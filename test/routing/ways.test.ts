@@ -6,7 +6,7 @@ import {loadSettings, type Settings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createWays} from '../../src/routing/ways.ts';
-import {sealingIds} from '../../src/store/sealed-rows.ts';
+import {sealingIds} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';

@@ -1,8 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {freeId} from '../../src/config/secrets-file.ts';
-import {createVault} from '../../src/store/sealed.ts';
-import {resealRows, sealedColumns, sealingIds} from '../../src/store/sealed-rows.ts';
+import {createVault, resealRows, sealedColumns, sealingIds} from '../../src/store/sealed.ts';
 import {type ConfiguredKey, expectsKeys, matchKeys, noteKeys} from '../../src/store/secret-keys.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';

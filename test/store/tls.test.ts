@@ -1,7 +1,6 @@
 import test from 'ava';
 import {tlsTask} from '../../src/daemon/sweep-tasks.ts';
-import {findPolicy, type StoredPolicy, savePolicy} from '../../src/store/mta-sts.ts';
-import {countTls, type TlsDay} from '../../src/store/tls-days.ts';
+import {countTls, findPolicy, type StoredPolicy, savePolicy, type TlsDay} from '../../src/store/mta-sts.ts';
 import {storeTest} from '../helpers/databases.ts';
 
 const policy: StoredPolicy = {

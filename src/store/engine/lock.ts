@@ -1,6 +1,6 @@
 import {existsSync} from 'node:fs';
 import {promisify} from 'node:util';
-import {loadSqlite} from './sqlite-driver.ts';
+import {loadSqlite} from './sqlite-client.ts';
 
 /** Who holds a lock, for the message of whoever comes second. */
 export type LockHolder = {readonly pid: number; readonly host: string; readonly startedAt: string};

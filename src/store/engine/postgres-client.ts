@@ -2,7 +2,6 @@ import type {Socket} from 'node:net';
 import PostgresDialect, {type PostgresConnection} from 'knex/lib/dialects/postgres/index.js';
 import {LRUCache} from 'lru-cache';
 import {isStalePlan} from './dialect.ts';
-import {NoAnswerError} from './no-answer.ts';
 
 export type PostgresLimits = {
 	/** To connect and log in, milliseconds. */
@@ -117,4 +116,10 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 function cut(connection: PostgresConnection, why: string): void {
 	connection.__knex__disposed ??= why;
 	(connection.connection.stream as Socket).destroy(new NoAnswerError(why));
+}
+
+/** The server did not answer: whether it did what it was asked is not known. The code is the one of TCP. */
+export class NoAnswerError extends Error {
+	override readonly name = 'NoAnswerError';
+	readonly code = 'ETIMEDOUT';
 }

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type {SharedClock} from '../../mail/clock.ts';
 import {nodeLocks, serverMs} from './dialect.ts';
-import {NoAnswerError} from './no-answer.ts';
+import {NoAnswerError} from './postgres-client.ts';
 
 export type PulseOptions = {
 	readonly url: string;

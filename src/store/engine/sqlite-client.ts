@@ -1,3 +1,4 @@
+import {closeSync, openSync, readSync, statSync} from 'node:fs';
 import SqliteTransaction from 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js';
 import SqliteDialect, {
 	type SqliteConnection as Connection,
@@ -137,4 +138,59 @@ function sizeOf(bindings: SqliteQuery['bindings']): number {
 		size += typeof value === 'string' || value instanceof Uint8Array ? value.length : 0;
 	}
 	return size;
+}
+
+/** The native part of the sqlite3 package is missing or was built for another system. */
+class DriverError extends Error {
+	override readonly name = 'DriverError';
+	readonly code = 'SQLITE_DRIVER';
+}
+
+/** The driver: native code, which may be there and yet not load. Throws DriverError with the loader's reason. */
+export async function loadSqlite() {
+	try {
+		const {default: sqlite3} = await import('sqlite3');
+		return sqlite3;
+	} catch (error) {
+		// The first line says what is wrong; the others list where it was looked for.
+		const [reason = ''] = (error as Error).message.split('\n');
+		throw new DriverError(reason.replace(/\.? Tried:$/, ''), {cause: error});
+	}
+}
+
+const headerLength = 100;
+
+/**
+ * Throws what SQLite would where a database file ends before its header says so: SQLite itself notices only when it needs
+ * a page that is lost. A write-ahead log may hold what the file lacks: then nothing is said.
+ */
+export function refuseTruncated(file: string): void {
+	const size = fileSize(file);
+	if (size < headerLength || fileSize(`${file}-wal`) > 0) {
+		return;
+	}
+	// https://www.sqlite.org/fileformat2.html#the_database_header
+	const header = readHeader(file);
+	const pageSize = header.readUInt16BE(16) === 1 ? 65_536 : header.readUInt16BE(16);
+	const pages = header.readUInt32BE(28);
+	const isCurrent = header.readUInt32BE(24) === header.readUInt32BE(92);
+	if (header.toString('latin1', 0, 15) === 'SQLite format 3' && isCurrent && size < pageSize * pages) {
+		const error = new Error('SQLITE_CORRUPT: database disk image is malformed');
+		throw Object.assign(error, {code: 'SQLITE_CORRUPT'});
+	}
+}
+
+function fileSize(file: string): number {
+	return statSync(file, {throwIfNoEntry: false})?.size ?? 0;
+}
+
+function readHeader(file: string): Buffer {
+	const header = Buffer.alloc(headerLength);
+	const handle = openSync(file, 'r');
+	try {
+		readSync(handle, header, 0, headerLength, 0);
+	} finally {
+		closeSync(handle);
+	}
+	return header;
 }
