@@ -7,7 +7,7 @@ import type {ExecutionContext, TestFn} from 'ava';
 import createKnex from 'knex';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../../src/store/store.ts';
-import {templateVariable} from '../migrated-template.ts';
+import {makeMigratedFile, migratedFileVariable, templateVariable} from '../migrated-template.ts';
 
 export type Engine = 'sqlite' | 'postgres';
 
@@ -35,23 +35,28 @@ async function emptyLocation(t: Scope, engine: Engine, template: string): Promis
 		return {file: path.join(await temporaryFolder(t), 'mailctl.db')};
 	}
 	const name = `test_${randomBytes(8).toString('hex')}`;
-	const admin = createKnex({client: 'pg', connection: adminUrl as string, pool: {min: 0, max: 1}});
-	await admin.raw(`create database ${name} ${template}`);
-	await admin.destroy();
+	await administer(`create database ${name} ${template}`);
+	t.teardown(() => administer(`drop database ${name} with (force)`));
 	const url = new URL(adminUrl as string);
 	url.pathname = `/${name}`;
 	return {url: url.href};
 }
 
-/** A migrated SQLite file: to write its bytes is cheaper than to migrate anew. */
+async function administer(sql: string): Promise<void> {
+	const admin = createKnex({client: 'pg', connection: adminUrl as string, pool: {min: 0, max: 1}});
+	await admin.raw(sql);
+	await admin.destroy();
+}
+
+/** A migrated SQLite file: to write its bytes is cheaper than to migrate. The run made one for all; ava by hand makes its own. */
 const migratedFile = createOnce(async () => {
+	const made = process.env[migratedFileVariable];
+	if (made) {
+		return await readFile(made);
+	}
 	const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-test-'));
 	try {
-		const file = path.join(folder, 'mailctl.db');
-		const store = await openStore({file});
-		await migrate(store.database);
-		await store.close();
-		return await readFile(file);
+		return await readFile(await makeMigratedFile(folder));
 	} finally {
 		await rm(folder, {recursive: true, force: true});
 	}
@@ -74,7 +79,9 @@ export async function newStore(t: ExecutionContext, engine: Engine): Promise<Sto
 	}
 	const store = await openStore(location);
 	t.teardown(() => store.close());
-	await migrate(store.database);
+	if (engine === 'postgres' && !template) {
+		await migrate(store.database);
+	}
 	return store;
 }
 
