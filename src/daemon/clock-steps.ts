@@ -1,6 +1,5 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
-import {createClockWatch} from '../queue/clock-watch.ts';
 import {takeTime} from '../store/engine/dialect.ts';
 import {bringForward} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
@@ -18,6 +17,8 @@ export type ClockStepsOptions = {
 };
 
 const watchMs = 1000;
+/** A step of the wall clock of more than this is one that matters, milliseconds. */
+const tolerance = 60_000;
 
 /** Watches for a clock that is set back: nothing may wait longer than the longest wait only because of that. */
 export function watchClockSteps(options: ClockStepsOptions): {readonly stop: () => void} {
@@ -40,4 +41,17 @@ export function watchClockSteps(options: ClockStepsOptions): {readonly stop: () 
 		}
 	}, watchMs);
 	return {stop: () => clearInterval(timer)};
+}
+
+/**
+ * Compares the wall clock with the monotonic one; asked about once a second. Answers by how many milliseconds the wall
+ * clock stepped back since the last question, 0 if it did not.
+ */
+export function createClockWatch(clock: Clock): () => number {
+	let offset = clock.now() - clock.monotonic();
+	return () => {
+		const before = offset;
+		offset = clock.now() - clock.monotonic();
+		return before - offset > tolerance ? before - offset : 0;
+	};
 }

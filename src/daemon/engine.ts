@@ -17,9 +17,8 @@ import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type Recorded, type TriedCopy} from '../outcome/record.ts';
 import {connectionsOf, type SiteChange} from '../pace/site.ts';
-import {watchArrivals} from '../queue/arrivals.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import type {MakeJob} from '../queue/maker-protocol.ts';
+import type {MakeJob} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import type {Site} from '../queue/site.ts';
 import {doubtsOf} from '../routing/doubts.ts';
@@ -35,6 +34,7 @@ import {readSuspensions} from '../store/queue/suspensions.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createPermits} from '../threads/permits.ts';
+import {watchArrivals} from './arrivals.ts';
 import {makeJob} from './make-job.ts';
 import {createSigning} from './signing.ts';
 import {startMakers, startSenders} from './workers.ts';
@@ -116,9 +116,9 @@ export function createEngine(options: EngineOptions) {
 
 	const steps: AttemptSteps = {
 		now,
-		settled(copy) {
+		recorded(copy) {
 			attached.giveBack(copy.id);
-			senders.settled(copy.id);
+			senders.recorded(copy.id);
 		},
 		async make(copy) {
 			const domain = await signing.of(copy.domain_id ?? '');

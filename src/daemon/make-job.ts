@@ -1,7 +1,7 @@
 import {erasedAddress} from '../mail/erased.ts';
 import type {Attachment} from '../mail/message.ts';
 import {trackingOf} from '../mail/tracking.ts';
-import type {MakeJob} from '../queue/maker-protocol.ts';
+import type {MakeJob} from '../queue/makers.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 
 export type Sending = {

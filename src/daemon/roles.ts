@@ -4,7 +4,6 @@ import type {Settings} from '../config/settings.ts';
 import {readBoot, writeBoot} from '../data-folder/boot-file.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Outbox} from '../outcome/outbox.ts';
-import {createPresence} from '../queue/presence.ts';
 import type {Guard} from '../reputation/guard.ts';
 import type {DomainChecks} from './domain-checks.ts';
 import type {Engine} from './engine.ts';
@@ -17,6 +16,7 @@ import {
 	type PartsOptions,
 	startReputationGuard,
 } from './parts.ts';
+import {createPresence} from './presence.ts';
 import type {Webhooks} from './webhooks.ts';
 
 /** `forget` calls the one below too. */

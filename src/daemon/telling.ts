@@ -4,7 +4,7 @@ import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Recorded} from '../outcome/record.ts';
-import type {MakeJob} from '../queue/maker-protocol.ts';
+import type {MakeJob} from '../queue/makers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
 import {findingsText} from '../reputation/words.ts';

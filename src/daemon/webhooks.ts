@@ -3,7 +3,6 @@ import {webhookCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
-import {watchArrivals} from '../queue/arrivals.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {
@@ -20,6 +19,7 @@ import type {PostEnd} from '../webhook/post.ts';
 import {createPostThread} from '../webhook/post-thread.ts';
 import {type Signing, signingAt} from '../webhook/sign.ts';
 import {type Attempted, createTurnWrite} from '../webhook/turn.ts';
+import {watchArrivals} from './arrivals.ts';
 
 export type WebhooksOptions = {
 	readonly settings: Settings;

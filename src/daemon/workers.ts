@@ -4,7 +4,7 @@ import type {Delivery} from '../deliver/delivery.ts';
 import type {BounceRule} from '../mail/bounce-rule.ts';
 import type {Clock} from '../mail/clock.ts';
 import {processCpu} from '../mail/work-limit.ts';
-import type {MakeJob} from '../queue/maker-protocol.ts';
+import type {MakeJob} from '../queue/makers.ts';
 import {createMakers} from '../queue/makers.ts';
 import {createSenders} from '../queue/senders.ts';
 import type {MasterKeys} from '../store/sealed.ts';

@@ -1,3 +1,5 @@
+import type {Way} from '../mail/way.ts';
+
 /** How a source that is new is made known to the receivers (R8.4; public guides: a small start, doubled daily). */
 export type WarmUp = {
 	readonly address: string;
@@ -79,3 +81,38 @@ export function shareOf(
 	});
 	return dailyShare(grown.length, target);
 }
+
+/** A day of a new source: what it sends to a group of sites counts, up to a limit. */
+export type WarmUpDay = {
+	readonly source: string;
+	readonly group: string;
+	/** UTC, `2026-11-21`. */
+	readonly day: string;
+	readonly perDay: number;
+};
+
+type DailyShare = Pick<NonNullable<Way['warmUp']>, 'source' | 'group' | 'perDay'>;
+
+/** What new sources have sent today, as far as this process knows; the store's count is what holds. */
+export function createSentToday() {
+	const sent = new Map<string, {day: string; copies: number}>();
+
+	const keyOf = ({source, group}: Pick<DailyShare, 'source' | 'group'>): string => `${source} ${group}`;
+
+	return {
+		/** Copies that the source may still send to the group today. */
+		left(warmUp: DailyShare, now: number): number {
+			const known = sent.get(keyOf(warmUp));
+			return warmUp.perDay - (known?.day === utcDay(now) ? known.copies : 0);
+		},
+		dayOf: ({source, group, perDay}: DailyShare, now: number): WarmUpDay => ({source, group, perDay, day: utcDay(now)}),
+		/** The store's count; answers whether the day's share is used up. */
+		note(day: WarmUpDay, copies: number): boolean {
+			sent.set(keyOf(day), {day: day.day, copies});
+			return copies >= day.perDay;
+		},
+		endOfDay: (now: number): number => (Math.floor(now / dayMs) + 1) * dayMs,
+	};
+}
+
+export type SentToday = ReturnType<typeof createSentToday>;

@@ -1,6 +1,7 @@
 import type {AttemptResult} from '../mail/outcome.ts';
 import type {Way} from '../mail/way.ts';
 import type {Claimed} from '../store/queue/claims.ts';
+import type {TravelTerms} from './grants.ts';
 
 /** A finished mail, ready for the wire. */
 export type Made = {
@@ -37,7 +38,7 @@ export type AttemptSteps = {
 		connections: number,
 	) => Promise<AttemptResult>;
 	/** The outcome is on stable storage, whatever it was. */
-	readonly settled: (copy: Claimed) => void;
+	readonly recorded: (copy: Claimed) => void;
 	/** Now, in the store's form. */
 	readonly now: () => string;
 };
@@ -48,11 +49,12 @@ export type Attempted = {
 	readonly made: Pick<Made, 'subject' | 'firstLink'> | null;
 };
 
-/** How a copy may travel now; null: its site is left alone since. */
-export type Lend = () => {readonly way: Omit<Way, 'warmUp'>; readonly connections: number} | null;
-
-/** One try of one copy, from claim to result: nothing here writes. */
-export async function attempt(copy: Claimed, lend: Lend, steps: AttemptSteps): Promise<Attempted> {
+/** One try of one copy, from claim to result: nothing here writes. `termsNow`: null if its site is left alone since. */
+export async function attempt(
+	copy: Claimed,
+	termsNow: () => TravelTerms | null,
+	steps: AttemptSteps,
+): Promise<Attempted> {
 	const unsent = (outcome: AttemptResult['outcome']): Attempted => ({
 		result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at: steps.now()},
 		made: null,
@@ -75,10 +77,10 @@ export async function attempt(copy: Claimed, lend: Lend, steps: AttemptSteps): P
 			? unsent({kind: 'released', reason: message, waitMs})
 			: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
 	}
-	const lent = lend();
-	if (lent === null) {
+	const terms = termsNow();
+	if (terms === null) {
 		return unsent({kind: 'released'});
 	}
 	const {subject, firstLink} = making.made;
-	return {result: await steps.deliver(copy, making.made, lent.way, lent.connections), made: {subject, firstLink}};
+	return {result: await steps.deliver(copy, making.made, terms.way, terms.connections), made: {subject, firstLink}};
 }

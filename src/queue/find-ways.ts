@@ -1,5 +1,51 @@
 import type {LaneKey, Way} from '../mail/way.ts';
+import {addTurn, type FairRing, hasTurn, removeTurn, takeTurn} from './fair-ring.ts';
 import type {Lane} from './lane.ts';
+
+/** Lanes whose way is to be found, workspaces in turn, and those that go on while theirs is found anew. */
+export function createToFind() {
+	const unplaced: Record<'fresh' | 'backlog', FairRing<Lane>> = {fresh: new Map(), backlog: new Map()};
+	const stale = new Set<Lane>();
+
+	/** It is to be looked for again. */
+	function again(lane: Lane): void {
+		addTurn(unplaced[lane.fresh ? 'fresh' : 'backlog'], lane.workspaceId, lane);
+	}
+
+	return {
+		/** It cannot go on before. */
+		seek(lane: Lane): void {
+			const isNew = lane.state !== 'looking';
+			lane.state = 'looking';
+			if (isNew || (lane.fresh && hasTurn(unplaced.backlog, lane.workspaceId, lane))) {
+				removeTurn(unplaced.backlog, lane.workspaceId, lane);
+				again(lane);
+			}
+		},
+
+		again,
+
+		renew: (lane: Lane): void => void stale.add(lane),
+
+		remove(lane: Lane): void {
+			removeTurn(unplaced.fresh, lane.workspaceId, lane);
+			removeTurn(unplaced.backlog, lane.workspaceId, lane);
+			stale.delete(lane);
+		},
+
+		/** The one whose turn it is; `backlog`: also of what was tried before. */
+		next(backlog: boolean): Lane | undefined {
+			const [renewed] = stale;
+			const lane = takeTurn(unplaced.fresh) ?? renewed ?? (backlog ? takeTurn(unplaced.backlog) : undefined);
+			if (lane && lane === renewed) {
+				stale.delete(lane);
+			}
+			return lane;
+		},
+	};
+}
+
+export type ToFind = ReturnType<typeof createToFind>;
 
 export type FindWaysOptions = {
 	/** At once where it is known. */

@@ -1,5 +1,5 @@
-import type {LaneKey, Way} from '../mail/way.ts';
-import type {Timed} from './agenda.ts';
+import {type LaneKey, laneText, type Way} from '../mail/way.ts';
+import {createAgenda, type Timed} from './agenda.ts';
 import type {Site} from './site.ts';
 
 /**
@@ -16,7 +16,7 @@ export type Lane = Timed &
 		placed: {readonly own: Way; readonly way: Omit<Way, 'warmUp'>; readonly site: Site; foundAt: number} | null;
 		/** Where it was last, while all its mail is due later; null: elsewhere, or not known. */
 		restsAt: Site | null;
-		/** Copies claimed and not yet settled. */
+		/** Copies claimed and not yet done. */
 		inFlight: number;
 		/** Where it is `spent`: what is used up. */
 		spent: Way['warmUp'];
@@ -47,3 +47,40 @@ export function newLane({destination, workspaceId}: LaneKey): Lane {
 		since: 0,
 	};
 }
+
+/** The lanes that have work, or of which it is known when the next copy is due. */
+export function createLaneRegistry() {
+	const lanes = new Map<string, Lane>();
+	const dueLater = createAgenda<Lane>();
+
+	return {
+		/** Lanes with work due that is not being claimed, the longest waiting first. */
+		waiting: new Set<Lane>(),
+
+		of(key: LaneKey): Lane {
+			const text = laneText(key);
+			let lane = lanes.get(text);
+			if (!lane) {
+				lane = newLane(key);
+				lanes.set(text, lane);
+			}
+			return lane;
+		},
+
+		/** More of it is due at `at` (wall-clock milliseconds), if nothing is before. */
+		waitUntil(lane: Lane, at: number): void {
+			if (lane.at === null || at < lane.at) {
+				dueLater.set(lane, at);
+			}
+		},
+
+		/** Takes the next lane of which a copy has become due; undefined: none. */
+		nextDue: (now: number): Lane | undefined => dueLater.next(now),
+
+		forget: (lane: Lane): void => void lanes.delete(laneText(lane)),
+
+		all: (): Iterable<Lane> => lanes.values(),
+	};
+}
+
+export type LaneRegistry = ReturnType<typeof createLaneRegistry>;

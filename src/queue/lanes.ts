@@ -1,27 +1,13 @@
 import type {LaneKey, Way} from '../mail/way.ts';
 import type {Moment} from '../pace/saved.ts';
-import type {SiteChange} from '../pace/site.ts';
-import {createGranting} from './granting.ts';
-import type {Lane} from './lane.ts';
-import {createLaneRegistry} from './lane-registry.ts';
-import {createPlacing} from './placing.ts';
-import {createRoom} from './room.ts';
-import {createSettling} from './settling.ts';
-import type {Site} from './site.ts';
-import {createSiteRegistry, type SiteRegistryOptions} from './site-registry.ts';
-import {createSiteTurns} from './site-turns.ts';
-import {createToFind} from './to-find.ts';
-import {createWaking} from './waking.ts';
-import {createWarmUp} from './warm-up.ts';
+import {createSentToday} from '../pace/warm-up.ts';
+import {createToFind} from './find-ways.ts';
+import {createGrants, type GrantsOptions} from './grants.ts';
+import {createLaneRegistry, type Lane} from './lane.ts';
+import {createRoom, type RoomOptions} from './room.ts';
+import {createSiteRegistry, type Site, type SiteRegistryOptions} from './site.ts';
 
-export type LanesOptions = SiteRegistryOptions & {
-	/** Copies claimed and not yet settled, in all. */
-	readonly maxInFlight: number;
-	/** Those of them for sites of which it is not known that they answer; at most half of these for what was tried before. */
-	readonly maxUnproven: number;
-	/** A site's pace changed. */
-	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
-};
+export type LanesOptions = SiteRegistryOptions & RoomOptions & GrantsOptions;
 
 /**
  * Who may claim next: sites take turns, within a site its workspaces, and within a workspace its destinations, so that no
@@ -33,12 +19,85 @@ export function createLanes(options: LanesOptions) {
 	const sites = createSiteRegistry(options);
 	const toFind = createToFind();
 	const room = createRoom(options);
-	const turns = createSiteTurns({room, maxInFlight: options.maxInFlight});
-	const warmUp = createWarmUp();
-	const placing = createPlacing({registry, sites, turns, toFind, warmUp});
-	const waking = createWaking({registry, sites, toFind, placing});
-	const {wake, wakeAgain} = waking;
-	const parts = {room, sites, turns, registry, placing, waking, toFind, warmUp};
+	const sentToday = createSentToday();
+	let suspended: ReadonlySet<string> = new Set();
+
+	/** Work of it is due: it waits for its turn, for its way to be found, or for the operator. */
+	function wake(lane: Lane, now: Moment): void {
+		if (lane.state === 'claiming') {
+			lane.again = true;
+			return;
+		}
+		if (lane.state === 'idle') {
+			lane.since = now.monotonic;
+			registry.waiting.add(lane);
+			sites.endRest(lane);
+		} else if (lane.state !== 'ready' && lane.state !== 'looking') {
+			return;
+		}
+		if (suspended.has(lane.destination)) {
+			lane.state = 'suspended';
+		} else if (lane.placed) {
+			queue(lane, lane.placed.site, now);
+		} else {
+			toFind.seek(lane);
+		}
+	}
+
+	/** What it stood still for is over: others may be due by now. */
+	function wakeAgain(lane: Lane, now: Moment): void {
+		lane.state = 'idle';
+		lane.asksNext = true;
+		wake(lane, now);
+	}
+
+	/** It waits for its turn at the site where it is. */
+	function queue(lane: Lane, site: Site, now: Moment): void {
+		lane.state = 'ready';
+		room.queue(lane, site, now);
+	}
+
+	/** The lane goes by this way from now on, or by what stands in for it today; where it is ready it waits for its turn there. */
+	function place(lane: Lane, own: Way, now: Moment): void {
+		unplace(lane);
+		const way = own.warmUp && sentToday.left(own.warmUp, now.now) <= 0 ? own.warmUp.overflow : own;
+		if (way !== null) {
+			const site = sites.enter(way, now);
+			lane.placed = {own, way, site, foundAt: now.monotonic};
+			if (lane.state === 'ready') {
+				queue(lane, site, now);
+			}
+		} else if (lane.state === 'ready') {
+			lane.state = 'spent';
+			lane.spent = own.warmUp;
+			registry.waitUntil(lane, sentToday.endOfDay(now.now));
+		}
+	}
+
+	function unplace(lane: Lane): void {
+		if (!lane.placed) {
+			return;
+		}
+		const {site} = lane.placed;
+		lane.placed = null;
+		toFind.remove(lane);
+		room.unqueue(lane, site);
+		sites.leave(site);
+	}
+
+	/** Where nothing is under way the way is found anew next time, and without work the lane is forgotten. */
+	function rest(lane: Lane): void {
+		if (lane.state !== 'idle' || lane.inFlight > 0) {
+			return;
+		}
+		const site = lane.placed?.site;
+		unplace(lane);
+		if (lane.at === null) {
+			registry.forget(lane);
+		} else if (site) {
+			sites.rest(lane, site);
+		}
+	}
 
 	return {
 		/** Mail for this lane was just accepted: it is due now. */
@@ -88,13 +147,10 @@ export function createLanes(options: LanesOptions) {
 				}
 				wake(lane, now);
 			}
-			turns.advance(now);
+			room.advance(now);
 		},
 
-		/** The claims to be made now; their room is taken until `claimed`. */
-		grants: createGranting({...parts, maxInFlight: options.maxInFlight}),
-
-		...createSettling({...parts, longestWait: options.longestWait, onSite: options.onSite}),
+		...createGrants({...options, registry, sites, room, toFind, sentToday, place, wake, rest}),
 
 		/** A lane whose way is to be found; `backlog`: also of what was tried before. The caller tells `placed`. */
 		nextToFind: (backlog: boolean): Lane | undefined => toFind.next(backlog),
@@ -103,9 +159,9 @@ export function createLanes(options: LanesOptions) {
 		placed(lane: Lane, own: Way, now: Moment): void {
 			if (lane.state === 'looking') {
 				lane.state = 'ready';
-				placing.place(lane, own, now);
+				place(lane, own, now);
 			} else if (lane.placed) {
-				placing.place(lane, own, now);
+				place(lane, own, now);
 			}
 		},
 
@@ -120,7 +176,7 @@ export function createLanes(options: LanesOptions) {
 		renew(now: Moment): void {
 			for (const lane of registry.all()) {
 				sites.endRest(lane);
-				placing.unplace(lane);
+				unplace(lane);
 				if (lane.state === 'ready') {
 					toFind.seek(lane);
 				} else if (lane.state === 'spent') {
@@ -130,14 +186,26 @@ export function createLanes(options: LanesOptions) {
 		},
 
 		/** From now on an operator lets nothing go to these destinations. */
-		suspend: waking.suspend,
+		suspend(destinations: ReadonlySet<string>, now: Moment): void {
+			suspended = destinations;
+			for (const lane of registry.waiting) {
+				const stops = suspended.has(lane.destination);
+				if (stops && lane.state !== 'suspended') {
+					toFind.remove(lane);
+					unplace(lane);
+					lane.state = 'suspended';
+				} else if (!stops && lane.state === 'suspended') {
+					wakeAgain(lane, now);
+				}
+			}
+		},
 
 		/** One copy may try each of these sites, where it is left alone. */
 		probe(names: Iterable<string>, now: Moment): void {
 			for (const name of names) {
 				const site = sites.probe(name, now);
 				if (site) {
-					turns.enlist(site, now);
+					room.enlist(site, now);
 				}
 			}
 		},

@@ -1,7 +1,7 @@
 import type {LaneKey} from '../mail/way.ts';
 import type {Moment} from '../pace/saved.ts';
+import {storeRetryMs} from './claims.ts';
 import type {Lanes} from './lanes.ts';
-import {storeRetryMs} from './store-retry.ts';
 
 export type ScanOptions = {
 	/** Every lane with work and when it is due, in the store's form. */

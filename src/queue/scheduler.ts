@@ -1,22 +1,20 @@
 import type {LaneKey, Way} from '../mail/way.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
-import {type ClaimingOptions, createClaiming} from './claiming.ts';
+import {type ClaimsOptions, createClaims} from './claims.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';
 import {createFindWays} from './find-ways.ts';
-import type {Grant} from './grant.ts';
+import type {Grant} from './grants.ts';
 import {createLanes, type LanesOptions} from './lanes.ts';
 import {createNotes, type NotesOptions} from './notes.ts';
-import {createRecording, type RecordingOptions} from './recording.ts';
 import {createScan, type ScanOptions} from './scan.ts';
-import {reportSites, type SiteReport} from './site-report.ts';
+import {reportSites, type SiteReport} from './site.ts';
 
 export type SchedulerOptions = Omit<LanesOptions, 'longestWait'> &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
 	ScanOptions &
-	ClaimingOptions &
-	ConclusionsOptions &
-	RecordingOptions & {
+	ClaimsOptions &
+	ConclusionsOptions & {
 		/** Where a lane's mail goes. A promise is kept in bounded time, and rejects only where something of ours is broken. */
 		readonly wayOf: (key: LaneKey) => Way | Promise<Way>;
 		/** The way of a lane could not be found; it is tried again. */
@@ -63,9 +61,8 @@ export function createScheduler(options: SchedulerOptions) {
 		},
 		onError: options.onWayError,
 	});
-	const claiming = createClaiming(options);
+	const claims = createClaims(options);
 	const {conclude, faulty, unsent} = createConclusions({...options, now: options.steps.now});
-	const recording = createRecording(options);
 	const scan = createScan({...options, lanes, moment, isRunning: () => state === 'running', onScanned: plan});
 	const running = new Set<Promise<void>>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
@@ -91,10 +88,10 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	function go(): void {
-		if (state !== 'running' || recording.failing) {
+		if (state !== 'running' || claims.failing) {
 			return;
 		}
-		if (claiming.isDoubtful) {
+		if (claims.isDoubtful) {
 			track(releaseUnknown());
 		}
 		findWays.fill();
@@ -104,7 +101,7 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function releaseUnknown(): Promise<void> {
-		for (const lane of await claiming.releaseUnknown()) {
+		for (const lane of await claims.releaseUnknown()) {
 			const now = moment();
 			lanes.due(lane, now.now, now);
 		}
@@ -112,8 +109,8 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function claim(grant: Grant): Promise<void> {
-		const {copies, brought} = await claiming.claim(grant);
-		lanes.claimed(grant, brought, moment());
+		const {copies, result} = await claims.claim(grant);
+		lanes.claimed(grant, result, moment());
 		for (const copy of copies) {
 			track(work(grant, copy));
 		}
@@ -122,15 +119,14 @@ export function createScheduler(options: SchedulerOptions) {
 
 	async function work(grant: Grant, copy: Claimed): Promise<void> {
 		const {end, ...recorded} = conclude(grant, copy, await tryCopy(grant, copy));
-		await recording.record(recorded);
-		claiming.settled(copy);
-		options.steps.settled(copy);
+		await claims.record(recorded);
+		options.steps.recorded(copy);
 		const then = moment();
 		const {nextAttemptAt} = recorded.verdict;
 		if (nextAttemptAt !== null && state === 'running') {
 			lanes.due(grant.lane, nextAttemptAt, then);
 		}
-		lanes.settled(grant, end, then);
+		lanes.done(grant, end, then);
 		plan();
 	}
 
@@ -140,8 +136,8 @@ export function createScheduler(options: SchedulerOptions) {
 	 */
 	async function tryCopy(grant: Grant, copy: Claimed): Promise<Tried> {
 		try {
-			const lend = () => lanes.lend(grant, moment());
-			return {...(await attempt(copy, lend, options.steps)), crashes: copy.crashes};
+			const termsNow = () => lanes.travelTerms(grant, moment());
+			return {...(await attempt(copy, termsNow, options.steps)), crashes: copy.crashes};
 		} catch (error) {
 			const unavailable = options.isUnavailable(error);
 			if (unavailable) {
@@ -198,7 +194,7 @@ export function createScheduler(options: SchedulerOptions) {
 			plan();
 		},
 
-		/** Claims nothing more; resolves when every claimed copy is settled. */
+		/** Claims nothing more; resolves when every claimed copy is recorded. */
 		async stop(): Promise<void> {
 			state = 'stopping';
 			clearInterval(timer);
@@ -209,7 +205,7 @@ export function createScheduler(options: SchedulerOptions) {
 			await notes.write().catch(options.onStoreError);
 		},
 
-		/** Copies claimed and not yet settled. */
+		/** Copies claimed and not yet done. */
 		get inFlight(): number {
 			return lanes.inFlight;
 		},
@@ -219,7 +215,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 		/** Whether an outcome waits for the store: then nothing new should be accepted either. */
 		get storeFailing(): boolean {
-			return recording.failing;
+			return claims.failing;
 		},
 	};
 }

@@ -12,7 +12,7 @@ export type ToSender<Delivery> =
 	/** From now on the site may have so many connections; 0: what waits for one comes back. */
 	| {readonly kind: 'allow'; readonly site: string; readonly connections: number}
 	/** Their outcomes are on stable storage. */
-	| {readonly kind: 'settled'; readonly recipientIds: readonly string[]}
+	| {readonly kind: 'recorded'; readonly recipientIds: readonly string[]}
 	/** By these rules refusals are read from now on. */
 	| {readonly kind: 'rules'; readonly rules: readonly BounceRule[]}
 	/** Nothing new; what is under way comes to its end. */
@@ -42,7 +42,7 @@ type Sender<Delivery> = {
 	readonly held: Map<string, Waiting>;
 	/** What is told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
 	readonly jobs: Array<SenderJob<Delivery>>;
-	readonly settled: string[];
+	readonly recorded: string[];
 	readonly allowed: Map<string, number>;
 	flushing: boolean;
 };
@@ -75,7 +75,7 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			ready: false,
 			held: new Map(),
 			jobs: [],
-			settled: [],
+			recorded: [],
 			allowed: new Map(),
 			flushing: false,
 		};
@@ -137,8 +137,8 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		}
 		sender.allowed.clear();
 		// Last: who waited for it finds what is allowed now.
-		if (sender.settled.length > 0) {
-			post({kind: 'settled', recipientIds: sender.settled.splice(0)});
+		if (sender.recorded.length > 0) {
+			post({kind: 'recorded', recipientIds: sender.recorded.splice(0)});
 		}
 	}
 
@@ -172,13 +172,13 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			}
 		},
 		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
-		settled(recipientId: string): void {
+		recorded(recipientId: string): void {
 			const sender = triers.get(recipientId);
 			if (!sender) {
 				return;
 			}
 			triers.delete(recipientId);
-			sender.settled.push(recipientId);
+			sender.recorded.push(recipientId);
 			flushSoon(sender);
 		},
 		/** By these rules refusals are read from now on; a thread that starts later has to be started with them. */

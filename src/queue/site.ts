@@ -1,8 +1,19 @@
+import type {SavedSite} from '../mail/saved-site.ts';
 import type {Way} from '../mail/way.ts';
-import {connectionsOf, isProbing, mailsAllowed, type SiteState} from '../pace/site.ts';
+import {type Moment, restoredSite} from '../pace/saved.ts';
+import {
+	connectionsOf,
+	isLeftAlone,
+	isProbing,
+	mailsAllowed,
+	newSite,
+	probeNow,
+	type SiteState,
+	setPace,
+} from '../pace/site.ts';
 import type {Timed} from './agenda.ts';
+import type {FairRing} from './fair-ring.ts';
 import type {Lane} from './lane.ts';
-import type {Turns} from './turns.ts';
 
 /**
  * In the order of their turns. `fresh`: mail just accepted, for a site that is not known to be silent. `mixed`: such mail
@@ -18,10 +29,10 @@ export type Site = Timed & {
 	readonly state: SiteState;
 	/** Copies that one connection may have in hand: being made, waiting for it, being recorded. */
 	copiesPerConnection: number;
-	/** Copies claimed, or being claimed, and not yet settled. */
+	/** Copies claimed, or being claimed, and not yet done. */
 	readonly inFlight: Record<Rank, number>;
-	/** Lanes with work due now. */
-	readonly ready: Record<Rank, Turns<Lane>>;
+	/** Lanes with work due now, by workspace. */
+	readonly ready: Record<Rank, FairRing<Lane>>;
 	/** Lanes that are here, ready or with copies under way. */
 	lanes: number;
 	/** Lanes that were here last, whose mail is due later. */
@@ -30,6 +41,8 @@ export type Site = Timed & {
 	saved: boolean;
 };
 
+/** Sites without work of which it is remembered how they did. */
+const mostIdleSites = 10_000;
 /** A smarthost takes mail as fast as it comes, and has to be kept fed. */
 const copiesPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
@@ -83,8 +96,8 @@ export function rankAt(site: Site, rank: Rank): Rank {
 }
 
 /** The workspaces whose lanes at the site have this rank now, the next ones first. */
-export function readyWorkspaces(site: Site, rank: Rank): string[] {
-	const found = new Set<string>();
+export function readyWorkspaces(site: Site, rank: Rank): Array<string | null> {
+	const found = new Set<string | null>();
 	for (const one of ranks) {
 		for (const workspaceId of rankAt(site, one) === rank ? site.ready[one].keys() : []) {
 			if (found.size === mostWorkspaces) {
@@ -94,4 +107,154 @@ export function readyWorkspaces(site: Site, rank: Rank): string[] {
 		}
 	}
 	return [...found];
+}
+
+export type SiteRegistryOptions = {
+	/** No site waits longer for its next try, milliseconds. */
+	readonly longestWait: () => number;
+	/** What is remembered of a site. */
+	readonly remembered: (site: string) => SavedSite | undefined;
+};
+
+/** The sites that have lanes, or had some lately. */
+export function createSiteRegistry({longestWait, remembered}: SiteRegistryOptions) {
+	const sites = new Map<string, Site>();
+	const idleSites = new Set<Site>();
+	const suspended = new Set<Site>();
+	/** Sites to be probed of which nothing but what is remembered is known yet. */
+	const toProbe = new Set<string>();
+
+	function noteSuspension(site: Site): void {
+		if (site.state.suspension) {
+			suspended.add(site);
+		} else {
+			suspended.delete(site);
+		}
+	}
+
+	function siteOf(way: Omit<Way, 'warmUp'>, now: Moment): Site {
+		let site = sites.get(way.site);
+		if (!site) {
+			const saved = remembered(way.site);
+			const state = saved ? restoredSite(way.pace, saved, now, longestWait()) : newSite(way.pace);
+			site = newSiteOf(way, state, saved !== undefined);
+			sites.set(way.site, site);
+			if (toProbe.delete(way.site)) {
+				probeNow(state, now.monotonic);
+			}
+			noteSuspension(site);
+		}
+		setPace(site.state, way.pace);
+		site.provider = way.provider;
+		return site;
+	}
+
+	function forgetIdle(): void {
+		for (const idle of idleSites) {
+			if (idleSites.size <= mostIdleSites) {
+				return;
+			}
+			idleSites.delete(idle);
+			// What is left alone, or has copies under way, is not to be taken for a new one.
+			if (!idle.saved && idle.state.suspension === null && inFlightOf(idle) === 0) {
+				sites.delete(idle.name);
+			}
+		}
+	}
+
+	return {
+		/** A lane goes where this way leads. */
+		enter(way: Omit<Way, 'warmUp'>, now: Moment): Site {
+			const site = siteOf(way, now);
+			site.lanes++;
+			idleSites.delete(site);
+			return site;
+		},
+
+		/** A lane goes there no more. */
+		leave(site: Site): void {
+			site.lanes--;
+			if (site.lanes === 0 && !site.saved) {
+				idleSites.add(site);
+			}
+			forgetIdle();
+		},
+
+		/** The lane was there last, and its mail is due later. */
+		rest(lane: Lane, site: Site): void {
+			lane.restsAt = site;
+			site.resting.add(lane);
+		},
+
+		/** The lane rests no more, or may rest elsewhere. */
+		endRest(lane: Lane): void {
+			lane.restsAt?.resting.delete(lane);
+			lane.restsAt = null;
+		},
+
+		/** Its suspension may have begun or ended. */
+		noteSuspension,
+
+		/** Lanes that rest at sites which are left alone. */
+		*leftAlone({monotonic}: Moment): Generator<Lane> {
+			for (const {state, resting} of suspended) {
+				if (isLeftAlone(state, monotonic)) {
+					yield* resting;
+				}
+			}
+		},
+
+		/** One copy may try the site, where it is left alone; answers it if it may start something sooner now. */
+		probe(name: string, now: Moment): Site | undefined {
+			const site = sites.get(name);
+			if (!site) {
+				toProbe.add(name);
+			}
+			return site && probeNow(site.state, now.monotonic) ? site : undefined;
+		},
+
+		all: (): Iterable<Site> => sites.values(),
+	};
+}
+
+export type SiteRegistry = ReturnType<typeof createSiteRegistry>;
+
+/** How a site is doing; times are wall clock, milliseconds. */
+export type SiteReport = {
+	readonly site: string;
+	readonly provider: string;
+	/** Connections that it may have now, and at most. */
+	readonly connections: number;
+	readonly mostConnections: number;
+	/** Copies claimed and not yet done. */
+	readonly inFlight: number;
+	readonly suspendedUntil: number | null;
+	/** Why it is left alone: after failures, or because a smarthost refuses us. */
+	readonly waitsFor: 'suspension' | 'route' | null;
+	readonly reason: string | null;
+	readonly slowUntil: number | null;
+	/** Null: no limit. */
+	readonly perMinute: number | null;
+	readonly mailsPerSession: number;
+};
+
+export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
+	return Array.from(sites, site => {
+		const {name, provider, state} = site;
+		const wall = (at: number) => Math.round(now.now + at - now.monotonic);
+		const connections = connectionsOf(state, now.monotonic);
+		return {
+			site: name,
+			provider,
+			connections,
+			mostConnections: state.pace.connections,
+			inFlight: inFlightOf(site),
+			suspendedUntil: state.suspension && wall(state.suspension.until),
+			waitsFor: state.suspension?.waitsFor ?? null,
+			reason: state.suspension?.reason ?? null,
+			slowUntil: state.slow && wall(state.slow.until),
+			perMinute: state.bucket?.perMinute ?? null,
+			mailsPerSession: state.mailsPerSession,
+		};
+	});
 }

@@ -1,5 +1,5 @@
 import {isUnder} from '../net/host-name.ts';
-import type {MakeJob} from '../queue/maker-protocol.ts';
+import type {MakeJob} from '../queue/makers.ts';
 
 /** Mail that refers to no topic. */
 const plainStream = 'transactional';

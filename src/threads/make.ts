@@ -7,7 +7,7 @@ import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Clock} from '../mail/clock.ts';
 import {joined} from '../mail/pieces.ts';
-import type {MakeJob, MakeResult} from '../queue/maker-protocol.ts';
+import type {MakeJob, MakeResult} from '../queue/makers.ts';
 import {chooseVariant} from '../render/locale.ts';
 import type {Renderer, RenderVariant} from '../render/render.ts';
 import {cfblAddressOf, domainOf, type FeedbackAddresses, feedbackIdOf} from './feedback.ts';

@@ -8,7 +8,7 @@ import {createGarbage} from '../mail/garbage.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/work-protocol.ts';
 import type {Unmade} from '../queue/attempt.ts';
-import type {FromMaker, MakeJob, MakeResult, ToMaker} from '../queue/maker-protocol.ts';
+import type {FromMaker, MakeJob, MakeResult, ToMaker} from '../queue/makers.ts';
 import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './feedback.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';

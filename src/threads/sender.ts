@@ -67,7 +67,7 @@ port.on('message', (message: ToSender<Delivery>) => {
 		classify = createClassify(message.rules);
 		return;
 	}
-	if (message.kind === 'settled') {
+	if (message.kind === 'recorded') {
 		for (const id of message.recipientIds) {
 			permits.giveBack(id);
 			unjudged.get(id)?.();

@@ -5,7 +5,7 @@ import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {pooledRandom} from '../../src/mail/ids.ts';
-import type {MakeJob} from '../../src/queue/maker-protocol.ts';
+import type {MakeJob} from '../../src/queue/makers.ts';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
 import {createRenderer} from '../../src/render/render.ts';
 import {createMake, type Make} from '../../src/threads/make.ts';

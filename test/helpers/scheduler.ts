@@ -78,7 +78,7 @@ export function schedulerOf(
 				},
 			}),
 			deliver,
-			settled: () => undefined,
+			recorded: () => undefined,
 		},
 		retry: () => ({schedule: {waits: [20, 20], repeatLast: false}, lifetime: 3_600_000}),
 		attemptDeadlineMs: 60_000,

@@ -1,6 +1,6 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {progress} from '../../src/pool/work-protocol.ts';
-import type {FromMaker, ToMaker} from '../../src/queue/maker-protocol.ts';
+import type {FromMaker, ToMaker} from '../../src/queue/makers.ts';
 
 // A maker that works on its first job until the gate opens, and takes no CPU time for it.
 const {shared, gate} = workerData as {shared: SharedArrayBuffer; gate: SharedArrayBuffer};

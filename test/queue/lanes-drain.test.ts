@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {laneText, type Way} from '../../src/mail/way.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import type {Grant} from '../../src/queue/grant.ts';
+import type {Grant} from '../../src/queue/grants.ts';
 import {createLanes} from '../../src/queue/lanes.ts';
 import {wayTo} from '../helpers/ways.ts';
 
@@ -50,7 +50,7 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 					due.get(laneText(grant.lane))?.push(now + retryIn);
 					lanes.due(grant.lane, now + retryIn, at());
 				}
-				lanes.settled(grant, end, at());
+				lanes.done(grant, end, at());
 			};
 			const turn = () => {
 				now += stepMs;

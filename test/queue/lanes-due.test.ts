@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {Grant} from '../../src/queue/grant.ts';
+import type {Grant} from '../../src/queue/grants.ts';
 import {at, brought, grantsOf, key, lanesOf, own, settle, well} from './on-lanes.ts';
 
 test('what is due later becomes ready at its time, the earliest first known wins', t => {

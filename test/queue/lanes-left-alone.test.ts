@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import type {Grant} from '../../src/queue/grant.ts';
+import type {Grant} from '../../src/queue/grants.ts';
 import {wayTo} from '../helpers/ways.ts';
 import {at, brought, claimAll, grantsOf, key, lanesOf, minute, own, settle, silent, well} from './on-lanes.ts';
 
@@ -13,7 +13,7 @@ test('a suspended site is left alone, then probed by one copy, whose success end
 	lanes.claimed(grant, brought(5), at(0));
 	settle(lanes, grant, 5, silent);
 	t.deepEqual(grantsOf(lanes, way), []);
-	t.is(lanes.lend(grant, at(minute - 1)), null, 'what was claimed before is not tried now');
+	t.is(lanes.travelTerms(grant, at(minute - 1)), null, 'what was claimed before is not tried now');
 
 	lanes.advance(at(minute));
 	const [probe, ...others] = grantsOf(lanes, way, minute) as [Grant];
@@ -77,7 +77,7 @@ test('a site that is left alone stays so, however many others had mail since', t
 		lanes.arrived(key(name), at(now));
 		for (const grant of grantsOf(lanes, own({failures: 1}), now)) {
 			lanes.claimed(grant, brought(1), at(now));
-			lanes.settled(grant, end, at(now));
+			lanes.done(grant, end, at(now));
 		}
 	};
 	once('dead.test', silent, 0);
@@ -113,7 +113,7 @@ test('lanes whose mail is due later wait too while their site is left alone', t 
 		for (const grant of grantsOf(lanes, way, now)) {
 			lanes.claimed(grant, brought(1), at(now));
 			lanes.due(grant.lane, now + 60 * minute, at(now));
-			lanes.settled(grant, silent, at(now));
+			lanes.done(grant, silent, at(now));
 		}
 	};
 	fail('a.test', 0);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Way} from '../../src/mail/way.ts';
-import type {Grant} from '../../src/queue/grant.ts';
+import type {Grant} from '../../src/queue/grants.ts';
 import {wayTo} from '../helpers/ways.ts';
 import {at, brought, grantsOf, key, lanesOf, minute, own, settle, silent, well} from './on-lanes.ts';
 

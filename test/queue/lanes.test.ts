@@ -1,6 +1,6 @@
 import test from 'ava';
 import {laneText} from '../../src/mail/way.ts';
-import type {Grant} from '../../src/queue/grant.ts';
+import type {Grant} from '../../src/queue/grants.ts';
 import {wayTo} from '../helpers/ways.ts';
 import {at, brought, claimAll, grantsOf, key, lanesOf, own, settle, shared, silent, well} from './on-lanes.ts';
 
@@ -70,7 +70,7 @@ test('a site with a large window gets its turns among many small ones that keep 
 	for (let turn = 0; turn < 20_000; turn++) {
 		claims(turn);
 		const grant = running.shift() as Grant;
-		lanes.settled(grant, well, at(turn));
+		lanes.done(grant, well, at(turn));
 		large += grant.lane.destination === 'large.test' && turn > 5000 ? 1 : 0;
 	}
 	t.true(large > 100, String(large));

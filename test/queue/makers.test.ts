@@ -5,7 +5,7 @@ import {simpleParser} from 'mailparser';
 import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
 import {type Clock, systemClock} from '../../src/mail/clock.ts';
 import {type CpuClock, processCpu} from '../../src/mail/work-limit.ts';
-import type {FromMaker, MakeJob, ToMaker} from '../../src/queue/maker-protocol.ts';
+import type {FromMaker, MakeJob, ToMaker} from '../../src/queue/makers.ts';
 import {createMakers} from '../../src/queue/makers.ts';
 import type {MakerData} from '../../src/threads/maker.ts';
 import {newId} from '../helpers/messages.ts';

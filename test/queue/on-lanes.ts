@@ -1,6 +1,6 @@
 import type {Pace, Way} from '../../src/mail/way.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import type {Grant} from '../../src/queue/grant.ts';
+import type {Grant} from '../../src/queue/grants.ts';
 import {createLanes, type Lanes, type LanesOptions} from '../../src/queue/lanes.ts';
 import {wayTo} from '../helpers/ways.ts';
 
@@ -65,6 +65,6 @@ export const brought = (count: number, nextDue: number | null = null) => ({count
 /** So many copies of a grant come to the same end. */
 export function settle(lanes: Lanes, grant: Grant, copies: number, end: SiteEnd | null = well, now = 0): void {
 	for (let copy = 0; copy < copies; copy++) {
-		lanes.settled(grant, end, at(now));
+		lanes.done(grant, end, at(now));
 	}
 }

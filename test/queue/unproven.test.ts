@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {Grant} from '../../src/queue/grant.ts';
+import type {Grant} from '../../src/queue/grants.ts';
 import type {Lanes} from '../../src/queue/lanes.ts';
 import {wayTo} from '../helpers/ways.ts';
 import {at, lanesOf, silent} from './on-lanes.ts';
@@ -39,7 +39,7 @@ for (const rank of ['fresh', 'backlog'] as const) {
 		t.deepEqual(claimAll(lanes), [], 'all room is taken');
 		const next: string[] = [];
 		for (let ends = 0; ends < 5; ends++) {
-			lanes.settled(running.shift() as Grant, silent, at(0));
+			lanes.done(running.shift() as Grant, silent, at(0));
 			next.push(...claimAll(lanes).map(grant => grant.lane.destination));
 		}
 		t.true(next.slice(0, 2).includes('new.test'), next.join(' '));
@@ -59,7 +59,7 @@ test('a workspace that shares a site with a large one gets its turn there as at 
 	t.deepEqual(claimAll(lanes, siteOf), [], 'all room is taken');
 	const next: string[] = [];
 	for (let ends = 0; ends < 3; ends++) {
-		lanes.settled(running.shift() as Grant, silent, at(0));
+		lanes.done(running.shift() as Grant, silent, at(0));
 		next.push(...claimAll(lanes, siteOf).map(grant => grant.lane.destination));
 	}
 	t.true(next.slice(0, 2).includes('b.test'), next.join(' '));

@@ -1,8 +1,8 @@
 import test from 'ava';
 import type {Knex} from 'knex';
+import {createPresence} from '../../src/daemon/presence.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {createPresence} from '../../src/queue/presence.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {releaseOtherClaims} from '../../src/store/queue/releases.ts';
 import {openStore, type Store} from '../../src/store/store.ts';

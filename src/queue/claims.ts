@@ -3,30 +3,42 @@ import type {Clock} from '../mail/clock.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
+import type {Recorded, TriedCopy} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
-import type {Brought, Grant} from './grant.ts';
-import {storeRetryMs} from './store-retry.ts';
+import type {ClaimResult, Grant} from './grants.ts';
 
-export type ClaimingOptions = {
+export type ClaimsOptions = {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
+	readonly recordWrite: GroupWrite<Recorded, boolean>;
 	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
 	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly LaneKey[]>;
 	/** Past this a claim without a result comes due again by itself. */
 	readonly attemptDeadlineMs: number;
 	readonly clock: Clock;
+	/** After an outcome is on stable storage. */
+	readonly onRecorded: (recorded: Recorded) => void;
+	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
+	readonly onLost: (copy: TriedCopy) => void;
 	/** The store could not be written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
 
-/** Claims in the store what was granted, and gives back what nobody here knows of. */
-export function createClaiming(options: ClaimingOptions) {
-	const {writer, claimWrite, attemptDeadlineMs, clock, onStoreError} = options;
+/** How long the queue waits before it asks a failing store again, milliseconds. */
+export const storeRetryMs = 1000;
+
+/**
+ * The claims of this process in the store: taken by a grant, ended by recording an outcome, given back where nobody here
+ * knows of them. An outcome that cannot be written is kept until it is, for what was sent must not be sent again.
+ */
+export function createClaims(options: ClaimsOptions) {
+	const {writer, claimWrite, recordWrite, attemptDeadlineMs, clock, onRecorded, onLost, onStoreError} = options;
 	/** Ids of the copies being tried: another node may give one back that comes to us again. */
 	const trying = new Set<string>();
 	/** A claim failed: it may have been committed all the same. */
 	let doubtful = false;
+	let unwritten = 0;
 
 	async function ask({lane, limit, asksNext, newestFirst, warmUp}: Grant): Promise<ClaimedNow> {
 		try {
@@ -47,20 +59,42 @@ export function createClaiming(options: ClaimingOptions) {
 	}
 
 	return {
-		/** The copies to be tried, until they are `settled`, and what the lanes are to know; none where the store fails. */
-		async claim(grant: Grant): Promise<{readonly copies: readonly Claimed[]; readonly brought: Brought}> {
+		/** The copies to be tried, until they are recorded, and what the lanes are to know; none where the store fails. */
+		async claim(grant: Grant): Promise<{readonly copies: readonly Claimed[]; readonly result: ClaimResult}> {
 			const {copies: claimed, nextDue, warmedUp} = await ask(grant);
 			const copies = claimed.filter(({id}) => !trying.has(id));
 			for (const {id} of copies) {
 				trying.add(id);
 			}
 			const next = nextDue === null ? null : Date.parse(nextDue);
-			const brought = {count: copies.length, nextDue: copies.length < claimed.length ? clock.now() : next, warmedUp};
-			return {copies, brought};
+			const result = {count: copies.length, nextDue: copies.length < claimed.length ? clock.now() : next, warmedUp};
+			return {copies, result};
 		},
 
-		/** What came of the copy is recorded. */
-		settled: ({id}: Claimed): void => void trying.delete(id),
+		/** Resolves once the outcome of a claimed copy is on stable storage, or is somebody else's. */
+		async record(recorded: Recorded): Promise<void> {
+			for (let failed = false; ; failed = true) {
+				try {
+					if (await writer.submit(recordWrite, recorded)) {
+						onRecorded(recorded);
+					} else {
+						onLost(recorded.copy);
+					}
+					unwritten -= failed ? 1 : 0;
+					break;
+				} catch (error) {
+					unwritten += failed ? 0 : 1;
+					onStoreError(error);
+					await delay(storeRetryMs);
+				}
+			}
+			trying.delete(recorded.copy.id);
+		},
+
+		/** Whether an outcome waits for the store. */
+		get failing(): boolean {
+			return unwritten > 0;
+		},
 
 		/** Whether there may be claims of this daemon that nobody here knows of. */
 		get isDoubtful(): boolean {

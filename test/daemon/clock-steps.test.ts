@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createClockWatch} from '../../src/queue/clock-watch.ts';
+import {createClockWatch} from '../../src/daemon/clock-steps.ts';
 
 test('a step back is seen once, a step forward and small drift are none', t => {
 	let [wall, monotonic] = [1_000_000_000, 0];

@@ -1,0 +1,56 @@
+import test from 'ava';
+import {addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, takeTurn} from '../../src/queue/fair-ring.ts';
+
+/** A ring in which these wait, each named after its group and a number. */
+function ringOf(...items: string[]): FairRing<string> {
+	const ring: FairRing<string> = new Map();
+	for (const item of items) {
+		addTurn(ring, item.charAt(0), item);
+	}
+	return ring;
+}
+
+function takeAll(ring: FairRing<string>): string[] {
+	const taken: string[] = [];
+	for (let item = takeTurn(ring); item !== undefined; item = takeTurn(ring)) {
+		taken.push(item);
+	}
+	return taken;
+}
+
+test('groups take turns, and within a group its items', t => {
+	t.deepEqual(takeAll(ringOf('a1', 'a2', 'a3', 'b1', 'c1', 'c2')), ['a1', 'b1', 'c1', 'a2', 'c2', 'a3']);
+});
+
+test('who waits already keeps its place', t => {
+	t.deepEqual(takeAll(ringOf('a1', 'b1', 'a2', 'a1')), ['a1', 'b1', 'a2']);
+});
+
+test('who is removed has no turn, and a group without items is none', t => {
+	const ring = ringOf('a1', 'b1', 'b2');
+	removeTurn(ring, 'a', 'a1');
+	removeTurn(ring, 'b', 'b1');
+	t.false(hasTurn(ring, 'b', 'b1'));
+	t.true(hasTurn(ring, 'b', 'b2'));
+	t.is(ring.size, 1);
+	t.deepEqual(takeAll(ring), ['b2']);
+	t.is(ring.size, 0);
+});
+
+test('a named group has its turn out of order, and goes to the end for it', t => {
+	const ring = ringOf('a1', 'b1', 'b2', 'c1');
+	t.is(takeTurn(ring, 'b'), 'b1');
+	t.is(takeTurn(ring, 'x'), undefined);
+	t.deepEqual(takeAll(ring), ['a1', 'c1', 'b2']);
+});
+
+test('a turn that ended after its item left takes nobody else’s place', t => {
+	const ring = ringOf('a1', 'a2', 'b1');
+	const turn = firstTurn(ring) ?? t.fail();
+	t.deepEqual(turn, {group: 'a', item: 'a1'});
+	if (turn) {
+		removeTurn(ring, 'a', 'a1');
+		endTurn(ring, turn);
+	}
+	t.deepEqual(takeAll(ring), ['b1', 'a2']);
+});
