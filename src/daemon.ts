@@ -1,11 +1,10 @@
 import process from 'node:process';
 import {boundPublicUrl} from './config/derive.ts';
-import type {Settings} from './config/settings.ts';
+import type {LiveSettings, Settings} from './config/settings.ts';
 import {createFigures} from './daemon/figures.ts';
 import {watchFreeSpace} from './daemon/free-space.ts';
 import {createHttp} from './daemon/http.ts';
 import {createLiveRules} from './daemon/live-rules.ts';
-import type {LiveSettings} from './daemon/live-settings.ts';
 import {createRoles} from './daemon/roles.ts';
 import {watchForStoreFaults} from './daemon/store-faults.ts';
 import {createTelling} from './daemon/telling.ts';

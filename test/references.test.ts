@@ -1,7 +1,7 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import {apiErrors} from '../src/mail/api-error.ts';
-import {scopes} from '../src/mail/scopes.ts';
+import {scopes} from '../src/mail/api-key.ts';
 import {brokenReferences, repository} from './helpers/references.ts';
 
 const pages = repository.filter(file => file.endsWith('.md') && !file.startsWith('test/fixtures/'));

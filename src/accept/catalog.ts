@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
-import {isTopicCode} from '../mail/topic.ts';
+import {isTopicCode} from '../mail/message.ts';
 import {
 	lookUpSender,
 	lookUpTemplate,

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {monthOf} from '../mail/month.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import {monthOf} from '../mail/time.ts';
 import {countDays, countMonth, giveBack} from '../store/usage.ts';
 import type {Accepted} from './accepted.ts';
 import type {Draft, Send} from './draft.ts';

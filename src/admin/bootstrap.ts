@@ -1,9 +1,9 @@
 import {generateSigningKeys} from '../compose/dkim-key.ts';
 import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
+import {usualScopes} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {usualScopes} from '../mail/scopes.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {hasWorkspace} from '../store/workspaces.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {withPasswords} from '../mail/sealed-route.ts';
+import {withPasswords} from '../mail/route-choice.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';

@@ -1,9 +1,8 @@
 import {isIP} from 'node:net';
 import type {FastifyReply, FastifyRequest} from 'fastify';
-import {apiKeyHash, apiKeyMode} from '../mail/api-key.ts';
+import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Operator} from '../mail/operator.ts';
-import type {Scope} from '../mail/scopes.ts';
 import {storeTime} from '../mail/time.ts';
 import type {KeyRow} from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';

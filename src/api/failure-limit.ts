@@ -1,7 +1,7 @@
 import {LRUCache} from 'lru-cache';
+import type {RateLimit} from '../mail/api-key.ts';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {RateLimit} from '../mail/rate-limit.ts';
 import {clientNetwork} from '../net/client-network.ts';
 
 const mostClients = 10_000;

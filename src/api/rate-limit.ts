@@ -1,6 +1,6 @@
 import type {FastifyReply} from 'fastify';
+import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
 import type {Clock} from '../mail/clock.ts';
-import {type RateLimit, readRateLimit} from '../mail/rate-limit.ts';
 import type {Caller} from './caller.ts';
 
 /** Single sends and the items of batches draw on buckets of their own, with the same limit. */

@@ -1,5 +1,4 @@
-import {type Classify, type Judgement, suppresses} from '../mail/bounce.ts';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import {type BounceRule, type Classify, type Judgement, suppresses} from '../mail/bounce.ts';
 import type {BounceCategory, Phase} from '../mail/outcome.ts';
 import {type Facts, factsOf} from './facts.ts';
 

@@ -1,4 +1,4 @@
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
 import {type Pattern, patternOf} from './pattern.ts';
 

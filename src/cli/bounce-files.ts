@@ -2,7 +2,7 @@ import {resolve} from 'node:path';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {type MailFile, mailFiles} from '../inbound/mail-files.ts';
 import {readMailFile} from '../inbound/maildir.ts';
-import {isMbox, type MboxPosition, mailsOfMbox, startOf} from '../inbound/mbox-file.ts';
+import {isMbox, type MboxPosition, mailsOfMbox, startOf} from '../inbound/mbox.ts';
 import {openRegular, RefusedFileError} from '../mail/regular-file.ts';
 import {CliError} from './fault.ts';
 

@@ -1,13 +1,13 @@
 import {rateLimit as rateLimitParser} from '../config/delivery-values.ts';
 import {duration as durationParser} from '../config/parsers.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
+import {type Scope, scopes} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {labelFault} from '../mail/label.ts';
+import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route-choice.ts';
-import {type Scope, scopes} from '../mail/scopes.ts';
 import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
 import {parseTime} from '../mail/time.ts';
-import {isTopicCode} from '../mail/topic.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 

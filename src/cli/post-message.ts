@@ -1,7 +1,6 @@
 import {issueKey} from '../admin/keys.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {erasedAddress} from '../mail/erased.ts';
-import type {Mode} from '../mail/message.ts';
+import {erasedAddress, type Mode} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
 import {listAttachments} from '../store/attachments.ts';

@@ -1,9 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {importSigningKey} from '../compose/dkim.ts';
 import {boundPublicUrl} from '../config/derive.ts';
-import {feedbackOf} from '../daemon/feedback.ts';
-import {makeJob} from '../daemon/make-job.ts';
-import {createSigning} from '../daemon/signing.ts';
+import {createSigning, feedbackOf, makeJob} from '../daemon/make-job.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {createLinks} from '../links/links.ts';
 import {readRegular} from '../mail/regular-file.ts';

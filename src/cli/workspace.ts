@@ -7,10 +7,10 @@ import {
 	type WorkspaceInput,
 } from '../admin/workspaces.ts';
 import {isMailable} from '../config/derive.ts';
-import {maskPasswords} from '../config/mask.ts';
+import {maskPasswords} from '../config/urls.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';
 import {isId} from '../mail/ids.ts';
-import {hasPassword} from '../mail/sealed-route.ts';
+import {hasPassword} from '../mail/route-choice.ts';
 import type {Vault} from '../store/sealed.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';

@@ -1,7 +1,7 @@
 import {isIP, isIPv4} from 'node:net';
 import ipaddr from 'ipaddr.js';
 import {hostName} from '../net/host-name.ts';
-import {allowed, type Parsed, type Parser, value} from './parsed.ts';
+import {allowed, type Parsed, type Parser, value} from './parsers.ts';
 
 export type Listen = {readonly host: string; readonly port: number};
 export type SourceAddress = {readonly ip: string; readonly ehlo: string | null};

@@ -2,7 +2,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {goodPatternOf} from '../bounce/pattern.ts';
 import {parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import {readSettingFile} from '../mail/regular-file.ts';
 import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';

@@ -1,8 +1,7 @@
-import {type RateLimit, readRateLimit} from '../mail/rate-limit.ts';
+import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
 import type {RetrySchedule} from '../mail/retry.ts';
 import {type SmtpTimeouts, smtpTimeoutDefaults} from '../net/smtp-timeouts.ts';
-import {allowed, type Parser, value} from './parsed.ts';
-import {count, duration} from './parsers.ts';
+import {allowed, count, duration, type Parser, value} from './parsers.ts';
 
 export type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number};
 

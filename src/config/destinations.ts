@@ -1,7 +1,7 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {readGuarded} from '../mail/regular-file.ts';
-import {hasPassword} from '../mail/sealed-route.ts';
+import {hasPassword} from '../mail/route-choice.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {ConfigError} from './config-error.ts';
 import {type ParsedDestinations, parseDestinations} from './destinations-file.ts';

@@ -1,7 +1,6 @@
 import {resolve} from 'node:path';
-import {parseDuration} from '../mail/duration.ts';
+import {parseDuration} from '../mail/time.ts';
 import {hostName} from '../net/host-name.ts';
-import {allowed, type Parser, value} from './parsed.ts';
 
 const controls = /[\u0000-\u001f\u007f]/;
 
@@ -115,4 +114,17 @@ export const keys256: Parser<readonly Uint8Array[]> = (text, cwd) => {
 
 function orList(words: readonly string[]): string {
 	return words.length < 2 ? words.join() : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
+}
+
+/** What a parser makes of a setting's text: the ready value, or what would be allowed (a clause after `name="text" …: `). */
+export type Parsed<T> = {readonly ok: true; readonly value: T} | {readonly ok: false; readonly allowed: string};
+/** Pure and total: never throws. `cwd` is what relative paths start from. */
+export type Parser<T> = (text: string, cwd: string) => Parsed<T>;
+
+export function value<T>(parsed: T): Parsed<T> {
+	return {ok: true, value: parsed};
+}
+
+export function allowed<T>(text: string): Parsed<T> {
+	return {ok: false, allowed: text};
 }

@@ -1,4 +1,4 @@
-import {type Parser, value} from './parsed.ts';
+import {type Parser, value} from './parsers.ts';
 
 /** What defaults may depend on. */
 export type Machine = {readonly hostname: string; readonly cpus: number; readonly terminal: boolean};

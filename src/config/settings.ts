@@ -1,7 +1,9 @@
+import {existsSync} from 'node:fs';
 import {resolve} from 'node:path';
+import {isDeepStrictEqual} from 'node:util';
+import {parse} from 'dotenv';
+import {readGuarded} from '../mail/regular-file.ts';
 import {deriveSettings} from './derive.ts';
-import {type EnvFile, readEnvFile} from './env-file.ts';
-import {deepFreeze} from './freeze.ts';
 import {nearest} from './nearest.ts';
 import {crossProblems} from './rules.ts';
 import type {Machine, Setting} from './setting.ts';
@@ -116,3 +118,82 @@ function printable(text: string): string {
 	const clean = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, '?');
 	return clean.length > longestShown ? `${clean.slice(0, longestShown)}…` : clean;
 }
+
+/** Freezes plain objects and arrays all the way down; bytes stay as they are (JavaScript cannot freeze them). */
+export function deepFreeze<T>(value: T): T {
+	if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) {
+		return value;
+	}
+
+	for (const inner of Object.values(value)) {
+		deepFreeze(inner);
+	}
+
+	return Object.freeze(value);
+}
+
+export type Reload = {
+	/** As running, with what may change while running taken from the new ones. */
+	readonly settings: Settings;
+	/** Names of settings that now hold. */
+	readonly changed: readonly string[];
+	/** Names of settings that differ and hold only after a restart. */
+	readonly waiting: readonly string[];
+};
+
+/** What SIGHUP does with freshly loaded settings. */
+export function reloadSettings(running: Settings, loaded: Settings): Reload {
+	const differing = settingKeys.filter(key => !isDeepStrictEqual(running[key], loaded[key]));
+	const live = differing.filter(key => table[key].live);
+	const taken = Object.fromEntries(live.map(key => [key, loaded[key]]));
+	return {
+		settings: deepFreeze({...running, ...taken}),
+		changed: live.map(key => table[key].name),
+		waiting: differing.filter(key => !table[key].live).map(key => table[key].name),
+	};
+}
+
+export type EnvFile = {
+	readonly values: Readonly<Record<string, string>>;
+	/** Lines that name a setting of ours and were not understood. */
+	readonly problems: readonly string[];
+	/** Group or others may read it. */
+	readonly exposed: boolean;
+};
+
+/** Reads an environment file (dotenv's format) and changes nothing; undefined: there is none. Throws what the system says. */
+export function readEnvFile(path: string): EnvFile | undefined {
+	if (!existsSync(path)) {
+		return undefined;
+	}
+
+	const {content, mode} = readGuarded(path);
+	const text = content.toString();
+	const values = parse(text);
+	const problems: string[] = [];
+	for (const [index, line] of text.split(/\r\n?|\n/).entries()) {
+		const name = /^\s*(?:export\s+)?(MAILCTL_\w*)/.exec(line)?.[1];
+		if (name && !Object.hasOwn(values, name)) {
+			problems.push(`line ${index + 1}: ${name} is not followed by =value`);
+		}
+	}
+
+	return {values, problems, exposed: (mode & 0o044) !== 0};
+}
+
+/** The settings that a running daemon obeys anew after SIGHUP. */
+export type LiveSettings = Pick<
+	Settings,
+	| 'retrySchedule'
+	| 'queueLifetime'
+	| 'logLevel'
+	| 'rateLimit'
+	| 'authFailures'
+	| 'idempotencyRetention'
+	| 'retentionDays'
+	| 'minFreeDisk'
+	| 'sweepInterval'
+	| 'destinationsFile'
+	| 'bounceRulesFile'
+	| 'reputation'
+>;

@@ -2,7 +2,7 @@ import {isIP} from 'node:net';
 import {resolve} from 'node:path';
 import {hostName} from '../net/host-name.ts';
 import {parseRelayUrl, type Relay} from '../net/relay-url.ts';
-import {allowed, type Parser, value} from './parsed.ts';
+import {allowed, type Parser, value} from './parsers.ts';
 
 /** Where bounces are fetched (MAILCTL_BOUNCE_MAILBOX). */
 export type BounceMailbox =
@@ -79,4 +79,19 @@ function decode(text: string): string | undefined {
 	} catch {
 		return undefined;
 	}
+}
+
+/** Hides the whole value. */
+export function hidden(): string {
+	return '***';
+}
+
+/** Hides what stands between `user:` and the last `@` of a URL's authority, and query parameters named like a password. */
+export function maskPassword(url: string): string {
+	return url.replace(/(:\/\/[^:@/?#]*):[^/?#]*@/, '$1:***@').replace(/([?&][^=&#]*pass[^=&#]*=)[^&#]*/gi, '$1***');
+}
+
+/** As `maskPassword`, for URLs between commas. */
+export function maskPasswords(urls: string): string {
+	return urls.split(',').map(maskPassword).join(',');
 }

@@ -3,7 +3,7 @@ import type {Settings} from '../config/settings.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {parseAddress} from '../mail/address.ts';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import {createGarbage} from '../mail/garbage.ts';
 import type {NewId} from '../mail/ids.ts';
@@ -35,8 +35,7 @@ import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createPermits} from '../threads/permits.ts';
 import {watchArrivals} from './arrivals.ts';
-import {makeJob} from './make-job.ts';
-import {createSigning} from './signing.ts';
+import {createSigning, makeJob} from './make-job.ts';
 import {startMakers, startSenders} from './workers.ts';
 
 export type EngineOptions = {

@@ -1,6 +1,6 @@
 import type {Logger} from 'pino';
 import {type BounceRulesSettings, bounceRulesOf, loadBounceRules} from '../config/bounce-rules.ts';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 
 /** The rules by which refusals are judged now. */
 export type LiveRules = {

@@ -1,6 +1,6 @@
 import {hostname} from 'node:os';
 import type {Logger} from 'pino';
-import type {Settings} from '../config/settings.ts';
+import type {LiveSettings, Settings} from '../config/settings.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import type {MailLog} from '../log/maillog.ts';
@@ -9,6 +9,8 @@ import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {TriedCopy} from '../outcome/record.ts';
+import type {SiteChange} from '../pace/site.ts';
+import type {Site} from '../queue/site.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
 import {isErased} from '../store/erasures.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
@@ -17,8 +19,6 @@ import {createDomainChecks, type DomainChecks} from './domain-checks.ts';
 import {createEngine, type Engine} from './engine.ts';
 import {createInbound, type Inbound} from './inbound.ts';
 import type {LiveRules} from './live-rules.ts';
-import type {LiveSettings} from './live-settings.ts';
-import {logSite} from './log-site.ts';
 import type {Metrics} from './metrics.ts';
 import type {Telling} from './telling.ts';
 import {createWebhooks, type Webhooks} from './webhooks.ts';
@@ -143,4 +143,20 @@ function actingOf({clock, newId}: PartsOptions): Acting {
 
 function noteCrash(logger: Logger, reason: string): void {
 	logger.error({event: 'worker_ended', reason});
+}
+
+/** Tells the operator of a smarthost that refuses us, once, and that it takes mail again; of other sites what they wait for. */
+export function logSite(logger: Logger, {name, state}: Site, changes: readonly SiteChange[]): void {
+	const reason = state.suspension?.reason;
+	if (changes.includes('route_stopped')) {
+		const text =
+			'A smarthost refuses us: its mail waits, none is lost. Check its address and password (mailctl doctor).';
+		logger.error({event: 'route_stopped', site: name, reply: reason}, text);
+	} else if (changes.includes('route_resumed')) {
+		logger.error({event: 'route_resumed', site: name}, 'The smarthost takes mail again.');
+	} else if (changes.includes('suspended')) {
+		logger.info({event: 'site_suspended', site: name, reply: reason});
+	} else if (changes.includes('resumed')) {
+		logger.info({event: 'site_resumed', site: name});
+	}
 }

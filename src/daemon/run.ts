@@ -1,14 +1,13 @@
 import process from 'node:process';
 import {isatty} from 'node:tty';
+import {setFlagsFromString} from 'node:v8';
 import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
-import {reloadSettings} from '../config/reload.ts';
-import type {Settings} from '../config/settings.ts';
+import {reloadSettings, type Settings} from '../config/settings.ts';
 import {type Daemon, startDaemon} from '../daemon.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {createLog} from '../log/log.ts';
-import {keepHeapSmall} from './heap.ts';
 import {exitSeconds, killIfStuck} from './last-resort.ts';
 import {createNotify} from './notify.ts';
 
@@ -183,4 +182,15 @@ function asConfigError(error: unknown, {httpListen, adminListen, inboundListen}:
 		default:
 			return error;
 	}
+}
+
+const growingPercent = 40;
+
+/**
+ * Lets V8 collect when the heap is 40 % larger than what was alive after the last collection. By itself it waits until the
+ * heap is up to four times as large where collecting is quick: 31 MB alive became 135 MB before anything was collected, and the
+ * memory of a busy daemon looked like a leak for minutes. For all threads.
+ */
+export function keepHeapSmall(): void {
+	setFlagsFromString(`--heap-growing-percent=${growingPercent}`);
 }

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
-import {keptCaps} from '../mail/kept.ts';
+import {keptCaps} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
 import {firstKeptHour} from '../reputation/window.ts';
 import {purgeAudit} from '../store/audit.ts';

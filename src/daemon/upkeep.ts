@@ -1,12 +1,13 @@
 import type {Logger} from 'pino';
-import type {Settings} from '../config/settings.ts';
+import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
+import {storeTime} from '../mail/time.ts';
 import {readGeneration} from '../store/changes.ts';
+import {takeTime} from '../store/engine/dialect.ts';
+import {bringForward} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
-import {watchChanges} from './changes-watch.ts';
+import {bringDeliveriesForward} from '../store/webhooks/webhook-claims.ts';
 import {watchClockSkew} from './clock-skew.ts';
-import {watchClockSteps} from './clock-steps.ts';
-import type {LiveSettings} from './live-settings.ts';
 import {startSweep} from './sweep.ts';
 import {
 	auditTask,
@@ -89,5 +90,96 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 			changes.stop();
 			await sweep.stop();
 		},
+	};
+}
+
+const periodMs = 500;
+
+export type ChangesWatchOptions = {
+	/** The generation before anything was read that is cached or queued. */
+	readonly since: number;
+	/** The store's change generation. */
+	readonly read: () => Promise<number>;
+	/** Somebody else changed something that is cached or queued. */
+	readonly onChange: () => void;
+	readonly onError: (error: unknown) => void;
+};
+
+/** Notices within half a second what the CLI or another node changed. */
+export function watchChanges({since, read, onChange, onError}: ChangesWatchOptions): {stop: () => void} {
+	let known = since;
+	let asking = false;
+
+	async function look(): Promise<void> {
+		if (asking) {
+			return;
+		}
+		asking = true;
+		try {
+			const generation = await read();
+			if (generation !== known) {
+				onChange();
+			}
+			known = generation;
+		} catch (error) {
+			onError(error);
+		} finally {
+			asking = false;
+		}
+	}
+
+	void look();
+	const timer = setInterval(() => void look(), periodMs);
+	return {stop: () => clearInterval(timer)};
+}
+
+export type ClockStepsOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Clock;
+	/** The longest wait of a mail, and of a webhook, milliseconds. */
+	readonly longestWait: () => number;
+	readonly longestPost: number;
+	/** What was due later is due sooner now. */
+	readonly onMoved: () => void;
+	readonly onError: (error: unknown) => void;
+};
+
+const watchMs = 1000;
+/** A step of the wall clock of more than this is one that matters, milliseconds. */
+const tolerance = 60_000;
+
+/** Watches for a clock that is set back: nothing may wait longer than the longest wait only because of that. */
+export function watchClockSteps(options: ClockStepsOptions): {readonly stop: () => void} {
+	const {store, clock} = options;
+	const stepOf = createClockWatch(clock);
+
+	async function moveForward(): Promise<void> {
+		const now = clock.now();
+		await store.writer.transaction(async trx => {
+			await takeTime(trx);
+			await bringForward(trx, storeTime(now + options.longestWait()), storeTime(now));
+			await bringDeliveriesForward(trx, storeTime(now + options.longestPost), storeTime(now));
+		});
+		options.onMoved();
+	}
+
+	const timer = setInterval(() => {
+		if (stepOf() > 0) {
+			void moveForward().catch(options.onError);
+		}
+	}, watchMs);
+	return {stop: () => clearInterval(timer)};
+}
+
+/**
+ * Compares the wall clock with the monotonic one; asked about once a second. Answers by how many milliseconds the wall
+ * clock stepped back since the last question, 0 if it did not.
+ */
+export function createClockWatch(clock: Clock): () => number {
+	let offset = clock.now() - clock.monotonic();
+	return () => {
+		const before = offset;
+		offset = clock.now() - clock.monotonic();
+		return before - offset > tolerance ? before - offset : 0;
 	};
 }

@@ -1,19 +1,20 @@
 import {Worker} from 'node:worker_threads';
+import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
+import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import {processCpu} from '../mail/work-limit.ts';
-import type {MakeJob} from '../queue/makers.ts';
-import {createMakers} from '../queue/makers.ts';
+import {createMakers, type MakeJob} from '../queue/makers.ts';
 import {createSenders} from '../queue/senders.ts';
+import {ownAddresses} from '../routing/own-addresses.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
 import type {MakerData} from '../threads/maker.ts';
-import {feedbackOf} from './feedback.ts';
-import {senderData} from './sender-data.ts';
-import type {Signing} from './signing.ts';
+import type {SenderData} from '../threads/sender.ts';
+import {feedbackOf, type Signing} from './make-job.ts';
 
 export type WorkersOptions = {
 	readonly settings: Settings;
@@ -95,4 +96,31 @@ export function startSenders({
 				workerData: senderData(settings, bounceRules(), store.clock.memory),
 			}),
 	});
+}
+
+/** What sender threads are started with, as the settings say. `time`: of the daemon's clock. */
+export function senderData(
+	settings: Settings,
+	bounceRules: readonly BounceRule[],
+	time: SharedArrayBuffer,
+): SenderData {
+	const ca = extraCa(settings);
+	return {
+		...(ca === null ? {} : {ca}),
+		mode:
+			settings.delivery === 'capture'
+				? {kind: 'capture', folder: capturedFolder(settings.dataDir)}
+				: {kind: 'hosts', port: settings.mxPort},
+		hostname: settings.hostname,
+		timeouts: settings.smtpTimeouts,
+		attemptDeadlineMs: settings.attemptDeadline,
+		ipv6: settings.ipv6,
+		allowPrivateMx: settings.allowPrivateMx,
+		ownAddresses: ownAddresses(settings),
+		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
+		dnsServers: settings.dnsServers,
+		dane: settings.dane,
+		bounceRules,
+		time,
+	};
 }

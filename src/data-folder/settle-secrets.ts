@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
-import {secretKeysOf} from '../config/secret-keys.ts';
-import {freeId, loadSecrets, secretsFile} from '../config/secrets-file.ts';
+import {freeId, loadSecrets, secretKeysOf, secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';

@@ -1,5 +1,4 @@
-import type {TlsFailure} from '../mail/tls-result.ts';
-import {withoutAdvice} from '../mail/tls-words.ts';
+import {type TlsFailure, withoutAdvice} from '../mail/tls-result.ts';
 
 const certificateFailures: Readonly<Record<string, TlsFailure>> = {
 	ERR_TLS_CERT_ALTNAME_INVALID: 'certificate-host-mismatch',

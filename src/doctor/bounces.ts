@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
 import {createDialogue} from '../deliver/dialogue.ts';
 import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
-import {nameOfMailbox, openFolder} from '../inbound/imap-client.ts';
+import {nameOfMailbox, openFolder} from '../inbound/imap.ts';
 import {mailboxFault} from '../inbound/mailboxes.ts';
 import {isMaildir, namesIn} from '../inbound/maildir.ts';
 import type {Clock} from '../mail/clock.ts';

@@ -1,4 +1,4 @@
-import {withoutAdvice} from '../mail/tls-words.ts';
+import {withoutAdvice} from '../mail/tls-result.ts';
 import {isLoopbackAddress} from '../net/public-address.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 

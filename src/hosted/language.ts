@@ -1,4 +1,7 @@
-import {texts} from './texts/texts.ts';
+import {de} from './texts/de.ts';
+import {en} from './texts/en.ts';
+import {es} from './texts/es.ts';
+import {fr} from './texts/fr.ts';
 import type {Language, Texts} from './texts/wording.ts';
 
 /** Where the language of a page may come from, the first one that there are texts for wins. */
@@ -35,3 +38,6 @@ export function acceptedTags(field: string): string[] {
 		.sort((a, b) => b.weight - a.weight)
 		.map(({tag}) => tag);
 }
+
+/** What the hosted pages say, in every language that they have. */
+export const texts: Readonly<Record<Language, Texts>> = {en, de, fr, es};

@@ -107,3 +107,26 @@ const icons: Readonly<Record<Icon, Html>> = {
 	done: frame(html`<circle cx="22" cy="22" r="18"/><path d="m14 22.5 5.5 5.5L30 17"/>`),
 	warning: frame(html`<circle cx="22" cy="22" r="18"/><path d="M22 13v11M22 30.5v.1"/>`),
 };
+
+/** The pages that say why nothing was done. */
+export type NoticeKind = 'forged' | 'expired' | 'unclear' | 'tooMany';
+
+/** The page of a link or a request that cannot be followed: forged, expired, not understood, one too many. */
+export function noticePage(kind: NoticeKind, status: number, texts: Texts, brand: Brand | null): Page {
+	const {title, text} = texts[kind];
+	return {
+		status,
+		texts,
+		brand,
+		icon: 'warning',
+		title,
+		content: html`<p>${text}</p>
+<p class="soft">${texts.nothingChanged}</p>`,
+	};
+}
+
+/** The page of a tracked link that is not ours: it leads nowhere. */
+export function lostPage(texts: Texts): Page {
+	const {title, text} = texts.forged;
+	return {status: 404, texts, brand: null, icon: 'warning', title, content: html`<p>${text}</p>`};
+}

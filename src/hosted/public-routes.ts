@@ -7,8 +7,7 @@ import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Collector} from './collector.ts';
 import {chooseTexts} from './language.ts';
-import {lostPage} from './notices.ts';
-import {sendPage} from './page.ts';
+import {lostPage, sendPage} from './page.ts';
 import {trackingRoutes} from './tracking.ts';
 import {unsubscribeRoutes} from './unsubscribe.ts';
 

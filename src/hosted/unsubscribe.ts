@@ -23,8 +23,7 @@ import {findLinked} from '../store/messages.ts';
 import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
 import {type Form, formLimit, formTypes, readForm} from './form.ts';
 import {chooseTexts} from './language.ts';
-import {noticePage} from './notices.ts';
-import {brandOf, type Page, sendPage} from './page.ts';
+import {brandOf, noticePage, type Page, sendPage} from './page.ts';
 import {unsubscribePage} from './unsubscribe-page.ts';
 
 const mostForged = {requests: 120, windowMs: 60_000};

@@ -1,9 +1,8 @@
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/signed-id.ts';
-import {parseDomain} from '../mail/address.ts';
+import {isOperatorAddress, parseDomain} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {idTime} from '../mail/ids.ts';
-import {isOperatorAddress} from '../mail/operator-address.ts';
 import type {OurDomains} from './our-domains.ts';
 
 /** Who a mail may be for. `late`: a copy so old that it may have been removed, which leaves its token unproved. */

@@ -3,13 +3,10 @@ import type {SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
 import {clientNetwork} from '../net/client-network.ts';
 import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
-import {type ListenerLimits, usualLimits} from './listener-limits.ts';
-import {isLooping} from './loop.ts';
+import {createPerClient, type ListenerLimits, usualLimits} from './listener-limits.ts';
 import {createMailBuffer, createRoom} from './mail-buffer.ts';
-import {createPerClient} from './per-client.ts';
-import {receiveMail} from './receive-mail.ts';
-import {refusals, reply, shuttingDown, storeFails, tooMany} from './replies.ts';
-import {announcedSize, ReportServer} from './smtp-session.ts';
+import {isLooping, receiveMail} from './receive-mail.ts';
+import {announcedSize, ReportServer, refusals, reply, shuttingDown, storeFails, tooMany} from './smtp-session.ts';
 import {shortKey, type TakeIn, type TakenIn} from './take-in.ts';
 
 export type Tls = {readonly cert: Buffer; readonly key: Buffer};

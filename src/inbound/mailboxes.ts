@@ -3,10 +3,9 @@ import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
 import type {Mailbox} from './follow.ts';
 import type {FoundMail} from './found-mail.ts';
-import {type Checkpoint, takeNewOfFolder} from './imap.ts';
-import {type ImapMailbox, imapFault, type MailboxFault, openFolder} from './imap-client.ts';
+import {type Checkpoint, type ImapMailbox, imapFault, type MailboxFault, openFolder, takeNewOfFolder} from './imap.ts';
 import {isMaildir, newMails, putAside} from './maildir.ts';
-import {type Taken, takeAll} from './take-all.ts';
+import {type Taken, takeAll} from './take-in.ts';
 
 export type MailboxOptions = {
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;

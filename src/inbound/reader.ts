@@ -1,4 +1,4 @@
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {createForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 

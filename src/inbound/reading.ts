@@ -1,9 +1,9 @@
 import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
-import {listUnread, type UnreadInbound} from '../store/inbound/inbound.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
+import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound/inbound.ts';
 import type {Store} from '../store/store.ts';
-import {readMarkWrite} from './read-mark.ts';
 import {UnfinishedError} from './reader.ts';
 
 export type ReadingOptions = {
@@ -156,3 +156,13 @@ export function createReading(options: ReadingOptions) {
 
 /** After every time of the store. */
 const latest = '9';
+
+/** Marks mails as read of which nothing comes. */
+export const readMarkWrite: GroupWrite<InboundEnd, void> = {
+	name: 'read_mark',
+	rank: 3,
+	async apply(trx, ends) {
+		await markRead(trx, ends);
+		return ends.map(() => undefined);
+	},
+};

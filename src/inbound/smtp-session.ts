@@ -3,7 +3,6 @@ import type {TLSSocket} from 'node:tls';
 import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession} from 'smtp-server';
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
-import {createDotUnstuffing} from './dot-unstuffing.ts';
 
 /** smtp-server, but for four things that have no option. */
 export class ReportServer extends SMTPServer {
@@ -104,3 +103,70 @@ class ReportStream extends SMTPStream {
 		}
 	}
 }
+
+const [lf, cr, dot] = [0x0a, 0x0d, 0x2e];
+
+/** What a chunk of DATA holds of the mail. */
+export type Unstuffed = {
+	readonly content: Buffer;
+	/** Where in the chunk the commands go on; null: the mail has not ended. */
+	readonly end: number | null;
+};
+
+// What stands before the next octet, as far as it matters.
+const [inLine, afterCr, lineStart, afterDot, afterDotCr] = [0, 1, 2, 3, 4];
+
+/**
+ * Takes the dots away that the sender put before those at the beginning of lines, and finds the end of the mail
+ * (RFC 5321 §4.5.2). Only CRLF ends a line: CRLF `.` CRLF and nothing else ends the mail, however it is cut into chunks. Takes
+ * as long for ten million dots as for ten million letters.
+ */
+export function createDotUnstuffing(): (chunk: Buffer) => Unstuffed {
+	let state = lineStart;
+
+	return chunk => {
+		// A held-back dot and CR may come first.
+		const content = Buffer.allocUnsafe(chunk.length + 2);
+		let length = 0;
+		for (let index = 0; index < chunk.length; index++) {
+			const octet = chunk[index] as number;
+			if (state === lineStart && octet === dot) {
+				state = afterDot;
+				continue;
+			}
+			if (state === afterDot && octet === cr) {
+				state = afterDotCr;
+				continue;
+			}
+			if (state === afterDotCr && octet === lf) {
+				return {content: content.subarray(0, length), end: index + 1};
+			}
+			if (state === afterDotCr) {
+				content[length++] = dot;
+				content[length++] = cr;
+			} else if (state === afterDot && octet !== dot) {
+				content[length++] = dot; // Of a sender that stuffs nothing.
+			}
+			content[length++] = octet;
+			const isAfterCr = state === afterCr || state === afterDotCr;
+			state = octet === cr ? afterCr : octet === lf && isAfterCr ? lineStart : inLine;
+		}
+		return {content: content.subarray(0, length), end: null};
+	};
+}
+
+export const tooMany = '4.7.1 Too much mail from you for this address, try again in an hour';
+export const shuttingDown = '4.3.2 Shutting down, try again later';
+export const storeFails = '4.3.0 The mail cannot be stored now, try again later';
+
+/** An error that smtp-server answers with this code and text. */
+export function reply(responseCode: number, text: string): Error {
+	return Object.assign(new Error(text), {responseCode});
+}
+
+/** Why a mail is not received now. */
+export const refusals = {
+	too_many: reply(450, tooMany),
+	no_room: reply(452, '4.3.1 Too much mail at once, try again later'),
+	too_large: null, // The library answers 552.
+} as const;

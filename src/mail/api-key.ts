@@ -45,3 +45,53 @@ function checksum(text: string): string {
 	}
 	return digits;
 }
+
+/** What a key may be allowed. */
+export const scopes = [
+	'messages:send',
+	'messages:read',
+	'messages:submit',
+	'suppressions:manage',
+	'suppressions:read',
+	'unsubscribe_groups:manage',
+	'unsubscribe_groups:read',
+	'webhooks:manage',
+	'webhooks:read',
+	'templates:manage',
+	'templates:read',
+	'senders:manage',
+	'senders:read',
+	'contacts:manage',
+	'contacts:read',
+	'usage:read',
+] as const;
+export type Scope = (typeof scopes)[number];
+
+/** Given only to keys that name it: it lets a mail client submit by SMTP. */
+const named: Scope = 'messages:submit';
+const all = scopes.filter(scope => scope !== named);
+
+/** What a key may do that names no scope. A test key may send and read; it manages only what it is made to manage. */
+export function usualScopes(mode: Mode): readonly Scope[] {
+	return mode === 'live' ? all : all.filter(scope => scope === 'messages:send' || scope.endsWith(':read'));
+}
+
+/** A fixed window. */
+export type RateLimit = {readonly requests: number; readonly windowMs: number};
+
+const mostRequests = 1_000_000_000;
+const longestWindow = 86_400;
+
+/** `6000/60` is requests per window in seconds. Null: `0`, no limit; undefined: the text is neither. */
+export function readRateLimit(text: string): RateLimit | null | undefined {
+	if (text === '0') {
+		return null;
+	}
+	const [, requests, seconds] = /^(\d{1,10})\/(\d{1,5})$/.exec(text)?.map(Number) ?? [];
+	const isGood = isFrom1(requests, mostRequests) && isFrom1(seconds, longestWindow);
+	return isGood ? {requests, windowMs: seconds * 1000} : undefined;
+}
+
+function isFrom1(number: number | undefined, most: number): number is number {
+	return number !== undefined && number >= 1 && number <= most;
+}

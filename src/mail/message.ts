@@ -8,3 +8,30 @@ export type Attachment = {
 	readonly contentType: string;
 	readonly content: Uint8Array;
 };
+
+/** What of a mail is tracked. */
+export type Tracking = {readonly opens: boolean; readonly clicks: boolean};
+
+/** What the workspace tracks, less what the send switched off (JSON text `{opens?, clicks?}`). */
+export function trackingOf({
+	track_opens_at: opensAt,
+	track_clicks_at: clicksAt,
+	tracking,
+}: {
+	readonly track_opens_at: string | null;
+	readonly track_clicks_at: string | null;
+	readonly tracking: string | null;
+}): Tracking {
+	const {opens, clicks} = tracking === null ? {} : (JSON.parse(tracking) as Partial<Tracking>);
+	return {opens: opensAt !== null && opens !== false, clicks: clicksAt !== null && clicks !== false};
+}
+
+const code = /^[\w-]{1,64}$/;
+
+/** Whether the text can be a topic's code (docs/reference/interface.md, Subscription topic). Codes are compared as they are written. */
+export function isTopicCode(text: string): boolean {
+	return code.test(text);
+}
+
+/** Stands where the address of an erased person stood; mail for `.invalid` goes nowhere (RFC 2606 §2). */
+export const erasedAddress = 'erased@erased.invalid';

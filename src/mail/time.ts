@@ -25,3 +25,26 @@ export function parseTime(text: string): number | undefined {
 export function parseQueryTime(text: string): number | undefined {
 	return parseTime(text.replace(/ (?=\d\d:\d\d$)/, '+'));
 }
+
+const units: Readonly<Record<string, number>> = {ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000};
+
+/** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. Undefined: it is no duration. */
+export function parseDuration(text: string): number | undefined {
+	const [, digits, unit = 's'] = /^(\d{1,12})(ms|s|m|h|d)?$/.exec(text) ?? [];
+	return digits === undefined ? undefined : Number(digits) * (units[unit] as number);
+}
+
+/** A calendar month in UTC. */
+export type Month = {
+	/** `2026-11`. */
+	readonly name: string;
+	/** Milliseconds since the epoch: its first moment, and that of the next month. */
+	readonly start: number;
+	readonly end: number;
+};
+
+export function monthOf(milliseconds: number): Month {
+	const date = new Date(milliseconds);
+	const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
+	return {name: date.toISOString().slice(0, 7), start: Date.UTC(year, month), end: Date.UTC(year, month + 1)};
+}

@@ -17,3 +17,12 @@ export type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
 
 /** How starting TLS ended, to be counted. */
 export type TlsResult = {readonly policy: TlsPolicyType; readonly result: 'success' | TlsFailure};
+
+const advice = /; if the root CA is installed locally, try running Node\.js with [\w-]+$/;
+
+/**
+ * What OpenSSL says of a certificate. Node.js 24 adds advice about an option of its own: the operator has `MAILCTL_CA_FILE`.
+ */
+export function withoutAdvice(message: string): string {
+	return message.replace(advice, '');
+}

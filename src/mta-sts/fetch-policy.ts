@@ -1,8 +1,7 @@
 import {type RequestOptions, request} from 'node:https';
 import type {TcpNetConnectOpts} from 'node:net';
 import type {ConnectionOptions, SecureContext} from 'node:tls';
-import type {TlsFailure} from '../mail/tls-result.ts';
-import {withoutAdvice} from '../mail/tls-words.ts';
+import {type TlsFailure, withoutAdvice} from '../mail/tls-result.ts';
 import type {Resolver} from '../net/dns.ts';
 import {pinnedLookup} from '../net/pinned-lookup.ts';
 import {isPublicAddress} from '../net/public-address.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
-import {erasedAddress} from '../mail/erased.ts';
+import {erasedAddress} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {beginAct, eraseFromAudit} from '../store/audit.ts';

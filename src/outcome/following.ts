@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {trackingOf} from '../mail/message.ts';
 import {isCounted, simulatedLink} from '../mail/simulator.ts';
-import {trackingOf} from '../mail/tracking.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
 import type {Outbox} from './outbox.ts';

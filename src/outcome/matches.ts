@@ -1,6 +1,5 @@
-import type {Candidate, Via} from '../mail/candidate.ts';
 import {idTime} from '../mail/ids.ts';
-import type {CameIn, Reading, Report} from '../mail/report.ts';
+import type {CameIn, Candidate, Reading, Report, Via} from '../mail/report.ts';
 import type {ReportedCopy} from '../store/inbound/reports.ts';
 import {cutReport, gistOf, names} from './gist.ts';
 

@@ -1,12 +1,18 @@
 import type {Knex} from 'knex';
-import type {Candidate, Via} from '../mail/candidate.ts';
-import {erasedAddress} from '../mail/erased.ts';
+import {isOperatorAddress} from '../mail/address.ts';
 import type {EventType} from '../mail/event.ts';
 import {groupBy} from '../mail/group-by.ts';
-import {keptCaps, keptLength} from '../mail/kept.ts';
-import {isOperatorAddress} from '../mail/operator-address.ts';
-import type {Kept, Report, ReportAction} from '../mail/report.ts';
-import {reportTokenMs} from '../mail/token-lifetime.ts';
+import {erasedAddress} from '../mail/message.ts';
+import {
+	type Candidate,
+	type Kept,
+	keptCaps,
+	keptLength,
+	type Report,
+	type ReportAction,
+	reportTokenMs,
+	type Via,
+} from '../mail/report.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {type InboundEnd, markRead} from '../store/inbound/inbound.ts';
 import {type KeptCaps, trimKept} from '../store/inbound/kept-mails.ts';

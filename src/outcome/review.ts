@@ -1,5 +1,4 @@
-import type {Via} from '../mail/candidate.ts';
-import type {Report, ReportKind} from '../mail/report.ts';
+import type {Report, ReportKind, Via} from '../mail/report.ts';
 import {cutReport} from './gist.ts';
 import {isYoung, type Known, type ReadMail} from './matches.ts';
 

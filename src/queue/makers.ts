@@ -1,5 +1,4 @@
-import type {Attachment} from '../mail/message.ts';
-import type {Tracking} from '../mail/tracking.ts';
+import type {Attachment, Tracking} from '../mail/message.ts';
 import {createForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {FromWorker, ToWorker} from '../pool/work-protocol.ts';
 import type {Made, Unmade} from './attempt.ts';

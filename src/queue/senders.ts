@@ -1,5 +1,5 @@
 import type {Worker} from 'node:worker_threads';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 import {keepThread, type Thread} from '../pool/thread.ts';

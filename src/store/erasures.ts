@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
-import {erasedAddress} from '../mail/erased.ts';
-import type {Role} from '../mail/message.ts';
+import {erasedAddress, type Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {holdsBytes, rowSource} from './engine/dialect.ts';
 

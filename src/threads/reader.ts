@@ -1,7 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
 import type {NewRules} from '../inbound/reader.ts';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {type FromWorker, progress, type ToWorker} from '../pool/work-protocol.ts';
 import {readReport} from '../report/read-report.ts';

@@ -5,7 +5,7 @@ import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
-import type {BounceRule} from '../mail/bounce-rule.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import {createSharedClock} from '../mail/clock.ts';
 import {createGarbage} from '../mail/garbage.ts';
 import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';

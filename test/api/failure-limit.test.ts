@@ -1,6 +1,6 @@
 import test from 'ava';
 import {createFailureLimit} from '../../src/api/failure-limit.ts';
-import type {RateLimit} from '../../src/mail/rate-limit.ts';
+import type {RateLimit} from '../../src/mail/api-key.ts';
 
 function limitAt() {
 	const time = {now: 0};

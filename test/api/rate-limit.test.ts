@@ -3,7 +3,7 @@ import {runInNewContext} from 'node:vm';
 import test from 'ava';
 import type {Caller} from '../../src/api/caller.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
-import {readRateLimit} from '../../src/mail/rate-limit.ts';
+import {readRateLimit} from '../../src/mail/api-key.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';

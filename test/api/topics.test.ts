@@ -1,5 +1,5 @@
 import test from 'ava';
-import {scopes} from '../../src/mail/scopes.ts';
+import {scopes} from '../../src/mail/api-key.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -2,7 +2,6 @@ import test from 'ava';
 import fc from 'fast-check';
 import {cidr, dnsServer, listen, listenOrOff, sourceAddress} from '../../src/config/addresses.ts';
 import {rateLimit, retrySchedule, smtpTimeouts, webhookConcurrency} from '../../src/config/delivery-values.ts';
-import type {Parser} from '../../src/config/parsed.ts';
 import {
 	boolean,
 	choice,
@@ -12,10 +11,11 @@ import {
 	key256,
 	list,
 	mailAddress,
+	type Parser,
 	path,
 	wordSet,
 } from '../../src/config/parsers.ts';
-import {reputationLimits, senderId} from '../../src/config/reputation-value.ts';
+import {reputationLimits, senderId} from '../../src/config/table/reports.ts';
 import {settingKeys, table} from '../../src/config/table.ts';
 import {bounceMailbox, databaseUrl, publicUrl} from '../../src/config/urls.ts';
 

@@ -3,8 +3,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
 import {boundPublicUrl} from '../../src/config/derive.ts';
-import {reloadSettings} from '../../src/config/reload.ts';
-import {loadSettings, type SettingsInput} from '../../src/config/settings.ts';
+import {loadSettings, reloadSettings, type SettingsInput} from '../../src/config/settings.ts';
 import {showSettings} from '../../src/config/show.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 

@@ -1,8 +1,7 @@
-import {apiKeyHash, createApiKey} from '../../src/mail/api-key.ts';
+import {apiKeyHash, createApiKey, scopes} from '../../src/mail/api-key.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {Mode} from '../../src/mail/message.ts';
-import {scopes} from '../../src/mail/scopes.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 

@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {acceptedTags, chooseTexts} from '../../src/hosted/language.ts';
-import {texts} from '../../src/hosted/texts/texts.ts';
+import {acceptedTags, chooseTexts, texts} from '../../src/hosted/language.ts';
 import type {Language} from '../../src/hosted/texts/wording.ts';
 
 const cases: ReadonlyArray<readonly [string, Array<string | null>, string | undefined, string | null, Language]> = [

@@ -1,7 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
-import {readMarkWrite} from '../../src/inbound/read-mark.ts';
 import {UnfinishedError, UnreadableError} from '../../src/inbound/reader.ts';
-import {createReading, type ReadingOptions} from '../../src/inbound/reading.ts';
+import {createReading, type ReadingOptions, readMarkWrite} from '../../src/inbound/reading.ts';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
 import type {CameIn, Reading} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {apiKeyHash, apiKeyMode, createApiKey} from '../../src/mail/api-key.ts';
+import {apiKeyHash, apiKeyMode, createApiKey, scopes, usualScopes} from '../../src/mail/api-key.ts';
 
 test('a key has its mode in front, 32 random characters and a checksum', t => {
 	for (const mode of ['live', 'test'] as const) {
@@ -44,4 +44,22 @@ test('every character is equally likely: bytes from 248 up are left out', t => {
 
 test('the hash is SHA-256 in hexadecimal', t => {
 	t.is(apiKeyHash('abc'), 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
+});
+
+test('a key that names no scope: a live one may do all but submit by SMTP, a test one sends and reads', t => {
+	t.deepEqual(
+		usualScopes('live'),
+		scopes.filter(scope => scope !== 'messages:submit'),
+	);
+	t.deepEqual(
+		[...usualScopes('test')],
+		[
+			'messages:send',
+			...['messages:read', 'suppressions:read', 'unsubscribe_groups:read', 'webhooks:read', 'templates:read'],
+			...['senders:read', 'contacts:read', 'usage:read'],
+		],
+	);
+	for (const mode of ['live', 'test'] as const) {
+		t.true(usualScopes(mode).every(scope => scopes.includes(scope)));
+	}
 });

@@ -1,8 +1,7 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
-import {monthOf} from '../../mail/month.ts';
 import type {Tools} from '../../mail/operator.ts';
-import {apiTime, storeTime} from '../../mail/time.ts';
+import {apiTime, monthOf, storeTime} from '../../mail/time.ts';
 import {readDays, readMonth, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import {type Auth, callerOf} from '../auth.ts';

@@ -1,9 +1,8 @@
 import {LRUCache} from 'lru-cache';
 import {type Address, parseAddress} from '../../mail/address.ts';
-import {parseDuration} from '../../mail/duration.ts';
 import {labelFault} from '../../mail/label.ts';
-import {parseQueryTime} from '../../mail/time.ts';
-import {isTopicCode} from '../../mail/topic.ts';
+import {isTopicCode} from '../../mail/message.ts';
+import {parseDuration, parseQueryTime} from '../../mail/time.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */

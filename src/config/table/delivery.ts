@@ -1,9 +1,8 @@
 import {dnsServer} from '../addresses.ts';
 import {retrySchedule, smtpTimeouts} from '../delivery-values.ts';
-import {maskPasswords} from '../mask.ts';
 import {boolean, choice, count, domain, duration, list, path} from '../parsers.ts';
 import {optional, optionalList, setting} from '../setting.ts';
-import {relays} from '../urls.ts';
+import {maskPasswords, relays} from '../urls.ts';
 
 /** How mail goes out: the route, the workers, the tries, TLS. */
 export const delivery = {

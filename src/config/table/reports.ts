@@ -1,10 +1,65 @@
+import {defaultReputationLimits, type ReputationLevel, type ReputationLimits} from '../../mail/reputation.ts';
 import {listenOrOff} from '../addresses.ts';
-import {inboundAllowance} from '../allowance-value.ts';
-import {maskPassword} from '../mask.ts';
-import {boolean, domain, duration, list, mailAddress, path} from '../parsers.ts';
-import {reputationLimits, senderId} from '../reputation-value.ts';
+import {
+	allowed,
+	boolean,
+	count,
+	domain,
+	duration,
+	list,
+	mailAddress,
+	type Parser,
+	path,
+	size,
+	value,
+} from '../parsers.ts';
 import {optional, optionalList, setting} from '../setting.ts';
-import {bounceMailbox} from '../urls.ts';
+import {bounceMailbox, maskPassword} from '../urls.ts';
+
+/** What a client may bring in an hour. */
+export type InboundAllowance = {readonly mails: number; readonly bytes: number};
+
+/** `1000/200MiB`: mails, and octets of all of them. */
+export const inboundAllowance: Parser<InboundAllowance> = (text, cwd) => {
+	const [mails, bytes, ...rest] = text.split('/');
+	const most = count(1, 1_000_000_000)(mails ?? '', cwd);
+	const octets = size(1)(bytes ?? '', cwd);
+	return most.ok && octets.ok && rest.length === 0
+		? value({mails: most.value, bytes: octets.value})
+		: allowed('use mails/size such as 1000/200MiB, neither of them 0');
+};
+
+const use = 'use warn=5%/0.1%,pause=10%/0.5% (bounces/complaints), either or both, none of warn above pause, or off';
+
+/** `warn=5%/0.1%,pause=10%/0.5%`: any subset; `off` is null. */
+export const reputationLimits: Parser<ReputationLimits | null> = text => {
+	if (text === 'off') {
+		return value(null);
+	}
+
+	const limits: Record<keyof ReputationLimits, ReputationLevel> = {...defaultReputationLimits};
+	for (const part of text.split(',')) {
+		const [, name, bounces, complaints] = /^(warn|pause)=([\d.]+)%\/([\d.]+)%$/.exec(part.trim()) ?? [];
+		const level = {bounces: share(bounces), complaints: share(complaints)};
+		if (name === undefined || Number.isNaN(level.bounces + level.complaints)) {
+			return allowed(use);
+		}
+		limits[name as keyof ReputationLimits] = level;
+	}
+
+	const {warn, pause} = limits;
+	return warn.bounces <= pause.bounces && warn.complaints <= pause.complaints ? value(limits) : allowed(use);
+};
+
+/** What tells this sender from others in Feedback-ID: Gmail takes 5 to 15 characters. */
+export const senderId: Parser<string> = text =>
+	/^[0-9A-Za-z]{5,15}$/.test(text) ? value(text) : allowed('use 5 to 15 letters and digits');
+
+/** More than nothing, at most all, with up to three decimals. */
+function share(percent = ''): number {
+	const number = /^\d{1,3}(\.\d{1,3})?$/.test(percent) ? Number(percent) : Number.NaN;
+	return number > 0 && number <= 100 ? number / 100 : Number.NaN;
+}
 
 const second = 1000;
 

@@ -1,9 +1,8 @@
 import {cidr, listen, listenOrWordOff} from '../addresses.ts';
 import {rateLimit} from '../delivery-values.ts';
-import {hidden, maskPassword} from '../mask.ts';
 import {choice, count, duration, keys256, list, path, size, token, wordSet} from '../parsers.ts';
 import {optional, optionalList, setting} from '../setting.ts';
-import {databaseUrl, publicUrl} from '../urls.ts';
+import {databaseUrl, hidden, maskPassword, publicUrl} from '../urls.ts';
 
 /** The process: where it keeps its data, listens, logs, and how long it keeps what. */
 export const server = {

@@ -1,7 +1,34 @@
+import {isIP} from 'node:net';
+import {parseTime} from '../../mail/time.ts';
+import {defaultTarget, type WarmUp} from '../../pace/warm-up.ts';
 import {sourceAddress} from '../addresses.ts';
-import {list} from '../parsers.ts';
+import {allowed, list, type Parser, value} from '../parsers.ts';
 import {optionalList} from '../setting.ts';
-import {sourcePool, warmUp} from '../source-values.ts';
+
+/** Source addresses that go by one name. */
+export type SourcePool = {readonly name: string; readonly addresses: readonly string[]};
+
+/** Words that mean something else where a pool is named. */
+const reserved = ['none', 'default'];
+
+/** `name=ip+ip`. */
+export const sourcePool: Parser<SourcePool> = text => {
+	const [name = '', list = '', ...rest] = text.split('=');
+	const addresses = list.split('+');
+	const isName = /^[a-z0-9][a-z0-9_-]{0,31}$/.test(name) && !reserved.includes(name);
+	return isName && rest.length === 0 && addresses.every(address => isIP(address) !== 0)
+		? value({name, addresses: [...new Set(addresses)]})
+		: allowed('use name=ip+ip, the name in small letters, digits, - and _');
+};
+
+/** `ip=2026-11-01` or `ip=2026-11-01/target`. */
+export const warmUp: Parser<WarmUp> = text => {
+	const [, address = '', start = '', digits] = /^([^=]*)=(\d{4}-\d\d-\d\d)(?:\/(\d{1,9}))?$/.exec(text) ?? [];
+	const target = digits === undefined ? defaultTarget : Number(digits);
+	return isIP(address) !== 0 && parseTime(start) !== undefined && target > 0
+		? value({address, start, target})
+		: allowed('use ip=date or ip=date/target, such as 192.0.2.1=2026-11-01/20000');
+};
 
 /** From which addresses mail goes out. */
 export const sources = {

@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
-import {keptLength} from '../../mail/kept.ts';
-import type {CameIn, InboundSource, Kept} from '../../mail/report.ts';
+import {type CameIn, type InboundSource, type Kept, keptLength} from '../../mail/report.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 

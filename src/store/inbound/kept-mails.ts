@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
-import {keptLength} from '../../mail/kept.ts';
-import type {InboundSource, Kept} from '../../mail/report.ts';
+import {type InboundSource, type Kept, keptLength} from '../../mail/report.ts';
 
 /** A mail that came in and is kept, without its bytes. */
 export type KeptMail = {

@@ -1,5 +1,19 @@
 import test from 'ava';
-import {createClockWatch} from '../../src/daemon/clock-steps.ts';
+import {createClockWatch, watchChanges} from '../../src/daemon/upkeep.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+test('what changes while the daemon starts is noticed', async t => {
+	let changes = 0;
+	const watch = watchChanges({
+		since: 7,
+		read: async () => 8,
+		onChange: () => changes++,
+		onError: error => t.fail(String(error)),
+	});
+	t.teardown(() => watch.stop());
+	await waitFor('the change', () => changes === 1);
+	t.is(changes, 1);
+});
 
 test('a step back is seen once, a step forward and small drift are none', t => {
 	let [wall, monotonic] = [1_000_000_000, 0];
