@@ -10,9 +10,7 @@ import type {Workspace} from '../store/workspaces.ts';
 import {type Accepted, type Refused, refused} from './accepted.ts';
 import type {Catalog} from './catalog.ts';
 import type {Draft, Send} from './draft.ts';
-import type {Idempotency} from './idempotency.ts';
-import {createInFlight} from './in-flight.ts';
-import {findReplay, keyNameOf} from './keys.ts';
+import {createInFlight, findReplay, type Idempotency, keyNameOf} from './idempotency.ts';
 
 export type Accept = {
 	/** Takes one message in. */

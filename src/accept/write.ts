@@ -1,6 +1,9 @@
 import type {Knex} from 'knex';
+import type {Address} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {NewId} from '../mail/ids.ts';
+import {idTime, type NewId} from '../mail/ids.ts';
+import type {Role} from '../mail/message.ts';
+import {destinationOf} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {storeTime} from '../mail/time.ts';
 import {insertAttachments} from '../store/attachments.ts';
@@ -8,14 +11,13 @@ import {type Addressee, type Preferences, readAddressees, teachContacts} from '.
 import {type Pair, pairKey} from '../store/engine/pairs.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertEvents, type NewEvent} from '../store/events.ts';
-import {insertMessages} from '../store/messages.ts';
-import {insertRecipients} from '../store/recipients.ts';
+import {insertMessages, type NewMessage} from '../store/messages.ts';
+import {insertRecipients, type NewRecipient} from '../store/recipients.ts';
 import {findOptedOut} from '../store/topics.ts';
 import {type Accepted, accepted, refused} from './accepted.ts';
 import type {Draft} from './draft.ts';
-import {releaseRefused, settleKeys} from './keys.ts';
+import {releaseRefused, settleKeys} from './idempotency.ts';
 import {countSends} from './quota.ts';
-import {type BarredReason, copiesOf, type Entry, messageRow, type NewCopy} from './rows.ts';
 
 export type AcceptWriteOptions = {
 	readonly clock: Clock;
@@ -189,4 +191,65 @@ const rowBytes = 1024;
 function bytesOf({send}: Draft): number {
 	const files = send.attachments.reduce((sum, attachment) => sum + attachment.content.length, 0);
 	return rowBytes * (1 + send.cc.length) + (send.data?.length ?? 0) + (send.metadata?.length ?? 0) + files;
+}
+
+/** Why an address must not be mailed, by an address's comparison form. */
+export type BarredReason = 'suppressed' | 'opted_out';
+
+/** A draft that passed every check, with the id that its message gets. */
+export type Entry = {readonly id: string; readonly draft: Draft};
+
+/** A row of `recipients`, with the reason for which it is not sent. */
+export type NewCopy = NewRecipient & {readonly barred: BarredReason | null};
+
+export function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
+	const {send, versionId, topicId} = draft;
+	return {
+		id,
+		workspaceId: send.workspaceId,
+		mode: send.mode,
+		from: send.from.spelling,
+		fromKey: send.from.key,
+		to: send.to.spelling,
+		toKey: send.to.key,
+		replyTo: send.replyTo?.spelling ?? null,
+		cc: send.cc.length === 0 ? null : JSON.stringify(send.cc.map(address => address.spelling)),
+		templateId: send.templateId,
+		versionId,
+		data: send.data,
+		metadata: send.metadata,
+		tags: send.tags,
+		topicId,
+		topicCode: send.topicCode,
+		locale: preferences.locale,
+		timezone: preferences.timezone,
+		tracking: send.tracking,
+		attachments: send.attachments.length,
+		resentFrom: send.resentFrom,
+		// Ranges of creation are ranges of ids: the two may never tell different times.
+		createdAt: storeTime(idTime(id)),
+	};
+}
+
+/** The `to` copy, then the `cc` copies; one that must not be mailed is final from the start. */
+export function copiesOf(
+	{id, draft: {send}}: Entry,
+	reasonOf: (addressKey: string) => BarredReason | null,
+	now: string,
+	newId: NewId,
+): NewCopy[] {
+	const copy = (address: Address, role: Role, barred: BarredReason | null): NewCopy => ({
+		id: newId('rcp'),
+		workspaceId: send.workspaceId,
+		messageId: id,
+		address: address.spelling,
+		addressKey: address.key,
+		role,
+		destination: destinationOf(send.mode, address.domain),
+		state: barred === null ? 'accepted' : 'suppressed',
+		stateAt: now,
+		nextAttemptAt: barred === null ? now : null,
+		barred,
+	});
+	return [copy(send.to, 'to', null), ...send.cc.map(address => copy(address, 'cc', reasonOf(address.key)))];
 }

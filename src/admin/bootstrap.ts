@@ -1,4 +1,4 @@
-import {generateSigningKeys} from '../compose/dkim-key.ts';
+import {generateSigningKeys} from '../compose/dkim.ts';
 import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
 import {usualScopes} from '../mail/api-key.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import type {RenderJob} from '../render/in-worker.ts';
 import {chooseVariant} from '../render/locale.ts';
 import type {RenderResult} from '../render/render.ts';
-import type {RenderJob} from '../render/render-in-worker.ts';
 import {findVersion, listVariants, type Template} from '../store/templates.ts';
 import type {Workspace} from '../store/workspaces.ts';
 

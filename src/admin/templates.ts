@@ -2,6 +2,7 @@ import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
+import type {CompiledVariant, VariantSource} from '../render/compile.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
@@ -15,6 +16,27 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../store/templates.ts';
+
+/** What is stored of a variant: its source, and what was made of it. */
+export function storedVariant(
+	{locale, subject, mjml, html, text}: VariantSource,
+	made: CompiledVariant,
+): TemplateVariant {
+	return {
+		locale,
+		subject,
+		kind: mjml === undefined ? 'html' : 'mjml',
+		source: mjml ?? html ?? '',
+		text_source: text ?? null,
+		html: made.html,
+		text: made.text,
+	};
+}
+
+/** What its author wrote. */
+export function variantSource({locale, subject, kind, source, text_source: text}: TemplateVariant): VariantSource {
+	return {locale, subject, [kind]: source, ...(text !== null && {text})};
+}
 
 /** Undefined: the name is taken. */
 export async function createTemplate(

@@ -1,6 +1,7 @@
 import type {RecipientState} from '../mail/recipient-state.ts';
+import {storeTime} from '../mail/time.ts';
+import type {LaneWait} from '../mail/way.ts';
 import type {CopyFacts} from '../store/queue/queue-facts.ts';
-import {type Reason, reasonsToWait, type WhyContext} from './why-reasons.ts';
 
 /** Why a copy is not sent now; a copy that left the queue waits for nothing (null). */
 export type Why = Reason & {
@@ -36,4 +37,253 @@ export function whyWaiting(copy: CopyFacts, context: WhyContext): Why {
 		...first,
 		also,
 	};
+}
+
+export type WaitsFor =
+	| LaneWait
+	/** It is being tried. */
+	| 'in_flight'
+	| 'hold'
+	/** Its workspace is paused. */
+	| 'paused'
+	/** Nobody delivers. */
+	| 'daemon'
+	/** The time of its next try. */
+	| 'retry'
+	/** The same; the host wants to be asked again later. */
+	| 'greylisting'
+	/** Nothing keeps it: it is taken at once. */
+	| 'claim';
+
+export type Reason = {
+	/** Null: it is not in the queue any more. */
+	readonly waits_for: WaitsFor | null;
+	/** A sentence for people. */
+	readonly detail: string;
+	readonly since: string | null;
+	/** Null: until somebody or something changes it. */
+	readonly until: string | null;
+	/** What would change it, for people; null: time. */
+	readonly mend: string | null;
+};
+
+export type WhyContext = {
+	readonly now: number;
+	/** Whether a daemon runs, whether one delivers, and whether a claim is that of a living one. */
+	readonly running: boolean;
+	readonly delivering: boolean;
+	readonly lives: (claimedBy: string) => boolean;
+	/** The longest that a try may take, milliseconds. */
+	readonly attemptDeadlineMs: number;
+	/** When the copy was claimed; null: unknown. */
+	readonly claimedAt: (copy: CopyFacts) => string | null;
+	readonly givesUpAt: (copy: CopyFacts) => string;
+	/** Who held it and why, as the audit trail knows. */
+	readonly heldBy: (copy: CopyFacts) => {readonly user: string | null; readonly reason: string | null};
+};
+
+/**
+ * All that keeps a copy from being tried: what nobody knows the end of first, then what ends last. At least one.
+ */
+export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ...Reason[]] {
+	if (copy.next_attempt_at === null) {
+		return [over(copy)];
+	}
+	if (copy.claimed_by !== null && context.lives(copy.claimed_by)) {
+		return [inFlight(copy, context)];
+	}
+	const now = storeTime(context.now);
+	const found = [
+		held(copy, context),
+		paused(copy),
+		suspendedByOperator(copy),
+		nobody(context),
+		...timed(copy, now),
+		...(context.delivering && suspendedSite(copy, now) === null ? laneWaits(copy, now) : []),
+	].filter(reason => reason !== null);
+	// Where something else keeps it too, a flush does not have it tried.
+	const all =
+		found.length > 1 ? found.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason)) : found;
+	const [first = claimable(), ...others] = [
+		...all.filter(reason => endless.has(reason.waits_for)),
+		...all
+			.filter(reason => !endless.has(reason.waits_for))
+			.sort((a, b) => ((a.until ?? '') > (b.until ?? '') ? -1 : 1)),
+	];
+	return [first, ...others];
+}
+
+const endless: ReadonlySet<Reason['waits_for']> = new Set(['hold', 'paused', 'operator', 'daemon', 'route']);
+
+function over(copy: CopyFacts): Reason {
+	const {state, state_at: at, message_id: message, tried_host: host} = copy;
+	const left = 'Not in the queue any more:';
+	const none = {waits_for: null, since: at, until: null};
+	switch (state) {
+		case 'delivered':
+		case 'complained':
+		case 'sent': {
+			const by = host === null ? '' : ` by ${host}`;
+			const what = state === 'sent' ? 'taken by the smarthost' : state;
+			return {...none, detail: `${left} ${what} at ${utc(at)}${by}${because(copy.last_reply)}.`, mend: null};
+		}
+		default: {
+			const mend = `mailctl message resend ${message} sends it again as a new message`;
+			return {...none, detail: `${left} ${state} at ${utc(at)}${because(endReason(copy))}.`, mend};
+		}
+	}
+}
+
+function endReason({end_detail: json, last_reply: reply}: CopyFacts): string | null {
+	const {reason} = JSON.parse(json ?? '{}') as {reason?: unknown};
+	return typeof reason === 'string' ? reason : reply;
+}
+
+function inFlight(copy: CopyFacts, {claimedAt, attemptDeadlineMs}: WhyContext): Reason {
+	const since = claimedAt(copy);
+	const until = since === null ? copy.next_attempt_at : storeTime(Date.parse(since) + attemptDeadlineMs);
+	const begun = since === null ? '' : `, since ${utc(since)}`;
+	return {
+		waits_for: 'in_flight',
+		detail: `Is being tried right now (try ${copy.attempts + 1}${begun}); the try ends by ${utc(until)} at the latest.`,
+		since,
+		until,
+		mend: null,
+	};
+}
+
+function held(copy: CopyFacts, {heldBy}: WhyContext): Reason | null {
+	if (copy.held_at === null) {
+		return null;
+	}
+	const {user, reason} = heldBy(copy);
+	return {
+		waits_for: 'hold',
+		detail: `Is held since ${utc(copy.held_at)} by ${user ?? 'an operator'}${because(reason)}.`,
+		since: copy.held_at,
+		until: null,
+		mend: `mailctl queue release ${copy.id} lets it go`,
+	};
+}
+
+function paused({paused_at: at, pause_reason: reason, workspace_name: name}: CopyFacts): Reason | null {
+	return at === null
+		? null
+		: {
+				waits_for: 'paused',
+				detail: `Its workspace ${name} is paused since ${utc(at)}${because(reason)}.`,
+				since: at,
+				until: null,
+				mend: `mailctl workspace resume ${name} lets its mail go`,
+			};
+}
+
+function suspendedByOperator({destination, suspended_at: at, suspension_reason: reason}: CopyFacts): Reason | null {
+	return at === null
+		? null
+		: {
+				waits_for: 'operator',
+				detail: `An operator suspended all mail to ${destination} at ${utc(at)}${because(reason)}.`,
+				since: at,
+				until: null,
+				mend: `mailctl queue resume ${destination} lets it go`,
+			};
+}
+
+function nobody({running, delivering}: WhyContext): Reason | null {
+	if (delivering) {
+		return null;
+	}
+	return {
+		waits_for: 'daemon',
+		detail: running ? 'The daemon that runs does not deliver (MAILCTL_ROLES).' : 'No daemon is running.',
+		since: null,
+		until: null,
+		mend: running ? 'start one whose MAILCTL_ROLES has deliver' : 'mailctl serve starts it',
+	};
+}
+
+/** What has a time of its own, whether the daemon runs or not. */
+function timed(copy: CopyFacts, now: string): Array<Reason | null> {
+	return [nextTry(copy, now), suspendedSite(copy, now)];
+}
+
+function nextTry(copy: CopyFacts, now: string): Reason | null {
+	const {attempts, next_attempt_at: next, last_category: category, last_reply: reply, claimed_by: claim} = copy;
+	if (next === null || next <= now || claim !== null) {
+		return null;
+	}
+	const until = {since: copy.tried_at, until: next};
+	if (attempts === 0) {
+		const detail = `Waits until ${utc(next)} for its first try.`;
+		return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${copy.id} tries it now`};
+	}
+	const said = reply === null ? '' : `: "${reply}"`;
+	const by = copy.tried_host === null ? '' : ` by ${copy.tried_host}`;
+	const at = copy.tried_at === null ? '' : ` at ${utc(copy.tried_at)}`;
+	if (category === 'greylist') {
+		const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was greylisted${by}${at}${said}. The host takes it later, not sooner.`;
+		return {waits_for: 'greylisting', detail, ...until, mend: null};
+	}
+	const kind = category === null ? '' : ` (${category})`;
+	const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was put off${kind}${by}${at}${said}.`;
+	return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${copy.id} tries it now`};
+}
+
+function suspendedSite(copy: CopyFacts, now: string): Reason | null {
+	const {site, site_suspended_until: until, site_reason: reason, destination} = copy;
+	if (site === null || until === null || until <= now) {
+		return null;
+	}
+	const mend = `mailctl queue resume ${destination} lets one mail try it now`;
+	if (copy.site_waits_for === 'route') {
+		const detail = `Its ${site} refuses us; it is tried again at ${utc(until)}${because(reason)}.`;
+		return {waits_for: 'route', detail, since: null, until, mend: `${mends.route}; ${mend}`};
+	}
+	const detail = `Its site ${site} is left alone until ${utc(until)} after failures${because(reason)}.`;
+	return {waits_for: 'suspension', detail, since: null, until, mend};
+}
+
+/** What the daemon says of mail that is due; where its route is stopped it matters to all. */
+function laneWaits(copy: CopyFacts, now: string): Array<Reason | null> {
+	const {lane_waits_for: waitsFor, lane_detail: said, lane_until: until, site, next_attempt_at: next} = copy;
+	const isDue = next !== null && next <= now;
+	const isOver = until !== null && until <= now;
+	// An operator's suspension is told from the table where it stands.
+	if (waitsFor === null || waitsFor === 'operator' || (!isDue && waitsFor !== 'route') || isOver) {
+		return [];
+	}
+	const time = until === null ? '' : ` until ${utc(until)}`;
+	const detail = `Waits for ${awaited[waitsFor](site || copy.destination)}${time}${because(said)}.`;
+	return [{waits_for: waitsFor, detail, since: null, until, mend: mends[waitsFor] ?? null}];
+}
+
+const awaited: Record<Exclude<LaneWait, 'operator'>, (site: string) => string> = {
+	pace: site => `a place at its site ${site}`,
+	rate: site => `its minute at its site ${site}`,
+	suspension: site => `its site ${site}`,
+	warm_up: () => 'another day',
+	turn: () => 'its turn',
+	route: site => `its route ${site}`,
+	dns: () => 'DNS',
+};
+
+const inFile = (setting: string) => `${setting} of MAILCTL_DESTINATIONS_FILE may say otherwise`;
+const mends: Readonly<Partial<Record<LaneWait, string>>> = {
+	pace: inFile('connections'),
+	rate: inFile('perMinute'),
+	turn: 'a larger MAILCTL_MAX_SESSIONS takes more at once',
+	route: 'mailctl doctor looks at the smarthost',
+};
+
+function claimable(): Reason {
+	const detail = 'Nothing keeps it: it is due, and is tried at once.';
+	return {waits_for: 'claim', detail, since: null, until: null, mend: null};
+}
+
+const because = (reason: string | null) => (reason ? `: ${reason.replace(/\.$/, '')}` : '');
+
+/** A stored time for people. */
+function utc(stored: string | null): string {
+	return stored === null ? 'some time' : `${stored.slice(0, 19).replace('T', ' ')} UTC`;
 }

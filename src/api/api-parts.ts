@@ -5,7 +5,7 @@ import type {Erase} from '../outcome/erase.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Auth} from './auth.ts';
-import type {Cursors} from './cursor.ts';
+import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
 import type {WebhookRoutesOptions} from './routes/webhooks.ts';
 

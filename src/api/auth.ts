@@ -6,11 +6,10 @@ import type {Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {KeyRow} from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
-import type {Caller} from './caller.ts';
+import {type Caller, createRefuse} from './caller.ts';
 import {apiError} from './errors.ts';
 import type {FailureLimit} from './failure-limit.ts';
 import {type Bucket, type RateLimits, showAllowance} from './rate-limit.ts';
-import {createRefuse} from './unauthorized.ts';
 
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 

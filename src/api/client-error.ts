@@ -1,5 +1,6 @@
 import {type IncomingMessage, STATUS_CODES} from 'node:http';
 import type {Socket} from 'node:net';
+import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
 import type {NewId} from '../mail/ids.ts';
 import {type ApiError, apiError, errorBody} from './errors.ts';
 
@@ -50,4 +51,16 @@ export function createClientErrorHandler(newId: NewId) {
 function isAnswering(socket: HttpSocket): boolean {
 	const response = socket._httpMessage;
 	return response != null && (response.headersSent || response.req.complete);
+}
+
+/**
+ * An `onSend` hook: a client that has not taken its answer after `limit` milliseconds loses its connection. Node bounds only how
+ * long a request may take to arrive; an answer that nobody reads would hold its memory and its descriptor for ever.
+ */
+export function createUnreadLimit(limit: number) {
+	return (_request: FastifyRequest, {raw}: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {
+		const timer = setTimeout(() => raw.destroy(), limit);
+		raw.once('close', () => clearTimeout(timer));
+		done(null, payload);
+	};
 }

@@ -1,9 +1,101 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, {type FastifyInstance, type FastifySchema, type RouteOptions} from 'fastify';
-import {describeWebhooks} from './describe-webhooks.ts';
-import {plainSchema} from './plain-schema.ts';
+import {webhookEventTypes} from '../mail/event.ts';
 import {responsesOf} from './responses.ts';
+
+const example = {
+	type: 'delivered',
+	message_id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n',
+	recipient: 'user@example.org',
+	occurred_at: '2026-06-09T10:15:30+00:00',
+	metadata: {order_id: '1042'},
+};
+
+/** Adds the request that endpoints get to the description of the API (OpenAPI 3.1, `webhooks`). */
+export function describeWebhooks<Document extends object>(document: Document): Document {
+	const header = (name: string, description: string, schema: object, required = true) => ({
+		name,
+		in: 'header',
+		required,
+		description,
+		schema,
+	});
+	return {
+		...document,
+		webhooks: {
+			event: {
+				post: {
+					tags: ['Webhooks'],
+					operationId: 'receiveEvent',
+					summary: 'Receive an event',
+					description:
+						'Posted to every endpoint that is subscribed to the event. Any 2xx acknowledges it; anything else, a redirect or no answer in time is a failure and is tried again, five times in all. Compute the signature over the received bytes, compare in constant time, and refuse a timestamp more than 300 seconds off.',
+					parameters: [
+						header('X-Webhook-Timestamp', 'Unix seconds at signing.', {type: 'string'}),
+						header(
+							'X-Webhook-Signature',
+							'`sha256=` and the lower-case hex HMAC-SHA256 of `<timestamp>.<raw body>`, keyed by the endpoint’s `signing_secret`.',
+							{type: 'string', pattern: '^sha256=[0-9a-f]{64}$'},
+						),
+						header(
+							'X-Webhook-Signature-Next',
+							'The same, keyed by the new secret, during the overlap of a rotation. Take the request if either signature is right.',
+							{type: 'string', pattern: '^sha256=[0-9a-f]{64}$'},
+							false,
+						),
+						header('X-Webhook-Id', 'The delivery, `whd_…`; the same at every attempt.', {type: 'string'}),
+					],
+					requestBody: {required: true, content: {'application/json': {schema: eventBody, example}}},
+					responses: {'2XX': {description: 'Acknowledged.'}},
+				},
+			},
+		},
+	};
+}
+
+const eventBody = {
+	type: 'object',
+	required: ['type', 'message_id', 'recipient', 'occurred_at', 'metadata'],
+	properties: {
+		type: {type: 'string', enum: [...webhookEventTypes]},
+		message_id: {type: 'string'},
+		recipient: {type: 'string', description: 'The address that the event is about.'},
+		occurred_at: {type: 'string', description: 'UTC.'},
+		metadata: {
+			type: 'object',
+			additionalProperties: {type: 'string'},
+			description: 'As given at the send; empty if none.',
+		},
+	},
+};
+
+// Formats and keywords of our own say nothing to others; their meaning stands in the descriptions.
+const ownKeywords = new Set(['variables', 'contentEncoding']);
+const knownFormats = new Set(['email', 'uri', 'date-time']);
+const emailFormats = new Set(['email', 'recipient-email', 'query-email', 'query-recipient-email']);
+
+/** A copy of a schema with nothing but standard JSON Schema in it. */
+export function plainSchema(schema: unknown): unknown {
+	if (Array.isArray(schema)) {
+		return schema.map(plainSchema);
+	}
+	if (typeof schema !== 'object' || schema === null) {
+		return schema;
+	}
+	return Object.fromEntries(
+		Object.entries(schema).flatMap(([name, value]) => {
+			if (ownKeywords.has(name) && typeof value !== 'object') {
+				return [];
+			}
+			if (name === 'format' && typeof value === 'string') {
+				const format = emailFormats.has(value) ? 'email' : value;
+				return knownFormats.has(format) ? [[name, format]] : [];
+			}
+			return [[name, plainSchema(value)]];
+		}),
+	);
+}
 
 const about = `Transactional email: a send names a stored template and its variables, and is answered at once; rendering and
 delivery follow.

@@ -8,13 +8,12 @@ import Fastify, {
 } from 'fastify';
 import {createGarbage} from '../mail/garbage.ts';
 import type {NewId} from '../mail/ids.ts';
-import {createClientErrorHandler} from './client-error.ts';
+import {createClientErrorHandler, createUnreadLimit} from './client-error.ts';
 import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
-import {createInTurn} from './in-turn.ts';
 import {describeApi, type Pages, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
 import {repeatedHeader} from './single-headers.ts';
-import {createUnreadLimit} from './unread.ts';
+import {createInTurn} from './turns.ts';
 import {createChecks} from './validate.ts';
 
 export type Api = FastifyInstance;

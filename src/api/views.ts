@@ -1,4 +1,4 @@
-import {variantSource} from '../admin/variants.ts';
+import {variantSource} from '../admin/templates.ts';
 import {apiTime} from '../mail/time.ts';
 import type {Contact} from '../store/contacts.ts';
 import type {StoredEvent} from '../store/events.ts';

@@ -1,9 +1,10 @@
+import {fork} from 'node:child_process';
+import {once} from 'node:events';
 import {setTimeout as wait} from 'node:timers/promises';
 import type {ActTools} from '../mail/operator.ts';
 import {type Daemon, type Settings, startDaemon, type Usage} from './daemon.ts';
-import {fillStore} from './fill.ts';
-import {prepareWorkspace} from './filled-workspaces.ts';
-import {load} from './run-load.ts';
+import {fillStore, prepareWorkspace} from './fill.ts';
+import type {LoadOrder, LoadReport} from './load.ts';
 import type {Sink} from './sink.ts';
 import {compiled, makeShop, type Shop, withStore} from './throw-away.ts';
 import type {Workload} from './workload.ts';
@@ -128,4 +129,13 @@ function spent(before: Usage, after: Usage, count: number): Figures {
 		cpu_us: Number.isNaN(cpuUs) ? null : cpuUs,
 		peak_mb: Number.isNaN(after.peakMb) ? null : Math.round(after.peakMb),
 	};
+}
+
+/** Sends many messages by keep-alive connections of a process of its own; resolves when all are answered. */
+export async function load(order: LoadOrder): Promise<LoadReport> {
+	const child = fork(new URL('../bench/load.js', import.meta.url));
+	child.send(order);
+	const [report] = (await once(child, 'message')) as [LoadReport];
+	child.kill();
+	return report;
 }

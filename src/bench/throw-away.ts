@@ -1,17 +1,16 @@
 import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {createKey} from '../admin/keys.ts';
-import {saveTemplate} from '../admin/templates.ts';
-import {storedVariant} from '../admin/variants.ts';
+import {saveTemplate, storedVariant} from '../admin/templates.ts';
 import {createWorkspace} from '../admin/workspaces.ts';
-import {generateSigningKeys} from '../compose/dkim-key.ts';
+import {generateSigningKeys} from '../compose/dkim.ts';
 import {loadSettings} from '../config/settings.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
 import {usualScopes} from '../mail/api-key.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {compileInWorker, usualCompileTime} from '../render/compile-in-worker.ts';
+import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
 import type {TemplateVariant} from '../store/templates.ts';
 import type {Workload} from './workload.ts';
 

@@ -3,8 +3,7 @@ import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {count, past} from './options.ts';
 import {verb} from './program.ts';
 import {action} from './session.ts';
-import type {Noun} from './table.ts';
-import {printable, shortTime} from './text.ts';
+import {type Noun, printable, shortTime} from './text.ts';
 
 type Options = {readonly since?: number; readonly limit: number};
 

@@ -103,7 +103,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 			import('../data-folder/open.ts'),
 			import('../bench/fill.ts'),
 			import('../store/filling.ts'),
-			import('../bench/filled-workspaces.ts'),
+			import('../bench/fill.ts'),
 			import('../bench/throw-away.ts'),
 			import('../bench/workload.ts'),
 		]);

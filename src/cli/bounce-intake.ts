@@ -17,10 +17,9 @@ import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
+import {openResolver} from './route-now.ts';
 import type {Session} from './session.ts';
-import {fields} from './table.ts';
-import {grouped} from './text.ts';
-import {openResolver} from './ways.ts';
+import {fields, grouped} from './text.ts';
 
 /** Takes mails in and reads them, as the daemon does, in this process. */
 export type Intake = {

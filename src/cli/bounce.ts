@@ -4,15 +4,13 @@ import type {Review, TokenFault} from '../outcome/review.ts';
 import {readMail} from '../report/mime.ts';
 import {senderOf, subjectOf} from '../report/sender-mail.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound/kept-mails.ts';
-import {explainCommand} from './bounce-explain.ts';
+import {explainCommand, reportView} from './bounce-explain.ts';
 import {ingestCommand} from './bounce-ingest.ts';
-import {reportView} from './bounce-text.ts';
 import {CliError} from './fault.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, type Noun} from './table.ts';
-import {folded, printable, shortTime} from './text.ts';
+import {fields, folded, type Noun, printable, shortTime} from './text.ts';
 
 export function bounceCommands(bounce: Command): void {
 	ingestCommand(bounce);

@@ -15,8 +15,7 @@ import {networkOf} from '../routing/ways.ts';
 import {domain as parseDomain} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, table} from './table.ts';
-import {duration} from './text.ts';
+import {duration, fields, table} from './text.ts';
 
 export function configCommands(config: Command): void {
 	verb(config, 'show', 'Print the effective settings, secrets masked', 'mailctl config show').action(

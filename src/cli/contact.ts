@@ -9,8 +9,7 @@ import {CliError} from './fault.ts';
 import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, type Noun} from './table.ts';
-import {shortTime} from './text.ts';
+import {fields, type Noun, shortTime} from './text.ts';
 
 type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
 

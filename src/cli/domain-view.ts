@@ -5,9 +5,8 @@ import {storeTime} from '../mail/time.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import type {Session} from './session.ts';
-import {fields, table} from './table.ts';
 import type {Tone} from './terminal.ts';
-import {cut, printable, shortTime} from './text.ts';
+import {cut, fields, printable, shortTime, table} from './text.ts';
 
 export function domainView(row: Domain) {
 	return {

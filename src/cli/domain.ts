@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {generateSigningKeys} from '../compose/dkim-key.ts';
+import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {domainRecords, sendingNames} from '../domains/domain-records.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
@@ -15,8 +15,7 @@ import {CliError} from './fault.ts';
 import {domain as parseDomain, selector as parseSelector} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import type {Noun} from './table.ts';
-import {shortTime} from './text.ts';
+import {type Noun, shortTime} from './text.ts';
 
 export function domainCommands(domain: Command): void {
 	verb(domain, 'add <domain>', 'Add a domain, with keys to sign its mail', 'mailctl domain add shop.example')

@@ -8,8 +8,7 @@ import {CliError} from './fault.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import type {Noun} from './table.ts';
-import {shortTime} from './text.ts';
+import {type Noun, shortTime} from './text.ts';
 
 type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: string; expires?: number};
 

@@ -6,8 +6,7 @@ import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import {capturedFile} from './files.ts';
 import type {Session} from './session.ts';
-import {fields, table} from './table.ts';
-import {folded, nextTry, printable, shortTime, wrapped} from './text.ts';
+import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './text.ts';
 
 /** What came of copies after they were delivered. */
 export type Afterwards = {

@@ -13,8 +13,7 @@ import {describe, storedReportView} from './message-text.ts';
 import {address, count, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import type {Noun} from './table.ts';
-import {shortTime} from './text.ts';
+import {type Noun, shortTime} from './text.ts';
 
 type ListOptions = {
 	status?: RecipientState;
@@ -75,7 +74,7 @@ export function messageCommands(message: Command): void {
 		'mailctl message resend msg_06f…',
 	).action(
 		action<object, [string]>(async (session, options, id) => {
-			const {resend} = await import('./post-message.ts');
+			const {resend} = await import('./send.ts');
 			await resend(session, options, id);
 		}),
 	);

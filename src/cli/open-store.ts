@@ -1,9 +1,14 @@
 import {join} from 'node:path';
 import type {Settings} from '../config/settings.ts';
+import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {settleSecrets} from '../data-folder/settle-secrets.ts';
+import {storeTime} from '../mail/time.ts';
+import {isFolderLocked} from '../store/engine/lock.ts';
 import {migrate, schemaState} from '../store/engine/migrate.ts';
+import {listNodes, silentMs} from '../store/nodes.ts';
 import {openStore, type Store, type StoreLocation} from '../store/store.ts';
 import {CliError} from './fault.ts';
+import type {Session} from './session.ts';
 
 /** Opens the store beside a running daemon or without one; an empty one gets its tables first. */
 export async function openStoreOf(settings: Settings): Promise<Store> {
@@ -43,4 +48,34 @@ function locationOf({databaseUrl, dataDir}: Settings): StoreLocation {
 
 function newer(): CliError {
 	return new CliError('config', 'the store is of a newer mailctl than this one', 'install that version again');
+}
+
+/** The daemons of a store, as far as the queue depends on them. */
+export type Daemons = {
+	/** Whether any runs, and whether any of those delivers mail (MAILCTL_ROLES). */
+	readonly running: boolean;
+	readonly delivering: boolean;
+	/** Whether a claim is that of a daemon that lives. */
+	readonly lives: (claimedBy: string) => boolean;
+	/** For compare-and-set beside them: claims of nodes last seen before this are dead; null: all are alive. */
+	readonly silentSince: string | null;
+};
+
+/** SQLite has one daemon, which holds the lock of the folder; on PostgreSQL every node says when it was there. */
+export async function readDaemons(session: Session): Promise<Daemons> {
+	const {dataDir, databaseUrl} = session.storeSettings();
+	const silentSince = storeTime(session.tools.clock.now() - silentMs);
+	if (databaseUrl === null) {
+		const running = await isFolderLocked(join(dataDir, 'daemon.lock'));
+		const roles = readDaemonFile(dataDir)?.roles ?? [];
+		const delivering = running && (roles.length === 0 || roles.includes('deliver'));
+		return {running, delivering, lives: () => running, silentSince: running ? null : silentSince};
+	}
+	const nodes = await listNodes(await session.reader(), silentSince);
+	return {
+		running: nodes.length > 0,
+		delivering: nodes.some(({roles}) => roles.includes('deliver')),
+		lives: claimedBy => nodes.some(({id}) => id === claimedBy),
+		silentSince,
+	};
 }

@@ -2,9 +2,10 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import {auditQueue} from '../admin/queue-audit.ts';
+import {resumeDestination, suspendDestination} from '../admin/suspensions.ts';
 import {storeTime} from '../mail/time.ts';
-import {type GivenUp, giveUp} from '../outcome/give-up.ts';
 import type {Outbox} from '../outcome/outbox.ts';
+import {type GivenUp, giveUp} from '../outcome/settle.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
 	type ChangedCopy,
@@ -14,14 +15,16 @@ import {
 	releaseHeld,
 	type Step,
 } from '../store/queue/queue-change.ts';
-import {readDaemons} from './daemons.ts';
+import {listWorkspaces} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {label} from './options.ts';
+import {readDaemons} from './open-store.ts';
+import {domain, label} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {chosenTargets, type TargetOptions, type Targets, targetOptions} from './queue-targets.ts';
+import {openWays} from './route-now.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
-import {grouped} from './text.ts';
+import {grouped, printable, shortTime} from './text.ts';
 
 type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
 
@@ -198,4 +201,63 @@ async function takeSteps(
 
 function copiesOf(count: number): string {
 	return count === 1 ? '1 copy' : `${grouped(count)} copies`;
+}
+
+/** With more of them only the sites that mail waits for are known. */
+const mostWorkspaces = 1000;
+
+/** The verbs that stop all mail to a domain, and let it go again. */
+export function suspendVerbs(queue: Command): void {
+	verb(
+		queue,
+		'suspend <domain>',
+		'Send nothing to a domain until it is resumed; its mail is accepted and waits',
+		"mailctl queue suspend example.com --reason 'their disk is full until Monday'",
+	)
+		.option('--reason <text>', 'why: shown by queue summary and queue why', label('--reason'))
+		.action(
+			action<{reason?: string}, [string]>(async (session, {reason}, text) => {
+				const destination = domain(text);
+				const suspension = await session.write(trx => suspendDestination(trx, session.tools, {destination, reason}));
+				session.show({...suspension, suspended: true}, () => [
+					`nothing is sent to ${destination} since ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
+				]);
+			}),
+		);
+
+	verb(
+		queue,
+		'resume <domain>',
+		'Let mail to a domain go again, whether an operator or failures had stopped it',
+		'mailctl queue resume example.com',
+	).action(
+		action<object, [string]>(async (session, _options, text) => {
+			const destination = domain(text);
+			const known = await sitesOf(session, destination);
+			const {suspension, sites} = await session.write(trx =>
+				resumeDestination(trx, session.tools, {destination, sites: known}),
+			);
+			const resumed = suspension !== undefined || sites.length > 0;
+			session.show({destination, suspended: false, resumed, sites}, () =>
+				resumed
+					? [
+							...(suspension ? [`mail to ${destination} goes again`] : []),
+							...sites.map(
+								site => `one mail tries the site ${printable(site)} now, which was left alone after failures`,
+							),
+						]
+					: [`${destination} was not suspended`],
+			);
+		}),
+	);
+}
+
+/** The sites that mail to a destination would go to now, whoever's it is. */
+async function sitesOf(session: Session, destination: string): Promise<string[]> {
+	const ways = await openWays(session, {policies: false});
+	const workspaces = await listWorkspaces(await session.reader());
+	const all = await Promise.all(
+		workspaces.slice(0, mostWorkspaces).map(({id}) => ways.wayOf({destination, workspaceId: id})),
+	);
+	return [...new Set(all.flatMap(way => [way.site, ...(way.warmUp?.overflow ? [way.warmUp.overflow.site] : [])]))];
 }

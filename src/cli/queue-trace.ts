@@ -9,10 +9,9 @@ import {attemptLines} from './message-text.ts';
 import {count} from './options.ts';
 import {verb} from './program.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
-import {type LaneCopy, type RouteNow, routeLines, routeNow} from './route-now.ts';
+import {type LaneCopy, openResolver, openWays, type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {action, type Session} from './session.ts';
 import {grouped, nextTry, printable, shortTime} from './text.ts';
-import {openResolver, openWays} from './ways.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
 type Traced = {readonly copy: CopyFacts; readonly attempts: readonly StoredAttempt[]};

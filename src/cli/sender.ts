@@ -6,7 +6,7 @@ import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import type {Noun} from './table.ts';
+import type {Noun} from './text.ts';
 
 type AddOptions = {name?: string; verified?: boolean};
 

@@ -14,8 +14,8 @@ import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {columnsOf, linesOf, type Noun, table} from './table.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
+import {columnsOf, linesOf, type Noun, table} from './text.ts';
 
 /** What a verb works with; settings and store are opened when they are first asked for. */
 export type Session = {

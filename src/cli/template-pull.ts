@@ -1,13 +1,13 @@
 import {existsSync} from 'node:fs';
 import path from 'node:path';
 import type {Knex} from 'knex';
-import {carryOut, type FileChange, folderNameFault, type Plan, planPull} from '../admin/pull.ts';
-import {variantSource} from '../admin/variants.ts';
-import {folderFiles} from '../render/folder-files.ts';
+import {carryOut, type FileChange, folderNameFault, type Plan, planPull} from '../admin/template-folder.ts';
+import {variantSource} from '../admin/templates.ts';
+import {folderFiles} from '../render/folder.ts';
 import {findTemplate, findVersion, listTemplates, listVariants, type Template} from '../store/templates.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
-import {table} from './table.ts';
+import {table} from './text.ts';
 
 export type PullOptions = {dryRun?: boolean; yes?: boolean};
 

@@ -1,8 +1,7 @@
 import type {Saved} from '../admin/templates.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {Session} from './session.ts';
-import {type Noun, table} from './table.ts';
-import {shortTime} from './text.ts';
+import {type Noun, shortTime, table} from './text.ts';
 
 export const templateNoun: Noun<Template> = {
 	json: row => ({

@@ -201,7 +201,7 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 	const workspace = await session.workspace();
 	const data = options.data === undefined ? null : await readVariables(options.data);
 	const {previewTemplate} = await import('../admin/preview.ts');
-	const {renderInWorker} = await import('../render/render-in-worker.ts');
+	const {renderInWorker} = await import('../render/in-worker.ts');
 	const rendered = await previewTemplate(await session.reader(), {
 		workspace,
 		template,

@@ -9,8 +9,7 @@ import {CliError} from './fault.ts';
 import {label, topicCode} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import type {Noun} from './table.ts';
-import {grouped} from './text.ts';
+import {grouped, type Noun} from './text.ts';
 
 const mostTopics = 10_000;
 const optOutsAtOnce = 1000;

@@ -20,9 +20,8 @@ import {CliError} from './fault.ts';
 import {count, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {type Noun, table} from './table.ts';
 import {createProgress} from './terminal.ts';
-import {grouped, shortTime} from './text.ts';
+import {grouped, type Noun, shortTime, table} from './text.ts';
 
 type Options = {status?: DeliveryState; limit: number};
 

@@ -14,8 +14,7 @@ import {CliError} from './fault.ts';
 import {duration} from './options.ts';
 import {verb, version, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {fields, type Noun} from './table.ts';
-import {shortTime} from './text.ts';
+import {fields, type Noun, shortTime} from './text.ts';
 import {
 	chosenEndpoint,
 	deliveriesVerb,

@@ -32,8 +32,7 @@ import {
 import {verb} from './program.ts';
 import {readReputation, reputationFields, reputationView} from './reputation-view.ts';
 import {action, type Session} from './session.ts';
-import {fields, type Noun} from './table.ts';
-import {shortTime, duration as spell} from './text.ts';
+import {fields, type Noun, shortTime, duration as spell} from './text.ts';
 
 type Options = {
 	readonly name?: string;

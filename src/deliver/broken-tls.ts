@@ -3,8 +3,7 @@ import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Conversation} from './conversation.ts';
 import type {Hello} from './hello.ts';
-import type {Plan} from './plan.ts';
-import type {Route} from './route.ts';
+import type {Plan, Route} from './route.ts';
 
 /** Addresses whose TLS does not work, and what works in its place. */
 export type BrokenTls = {

@@ -1,5 +1,5 @@
 import type {Delivery} from './delivery.ts';
-import type {Extensions} from './extensions.ts';
+import type {Extensions} from './hello.ts';
 
 /** Which reports the recipient's side is asked for (RFC 3461 §4.1). */
 export type Notify = 'FAILURE' | 'SUCCESS,FAILURE';

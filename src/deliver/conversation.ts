@@ -6,13 +6,13 @@ import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {createDialogue} from './dialogue.ts';
 import type {SecureContexts} from './hello.ts';
-import type {Plan} from './plan.ts';
+import type {Plan} from './route.ts';
 import {openSession, type Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import type {Stop} from './stop.ts';
-import {tlsResult, tlsText} from './tls-words.ts';
+import {tlsResult, tlsText} from './tls-failure.ts';
 import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
-import type {TryLimits} from './try-limits.ts';
+import type {TryLimits} from './try-routes.ts';
 
 export type ConversationOptions = {
 	readonly hostname: string;

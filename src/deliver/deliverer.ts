@@ -19,10 +19,9 @@ import {mxRoutes} from './mx-routes.ts';
 import type {NoRoute} from './no-route.ts';
 import {createPool, type Place} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
-import {type Route, sameRoute} from './route.ts';
+import {type Route, sameRoute, sourceFor} from './route.ts';
 import type {Session} from './session.ts';
 import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
-import {sourceFor} from './source-address.ts';
 import {demandsOf} from './tls-demand.ts';
 import {type TryOptions, tryRoutes} from './try-routes.ts';
 

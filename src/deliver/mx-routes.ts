@@ -1,9 +1,9 @@
+import {createHash} from 'node:crypto';
+import {isIP} from 'node:net';
 import type {Source} from '../mail/way.ts';
-import type {MxRecord, Resolver} from '../net/dns.ts';
+import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/public-address.ts';
 import type {Families} from './families.ts';
-import {hostAddresses, otherAddresses} from './host-addresses.ts';
-import {isNullMx, mailHosts} from './mail-hosts.ts';
 import {deferral, dnsFailure, type NoRoute, noAddress, policyFailure, refusal, unknownDomain} from './no-route.ts';
 import type {Route} from './route.ts';
 import type {DemandOf, HostDemand} from './tls-demand.ts';
@@ -126,4 +126,87 @@ async function addressRoutes(
 	return others.length > 0
 		? refusal('network', '5.4.4', `no mail host of ${domain} has a public address`)
 		: noAddress(domain, noAddressBefore);
+}
+
+/** The addresses of a host, IPv6 and IPv4 in turn, and why one of the look-ups failed. `fresh`: what was kept does not count. */
+export async function hostAddresses(
+	host: string,
+	fresh: boolean,
+	families: Families,
+	resolver: Resolver,
+): Promise<{addresses: string[]; failure: string | null}> {
+	const none: DnsAnswer<string> = {kind: 'nodata'};
+	const [v6, v4] = await Promise.all([
+		families.v6 ? resolver.aaaa(host, fresh) : none,
+		families.v4 ? resolver.a(host, fresh) : none,
+	]);
+	const failed = [v6, v4].find(answer => answer.kind === 'failed');
+	return {
+		addresses: interleaved(recordsOf(v6), recordsOf(v4)),
+		failure: failed === undefined ? null : `the look-up of ${host} failed: ${failed.code}`,
+	};
+}
+
+function recordsOf(answer: DnsAnswer<string>): readonly string[] {
+	return answer.kind === 'found' ? answer.records : [];
+}
+
+function interleaved(first: readonly string[], second: readonly string[]): string[] {
+	const all: string[] = [];
+	for (let n = 0; n < Math.max(first.length, second.length); n++) {
+		all.push(...first.slice(n, n + 1), ...second.slice(n, n + 1));
+	}
+
+	return all;
+}
+
+/** The hosts' addresses of the family that there is no way to: that is not the domain's fault. */
+export async function otherAddresses(
+	hosts: readonly string[],
+	{v4, v6}: Families,
+	resolver: Resolver,
+): Promise<readonly string[]> {
+	if (v4 && v6) {
+		return [];
+	}
+
+	const found = await Promise.all(hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver)));
+	return found.flatMap(({addresses}) => addresses);
+}
+
+const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
+
+/** RFC 7505: the domain takes no mail. */
+export function isNullMx(records: readonly MxRecord[]): boolean {
+	return records.every(({exchange}) => bare(exchange) === '');
+}
+
+// What else stands there would go into commands, logs and certificates' names.
+const hostNames = /^[a-z0-9_.-]{1,253}$/;
+
+/** The hosts of a domain in the order in which a copy tries them; those whose names are none are left out. */
+export function mailHosts(records: readonly MxRecord[], recipientId: string): MxRecord[] {
+	return inOrder(usable(records), recipientId);
+}
+
+/** A null MX beside others means nothing, and an address is no name. */
+function usable(records: readonly MxRecord[]): MxRecord[] {
+	return records
+		.map(({exchange, priority}) => ({exchange: bare(exchange), priority}))
+		.filter(({exchange}) => hostNames.test(exchange) && isIP(exchange) === 0);
+}
+
+/**
+ * RFC 5321 §5.1: lowest preference first, equal ones in random order to spread the load. Each copy draws its own lots and
+ * keeps them: a host that knows a copy from its first try (greylisting) is asked first again.
+ */
+function inOrder(records: readonly MxRecord[], recipientId: string): MxRecord[] {
+	const lots = new Map<string, number>();
+	// Drawn only where preferences are equal: most domains name one host, or hosts of different ones.
+	const lotOf = ({exchange}: MxRecord): number => {
+		const lot = lots.get(exchange) ?? createHash('sha1').update(`${recipientId} ${exchange}`).digest().readUInt32BE();
+		lots.set(exchange, lot);
+		return lot;
+	};
+	return records.toSorted((a, b) => a.priority - b.priority || lotOf(a) - lotOf(b));
 }

@@ -1,6 +1,6 @@
 import {setTimeout as pause} from 'node:timers/promises';
-import {goneMs} from './gone.ts';
 import type {Session} from './session.ts';
+import {goneMs} from './stop.ts';
 
 /** The right to hold one connection to a site. */
 export type Place = {

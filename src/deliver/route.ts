@@ -1,5 +1,9 @@
+import {isIPv6} from 'node:net';
 import {isDeepStrictEqual} from 'node:util';
+import type {Source} from '../mail/way.ts';
 import type {TlsaRecord} from '../net/dns.ts';
+import type {Hello} from './hello.ts';
+import type {Session} from './session.ts';
 
 /**
  * `none`: plain text. `opportunistic`: TLS where offered, whatever the certificate, plain text where it fails
@@ -49,3 +53,20 @@ export function sameRoute(a: Route, b: Route): boolean {
 		a.login?.password === b.login?.password
 	);
 }
+
+/** The source for a target address: null where there is none of its family, undefined where the system chooses. */
+export function sourceFor(sources: readonly Source[], targetAddress: string): Source | null | undefined {
+	return sources.length === 0
+		? undefined
+		: (sources.find(({address}) => isIPv6(address) === isIPv6(targetAddress)) ?? null);
+}
+
+/** One conversation to have with one host. */
+export type Plan = {
+	readonly route: Route;
+	/** An idle session to have it on; null: open one. */
+	readonly session: Session | null;
+	readonly source: Source | undefined;
+	readonly hello: Hello;
+	readonly basic: boolean;
+};

@@ -1,7 +1,7 @@
 import type {Terms} from '../mail/way.ts';
 import type {SecureResolver} from '../net/dns.ts';
-import {findTlsa} from './find-tlsa.ts';
 import type {TlsMode, TlsPolicy} from './route.ts';
+import {findTlsa} from './tlsa.ts';
 
 /** What is demanded of one host, or why it may not get the mail: a sentence, and whether DNS is to blame. */
 export type HostDemand =

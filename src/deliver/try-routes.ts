@@ -5,16 +5,13 @@ import type {Source} from '../mail/way.ts';
 import type {BrokenTls} from './broken-tls.ts';
 import {type Conversation, type ConversationOptions, converse, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
-import {goneMs} from './gone.ts';
 import type {Hello} from './hello.ts';
-import type {Plan} from './plan.ts';
-import {type Route, sameRoute} from './route.ts';
+import {type Plan, type Route, sameRoute, sourceFor} from './route.ts';
 import type {Session} from './session.ts';
-import {sourceFor} from './source-address.ts';
-import type {Stop} from './stop.ts';
+import type {SmtpConnection} from './smtp-connection.ts';
+import {goneMs, type Stop} from './stop.ts';
 import {speaksNoTls} from './tls-failure.ts';
 import type {Accepted} from './transaction.ts';
-import {createTryLimits} from './try-limits.ts';
 import {type Verdict, verdict} from './verdict.ts';
 
 export type TryOptions = ConversationOptions & {
@@ -179,4 +176,44 @@ function nextHello({route, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hell
 	}
 
 	return hello !== 'none' && route.tls === 'opportunistic' && !route.implicitTls ? 'none' : null;
+}
+
+/** What ends a try from outside: its deadline, and a stop that spares mail whose data is under way. */
+export type TryLimits = {
+	/** The connection that is in use from now on. */
+	readonly use: (connection: SmtpConnection) => void;
+	/** Whether the data is being sent, so that the mail may be delivered. */
+	readonly committed: (committed: boolean) => void;
+	/** Whether no other conversation may begin. */
+	readonly over: () => boolean;
+	readonly done: () => void;
+};
+
+export function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
+	let connection: SmtpConnection | null = null;
+	let isCommitted = false;
+	let late = false;
+	const deadline = setTimeout(() => {
+		late = true;
+		connection?.fail(`the attempt took longer than ${deadlineMs} ms`);
+	}, deadlineMs);
+	const stop = () => {
+		if (!isCommitted) {
+			connection?.fail('stopped');
+		}
+	};
+	signal?.addEventListener('abort', stop, {once: true});
+	return {
+		use(used) {
+			connection = used;
+		},
+		committed(committed) {
+			isCommitted = committed;
+		},
+		over: () => late || signal?.aborted === true,
+		done() {
+			clearTimeout(deadline);
+			signal?.removeEventListener('abort', stop);
+		},
+	};
 }

@@ -5,7 +5,7 @@ import {type LookUp, systemLookUp} from '../deliver/relay-routes.ts';
 import type {Route} from '../deliver/route.ts';
 import {openSession} from '../deliver/session.ts';
 import type {Stop} from '../deliver/stop.ts';
-import {tlsText} from '../deliver/tls-words.ts';
+import {tlsText} from '../deliver/tls-failure.ts';
 import {systemClock} from '../mail/clock.ts';
 import type {Relay} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';

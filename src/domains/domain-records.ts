@@ -1,4 +1,4 @@
-import {dkimRecordValue} from '../compose/dkim-key.ts';
+import {dkimRecordValue} from '../compose/dkim.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DkimKey, keyState} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {generateSigningKeys} from '../compose/dkim-key.ts';
+import {generateSigningKeys} from '../compose/dkim.ts';
 import type {Address} from '../mail/address.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';

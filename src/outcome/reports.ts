@@ -24,10 +24,9 @@ import {
 	type NewReport,
 	type ReportedCopy,
 } from '../store/inbound/reports.ts';
-import {isYoung, type Known, type Match, matchesOf, type ReadMail} from './matches.ts';
+import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';
-import {matchesOfReporter} from './reporter.ts';
 import {reviewText} from './review.ts';
 
 export type {ReadMail} from './matches.ts';

@@ -1,10 +1,9 @@
 import type {Liquid} from 'liquidjs';
 import {createEngines} from './engine.ts';
 import {deepestHtml, longestSource} from './limits.ts';
-import {liquidFault, shield} from './liquid-source.ts';
+import {liquidFault, type Shielded, shield} from './liquid-source.ts';
 import {compileMjml, type MjmlResult} from './mjml.ts';
 import {nestsTooDeeply, textTemplate} from './text-part.ts';
-import {guardUrls} from './url-values.ts';
 import type {Violation} from './violation.ts';
 
 /** One locale's variant of a template as its author wrote it. Exactly one of `mjml` and `html`. */
@@ -96,4 +95,33 @@ function sizeFault(field: string, value: string | undefined): Violation[] {
 
 function atStart(field: string, message: string): Violation {
 	return {field, message, line: 1, column: 1};
+}
+
+/**
+ * Adds the filter `safe_url` to every output with which the value of a URL attribute begins, so that data cannot put
+ * `javascript:` into a link. An output later in the value cannot set the scheme and stays as it is.
+ */
+export function guardUrls({text, tokens, pattern, restore}: Shielded): string {
+	const word = pattern.source;
+	const urlStart = new RegExp(
+		`(\\s(?:href|src|action|formaction|background|poster|xlink:href)\\s*=\\s*(?:["']\\s*)?)((?:${word}\\s*)+)`,
+		'gi',
+	);
+	return restore(
+		text.replace(urlStart, (_, before: string, words: string) => {
+			let begun = false;
+			const guarded = words.replace(pattern, (placeholder, index) => {
+				const token = tokens[Number(index)];
+				if (!token || token.kind === 'tag') {
+					// The other branch of a condition begins the value anew.
+					begun &&= !(token && ['else', 'elsif', 'when'].includes(token.name));
+					return placeholder;
+				}
+				const first = !begun;
+				begun = true;
+				return first ? token.text.replace(/\s*(-?\}\})$/, ' | safe_url $1') : placeholder;
+			});
+			return before + guarded;
+		}),
+	);
 }

@@ -3,7 +3,6 @@ import type {Pieces} from '../mail/pieces.ts';
 import {PieceEmitter, renderAll, renderDirectly, TextEmitter} from './direct.ts';
 import {createFormats, type Place} from './formats.ts';
 import {longestSource, renderMemory} from './limits.ts';
-import {safeUrl} from './safe-url.ts';
 
 export type Engines = {
 	/** Escapes what it puts into html, unless the last filter is `raw`. */
@@ -124,4 +123,23 @@ export function renderTemplates(
 function placeOf(context: Context): Place {
 	const place = (context.globals as {readonly [placeKey]?: Place})[placeKey];
 	return place ?? {locale: 'en', timezone: 'UTC'};
+}
+
+const scheme = /^([a-z][a-z0-9+.-]*):/i;
+const allowedSchemes = new Set(['http', 'https', 'mailto', 'tel', 'sms', 'cid']);
+
+/**
+ * The value, or `#` where it is a URL of a scheme that does not belong into a mail (`javascript:`, `data:`).
+ * Browsers drop spaces and controls before and inside of a scheme, so they are no disguise.
+ */
+export function safeUrl(value: unknown): unknown {
+	if (typeof value === 'object' && value !== null) {
+		return '#'; // Liquid would join a list to text unseen.
+	}
+	if (typeof value !== 'string') {
+		return value;
+	}
+
+	const found = scheme.exec(value.replace(/[\s\u0000-\u0020\u007f-\u00a0\u200b\ufeff]+/g, ''))?.[1];
+	return found === undefined || allowedSchemes.has(found.toLowerCase()) ? value : '#';
 }

@@ -1,5 +1,7 @@
 import {parentPort, type ResourceLimits, Worker, workerData} from 'node:worker_threads';
 import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
+import type {CompileResult, VariantSource} from './compile.ts';
+import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 
 export type WorkerOptions = {
 	/** For the work, once the thread has loaded its code: of the clock and of the CPU (`limitWork`). */
@@ -69,4 +71,54 @@ export function inWorker<Result>(
 export async function answer(work: (input: unknown) => unknown): Promise<void> {
 	parentPort?.postMessage('loaded');
 	parentPort?.postMessage({result: await work(workerData)});
+}
+
+const compileWorker = new URL('../render/compile-worker.js', import.meta.url);
+// MJML holds some 100 MB while it compiles.
+const compileLimits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
+
+/** Milliseconds; MJML alone loads in half a second, but in ten on a machine with much other work. */
+export const usualCompileTime = 30_000;
+
+/**
+ * Compiles variants in a thread of their own, so that no template can hold the caller up or use its memory up.
+ * What does not end in time is a violation of each variant.
+ *
+ * @param timeoutMs for all of them together, the loading of MJML included
+ * @returns a result for each source, in order
+ */
+export async function compileInWorker(
+	sources: readonly VariantSource[],
+	timeoutMs = usualCompileTime,
+): Promise<readonly CompileResult[]> {
+	const ended = await inWorker<readonly CompileResult[]>(compileWorker, sources, {timeoutMs, limits: compileLimits});
+	if (ended.ok) {
+		return ended.result;
+	}
+	const message = `takes too ${ended.spent === 'time' ? 'long' : 'much memory'} to compile`;
+	return sources.map(source => ({
+		ok: false,
+		violations: [{field: source.mjml === undefined ? 'html' : 'mjml', message, line: 1, column: 1}],
+	}));
+}
+
+export type RenderJob = {readonly variant: RenderVariant; readonly input: RenderInput};
+
+const renderWorker = new URL('../render/render-worker.js', import.meta.url);
+// As makers have them.
+const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
+
+/**
+ * Renders one mail in a thread of its own, for callers that have other duties: the limits of a render are cooperative.
+ * It costs a tenth of a second; makers, who render much, have threads that stay.
+ */
+export async function renderInWorker(job: RenderJob, timeoutMs = 2000, clocks = systemClocks): Promise<RenderResult> {
+	const ended = await inWorker<RenderResult>(renderWorker, job, {timeoutMs, limits: renderLimits, clocks});
+	return ended.ok
+		? ended.result
+		: {
+				ok: false,
+				reason: 'render_limit',
+				message: `rendering: takes too ${ended.spent === 'time' ? 'long' : 'much memory'}`,
+			};
 }

@@ -1,6 +1,5 @@
-import {answer} from './in-worker.ts';
+import {answer, type RenderJob} from './in-worker.ts';
 import {createRenderer} from './render.ts';
-import type {RenderJob} from './render-in-worker.ts';
 
 // The body of the thread that renderInWorker starts.
 await answer(job => {

@@ -1,6 +1,4 @@
-import {type ContentType, readContentType} from './content-type.ts';
 import {decodeBody, decodeText} from './decode.ts';
-import {guessBoundary, splitParts} from './multipart.ts';
 import {firstMail, headerEnd, withLineFeeds} from './raw-mail.ts';
 
 /** A header field: its name in lower case, its value unfolded and not decoded. */
@@ -139,4 +137,144 @@ function once<Value>(make: () => Value): () => Value {
 		made ??= {value: make()};
 		return made.value;
 	};
+}
+
+const longestBoundary = 1000;
+const lf = 0x0a;
+
+/**
+ * The parts between the lines of a boundary (RFC 2046 §5.1.1), as views of `content`, at most `most`. A boundary that is
+ * never closed ends with the content; one that begins like another is another.
+ */
+export function splitParts(content: Buffer, boundary: string, most: number): Buffer[] {
+	const parts: Buffer[] = [];
+	const delimiter = `--${boundary.slice(0, longestBoundary)}`;
+	let start = -1;
+	for (const at of linesOf(content, delimiter)) {
+		const after = at + delimiter.length;
+		const kind = kindOf(content, after);
+		if (kind === null) {
+			continue;
+		}
+		if (start !== -1) {
+			parts.push(content.subarray(start, Math.max(start, at - 1)));
+		}
+		const end = content.indexOf(lf, after);
+		start = kind === 'last' || end === -1 ? -1 : end + 1;
+		if (kind === 'last' || parts.length >= most) {
+			return parts;
+		}
+	}
+	if (start !== -1 && start < content.length) {
+		parts.push(content.subarray(start));
+	}
+	return parts;
+}
+
+/** Where the lines begin that begin with a text. */
+function* linesOf(content: Buffer, text: string): Generator<number> {
+	const first = Buffer.from(text, 'latin1');
+	if (content.subarray(0, first.length).equals(first)) {
+		yield 0;
+	}
+	const line = Buffer.from(`\n${text}`, 'latin1');
+	for (let at = content.indexOf(line); at !== -1; at = content.indexOf(line, at + line.length)) {
+		yield at + 1;
+	}
+}
+
+/** What the rest of a line says of the boundary before it; null: it is another boundary. */
+function kindOf(content: Buffer, after: number): 'next' | 'last' | null {
+	const first = content[after];
+	if (first === undefined || first === lf) {
+		return 'next';
+	}
+	if (first !== 0x20 && first !== 0x09 && first !== 0x2d) {
+		return null;
+	}
+	const [rest = ''] = content.toString('latin1', after, after + longestBoundary).split('\n', 1);
+	return rest.trim() === '' ? 'next' : rest.trim() === '--' ? 'last' : null;
+}
+
+const looksAt = 64 * 1024;
+
+/** The boundary that is used where the announced one is missing or another: what stands before a part's header. */
+export function guessBoundary(content: Buffer): string | null {
+	const text = content.toString('latin1', 0, Math.min(content.length, looksAt));
+	return (
+		/^--([^\n]{1,200}?)[ \t]*\ncontent-(?:type|transfer-encoding|description|disposition)[ \t]*:/im.exec(text)?.[1] ??
+		null
+	);
+}
+
+/** A value with parameters (RFC 2045 §5.1): names in lower case. */
+export type ContentType = {readonly value: string; readonly parameters: Readonly<Record<string, string>>};
+
+const longest = 4096;
+const mostParameters = 40;
+
+const parameter = /;[ \t]*([^\s=;*"()]{1,60})(?:\*(\d{1,2}))?(\*)?[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"?|([^\s;]*))/g;
+
+/**
+ * Reads `text/plain; charset="utf-8"`, with comments, and with parameters in pieces or with a charset (RFC 2231). What is
+ * missing or no type is `text/plain`.
+ */
+export function readContentType(field: string | null): ContentType {
+	const text = withoutComments((field ?? '').slice(0, longest));
+	const semicolon = text.indexOf(';');
+	const value = (semicolon === -1 ? text : text.slice(0, semicolon)).replace(/\s+/g, '').toLowerCase();
+	return {
+		value: /^[^/]+\/[^/]+$/.test(value) ? value : 'text/plain',
+		parameters: semicolon === -1 ? {} : readParameters(text.slice(semicolon)),
+	};
+}
+
+function readParameters(text: string): Record<string, string> {
+	const pieces = new Map<string, string[]>();
+	for (const [, name, number, extended, quoted, plain] of text.matchAll(parameter)) {
+		const key = (name as string).toLowerCase();
+		const values = pieces.get(key) ?? [];
+		if (pieces.size >= mostParameters) {
+			break;
+		}
+		const value = quoted === undefined ? (plain ?? '') : quoted.replace(/\\(.)/g, '$1');
+		values[Number(number ?? 0)] ??= extended ? unescaped(value) : value;
+		pieces.set(key, values);
+	}
+	return Object.fromEntries([...pieces].map(([name, values]) => [name, values.join('')]));
+}
+
+/** RFC 2231 §4: `utf-8'de'%C3%A4`. The names of boundaries and charsets, which are all that is read here, are ASCII. */
+function unescaped(value: string): string {
+	return value
+		.replace(/^[\w-]{0,40}'[\w-]{0,40}'/, '')
+		.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}
+
+/** Comments may nest; parentheses in quotes are none, as in a boundary. */
+function withoutComments(text: string): string {
+	if (!text.includes('(')) {
+		return text;
+	}
+	let kept = '';
+	let depth = 0;
+	let quoted = false;
+	for (let i = 0; i < text.length; i++) {
+		const character = text[i] as string;
+		if (character === '\\' && (quoted || depth > 0)) {
+			kept += depth === 0 ? text.slice(i, i + 2) : '';
+			i++;
+		} else if (character === '"' && depth === 0) {
+			quoted = !quoted;
+			kept += character;
+		} else if (character === '(' && !quoted && /[\s;(]|^$/.test(text[i - 1] ?? '')) {
+			depth++;
+		} else if (character === ')' && depth > 0) {
+			depth--;
+		} else if (depth === 0) {
+			kept += character;
+		}
+	}
+	// A comment that is never closed is none.
+	return depth === 0 ? kept : text;
 }

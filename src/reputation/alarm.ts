@@ -1,8 +1,8 @@
+import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, BounceCategory} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {providerOf} from './provider.ts';
 
 /** What a provider's hosts refused because of us in the last hour. */
 export type Refusals = {
@@ -86,4 +86,26 @@ function isRefusalOfUs({outcome}: AttemptResult, {enhanced}: Attempt): boolean {
 		return false;
 	}
 	return ofUs.has(outcome.category) || (outcome.category === 'policy' && /^[45]\.7\./.test(enhanced ?? ''));
+}
+
+/** Labels under which countries register names of others: `co.uk`, `com.au`, `ne.jp`. */
+const registries: ReadonlySet<string> = new Set([
+	'ac',
+	'co',
+	'com',
+	'edu',
+	'go',
+	'gov',
+	'gr',
+	'ne',
+	'net',
+	'or',
+	'org',
+]);
+
+/** Whose host this is, by the end of its name: `aspmx.l.google.com` is google.com's. Good enough to count by. */
+export function providerOf(host: string): string {
+	const labels = host.toLowerCase().replace(/\.$/, '').split('.');
+	const isCountry = labels.at(-1)?.length === 2 && registries.has(labels.at(-2) ?? '');
+	return isIP(host) !== 0 ? host : labels.slice(isCountry ? -3 : -2).join('.');
 }

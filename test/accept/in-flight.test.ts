@@ -1,6 +1,6 @@
 import test from 'ava';
 import {type Accepted, accepted, refused} from '../../src/accept/accepted.ts';
-import {createInFlight} from '../../src/accept/in-flight.ts';
+import {createInFlight} from '../../src/accept/idempotency.ts';
 
 type Run = {readonly end: (result: Accepted) => void; readonly fail: (error: Error) => void};
 

@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {load} from '../../src/bench/run-load.ts';
+import {load} from '../../src/bench/measures.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, startApi, type TestApi} from '../helpers/api.ts';
 import {engines, storeTest} from '../helpers/databases.ts';

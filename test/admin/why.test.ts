@@ -1,6 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {whyWaiting} from '../../src/admin/why.ts';
-import type {WaitsFor, WhyContext} from '../../src/admin/why-reasons.ts';
+import {type WaitsFor, type WhyContext, whyWaiting} from '../../src/admin/why.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {LaneWait} from '../../src/mail/way.ts';
 import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';

@@ -1,7 +1,6 @@
 import process from 'node:process';
 import {parseArgs} from 'node:util';
-import {importSigningKey} from '../../src/compose/dkim.ts';
-import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {pooledRandom} from '../../src/mail/ids.ts';

@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fields, table} from '../../src/cli/table.ts';
-import {cut, duration, folded, nextTry, printable, widthOf} from '../../src/cli/text.ts';
+import {cut, duration, fields, folded, nextTry, printable, table, widthOf} from '../../src/cli/text.ts';
 
 test('nothing that a terminal acts on or that hides text is printed', t => {
 	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');

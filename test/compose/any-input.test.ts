@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {base64Length, writeBase64Lines} from '../../src/compose/base64-lines.ts';
+import {base64Length, writeBase64Lines} from '../../src/compose/body-writer.ts';
 import {createCompose} from '../../src/compose/compose.ts';
 import type {Letter} from '../../src/compose/letter.ts';
 import {receipt} from './letters.ts';

@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
-import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createDomainChecks} from '../../src/daemon/domain-checks.ts';
 import {createTelling} from '../../src/daemon/telling.ts';
 import {createResolver} from '../../src/dns/resolver.ts';

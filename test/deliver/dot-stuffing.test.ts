@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {dotStuffed} from '../../src/deliver/dot-stuffing.ts';
+import {dotStuffed} from '../../src/deliver/transaction.ts';
 
 const stuffed = (text: string) => Buffer.concat(dotStuffed(Buffer.from(text))).toString();
 

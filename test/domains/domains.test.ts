@@ -1,7 +1,7 @@
 import {createPrivateKey, createPublicKey} from 'node:crypto';
 import test from 'ava';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
-import {generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {domainRecords, sendingNames} from '../../src/domains/domain-records.ts';
 import {addDomain} from '../../src/domains/domains.ts';
 import {addSender, changeSender, removeSender} from '../../src/domains/senders.ts';

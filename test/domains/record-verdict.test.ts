@@ -1,5 +1,5 @@
 import test from 'ava';
-import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
 import type {DomainRecord} from '../../src/domains/domain-records.ts';
 import {judgeRecord} from '../../src/domains/record-verdict.ts';
 import type {DnsFault, DnsRecords, Zone} from '../helpers/fake-dns.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
 import {type DomainRecord, domainRecords} from '../../src/domains/domain-records.ts';
 import {zoneFile} from '../../src/domains/zone-file.ts';
 import {parseZone} from '../helpers/zone-file.ts';

@@ -1,7 +1,6 @@
 import test from 'ava';
 import {createCompose} from '../../src/compose/compose.ts';
-import {importSigningKey} from '../../src/compose/dkim.ts';
-import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim-key.ts';
+import {dkimRecordValue, generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {international, invoice, note, receipt} from '../compose/letters.ts';
 import {verifyWithDkimpy} from '../helpers/dkimpy.ts';
 

@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {readAttribute} from '../../src/links/attribute-value.ts';
-import {mostTrackedLinks, rewrite} from '../../src/links/rewrite.ts';
+import {mostTrackedLinks, readAttribute, rewrite} from '../../src/links/rewrite.ts';
 
 const openUrl = 'https://mail.test/t/o/pixel';
 const pixel = `<img src="${openUrl}" width="1" height="1" alt="">`;

@@ -1,7 +1,7 @@
 import {createPublicKey, generateKeyPairSync} from 'node:crypto';
 import test from 'ava';
 import fc from 'fast-check';
-import {dkimRecordValue} from '../../src/compose/dkim-key.ts';
+import {dkimRecordValue} from '../../src/compose/dkim.ts';
 import {parseDkimRecord} from '../../src/mail/dkim-record.ts';
 
 const {publicKey} = generateKeyPairSync('rsa', {modulusLength: 2048});

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {type GivenUp, giveUp} from '../../src/outcome/give-up.ts';
+import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
 import {findWaiting} from '../../src/store/queue/queue-targets.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';

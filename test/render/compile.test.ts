@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
-import {compileInWorker} from '../../src/render/compile-in-worker.ts';
+import {compileInWorker} from '../../src/render/in-worker.ts';
 
 const good: VariantSource = {
 	locale: null,

@@ -3,8 +3,7 @@ import path from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
 import type {VariantSource} from '../../src/render/compile.ts';
-import {readTemplateFolder} from '../../src/render/folder.ts';
-import {folderFiles} from '../../src/render/folder-files.ts';
+import {folderFiles, readTemplateFolder} from '../../src/render/folder.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const text = fc.string({unit: 'grapheme', maxLength: 40}).map(one => one.replace(/^\ufeff+/, ''));

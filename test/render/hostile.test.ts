@@ -1,7 +1,7 @@
 import {once} from 'node:events';
 import {Worker} from 'node:worker_threads';
 import test from 'ava';
-import {compileInWorker} from '../../src/render/compile-in-worker.ts';
+import {compileInWorker} from '../../src/render/in-worker.ts';
 import type {RenderResult} from '../../src/render/render.ts';
 
 const thread = new URL('hostile-thread.js', import.meta.url);

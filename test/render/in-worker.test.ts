@@ -1,5 +1,5 @@
 import test from 'ava';
-import {renderInWorker} from '../../src/render/render-in-worker.ts';
+import {renderInWorker} from '../../src/render/in-worker.ts';
 import {input, variant} from './inputs.ts';
 
 test('a render in a thread of its own is a render', async t => {

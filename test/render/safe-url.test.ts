@@ -1,8 +1,7 @@
 import test from 'ava';
-import {createEngines} from '../../src/render/engine.ts';
+import {guardUrls} from '../../src/render/compile.ts';
+import {createEngines, safeUrl} from '../../src/render/engine.ts';
 import {shield} from '../../src/render/liquid-source.ts';
-import {safeUrl} from '../../src/render/safe-url.ts';
-import {guardUrls} from '../../src/render/url-values.ts';
 
 for (const url of [
 	'https://a.example/?x=javascript:1',

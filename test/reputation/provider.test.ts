@@ -1,5 +1,5 @@
 import test from 'ava';
-import {providerOf} from '../../src/reputation/provider.ts';
+import {providerOf} from '../../src/reputation/alarm.ts';
 
 for (const [host, provider] of [
 	['gmail-smtp-in.l.google.com', 'google.com'],

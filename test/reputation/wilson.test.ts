@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {wilsonLowerBound} from '../../src/reputation/wilson.ts';
+import {wilsonLowerBound} from '../../src/reputation/findings.ts';
 
 // Computed by hand from Wilson's formula (1927), z = 1.959964.
 for (const [hits, trials, expected] of [

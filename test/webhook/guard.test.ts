@@ -1,8 +1,7 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
-import {createGuard, hostOf} from '../../src/webhook/guard.ts';
-import {refusedPorts} from '../../src/webhook/ports.ts';
+import {createGuard, hostOf, refusedPorts} from '../../src/webhook/guard.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 
 const guard = createGuard([]);

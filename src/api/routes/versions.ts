@@ -1,9 +1,10 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {previewTemplate} from '../../admin/preview.ts';
-import {addVersion} from '../../admin/templates.ts';
+import {addVersion, storedVariant} from '../../admin/templates.ts';
+import type {Violation} from '../../mail/api-error.ts';
 import {isId} from '../../mail/ids.ts';
-import {compileInWorker} from '../../render/compile-in-worker.ts';
-import {renderInWorker} from '../../render/render-in-worker.ts';
+import type {CompileResult, VariantSource} from '../../render/compile.ts';
+import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -11,6 +12,7 @@ import {
 	listVariants,
 	pageVersions,
 	type Template,
+	type TemplateVariant,
 } from '../../store/templates.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import type {ApiParts} from '../api-parts.ts';
@@ -18,14 +20,20 @@ import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
-import {readVersion, readyVersion} from '../read-version.ts';
 import {canonicalLocale} from '../schemas/formats.ts';
-import {pageOf} from '../schemas/page.ts';
-import {idParams} from '../schemas/params.ts';
-import {listedVersionSchema, previewBody, previewSchema, versionBody, versionSchema} from '../schemas/template.ts';
+import {idParams, pageOf} from '../schemas/page.ts';
+import {
+	listedVersionSchema,
+	previewBody,
+	previewSchema,
+	type VersionBody,
+	versionBody,
+	versionSchema,
+} from '../schemas/template.ts';
 import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';
+import {mostViolations} from '../validate.ts';
 import {listedVersionView, versionView} from '../views.ts';
 
 const versionsPerPage = 25;
@@ -211,4 +219,55 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 			},
 		);
 	};
+}
+
+export type ReadVersion =
+	| {readonly ok: true; readonly sources: readonly VariantSource[]}
+	| {readonly ok: false; readonly violations: readonly Violation[]};
+
+/** The variants of a body of the right shape; what a schema cannot say of them is judged here. */
+export function readVersion({variants}: VersionBody): ReadVersion {
+	const violations: Violation[] = [];
+	const seen = new Set<string | null>();
+	const sources = variants.map(({locale: tag = '', subject, mjml, html, text}, index): VariantSource => {
+		const locale = tag === '' ? null : canonicalLocale(tag);
+		if (seen.has(locale)) {
+			const message = locale === null ? 'the default variant is there twice' : 'is there twice';
+			violations.push({field: `variants[${index}].locale`, message});
+		}
+		seen.add(locale);
+		if ((mjml === undefined) === (html === undefined)) {
+			violations.push({field: `variants[${index}].mjml`, message: 'give either mjml or html'});
+		}
+		return {locale, subject, mjml: body(mjml), html: body(html), text: body(text)};
+	});
+	return violations.length > 0 ? {ok: false, violations: violations.slice(0, mostViolations)} : {ok: true, sources};
+}
+
+// As files are read: a byte order mark is no part of the text.
+function body(text: string | undefined): string | undefined {
+	return text?.replace(/^\ufeff+/, '');
+}
+
+export type ReadyVersion =
+	| {readonly ok: true; readonly variants: readonly TemplateVariant[]}
+	| {readonly ok: false; readonly violations: readonly Violation[]};
+
+const longestMessage = 500;
+
+/** What the compiler made of the sources, or each of its faults with the field that it is in, its line and its column. */
+export function readyVersion(sources: readonly VariantSource[], results: readonly CompileResult[]): ReadyVersion {
+	const variants: TemplateVariant[] = [];
+	const violations: Violation[] = [];
+	for (const [index, source] of sources.entries()) {
+		const result = results[index];
+		if (result?.ok) {
+			variants.push(storedVariant(source, result));
+		}
+		for (const {field, message, line, column} of result?.ok === false ? result.violations : []) {
+			const placed = `line ${line}, column ${column}: ${message}`.slice(0, longestMessage);
+			violations.push({field: `variants[${index}].${field}`, message: placed});
+		}
+	}
+	return violations.length > 0 ? {ok: false, violations: violations.slice(0, mostViolations)} : {ok: true, variants};
 }

@@ -13,12 +13,10 @@ import {type Endpoint, findEndpoint, listEndpoints} from '../../store/webhooks/w
 import type {Guard} from '../../webhook/guard.ts';
 import {type Auth, actAs, callerOf} from '../auth.ts';
 import {type Caller, visibleMode} from '../caller.ts';
-import type {Cursors} from '../cursor.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing} from '../errors.ts';
-import {noQuery, pageQuery, readPage, scanPage} from '../paging.ts';
-import {pageOf} from '../schemas/page.ts';
-import {idParams} from '../schemas/params.ts';
+import {type Cursors, noQuery, pageQuery, readPage, scanPage} from '../paging.ts';
+import {idParams, pageOf} from '../schemas/page.ts';
 import {deliverySchema, endpointBody, endpointSchema, replayBody, rotationBody} from '../schemas/webhook.ts';
 import type {Routes} from '../server.ts';
 import {createChecks} from '../validate.ts';

@@ -1,6 +1,14 @@
 import type {TSchema} from 'typebox';
 import {Type} from './type.ts';
 
+/** A time of an answer. */
+export const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
+
+/** The `id` of a path. Any text: one that cannot be an id answers as an unknown id does. */
+export function idParams(prefix: string) {
+	return Type.Object({id: Type.String({description: `\`${prefix}_…\``})});
+}
+
 /** A page of a list, with the item's own example. */
 export function pageOf(item: TSchema) {
 	const {examples = []} = item as {examples?: readonly unknown[]};

@@ -1,5 +1,5 @@
 import type {Static} from 'typebox';
-import {time} from './time.ts';
+import {time} from './page.ts';
 import {Type} from './type.ts';
 
 const strict = {additionalProperties: false} as const;

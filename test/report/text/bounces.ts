@@ -1,7 +1,7 @@
 import type {Evidence} from '../../../src/mail/bounce.ts';
 import type {Report} from '../../../src/mail/report.ts';
 import {readMail} from '../../../src/report/mime.ts';
-import {readText} from '../../../src/report/read-text.ts';
+import {readText} from '../../../src/report/read-report.ts';
 import {bounceTextOf} from '../../../src/report/text/bounce-text.ts';
 
 /** Header fields of a bounce, beside those that every one has. */
