@@ -2,15 +2,12 @@ import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
+import {releaseOthers, releaseOwn} from '../store/held-claims.ts';
 import {beat, type Node, removeNode, silentMs} from '../store/nodes.ts';
 import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/queue/lane-waits.ts';
-import {releaseOtherClaims, releaseOwnClaims, releaseSilentClaims} from '../store/queue/releases.ts';
+import {copyClaims, releaseSilentClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
-import {
-	releaseOtherDeliveries,
-	releaseOwnDeliveries,
-	releaseSilentDeliveries,
-} from '../store/webhooks/webhook-claims.ts';
+import {deliveryClaims, releaseSilentDeliveries} from '../store/webhooks/webhook-claims.ts';
 
 const usualBeatMs = 5000;
 /** Whoever could not tell for so long does not know whether others could. */
@@ -85,8 +82,8 @@ export function createPresence({
 
 	async function releaseAll(trx: Knex.Transaction, boot: string): Promise<void> {
 		const now = storeTime(clock.now());
-		await releaseOwnClaims(trx, boot, now);
-		await releaseOwnDeliveries(trx, boot, now);
+		await releaseOwn(trx, copyClaims, boot, now);
+		await releaseOwn(trx, deliveryClaims, boot, now);
 		await removeOwnLaneWaits(trx, boot);
 	}
 
@@ -96,8 +93,8 @@ export function createPresence({
 			if (alone) {
 				const now = storeTime(clock.now());
 				await store.writer.transaction(async trx => {
-					await releaseOtherClaims(trx, node.id, now);
-					await releaseOtherDeliveries(trx, node.id, now);
+					await releaseOthers(trx, copyClaims, node.id, now);
+					await releaseOthers(trx, deliveryClaims, node.id, now);
 					await removeOtherLaneWaits(trx, node.id);
 				});
 				return;

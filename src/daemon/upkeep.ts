@@ -4,9 +4,10 @@ import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
-import {bringForward} from '../store/queue/releases.ts';
+import {bringForward} from '../store/held-claims.ts';
+import {copyClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
-import {bringDeliveriesForward} from '../store/webhooks/webhook-claims.ts';
+import {deliveryClaims} from '../store/webhooks/webhook-claims.ts';
 import {watchClockSkew} from './clock-skew.ts';
 import {startSweep} from './sweep.ts';
 import {
@@ -157,8 +158,8 @@ export function watchClockSteps(options: ClockStepsOptions): {readonly stop: () 
 		const now = clock.now();
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
-			await bringForward(trx, storeTime(now + options.longestWait()), storeTime(now));
-			await bringDeliveriesForward(trx, storeTime(now + options.longestPost), storeTime(now));
+			await bringForward(trx, copyClaims, storeTime(now + options.longestWait()), storeTime(now));
+			await bringForward(trx, deliveryClaims, storeTime(now + options.longestPost), storeTime(now));
 		});
 		options.onMoved();
 	}

@@ -3,13 +3,14 @@ import {webhookCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
+import {releaseUnknown} from '../store/held-claims.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {
 	type ClaimedDelivery,
+	deliveryClaims,
 	readDueEndpoints,
 	readEndpointWork,
-	releaseUnknownDeliveries,
 } from '../store/webhooks/webhook-claims.ts';
 import {hasEndpoints, purgeEndpoints} from '../store/webhooks/webhook-endpoints.ts';
 import type {PosterData} from '../threads/poster.ts';
@@ -73,7 +74,9 @@ export function createWebhooks(options: WebhooksOptions) {
 		turnWrite: createTurnWrite(options.boot),
 		readWork: () => readEndpointWork(store.reader),
 		releaseUnknown: known =>
-			store.writer.transaction(trx => releaseUnknownDeliveries(trx, options.boot, known, storeTime(clock.now()))),
+			store.writer.transaction(trx =>
+				releaseUnknown(trx, deliveryClaims, options.boot, known(), storeTime(clock.now())),
+			),
 		post: attempt,
 		backoffMs: settings.webhookBackoff,
 		clock,

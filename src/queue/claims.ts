@@ -5,6 +5,7 @@ import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Recorded, TriedCopy} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
+import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
 import type {ClaimResult, Grant} from './grants.ts';
 
@@ -25,19 +26,14 @@ export type ClaimsOptions = {
 	readonly onStoreError: (error: unknown) => void;
 };
 
-/** How long the queue waits before it asks a failing store again, milliseconds. */
-export const storeRetryMs = 1000;
-
 /**
  * The claims of this process in the store: taken by a grant, ended by recording an outcome, given back where nobody here
  * knows of them. An outcome that cannot be written is kept until it is, for what was sent must not be sent again.
  */
 export function createClaims(options: ClaimsOptions) {
 	const {writer, claimWrite, recordWrite, attemptDeadlineMs, clock, onRecorded, onLost, onStoreError} = options;
-	/** Ids of the copies being tried: another node may give one back that comes to us again. */
-	const trying = new Set<string>();
-	/** A claim failed: it may have been committed all the same. */
-	let doubtful = false;
+	/** The copies being tried, by id. */
+	const held = createHeldClaims(options);
 	let unwritten = 0;
 
 	async function ask({lane, limit, asksNext, newestFirst, warmUp}: Grant): Promise<ClaimedNow> {
@@ -53,7 +49,7 @@ export function createClaims(options: ClaimsOptions) {
 			});
 		} catch (error) {
 			onStoreError(error);
-			doubtful = true;
+			held.doubt();
 			return {copies: [], nextDue: storeTime(clock.now() + storeRetryMs), warmedUp: null};
 		}
 	}
@@ -62,10 +58,7 @@ export function createClaims(options: ClaimsOptions) {
 		/** The copies to be tried, until they are recorded, and what the lanes are to know; none where the store fails. */
 		async claim(grant: Grant): Promise<{readonly copies: readonly Claimed[]; readonly result: ClaimResult}> {
 			const {copies: claimed, nextDue, warmedUp} = await ask(grant);
-			const copies = claimed.filter(({id}) => !trying.has(id));
-			for (const {id} of copies) {
-				trying.add(id);
-			}
+			const copies = claimed.filter(({id}) => held.take(id));
 			const next = nextDue === null ? null : Date.parse(nextDue);
 			const result = {count: copies.length, nextDue: copies.length < claimed.length ? clock.now() : next, warmedUp};
 			return {copies, result};
@@ -88,7 +81,7 @@ export function createClaims(options: ClaimsOptions) {
 					await delay(storeRetryMs);
 				}
 			}
-			trying.delete(recorded.copy.id);
+			held.end(recorded.copy.id);
 		},
 
 		/** Whether an outcome waits for the store. */
@@ -98,20 +91,10 @@ export function createClaims(options: ClaimsOptions) {
 
 		/** Whether there may be claims of this daemon that nobody here knows of. */
 		get isDoubtful(): boolean {
-			return doubtful;
+			return held.isDoubtful;
 		},
 
 		/** Gives them back and answers their lanes. The store takes turns: by then all that was claimed before is known. */
-		async releaseUnknown(): Promise<readonly LaneKey[]> {
-			doubtful = false;
-			try {
-				return await options.releaseUnknown(() => [...trying]);
-			} catch (error) {
-				onStoreError(error);
-				await delay(storeRetryMs);
-				doubtful = true;
-				return [];
-			}
-		},
+		releaseUnknown: async (): Promise<readonly LaneKey[]> => (await held.releaseUnknown()) ?? [],
 	};
 }

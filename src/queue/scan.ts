@@ -1,6 +1,6 @@
 import type {LaneKey} from '../mail/way.ts';
 import type {Moment} from '../pace/saved.ts';
-import {storeRetryMs} from './claims.ts';
+import {storeRetryMs} from '../store/held-claims.ts';
 import type {Lanes} from './lanes.ts';
 
 export type ScanOptions = {

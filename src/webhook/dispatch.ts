@@ -2,37 +2,33 @@ import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {afterAttempt, putOff} from '../mail/webhook.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
-import type {ClaimedDelivery, EndpointWork} from '../store/webhooks/webhook-claims.ts';
+import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../store/held-claims.ts';
+import {type ClaimedDelivery, claimName, type EndpointWork} from '../store/webhooks/webhook-claims.ts';
 import {createLanes, type Grant, type LanesOptions, type Moment} from './lanes.ts';
 import type {PostEnd} from './post.ts';
 import {type Attempted, endsOf, type Turn, type Turned} from './turn.ts';
 
-export type DispatcherOptions = LanesOptions & {
-	readonly writer: Writer;
-	readonly turnWrite: GroupWrite<Turn, Turned>;
-	/** Endpoints with something to do, as the store says. */
-	readonly readWork: () => Promise<readonly EndpointWork[]>;
-	/** Gives back claims of this daemon other than those that it knows (`<id> <generation>`). */
-	readonly releaseUnknown: (known: readonly string[]) => Promise<void>;
-	/**
-	 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin, whatever the
-	 * endpoint; it does not count and is made later.
-	 */
-	readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
-	/** Wait after the end of a failed attempt, milliseconds. */
-	readonly backoffMs: number;
-	readonly clock: Clock;
-	/** After the end of an attempt is on stable storage, or that it could not begin. */
-	readonly onAttempted: (attempted: Attempted) => void;
-	/** The store could not be read or written; it is tried again. */
-	readonly onStoreError: (error: unknown) => void;
-	readonly onFault: (error: unknown) => void;
-};
+export type DispatcherOptions = LanesOptions &
+	HeldClaimsOptions<unknown> & {
+		readonly writer: Writer;
+		readonly turnWrite: GroupWrite<Turn, Turned>;
+		/** Endpoints with something to do, as the store says. */
+		readonly readWork: () => Promise<readonly EndpointWork[]>;
+		/**
+		 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin, whatever the
+		 * endpoint; it does not count and is made later.
+		 */
+		readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
+		/** Wait after the end of a failed attempt, milliseconds. */
+		readonly backoffMs: number;
+		readonly clock: Clock;
+		/** After the end of an attempt is on stable storage, or that it could not begin. */
+		readonly onAttempted: (attempted: Attempted) => void;
+		readonly onFault: (error: unknown) => void;
+	};
 
 /** How exactly waiting deliveries come due, milliseconds. */
 const tickMs = 100;
-/** How long until a failing store is asked again, milliseconds. */
-const storeRetryMs = 1000;
 
 /**
  * Posts what is due. One transaction after the other stores the attempts that have ended and claims what may start in
@@ -44,10 +40,8 @@ export function createDispatcher(options: DispatcherOptions) {
 	const lanes = createLanes<ClaimedDelivery>(options);
 	/** Ended, and not stored yet. */
 	let ended: Attempted[] = [];
-	/** What is being tried, or waits for it: another node may give a claim back that then comes to us again. */
-	const trying = new Set<string>();
-	/** The store may hold claims for us that we do not: a turn failed and may have been committed, or some are given back. */
-	let doubtful = false;
+	/** What is being tried, or waits for it. */
+	const held = createHeldClaims(options);
 	const idle: Array<() => void> = [];
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	let timer: NodeJS.Timeout | undefined;
@@ -65,14 +59,18 @@ export function createDispatcher(options: DispatcherOptions) {
 
 	async function turns(): Promise<void> {
 		for (;;) {
+			for (const delivery of lanes.takeReturned()) {
+				held.end(claimName(delivery));
+				held.doubt();
+			}
+			if (held.isDoubtful && (state === 'running' || ended.length > 0)) {
+				await held.releaseUnknown();
+				continue;
+			}
 			const grants = state === 'running' ? lanes.grants() : [];
 			const attempted = ended;
 			ended = [];
-			for (const delivery of lanes.takeReturned()) {
-				trying.delete(nameOf(delivery));
-				doubtful = true;
-			}
-			if (grants.length === 0 && attempted.length === 0 && !(doubtful && state === 'running')) {
+			if (grants.length === 0 && attempted.length === 0) {
 				break;
 			}
 			if (!(await turn(grants, attempted))) {
@@ -92,10 +90,6 @@ export function createDispatcher(options: DispatcherOptions) {
 		const now = clock.now();
 		let turned: Turned;
 		try {
-			if (doubtful) {
-				await options.releaseUnknown([...trying]);
-				doubtful = false;
-			}
 			turned = await writer.submit(options.turnWrite, {
 				...endsOf(attempted),
 				grants: grants.map(({lane, limit}) => ({endpointId: lane.endpointId, limit})),
@@ -103,7 +97,7 @@ export function createDispatcher(options: DispatcherOptions) {
 			});
 		} catch (error) {
 			options.onStoreError(error);
-			doubtful = true;
+			held.doubt();
 			ended = [...attempted, ...ended];
 			const when = moment();
 			for (const grant of grants) {
@@ -120,7 +114,7 @@ export function createDispatcher(options: DispatcherOptions) {
 
 	function conclude(attempted: Attempted, moved: boolean): void {
 		const {delivery, after} = attempted;
-		trying.delete(nameOf(delivery));
+		held.end(claimName(delivery));
 		if (moved && after.nextAttemptAt !== null) {
 			lanes.due(delivery.endpointId, after.nextAttemptAt, clock.now());
 		}
@@ -130,7 +124,7 @@ export function createDispatcher(options: DispatcherOptions) {
 	function begin(grants: readonly Grant<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
 		const fresh = new Map<string, ClaimedDelivery[]>();
 		for (const delivery of deliveries) {
-			if (!trying.has(nameOf(delivery))) {
+			if (held.take(claimName(delivery))) {
 				fresh.set(delivery.endpointId, [...(fresh.get(delivery.endpointId) ?? []), delivery]);
 			}
 		}
@@ -138,9 +132,6 @@ export function createDispatcher(options: DispatcherOptions) {
 		for (const grant of grants) {
 			const {endpointId} = grant.lane;
 			const claimed = fresh.get(endpointId) ?? [];
-			for (const delivery of claimed) {
-				trying.add(nameOf(delivery));
-			}
 			const due = nextDue.get(endpointId);
 			start(lanes.claimed(grant, claimed, due === undefined ? null : Date.parse(due), when), when);
 		}
@@ -232,8 +223,3 @@ export function createDispatcher(options: DispatcherOptions) {
 }
 
 export type Dispatcher = ReturnType<typeof createDispatcher>;
-
-/** A replay begins a new generation, which may be tried while the attempt before it is under way. */
-function nameOf({id, generation}: ClaimedDelivery): string {
-	return `${id} ${generation}`;
-}

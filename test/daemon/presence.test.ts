@@ -4,7 +4,8 @@ import {createPresence} from '../../src/daemon/presence.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
-import {releaseOtherClaims} from '../../src/store/queue/releases.ts';
+import {releaseOthers} from '../../src/store/held-claims.ts';
+import {copyClaims} from '../../src/store/queue/releases.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
@@ -269,7 +270,7 @@ storeTest(
 			await trx('recipients').update({claimed_by: 'boot_dead'});
 			await trx('recipients').where({address: 'ended@a.test'}).update({state: 'complained', next_attempt_at: null});
 			const now = storeTime(start);
-			await releaseOtherClaims(trx, 'boot_new', now);
+			await releaseOthers(trx, copyClaims, 'boot_new', now);
 			const rows = await trx('recipients').orderBy('address').select('claimed_by', 'next_attempt_at');
 			t.deepEqual(rows, [
 				{claimed_by: null, next_attempt_at: null},

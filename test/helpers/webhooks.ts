@@ -1,12 +1,9 @@
 import {systemClock} from '../../src/mail/clock.ts';
 import type {WebhookEventType} from '../../src/mail/event.ts';
 import {storeTime} from '../../src/mail/time.ts';
+import {releaseUnknown} from '../../src/store/held-claims.ts';
 import type {Store} from '../../src/store/store.ts';
-import {
-	type ClaimedDelivery,
-	readEndpointWork,
-	releaseUnknownDeliveries,
-} from '../../src/store/webhooks/webhook-claims.ts';
+import {type ClaimedDelivery, deliveryClaims, readEndpointWork} from '../../src/store/webhooks/webhook-claims.ts';
 import {insertDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
 import {createDispatcher, type Dispatcher, type DispatcherOptions} from '../../src/webhook/dispatch.ts';
 import type {PostEnd} from '../../src/webhook/post.ts';
@@ -111,7 +108,7 @@ export function dispatcherOf(
 		turnWrite: createTurnWrite(boot),
 		readWork: () => readEndpointWork(store.reader),
 		releaseUnknown: known =>
-			store.writer.transaction(trx => releaseUnknownDeliveries(trx, boot, known, storeTime(Date.now()))),
+			store.writer.transaction(trx => releaseUnknown(trx, deliveryClaims, boot, known(), storeTime(Date.now()))),
 		post,
 		backoffMs: 20,
 		clock: systemClock,

@@ -1,7 +1,8 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {releaseOthers} from '../../src/store/held-claims.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
-import {releaseOtherClaims} from '../../src/store/queue/releases.ts';
+import {copyClaims} from '../../src/store/queue/releases.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';
@@ -188,7 +189,7 @@ storeTest(test, 'claims of a dead daemon are released, its late outcome changes 
 	await waitFor('the claim', () => claimed !== undefined);
 
 	const second = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
-	t.is(await store.writer.transaction(trx => releaseOtherClaims(trx, second.boot, now())), 1);
+	t.is(await store.writer.transaction(trx => releaseOthers(trx, copyClaims, second.boot, now())), 1);
 	await second.scheduler.start();
 	await waitFor('the second daemon', () => second.recorded.length === 1);
 	finish(resultOf(claimed as Claimed, {kind: 'deferred', category: 'network', reason: 'late'}));

@@ -1,13 +1,9 @@
 import test from 'ava';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
+import {bringForward, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {createClaimWrite, readDue, readLanes} from '../../src/store/queue/claims.ts';
-import {
-	bringForward,
-	releaseOtherClaims,
-	releaseOwnClaims,
-	releaseUnknownClaims,
-} from '../../src/store/queue/releases.ts';
+import {copyClaims, releaseUnknownClaims} from '../../src/store/queue/releases.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
@@ -51,10 +47,10 @@ storeTest(test, 'the scheduler’s start, arrivals and releases read an index', 
 	const plans = await plansDuring(store, engine, async () => {
 		await readLanes(store.reader);
 		await readDue(store.reader, now);
-		await transaction(trx => releaseOtherClaims(trx, boot, now));
-		await transaction(trx => releaseOwnClaims(trx, boot, now));
+		await transaction(trx => releaseOthers(trx, copyClaims, boot, now));
+		await transaction(trx => releaseOwn(trx, copyClaims, boot, now));
 		await transaction(trx => releaseUnknownClaims(trx, boot, ['rcp_1'], now));
-		await transaction(trx => bringForward(trx, now, now));
+		await transaction(trx => bringForward(trx, copyClaims, now, now));
 	});
 	t.is(plans.length, 6);
 	t.deepEqual(greedy(plans), []);

@@ -1,11 +1,12 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {deliveryStates} from '../../src/mail/webhook.ts';
+import {releaseOthers} from '../../src/store/held-claims.ts';
 import {
 	claimDeliveries,
+	deliveryClaims,
 	readDueEndpoints,
 	readEndpointWork,
-	releaseOtherDeliveries,
 } from '../../src/store/webhooks/webhook-claims.ts';
 import {
 	findDelivery,
@@ -58,7 +59,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 	const plans = await plansDuring(store, engine, async () => {
 		await transaction(trx => claimDeliveries(trx, boot, {grants, now}));
 		await transaction(trx => settleDeliveries(trx, boot, [settled]));
-		await transaction(trx => releaseOtherDeliveries(trx, boot, now));
+		await transaction(trx => releaseOthers(trx, deliveryClaims, boot, now));
 		await readEndpointWork(store.reader);
 		await readDueEndpoints(store.reader, now);
 		await listDeliveries(store.reader, endpointId, {after: id, limit: 26});

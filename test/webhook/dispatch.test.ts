@@ -1,7 +1,8 @@
 import test from 'ava';
 import {removeEndpoint, setEndpointActive} from '../../src/admin/webhooks.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {releaseOtherDeliveries} from '../../src/store/webhooks/webhook-claims.ts';
+import {releaseOthers} from '../../src/store/held-claims.ts';
+import {deliveryClaims} from '../../src/store/webhooks/webhook-claims.ts';
 import {replayDelivery} from '../../src/store/webhooks/webhook-deliveries.ts';
 import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -290,7 +291,7 @@ storeTest(
 		await dispatcher.start();
 		dispatcher.due([endpoint]);
 		t.is(attempted.length, 0);
-		t.is(await store.writer.transaction(trx => releaseOtherDeliveries(trx, boot, now())), 3);
+		t.is(await store.writer.transaction(trx => releaseOthers(trx, deliveryClaims, boot, now())), 3);
 		await dispatcher.rescan();
 		await waitFor('they are delivered', async () => (await statesOf(store)).delivered === 3);
 		t.like((await store.reader('webhook_deliveries').first()) as object, {attempts: 1});

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {rowSource} from '../engine/dialect.ts';
+import {type Claimable, giveBack} from '../held-claims.ts';
 
 /** So many attempts an endpoint may start now. */
 export type EndpointGrant = {readonly endpointId: string; readonly limit: number};
@@ -157,20 +158,18 @@ export async function readDueEndpoints(reader: Knex, now: string): Promise<strin
 		.pluck('e.id');
 }
 
-/** Due since when it was, so that it keeps its place before what came later; now, where the clock stepped back. */
-function givenBack(trx: Knex.Transaction, now: string): {claimed_by: null; next_attempt_at: Knex.Raw} {
-	return {
-		claimed_by: null,
-		next_attempt_at: trx.raw('case when next_attempt_at > ? then ? else next_attempt_at end', [now, now]),
-	};
-}
+/** Deliveries. They are due since when they were, so that they keep their places; now, where the clock stepped back. */
+export const deliveryClaims: Claimable = {
+	table: 'webhook_deliveries',
+	name: "id || ' ' || generation",
+	dueAgain: 'case when next_attempt_at > :now then :now else next_attempt_at end',
+	mayMove: 'true',
+	owner: ['endpoint_id'],
+};
 
-/** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
-export async function releaseOtherDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
-	return await trx('webhook_deliveries')
-		.whereNotNull('claimed_by')
-		.whereNot('claimed_by', boot)
-		.update(givenBack(trx, now));
+/** A replay begins a new generation, which may be tried while the attempt before it is under way. */
+export function claimName({id, generation}: Pick<ClaimedDelivery, 'id' | 'generation'>): string {
+	return `${id} ${generation}`;
 }
 
 /** Gives back the claims of nodes that were silent too long, or that nobody knows (several machines on PostgreSQL). */
@@ -180,44 +179,6 @@ export async function releaseSilentDeliveries(
 	now: string,
 ): Promise<number> {
 	const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
-	return await trx('webhook_deliveries')
-		.whereNotNull('claimed_by')
-		.whereNotIn('claimed_by', alive)
-		.update(givenBack(trx, now));
-}
-
-/** Gives back what this daemon still held when it stopped. */
-export async function releaseOwnDeliveries(trx: Knex.Transaction, boot: string, now: string): Promise<number> {
-	return await trx('webhook_deliveries').where({claimed_by: boot}).update(givenBack(trx, now));
-}
-
-/**
- * Gives back what this daemon holds and does not know of: a claim was committed, and the answer to the commit never came.
- * `known`: `<id> <generation>` of those that it does.
- */
-export async function releaseUnknownDeliveries(
-	trx: Knex.Transaction,
-	boot: string,
-	known: readonly string[],
-	now: string,
-): Promise<void> {
-	const query = trx('webhook_deliveries').where({claimed_by: boot});
-	if (known.length > 0) {
-		const {sql, bindings} = rowSource(
-			trx,
-			known.map(name => [name]),
-			1,
-		);
-		const unknown = `id || ' ' || generation not in (select v.column1 from (${sql}) as v)`;
-		query.whereRaw(unknown, bindings as Knex.RawBinding[]);
-	}
-	await query.update(givenBack(trx, now));
-}
-
-/** After the wall clock stepped back: brings forward what waits longer than the backoff. */
-export async function bringDeliveriesForward(trx: Knex.Transaction, latest: string, now: string): Promise<number> {
-	return await trx('webhook_deliveries')
-		.whereNull('claimed_by')
-		.where('next_attempt_at', '>', latest)
-		.update({next_attempt_at: now});
+	const ofOthers = trx(deliveryClaims.table).whereNotNull('claimed_by').whereNotIn('claimed_by', alive);
+	return await giveBack(trx, ofOthers, deliveryClaims, now);
 }

@@ -1,0 +1,123 @@
+import {setTimeout as delay} from 'node:timers/promises';
+import type {Knex} from 'knex';
+import {rowSource} from './engine/dialect.ts';
+
+/** What daemons claim: rows of a table with `claimed_by` and `next_attempt_at`. The rest differs, as SQL. */
+export type Claimable = {
+	readonly table: string;
+	/** The name under which a daemon knows a row that it claimed. */
+	readonly name: string;
+	/** When a row is due that is given back at `:now`. */
+	readonly dueAgain: string;
+	/** Rows that a step back of the clock may bring forward. */
+	readonly mayMove: string;
+	/** Columns that tell who has work again. */
+	readonly owner: readonly string[];
+};
+
+/** Gives back the claims of these rows: they are due again, for any daemon. */
+export function giveBack(
+	trx: Knex.Transaction,
+	query: Knex.QueryBuilder,
+	{dueAgain}: Claimable,
+	now: string,
+): Knex.QueryBuilder {
+	return query.update({claimed_by: null, next_attempt_at: trx.raw(dueAgain, {now})});
+}
+
+/** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
+export async function releaseOthers(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
+	const others = trx(of.table).whereNotNull('claimed_by').whereNot('claimed_by', boot);
+	return await giveBack(trx, others, of, now);
+}
+
+/** Gives back what this daemon still held when it stopped. */
+export async function releaseOwn(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
+	return await giveBack(trx, trx(of.table).where({claimed_by: boot}), of, now);
+}
+
+/**
+ * Gives back what this daemon holds and does not know of (`known`: the names that it does): a claim was committed, and the
+ * answer to the commit never came. Answers the owners.
+ */
+export async function releaseUnknown<Owner>(
+	trx: Knex.Transaction,
+	of: Claimable,
+	boot: string,
+	known: readonly string[],
+	now: string,
+): Promise<Owner[]> {
+	const query = trx(of.table).where({claimed_by: boot});
+	if (known.length > 0) {
+		const {sql, bindings} = rowSource(
+			trx,
+			known.map(name => [name]),
+			1,
+		);
+		query.whereRaw(`${of.name} not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
+	}
+	const owners = await giveBack(trx, query, of, now).returning([...of.owner]);
+	return owners as Owner[];
+}
+
+/**
+ * After the wall clock stepped back: brings forward what waits longer than any wait can be. What is claimed ends by result
+ * and is left alone.
+ */
+export async function bringForward(trx: Knex.Transaction, of: Claimable, latest: string, now: string): Promise<number> {
+	return await trx(of.table)
+		.whereNull('claimed_by')
+		.whereRaw(of.mayMove)
+		.where('next_attempt_at', '>', latest)
+		.update({next_attempt_at: now});
+}
+
+/** How long a failing store is left alone before it is asked again, milliseconds. */
+export const storeRetryMs = 1000;
+
+export type HeldClaimsOptions<Released> = {
+	/** Gives back claims of this daemon other than those named. */
+	readonly releaseUnknown: (known: () => readonly string[]) => Promise<Released>;
+	/** The store could not be written; it is tried again. */
+	readonly onStoreError: (error: unknown) => void;
+};
+
+/** The claims that this process knows, by name, and whether the store may hold others for it. */
+export function createHeldClaims<Released>({releaseUnknown: release, onStoreError}: HeldClaimsOptions<Released>) {
+	const names = new Set<string>();
+	let doubtful = false;
+
+	return {
+		/** False: it is being tried already. Another node may give a claim back, which then comes to us again. */
+		take(name: string): boolean {
+			const isNew = !names.has(name);
+			names.add(name);
+			return isNew;
+		},
+
+		/** What came of it is stored, or it is to be given back. */
+		end: (name: string): void => void names.delete(name),
+
+		/** The store may hold claims for us that we do not know: a claim may have been committed though it failed. */
+		doubt(): void {
+			doubtful = true;
+		},
+
+		get isDoubtful(): boolean {
+			return doubtful;
+		},
+
+		/** Gives back what nobody here knows of; null: the store failed, and may be asked again now. */
+		async releaseUnknown(): Promise<Released | null> {
+			doubtful = false;
+			try {
+				return await release(() => [...names]);
+			} catch (error) {
+				onStoreError(error);
+				await delay(storeRetryMs);
+				doubtful = true;
+				return null;
+			}
+		},
+	};
+}
