@@ -7,7 +7,7 @@ export type SiteFigures = {
 	readonly site: string;
 	/** Connections that it may have now. */
 	readonly connections: number;
-	/** Copies claimed and not yet settled. */
+	/** Copies claimed and not yet done. */
 	readonly inFlight: number;
 };
 

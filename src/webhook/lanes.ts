@@ -113,7 +113,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 		return items;
 	}
 
-	function settle(lane: Lane<Item>, now: number): void {
+	function enlist(lane: Lane<Item>, now: number): void {
 		if (lane.due !== null && lane.due <= now && (room(lane) > 0 || roomAhead(lane) > 0)) {
 			ready.add(lane);
 		} else {
@@ -124,7 +124,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 	function wake(lane: Lane<Item>, at: number, now: number): void {
 		lane.due = lane.due === null ? at : Math.min(lane.due, at);
 		lane.woken = true;
-		settle(lane, now);
+		enlist(lane, now);
 	}
 
 	return {
@@ -149,7 +149,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 						lane.prompt = false;
 					});
 				}
-				settle(lane, now);
+				enlist(lane, now);
 				if (lane.due === null && held(lane) === 0 && monotonic - lane.usedAt > rememberedMs) {
 					lanes.delete(lane.endpointId);
 				}
@@ -203,7 +203,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			if (isRecalled || lane.wentBack || held(lane) === 0) {
 				giveBack(lane, at.now);
 			}
-			settle(lane, at.now);
+			enlist(lane, at.now);
 			return begin;
 		},
 
@@ -223,7 +223,7 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 			if (held(lane) === 0) {
 				giveBack(lane, now);
 			}
-			settle(lane, now);
+			enlist(lane, now);
 			return begin;
 		},
 

@@ -7,7 +7,7 @@ import {
 	claimDeliveries,
 	type EndpointGrant,
 } from '../store/webhooks/webhook-claims.ts';
-import {type Failing, noteFailing, type SettledDelivery, settleDeliveries} from '../store/webhooks/webhook-ends.ts';
+import {type DeliveryEnd, type Failing, noteFailing, writeDeliveryEnds} from '../store/webhooks/webhook-ends.ts';
 import type {PostEnd} from './post.ts';
 
 /** The end of an attempt, with what follows from it. */
@@ -25,7 +25,7 @@ export type Attempted = {
 
 /** What the dispatcher writes in one transaction: ends of attempts, then claims in the room that they left. */
 export type Turn = {
-	readonly settled: readonly SettledDelivery[];
+	readonly ends: readonly DeliveryEnd[];
 	readonly failing: readonly Failing[];
 	readonly grants: readonly EndpointGrant[];
 	/** In the store's form. */
@@ -41,11 +41,11 @@ export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
 	return {
 		name: 'webhook',
 		rank: 4,
-		bytes: ({settled, grants}) => 256 * (settled.length + grants.length),
+		bytes: ({ends, grants}) => 256 * (ends.length + grants.length),
 		async apply(trx, turns) {
 			const turned: Turned[] = [];
-			for (const {settled, failing, grants, now} of turns) {
-				const moved = settled.length === 0 ? new Set<string>() : await settleDeliveries(trx, boot, settled);
+			for (const {ends, failing, grants, now} of turns) {
+				const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryEnds(trx, boot, ends);
 				await noteFailing(trx, failing);
 				turned.push({moved, ...(await claimDeliveries(trx, boot, {grants, now}))});
 			}
@@ -55,8 +55,8 @@ export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
 }
 
 /** What is written of attempts: much less than what was posted. */
-export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'settled' | 'failing'> {
-	return {settled: attempted.map(toSettled), failing: failingOf(attempted)};
+export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'ends' | 'failing'> {
+	return {ends: attempted.map(endOf), failing: failingOf(attempted)};
 }
 
 /** Endpoints that began to fail, or to answer again: seldom any. */
@@ -76,7 +76,7 @@ function failingOf(attempted: readonly Attempted[]): Failing[] {
 	return [...changes.values()];
 }
 
-function toSettled({delivery, end, began, after}: Attempted): SettledDelivery {
+function endOf({delivery, end, began, after}: Attempted): DeliveryEnd {
 	return {
 		id: delivery.id,
 		generation: delivery.generation,

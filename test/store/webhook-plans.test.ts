@@ -15,7 +15,7 @@ import {
 	replayDelivery,
 } from '../../src/store/webhooks/webhook-deliveries.ts';
 import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
-import {settleDeliveries} from '../../src/store/webhooks/webhook-ends.ts';
+import {writeDeliveryEnds} from '../../src/store/webhooks/webhook-ends.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
@@ -58,7 +58,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 	};
 	const plans = await plansDuring(store, engine, async () => {
 		await transaction(trx => claimDeliveries(trx, boot, {grants, now}));
-		await transaction(trx => settleDeliveries(trx, boot, [settled]));
+		await transaction(trx => writeDeliveryEnds(trx, boot, [settled]));
 		await transaction(trx => releaseOthers(trx, deliveryClaims, boot, now));
 		await readEndpointWork(store.reader);
 		await readDueEndpoints(store.reader, now);

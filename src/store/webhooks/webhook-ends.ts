@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {rowSource} from '../engine/dialect.ts';
 
 /** The end of an attempt, judged, to be written. Times in the store's form. */
-export type SettledDelivery = {
+export type DeliveryEnd = {
 	readonly id: string;
 	readonly generation: number;
 	/** Which attempt of the generation it was, from 1. */
@@ -19,15 +19,15 @@ export type SettledDelivery = {
  * no longer holds, stays as it is; its attempt is kept all the same. Of a deleted one nothing is written. Answers the ids
  * of those that moved.
  */
-export async function settleDeliveries(
+export async function writeDeliveryEnds(
 	trx: Knex.Transaction,
 	boot: string,
-	settled: readonly SettledDelivery[],
+	ends: readonly DeliveryEnd[],
 ): Promise<Set<string>> {
-	await keepAttempts(trx, settled);
+	await keepAttempts(trx, ends);
 	const moved = rowSource(
 		trx,
-		settled.map(one => [one.id, one.generation, one.state, one.n, one.nextAttemptAt, one.end && one.at]),
+		ends.map(one => [one.id, one.generation, one.state, one.n, one.nextAttemptAt, one.end && one.at]),
 		6,
 	);
 	const answer = await trx.raw(
@@ -45,8 +45,8 @@ export async function settleDeliveries(
 }
 
 /** Keeps what came of attempts. */
-async function keepAttempts(trx: Knex.Transaction, settled: readonly SettledDelivery[]): Promise<void> {
-	const rows = settled.flatMap(({id, generation, n, at, end}) =>
+async function keepAttempts(trx: Knex.Transaction, ends: readonly DeliveryEnd[]): Promise<void> {
+	const rows = ends.flatMap(({id, generation, n, at, end}) =>
 		end === null ? [] : [[id, generation, n, at, end.status, end.error, Math.round(end.ms)]],
 	);
 	if (rows.length === 0) {
