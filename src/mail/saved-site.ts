@@ -4,7 +4,7 @@ export type SavedSite = {
 	readonly suspendedUntil: number | null;
 	readonly reason: string | null;
 	readonly waitsFor: 'suspension' | 'route' | null;
-	/** How many suspensions there were in a row. */
+	/** How often in a row the site backed off. */
 	readonly step: number;
 	/** Connections. */
 	readonly window: number;

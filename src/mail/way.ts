@@ -39,7 +39,7 @@ export type Pace = {
 	readonly mailsPerSession: number;
 	/** Mails per minute; null: no limit. */
 	readonly perMinute: number | null;
-	/** Tries in a row that no host answered, after which the site is suspended. */
+	/** Tries in a row that no host answered, after which the site backs off. */
 	readonly failures: number;
 	/** The text of a reply (its code first) and what follows from it; the first that matches counts. */
 	readonly reactions: ReadonlyArray<{readonly text: RegExp; readonly reaction: PaceReaction}>;

@@ -7,17 +7,17 @@ export type Moment = {readonly now: number; readonly monotonic: number};
 
 /** What is to be remembered of a site; null: nothing, it does as well as it may. */
 export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite | null {
-	const {suspension, slow, pace} = site;
+	const {backoff, slow, pace} = site;
 	const shortened = site.mailsPerSession < pace.mailsPerSession;
-	if (!suspension && !slow && !shortened && Math.floor(site.connections) >= pace.connections) {
+	if (!backoff && !slow && !shortened && Math.floor(site.connections) >= pace.connections) {
 		return null;
 	}
 	const wall = (at: number) => Math.round(now + at - monotonic);
 	return {
-		suspendedUntil: suspension && wall(suspension.until),
-		reason: suspension?.reason ?? null,
-		waitsFor: suspension?.waitsFor ?? null,
-		step: suspension?.step ?? 0,
+		suspendedUntil: backoff && wall(backoff.until),
+		reason: backoff?.reason ?? null,
+		waitsFor: backoff?.waitsFor ?? null,
+		step: backoff?.step ?? 0,
 		window: Math.floor(site.connections),
 		slowUntil: slow && wall(slow.until),
 		slowPerMinute: slow?.perMinute ?? null,
@@ -34,7 +34,7 @@ export function restoredSite(pace: Pace, saved: SavedSite, {now, monotonic}: Mom
 	site.mailsPerSession = Math.min(saved.mailsPerSession ?? pace.mailsPerSession, pace.mailsPerSession);
 	if (saved.suspendedUntil !== null) {
 		site.answers = false;
-		site.suspension = {
+		site.backoff = {
 			until: later(saved.suspendedUntil),
 			step: saved.step,
 			reason: saved.reason ?? '',

@@ -17,7 +17,8 @@ export type SiteEnd = {
 	readonly reason: string;
 };
 
-export type Suspension = {
+/** The site is left alone, by itself: it is destinations that an operator suspends. */
+export type Backoff = {
 	/** Once this is over, one copy may try. */
 	until: number;
 	/** How many there were in a row; 0: a reply asked for it. */
@@ -38,7 +39,7 @@ export type SiteState = {
 	failures: number;
 	/** Ends still to come of tries begun before the last halving: one fault halves once. */
 	stale: number;
-	suspension: Suspension | null;
+	backoff: Backoff | null;
 	slow: {until: number; perMinute: number; connections: number} | null;
 	mailsPerSession: number;
 	bucket: Bucket | null;
@@ -46,7 +47,7 @@ export type SiteState = {
 
 /** What changed so that it is worth a word. */
 export type SiteChange =
-	| 'suspended'
+	| 'backed_off'
 	| 'resumed'
 	| 'route_stopped'
 	| 'route_resumed'
@@ -57,7 +58,7 @@ export type SiteChange =
 
 const minute = 60_000;
 /** How long a site is left alone, time after time (R8.2). */
-const suspensions = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
+const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
 export function newSite(pace: Pace): SiteState {
 	return {
@@ -66,7 +67,7 @@ export function newSite(pace: Pace): SiteState {
 		answers: null,
 		failures: 0,
 		stale: 0,
-		suspension: null,
+		backoff: null,
 		slow: null,
 		mailsPerSession: pace.mailsPerSession,
 		bucket: pace.perMinute === null ? null : createBucket(pace.perMinute),
@@ -96,28 +97,28 @@ export function setRate(site: SiteState, perMinute: number | null): void {
 }
 
 /** Whether nothing may try it now. */
-export function isLeftAlone(site: SiteState, now: number): boolean {
-	return site.suspension !== null && site.suspension.until > now;
+export function isBackingOff(site: SiteState, now: number): boolean {
+	return site.backoff !== null && site.backoff.until > now;
 }
 
 /** Whether one copy finds out if the site is well again. */
 export function isProbing(site: SiteState, now: number): boolean {
-	return site.suspension !== null && site.suspension.until <= now;
+	return site.backoff !== null && site.backoff.until <= now;
 }
 
 /** Connections that the site may have now; 0: it is left alone. */
 export function connectionsOf(site: SiteState, now: number): number {
 	endSlow(site, now);
-	if (site.suspension) {
-		return site.suspension.until <= now ? 1 : 0;
+	if (site.backoff) {
+		return site.backoff.until <= now ? 1 : 0;
 	}
 	return Math.max(1, Math.floor(Math.min(site.connections, site.slow?.connections ?? Number.POSITIVE_INFINITY)));
 }
 
 /** When the site may start something: `now`, or later. */
 export function opensAt(site: SiteState, now: number): number {
-	if (site.suspension && site.suspension.until > now) {
-		return site.suspension.until;
+	if (site.backoff && site.backoff.until > now) {
+		return site.backoff.until;
 	}
 	endSlow(site, now);
 	return site.bucket ? Math.max(now, site.bucket.nextAt(now)) : now;
@@ -150,13 +151,13 @@ export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: n
 	site.answers = end.spoke;
 	switch (end.kind) {
 		case 'locked_out':
-			changes.push(...suspend(site, 'route', end.reason, now, longestWait));
+			changes.push(...backOff(site, 'route', end.reason, now, longestWait));
 			break;
 		case 'failed':
 			site.failures++;
 			changes.push(...halve(site));
-			if (isProbing(site, now) || (site.suspension === null && site.failures >= site.pace.failures)) {
-				changes.push(...suspend(site, site.suspension?.waitsFor ?? 'suspension', end.reason, now, longestWait));
+			if (isProbing(site, now) || (site.backoff === null && site.failures >= site.pace.failures)) {
+				changes.push(...backOff(site, site.backoff?.waitsFor ?? 'suspension', end.reason, now, longestWait));
 			}
 			break;
 		case 'throttled':
@@ -175,41 +176,41 @@ export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: n
 	return changes;
 }
 
-function suspend(
+function backOff(
 	site: SiteState,
-	waitsFor: Suspension['waitsFor'],
+	waitsFor: Backoff['waitsFor'],
 	reason: string,
 	now: number,
 	longestWait: number,
 ): SiteChange[] {
-	if (site.suspension && site.suspension.until > now) {
+	if (site.backoff && site.backoff.until > now) {
 		return []; // Its tries that were under way end one after the other.
 	}
-	const isNews = waitsFor === 'route' && site.suspension?.waitsFor !== 'route';
-	const step = (site.suspension?.step ?? 0) + 1;
-	const wait = suspensions[step - 1] ?? (suspensions.at(-1) as number);
-	site.suspension = {until: now + Math.min(wait, longestWait), step, reason, waitsFor};
+	const isNews = waitsFor === 'route' && site.backoff?.waitsFor !== 'route';
+	const step = (site.backoff?.step ?? 0) + 1;
+	const wait = backoffs[step - 1] ?? (backoffs.at(-1) as number);
+	site.backoff = {until: now + Math.min(wait, longestWait), step, reason, waitsFor};
 	site.connections = 1;
-	return isNews ? ['suspended', 'route_stopped'] : ['suspended'];
+	return isNews ? ['backed_off', 'route_stopped'] : ['backed_off'];
 }
 
 /** An operator wants it tried: one copy may, now. False: it is not left alone. */
 export function probeNow(site: SiteState, now: number): boolean {
-	if (!site.suspension || site.suspension.until <= now) {
+	if (!site.backoff || site.backoff.until <= now) {
 		return false;
 	}
-	site.suspension.until = now;
+	site.backoff.until = now;
 	return true;
 }
 
-/** Only what was tried after its time ends a suspension: what was under way when it began says nothing new. */
+/** Only what was tried after its time ends a backoff: what was under way when it began says nothing new. */
 function resume(site: SiteState, now: number): SiteChange[] {
 	site.failures = 0;
 	if (!isProbing(site, now)) {
 		return [];
 	}
-	const wasRoute = site.suspension?.waitsFor === 'route';
-	site.suspension = null;
+	const wasRoute = site.backoff?.waitsFor === 'route';
+	site.backoff = null;
 	site.connections = Math.min(site.pace.startConnections, site.pace.connections);
 	site.stale = 0;
 	return wasRoute ? ['resumed', 'route_resumed'] : ['resumed'];
@@ -259,11 +260,11 @@ function react(
 	switch (reaction.kind) {
 		case 'suspend': {
 			const until = now + Math.min(reaction.forMs, longestWait);
-			if (site.suspension && site.suspension.until >= until) {
+			if (site.backoff && site.backoff.until >= until) {
 				return [];
 			}
-			site.suspension = {until, step: site.suspension?.step ?? 0, reason, waitsFor: 'suspension'};
-			return ['suspended'];
+			site.backoff = {until, step: site.backoff?.step ?? 0, reason, waitsFor: 'suspension'};
+			return ['backed_off'];
 		}
 		case 'slow': {
 			const {perMinute, connections, forMs} = reaction;

@@ -176,7 +176,7 @@ export function createGrants(options: GrantsOptions & Around) {
 			if (end) {
 				const before = isProven(site);
 				const changes = tried(site.state, end, now.monotonic, longestWait());
-				sites.noteSuspension(site);
+				sites.noteBackoff(site);
 				if (isProven(site) !== before) {
 					room.moved(site, before);
 				}

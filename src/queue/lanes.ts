@@ -213,7 +213,7 @@ export function createLanes(options: LanesOptions) {
 		/** Lanes with work that is due and not being claimed, the longest waiting first; then those of sites that are left alone. */
 		*waiting(now: Moment): Iterable<Lane> {
 			yield* registry.waiting;
-			yield* sites.leftAlone(now);
+			yield* sites.backingOff(now);
 		},
 
 		sites: sites.all,

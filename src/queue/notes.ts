@@ -131,7 +131,7 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 /** Whether nothing of it goes for a while, however little it has waited. */
 function isStopped(lane: Lane): boolean {
 	const {state} = lane;
-	return state === 'suspended' || state === 'spent' || (siteOf(lane)?.state.suspension ?? null) !== null;
+	return state === 'suspended' || state === 'spent' || (siteOf(lane)?.state.backoff ?? null) !== null;
 }
 
 /** Clocks do not run quite alike. */
@@ -172,13 +172,13 @@ export function waitOf(lane: Lane, most: number, now: Moment): Wait {
 export const siteOf = ({placed, restsAt}: Lane): Site | null => placed?.site ?? restsAt;
 
 function waitAt(site: Site, destination: string, most: number, now: Moment): Wait {
-	const {suspension, slow, pace} = site.state;
-	if (suspension) {
+	const {backoff, slow, pace} = site.state;
+	if (backoff) {
 		const probing = isProbing(site.state, now.monotonic);
 		const why =
-			suspension.waitsFor === 'route' ? 'the smarthost refuses us' : `the hosts of ${destination} are left alone`;
+			backoff.waitsFor === 'route' ? 'the smarthost refuses us' : `the hosts of ${destination} are left alone`;
 		const then = probing ? '; one mail is on its way to find out whether that is over' : '';
-		return wait(suspension.waitsFor, probing ? null : suspension.until, () => `${why}: ${suspension.reason}${then}`);
+		return wait(backoff.waitsFor, probing ? null : backoff.until, () => `${why}: ${backoff.reason}${then}`);
 	}
 	if (mailsAllowed(site.state, now.monotonic) < 1) {
 		const perMinute = slow?.perMinute ?? pace.perMinute ?? 0;

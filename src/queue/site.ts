@@ -3,7 +3,7 @@ import type {Way} from '../mail/way.ts';
 import {type Moment, restoredSite} from '../pace/saved.ts';
 import {
 	connectionsOf,
-	isLeftAlone,
+	isBackingOff,
 	isProbing,
 	mailsAllowed,
 	newSite,
@@ -120,15 +120,15 @@ export type SiteRegistryOptions = {
 export function createSiteRegistry({longestWait, remembered}: SiteRegistryOptions) {
 	const sites = new Map<string, Site>();
 	const idleSites = new Set<Site>();
-	const suspended = new Set<Site>();
+	const backedOff = new Set<Site>();
 	/** Sites to be probed of which nothing but what is remembered is known yet. */
 	const toProbe = new Set<string>();
 
-	function noteSuspension(site: Site): void {
-		if (site.state.suspension) {
-			suspended.add(site);
+	function noteBackoff(site: Site): void {
+		if (site.state.backoff) {
+			backedOff.add(site);
 		} else {
-			suspended.delete(site);
+			backedOff.delete(site);
 		}
 	}
 
@@ -142,7 +142,7 @@ export function createSiteRegistry({longestWait, remembered}: SiteRegistryOption
 			if (toProbe.delete(way.site)) {
 				probeNow(state, now.monotonic);
 			}
-			noteSuspension(site);
+			noteBackoff(site);
 		}
 		setPace(site.state, way.pace);
 		site.provider = way.provider;
@@ -156,7 +156,7 @@ export function createSiteRegistry({longestWait, remembered}: SiteRegistryOption
 			}
 			idleSites.delete(idle);
 			// What is left alone, or has copies under way, is not to be taken for a new one.
-			if (!idle.saved && idle.state.suspension === null && inFlightOf(idle) === 0) {
+			if (!idle.saved && idle.state.backoff === null && inFlightOf(idle) === 0) {
 				sites.delete(idle.name);
 			}
 		}
@@ -192,13 +192,13 @@ export function createSiteRegistry({longestWait, remembered}: SiteRegistryOption
 			lane.restsAt = null;
 		},
 
-		/** Its suspension may have begun or ended. */
-		noteSuspension,
+		/** Its backoff may have begun or ended. */
+		noteBackoff,
 
 		/** Lanes that rest at sites which are left alone. */
-		*leftAlone({monotonic}: Moment): Generator<Lane> {
-			for (const {state, resting} of suspended) {
-				if (isLeftAlone(state, monotonic)) {
+		*backingOff({monotonic}: Moment): Generator<Lane> {
+			for (const {state, resting} of backedOff) {
+				if (isBackingOff(state, monotonic)) {
 					yield* resting;
 				}
 			}
@@ -249,9 +249,9 @@ export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 			connections,
 			mostConnections: state.pace.connections,
 			inFlight: inFlightOf(site),
-			suspendedUntil: state.suspension && wall(state.suspension.until),
-			waitsFor: state.suspension?.waitsFor ?? null,
-			reason: state.suspension?.reason ?? null,
+			suspendedUntil: state.backoff && wall(state.backoff.until),
+			waitsFor: state.backoff?.waitsFor ?? null,
+			reason: state.backoff?.reason ?? null,
 			slowUntil: state.slow && wall(state.slow.until),
 			perMinute: state.bucket?.perMinute ?? null,
 			mailsPerSession: state.mailsPerSession,

@@ -52,7 +52,7 @@ test('one fault halves the connections once, however many tries were under way',
 
 test('failures in a row suspend for longer and longer, never longer than an hour; one copy probes', t => {
 	const site = newSite(paceOf({failures: 3}));
-	t.deepEqual(times(3, site, end('failed')), ['halved', 'suspended']);
+	t.deepEqual(times(3, site, end('failed')), ['halved', 'backed_off']);
 	t.deepEqual(times(5, site, end('failed')), [], 'what was under way says nothing new');
 	let now = 0;
 	const waits: number[] = [];
@@ -63,7 +63,7 @@ test('failures in a row suspend for longer and longer, never longer than an hour
 		now = until;
 		t.true(isProbing(site, now));
 		t.is(connectionsOf(site, now), 1);
-		t.deepEqual(tried(site, end('failed'), now, longest), ['suspended']);
+		t.deepEqual(tried(site, end('failed'), now, longest), ['backed_off']);
 	}
 	t.deepEqual(waits, [1, 2, 5, 15, 30, 60, 60, 60]);
 	now = opensAt(site, now);
@@ -78,7 +78,7 @@ test('a success between failures starts the count anew', t => {
 		times(2, site, end('failed'));
 		times(1, site, end('answered'));
 	}
-	t.is(site.suspension, null);
+	t.is(site.backoff, null);
 });
 
 test('no wait is longer than the schedule’s longest', t => {
@@ -92,10 +92,10 @@ test('no wait is longer than the schedule’s longest', t => {
 
 test('a smarthost that refuses us is stopped at the first refusal, told once, and told when it is over', t => {
 	const site = newSite(paceOf());
-	t.deepEqual(times(3, site, end('locked_out', '535 5.7.8 bad password')), ['suspended', 'route_stopped']);
-	t.is(site.suspension?.waitsFor, 'route');
+	t.deepEqual(times(3, site, end('locked_out', '535 5.7.8 bad password')), ['backed_off', 'route_stopped']);
+	t.is(site.backoff?.waitsFor, 'route');
 	let now = opensAt(site, 0);
-	t.deepEqual(tried(site, end('locked_out', '535'), now, longest), ['suspended']);
+	t.deepEqual(tried(site, end('locked_out', '535'), now, longest), ['backed_off']);
 	now = opensAt(site, now);
 	t.is(now, 3 * minute);
 	t.deepEqual(tried(site, end('answered'), now, longest), ['resumed', 'route_resumed']);
@@ -147,7 +147,7 @@ test('the rules of a destination go before those for all', t => {
 	t.deepEqual([site.slow?.perMinute, connectionsOf(site, 0)], [10, 2]);
 	tried(site, end('throttled', '451 max 20 messages per connection'), 0, longest);
 	t.is(site.mailsPerSession, 7);
-	t.true(tried(site, end('throttled', '553 [TS04]'), 0, longest).includes('suspended'));
+	t.true(tried(site, end('throttled', '553 [TS04]'), 0, longest).includes('backed_off'));
 	t.is(opensAt(site, 0), 120 * minute);
 	t.deepEqual(times(3, site, end('answered')), [], 'what was under way does not end it');
 	t.is(connectionsOf(site, 0), 0);
@@ -182,8 +182,8 @@ test('a site is remembered over a restart, on other clocks', t => {
 	t.is(opensAt(again, 7), 7 + minute / 2);
 	t.is(again.answers, false);
 	t.deepEqual(again.slow, {until: 7 + 89.5 * minute, perMinute: 1, connections: 1});
-	t.deepEqual(tried(again, end('failed'), 7 + minute / 2, longest), ['suspended']);
-	t.is(again.suspension?.step, 2);
+	t.deepEqual(tried(again, end('failed'), 7 + minute / 2, longest), ['backed_off']);
+	t.is(again.backoff?.step, 2);
 	const back = restoredSite(pace, saved as NonNullable<typeof saved>, {now: -(10 ** 9), monotonic: 0}, longest);
 	t.is(opensAt(back, 0), longest, 'a clock that was set back keeps nobody waiting');
 });

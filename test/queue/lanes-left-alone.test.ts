@@ -5,7 +5,7 @@ import type {Grant} from '../../src/queue/grants.ts';
 import {wayTo} from '../helpers/ways.ts';
 import {at, brought, claimAll, grantsOf, key, lanesOf, minute, own, settle, silent, well} from './on-lanes.ts';
 
-test('a suspended site is left alone, then probed by one copy, whose success ends it', t => {
+test('a site that backs off is left alone, then probed by one copy, whose success ends it', t => {
 	const lanes = lanesOf();
 	const way = own({failures: 3});
 	lanes.found(key('dead.test'), 0, at(0));

@@ -44,7 +44,7 @@ async function noted(...lanes: Lane[]) {
 test('mail that just came due is told to wait only where nothing goes for a while', async t => {
 	const left = laneAt('left.test');
 	Object.assign(left.placed?.site.state ?? {}, {
-		suspension: {until: moment.monotonic + 60_000, step: 1, reason: 'connect ETIMEDOUT', waitsFor: 'suspension'},
+		backoff: {until: moment.monotonic + 60_000, step: 1, reason: 'connect ETIMEDOUT', waitsFor: 'suspension'},
 	});
 	const rows = await noted(laneAt('soon.test'), laneAt('long.test', {since: moment.monotonic - 3000}), left);
 	t.deepEqual(
@@ -68,7 +68,7 @@ test('mail that is due later is told to wait for its site that is left alone, un
 	const lane = laneAt('left.test');
 	const {site} = lane.placed as NonNullable<Lane['placed']>;
 	Object.assign(lane, {state: 'idle', placed: null, restsAt: site, at: moment.now + 20_000});
-	site.state.suspension = {until: moment.monotonic + 60_000, step: 1, reason: '535 no', waitsFor: 'route'};
+	site.state.backoff = {until: moment.monotonic + 60_000, step: 1, reason: '535 no', waitsFor: 'route'};
 	let waiting = [lane];
 	const {notes, written} = notesOf(() => waiting);
 	await notes.write();

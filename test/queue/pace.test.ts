@@ -89,7 +89,7 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 		options,
 	);
 	await first.scheduler.start();
-	await waitFor('the suspension', async () => (await readSites(store.reader)).get('mx.dead.test') !== undefined);
+	await waitFor('the backoff', async () => (await readSites(store.reader)).get('mx.dead.test') !== undefined);
 	await waitFor('what it waits for', async () => (await waits(store)).length === 1);
 	const [wait] = await waits(store);
 	t.like(wait, {destination: 'dead.test', workspace_id: workspaceId, site: 'mx.dead.test', waits_for: 'suspension'});
@@ -152,7 +152,7 @@ storeTest(test, 'a site comes back when its probe is taken', async (t, store) =>
 		onSite: (_site, more) => changes.push(...more),
 	});
 	await scheduler.start();
-	await waitFor('three suspensions', () => changes.filter(change => change === 'suspended').length >= 3);
+	await waitFor('three backoffs', () => changes.filter(change => change === 'backed_off').length >= 3);
 	dead = false;
 	await waitFor('all', async () => (await store.reader('recipients').where({state: 'delivered'})).length === 20);
 	t.true(changes.includes('resumed'));
@@ -190,7 +190,7 @@ storeTest(
 		);
 		await scheduler.start();
 		await waitFor('the direct mail', () => recorded.includes('one@direct.test'));
-		await waitFor('two probes', () => changes.filter(change => change === 'suspended').length >= 3);
+		await waitFor('two probes', () => changes.filter(change => change === 'backed_off').length >= 3);
 		t.is(changes.filter(change => change === 'route_stopped').length, 1);
 		t.true(tries <= 8 + 3, 'one connection each, then one copy each time');
 		const rows = await store.reader('recipients').where({destination: 'a.test'});
