@@ -1,8 +1,9 @@
 import {eastAsianWidth} from 'get-east-asian-width';
+import {unprintable} from '../mail/unprintable.ts';
 
 // What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies of
 // foreign servers are printed too.
-const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
+const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
 /** The text with control, direction and invisible characters as `\x1b` or `\u202e`. */
 export function printable(text: string): string {

@@ -1,7 +1,8 @@
 import type {Attachment} from '../mail/message.ts';
 import type {Pieces} from '../mail/pieces.ts';
+import {withoutControls} from '../mail/unprintable.ts';
 import type {BodyPart} from './body-writer.ts';
-import {asciiField, type HeaderField, headerField, withoutControls} from './header.ts';
+import {asciiField, type HeaderField, headerField} from './header.ts';
 import type {Letter} from './letter.ts';
 
 /** A MIME entity: its own fields, and its body in parts. */

@@ -1,15 +1,10 @@
+import {withoutControls} from '../mail/unprintable.ts';
+
 /** One header field as it stands in the mail, folded, without its final CRLF. */
 export type HeaderField = {readonly name: string; readonly line: string};
 
 const lineLength = 76;
 const longestLine = 998;
-// Besides CR and LF some readers end a line at U+0085, U+2028 and U+2029.
-const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
-
-/** Folds every control to a space: no value can end its header field (R1.20). */
-export function withoutControls(text: string): string {
-	return text.replace(controls, ' ');
-}
 
 /**
  * A header field, folded between its words and only there (RFC 5322 §2.2.3). A word is never broken, whatever its

@@ -3,11 +3,14 @@ import {resolve} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parse} from 'dotenv';
 import {readGuarded} from '../mail/regular-file.ts';
+import {unprintable} from '../mail/unprintable.ts';
 import {deriveSettings} from './derive.ts';
 import {nearest} from './nearest.ts';
 import {crossProblems} from './rules.ts';
 import type {Machine, Setting} from './setting.ts';
 import {type SettingKey, settingKeys, type TableValues, table} from './table.ts';
+
+const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
 /** Ready to use: durations in milliseconds, paths absolute, addresses split; frozen all the way down. */
 export type Settings = ReturnType<typeof deriveSettings>;
@@ -115,7 +118,7 @@ function from(source: string): string {
 }
 
 function printable(text: string): string {
-	const clean = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, '?');
+	const clean = text.replace(unsafe, '?');
 	return clean.length > longestShown ? `${clean.slice(0, longestShown)}…` : clean;
 }
 

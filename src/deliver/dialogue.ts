@@ -1,3 +1,4 @@
+import {unprintable} from '../mail/unprintable.ts';
 import type {RawReply} from './reply-reader.ts';
 
 /** What was said on a connection, kept as it came and made readable only where somebody wants to read it. */
@@ -25,7 +26,7 @@ const longestText = 4096;
 const longestHead = 1024;
 const longestLine = 512;
 const mask = '****';
-const unprintable = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
 /** `now`: monotonic milliseconds. */
 export function createDialogue(now: () => number): Dialogue {
@@ -62,7 +63,7 @@ function lines(entries: readonly Entry[], begun: number): string[] {
 	for (const entry of entries) {
 		for (const line of linesOf(entry, asked)) {
 			const ms = String(Math.round(entry.at - begun)).padStart(6);
-			all.push(`${ms} ${entry.by}: ${line.slice(0, longestLine).replace(unprintable, ' ').trimEnd()}`);
+			all.push(`${ms} ${entry.by}: ${line.slice(0, longestLine).replace(unsafe, ' ').trimEnd()}`);
 		}
 
 		asked = 'reply' in entry && entry.reply.code === 334;

@@ -1,3 +1,5 @@
+import {badInNames} from '../mail/unprintable.ts';
+
 /** Markup whose every value was escaped. Only `html` makes it. */
 export type Html = {readonly markup: string};
 
@@ -22,7 +24,7 @@ function markupOf(value: Value): string {
 }
 
 // Controls, and what turns the direction of writing beyond the name that it stands in.
-const unruly = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu;
+const unruly = new RegExp(`[${badInNames}]`, 'gu');
 
 /** A name that others chose, as plain text: for titles and attributes, where no element can keep it apart. */
 export function plainName(name: string): string {

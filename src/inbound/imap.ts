@@ -2,9 +2,12 @@ import {rootCertificates} from 'node:tls';
 import type {ImapFlow, ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/urls.ts';
 import {withoutAdvice} from '../mail/tls-result.ts';
+import {unprintable} from '../mail/unprintable.ts';
 import {createConceal} from '../net/log-in.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 import {type Taken, takeAll} from './take-in.ts';
+
+const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 
 /** Where what was read of a mailbox is written down, see `mailbox_checkpoints`. */
 export type Checkpoint = {
@@ -190,9 +193,5 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 const longestWords = 300;
 
 function clean(text: string): string {
-	return text
-		.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
-		.trim()
-		.replace(/\.$/, '')
-		.slice(0, longestWords);
+	return text.replace(unsafe, ' ').trim().replace(/\.$/, '').slice(0, longestWords);
 }

@@ -1,5 +1,7 @@
+import {unprintable} from '../mail/unprintable.ts';
+
 // Controls (also of C1, which terminals obey) and what reorders text: a server's reply must not draw on the screen.
-const unprintable = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+/g;
+const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 const levelColours: Readonly<Record<string, number>> = {TRACE: 90, DEBUG: 90, INFO: 32, WARN: 33, ERROR: 31, FATAL: 35};
 const levelWidth = 5;
 const eventWidth = 10;
@@ -35,7 +37,7 @@ function isGiven(value: unknown): boolean {
 
 function clean(value: unknown): string {
 	const text = typeof value === 'string' ? value : JSON.stringify(value);
-	return text.replace(unprintable, ' ').trim();
+	return text.replace(unsafe, ' ').trim();
 }
 
 function errorLines(error: unknown): string {

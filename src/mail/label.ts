@@ -1,5 +1,7 @@
+import {badInNames} from './unprintable.ts';
+
 // Controls would break lines of logs and tables; what turns the direction of writing makes one name look like another.
-const blocked = /[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069\ufeff]/u;
+const blocked = new RegExp(`[${badInNames}\\ufeff]`, 'u');
 const longest = 200;
 
 /** What is wrong with a name that people give to a thing (a clause for people), or null: 1 to 200 characters on one line. */

@@ -1,3 +1,5 @@
+import {unprintable} from './unprintable.ts';
+
 /** A reply of an SMTP server (RFC 5321 §4.2). */
 export type SmtpReply = {
 	readonly code: number;
@@ -8,12 +10,13 @@ export type SmtpReply = {
 };
 
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3}(?=\s|$)/;
-const controls = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+// A reply of several lines keeps its line feeds.
+const unsafe = new RegExp(`(?!\n)[${unprintable}]`, 'gu');
 const longestText = 1024;
 
-/** What a host said, made safe to store and to print: controls removed, at most 1,024 characters. */
+/** What a host said, made safe to store and to print: unprintable characters removed, at most 1,024 characters. */
 export function printable(text: string): string {
-	return text.replace(controls, ' ').slice(0, longestText).trim();
+	return text.replace(unsafe, ' ').slice(0, longestText).trim();
 }
 
 /** Makes a reply from its code and its lines' texts, made safe to store and to print. */

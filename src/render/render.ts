@@ -1,6 +1,7 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
 import {constantOf, joined, type Pieces} from '../mail/pieces.ts';
+import {withoutControls} from '../mail/unprintable.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
 import {createEngines, parseDirect, renderTemplates} from './engine.ts';
 import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
@@ -51,7 +52,6 @@ export type RendererOptions = {
 
 class RenderLimit extends Error {}
 
-const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
 // V8 says the second where a text would be longer than half a gigabyte.
 const spentLimit = /limit exceeded|Invalid string length/;
 const parsedOctetsPerLiquid = 1000;
@@ -141,7 +141,7 @@ function textOf(html: string): string {
 
 /** One line that may stand in a header: data must not begin another header (RFC 5322 §2.2). */
 function headerText(text: string): string {
-	const line = text.replace(controls, ' ').trim();
+	const line = withoutControls(text).trim();
 	// Half a surrogate pair at the cut would be no character.
 	return line.slice(0, longestSubject).replace(/[\ud800-\udbff]$/, '');
 }

@@ -1,5 +1,6 @@
-// Controls, direction and invisible characters, halves of characters: nothing of what stores and terminals take amiss.
-const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\s]+/gu;
+import {unprintable} from '../mail/unprintable.ts';
+
+const unsafe = new RegExp(`[${unprintable}\\s]+`, 'gu');
 
 const longestReason = 1024;
 

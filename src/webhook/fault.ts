@@ -1,6 +1,8 @@
+import {unprintable} from '../mail/unprintable.ts';
+
 const longest = 200;
 // A host's own words reach terminals and logs.
-const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]+/gu;
+const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 
 const words: Readonly<Record<string, string>> = {
 	ECONNREFUSED: 'the connection was refused: nothing listens there',
@@ -46,7 +48,7 @@ export function faultOf(error: unknown): Fault {
 	if (error instanceof PostFault) {
 		return {error: error.message, detail: error.detail};
 	}
-	const detail = (error instanceof Error ? error.message : String(error)).replace(unprintable, ' ').slice(0, longest);
+	const detail = (error instanceof Error ? error.message : String(error)).replace(unsafe, ' ').slice(0, longest);
 	if (error instanceof Error && error.name === 'HTTPParserError') {
 		return {error: 'it does not speak HTTP', detail};
 	}

@@ -3,6 +3,7 @@ import {type Address, parseAddress} from '../../mail/address.ts';
 import {labelFault} from '../../mail/label.ts';
 import {isTopicCode} from '../../mail/message.ts';
 import {parseDuration, parseQueryTime} from '../../mail/time.ts';
+import {badInNames} from '../../mail/unprintable.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
@@ -13,7 +14,7 @@ const longestEncoded = Math.ceil(longestAttachment / 3) * 4;
 // PostgreSQL takes neither; SQLite takes both, so that they would fail on one engine only.
 const illFormed = /[\0\p{Cs}]/u;
 // Nothing that ends a header line, a path, or shows a name other than the bytes say.
-const badInFilename = /[/\\\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\p{Cs}]/u;
+const badInFilename = new RegExp(`[/\\\\${badInNames}]`, 'u');
 // RFC 6838 §4.2.
 const mediaType = /^[a-z0-9][\w!#$&^.+-]{0,126}\/[a-z0-9][\w!#$&^.+-]{0,126}$/i;
 

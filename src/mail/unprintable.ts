@@ -1,0 +1,20 @@
+/**
+ * Characters that no log, terminal or page shows as they are, for use between the brackets of a regular expression with
+ * the flag `u`: controls, direction marks and invisible characters, halves of characters, line and paragraph separators.
+ * Every text that a foreign host wrote is freed of them before it is stored or printed.
+ */
+export const unprintable = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}`;
+
+/**
+ * The ones of them that no name may hold, for the same use. Names that people choose keep the other invisible characters:
+ * some scripts and many emoji are joined by them.
+ */
+export const badInNames = String.raw`\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069`;
+
+// Besides CR and LF some readers end a line at U+0085, U+2028 and U+2029. What a sender wrote keeps its direction marks.
+const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
+
+/** Folds every control to a space: no value can end its header field (R1.20). */
+export function withoutControls(text: string): string {
+	return text.replace(controls, ' ');
+}

@@ -1,0 +1,42 @@
+import test from 'ava';
+import {smtpReply} from '../../src/mail/smtp-reply.ts';
+import {badInNames, unprintable, withoutControls} from '../../src/mail/unprintable.ts';
+
+const tag = String.fromCodePoint(0xe0041);
+
+test('controls, direction marks, invisible characters, halves and separators are unprintable', t => {
+	const one = new RegExp(`^[${unprintable}]$`, 'u');
+	for (const character of [
+		'\0',
+		'\n',
+		'\u009b',
+		'\u200b',
+		'\u061c',
+		'\u202e',
+		'\u2067',
+		'\ufeff',
+		'\ud800',
+		'\u2028',
+		tag,
+	]) {
+		t.regex(character, one);
+	}
+	for (const character of ['a', ' ', 'ë', '日', '🎉', '\u0301']) {
+		t.notRegex(character, one);
+	}
+});
+
+test('a name may join letters and emoji, and not turn the direction', t => {
+	const bad = new RegExp(`[${badInNames}]`, 'u');
+	t.notRegex('می\u200cخواهم 👩\u200d🚒', bad);
+	t.regex('user\u202egro.elpmaxe', bad);
+	t.regex('a\nb', bad);
+});
+
+test("a reply's text keeps its line feeds and nothing else that is unprintable", t => {
+	t.is(smtpReply(550, ['5.1.1 no\u200b such\u001b[31m', 'user\u202e']).text, '5.1.1 no  such [31m\nuser');
+});
+
+test('no line end stays in the value of a header field', t => {
+	t.is(withoutControls('a\r\nb\u0085c\u2028d\u200d'), 'a b c d\u200d');
+});
