@@ -17,7 +17,7 @@ export const pageQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-/** Which part of a list is meant: rows after this position (null: from its start), at most so many. */
+/** Which part of a list is meant: rows after this position (null: from its start), at most this many. */
 export type Part = {readonly after: string | null; readonly limit: number};
 
 type ListOptions = {

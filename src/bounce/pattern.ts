@@ -47,7 +47,7 @@ function compileProblem(source: string): string | null {
 		new RegExp(source, 'i');
 		return null;
 	} catch (error) {
-		return `is no regular expression: ${(error as Error).message.replace(/^.*\/i?: /s, '')}`;
+		return `is not a regular expression: ${(error as Error).message.replace(/^.*\/i?: /s, '')}`;
 	}
 }
 

@@ -11,7 +11,7 @@ type Options = {readonly since?: number; readonly limit: number};
 export function auditCommands(audit: Command): void {
 	verb(audit, 'list', 'List who did what, on what, when and from where, newest first', 'mailctl audit list --since 24h')
 		.option('--since <time>', 'since then: a time, or a duration before now', past('--since'))
-		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 100)
+		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 100)
 		.action(
 			action<Options, []>(async (session, {since, limit}) => {
 				const workspace = await session.chosenWorkspace();

@@ -22,7 +22,7 @@ export function explainCommand(bounce: Command): void {
 	verb(
 		bounce,
 		'explain [files...]',
-		'Say how bounces and complaints are read, and why; changes nothing',
+		'Explain how bounces and complaints are read; changes nothing',
 		'mailctl bounce explain returned.eml',
 	)
 		.addHelpText(
@@ -160,8 +160,8 @@ const kinds: Readonly<Record<ReportKind, string>> = {
 	dsn: 'A delivery status notification.',
 	text: 'A bounce in words.',
 	arf: 'A feedback report.',
-	auto_reply: 'An automatic reply: it says nothing of a delivery, and nothing follows from it.',
-	other: 'Neither a bounce nor a feedback report: nothing follows from it.',
+	auto_reply: 'An automatic reply: it says nothing about delivery, and nothing follows from it.',
+	other: 'Neither a bounce nor a feedback report; nothing follows from it.',
 };
 
 const actions: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {

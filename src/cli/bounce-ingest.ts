@@ -24,7 +24,7 @@ export function ingestCommand(bounce: Command): void {
 	verb(
 		bounce,
 		'ingest [paths...]',
-		'Take in bounces and complaints: an mbox, a Maildir, mails, folders of them, or standard input',
+		'Import bounces and complaints: an mbox, a Maildir, mails, folders of them, or standard input',
 		'mailctl bounce ingest /var/mail/bounces',
 	)
 		.option('--rcpt <address>', 'whom the mail on standard input was for; several', collect)

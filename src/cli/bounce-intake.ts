@@ -17,7 +17,7 @@ import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {openResolver} from './route-now.ts';
+import {openResolver} from './queue/route-now.ts';
 import type {Session} from './session.ts';
 import {fields, grouped} from './text.ts';
 
@@ -40,7 +40,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 		throw new CliError(
 			'config',
 			'there is no workspace in this store, so no mail can be about one of its messages',
-			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL as the daemon has it',
+			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL to the values that the daemon uses',
 		);
 	}
 	await requireRoom(settings);

@@ -27,7 +27,7 @@ export function unmatchedCommand(bounce: Command): void {
 		'List mails that came back and proved to be about no mail of ours, or show one',
 		'mailctl bounce unmatched 3f9a0c1b2d4e --raw > mail.eml',
 	)
-		.option('--limit <n>', 'at most so many, the newest', count('--limit', 1, 10_000), 25)
+		.option('--limit <n>', 'at most this many, the newest', count('--limit', 1, 10_000), 25)
 		.option('--raw', 'print the mail itself, as it came (its first 256 KiB)')
 		.action(
 			action<Options, [string?]>(async (session, options, id) => {

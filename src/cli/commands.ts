@@ -16,7 +16,7 @@ const entries: readonly Entry[] = [
 	},
 	{
 		name: 'init',
-		about: 'Prepare the data folder for a first mail',
+		about: 'Prepare the data folder for the first mail',
 		load: async () => (await import('./init.ts')).initCommand,
 	},
 	{
@@ -24,10 +24,14 @@ const entries: readonly Entry[] = [
 		about: 'Bring the store to the schema of this version',
 		load: async () => (await import('./init.ts')).migrateCommand,
 	},
-	{name: 'send', about: 'Send a mail by the running daemon', load: async () => (await import('./send.ts')).sendCommand},
+	{
+		name: 'send',
+		about: 'Send a mail through the running daemon',
+		load: async () => (await import('./send.ts')).sendCommand,
+	},
 	{
 		name: 'doctor',
-		about: 'Check machine, names, ways out and back; says what to mend',
+		about: 'Check the machine, DNS names, delivery and bounces; say how to fix what is wrong',
 		load: async () => (await import('./doctor.ts')).doctorCommand,
 	},
 	{
@@ -37,7 +41,7 @@ const entries: readonly Entry[] = [
 	},
 	{
 		name: 'config',
-		about: 'Settings: what holds and where it comes from',
+		about: 'Settings: their effective values and where they come from',
 		load: async () => (await import('./config.ts')).configCommands,
 	},
 	{
@@ -98,13 +102,13 @@ const entries: readonly Entry[] = [
 	},
 	{
 		name: 'audit',
-		about: 'Who changed what, when and from where; of all workspaces unless one is named',
+		about: 'Who changed what, when and from where; all workspaces unless you name one',
 		load: async () => (await import('./audit.ts')).auditCommands,
 	},
 	{
 		name: 'queue',
-		about: 'Mail that waits; of all workspaces unless one is named',
-		load: async () => (await import('./queue.ts')).queueCommands,
+		about: 'Mail that waits; all workspaces unless you name one',
+		load: async () => (await import('./queue/queue.ts')).queueCommands,
 	},
 ];
 

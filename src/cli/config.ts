@@ -42,7 +42,7 @@ export function configCommands(config: Command): void {
 	verb(
 		config,
 		'pace [domain]',
-		'Print how fast mail goes where: the destinations file as it holds, or what holds for a domain',
+		'Print the pace of delivery: the whole destinations file, or what applies to one domain',
 		'mailctl config pace gmail.com',
 	).action(action<object, [string | undefined]>(async (session, _options, domain) => await showPace(session, domain)));
 

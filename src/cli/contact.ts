@@ -15,7 +15,7 @@ type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?
 
 export function contactCommands(contact: Command): void {
 	verb(contact, 'list', 'List contacts, newest first', 'mailctl contact list --limit 100')
-		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
+		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.action(
 			action<{limit: number}, []>(async (session, {limit}) => {
 				const {id} = await session.workspace();

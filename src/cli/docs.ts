@@ -14,7 +14,7 @@ export function cliPage(program: Command): string {
 
 \`mailctl <noun> <verb>\`. With one workspace \`--workspace\` can be left out. Tables are for people; with \`--json\` standard output
 is one JSON document and nothing else. Errors go to standard error as \`mailctl: <what is wrong>, <how to mend it>\`.
-What destroys data asks on a terminal and needs \`--yes\` elsewhere. Commands work beside a running daemon, which notices a
+Commands that destroy data ask on a terminal, and need \`--yes\` elsewhere. Commands work beside a running daemon, which notices a
 change within a second.
 
 | exit code | meaning |
@@ -24,7 +24,7 @@ change within a second.
 | 65 | what it names is wrong: no such thing, bad address, broken template |
 | 69 | not available: no daemon runs, the message was not delivered (\`send --wait\`) |
 | 74 | a file or the store cannot be read or written |
-| 75 | for now only: try again |
+| 75 | temporary: try again |
 | 78 | settings or schema |
 | 1 | anything else |
 

@@ -43,11 +43,11 @@ export function domainCommands(domain: Command): void {
 	verb(
 		domain,
 		'rotate-key <domain>',
-		'Make new keys, which sign once DNS shows them',
+		'Make new keys; they sign once DNS shows them',
 		'mailctl domain rotate-key shop.example',
 	)
 		.option('--selector <name>', 'selector of the RSA key; -ed25519 is added for the other', parseSelector)
-		.option('--cancel', 'forget the new keys of a rotation that waits for DNS')
+		.option('--cancel', 'cancel a rotation that waits for DNS')
 		.action(action(rotateKey));
 
 	yesOption(

@@ -31,7 +31,7 @@ export function initCommand(command: Command): void {
 					return ['The store has a workspace already: nothing was changed.'];
 				}
 				const keys = {...made, url: boundPublicUrl(null, httpListen)};
-				const start = `Start the daemon before: ${thisCommand()} serve`;
+				const start = `Start the daemon first: ${thisCommand()} serve`;
 				if (process.stdout.isTTY) {
 					return [...welcomeLines(keys), '', start];
 				}

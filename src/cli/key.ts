@@ -15,7 +15,7 @@ type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: str
 const day = 86_400_000;
 
 export function keyCommands(key: Command): void {
-	verb(key, 'create', 'Make a key and show it, the only time', 'mailctl key create --name app --scope messages:send')
+	verb(key, 'create', 'Make a key and show it once', 'mailctl key create --name app --scope messages:send')
 		.requiredOption('--name <name>', 'what it is for', label('--name'))
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option(
@@ -66,12 +66,7 @@ export function keyCommands(key: Command): void {
 		}),
 	);
 
-	verb(
-		key,
-		'rotate <id>',
-		'Make a key in place of another, which ends later',
-		'mailctl key rotate key_06f… --overlap 24h',
-	)
+	verb(key, 'rotate <id>', 'Replace a key; the old one ends later', 'mailctl key rotate key_06f… --overlap 24h')
 		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
 		.action(
 			action<{overlap?: number}, [string]>(async (session, {overlap = day}, id) => {

@@ -34,7 +34,7 @@ export function messageCommands(message: Command): void {
 		.option('--from <address>', 'from this address')
 		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
 		.option('--until <time>', 'accepted before', past('--until'))
-		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
+		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.action(action<ListOptions, []>(list));
 
 	verb(

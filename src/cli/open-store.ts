@@ -18,7 +18,11 @@ export async function openStoreOf(settings: Settings): Promise<Store> {
 		if (state === 'empty') {
 			await migrate(store.database);
 		} else if (state === 'older') {
-			throw new CliError('config', 'the store is of an older mailctl', 'run mailctl migrate (the daemon stopped)');
+			throw new CliError(
+				'config',
+				'the store was made by an older mailctl',
+				'run mailctl migrate (the daemon stopped)',
+			);
 		} else if (state === 'newer') {
 			throw newer();
 		}
@@ -47,7 +51,7 @@ function locationOf({databaseUrl, dataDir}: Settings): StoreLocation {
 }
 
 function newer(): CliError {
-	return new CliError('config', 'the store is of a newer mailctl than this one', 'install that version again');
+	return new CliError('config', 'the store was made by a newer mailctl', 'install that version again');
 }
 
 /** The daemons of a store, as far as the queue depends on them. */

@@ -25,7 +25,7 @@ export async function rawMail(session: Session, workspaceId: string, copyId: str
 	}
 	const copy = await readCopy(await session.reader(), workspaceId, copyId);
 	if (!copy?.domain_id) {
-		throw new CliError('unavailable', 'the mail cannot be made again, its sender is gone', 'add the sender again');
+		throw new CliError('unavailable', 'the mail cannot be made again: its sender was removed', 'add the sender again');
 	}
 	session.terminal.warn('mailctl: not captured, so made again: the signatures and the link’s token are other ones');
 	return await makeAgain(session, {...copy, domain_id: copy.domain_id});

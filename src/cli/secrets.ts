@@ -42,7 +42,7 @@ async function rotate(session: Session): Promise<void> {
 	if (done.damaged.length > 0) {
 		throw new CliError(
 			'data',
-			`what these rows hold cannot be opened: ${done.damaged.slice(0, mostNamed).join(', ')}${done.damaged.length > mostNamed ? ` and ${grouped(done.damaged.length - mostNamed)} more` : ''}`,
+			`these rows cannot be opened: ${done.damaged.slice(0, mostNamed).join(', ')}${done.damaged.length > mostNamed ? ` and ${grouped(done.damaged.length - mostNamed)} more` : ''}`,
 			'rotate the keys of these domains, register these webhooks again, or set these workspaces’ routes again',
 		);
 	}

@@ -52,7 +52,7 @@ export function sendCommand(command: Command): void {
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
 		.option('--metadata <key=value>', 'kept with the message; several', collect)
-		.option('--idempotency-key <key>', 'the same key again sends nothing again')
+		.option('--idempotency-key <key>', 'a key that was used sends nothing again')
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option('--wait', 'until it is final: exit 0 if delivered or sent, else 69')
 		.action(action<Options, []>(send));

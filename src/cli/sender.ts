@@ -50,9 +50,9 @@ export function senderCommands(sender: Command): void {
 	);
 
 	for (const [change, about] of [
-		['verify', 'Call a sender verified, whatever DNS says'],
+		['verify', 'Mark a sender as verified, whatever DNS says'],
 		['disable', 'Refuse sends from an address'],
-		['enable', 'Take sends from an address again'],
+		['enable', 'Accept sends from an address again'],
 	] as const) {
 		verb(sender, `${change} <address>`, about, `mailctl sender ${change} no-reply@shop.example`).action(
 			action<object, [string]>(async (session, _options, text) => {

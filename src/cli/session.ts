@@ -162,7 +162,11 @@ async function confirm({asks}: Terminal, question: string, yes: boolean | undefi
 		return;
 	}
 	if (!asks) {
-		throw new CliError('usage', 'this destroys data and nobody can be asked', 'add --yes if you mean it');
+		throw new CliError(
+			'usage',
+			'this destroys data, and there is no terminal to confirm it on',
+			'add --yes if you mean it',
+		);
 	}
 	const prompt = createInterface({input: process.stdin, output: process.stderr});
 	const answer = await prompt.question(`${question} [y/N] `);

@@ -112,7 +112,7 @@ async function* recordsOf(
 	for await (const chunk of chunks) {
 		// Other encodings and archives have a zero byte early on.
 		if (bytes === 0 && chunk.includes(0)) {
-			throw new CliError('data', `${name} is no text in UTF-8`, 'save it as CSV, UTF-8');
+			throw new CliError('data', `${name} is not UTF-8 text`, 'save it as CSV, UTF-8');
 		}
 		bytes += chunk.length;
 		lineAt = chunk.includes('\n') || chunk.includes('\r') ? bytes : lineAt;

@@ -20,7 +20,7 @@ import {grouped, linesOf, type Noun, shortTime} from './text.ts';
 export function suppressionCommands(suppression: Command): void {
 	verb(suppression, 'list', 'List suppressed addresses, newest first', 'mailctl suppression list --reason complaint')
 		.option('--reason <reason>', 'only entries made for this reason', reason)
-		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
+		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.action(
 			action<{reason?: SuppressionReason; limit: number}, []>(async (session, options) => {
 				const {id: workspaceId} = await session.workspace();
@@ -32,7 +32,7 @@ export function suppressionCommands(suppression: Command): void {
 	verb(
 		suppression,
 		'add <address>',
-		'Send nothing to an address any more; queued copies stop',
+		'Add an address; it gets no mail, and queued copies stop',
 		'mailctl suppression add user@x.example',
 	).action(
 		action<object, [string]>(async (session, _options, text) => {
@@ -51,7 +51,7 @@ export function suppressionCommands(suppression: Command): void {
 	verb(
 		suppression,
 		'check <address>',
-		'Say whether an address gets mail, and if not, why',
+		'Show whether an address is suppressed, and why',
 		'mailctl suppression check user@x.example',
 	).action(
 		action<object, [string]>(async (session, _options, text) => {
@@ -73,7 +73,7 @@ export function suppressionCommands(suppression: Command): void {
 		verb(
 			suppression,
 			'remove <id|address>',
-			'Let mail flow to an address again',
+			'Remove an address, so that it gets mail again',
 			'mailctl suppression remove user@x.example --yes',
 		),
 	).action(action<{yes?: boolean}, [string]>(remove));

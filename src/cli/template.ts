@@ -70,7 +70,7 @@ export function templateCommands(template: Command): void {
 		'Save template folders as new versions, all or none',
 		'mailctl template push templates --dry-run',
 	)
-		.option('--dry-run', 'say what would change, change nothing')
+		.option('--dry-run', 'show what would change; change nothing')
 		.action(
 			action<{dryRun?: boolean}, [string]>(async (session, {dryRun}, folder) => {
 				const {id: workspaceId} = await session.workspace();
@@ -94,7 +94,7 @@ export function templateCommands(template: Command): void {
 			'pull <dir>',
 			'Write the newest versions as template folders',
 			'mailctl template pull templates --dry-run',
-		).option('--dry-run', 'say what would change, change nothing'),
+		).option('--dry-run', 'show what would change; change nothing'),
 	).action(
 		action<PullOptions, [string]>(async (session, options, folder) => {
 			const {pull} = await import('./template-pull.ts');
@@ -157,7 +157,7 @@ async function readFolder(folder: string) {
 		throw error;
 	});
 	if (!read.ok) {
-		throw new CliError('data', 'nothing was saved', 'mend the faults above and push again', read.problems);
+		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', read.problems);
 	}
 	if (read.templates.length === 0) {
 		throw new CliError('data', `${folder} holds no template`, 'give each one a folder with a template.json');

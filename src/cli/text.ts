@@ -97,7 +97,7 @@ export function grouped(count: number): string {
 	return count.toLocaleString('en');
 }
 
-/** The text in lines of at most so many columns, indent included, broken at spaces; a word that is longer stands alone. */
+/** The text in lines of at most this many columns, indent included, broken at spaces; a word that is longer stands alone. */
 export function wrapped(text: string, width: number, indent = ''): string[] {
 	const lines: string[] = [];
 	let line = '';

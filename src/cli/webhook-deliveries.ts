@@ -33,7 +33,7 @@ export function deliveriesVerb(webhook: Command): void {
 		'mailctl webhook deliveries whe_06f… --status exhausted',
 	)
 		.option('--status <status>', deliveryStates.join(', '), deliveryState)
-		.option('--limit <n>', 'at most so many', count('--limit', 1, 10_000), 25)
+		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.action(
 			action<Options, [string]>(async (session, {status, limit}, id) => {
 				if (isId('whd', id)) {

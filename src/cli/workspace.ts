@@ -110,7 +110,7 @@ export function workspaceCommands(workspace: Command): void {
 	verb(
 		workspace,
 		'resume [workspace]',
-		'Send again, also what was held; the figures of its reputation begin anew',
+		'Send again, held mail too; its reputation figures start over',
 		'mailctl workspace resume acme',
 	).action(
 		action<object, [string | undefined]>(async (session, _options, key) => {

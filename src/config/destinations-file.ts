@@ -112,7 +112,7 @@ function checkFields(name: string, fields: Fields, allowed: readonly string[], t
 			const near = nearest(field, allowed);
 			tell(
 				`${name}.${field.slice(0, 40)}`,
-				near ? `is no field: did you mean ${near}?` : `is none of ${allowed.join(' ')}`,
+				near ? `is not a field: did you mean ${near}?` : `is none of ${allowed.join(' ')}`,
 			);
 		}
 	}
@@ -218,7 +218,7 @@ function enter(map: Map<string, Provider>, path: string, names: unknown, entry: 
 		if (name === undefined) {
 			tell(`${path}[${index}]`, 'use a domain name, what is under it is meant too');
 		} else if (holder !== undefined) {
-			tell(`${path}[${index}]`, `${name} stands in ${holder.name} too, keep one of them`);
+			tell(`${path}[${index}]`, `${name} stands in ${holder.name} too: keep one of them`);
 		} else {
 			map.set(name, entry);
 		}

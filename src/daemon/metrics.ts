@@ -133,13 +133,13 @@ export function createMetrics({
 	});
 	const outcomes = new Counter({
 		name: 'mailctl_outcomes_total',
-		help: 'Ends of tries of a copy, by outcome.',
+		help: 'Attempts that ended, by outcome.',
 		labelNames: ['kind'],
 		registers,
 	});
 	const refusals = new Counter({
 		name: 'mailctl_refusals_total',
-		help: 'Ends of tries that were put off (deferred) or given up (bounced), by category.',
+		help: 'Attempts that ended deferred or bounced, by category.',
 		labelNames: ['kind', 'category'],
 		registers,
 	});

@@ -37,7 +37,7 @@ export function createNotify({env, warn, binary = 'systemd-notify'}: NotifyInput
 			execFile(binary, [assignment], {env: childEnv, timeout: longestCall}, error => {
 				if (error && !warned) {
 					warned = true;
-					warn(`systemd is not told how the daemon fares: ${binary} failed (${error.message.trim()})`);
+					warn(`systemd cannot be notified: ${binary} failed (${error.message.trim()})`);
 				}
 
 				resolve();

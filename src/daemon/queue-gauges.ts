@@ -71,7 +71,7 @@ export function registerQueueGauges(registers: Registry[], {queueSize, pace, sit
 	});
 	new Gauge({
 		name: 'mailctl_warm_up_sent_today',
-		help: 'Copies that a new source address was used for today (UTC), by provider.',
+		help: 'Copies sent today (UTC) from a new source address, by provider.',
 		labelNames: ['source', 'provider'],
 		registers,
 		async collect() {

@@ -60,7 +60,7 @@ export function registerReputationGauges(registers: Registry[], {standings, refu
 	});
 	new Gauge({
 		name: 'mailctl_infrastructure_refused_ratio',
-		help: 'Share of the tries of the last hour that a provider refused because of us, where it is above 0.05.',
+		help: 'Share of the attempts of the last hour that a provider refused because of us, if above 0.05.',
 		labelNames: ['provider'],
 		registers,
 		collect() {

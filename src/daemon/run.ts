@@ -176,7 +176,7 @@ function asConfigError(error: unknown, {httpListen, adminListen, inboundListen}:
 			);
 		case 'EADDRNOTAVAIL':
 		case 'ENOTFOUND':
-			return new ConfigError([`${host} is no address of this machine: set ${setting} to one that is`]);
+			return new ConfigError([`${host} is not an address of this machine: set ${setting} to one that is`]);
 		case 'EACCES':
 			return new ConfigError([`port ${port} may not be opened by this user: set ${setting} to a port above 1023`]);
 		default:

@@ -19,7 +19,7 @@ export function warnAtStart({
 	}
 	const admin = settings.adminListen === 'shared' ? settings.httpListen : settings.adminListen;
 	if (settings.roles.includes('api') && admin !== null && !isLoopback(admin.host)) {
-		const text = 'others than this machine may reach /metrics and /docs: close MAILCTL_ADMIN_LISTEN by a firewall';
+		const text = 'other machines may reach /metrics and /docs: protect MAILCTL_ADMIN_LISTEN with a firewall';
 		logger.warn({event: 'admin_listener_open', host: admin.host}, text);
 	}
 	if (settings.roles.includes('webhook') && settings.webhookAllowCidrs.length > 0) {

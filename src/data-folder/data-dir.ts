@@ -49,7 +49,7 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	const [file, secrets] = [join(dataDir, 'mailctl.db'), join(dataDir, 'secrets.json')];
 	if (existsSync(secrets) && statSync(file, {throwIfNoEntry: false})?.size === 0) {
 		throw new ConfigError(
-			[`${file} is empty: restore it from a backup, or remove it and ${secrets} to begin anew`],
+			[`${file} is empty: restore it from a backup, or remove it and ${secrets} to start over`],
 			74,
 		);
 	}

@@ -119,7 +119,7 @@ async function addressRoutes(
 		return deferral(
 			'config',
 			'4.4.4',
-			`the mail hosts of ${domain} have only ${family}, by which nothing is sent here`,
+			`the mail hosts of ${domain} have only ${family}, which this machine does not send by`,
 		);
 	}
 

@@ -45,7 +45,7 @@ export function createReplyReader(): ReplyReader {
 				start = end + 1;
 				const code = replyCode(line);
 				if (code === null) {
-					return 'the server sent a line that is no SMTP reply';
+					return 'the server sent a line that is not an SMTP reply';
 				}
 
 				lines.push(line.slice(4));

@@ -16,7 +16,7 @@ const longestChain = 10;
 export const tlsaFaults: Partial<Record<TlsFailure, string>> = {
 	'tlsa-invalid': 'no TLSA record fits the certificate',
 	'certificate-expired': 'the certificate that a TLSA record vouches for has expired',
-	'certificate-host-mismatch': 'the certificate that a TLSA record vouches for bears another name',
+	'certificate-host-mismatch': 'the certificate that a TLSA record vouches for has another name',
 };
 
 /** Whether mail servers may be judged by it: the usages of RFC 7672 §3.1 and whatever we can compare. */

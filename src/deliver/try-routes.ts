@@ -121,7 +121,11 @@ export async function tryRoutes(
 		: {outcome: undecided, attempts, sentAt, used};
 }
 
-const nothingTried: Outcome = {kind: 'deferred', category: 'config', reason: 'no address that we have a way to'};
+const nothingTried: Outcome = {
+	kind: 'deferred',
+	category: 'config',
+	reason: 'no address that this machine has a route to',
+};
 
 /** An idle session that leads to one of the routes comes first. */
 function plansFor(routes: readonly Route[], idle: Session | null, {sources, brokenTls}: TryOptions): Plan[] {

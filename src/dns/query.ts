@@ -109,7 +109,7 @@ function overTcp({address, port}: Server, bytes: Buffer, read: Read, signal: Abo
 				const answer = read(received.subarray(2, 2 + received.readUInt16BE(0)));
 				socket.destroy();
 				if (answer === null) {
-					reject(Object.assign(new Error('the answer is no DNS message'), {code: 'EBADRESP'}));
+					reject(Object.assign(new Error('the answer is not a DNS message'), {code: 'EBADRESP'}));
 				} else {
 					resolve(answer);
 				}

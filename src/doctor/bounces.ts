@@ -66,7 +66,7 @@ async function comeHome(input: BouncesInput): Promise<Found> {
 		return polling
 			? ok(`bounces to ${domain} go to ${host} and are polled from the mailbox`)
 			: fail(
-					`nothing takes bounces in here; ${domain} has MX ${host}`,
+					`nothing receives bounces here; ${domain} has MX ${host}`,
 					'set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX',
 				);
 	}
@@ -100,7 +100,7 @@ async function probe(
 		return ok(`${where} takes bounces for ${returnPathDomain}`);
 	}
 	return fail(
-		`${where} does not take a bounce: ${refusal}`,
+		`${where} does not accept a bounce: ${refusal}`,
 		broken === null
 			? `let the MX of ${returnPathDomain} lead to the listener of this mailctl, and see that it runs`
 			: 'start the daemon, and open port 25 to MAILCTL_INBOUND_LISTEN in the firewall',

@@ -20,7 +20,9 @@ export function hostnameCheck(hostname: string, resolver: Resolver): Check {
 		why: 'Receivers look the EHLO name up; a name that DNS does not know makes mail look like a bot’s.',
 		async look() {
 			if (!hostname.includes('.')) {
-				return [fail(`${hostname} is no full name`, 'set MAILCTL_HOSTNAME to a name such as mail.example.com')];
+				return [
+					fail(`${hostname} is not a fully qualified name`, 'set MAILCTL_HOSTNAME to a name such as mail.example.com'),
+				];
 			}
 			const addresses = await addressesOf(resolver, hostname);
 			return [

@@ -45,7 +45,7 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 async function judged(store: Store, where: string): Promise<OpenedStore> {
 	const state = await schemaState(store.database);
 	if (state === 'current') {
-		return {store, found: [ok(`${where} is of this version`)]};
+		return {store, found: [ok(`${where} is up to date`)]};
 	}
 	await store.close();
 	switch (state) {
@@ -54,10 +54,10 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 		case 'older':
 			return {
 				store: null,
-				found: [warn(`${where} is of an older mailctl`, 'start the daemon anew, or run mailctl migrate')],
+				found: [warn(`${where} was made by an older mailctl`, 'restart the daemon, or run mailctl migrate')],
 			};
 		case 'newer':
-			return {store: null, found: [fail(`${where} is of a newer mailctl`, 'install that version again')]};
+			return {store: null, found: [fail(`${where} was made by a newer mailctl`, 'install that version again')]};
 	}
 }
 

@@ -77,7 +77,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 	};
 }
 
-const params = Type.Object({token: Type.String({description: 'As it stands in the mail.'})});
+const params = Type.Object({token: Type.String({description: 'As in the mail.'})});
 const pages = {404: 'The token is not ours.'};
 const openSchema = {
 	...describe({

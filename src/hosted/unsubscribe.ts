@@ -105,7 +105,7 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 	};
 }
 
-const token = Type.String({description: 'The signed token, as it stands in the link.'});
+const token = Type.String({description: 'The signed token from the link.'});
 const pages = {
 	400: 'The token is forged or missing.',
 	410: 'The token has expired.',
@@ -116,7 +116,11 @@ const showSchema = {
 		tag: 'Hosted pages',
 		summary: 'Show the unsubscribe page',
 		description: 'Where the unsubscribe link of a mail leads to. Changes nothing.',
-		answer: [200, 'What the recipient can do, in the look of the workspace and in his language.', null],
+		answer: [
+			200,
+			'What the recipient can do, with the branding of the workspace and in the language of the recipient.',
+			null,
+		],
 		pages,
 	}),
 	querystring: Type.Object({token}),
@@ -130,8 +134,8 @@ const actSchema = {
 			'Opts the recipient out of the topic of the mail, or of everything where it has none.',
 			'Unknown fields are ignored, and so is an empty body.',
 		].join(' '),
-		answer: [200, 'What holds now, as a page; doing it again changes nothing.', null],
-		pages: {...pages, 400: 'The token is forged or missing, or the action is none that there is.'},
+		answer: [200, 'The choice as it is now, as a page; repeating the request changes nothing.', null],
+		pages: {...pages, 400: 'The token is forged or missing, or the action does not exist.'},
 	}),
 	querystring: Type.Object({token: Type.Optional(token)}),
 	body: Type.Object(

@@ -25,7 +25,7 @@ export type Terms = {
 export type PaceReaction =
 	/** Nothing is sent to the site. */
 	| {readonly kind: 'suspend'; readonly forMs: number}
-	/** So many mails per minute, and at most so many connections. */
+	/** So many mails per minute, and at most this many connections. */
 	| {readonly kind: 'slow'; readonly perMinute: number; readonly connections: number; readonly forMs: number}
 	/** So many mails on one connection, from now on. */
 	| {readonly kind: 'mails_per_session'; readonly mails: number};

@@ -1,4 +1,4 @@
-/** Undoes a transfer encoding (RFC 2045 §6) of at most so many octets; an unknown or wrong one is taken as none. */
+/** Undoes a transfer encoding (RFC 2045 §6) of at most this many octets; an unknown or wrong one is taken as none. */
 export function decodeBody(body: Buffer, encoding: string, most: number): Buffer {
 	switch (/[a-z0-9-]+/.exec(encoding.toLowerCase())?.[0]) {
 		case 'base64':

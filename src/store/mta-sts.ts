@@ -41,7 +41,7 @@ export async function savePolicy(trx: Knex.Transaction, policy: StoredPolicy): P
 		.merge();
 }
 
-/** Removes policies that hold no longer, at most so many; answers how many. */
+/** Removes policies that hold no longer, at most this many; answers how many. */
 export async function purgePolicies(trx: Knex.Transaction, now: string, limit: number): Promise<number> {
 	const old = trx('mta_sts').where('expires_at', '<', now).limit(limit).select('domain');
 	return await trx('mta_sts').whereIn('domain', old).delete();
@@ -67,7 +67,7 @@ export async function countTls(trx: Knex.Transaction, results: readonly TlsDay[]
 	);
 }
 
-/** Removes the counts of days before this one, at most so many; answers how many. */
+/** Removes the counts of days before this one, at most this many; answers how many. */
 export async function purgeTlsDays(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
 	const columns = ['day', 'domain', 'policy', 'host', 'result'];
 	const old = trx('tls_days').where('day', '<', day).limit(limit).select(columns);

@@ -136,7 +136,7 @@ export async function forgetFigures(trx: Knex.Transaction, workspaceId: string):
 	await trx('reputation_hours').where({workspace_id: workspaceId}).delete();
 }
 
-/** Removes figures of hours before this one, at most so many; answers how many. */
+/** Removes figures of hours before this one, at most this many; answers how many. */
 export async function purgeReputation(trx: Knex.Transaction, firstHour: string, limit: number): Promise<number> {
 	const columns = ['workspace_id', 'hour'];
 	const old = trx('reputation_hours').where('hour', '<', firstHour).limit(limit).select(columns);

@@ -109,7 +109,7 @@ test('every problem is named with its place', t => {
 			'rules[6] (e).when.enhanced: use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none',
 			'rules[6] (e).when.phase: use route connect greeting ehlo starttls auth mail rcpt data dot',
 			'rules[6] (e).when.host: use names such as outlook.com; what is below them is meant too',
-			'rules[7] (f).when.text: "(" is no regular expression: Unterminated group',
+			'rules[7] (f).when.text: "(" is not a regular expression: Unterminated group',
 			'rules[7] (f).when.unless: use regular expressions',
 			'rules[8] (g).when.text: "b.*c" repeats without a bound: use {0,40} instead of * or +',
 			'rules[9] (h).when.text: "(a{1,9}b){1,9}" repeats what repeats or has a choice: spell it out',

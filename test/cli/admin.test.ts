@@ -236,7 +236,7 @@ test('sender: add, list, verify, disable, enable, remove', async t => {
 		t,
 		await cli.run('sender', 'remove', 'new@shop.example'),
 		64,
-		/this destroys data and nobody can be asked, add --yes/,
+		/this destroys data, and there is no terminal to confirm it on, add --yes/,
 	);
 	t.is((await cli.json<object[]>('sender', 'list')).length, 3);
 	t.deepEqual(await cli.json('sender', 'remove', 'new@shop.example', '--yes'), {

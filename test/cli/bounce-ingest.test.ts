@@ -116,7 +116,12 @@ test('no mail is lost in a store that nobody uses', async t => {
 	const mail = path.join(cli.folder, 'mail.eml');
 	await writeFile(mail, hard.bytes);
 	const elsewhere = await newCli(t, {MAILCTL_DATA_DIR: path.join(cli.folder, 'elsewhere')});
-	refused(t, await elsewhere.run('bounce', 'ingest', mail), 78, /set MAILCTL_DATA_DIR .* as the daemon has it/);
+	refused(
+		t,
+		await elsewhere.run('bounce', 'ingest', mail),
+		78,
+		/set MAILCTL_DATA_DIR .* to the values that the daemon uses/,
+	);
 	refused(t, await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /there is no workspace/);
 });
 

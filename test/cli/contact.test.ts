@@ -102,7 +102,12 @@ test('contact erase: by address or id, with its captured mail; by address also w
 		await writeFile(file, 'To: jane@example.org');
 	}
 
-	refused(t, await cli.run('contact', 'erase', 'jane@example.org'), 64, /this destroys data and nobody can be asked/);
+	refused(
+		t,
+		await cli.run('contact', 'erase', 'jane@example.org'),
+		64,
+		/this destroys data, and there is no terminal to confirm it on/,
+	);
 	t.is((await cli.json<View[]>('contact', 'list')).length, 3);
 	t.deepEqual(await cli.json('contact', 'erase', 'JANE@example.org', '--yes'), {
 		...{email: 'JANE@example.org', erased: true, messages: 1, cc_messages: 0},

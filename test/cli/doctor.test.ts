@@ -79,7 +79,7 @@ test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
 	const findings = await cli.json<Finding[]>('doctor');
 	t.true(findings.every(({status}) => status !== 'fail'));
 	t.regex(findings.find(({check}) => check === 'daemon')?.detail ?? '', /^process \d+, version .*, ready at http/);
-	t.regex(findings.find(({check}) => check === 'store')?.detail ?? '', /is of this version$/);
+	t.regex(findings.find(({check}) => check === 'store')?.detail ?? '', /is up to date$/);
 	t.regex(findings.find(({check}) => check === 'delivery')?.detail ?? '', /^capture: /);
 });
 

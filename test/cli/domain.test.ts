@@ -211,7 +211,7 @@ test('domain: remove is refused while senders use it', async t => {
 		/shop\.example has a sender \(a@shop\.example\), remove what is not used any more with mailctl sender remove/,
 	);
 	await cli.json('sender', 'remove', 'a@shop.example', '--yes');
-	refused(t, await cli.run('domain', 'remove', 'shop.example'), 64, /nobody can be asked, add --yes/);
+	refused(t, await cli.run('domain', 'remove', 'shop.example'), 64, /no terminal to confirm it on, add --yes/);
 	t.deepEqual(await cli.json('domain', 'remove', 'shop.example', '--yes'), {name: 'shop.example', removed: true});
 	refused(t, await cli.run('domain', 'remove', 'shop.example', '--yes'), 65, /there is no domain shop\.example/);
 	const store = await cli.store();

@@ -219,7 +219,7 @@ test('hold, release and flush, by id, message and filter', async t => {
 
 test('drop and fail end what waits', async t => {
 	const {cli, slow, fast, held, read, store} = await prepare(t);
-	refused(t, await cli.run('queue', 'drop', slow), 64, /nobody can be asked, add --yes/);
+	refused(t, await cli.run('queue', 'drop', slow), 64, /no terminal to confirm it on, add --yes/);
 	t.is((await read(slow)).state, 'queued');
 	t.is(await cli.text('queue', 'drop', slow, '--yes'), 'dropped 1 copy\n');
 	t.like(await read(slow), {state: 'errored', next_attempt_at: null});
@@ -255,7 +255,7 @@ test('what cannot be meant is refused, and another workspace’s mail is unknown
 		refused(t, await cli.run('queue', verb), 64, /no mail was named, give ids/);
 	}
 	refused(t, await cli.run('queue', 'hold', slow, '--older-than', '1h'), 64, /ids and a filter were given/);
-	refused(t, await cli.run('queue', 'hold', slow, "x' or 1=1"), 65, /is no id of a message or a copy/);
+	refused(t, await cli.run('queue', 'hold', slow, "x' or 1=1"), 65, /is not the id of a message or a copy/);
 	refused(t, await cli.run('queue', 'hold', slow, newId('msg')), 65, /there is no message msg_/);
 	t.is((await read(slow)).held_at, null);
 	await cli.text('workspace', 'create', '--name', 'other');

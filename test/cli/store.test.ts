@@ -73,7 +73,7 @@ test('migrate brings the schema up to date; a newer one is refused with 78', asy
 	const store = await cli.store();
 	const last = await store.database('migrations').orderBy('name', 'desc').first();
 	await store.database('migrations').where({name: last.name}).delete();
-	refused(t, await cli.run('key', 'list'), 78, /the store is of an older mailctl, run mailctl migrate/);
+	refused(t, await cli.run('key', 'list'), 78, /the store was made by an older mailctl, run mailctl migrate/);
 	await store.database('migrations').insert([last, {name: '999_future', applied_at: last.applied_at}]);
 	for (const args of [['key', 'list'], ['migrate'], ['serve']]) {
 		const {code, stderr} = await cli.run(...args);

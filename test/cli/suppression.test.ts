@@ -83,7 +83,12 @@ test('suppression: add, check, list, remove', async t => {
 	]);
 	golden(t, 'suppression-check', await cli.text('suppression', 'check', 'user@x.example'));
 
-	refused(t, await cli.run('suppression', 'remove', added.id), 64, /destroys data and nobody can be asked, add --yes/);
+	refused(
+		t,
+		await cli.run('suppression', 'remove', added.id),
+		64,
+		/destroys data, and there is no terminal to confirm it on, add --yes/,
+	);
 	t.like(await cli.json('suppression', 'remove', added.id, '--yes'), {id: added.id, removed: true});
 	t.is(await cli.text('suppression', 'remove', 'GONE@x.example', '--yes'), 'removed gone@x.example (hard_bounce)\n');
 	t.is((await list(cli)).length, 2);
@@ -197,7 +202,7 @@ test('import: standard input, one reason for all, and files that are none', asyn
 	t.like(await cli.json('suppression', 'import', write(cli, 'empty.csv', '')), {read: 0, added: 0, columns: null});
 
 	write(cli, 'utf16.csv', Buffer.from('email\na@x.example\n', 'utf16le'));
-	refused(t, await cli.run('suppression', 'import', 'utf16.csv'), 65, /utf16\.csv is no text in UTF-8, save it as CSV/);
+	refused(t, await cli.run('suppression', 'import', 'utf16.csv'), 65, /utf16\.csv is not UTF-8 text, save it as CSV/);
 	refused(t, await cli.run('suppression', 'import', 'nix.csv'), 65, /there is no file nix\.csv, name an existing file/);
 	refused(t, await cli.run('suppression', 'import', '.'), 65, /\. is a folder, name a regular file/);
 	for (const verb of [

@@ -52,7 +52,7 @@ test('template push saves what changed, all or none', async t => {
 	await writeFile(join(cli.folder, 'templates/receipt/body.html'), '<p>\n{{ n | nope }}</p>');
 	await writeFile(join(cli.folder, 'templates/welcome/body.mjml'), '<mjml><mj-body><mj-nope/></mj-body></mjml>');
 	const broken = await cli.run('template', 'push', 'templates');
-	refused(t, broken, 65, /receipt\/body\.html:2:\d+: .*\n.*welcome\/body\.mjml:1:\d+: .*\n.*nothing was saved, mend/);
+	refused(t, broken, 65, /receipt\/body\.html:2:\d+: .*\n.*welcome\/body\.mjml:1:\d+: .*\n.*nothing was saved, fix/);
 	t.deepEqual(
 		(await cli.json<Saved[]>('template', 'list')).map(({name, version}) => [name, version]),
 		[
@@ -96,7 +96,7 @@ test('template create, show, preview, list, delete', async t => {
 	refused(t, await cli.runWith('[1]', 'template', 'preview', 'receipt', '--data', '-'), 65, /- is not a JSON object/);
 	refused(t, await cli.runWith('{', 'template', 'preview', 'receipt', '--data', '-'), 65, /- is not JSON/);
 
-	refused(t, await cli.run('template', 'delete', 'receipt'), 64, /nobody can be asked, add --yes/);
+	refused(t, await cli.run('template', 'delete', 'receipt'), 64, /no terminal to confirm it on, add --yes/);
 	t.like(await cli.json('template', 'delete', 'receipt', '--yes'), {id: made.id, deleted: true});
 	refused(
 		t,

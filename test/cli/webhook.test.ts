@@ -54,7 +54,7 @@ test('add, list, show, disable, enable, remove', async t => {
 	t.is(ended.previous_secret_expires_at, null);
 	refused(t, await cli.run('webhook', 'rotate', added.id, '--overlap', '31d'), 64, /use at most 30d/);
 
-	refused(t, await cli.run('webhook', 'remove', added.id), 64, /nobody can be asked, add --yes/);
+	refused(t, await cli.run('webhook', 'remove', added.id), 64, /no terminal to confirm it on, add --yes/);
 	t.is(await cli.text('webhook', 'remove', added.id, '--yes'), `removed ${added.id}\n`);
 	refused(t, await cli.run('webhook', 'show', added.id), 65, /there is no endpoint whe_\w+, see mailctl webhook list/);
 });

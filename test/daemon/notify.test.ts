@@ -57,7 +57,7 @@ for (const binary of ['/nonexistent/systemd-notify', recorder(1).binary]) {
 		await notify.ready();
 		await notify.status('on');
 		t.is(warnings.length, 1);
-		t.regex(warnings[0] ?? '', /systemd is not told how the daemon fares/);
+		t.regex(warnings[0] ?? '', /systemd cannot be notified: /);
 		t.is(notify.watchdogMs, null);
 	});
 }

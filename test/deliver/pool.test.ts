@@ -73,7 +73,7 @@ test('an idle connection that the host ends is forgotten', async t => {
 	t.is((await lab.deliver()).outcome.kind, 'delivered');
 });
 
-test('idle connections make way for other sites, at most so many in all', async t => {
+test('idle connections make way for other sites, at most this many in all', async t => {
 	const domains = Array.from({length: 8}, (_, n) => `d${n}.test`);
 	const first = await startLab(t, [slow]);
 	const host = first.hosts[0]?.host ?? '';

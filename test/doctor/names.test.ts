@@ -43,7 +43,7 @@ test('the EHLO name must be one that DNS knows', async t => {
 	t.deepEqual(await told(hostnameCheck('gone.example.test', resolver)), [
 		'fail: gone.example.test has no address in DNS',
 	]);
-	t.deepEqual(await told(hostnameCheck('box', resolver)), ['fail: box is no full name']);
+	t.deepEqual(await told(hostnameCheck('box', resolver)), ['fail: box is not a fully qualified name']);
 });
 
 test('reverse DNS: the address leads to the EHLO name and back', async t => {

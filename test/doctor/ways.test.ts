@@ -97,7 +97,7 @@ test('return path: its MX must take a bounce for a token of ours', async t => {
 	t.true(mx.connections[0]?.commands.includes('RCPT TO:<btoken@bounces.test>'));
 	t.regex(
 		(await told(check))[0] ?? '',
-		/^fail: .* does not take a bounce: RCPT TO:<btoken@bounces\.test>: 550 5\.1\.1 who$/,
+		/^fail: .* does not accept a bounce: RCPT TO:<btoken@bounces\.test>: 550 5\.1\.1 who$/,
 	);
 });
 
@@ -109,7 +109,7 @@ test('return path: what is missing is said', async t => {
 		'fail: gone.lost.test, the MX of lost.test, has no address',
 	]);
 	t.deepEqual(await look({listening: false}), [
-		'fail: nothing takes bounces in here; bounces.test has MX in.bounces.test',
+		'fail: nothing receives bounces here; bounces.test has MX in.bounces.test',
 	]);
 	t.deepEqual(await look({listening: false, polling: true}), [
 		'ok: bounces to bounces.test go to in.bounces.test and are polled from the mailbox',

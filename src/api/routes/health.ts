@@ -51,7 +51,7 @@ const figures = {
 	tag: 'Operation',
 	summary: 'Read the figures for Prometheus',
 	description:
-		'Served on the admin listener; with MAILCTL_METRICS_TOKEN also on the HTTP listener, to who bears the token.',
+		'Served on the admin listener; with MAILCTL_METRICS_TOKEN also on the HTTP listener, to clients that send the token.',
 } as const;
 
 /** What a scraper reads. */

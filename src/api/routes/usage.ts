@@ -55,7 +55,10 @@ export type UsageRoutesOptions = {readonly auth: Auth; readonly reader: Knex; re
 const usageQuery = Type.Object(
 	{
 		days: Type.Optional(
-			Type.String({format: 'day-count', description: 'Figures of so many days up to today besides, 1 to 90.'}),
+			Type.String({
+				format: 'day-count',
+				description: 'Also answers figures by day, for this many days up to today: 1 to 90.',
+			}),
 		),
 	},
 	{additionalProperties: false},

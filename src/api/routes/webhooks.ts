@@ -224,7 +224,7 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 					...describe({
 						tag: 'Webhooks',
 						summary: 'Replay a delivery',
-						description: 'Whatever became of it, it is posted again, up to five times; the body may be left out.',
+						description: 'Posts it again whatever its state, up to five times; the body may be left out.',
 						answer: [202, 'The delivery, pending.', deliverySchema],
 						errors: ['not_found'],
 					}),

@@ -90,7 +90,7 @@ export async function takeTime(trx: Knex.Transaction): Promise<void> {
 const keptFree = 0.1;
 
 /**
- * Gives free pages of SQLite's file back to the file system, at most so many; answers whether there are more to give. What
+ * Gives free pages of SQLite's file back to the file system, at most this many; answers whether there are more to give. What
  * PostgreSQL's tables no longer need is its autovacuum's business.
  */
 export async function giveBackPages(trx: Knex.Transaction, most: number): Promise<boolean> {

@@ -93,7 +93,7 @@ export const siteWrite: GroupWrite<readonly SiteNote[], void> = {
 	},
 };
 
-/** Forgets sites of which nothing was noted since then and that are not suspended at `now`, at most so many; answers how many. */
+/** Forgets sites of which nothing was noted since then and that are not suspended at `now`, at most this many; answers how many. */
 export async function purgeSites(trx: Knex.Transaction, since: string, now: string, limit: number): Promise<number> {
 	const old = () =>
 		trx('sites')

@@ -30,7 +30,7 @@ export async function addWarmUp(
 	return row?.n ?? copies;
 }
 
-/** Removes the counts of days before this one, at most so many; answers how many. */
+/** Removes the counts of days before this one, at most this many; answers how many. */
 export async function purgeWarmUp(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
 	const columns = ['source', 'provider', 'day'];
 	const old = trx('warmup_days').where('day', '<', day).limit(limit).select(columns);

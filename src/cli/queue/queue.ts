@@ -1,21 +1,21 @@
 import type {Command} from 'commander';
-import {type Why, type WhyContext, whyWaiting} from '../admin/why.ts';
-import {claimMarginMs} from '../mail/retry.ts';
-import {storeTime} from '../mail/time.ts';
-import {findAudit} from '../store/audit.ts';
-import {type CopyFacts, readCopyFacts} from '../store/queue/queue-facts.ts';
-import {listQueue, type QueuedCopy} from '../store/queue/queue-list.ts';
-import {type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
-import {listSiteSuspensions} from '../store/queue/site-suspensions.ts';
-import {listSuspensions} from '../store/queue/suspensions.ts';
-import {readDaemons} from './open-store.ts';
-import {count} from './options.ts';
-import {verb} from './program.ts';
-import {changeVerbs, suspendVerbs} from './queue-change.ts';
-import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
-import {traceVerb} from './queue-trace.ts';
-import {action, type Session} from './session.ts';
-import {duration, grouped, type Noun, printable, shortTime, table, wrapped} from './text.ts';
+import {type Why, type WhyContext, whyWaiting} from '../../admin/why.ts';
+import {claimMarginMs} from '../../mail/retry.ts';
+import {storeTime} from '../../mail/time.ts';
+import {findAudit} from '../../store/audit.ts';
+import {type CopyFacts, readCopyFacts} from '../../store/queue/queue-facts.ts';
+import {listQueue, type QueuedCopy} from '../../store/queue/queue-list.ts';
+import {type QueueSummary, summarizeQueue} from '../../store/queue/queue-summary.ts';
+import {listSiteSuspensions} from '../../store/queue/site-suspensions.ts';
+import {listSuspensions} from '../../store/queue/suspensions.ts';
+import {readDaemons} from '../open-store.ts';
+import {count} from '../options.ts';
+import {verb} from '../program.ts';
+import {action, type Session} from '../session.ts';
+import {duration, grouped, type Noun, printable, shortTime, table, wrapped} from '../text.ts';
+import {changeVerbs, suspendVerbs} from './change.ts';
+import {chosenTargets, type TargetOptions, targetOptions} from './targets.ts';
+import {traceVerb} from './trace.ts';
 
 export function queueCommands(queue: Command): void {
 	summaryVerb(queue);
@@ -120,7 +120,7 @@ export function listVerb(queue: Command): void {
 	)
 		.option('--held', 'only what an operator holds')
 		.option('--suspended', 'only to destinations that are suspended')
-		.option('--limit <n>', 'at most so many', count('--limit', 1, 100_000), 100)
+		.option('--limit <n>', 'at most this many', count('--limit', 1, 100_000), 100)
 		.action(action<Options, []>(list));
 }
 
@@ -188,7 +188,7 @@ export function whyVerb(queue: Command): void {
 			'mailctl queue why msg_06f…',
 		),
 	)
-		.option('--limit <n>', 'at most so many copies', count('--limit', 1, 10_000), 100)
+		.option('--limit <n>', 'at most this many copies', count('--limit', 1, 10_000), 100)
 		.action(action<WhyOptions, [readonly string[]]>(why));
 }
 

@@ -1,10 +1,10 @@
 import type {Command} from 'commander';
-import {isId} from '../mail/ids.ts';
-import type {QueueFilter} from '../store/queue/queue-parts.ts';
-import {findNamed, findWaiting} from '../store/queue/queue-targets.ts';
-import {CliError} from './fault.ts';
-import {domain, past} from './options.ts';
-import type {Session} from './session.ts';
+import {isId} from '../../mail/ids.ts';
+import type {QueueFilter} from '../../store/queue/queue-parts.ts';
+import {findNamed, findWaiting} from '../../store/queue/queue-targets.ts';
+import {CliError} from '../fault.ts';
+import {domain, past} from '../options.ts';
+import type {Session} from '../session.ts';
 
 /** What every verb on copies of the queue takes besides ids. */
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};
@@ -55,7 +55,7 @@ async function namedCopies(
 ): Promise<Targets> {
 	const wrong = ids.find(id => !isId('rcp', id) && !isId('msg', id));
 	if (wrong !== undefined) {
-		throw new CliError('data', `${wrong} is no id of a message or a copy`, 'see mailctl queue list');
+		throw new CliError('data', `${wrong} is not the id of a message or a copy`, 'see mailctl queue list');
 	}
 	const named = await findNamed(await session.reader(), ids, workspaceId);
 	const unknown = ids.find(id => !named.some(copy => copy.id === id || copy.message_id === id));

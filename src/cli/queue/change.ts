@@ -1,12 +1,12 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
-import {auditQueue} from '../admin/queue-audit.ts';
-import {resumeDestination, suspendDestination} from '../admin/suspensions.ts';
-import {storeTime} from '../mail/time.ts';
-import type {Outbox} from '../outcome/outbox.ts';
-import {type GivenUp, giveUp} from '../outcome/settle.ts';
-import {bumpGeneration} from '../store/changes.ts';
+import {auditQueue} from '../../admin/queue-audit.ts';
+import {resumeDestination, suspendDestination} from '../../admin/suspensions.ts';
+import {storeTime} from '../../mail/time.ts';
+import type {Outbox} from '../../outcome/outbox.ts';
+import {type GivenUp, giveUp} from '../../outcome/settle.ts';
+import {bumpGeneration} from '../../store/changes.ts';
 import {
 	type ChangedCopy,
 	findClaimed,
@@ -14,17 +14,17 @@ import {
 	makeDue,
 	releaseHeld,
 	type Step,
-} from '../store/queue/queue-change.ts';
-import {listWorkspaces} from '../store/workspaces.ts';
-import {CliError} from './fault.ts';
-import {readDaemons} from './open-store.ts';
-import {domain, label} from './options.ts';
-import {verb, yesOption} from './program.ts';
-import {chosenTargets, type TargetOptions, type Targets, targetOptions} from './queue-targets.ts';
+} from '../../store/queue/queue-change.ts';
+import {listWorkspaces} from '../../store/workspaces.ts';
+import {CliError} from '../fault.ts';
+import {readDaemons} from '../open-store.ts';
+import {domain, label} from '../options.ts';
+import {verb, yesOption} from '../program.ts';
+import {action, type Session} from '../session.ts';
+import {createProgress} from '../terminal.ts';
+import {grouped, printable, shortTime} from '../text.ts';
 import {openWays} from './route-now.ts';
-import {action, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
-import {grouped, printable, shortTime} from './text.ts';
+import {chosenTargets, type TargetOptions, type Targets, targetOptions} from './targets.ts';
 
 type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
 
@@ -228,7 +228,7 @@ export function suspendVerbs(queue: Command): void {
 	verb(
 		queue,
 		'resume <domain>',
-		'Let mail to a domain go again, whether an operator or failures had stopped it',
+		'Resume mail to a domain, whether an operator or failures stopped it',
 		'mailctl queue resume example.com',
 	).action(
 		action<object, [string]>(async (session, _options, text) => {

@@ -1,17 +1,17 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {laneText} from '../mail/way.ts';
-import {readAttempts, type StoredAttempt} from '../store/message-copies.ts';
-import {type CopyFacts, readCopyFacts} from '../store/queue/queue-facts.ts';
-import {listWorkspaces} from '../store/workspaces.ts';
-import {CliError} from './fault.ts';
-import {attemptLines} from './message-text.ts';
-import {count} from './options.ts';
-import {verb} from './program.ts';
-import {chosenTargets, type TargetOptions, targetOptions} from './queue-targets.ts';
+import {laneText} from '../../mail/way.ts';
+import {readAttempts, type StoredAttempt} from '../../store/message-copies.ts';
+import {type CopyFacts, readCopyFacts} from '../../store/queue/queue-facts.ts';
+import {listWorkspaces} from '../../store/workspaces.ts';
+import {CliError} from '../fault.ts';
+import {attemptLines} from '../message-text.ts';
+import {count} from '../options.ts';
+import {verb} from '../program.ts';
+import {action, type Session} from '../session.ts';
+import {grouped, nextTry, printable, shortTime} from '../text.ts';
 import {type LaneCopy, openResolver, openWays, type RouteNow, routeLines, routeNow} from './route-now.ts';
-import {action, type Session} from './session.ts';
-import {grouped, nextTry, printable, shortTime} from './text.ts';
+import {chosenTargets, type TargetOptions, targetOptions} from './targets.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
 type Traced = {readonly copy: CopyFacts; readonly attempts: readonly StoredAttempt[]};
@@ -30,7 +30,7 @@ export function traceVerb(queue: Command): void {
 		),
 	)
 		.option('--follow', 'go on with new tries as they end, until no copy is in the queue')
-		.option('--limit <n>', 'at most so many copies', count('--limit', 1, 1000), 20)
+		.option('--limit <n>', 'at most this many copies', count('--limit', 1, 1000), 20)
 		.action(action<Options, [readonly string[]]>(trace));
 }
 
