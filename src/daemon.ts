@@ -19,7 +19,7 @@ import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {createIdSource} from './mail/ids.ts';
 import {createInfrastructureAlarm} from './reputation/alarm.ts';
-import {warnOfWishes} from './routing/wishes.ts';
+import {warnOfWorkspaces} from './routing/workspace-warnings.ts';
 import {readGeneration} from './store/changes.ts';
 
 export type DaemonOptions = {
@@ -197,7 +197,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, admin, inbound, version, roles: settings.roles});
 	mailLog.listening({http: base, admin, inbound, version});
 	warnAtStart({settings, publicUrl, logger});
-	void warnOfWishes({settings, reader: store.reader, logger}).catch(onStoreError);
+	void warnOfWorkspaces({settings, reader: store.reader, logger}).catch(onStoreError);
 
 	return {
 		http: base,

@@ -57,7 +57,7 @@ export async function findReplay(
  * Takes the keys of the sends that passed, and repeats the answers of those whose keys were taken before, whether they
  * would pass or not. Usually one statement: sends are asked for only where they would be refused or their key is taken.
  */
-export async function settleKeys(
+export async function resolveKeys(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
 	judged: readonly Accepted[],
@@ -81,16 +81,16 @@ export async function settleKeys(
 		others.map(({name}) => name),
 		expiredBefore,
 	);
-	const settled = [...judged];
+	const resolved = [...judged];
 	for (const {index, name, idempotency} of others) {
 		const use = known.get(keyNameText(name));
 		if (use) {
-			settled[index] = repeat(use, idempotency);
+			resolved[index] = repeat(use, idempotency);
 		} else if (judged[index]?.ok) {
 			throw new Error('An Idempotency-Key was taken when it was to be stored, and gone when it was looked up.');
 		}
 	}
-	return settled;
+	return resolved;
 }
 
 function usesOf({name, idempotency: {fingerprint}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {

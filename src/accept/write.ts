@@ -16,7 +16,7 @@ import {insertRecipients, type NewRecipient} from '../store/recipients.ts';
 import {findOptedOut} from '../store/topics.ts';
 import {type Accepted, accepted, refused} from './accepted.ts';
 import type {Draft} from './draft.ts';
-import {releaseRefused, settleKeys} from './idempotency.ts';
+import {releaseRefused, resolveKeys} from './idempotency.ts';
 import {countSends} from './quota.ts';
 
 export type AcceptWriteOptions = {
@@ -47,7 +47,7 @@ export function createAcceptWrite({
 			const judged = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
 			// After the ids were made: nothing of a message is older than itself.
 			const now = clock.now();
-			const settled = await settleKeys(trx, drafts, judged, {
+			const settled = await resolveKeys(trx, drafts, judged, {
 				now: storeTime(now),
 				expiredBefore: storeTime(now - keyRetention()),
 			});

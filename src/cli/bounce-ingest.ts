@@ -88,7 +88,7 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 			intake.takeIn,
 			nowAndThen(async () => {
 				progress.show(intake.counts.mails, null);
-				await intake.settle();
+				await intake.drain();
 			}),
 		);
 		await intake.end();
@@ -110,12 +110,12 @@ async function* asFound(mails: AsyncIterable<FoundMail>): AsyncGenerator<{readon
 const someMails = 128;
 
 /** Calls it each time that so many mails are taken in. */
-function nowAndThen(settle: () => Promise<void>): () => Promise<void> {
+function nowAndThen(drain: () => Promise<void>): () => Promise<void> {
 	let count = 0;
 	return async () => {
 		count++;
 		if (count % someMails === 0) {
-			await settle();
+			await drain();
 		}
 	};
 }
@@ -145,9 +145,9 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 		reached.clear();
 	}
 
-	const settle = nowAndThen(async () => {
+	const drain = nowAndThen(async () => {
 		await saveReached();
-		await intake.settle();
+		await intake.drain();
 	});
 	let failure: unknown;
 	try {
@@ -155,7 +155,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 			if (checkpoint) {
 				reached.set(checkpoint.mailbox, JSON.stringify(checkpoint.position));
 			}
-			await settle();
+			await drain();
 		});
 		await saveReached();
 		failure = await intake.end();

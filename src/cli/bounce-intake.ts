@@ -26,7 +26,7 @@ export type Intake = {
 	readonly counts: IngestCounts;
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;
 	/** To be called now and then: resolves when what was taken in is read, and other writers had their turn. */
-	readonly settle: () => Promise<void>;
+	readonly drain: () => Promise<void>;
 	/** Ends; the error that kept some from being read, undefined: all were. */
 	readonly end: () => Promise<unknown>;
 };
@@ -96,7 +96,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 		}
 	}
 
-	async function settle(): Promise<void> {
+	async function drain(): Promise<void> {
 		await readAll();
 		// SQLite has one writer at a time: a daemon beside gets as long a turn.
 		if (settings.databaseUrl === null && liveDaemon(settings.dataDir) !== null) {
@@ -117,7 +117,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 			}
 			return taken;
 		},
-		settle,
+		drain,
 		async end() {
 			await readAll();
 			await reading.stop();

@@ -5,7 +5,7 @@ import {ConfigError} from '../config/config-error.ts';
 import {secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {secretsOf} from '../data-folder/settle-secrets.ts';
+import {secretsOf} from '../data-folder/ensure-secrets.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {createResolver} from '../dns/resolver.ts';
 import type {TimeServer} from '../doctor/clock.ts';

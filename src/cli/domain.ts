@@ -4,7 +4,13 @@ import {openRecordSources} from '../dns/record-sources.ts';
 import {domainRecords, sendingNames} from '../domains/domain-records.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
-import {type DomainCheck, type DomainSight, lookAtDomain, settleDomain, takeDomain} from '../domains/verify-domain.ts';
+import {
+	type DomainCheck,
+	type DomainSight,
+	lookAtDomain,
+	recordDomainCheck,
+	takeDomain,
+} from '../domains/verify-domain.ts';
 import {zoneFile} from '../domains/zone-file.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
@@ -198,7 +204,7 @@ async function check(session: Session, text: string): Promise<DomainCheck> {
 		const row = await findNamed(session, text);
 		const taken = await session.write(trx => takeDomain(trx, row, clock.now()));
 		const sight = taken && (await lookAt(session, taken));
-		const checked = sight && (await session.write(trx => settleDomain(trx, session.tools, sight)));
+		const checked = sight && (await session.write(trx => recordDomainCheck(trx, session.tools, sight)));
 		if (checked) {
 			return checked;
 		}

@@ -1,7 +1,7 @@
 import {join} from 'node:path';
 import type {Settings} from '../config/settings.ts';
 import {readDaemonFile} from '../data-folder/daemon-file.ts';
-import {settleSecrets} from '../data-folder/settle-secrets.ts';
+import {ensureSecrets} from '../data-folder/ensure-secrets.ts';
 import {storeTime} from '../mail/time.ts';
 import {isFolderLocked} from '../store/engine/lock.ts';
 import {migrate, schemaState} from '../store/engine/migrate.ts';
@@ -40,7 +40,7 @@ export async function migrateStore(settings: Settings): Promise<string[]> {
 		if ((await schemaState(store.database)) === 'newer') {
 			throw newer();
 		}
-		return await migrate(store.database, async trx => void (await settleSecrets(trx, settings)));
+		return await migrate(store.database, async trx => void (await ensureSecrets(trx, settings)));
 	} finally {
 		await store.close();
 	}

@@ -102,7 +102,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	};
 	const reader = async () => (await store()).reader;
 	const secrets = once(async () => {
-		const {secretsOf} = await import('../data-folder/settle-secrets.ts');
+		const {secretsOf} = await import('../data-folder/ensure-secrets.ts');
 		return await secretsOf(await store(), storeSettings());
 	});
 	const chosenWorkspace = async () =>

@@ -1,7 +1,7 @@
 import type {Logger} from 'pino';
 import type {Clock} from '../mail/clock.ts';
 import type {Store} from '../store/store.ts';
-import {createSeldom} from './seldom.ts';
+import {createThrottle} from './throttle.ts';
 
 const lookMs = 60_000;
 const tellMs = 60 * 60_000;
@@ -16,7 +16,7 @@ export type ClockSkewOptions = {
 
 /** Warns that this machine's clock is not the database's. Mail goes by the database's; the log and TLS do not. */
 export function watchClockSkew({store, clock, logger}: ClockSkewOptions): {readonly stop: () => void} {
-	const isTimeToTell = createSeldom(tellMs, clock);
+	const isTimeToTell = createThrottle(tellMs, clock);
 	function look(): void {
 		const skew = store.skew();
 		if (Math.abs(skew) > noticeableSkewMs && isTimeToTell('')) {

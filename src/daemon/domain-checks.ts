@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import {dayMs, nextCheck, patienceMs} from '../domains/domain-state.ts';
-import {type DomainCheck, lookAtDomain, settleDomain, takeDomain} from '../domains/verify-domain.ts';
+import {type DomainCheck, lookAtDomain, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
 import type {Acting} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
@@ -57,7 +57,7 @@ export function createDomainChecks({store, names, openSources, acting, onChecked
 			return;
 		}
 		const sight = await lookAtDomain(store.reader, domain, names, openSources, clock.now());
-		const checked = await write(trx => settleDomain(trx, acting, sight));
+		const checked = await write(trx => recordDomainCheck(trx, acting, sight));
 		if (checked !== undefined) {
 			onChecked(checked);
 		}

@@ -21,7 +21,7 @@ import type {AttemptSteps} from '../queue/attempt.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import type {Site} from '../queue/site.ts';
-import {doubtsOf} from '../routing/doubts.ts';
+import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
 import {createWays} from '../routing/ways.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
@@ -137,7 +137,7 @@ export function createEngine(options: EngineOptions) {
 				data: made.mail,
 				attempt: copy.attempts + 1,
 				simulated: copy.mode === 'test',
-				...doubtsOf(copy, options.retry().schedule, clock.now()),
+				...confirmationsOf(copy, options.retry().schedule, clock.now()),
 			});
 		},
 	};

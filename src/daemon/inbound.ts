@@ -9,7 +9,7 @@ import {createJudgeAddressee} from '../inbound/addressee.ts';
 import {createAllowances, type MailShare} from '../inbound/allowances.ts';
 import {askTogether} from '../inbound/ask-together.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
-import type {Heard, Listener, RefusalReason, Tls} from '../inbound/listener.ts';
+import type {Listener, ReceivedMail, RefusalReason, Tls} from '../inbound/listener.ts';
 import {createOurDomains} from '../inbound/our-domains.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
@@ -32,7 +32,7 @@ import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';
 import type {InboundFigures} from './inbound-figures.ts';
 import {type MailboxPolling, startMailboxPolling} from './mailbox.ts';
-import {createSeldom} from './seldom.ts';
+import {createThrottle} from './throttle.ts';
 
 export type InboundOptions = {
 	readonly settings: Settings;
@@ -111,11 +111,11 @@ export function createInbound(options: InboundOptions) {
 		onStoreError,
 	});
 	const shares = new LRUCache<string, MailShare>(atMost(mostShares));
-	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
+	const tellsOfRefusal = createThrottle(refusalEveryMs, clock);
 	let listener: Listener | null = null;
 	let mailbox: MailboxPolling = null;
 
-	function heard({client, roles, size, tls, taken, share}: Heard): void {
+	function onMail({client, roles, size, tls, taken, share}: ReceivedMail): void {
 		if (taken === null) {
 			figures.mail('smtp', 'dropped');
 		} else {
@@ -204,7 +204,7 @@ export function createInbound(options: InboundOptions) {
 				allowances: createAllowances({each: settings.inboundAllowance, untilRead, clock}),
 				takeIn,
 				hasDisk: options.hasRoom,
-				onMail: heard,
+				onMail: onMail,
 				onRefused: refused,
 				onStoreError,
 			});

@@ -11,9 +11,9 @@ import {findingsText} from '../reputation/words.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {Attempted} from '../webhook/turn.ts';
 import type {createMetrics} from './metrics.ts';
-import {createSeldom} from './seldom.ts';
+import {createThrottle} from './throttle.ts';
 
-type Told = {
+type TellingOptions = {
 	readonly metrics: ReturnType<typeof createMetrics>;
 	readonly mailLog: ReturnType<typeof createMailLog>;
 	/** Watches what providers say of this machine. */
@@ -29,11 +29,11 @@ const providerEveryMs = 60 * 60_000;
 const wayEveryMs = 60_000;
 
 /** Tells the figures and the log what is on stable storage. */
-export function createTelling({metrics, mailLog, infrastructure, clock}: Told) {
-	const tellsOfRefusal = createSeldom(refusalEveryMs, clock);
-	const tellsOfProvider = createSeldom(providerEveryMs, clock);
-	const tellsOfWay = createSeldom(wayEveryMs, clock);
-	const tellsOfResource = createSeldom(wayEveryMs, clock);
+export function createTelling({metrics, mailLog, infrastructure, clock}: TellingOptions) {
+	const tellsOfRefusal = createThrottle(refusalEveryMs, clock);
+	const tellsOfProvider = createThrottle(providerEveryMs, clock);
+	const tellsOfWay = createThrottle(wayEveryMs, clock);
+	const tellsOfResource = createThrottle(wayEveryMs, clock);
 	return {
 		recorded({copy, result, verdict}: Recorded): void {
 			const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);

@@ -12,7 +12,7 @@ import {migrate, schemaState} from '../store/engine/migrate.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {openDataDir} from './data-dir.ts';
-import {settleSecrets} from './settle-secrets.ts';
+import {ensureSecrets} from './ensure-secrets.ts';
 
 type Opened = {readonly store: Store; readonly secrets: MasterKeys};
 
@@ -94,7 +94,7 @@ async function migrated(store: Store, settings: Settings, where: string): Promis
 		}
 		let secrets: MasterKeys | undefined;
 		await migrate(store.database, async trx => {
-			secrets = await settleSecrets(trx, settings);
+			secrets = await ensureSecrets(trx, settings);
 		});
 		return {store, secrets: secrets as MasterKeys};
 	} catch (error) {

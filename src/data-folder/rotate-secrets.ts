@@ -4,7 +4,7 @@ import type {Settings} from '../config/settings.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {keyIds} from '../store/secret-keys.ts';
 import type {Store} from '../store/store.ts';
-import {settleSecrets} from './settle-secrets.ts';
+import {ensureSecrets} from './ensure-secrets.ts';
 
 /**
  * The keys of a store in SQLite after a new one was put first in `secrets.json`. The file comes before the store: a process
@@ -16,9 +16,9 @@ export async function addKeyToFile(
 	record: (trx: Knex.Transaction, detail: {readonly key_id: number}) => Promise<void>,
 ): Promise<MasterKeys> {
 	return await writer.transaction(async trx => {
-		await settleSecrets(trx, settings);
+		await ensureSecrets(trx, settings);
 		addSecret(settings.dataDir, await keyIds(trx));
-		const keys = await settleSecrets(trx, settings);
+		const keys = await ensureSecrets(trx, settings);
 		await record(trx, {key_id: keys.current});
 		return keys;
 	});

@@ -114,7 +114,7 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhan
 }
 
 /** Makes a used session ready for the next mail, null where it cannot be: it is at its end then, politely. */
-export async function settle(
+export async function readyForNext(
 	{session, transaction}: Used,
 	mailsPerSession: number,
 	timeouts: SmtpTimeouts,

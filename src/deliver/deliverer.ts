@@ -11,7 +11,7 @@ import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {createBrokenTls} from './broken-tls.ts';
 import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
-import {settle, type Used} from './conversation.ts';
+import {readyForNext, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import {createFamilies} from './families.ts';
 import {createSecureContexts} from './hello.ts';
@@ -108,7 +108,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		mailsPerSession: number,
 		judged: Promise<void> | undefined,
 	): Promise<void> {
-		const session = used === null ? null : await settle(used, mailsPerSession, timeouts);
+		const session = used === null ? null : await readyForNext(used, mailsPerSession, timeouts);
 		await judged;
 		place.release(session);
 	}

@@ -63,7 +63,7 @@ export type SmtpConnection = {
 export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	let lost: Lost | null = null;
 	let tls: Tls | null = null;
-	let settle: ((answer: Answer | null) => void) | null = null;
+	let answerWaiting: ((answer: Answer | null) => void) | null = null;
 	let awaitsReply = false;
 	let outstanding = 1; // The greeting.
 	let change: ((reply: RawReply) => RawReply) | null = null;
@@ -102,7 +102,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		};
 		dialogue.noted(text);
 		socket.destroy();
-		settle?.(lost);
+		answerWaiting?.(lost);
 		for (const listener of lostListeners) {
 			listener();
 		}
@@ -114,10 +114,10 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			outstanding -= 1;
 			dialogue.heard(reply);
 			if (awaitsReply) {
-				settle?.(reply);
+				answerWaiting?.(reply);
 			} else {
 				replies.push(reply);
-				settle?.(null); // Whoever waits for a slow peer to take data must hear that it has spoken.
+				answerWaiting?.(null); // Whoever waits for a slow peer to take data must hear that it has spoken.
 			}
 
 			// A reply too many would be taken for the answer to the next command.
@@ -134,9 +134,9 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		return new Promise(resolve => {
 			const timer = setTimeout(() => end(`${what} took longer than ${timeoutMs} ms`), timeoutMs);
 			awaitsReply = reply;
-			settle = answer => {
+			answerWaiting = answer => {
 				clearTimeout(timer);
-				settle = null;
+				answerWaiting = null;
 				awaitsReply = false;
 				resolve(answer);
 			};
@@ -148,7 +148,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 
 	const connection: SmtpConnection = {
 		connected(timeoutMs) {
-			socket.once('connect', () => settle?.(null));
+			socket.once('connect', () => answerWaiting?.(null));
 			return waitLost('connecting', timeoutMs);
 		},
 		startTls(demand, timeoutMs) {
@@ -181,7 +181,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 
 				tls = {text: `${secure.getProtocol()} ${secure.getCipher().name}`, failure};
 				dialogue.noted(`${tls.text} ${failure === null ? 'verified' : 'unverified'}`);
-				settle?.(null);
+				answerWaiting?.(null);
 			});
 			secure.on('data', received);
 			return waitLost('the TLS handshake', timeoutMs);
@@ -209,7 +209,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 
 			socket.once('drain', () => {
 				if (!awaitsReply) {
-					settle?.(null);
+					answerWaiting?.(null);
 				}
 			});
 			return waitLost('taking a part of the data', timeoutMs);

@@ -56,7 +56,7 @@ export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: num
  * that nobody needs any more, and whether its own return path is used. Undefined: somebody else checks it since, or it is
  * gone; then nothing is written.
  */
-export async function settleDomain(
+export async function recordDomainCheck(
 	trx: Knex.Transaction,
 	acting: Acting,
 	{domain: before, names, records}: DomainSight,

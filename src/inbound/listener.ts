@@ -12,7 +12,7 @@ import {shortKey, type TakeIn, type TakenIn} from './take-in.ts';
 export type Tls = {readonly cert: Buffer; readonly key: Buffer};
 
 /** A mail that the listener answered with 250. */
-export type Heard = {
+export type ReceivedMail = {
 	readonly client: string;
 	readonly roles: readonly Role[];
 	readonly size: number;
@@ -45,7 +45,7 @@ export type ListenerOptions = {
 	readonly takeIn: TakeIn;
 	/** Whether the disk has room for mail; where it has none, senders keep theirs and come again. */
 	readonly hasDisk: () => boolean;
-	readonly onMail: (mail: Heard) => void;
+	readonly onMail: (mail: ReceivedMail) => void;
 	readonly onRefused: (reason: RefusalReason, client: string) => void;
 	readonly onStoreError: (error: unknown) => void;
 	readonly limits?: Partial<ListenerLimits>;

@@ -86,7 +86,7 @@ export async function takeAll<Mail extends {readonly found: FoundMail}>(
 	const under: Array<{readonly mail: Mail; readonly taken: Promise<Taken>}> = [];
 	let bytes = 0;
 
-	async function settleFirst(): Promise<void> {
+	async function finishFirst(): Promise<void> {
 		const {mail, taken} = under.shift() as (typeof under)[number];
 		bytes -= mail.found.raw.length;
 		await onTaken(mail, await taken);
@@ -98,10 +98,10 @@ export async function takeAll<Mail extends {readonly found: FoundMail}>(
 		under.push({mail, taken});
 		bytes += mail.found.raw.length;
 		while (under.length >= mostAtOnce || bytes > mostBytesAtOnce) {
-			await settleFirst();
+			await finishFirst();
 		}
 	}
 	while (under.length > 0) {
-		await settleFirst();
+		await finishFirst();
 	}
 }

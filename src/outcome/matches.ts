@@ -3,7 +3,7 @@ import {parseAddress} from '../mail/address.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
 import type {CameIn, Candidate, Reading, Report, Via} from '../mail/report.ts';
 import {findLastMailed, findReportedCopies, type ReportedCopy} from '../store/inbound/reports.ts';
-import {cutReport, gistOf, names} from './gist.ts';
+import {cutReport, names, summaryOf} from './report-summary.ts';
 
 /** A mail that came in, was read, and is to be recorded. */
 export type ReadMail = {
@@ -74,8 +74,8 @@ function matchesBy({id, via}: Candidate, item: ReadMail, {copies, messages}: Kno
 }
 
 function saidOf(reports: readonly Report[], {addressKey}: ReportedCopy): Report | undefined {
-	const gist = gistOf(reports, addressKey);
-	return gist && cutReport(gist);
+	const summary = summaryOf(reports, addressKey);
+	return summary && cutReport(summary);
 }
 
 /**
@@ -111,10 +111,10 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 	if (item.reporter === null || item.reading.kind !== 'arf') {
 		return [];
 	}
-	const wishes = item.reading.reports.filter(({action}) => action === 'complaint' || action === 'unsubscribe');
+	const requests = item.reading.reports.filter(({action}) => action === 'complaint' || action === 'unsubscribe');
 	const since = idFloor('msg', Date.parse(item.cameIn.receivedAt) - mailedWithinMs);
 	const matches: Match[] = [];
-	for (const report of wishes.slice(0, mostNamed)) {
+	for (const report of requests.slice(0, mostNamed)) {
 		const key = keyNamed(report);
 		const messageIds = key === null ? [] : await findLastMailed(trx, key, since);
 		if (messageIds.length === 1) {

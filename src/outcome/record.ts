@@ -8,11 +8,11 @@ import type {GroupWrite} from '../store/engine/writer.ts';
 import {countTls, type TlsDay} from '../store/mta-sts.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {
+	type EndedTry,
 	findReported,
 	insertAttempts,
 	readPossibleDuplicates,
-	type Settled,
-	settleRecipients,
+	writeOutcomes,
 } from '../store/queue/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
@@ -20,9 +20,9 @@ import {eventDetail} from './detail.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {recordFollowing} from './following.ts';
 import type {Outbox} from './outbox.ts';
+import {type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
 import {countTries} from './reputation.ts';
 import type {Verdict} from './settle.ts';
-import {readToldEnds, refusalClass, type ToldEnds} from './told-ends.ts';
 
 /** What of a copy has to do with the end of its try. What its mail is made of is much more, and stays where it is. */
 export type TriedCopy = Pick<
@@ -91,14 +91,14 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 				trx,
 				items.filter(({verdict}) => verdict.outcome.kind === 'bounced').map(({copy}) => copy.id),
 			);
-			const settled = await settleRecipients(trx, boot, items.map(toSettled));
+			const written = await writeOutcomes(trx, boot, items.map(toEndedTry));
 			const mine = await escalateSoft(
 				trx,
-				items.filter(({copy}) => settled.has(copy.id)),
+				items.filter(({copy}) => written.has(copy.id)),
 			);
-			const told = await readToldEnds(
+			const told = await readRecordedEnds(
 				trx,
-				mine.filter(one => reported.has(one.copy.id) || isOverruled(one, settled)).map(({copy}) => copy.message_id),
+				mine.filter(one => reported.has(one.copy.id) || isOverruled(one, written)).map(({copy}) => copy.message_id),
 			);
 			await insertAttempts(
 				trx,
@@ -120,7 +120,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 			const weights = new Map([...told].map(([id, its]) => [id, its.weights]));
 			await countTries(trx, mine, weights, outbox);
 			await countTls(trx, mine.flatMap(tlsOf));
-			return items.map(({copy}) => settled.has(copy.id));
+			return items.map(({copy}) => written.has(copy.id));
 		},
 	};
 }
@@ -131,7 +131,7 @@ type Refused = 'told' | 'otherwise';
 function refusedOf(
 	{copy, verdict: {outcome}}: Recorded,
 	reported: ReadonlySet<string>,
-	told: ReadonlyMap<string, ToldEnds>,
+	told: ReadonlyMap<string, RecordedEnds>,
 ): Refused | undefined {
 	const its = told.get(copy.id);
 	if (outcome.kind !== 'bounced' || !reported.has(copy.id) || its === undefined) {
@@ -142,12 +142,12 @@ function refusedOf(
 }
 
 /** Whether a report has ended the copy during the try, whatever came of the try. */
-function isOverruled({copy, verdict}: Recorded, settled: ReadonlyMap<string, RecipientState>): boolean {
-	const state = settled.get(copy.id);
+function isOverruled({copy, verdict}: Recorded, written: ReadonlyMap<string, RecipientState>): boolean {
+	const state = written.get(copy.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
 
-function toSettled({copy, made, result, verdict, crashes}: Recorded): Settled {
+function toEndedTry({copy, made, result, verdict, crashes}: Recorded): EndedTry {
 	const {outcome} = verdict;
 	const deferred = outcome.kind === 'deferred' ? outcome : null;
 	const lockedOut = outcome.kind === 'released' ? (outcome.reason ?? null) : null;

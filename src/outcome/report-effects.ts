@@ -12,13 +12,13 @@ import {recordComplaints} from './complaint.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
 import type {Outbox} from './outbox.ts';
+import {complaintClass, type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
 import {countReported, type Reweighed, type Weight, weightOfRefusal} from './reputation.ts';
-import {complaintClass, readToldEnds, refusalClass, type ToldEnds} from './told-ends.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** Something new about a copy. */
 export type Reported = Match & {readonly reportId: string};
-type Told = Reported & {readonly report: Report};
+type MatchedReport = Reported & {readonly report: Report};
 
 /**
  * Lets reports take effect, in the order in which their states may follow one another. Answers what the timeline tells of
@@ -29,10 +29,10 @@ export async function actOn(
 	outbox: Outbox,
 	reported: readonly Reported[],
 ): Promise<Map<string, EventType>> {
-	const told = reported.filter((one): one is Told => one.report !== undefined);
+	const told = reported.filter((one): one is MatchedReport => one.report !== undefined);
 	const failed = told.filter(actionIs('failed'));
 	const complaints = told.filter(actionIs('complaint')).filter(({copy}) => wasSent(copy));
-	const already = await readToldEnds(
+	const already = await readRecordedEnds(
 		trx,
 		[...failed, ...complaints].map(({copy}) => copy.messageId),
 	);
@@ -54,7 +54,7 @@ export async function actOn(
 type Written = ReadonlyArray<{readonly one: Reported; readonly event: EventType; readonly weight?: Weight | null}>;
 
 /** The copies of which something is told that weighs. */
-function reweighed(written: Written, already: ReadonlyMap<string, ToldEnds>): Reweighed[] {
+function reweighed(written: Written, already: ReadonlyMap<string, RecordedEnds>): Reweighed[] {
 	const weighing = groupBy(
 		written.filter(({weight}) => weight),
 		({one}) => one.copy.id,
@@ -68,7 +68,7 @@ function reweighed(written: Written, already: ReadonlyMap<string, ToldEnds>): Re
 
 const actionIs =
 	(...actions: readonly ReportAction[]) =>
-	({report}: Told) =>
+	({report}: MatchedReport) =>
 		actions.includes(report.action);
 
 /** Only a copy that a host let us begin to hand over can be complained about. */
@@ -76,10 +76,14 @@ function wasSent({state, sentAt}: ReportedCopy): boolean {
 	return sentAt !== null || state === 'sent' || state === 'delivered';
 }
 
-const classOfRefusal = ({report}: Told) => refusalClass(typeOf(report), categoryOf(report));
+const classOfRefusal = ({report}: MatchedReport) => refusalClass(typeOf(report), categoryOf(report));
 
 /** Those that the timelines do not tell already. */
-function once(told: readonly Told[], classOf: (one: Told) => string, already: ReadonlyMap<string, ToldEnds>): Told[] {
+function once(
+	told: readonly MatchedReport[],
+	classOf: (one: MatchedReport) => string,
+	already: ReadonlyMap<string, RecordedEnds>,
+): MatchedReport[] {
 	const first = new Map(told.toReversed().map(one => [`${one.copy.id} ${classOf(one)}`, one]));
 	return told.filter(
 		one => first.get(`${one.copy.id} ${classOf(one)}`) === one && !already.get(one.copy.id)?.classes.has(classOf(one)),
@@ -90,7 +94,7 @@ const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transi
 const categoryOf = ({category}: Report) => category ?? 'undetermined';
 
 /** A smarthost took the mail, and now tells that it went on: that is all that will be known of it (RFC 3461 §5.2.5). */
-async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
+async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: readonly MatchedReport[]): Promise<Written> {
 	const moving = await move(
 		trx,
 		told.filter(({copy}) => copy.state === 'sent'),
@@ -108,7 +112,7 @@ async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: reado
  * Refusals: the copy leaves the queue if it is still in it. The address that the mail was sent to is blocked, never one that
  * stands in the report (R3.3).
  */
-async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
+async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: readonly MatchedReport[]): Promise<Written> {
 	const moving = await move(trx, told, 'bounced');
 	const escalated = await escalate(trx, told.flatMap(softBounceOf));
 	const gone = new Map([...escalated].map(([{one}, how]) => [one, how]));
@@ -139,7 +143,7 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 }
 
 /** One more failure that says little by itself; too many of them do (R2.1). */
-function softBounceOf(one: Told): Array<SoftBounce & {readonly one: Told}> {
+function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
 	const {copy, report, item} = one;
 	const {workspaceId, messageId, addressKey} = copy;
 	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.code, report.status);
@@ -147,7 +151,11 @@ function softBounceOf(one: Told): Array<SoftBounce & {readonly one: Told}> {
 }
 
 /** Moves the copies whose state allows it; answers the first that was told of each. */
-async function move(trx: Knex.Transaction, told: readonly Told[], to: 'delivered' | 'bounced'): Promise<Set<Told>> {
+async function move(
+	trx: Knex.Transaction,
+	told: readonly MatchedReport[],
+	to: 'delivered' | 'bounced',
+): Promise<Set<MatchedReport>> {
 	const at = told.at(-1)?.item.at;
 	if (at === undefined) {
 		return new Set();
@@ -159,7 +167,7 @@ async function move(trx: Knex.Transaction, told: readonly Told[], to: 'delivered
 
 /** `counts`: it changed the copy's state. */
 function happeningOf(
-	told: Told,
+	told: MatchedReport,
 	id: string,
 	type: 'delivered' | 'bounced',
 	counts: boolean,
@@ -190,7 +198,7 @@ function happeningOf(
 }
 
 /** What a report said, for the timeline; absent fields are left out. */
-function saidOf({report, item, via, reportId}: Told): Record<string, unknown> {
+function saidOf({report, item, via, reportId}: MatchedReport): Record<string, unknown> {
 	return {
 		host: report.host ?? undefined,
 		code: report.code ?? undefined,
@@ -206,7 +214,7 @@ function saidOf({report, item, via, reportId}: Told): Record<string, unknown> {
 	};
 }
 
-async function complain(trx: Knex.Transaction, outbox: Outbox, told: readonly Told[]): Promise<Written> {
+async function complain(trx: Knex.Transaction, outbox: Outbox, told: readonly MatchedReport[]): Promise<Written> {
 	await recordComplaints(
 		trx,
 		outbox,

@@ -1,6 +1,6 @@
 import type {Report, ReportKind, Via} from '../mail/report.ts';
-import {cutReport} from './gist.ts';
 import {isYoung, type Known, type ReadMail} from './matches.ts';
+import {cutReport} from './report-summary.ts';
 
 /** How a mail that is kept was read, for `mailctl bounce unmatched`; JSON in the store. */
 export type Review = {

@@ -114,7 +114,7 @@ function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): 
 	return returned.length > 0 && isComplaint && /\bstaff@(?:hotmail|outlook)\.com\b/i.test(from) ? null : undefined;
 }
 
-type Told = {
+type Finding = {
 	readonly recipient: string | null;
 	readonly action: ReportAction;
 	readonly type: string;
@@ -129,7 +129,7 @@ function firstParagraph({said}: Pick<BounceText, 'said'>): string {
 	return said.trim().split(/\n[ \t]*\n/)[0] ?? '';
 }
 
-function reportOf({recipient, action, type, rule, matched, host, said}: Told): Report {
+function reportOf({recipient, action, type, rule, matched, host, said}: Finding): Report {
 	return {
 		recipient,
 		originalRecipient: null,

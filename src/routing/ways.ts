@@ -33,7 +33,7 @@ const freshMs = 10_000;
 type Found<T> = T | Promise<T>;
 
 /** What a workspace wants, and the same as it is stored, to see it change. */
-type Wish = {readonly stored: string; readonly preference: Preference};
+type StoredPreference = {readonly stored: string; readonly preference: Preference};
 
 /** Where each workspace's mail for a destination goes, and how fast. */
 export function createWays(options: WaysOptions) {
@@ -47,10 +47,10 @@ export function createWays(options: WaysOptions) {
 		destinations: () => destinations,
 		clock,
 	});
-	const wishes = new LRUCache<string, Found<Wish>>(atMost(10_000));
+	const preferences = new LRUCache<string, Found<StoredPreference>>(atMost(10_000));
 	const ways = new LRUCache<string, Found<Way>>({...atMost(mostWays), ttl: freshMs});
 
-	async function readWish(workspaceId: string): Promise<Wish> {
+	async function readPreference(workspaceId: string): Promise<StoredPreference> {
 		const row = await findWorkspace(store.reader, workspaceId);
 		const stored = wishOf(row);
 		const route = row?.route ? openRoute(row.id, row.route, vault) : null;
@@ -58,7 +58,7 @@ export function createWays(options: WaysOptions) {
 	}
 
 	async function find({destination, workspaceId}: LaneKey): Promise<Way> {
-		const {preference} = await kept(wishes, workspaceId, () => readWish(workspaceId));
+		const {preference} = await kept(preferences, workspaceId, () => readPreference(workspaceId));
 		const hostsCount = needsHosts(destination, preference, network, destinations);
 		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
 		const way = wayFor(destination, hosts, preference, network, destinations, await shares.today());
@@ -74,9 +74,9 @@ export function createWays(options: WaysOptions) {
 		async renew(): Promise<boolean> {
 			let changed = false;
 			for (const row of await listWorkspaces(store.reader)) {
-				const known = await Promise.resolve(wishes.get(row.id)).catch(() => undefined);
+				const known = await Promise.resolve(preferences.get(row.id)).catch(() => undefined);
 				if (known && known.stored !== wishOf(row)) {
-					wishes.delete(row.id);
+					preferences.delete(row.id);
 					changed = true;
 				}
 			}

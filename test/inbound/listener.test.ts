@@ -3,7 +3,7 @@ import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import type {Judged} from '../../src/inbound/addressee.ts';
 import {type Allowances, type Amount, createAllowances} from '../../src/inbound/allowances.ts';
-import {createListener, type Heard, type ListenerOptions} from '../../src/inbound/listener.ts';
+import {createListener, type ListenerOptions, type ReceivedMail} from '../../src/inbound/listener.ts';
 import type {Coming} from '../../src/inbound/take-in.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
@@ -25,7 +25,7 @@ function allowing(each: Amount): Allowances {
 
 async function listening(t: ExecutionContext, options: Partial<ListenerOptions> = {}) {
 	const mails: Coming[] = [];
-	const heard: Heard[] = [];
+	const received: ReceivedMail[] = [];
 	const refused: string[] = [];
 	const listener = createListener({
 		hostname: 'mail.test',
@@ -37,7 +37,7 @@ async function listening(t: ExecutionContext, options: Partial<ListenerOptions> 
 			mails.push({...mail, raw: Buffer.from(mail.raw)});
 			return {id: 'f'.repeat(64), isNew: true};
 		},
-		onMail: mail => heard.push(mail),
+		onMail: mail => received.push(mail),
 		onRefused: reason => refused.push(reason),
 		onStoreError: () => undefined,
 		hasDisk: () => true,
@@ -45,7 +45,7 @@ async function listening(t: ExecutionContext, options: Partial<ListenerOptions> 
 	});
 	const {port} = await listener.listen({host: '127.0.0.1', port: 0});
 	t.teardown(() => listener.close());
-	return {listener, port, mails, heard, refused};
+	return {listener, port, mails, received, refused};
 }
 
 /** A session that has said EHLO and MAIL. */
@@ -74,7 +74,7 @@ test('a disk with too little space: 452 to MAIL, and mail again when there is ro
 });
 
 test('a report is taken in with its envelope, byte for byte, and then answered', async t => {
-	const {port, mails, heard} = await listening(t);
+	const {port, mails, received} = await listening(t);
 	const talk = await talkTo(t, port);
 	t.is(await talk.reply(), '220 mail.test ESMTP mailctl, for reports only');
 	t.is(
@@ -86,8 +86,8 @@ test('a report is taken in with its envelope, byte for byte, and then answered',
 	const mail = Buffer.from('Subject: x\r\n\r\n.dot\r\n..dots\r\nbare\nlf\rcr \xff\x00\r\n', 'latin1');
 	t.is(await talk.data(mail), `250 2.6.0 Stored as ${'f'.repeat(16)}`);
 	t.deepEqual(mails, [{raw: mail, source: 'smtp', mailFrom: 'Mailer@peer.test', rcptTo: ['b1@bounces.test']}]);
-	t.is(heard[0]?.tls, null);
-	t.deepEqual(heard[0]?.roles, ['return_path']);
+	t.is(received[0]?.tls, null);
+	t.deepEqual(received[0]?.roles, ['return_path']);
 
 	t.is(await talk.say('MAIL FROM:<>'), '250 2.1.0 Accepted');
 	await talk.say('RCPT TO:<b2@bounces.test>');
@@ -354,7 +354,7 @@ test('a client that goes away in the middle of a mail leaves nothing', async t =
 test('STARTTLS with our certificate, renewed while it runs; what was said before does not count', async t => {
 	const [first, second] = [makeCertificate('mail.test'), makeCertificate('mail.test')];
 	const tls = ({cert, key}: {cert: string; key: string}) => ({cert: Buffer.from(cert), key: Buffer.from(key)});
-	const {listener, port, heard} = await listening(t, {tls: tls(first)});
+	const {listener, port, received} = await listening(t, {tls: tls(first)});
 	const talk = await talkTo(t, port);
 	await talk.reply();
 	t.regex(await talk.say('EHLO peer.test'), /250-STARTTLS/);
@@ -367,7 +367,7 @@ test('STARTTLS with our certificate, renewed while it runs; what was said before
 	await talk.say('MAIL FROM:<>');
 	await talk.say('RCPT TO:<b1@bounces.test>');
 	t.regex(await talk.data('x'), /^250/);
-	t.is(heard[0]?.tls, 'TLSv1.3');
+	t.is(received[0]?.tls, 'TLSv1.3');
 
 	listener.useTls(tls(second));
 	const next = await talkTo(t, port);
@@ -402,7 +402,7 @@ test('without a certificate there is no STARTTLS, and never a log-in', async t =
 });
 
 test('what goes round in circles is taken and dropped', async t => {
-	const {port, mails, heard} = await listening(t);
+	const {port, mails, received} = await listening(t);
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
 	t.regex(await talk.data(`${'Received: from a by b\r\n'.repeat(26)}\r\nx\r\n`), /^250/);
@@ -414,7 +414,7 @@ test('what goes round in circles is taken and dropped', async t => {
 	t.regex(await talk.data(`X-Loop: other.test\r\n${'Received: a\r\n'.repeat(25)}\r\nReceived: b\r\n`), /^250/);
 	t.is(mails.length, 1);
 	t.deepEqual(
-		heard.map(({taken}) => taken === null),
+		received.map(({taken}) => taken === null),
 		[true, true, false],
 	);
 });
@@ -424,7 +424,7 @@ test('closing: a mail on its way is taken, all other sessions are ended', async 
 	const isStored = new Promise<void>(resolve => {
 		stored = resolve;
 	});
-	const {listener, port, heard} = await listening(t, {
+	const {listener, port, received} = await listening(t, {
 		async takeIn() {
 			await isStored;
 			return {id: 'e'.repeat(64), isNew: true};
@@ -444,7 +444,7 @@ test('closing: a mail on its way is taken, all other sessions are ended', async 
 	idle.end();
 	sending.end();
 	await closed;
-	t.is(heard.length, 1);
+	t.is(received.length, 1);
 	await t.throwsAsync(talkTo(t, port));
 });
 

@@ -9,12 +9,12 @@ export type SchemaState = 'empty' | 'older' | 'current' | 'newer';
 
 /**
  * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a second
- * one that migrates at the same time waits and finds the work done. Where `settle` rejects, nothing is changed. Answers the
+ * one that migrates at the same time waits and finds the work done. Where `within` rejects, nothing is changed. Answers the
  * names applied.
  */
 export async function migrate(
 	database: Knex,
-	settle: (trx: Knex.Transaction) => Promise<void> = async () => undefined,
+	within: (trx: Knex.Transaction) => Promise<void> = async () => undefined,
 ): Promise<string[]> {
 	return await database.transaction(async trx => {
 		await lockSchema(trx);
@@ -31,7 +31,7 @@ export async function migrate(
 			await up(trx);
 			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now())});
 		}
-		await settle(trx);
+		await within(trx);
 		return missing.map(([name]) => name);
 	});
 }

@@ -5,7 +5,7 @@ import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 
 /** How a claimed copy's row changes at the end of a try. */
-export type Settled = {
+export type EndedTry = {
 	readonly recipientId: string;
 	readonly state: RecipientState;
 	readonly stateAt: string;
@@ -28,14 +28,14 @@ const mayMove = `(recipients.state = v.column2 or recipients.state || '>' || v.c
  * their states by their ids. Another node that took the claim over has moved the others first. A report that came in during
  * the try has moved the state: a step back is not taken, and what is final is not tried again.
  */
-export async function settleRecipients(
+export async function writeOutcomes(
 	trx: Knex.Transaction,
 	boot: string,
-	settled: readonly Settled[],
+	ended: readonly EndedTry[],
 ): Promise<Map<string, RecipientState>> {
 	const {sql, bindings} = rowSource(
 		trx,
-		settled.map(one => [
+		ended.map(one => [
 			one.recipientId,
 			one.state,
 			one.stateAt,

@@ -22,7 +22,7 @@ type KeySettings = Pick<Settings, 'dataDir' | 'databaseUrl' | 'secretKey' | 'sec
  * The secret keys, once they are known to be the store's; those that it does not know yet are noted. Throws ConfigError
  * where they are not: nothing may be made or sent with them.
  */
-export async function settleSecrets(trx: Knex.Transaction, settings: KeySettings): Promise<MasterKeys> {
+export async function ensureSecrets(trx: Knex.Transaction, settings: KeySettings): Promise<MasterKeys> {
 	await lockSchema(trx);
 	const {keys, fresh} = await matchSecrets(trx, settings);
 	await noteKeys(trx, fresh, storeTime(systemClock.now()));
@@ -32,7 +32,7 @@ export async function settleSecrets(trx: Knex.Transaction, settings: KeySettings
 /** The same beside a daemon: the store is written only where it does not know a key yet. */
 export async function secretsOf({reader, writer}: Store, settings: KeySettings): Promise<MasterKeys> {
 	const {keys, fresh} = await matchSecrets(reader, settings);
-	return fresh.length === 0 ? keys : await writer.transaction(trx => settleSecrets(trx, settings));
+	return fresh.length === 0 ? keys : await writer.transaction(trx => ensureSecrets(trx, settings));
 }
 
 async function matchSecrets(

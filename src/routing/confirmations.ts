@@ -6,7 +6,7 @@ import type {Claimed} from '../store/queue/claims.ts';
  * Whether DNS said at the last try that there is no such domain, or no address, and that was long enough ago for a second
  * such answer to be final. A flush may bring a copy back sooner: then it says nothing.
  */
-export function doubtsOf(
+export function confirmationsOf(
 	copy: Pick<Claimed, 'last_category' | 'state_at'>,
 	schedule: RetrySchedule,
 	now: number,

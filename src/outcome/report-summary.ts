@@ -6,7 +6,7 @@ import type {Report} from '../mail/report.ts';
  * address, the others are of somebody else. Where none does, all speak of it: behind an alias or a forwarding the mail went
  * to addresses that we do not know (R3.3).
  */
-export function gistOf(reports: readonly Report[], addressKey: string): Report | undefined {
+export function summaryOf(reports: readonly Report[], addressKey: string): Report | undefined {
 	const naming = reports.filter(report => names(report, addressKey));
 	const about = naming.length > 0 ? naming : reports;
 	const wish = about.find(({action}) => action === 'complaint' || action === 'unsubscribe');

@@ -4,7 +4,7 @@ import type {Clock} from '../mail/clock.ts';
 const mostRemembered = 1000;
 
 /** Whether it is time to tell of something again: true at most once in so many milliseconds for each key. */
-export function createSeldom(everyMs: number, clock: Pick<Clock, 'monotonic'>): (key: string) => boolean {
+export function createThrottle(everyMs: number, clock: Pick<Clock, 'monotonic'>): (key: string) => boolean {
 	const told = new LRUCache<string, number>({max: mostRemembered});
 	return key => {
 		const now = clock.monotonic();

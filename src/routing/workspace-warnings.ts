@@ -4,7 +4,7 @@ import type {Settings} from '../config/settings.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 
 /** What a workspace asks for and the settings do not have, in words for people; empty: all is there. */
-function unmetWishes(
+function unmetSettings(
 	{source_pool: pool, route}: {readonly source_pool: string | null; readonly route: string | null},
 	{sourcePools, relays}: Pick<Settings, 'sourcePools' | 'relays'>,
 ): string[] {
@@ -18,7 +18,7 @@ function unmetWishes(
 }
 
 /** Logs what workspaces ask for in vain. */
-export async function warnOfWishes({
+export async function warnOfWorkspaces({
 	settings,
 	reader,
 	logger,
@@ -28,8 +28,8 @@ export async function warnOfWishes({
 	readonly logger: Logger;
 }): Promise<void> {
 	for (const workspace of await listWorkspaces(reader)) {
-		for (const wish of unmetWishes(workspace, settings)) {
-			logger.warn({event: 'workspace_setting_unknown', workspace: workspace.id}, `${workspace.name}: ${wish}`);
+		for (const problem of unmetSettings(workspace, settings)) {
+			logger.warn({event: 'workspace_setting_unknown', workspace: workspace.id}, `${workspace.name}: ${problem}`);
 		}
 	}
 }

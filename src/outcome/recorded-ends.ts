@@ -5,17 +5,17 @@ import {readEnds} from '../store/inbound/reports.ts';
 import {type Weight, type Weights, weightOfRefusal} from './reputation.ts';
 
 /** What the timeline of a copy tells of refusals and complaints. */
-export type ToldEnds = {
+export type RecordedEnds = {
 	/** Each is told once (R3.4). */
 	readonly classes: ReadonlySet<string>;
 	readonly weights: Weights;
 };
 
 /** Of copies by their ids, what their timelines tell. */
-export async function readToldEnds(
+export async function readRecordedEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
-): Promise<Map<string, ToldEnds>> {
+): Promise<Map<string, RecordedEnds>> {
 	const told = new Map<string, {classes: Set<string>; weights: Set<Weight>}>();
 	for (const {recipientId, type, detail} of await readEnds(trx, [...new Set(messageIds)])) {
 		const its = told.get(recipientId) ?? {classes: new Set(), weights: new Set()};
