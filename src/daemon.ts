@@ -9,7 +9,7 @@ import {createRoles} from './daemon/roles.ts';
 import {watchForStoreFaults} from './daemon/store-faults.ts';
 import {createTelling} from './daemon/telling.ts';
 import {startUpkeep} from './daemon/upkeep.ts';
-import {warnAtStart} from './daemon/warnings.ts';
+import {warnAtStart, warnOfWorkspaces} from './daemon/warnings.ts';
 import {createWriting} from './daemon/writing.ts';
 import {removeDaemonFile, writeDaemonFile} from './data-folder/daemon-file.ts';
 import {freeBytes} from './data-folder/data-dir.ts';
@@ -19,7 +19,6 @@ import type {Log} from './log/log.ts';
 import {createMailLog} from './log/maillog.ts';
 import {createIdSource} from './mail/ids.ts';
 import {createInfrastructureAlarm} from './reputation/alarm.ts';
-import {warnOfWorkspaces} from './routing/workspace-warnings.ts';
 import {readGeneration} from './store/changes.ts';
 
 export type DaemonOptions = {

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
+import {createRowCache} from '../store/row-cache.ts';
 import {
 	lookUpSender,
 	lookUpTemplate,
@@ -8,8 +9,7 @@ import {
 	type SenderRow,
 	type TemplateRow,
 	type TopicRow,
-} from '../store/catalog.ts';
-import {createRowCache} from '../store/row-cache.ts';
+} from '../store/templates.ts';
 import {findWorkspace, type Workspace} from '../store/workspaces.ts';
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;

@@ -1,8 +1,7 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
-import {type Accepted, refused, replayOf} from './accepted.ts';
-import type {Draft, Send} from './draft.ts';
+import {type Accepted, type Draft, refused, replayOf, type Send} from './draft.ts';
 
 /** An Idempotency-Key with what the send it came with is told apart by. */
 export type Idempotency = {readonly key: string; readonly fingerprint: string};

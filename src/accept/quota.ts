@@ -2,8 +2,7 @@ import type {Knex} from 'knex';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {monthOf} from '../mail/time.ts';
 import {countDays, countMonth, giveBack} from '../store/usage.ts';
-import type {Accepted} from './accepted.ts';
-import type {Draft, Send} from './draft.ts';
+import type {Accepted, Draft, Send} from './draft.ts';
 
 /** The sends of one workspace in a group. */
 type Share = {

@@ -7,9 +7,8 @@ import {type LaneKey, laneText} from '../mail/way.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
 import type {Workspace} from '../store/workspaces.ts';
-import {type Accepted, type Refused, refused} from './accepted.ts';
 import type {Catalog} from './catalog.ts';
-import type {Draft, Send} from './draft.ts';
+import {type Accepted, type Draft, type Refused, refused, type Send} from './draft.ts';
 import {createInFlight, findReplay, type Idempotency, keyNameOf} from './idempotency.ts';
 
 export type Accept = {

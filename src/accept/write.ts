@@ -14,8 +14,7 @@ import {insertEvents, type NewEvent} from '../store/events.ts';
 import {insertMessages, type NewMessage} from '../store/messages.ts';
 import {insertRecipients, type NewRecipient} from '../store/recipients.ts';
 import {findOptedOut} from '../store/topics.ts';
-import {type Accepted, accepted, refused} from './accepted.ts';
-import type {Draft} from './draft.ts';
+import {type Accepted, accepted, type Draft, refused} from './draft.ts';
 import {releaseRefused, resolveKeys} from './idempotency.ts';
 import {countSends} from './quota.ts';
 

@@ -3,8 +3,14 @@ import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {listSiteSuspensions, resumeSites} from '../store/queue/site-suspensions.ts';
-import {deleteSuspension, readSuspension, type Suspension, upsertSuspension} from '../store/queue/suspensions.ts';
+import {
+	deleteSuspension,
+	listSiteSuspensions,
+	readSuspension,
+	resumeSites,
+	type Suspension,
+	upsertSuspension,
+} from '../store/queue/suspensions.ts';
 
 const noReason = 'suspended by the operator';
 

@@ -4,12 +4,11 @@ import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
-import type {KeyRow} from '../store/catalog.ts';
 import {createRowCache} from '../store/row-cache.ts';
+import type {KeyRow} from '../store/templates.ts';
 import {type Caller, createRefuse} from './caller.ts';
 import {apiError} from './errors.ts';
-import type {FailureLimit} from './failure-limit.ts';
-import {type Bucket, type RateLimits, showAllowance} from './rate-limit.ts';
+import {type Bucket, type FailureLimit, type RateLimits, showAllowance} from './rate-limit.ts';
 
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 

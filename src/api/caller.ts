@@ -1,7 +1,7 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Mode} from '../mail/message.ts';
 import {apiError, retryAfter} from './errors.ts';
-import type {FailureLimit} from './failure-limit.ts';
+import type {FailureLimit} from './rate-limit.ts';
 
 /** Whose request it is: what a valid key stands for. */
 export type Caller = {

@@ -1,3 +1,4 @@
+import {isIP} from 'node:net';
 import type {
 	FastifyInstance,
 	FastifyReply,
@@ -60,4 +61,25 @@ export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void
 	for (const url of ['/openapi.json', '/docs', '/docs/*']) {
 		api.get(url, {onRequest: guard, schema: {hide: true} as FastifySchema}, hand);
 	}
+}
+
+/**
+ * Lets requests pass that name the server by an address, `localhost` or `name`; others get 404. A page elsewhere may let its
+ * own name lead to 127.0.0.1 (DNS rebinding), and the browser of somebody here then reads for it what is behind that name.
+ */
+export function localHostGuard(name: string): onRequestHookHandler {
+	return ({headers}, _reply, done) => {
+		const host = hostOf(headers.host ?? '');
+		const isOurs = host === '' || isIP(host) !== 0 || host === 'localhost' || host === name.toLowerCase();
+		done(isOurs ? undefined : apiError('not_found', {message: 'Use the address of the admin listener, or localhost.'}));
+	};
+}
+
+/** Without port and brackets; a client of HTTP/1.0 may name none. */
+function hostOf(header: string): string {
+	return header
+		.toLowerCase()
+		.replace(/:\d*$/, '')
+		.replace(/^\[(.*)\]$/, '$1')
+		.replace(/\.$/, '');
 }

@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import type {Kept, Report} from '../mail/report.ts';
-import type {Review, TokenFault} from '../outcome/review.ts';
+import type {Review, TokenFault} from '../outcome/report-summary.ts';
 import {readMail} from '../report/mime.ts';
 import {senderOf, subjectOf} from '../report/sender-mail.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound/kept-mails.ts';

@@ -5,7 +5,7 @@ import {type EngagementCount, readEngagement} from '../store/engagement.ts';
 import {readEvents} from '../store/events.ts';
 import {readReports, type StoredReport} from '../store/inbound/reports.ts';
 import {readCopies, type StoredCopy} from '../store/message-copies.ts';
-import {type ListedMessage, listMessages} from '../store/message-list.ts';
+import {type ListedMessage, listMessages} from '../store/message-scan.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {CliError} from './fault.ts';
 import {capturedFile} from './files.ts';

@@ -3,11 +3,11 @@ import {duration as durationParser} from '../config/parsers.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
-import {labelFault} from '../mail/label.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route-choice.ts';
 import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
 import {parseTime} from '../mail/time.ts';
+import {labelFault} from '../mail/unprintable.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 

@@ -1,6 +1,5 @@
 import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
-import {findingsOf, leastAttempted, leastComplaints, leastDelivered} from '../reputation/findings.ts';
-import {windowStarts} from '../reputation/window.ts';
+import {findingsOf, leastAttempted, leastComplaints, leastDelivered, windowStarts} from '../reputation/findings.ts';
 import {percent, spanNames} from '../reputation/words.ts';
 import {readStandings, type Standing} from '../store/reputation.ts';
 import {CliError} from './fault.ts';

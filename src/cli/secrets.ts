@@ -30,7 +30,7 @@ async function rotate(session: Session): Promise<void> {
 	const configured = await session.secrets();
 	const [{resealStore}, {addKeyToFile}] = await Promise.all([
 		import('../admin/reseal.ts'),
-		import('../data-folder/rotate-secrets.ts'),
+		import('../data-folder/ensure-secrets.ts'),
 	]);
 	const isFile = settings.databaseUrl === null;
 	const record = beginAct(session.tools, {action: 'secrets.rotated', workspaceId: null, target: null});

@@ -3,7 +3,7 @@ import {createTopic, removeTopic} from '../admin/topics.ts';
 import {storedTime, topicView} from '../api/views.ts';
 import {isId} from '../mail/ids.ts';
 import {beginAct} from '../store/audit.ts';
-import {lookUpTopic} from '../store/catalog.ts';
+import {lookUpTopic} from '../store/templates.ts';
 import {countOptOuts, listTopics, purgeOptOuts, type Topic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {label, topicCode} from './options.ts';

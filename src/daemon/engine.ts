@@ -28,14 +28,13 @@ import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {type Claimed, createClaimWrite, readDue, readLanes} from '../store/queue/claims.ts';
 import {createLaneWaitWrite} from '../store/queue/lane-waits.ts';
 import {releaseUnknownClaims} from '../store/queue/releases.ts';
-import {readResumed} from '../store/queue/site-suspensions.ts';
 import {readSites, siteWrite} from '../store/queue/sites.ts';
-import {readSuspensions} from '../store/queue/suspensions.ts';
+import {readResumed, readSuspensions} from '../store/queue/suspensions.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createPermits} from '../threads/permits.ts';
-import {watchArrivals} from './arrivals.ts';
 import {createSigning, makeJob} from './make-job.ts';
+import {watchArrivals} from './presence.ts';
 import {startMakers, startSenders} from './workers.ts';
 
 export type EngineOptions = {

@@ -1,11 +1,11 @@
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
-import {windowStarts} from '../reputation/window.ts';
+import {windowStarts} from '../reputation/findings.ts';
 import {countDomainStates} from '../store/domains.ts';
 import {countUnread} from '../store/inbound/inbound.ts';
 import {readPaceFigures} from '../store/queue/pace-figures.ts';
-import {readQueueSize} from '../store/queue/queue-size.ts';
+import {readQueueSize} from '../store/queue/queue-summary.ts';
 import {readStandings} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
 import {countPending} from '../store/webhooks/webhook-deliveries.ts';

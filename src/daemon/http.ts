@@ -8,10 +8,9 @@ import {createAcceptWrite} from '../accept/write.ts';
 import {apiRoutes} from '../api/api-routes.ts';
 import {createAuth} from '../api/auth.ts';
 import {createRefuse} from '../api/caller.ts';
-import {createFailureLimit} from '../api/failure-limit.ts';
-import {localHostGuard} from '../api/local-host.ts';
+import {localHostGuard} from '../api/pages.ts';
 import {createCursors} from '../api/paging.ts';
-import {createRateLimits} from '../api/rate-limit.ts';
+import {createFailureLimit, createRateLimits} from '../api/rate-limit.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import type {Listen} from '../config/addresses.ts';
@@ -26,9 +25,9 @@ import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {noteKeyUse} from '../store/api-keys.ts';
-import {findKey} from '../store/catalog.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {findKey} from '../store/templates.ts';
 import {createGuard} from '../webhook/guard.ts';
 
 export type HttpOptions = {

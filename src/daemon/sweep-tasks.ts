@@ -3,7 +3,7 @@ import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
 import {keptCaps} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
-import {firstKeptHour} from '../reputation/window.ts';
+import {firstKeptHour} from '../reputation/findings.ts';
 import {purgeAudit} from '../store/audit.ts';
 import {giveBackPages, takeTime} from '../store/engine/dialect.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';

@@ -20,7 +20,7 @@ import type {PostEnd} from '../webhook/post.ts';
 import {createPostThread} from '../webhook/post-thread.ts';
 import {type Signing, signingAt} from '../webhook/sign.ts';
 import {type Attempted, createTurnWrite} from '../webhook/turn.ts';
-import {watchArrivals} from './arrivals.ts';
+import {watchArrivals} from './presence.ts';
 
 export type WebhooksOptions = {
 	readonly settings: Settings;

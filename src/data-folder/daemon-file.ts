@@ -1,6 +1,7 @@
-import {renameSync, rmSync, writeFileSync} from 'node:fs';
+import {readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
+import {isId} from '../mail/ids.ts';
 import {readGuarded} from '../mail/regular-file.ts';
 
 /** `daemon.json` in the data folder: how the CLI and scripts find the running daemon, also when it listens on port 0. */
@@ -77,4 +78,24 @@ function isAlive(pid: number): boolean {
 
 function textOrNull(value: unknown): string | null {
 	return typeof value === 'string' ? value : null;
+}
+
+const bootFileName = 'boot';
+
+/** The boot id of the last daemon on this data folder that claimed mail; null: none has, or the file cannot be read. */
+export function readBoot(dataDir: string): string | null {
+	try {
+		const boot = readFileSync(join(dataDir, bootFileName), 'utf8').trim();
+		return isId('req', boot) ? boot : null;
+	} catch {
+		// Without it the claims of a dead daemon end after its silence, as those of another machine's.
+		return null;
+	}
+}
+
+/** Replaces the file as a whole: a crash leaves the old one or the new one. */
+export function writeBoot(dataDir: string, boot: string): void {
+	const draft = join(dataDir, `${bootFileName}.new`);
+	writeFileSync(draft, `${boot}\n`, {mode: 0o600});
+	renameSync(draft, join(dataDir, bootFileName));
 }

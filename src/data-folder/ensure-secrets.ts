@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
-import {freeId, loadSecrets, secretKeysOf, secretsFile} from '../config/secrets-file.ts';
+import {addSecret, freeId, loadSecrets, secretKeysOf, secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
@@ -11,6 +11,7 @@ import {
 	expectsKeys,
 	type FreshKey,
 	type KeyFault,
+	keyIds,
 	matchKeys,
 	noteKeys,
 } from '../store/secret-keys.ts';
@@ -72,4 +73,22 @@ function problemOf(fault: KeyFault, {dataDir, databaseUrl, secretKey}: KeySettin
 		default:
 			return `${name} is not the key that the store was used with: set it as it was, a new key goes before the former one`;
 	}
+}
+
+/**
+ * The keys of a store in SQLite after a new one was put first in `secrets.json`. The file comes before the store: a process
+ * that dies in between leaves a key that nothing is sealed with yet. The transaction holds off a second rotation.
+ */
+export async function addKeyToFile(
+	{writer}: Pick<Store, 'writer'>,
+	settings: Settings,
+	record: (trx: Knex.Transaction, detail: {readonly key_id: number}) => Promise<void>,
+): Promise<MasterKeys> {
+	return await writer.transaction(async trx => {
+		await ensureSecrets(trx, settings);
+		addSecret(settings.dataDir, await keyIds(trx));
+		const keys = await ensureSecrets(trx, settings);
+		await record(trx, {key_id: keys.current});
+		return keys;
+	});
 }

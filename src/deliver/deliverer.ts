@@ -8,21 +8,19 @@ import {storeTime} from '../mail/time.ts';
 import type {Terms} from '../mail/way.ts';
 import type {Resolver, SecureResolver} from '../net/dns.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import {createBrokenTls} from './broken-tls.ts';
 import {capture} from './capture.ts';
 import {isSafeEnvelope} from './commands.ts';
 import {readyForNext, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
-import {createFamilies} from './families.ts';
 import {createSecureContexts} from './hello.ts';
-import {mxRoutes} from './mx-routes.ts';
+import {createFamilies, mxRoutes} from './mx-routes.ts';
 import type {NoRoute} from './no-route.ts';
 import {createPool, type Place} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
 import {type Route, sameRoute, sourceFor} from './route.ts';
 import type {Session} from './session.ts';
 import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
-import {demandsOf} from './tls-demand.ts';
+import {createBrokenTls, demandsOf} from './tls-demand.ts';
 import {type TryOptions, tryRoutes} from './try-routes.ts';
 
 export type DeliveryMode =

@@ -2,7 +2,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import {describe} from '../api/describe.ts';
 import {apiError, formExpected} from '../api/errors.ts';
-import {createFailureLimit} from '../api/failure-limit.ts';
+import {createFailureLimit} from '../api/rate-limit.ts';
 import {Type} from '../api/schemas/type.ts';
 import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';

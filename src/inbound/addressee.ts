@@ -3,7 +3,6 @@ import type {SignedId} from '../links/signed-id.ts';
 import {isOperatorAddress, parseDomain} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {idTime} from '../mail/ids.ts';
-import type {OurDomains} from './our-domains.ts';
 
 /** Who a mail may be for. `late`: a copy so old that it may have been removed, which leaves its token unproved. */
 export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'operator' | 'late';
@@ -94,3 +93,81 @@ function partsOf(text: string, ownDomain: string): {local: string; domain: strin
 
 const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 No such address here'};
 const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
+
+/** The domains at which mail is taken. */
+export type OurDomains = {
+	readonly has: (domain: string) => Promise<boolean>;
+	/** Domains were added or removed. */
+	readonly forget: () => void;
+};
+
+/**
+ * @param fixed those of the settings
+ * @param read those of the store; asked when they are needed first, and again after `forget`
+ */
+export function createOurDomains(fixed: readonly string[], read: () => Promise<readonly string[]>): OurDomains {
+	const always = new Set(fixed.map(domain => domain.toLowerCase()));
+	let known: Promise<ReadonlySet<string>> | null = null;
+	return {
+		async has(domain) {
+			if (always.has(domain)) {
+				return true;
+			}
+			known ??= read().then(domains => new Set(domains));
+			const asked = known;
+			try {
+				return (await asked).has(domain);
+			} catch (error) {
+				known = known === asked ? null : known;
+				throw error;
+			}
+		},
+		forget() {
+			known = null;
+		},
+	};
+}
+
+/** Asks for one; undefined: there is none. */
+export type Ask<Value> = (key: string) => Promise<Value | undefined>;
+
+type Asked<Value> = {
+	readonly key: string;
+	readonly resolve: (value: Value | undefined) => void;
+	readonly reject: (error: unknown) => void;
+};
+
+/** One query at a time: whoever asks meanwhile shares the next one. */
+export function askTogether<Value>(
+	askAll: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
+): Ask<Value> {
+	let waiting: Array<Asked<Value>> = [];
+	let asking = false;
+
+	async function run(): Promise<void> {
+		asking = true;
+		while (waiting.length > 0) {
+			const all = waiting;
+			waiting = [];
+			try {
+				const values = await askAll(all.map(({key}) => key));
+				for (const {key, resolve} of all) {
+					resolve(values.get(key));
+				}
+			} catch (error) {
+				for (const {reject} of all) {
+					reject(error);
+				}
+			}
+		}
+		asking = false;
+	}
+
+	return key =>
+		new Promise((resolve, reject) => {
+			waiting.push({key, resolve, reject});
+			if (!asking) {
+				void run();
+			}
+		});
+}

@@ -1,7 +1,6 @@
 import {type Claims, readClaims, writeClaims} from './claims.ts';
-import {createSealedToken, type SealedToken} from './sealed-token.ts';
+import {createSealedToken, type SealedToken, type TokenKeys} from './sealed-token.ts';
 import {createSignedIds, type SignedId} from './signed-id.ts';
-import type {TokenKeys} from './token-keys.ts';
 
 /** A token that was opened. An expired one still says whose it was, for the page that answers it. */
 export type Opened =

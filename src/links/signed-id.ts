@@ -1,6 +1,6 @@
 import {createHmac, type KeyObject, timingSafeEqual} from 'node:crypto';
 import {type IdPrefix, idBytes, idFromBytes} from '../mail/ids.ts';
-import {type Purpose, purposeKeys, type TokenKeys} from './token-keys.ts';
+import {type Purpose, purposeKeys, type TokenKeys} from './sealed-token.ts';
 
 const idLength = 16;
 const macLength = 10;

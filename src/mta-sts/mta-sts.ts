@@ -7,7 +7,7 @@ import type {MtaSts} from '../mail/way.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {StoredPolicy} from '../store/mta-sts.ts';
 import type {FetchPolicy} from './fetch-policy.ts';
-import {announcedId} from './sts-record.ts';
+import {announcedId} from './sts-policy.ts';
 
 /** A policy that is announced and could not be had. `kept`: an older one holds on. */
 export type PolicyFailure = {

@@ -1,5 +1,6 @@
 import {isIPv4} from 'node:net';
 import {domainToASCII} from 'node:url';
+import ipaddr from 'ipaddr.js';
 
 const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 
@@ -20,4 +21,18 @@ export function hostName(text: string): string | undefined {
 /** Whether a name is another one or under it; both in A-labels. */
 export function isUnder(name: string, parent: string): boolean {
 	return name === parent || name.endsWith(`.${parent}`);
+}
+
+/** The name under which DNS tells what a literal IP address is called (RFC 1035 §3.5, RFC 3596 §2.5). */
+export function reverseName(address: string): string {
+	const parsed = ipaddr.parse(address);
+	if (parsed.kind() === 'ipv4') {
+		return `${address.split('.').reverse().join('.')}.in-addr.arpa`;
+	}
+
+	const digits = parsed.toByteArray().flatMap(byte => [byte >> 4, byte & 15]);
+	return `${digits
+		.reverse()
+		.map(digit => digit.toString(16))
+		.join('.')}.ip6.arpa`;
 }

@@ -15,8 +15,7 @@ import {
 	writeOutcomes,
 } from '../store/queue/outcomes.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
-import {announce, type Happening} from './announce.ts';
-import {eventDetail} from './detail.ts';
+import {announce, eventDetail, type Happening} from './announce.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {recordFollowing} from './following.ts';
 import type {Outbox} from './outbox.ts';

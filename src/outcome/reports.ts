@@ -27,7 +27,7 @@ import {
 import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';
-import {reviewText} from './review.ts';
+import {reviewText} from './report-summary.ts';
 
 export type {ReadMail} from './matches.ts';
 

@@ -1,10 +1,11 @@
+import {createHash} from 'node:crypto';
+import {isIPv6} from 'node:net';
 import type {RouteChoice} from '../mail/route-choice.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {Pace, Source, Terms, Way} from '../mail/way.ts';
 import type {Relay} from '../net/relay-url.ts';
 import {type Destinations, domainProvider, effectivePace, type Provider} from './destinations.ts';
 import {fromSources, hostsName, smarthostName} from './site-name.ts';
-import {sourcesFor} from './sources.ts';
 
 /** What the settings say of how mail travels. */
 export type Network = {
@@ -153,4 +154,23 @@ function localWay(site: string): Plain {
 
 function termsTo(route: Terms['route'], {mailsPerSession}: Pace, sources: readonly Source[]): Terms {
 	return {route, tls: 'opportunistic', mtaSts: null, sources, mailsPerSession};
+}
+
+/**
+ * The addresses that a destination gets its mail from: one of each family that there is. A destination keeps its own, for
+ * greylisting and reputation go by it, also when others are added: each address draws a lot with each destination, and the
+ * highest wins.
+ */
+export function sourcesFor(sources: readonly Source[], destination: string): readonly Source[] {
+	const families = [sources.filter(({address}) => !isIPv6(address)), sources.filter(({address}) => isIPv6(address))];
+	return families.flatMap(family => best(family, ({address}) => lot(address, destination)));
+}
+
+function lot(address: string, destination: string): string {
+	return createHash('sha256').update(`${address} ${destination}`).digest('hex');
+}
+
+function best<T>(items: readonly T[], worth: (item: T) => string): T[] {
+	const ranked = items.map(item => ({item, worth: worth(item)})).sort((a, b) => (a.worth < b.worth ? 1 : -1));
+	return ranked.slice(0, 1).map(({item}) => item);
 }

@@ -6,8 +6,7 @@ import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {readStandings, type Standing, updateJudged} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
-import {type Finding, findingsOf, isCalm} from './findings.ts';
-import {windowStarts} from './window.ts';
+import {type Finding, findingsOf, isCalm, windowStarts} from './findings.ts';
 import {pauseReason} from './words.ts';
 
 /** What became of a workspace by its figures: it was paused, warned of, or is fine again. */

@@ -2,7 +2,7 @@ import {parentPort, workerData} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {createLinks} from '../links/links.ts';
-import type {TokenKeys} from '../links/token-keys.ts';
+import type {TokenKeys} from '../links/sealed-token.ts';
 import {createSharedClock} from '../mail/clock.ts';
 import {createGarbage} from '../mail/garbage.ts';
 import {pooledRandom} from '../mail/ids.ts';

@@ -2,8 +2,7 @@ import {createSecureContext, rootCertificates} from 'node:tls';
 import {createResolver} from '../dns/resolver.ts';
 import type {Clock} from '../mail/clock.ts';
 import {createConnections} from '../webhook/connections.ts';
-import {createGuard} from '../webhook/guard.ts';
-import {createLookUp} from '../webhook/look-up.ts';
+import {createGuard, createLookUp} from '../webhook/guard.ts';
 import {createPoster, type Poster} from '../webhook/post.ts';
 
 /** How endpoints are posted to, in a form that can be copied to another thread. */

@@ -2,11 +2,9 @@ import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Client, Dispatcher} from 'undici';
 import type {Clock} from '../mail/clock.ts';
-import type {Target} from './connect.ts';
-import type {Connection, Connections} from './connections.ts';
+import type {Connection, Connections, Target} from './connections.ts';
 import {type Fault, faultOf, PostFault} from './fault.ts';
-import {type Guard, hostOf, portOf} from './guard.ts';
-import type {LookUp} from './look-up.ts';
+import {type Guard, hostOf, type LookUp, portOf} from './guard.ts';
 import {type Signing, signature} from './sign.ts';
 
 /** One delivery to be posted; the body is sent as it is stored. */

@@ -4,8 +4,7 @@ import {resumeDestination, suspendDestination} from '../../src/admin/suspensions
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {readGeneration} from '../../src/store/changes.ts';
-import {listSiteSuspensions} from '../../src/store/queue/site-suspensions.ts';
-import {listSuspensions} from '../../src/store/queue/suspensions.ts';
+import {listSiteSuspensions, listSuspensions} from '../../src/store/queue/suspensions.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {newId} from '../helpers/messages.ts';
 import {testOperator} from '../helpers/tools.ts';

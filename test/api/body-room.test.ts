@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createBodyRoom, type Place} from '../../src/api/body-room.ts';
+import {createBodyRoom, type Place} from '../../src/api/read-body.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const patient = {bytes: 100, waiting: 2, waitMs: 600_000};

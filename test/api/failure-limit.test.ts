@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createFailureLimit} from '../../src/api/failure-limit.ts';
+import {createFailureLimit} from '../../src/api/rate-limit.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 
 function limitAt() {

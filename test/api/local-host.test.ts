@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {FastifyReply, FastifyRequest} from 'fastify';
-import {localHostGuard} from '../../src/api/local-host.ts';
+import {localHostGuard} from '../../src/api/pages.ts';
 
 function passes(host: string | undefined, name = 'admin.internal'): boolean {
 	let fault: unknown = 'not called';

@@ -4,7 +4,7 @@ import {connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import Type from 'typebox';
 import {apiError} from '../../src/api/errors.ts';
-import {localHostGuard} from '../../src/api/local-host.ts';
+import {localHostGuard} from '../../src/api/pages.ts';
 import {type Api, type ApiOptions, createApi} from '../../src/api/server.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {rawHttp} from '../helpers/raw-http.ts';

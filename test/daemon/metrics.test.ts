@@ -2,7 +2,7 @@ import test from 'ava';
 import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
 import type {PaceFigures} from '../../src/store/queue/pace-figures.ts';
-import type {QueueSize} from '../../src/store/queue/queue-size.ts';
+import type {QueueSize} from '../../src/store/queue/queue-summary.ts';
 import type {Standing} from '../../src/store/reputation.ts';
 
 const attempt: Attempt = {

@@ -1,8 +1,8 @@
 import test from 'ava';
-import {createFamilies, type FamiliesOptions} from '../../src/deliver/families.ts';
+import {createFamilies, type FamiliesOptions} from '../../src/deliver/mx-routes.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
-import {reverseName} from '../../src/net/reverse-name.ts';
+import {reverseName} from '../../src/net/host-name.ts';
 
 const six = {address: '2a00:1450:4001::1', hostname: null};
 const four = {address: '8.8.4.4', hostname: null};

@@ -13,7 +13,7 @@ import {
 	reverseDnsCheck,
 } from '../../src/doctor/names.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import {reverseName} from '../../src/net/reverse-name.ts';
+import {reverseName} from '../../src/net/host-name.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 async function resolverFor(t: ExecutionContext, zone: Zone) {

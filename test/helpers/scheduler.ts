@@ -6,9 +6,8 @@ import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/
 import {type Claimed, createClaimWrite, readLanes} from '../../src/store/queue/claims.ts';
 import {createLaneWaitWrite} from '../../src/store/queue/lane-waits.ts';
 import {releaseUnknownClaims} from '../../src/store/queue/releases.ts';
-import {readResumed} from '../../src/store/queue/site-suspensions.ts';
 import {siteWrite} from '../../src/store/queue/sites.ts';
-import {readSuspensions} from '../../src/store/queue/suspensions.ts';
+import {readResumed, readSuspensions} from '../../src/store/queue/suspensions.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId, outbox} from './messages.ts';
 import {wayTo} from './ways.ts';

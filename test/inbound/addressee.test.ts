@@ -1,8 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {createJudgeAddressee} from '../../src/inbound/addressee.ts';
-import {createOurDomains} from '../../src/inbound/our-domains.ts';
+import {createJudgeAddressee, createOurDomains} from '../../src/inbound/addressee.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {newId} from '../helpers/messages.ts';

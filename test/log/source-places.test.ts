@@ -3,8 +3,7 @@ import {SourceMap} from 'node:module';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
 import fc from 'fast-check';
-import {findSource} from '../../src/log/source-map.ts';
-import {inSource} from '../../src/log/source-places.ts';
+import {findSource, inSource} from '../../src/log/source-places.ts';
 
 const file = 'dist/src/log/log.js';
 const map = JSON.parse(readFileSync(`${file}.map`, 'utf8'));

@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parsePolicy} from '../../src/mta-sts/sts-policy.ts';
-import {announcedId} from '../../src/mta-sts/sts-record.ts';
+import {announcedId, parsePolicy} from '../../src/mta-sts/sts-policy.ts';
 
 test('a record announces its id', t => {
 	for (const text of [

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {reverseName} from '../../src/net/reverse-name.ts';
+import {reverseName} from '../../src/net/host-name.ts';
 
 test('the name under which DNS tells what an address is called', t => {
 	t.is(reverseName('192.0.2.10'), '10.2.0.192.in-addr.arpa');

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
-import {findWaiting} from '../../src/store/queue/queue-targets.ts';
+import {findWaiting} from '../../src/store/queue/queue-list.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {firstKeptHour, hourOf, windowStarts} from '../../src/reputation/window.ts';
+import {firstKeptHour, hourOf, windowStarts} from '../../src/reputation/findings.ts';
 
 const now = Date.parse('2026-06-09T10:15:30.123Z');
 

@@ -1,8 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {readCopies, readStatus} from '../../src/store/message-copies.ts';
-import {listMessages} from '../../src/store/message-list.ts';
-import type {MessageFilter} from '../../src/store/message-scan.ts';
+import {listMessages, type MessageFilter} from '../../src/store/message-scan.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

@@ -3,7 +3,7 @@ import type {Static} from 'typebox';
 import {isId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
 import {parseQueryTime} from '../../mail/time.ts';
-import {firstThatFit} from '../../store/engine/page-bytes.ts';
+import {firstThatFit} from '../../store/engine/along-index.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
 import {readMessages} from '../../store/messages.ts';
 import type {ApiParts} from '../api-parts.ts';

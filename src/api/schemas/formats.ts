@@ -1,9 +1,8 @@
 import {LRUCache} from 'lru-cache';
 import {type Address, parseAddress} from '../../mail/address.ts';
-import {labelFault} from '../../mail/label.ts';
 import {isTopicCode} from '../../mail/message.ts';
 import {parseDuration, parseQueryTime} from '../../mail/time.ts';
-import {badInNames} from '../../mail/unprintable.ts';
+import {badInNames, labelFault} from '../../mail/unprintable.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */

@@ -1,7 +1,6 @@
 import {destinationsOf, loadDestinations} from '../../config/destinations.ts';
 import {capturedFolder} from '../../deliver/capture.ts';
-import {createFamilies} from '../../deliver/families.ts';
-import {mailHosts, mxRoutes, type Seeking} from '../../deliver/mx-routes.ts';
+import {createFamilies, mailHosts, mxRoutes, type Seeking} from '../../deliver/mx-routes.ts';
 import {demandsOf} from '../../deliver/tls-demand.ts';
 import {createResolver} from '../../dns/resolver.ts';
 import {createSecureResolver} from '../../dns/secure-resolver.ts';

@@ -3,9 +3,8 @@ import type {WebhookEventType} from '../../mail/event.ts';
 import {idFloor} from '../../mail/ids.ts';
 import type {Mode} from '../../mail/message.ts';
 import type {DeliveryState} from '../../mail/webhook.ts';
-import {alongIndex} from '../engine/along-index.ts';
+import {alongIndex, firstThatFit} from '../engine/along-index.ts';
 import {rowSource, textAsBytes} from '../engine/dialect.ts';
-import {firstThatFit} from '../engine/page-bytes.ts';
 
 /** An event for one endpoint, due at once. */
 export type NewDelivery = {

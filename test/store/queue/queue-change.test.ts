@@ -8,9 +8,8 @@ import {
 	releaseHeld,
 	type Step,
 } from '../../../src/store/queue/queue-change.ts';
-import {listQueue} from '../../../src/store/queue/queue-list.ts';
-import {readQueueSize} from '../../../src/store/queue/queue-size.ts';
-import {findNamed, findWaiting} from '../../../src/store/queue/queue-targets.ts';
+import {findNamed, findWaiting, listQueue} from '../../../src/store/queue/queue-list.ts';
+import {readQueueSize} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';
