@@ -1,3 +1,5 @@
+import {splitParts} from '../mail/multipart.ts';
+
 /** The fields of a form that count here; absent ones are null. What else it has is of no interest. */
 export type Form = {
 	readonly token: string | null;
@@ -15,12 +17,11 @@ export const formLimit = 8 * 1024;
  * however it spells that.
  */
 export function readForm(body: Uint8Array, contentType: string): Form {
-	const text = new TextDecoder().decode(body);
 	if (!/^\s*multipart\//i.test(contentType)) {
-		const fields = new URLSearchParams(text);
+		const fields = new URLSearchParams(new TextDecoder().decode(body));
 		return {token: fields.get('token'), action: fields.get('action')};
 	}
-	const fields = readMultipart(text, contentType) ?? [];
+	const fields = readMultipart(body, contentType) ?? [];
 	const textOf = (name: string) => {
 		const field = fields.find(one => one.name === name);
 		// A file is no text: it counts as a text that fits nothing.
@@ -37,38 +38,14 @@ export type Field = {readonly name: string; readonly value: string | null};
  * clients and hand-written requests send: any boundary that is in use, also one that stands in a value; a preamble; names
  * without quotes; further header fields; lines that end in LF only. The platform's parser refuses each of these.
  */
-export function readMultipart(body: string, contentType: string): Field[] | null {
+export function readMultipart(body: Uint8Array, contentType: string): Field[] | null {
 	const boundary = parameterOf(contentType, 'boundary');
 	if (boundary === undefined || boundary === '') {
 		return null;
 	}
-	const fields: Field[] = [];
-	let part: string[] | null = null;
-	for (const line of body.split('\n')) {
-		const ending = delimiterOf(line, boundary);
-		if (ending === undefined) {
-			part?.push(line);
-			continue;
-		}
-		const field = part && fieldOf(part);
-		if (field) {
-			fields.push(field);
-		}
-		if (ending === 'last') {
-			break;
-		}
-		part = [];
-	}
-	return fields;
-}
-
-// RFC 2046 §5.1.1: only white space may stand behind a delimiter.
-function delimiterOf(line: string, boundary: string): 'next' | 'last' | undefined {
-	if (!line.startsWith(`--${boundary}`)) {
-		return undefined;
-	}
-	const rest = line.slice(boundary.length + 2).trimEnd();
-	return rest === '' ? 'next' : rest === '--' ? 'last' : undefined;
+	// A part without an end was cut off on its way.
+	const parts = splitParts(Buffer.from(body), boundary, {unclosed: false});
+	return parts.flatMap(part => fieldOf(part.toString().split('\n')) ?? []);
 }
 
 function fieldOf(lines: readonly string[]): Field | undefined {

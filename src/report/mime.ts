@@ -1,3 +1,4 @@
+import {splitParts} from '../mail/multipart.ts';
 import {decodeBody, decodeText} from './decode.ts';
 import {firstMail, headerEnd, withLineFeeds} from './raw-mail.ts';
 
@@ -72,9 +73,9 @@ function partsOf(content: Buffer, {value, parameters}: ContentType, depth: numbe
 	if (!value.startsWith('multipart/')) {
 		return null;
 	}
-	const announced = parameters.boundary ? splitParts(content, parameters.boundary, limits.parts + 1) : [];
+	const announced = parameters.boundary ? splitParts(content, parameters.boundary, {most: limits.parts + 1}) : [];
 	const guessed = announced.length > 0 ? null : guessBoundary(content);
-	const pieces = guessed === null ? announced : splitParts(content, guessed, limits.parts + 1);
+	const pieces = guessed === null ? announced : splitParts(content, guessed, {most: limits.parts + 1});
 	const parts: Part[] = [];
 	for (const piece of pieces) {
 		if (depth >= deepest || limits.parts <= 0) {
@@ -137,63 +138,6 @@ function once<Value>(make: () => Value): () => Value {
 		made ??= {value: make()};
 		return made.value;
 	};
-}
-
-const longestBoundary = 1000;
-const lf = 0x0a;
-
-/**
- * The parts between the lines of a boundary (RFC 2046 §5.1.1), as views of `content`, at most `most`. A boundary that is
- * never closed ends with the content; one that begins like another is another.
- */
-export function splitParts(content: Buffer, boundary: string, most: number): Buffer[] {
-	const parts: Buffer[] = [];
-	const delimiter = `--${boundary.slice(0, longestBoundary)}`;
-	let start = -1;
-	for (const at of linesOf(content, delimiter)) {
-		const after = at + delimiter.length;
-		const kind = kindOf(content, after);
-		if (kind === null) {
-			continue;
-		}
-		if (start !== -1) {
-			parts.push(content.subarray(start, Math.max(start, at - 1)));
-		}
-		const end = content.indexOf(lf, after);
-		start = kind === 'last' || end === -1 ? -1 : end + 1;
-		if (kind === 'last' || parts.length >= most) {
-			return parts;
-		}
-	}
-	if (start !== -1 && start < content.length) {
-		parts.push(content.subarray(start));
-	}
-	return parts;
-}
-
-/** Where the lines begin that begin with a text. */
-function* linesOf(content: Buffer, text: string): Generator<number> {
-	const first = Buffer.from(text, 'latin1');
-	if (content.subarray(0, first.length).equals(first)) {
-		yield 0;
-	}
-	const line = Buffer.from(`\n${text}`, 'latin1');
-	for (let at = content.indexOf(line); at !== -1; at = content.indexOf(line, at + line.length)) {
-		yield at + 1;
-	}
-}
-
-/** What the rest of a line says of the boundary before it; null: it is another boundary. */
-function kindOf(content: Buffer, after: number): 'next' | 'last' | null {
-	const first = content[after];
-	if (first === undefined || first === lf) {
-		return 'next';
-	}
-	if (first !== 0x20 && first !== 0x09 && first !== 0x2d) {
-		return null;
-	}
-	const [rest = ''] = content.toString('latin1', after, after + longestBoundary).split('\n', 1);
-	return rest.trim() === '' ? 'next' : rest.trim() === '--' ? 'last' : null;
 }
 
 const looksAt = 64 * 1024;
