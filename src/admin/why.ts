@@ -1,6 +1,6 @@
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {storeTime} from '../mail/time.ts';
-import type {LaneWait} from '../mail/way.ts';
+import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
 import type {CopyFacts} from '../store/queue/queue-facts.ts';
 
 /** Why a copy is not sent now; a copy that left the queue waits for nothing (null). */
@@ -40,7 +40,7 @@ export function whyWaiting(copy: CopyFacts, context: WhyContext): Why {
 }
 
 export type WaitsFor =
-	| LaneWait
+	| WaitCode
 	/** It is being tried. */
 	| 'in_flight'
 	| 'hold'
@@ -246,19 +246,20 @@ function suspendedSite(copy: CopyFacts, now: string): Reason | null {
 
 /** What the daemon says of mail that is due; where its route is stopped it matters to all. */
 function laneWaits(copy: CopyFacts, now: string): Array<Reason | null> {
-	const {lane_waits_for: waitsFor, lane_detail: said, lane_until: until, site, next_attempt_at: next} = copy;
+	const {lane_reason: reason, lane_until: until, site, destination, next_attempt_at: next} = copy;
 	const isDue = next !== null && next <= now;
 	const isOver = until !== null && until <= now;
 	// An operator's suspension is told from the table where it stands.
-	if (waitsFor === null || waitsFor === 'operator' || (!isDue && waitsFor !== 'route') || isOver) {
+	if (reason === null || reason.code === 'operator' || (!isDue && reason.code !== 'route') || isOver) {
 		return [];
 	}
 	const time = until === null ? '' : ` until ${utc(until)}`;
-	const detail = `Waits for ${awaited[waitsFor](site || copy.destination)}${time}${because(said)}.`;
-	return [{waits_for: waitsFor, detail, since: null, until, mend: mends[waitsFor] ?? null}];
+	const said = because(reasonText(reason, destination));
+	const detail = `Waits for ${awaited[reason.code](site || destination)}${time}${said}.`;
+	return [{waits_for: reason.code, detail, since: null, until, mend: mends[reason.code] ?? null}];
 }
 
-const awaited: Record<Exclude<LaneWait, 'operator'>, (site: string) => string> = {
+const awaited: Record<Exclude<WaitCode, 'operator'>, (site: string) => string> = {
 	pace: site => `a place at its site ${site}`,
 	rate: site => `its minute at its site ${site}`,
 	suspension: site => `its site ${site}`,
@@ -269,7 +270,7 @@ const awaited: Record<Exclude<LaneWait, 'operator'>, (site: string) => string> =
 };
 
 const inFile = (setting: string) => `${setting} of MAILCTL_DESTINATIONS_FILE may say otherwise`;
-const mends: Readonly<Partial<Record<LaneWait, string>>> = {
+const mends: Readonly<Partial<Record<WaitCode, string>>> = {
 	pace: inFile('connections'),
 	rate: inFile('perMinute'),
 	turn: 'a larger MAILCTL_MAX_SESSIONS takes more at once',

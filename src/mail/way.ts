@@ -69,22 +69,3 @@ export type LaneKey = {readonly destination: string; readonly workspaceId: strin
 export function laneText({destination, workspaceId}: LaneKey): string {
 	return `${destination} ${workspaceId}`;
 }
-
-/** Why mail that is due is not claimed, as `mailctl queue why` tells it. */
-export type LaneWait =
-	/** The site has all the connections, or copies under way, that it may have now. */
-	| 'pace'
-	/** So many mails per minute. */
-	| 'rate'
-	/** The site is left alone for a while after failures. */
-	| 'suspension'
-	/** An operator's `queue suspend`. */
-	| 'operator'
-	/** The day's share of a source that is new. */
-	| 'warm_up'
-	/** All sessions of the daemon are busy with others. */
-	| 'turn'
-	/** Its smarthost refuses our log-in. */
-	| 'route'
-	/** Its MX is being looked up, or could not be. */
-	| 'dns';

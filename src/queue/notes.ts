@@ -1,5 +1,6 @@
 import {storeTime} from '../mail/time.ts';
-import type {LaneKey, LaneWait} from '../mail/way.ts';
+import type {WaitReason} from '../mail/wait-reason.ts';
+import type {LaneKey} from '../mail/way.ts';
 import {type Moment, savedSite} from '../pace/saved.ts';
 import {connectionsOf, isProbing, mailsAllowed} from '../pace/site.ts';
 import type {LaneWaitNote, LaneWaitRow} from '../store/queue/lane-waits.ts';
@@ -16,12 +17,7 @@ export type NotesOptions = {
 };
 
 /** What is noted of a lane: it is written again only if one of these changes. */
-type Noted = {
-	readonly since: number;
-	readonly waitsFor: LaneWait;
-	readonly until: number | null;
-	readonly gets: number | null;
-};
+type Noted = Wait & {readonly since: number};
 
 /** A lane that moves again this soon waits for nothing, milliseconds, unless its site is left alone. */
 const soonMs = 2000;
@@ -63,17 +59,16 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 	}
 
 	function changeOf(lane: Lane, now: Moment): LaneWaitRow[] {
-		const {waitsFor, until, gets, detail} = waitOf(lane, maxInFlight, now);
+		const {reason, until} = waitOf(lane, maxInFlight, now);
 		const before = noted.get(lane);
-		const isKnown = before?.since === lane.since && before.waitsFor === waitsFor && before.gets === gets;
-		if (isKnown && isSame(before.until, until)) {
+		if (before?.since === lane.since && isSameReason(before.reason, reason) && isSameTime(before.until, until)) {
 			return [];
 		}
-		noted.set(lane, {since: lane.since, waitsFor, until, gets});
+		noted.set(lane, {since: lane.since, reason, until});
 		const {destination, workspaceId} = lane;
 		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
 		const site = siteOf(lane)?.name ?? '';
-		return [{destination, workspaceId, site, waitsFor, detail: detail(), until: wall, at: storeTime(now.now)}];
+		return [{destination, workspaceId, site, reason, until: wall, at: storeTime(now.now)}];
 	}
 
 	function sitesNow(sites: readonly Site[], now: Moment): SiteNote[] {
@@ -134,80 +129,63 @@ function isStopped(lane: Lane): boolean {
 	return state === 'suspended' || state === 'spent' || (siteOf(lane)?.state.backoff ?? null) !== null;
 }
 
+/** How much is under way changes all the time: it is not why. */
+function isSameReason(one: WaitReason, other: WaitReason): boolean {
+	return one.code === other.code && allowedBy(one) === allowedBy(other);
+}
+
+/** What the site gets now, connections or mails per minute; null: that is not why. */
+function allowedBy(reason: WaitReason): number | null {
+	switch (reason.code) {
+		case 'pace':
+			return reason.connections;
+		case 'rate':
+			return reason.perMinute;
+		default:
+			return null;
+	}
+}
+
 /** Clocks do not run quite alike. */
-function isSame(one: number | null, other: number | null): boolean {
+function isSameTime(one: number | null, other: number | null): boolean {
 	return one === null || other === null ? one === other : Math.abs(one - other) < 1000;
 }
 
-/** Why a lane's mail is not claimed. */
-export type Wait = {
-	readonly waitsFor: LaneWait;
-	/** Monotonic milliseconds; null: nobody knows. */
-	readonly until: number | null;
-	/** What the site gets now, connections or mails per minute; null: that is not why. */
-	readonly gets: number | null;
-	/** For people: a sentence. */
-	readonly detail: () => string;
-};
+/** Why a lane's mail is not claimed, and until when: monotonic milliseconds; null: nobody knows. */
+type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
 /** Why a lane waits that has work, or whose site is left alone while its mail is due later. `most`: copies under way in all. */
-export function waitOf(lane: Lane, most: number, now: Moment): Wait {
-	const {destination, state, spent} = lane;
-	const site = siteOf(lane);
-	switch (state) {
-		case 'suspended':
-			return wait('operator', null, () => `an operator suspended ${destination}, mailctl queue resume lets it go on`);
-		case 'spent':
-			return wait('warm_up', now.monotonic + (lane.at ?? now.now) - now.now, () =>
-				spent ? sharedOut(spent) : 'the source is new and has sent all of today',
-			);
-		default:
-			return site
-				? waitAt(site, destination, most, now)
-				: wait('dns', null, () => `where mail for ${destination} goes is being found out`);
+function waitOf(lane: Lane, most: number, now: Moment): Wait {
+	const {state, spent} = lane;
+	if (state === 'suspended') {
+		return {reason: {code: 'operator'}, until: null};
 	}
+	if (state === 'spent' && spent) {
+		const {source, group, perDay} = spent;
+		const endOfDay = now.monotonic + (lane.at ?? now.now) - now.now;
+		return {reason: {code: 'warm_up', source, group, perDay}, until: endOfDay};
+	}
+	const site = siteOf(lane);
+	return site ? waitAt(site, most, now) : {reason: {code: 'dns'}, until: null};
 }
 
 /** Where the lane's mail goes, or went last. */
-export const siteOf = ({placed, restsAt}: Lane): Site | null => placed?.site ?? restsAt;
+const siteOf = ({placed, restsAt}: Lane): Site | null => placed?.site ?? restsAt;
 
-function waitAt(site: Site, destination: string, most: number, now: Moment): Wait {
+function waitAt(site: Site, most: number, now: Moment): Wait {
 	const {backoff, slow, pace} = site.state;
 	if (backoff) {
 		const probing = isProbing(site.state, now.monotonic);
-		const why =
-			backoff.waitsFor === 'route' ? 'the smarthost refuses us' : `the hosts of ${destination} are left alone`;
-		const then = probing ? '; one mail is on its way to find out whether that is over' : '';
-		return wait(backoff.waitsFor, probing ? null : backoff.until, () => `${why}: ${backoff.reason}${then}`);
+		const {waitsFor, reason, until} = backoff;
+		return {reason: {code: waitsFor, reply: reason, probing}, until: probing ? null : until};
 	}
 	if (mailsAllowed(site.state, now.monotonic) < 1) {
 		const perMinute = slow?.perMinute ?? pace.perMinute ?? 0;
-		return wait(
-			'rate',
-			slow?.until ?? null,
-			() => `its hosts get ${mails(perMinute)} per minute${slow ? ' for now' : ''}`,
-			perMinute,
-		);
+		return {reason: {code: 'rate', perMinute, slowed: slow !== null}, until: slow?.until ?? null};
 	}
 	if (ownRoom(site, most, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);
-		return wait(
-			'pace',
-			null,
-			() => `its hosts get ${connections} connections now, ${mails(inFlightOf(site))} are under way`,
-			connections,
-		);
+		return {reason: {code: 'pace', connections, copies: inFlightOf(site)}, until: null};
 	}
-	return wait('turn', null, () => 'all sessions are busy with other mail, its turn comes');
+	return {reason: {code: 'turn'}, until: null};
 }
-
-function wait(waitsFor: LaneWait, until: number | null, detail: () => string, gets: number | null = null): Wait {
-	return {waitsFor, until, gets, detail};
-}
-
-const sharedOut = ({source, group, perDay}: {source: string; group: string; perDay: number}): string =>
-	perDay === 0
-		? `${source} is new and does not send yet (MAILCTL_WARM_UP)`
-		: `${source} is new and has sent ${group} the ${mails(perDay)} of today`;
-
-const mails = (n: number): string => (n === 1 ? '1 mail' : `${n} mails`);

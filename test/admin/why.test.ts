@@ -1,11 +1,12 @@
 import test, {type ExecutionContext} from 'ava';
 import {type WaitsFor, type WhyContext, whyWaiting} from '../../src/admin/why.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import type {LaneWait} from '../../src/mail/way.ts';
+import {type WaitCode, waitParameters} from '../../src/mail/wait-reason.ts';
 import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {reasonOf} from '../helpers/wait-reasons.ts';
 
 const now = Date.UTC(2026, 5, 9, 12, 0, 0);
 const at = storeTime(now);
@@ -40,13 +41,13 @@ async function asked(t: ExecutionContext, store: Store, id: string, more: Partia
 	return whyWaiting(facts, {...context, ...more});
 }
 
-const lane = (workspaceId: string, waitsFor: LaneWait, more: object = {}) => ({
+const lane = (workspaceId: string, waitsFor: WaitCode, more: object = {}) => ({
 	destination: 'x.test',
 	workspace_id: workspaceId,
 	node: 'req_alive',
 	site: 'mx.x.test',
 	waits_for: waitsFor,
-	detail: '5 of 5 connections',
+	detail: waitParameters(reasonOf[waitsFor]),
 	until: null,
 	updated_at: at,
 	...more,
@@ -150,22 +151,24 @@ storeTest(test, 'the time of its next try, with the last one', async (t, store) 
 
 storeTest(test, 'what the daemon says of mail that is due', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
-	const words: Record<Exclude<LaneWait, 'operator'>, RegExp> = {
-		pace: /^Waits for a place at its site mx\.x\.test: 5 of 5 connections\.$/,
-		rate: /^Waits for its minute at its site mx\.x\.test until 2026-06-09 12:01:00 UTC: 5 of 5 connections\.$/,
-		warm_up: /^Waits for another day until 2026-06-09 12:01:00 UTC: 5/,
-		turn: /^Waits for its turn: 5/,
-		route: /^Waits for its route mx\.x\.test: 5/,
-		dns: /^Waits for DNS: 5/,
-		suspension: /^Waits for its site mx\.x\.test until 2026-06-09 12:01:00 UTC: 5/,
+	const time = '2026-06-09 12:01:00 UTC';
+	const words: Record<Exclude<WaitCode, 'operator'>, string> = {
+		pace: 'a place at its site mx.x.test: its hosts get 5 connections now, 20 mails are under way.',
+		rate: `its minute at its site mx.x.test until ${time}: its hosts get 30 mails per minute for now.`,
+		warm_up: `another day until ${time}: 192.0.2.1 is new and has sent big the 50 mails of today.`,
+		turn: 'its turn: all sessions are busy with other mail, its turn comes.',
+		route:
+			'its route mx.x.test: the smarthost refuses us: 535 5.7.8 no.; one mail is on its way to find out whether that is over.',
+		dns: 'DNS: where mail for x.test goes is being found out.',
+		suspension: `its site mx.x.test until ${time}: the hosts of x.test are left alone: 421 4.7.0 go away.`,
 	};
 	for (const [waitsFor, text] of Object.entries(words)) {
 		const until = ['rate', 'warm_up', 'suspension'].includes(waitsFor) ? minutes(1) : null;
 		await store.database('lane_waits').delete();
-		await store.database('lane_waits').insert(lane(workspaceId, waitsFor as LaneWait, {until}));
+		await store.database('lane_waits').insert(lane(workspaceId, waitsFor as WaitCode, {until}));
 		const why = await asked(t, store, id);
 		t.is(why.waits_for, waitsFor as WaitsFor);
-		t.regex(why.detail, text);
+		t.is(why.detail, `Waits for ${text}`);
 		t.is(why.until, until);
 		t.deepEqual(why.also, []);
 	}
@@ -179,6 +182,12 @@ storeTest(test, 'what the daemon says of mail that is due', async (t, store) => 
 	t.is((await asked(t, store, id)).waits_for, 'claim');
 	await store.database('lane_waits').update({waits_for: 'pace', until: null, workspace_id: newId('ws')});
 	t.is((await asked(t, store, id)).waits_for, 'claim');
+});
+
+storeTest(test, 'a node of an older version tells in a sentence', async (t, store) => {
+	const {id, workspaceId} = await prepare(store);
+	await store.database('lane_waits').insert(lane(workspaceId, 'dns', {detail: 'its hosts are looked for'}));
+	t.like(await asked(t, store, id), {waits_for: 'dns', detail: 'Waits for DNS: its hosts are looked for.'});
 });
 
 storeTest(test, 'a site that is left alone, and the later of two times first', async (t, store) => {

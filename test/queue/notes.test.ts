@@ -48,7 +48,7 @@ test('mail that just came due is told to wait only where nothing goes for a whil
 	});
 	const rows = await noted(laneAt('soon.test'), laneAt('long.test', {since: moment.monotonic - 3000}), left);
 	t.deepEqual(
-		rows.map(({destination, site, waitsFor, until}) => [destination, site, waitsFor, until]),
+		rows.map(({destination, site, reason, until}) => [destination, site, reason.code, until]),
 		[
 			['long.test', 'mx.long.test', 'turn', null],
 			['left.test', 'mx.left.test', 'suspension', '2026-06-09T10:16:30.000Z'],
@@ -56,12 +56,12 @@ test('mail that just came due is told to wait only where nothing goes for a whil
 	);
 });
 
-test('a new source that begins later is not said to have sent its share', async t => {
+test('a source that is new tells how much it may send a day, which may be nothing yet', async t => {
 	const warmUp: Way['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 0, overflow: null};
 	const [before] = await noted(laneAt('a.test', {state: 'spent', spent: warmUp}));
-	t.is(before?.detail, '192.0.2.1 is new and does not send yet (MAILCTL_WARM_UP)');
+	t.deepEqual(before?.reason, {code: 'warm_up', source: '192.0.2.1', group: 'big', perDay: 0});
 	const [spent] = await noted(laneAt('a.test', {state: 'spent', spent: {...warmUp, perDay: 50}}));
-	t.is(spent?.detail, '192.0.2.1 is new and has sent big the 50 mails of today');
+	t.deepEqual(spent?.reason, {code: 'warm_up', source: '192.0.2.1', group: 'big', perDay: 50});
 });
 
 test('mail that is due later is told to wait for its site that is left alone, until that ends', async t => {
@@ -72,7 +72,8 @@ test('mail that is due later is told to wait for its site that is left alone, un
 	let waiting = [lane];
 	const {notes, written} = notesOf(() => waiting);
 	await notes.write();
-	t.like(written[0]?.rows, [{site: 'mx.left.test', waitsFor: 'route', until: '2026-06-09T10:16:30.000Z'}]);
+	const reason = {code: 'route', reply: '535 no', probing: false};
+	t.like(written[0]?.rows, [{site: 'mx.left.test', reason, until: '2026-06-09T10:16:30.000Z'}]);
 	await notes.write();
 	t.is(written.length, 1, 'nothing changed');
 	waiting = [];

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
-import {type LaneKey, type LaneWait, laneText} from '../../mail/way.ts';
+import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
+import {type LaneKey, laneText} from '../../mail/way.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
@@ -7,9 +8,7 @@ import type {GroupWrite} from '../engine/writer.ts';
 /** Why mail of a lane is not claimed that is due, or that waits for a site that is left alone; times in the store's form. */
 export type LaneWaitRow = LaneKey & {
 	readonly site: string;
-	readonly waitsFor: LaneWait;
-	/** For people: a sentence. */
-	readonly detail: string;
+	readonly reason: WaitReason;
 	/** When that ends; null: not known. */
 	readonly until: string | null;
 	readonly at: string;
@@ -48,7 +47,9 @@ export function createLaneWaitWrite(node: string): GroupWrite<LaneWaitNote, void
 }
 
 function rowOf(node: string, row: LaneWaitRow): Array<string | null> {
-	return [row.destination, row.workspaceId, node, row.site, row.waitsFor, row.detail, row.until, row.at];
+	const {reason} = row;
+	const parameters = waitParameters(reason);
+	return [row.destination, row.workspaceId, node, row.site, reason.code, parameters, row.until, row.at];
 }
 
 const byKey = (a: LaneKey, b: LaneKey): number => (laneText(a) < laneText(b) ? -1 : 1);

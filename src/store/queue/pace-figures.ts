@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {LaneWait} from '../../mail/way.ts';
+import type {WaitCode} from '../../mail/wait-reason.ts';
 import {isNewestOfLane} from './lane-waits.ts';
 
 /** How the pace keeps mail back; all from small tables. */
@@ -7,7 +7,7 @@ export type PaceFigures = {
 	/** Suspended at the moment: destinations by an operator, sites after failures, smarthosts that refuse us. */
 	readonly suspended: {readonly operator: number; readonly failures: number; readonly route: number};
 	/** Lanes (one workspace's mail for one destination) whose mail is kept back, due or not, by why. */
-	readonly lanes: ReadonlyArray<{readonly waitsFor: LaneWait; readonly n: number}>;
+	readonly lanes: ReadonlyArray<{readonly waitsFor: WaitCode; readonly n: number}>;
 	/** Copies that a new source was counted for today. */
 	readonly warmUp: ReadonlyArray<{readonly source: string; readonly provider: string; readonly n: number}>;
 };
@@ -21,7 +21,7 @@ export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFi
 			.whereRaw(isNewestOfLane)
 			.select('l.waits_for as waitsFor')
 			.count('* as n')
-			.groupBy('l.waits_for') as Promise<Array<{waitsFor: LaneWait; n: number | string}>>,
+			.groupBy('l.waits_for') as Promise<Array<{waitsFor: WaitCode; n: number | string}>>,
 		reader('warmup_days')
 			.where({day: now.slice(0, 10)})
 			.select('source', 'provider', 'n'),

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Mode, Role} from '../../mail/message.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
-import type {LaneWait} from '../../mail/way.ts';
+import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {isNewestOfLane} from './lane-waits.ts';
 
 /** All that decides when a copy is tried; null where there is nothing such. */
@@ -32,8 +32,7 @@ export type CopyFacts = {
 	readonly suspension_reason: string | null;
 	/** What the daemon says of mail of this workspace for the destination: due and not claimed, or its site is left alone. */
 	readonly site: string | null;
-	readonly lane_waits_for: LaneWait | null;
-	readonly lane_detail: string | null;
+	readonly lane_reason: WaitReason | FormerWaitReason | null;
 	readonly lane_until: string | null;
 	/** Of the site. */
 	readonly site_suspended_until: string | null;
@@ -48,6 +47,8 @@ export type CopyFacts = {
 	readonly end_detail: string | null;
 };
 
+type Row = Omit<CopyFacts, 'lane_reason'> & {readonly waits_for: WaitCode | null; readonly wait_detail: string | null};
+
 const lastAttempt = (column: string) =>
 	`(select a.${column} from attempts as a where a.recipient_id = r.id order by a.n desc, a.position desc limit 1)`;
 
@@ -55,7 +56,7 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destin
 	r.next_attempt_at, r.claimed_by, r.held_at, r.last_category, r.last_reply,
 	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
-	l.site, l.waits_for as lane_waits_for, l.detail as lane_detail, l.until as lane_until,
+	l.site, l.waits_for, l.detail as wait_detail, l.until as lane_until,
 	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
 	${lastAttempt('at')} as tried_at, ${lastAttempt('host')} as tried_host,
 	case when r.next_attempt_at is null then (select e.detail from events as e where e.message_id = r.message_id
@@ -68,7 +69,7 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 	const all: CopyFacts[] = [];
 	for (let from = 0; from < ids.length; from += copiesAtOnce) {
 		const some = ids.slice(from, from + copiesAtOnce);
-		const rows: CopyFacts[] = await reader('recipients as r')
+		const rows: Row[] = await reader('recipients as r')
 			.select(reader.raw(columns))
 			.join('messages as m', 'm.id', 'r.message_id')
 			.join('workspaces as w', 'w.id', 'r.workspace_id')
@@ -81,7 +82,11 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 			.leftJoin('sites as s', 's.site', 'l.site')
 			.whereIn('r.id', some)
 			.orderBy('r.id');
-		all.push(...rows);
+		all.push(...rows.map(factsOf));
 	}
 	return all;
+}
+
+function factsOf({waits_for: code, wait_detail: detail, ...row}: Row): CopyFacts {
+	return {...row, lane_reason: code === null || detail === null ? null : readWaitReason(code, detail)};
 }

@@ -1,11 +1,12 @@
 import test from 'ava';
 import {storeTime} from '../../../src/mail/time.ts';
-import type {LaneWait} from '../../../src/mail/way.ts';
+import type {WaitReason} from '../../../src/mail/wait-reason.ts';
 import {createLaneWaitWrite, type LaneWaitRow} from '../../../src/store/queue/lane-waits.ts';
 import {readPaceFigures} from '../../../src/store/queue/pace-figures.ts';
 import {readCopyFacts} from '../../../src/store/queue/queue-facts.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';
+import {reasonOf} from '../../helpers/wait-reasons.ts';
 
 const start = Date.UTC(2026, 5, 9);
 
@@ -14,11 +15,10 @@ storeTest(test, 'each node writes and ends its own rows of a lane, and the newes
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const {id} = await store.reader('recipients').first();
 	const lane = {destination: 'a.test', workspaceId};
-	const rowOf = (waitsFor: LaneWait, seconds: number): LaneWaitRow => ({
+	const rowOf = (reason: WaitReason, seconds: number): LaneWaitRow => ({
 		...lane,
-		site: `mx.${waitsFor}`,
-		waitsFor,
-		detail: waitsFor,
+		site: `mx.${reason.code}`,
+		reason,
 		until: null,
 		at: storeTime(start + seconds * 1000),
 	});
@@ -28,21 +28,21 @@ storeTest(test, 'each node writes and ends its own rows of a lane, and the newes
 		const {lanes} = await readPaceFigures(store.reader, storeTime(start));
 		t.deepEqual(
 			lanes,
-			facts.flatMap(({lane_waits_for: waitsFor}) => (waitsFor ? [{waitsFor, n: 1}] : [])),
+			facts.flatMap(({lane_reason: reason}) => (reason ? [{waitsFor: reason.code, n: 1}] : [])),
 			'the figures say the same',
 		);
-		return facts.map(each => each.site);
+		return facts.map(each => each.lane_reason);
 	};
 
-	await store.writer.submit(one, {ended: [], rows: [rowOf('pace', 1)]});
-	await store.writer.submit(two, {ended: [], rows: [rowOf('turn', 2)]});
-	t.deepEqual(await told(), ['mx.turn']);
-	await store.writer.submit(one, {ended: [], rows: [rowOf('suspension', 3)]});
-	t.deepEqual(await told(), ['mx.suspension']);
-	await store.writer.submit(two, {ended: [], rows: [rowOf('rate', 3)]});
-	t.deepEqual(await told(), ['mx.rate'], 'of the same moment there is one too');
+	await store.writer.submit(one, {ended: [], rows: [rowOf(reasonOf.pace, 1)]});
+	await store.writer.submit(two, {ended: [], rows: [rowOf(reasonOf.turn, 2)]});
+	t.deepEqual(await told(), [reasonOf.turn]);
+	await store.writer.submit(one, {ended: [], rows: [rowOf(reasonOf.suspension, 3)]});
+	t.deepEqual(await told(), [reasonOf.suspension]);
+	await store.writer.submit(two, {ended: [], rows: [rowOf(reasonOf.rate, 3)]});
+	t.deepEqual(await told(), [reasonOf.rate], 'of the same moment there is one too');
 	await store.writer.submit(two, {ended: [lane], rows: []});
-	t.deepEqual(await told(), ['mx.suspension']);
+	t.deepEqual(await told(), [reasonOf.suspension]);
 	await store.writer.submit(one, {ended: [lane], rows: []});
 	t.deepEqual(await told(), [null]);
 	t.deepEqual(await store.reader('lane_waits'), []);

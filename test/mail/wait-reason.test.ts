@@ -1,0 +1,35 @@
+import {readFileSync} from 'node:fs';
+import test from 'ava';
+import {readWaitReason, reasonText, type WaitReason, waitParameters} from '../../src/mail/wait-reason.ts';
+import {reasonOf} from '../helpers/wait-reasons.ts';
+
+const all: readonly WaitReason[] = Object.values(reasonOf);
+
+test('a reason is stored as its code and what belongs to it', t => {
+	for (const reason of all) {
+		t.deepEqual(readWaitReason(reason.code, waitParameters(reason)), reason);
+	}
+});
+
+for (const [reason, text] of [
+	[{...reasonOf.warm_up, perDay: 0}, '192.0.2.1 is new and does not send yet (MAILCTL_WARM_UP)'],
+	[{...reasonOf.warm_up, perDay: 1}, '192.0.2.1 is new and has sent big the 1 mail of today'],
+	[{...reasonOf.rate, perMinute: 1, slowed: false}, 'its hosts get 1 mail per minute'],
+	[{...reasonOf.route, probing: false}, 'the smarthost refuses us: 535 5.7.8 no.'],
+	[
+		{...reasonOf.suspension, reply: 'connect ETIMEDOUT', probing: true},
+		'the hosts of x.test are left alone: connect ETIMEDOUT; one mail is on its way to find out whether that is over',
+	],
+] as const) {
+	test(`the sentence: ${text}`, t => {
+		t.is(reasonText(reason, 'x.test'), text);
+	});
+}
+
+test('docs/internals/queue.md lists every code with what is stored of it', t => {
+	const rows = [...readFileSync('docs/internals/queue.md', 'utf8').matchAll(/^\| `(\w+)` \| `(\{.*\})` \|/gm)];
+	t.deepEqual(
+		Object.fromEntries(rows.map(([, code, parameters]) => [code, JSON.parse(`${parameters}`)])),
+		Object.fromEntries(all.map(reason => [reason.code, JSON.parse(waitParameters(reason))])),
+	);
+});
