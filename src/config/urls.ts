@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import {resolve} from 'node:path';
 import {hostName} from '../net/host-name.ts';
-import {parseRelayUrl, type Relay} from '../net/relay-url.ts';
+import {decodeLogin, parseRelayUrl, type Relay} from '../net/relay-url.ts';
 import {allowed, type Parser, value} from './parsers.ts';
 
 /** Where bounces are fetched (MAILCTL_BOUNCE_MAILBOX). */
@@ -52,9 +52,9 @@ export const bounceMailbox: Parser<BounceMailbox> = (text, cwd) => {
 	const url = /^imaps?:\/\//.test(text) ? parseUrl(text) : undefined;
 	const bare = url?.hostname.replace(/^\[|\]$/g, '') ?? '';
 	const host = isIP(bare) ? bare : hostName(bare);
-	const user = decode(url?.username ?? '');
-	const password = decode(url?.password ?? '');
-	const name = decode(url?.pathname.slice(1) || 'INBOX');
+	const user = decodeLogin(url?.username ?? '');
+	const password = decodeLogin(url?.password ?? '');
+	const name = decodeLogin(url?.pathname.slice(1) || 'INBOX');
 	const isSecure = url?.protocol === 'imaps:';
 	const tls = isSecure && !url.search ? 'implicit' : !isSecure && imapTls[url?.search ?? ''];
 	return url && host && user && password && name && tls
@@ -70,15 +70,6 @@ const imapTls: Readonly<Record<string, 'starttls' | 'none'>> = {
 
 function parseUrl(text: string): URL | undefined {
 	return URL.canParse(text) ? new URL(text) : undefined;
-}
-
-function decode(text: string): string | undefined {
-	try {
-		const decoded = decodeURIComponent(text);
-		return /[\u0000-\u001f\u007f]/.test(decoded) ? undefined : decoded;
-	} catch {
-		return undefined;
-	}
 }
 
 /** Hides the whole value. */

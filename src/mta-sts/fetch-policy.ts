@@ -1,9 +1,8 @@
-import {type RequestOptions, request} from 'node:https';
-import type {TcpNetConnectOpts} from 'node:net';
-import type {ConnectionOptions, SecureContext} from 'node:tls';
+import {request} from 'node:https';
+import type {SecureContext} from 'node:tls';
 import {type TlsFailure, withoutAdvice} from '../mail/tls-result.ts';
 import type {Resolver} from '../net/dns.ts';
-import {pinnedLookup} from '../net/pinned-lookup.ts';
+import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
 import {isPublicAddress} from '../net/public-address.ts';
 import {parsePolicy, type StsPolicy} from './sts-policy.ts';
 
@@ -27,7 +26,6 @@ export type FetchOptions = {
 };
 
 const longestPolicy = 64 * 1024;
-const addressPatienceMs = 1000;
 /** The codes by which OpenSSL and Node refuse a certificate. */
 const certificateCode = /CERT|ISSUER|SIGNATURE|CHAIN|ERR_TLS_CERT/;
 
@@ -41,7 +39,9 @@ export function createFetchPolicy(options: FetchOptions): FetchPolicy {
 		const signal = AbortSignal.timeout(options.limitMs);
 		const late = failed('sts-policy-fetch-error', `${host} gave no policy within ${options.limitMs / 1000} s`);
 		try {
-			const text = await withLimit(signal, async () => get(host, await addressesOf(host, options), signal, options));
+			const text = await withLimit(signal, async () =>
+				get(host, await checkedAddresses(host, options), signal, options),
+			);
 			const policy = parsePolicy(text);
 			return 'fault' in policy
 				? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.fault}`)
@@ -70,20 +70,18 @@ function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
 	});
 }
 
-async function addressesOf(host: string, {resolver, allowPrivate}: FetchOptions): Promise<string[]> {
-	const answers = await Promise.all([resolver.a(host), resolver.aaaa(host)]);
-	const addresses = answers.flatMap(answer => (answer.kind === 'found' ? answer.records : []));
-	if (addresses.length === 0) {
-		const failure = answers.find(answer => answer.kind === 'failed');
-		throw new Error(failure === undefined ? 'it has no address in DNS' : `its look-up failed: ${failure.code}`);
+async function checkedAddresses(host: string, {resolver, allowPrivate}: FetchOptions): Promise<readonly string[]> {
+	const found = await addressesOf(host, resolver, false);
+	if (found.kind !== 'found') {
+		throw new Error(found.kind === 'failed' ? `its look-up failed: ${found.code}` : 'it has no address in DNS');
 	}
 
-	const refused = allowPrivate ? undefined : addresses.find(address => !isPublicAddress(address));
+	const refused = allowPrivate ? undefined : found.addresses.find(address => !isPublicAddress(address));
 	if (refused !== undefined) {
 		throw new Error(`it has the address ${refused}, which is not public`);
 	}
 
-	return addresses;
+	return found.addresses;
 }
 
 function get(
@@ -93,21 +91,15 @@ function get(
 	{port, secureContext, userAgent}: FetchOptions,
 ): Promise<string> {
 	return new Promise((resolve, reject) => {
-		const target: RequestOptions & ConnectionOptions & TcpNetConnectOpts = {
+		const asked = request({
 			host,
-			servername: host,
 			port,
 			path: '/.well-known/mta-sts.txt',
 			headers: {'user-agent': userAgent, accept: 'text/plain'},
-			agent: false,
-			lookup: pinnedLookup(addresses),
-			autoSelectFamily: addresses.length > 1,
-			autoSelectFamilyAttemptTimeout: addressPatienceMs,
-			secureContext,
+			createConnection: () => connectPinned({host, port, addresses}, secureContext),
 			maxHeaderSize: 16_384,
 			signal,
-		};
-		const asked = request(target);
+		});
 		asked.on('error', reject);
 		asked.on('response', response => {
 			const refuse = (message: string, failure: TlsFailure) => {

@@ -74,13 +74,16 @@ function fault(text: string): RelayUrl {
 
 function parseLogin(text: string): {user: string; password: string} | undefined {
 	const colon = text.indexOf(':');
-	const user = decode(text.slice(0, Math.max(0, colon)));
-	const password = decode(text.slice(colon + 1));
+	const user = decodeLogin(text.slice(0, Math.max(0, colon)));
+	const password = decodeLogin(text.slice(colon + 1));
 	return user && password ? {user, password} : undefined;
 }
 
-// NUL separates the fields of SASL PLAIN (RFC 4616 §2); no other control has a place in a name or password either.
-function decode(text: string): string | undefined {
+/**
+ * A percent-encoded part of a URL that is used to log in; undefined: it is damaged or holds a control character. NUL
+ * separates the fields of SASL PLAIN (RFC 4616 §2); no other control has a place in a name or password either.
+ */
+export function decodeLogin(text: string): string | undefined {
 	try {
 		const decoded = decodeURIComponent(text);
 		return controls.test(decoded) ? undefined : decoded;

@@ -1,6 +1,7 @@
 import {BlockList, isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import {hostName} from '../net/host-name.ts';
+import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
 import {isPublicAddress} from '../net/public-address.ts';
 import {PostFault} from './fault.ts';
 
@@ -127,15 +128,6 @@ export function isWebhookPort(port: number): boolean {
 	return port > 1023 ? !refused.has(port) : usual.has(port);
 }
 
-/** What DNS said of one kind of address. */
-type Answer =
-	| {readonly kind: 'found'; readonly records: readonly string[]}
-	| {readonly kind: 'nodata' | 'nxdomain'}
-	| {readonly kind: 'failed'; readonly code: string};
-
-/** Asks DNS for one kind of address; `fresh`: even if the answer is known. */
-export type AskDns = (host: string, fresh: boolean) => Promise<Answer>;
-
 /** All addresses of a name, IPv4 first; rejects if it has none. */
 export type LookUp = (host: string) => Promise<readonly string[]>;
 
@@ -143,18 +135,18 @@ export type LookUp = (host: string) => Promise<readonly string[]>;
  * Looks a name up anew for each attempt, so that what it says now is what is checked. Attempts to one host that begin
  * together share the question.
  */
-export function createLookUp(resolver: {readonly a: AskDns; readonly aaaa: AskDns}): LookUp {
+export function createLookUp(ask: {readonly a: AskAddresses; readonly aaaa: AskAddresses}): LookUp {
 	return async host => {
-		const answers = await Promise.all([resolver.a(host, true), resolver.aaaa(host, true)]);
-		const addresses = answers.flatMap(answer => (answer.kind === 'found' ? answer.records : []));
-		if (addresses.length > 0) {
-			return addresses;
+		const found = await addressesOf(host, ask, true);
+		switch (found.kind) {
+			case 'found':
+				return found.addresses;
+			case 'failed':
+				throw new PostFault(`DNS gave no answer for ${host} (${found.code})`);
+			case 'unknown-host':
+				throw new PostFault(`there is no host ${host} in DNS`);
+			case 'none':
+				throw new PostFault(`${host} has no address in DNS`);
 		}
-		const failed = answers.find(answer => answer.kind === 'failed');
-		if (failed?.kind === 'failed') {
-			throw new PostFault(`DNS gave no answer for ${host} (${failed.code})`);
-		}
-		const unknown = answers.every(({kind}) => kind === 'nxdomain');
-		throw new PostFault(unknown ? `there is no host ${host} in DNS` : `${host} has no address in DNS`);
 	};
 }
