@@ -150,6 +150,33 @@ for (const [folder, allowed] of Object.entries(mayImport)) {
 	});
 }
 
+test('no folder of src leads back to itself through others', t => {
+	const reached = new Map(
+		folders.map(folder => [
+			folder,
+			new Set(
+				filesOf(`src/${folder}`)
+					.flatMap(importsOf)
+					.filter(target => target.startsWith('src/'))
+					.map(target => `${target.split('/')[1]}`)
+					.filter(target => target !== folder),
+			),
+		]),
+	);
+	for (const targets of reached.values()) {
+		for (const target of targets) {
+			reached.get(target)?.forEach(next => {
+				targets.add(next);
+			});
+		}
+	}
+	t.true(reached.get('cli')?.has('store'));
+	t.deepEqual(
+		folders.filter(folder => reached.get(folder)?.has(folder)),
+		[],
+	);
+});
+
 test('docs/internals/flow.md names files and folders that are there', t => {
 	const names = [...readFileSync('docs/internals/flow.md', 'utf8').matchAll(/`([\w/-]+(?:\.ts|\/))`/g)].map(
 		([, name]) => `${name}`,

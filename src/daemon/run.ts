@@ -5,9 +5,9 @@ import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
 import {reloadSettings, type Settings} from '../config/settings.ts';
-import {type Daemon, startDaemon} from '../daemon.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {createLog} from '../log/log.ts';
+import {type Daemon, startDaemon} from './daemon.ts';
 import {exitSeconds, killIfStuck} from './last-resort.ts';
 import {createNotify} from './notify.ts';
 

@@ -3,11 +3,11 @@ import {rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
-import {loadSettings} from '../src/config/settings.ts';
-import {startDaemon} from '../src/daemon.ts';
-import {readDaemonFile} from '../src/data-folder/daemon-file.ts';
-import {openData} from '../src/data-folder/open.ts';
-import {createLog} from '../src/log/log.ts';
+import {loadSettings} from '../../src/config/settings.ts';
+import {startDaemon} from '../../src/daemon/daemon.ts';
+import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
+import {openData} from '../../src/data-folder/open.ts';
+import {createLog} from '../../src/log/log.ts';
 
 test('whoever reads the line that the daemon listens finds daemon.json', async t => {
 	const folder = mkdtempSync(join(tmpdir(), 'mailctl-daemon-'));
