@@ -251,6 +251,7 @@ templates.latest_version integer
 templates.created_at text C not null
 templates.updated_at text C not null
 templates.deleted_at text C
+templates.public_id text C not null default ''::text
 tls_days.day text C not null
 tls_days.domain text C not null
 tls_days.policy text C not null
@@ -472,6 +473,7 @@ CREATE UNIQUE INDEX template_variants_pkey ON public.template_variants USING btr
 CREATE UNIQUE INDEX template_versions_by_number ON public.template_versions USING btree (template_id, version)
 CREATE UNIQUE INDEX template_versions_pkey ON public.template_versions USING btree (id)
 CREATE UNIQUE INDEX templates_by_name ON public.templates USING btree (workspace_id, name) WHERE (deleted_at IS NULL)
+CREATE UNIQUE INDEX templates_by_public_id ON public.templates USING btree (workspace_id, public_id) WHERE (deleted_at IS NULL)
 CREATE INDEX templates_by_workspace ON public.templates USING btree (workspace_id, id)
 CREATE UNIQUE INDEX templates_pkey ON public.templates USING btree (id)
 CREATE UNIQUE INDEX tls_days_pkey ON public.tls_days USING btree (day, domain, policy, host, result)

@@ -328,6 +328,7 @@ CREATE TABLE template_versions (id text,
   foreign key(template_id) references templates(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX templates_by_name on templates (workspace_id, name) where deleted_at is null;
+CREATE UNIQUE INDEX templates_by_public_id on templates (workspace_id, public_id) where deleted_at is null;
 CREATE INDEX templates_by_workspace on templates (workspace_id, id);
 CREATE TABLE templates (id text,
   workspace_id text not null,
@@ -336,6 +337,7 @@ CREATE TABLE templates (id text,
   created_at text not null,
   updated_at text not null,
   deleted_at text,
+  public_id text not null default '',
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE tls_days (day text not null,

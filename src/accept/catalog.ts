@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {isId} from '../mail/ids.ts';
+import {isTemplateId} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {createRowCache} from '../store/row-cache.ts';
 import {
@@ -33,7 +33,7 @@ export function createCatalog(reader: Knex): Catalog {
 		workspace: id => workspaces.get(id, () => findWorkspace(reader, id)),
 		sender: (workspaceId, key) => senders.get(`${workspaceId} ${key}`, () => lookUpSender(reader, workspaceId, key)),
 		template: (workspaceId, id) =>
-			isId('tpl', id)
+			isTemplateId(id)
 				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
 				: undefined,
 		topic: (workspaceId, code) =>

@@ -24,7 +24,7 @@ export async function previewTemplate(
 	{workspace, template, version, data, locale, timezone, render}: PreviewInput,
 ): Promise<RenderResult | undefined> {
 	const number = version ?? template.latest_version;
-	const found = number === null ? undefined : await findVersion(reader, template.id, number);
+	const found = number === null ? undefined : await findVersion(reader, template.row_id, number);
 	const variants = found ? await listVariants(reader, found.id) : [];
 	const variant = chooseVariant(variants, locale ?? workspace.locale ?? 'en', workspace.locale);
 	if (!found || !variant) {

@@ -9,17 +9,17 @@ import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
 import {longestSource} from '../render/limits.ts';
 import type {Violation} from '../render/violation.ts';
 import type {TemplateVariant} from '../store/templates.ts';
-import {type Content, storedVariant} from './templates.ts';
+import {type Content, type Named, storedVariant} from './templates.ts';
 
 /** A template as its folder says, compiled and ready to be saved. */
-export type ReadyTemplate = Content & {readonly name: string};
+export type ReadyTemplate = Content & Named;
 
 export type ReadyFolder =
 	| {readonly ok: true; readonly templates: readonly ReadyTemplate[]}
 	/** Every problem of every template: `receipt/body.mjml:3:5: …`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-type Source = {readonly name: string; readonly variants: readonly VariantSource[]; readonly sample: string | null};
+type Source = Named & {readonly variants: readonly VariantSource[]; readonly sample: string | null};
 
 /** Reads and compiles a template folder, or a folder of template folders (those with a template.json). */
 export async function readTemplates(folder: string): Promise<ReadyFolder> {
@@ -33,6 +33,10 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 			problems.push(`${name}: the folder's name is the template's and ${fault}`);
 		}
 		if (read.ok) {
+			const other = sources.find(({id}) => id !== null && id === read.id);
+			if (other) {
+				problems.push(`${path.join(name, 'template.json')}: its id is that of ${other.name} too`);
+			}
 			sources.push(read);
 		} else {
 			problems.push(...read.problems.map(problem => `${path.join(name, problem.file)}: ${problem.message}`));
@@ -41,7 +45,7 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 
 	// All in one thread: loading MJML is most of the time.
 	const results = await compileAll(sources.flatMap(({variants}) => variants));
-	const templates = sources.map(({name, variants, sample}) => {
+	const templates = sources.map(({id, name, variants, sample}) => {
 		const ready: TemplateVariant[] = [];
 		for (const variant of variants) {
 			const result = results.get(variant);
@@ -51,7 +55,7 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 				problems.push(...(result?.violations ?? []).map(each => place(name, variant, each)));
 			}
 		}
-		return {name, variants: ready, sample};
+		return {id, name, variants: ready, sample};
 	});
 	return problems.length > 0 ? {ok: false, problems} : {ok: true, templates};
 }
@@ -174,7 +178,7 @@ async function existing(folder: string): Promise<Map<string, {readonly file: str
 	const settings = there.get('template.json');
 	const read = settings ? await readTemplateFolder(folder) : undefined;
 	if (settings && read?.ok) {
-		settings.text = folderFiles(read.variants, read.sample).get('template.json') ?? '';
+		settings.text = folderFiles(read).get('template.json') ?? '';
 	}
 	return there;
 }

@@ -7,6 +7,7 @@ import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
 	deleteTemplate,
+	findTemplate,
 	findVersion,
 	insertTemplate,
 	insertVersion,
@@ -38,16 +39,21 @@ export function variantSource({locale, subject, kind, source, text_source: text}
 	return {locale, subject, [kind]: source, ...(text !== null && {text})};
 }
 
-/** Undefined: the name is taken. */
+/** What a template is called; `id` null: it gets one of its own when it is made. */
+export type Named = {readonly id: string | null; readonly name: string};
+
+/** `id` or `name`: the workspace has a template with it. */
 export async function createTemplate(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	workspaceId: string,
-	name: string,
-): Promise<Template | undefined> {
+	{id, name}: Named,
+): Promise<Template | 'id' | 'name'> {
 	const now = storeTime(tools.clock.now());
+	const rowId = tools.newId('tpl');
 	const template: Template = {
-		id: tools.newId('tpl'),
+		id: id ?? rowId,
+		row_id: rowId,
 		workspace_id: workspaceId,
 		name,
 		latest_version: null,
@@ -57,7 +63,7 @@ export async function createTemplate(
 	};
 	const created = await insertTemplate(trx, template);
 	if (!created) {
-		return undefined;
+		return id !== null && (await findTemplate(trx, workspaceId, {id})) ? 'id' : 'name';
 	}
 	await recordAct(trx, tools, {action: 'template.created', workspaceId, target: template.id, detail: {name}});
 	await bumpGeneration(trx);
@@ -86,23 +92,42 @@ export function isContent({fingerprint, sample}: TemplateVersion, content: Conte
 	return fingerprint === fingerprintOf(content.variants) && sample === content.sample;
 }
 
+/** Why another template stops one from being saved under this id and name (a clause); null: nothing does. */
+export async function conflictOf(reader: Knex, workspaceId: string, {id, name}: Named): Promise<string | null> {
+	if (id === null) {
+		return null;
+	}
+	const byId = await findTemplate(reader, workspaceId, {id});
+	if (byId) {
+		return byId.name === name ? null : `the id ${id} belongs to the template ${byId.name}`;
+	}
+	const byName = await findTemplate(reader, workspaceId, {name});
+	return byName ? `the template ${name} has the id ${byName.id}, not ${id}` : null;
+}
+
 /**
- * Saves content as the template of this name, which is made if it is missing. What the newest version holds already makes
+ * Saves content as the template of this name, which is made, with this id, if it is missing. What the newest version holds already makes
  * no version.
  */
 export async function saveTemplate(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{workspaceId, name, ...content}: Content & {readonly workspaceId: string; readonly name: string},
+	{
+		workspaceId,
+		id: givenId = null,
+		name,
+		...content
+	}: Content & {readonly workspaceId: string; readonly id?: string | null; readonly name: string},
 ): Promise<Saved> {
 	const lock = () => lockTemplate(trx, workspaceId, {name});
 	// Another node may be making it just now: then there is one once its transaction has ended.
-	const template = (await lock()) ?? (await createTemplate(trx, tools, workspaceId, name)) ?? (await lock());
+	const made = (await lock()) ?? (await createTemplate(trx, tools, workspaceId, {id: givenId, name}));
+	const template = typeof made === 'string' ? await lock() : made;
 	if (!template) {
 		throw new Error(`The template ${name} was made and deleted by somebody else meanwhile: try again.`);
 	}
-	const {id, latest_version: latest} = template;
-	const newest = latest === null ? undefined : await findVersion(trx, id, latest);
+	const {id, row_id: rowId, latest_version: latest} = template;
+	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
 	if (newest && isContent(newest, content)) {
 		return {id, name, version: newest.version, changed: false};
 	}
@@ -123,8 +148,8 @@ export async function addVersion(
 	if (!template) {
 		return undefined;
 	}
-	const {latest_version: latest} = template;
-	const newest = latest === null ? undefined : await findVersion(trx, id, latest);
+	const {row_id: rowId, latest_version: latest} = template;
+	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
 	return await insertNext(trx, tools, template, {variants, sample: newest?.sample ?? null});
 }
 
@@ -138,7 +163,7 @@ export async function rollBack(
 	{workspaceId, id, version}: {readonly workspaceId: string; readonly id: string; readonly version: number},
 ): Promise<TemplateVersion | 'newest' | undefined> {
 	const template = await lockTemplate(trx, workspaceId, {id});
-	const old = template && (await findVersion(trx, id, version));
+	const old = template && (await findVersion(trx, template.row_id, version));
 	if (!old) {
 		return undefined;
 	}
@@ -153,13 +178,13 @@ export async function rollBack(
 async function insertNext(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{id, workspace_id: workspaceId, name, latest_version: latest}: Template,
+	{id, row_id: rowId, workspace_id: workspaceId, name, latest_version: latest}: Template,
 	{variants, sample}: Content,
 	restored?: number,
 ): Promise<TemplateVersion> {
 	const version: TemplateVersion = {
 		id: tools.newId('tpv'),
-		template_id: id,
+		template_id: rowId,
 		version: (latest ?? 0) + 1,
 		fingerprint: fingerprintOf(variants),
 		sample,

@@ -92,11 +92,12 @@ export function templateView(row: Template) {
 
 /** An item of the list of versions: without the sources. */
 export function listedVersionView(
-	{template_id, version, created_at}: TemplateVersion,
+	templateId: string,
+	{version, created_at}: TemplateVersion,
 	variants: ReadonlyArray<Pick<TemplateVariant, 'locale' | 'subject'>>,
 ) {
 	return {
-		template_id,
+		template_id: templateId,
 		version,
 		created_at: apiTime(created_at),
 		variants: variants.map(({locale, subject}) => ({locale, subject})),
@@ -104,11 +105,12 @@ export function listedVersionView(
 }
 
 export function versionView(
-	{template_id, version, created_at, sample}: TemplateVersion,
+	templateId: string,
+	{version, created_at, sample}: TemplateVersion,
 	variants: readonly TemplateVariant[],
 ) {
 	return {
-		template_id,
+		template_id: templateId,
 		version,
 		created_at: apiTime(created_at),
 		variants: variants.map(variant => ({...variantSource(variant), text: variant.text_source})),

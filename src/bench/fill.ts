@@ -16,7 +16,7 @@ import {
 } from '../store/filling.ts';
 import {listSenders} from '../store/senders.ts';
 import type {Store} from '../store/store.ts';
-import {findVersion, type TemplateVariant} from '../store/templates.ts';
+import {lookUpTemplate, type TemplateVariant} from '../store/templates.ts';
 import {findWorkspaceByName} from '../store/workspaces.ts';
 import {benchSender} from './throw-away.ts';
 
@@ -144,7 +144,7 @@ export async function prepareWorkspace(
 ): Promise<FilledWorkspace> {
 	const [sender] = await listSenders(trx, workspaceId);
 	const template = {workspaceId, name: 'bench-receipt', variants: [variant], sample: null};
-	const {id: templateId, version} = await saveTemplate(trx, tools, template);
-	const {id: versionId} = (await findVersion(trx, templateId, version)) as {id: string};
+	const {id: templateId} = await saveTemplate(trx, tools, template);
+	const {version_id: versionId} = (await lookUpTemplate(trx, workspaceId, templateId)) as {version_id: string};
 	return {id: workspaceId, sender: sender?.address ?? benchSender, templateId, versionId};
 }

@@ -3,6 +3,7 @@ import {duration as durationParser} from '../config/parsers.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
+import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route-choice.ts';
 import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
@@ -29,6 +30,10 @@ export const none = 'none';
 
 export function orNull<Value>(value: Value | typeof none): Value | null {
 	return value === none ? null : value;
+}
+
+export function templateId(text: string): string {
+	return isTemplateId(text) ? text : refuse('--id', text, `use ${templateIdForm}`);
 }
 
 /** A BCP 47 tag in its canonical form. */

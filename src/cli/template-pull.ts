@@ -63,13 +63,19 @@ async function foldersOf(session: Session, reader: Knex, folder: string): Promis
 	return templates.map(template => [template, path.join(folder, template.name)]);
 }
 
-async function planOf(reader: Knex, {id, latest_version: latest}: Template, folder: string): Promise<Plan | null> {
-	const version = latest === null ? undefined : await findVersion(reader, id, latest);
+async function planOf(
+	reader: Knex,
+	{id, row_id: rowId, latest_version: latest}: Template,
+	folder: string,
+): Promise<Plan | null> {
+	const version = latest === null ? undefined : await findVersion(reader, rowId, latest);
 	if (!version) {
 		return null;
 	}
 	const variants = (await listVariants(reader, version.id)).map(variantSource);
-	return await planPull(folder, folderFiles(variants, version.sample));
+	// An id that nobody chose is of no use elsewhere: there the template may have another one already.
+	const files = folderFiles({id: id === rowId ? null : id, variants, sample: version.sample});
+	return await planPull(folder, files);
 }
 
 function lossesOf({folder, steps}: Plan): FileChange[] {

@@ -3,14 +3,16 @@ import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import {
 	type Content,
+	conflictOf,
 	createTemplate,
 	isContent,
+	type Named,
 	removeTemplate,
 	rollBack,
 	type Saved,
 	saveTemplate,
 } from '../admin/templates.ts';
-import {isId} from '../mail/ids.ts';
+import {isTemplateId} from '../mail/ids.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -21,7 +23,7 @@ import {
 } from '../store/templates.ts';
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
-import {count, label, locale, timezone} from './options.ts';
+import {count, label, locale, templateId, timezone} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import type {PullOptions} from './template-pull.ts';
@@ -31,14 +33,21 @@ import {printable} from './text.ts';
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
 
 export function templateCommands(template: Command): void {
-	verb(template, 'create', 'Make a template without a version', 'mailctl template create --name receipt')
+	verb(
+		template,
+		'create',
+		'Make a template without a version',
+		'mailctl template create --name receipt --id tpl_receipt',
+	)
 		.requiredOption('--name <name>', 'its name, unique in the workspace', label('--name'))
+		.option('--id <id>', 'its id, unique in the workspace: the same in staging and production', templateId)
 		.action(
-			action<{name: string}, []>(async (session, {name}) => {
-				const {id} = await session.workspace();
-				const created = await session.write(trx => createTemplate(trx, session.tools, id, name));
-				if (!created) {
-					throw new CliError('data', `there is a template ${name} already`, 'choose another name');
+			action<{name: string; id?: string}, []>(async (session, {name, id = null}) => {
+				const {id: workspaceId} = await session.workspace();
+				const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
+				if (typeof created === 'string') {
+					const taken = created === 'id' ? id : name;
+					throw new CliError('data', `there is a template ${taken} already`, `choose another ${created}`);
 				}
 				session.show(templateNoun.json(created), () => [
 					`made ${created.id} (${name}); give it a version with mailctl template push`,
@@ -58,7 +67,7 @@ export function templateCommands(template: Command): void {
 		action<object, [string]>(async (session, _options, key) => {
 			const found = await chosenTemplate(session, key);
 			const reader = await session.reader();
-			const versions = await listVersions(reader, found.id);
+			const versions = await listVersions(reader, found.row_id);
 			const variants = versions[0] ? await listVariants(reader, versions[0].id) : [];
 			showTemplate(session, found, versions, variants);
 		}),
@@ -78,6 +87,7 @@ export function templateCommands(template: Command): void {
 				const saved = dryRun
 					? await compare(await session.reader(), workspaceId, templates)
 					: await session.write(async trx => {
+							await refuseConflicts(trx, workspaceId, templates);
 							const results: Saved[] = [];
 							for (const ready of templates) {
 								results.push(await saveTemplate(trx, session.tools, {workspaceId, ...ready}));
@@ -141,7 +151,9 @@ export function templateCommands(template: Command): void {
 /** By id or name, in the chosen workspace. */
 export async function chosenTemplate(session: Session, key: string): Promise<Template> {
 	const {id: workspaceId} = await session.workspace();
-	const found = await findTemplate(await session.reader(), workspaceId, isId('tpl', key) ? {id: key} : {name: key});
+	const reader = await session.reader();
+	const byId = isTemplateId(key) ? await findTemplate(reader, workspaceId, {id: key}) : undefined;
+	const found = byId ?? (await findTemplate(reader, workspaceId, {name: key}));
 	if (!found) {
 		throw new CliError('data', `there is no template ${key}`, 'see mailctl template list');
 	}
@@ -165,18 +177,31 @@ async function readFolder(folder: string) {
 	return read.templates;
 }
 
+/** Throws bad data (65) where other templates have the ids or the names. */
+async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly Named[]): Promise<void> {
+	const problems: string[] = [];
+	for (const template of templates) {
+		const conflict = await conflictOf(reader, workspaceId, template);
+		problems.push(...(conflict === null ? [] : [`${template.name}/template.json: ${conflict}`]));
+	}
+	if (problems.length > 0) {
+		throw new CliError('data', 'nothing was saved', 'name the folder after the template, or change its id', problems);
+	}
+}
+
 async function compare(
 	reader: Knex,
 	workspaceId: string,
-	templates: ReadonlyArray<Content & {readonly name: string}>,
+	templates: ReadonlyArray<Content & Named>,
 ): Promise<Array<Omit<Saved, 'id'> & {readonly id: string | null}>> {
+	await refuseConflicts(reader, workspaceId, templates);
 	const saved = [];
-	for (const {name, ...content} of templates) {
+	for (const {id, name, ...content} of templates) {
 		const found = await findTemplate(reader, workspaceId, {name});
 		const latest = found?.latest_version ?? 0;
-		const newest = found && latest > 0 ? await findVersion(reader, found.id, latest) : undefined;
+		const newest = found && latest > 0 ? await findVersion(reader, found.row_id, latest) : undefined;
 		const changed = !(newest && isContent(newest, content));
-		saved.push({id: found?.id ?? null, name, version: changed ? latest + 1 : latest, changed});
+		saved.push({id: found?.id ?? id, name, version: changed ? latest + 1 : latest, changed});
 	}
 	return saved;
 }

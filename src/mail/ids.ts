@@ -97,6 +97,14 @@ export function isId(prefix: IdPrefix, text: string): boolean {
 	);
 }
 
+/** Whether the text has the form of a template's id. People may choose it, so it is freer than that of other ids. */
+export function isTemplateId(text: string): boolean {
+	return /^tpl_[\w-]{1,64}$/.test(text);
+}
+
+/** That form for people. */
+export const templateIdForm = 'tpl_ and 1 to 64 letters, digits, hyphens and underscores';
+
 /** The 16 bytes of an id's body, for signed tokens. */
 export function idBytes(id: string): Buffer {
 	const body = id.slice(-26);

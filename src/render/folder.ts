@@ -1,5 +1,6 @@
 import {lstat, readdir} from 'node:fs/promises';
 import path from 'node:path';
+import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {RefusedFileError, readRegular} from '../mail/regular-file.ts';
 import type {VariantSource} from './compile.ts';
 import {longestSource} from './limits.ts';
@@ -7,16 +8,22 @@ import {validLocale} from './locale.ts';
 
 export type FolderProblem = {readonly file: string; readonly message: string};
 
+/** What the files of a template folder say. */
+export type FolderContent = {
+	/** The id that template.json gives the template; null: none. */
+	readonly id: string | null;
+	/** The default variant first, then by locale. */
+	readonly variants: readonly VariantSource[];
+	/** Variables for a preview: the text of sample.json, a JSON object; null: there is none. */
+	readonly sample: string | null;
+};
+
 export type TemplateFolder =
-	| {
+	| ({
 			readonly ok: true;
 			/** The folder's name. */
 			readonly name: string;
-			/** The default variant first, then by locale. */
-			readonly variants: readonly VariantSource[];
-			/** Variables for a preview: the text of sample.json, a JSON object; null: there is none. */
-			readonly sample: string | null;
-	  }
+	  } & FolderContent)
 	| {readonly ok: false; readonly problems: readonly FolderProblem[]};
 
 type Json = Readonly<Record<string, unknown>>;
@@ -46,7 +53,11 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 	const sample = files.get('sample.json') ?? null;
 	jsonObject('sample.json', sample, problems);
 	const bodies = bodiesByLocale(files, problems);
-	const subjects = readSubjects(settings, bodies, problems);
+	const {id, ...texts} = settings ?? {};
+	const subjects = readSubjects(settings && texts, bodies, problems);
+	if (id !== undefined && !(typeof id === 'string' && isTemplateId(id))) {
+		problems.push({file: 'template.json', message: `id must be ${templateIdForm}`});
+	}
 
 	const variants: VariantSource[] = [];
 	for (const [locale, body] of [...bodies].sort(([a], [b]) => (a < b ? -1 : 1))) {
@@ -65,7 +76,13 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 	if (problems.length > 0) {
 		return {ok: false, problems};
 	}
-	return {ok: true, name: path.basename(path.resolve(folder)), variants, sample};
+	return {
+		ok: true,
+		name: path.basename(path.resolve(folder)),
+		id: id === undefined ? null : String(id),
+		variants,
+		sample,
+	};
 }
 
 /** The folder's files that concern us; null for those that could not be read, with a problem. */
@@ -192,10 +209,10 @@ function reason(error: unknown): string {
 }
 
 /**
- * The files of the folder that `readTemplateFolder` reads as these variants and this sample, by name. Their texts are
+ * The files of the folder that `readTemplateFolder` reads as this content, by name. Their texts are
  * the authors' own but for template.json, which is written anew.
  */
-export function folderFiles(variants: readonly VariantSource[], sample: string | null): Map<string, string> {
+export function folderFiles({id, variants, sample}: FolderContent): Map<string, string> {
 	const files = new Map<string, string>();
 	const usual = variants.find(({locale}) => locale === null)?.subject;
 	const subjects: Record<string, string> = {};
@@ -209,7 +226,7 @@ export function folderFiles(variants: readonly VariantSource[], sample: string |
 			files.set(`${name}.txt`, text);
 		}
 	}
-	const settings = {subject: usual, ...(Object.keys(subjects).length > 0 && {subjects})};
+	const settings = {...(id !== null && {id}), subject: usual, ...(Object.keys(subjects).length > 0 && {subjects})};
 	files.set('template.json', `${JSON.stringify(settings, undefined, '\t')}\n`);
 	if (sample !== null) {
 		files.set('sample.json', sample);

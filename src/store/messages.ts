@@ -147,8 +147,8 @@ export async function readMessages(
 		.join('recipients as r', function () {
 			this.on('r.message_id', 'm.id').andOnVal('r.role', 'to');
 		})
-		.join('templates as t', 't.id', 'm.template_id')
 		.join('template_versions as v', 'v.id', 'm.version_id')
+		.join('templates as t', 't.id', 'v.template_id')
 		.whereIn('m.id', ids)
 		.where({'m.workspace_id': workspaceId})
 		.orderBy('m.id', 'desc')

@@ -5,7 +5,10 @@ import {insertRows} from './engine/insert-rows.ts';
 
 /** A row of `templates`. */
 export type Template = {
+	/** Unique among the workspace's templates that are not deleted; chosen by people, or equal to `row_id`. */
 	readonly id: string;
+	/** The row's own id, by which its versions know it. */
+	readonly row_id: string;
 	readonly workspace_id: string;
 	/** Unique among the workspace's templates that are not deleted. */
 	readonly name: string;
@@ -19,6 +22,7 @@ export type Template = {
 /** A row of `template_versions`; immutable. */
 export type TemplateVersion = {
 	readonly id: string;
+	/** The template's `row_id`. */
 	readonly template_id: string;
 	/** From 1. */
 	readonly version: number;
@@ -45,13 +49,24 @@ export type TemplateVariant = {
 
 const variantColumns = ['locale', 'subject', 'kind', 'source', 'text_source', 'html', 'text'] as const;
 
-/** False: the workspace has a template of this name. */
-export async function insertTemplate(trx: Knex.Transaction, template: Template): Promise<boolean> {
-	const inserted = await trx('templates')
-		.insert(template)
-		.onConflict(trx.raw('(workspace_id, name) where deleted_at is null'))
-		.ignore()
-		.returning('id');
+const templateColumns = {
+	id: 'public_id',
+	row_id: 'id',
+	workspace_id: 'workspace_id',
+	name: 'name',
+	latest_version: 'latest_version',
+	created_at: 'created_at',
+	updated_at: 'updated_at',
+	deleted_at: 'deleted_at',
+} as const;
+
+/** False: the workspace has a template of this id or this name. */
+export async function insertTemplate(
+	trx: Knex.Transaction,
+	{id, row_id: rowId, ...template}: Template,
+): Promise<boolean> {
+	const row = {...template, id: rowId, public_id: id};
+	const inserted = await trx('templates').insert(row).onConflict().ignore().returning('id');
 	return inserted.length === 1;
 }
 
@@ -60,7 +75,7 @@ export async function listTemplates(reader: Knex, workspaceId: string): Promise<
 	return await templatesQuery(reader, workspaceId, null);
 }
 
-/** Newest first, from after the one with the id `after`. */
+/** Newest first, from after the one with the `row_id` `after`. */
 export async function pageTemplates(
 	reader: Knex,
 	workspaceId: string,
@@ -71,7 +86,7 @@ export async function pageTemplates(
 
 function templatesQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
 	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
-	return alongIndex(reader, 'templates', index, {below: after}).whereNull('deleted_at');
+	return alongIndex(reader, 'templates', index, {below: after}).whereNull('deleted_at').select(templateColumns);
 }
 
 export type TemplateKey = {readonly id: string} | {readonly name: string};
@@ -93,8 +108,9 @@ export async function lockTemplate(
 
 function templateQuery(reader: Knex, workspaceId: string, key: TemplateKey): Knex.QueryBuilder {
 	return reader('templates')
-		.where({workspace_id: workspaceId, ...key})
-		.whereNull('deleted_at');
+		.where({workspace_id: workspaceId, ...('id' in key ? {public_id: key.id} : key)})
+		.whereNull('deleted_at')
+		.select(templateColumns);
 }
 
 /** Its messages keep their versions; the name is free again. False: there is no such template. */
@@ -104,31 +120,27 @@ export async function deleteTemplate(
 	id: string,
 	at: string,
 ): Promise<boolean> {
-	const template = trx('templates').where({workspace_id: workspaceId, id}).whereNull('deleted_at');
+	const template = trx('templates').where({workspace_id: workspaceId, public_id: id}).whereNull('deleted_at');
 	return (await template.update({deleted_at: at, updated_at: at})) === 1;
 }
 
 /** Newest first. */
-export async function listVersions(reader: Knex, templateId: string): Promise<TemplateVersion[]> {
-	return await reader('template_versions').where({template_id: templateId}).orderBy('version', 'desc');
+export async function listVersions(reader: Knex, rowId: string): Promise<TemplateVersion[]> {
+	return await reader('template_versions').where({template_id: rowId}).orderBy('version', 'desc');
 }
 
 /** Newest first, from before the version `before`. */
 export async function pageVersions(
 	reader: Knex,
-	templateId: string,
+	rowId: string,
 	{before, limit}: {readonly before: number | null; readonly limit: number},
 ): Promise<TemplateVersion[]> {
-	const query = reader('template_versions').where({template_id: templateId}).orderBy('version', 'desc').limit(limit);
+	const query = reader('template_versions').where({template_id: rowId}).orderBy('version', 'desc').limit(limit);
 	return await (before === null ? query : query.where('version', '<', before));
 }
 
-export async function findVersion(
-	reader: Knex,
-	templateId: string,
-	version: number,
-): Promise<TemplateVersion | undefined> {
-	return await reader('template_versions').where({template_id: templateId, version}).first();
+export async function findVersion(reader: Knex, rowId: string, version: number): Promise<TemplateVersion | undefined> {
+	return await reader('template_versions').where({template_id: rowId, version}).first();
 }
 
 /** Compare-and-set on the number: false where another version was saved since the template was read. */
@@ -229,9 +241,9 @@ export async function lookUpTemplate(reader: Knex, workspaceId: string, id: stri
 		.leftJoin('template_versions as v', function () {
 			this.on('v.template_id', 't.id').andOn('v.version', 't.latest_version');
 		})
-		.where({'t.id': id, 't.workspace_id': workspaceId})
+		.where({'t.public_id': id, 't.workspace_id': workspaceId})
 		.whereNull('t.deleted_at')
-		.first('t.id', 'v.id as version_id');
+		.first('t.public_id as id', 'v.id as version_id');
 }
 
 export async function lookUpTopic(reader: Knex, workspaceId: string, code: string): Promise<TopicRow | undefined> {

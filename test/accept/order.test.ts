@@ -75,6 +75,7 @@ async function prepare(api: TestApi): Promise<Prepared> {
 	const versionless = newId('tpl');
 	await store.database('templates').insert({
 		id: versionless,
+		public_id: versionless,
 		workspace_id: workspace.id,
 		name: 'draft',
 		created_at: at,

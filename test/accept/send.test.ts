@@ -43,6 +43,7 @@ storeTest(test, 'of several reasons against a send the first in order is told', 
 	const versionless = newId('tpl');
 	await store.database('templates').insert({
 		id: versionless,
+		public_id: versionless,
 		workspace_id: api.workspace.id,
 		name: 'draft',
 		created_at: at,

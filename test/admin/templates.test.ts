@@ -1,6 +1,7 @@
 import test from 'ava';
 import {
 	addVersion,
+	conflictOf,
 	createTemplate,
 	fingerprintOf,
 	removeTemplate,
@@ -16,6 +17,7 @@ import {
 	listTemplates,
 	listVariants,
 	listVersions,
+	lookUpTemplate,
 	type TemplateVariant,
 } from '../../src/store/templates.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -134,23 +136,55 @@ storeTest(test, 'a rollback saves an old version again, compiled as it was', asy
 	);
 });
 
-storeTest(test, 'a deleted template is found no more, keeps its versions, frees its name', async (t, store) => {
-	const {tools, write, workspaceId, save} = await prepare(store);
-	const create = (name: string) => write(trx => createTemplate(trx, tools, workspaceId, name));
-	const made = await create('receipt');
-	t.like(made, {latest_version: null});
-	t.is(await create('receipt'), undefined);
-	await save('receipt', [variant]);
-	const remove = () => write(trx => removeTemplate(trx, tools, workspaceId, made?.id as string));
-	t.true(await remove());
-	t.false(await remove());
-	t.is(await findTemplate(store.reader, workspaceId, {name: 'receipt'}), undefined);
-	t.is((await listVersions(store.reader, made?.id as string)).length, 1);
-	const again = await create('receipt');
-	t.deepEqual(
-		(await listTemplates(store.reader, workspaceId)).map(({id}) => id),
-		[again?.id as string],
-	);
+storeTest(
+	test,
+	'a deleted template is found no more, keeps its versions, frees its name and its id',
+	async (t, store) => {
+		const {tools, write, workspaceId, save} = await prepare(store);
+		const create = (name: string, id: string | null = null) =>
+			write(trx => createTemplate(trx, tools, workspaceId, {id, name}));
+		const made = await create('receipt');
+		if (typeof made === 'string') {
+			return t.fail(made);
+		}
+		t.like(made, {latest_version: null, id: made.row_id});
+		t.is(await create('receipt'), 'name');
+		t.is(await create('other', made.id), 'id');
+		await save('receipt', [variant]);
+		const remove = () => write(trx => removeTemplate(trx, tools, workspaceId, made.id));
+		t.true(await remove());
+		t.false(await remove());
+		t.is(await findTemplate(store.reader, workspaceId, {name: 'receipt'}), undefined);
+		t.is((await listVersions(store.reader, made.row_id)).length, 1);
+		t.like(await create('receipt', made.id), {id: made.id});
+		t.deepEqual(
+			(await listTemplates(store.reader, workspaceId)).map(({id}) => id),
+			[made.id],
+		);
+	},
+);
+
+storeTest(test, 'two workspaces share the id of a template and no version of it', async (t, store) => {
+	const {tools, write, workspaceId} = await prepare(store);
+	const other = (await write(trx => createWorkspace(trx, tools, {name: 'staging'})))?.id as string;
+	const named = {id: 'tpl_receipt', name: 'receipt'};
+	for (const owner of [workspaceId, other]) {
+		const content = {variants: [{...variant, subject: owner}], sample: null};
+		t.like(await write(trx => saveTemplate(trx, tools, {workspaceId: owner, ...named, ...content})), {
+			...{id: named.id, version: 1, changed: true},
+		});
+		const found = await lookUpTemplate(store.reader, owner, named.id);
+		t.like(await listVariants(store.reader, found?.version_id as string), [{subject: owner}]);
+	}
+	const conflict = (id: string | null, name: string) => conflictOf(store.reader, other, {id, name});
+	t.is(await conflict('tpl_receipt', 'receipt'), null);
+	t.is(await conflict('tpl_new', 'new'), null);
+	t.is(await conflict(null, 'receipt'), null);
+	t.is(await conflict('tpl_receipt', 'bill'), 'the id tpl_receipt belongs to the template receipt');
+	t.is(await conflict('tpl_new', 'receipt'), 'the template receipt has the id tpl_receipt, not tpl_new');
+	t.true(await write(trx => removeTemplate(trx, tools, other, named.id)));
+	t.is(await lookUpTemplate(store.reader, other, named.id), undefined);
+	t.like(await lookUpTemplate(store.reader, workspaceId, named.id), {id: named.id});
 });
 
 test('the fingerprint covers all that the author wrote and nothing that the compiler made', t => {

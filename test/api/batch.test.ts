@@ -33,7 +33,9 @@ async function addObstacles({store, workspace}: TestApi): Promise<{versionless: 
 	const common = {workspace_id: workspace.id, created_at: at};
 	const gone = {address: 'gone@example.org', address_key: 'gone@example.org'};
 	const tired = {address: 'tired@example.org', address_key: 'tired@example.org'};
-	await store.database('templates').insert({...common, id: versionless, name: 'draft', updated_at: at});
+	await store
+		.database('templates')
+		.insert({...common, id: versionless, public_id: versionless, name: 'draft', updated_at: at});
 	await store.database('topics').insert({...common, id: newId('usg'), code: 'news', name: 'News'});
 	await store.database('topic_optouts').insert({...common, ...tired, code: 'news', source: 'one-click'});
 	await store.database('suppressions').insert({...common, ...gone, id: newId('sup'), reason: 'manual', source: 'api'});

@@ -64,7 +64,7 @@ storeTest(test, 'each filter leaves what it says, alone and with others', async 
 	const template = newId('tpl');
 	const at = '2026-06-09T10:15:30.123Z';
 	await store.database('templates').insert({
-		...{id: template, workspace_id: api.workspace.id, name: 'other', latest_version: 1},
+		...{id: template, public_id: template, workspace_id: api.workspace.id, name: 'other', latest_version: 1},
 		...{created_at: at, updated_at: at},
 	});
 	await store

@@ -45,6 +45,38 @@ storeTest(test, 'a name is given once, and again after the template is gone', as
 	t.is((await api.post('/v1/templates', {name: 'receipt'}, await addKey(store, other.id))).status, 201);
 });
 
+storeTest(test, 'an id may be given, once in a workspace; sends and reads use it', async (t, store) => {
+	const api = await startApi(t, store);
+	const made = await api.post('/v1/templates', {name: 'receipt', id: 'tpl_receipt'});
+	t.like(made, {status: 201, body: {id: 'tpl_receipt', name: 'receipt'}}, made.text);
+	const again = await api.post('/v1/templates', {name: 'bill', id: 'tpl_receipt'});
+	t.like(again, {status: 409, body: {error: {code: 'conflict', message: 'There is a template with this id already.'}}});
+	for (const id of ['receipt', 'tpl_', 'tpl_a b', `tpl_${'a'.repeat(65)}`, 'tpl_ä', 'tpl_a\n', '']) {
+		const refused = await api.post('/v1/templates', {name: 'bill', id});
+		t.like((refused.body as {error: object}).error, {code: 'validation_failed', violations: {0: {field: 'id'}}}, id);
+	}
+	const other = await addWorkspace(store, 'globex');
+	const theirs = await addKey(store, other.id);
+	t.is((await api.get('/v1/templates/tpl_receipt', theirs)).status, 404);
+	t.is((await api.post('/v1/templates', {name: 'receipt', id: 'tpl_receipt'}, theirs)).status, 201);
+
+	t.is(codeOf(await api.send({templateId: 'tpl_receipt'})), 'template_has_no_version');
+	const variants = [{subject: 'Receipt', html: '<p>1</p>'}];
+	const version = await api.post('/v1/templates/tpl_receipt/versions', {variants});
+	t.like(version, {status: 201, body: {template_id: 'tpl_receipt', version: 1}}, version.text);
+	t.deepEqual((await api.get('/v1/templates/tpl_receipt/versions/1')).body, version.body);
+	t.like((await api.get('/v1/templates/tpl_receipt/versions')).body, {data: [{template_id: 'tpl_receipt'}]});
+	const sent = await api.send({templateId: 'tpl_receipt'});
+	t.is(sent.status, 202, sent.text);
+	t.like((await api.get(`/v1/messages/${idOf(sent)}`)).body, {template_id: 'tpl_receipt', template_name: 'receipt'});
+	await api.send();
+	const {body} = await api.get('/v1/messages?templateId=tpl_receipt');
+	t.deepEqual(
+		(body as Page<{id: string}>).data.map(({id}) => id),
+		[idOf(sent)],
+	);
+});
+
 storeTest(test, 'what is no name is a violation', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const name of ['', ' a', 'a ', 'a\nb', 'a\u0000b', '\ud800', 'a\u202eb', 'a'.repeat(201), 7, null, ['a'], {}]) {

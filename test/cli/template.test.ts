@@ -64,6 +64,41 @@ test('template push saves what changed, all or none', async t => {
 	refused(t, await cli.run('template', 'push', 'data'), 65, /data holds no template, give each one a folder/);
 });
 
+test('an id in template.json is kept by push and pull, also in another workspace', async t => {
+	const cli = await prepare(t);
+	await cli.json('workspace', 'create', '--name', 'staging');
+	const settings = join(cli.folder, 'templates/receipt/template.json');
+	await writeFile(settings, '{"id":"tpl_receipt","subject":"Receipt {{ n }}"}');
+	for (const workspace of ['acme', 'staging']) {
+		const push = await cli.json<Saved[]>('template', 'push', 'templates', '--workspace', workspace);
+		t.like(push[0], {id: 'tpl_receipt', name: 'receipt', version: 1});
+	}
+	await cli.text('template', 'pull', 'pulled', '--workspace', 'staging');
+	t.deepEqual(JSON.parse(await readFile(join(cli.folder, 'pulled/receipt/template.json'), 'utf8')), {
+		...{id: 'tpl_receipt', subject: 'Receipt {{ n }}'},
+	});
+	t.deepEqual(Object.keys(JSON.parse(await readFile(join(cli.folder, 'pulled/welcome/template.json'), 'utf8'))), [
+		...['subject', 'subjects'],
+	]);
+
+	const acme = ['--workspace', 'acme'];
+	t.like(await cli.json('template', 'create', '--name', 'bill', '--id', 'tpl_bill', ...acme), {id: 'tpl_bill'});
+	const taken = await cli.run('template', 'create', '--name', 'note', '--id', 'tpl_bill', ...acme);
+	refused(t, taken, 65, /there is a template tpl_bill already, choose another id/);
+	const other = await cli.run('template', 'create', '--name', 'note', '--id', 'bill', ...acme);
+	refused(t, other, 64, /--id "bill" is not allowed, use tpl_ and 1 to 64 letters/);
+	t.like(await cli.json('template', 'show', 'tpl_bill', ...acme), {name: 'bill'});
+
+	await writeFile(settings, '{"id":"tpl_bill","subject":"Receipt {{ n }}"}');
+	for (const dry of [[], ['--dry-run']]) {
+		const push = await cli.run('template', 'push', 'templates', ...acme, ...dry);
+		refused(t, push, 65, /receipt\/template\.json: the id tpl_bill belongs to the template bill\n.*nothing was saved/);
+	}
+	await cp(join(cli.folder, 'templates/receipt'), join(cli.folder, 'templates/again'), {recursive: true});
+	const twice = await cli.run('template', 'push', 'templates', ...acme);
+	refused(t, twice, 65, /receipt\/template\.json: its id is that of again too\n.*nothing was saved/);
+});
+
 test('template create, show, preview, list, delete', async t => {
 	const cli = await prepare(t);
 	const made = await cli.json<Saved>('template', 'create', '--name', 'receipt');

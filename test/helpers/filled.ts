@@ -86,7 +86,13 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 	await insert(store, 'contacts', {...base, id: 'id(con)', ...person, updated_at: time});
 	await insert(store, 'topics', {...base, id: 'id(usg)', code: "'t' || i", name: "'T'"});
 	await insert(store, 'senders', {...base, id: 'id(snd)', domain_id: `'${own.domainId}'`, ...person});
-	await insert(store, 'templates', {...base, id: 'id(tpl)', name: "'t' || i", updated_at: time});
+	await insert(store, 'templates', {
+		...base,
+		id: 'id(tpl)',
+		public_id: "'tpl_' || i",
+		name: "'t' || i",
+		updated_at: time,
+	});
 	await insert(store, 'template_versions', {
 		...{id: 'id(tpv)', template_id: `'${own.templateId}'`, version: 'i + 1', fingerprint: "'f'", created_at: time},
 	});

@@ -49,6 +49,7 @@ export async function addWorkspace({database}: Store, name: string): Promise<Wor
 	});
 	await database('templates').insert({
 		id: workspace.templateId,
+		public_id: workspace.templateId,
 		workspace_id: workspace.id,
 		name: 'welcome',
 		latest_version: 1,

@@ -26,6 +26,7 @@ const variants = locales.chain(tags =>
 		}),
 	),
 );
+const id = fc.option(fc.stringMatching(/^tpl_[\w-]{1,64}$/), {nil: null});
 const sample = fc.option(
 	fc.dictionary(text, fc.jsonValue()).map(data => JSON.stringify(data, undefined, 2)),
 	{nil: null},
@@ -35,16 +36,17 @@ test('a folder written from variants reads as those variants', async t => {
 	const parent = await temporaryFolder(t);
 	let count = 0;
 	await fc.assert(
-		fc.asyncProperty(variants, sample, async (written, json) => {
+		fc.asyncProperty(id, variants, sample, async (id, written, json) => {
 			const folder = path.join(parent, String(count++));
 			await mkdir(folder);
-			for (const [name, content] of folderFiles(written, json)) {
+			for (const [name, content] of folderFiles({id, variants: written, sample: json})) {
 				await writeFile(path.join(folder, name), content);
 			}
 			const byLocale = written.toSorted((a, b) => ((a.locale ?? '') < (b.locale ?? '') ? -1 : 1));
 			t.deepEqual(await readTemplateFolder(folder), {
 				ok: true,
 				name: path.basename(folder),
+				id,
 				variants: byLocale,
 				sample: json,
 			});
@@ -60,7 +62,7 @@ test('the sample template is written as it lies there', async t => {
 		t.fail();
 		return;
 	}
-	const files = folderFiles(read.variants, read.sample);
+	const files = folderFiles(read);
 	t.deepEqual([...files.keys()].toSorted(), ['body.de.mjml', 'body.mjml', 'sample.json', 'template.json']);
 	for (const [name, content] of files) {
 		t.is(content, await readFile(path.join(folder, name), 'utf8'), name);

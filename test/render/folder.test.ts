@@ -32,6 +32,7 @@ test('reads bodies, texts, subjects and the sample', async t => {
 	t.deepEqual(await readTemplateFolder(`${made}/`), {
 		ok: true,
 		name: 'receipt',
+		id: null,
 		variants: [
 			{locale: null, subject: 'Receipt', mjml: '<mjml>', text: 'text'},
 			{locale: 'de', subject: 'Beleg', html: '<p>', text: 'Text'},
@@ -96,6 +97,11 @@ for (const [what, files, problems] of [
 		'an unknown setting',
 		{'template.json': '{"subject": "s", "sbject": "t"}', 'body.mjml': ''},
 		['template.json: does not know "sbject"'],
+	],
+	[
+		'an id of another form',
+		{'template.json': '{"subject": "s", "id": "receipt"}', 'body.mjml': ''},
+		['template.json: id must be tpl_ and 1 to 64 letters, digits, hyphens and underscores'],
 	],
 	['an array', {'template.json': '[]', 'body.mjml': ''}, ['template.json: must be a JSON object']],
 	[

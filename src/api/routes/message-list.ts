@@ -1,6 +1,6 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
-import {isId} from '../../mail/ids.ts';
+import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 import {firstThatFit} from '../../store/engine/along-index.ts';
@@ -73,7 +73,7 @@ export function messageListRoutes({auth, reader, cursors}: ApiParts): Routes {
 					scope: {workspaceId, route: 'messages', filters: textsOf(filter)},
 					async scan(part) {
 						// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
-						const isUnknown = filter.templateId !== undefined && !isId('tpl', filter.templateId);
+						const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
 						if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 							return {rows: [], next: null};
 						}

@@ -1,6 +1,6 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {createTemplate, removeTemplate} from '../../admin/templates.ts';
-import {isId} from '../../mail/ids.ts';
+import {isTemplateId} from '../../mail/ids.ts';
 import {findTemplate, pageTemplates} from '../../store/templates.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
@@ -38,10 +38,10 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 			},
 			async (request, reply) => {
 				const {workspaceId} = callerOf(request);
-				const {name} = request.body;
-				const created = await change(trx => createTemplate(trx, actAs(tools, request), workspaceId, name));
-				if (!created) {
-					throw apiError('conflict', {message: 'There is a template with this name already.'});
+				const {id = null, name} = request.body;
+				const created = await change(trx => createTemplate(trx, actAs(tools, request), workspaceId, {id, name}));
+				if (typeof created === 'string') {
+					throw apiError('conflict', {message: `There is a template with this ${created} already.`});
 				}
 				return reply.code(201).send(templateView(created));
 			},
@@ -67,9 +67,12 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 					usualLimit: templatesPerPage,
 					cursors,
 					scope: {workspaceId, route: 'templates', filters: {}},
-					read: part => pageTemplates(reader, workspaceId, part),
+					async read(part) {
+						const rows = await pageTemplates(reader, workspaceId, part);
+						return rows.map(row => ({id: row.row_id, row}));
+					},
 				});
-				return {data: page.rows.map(templateView), next_cursor: page.nextCursor};
+				return {data: page.rows.map(({row}) => templateView(row)), next_cursor: page.nextCursor};
 			},
 		);
 
@@ -91,7 +94,7 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 			async request => {
 				const {id} = request.params;
 				const {workspaceId} = callerOf(request);
-				const found = isId('tpl', id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
+				const found = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
 				if (!found) {
 					throw apiError('not_found');
 				}
@@ -118,7 +121,7 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 			async (request, reply) => {
 				const {id} = request.params;
 				const {workspaceId} = callerOf(request);
-				if (!isId('tpl', id) || !(await change(trx => removeTemplate(trx, actAs(tools, request), workspaceId, id)))) {
+				if (!isTemplateId(id) || !(await change(trx => removeTemplate(trx, actAs(tools, request), workspaceId, id)))) {
 					throw apiError('not_found');
 				}
 				return reply.code(204).send();

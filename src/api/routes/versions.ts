@@ -2,7 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {previewTemplate} from '../../admin/preview.ts';
 import {addVersion, storedVariant} from '../../admin/templates.ts';
 import type {Violation} from '../../mail/api-error.ts';
-import {isId} from '../../mail/ids.ts';
+import {isTemplateId} from '../../mail/ids.ts';
 import type {CompileResult, VariantSource} from '../../render/compile.ts';
 import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
 import {
@@ -51,7 +51,7 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 
 	/** Throws not_found. */
 	async function chosen(workspaceId: string, id: string): Promise<Template> {
-		const found = isId('tpl', id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
+		const found = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
 		if (!found) {
 			throw apiError('not_found');
 		}
@@ -95,7 +95,7 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 				if (!version) {
 					throw apiError('not_found');
 				}
-				return reply.code(201).send(versionView(version, variants));
+				return reply.code(201).send(versionView(id, version, variants));
 			},
 		);
 
@@ -126,7 +126,7 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 					async read({after, limit}) {
 						const template = await chosen(workspaceId, id);
 						const before = after === null ? null : Number(after);
-						const rows = await pageVersions(reader, template.id, {before, limit});
+						const rows = await pageVersions(reader, template.row_id, {before, limit});
 						return rows.map(row => ({id: String(row.version), row}));
 					},
 				});
@@ -136,7 +136,7 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 					rows.map(row => row.id),
 				);
 				return {
-					data: rows.map(row => listedVersionView(row, subjects.get(row.id) ?? [])),
+					data: rows.map(row => listedVersionView(id, row, subjects.get(row.id) ?? [])),
 					next_cursor: page.nextCursor,
 				};
 			},
@@ -161,12 +161,12 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 				const {id, version: number} = request.params;
 				const template = await chosen(callerOf(request).workspaceId, id);
 				const version = /^[1-9]\d{0,8}$/.test(number)
-					? await findVersion(reader, template.id, Number(number))
+					? await findVersion(reader, template.row_id, Number(number))
 					: undefined;
 				if (!version) {
 					throw apiError('not_found');
 				}
-				return versionView(version, await listVariants(reader, version.id));
+				return versionView(id, version, await listVariants(reader, version.id));
 			},
 		);
 

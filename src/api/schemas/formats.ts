@@ -1,5 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import {type Address, parseAddress} from '../../mail/address.ts';
+import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {isTopicCode} from '../../mail/message.ts';
 import {parseDuration, parseQueryTime} from '../../mail/time.ts';
 import {badInNames, labelFault} from '../../mail/unprintable.ts';
@@ -60,6 +61,7 @@ export function createFormats() {
 		'query-email': text => addressFault(withPlus(text), false),
 		'query-recipient-email': text => addressFault(withPlus(text), true),
 		text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
+		'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
 		'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
 		'metadata-key': text =>
 			text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)

@@ -18,8 +18,15 @@ export const templateBody = Type.Object(
 			format: 'label',
 			description: 'For people, unique in the workspace: 1 to 200 characters on one line.',
 		}),
+		id: Type.Optional(
+			Type.String({
+				format: 'template-id',
+				description:
+					'The id to send with, unique in the workspace: `tpl_` and 1 to 64 letters, digits, hyphens and underscores. Left out: a new one.',
+			}),
+		),
 	},
-	{...strict, examples: [{name: 'receipt'}]},
+	{...strict, examples: [{name: 'receipt', id: 'tpl_receipt'}]},
 );
 
 /** Most languages of one version. */
