@@ -16,9 +16,16 @@ export type Fingerprinted = {
 
 /** SHA-256 of the canonical JSON, base64url: the order of names does not matter, the spelling of addresses does. */
 export function fingerprintOf({from, to, templateId, data = {}}: Fingerprinted): string {
-	return createHash('sha256')
-		.update(canonicalJson([from, to, templateId, data]))
-		.digest('base64url');
+	return digestOf([from, to, templateId, data]);
+}
+
+/** The same of a send that repeats a message: no other send has it. */
+export function resendFingerprint(messageId: string): string {
+	return digestOf(['resend', messageId]);
+}
+
+function digestOf(value: unknown): string {
+	return createHash('sha256').update(canonicalJson(value)).digest('base64url');
 }
 
 /** JSON with the names of objects in order. Takes what JSON.parse made. */

@@ -9,6 +9,23 @@ import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
 import type {WebhookRoutesOptions} from './routes/webhooks.ts';
 
+/** A mail that was made again, with what its template rendered; or why it cannot be made. */
+export type RemadeMail =
+	| {
+			readonly ok: true;
+			readonly mail: Uint8Array;
+			readonly content: {readonly subject: string; readonly html: string; readonly text: string};
+	  }
+	| {readonly ok: false; readonly message: string}
+	| 'no_sender';
+
+/** The mail of copies, to be looked at. */
+export type Mails = {
+	/** Null: it was not captured. */
+	readonly captured: (copyId: string) => Promise<Uint8Array | null>;
+	readonly remade: (workspaceId: string, copyId: string) => Promise<RemadeMail>;
+};
+
 /** What the routes of the API work with. */
 export type ApiParts = {
 	readonly auth: Auth;
@@ -27,6 +44,7 @@ export type ApiParts = {
 	readonly accept: Accept;
 	readonly limits: RateLimits;
 	readonly erase: Erase;
+	readonly mails: Mails;
 	readonly webhooks: WebhookRoutesOptions['webhooks'];
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;

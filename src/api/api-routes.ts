@@ -1,8 +1,11 @@
 import type {ApiParts} from './api-parts.ts';
 import {batchRoutes} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
+import {messageContentRoutes} from './routes/message-content.ts';
+import {messageCopyRoutes} from './routes/message-copies.ts';
 import {messageListRoutes} from './routes/message-list.ts';
 import {messageRoutes} from './routes/messages.ts';
+import {resendRoutes} from './routes/resend.ts';
 import {senderRoutes} from './routes/senders.ts';
 import {suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes} from './routes/templates.ts';
@@ -19,6 +22,9 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		batchRoutes(parts),
 		usageRoutes(parts),
 		messageListRoutes(parts),
+		messageCopyRoutes(parts),
+		messageContentRoutes(parts),
+		resendRoutes(parts),
 		suppressionRoutes(parts),
 		topicRoutes(parts),
 		contactRoutes(parts),

@@ -1,5 +1,8 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Knex} from 'knex';
+import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
+import {findMessageStanding, type MessageStanding} from '../store/messages.ts';
 import {apiError, retryAfter} from './errors.ts';
 import type {FailureLimit} from './rate-limit.ts';
 
@@ -16,6 +19,15 @@ export type Caller = {
 /** Of which mode the messages, webhooks and deliveries must be that a key may see; undefined: of any. */
 export function visibleMode({mode}: Caller): 'test' | undefined {
 	return mode === 'test' ? mode : undefined;
+}
+
+/** A message that the caller may see; throws `message_not_found`. */
+export async function visibleMessage(reader: Knex, caller: Caller, id: string): Promise<MessageStanding> {
+	const found = isId('msg', id) ? await findMessageStanding(reader, caller.workspaceId, id) : undefined;
+	if (!found || found.mode !== (visibleMode(caller) ?? found.mode)) {
+		throw apiError('message_not_found');
+	}
+	return found;
 }
 
 declare module 'fastify' {

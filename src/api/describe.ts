@@ -30,7 +30,7 @@ export type Description = {
 	readonly errors?: readonly ApiErrorCode[];
 	/** For routes that answer people: the statuses besides `answer` whose body is a page too, and what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
-	/** For such routes: what `answer` holds where it is no page; null: nothing. */
+	/** What `answer` holds where it is no JSON, nor a page; null: nothing. */
 	readonly media?: string | null;
 };
 

@@ -1,5 +1,5 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
-import type {Refused, Send} from '../accept/draft.ts';
+import type {Accepted, Refused, Send} from '../accept/draft.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import type {Clock} from '../mail/clock.ts';
@@ -122,8 +122,34 @@ export function readIdempotencyKey(header: string | string[] | undefined): strin
 	return header;
 }
 
-/** What the client of a refused send is told. When the quota refused, the three headers are about the month. */
-export function refusedSend({code, quota}: Refused, now: number): ApiError {
+/** The codes of a send's own rules. */
+export const sendErrors = [
+	'idempotency_key_reused',
+	'sending_paused',
+	'template_required',
+	'template_not_found',
+	'template_has_no_version',
+	'sender_not_available',
+	'recipient_suppressed',
+	'unknown_unsubscribe_group',
+	'recipient_unsubscribed',
+	'rate_limited',
+	'quota_exceeded',
+] as const;
+
+/** Answers a send that was judged; throws what the client of a refused one is told. */
+export function answerSend(reply: FastifyReply, result: Accepted, now: number): FastifyReply {
+	if (!result.ok) {
+		throw refusedSend(result, now);
+	}
+	if (result.replayed) {
+		reply.header('idempotent-replayed', 'true');
+	}
+	return reply.code(202).type('application/json; charset=utf-8').send(result.body);
+}
+
+/** When the quota refused, the three headers are about the month. */
+function refusedSend({code, quota}: Refused, now: number): ApiError {
 	if (code === 'unavailable') {
 		return unavailable();
 	}

@@ -10,7 +10,7 @@ export type RouteKind = {
 	readonly errors: readonly ApiErrorCode[];
 	/** Given where people are answered, with pages: their statuses besides the answer's, with what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
-	/** Of the answer of such a route, where it is no page; null: it has no body. */
+	/** Of the answer, where it is no JSON, nor a page; null: it has no body. */
 	readonly media?: string | null;
 	/** Whether a key is needed. */
 	readonly keyed: boolean;
@@ -35,22 +35,13 @@ const retried: ReadonlySet<number> = new Set([429, 503]);
 export function responsesOf(route: RouteKind): Record<string, unknown> {
 	const headers = {...requestId, ...(route.keyed && rateLimit)};
 	const responses: Record<string, unknown> = {};
+	const {pages, media = pages && 'text/html'} = route;
 	for (const [status, meaning, body] of route.answers) {
-		responses[status] = {description: meaning, headers, ...(body ? {content: content(body)} : {type: 'null'})};
+		const own = body ? content(body) : media && {[media]: {schema: Type.String()}};
+		responses[status] = {description: meaning, headers, ...(own ? {content: own} : {type: 'null'})};
 	}
-	if (route.pages) {
-		const {pages, media = 'text/html'} = route;
-		const shown = (description: string, type: string) => ({
-			description,
-			headers,
-			content: {[type]: {schema: Type.String()}},
-		});
-		for (const [status, meaning] of route.answers) {
-			responses[status] = media === null ? {description: meaning, headers, type: 'null'} : shown(meaning, media);
-		}
-		for (const [status, description] of Object.entries(pages)) {
-			responses[status] = shown(description, 'text/html');
-		}
+	for (const [status, description] of Object.entries(pages ?? {})) {
+		responses[status] = {description, headers, content: {'text/html': {schema: Type.String()}}};
 	}
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {

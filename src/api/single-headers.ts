@@ -11,7 +11,6 @@ const singleHeaders: ReadonlySet<string> = new Set([
 	'host',
 	'idempotency-key',
 	'transfer-encoding',
-	'x-mailctl-resent-from',
 ]);
 
 /** The name of a header that came more than once and may not (RFC 9110 §5.3), null: there is none. */

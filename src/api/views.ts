@@ -2,6 +2,7 @@ import {variantSource} from '../admin/templates.ts';
 import {apiTime} from '../mail/time.ts';
 import type {Contact} from '../store/contacts.ts';
 import type {StoredEvent} from '../store/events.ts';
+import type {ListedAttempt, StoredCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {Sender} from '../store/senders.ts';
 import type {Suppression} from '../store/suppressions.ts';
@@ -42,6 +43,39 @@ export function messageView(message: StoredMessage) {
 /** An entry of the timeline (docs/reference/interface.md, Message event), with `detail` besides. */
 export function eventView({id, type, occurredAt, recordedAt, detail}: StoredEvent) {
 	return {id, type, occurred_at: apiTime(occurredAt), recorded_at: apiTime(recordedAt), detail};
+}
+
+/** A copy of a message as the API shows it. */
+export function copyView(copy: StoredCopy) {
+	const {id, address, role, state, state_at: stateAt, next_attempt_at: next, last_reply: lastReply} = copy;
+	return {
+		id,
+		recipient: address,
+		role,
+		state,
+		state_at: apiTime(stateAt),
+		next_attempt_at: timeOrNull(next),
+		last_reply: lastReply,
+	};
+}
+
+/** A conversation about a copy as the API shows it: addresses and words of our own hosts are for the operator. */
+export function attemptView(attempt: ListedAttempt) {
+	const {recipient_id: recipientId, address, role, n, at, host, tls, phase, code, enhanced, reply, ms} = attempt;
+	return {
+		recipient_id: recipientId,
+		recipient: address,
+		role,
+		attempt: n,
+		at: apiTime(at),
+		host,
+		tls,
+		phase,
+		code,
+		enhanced,
+		reply,
+		ms,
+	};
 }
 
 /** A contact as the API shows it. */

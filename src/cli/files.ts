@@ -1,6 +1,3 @@
-import {existsSync} from 'node:fs';
-import {join} from 'node:path';
-import {capturedFolder, capturedName} from '../deliver/capture.ts';
 import {openRegular, RefusedFileError, readRegular} from '../mail/regular-file.ts';
 import {CliError} from './fault.ts';
 
@@ -71,10 +68,4 @@ export async function readVariables(name: string): Promise<Record<string, unknow
 		throw new CliError('data', `${name} is not a JSON object`, 'put the variables into {…}');
 	}
 	return value as Record<string, unknown>;
-}
-
-/** The file in which a copy was captured, null if it was not. */
-export function capturedFile(dataDir: string, copyId: string): string | null {
-	const file = join(capturedFolder(dataDir), capturedName(copyId));
-	return existsSync(file) ? file : null;
 }

@@ -1,10 +1,10 @@
+import {capturedFile} from '../daemon/mail-copies.ts';
 import type {Phase} from '../mail/outcome.ts';
 import type {EngagementCount} from '../store/engagement.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredReport} from '../store/inbound/reports.ts';
 import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
-import {capturedFile} from './files.ts';
 import type {Session} from './session.ts';
 import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './text.ts';
 

@@ -1,5 +1,6 @@
 import type {Command} from 'commander';
 import {eventView, messageView} from '../api/views.ts';
+import {capturedFile} from '../daemon/mail-copies.ts';
 import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
 import {type EngagementCount, readEngagement} from '../store/engagement.ts';
 import {readEvents} from '../store/events.ts';
@@ -8,7 +9,6 @@ import {readCopies, type StoredCopy} from '../store/message-copies.ts';
 import {type ListedMessage, listMessages} from '../store/message-scan.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {CliError} from './fault.ts';
-import {capturedFile} from './files.ts';
 import {describe, storedReportView} from './message-text.ts';
 import {address, count, past} from './options.ts';
 import {verb} from './program.ts';

@@ -3,13 +3,12 @@ import {setTimeout as wait} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {issueKey} from '../admin/keys.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {erasedAddress, type Mode} from '../mail/message.ts';
+import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {storeTime} from '../mail/time.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
-import {listAttachments} from '../store/attachments.ts';
 import {readStatus} from '../store/message-copies.ts';
-import {findSent, type SentMessage} from '../store/messages.ts';
+import {findMessageStanding} from '../store/messages.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
 import {collect, locale, mode, timezone} from './options.ts';
@@ -74,7 +73,7 @@ async function send(session: Session, options: Options): Promise<void> {
 		metadata: options.metadata && metadata(options.metadata),
 	};
 	const {workspace_id: workspaceId} = template;
-	const accepted = await postAs(session, {workspaceId, mode: options.mode}, body, {
+	const accepted = await postAs(session, {workspaceId, mode: options.mode}, '/v1/messages', body, {
 		...(options.idempotencyKey !== undefined && {'idempotency-key': options.idempotencyKey}),
 	});
 	if (!options.wait) {
@@ -157,14 +156,15 @@ const keyLifetime = 60_000;
 export async function postAs(
 	session: Session,
 	whose: Whose,
+	path: string,
 	body: object,
-	headers: Readonly<Record<string, string>>,
+	headers: Readonly<Record<string, string>> = {},
 ): Promise<Accepted> {
 	const url = liveDaemon(session.settings().dataDir)?.http;
 	if (!url) {
 		throw new CliError('unavailable', 'no daemon is running on this data folder', 'start it with mailctl serve');
 	}
-	return await withKey(session, whose, key => postMessage(url, key, body, headers));
+	return await withKey(session, whose, key => postMessage(url + path, key, body, headers));
 }
 
 /**
@@ -194,7 +194,7 @@ async function postMessage(
 ): Promise<Accepted> {
 	let response: Response;
 	try {
-		response = await fetch(`${url}/v1/messages`, {
+		response = await fetch(url, {
 			method: 'POST',
 			headers: {...headers, authorization: `Bearer ${key}`, 'content-type': 'application/json'},
 			body: JSON.stringify(body),
@@ -203,7 +203,7 @@ async function postMessage(
 		const cause = (error as Error).cause ?? error;
 		throw new CliError(
 			'unavailable',
-			`the daemon does not answer at ${url} (${cause instanceof Error ? cause.message : cause})`,
+			`the daemon does not answer at ${new URL(url).origin} (${cause instanceof Error ? cause.message : cause})`,
 			'start it with mailctl serve',
 		);
 	}
@@ -238,41 +238,13 @@ function kindOf(status: number): ExitKind {
 /** Sends what a message said as a new one, which passes every check and uses the template's newest version. */
 export async function resend(session: Session, _options: object, id: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
-	const reader = await session.reader();
-	const sent = await findSent(reader, workspaceId, id);
-	if (!sent) {
+	const found = await findMessageStanding(await session.reader(), workspaceId, id);
+	if (!found) {
 		throw new CliError('data', `there is no message ${id}`, 'see mailctl message list');
 	}
-	if (sent.erasedAt !== null || sent.to === erasedAddress) {
+	if (found.erasedAt !== null) {
 		throw new CliError('data', `the message ${id} was erased`, 'there is nothing left of it to send again');
 	}
-	const files = await listAttachments(reader, id);
-	const body = {
-		...bodyOf(sent),
-		attachments: files.map(({filename, contentType, content}) => ({
-			filename,
-			contentType,
-			content: Buffer.from(content).toString('base64'),
-		})),
-	};
-	const accepted = await postAs(session, {workspaceId, mode: sent.mode}, body, {'x-mailctl-resent-from': id});
+	const accepted = await postAs(session, {workspaceId, mode: found.mode}, `/v1/messages/${id}/resend`, {});
 	session.show({id: accepted.id, resent_from: id}, () => [accepted.id]);
-}
-
-function bodyOf(sent: SentMessage): object {
-	return {
-		from: sent.from,
-		to: sent.to,
-		templateId: sent.templateId,
-		data: sent.data,
-		replyTo: sent.replyTo === erasedAddress ? null : sent.replyTo,
-		// Whoever was erased gets nothing again.
-		cc: sent.cc.filter(address => address !== erasedAddress),
-		metadata: sent.metadata,
-		tags: sent.tags,
-		unsubscribeGroup: sent.topicCode,
-		locale: sent.locale,
-		timezone: sent.timezone,
-		tracking: sent.tracking,
-	};
 }

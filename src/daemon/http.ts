@@ -29,6 +29,7 @@ import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findKey} from '../store/templates.ts';
 import {createGuard} from '../webhook/guard.ts';
+import {createMailCopies} from './mail-copies.ts';
 
 export type HttpOptions = {
 	readonly settings: Settings;
@@ -122,6 +123,8 @@ export function createHttp(options: HttpOptions) {
 		});
 	}
 
+	let boundUrl: string | null = null;
+
 	function createPublic(): Api {
 		const isShared = adminListen === 'shared';
 		return createServer({
@@ -144,6 +147,14 @@ export function createHttp(options: HttpOptions) {
 						clock,
 						outbox,
 						removeCaptured: options.uncapture,
+					}),
+					mails: createMailCopies({
+						settings,
+						store,
+						vault: options.vault,
+						secrets: options.secrets,
+						clock,
+						publicUrl: () => settings.publicUrl ?? boundUrl ?? boundPublicUrl(null, settings.httpListen),
 					}),
 					webhooks: {guard: createGuard(settings.webhookAllowCidrs), onDue: outbox.onDue},
 					mayAccept: options.mayAccept,
@@ -172,6 +183,7 @@ export function createHttp(options: HttpOptions) {
 		/** Answers where it listens; null: it serves nothing. */
 		async listen(): Promise<{readonly http: string | null; readonly admin: string | null}> {
 			const http = api && (await bind(api, settings.httpListen));
+			boundUrl = http;
 			if (adminListen === null || adminListen === 'shared') {
 				return {http, admin: adminListen === null ? null : http};
 			}

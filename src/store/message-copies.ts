@@ -52,6 +52,34 @@ export async function readAttempts(reader: Knex, copyIds: readonly string[]): Pr
 		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
 }
 
+/** A conversation with the copy that it is about; the id tells its place among those of the message. */
+export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
+	readonly id: string;
+	readonly address: string;
+	readonly role: Role;
+};
+
+/** The conversations about a message, copy by copy, each in order, from after the one with the id `after`. */
+export async function pageAttempts(
+	reader: Knex,
+	messageId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<ListedAttempt[]> {
+	const query = reader('attempts as a')
+		.join('recipients as r', 'r.id', 'a.recipient_id')
+		.where({'r.message_id': messageId})
+		.orderBy(['a.recipient_id', 'a.n', 'a.position'])
+		.limit(limit)
+		.select('a.recipient_id', 'a.n', 'a.position', 'a.at', 'a.host', 'a.tls', 'a.phase', 'a.code', 'a.enhanced')
+		.select('a.reply', 'a.ms', 'r.address', 'r.role');
+	if (after !== null) {
+		const [copyId = '', n, position] = after.split(' ');
+		query.whereRaw('(a.recipient_id, a.n, a.position) > (?, ?, ?)', [copyId, Number(n), Number(position)]);
+	}
+	const rows: Array<Omit<ListedAttempt, 'id'> & {position: number}> = await query;
+	return rows.map(({position, ...row}) => ({...row, id: `${row.recipient_id} ${row.n} ${position}`}));
+}
+
 /** The state of a message's `to` copy, and whether it is still in the queue. */
 export async function readStatus(
 	reader: Knex,

@@ -104,21 +104,22 @@ export type StoredMessage = {
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
 	readonly attachments: ReadonlyArray<{readonly filename: string; readonly contentType: string}>;
-	/** The message that this one repeats (`mailctl message resend`). */
+	/** The message that this one repeats. */
 	readonly resentFrom: string | null;
 	readonly createdAt: string;
 	readonly updatedAt: string;
 };
 
-/** Whether the workspace has this message, of this mode (undefined: of any). */
-export async function hasMessage(
+/** Whose a message is, and whether anything is left of it. */
+export type MessageStanding = {readonly mode: Mode; readonly erasedAt: string | null};
+
+/** Undefined: the workspace has no such message. */
+export async function findMessageStanding(
 	reader: Knex,
 	workspaceId: string,
 	id: string,
-	mode: Mode | undefined,
-): Promise<boolean> {
-	const row: {mode: Mode} | undefined = await reader('messages').where({id, workspace_id: workspaceId}).first('mode');
-	return row !== undefined && (mode === undefined || row.mode === mode);
+): Promise<MessageStanding | undefined> {
+	return await reader('messages').where({id, workspace_id: workspaceId}).first('mode', 'erased_at as erasedAt');
 }
 
 /** What the links of a mail must know of its message; undefined: it is gone. */
@@ -179,39 +180,42 @@ export async function readMessages(
 	}));
 }
 
-/** What was said when the message was sent, to be sent again; its attachments are read by `listAttachments`. */
+/** What was said when the message was sent, to be sent again: JSON as text. Its attachments are read by `listAttachments`. */
 export type SentMessage = Pick<
-	StoredMessage,
-	'id' | 'mode' | 'from' | 'to' | 'replyTo' | 'cc' | 'templateId' | 'data' | 'metadata' | 'tags'
-> & {
-	readonly topicCode: string | null;
-	readonly locale: string | null;
-	readonly timezone: string | null;
-	readonly tracking: Readonly<Record<string, boolean>> | null;
-	readonly erasedAt: string | null;
-};
+	NewMessage,
+	| 'mode'
+	| 'from'
+	| 'to'
+	| 'replyTo'
+	| 'cc'
+	| 'templateId'
+	| 'data'
+	| 'metadata'
+	| 'tags'
+	| 'topicCode'
+	| 'locale'
+	| 'timezone'
+	| 'tracking'
+> &
+	MessageStanding;
 
 export async function findSent(reader: Knex, workspaceId: string, id: string): Promise<SentMessage | undefined> {
-	const row = await reader('messages').where({id, workspace_id: workspaceId}).first();
-	return (
-		row && {
-			id: row.id,
-			mode: row.mode,
-			from: row.from_address,
-			to: row.to_address,
-			replyTo: row.reply_to,
-			cc: JSON.parse(row.cc ?? '[]'),
-			templateId: row.template_id,
-			data: JSON.parse(row.data ?? '{}'),
-			metadata: JSON.parse(row.metadata ?? '{}'),
-			tags: JSON.parse(row.tags ?? '[]'),
-			topicCode: row.topic_code,
-			locale: row.locale,
-			timezone: row.timezone,
-			tracking: JSON.parse(row.tracking ?? 'null'),
-			erasedAt: row.erased_at,
-		}
-	);
+	return await reader('messages').where({id, workspace_id: workspaceId}).first({
+		mode: 'mode',
+		from: 'from_address',
+		to: 'to_address',
+		replyTo: 'reply_to',
+		cc: 'cc',
+		templateId: 'template_id',
+		data: 'data',
+		metadata: 'metadata',
+		tags: 'tags',
+		topicCode: 'topic_code',
+		locale: 'locale',
+		timezone: 'timezone',
+		tracking: 'tracking',
+		erasedAt: 'erased_at',
+	});
 }
 
 type AttachmentNames = StoredMessage['attachments'];

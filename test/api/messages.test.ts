@@ -132,7 +132,7 @@ storeTest(test, 'a message of another workspace, an unknown one and what is no i
 	const api = await startApi(t, store);
 	const id = idOf(await api.send());
 	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
-	for (const path of ['', '/events']) {
+	for (const path of ['', '/events', '/recipients', '/attempts', '/content', '/raw']) {
 		const answers = await Promise.all([
 			api.get(`/v1/messages/${id}${path}`, stranger),
 			api.get(`/v1/messages/${newId('msg')}${path}`),
@@ -274,42 +274,4 @@ storeTest(test, 'a send takes no query: each parameter is told beside the faults
 		t.deepEqual(violations.map(({field}) => field).sort(), [...fields].sort());
 	}
 	t.is((await store.reader('messages')).length, 0);
-});
-
-storeTest(test, 'a send keeps which message it repeats, if that is one of its workspace', async (t, store) => {
-	const api = await startApi(t, store);
-	const id = idOf(await api.send({locale: 'de'}));
-	const other = await addWorkspace(store, 'globex');
-	const foreign = idOf(
-		await api.send({templateId: other.templateId, from: other.sender}, await addKey(store, other.id)),
-	);
-	await store.database('contacts').where({workspace_id: api.workspace.id}).update({locale: 'fr'});
-	api.clear();
-	for (const [repeated, kept] of [
-		[id, id],
-		[foreign, null],
-		[newId('msg'), null],
-		['x', null],
-		['', null],
-	] as const) {
-		const response = await fetch(`${api.base}/v1/messages`, {
-			method: 'POST',
-			headers: {
-				authorization: `Bearer ${api.key}`,
-				'content-type': 'application/json',
-				'x-mailctl-resent-from': repeated,
-			},
-			body: JSON.stringify({
-				from: api.workspace.sender,
-				to: 'user@example.org',
-				templateId: api.workspace.templateId,
-				...(kept !== null && {locale: 'de'}),
-			}),
-		});
-		t.is(response.status, 202, repeated);
-		const sent = (await response.json()) as {id: string};
-		t.like((await api.get(`/v1/messages/${sent.id}`)).body, {resent_from: kept}, repeated);
-	}
-	const contact = await store.reader('contacts').where({workspace_id: api.workspace.id}).first();
-	t.is(contact.locale, 'fr', 'what a repeated send says of its recipient is old');
 });

@@ -1,4 +1,8 @@
 import {randomBytes} from 'node:crypto';
+import {mkdtempSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
 import type {ExecutionContext} from 'ava';
 import {createCatalog} from '../../src/accept/catalog.ts';
 import {createAccept} from '../../src/accept/send.ts';
@@ -9,6 +13,7 @@ import {localHostGuard} from '../../src/api/pages.ts';
 import {createCursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
+import {createMailCopies} from '../../src/daemon/mail-copies.ts';
 import {createCollector} from '../../src/hosted/collector.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {createLinks, type Links} from '../../src/links/links.ts';
@@ -45,6 +50,7 @@ export type TestApi = {
 	readonly reported: unknown[];
 	/** The copies whose captured mails were to be removed. */
 	readonly uncaptured: string[];
+	readonly dataDir: string;
 	/** The webhook endpoints for which something was said to be due. */
 	readonly due: string[];
 	/** Empties the caches, as the daemon does when the generation grows. */
@@ -133,6 +139,10 @@ export async function startApi(
 		catalog.clear();
 		auth.clear();
 	};
+	const secrets = {current: 1, keys: {1: randomBytes(32)}};
+	const vault = createVault(secrets);
+	const dataDir = mkdtempSync(join(tmpdir(), 'mailctl-api-'));
+	t.teardown(() => rm(dataDir, {recursive: true}));
 	const api = createApi({
 		newId,
 		version: '0.0.0',
@@ -149,7 +159,7 @@ export async function startApi(
 			},
 			writer: store.writer,
 			tools: {clock, newId, random: randomBytes},
-			vault: createVault({current: 1, keys: {1: randomBytes(32)}}),
+			vault,
 			cursors: createCursors(randomBytes(32)),
 			accept,
 			limits,
@@ -160,6 +170,23 @@ export async function startApi(
 				async removeCaptured(copyIds) {
 					uncaptured.push(...copyIds);
 				},
+			}),
+			mails: createMailCopies({
+				settings: {
+					dataDir,
+					tokenLifetime: day,
+					returnPathDomain: 'bounces.example.com',
+					inboundListen: null,
+					bounceMailbox: null,
+					senderId: 'mailctl',
+					cfbl: false,
+					feedbackAddress: 'fbl@bounces.example.com',
+				},
+				store,
+				vault,
+				secrets,
+				clock,
+				publicUrl: () => 'https://mail.shop.example',
 			}),
 			webhooks: {guard: createGuard([]), onDue: outbox.onDue},
 			mayAccept,
@@ -224,6 +251,7 @@ export async function startApi(
 		announced,
 		reported,
 		uncaptured,
+		dataDir,
 		due,
 		clear: forget,
 		post,

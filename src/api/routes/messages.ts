@@ -1,22 +1,21 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import type {FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import {fingerprintOf} from '../../accept/idempotency.ts';
 import type {Accept} from '../../accept/send.ts';
 import {isId} from '../../mail/ids.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {readEvents} from '../../store/events.ts';
-import {findMessage, hasMessage} from '../../store/messages.ts';
+import {findMessage} from '../../store/messages.ts';
 import {type Auth, callerOf} from '../auth.ts';
-import {type Caller, visibleMode} from '../caller.ts';
+import {visibleMessage, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {type Cursors, noQuery, pageQuery, readPage} from '../paging.ts';
 import type {RateLimits} from '../rate-limit.ts';
-import {createReadSend, limitSends, readIdempotencyKey, refusedSend} from '../read-send.ts';
+import {answerSend, createReadSend, limitSends, readIdempotencyKey, sendErrors} from '../read-send.ts';
 import {acceptedView, eventSchema, messageSchema} from '../schemas/message.ts';
 import {idParams, pageOf} from '../schemas/page.ts';
-import {resentFromHeader, type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
+import {type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
 import type {Routes} from '../server.ts';
 import {createChecks, mostViolations} from '../validate.ts';
 import {eventView, messageView} from '../views.ts';
@@ -34,20 +33,6 @@ export type MessageRoutesOptions = {
 
 const messageParams = idParams('msg');
 const eventsPerPage = 100;
-const sendErrors = [
-	'idempotency_key_reused',
-	'sending_paused',
-	'template_required',
-	'template_not_found',
-	'template_has_no_version',
-	'sender_not_available',
-	'recipient_suppressed',
-	'unknown_unsubscribe_group',
-	'recipient_unsubscribed',
-	'rate_limited',
-	'quota_exceeded',
-] as const;
-
 export function messageRoutes({
 	auth,
 	reader,
@@ -60,15 +45,6 @@ export function messageRoutes({
 	const checks = createChecks();
 	const readSend = createReadSend(checks);
 	const checkQuery = checks.checkOf(noQuery);
-
-	async function isVisible(caller: Caller, id: string): Promise<boolean> {
-		return isId('msg', id) && (await hasMessage(reader, caller.workspaceId, id, visibleMode(caller)));
-	}
-
-	/** The id if the caller may see this message. */
-	async function known(request: FastifyRequest, id: string | string[]): Promise<string | null> {
-		return typeof id === 'string' && (await isVisible(callerOf(request), id)) ? id : null;
-	}
 
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
@@ -112,16 +88,7 @@ export function messageRoutes({
 					throw apiError(read.code, read);
 				}
 				const idempotency = key === null ? null : {key, fingerprint: fingerprintOf(request.body as SendBody)};
-				const repeats = request.headers[resentFromHeader];
-				const send = repeats === undefined ? read.send : {...read.send, resentFrom: await known(request, repeats)};
-				const accepted = await accept.single(send, idempotency);
-				if (!accepted.ok) {
-					throw refusedSend(accepted, clock.now());
-				}
-				if (accepted.replayed) {
-					reply.header('idempotent-replayed', 'true');
-				}
-				return reply.code(202).type('application/json; charset=utf-8').send(accepted.body);
+				return answerSend(reply, await accept.single(read.send, idempotency), clock.now());
 			},
 		);
 
@@ -175,9 +142,7 @@ export function messageRoutes({
 					cursors,
 					scope: {workspaceId: caller.workspaceId, route: 'message_events', filters: {message: id}},
 					async read(part) {
-						if (!(await isVisible(caller, id))) {
-							throw apiError('message_not_found');
-						}
+						await visibleMessage(reader, caller, id);
 						return await readEvents(reader, id, part);
 					},
 				});

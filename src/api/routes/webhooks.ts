@@ -1,7 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import type {FastifyRequest, FastifySchemaCompiler} from 'fastify';
 import type {Knex} from 'knex';
-import type {TSchema} from 'typebox';
 import {addEndpoint, removeEndpoint, replay, rotateSecret} from '../../admin/webhooks.ts';
 import {isId} from '../../mail/ids.ts';
 import type {Tools} from '../../mail/operator.ts';
@@ -14,10 +12,11 @@ import type {Guard} from '../../webhook/guard.ts';
 import {type Auth, actAs, callerOf} from '../auth.ts';
 import {type Caller, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
-import {apiError, bodyMissing} from '../errors.ts';
+import {apiError} from '../errors.ts';
+import {checkBody, emptyBody, optionalBody} from '../optional-body.ts';
 import {type Cursors, noQuery, pageQuery, readPage, scanPage} from '../paging.ts';
 import {idParams, pageOf} from '../schemas/page.ts';
-import {deliverySchema, endpointBody, endpointSchema, replayBody, rotationBody} from '../schemas/webhook.ts';
+import {deliverySchema, endpointBody, endpointSchema, rotationBody} from '../schemas/webhook.ts';
 import type {Routes} from '../server.ts';
 import {createChecks} from '../validate.ts';
 import {deliveryView, endpointView} from '../views.ts';
@@ -45,12 +44,6 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 
 	const shown = (endpoint: Endpoint) =>
 		endpointView(endpoint, vault.open(endpoint.id, endpoint.secret), storeTime(tools.clock.now()));
-
-	/** No body at all says as much as an empty object. */
-	const optionalBody: FastifySchemaCompiler<TSchema> = ({schema, httpPart}) => {
-		const check = checks.compiler(schema, httpPart);
-		return value => (httpPart === 'body' && value === null ? {value} : check(value));
-	};
 
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
@@ -162,7 +155,7 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 					params: idParams('whe'),
 					body: rotationBody,
 				},
-				validatorCompiler: optionalBody,
+				validatorCompiler: optionalBody(checks),
 			},
 			async request => {
 				checkBody(request);
@@ -230,9 +223,9 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 					}),
 					querystring: noQuery,
 					params: idParams('whd'),
-					body: replayBody,
+					body: emptyBody,
 				},
-				validatorCompiler: optionalBody,
+				validatorCompiler: optionalBody(checks),
 			},
 			async (request, reply) => {
 				checkBody(request);
@@ -257,13 +250,6 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 async function isVisible(reader: Knex, caller: Caller, id: string): Promise<boolean> {
 	const endpoint = isId('whe', id) ? await findEndpoint(reader, caller.workspaceId, id) : undefined;
 	return endpoint !== undefined && endpoint.mode === (visibleMode(caller) ?? endpoint.mode);
-}
-
-/** JSON without any text in it is no body. */
-function checkBody({headers, body}: FastifyRequest): void {
-	if (headers['content-type'] !== undefined && !body) {
-		throw bodyMissing();
-	}
 }
 
 /** Milliseconds of what the schema let pass. */

@@ -1,4 +1,5 @@
 import {eventTypes} from '../../mail/event.ts';
+import {phases} from '../../mail/outcome.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
 import {Type} from './type.ts';
 
@@ -57,9 +58,7 @@ export const messageSchema = Type.Object(
 		metadata: Type.Record(Type.String(), Type.String()),
 		tags: Type.Array(Type.String()),
 		mode: Type.Enum(['live', 'test']),
-		resent_from: Type.Union([Type.String(), Type.Null()], {
-			description: 'The message that this one repeats, by `mailctl message resend`.',
-		}),
+		resent_from: Type.Union([Type.String(), Type.Null()], {description: 'The message that this one repeats.'}),
 		created_at: time,
 		updated_at: time,
 	},
@@ -76,4 +75,69 @@ export const eventSchema = Type.Object(
 		detail: Type.Object({}, {description: 'What is known besides: recipient, role, SMTP reply, reason, URL …'}),
 	},
 	{examples: [eventExample]},
+);
+
+const role = Type.Enum(['to', 'cc']);
+const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
+
+/** A recipient of a message. */
+export const copySchema = Type.Object(
+	{
+		id: Type.String(),
+		recipient: Type.String({description: 'The address, as the send spelled it.'}),
+		role,
+		state: Type.Enum(recipientStates, {description: 'That of `to` is the status of the message.'}),
+		state_at: time,
+		next_attempt_at: textOrNull('When it is tried next; null: it is not in the queue any more.'),
+		last_reply: textOrNull('What was said of it last; null: nothing yet.'),
+	},
+	{
+		examples: [
+			{
+				id: 'rcp_01kaxq7w0c8m2v5t9d3f6h1j4n',
+				recipient: 'user@example.org',
+				role: 'to',
+				state: 'queued',
+				state_at: '2026-06-09T10:15:30+00:00',
+				next_attempt_at: '2026-06-09T10:20:30+00:00',
+				last_reply: '451 4.7.1 Try again later',
+			},
+		],
+	},
+);
+
+/** A conversation with a host about a recipient. */
+export const attemptSchema = Type.Object(
+	{
+		recipient_id: Type.String(),
+		recipient: Type.String(),
+		role,
+		attempt: Type.Integer({description: 'Which try it was part of, from 1.'}),
+		at: time,
+		host: textOrNull('With whom; null: no host was found.'),
+		tls: textOrNull('Protocol, cipher, and whether the certificate was verified; null: no TLS.'),
+		phase: Type.Enum([...phases], {description: 'How far it came.'}),
+		code: Type.Union([Type.Integer(), Type.Null()], {description: 'Of the SMTP reply; null: none came.'}),
+		enhanced: textOrNull('The enhanced status code (RFC 3463).'),
+		reply: Type.String({description: 'The SMTP reply, or why there was none.'}),
+		ms: Type.Integer({description: 'How long it took, milliseconds.'}),
+	},
+	{
+		examples: [
+			{
+				recipient_id: 'rcp_01kaxq7w0c8m2v5t9d3f6h1j4n',
+				recipient: 'user@example.org',
+				role: 'to',
+				attempt: 1,
+				at: '2026-06-09T10:15:31+00:00',
+				host: 'mx.example.org',
+				tls: 'TLSv1.3 TLS_AES_256_GCM_SHA384 unverified',
+				phase: 'rcpt',
+				code: 451,
+				enhanced: '4.7.1',
+				reply: '4.7.1 Try again later',
+				ms: 120,
+			},
+		],
+	},
 );

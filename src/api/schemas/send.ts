@@ -99,9 +99,6 @@ export const sendBody = Type.Object(
 
 export type SendBody = Static<typeof sendBody>;
 
-/** Names the message that a send repeats; `mailctl message resend` sets it. */
-export const resentFromHeader = 'x-mailctl-resent-from';
-
 /** The headers that a send may carry. */
 export const sendHeaders = Type.Object({
 	'Idempotency-Key': Type.Optional(
@@ -111,12 +108,6 @@ export const sendHeaders = Type.Object({
 			pattern: '^[ -~]*$',
 			description:
 				'Makes repeating a send safe: the same key with the same `from`, `to`, `templateId` and `data` repeats the first answer, byte for byte and with `Idempotent-Replayed: true`, and creates no second message. With others it answers 409. Kept 24 hours.',
-		}),
-	),
-	[resentFromHeader]: Type.Optional(
-		Type.String({
-			description:
-				'The message that this one repeats, `msg_…`, set by `mailctl message resend`: kept as `resent_from`. Such a send teaches the contact nothing.',
 		}),
 	),
 });

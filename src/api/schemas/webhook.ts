@@ -43,9 +43,6 @@ export const rotationBody = Type.Object(
 	{additionalProperties: false, examples: [{overlap: '24h'}]},
 );
 
-/** The body of a replay. */
-export const replayBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
-
 /** A webhook endpoint (docs/reference/interface.md, Webhook endpoint). */
 export const endpointSchema = Type.Object(
 	{

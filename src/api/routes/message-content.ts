@@ -1,0 +1,111 @@
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import {readCopies} from '../../store/message-copies.ts';
+import type {ApiParts} from '../api-parts.ts';
+import {callerOf} from '../auth.ts';
+import {type Caller, visibleMessage} from '../caller.ts';
+import {describe} from '../describe.ts';
+import {apiError} from '../errors.ts';
+import {queryAddressKey} from '../schemas/formats.ts';
+import {idParams} from '../schemas/page.ts';
+import {previewSchema} from '../schemas/template.ts';
+import {Type} from '../schemas/type.ts';
+import type {Routes} from '../server.ts';
+import {createTurns} from '../turns.ts';
+
+const copyQuery = Type.Object(
+	{
+		recipient: Type.Optional(
+			Type.String({format: 'query-recipient-email', description: 'Whose copy; absent: that of `to`.'}),
+		),
+	},
+	{additionalProperties: false},
+);
+const remadeErrors = ['message_not_found', 'unprocessable_entity'] as const;
+
+/** The mail of a message. Templates are foreign code: each render has a thread of its own. */
+export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
+	const renderTurns = createTurns();
+
+	/** The id of the copy that is meant. */
+	async function chosenCopy(caller: Caller, id: string, recipient: string | undefined): Promise<string> {
+		const {erasedAt} = await visibleMessage(reader, caller, id);
+		if (erasedAt !== null) {
+			throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
+		}
+		const copies = await readCopies(reader, caller.workspaceId, id);
+		const key = recipient === undefined ? undefined : queryAddressKey(recipient);
+		const copy = copies.find(({address}) => key === undefined || queryAddressKey(address) === key);
+		if (!copy) {
+			const message = 'must be an address of this message';
+			throw apiError('validation_failed', {violations: [{field: 'recipient', message}]});
+		}
+		return copy.id;
+	}
+
+	async function remade({workspaceId}: Caller, copyId: string) {
+		const made = await renderTurns(workspaceId, () => mails.remade(workspaceId, copyId));
+		if (made === 'no_sender' || !made.ok) {
+			const why = made === 'no_sender' ? 'its sender was removed' : made.message;
+			throw apiError('unprocessable_entity', {message: `The mail cannot be made: ${why}.`});
+		}
+		return made;
+	}
+
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.get(
+			'/v1/messages/:id/content',
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: "Read a message's content",
+						description:
+							'Subject, html and text as the template renders them for this recipient; links are not rewritten for tracking.',
+						answer: [200, 'The content.', previewSchema],
+						errors: remadeErrors,
+					}),
+					querystring: copyQuery,
+					params: idParams('msg'),
+				},
+			},
+			async request => {
+				const caller = callerOf(request);
+				const copyId = await chosenCopy(caller, request.params.id, request.query.recipient);
+				return (await remade(caller, copyId)).content;
+			},
+		);
+
+		routes.get(
+			'/v1/messages/:id/raw',
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: "Read a message's mail",
+						description:
+							'The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent.',
+						answer: [200, 'The mail (RFC 5322).', null],
+						media: 'message/rfc822',
+						errors: remadeErrors,
+					}),
+					querystring: copyQuery,
+					params: idParams('msg'),
+				},
+			},
+			async (request, reply) => {
+				const caller = callerOf(request);
+				const {id} = request.params;
+				const copyId = await chosenCopy(caller, id, request.query.recipient);
+				const mail = (await mails.captured(copyId)) ?? (await remade(caller, copyId)).mail;
+				return reply
+					.type('message/rfc822')
+					.header('content-disposition', `attachment; filename="${id}.eml"`)
+					.send(Buffer.from(mail.buffer, mail.byteOffset, mail.byteLength));
+			},
+		);
+	};
+}

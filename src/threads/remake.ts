@@ -1,0 +1,57 @@
+import {importSigningKey} from '../compose/dkim.ts';
+import {createLinks} from '../links/links.ts';
+import type {TokenKeys} from '../links/sealed-token.ts';
+import {pooledRandom} from '../mail/ids.ts';
+import {joined} from '../mail/pieces.ts';
+import type {MakeJob} from '../queue/makers.ts';
+import {answer} from '../render/in-worker.ts';
+import {createRenderer} from '../render/render.ts';
+import {createMake, type MakeOptions, type Variant} from './make.ts';
+import type {SigningKeyText} from './maker.ts';
+
+/** A copy that is to be made once more, with all that it takes. */
+export type Remake = {
+	readonly options: Omit<MakeOptions, 'links' | 'renderer' | 'clock'>;
+	readonly keys: TokenKeys;
+	readonly publicUrl: string;
+	/** Milliseconds: the time of its signatures. */
+	readonly now: number;
+	readonly job: MakeJob;
+	readonly variants: readonly Variant[];
+	readonly signing: readonly SigningKeyText[];
+};
+
+/** The mail, and what its template rendered. `message`: why there is none. */
+export type Remade =
+	| {
+			readonly ok: true;
+			readonly mail: Uint8Array;
+			readonly content: {readonly subject: string; readonly html: string; readonly text: string};
+	  }
+	| {readonly ok: false; readonly message: string};
+
+function remake({options, keys, publicUrl, now, job, variants, signing}: Remake): Remade {
+	const renderer = createRenderer();
+	let content = {subject: '', html: '', text: ''};
+	const make = createMake({
+		...options,
+		links: createLinks({keys, publicUrl, random: pooledRandom()}),
+		renderer: {
+			...renderer,
+			renderPieces(variant, input) {
+				const rendered = renderer.renderPieces(variant, input);
+				if (rendered.ok) {
+					const {subject, html, text} = rendered;
+					content = {subject, html: joined(html), text: joined(text)};
+				}
+				return rendered;
+			},
+		},
+		clock: {now: () => now, monotonic: () => 0},
+	});
+	const result = make(job, {variants, signing: signing.map(importSigningKey)});
+	return result.ok ? {ok: true, mail: result.made.mail, content} : {ok: false, message: result.unmade.message};
+}
+
+// The body of a thread that lives for one copy: its template is foreign code.
+await answer(input => remake(input as Remake));
