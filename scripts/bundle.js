@@ -96,6 +96,28 @@ function licencesOf(inputs) {
 	});
 }
 
+/** `mailctl/client`: one file, and its types. */
+async function makeClient() {
+	const [source, made] = ['src/client/client.ts', 'dist/client'];
+	await build({
+		entryPoints: [source],
+		outdir: made,
+		bundle: true,
+		platform: 'node',
+		target: 'node20.19',
+		format: 'esm',
+	});
+	const options =
+		'--ignoreConfig --declaration --emitDeclarationOnly --module nodenext --target es2023 --types node --strict';
+	const typescript = [
+		'node_modules/typescript/bin/tsc',
+		source,
+		...options.split(' '),
+		'--rewriteRelativeImportExtensions',
+	];
+	execFileSync(process.execPath, [...typescript, '--outDir', made], {stdio: 'inherit'});
+}
+
 // `npm start` builds each time: where tsc wrote nothing and no library was installed since, there is nothing to do.
 const madeOf = ['dist/.tsbuildinfo', 'node_modules/.package-lock.json', 'scripts/bundle.js'];
 if (timeOf(`${folder}/cli/main.js`) > Math.max(...madeOf.map(timeOf))) {
@@ -106,6 +128,7 @@ for (const rest of [outdir, former]) {
 	rmSync(rest, {recursive: true, force: true});
 }
 const inputs = [...(await bundle(startedFiles(), threads)), ...(await bundle(['cli/main'], program))];
+await makeClient();
 const main = path.join(outdir, 'cli/main.js');
 const id = createHash('sha256').update(readFileSync(main)).digest('hex').slice(0, 16);
 appendFileSync(main, `\n//${id}\n`);

@@ -11,7 +11,7 @@ test('the package has the program and its configuration, and nothing else', t =>
 	});
 	const paths = (JSON.parse(answer) as Packed).flatMap(({files}) => files.map(file => file.path));
 	t.deepEqual(
-		paths.filter(file => !/^(LICENSE|README\.md|package\.json|(bin|config|dist\/bundle)\/.+)$/.test(file)),
+		paths.filter(file => !/^(LICENSE|README\.md|package\.json|(bin|config|dist\/bundle|dist\/client)\/.+)$/.test(file)),
 		[],
 	);
 	const needed = ['bin', 'config'].flatMap(folder =>

@@ -98,6 +98,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'routing',
 	],
 	daemon: 'everything',
+	client: [],
 };
 
 function filesOf(folder: string): string[] {

@@ -1,0 +1,51 @@
+import {createHmac, timingSafeEqual} from 'node:crypto';
+import {MailctlError} from './error.ts';
+import {Nouns, type WebhookEvent} from './nouns.ts';
+
+export {MailctlError, type Violation} from './error.ts';
+export type * from './nouns.ts';
+export type {CallOptions, ClientOptions, Items, Page, SendOptions} from './requests.ts';
+
+/**
+ * The API of a mailctl, a method for each route: `new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})`.
+ * A call that fails rejects with a MailctlError.
+ */
+export class Mailctl extends Nouns {}
+
+/** Headers of a request, as Fetch or Node gives them. */
+export type RequestHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** So old, or so far ahead, may a signature be, seconds. */
+const maxAgeSeconds = 300;
+
+/**
+ * The event of a webhook, once its signature is right. `rawBody` is what was received, before anything parses it. During the
+ * overlap of a rotation either secret is right. Throws a MailctlError (code `bad_signature`) that you answer with 400.
+ */
+export function verifyWebhook(rawBody: string | Uint8Array, headers: RequestHeaders, secret: string): WebhookEvent {
+	const read = (name: string) => (headers instanceof Headers ? headers.get(name) : headerOf(headers, name)) ?? '';
+	const timestamp = read('x-webhook-timestamp');
+	const age = Math.abs(Date.now() / 1000 - Number(timestamp));
+	if (!/^\d+$/.test(timestamp) || age > maxAgeSeconds) {
+		throw unauthentic('its X-Webhook-Timestamp is missing or more than 300 seconds off: check the clocks');
+	}
+	const hmac = createHmac('sha256', secret).update(`${timestamp}.`).update(rawBody);
+	const expected = Buffer.from(`sha256=${hmac.digest('hex')}`);
+	const isRight = ['x-webhook-signature', 'x-webhook-signature-next'].some(name => {
+		const given = Buffer.from(read(name));
+		return given.length === expected.length && timingSafeEqual(given, expected);
+	});
+	if (!isRight) {
+		throw unauthentic('its X-Webhook-Signature does not fit: check the secret, and pass the body as it was received');
+	}
+	return JSON.parse(typeof rawBody === 'string' ? rawBody : Buffer.from(rawBody).toString('utf8')) as WebhookEvent;
+}
+
+function headerOf(headers: Exclude<RequestHeaders, Headers>, name: string): string | undefined {
+	const found = Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
+	return typeof found === 'string' ? found : found?.[0];
+}
+
+function unauthentic(why: string): MailctlError {
+	return new MailctlError(`the webhook is not authentic: ${why}`, {status: 400, code: 'bad_signature'});
+}

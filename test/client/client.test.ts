@@ -1,0 +1,192 @@
+import {once} from 'node:events';
+import {createServer, type IncomingMessage, type ServerResponse} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import test, {type ExecutionContext} from 'ava';
+import {Mailctl, MailctlError, verifyWebhook} from '../../src/client/client.ts';
+import {signature} from '../../src/webhook/sign.ts';
+import {startApi} from '../helpers/api.ts';
+import {newStore} from '../helpers/databases.ts';
+
+async function clientOf(t: ExecutionContext) {
+	const api = await startApi(t, await newStore(t, 'sqlite'));
+	const sendable = {from: 'hello@example.com', to: 'user@example.org', templateId: ''};
+	return {api, sendable, client: new Mailctl({baseUrl: `${api.base}/`, apiKey: api.key})};
+}
+
+type Answer = {status: number; headers?: Record<string, string>; body: string} | 'hang up';
+
+/** A server that gives these answers in turn, then the last one again; keeps what was asked. */
+async function scripted(t: ExecutionContext, ...answers: Answer[]) {
+	const asked: Array<{method: string; url: string; headers: IncomingMessage['headers']; body: string}> = [];
+	const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {
+		const chunks: Buffer[] = [];
+		for await (const chunk of request) {
+			chunks.push(chunk);
+		}
+		const answer = answers[Math.min(asked.length, answers.length - 1)] as Answer;
+		const {method = '', url = '', headers} = request;
+		asked.push({method, url, headers, body: Buffer.concat(chunks).toString()});
+		if (answer === 'hang up') {
+			request.socket.destroy();
+		} else {
+			response.writeHead(answer.status, answer.headers).end(answer.body);
+		}
+	});
+	server.listen(0, '127.0.0.1');
+	await once(server, 'listening');
+	t.teardown(() => {
+		server.closeAllConnections();
+		server.close();
+	});
+	const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+	return {asked, client: new Mailctl({baseUrl, apiKey: 'key_test_x'}), baseUrl};
+}
+
+const refusal = (status: number, code: string, headers: Record<string, string> = {}): Answer => ({
+	status,
+	headers,
+	body: JSON.stringify({error: {code, message: 'No.', request_id: 'req_1'}}),
+});
+const accepted: Answer = {status: 202, body: '{"id":"msg_1","status":"accepted"}'};
+const mail = {from: 'a@example.com', to: 'b@example.org', templateId: 'tpl_1'};
+
+test('a send, its message, a list over pages, and what is wrong', async t => {
+	const {api, client} = await clientOf(t);
+	const made = await api.send();
+	const first = (made.body as {id: string}).id;
+	const {from, to, template_id: templateId, data} = await client.messages.get(first);
+	const ids = [first];
+	for (let n = 1; n < 5; n += 1) {
+		const {id, status} = await client.messages.send({from, to, templateId, data, metadata: {n: `${n}`}});
+		t.is(status, 'accepted');
+		ids.unshift(id);
+	}
+	const listed: string[] = [];
+	for await (const message of client.messages.list({limit: '2', recipient: to})) {
+		listed.push(message.id);
+	}
+	t.deepEqual(listed, ids);
+	const {data: page, next_cursor} = await client.messages.list({limit: '3'}).page();
+	t.is(page.length, 3);
+	t.deepEqual(
+		(await client.messages.list({limit: '3'}).page(next_cursor ?? '')).data.map(({id}) => id),
+		ids.slice(3),
+	);
+
+	const error = await t.throwsAsync(client.messages.send({from, to: 'nobody', templateId}), {instanceOf: MailctlError});
+	t.like(error, {status: 422, code: 'validation_failed'});
+	t.deepEqual(
+		error.violations.map(({field}) => field),
+		['to'],
+	);
+	t.regex(error.requestId ?? '', /^req_/);
+	t.like(await t.throwsAsync(client.messages.get('msg_none')), {status: 404, code: 'message_not_found'});
+	const stranger = new Mailctl({baseUrl: api.base, apiKey: 'key_live_wrong'});
+	t.like(await t.throwsAsync(stranger.messages.get(first)), {status: 401, code: 'unauthorized'});
+});
+
+test('a send with an Idempotency-Key is repeated with it, and makes one message', async t => {
+	const {api, client} = await clientOf(t);
+	const {
+		from,
+		to,
+		template_id: templateId,
+		data,
+	} = await client.messages.get(((await api.send()).body as {id: string}).id);
+	const sends = await Promise.all(
+		[1, 2, 3].map(() => client.messages.send({from, to, templateId, data}, {idempotencyKey: 'order-1042'})),
+	);
+	t.is(new Set(sends.map(({id}) => id)).size, 1);
+});
+
+test('entries are made and removed', async t => {
+	const {client} = await clientOf(t);
+	const {id} = await client.suppressions.create({recipient: 'no@example.org'});
+	t.is((await client.suppressions.list().page()).data.length, 1);
+	t.is(await client.suppressions.delete(id), undefined);
+	t.is((await client.suppressions.list().page()).data.length, 0);
+	t.like(await t.throwsAsync(client.suppressions.delete('sup/../x')), {status: 404});
+});
+
+test('what passes is tried again with the same Idempotency-Key', async t => {
+	for (const passing of [
+		'hang up',
+		refusal(503, 'unavailable'),
+		refusal(429, 'rate_limited', {'retry-after': '0'}),
+	] as const) {
+		const {client, asked} = await scripted(t, passing, passing, accepted);
+		t.is((await client.messages.send(mail)).id, 'msg_1');
+		t.is(asked.length, 3);
+		t.is(new Set(asked.map(({headers}) => headers['idempotency-key'])).size, 1);
+		t.regex(`${asked[0]?.headers['idempotency-key']}`, /^[\w-]{36}$/);
+		t.like(asked[0], {method: 'POST', url: '/v1/messages', body: JSON.stringify(mail)});
+	}
+});
+
+test('what must not happen twice is not repeated, unless it was refused before it was done', async t => {
+	const batch = {messages: [mail]} as never;
+	for (const answer of ['hang up', refusal(503, 'unavailable')] as const) {
+		const {client, asked} = await scripted(t, answer);
+		await t.throwsAsync(client.messages.batch(batch), {instanceOf: MailctlError});
+		t.is(asked.length, 1);
+	}
+	const {client, asked} = await scripted(t, refusal(429, 'rate_limited', {'retry-after': '0'}), {
+		status: 200,
+		body: '{"data":[]}',
+	});
+	t.deepEqual(await client.messages.batch(batch), {data: []});
+	t.is(asked.length, 2);
+});
+
+test('it gives up: after the retries, at a refusal, at a Retry-After of hours, at a foreign answer, when told to', async t => {
+	const down = await scripted(t, 'hang up');
+	t.like(await t.throwsAsync(down.client.messages.get('x')), {status: 0, code: 'no_answer', requestId: null});
+	t.is(down.asked.length, 3);
+	const never = new Mailctl({baseUrl: down.baseUrl, apiKey: 'k', maxRetries: 0});
+	await t.throwsAsync(never.messages.get('x'));
+	t.is(down.asked.length, 4);
+	for (const answer of [refusal(422, 'validation_failed'), refusal(429, 'rate_limited', {'retry-after': '7200'})]) {
+		const {client, asked} = await scripted(t, answer);
+		await t.throwsAsync(client.messages.get('x'), {instanceOf: MailctlError});
+		t.is(asked.length, 1);
+	}
+	const proxy = await scripted(t, {status: 200, body: '<html>'});
+	t.like(await t.throwsAsync(proxy.client.messages.get('x')), {status: 200, code: 'bad_answer'});
+	const other = await scripted(t, {status: 404, body: '<html>'});
+	t.like(await t.throwsAsync(other.client.messages.get('x')), {status: 404, code: 'bad_answer'});
+	const stop = new AbortController();
+	stop.abort(new Error('enough'));
+	await t.throwsAsync(other.client.messages.get('x', {signal: stop.signal}), {message: 'enough'});
+});
+
+const secret = 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456';
+const body = Buffer.from(
+	'{"type":"delivered","message_id":"msg_1","recipient":"ä@example.org","occurred_at":"x","metadata":{}}',
+);
+const now = signature({secret, next: null}, Date.now(), body);
+const overlapping = signature({secret, next: `${secret}y`}, Date.now(), body);
+
+test('verifyWebhook takes what is authentic, as bytes or text, with headers of Fetch or Node', t => {
+	t.like(verifyWebhook(body, now, secret), {type: 'delivered', recipient: 'ä@example.org'});
+	t.like(verifyWebhook(body.toString(), new Headers(now), secret), {message_id: 'msg_1'});
+	const upper = Object.fromEntries(Object.entries(now).map(([name, value]) => [name.toUpperCase(), [value]]));
+	t.like(verifyWebhook(body, upper, secret), {type: 'delivered'});
+	t.like(verifyWebhook(body, overlapping, secret), {type: 'delivered'});
+	t.like(verifyWebhook(body, overlapping, `${secret}y`), {type: 'delivered'});
+});
+
+test('verifyWebhook refuses all else', t => {
+	const cases = [
+		[body, now, `${secret}x`],
+		[Buffer.from(`${body} `), now, secret],
+		[body, {}, secret],
+		[body, {...now, 'x-webhook-signature': ''}, secret],
+		[body, {...now, 'x-webhook-timestamp': '1e9'}, secret],
+		[body, signature({secret, next: null}, Date.now() - 301_000, body), secret],
+		[body, signature({secret, next: null}, Date.now() + 310_000, body), secret],
+		[body, overlapping, `${secret}x`],
+	] as const;
+	for (const [raw, headers, key] of cases) {
+		t.throws(() => verifyWebhook(raw, headers, key), {instanceOf: MailctlError, code: 'bad_signature'});
+	}
+});

@@ -1,0 +1,227 @@
+import type {ApiDocument, JsonSchema, Operation} from './document.ts';
+
+/** `/v1/unsubscribe-groups/{id}` → noun `unsubscribeGroups`, rest `{id}`. */
+type Place = {readonly noun: string; readonly rest: readonly string[]};
+
+type Method = {
+	readonly name: string;
+	readonly verb: string;
+	readonly path: string;
+	readonly operation: Operation;
+};
+
+const placeOf = (path: string): Place | null => {
+	const [, version, noun, ...rest] = path.split('/');
+	return version === 'v1' && noun ? {noun: camel(noun), rest} : null;
+};
+
+const camel = (text: string) => text.replace(/-(\w)/g, (_all, letter: string) => letter.toUpperCase());
+const pascal = (text: string) => camel(text).replace(/^./, letter => letter.toUpperCase());
+const singular = (noun: string) => pascal(noun).replace(/ies$/, 'y').replace(/s$/, '');
+
+/** The name of a method: the field's usual verb for a collection or an item, else the last word of the path. */
+function nameOf(verb: string, {noun, rest}: Place, operation: Operation): string {
+	const last = rest.findLast(part => !part.startsWith('{'));
+	if (last === undefined) {
+		const isItem = rest.length > 0;
+		const isList = itemOf(operation) !== null;
+		const usual = {get: isItem || !isList ? 'get' : 'list', delete: 'delete', patch: 'update', post: 'create'}[verb];
+		return noun === 'messages' && verb === 'post' ? 'send' : `${usual}`;
+	}
+	const isItem = rest.at(-1)?.startsWith('{');
+	const name = isItem ? camel(last).replace(/s$/, '') : camel(last);
+	const makes = verb === 'post' && last.endsWith('s');
+	const about = rest[0] === last || rest[0]?.startsWith('{') ? '' : singular(`${rest[0]}`);
+	return makes ? `create${singular(last)}` : `${name}${about}`;
+}
+
+/** The type of a schema, in TypeScript. What is asked may be left out as `undefined` or `null` too. */
+export function typeOf(schema: JsonSchema, named: ReadonlyMap<string, string>, asked = false): string {
+	const name = named.get(keyOf(schema));
+	if (name !== undefined) {
+		return name;
+	}
+	const inner = (one: JsonSchema) => typeOf(one, named, asked);
+	const union = schema.anyOf ?? schema.oneOf;
+	if (union) {
+		return union.map(inner).join(' | ');
+	}
+	if (schema.enum) {
+		return schema.enum.map(value => (typeof value === 'string' ? `'${value}'` : String(value))).join(' | ');
+	}
+	const types = [schema.type ?? []].flat();
+	if (types.length === 0) {
+		return 'unknown';
+	}
+	return types.map(type => typeOfKind(type, schema, inner, asked)).join(' | ');
+}
+
+function typeOfKind(type: string, schema: JsonSchema, inner: (one: JsonSchema) => string, asked: boolean): string {
+	switch (type) {
+		case 'integer':
+			return 'number';
+		case 'array': {
+			const item = inner(schema.items ?? {});
+			const array = item.includes(' | ') || item.startsWith('{') ? `Array<${item}>` : `${item}[]`;
+			return asked ? array.replace(/^Array</, 'ReadonlyArray<').replace(/^(?!ReadonlyArray<)/, 'readonly ') : array;
+		}
+		case 'object':
+			return objectOf(schema, inner, asked);
+		default:
+			return type;
+	}
+}
+
+function objectOf(schema: JsonSchema, inner: (one: JsonSchema) => string, asked: boolean): string {
+	const properties = Object.entries(schema.properties ?? {});
+	if (properties.length === 0) {
+		const value = typeof schema.additionalProperties === 'object' ? inner(schema.additionalProperties) : 'unknown';
+		return `Record<string, ${value}>`;
+	}
+	const required = new Set(schema.required);
+	const lines = properties.flatMap(([name, property]) => {
+		const optional = !required.has(name);
+		const more = asked && optional ? ' | null | undefined' : '';
+		const label = /^\w+$/.test(name) ? name : `'${name}'`;
+		return [...commentOf(property.description), `${label}${optional ? '?' : ''}: ${inner(property)}${more};`];
+	});
+	return `{\n${indented(lines)}\n}`;
+}
+
+const keyOf = (schema: JsonSchema) =>
+	JSON.stringify(schema, (name, value) => (name === 'description' ? undefined : value));
+
+function commentOf(text: string | undefined): string[] {
+	const lines = text?.replaceAll('*/', '* /').split('\n') ?? [];
+	return lines.length > 1
+		? ['/**', ...lines.map(line => ` * ${line}`.trimEnd()), ' */']
+		: lines.map(line => `/** ${line} */`);
+}
+
+function indented(lines: readonly string[]): string {
+	return lines
+		.join('\n')
+		.split('\n')
+		.map(line => (line === '' ? line : `\t${line}`))
+		.join('\n');
+}
+
+/** The schema of a success, with its media type; null: it has no body. */
+function answerOf({responses}: Operation): {readonly media: string; readonly schema: JsonSchema} | null {
+	const [, success] = Object.entries(responses).find(([code]) => code.startsWith('2')) ?? [];
+	const [media, body] = Object.entries(success?.content ?? {})[0] ?? [];
+	return media === undefined ? null : {media, schema: body?.schema ?? {}};
+}
+
+/** The items of a list that has pages; null: it is none. */
+function itemOf(operation: Operation): JsonSchema | null {
+	const properties = answerOf(operation)?.schema.properties;
+	return properties?.next_cursor && properties.data?.items ? properties.data.items : null;
+}
+
+/** The source of `src/client/nouns.ts`: a type for each shape and a method for each route of the API that wants a key. */
+export function clientSource(document: ApiDocument): string {
+	const methods = new Map<string, Method[]>();
+	const named = new Map<string, string>();
+	const types: string[] = [];
+	const declare = (name: string, schema: JsonSchema, asked = false) => {
+		const known = named.get(keyOf(schema));
+		if (known === undefined || asked) {
+			types.push(`export type ${name} = ${typeOf(schema, asked ? new Map() : named, asked)};`);
+		}
+		if (known === undefined && !asked) {
+			named.set(keyOf(schema), name);
+		}
+	};
+	for (const [path, operations] of Object.entries(document.paths)) {
+		const place = placeOf(path);
+		if (!place) {
+			continue;
+		}
+		for (const [verb, operation] of Object.entries(operations)) {
+			const name = nameOf(verb, place, operation);
+			methods.set(place.noun, [...(methods.get(place.noun) ?? []), {name, verb, path, operation}]);
+			const item = itemOf(operation);
+			if (item && place.rest.length === 0) {
+				declare(singular(place.noun), item);
+			}
+		}
+	}
+	const nouns = [...methods].map(([noun, all]) => {
+		const texts = all.map(method => methodSource(noun, method, named, declare));
+		return `readonly ${noun} = {\n${indented(texts)}\n};`;
+	});
+	const event = document.webhooks.event.post.requestBody.content['application/json'].schema;
+	types.push(`/** What endpoints get: the body of a webhook. */\nexport type WebhookEvent = ${typeOf(event, named)};`);
+	return `// Made by \`npm run docs\` from the OpenAPI document. Do not edit.
+import {type CallOptions, type Items, Requests, type SendOptions} from './requests.ts';
+
+${types.join('\n\n')}
+
+/** A method for each route of the API, by noun. */
+export class Nouns extends Requests {
+${indented([nouns.join('\n\n')])}
+}
+`;
+}
+
+function methodSource(
+	noun: string,
+	{name, verb, path, operation}: Method,
+	named: ReadonlyMap<string, string>,
+	declare: (name: string, schema: JsonSchema, asked?: boolean) => void,
+): string {
+	const parameters = operation.parameters ?? [];
+	const inPath = parameters.filter(one => one.in === 'path').map(one => `${one.name}: string`);
+	const query = parameters.filter(one => one.in === 'query' && one.name !== 'cursor');
+	const about = `${singular(noun)}${pascal(name)}`;
+	const item = itemOf(operation);
+	const [bodyMedia, body] = Object.entries(operation.requestBody?.content ?? {})[0] ?? [];
+	const isJson = bodyMedia === 'application/json';
+	const given = [...inPath];
+	if (body) {
+		if (isJson) {
+			declare(`${about}Body`, body.schema, true);
+		}
+		given.push(
+			`body: ${isJson ? `${about}Body` : 'string'}${operation.requestBody?.required ? '' : isJson ? ' = {}' : ` = ''`}`,
+		);
+	}
+	if (query.length > 0) {
+		const properties = Object.fromEntries(query.map(one => [one.name, {...one.schema, description: one.description}]));
+		declare(`${about}Query`, {type: 'object', properties} as JsonSchema, true);
+		given.push(`query: ${about}Query = {}`);
+	}
+	const isSend = parameters.some(one => one.name === 'Idempotency-Key');
+	given.push(`options: ${isSend ? 'SendOptions' : 'CallOptions'} = {}`);
+	const target = `\`${path.replace(/\{(\w+)\}/g, (_all, id: string) => `\${encodeURIComponent(${id})}`)}\``;
+	const rest = [
+		query.length > 0 && 'query',
+		body && 'body',
+		body && !isJson && `media: '${bodyMedia}'`,
+		isSend && 'once: true',
+	]
+		.filter(Boolean)
+		.join(', ');
+	const comment = commentOf([operation.summary, operation.description].filter(Boolean).join('.\n\n')).join('\n');
+	if (item) {
+		const type = named.get(keyOf(item)) ?? `${about}Item`;
+		declare(type, item);
+		return `${comment}\n${name}: (${given.join(', ')}): Items<${type}> =>\n\tthis.pages(${target}, {${query.length > 0 ? 'query' : ''}}, options),`;
+	}
+	const answer = answerOf(operation);
+	const kind = answer === null ? 'nothing' : kindOf(answer.media);
+	let type = {nothing: 'void', text: 'string', bytes: 'Uint8Array', json: `${about}Answer`}[kind];
+	if (answer && kind === 'json') {
+		type = named.get(keyOf(answer.schema)) ?? type;
+		declare(type, answer.schema);
+	}
+	return `${comment}\n${name}: (${given.join(', ')}): Promise<${type}> =>\n\tthis.call('${verb.toUpperCase()}', ${target}, '${kind}', {${rest}}, options),`;
+}
+
+function kindOf(media: string): 'json' | 'text' | 'bytes' {
+	if (media === 'application/json') {
+		return 'json';
+	}
+	return media.startsWith('text/') ? 'text' : 'bytes';
+}
