@@ -1,3 +1,4 @@
+import {readFileSync} from 'node:fs';
 import test from 'ava';
 import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
@@ -80,6 +81,12 @@ test('what happened is counted', async t => {
 	metrics.attempted(result({kind: 'deferred', category: 'rate', reason: 'x'}, [{...attempt, code: 451}]), 700, null);
 	metrics.httpRequest('POST', '/v1/messages', 202, 4);
 	const text = await metrics.text();
+	for (const file of ['alerts.yml', 'grafana.json']) {
+		const names = readFileSync(`config/monitoring/${file}`, 'utf8').match(/\bmailctl_\w+/g) ?? [];
+		const unknown = names.filter(name => !text.includes(`# TYPE ${name.replace(/_(bucket|count)$/, '')} `));
+		t.true(names.length > 10);
+		t.deepEqual(unknown, [], `${file} has figures that are not there`);
+	}
 	for (const line of [
 		'mailctl_messages_accepted_total{mode="live"} 5',
 		'mailctl_inbound_unread 5',
