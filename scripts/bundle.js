@@ -33,6 +33,7 @@ const bundled = new Set([
 	'pino',
 	'prom-client',
 	'undici',
+	'yaml',
 ]);
 // Drivers that knex can use and we have not.
 const missing = ['better-sqlite3', 'mariadb', 'mysql', 'mysql2', 'oracledb', 'pg-query-stream', 'tedious'];

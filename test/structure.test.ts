@@ -28,6 +28,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	queue: ['mail', 'store', 'outcome', 'pace', 'pool'],
 	domains: ['mail', 'net', 'store', 'compose'],
 	admin: ['mail', 'store', 'domains', 'compose', 'render'],
+	declared: ['mail', 'store', 'compose', 'domains', 'admin', 'config/urls.ts', 'api/validate.ts', 'api/schemas'],
 	webhook: ['mail', 'net', 'store', 'pool'],
 	inbound: ['mail', 'net', 'store', 'links', 'outcome', 'config', 'pool'],
 	threads: [
@@ -74,6 +75,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'config',
 		'domains',
 		'admin',
+		'declared',
 		'bounce',
 		'compose',
 		'deliver',

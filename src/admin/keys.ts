@@ -3,7 +3,15 @@ import {apiKeyHash, createApiKey} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import type {ActTools, Tools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
-import {type ApiKey, expireApiKey, findApiKey, insertApiKey, revokeApiKey} from '../store/api-keys.ts';
+import {
+	type ApiKey,
+	expireApiKey,
+	findApiKey,
+	insertApiKey,
+	type KeyChanges,
+	revokeApiKey,
+	updateApiKey,
+} from '../store/api-keys.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 
@@ -58,6 +66,21 @@ export async function issueKey(
 	await insertApiKey(trx, row);
 	await bumpGeneration(trx);
 	return {row, key};
+}
+
+/** Changes what a key may do; the key itself stays. Undefined: there is no such key, or it is revoked. */
+export async function changeKey(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	{workspaceId, id, changes}: {readonly workspaceId: string; readonly id: string; readonly changes: KeyChanges},
+): Promise<ApiKey | undefined> {
+	const row = await updateApiKey(trx, workspaceId, id, changes);
+	if (row) {
+		const detail = {name: row.name, ...changes};
+		await recordAct(trx, tools, {action: 'key.updated', workspaceId, target: id, detail});
+		await bumpGeneration(trx);
+	}
+	return row;
 }
 
 /** `already`: it was revoked before, and stays so. */

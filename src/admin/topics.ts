@@ -3,7 +3,7 @@ import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {deleteTopic, insertTopic, type Topic} from '../store/topics.ts';
+import {deleteTopic, insertTopic, renameStoredTopic, type Topic} from '../store/topics.ts';
 
 /** Opt-outs of an earlier topic with this code hold again. Undefined: the workspace has a topic with the code. */
 export async function createTopic(
@@ -19,6 +19,20 @@ export async function createTopic(
 	await recordAct(trx, tools, {action: 'topic.created', workspaceId, target: topic.id, detail: {code}});
 	await bumpGeneration(trx);
 	return topic;
+}
+
+/** Its id, its code and who opted out of it stay. Undefined: there is no such topic. */
+export async function renameTopic(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	{workspaceId, code, name}: {readonly workspaceId: string; readonly code: string; readonly name: string},
+): Promise<Topic | undefined> {
+	const renamed = await renameStoredTopic(trx, workspaceId, code, name);
+	if (renamed) {
+		await recordAct(trx, tools, {action: 'topic.renamed', workspaceId, target: renamed.id, detail: {code, name}});
+		await bumpGeneration(trx);
+	}
+	return renamed;
 }
 
 /** Nobody's opt-out is forgotten with the topic. Undefined: there is no such topic. */

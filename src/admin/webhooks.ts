@@ -14,6 +14,7 @@ import {
 	findEndpoint,
 	insertEndpoint,
 	switchEndpoint,
+	updateEvents,
 	updateSecrets,
 } from '../store/webhooks/webhook-endpoints.ts';
 
@@ -106,6 +107,20 @@ export async function removeEndpoint(
 	}
 	await bumpGeneration(trx);
 	return removed;
+}
+
+/** From now on it gets these events. False: there is no such endpoint. */
+export async function changeEvents(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	{workspaceId, id, events}: {readonly id: string} & Pick<EndpointInput, 'workspaceId' | 'events'>,
+): Promise<boolean> {
+	const changed = await updateEvents(trx, workspaceId, id, events);
+	if (changed) {
+		await recordAct(trx, tools, {action: 'webhook.updated', workspaceId, target: id, detail: {events}});
+		await bumpGeneration(trx);
+	}
+	return changed;
 }
 
 /** A disabled endpoint gets no events; what waits for it goes on when it is enabled. Undefined: there is none. */

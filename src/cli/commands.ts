@@ -40,6 +40,16 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./bench.ts')).benchCommand,
 	},
 	{
+		name: 'export',
+		about: 'Write workspaces with their domains, senders, topics, webhooks and keys as YAML, without secrets',
+		load: async () => (await import('./declared/export.ts')).exportCommand,
+	},
+	{
+		name: 'apply',
+		about: 'Make workspaces what a YAML file says; show what differs first',
+		load: async () => (await import('./declared/apply.ts')).applyCommand,
+	},
+	{
 		name: 'config',
 		about: 'Settings: their effective values and where they come from',
 		load: async () => (await import('./config.ts')).configCommands,

@@ -184,7 +184,7 @@ async function inputOf(session: Session, options: Options): Promise<Partial<Work
 }
 
 /** What the settings do not have would be passed over in silence. */
-function checkWishes(session: Session, pool: string | null, route: string | null): void {
+export function checkWishes(session: Session, pool: string | null, route: string | null): void {
 	if (pool === null && route === null) {
 		return;
 	}

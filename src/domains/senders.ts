@@ -71,26 +71,35 @@ export async function addSender(
 	return added ? {...sender, verified_at: sender.verified_at ?? domain.verified_at} : undefined;
 }
 
-/** Marks as verified, or switches off and on. Undefined: there is no such sender. */
+/** `unverify`: from now on it is verified when its domain is. */
+export type SenderChange = 'verify' | 'unverify' | 'disable' | 'enable' | {readonly name: string | null};
+
+/** Marks as verified, switches off and on, or renames. Undefined: there is no such sender. */
 export async function changeSender(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	workspaceId: string,
 	addressKey: string,
-	change: 'verify' | 'disable' | 'enable',
+	change: SenderChange,
 ): Promise<Sender | undefined> {
 	const sender = await findSender(trx, workspaceId, addressKey);
 	if (!sender) {
 		return undefined;
 	}
 	const now = storeTime(tools.clock.now());
-	const changes = {
-		verify: {verified_at: sender.verified_at ?? now},
-		disable: {disabled_at: sender.disabled_at ?? now},
-		enable: {disabled_at: null},
-	}[change];
+	const changes =
+		typeof change === 'object'
+			? change
+			: {
+					verify: {verified_at: sender.verified_at ?? now},
+					unverify: {verified_at: null},
+					disable: {disabled_at: sender.disabled_at ?? now},
+					enable: {disabled_at: null},
+				}[change];
 	await updateSender(trx, workspaceId, addressKey, changes);
-	await record(trx, tools, acts[change], sender);
+	await (typeof change === 'object'
+		? record(trx, tools, 'sender.renamed', sender, change)
+		: record(trx, tools, acts[change], sender));
 	await bumpGeneration(trx);
 	return {...sender, ...changes};
 }
@@ -110,7 +119,12 @@ export async function removeSender(
 	return removed !== undefined;
 }
 
-const acts = {verify: 'sender.verified', disable: 'sender.disabled', enable: 'sender.enabled'};
+const acts = {
+	verify: 'sender.verified',
+	unverify: 'sender.unverified',
+	disable: 'sender.disabled',
+	enable: 'sender.enabled',
+};
 
 async function record(
 	trx: Knex.Transaction,

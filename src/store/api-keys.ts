@@ -57,6 +57,21 @@ export async function expireApiKey(trx: Knex.Transaction, workspaceId: string, i
 		.update({expires_at: at});
 }
 
+export type KeyChanges = Partial<Pick<ApiKey, 'scopes' | 'rate_limit' | 'expires_at'>>;
+
+/** Changes a key that is not revoked. Undefined: there is no such key. */
+export async function updateApiKey(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	{scopes, ...rest}: KeyChanges,
+): Promise<ApiKey | undefined> {
+	const changes = {...rest, ...(scopes && {scopes: JSON.stringify(scopes)})};
+	const key = trx('api_keys').where({workspace_id: workspaceId, id}).whereNull('revoked_at');
+	const [row]: Row[] = await key.update(changes).returning('*');
+	return row && fromRow(row);
+}
+
 export async function deleteApiKey(trx: Knex.Transaction, workspaceId: string, id: string): Promise<void> {
 	await trx('api_keys').where({workspace_id: workspaceId, id}).delete();
 }

@@ -56,11 +56,16 @@ export async function listDomainSenders(reader: Knex, domainId: string): Promise
 	return await reader('senders').where({domain_id: domainId}).orderBy('address_key').pluck('address');
 }
 
+/** The comparison forms of the addresses that an operator verified, whatever DNS says. */
+export async function listVerifiedByOperator(reader: Knex, workspaceId: string): Promise<string[]> {
+	return await reader('senders').where({workspace_id: workspaceId}).whereNotNull('verified_at').pluck('address_key');
+}
+
 export async function updateSender(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	addressKey: string,
-	changes: Pick<Partial<Sender>, 'verified_at' | 'disabled_at'>,
+	changes: Pick<Partial<Sender>, 'name' | 'verified_at' | 'disabled_at'>,
 ): Promise<void> {
 	await trx('senders').where({workspace_id: workspaceId, address_key: addressKey}).update(changes);
 }

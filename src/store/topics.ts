@@ -34,6 +34,17 @@ export function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicP
 	return alongIndex(reader, 'topics', index, {below: after}).limit(limit);
 }
 
+/** Gives a topic another name. Undefined: the workspace has no such topic. */
+export async function renameStoredTopic(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	code: string,
+	name: string,
+): Promise<Topic | undefined> {
+	const [renamed] = await trx('topics').where({workspace_id: workspaceId, code}).update({name}).returning('*');
+	return renamed;
+}
+
 /** Removes a topic and answers it; its opt-outs stay. Undefined: the workspace has no such topic. */
 export async function deleteTopic(
 	trx: Knex.Transaction,

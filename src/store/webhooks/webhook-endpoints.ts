@@ -107,6 +107,17 @@ export async function switchEndpoint(
 	return changed === 1;
 }
 
+/** False: there is no such endpoint. */
+export async function updateEvents(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	events: Endpoint['events'],
+): Promise<boolean> {
+	const endpoint = present(trx).where({workspace_id: workspaceId, id});
+	return (await endpoint.update({events: JSON.stringify(events)})) === 1;
+}
+
 export type EndpointSecrets = Pick<Endpoint, 'secret' | 'previousSecret' | 'previousUntil'>;
 
 export async function updateSecrets(

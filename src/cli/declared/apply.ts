@@ -1,0 +1,136 @@
+import type {Command} from 'commander';
+import {type Made, perform, withKnownRoute} from '../../declared/apply.ts';
+import {type Change, differences} from '../../declared/diff.ts';
+import type {WantedWorkspace} from '../../declared/document.ts';
+import {type Fault, readDocument} from '../../declared/read-document.ts';
+import {readState} from '../../declared/state.ts';
+import {storeTime} from '../../mail/time.ts';
+import {findWorkspaceByName} from '../../store/workspaces.ts';
+import {createGuard} from '../../webhook/guard.ts';
+import {CliError} from '../fault.ts';
+import {readInput} from '../files.ts';
+import {example, yesOption} from '../program.ts';
+import {action, type Session} from '../session.ts';
+import {checkWishes} from '../workspace.ts';
+import {changeLines, secretLines} from './change-text.ts';
+
+type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
+
+/** A change and what it came to; `made` is undefined until it is done. */
+export type Step = {readonly change: Change; readonly made: Made};
+
+/**
+ * Makes the store what a file says (docs/guide/declared.md): shows what differs, asks before it removes anything, does one
+ * change after the other. `--json`: `{"dry_run","changes":[{"workspace","action","kind","name","fields","done",…}]}`.
+ */
+export function applyCommand(command: Command): void {
+	yesOption(example(command, 'mailctl apply -f mailctl.yaml --dry-run'))
+		.requiredOption('-f, --file <file>', 'what export wrote, changed as you want it; - is standard input')
+		.option('--dry-run', 'show what would change, and change nothing')
+		.action(action(apply));
+}
+
+async function apply(session: Session, {file, dryRun = false, yes}: Options): Promise<void> {
+	const changes = await planOf(session, file);
+	const {terminal} = session;
+	if (!session.json) {
+		terminal.print(
+			changes.length === 0 ? ['Nothing to change.'] : changes.flatMap(each => changeLines(each, terminal)),
+		);
+	}
+	const steps: Step[] = [];
+	try {
+		if (!dryRun) {
+			await confirmRemovals(session, changes, yes);
+			await performAll(session, changes, steps);
+		}
+	} finally {
+		if (session.json) {
+			terminal.printJson({dry_run: dryRun, changes: changes.map((change, index) => view(change, steps[index]))});
+		} else {
+			terminal.print(secretLines(steps, terminal));
+		}
+	}
+	if (!session.json && steps.length > 0) {
+		terminal.print(['', steps.length === 1 ? 'Made 1 change.' : `Made ${steps.length} changes.`]);
+	}
+}
+
+/** What is to be done, all of it checked. Throws bad data (65). */
+async function planOf(session: Session, file: string): Promise<readonly Change[]> {
+	const read = readDocument((await readInput(file)).toString('utf8'));
+	if (!read.ok) {
+		throw refused(file, read.faults);
+	}
+	const reader = await session.reader();
+	const only = await session.chosenWorkspace();
+	const rules = {
+		now: storeTime(session.tools.clock.now()),
+		urlFault: createGuard(session.settings().webhookAllowCidrs).urlFault,
+	};
+	const changes: Change[] = [];
+	const faults: Fault[] = [];
+	for (const [index, given] of read.workspaces.entries()) {
+		if (only && only.name !== given.name) {
+			continue;
+		}
+		const row = await findWorkspaceByName(reader, given.name);
+		const wanted: WantedWorkspace = withKnownRoute(given, row, await session.vault());
+		const difference = differences(row && (await readState(reader, row, rules.now)), wanted, rules);
+		changes.push(...difference.changes);
+		faults.push(...difference.faults.map(({path, message}) => ({path: ['workspaces', index, ...path], message})));
+	}
+	if (faults.length > 0) {
+		throw refused(file, read.spell(faults));
+	}
+	for (const change of changes) {
+		if (change.kind === 'workspace') {
+			checkWishes(session, change.wanted.source_pool ?? null, change.wanted.route ?? null);
+		}
+	}
+	return changes;
+}
+
+function refused(file: string, faults: readonly string[]): CliError {
+	const name = file === '-' ? 'standard input' : file;
+	return new CliError('data', `${name} cannot be applied`, 'correct the lines above; nothing was changed', faults);
+}
+
+async function confirmRemovals(session: Session, changes: readonly Change[], yes: boolean | undefined): Promise<void> {
+	const removals = changes.filter(({action}) => action === 'remove').length;
+	if (removals > 0) {
+		await session.confirm(
+			`Remove what is marked with - (${removals})? Queued mail of removed senders is not sent.`,
+			yes,
+		);
+	}
+}
+
+async function performAll(session: Session, changes: readonly Change[], steps: Step[]): Promise<void> {
+	const parts = {
+		reader: await session.reader(),
+		write: session.write,
+		tools: session.tools,
+		vault: await session.vault(),
+	};
+	try {
+		for (const change of changes) {
+			const made = await perform(parts, change);
+			if (made === undefined) {
+				throw new CliError('temporary', `${change.kind} ${change.name} changed meanwhile`, 'apply the file again');
+			}
+			steps.push({change, made});
+		}
+	} catch (error) {
+		const left = changes.length - steps.length;
+		session.terminal.warn(
+			`mailctl: ${steps.length} changes were made, ${left} were not, apply the file again for the rest`,
+		);
+		throw error;
+	}
+}
+
+function view({workspace, action, kind, name, fields}: Change, step: Step | undefined) {
+	const {id, key, signing_secret} = step?.made ?? {};
+	return {workspace, action, kind, name, fields, done: step !== undefined, id, key, signing_secret};
+}

@@ -1,0 +1,186 @@
+import type {TSchema} from 'typebox';
+import {Type} from '../api/schemas/type.ts';
+import {type Address, parseAddress} from '../mail/address.ts';
+import {type Scope, scopes} from '../mail/api-key.ts';
+import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
+import type {Mode} from '../mail/message.ts';
+import {mostEndpoints} from '../mail/webhook.ts';
+
+/** The only version there is. */
+export const documentVersion = 1;
+
+const mostItems = 10_000;
+const longest = 2000;
+
+const optional = (value: TSchema) => Type.Optional(Type.Union([value, Type.Null()]));
+const flag = Type.Optional(Type.Boolean());
+const text = Type.String({maxLength: longest});
+const label = Type.String({format: 'label'});
+const mode = Type.Optional(Type.Enum(['live', 'test']));
+const strict = {additionalProperties: false};
+
+const branding = Type.Object(
+	{
+		name: optional(label),
+		logo_url: optional(text),
+		accent: optional(text),
+		support_email: optional(Type.String({format: 'email'})),
+	},
+	strict,
+);
+
+const settings = Type.Object(
+	{
+		locale: optional(Type.String({format: 'locale'})),
+		timezone: optional(Type.String({format: 'timezone'})),
+		monthly_quota: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
+		queue_lifetime: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
+		source_pool: optional(text),
+		route: optional(text),
+		track_opens: flag,
+		track_clicks: flag,
+		branding: Type.Optional(branding),
+	},
+	strict,
+);
+
+const domain = Type.Object({name: text, return_path_domain: optional(text)}, strict);
+const sender = Type.Object(
+	{address: Type.String({format: 'email'}), name: optional(label), verified: flag, active: flag},
+	strict,
+);
+const topic = Type.Object({code: Type.String({format: 'topic-code'}), name: label}, strict);
+const webhook = Type.Object(
+	{
+		url: text,
+		mode,
+		events: Type.Array(Type.Enum([...webhookEventTypes]), {minItems: 1, maxItems: 100, uniqueItems: true}),
+		active: flag,
+	},
+	strict,
+);
+const key = Type.Object(
+	{
+		name: label,
+		mode,
+		scopes: Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: 100, uniqueItems: true})),
+		rate_limit: optional(text),
+		expires_at: optional(Type.String({format: 'time'})),
+	},
+	strict,
+);
+
+const workspace = Type.Object(
+	{
+		name: label,
+		settings: Type.Optional(settings),
+		domains: Type.Optional(Type.Array(domain, {maxItems: mostItems})),
+		senders: Type.Optional(Type.Array(sender, {maxItems: mostItems})),
+		topics: Type.Optional(Type.Array(topic, {maxItems: mostItems})),
+		webhooks: Type.Optional(Type.Array(webhook, {maxItems: mostEndpoints})),
+		keys: Type.Optional(Type.Array(key, {maxItems: mostItems})),
+	},
+	strict,
+);
+
+/** What `mailctl export` writes and `mailctl apply` reads (docs/guide/declared.md). Sections that are absent are left alone. */
+export const documentSchema = Type.Object(
+	{version: Type.Integer(), workspaces: Type.Array(workspace, {maxItems: mostItems})},
+	strict,
+);
+
+export type Settings = {
+	readonly locale: string | null;
+	readonly timezone: string | null;
+	readonly monthly_quota: number | null;
+	/** Seconds. */
+	readonly queue_lifetime: number | null;
+	readonly source_pool: string | null;
+	/** In an export its passwords are `***`. */
+	readonly route: string | null;
+	readonly track_opens: boolean;
+	readonly track_clicks: boolean;
+	readonly branding: Partial<Record<'name' | 'logo_url' | 'accent' | 'support_email', string | null>>;
+};
+
+/** What there is of each kind, with all its fields. */
+export type Items = {
+	readonly domain: {readonly name: string; readonly return_path_domain: string | null};
+	readonly sender: {
+		readonly address: string;
+		readonly name: string | null;
+		/** An operator says so, whatever DNS says. */
+		readonly verified: boolean;
+		readonly active: boolean;
+	};
+	readonly topic: {readonly code: string; readonly name: string};
+	readonly webhook: {
+		readonly url: string;
+		readonly mode: Mode;
+		readonly events: readonly WebhookEventType[];
+		readonly active: boolean;
+	};
+	readonly key: {
+		readonly name: string;
+		readonly mode: Mode;
+		readonly scopes: readonly Scope[];
+		readonly rate_limit: string | null;
+		/** In the store's form. */
+		readonly expires_at: string | null;
+	};
+};
+export type Kind = keyof Items;
+
+/** The section that holds the things of each kind, in the order in which they are made. */
+export const sections = {
+	domain: 'domains',
+	sender: 'senders',
+	topic: 'topics',
+	webhook: 'webhooks',
+	key: 'keys',
+} as const satisfies Record<Kind, string>;
+export const kinds = Object.keys(sections) as readonly Kind[];
+
+type With<Item, Fields extends keyof Item> = Partial<Item> & Pick<Item, Fields>;
+
+/** What a file says of a thing, once it is read: the rest of it is left alone. */
+export type Wanted = {
+	readonly domain: With<Items['domain'], 'name'>;
+	readonly sender: With<Items['sender'], 'address'>;
+	readonly topic: Items['topic'];
+	readonly webhook: With<Items['webhook'], 'url' | 'mode' | 'events'>;
+	readonly key: With<Items['key'], 'name' | 'mode'>;
+};
+
+type Sections<Each extends Record<Kind, unknown>> = {
+	readonly [K in Kind as (typeof sections)[K]]: ReadonlyArray<Each[K]>;
+};
+
+/** A workspace as it is; one as a file wants it, where a section that is absent is left alone. */
+export type WorkspaceItems = {readonly name: string; readonly settings: Settings} & Sections<Items>;
+export type WantedWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & Partial<
+	Sections<Wanted>
+>;
+
+/** What tells a thing from others of its kind in a workspace, as people are shown it. */
+export function nameOf(item: Wanted[Kind]): string {
+	const {name, address, code, url, mode} = item as Partial<Record<string, string>>;
+	return `${address ?? code ?? url ?? name}${mode === 'test' ? ' (test)' : ''}`;
+}
+
+/** The same for comparing: addresses have a form for that. */
+export function identityOf(kind: Kind, item: Wanted[Kind]): string {
+	const name = nameOf(item);
+	return kind === 'sender' ? (addressOf(name)?.key ?? name) : name;
+}
+
+/** The domain of a sender's address, as `domains` has it. */
+export function domainOf(address: string): string {
+	return addressOf(address)?.domain ?? '';
+}
+
+/** Undefined: it is no address, which the schema refuses. */
+export function addressOf(text: string): Address | undefined {
+	const parsed = parseAddress(text, {utf8Local: false});
+	return parsed.ok ? parsed.address : undefined;
+}

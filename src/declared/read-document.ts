@@ -1,0 +1,185 @@
+import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
+import {canonicalLocale} from '../api/schemas/formats.ts';
+import {createChecks} from '../api/validate.ts';
+import {parseDomain} from '../mail/address.ts';
+import {readRateLimit} from '../mail/api-key.ts';
+import {validAccent, validLogoUrl} from '../mail/branding.ts';
+import {parseRoute} from '../mail/route-choice.ts';
+import {parseTime, storeTime} from '../mail/time.ts';
+import {
+	documentSchema,
+	documentVersion,
+	domainOf,
+	identityOf,
+	kinds,
+	type Settings,
+	sections,
+	type Wanted,
+	type WantedWorkspace,
+} from './document.ts';
+
+/** What is wrong with a document, and where: a clause after its field. */
+export type Fault = {readonly path: Path; readonly message: string};
+type Path = ReadonlyArray<string | number>;
+
+export type ReadDocument =
+	| {
+			readonly ok: true;
+			readonly workspaces: readonly WantedWorkspace[];
+			readonly spell: (faults: readonly Fault[]) => string[];
+	  }
+	/** Each with its line and its field: `line 4: workspaces[0].name is required`. */
+	| {readonly ok: false; readonly faults: readonly string[]};
+
+const check = createChecks().checkOf(documentSchema);
+
+/** Reads what `export` writes and people edit: YAML, and so JSON. Nothing of it is compared with a store yet. */
+export function readDocument(text: string): ReadDocument {
+	const lines = new LineCounter();
+	let document: Document;
+	let value: unknown;
+	try {
+		document = parseDocument(text, {lineCounter: lines, prettyErrors: false, logLevel: 'error'});
+		value = document.errors.length > 0 ? null : document.toJS();
+	} catch (error) {
+		// Aliases that would grow without bound, and what is nested too deeply.
+		return {ok: false, faults: [`line 1: ${(error as Error).message}`]};
+	}
+	if (document.errors.length > 0) {
+		return {
+			ok: false,
+			faults: document.errors.map(({pos, message}) => `line ${lines.linePos(pos[0]).line}: ${message}`),
+		};
+	}
+	const spell = (faults: readonly Fault[]) =>
+		faults
+			.map(({path, message}) => ({line: lineOf(document, lines, path), text: `${spelled(path)} ${message}`}))
+			.toSorted((a, b) => a.line - b.line)
+			.map(({line, text}) => `line ${line}: ${text}`);
+	const violations = check(value);
+	if (violations.length > 0) {
+		return {ok: false, faults: spell(violations.map(({field, message}) => ({path: pathOf(field), message})))};
+	}
+	const {version, workspaces} = value as {version: number; workspaces: readonly WantedWorkspace[]};
+	const faults: Fault[] = [];
+	if (version !== documentVersion) {
+		faults.push({path: ['version'], message: `must be ${documentVersion}, all that this mailctl can read`});
+	}
+	const read = workspaces.map((workspace, index) =>
+		readWorkspace(workspace, (field, message) => {
+			faults.push({path: ['workspaces', index, ...field], message});
+			return '';
+		}),
+	);
+	faults.push(...twice(workspaces.map(({name}) => name)).map(n => ({path: ['workspaces', n], message: again})));
+	return faults.length > 0 ? {ok: false, faults: spell(faults)} : {ok: true, workspaces: read, spell};
+}
+
+/** Notes what is wrong with a field; its answer stands in for a value that nobody will use. */
+type Refuse = (field: Path, message: string) => string;
+
+const again = 'is there twice';
+
+function twice(names: readonly string[]): number[] {
+	const seen = new Set<string>();
+	return names.flatMap((name, index) => (seen.size === seen.add(name).size ? [index] : []));
+}
+
+/** The workspace with every value in the form in which the store has it. */
+function readWorkspace(workspace: WantedWorkspace, refuse: Refuse): WantedWorkspace {
+	const {settings, domains, senders, webhooks, keys} = workspace;
+	const read: WantedWorkspace = {
+		...workspace,
+		...(settings && {settings: readSettings(settings, refuse)}),
+		...(domains && {domains: domains.map((item, n) => readDomain(item, ['domains', n], refuse))}),
+		...(webhooks && {
+			webhooks: webhooks.map(item => ({...item, mode: item.mode ?? 'live', events: item.events.toSorted()})),
+		}),
+		...(keys && {keys: keys.map((item, n) => readKey(item, ['keys', n], refuse))}),
+	};
+	// The same URL may be registered several times.
+	for (const kind of kinds.filter(each => each !== 'webhook')) {
+		const items = (read[sections[kind]] ?? []) as ReadonlyArray<Wanted[typeof kind]>;
+		for (const index of twice(items.map(item => identityOf(kind, item)))) {
+			refuse([sections[kind], index], again);
+		}
+	}
+	const known = read.domains && new Set(read.domains.map(({name}) => name));
+	for (const [index, {address}] of (senders ?? []).entries()) {
+		const domain = domainOf(address);
+		if (known && !known.has(domain)) {
+			refuse(['senders', index, 'address'], `needs ${domain} among the domains`);
+		}
+	}
+	return read;
+}
+
+function readSettings(settings: Partial<Settings>, refuse: Refuse): Partial<Settings> {
+	const {locale, route, branding} = settings;
+	const parsed = route ? parseRoute(route) : undefined;
+	if (parsed && !parsed.ok) {
+		refuse(['settings', 'route'], parsed.fault);
+	}
+	const look = (field: string, message: string) => refuse(['settings', 'branding', field], message);
+	const {logo_url: logo, accent} = branding ?? {};
+	return {
+		...settings,
+		...(locale && {locale: canonicalLocale(locale)}),
+		...(branding && {
+			branding: {
+				...branding,
+				...(logo && {logo_url: validLogoUrl(logo) ?? look('logo_url', 'must be an https URL of an image')}),
+				...(accent && {accent: validAccent(accent) ?? look('accent', 'must be six hex digits such as #0a7d4f')}),
+			},
+		}),
+	};
+}
+
+const domainForm = 'must be a full name such as shop.example';
+
+function readDomain(item: Wanted['domain'], path: Path, refuse: Refuse): Wanted['domain'] {
+	const name = parseDomain(item.name) ?? refuse([...path, 'name'], domainForm);
+	const ownPath = [...path, 'return_path_domain'];
+	const given = item.return_path_domain;
+	const own = given ? (parseDomain(given) ?? refuse(ownPath, domainForm)) : given;
+	if (own === name) {
+		refuse(ownPath, `must be another name, such as bounce.${name}`);
+	}
+	return {name, ...(own !== undefined && {return_path_domain: own})};
+}
+
+function readKey(item: Wanted['key'], path: Path, refuse: Refuse): Wanted['key'] {
+	const {rate_limit: limit, expires_at: expires, scopes} = item;
+	if (limit && readRateLimit(limit) === undefined) {
+		refuse([...path, 'rate_limit'], 'must be requests/seconds such as 6000/60, or 0 for no limit');
+	}
+	return {
+		...item,
+		mode: item.mode ?? 'live',
+		...(scopes && {scopes: scopes.toSorted()}),
+		...(expires && {expires_at: storeTime(parseTime(expires) ?? 0)}),
+	};
+}
+
+/** `workspaces[0].keys[1].name`, as a check names a field, in its parts. */
+function pathOf(field: string): Path {
+	return field === 'body'
+		? []
+		: field.split(/\.|\[(?=\d+\])/).map(part => (/^\d+\]$/.test(part) ? Number.parseInt(part, 10) : part));
+}
+
+function spelled(path: Path): string {
+	const text = path.map(part => (typeof part === 'number' ? `[${part}]` : `.${part}`)).join('');
+	return text === '' ? 'the document' : text.slice(1);
+}
+
+/** The line of what a path leads to, or of the last part of it that is there. */
+function lineOf(document: Document, lines: LineCounter, path: Path): number {
+	for (let length = path.length; length > 0; length--) {
+		const found = document.getIn(path.slice(0, length), true);
+		if (isNode(found) && found.range) {
+			return lines.linePos(found.range[0]).line;
+		}
+	}
+	return 1;
+}

@@ -1,0 +1,114 @@
+import type {Knex} from 'knex';
+import {maskPasswords} from '../config/urls.ts';
+import type {Scope} from '../mail/api-key.ts';
+import {readBranding} from '../mail/branding.ts';
+import {groupBy} from '../mail/group-by.ts';
+import {mostEndpoints} from '../mail/webhook.ts';
+import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
+import {listDomains} from '../store/domains.ts';
+import {listSenders, listVerifiedByOperator} from '../store/senders.ts';
+import {listTopics} from '../store/topics.ts';
+import {listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
+import type {Workspace} from '../store/workspaces.ts';
+import type {Items, Settings, WorkspaceItems} from './document.ts';
+
+/** Things as they are, with the ids of their rows. A key may have several: one more until the overlap of a rotation ends. */
+export type Known = Items & {
+	readonly webhook: Items['webhook'] & {readonly id: string};
+	readonly key: Items['key'] & {readonly ids: readonly [string, ...string[]]};
+};
+
+export type WorkspaceState = Omit<WorkspaceItems, 'webhooks' | 'keys'> & {
+	readonly webhooks: ReadonlyArray<Known['webhook']>;
+	readonly keys: ReadonlyArray<Known['key']>;
+};
+
+/** As many as a document may have. */
+const mostTopics = 10_000;
+
+/** A workspace as it is at a time in the store's form, everything in the order of its name. No secret is in it. */
+export async function readState(reader: Knex, row: Workspace, now: string): Promise<WorkspaceState> {
+	const {id, name} = row;
+	const byOperator = new Set(await listVerifiedByOperator(reader, id));
+	const domains = await listDomains(reader, id);
+	const senders = await listSenders(reader, id);
+	const topics = await listTopics(reader, {workspaceId: id, after: null, limit: mostTopics});
+	const endpoints = await listEndpoints(reader, id, {after: null, limit: mostEndpoints});
+	return {
+		name,
+		settings: settingsOf(row),
+		domains: sorted(
+			domains.map(each => ({name: each.name, return_path_domain: each.return_path_domain})),
+			each => each.name,
+		),
+		senders: sorted(
+			senders.map(each => ({
+				address: each.address,
+				name: each.name,
+				verified: byOperator.has(each.address_key),
+				active: each.disabled_at === null,
+			})),
+			each => each.address,
+		),
+		topics: sorted(
+			topics.map(each => ({code: each.code, name: each.name})),
+			each => each.code,
+		),
+		webhooks: sorted(
+			endpoints.toReversed().map(each => ({
+				url: each.url,
+				mode: each.mode,
+				events: each.events.toSorted(),
+				active: each.disabledAt === null,
+				id: each.id,
+			})),
+			each => `${each.url} ${each.mode}`,
+		),
+		keys: sorted(activeKeys(await listApiKeys(reader, id), now), each => `${each.name} ${each.mode}`),
+	};
+}
+
+/** What an export shows of it. */
+export function declared({webhooks, keys, ...state}: WorkspaceState): WorkspaceItems {
+	return {
+		...state,
+		webhooks: webhooks.map(({id: _id, ...webhook}) => webhook),
+		keys: keys.map(({ids: _ids, ...key}) => key),
+	};
+}
+
+/** The same at each call and on both engines. What is equal stays in the order in which it was made. */
+function sorted<Item>(items: readonly Item[], by: (item: Item) => string): Item[] {
+	return items.toSorted((a, b) => (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
+}
+
+function settingsOf(row: Workspace): Settings {
+	const {name, logoUrl, accent, supportEmail} = readBranding(row.branding);
+	return {
+		locale: row.locale,
+		timezone: row.timezone,
+		monthly_quota: row.monthly_quota,
+		queue_lifetime: row.queue_lifetime_s,
+		source_pool: row.source_pool,
+		route: row.route && maskPasswords(row.route),
+		track_opens: row.track_opens_at !== null,
+		track_clicks: row.track_clicks_at !== null,
+		branding: {name, logo_url: logoUrl, accent, support_email: supportEmail},
+	};
+}
+
+/** One for each name and mode, as the newest of them is; `rows` are newest first. */
+function activeKeys(rows: readonly ApiKey[], now: string): Array<Known['key']> {
+	const active = rows.filter(row => row.revoked_at === null && (row.expires_at === null || row.expires_at > now));
+	return [...groupBy(active, ({name, mode}) => `${mode} ${name}`).values()].map(same => {
+		const [newest, ...older] = same as [ApiKey, ...ApiKey[]];
+		return {
+			name: newest.name,
+			mode: newest.mode,
+			scopes: newest.scopes.toSorted() as Scope[],
+			rate_limit: newest.rate_limit,
+			expires_at: newest.expires_at,
+			ids: [newest.id, ...older.map(({id}) => id)],
+		};
+	});
+}
