@@ -32,7 +32,7 @@ test('a first mail by the client and by the examples of its page, until it is de
 	t.is(types[0], 'accepted');
 	t.is(types.at(-1), 'delivered');
 
-	const environment = {...process.env, MAILCTL_URL: daemon.url, MAILCTL_KEY: key, TEMPLATE: templateId};
+	const environment = {...process.env, API_URL: daemon.url, API_KEY: key, TEMPLATE: templateId};
 	// Inside of the project: there `mailctl/client` is what the package exports.
 	const file = path.join('dist', `client-example-${process.pid}.mjs`);
 	t.teardown(() => rmSync(file, {force: true}));
