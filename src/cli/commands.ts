@@ -35,6 +35,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./doctor.ts')).doctorCommand,
 	},
 	{
+		name: 'stats',
+		about: 'Count what became of the mail of the last days; all workspaces unless you name one',
+		load: async () => (await import('./stats.ts')).statsCommand,
+	},
+	{
 		name: 'bench',
 		about: 'Measure how fast this machine sends, on a store of its own; or fill the store',
 		load: async () => (await import('./bench.ts')).benchCommand,

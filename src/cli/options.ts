@@ -13,6 +13,7 @@ import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 
 // Parsers of options: a value that is not allowed is a usage error (64), data of the wrong kind is bad data (65).
+// `choices` of a parser are what a shell completes.
 
 function refuse(option: string, text: string, mend: string): never {
 	throw new CliError('usage', `${option} "${text}" is not allowed`, mend);
@@ -98,9 +99,12 @@ export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
 		: refuse('--scope', text, `use ${scopes.join(', ')}`);
 }
 
+scope.choices = scopes;
+
 export function mode(text: string): 'live' | 'test' {
 	return text === 'live' || text === 'test' ? text : refuse('--mode', text, 'use live or test');
 }
+mode.choices = ['live', 'test'];
 
 /** A moment: an RFC 3339 time, or a duration before now. Milliseconds. */
 export function past(option: string): (text: string) => number {
@@ -167,9 +171,16 @@ export function reason(text: string): SuppressionReason {
 	const known = suppressionReasons.find(each => each === text);
 	return known ?? refuse('--reason', text, `use ${suppressionReasons.join(', ')}`);
 }
+reason.choices = suppressionReasons;
 
 export function topicCode(text: string): string {
 	return isTopicCode(text) ? text : refuse('--code', text, 'use 1 to 64 letters, digits, hyphens and underscores');
+}
+
+/** One of some words. */
+export function oneOf<Word extends string>(option: string, words: readonly Word[]): (text: string) => Word {
+	const parse = (text: string) => words.find(each => each === text) ?? refuse(option, text, `use ${words.join(', ')}`);
+	return Object.assign(parse, {choices: words});
 }
 
 /** For options that may be given several times. */

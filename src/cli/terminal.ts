@@ -6,6 +6,8 @@ import {cut, duration, grouped, harmless} from './text.ts';
 export type Terminal = {
 	/** Columns for tables; off a terminal lines are as long as they are, unless COLUMNS says otherwise. */
 	readonly width: number;
+	/** Lines that fit; null off a terminal. */
+	readonly height: number | null;
 	readonly print: (lines: readonly string[]) => void;
 	readonly printJson: (value: unknown) => void;
 	/** Bytes as they are, for raw mail. */
@@ -36,10 +38,14 @@ type Streams = {
 export function createTerminal({stdin, stdout, stderr}: Streams, env: Environment): Terminal {
 	const colour = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
 	const asked = Number(env.COLUMNS);
-	const width =
-		Number.isInteger(asked) && asked > 0 ? asked : stdout.isTTY ? widthOf(stdout) : Number.POSITIVE_INFINITY;
 	return {
-		width,
+		// Asked for anew: people resize what they watch.
+		get width() {
+			return Number.isInteger(asked) && asked > 0 ? asked : stdout.isTTY ? widthOf(stdout) : Number.POSITIVE_INFINITY;
+		},
+		get height() {
+			return stdout.isTTY ? stdout.rows || 24 : null;
+		},
 		print: lines => void stdout.write(harmless(lines.map(line => `${line}\n`).join(''))),
 		printJson: value => void stdout.write(`${jsonOf(value, stdout.isTTY ? 2 : undefined)}\n`),
 		write: bytes => void stdout.write(bytes),

@@ -97,6 +97,12 @@ export async function findTemplate(reader: Knex, workspaceId: string, key: Templ
 }
 
 /** As `findTemplate`; who saves another version of it waits until this transaction has ended. */
+/** The names of templates by their ids, also of deleted ones. */
+export async function readTemplateNames(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
+	const rows: Array<{id: string; name: string}> = await reader('templates').whereIn('id', ids).select('id', 'name');
+	return new Map(rows.map(({id, name}) => [id, name]));
+}
+
 export async function lockTemplate(
 	trx: Knex.Transaction,
 	workspaceId: string,

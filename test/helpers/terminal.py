@@ -1,4 +1,4 @@
-"""Runs a command on a new terminal: its output is copied to ours, and the end of our input closes the terminal.
+"""Runs a command on a new terminal: its output is copied to ours, our input is typed there, and its end closes the terminal.
 
 The first argument is "owner" (the terminal is the command's own, closing it sends SIGHUP) or "guest" (it only has its
 streams there). Ends with the command's exit code, 128 + signal where a signal ended it.
@@ -25,7 +25,11 @@ os.close(slave)
 while True:
     readable, _, _ = select.select([master, 0], [], [])
     if 0 in readable:
-        break
+        typed = os.read(0, 65536)
+        if not typed:
+            break
+        os.write(master, typed)
+        continue
     try:
         os.write(1, os.read(master, 65536))
     except OSError:  # The command has ended.

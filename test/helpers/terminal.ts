@@ -7,6 +7,8 @@ import type {Program, Settings} from './daemon.ts';
 export type OnTerminal = {
 	/** What the terminal showed so far. */
 	readonly shown: () => string;
+	/** Types a text; `\x03` is Ctrl-C. */
+	readonly type: (text: string) => void;
 	/** Closes the terminal. */
 	readonly close: () => void;
 	/** The exit code, 128 + signal where a signal ended the command. */
@@ -41,5 +43,5 @@ export function startOnTerminal(
 		child.stdin.destroy();
 		await ended;
 	});
-	return {shown: () => shown, close: () => void child.stdin.end(), ended};
+	return {shown: () => shown, type: text => void child.stdin.write(text), close: () => void child.stdin.end(), ended};
 }

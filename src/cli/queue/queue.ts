@@ -12,6 +12,7 @@ import {count} from '../options.ts';
 import {verb} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import {duration, grouped, type Noun, printable, shortTime, table, wrapped} from '../text.ts';
+import {watch, watchOption} from '../watch.ts';
 import {changeVerbs, suspendVerbs} from './change.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './targets.ts';
 import {traceVerb} from './trace.ts';
@@ -39,10 +40,24 @@ const free: Stopped = {suspended_by: null, suspended_until: null, suspension_rea
 const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
 
 export function summaryVerb(queue: Command): void {
-	verb(queue, 'summary', 'What waits, by destination, the most first', 'mailctl queue summary').action(action(summary));
+	watchOption(
+		verb(queue, 'summary', 'What waits, by destination, the most first', 'mailctl queue summary --watch'),
+	).action(
+		action<{readonly watch?: true}, []>(async (session, options) => {
+			if (options.watch) {
+				await watch(session, async () => {
+					const {rows, now} = await summary(session);
+					return [`${shortTime(storeTime(now))} UTC`, '', ...lines(session, rows, now)];
+				});
+			} else {
+				const {rows, now} = await summary(session);
+				session.show(rows, () => lines(session, rows, now));
+			}
+		}),
+	);
 }
 
-async function summary(session: Session): Promise<void> {
+async function summary(session: Session): Promise<{readonly rows: readonly Row[]; readonly now: number}> {
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	const now = session.tools.clock.now();
 	const counted = await summarizeQueue(await session.reader(), {now: storeTime(now), workspaceId});
@@ -52,7 +67,7 @@ async function summary(session: Session): Promise<void> {
 	const known = new Set(counted.map(({destination}) => destination));
 	const others = [...stopped].filter(([destination]) => workspaceId === undefined && !known.has(destination));
 	rows.push(...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)));
-	session.show(rows, () => lines(session, rows, now));
+	return {rows, now};
 }
 
 async function readStopped(session: Session, now: string): Promise<Map<string, Stopped>> {

@@ -1,0 +1,92 @@
+import type {Knex} from 'knex';
+import {storeTime} from '../mail/time.ts';
+import {
+	countStats,
+	type StatsFigures,
+	type StatsGroup,
+	type StatsQuery,
+	type StatsRow,
+	statsFigures,
+} from '../store/stats.ts';
+import {readTemplateNames} from '../store/templates.ts';
+import {listWorkspaces} from '../store/workspaces.ts';
+
+/** What became of the messages that were accepted from `from` on and before `to` (store form); the largest groups first. */
+export type Stats = {
+	readonly from: string;
+	readonly to: string;
+	/** Null: one row of all, `total`. */
+	readonly by: StatsGroup | null;
+	readonly rows: readonly StatsLine[];
+};
+
+/** `key` is the name of the group; a workspace or template has its `id` besides. */
+export type StatsLine = StatsFigures & {readonly key: string; readonly id?: string};
+
+const dayMs = 86_400_000;
+
+/** The first moment of the UTC day that many days ago, milliseconds. */
+export function dayStart(now: number, ago: number): number {
+	return (Math.floor(now / dayMs) - ago) * dayMs;
+}
+
+/** Figures of so many UTC days, the last of which is today. */
+export async function readStats(
+	reader: Knex,
+	{
+		now,
+		days,
+		...query
+	}: Pick<StatsQuery, 'workspaceId' | 'by' | 'limit'> & {readonly now: number; readonly days: number},
+): Promise<Stats> {
+	const [from, to] = [dayStart(now, days - 1), now];
+	const rows = await countStats(reader, {...query, from, to});
+	const ends = {from: storeTime(from), to: storeTime(to), by: query.by};
+	if (query.by === null) {
+		return {...ends, rows: [{key: 'total', ...figuresOf(rows[0])}]};
+	}
+	const names = await readNames(reader, query.by, rows);
+	return {
+		...ends,
+		rows: rows.map(row => {
+			const key = row.key ?? '';
+			return names ? {key: names.get(key) ?? key, id: key, ...figuresOf(row)} : {key, ...figuresOf(row)};
+		}),
+	};
+}
+
+function figuresOf(row: StatsRow | undefined): StatsFigures {
+	return Object.fromEntries(statsFigures.map(name => [name, row?.[name] ?? 0])) as StatsFigures;
+}
+
+async function readNames(
+	reader: Knex,
+	by: StatsGroup,
+	rows: readonly StatsRow[],
+): Promise<ReadonlyMap<string, string> | null> {
+	switch (by) {
+		case 'workspace':
+			return new Map((await listWorkspaces(reader)).map(({id, name}) => [id, name]));
+		case 'template':
+			return await readTemplateNames(
+				reader,
+				rows.map(({key}) => key ?? ''),
+			);
+		default:
+			return null;
+	}
+}
+
+/** The figures of each of so many days, the last of which is today. */
+export async function readStatsByDay(
+	reader: Knex,
+	{workspaceId, now, days}: {readonly workspaceId?: string | undefined; readonly now: number; readonly days: number},
+): Promise<StatsFigures[]> {
+	const each: StatsFigures[] = [];
+	for (let ago = days - 1; ago >= 0; ago--) {
+		const to = ago === 0 ? now : dayStart(now, ago - 1);
+		const [row] = await countStats(reader, {workspaceId, by: null, from: dayStart(now, ago), to});
+		each.push(figuresOf(row));
+	}
+	return each;
+}

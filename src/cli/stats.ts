@@ -1,0 +1,127 @@
+import type {Command} from 'commander';
+import {readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
+import {storeTime} from '../mail/time.ts';
+import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/stats.ts';
+import {csvLine} from './csv.ts';
+import {CliError} from './fault.ts';
+import {count, oneOf} from './options.ts';
+import {example} from './program.ts';
+import {action, type Session} from './session.ts';
+import {type Column, grouped, printable, shortTime, table} from './text.ts';
+import {watch, watchOption} from './watch.ts';
+
+type Options = {
+	readonly days?: number;
+	readonly by?: StatsGroup | null;
+	readonly csv?: true;
+	readonly watch?: true;
+};
+
+const usualDays = 30;
+/** Days that a glance sums up. */
+const spans = [1, 7, usualDays];
+/** Rows that people are shown. */
+const mostLines = 25;
+
+export function statsCommand(command: Command): void {
+	watchOption(
+		example(command, 'mailctl stats --by destination --days 7')
+			.option('--days <n>', `this many days up to today, in UTC (default: ${usualDays})`, count('--days', 1, 366))
+			.option('--by <group>', `a row for each ${statsGroups.join(', ')}`, oneOf('--by', statsGroups))
+			.option('--csv', 'print CSV'),
+	).action(action<Options, []>(stats));
+}
+
+async function stats(session: Session, options: Options): Promise<void> {
+	const draw = options.by === undefined ? glance : groups;
+	if (options.csv && (session.json || options.watch)) {
+		throw new CliError('usage', '--csv is for standard output alone', 'leave out --json and --watch');
+	}
+	if (options.watch) {
+		await watch(session, () => draw(session, options));
+	} else if (session.json || options.csv) {
+		const read = await figures(session, options);
+		if (session.json) {
+			session.terminal.printJson(read);
+		} else {
+			await session.terminal.pour(csvOf(read.rows));
+		}
+	} else {
+		session.terminal.print(await draw(session, options));
+	}
+}
+
+async function figures(session: Session, {by = null, days = usualDays}: Pick<Options, 'by' | 'days'>) {
+	const workspaceId = (await session.chosenWorkspace())?.id;
+	const reader = await session.reader();
+	return await readStats(reader, {workspaceId, by, days, now: session.tools.clock.now()});
+}
+
+function csvOf(rows: readonly StatsLine[]): string {
+	const cells = (row: StatsLine) => [row.key, ...statsFigures.map(name => row[name])];
+	return [['key', ...statsFigures], ...rows.map(cells)].map(csvLine).join('');
+}
+
+async function groups(session: Session, options: Options): Promise<string[]> {
+	const {by, ...read} = await figures(session, options);
+	// Most have no use for the other columns, which would leave little room for long names.
+	const shown = statsFigures.filter((name, index) => index < 3 || read.rows.some(row => row[name] > 0));
+	const columns: Array<Column<StatsLine>> = [
+		{title: `${by}`.toUpperCase(), cell: row => row.key, cut: true},
+		...shown.map(
+			(name): Column<StatsLine> => ({title: name.toUpperCase(), cell: row => grouped(row[name]), right: true}),
+		),
+	];
+	const left = read.rows.length - mostLines;
+	return [
+		`Mail accepted from ${shortTime(read.from)} to ${shortTime(read.to)} UTC`,
+		'',
+		...(read.rows.length === 0
+			? [by === 'category' ? 'Nothing bounced.' : 'No mail was accepted.']
+			: table(columns, read.rows.slice(0, mostLines), session.terminal.width)),
+		...(left > 0 ? [`and ${grouped(left)} more: --csv and --json print all`] : []),
+	];
+}
+
+type Line = {readonly name: keyof StatsFigures; readonly sums: readonly number[]; readonly days: readonly number[]};
+
+/** Today, the last 7 and 30 days, and a curve of the days. */
+async function glance(session: Session, {days}: Options): Promise<string[]> {
+	const shown = days === undefined ? spans : [days];
+	const longest = Math.max(...shown);
+	const now = session.tools.clock.now();
+	const workspace = await session.chosenWorkspace();
+	const each = await readStatsByDay(await session.reader(), {workspaceId: workspace?.id, now, days: longest});
+	const lines = statsFigures.map((name): Line => {
+		const ofDays = each.map(day => day[name]);
+		return {name, days: ofDays, sums: shown.map(span => ofDays.slice(-span).reduce((sum, n) => sum + n, 0))};
+	});
+	const accepted = lines[0]?.sums.at(-1) ?? 0;
+	const columns: Array<Column<Line>> = [
+		{title: '', cell: line => line.name},
+		...shown.map((span, index) => ({
+			title: span === 1 ? 'TODAY' : `${span} DAYS`,
+			cell: (line: Line) => grouped(line.sums[index] ?? 0),
+			right: true as const,
+		})),
+		{title: 'SHARE', cell: line => share(line.sums.at(-1) ?? 0, accepted), right: true},
+		{title: 'BY DAY', cell: line => curve(line.days.slice(-usualDays))},
+	];
+	return [
+		`Mail accepted up to ${shortTime(storeTime(now))} UTC, ${workspace ? printable(workspace.name) : 'all workspaces'}`,
+		'',
+		...table(columns, lines, session.terminal.width),
+	];
+}
+
+function share(part: number, whole: number): string | null {
+	return whole === 0 ? null : `${((100 * part) / whole).toFixed(1)} %`;
+}
+
+const heights = '▂▃▄▅▆▇█';
+
+/** A bar for each number, the tallest for the largest; the lowest line means none. */
+function curve(numbers: readonly number[]): string {
+	const most = Math.max(...numbers);
+	return numbers.map(n => (n === 0 ? '▁' : heights[Math.ceil((n / most) * heights.length) - 1])).join('');
+}

@@ -1,0 +1,120 @@
+import type {Knex} from 'knex';
+import {idFloor} from '../mail/ids.ts';
+import {recipientStates} from '../mail/recipient-state.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
+
+/** What messages can be grouped by: `domain` is the sender's, `category` the one of the bounce. */
+export const statsGroups = ['workspace', 'domain', 'template', 'destination', 'category'] as const;
+export type StatsGroup = (typeof statsGroups)[number];
+
+export const statsFigures = ['accepted', 'delivered', 'bounced', 'complained', 'opened', 'clicked', 'errored'] as const;
+export type StatsFigures = {readonly [Figure in (typeof statsFigures)[number]]: number};
+
+/** The figures of a group: `key` is the id of the workspace or template, the domain or the category; null: of all. */
+export type StatsRow = StatsFigures & {readonly key: string | null};
+
+export type StatsQuery = {
+	/** Undefined: all workspaces. */
+	readonly workspaceId?: string | undefined;
+	/** Null: one row of all. */
+	readonly by: StatsGroup | null;
+	/** Half-open range of acceptance, milliseconds. */
+	readonly from: number;
+	readonly to: number;
+	/** At most this many groups, the largest ones. */
+	readonly limit?: number;
+};
+
+// A complaint is about a mail that arrived.
+const outcomes = {
+	delivered: ['delivered', 'complained'],
+	bounced: ['bounced'],
+	complained: ['complained'],
+	errored: ['errored'],
+} as const;
+
+/**
+ * Counts messages by what became of them so far, the largest groups first. Real mail only: what the simulator gets leaves no
+ * machine. Ids are made in the order of time, so this reads the copies of the range and no others.
+ */
+export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
+	const copies = copiesOf(reader, query, reader('recipients as r')).select('r.state');
+	const sums = Object.entries(outcomes).map(
+		([name, states]) =>
+			`sum(case when state in (${states.map(state => `'${state}'`).join()}) then 1 else 0 end) as ${name}`,
+	);
+	const counting = reader
+		.from(copies.as('copies'))
+		.select('key', reader.raw(`count(*) as accepted, ${sums.join(', ')}`))
+		.groupBy('key')
+		.orderBy([{column: 'accepted', order: 'desc'}, 'key']);
+	const counted: Array<Record<string, string | number | null>> =
+		query.limit === undefined ? await counting : await counting.limit(query.limit);
+	const engaged = await countEngaged(reader, query);
+	return counted.map(({key, ...numbers}) => {
+		const figures = Object.fromEntries(Object.entries(numbers).map(([name, n]) => [name, Number(n)]));
+		return {key, ...figures, ...(engaged.get(key as string) ?? {opened: 0, clicked: 0})} as StatsRow;
+	});
+}
+
+type Engaged = {readonly opened: number; readonly clicked: number};
+
+async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
+	// Whichever is fewer: the copies of one workspace, or what was opened and clicked in all of them. SQLite keeps the order.
+	const [first, second] =
+		query.workspaceId === undefined ? ['engagement as e', 'recipients as r'] : ['recipients as r', 'engagement as e'];
+	const engaged = copiesOf(reader, query, reader.from(reader.raw(`${first} cross join ${second}`)))
+		.whereRaw('e.recipient_id = r.id')
+		.whereBetween('e.recipient_id', idsOf(query))
+		.select('e.recipient_id', 'e.kind');
+	const distinct = (kind: string) => `count(distinct case when kind = '${kind}' then recipient_id end) as ${kind}`;
+	const rows: Array<{key: string | null} & Record<'opened' | 'clicked', string | number>> = await reader
+		.from(engaged.as('engaged'))
+		.select('key', reader.raw(`${distinct('opened')}, ${distinct('clicked')}`))
+		.groupBy('key');
+	return new Map(rows.map(({key, opened, clicked}) => [key, {opened: Number(opened), clicked: Number(clicked)}]));
+}
+
+/** A transaction takes less from the first id of a message to those of its copies. */
+const lagMs = 3_600_000;
+
+/** The ids that the copies of the range have, and few others. */
+function idsOf({from, to}: StatsQuery): [string, string] {
+	return [idFloor('rcp', from), idFloor('rcp', to + lagMs)];
+}
+
+/** The `to` copies of the messages, with the key of their group. */
+function copiesOf(reader: Knex, query: StatsQuery, tables: Knex.QueryBuilder): Knex.QueryBuilder {
+	const {workspaceId, by, from, to} = query;
+	void tables
+		.whereRaw("r.role = 'to'")
+		.whereNot('r.destination', simulatorDomain)
+		.whereBetween('r.id', idsOf(query))
+		.where('r.message_id', '>=', idFloor('msg', from))
+		.where('r.message_id', '<', idFloor('msg', to));
+	if (workspaceId !== undefined) {
+		void tables
+			.where('r.workspace_id', workspaceId)
+			.whereIn('r.state', by === 'category' ? ['bounced'] : recipientStates);
+	} else if (by === 'category') {
+		void tables.where('r.state', 'bounced');
+	}
+	if (by === 'domain' || by === 'template') {
+		void tables.join('messages as m', 'm.id', 'r.message_id');
+	}
+	return tables.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
+}
+
+const isSqlite = (reader: Knex) => reader.client.driverName === 'sqlite3';
+
+const keys: Readonly<Record<StatsGroup, (reader: Knex) => string>> = {
+	workspace: () => 'r.workspace_id',
+	domain: reader => `substr(m.from_key, ${isSqlite(reader) ? 'instr' : 'strpos'}(m.from_key, '@') + 1)`,
+	template: () => 'm.template_id',
+	destination: () => 'r.destination',
+	// Of the first refusal, which ended the copy. The details of an erased person are gone.
+	category: reader => `coalesce((
+		select ${isSqlite(reader) ? 'e.detail' : 'e.detail::json'} ->> 'category' from events as e
+		where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'bounced'
+		order by e.id limit 1), 'undetermined')`,
+};
