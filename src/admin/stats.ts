@@ -45,7 +45,7 @@ export async function readStats(
 	if (query.by === null) {
 		return {...ends, rows: [{key: 'total', ...figuresOf(rows[0])}]};
 	}
-	const names = await readNames(reader, query.by, rows);
+	const names = await readNames(reader, query, rows);
 	return {
 		...ends,
 		rows: rows.map(row => {
@@ -61,7 +61,7 @@ function figuresOf(row: StatsRow | undefined): StatsFigures {
 
 async function readNames(
 	reader: Knex,
-	by: StatsGroup,
+	{by, workspaceId}: Pick<StatsQuery, 'by' | 'workspaceId'>,
 	rows: readonly StatsRow[],
 ): Promise<ReadonlyMap<string, string> | null> {
 	switch (by) {
@@ -70,6 +70,7 @@ async function readNames(
 		case 'template':
 			return await readTemplateNames(
 				reader,
+				workspaceId,
 				rows.map(({key}) => key ?? ''),
 			);
 		default:

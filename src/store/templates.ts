@@ -97,9 +97,17 @@ export async function findTemplate(reader: Knex, workspaceId: string, key: Templ
 }
 
 /** As `findTemplate`; who saves another version of it waits until this transaction has ended. */
-/** The names of templates by their ids, also of deleted ones. */
-export async function readTemplateNames(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
-	const rows: Array<{id: string; name: string}> = await reader('templates').whereIn('id', ids).select('id', 'name');
+/** The names of templates by the ids that messages keep: of deleted ones too, of several the newest. */
+export async function readTemplateNames(
+	reader: Knex,
+	workspaceId: string | undefined,
+	ids: readonly string[],
+): Promise<Map<string, string>> {
+	const rows: Array<{id: string; name: string}> = await reader('templates')
+		.where(workspaceId === undefined ? {} : {workspace_id: workspaceId})
+		.whereIn('public_id', ids)
+		.orderBy('id')
+		.select('public_id as id', 'name');
 	return new Map(rows.map(({id, name}) => [id, name]));
 }
 
