@@ -18,5 +18,6 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['012_lists', () => import('./012_lists.ts')],
 	['013_webhook_secrets', () => import('./013_webhook_secrets.ts')],
 	['014_secrets', () => import('./014_secrets.ts')],
+	['015_scopes', () => import('./015_scopes.ts')],
 	['015_template_ids', () => import('./015_template_ids.ts')],
 ];

@@ -66,7 +66,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'data-folder',
 	],
 	bench: 'everything',
-	api: ['mail', 'net', 'store', 'accept', 'outcome', 'webhook', 'domains', 'admin', 'render'],
+	api: ['mail', 'net', 'store', 'accept', 'outcome', 'webhook', 'domains', 'admin', 'render', 'compose/dkim.ts'],
 	hosted: ['mail', 'store', 'outcome', 'links', 'api'],
 	cli: [
 		'mail',

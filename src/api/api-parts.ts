@@ -1,5 +1,7 @@
 import type {Knex} from 'knex';
 import type {Accept} from '../accept/send.ts';
+import type {OpenSources} from '../domains/check-records.ts';
+import type {SendingNames} from '../domains/domain-records.ts';
 import type {Tools} from '../mail/operator.ts';
 import type {Erase} from '../outcome/erase.ts';
 import type {Writer} from '../store/engine/writer.ts';
@@ -45,6 +47,12 @@ export type ApiParts = {
 	readonly limits: RateLimits;
 	readonly erase: Erase;
 	readonly mails: Mails;
+	readonly domains: {
+		readonly names: SendingNames;
+		readonly openSources: OpenSources;
+		/** Whether the daemon asks DNS about domains by itself. */
+		readonly areChecked: boolean;
+	};
 	readonly webhooks: WebhookRoutesOptions['webhooks'];
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;

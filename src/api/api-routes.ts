@@ -1,6 +1,7 @@
 import type {ApiParts} from './api-parts.ts';
 import {batchRoutes} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
+import {domainRoutes} from './routes/domains.ts';
 import {messageContentRoutes} from './routes/message-content.ts';
 import {messageCopyRoutes} from './routes/message-copies.ts';
 import {messageListRoutes} from './routes/message-list.ts';
@@ -30,6 +31,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		contactRoutes(parts),
 		templateRoutes(parts),
 		versionRoutes(parts),
+		domainRoutes(parts),
 		senderRoutes(parts),
 		webhookRoutes(parts),
 	];

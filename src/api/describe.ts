@@ -9,6 +9,7 @@ export type Tag =
 	| 'Webhooks'
 	| 'Contacts'
 	| 'Templates'
+	| 'Domains'
 	| 'Senders'
 	| 'Usage'
 	| 'Hosted pages'

@@ -115,6 +115,7 @@ const tags = [
 	{name: 'Webhooks', description: 'Events posted to your endpoints, signed.'},
 	{name: 'Contacts', description: 'What is known of recipients, and its erasure.'},
 	{name: 'Templates', description: 'Sources of mail, in immutable versions.'},
+	{name: 'Domains', description: 'Where senders are: DNS records to publish, and keys that sign.'},
 	{name: 'Senders', description: 'Addresses that mail may come from.'},
 	{name: 'Usage', description: 'What was sent, and the monthly quota.'},
 	{name: 'Hosted pages', description: 'What the links in mail lead to; no key, a signed token.'},

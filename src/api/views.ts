@@ -1,8 +1,11 @@
 import {variantSource} from '../admin/templates.ts';
+import type {CheckedRecord} from '../domains/check-records.ts';
+import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {apiTime} from '../mail/time.ts';
 import type {Contact} from '../store/contacts.ts';
+import type {Domain} from '../store/domains.ts';
 import type {StoredEvent} from '../store/events.ts';
-import type {ListedAttempt, StoredCopy} from '../store/message-copies.ts';
+import type {ListedAttempt, ListedCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {Sender} from '../store/senders.ts';
 import type {Suppression} from '../store/suppressions.ts';
@@ -12,6 +15,9 @@ import type {StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
 import type {Endpoint} from '../store/webhooks/webhook-endpoints.ts';
 
 // How each noun is shown as JSON, by the API and by the command line's --json. `time`: the form of its times.
+
+const timeBy = (time: typeof apiTime) => (stored: string | null) => (stored === null ? null : time(stored));
+const timeOrNull = timeBy(apiTime);
 
 /** The store's own times, with milliseconds: the form of the command line. */
 export const storedTime = (stored: string) => stored;
@@ -46,7 +52,7 @@ export function eventView({id, type, occurredAt, recordedAt, detail}: StoredEven
 }
 
 /** A copy of a message as the API shows it. */
-export function copyView(copy: StoredCopy) {
+export function copyView(copy: ListedCopy) {
 	const {id, address, role, state, state_at: stateAt, next_attempt_at: next, last_reply: lastReply} = copy;
 	return {
 		id,
@@ -61,11 +67,11 @@ export function copyView(copy: StoredCopy) {
 
 /** A conversation about a copy as the API shows it: addresses and words of our own hosts are for the operator. */
 export function attemptView(attempt: ListedAttempt) {
-	const {recipient_id: recipientId, address, role, n, at, host, tls, phase, code, enhanced, reply, ms} = attempt;
+	const {copy, n, at, host, tls, phase, code, enhanced, reply, ms} = attempt;
 	return {
-		recipient_id: recipientId,
-		recipient: address,
-		role,
+		recipient_id: copy.id,
+		recipient: copy.address,
+		role: copy.role,
 		attempt: n,
 		at: apiTime(at),
 		host,
@@ -101,6 +107,41 @@ export function senderView(row: Sender, time = apiTime) {
 		verified: row.verified_at !== null,
 		active: row.disabled_at === null,
 		created_at: time(row.created_at),
+	};
+}
+
+/** A domain as lists show it. */
+export function domainView(row: Domain, time = apiTime) {
+	const orNull = timeBy(time);
+	return {
+		id: row.id,
+		name: row.name,
+		verified: row.verified_at !== null,
+		state: row.state,
+		state_at: time(row.state_at),
+		verified_at: orNull(row.verified_at),
+		checked_at: orNull(row.checked_at),
+		return_path_domain: returnPathHost(row),
+		return_path_used: row.return_path_at !== null,
+		created_at: time(row.created_at),
+	};
+}
+
+/** A domain with its records to publish, and what DNS answers where it was asked. `next`: when it is asked again. */
+export function domainRecordsView(
+	row: Domain,
+	next: string | null,
+	records: ReadonlyArray<DomainRecord & Partial<CheckedRecord>>,
+	time = apiTime,
+) {
+	const orNull = timeBy(time);
+	return {
+		...domainView(row, time),
+		next_check_at: orNull(next),
+		records: records.map(({everywhere: _, key, ...record}) => ({
+			...record,
+			key: key && {...key, keep_until: orNull(key.keep_until)},
+		})),
 	};
 }
 
@@ -151,8 +192,6 @@ export function versionView(
 		sample: sample === null ? null : JSON.parse(sample),
 	};
 }
-
-const timeOrNull = (stored: string | null) => (stored === null ? null : apiTime(stored));
 
 /** An endpoint as the API shows it, at a time in the store's form. */
 export function endpointView(endpoint: Endpoint, secret: string, now: string) {

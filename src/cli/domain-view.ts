@@ -1,37 +1,15 @@
 import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
-import {nextCheck} from '../domains/domain-state.ts';
-import {storeTime} from '../mail/time.ts';
+import {nextCheckAt} from '../domains/domain-state.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import type {Session} from './session.ts';
 import type {Tone} from './terminal.ts';
 import {cut, fields, printable, shortTime, table} from './text.ts';
 
-export function domainView(row: Domain) {
-	return {
-		id: row.id,
-		name: row.name,
-		verified: row.verified_at !== null,
-		state: row.state,
-		state_at: row.state_at,
-		verified_at: row.verified_at,
-		checked_at: row.checked_at,
-		return_path_domain: returnPathHost(row),
-		return_path_used: row.return_path_at !== null,
-		created_at: row.created_at,
-	};
-}
-
 /** When the daemon asks DNS again; null: it does not while nothing leaves the machine. */
 export function nextCheckOf(session: Session, row: Domain, keys: readonly DkimKey[]): string | null {
-	const pendingAt = keys
-		.map(key => key.pending_at)
-		.reduce((newest, at) => ((at ?? '') > (newest ?? '') ? at : newest), null);
-	const now = session.tools.clock.now();
-	return session.settings().delivery === 'capture'
-		? null
-		: storeTime(Math.max(now, nextCheck({...row, pending_at: pendingAt}, now)));
+	return session.settings().delivery === 'capture' ? null : nextCheckAt(row, keys, session.tools.clock.now());
 }
 
 /** A domain with its records to publish, which were not looked for. */

@@ -1,22 +1,17 @@
 import type {Command} from 'commander';
+import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {domainRecords, sendingNames} from '../domains/domain-records.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
-import {
-	type DomainCheck,
-	type DomainSight,
-	lookAtDomain,
-	recordDomainCheck,
-	takeDomain,
-} from '../domains/verify-domain.ts';
+import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
 import {zoneFile} from '../domains/zone-file.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';
 import {listDomainSenders} from '../store/senders.ts';
-import {checkedLines, domainView, nextCheckOf, unaskedLines} from './domain-view.ts';
+import {checkedLines, nextCheckOf, unaskedLines} from './domain-view.ts';
 import {CliError} from './fault.ts';
 import {domain as parseDomain, selector as parseSelector} from './options.ts';
 import {verb, yesOption} from './program.ts';
@@ -80,7 +75,7 @@ async function add(session: Session, options: {returnPathDomain?: string}, text:
 }
 
 const domains: Noun<Domain> = {
-	json: domainView,
+	json: row => domainView(row, storedTime),
 	fields: [
 		{title: 'ID', cell: row => row.id},
 		{title: 'DOMAIN', cell: row => row.name, cut: true},
@@ -195,36 +190,29 @@ async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
 	}
 }
 
-const mostTries = 3;
-
-/** As the daemon checks. Where the daemon takes the domain at the same moment, it is taken from it. */
 async function check(session: Session, text: string): Promise<DomainCheck> {
-	const {clock} = session.tools;
-	for (let tries = 0; tries < mostTries; tries++) {
-		const row = await findNamed(session, text);
-		const taken = await session.write(trx => takeDomain(trx, row, clock.now()));
-		const sight = taken && (await lookAt(session, taken));
-		const checked = sight && (await session.write(trx => recordDomainCheck(trx, session.tools, sight)));
-		if (checked) {
-			return checked;
-		}
+	const checked = await checkDomain({
+		find: () => findNamed(session, text),
+		look: row => lookAt(session, row),
+		write: session.write,
+		acting: session.tools,
+	});
+	if (checked === undefined || checked === 'busy') {
+		throw new CliError('temporary', `others check ${text} all the time`, 'try again in a moment');
 	}
-	throw new CliError('temporary', `others check ${text} all the time`, 'try again in a moment');
+	return checked;
 }
 
 async function showChecked(session: Session, {domain, records}: DomainSight | DomainCheck): Promise<void> {
 	const next = nextCheckOf(session, domain, await listDkimKeys(await session.reader(), domain.id));
-	const json = {
-		...domainView(domain),
-		next_check_at: next,
-		records: records.map(({everywhere: _everywhere, ...record}) => record),
-	};
-	session.show(json, () => checkedLines(session, domain, records, next));
+	session.show(domainRecordsView(domain, next, records, storedTime), () =>
+		checkedLines(session, domain, records, next),
+	);
 }
 
 function showUnasked(session: Session, row: Domain, keys: readonly DkimKey[], purposes?: readonly string[]): void {
 	const records = domainRecords({...sendingNames(session.settings()), domain: row, keys}).filter(
 		({purpose}) => purposes?.includes(purpose) ?? true,
 	);
-	session.show({...domainView(row), records}, () => unaskedLines(session, row, records));
+	session.show({...domainView(row, storedTime), records}, () => unaskedLines(session, row, records));
 }

@@ -80,6 +80,28 @@ export type Template = {
 	updated_at: string;
 };
 
+export type Domain = {
+	id: string;
+	/** A-labels. */
+	name: string;
+	/** DNS shows that whoever added the domain controls it. Senders need it. */
+	verified: boolean;
+	/** `degraded`: verified, but DNS lacks the records of late. */
+	state: 'pending' | 'verified' | 'degraded' | 'failed';
+	/** UTC, `2026-06-09T10:15:30+00:00` */
+	state_at: string;
+	/** Since when it is verified. */
+	verified_at: string | null;
+	/** When DNS was last asked. */
+	checked_at: string | null;
+	/** The host of its own return path. */
+	return_path_domain: string;
+	/** Bounces go there: DNS shows its MX and SPF. */
+	return_path_used: boolean;
+	/** UTC, `2026-06-09T10:15:30+00:00` */
+	created_at: string;
+};
+
 export type Sender = {
 	id: string;
 	address: string;
@@ -469,6 +491,73 @@ export type TemplatePreviewBody = {
 	version?: number | null | undefined;
 };
 
+export type DomainListQuery = {
+	/** Most items of a page, 1 to 100. */
+	limit?: string | null | undefined;
+};
+
+export type DomainCreateBody = {
+	/** The domain of `From` addresses, such as `shop.example`. */
+	name: string;
+	/** Where its bounces go, a host below the domain; absent: `bounce.` and the domain. */
+	return_path_domain?: string | null | undefined;
+};
+
+export type DomainCreateAnswer = {
+	id: string;
+	/** A-labels. */
+	name: string;
+	/** DNS shows that whoever added the domain controls it. Senders need it. */
+	verified: boolean;
+	/** `degraded`: verified, but DNS lacks the records of late. */
+	state: 'pending' | 'verified' | 'degraded' | 'failed';
+	/** UTC, `2026-06-09T10:15:30+00:00` */
+	state_at: string;
+	/** Since when it is verified. */
+	verified_at: string | null;
+	/** When DNS was last asked. */
+	checked_at: string | null;
+	/** The host of its own return path. */
+	return_path_domain: string;
+	/** Bounces go there: DNS shows its MX and SPF. */
+	return_path_used: boolean;
+	/** UTC, `2026-06-09T10:15:30+00:00` */
+	created_at: string;
+	/** When DNS is asked again; null: it is not. */
+	next_check_at: string | null;
+	records: Array<{
+		type: 'TXT' | 'MX' | 'CNAME';
+		name: string;
+		/** Whole, as most DNS panels take it. */
+		value: string;
+		purpose: 'ownership' | 'dkim' | 'return_path' | 'spf' | 'dmarc';
+		/** Without it mail fails checks. Ownership or one DKIM record verifies the domain. */
+		required: boolean;
+		/** What DNS answered. */
+		found: string[];
+		/** The key that a DKIM record publishes. */
+		key: {
+			id: string;
+			algorithm: 'rsa-sha256' | 'ed25519-sha256';
+			/** `pending`: it signs once DNS shows it; `retired`: its record stays until `keep_until`. */
+			state: 'active' | 'pending' | 'retired';
+			/** Until then the record of a retired key has to stay. */
+			keep_until: string | null;
+		} | null;
+		/** Of an MX: names whose mail goes the same way. */
+		alike: string[];
+		/** DNS answers what is to be published; absent: it was not asked. */
+		ok?: boolean;
+		state?: 'ok' | 'missing' | 'different' | 'unknown';
+		/** What is wrong, or right but remarkable. */
+		problem?: string | null;
+	}>;
+};
+
+export type DomainVerifyBody = Record<string, unknown>;
+
+export type DomainRotateKeyBody = Record<string, unknown>;
+
 export type SenderListQuery = {
 	/** Most items of a page, 1 to 100. */
 	limit?: string | null | undefined;
@@ -804,6 +893,61 @@ export class Nouns extends Requests {
 		 */
 		preview: (id: string, body: TemplatePreviewBody, options: CallOptions = {}): Promise<MessageContentAnswer> =>
 			this.call('POST', `/v1/templates/${encodeURIComponent(id)}/preview`, 'json', {body}, options),
+	};
+
+	readonly domains = {
+		/**
+		 * List domains.
+		 *
+		 * Needs the scope `domains:read`.
+		 */
+		list: (query: DomainListQuery = {}, options: CallOptions = {}): Items<Domain> =>
+			this.pages(`/v1/domains`, {query}, options),
+		/**
+		 * Add a domain.
+		 *
+		 * With keys that sign its mail at once. Publish the records of the answer, then verify it.
+		 *
+		 * Needs the scope `domains:manage`.
+		 */
+		create: (body: DomainCreateBody, options: CallOptions = {}): Promise<DomainCreateAnswer> =>
+			this.call('POST', `/v1/domains`, 'json', {body}, options),
+		/**
+		 * Read a domain.
+		 *
+		 * Asks DNS now, and changes nothing. That may take some seconds.
+		 *
+		 * Needs the scope `domains:read`.
+		 */
+		get: (id: string, options: CallOptions = {}): Promise<DomainCreateAnswer> =>
+			this.call('GET', `/v1/domains/${encodeURIComponent(id)}`, 'json', {}, options),
+		/**
+		 * Remove a domain.
+		 *
+		 * With its keys: mail that is on its way may fail DKIM. Remove its senders first.
+		 *
+		 * Needs the scope `domains:manage`.
+		 */
+		delete: (id: string, options: CallOptions = {}): Promise<void> =>
+			this.call('DELETE', `/v1/domains/${encodeURIComponent(id)}`, 'nothing', {}, options),
+		/**
+		 * Verify a domain.
+		 *
+		 * Asks DNS now and keeps what follows: whether the domain is verified, which keys sign, whether its own return path is used. The body may be left out.
+		 *
+		 * Needs the scope `domains:manage`.
+		 */
+		verify: (id: string, body: DomainVerifyBody, options: CallOptions = {}): Promise<DomainCreateAnswer> =>
+			this.call('POST', `/v1/domains/${encodeURIComponent(id)}/verify`, 'json', {body}, options),
+		/**
+		 * Rotate the keys of a domain.
+		 *
+		 * New keys sign once DNS shows their records; the old ones sign until then. The body may be left out.
+		 *
+		 * Needs the scope `domains:manage`.
+		 */
+		rotateKey: (id: string, body: DomainRotateKeyBody, options: CallOptions = {}): Promise<DomainCreateAnswer> =>
+			this.call('POST', `/v1/domains/${encodeURIComponent(id)}/rotate-key`, 'json', {body}, options),
 	};
 
 	readonly senders = {

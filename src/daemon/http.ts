@@ -16,6 +16,8 @@ import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import type {Listen} from '../config/addresses.ts';
 import {boundPublicUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
+import {openRecordSources} from '../dns/record-sources.ts';
+import {sendingNames} from '../domains/domain-records.ts';
 import {createCollector} from '../hosted/collector.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
 import {createLinks} from '../links/links.ts';
@@ -148,6 +150,13 @@ export function createHttp(options: HttpOptions) {
 						outbox,
 						removeCaptured: options.uncapture,
 					}),
+					domains: {
+						names: sendingNames(settings),
+						openSources: () =>
+							openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+						// As in `roles.ts`: where nothing leaves the machine, nobody asks.
+						areChecked: settings.delivery !== 'capture',
+					},
 					mails: createMailCopies({
 						settings,
 						store,

@@ -1,3 +1,5 @@
+import {storeTime} from '../mail/time.ts';
+import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain, DueDomain} from '../store/domains.ts';
 
 /** What a check saw of the records that verify a domain. `unknown`: DNS did not answer, which is no fault of the domain. */
@@ -43,6 +45,14 @@ export function nextCheck(domain: DueDomain, now: number): number {
 	}
 	const since = expectedSince(domain);
 	return checked + (since === null ? dayMs : pause(checked - Date.parse(since)));
+}
+
+/** When the daemon asks DNS next about a domain with these keys, in the store's form. */
+export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: number): string {
+	const pendingAt = keys
+		.map(key => key.pending_at)
+		.reduce((newest, at) => ((at ?? '') > (newest ?? '') ? at : newest), null);
+	return storeTime(Math.max(now, nextCheck({...domain, pending_at: pendingAt}, now)));
 }
 
 /** Since when DNS is expected to change: records were shown to be published, or have vanished. */

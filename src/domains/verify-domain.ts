@@ -91,6 +91,35 @@ export async function recordDomainCheck(
 	return {before, domain, records: withAnswers(domainRecords({...names, domain, keys}), records), activated};
 }
 
+export type CheckDomain = {
+	readonly find: () => Promise<Domain | undefined>;
+	readonly look: (domain: Domain) => Promise<DomainSight>;
+	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	readonly acting: Acting;
+};
+
+const mostTries = 3;
+
+/**
+ * Checks a domain now, as the daemon does; where the daemon takes it at the same moment, it is taken from it. Undefined: the
+ * domain is gone; `busy`: others check it all the time.
+ */
+export async function checkDomain({find, look, write, acting}: CheckDomain): Promise<DomainCheck | 'busy' | undefined> {
+	for (let tries = 0; tries < mostTries; tries++) {
+		const row = await find();
+		if (!row) {
+			return undefined;
+		}
+		const taken = await write(trx => takeDomain(trx, row, acting.clock.now()));
+		const sight = taken && (await look(taken));
+		const checked = sight && (await write(trx => recordDomainCheck(trx, acting, sight)));
+		if (checked) {
+			return checked;
+		}
+	}
+	return 'busy';
+}
+
 /** Records with what was answered for those of the same name and purpose. */
 function withAnswers(records: readonly DomainRecord[], answered: readonly CheckedRecord[]): CheckedRecord[] {
 	return records.flatMap(record => {

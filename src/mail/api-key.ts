@@ -61,9 +61,12 @@ export const scopes = [
 	'templates:read',
 	'senders:manage',
 	'senders:read',
+	'domains:manage',
+	'domains:read',
 	'contacts:manage',
 	'contacts:read',
 	'usage:read',
+	'events:read',
 ] as const;
 export type Scope = (typeof scopes)[number];
 

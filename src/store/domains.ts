@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {alongIndex} from './engine/along-index.ts';
 
 export const domainStates = ['pending', 'verified', 'degraded', 'failed'] as const;
 export type DomainState = (typeof domainStates)[number];
@@ -36,8 +37,22 @@ export async function listDomains(reader: Knex, workspaceId: string): Promise<Do
 	return await reader('domains').where({workspace_id: workspaceId}).orderBy('id', 'desc');
 }
 
+/** Newest first, from after the one with the id `after`. */
+export async function pageDomains(
+	reader: Knex,
+	workspaceId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<Domain[]> {
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	return await alongIndex(reader, 'domains', index, {below: after}).limit(limit);
+}
+
 export async function findDomain(reader: Knex, workspaceId: string, name: string): Promise<Domain | undefined> {
 	return await reader('domains').where({workspace_id: workspaceId, name}).first();
+}
+
+export async function findDomainById(reader: Knex, workspaceId: string, id: string): Promise<Domain | undefined> {
+	return await reader('domains').where({workspace_id: workspaceId, id}).first();
 }
 
 /** Takes a domain to be checked; false: somebody else took it since it was read. */

@@ -22,7 +22,7 @@ export type StoredAttempt = {
 };
 
 /** A copy of a message: what became of one address. */
-export type StoredCopy = {
+export type ListedCopy = {
 	readonly id: string;
 	readonly address: string;
 	readonly role: Role;
@@ -30,17 +30,25 @@ export type StoredCopy = {
 	readonly state_at: string;
 	readonly next_attempt_at: string | null;
 	readonly last_reply: string | null;
-	readonly attempts: readonly StoredAttempt[];
 };
 
-/** A message's copies, the `to` one first, each with its attempts in order. */
-export async function readCopies(reader: Knex, workspaceId: string, messageId: string): Promise<StoredCopy[]> {
-	const copies: StoredCopy[] = await reader('recipients')
+export type StoredCopy = ListedCopy & {readonly attempts: readonly StoredAttempt[]};
+
+/** A message's copies, the `to` one first. */
+export async function listCopies(reader: Knex, workspaceId: string, messageId: string): Promise<ListedCopy[]> {
+	return await reader('recipients')
 		.where({message_id: messageId, workspace_id: workspaceId})
 		.orderBy([{column: 'role', order: 'desc'}, {column: 'id'}])
 		.select('id', 'address', 'role', 'state', 'state_at', 'next_attempt_at', 'last_reply');
-	const ids = copies.map(({id}) => id);
-	const attempts = await readAttempts(reader, ids);
+}
+
+/** The same, each with its attempts in order. */
+export async function readCopies(reader: Knex, workspaceId: string, messageId: string): Promise<StoredCopy[]> {
+	const copies = await listCopies(reader, workspaceId, messageId);
+	const attempts = await readAttempts(
+		reader,
+		copies.map(({id}) => id),
+	);
 	return copies.map(copy => ({...copy, attempts: attempts.filter(attempt => attempt.recipient_id === copy.id)}));
 }
 
@@ -55,29 +63,39 @@ export async function readAttempts(reader: Knex, copyIds: readonly string[]): Pr
 /** A conversation with the copy that it is about; the id tells its place among those of the message. */
 export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
 	readonly id: string;
-	readonly address: string;
-	readonly role: Role;
+	readonly copy: Pick<ListedCopy, 'id' | 'address' | 'role'>;
 };
 
-/** The conversations about a message, copy by copy, each in order, from after the one with the id `after`. */
+/** The conversations about copies, copy by copy, each in order, from after the one with the id `after`. */
 export async function pageAttempts(
 	reader: Knex,
-	messageId: string,
+	copies: ReadonlyArray<ListedAttempt['copy']>,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<ListedAttempt[]> {
-	const query = reader('attempts as a')
-		.join('recipients as r', 'r.id', 'a.recipient_id')
-		.where({'r.message_id': messageId})
-		.orderBy(['a.recipient_id', 'a.n', 'a.position'])
-		.limit(limit)
-		.select('a.recipient_id', 'a.n', 'a.position', 'a.at', 'a.host', 'a.tls', 'a.phase', 'a.code', 'a.enhanced')
-		.select('a.reply', 'a.ms', 'r.address', 'r.role');
-	if (after !== null) {
-		const [copyId = '', n, position] = after.split(' ');
-		query.whereRaw('(a.recipient_id, a.n, a.position) > (?, ?, ?)', [copyId, Number(n), Number(position)]);
+	const [begun = '', n, position] = after?.split(' ') ?? [];
+	const found: ListedAttempt[] = [];
+	for (const copy of copies.slice(
+		Math.max(
+			0,
+			copies.findIndex(({id}) => id === begun),
+		),
+	)) {
+		const query = reader('attempts')
+			.where({recipient_id: copy.id})
+			.orderBy(['n', 'position'])
+			.limit(limit - found.length)
+			.select('recipient_id', 'n', 'position', 'at', 'host', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms');
+		if (copy.id === begun) {
+			query.whereRaw('(n, position) > (?, ?)', [Number(n), Number(position)]);
+		}
+		for (const row of await query) {
+			found.push({...row, copy, id: `${copy.id} ${row.n} ${row.position}`});
+		}
+		if (found.length === limit) {
+			break;
+		}
 	}
-	const rows: Array<Omit<ListedAttempt, 'id'> & {position: number}> = await query;
-	return rows.map(({position, ...row}) => ({...row, id: `${row.recipient_id} ${row.n} ${position}`}));
+	return found;
 }
 
 /** The state of a message's `to` copy, and whether it is still in the queue. */

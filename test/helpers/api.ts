@@ -14,6 +14,7 @@ import {createCursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
 import {createMailCopies} from '../../src/daemon/mail-copies.ts';
+import {openRecordSources} from '../../src/dns/record-sources.ts';
 import {createCollector} from '../../src/hosted/collector.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {createLinks, type Links} from '../../src/links/links.ts';
@@ -75,6 +76,8 @@ export type ApiOptions = {
 	/** How long an Idempotency-Key is remembered, and waited for: milliseconds. */
 	readonly keyRetention?: number;
 	readonly keyWait?: number;
+	/** `ip:port`, asked for the records of domains. */
+	readonly dnsServers?: readonly string[];
 	/** A workspace and its key that are there already: a second server of the same store. */
 	readonly like?: Pick<TestApi, 'workspace' | 'key'>;
 };
@@ -93,6 +96,7 @@ export async function startApi(
 		trustProxy = [],
 		keyRetention = day,
 		keyWait = 30_000,
+		dnsServers = ['127.0.0.1:1'],
 		like,
 	}: ApiOptions = {},
 ): Promise<TestApi> {
@@ -171,6 +175,17 @@ export async function startApi(
 					uncaptured.push(...copyIds);
 				},
 			}),
+			domains: {
+				names: {
+					host: 'out.mail.example',
+					bounceHost: 'out.mail.example',
+					returnPathDomain: 'bounces.example.com',
+					sourceAddresses: ['192.0.2.1'],
+					smarthosts: [],
+				},
+				openSources: () => openRecordSources({servers: dnsServers, allowPrivate: true, clock}),
+				areChecked: true,
+			},
 			mails: createMailCopies({
 				settings: {
 					dataDir,

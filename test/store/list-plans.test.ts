@@ -111,9 +111,10 @@ function verbsOf(command: Command, path: readonly string[] = []): Array<readonly
 
 /**
  * Of what waits or is kept, and of nothing that is over: these partial indexes may be read as a whole and sorted. So may the
- * rows of one page of versions.
+ * rows of one page of versions, and the copies of one message.
  */
-const ofWaiting = /INDEX (?:recipients_due|recipients_held|inbound_kept)\b|template_variants_1 \(version_id=/;
+const ofWaiting =
+	/INDEX (?:recipients_due|recipients_held|inbound_kept|recipients_by_message)\b|template_variants_1 \(version_id=/;
 
 storeTest(
 	test,
@@ -141,7 +142,8 @@ storeTest(
 		let routes = 0;
 		for (const {path, method, operation} of operationsOf(document)) {
 			const given = operation.parameters?.filter(one => one.in === 'query').map(({name}) => name) ?? [];
-			if (method !== 'GET' || !path.startsWith('/v1/') || given.length === 0) {
+			const isOne = /\/(?:content|raw)$/.test(path);
+			if (method !== 'GET' || !path.startsWith('/v1/') || given.length === 0 || isOne) {
 				continue;
 			}
 			routes++;

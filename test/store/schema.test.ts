@@ -2,9 +2,11 @@ import {readFileSync, statSync, truncateSync, writeFileSync} from 'node:fs';
 import process from 'node:process';
 import test from 'ava';
 import {migrations} from '../../migrations/index.ts';
+import {usualScopes} from '../../src/mail/api-key.ts';
 import {migrate, schemaState} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {type Engine, engines, newLocation, storeTest} from '../helpers/databases.ts';
+import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 /** The schema as text, in a fixed order: what a change of a migration does shows in the diff. */
 async function dumpOf(store: Store, engine: Engine): Promise<string> {
@@ -85,6 +87,37 @@ for (const engine of engines) {
 		);
 	});
 }
+
+storeTest(test, 'keys that named no scope get those that came later, others do not', async (t, store) => {
+	const {id: workspaceId} = await addWorkspace(store, 'acme');
+	const isNew = (scope: string) => /^(?:domains|events):/.test(scope);
+	const named = ['messages:send', 'messages:read', 'templates:manage'];
+	for (const [name, mode, scopes] of [
+		['live', 'live', usualScopes('live').filter(scope => !isNew(scope))],
+		['submits', 'live', [...usualScopes('live').filter(scope => !isNew(scope)), 'messages:submit']],
+		['test', 'test', usualScopes('test').filter(scope => !isNew(scope))],
+		['named', 'live', named],
+	] as const) {
+		await addKey(store, workspaceId, {mode, scopes: JSON.stringify(scopes)});
+		await store
+			.database('api_keys')
+			.where({name: 'test'})
+			.update({name: `old ${name}`});
+	}
+	await store.database('migrations').where({name: '015_scopes'}).delete();
+	t.deepEqual(await migrate(store.database), ['015_scopes']);
+	const scopesOf = async (name: string) => {
+		const row = await store
+			.reader('api_keys')
+			.where({name: `old ${name}`})
+			.first();
+		return (JSON.parse(row.scopes) as string[]).toSorted();
+	};
+	t.deepEqual(await scopesOf('live'), usualScopes('live').toSorted());
+	t.deepEqual(await scopesOf('submits'), [...usualScopes('live'), 'messages:submit'].toSorted());
+	t.deepEqual(await scopesOf('test'), usualScopes('test').toSorted());
+	t.deepEqual(await scopesOf('named'), named.toSorted());
+});
 
 test('SQLite is set to survive power loss and to distrust its file', async t => {
 	const store = await openStore(await newLocation(t, 'sqlite'));

@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {readCopies} from '../../store/message-copies.ts';
+import {listCopies} from '../../store/message-copies.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {type Caller, visibleMessage} from '../caller.ts';
@@ -32,7 +32,7 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 		if (erasedAt !== null) {
 			throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
 		}
-		const copies = await readCopies(reader, caller.workspaceId, id);
+		const copies = await listCopies(reader, caller.workspaceId, id);
 		const key = recipient === undefined ? undefined : queryAddressKey(recipient);
 		const copy = copies.find(({address}) => key === undefined || queryAddressKey(address) === key);
 		if (!copy) {

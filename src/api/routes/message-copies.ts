@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {pageAttempts, readCopies} from '../../store/message-copies.ts';
+import {listCopies, pageAttempts} from '../../store/message-copies.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {visibleMessage} from '../caller.ts';
@@ -43,7 +43,7 @@ export function messageCopyRoutes({auth, reader, cursors}: ApiParts): Routes {
 					scope: {workspaceId: caller.workspaceId, route: 'message_recipients', filters: {message: id}},
 					async read({after, limit}) {
 						await visibleMessage(reader, caller, id);
-						const copies = await readCopies(reader, caller.workspaceId, id);
+						const copies = await listCopies(reader, caller.workspaceId, id);
 						const start = after === null ? 0 : copies.findIndex(copy => copy.id === after) + 1;
 						return copies.slice(start, start + limit);
 					},
@@ -79,7 +79,7 @@ export function messageCopyRoutes({auth, reader, cursors}: ApiParts): Routes {
 					scope: {workspaceId: caller.workspaceId, route: 'message_attempts', filters: {message: id}},
 					async read(part) {
 						await visibleMessage(reader, caller, id);
-						return await pageAttempts(reader, id, part);
+						return await pageAttempts(reader, await listCopies(reader, caller.workspaceId, id), part);
 					},
 				});
 				return {data: page.rows.map(attemptView), next_cursor: page.nextCursor};

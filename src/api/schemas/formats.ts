@@ -1,5 +1,5 @@
 import {LRUCache} from 'lru-cache';
-import {type Address, parseAddress} from '../../mail/address.ts';
+import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {isTopicCode} from '../../mail/message.ts';
 import {parseDuration, parseQueryTime} from '../../mail/time.ts';
@@ -57,6 +57,7 @@ export function createFormats() {
 	const timezone = createTimezoneFormat();
 	return {
 		email: text => addressFault(text, false),
+		domain: text => (parseDomain(text) === null ? 'must be a full domain name such as shop.example' : null),
 		'recipient-email': text => addressFault(text, true),
 		'query-email': text => addressFault(withPlus(text), false),
 		'query-recipient-email': text => addressFault(withPlus(text), true),

@@ -1,0 +1,149 @@
+import test from 'ava';
+import {codeOf, idOf, startApi} from '../helpers/api.ts';
+import {newStore, storeTest} from '../helpers/databases.ts';
+import {publish, type ToPublish} from '../helpers/domain-zone.ts';
+import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
+
+type Shown = {
+	readonly id: string;
+	readonly name: string;
+	readonly verified: boolean;
+	readonly state: string;
+	readonly records: ReadonlyArray<ToPublish & {readonly ok?: boolean; readonly state?: string}>;
+};
+type Page = {readonly data: readonly Shown[]; readonly next_cursor: string | null};
+
+storeTest(
+	test,
+	'a domain is added with its records, shown with verdicts, verified, and signs by new keys',
+	async (t, store) => {
+		const zone: Zone = {};
+		const dns = await startFakeDns(t, zone);
+		const api = await startApi(t, store, {dnsServers: [dns.server]});
+		const added = await api.post('/v1/domains', {name: 'Shop.Example'});
+		t.is(added.status, 201, added.text);
+		const domain = added.body as Shown;
+		t.like(domain, {
+			name: 'shop.example',
+			verified: false,
+			state: 'pending',
+			return_path_domain: 'bounce.shop.example',
+		});
+		t.deepEqual(
+			domain.records.map(({purpose}) => purpose),
+			['ownership', 'dkim', 'dkim', 'return_path', 'spf', 'dmarc'],
+		);
+		const path = `/v1/domains/${domain.id}`;
+		const missing = (await api.get(path)).body as Shown;
+		t.deepEqual(
+			missing.records.map(({state, ok, value}) => [state, ok, value]),
+			domain.records.map(({value}) => ['missing', false, value]),
+		);
+		t.like((await api.post(`${path}/verify`, {})).body, {verified: false, state: 'pending'});
+
+		publish(zone, domain.records);
+		t.like((await api.get(path)).body, {verified: false}, 'reading changes nothing');
+		const verified = await api.post(`${path}/verify`, {});
+		t.is(verified.status, 200);
+		t.like(verified.body, {
+			verified: true,
+			state: 'verified',
+			return_path_used: true,
+			records: [{ok: true, state: 'ok'}],
+		});
+		t.truthy((verified.body as {next_check_at: string}).next_check_at);
+		t.is((await api.post('/v1/senders', {address: 'a@shop.example'})).status, 201);
+		t.is((await api.send({from: 'a@shop.example'})).status, 202);
+
+		const rotated = await api.post(`${path}/rotate-key`, {});
+		t.is(rotated.status, 200);
+		const fresh = (rotated.body as Shown).records;
+		t.deepEqual(
+			fresh.map(({name}) => name),
+			['mc3._domainkey.shop.example', 'mc4._domainkey.shop.example'],
+		);
+		t.is(codeOf(await api.post(`${path}/rotate-key`, {})), 'conflict');
+		publish(zone, fresh);
+		await api.post(`${path}/verify`, {});
+		const keys = await store.reader('dkim_keys').where({domain_id: domain.id}).orderBy('id');
+		t.deepEqual(
+			keys.map(({selector, retired_at}) => [selector, retired_at === null]),
+			[
+				['mc1', false],
+				['mc2', false],
+				['mc3', true],
+				['mc4', true],
+			],
+		);
+		const acts = await store.reader('audit').where({target: domain.id}).orderBy('id').pluck('action');
+		t.deepEqual(acts, ['domain.added', 'domain.verified', 'domain.key_rotated', 'domain.updated']);
+		t.regex((await store.reader('audit').where({target: domain.id}).first()).actor, /^key_/);
+	},
+);
+
+storeTest(test, 'domains: listed newest first, once each, removed when no sender is left', async (t, store) => {
+	const api = await startApi(t, store);
+	const ids: string[] = [];
+	for (const name of ['a.example', 'b.example', 'bücher.example']) {
+		ids.push(idOf(await api.post('/v1/domains', {name, return_path_domain: `r.${name}`})));
+	}
+	t.is(codeOf(await api.post('/v1/domains', {name: 'A.EXAMPLE'})), 'conflict');
+	const first = (await api.get('/v1/domains?limit=2')).body as Page;
+	const rest = (await api.get(`/v1/domains?limit=2&cursor=${first.next_cursor}`)).body as Page;
+	t.deepEqual(
+		[...first.data, ...rest.data].map(({name}) => name),
+		['xn--bcher-kva.example', 'b.example', 'a.example', 'example.com'],
+	);
+	t.like(first.data[1], {id: ids[1], return_path_domain: 'r.b.example', verified: false});
+	t.false('records' in (first.data[0] as Shown));
+
+	const sender = idOf(await api.post('/v1/senders', {address: 'x@a.example'}));
+	const refused = await api.remove(`/v1/domains/${ids[0]}`);
+	t.is(refused.status, 409);
+	t.like(refused.body, {
+		error: {code: 'conflict', message: 'The domain has senders (x@a.example): remove them first.'},
+	});
+	await api.remove(`/v1/senders/${sender}`);
+	t.is((await api.remove(`/v1/domains/${ids[0]}`)).status, 204);
+	t.is(codeOf(await api.remove(`/v1/domains/${ids[0]}`)), 'not_found');
+	t.is((await store.reader('dkim_keys').where({domain_id: ids[0]})).length, 0);
+	t.deepEqual(api.reported, []);
+});
+
+test('what is no domain is a violation', async t => {
+	const api = await startApi(t, await newStore(t, 'sqlite'));
+	for (const [body, field] of [
+		[{name: 'localhost'}, 'name'],
+		[{name: 'a.example\r\n'}, 'name'],
+		[{name: '192.0.2.1'}, 'name'],
+		[{name: 7}, 'name'],
+		[{}, 'name'],
+		[{name: 'a.example', return_path_domain: 'A.example'}, 'return_path_domain'],
+		[{name: 'a.example', returnPathDomain: 'r.a.example'}, 'returnPathDomain'],
+	] as const) {
+		const answer = await api.post('/v1/domains', body);
+		t.is(answer.status, 422, answer.text);
+		t.like((answer.body as {error: object}).error, {code: 'validation_failed', violations: {0: {field}}});
+	}
+	t.is((await api.store.reader('domains')).length, 1);
+});
+
+storeTest(test, 'a domain of another workspace answers as an unknown one, and stays as it is', async (t, store) => {
+	const api = await startApi(t, store);
+	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
+	const before = await store.reader('domains').where({id: api.workspace.domainId}).first();
+	for (const id of [api.workspace.domainId, newId('dom'), 'x', '%00']) {
+		for (const answer of [
+			await api.get(`/v1/domains/${id}`, stranger),
+			await api.post(`/v1/domains/${id}/verify`, {}, stranger),
+			await api.post(`/v1/domains/${id}/rotate-key`, {}, stranger),
+			await api.remove(`/v1/domains/${id}`, stranger),
+		]) {
+			t.is(answer.status, 404, id);
+			t.is(codeOf(answer), 'not_found');
+		}
+	}
+	t.deepEqual(await store.reader('domains').where({id: before.id}).first(), before);
+	t.is((await store.reader('dkim_keys')).length, 0);
+});

@@ -1,0 +1,14 @@
+import test from 'ava';
+import {createSeats} from '../../src/api/seats.ts';
+
+test('each owner has so many seats, and gives each back once', t => {
+	const take = createSeats(2);
+	const [first, second] = [take('a'), take('a')];
+	t.truthy(first && second);
+	t.is(take('a'), undefined);
+	t.truthy(take('b'), 'another owner has seats of its own');
+	first?.();
+	first?.();
+	t.truthy(take('a'));
+	t.is(take('a'), undefined, 'what was given back twice counts once');
+});
