@@ -67,7 +67,7 @@ const entries: readonly Entry[] = [
 	{
 		name: 'workspace',
 		about: 'Workspaces: separate senders, templates, lists and keys',
-		load: async () => (await import('./workspace.ts')).workspaceCommands,
+		load: async () => (await import('./workspace/workspace.ts')).workspaceCommands,
 	},
 	{name: 'key', about: 'API keys of a workspace', load: async () => (await import('./key.ts')).keyCommands},
 	{

@@ -138,7 +138,8 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	};
 }
 
-async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
+/** By id or name. Throws bad data (65). */
+export async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
 	const workspace = isId('ws', name) ? await findWorkspace(reader, name) : await findWorkspaceByName(reader, name);
 	if (!workspace) {
 		throw new CliError('data', `there is no workspace ${name}`, 'see mailctl workspace list');

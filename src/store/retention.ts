@@ -6,6 +6,8 @@ export type Removal = {
 	readonly after: string;
 	/** Ids from this one on are kept. */
 	readonly before: string;
+	/** Of this workspace alone; absent: of all. */
+	readonly workspaceId?: string;
 	/** So many messages are looked at. */
 	readonly limit: number;
 };
@@ -13,6 +15,8 @@ export type Removal = {
 export type Removed = {
 	/** The message after which the next step goes on; null: there are no more. */
 	readonly next: string | null;
+	/** How many messages are gone. */
+	readonly messages: number;
 	/** The copies that are gone, and may have files. */
 	readonly copyIds: readonly string[];
 };
@@ -24,11 +28,12 @@ export type Removed = {
 export async function removeMessages(
 	trx: Knex.Transaction,
 	dialect: Dialect,
-	{after, before, limit}: Removal,
+	{after, before, workspaceId, limit}: Removal,
 ): Promise<Removed> {
+	const [scope, only] = workspaceId === undefined ? ['', []] : ['workspace_id = ? and', [workspaceId]];
 	const found = await trx.raw(
-		`select id from messages where id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
-		[after, before, limit],
+		`select id from messages where ${scope} id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
+		[...only, after, before, limit],
 	);
 	const rows: Array<{id: string}> = Array.isArray(found) ? found : found.rows;
 	const ids = rows.map(({id}) => id);
@@ -40,6 +45,6 @@ export async function removeMessages(
 	const copyIds: string[] = await trx('recipients').whereIn('message_id', old).pluck('id');
 	// The others go by their foreign keys; these outlive a message whose endpoint is there.
 	await trx('webhook_deliveries').whereIn('message_id', old).delete();
-	await trx('messages').whereIn('id', old).delete();
-	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, copyIds};
+	const messages = await trx('messages').whereIn('id', old).delete();
+	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, copyIds};
 }

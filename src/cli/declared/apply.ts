@@ -11,7 +11,7 @@ import {CliError} from '../fault.ts';
 import {readInput} from '../files.ts';
 import {example, yesOption} from '../program.ts';
 import {action, type Session} from '../session.ts';
-import {checkWishes} from '../workspace.ts';
+import {checkWishes} from '../workspace/workspace.ts';
 import {changeLines, secretLines} from './change-text.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};

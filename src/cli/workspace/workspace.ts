@@ -5,15 +5,14 @@ import {
 	pauseWorkspace,
 	resumeWorkspace,
 	type WorkspaceInput,
-} from '../admin/workspaces.ts';
-import {isMailable} from '../config/derive.ts';
-import {maskPasswords} from '../config/urls.ts';
-import {type Branding, readBranding} from '../mail/branding.ts';
-import {isId} from '../mail/ids.ts';
-import {hasPassword} from '../mail/route-choice.ts';
-import type {Vault} from '../store/sealed.ts';
-import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
-import {CliError} from './fault.ts';
+} from '../../admin/workspaces.ts';
+import {isMailable} from '../../config/derive.ts';
+import {maskPasswords} from '../../config/urls.ts';
+import {type Branding, readBranding} from '../../mail/branding.ts';
+import {hasPassword} from '../../mail/route-choice.ts';
+import type {Vault} from '../../store/sealed.ts';
+import {listWorkspaces, type Workspace} from '../../store/workspaces.ts';
+import {CliError} from '../fault.ts';
 import {
 	colour,
 	count,
@@ -28,11 +27,12 @@ import {
 	timezone,
 	unless,
 	unlessDefault,
-} from './options.ts';
-import {verb} from './program.ts';
+} from '../options.ts';
+import {verb} from '../program.ts';
+import {action, namedWorkspace, type Session} from '../session.ts';
+import {fields, type Noun, shortTime, duration as spell} from '../text.ts';
+import {deleteVerb} from './delete.ts';
 import {readReputation, reputationFields, reputationView} from './reputation-view.ts';
-import {action, type Session} from './session.ts';
-import {fields, type Noun, shortTime, duration as spell} from './text.ts';
 
 type Options = {
 	readonly name?: string;
@@ -122,6 +122,8 @@ export function workspaceCommands(workspace: Command): void {
 			await showWorkspace(session, after);
 		}),
 	);
+
+	deleteVerb(workspace);
 }
 
 const workspaces: Noun<Workspace> = {
@@ -227,15 +229,7 @@ function nameTaken(name: string | undefined): never {
 
 /** By id or name as argument, else by `--workspace`, else the only one. */
 async function chosen(session: Session, key: string | undefined): Promise<Workspace> {
-	if (key === undefined) {
-		return await session.workspace();
-	}
-	const reader = await session.reader();
-	const found = isId('ws', key) ? await findWorkspace(reader, key) : await findWorkspaceByName(reader, key);
-	if (!found) {
-		throw new CliError('data', `there is no workspace ${key}`, 'see mailctl workspace list');
-	}
-	return found;
+	return key === undefined ? await session.workspace() : await namedWorkspace(await session.reader(), key);
 }
 
 function view(row: Workspace) {

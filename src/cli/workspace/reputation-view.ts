@@ -1,10 +1,10 @@
-import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
-import {findingsOf, leastAttempted, leastComplaints, leastDelivered, windowStarts} from '../reputation/findings.ts';
-import {percent, spanNames} from '../reputation/words.ts';
-import {readStandings, type Standing} from '../store/reputation.ts';
-import {CliError} from './fault.ts';
-import type {Session} from './session.ts';
-import {shortTime} from './text.ts';
+import {type Figures, type ReputationLimits, spans} from '../../mail/reputation.ts';
+import {findingsOf, leastAttempted, leastComplaints, leastDelivered, windowStarts} from '../../reputation/findings.ts';
+import {percent, spanNames} from '../../reputation/words.ts';
+import {readStandings, type Standing} from '../../store/reputation.ts';
+import {CliError} from '../fault.ts';
+import type {Session} from '../session.ts';
+import {shortTime} from '../text.ts';
 
 /** A workspace's figures, and the limits of the settings; null: nobody is judged. */
 export type Reputation = {readonly standing: Standing; readonly limits: ReputationLimits | null};

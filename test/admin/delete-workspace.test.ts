@@ -1,0 +1,147 @@
+import {readFileSync} from 'node:fs';
+import test from 'ava';
+import {type DeleteOptions, deleteWorkspace} from '../../src/admin/delete-workspace.ts';
+import {listAudit} from '../../src/store/audit.ts';
+import type {Store} from '../../src/store/store.ts';
+import {findWorkspace, type Workspace} from '../../src/store/workspaces.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, newId} from '../helpers/messages.ts';
+import {testTools} from '../helpers/tools.ts';
+import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
+import {addKey, addWorkspace} from '../helpers/workspace.ts';
+
+const at = '2026-06-09T10:15:30.123Z';
+
+/** Tables with rows of workspaces. */
+const tables = [...readFileSync('test/schema.sqlite.sql', 'utf8').matchAll(/^CREATE TABLE (\w+) \(([^;]*)/gm)].flatMap(
+	([, table = '', columns = '']) => (/\bworkspace_id\b/.test(columns) && table !== 'audit' ? [table] : []),
+);
+
+/** A workspace with something in every list, all of its mail final. */
+async function fill(store: Store, name: string, messages = 120): Promise<Workspace> {
+	const {database} = store;
+	const {id} = await addWorkspace(store, name);
+	await addKey(store, id);
+	const people = Array.from({length: messages}, (_, n) => `u${n}@x.example`);
+	const [messageId] = await insertMessages(store, id, people);
+	await database('recipients').update({state: 'delivered', next_attempt_at: null});
+	const [first = ''] = people;
+	const person = {workspace_id: id, address: first, address_key: first, created_at: at};
+	await database('contacts').insert({...person, id: newId('con'), updated_at: at});
+	const suppression = {...person, reason: 'manual', source: 'api'};
+	await database.batchInsert(
+		'suppressions',
+		people.map(address_key => ({...suppression, address_key, id: newId('sup')})),
+		50,
+	);
+	await database('topics').insert({id: newId('usg'), workspace_id: id, code: 'news', name: 'N', created_at: at});
+	await database('topic_optouts').insert({...person, code: 'news', source: 'one-click'});
+	await database('address_health').insert({
+		...{workspace_id: id, address_key: 'u@x.example', soft_messages: 1, updated_at: at},
+	});
+	await database('idempotency_keys').insert({
+		...{
+			workspace_id: id,
+			mode: 'live',
+			key: 'k',
+			fingerprint: 'f',
+			response: '',
+			message_id: messageId,
+			created_at: at,
+		},
+	});
+	await database('usage_days').insert({workspace_id: id, day: '2026-06-09', status: 'accepted', n: 1});
+	await database('usage_months').insert({workspace_id: id, month: '2026-06', accepted: 1, test: 0});
+	await database('reputation_hours').insert({
+		...{workspace_id: id, hour: '2026-06-09T10', attempted: 1, hard: 0, delivered: 1, complained: 0},
+	});
+	await database('lane_waits').insert({
+		...{destination: 'x.example', workspace_id: id, node: 'n', site: 's', waits_for: 'w', detail: '', updated_at: at},
+	});
+	await database('reports').insert({
+		...{id: newId('evt'), workspace_id: id, message_id: messageId, kind: 'dsn', created_at: at},
+	});
+	await insertDue(store, id, await insertEndpoint(store, id), 3);
+	return (await findWorkspace(store.reader, id)) as Workspace;
+}
+
+const rowsOf = async (store: Store, id: string) => {
+	const counts = tables.map(
+		async table => [table, (await store.reader(table).where({workspace_id: id})).length] as const,
+	);
+	return Object.fromEntries(await Promise.all(counts));
+};
+
+async function remove(store: Store, workspace: Workspace, options: Partial<DeleteOptions> = {}) {
+	const usual = {settled: async () => {}, removeCaptured: async () => {}, onStep: () => {}};
+	return await deleteWorkspace({store, tools: testTools(), ...usual, ...options}, workspace);
+}
+
+storeTest(test, 'a workspace goes with all that is in it, others stay, and the audit trail tells', async (t, store) => {
+	const [acme, other] = [await fill(store, 'acme'), await fill(store, 'other', 2)];
+	const before = await rowsOf(store, other.id);
+	t.deepEqual(
+		Object.entries(await rowsOf(store, acme.id)).filter(([, rows]) => rows === 0),
+		[],
+		'every table has rows of it',
+	);
+	const captured: string[] = [];
+	const copies: string[] = await store.reader('recipients').where({workspace_id: acme.id}).orderBy('id').pluck('id');
+	const removeCaptured = async (ids: readonly string[]) => void captured.push(...ids);
+	t.deepEqual(await remove(store, acme, {removeCaptured}), {kind: 'deleted', messages: 120});
+	t.deepEqual(captured.toSorted(), copies);
+	t.deepEqual(
+		Object.entries(await rowsOf(store, acme.id)).filter(([, rows]) => rows > 0),
+		[],
+	);
+	t.is(await findWorkspace(store.reader, acme.id), undefined);
+	t.deepEqual(await rowsOf(store, other.id), before);
+	t.like(await listAudit(store.reader, {workspaceId: acme.id, limit: 1}), [
+		{action: 'workspace.deleted', target: acme.id, detail: {name: 'acme', messages: 120}},
+	]);
+});
+
+storeTest(test, 'while mail waits nothing is deleted, be it held or of a paused workspace', async (t, store) => {
+	const acme = await fill(store, 'acme', 2);
+	await insertMessages(store, acme.id, ['a@x.example', 'b@x.example']);
+	await store.database('recipients').where({address: 'a@x.example'}).update({held_at: at});
+	const before = await rowsOf(store, acme.id);
+	t.deepEqual(await remove(store, acme), {kind: 'waiting', copies: 2});
+	t.deepEqual(await rowsOf(store, acme.id), before);
+	t.deepEqual(await findWorkspace(store.reader, acme.id), acme, 'it is not paused');
+});
+
+storeTest(
+	test,
+	'mail that comes before daemons know of the end ends it, and the workspace goes on',
+	async (t, store) => {
+		const acme = await fill(store, 'acme', 2);
+		const before = await rowsOf(store, acme.id);
+		const settled = async () => {
+			t.like(await findWorkspace(store.reader, acme.id), {pause_reason: 'it is being deleted'});
+			await insertMessages(store, acme.id, ['late@x.example']);
+		};
+		t.deepEqual(await remove(store, acme, {settled}), {kind: 'waiting', copies: 1});
+		t.deepEqual(await findWorkspace(store.reader, acme.id), acme);
+		t.is((await rowsOf(store, acme.id)).api_keys, before.api_keys);
+	},
+);
+
+storeTest(test, 'mail that comes later still is kept; once it is final the deletion goes on', async (t, store) => {
+	const acme = await fill(store, 'acme', 2);
+	let steps = 0;
+	let late: Promise<unknown> = Promise.resolve();
+	const onStep = () => {
+		if (steps++ === 0) {
+			late = insertMessages(store, acme.id, ['late@x.example']);
+		}
+	};
+	t.deepEqual(await remove(store, acme, {onStep}), {kind: 'waiting', copies: 1});
+	await late;
+	t.like(await rowsOf(store, acme.id), {messages: 1, recipients: 1, api_keys: 0, workspaces: undefined});
+	await store.database('recipients').update({state: 'delivered', next_attempt_at: null});
+	t.deepEqual(await remove(store, (await findWorkspace(store.reader, acme.id)) as Workspace), {
+		...{kind: 'deleted', messages: 1},
+	});
+	t.is(await findWorkspace(store.reader, acme.id), undefined);
+});
