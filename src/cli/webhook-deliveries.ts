@@ -4,7 +4,7 @@ import {deliveryView} from '../api/views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {isId} from '../mail/ids.ts';
 import {storeTime} from '../mail/time.ts';
-import {type DeliveryState, deliveryStates, mostEndpoints} from '../mail/webhook.ts';
+import {type DeliveryState, deliveryStates, isListener, mostEndpoints} from '../mail/webhook.ts';
 import {beginAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
@@ -138,7 +138,8 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 	const {id: workspaceId} = await session.workspace();
 	const {clock} = session.tools;
 	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
-	const endpoints = endpoint === undefined ? all : [await chosenEndpoint(session, endpoint)];
+	const endpoints =
+		endpoint === undefined ? all.filter(({url}) => !isListener(url)) : [await chosenEndpoint(session, endpoint)];
 	const until = clock.now();
 	const progress = createProgress(session.terminal, clock, 'deliveries');
 	const record = beginAct(session.tools, {action: 'webhook.replayed', workspaceId, target: endpoint ?? null});
@@ -180,6 +181,11 @@ export function webhookEvent(text: string): WebhookEventType {
 		throw new CliError('usage', `--event "${text}" is not allowed`, `use ${webhookEventTypes.join(', ')}`);
 	}
 	return known;
+}
+
+/** Given several times, with commas, or both. */
+export function webhookEvents(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
+	return [...previous, ...text.split(',').map(webhookEvent)];
 }
 
 /** Throws a usage error (64). */

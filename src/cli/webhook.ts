@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {addEndpoint, removeEndpoint, rotateSecret, setEndpointActive} from '../admin/webhooks.ts';
 import {endpointView} from '../api/views.ts';
-import {openSigning, postingOf} from '../daemon/webhooks.ts';
+import {guardOf, openSigning, postingOf} from '../daemon/webhooks.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {storeTime} from '../mail/time.ts';
 import {longestOverlap, mostEndpoints, usualOverlap, webhookBody} from '../mail/webhook.ts';
@@ -21,8 +21,9 @@ import {
 	endpointState,
 	missingEndpoint,
 	replayVerb,
-	webhookEvent,
+	webhookEvents,
 } from './webhook-deliveries.ts';
+import {listenVerb} from './webhook-listen.ts';
 
 export function webhookCommands(webhook: Command): void {
 	verb(
@@ -31,11 +32,11 @@ export function webhookCommands(webhook: Command): void {
 		'Register an endpoint and show its signing secret',
 		'mailctl webhook add https://shop.example/hooks --event delivered --event bounced',
 	)
-		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, events)
+		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, webhookEvents)
 		.action(
 			action<{event: WebhookEventType[]}, [string]>(async (session, options, url) => {
 				const {id: workspaceId} = await session.workspace();
-				const fault = createGuard(session.settings().webhookAllowCidrs).urlFault(url);
+				const fault = createGuard(guardOf(session.settings())).urlFault(url);
 				if (fault !== null) {
 					throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
 				}
@@ -118,6 +119,7 @@ export function webhookCommands(webhook: Command): void {
 	deliveriesVerb(webhook);
 	replayVerb(webhook);
 	testVerb(webhook);
+	listenVerb(webhook);
 }
 
 function overlap(text: string): number {
@@ -126,11 +128,6 @@ function overlap(text: string): number {
 		throw new CliError('usage', `--overlap "${text}" is not allowed`, 'use at most 30d');
 	}
 	return milliseconds;
-}
-
-/** Given several times, with commas, or both. */
-function events(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
-	return [...previous, ...text.split(',').map(webhookEvent)];
 }
 
 /** Endpoints with their secrets, as they are now. */

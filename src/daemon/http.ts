@@ -32,6 +32,7 @@ import type {Store} from '../store/store.ts';
 import {findKey} from '../store/templates.ts';
 import {createGuard} from '../webhook/guard.ts';
 import {createMailCopies} from './mail-copies.ts';
+import {guardOf} from './webhooks.ts';
 
 export type HttpOptions = {
 	readonly settings: Settings;
@@ -165,7 +166,7 @@ export function createHttp(options: HttpOptions) {
 						clock,
 						publicUrl: () => settings.publicUrl ?? boundUrl ?? boundPublicUrl(null, settings.httpListen),
 					}),
-					webhooks: {guard: createGuard(settings.webhookAllowCidrs), onDue: outbox.onDue},
+					webhooks: {guard: createGuard(guardOf(settings)), onDue: outbox.onDue},
 					mayAccept: options.mayAccept,
 				}),
 				...publicRoutes({

@@ -16,6 +16,7 @@ import {hasEndpoints, purgeEndpoints} from '../store/webhooks/webhook-endpoints.
 import type {PosterData} from '../threads/poster.ts';
 import type {Posting} from '../threads/posting.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';
+import type {GuardOptions} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import {createPostThread} from '../webhook/post-thread.ts';
 import {type Signing, signingAt} from '../webhook/sign.ts';
@@ -146,11 +147,16 @@ export function openSigning(vault: Vault, endpointId: string, {secret, next}: Si
 	};
 }
 
+/** Which endpoints may be, as the settings say. */
+export function guardOf({webhookAllowCidrs, delivery}: Settings): GuardOptions {
+	return {allowCidrs: webhookAllowCidrs, takesLocal: delivery === 'capture'};
+}
+
 /** How endpoints are posted to, as the settings say. */
 export function postingOf(settings: Settings, version: string): Posting {
 	return {
 		ca: webhookCa(settings),
-		allowCidrs: settings.webhookAllowCidrs,
+		...guardOf(settings),
 		dnsServers: settings.dnsServers,
 		timeoutMs: settings.webhookTimeout,
 		mostIdle: settings.webhookConcurrency.total,

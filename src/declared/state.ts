@@ -3,7 +3,7 @@ import {maskPasswords} from '../config/urls.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {readBranding} from '../mail/branding.ts';
 import {groupBy} from '../mail/group-by.ts';
-import {mostEndpoints} from '../mail/webhook.ts';
+import {isListener, mostEndpoints} from '../mail/webhook.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {listDomains} from '../store/domains.ts';
 import {listSenders, listVerifiedByOperator} from '../store/senders.ts';
@@ -33,7 +33,9 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 	const domains = await listDomains(reader, id);
 	const senders = await listSenders(reader, id);
 	const topics = await listTopics(reader, {workspaceId: id, after: null, limit: mostTopics});
-	const endpoints = await listEndpoints(reader, id, {after: null, limit: mostEndpoints});
+	const all = await listEndpoints(reader, id, {after: null, limit: mostEndpoints});
+	// A listener is gone with the command that made it.
+	const endpoints = all.filter(({url}) => !isListener(url));
 	return {
 		name,
 		settings: settingsOf(row),

@@ -13,6 +13,15 @@ export const mostEndpoints = 50;
 export const longestOverlap = 30 * 86_400_000;
 export const usualOverlap = 86_400_000;
 
+/** The URL of the endpoint of `mailctl webhook listen`, which takes its deliveries itself: the guard lets nobody register one. */
+export function listenerUrl(forwardTo: string): string {
+	return `listen+${forwardTo}`;
+}
+
+export function isListener(url: string): boolean {
+	return url.startsWith('listen+');
+}
+
 export type WebhookEvent = {
 	readonly type: WebhookEventType;
 	readonly messageId: string;

@@ -1,4 +1,4 @@
-import {isIP, type TcpNetConnectOpts} from 'node:net';
+import {isIP, connect as netConnect, type Socket, type TcpNetConnectOpts} from 'node:net';
 import {type ConnectionOptions, connect, type SecureContext, type TLSSocket} from 'node:tls';
 import type {DnsAnswer} from './dns.ts';
 
@@ -40,13 +40,15 @@ const addressPatienceMs = 1000;
 /**
  * Opens an HTTPS connection to one of the checked addresses and nowhere else. The name is not looked up again, so a second
  * answer of DNS cannot lead into this network (SSRF). The socket emits `secureConnect` when the certificate is verified.
+ * Without a context it is plain TCP.
  */
-export function connectPinned({host, port, addresses}: CheckedHost, secureContext: SecureContext): TLSSocket {
+export function connectPinned(host: CheckedHost, secureContext: SecureContext): TLSSocket;
+export function connectPinned(host: CheckedHost, secureContext: SecureContext | null): Socket;
+export function connectPinned({host, port, addresses}: CheckedHost, secureContext: SecureContext | null): Socket {
 	const all = addresses.map(address => ({address, family: isIP(address)}));
-	const options: ConnectionOptions & TcpNetConnectOpts = {
+	const options: TcpNetConnectOpts = {
 		host,
 		port,
-		servername: isIP(host) === 0 ? host : '', // RFC 6066 §3: no addresses in SNI.
 		// Not asked where the host is an address: then that one was checked.
 		lookup(_host, {all: wantsAll}, callback) {
 			if (wantsAll) {
@@ -57,8 +59,14 @@ export function connectPinned({host, port, addresses}: CheckedHost, secureContex
 		},
 		autoSelectFamily: addresses.length > 1,
 		autoSelectFamilyAttemptTimeout: addressPatienceMs,
+	};
+	if (secureContext === null) {
+		return netConnect(options);
+	}
+	const secured: ConnectionOptions = {
+		servername: isIP(host) === 0 ? host : '', // RFC 6066 §3: no addresses in SNI.
 		secureContext,
 		ALPNProtocols: ['http/1.1'],
 	};
-	return connect(options);
+	return connect({...options, ...secured});
 }

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {NewId} from '../mail/ids.ts';
-import {webhookBody} from '../mail/webhook.ts';
+import {isListener, webhookBody} from '../mail/webhook.ts';
 import {readMetadata, readTestMessages} from '../store/messages.ts';
 import {insertDeliveries} from '../store/webhooks/webhook-deliveries.ts';
 import {findSubscribers, type Subscriber} from '../store/webhooks/webhook-endpoints.ts';
@@ -41,7 +41,7 @@ async function fanOut(trx: Knex.Transaction, happenings: readonly Carried[], {ne
 		subscribers
 			.filter(({workspaceId, events}) => workspaceId === happening.workspaceId && events.includes(happening.type))
 			.filter(({mode}) => mode === 'live' || ofTests.has(happening.messageId))
-			.map(({id: endpointId}) => ({happening, endpointId})),
+			.map(({id: endpointId, url}) => ({happening, endpointId, isPosted: !isListener(url)})),
 	);
 	if (pairs.length === 0) {
 		return;
@@ -56,7 +56,7 @@ async function fanOut(trx: Knex.Transaction, happenings: readonly Carried[], {ne
 	);
 	await insertDeliveries(
 		trx,
-		pairs.map(({happening, endpointId}) => ({
+		pairs.map(({happening, endpointId, isPosted}) => ({
 			id: newId('whd'),
 			workspaceId: happening.workspaceId,
 			endpointId,
@@ -64,6 +64,7 @@ async function fanOut(trx: Knex.Transaction, happenings: readonly Carried[], {ne
 			eventId: happening.id,
 			eventType: happening.type,
 			body: bodies.get(happening.id) as string,
+			dueAt: isPosted ? happening.recordedAt : null,
 			createdAt: happening.recordedAt,
 		})),
 	);

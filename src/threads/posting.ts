@@ -2,15 +2,13 @@ import {createSecureContext, rootCertificates} from 'node:tls';
 import {createResolver} from '../dns/resolver.ts';
 import type {Clock} from '../mail/clock.ts';
 import {createConnections} from '../webhook/connections.ts';
-import {createGuard, createLookUp} from '../webhook/guard.ts';
+import {createGuard, createLookUp, type GuardOptions} from '../webhook/guard.ts';
 import {createPoster, type Poster} from '../webhook/post.ts';
 
 /** How endpoints are posted to, in a form that can be copied to another thread. */
-export type Posting = {
+export type Posting = GuardOptions & {
 	/** Authorities that are trusted besides the public ones (PEM). */
 	readonly ca: readonly string[];
-	/** Non-public ranges that may be reached. */
-	readonly allowCidrs: readonly string[];
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
 	/** One attempt in all, milliseconds. */
@@ -24,7 +22,7 @@ const dnsTimeoutMs = 5000;
 
 /** What posts as it is told; `close` ends its idle connections. */
 export function createPosting(
-	{ca, allowCidrs, dnsServers, timeoutMs, mostIdle, userAgent}: Posting,
+	{ca, allowCidrs, takesLocal, dnsServers, timeoutMs, mostIdle, userAgent}: Posting,
 	clock: Clock,
 ): {readonly post: Poster; readonly close: () => void} {
 	const connections = createConnections({
@@ -38,6 +36,13 @@ export function createPosting(
 	});
 	const resolver = createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
 	const lookUp = createLookUp(resolver);
-	const post = createPoster({guard: createGuard(allowCidrs), lookUp, connections, timeoutMs, userAgent, clock});
+	const post = createPoster({
+		guard: createGuard({allowCidrs, takesLocal}),
+		lookUp,
+		connections,
+		timeoutMs,
+		userAgent,
+		clock,
+	});
 	return {post, close: connections.close};
 }

@@ -1,4 +1,5 @@
-import type {SecureContext, TLSSocket} from 'node:tls';
+import type {Socket} from 'node:net';
+import {type SecureContext, TLSSocket} from 'node:tls';
 import {Client} from 'undici';
 import {type CheckedHost, connectPinned} from '../net/pinned-connection.ts';
 import {PostFault} from './fault.ts';
@@ -9,8 +10,8 @@ export type Connection = {
 	readonly origin: string;
 	/** The other end of the socket. */
 	readonly address: string;
-	/** Protocol and cipher. */
-	readonly tls: string;
+	/** Protocol and cipher; null: not encrypted. */
+	readonly tls: string | null;
 };
 
 type Waiter = {readonly addresses: readonly string[]; readonly go: (connection: Connection | null) => void};
@@ -142,7 +143,7 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 				client,
 				origin: target.origin,
 				address: socket.remoteAddress ?? '',
-				tls: `${socket.getProtocol()} ${socket.getCipher()?.name}`,
+				tls: socket instanceof TLSSocket ? `${socket.getProtocol()} ${socket.getCipher()?.name}` : null,
 			};
 			client.on('disconnect', () => drop(connection));
 			return connection;
@@ -180,17 +181,22 @@ export type Connections = ReturnType<typeof createConnections>;
 
 /** A host that is spoken to, and the addresses of it that were checked just now. */
 export type Target = CheckedHost & {
-	/** `https://host[:port]` */
+	/** `https://host[:port]`, or `http:` where it is local. */
 	readonly origin: string;
+	/** A program on this machine, which is spoken to without TLS. */
+	readonly isLocal: boolean;
 };
 
-/** Resolves when the certificate is verified; rejects with what kept it from that, or after the limit (milliseconds). */
-export function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<TLSSocket> {
+/**
+ * Resolves when the certificate is verified, or a local program answers; rejects with what kept it from that, or after the
+ * limit (milliseconds).
+ */
+export function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<Socket> {
 	return new Promise((resolve, reject) => {
-		const socket = connectPinned(target, secureContext);
+		const socket = connectPinned(target, target.isLocal ? null : secureContext);
 		const timer = setTimeout(() => socket.destroy(new PostFault('no connection in time')), limitMs);
 		socket.setNoDelay(true);
-		socket.once('secureConnect', () => {
+		socket.once(target.isLocal ? 'connect' : 'secureConnect', () => {
 			clearTimeout(timer);
 			resolve(socket);
 		});

@@ -2,13 +2,15 @@ import {BlockList, isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import {hostName} from '../net/host-name.ts';
 import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
-import {isPublicAddress} from '../net/public-address.ts';
+import {isLoopbackAddress, isPublicAddress} from '../net/public-address.ts';
 import {PostFault} from './fault.ts';
 
 /** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
 export type Guard = {
 	/** What is wrong with an endpoint's URL (`must …`), null: nothing. A name's addresses are not looked up here. */
 	readonly urlFault: (url: string) => string | null;
+	/** Whether the URL leads, unencrypted, to a program on this machine that an endpoint may be. */
+	readonly isLocal: (url: URL) => boolean;
 	/** Whether a connection to this address may be made. */
 	readonly allows: (address: string) => boolean;
 };
@@ -19,8 +21,14 @@ const mostJudged = 1000;
 // The URL standard drops some of them in silence: what is stored would not be what is called.
 const invisible = /[\s\p{Cc}]/u;
 
-/** `allowCidrs`: non-public ranges that may be reached all the same (MAILCTL_WEBHOOK_ALLOW_CIDRS). Names stay refused. */
-export function createGuard(allowCidrs: readonly string[]): Guard {
+export type GuardOptions = {
+	/** Non-public ranges that may be reached all the same (MAILCTL_WEBHOOK_ALLOW_CIDRS). Names stay refused. */
+	readonly allowCidrs: readonly string[];
+	/** Capture mode: `http://localhost:PORT`, `http://127.0.0.1:PORT` and `http://[::1]:PORT` are taken. */
+	readonly takesLocal: boolean;
+};
+
+export function createGuard({allowCidrs, takesLocal}: GuardOptions): Guard {
 	const allowed = new BlockList();
 	for (const cidr of allowCidrs) {
 		const [network = '', length] = cidr.split('/');
@@ -36,15 +44,21 @@ export function createGuard(allowCidrs: readonly string[]): Guard {
 		return good;
 	}
 
+	// With a port, so that it was meant: http://localhost alone is refused as ever.
+	const isLocal = (url: URL) => takesLocal && url.protocol === 'http:' && url.port !== '' && isLocalHost(hostOf(url));
+	const forLabs = `${takesLocal ? 'here' : 'in capture mode (MAILCTL_DELIVERY=capture)'} http://localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such addresses`;
+
 	return {
 		allows,
+		isLocal,
 		urlFault(text) {
 			const url = invisible.test(text) || !URL.canParse(text) ? null : new URL(text);
 			if (url === null) {
 				return 'must be a URL such as https://shop.example/hooks';
 			}
-			if (url.protocol !== 'https:') {
-				return 'must be an https URL';
+			const local = isLocal(url);
+			if (url.protocol !== 'https:' && !local) {
+				return `must be an https URL${isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
 			}
 			if (url.username !== '' || url.password !== '') {
 				return 'must have no user name and no password';
@@ -52,7 +66,8 @@ export function createGuard(allowCidrs: readonly string[]): Guard {
 			if (!isWebhookPort(portOf(url))) {
 				return `must not name port ${url.port}: use 80, 443 or one above 1023 where no database listens by default`;
 			}
-			return hostFault(hostOf(url), allows);
+			const fault = local ? null : hostFault(hostOf(url), allows);
+			return fault?.isLab ? `${fault.text}: ${forLabs}` : (fault?.text ?? null);
 		},
 	};
 }
@@ -62,20 +77,28 @@ export function hostOf({hostname}: URL): string {
 	return hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
 }
 
-/** The port of an https URL. */
+/** The port of an https URL, or of a local one, which names it. */
 export function portOf({port}: URL): number {
 	return port === '' ? 443 : Number(port);
 }
 
+function isLocalHost(host: string): boolean {
+	return host === 'localhost' || isLoopbackAddress(host);
+}
+
 // The URL standard has made every odd spelling of an IPv4 address (decimal, octal, hex, full-width) the usual one.
-function hostFault(host: string, allows: (address: string) => boolean): string | null {
+function hostFault(
+	host: string,
+	allows: (address: string) => boolean,
+): {readonly text: string; readonly isLab: boolean} | null {
 	if (isIP(host) !== 0) {
-		return allows(host) ? null : 'must not name a private, loopback or reserved address';
+		return allows(host) ? null : {text: 'must not name a private, loopback or reserved address', isLab: true};
 	}
 	if (localNames.some(name => host === name || host.endsWith(`.${name}`))) {
-		return 'must not name a local host';
+		return {text: 'must not name a local host', isLab: true};
 	}
-	return hostName(host)?.includes('.') ? null : 'must have a full host name such as shop.example';
+	const isFull = hostName(host)?.includes('.');
+	return isFull ? null : {text: 'must have a full host name such as shop.example', isLab: false};
 }
 
 function familyOf(address: string): 'ipv4' | 'ipv6' {

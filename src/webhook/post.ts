@@ -5,7 +5,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {Connection, Connections, Target} from './connections.ts';
 import {type Fault, faultOf, PostFault} from './fault.ts';
 import {type Guard, hostOf, type LookUp, portOf} from './guard.ts';
-import {type Signing, signature} from './sign.ts';
+import {postHeaders, type Signing} from './sign.ts';
 
 /** One delivery to be posted; the body is sent as it is stored. */
 export type Post = {
@@ -95,28 +95,27 @@ export function createPoster(options: PosterOptions): Poster {
 		const url = new URL(text);
 		const host = hostOf(url);
 		const port = portOf(url);
-		const origin = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
-		const place = {origin, host, port, path: url.pathname + url.search};
+		const origin = `${url.protocol}//${host.includes(':') ? `[${host}]` : host}:${port}`;
+		const place = {origin, host, port, isLocal: guard.isLocal(url), path: url.pathname + url.search};
 		places.set(text, place);
 		return place;
 	}
 
-	async function targetOf({origin, host, port}: Place): Promise<Target> {
+	async function targetOf({origin, host, port, isLocal}: Place): Promise<Target> {
+		if (isLocal) {
+			// Whatever a hosts file or DNS says of localhost.
+			return {origin, host, port, isLocal, addresses: isIP(host) === 0 ? ['127.0.0.1', '::1'] : [host]};
+		}
 		const addresses = isIP(host) === 0 ? await options.lookUp(host) : [host];
 		const refused = addresses.find(address => !guard.allows(address));
 		if (refused !== undefined) {
 			throw new PostFault(`${host} has an address that is not public`, `${host} has the address ${refused}`);
 		}
-		return {origin, host, port, addresses};
+		return {origin, host, port, isLocal, addresses};
 	}
 
 	async function send(connection: Connection, {path}: Place, post: Post, deadline: number): Promise<Answered> {
-		const headers = {
-			'content-type': 'application/json',
-			'user-agent': options.userAgent,
-			'x-webhook-id': post.id,
-			...signature(post.signing, clock.now(), post.body),
-		};
+		const headers = postHeaders(post, options.userAgent, clock.now());
 		const limit = Math.max(0, deadline - clock.monotonic());
 		const {reusable, ...answered} = await exchange(connection.client, {path, headers, body: post.body}, limit);
 		if (reusable) {

@@ -17,6 +17,20 @@ export function signingAt({secret, previousSecret, previousUntil}: EndpointSecre
 		: {secret, next: null};
 }
 
+/** The headers of a post. */
+export function postHeaders(
+	{id, signing, body}: {readonly id: string; readonly signing: Signing; readonly body: Uint8Array},
+	userAgent: string,
+	now: number,
+) {
+	return {
+		'content-type': 'application/json',
+		'user-agent': userAgent,
+		'x-webhook-id': id,
+		...signature(signing, now, body),
+	};
+}
+
 /**
  * What proves to a receiver who sent the body, and when: HMAC-SHA256 over `<timestamp>.<raw body>`, keyed by the whole
  * `whsec_…` text as UTF-8.

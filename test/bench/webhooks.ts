@@ -96,6 +96,7 @@ function waiting(): NewDelivery[] {
 			eventId: newId('evt'),
 			eventType: event.type,
 			body: webhookBody({...event, metadata: '{"order":"4711"}'}),
+			dueAt: now,
 			createdAt: now,
 		};
 	});

@@ -203,7 +203,7 @@ export async function startApi(
 				clock,
 				publicUrl: () => 'https://mail.shop.example',
 			}),
-			webhooks: {guard: createGuard([]), onDue: outbox.onDue},
+			webhooks: {guard: createGuard({allowCidrs: [], takesLocal: false}), onDue: outbox.onDue},
 			mayAccept,
 		}).concat(
 			publicRoutes({

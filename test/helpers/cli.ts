@@ -24,11 +24,15 @@ export type Cli = {
 	readonly json: <Result>(...args: readonly string[]) => Promise<Result>;
 	/** Runs for people, which must succeed: standard output at 80 columns. */
 	readonly text: (...args: readonly string[]) => Promise<string>;
+	/** A command that runs on, with `--json`: each line that it prints, parsed; ended by SIGINT, then its exit code. */
+	readonly follow: <Line>(...args: readonly string[]) => Following<Line>;
 	/** Starts the daemon and waits until it listens; it is stopped after the test. */
 	readonly serve: () => Promise<Serving>;
 	/** The store that the commands use, once one of them made it. */
 	readonly store: () => Promise<Store>;
 };
+
+export type Following<Line> = {readonly lines: readonly Line[]; readonly stop: () => Promise<number | null>};
 
 export type Serving = {
 	readonly url: string;
@@ -66,6 +70,7 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 		runWith,
 		text: good,
 		json: async (...args) => JSON.parse(await good(...args, '--json')),
+		follow: (...args) => follow(t, args, {cwd: folder, env}),
 		serve: async () => await serve(t, folder, env),
 		async store() {
 			const store = await openStore({file: path.join(folder, 'data/mailctl.db')});
@@ -73,6 +78,27 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 			return store;
 		},
 	};
+}
+
+function follow<Line>(
+	t: ExecutionContext,
+	args: readonly string[],
+	options: {readonly cwd: string; readonly env: NodeJS.ProcessEnv},
+): Following<Line> {
+	const child = spawn(process.execPath, [program, ...args, '--json'], {
+		...options,
+		stdio: ['ignore', 'pipe', 'inherit'],
+	});
+	const ended = once(child, 'close');
+	const lines: Line[] = [];
+	createInterface(child.stdout).on('line', line => lines.push(JSON.parse(line)));
+	const stop = async () => {
+		child.kill('SIGINT');
+		await ended;
+		return child.exitCode;
+	};
+	t.teardown(stop);
+	return {lines, stop};
 }
 
 async function serve(t: ExecutionContext, folder: string, env: NodeJS.ProcessEnv): Promise<Serving> {

@@ -1,7 +1,8 @@
 import {once} from 'node:events';
 import type {IncomingHttpHeaders, IncomingMessage, ServerResponse} from 'node:http';
+import {createServer as createPlainServer} from 'node:http';
 import {createServer} from 'node:https';
-import type {AddressInfo} from 'node:net';
+import type {AddressInfo, Socket} from 'node:net';
 import {buffer} from 'node:stream/consumers';
 import {createServer as createTlsServer, type TLSSocket, type TlsOptions} from 'node:tls';
 import type {ExecutionContext} from 'ava';
@@ -30,10 +31,10 @@ export type Receiver = {
 
 export type Answer = (received: Received, response: ServerResponse, request: IncomingMessage) => void;
 
-/** A webhook endpoint on a loopback address, HTTPS; answers 204 unless told otherwise; closed after the test. */
+/** A webhook endpoint on a loopback address, HTTPS unless it has no certificate; answers 204 unless told otherwise; closed after the test. */
 export async function startReceiver(
 	t: ExecutionContext,
-	certificate: Certificate,
+	certificate: Certificate | null,
 	{
 		answer = (_received, response) => void response.writeHead(204).end(),
 		host = '127.0.0.1',
@@ -42,9 +43,9 @@ export async function startReceiver(
 	}: {answer?: Answer; host?: string; port?: number; tls?: TlsOptions} = {},
 ): Promise<Receiver> {
 	const received: Received[] = [];
-	const sockets = new Set<TLSSocket>();
+	const sockets = new Set<Socket>();
 	let connections = 0;
-	const server = createServer({...certificate, ...tls}, (request, response) => {
+	const onRequest = (request: IncomingMessage, response: ServerResponse) => {
 		response.on('error', () => undefined);
 		void buffer(request).then(
 			body => {
@@ -60,8 +61,9 @@ export async function startReceiver(
 			},
 			() => undefined,
 		);
-	});
-	server.on('secureConnection', socket => {
+	};
+	const server = certificate ? createServer({...certificate, ...tls}, onRequest) : createPlainServer(onRequest);
+	server.on(certificate ? 'secureConnection' : 'connection', (socket: Socket) => {
 		connections++;
 		sockets.add(socket);
 		socket.on('error', () => undefined);

@@ -52,6 +52,7 @@ export async function insertDue(store: Store, workspaceId: string, endpointId: s
 		eventId: newId('evt'),
 		eventType: 'delivered' as const,
 		body: '{"type":"delivered"}',
+		dueAt: at,
 		createdAt: at,
 	}));
 	await store.writer.transaction(trx => insertDeliveries(trx, rows));

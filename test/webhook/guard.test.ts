@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import {createGuard, hostOf, refusedPorts} from '../../src/webhook/guard.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 
-const guard = createGuard([]);
+const guard = createGuard({allowCidrs: [], takesLocal: false});
 
 for (const url of refusedUrls) {
 	test(`refused: ${JSON.stringify(url)}`, t => {
@@ -37,7 +37,7 @@ test('the host is what is looked up and verified', t => {
 });
 
 test('ranges of the settings lift the check of addresses, never that of names', t => {
-	const lab = createGuard(['127.0.0.0/8', 'fd00::/8']);
+	const lab = createGuard({allowCidrs: ['127.0.0.0/8', 'fd00::/8'], takesLocal: false});
 	t.is(lab.urlFault('https://127.0.0.1:8443/'), null);
 	t.is(lab.urlFault('https://[fd12::1]/'), null);
 	t.true(lab.allows('127.9.9.9'));
@@ -47,6 +47,31 @@ test('ranges of the settings lift the check of addresses, never that of names', 
 	for (const url of ['https://localhost/', 'https://x.localhost/', 'https://intranet/', 'https://10.0.0.1/']) {
 		t.regex(lab.urlFault(url) ?? 'taken', /^must /, url);
 	}
+});
+
+test('capture mode takes local programs over http, with their port, and nothing else more', t => {
+	const capture = createGuard({allowCidrs: [], takesLocal: true});
+	for (const url of [
+		'http://localhost:3000/hooks',
+		'http://LOCALHOST.:3000/',
+		'http://127.1:8080/',
+		'http://[::1]:1024/',
+	]) {
+		t.is(capture.urlFault(url), null, url);
+		t.true(capture.isLocal(new URL(url)), url);
+		t.regex(guard.urlFault(url) ?? 'taken', /^must .*MAILCTL_DELIVERY=capture.*MAILCTL_WEBHOOK_ALLOW_CIDRS/, url);
+		t.false(guard.isLocal(new URL(url)), url);
+	}
+	for (const url of [
+		...refusedUrls,
+		...['http://localhost/', 'http://localhost:80/', 'http://localhost:22/', 'http://localhost:5432/'],
+		...['http://u:p@localhost:3000/', 'http://x.localhost:3000/', 'http://10.0.0.1:3000/', 'http://ok.test:3000/'],
+		...['https://localhost:3000/', 'https://127.0.0.1:3000/', 'ws://localhost:3000/', 'http://0:3000/'],
+	]) {
+		t.regex(capture.urlFault(url) ?? 'taken', /^must /, url);
+	}
+	t.false(capture.allows('127.0.0.1'), 'a name that resolves to it stays refused');
+	t.regex(capture.urlFault('https://localhost:3000/') ?? '', /here http:\/\/localhost:PORT is allowed/);
 });
 
 test('an address that is none is not allowed', t => {

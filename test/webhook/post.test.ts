@@ -21,6 +21,7 @@ function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
 		{
 			ca: [certificate.cert],
 			allowCidrs: ['127.0.0.0/8'],
+			takesLocal: false,
 			dnsServers: ['127.0.0.1:9'],
 			timeoutMs: 15_000,
 			mostIdle: 16,
@@ -158,13 +159,16 @@ test.serial('a name without an address, without DNS, and a URL that would be ref
 	t.is(await errorOf('https://empty.example/'), 'empty.example has no address in DNS');
 	t.is(await errorOf('https://missing.example/'), 'there is no host missing.example in DNS');
 	t.is(await errorOf('https://broken.example/'), 'DNS gave no answer for broken.example (ESERVFAIL)');
-	t.is(await errorOf('https://localhost/'), 'the URL must not name a local host');
+	t.regex((await errorOf('https://localhost/')) ?? '', /^the URL must not name a local host: /);
 	t.is(await errorOf('http://ok.test/'), 'the URL must be an https URL');
 	t.regex((await errorOf('https://ok.test:5432/')) ?? '', /^the URL must not name port 5432: /);
 	const hasty = posting(t, {dnsServers: [dns.server], timeoutMs: 1500});
 	t.is((await hasty('https://silent.example/')).error, 'DNS gave no answer in time');
 	const strict = posting(t, {allowCidrs: []});
-	t.is((await strict('https://127.0.0.1/')).error, 'the URL must not name a private, loopback or reserved address');
+	t.regex(
+		(await strict('https://127.0.0.1/')).error ?? '',
+		/^the URL must not name a private, loopback or reserved address: /,
+	);
 });
 
 test.serial('of several addresses one that does not answer is passed over', async t => {

@@ -1,4 +1,5 @@
 import type {Command} from 'commander';
+import {guardOf} from '../../daemon/webhooks.ts';
 import {type Made, perform, withKnownRoute} from '../../declared/apply.ts';
 import {type Change, differences} from '../../declared/diff.ts';
 import type {WantedWorkspace} from '../../declared/document.ts';
@@ -66,7 +67,7 @@ async function planOf(session: Session, file: string): Promise<readonly Change[]
 	const only = await session.chosenWorkspace();
 	const rules = {
 		now: storeTime(session.tools.clock.now()),
-		urlFault: createGuard(session.settings().webhookAllowCidrs).urlFault,
+		urlFault: createGuard(guardOf(session.settings())).urlFault,
 	};
 	const changes: Change[] = [];
 	const faults: Fault[] = [];

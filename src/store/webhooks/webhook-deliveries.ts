@@ -6,7 +6,7 @@ import type {DeliveryState} from '../../mail/webhook.ts';
 import {alongIndex, firstThatFit} from '../engine/along-index.ts';
 import {rowSource, textAsBytes} from '../engine/dialect.ts';
 
-/** An event for one endpoint, due at once. */
+/** An event for one endpoint. */
 export type NewDelivery = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -15,6 +15,8 @@ export type NewDelivery = {
 	readonly eventId: string;
 	readonly eventType: WebhookEventType;
 	readonly body: string;
+	/** Null: the daemon never posts it, because its endpoint is a listener. */
+	readonly dueAt: string | null;
 	readonly createdAt: string;
 };
 
@@ -35,19 +37,29 @@ export async function insertDeliveries(trx: Knex.Transaction, deliveries: readon
 					one.eventId,
 					one.eventType,
 					one.body,
+					one.dueAt,
 					one.createdAt,
 				]),
-			8,
+			9,
 		);
 		await trx.raw(
 			`insert into webhook_deliveries (id, workspace_id, endpoint_id, message_id, event_id, event_type, body, state,
 				attempts, generation, next_attempt_at, created_at)
 			select v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, ${textAsBytes(trx, 'v.column7')}, 'pending',
-				0, 0, v.column8, v.column8
+				0, 0, v.column8, v.column9
 			from (${sql}) as v`,
 			bindings as Knex.RawBinding[],
 		);
 	}
+}
+
+/** The oldest delivery that waits for a listener. */
+export async function findWaiting(reader: Knex, endpointId: string): Promise<StoredDelivery | undefined> {
+	return await reader('webhook_deliveries').where({endpoint_id: endpointId}).orderBy('id').first(columns);
+}
+
+export async function deleteDelivery(trx: Knex.Transaction, id: string): Promise<void> {
+	await trx('webhook_deliveries').where({id}).delete();
 }
 
 /** A delivery as it is read. */

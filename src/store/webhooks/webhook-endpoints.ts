@@ -157,7 +157,7 @@ export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Prom
 	return true;
 }
 
-export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'events'>;
+export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url' | 'events'>;
 
 /** The endpoints of some workspaces that get events now. */
 export async function findSubscribers(trx: Knex.Transaction, workspaceIds: readonly string[]): Promise<Subscriber[]> {
@@ -165,6 +165,6 @@ export async function findSubscribers(trx: Knex.Transaction, workspaceIds: reado
 		.whereIn('workspace_id', workspaceIds)
 		.whereNull('disabled_at')
 		.orderBy('id')
-		.select('id', 'workspace_id as workspaceId', 'mode', 'events');
+		.select('id', 'workspace_id as workspaceId', 'mode', 'url', 'events');
 	return rows.map(row => ({...row, events: JSON.parse(row.events)}));
 }
