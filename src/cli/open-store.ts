@@ -2,22 +2,27 @@ import {join} from 'node:path';
 import type {Settings} from '../config/settings.ts';
 import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {ensureSecrets} from '../data-folder/ensure-secrets.ts';
+import {lockData, storeFile} from '../data-folder/open.ts';
+import {finishRestore, isRestored} from '../data-folder/restored.ts';
 import {storeTime} from '../mail/time.ts';
 import {isFolderLocked} from '../store/engine/lock.ts';
 import {migrate, schemaState} from '../store/engine/migrate.ts';
 import {listNodes, silentMs} from '../store/nodes.ts';
-import {openStore, type Store, type StoreLocation} from '../store/store.ts';
+import {openStore, type Store} from '../store/store.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
 
-/** Opens the store beside a running daemon or without one; an empty one gets its tables first. */
-export async function openStoreOf(settings: Settings): Promise<Store> {
-	const store = await openStore(locationOf(settings), {isPatient: true});
+/**
+ * Opens the store beside a running daemon or without one; an empty one gets its tables first. `anyAge`: one of an older
+ * version too, which is only to be copied.
+ */
+export async function openStoreOf(settings: Settings, {anyAge = false} = {}): Promise<Store> {
+	const store = await openAt(settings);
 	try {
 		const state = await schemaState(store.database);
 		if (state === 'empty') {
 			await migrate(store.database);
-		} else if (state === 'older') {
+		} else if (state === 'older' && !anyAge) {
 			throw new CliError(
 				'config',
 				'the store was made by an older mailctl',
@@ -35,7 +40,7 @@ export async function openStoreOf(settings: Settings): Promise<Store> {
 
 /** Applies what is missing; the names of it. */
 export async function migrateStore(settings: Settings): Promise<string[]> {
-	const store = await openStore(locationOf(settings), {isPatient: true});
+	const store = await openAt(settings);
 	try {
 		if ((await schemaState(store.database)) === 'newer') {
 			throw newer();
@@ -46,8 +51,16 @@ export async function migrateStore(settings: Settings): Promise<string[]> {
 	}
 }
 
-function locationOf({databaseUrl, dataDir}: Settings): StoreLocation {
-	return databaseUrl === null ? {file: join(dataDir, 'mailctl.db')} : {url: databaseUrl};
+async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
+	if (databaseUrl !== null) {
+		return await openStore({url: databaseUrl}, {isPatient: true});
+	}
+	if (isRestored(dataDir)) {
+		const unlock = await lockData(dataDir);
+		finishRestore(dataDir);
+		await unlock();
+	}
+	return await openStore({file: storeFile(dataDir)});
 }
 
 function newer(): CliError {

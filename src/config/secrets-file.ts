@@ -109,14 +109,19 @@ function createSecretsFile(folder: string, file: string, key: Buffer, now: numbe
 	syncFolder(folder);
 }
 
-/** Writes the keys to a file beside `file`, on stable storage; its name. */
-function writeDraft(file: string, {current, keys}: Secrets, now: number): string {
-	const draft = `${file}.${process.pid}.${now}`;
+/** The content of `secrets.json`. */
+export function secretsText({current, keys}: Secrets, now: number): string {
 	const texts = Object.entries(keys).map(([id, key]) => [id, Buffer.from(key).toString('base64')]);
 	const content = {version: 1, current, keys: Object.fromEntries(texts), created: new Date(now).toISOString()};
+	return `${JSON.stringify(content, undefined, '\t')}\n`;
+}
+
+/** Writes the keys to a file beside `file`, on stable storage; its name. */
+function writeDraft(file: string, secrets: Secrets, now: number): string {
+	const draft = `${file}.${process.pid}.${now}`;
 	const handle = openSync(draft, 'wx', 0o600);
 	try {
-		writeFileSync(handle, `${JSON.stringify(content, undefined, '\t')}\n`);
+		writeFileSync(handle, secretsText(secrets, now));
 		fsyncSync(handle);
 	} catch (error) {
 		unlinkSync(draft); // The disk is full: no part of a key stays behind.
@@ -127,8 +132,8 @@ function writeDraft(file: string, {current, keys}: Secrets, now: number): string
 	return draft;
 }
 
-/** The name itself must survive a power loss: everything sealed from now on depends on it. */
-function syncFolder(folder: string): void {
+/** The names in a folder must survive a power loss, too. */
+export function syncFolder(folder: string): void {
 	const handle = openSync(folder, 'r');
 	fsyncSync(handle);
 	closeSync(handle);

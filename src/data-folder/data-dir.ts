@@ -3,11 +3,14 @@ import {statfs} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
+import {isRestored} from './restored.ts';
 
 export type DataDirInput = {
 	readonly dataDir: string;
 	/** `--as-root`: open a folder that belongs to another user. */
 	readonly asRoot?: boolean;
+	/** The store in it is going to be replaced. */
+	readonly replaces?: boolean;
 	/** The user we are; undefined where the system knows none. */
 	readonly uid?: number | undefined;
 };
@@ -19,7 +22,7 @@ const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock|first-keys\.txt)/;
  * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 74 for a folder that cannot be used or whose
  * store was emptied (SQLite would take it for a new one), 78 for one that should not be used.
  */
-export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}: DataDirInput): void {
+export function openDataDir({dataDir, asRoot = false, replaces = false, uid = process.getuid?.()}: DataDirInput): void {
 	process.umask(0o077);
 	try {
 		makeFolder(dataDir);
@@ -47,7 +50,8 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	}
 
 	const [file, secrets] = [join(dataDir, 'mailctl.db'), join(dataDir, 'secrets.json')];
-	if (existsSync(secrets) && statSync(file, {throwIfNoEntry: false})?.size === 0) {
+	const isReplaced = replaces || isRestored(dataDir);
+	if (!isReplaced && existsSync(secrets) && statSync(file, {throwIfNoEntry: false})?.size === 0) {
 		throw new ConfigError(
 			[`${file} is empty: restore it from a backup, or remove it and ${secrets} to start over`],
 			74,

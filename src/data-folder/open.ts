@@ -13,6 +13,7 @@ import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {openDataDir} from './data-dir.ts';
 import {ensureSecrets} from './ensure-secrets.ts';
+import {finishRestore} from './restored.ts';
 
 type Opened = {readonly store: Store; readonly secrets: MasterKeys};
 
@@ -33,6 +34,7 @@ export async function openData(settings: Settings, {asRoot}: {asRoot: boolean}):
 		await unlock();
 	}
 	try {
+		finishRestore(dataDir);
 		const opened = await openCurrentStore(settings);
 		store = opened.store;
 		return {...opened, vault: vaultOf(settings, opened.secrets), release};

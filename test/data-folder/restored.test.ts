@@ -1,0 +1,68 @@
+import {existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {commitRestore, finishRestore, isRestored, stagingFolder} from '../../src/data-folder/restored.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+
+/** A data folder with a store, its log and its keys, and others that were staged. */
+async function prepare(t: ExecutionContext) {
+	const dataDir = await temporaryFolder(t);
+	const staging = stagingFolder(dataDir);
+	mkdirSync(staging);
+	const fill = (folder: string, content: string, ...names: readonly string[]) => {
+		for (const name of names) {
+			writeFileSync(join(folder, name), content, {mode: 0o600});
+		}
+	};
+	fill(dataDir, 'old', 'mailctl.db', 'mailctl.db-wal', 'mailctl.db-shm', 'secrets.json', 'first-keys.txt');
+	fill(staging, 'new', 'mailctl.db', 'secrets.json', 'daemon.lock');
+	return {
+		dataDir,
+		ready: join(dataDir, 'restore.ready'),
+		fill,
+		content: () =>
+			Object.fromEntries(readdirSync(dataDir).map(name => [name, readFileSync(join(dataDir, name), 'utf8')])),
+	};
+}
+
+const restored = {'first-keys.txt': 'old', 'mailctl.db': 'new', 'secrets.json': 'new'};
+
+test('a restored store takes the place of the one before, without its log', async t => {
+	const {dataDir, content} = await prepare(t);
+	commitRestore(dataDir);
+	t.deepEqual(content(), restored);
+	t.false(isRestored(dataDir));
+	finishRestore(dataDir);
+	t.deepEqual(content(), restored);
+});
+
+test('what was not committed changes nothing', async t => {
+	const {dataDir} = await prepare(t);
+	finishRestore(dataDir);
+	t.false(isRestored(dataDir));
+	t.is(readFileSync(join(dataDir, 'mailctl.db'), 'utf8'), 'old');
+	t.true(existsSync(join(dataDir, 'mailctl.db-wal')));
+});
+
+for (const [when, moved] of [
+	['nothing was moved', []],
+	['the store was moved', ['mailctl.db']],
+	['both were moved', ['mailctl.db', 'secrets.json']],
+] as const) {
+	test(`whoever comes next ends a restore that died when ${when}`, async t => {
+		const {dataDir, ready, content, fill} = await prepare(t);
+		mkdirSync(ready);
+		const names = ['mailctl.db', 'secrets.json'].filter(name => !(moved as readonly string[]).includes(name));
+		fill(ready, 'new', ...names, 'daemon.lock');
+		fill(dataDir, 'new', ...moved);
+		rmSync(stagingFolder(dataDir), {recursive: true});
+		if (moved.length > 0) {
+			rmSync(join(dataDir, 'mailctl.db-wal'));
+			rmSync(join(dataDir, 'mailctl.db-shm'));
+		}
+		t.true(isRestored(dataDir));
+		finishRestore(dataDir);
+		t.deepEqual(content(), restored);
+		t.false(isRestored(dataDir));
+	});
+}
