@@ -51,6 +51,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	],
 	'mta-sts': ['mail', 'net', 'store'],
 	'data-folder': ['mail', 'store', 'config'],
+	backup: ['mail', 'store', 'config', 'data-folder'],
 	routing: ['mail', 'net', 'store', 'config', 'deliver', 'mta-sts', 'pace'],
 	doctor: [
 		'mail',
@@ -90,6 +91,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'webhook',
 		'doctor',
 		'bench',
+		'backup',
 		'log/source-places.ts',
 		'threads/posting.ts',
 		'api/views.ts',

@@ -55,6 +55,16 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./declared/apply.ts')).applyCommand,
 	},
 	{
+		name: 'backup',
+		about: 'Write store and keys to one file, also beside a running daemon',
+		load: async () => (await import('./backup.ts')).backupCommand,
+	},
+	{
+		name: 'restore',
+		about: 'Put the store of a backup into the data folder',
+		load: async () => (await import('./backup.ts')).restoreCommand,
+	},
+	{
 		name: 'config',
 		about: 'Settings: their effective values and where they come from',
 		load: async () => (await import('./config.ts')).configCommands,

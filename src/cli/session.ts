@@ -27,6 +27,8 @@ export type Session = {
 	readonly settings: () => Settings;
 	/** The same, with the data folder made or checked. */
 	readonly storeSettings: () => Settings;
+	/** The same, where the store in the folder is going to be replaced. */
+	readonly replacingSettings: () => Settings;
 	readonly store: () => Promise<Store>;
 	readonly reader: () => Promise<Knex>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
@@ -85,12 +87,14 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		return loaded.settings;
 	});
 	// Only SQLite keeps its store and its secrets in the data folder.
-	const storeSettings = once(() => {
-		if (settings().databaseUrl === null) {
-			openDataDir({dataDir: settings().dataDir, asRoot: globals.asRoot ?? false});
+	const folderSettings = (replaces: boolean) => {
+		const {databaseUrl, dataDir} = settings();
+		if (databaseUrl === null) {
+			openDataDir({dataDir, asRoot: globals.asRoot ?? false, replaces});
 		}
 		return settings();
-	});
+	};
+	const storeSettings = once(() => folderSettings(false));
 	let opened: Promise<Store> | undefined;
 	// The store's, as soon as it is open: what is written must be of the time that its daemons share.
 	let clock: Clock = systemClock;
@@ -114,6 +118,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 		loadSettings: () => loadProcessSettings(globals.envFile),
 		settings,
 		storeSettings,
+		replacingSettings: () => folderSettings(true),
 		store,
 		reader,
 		write: async work => await (await store()).writer.transaction(work),

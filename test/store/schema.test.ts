@@ -3,7 +3,7 @@ import process from 'node:process';
 import test from 'ava';
 import {migrations} from '../../migrations/index.ts';
 import {usualScopes} from '../../src/mail/api-key.ts';
-import {migrate, schemaState} from '../../src/store/engine/migrate.ts';
+import {knowsSchema, migrate, schemaName, schemaState} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {type Engine, engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
@@ -64,6 +64,7 @@ for (const engine of engines) {
 			migrations.map(([name]) => name),
 		);
 		t.is(await schemaState(store.database), 'current');
+		t.is(await schemaName(store.database), migrations.at(-1)?.[0]);
 		t.deepEqual(await migrate(store.database), []);
 		await store
 			.database('migrations')
@@ -72,6 +73,9 @@ for (const engine of engines) {
 		t.is(await schemaState(store.database), 'older');
 		await store.database('migrations').insert({name: '999_future', applied_at: ''});
 		t.is(await schemaState(store.database), 'newer');
+		t.is(await schemaName(store.database), '999_future');
+		t.true(knowsSchema('001_workspaces'));
+		t.false(knowsSchema('999_future'));
 	});
 }
 

@@ -47,3 +47,13 @@ export async function schemaState(database: Knex): Promise<SchemaState> {
 	}
 	return applied.length < migrations.length ? 'older' : 'current';
 }
+
+/** The last migration of a store, `014_secrets`; undefined for an empty one. */
+export async function schemaName(database: Knex): Promise<string | undefined> {
+	return (await database('migrations').max({name: 'name'}))[0]?.name ?? undefined;
+}
+
+/** Whether a store whose last migration this is can be opened. */
+export function knowsSchema(last: string): boolean {
+	return migrations.some(([name]) => name === last);
+}

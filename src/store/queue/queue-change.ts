@@ -43,6 +43,21 @@ export async function holdCopies(trx: Knex.Transaction, step: Step): Promise<Cha
 		.returning([...columns]);
 }
 
+/** Holds all that waits in a store that no daemon has; how many copies of each workspace. */
+export async function holdAll(
+	trx: Knex.Transaction,
+	now: string,
+): Promise<ReadonlyArray<{readonly workspaceId: string; readonly copies: number}>> {
+	const all = trx('recipients').whereNotNull('next_attempt_at').whereNull('held_at');
+	const held: Array<{id: string; copies: number | string}> = await all
+		.clone()
+		.groupBy('workspace_id')
+		.select('workspace_id as id')
+		.count('* as copies');
+	await all.update({held_at: now, claimed_by: null});
+	return held.map(({id, copies}) => ({workspaceId: id, copies: Number(copies)}));
+}
+
 /** They are tried when they would have been. */
 export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<ChangedCopy[]> {
 	return await waiting(trx, ids)

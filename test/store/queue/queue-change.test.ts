@@ -3,6 +3,7 @@ import {storeTime} from '../../../src/mail/time.ts';
 import {
 	endWaiting,
 	findClaimed,
+	holdAll,
 	holdCopies,
 	makeDue,
 	releaseHeld,
@@ -160,4 +161,24 @@ storeTest(test, 'filters and names find the copies in the queue', async (t, stor
 		],
 	);
 	t.deepEqual(await findNamed(store.reader, names, other.workspaceId), []);
+});
+
+storeTest(test, 'all that waits is held, claims of the dead too, and counted by workspace', async (t, store) => {
+	const {workspaceId, idOf} = await prepare(store);
+	const {workspaceId: other} = await insertWorkspace(store, 'other');
+	await insertMessages(store, other, ['one@y.test', 'two@y.test'], {due: now});
+	const held = await store.writer.transaction(trx => holdAll(trx, later));
+	t.deepEqual(Object.fromEntries(held.map(({workspaceId, copies}) => [workspaceId, copies])), {
+		[workspaceId]: 3,
+		[other]: 2,
+	});
+	t.deepEqual(await readQueueSize(store.reader, later), {ready: 0, deferred: 0, inFlight: 0, held: 6});
+	const heldAt = async (name: string) =>
+		await store
+			.reader('recipients')
+			.where({id: idOf(name)})
+			.first('held_at', 'claimed_by');
+	t.deepEqual(await heldAt('tried'), {held_at: later, claimed_by: null});
+	t.deepEqual(await heldAt('held'), {held_at: at, claimed_by: null});
+	t.deepEqual(await heldAt('over'), {held_at: null, claimed_by: null});
 });

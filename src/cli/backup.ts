@@ -1,0 +1,192 @@
+import {copyFileSync, existsSync, statSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import type {Command} from 'commander';
+import {secretsFile, secretsText} from '../config/secrets-file.ts';
+import {lockData, storeFile} from '../data-folder/open.ts';
+import {RefusedFileError} from '../mail/regular-file.ts';
+import {storeTime} from '../mail/time.ts';
+import {CliError} from './fault.ts';
+import {example, version, yesOption} from './program.ts';
+import {action, type Session} from './session.ts';
+import {createProgress} from './terminal.ts';
+import {grouped, shortTime} from './text.ts';
+
+export function backupCommand(command: Command): void {
+	example(command, 'mailctl backup /var/backups/mailctl.tar')
+		.argument('<file>', 'the tar to write; an older backup there is replaced')
+		.action(action<object, [string]>(backup));
+}
+
+type RestoreOptions = {yes?: boolean; hold?: boolean};
+
+export function restoreCommand(command: Command): void {
+	yesOption(example(command, 'mailctl restore /var/backups/mailctl.tar --hold'))
+		.argument('<file>', 'what mailctl backup wrote')
+		.option('--hold', 'hold all mail that waits, until you release it')
+		.action(action<RestoreOptions, [string]>(restore));
+}
+
+async function backup(session: Session, _options: object, file: string): Promise<void> {
+	const {makeBackup} = await import('../backup/backup.ts');
+	const isSqlite = session.settings().databaseUrl === null;
+	const {gather, total} = isSqlite ? sqliteSource(session) : postgresSource(session);
+	const count = createByteCount(session, total);
+	const engine = isSqlite ? 'sqlite' : 'postgres';
+	const facts = {version: version(), engine, time: storeTime(session.tools.clock.now())} as const;
+	try {
+		const made = await makeBackup({file, facts, gather: folder => gather(folder, count.add), onBytes: count.add});
+		count.end();
+		const {bytes, schema, time, files} = made;
+		session.show({file, bytes, version: facts.version, schema, time, files}, () => [
+			`${file}: ${grouped(bytes)} bytes, as of ${shortTime(time)} UTC, read again and whole.`,
+			'It holds the keys that open all secrets: keep it where nobody else reads it.',
+			...(isSqlite ? [] : ['The database is not in it. Run: pg_dump -Fc -f mailctl.dump "$MAILCTL_DATABASE_URL"']),
+		]);
+	} catch (error) {
+		throw refusedAs(error, 'name another file');
+	} finally {
+		count.end();
+	}
+}
+
+type Source = {
+	/** Puts the files of the backup into a folder; answers the schema. */
+	readonly gather: (folder: string, onBytes: (bytes: number) => void) => Promise<string>;
+	/** How many bytes are to be handled. */
+	readonly total: number;
+};
+
+function sqliteSource(session: Session): Source {
+	const {dataDir} = session.settings();
+	const file = storeFile(dataDir);
+	if (!existsSync(file)) {
+		throw new CliError('unavailable', `no store at ${dataDir}`, 'set MAILCTL_DATA_DIR');
+	}
+	const settings = session.storeSettings();
+	return {
+		// Copied, measured, packed, read again.
+		total: 4 * statSync(file).size,
+		async gather(folder, onBytes) {
+			const [{copyStore}, {openStoreOf}, {secretsOf}] = await Promise.all([
+				import('../store/snapshot.ts'),
+				import('./open-store.ts'),
+				import('../data-folder/ensure-secrets.ts'),
+			]);
+			const store = await openStoreOf(settings, {anyAge: true});
+			const copy = join(folder, 'mailctl.db');
+			const watch = setInterval(watchGrowth(copy, onBytes), 100);
+			try {
+				const schema = await copyStore(store.reader, copy);
+				// After the store: a key is in the file before anything is sealed with it.
+				const secrets = secretsFile(dataDir);
+				if (!existsSync(secrets)) {
+					await secretsOf(store, settings); // Makes them, unless they were lost.
+				}
+				copyFileSync(secrets, join(folder, 'secrets.json'));
+				return schema;
+			} finally {
+				clearInterval(watch);
+				await store.close();
+			}
+		},
+	};
+}
+
+/** The keys are settings there, and PostgreSQL's own tools copy the rest. */
+function postgresSource(session: Session): Source {
+	return {
+		total: 1,
+		async gather(folder) {
+			const {schemaName} = await import('../store/engine/migrate.ts');
+			const text = secretsText(await session.secrets(), session.tools.clock.now());
+			writeFileSync(join(folder, 'secrets.json'), text, {mode: 0o600});
+			return (await schemaName(await session.reader())) ?? '';
+		},
+	};
+}
+
+async function restore(session: Session, {yes, hold = false}: RestoreOptions, file: string): Promise<void> {
+	const [{readManifest}, {restoreBackup}, {knowsSchema}] = await Promise.all([
+		import('../backup/archive.ts'),
+		import('../backup/restore.ts'),
+		import('../store/engine/migrate.ts'),
+	]);
+	try {
+		const {engine, version, schema, time} = await readManifest(file);
+		if (engine === 'postgres') {
+			throw new CliError(
+				'data',
+				`${file} has only the keys of a store in PostgreSQL`,
+				'run pg_restore and set MAILCTL_SECRET_KEY to the keys in its secrets.json, the current one first',
+			);
+		}
+		if (!knowsSchema(schema)) {
+			throw new CliError('config', `${file} was made by mailctl ${version}, which is newer`, 'install that version');
+		}
+		if (session.settings().databaseUrl !== null) {
+			throw new CliError('config', `${file} has a store in SQLite`, 'take MAILCTL_DATABASE_URL out of the settings');
+		}
+		const settings = session.replacingSettings();
+		const {dataDir} = settings;
+		const unlock = await lockData(dataDir);
+		const count = createByteCount(session, statSync(file).size);
+		try {
+			const replaced = existsSync(storeFile(dataDir));
+			if (replaced) {
+				await session.confirm(`Replace the store in ${dataDir} by that of ${shortTime(time)} UTC?`, yes);
+			}
+			const queue = await restoreBackup({file, settings, acting: session.tools, hold, onBytes: count.add});
+			count.end();
+			const waiting = queue.ready + queue.deferred;
+			session.show({file, version, schema, time, data_dir: dataDir, replaced, waiting, held: queue.held}, () => [
+				`${dataDir} has the store of ${shortTime(time)} UTC.`,
+				...queueLines(waiting, queue.held),
+			]);
+		} finally {
+			count.end();
+			await unlock();
+		}
+	} catch (error) {
+		throw refusedAs(error, 'restore another backup');
+	}
+}
+
+function queueLines(waiting: number, held: number): string[] {
+	return [
+		...(waiting > 0
+			? [
+					`Copies that wait: ${grouped(waiting)}. They go when the daemon starts, and what was delivered`,
+					'since then goes again. To look first: mailctl queue hold --older-than 0s',
+				]
+			: []),
+		...(held > 0
+			? [`Copies that are held: ${grouped(held)}. Look with mailctl queue list, then release or drop.`]
+			: []),
+	];
+}
+
+/** Told of bytes, shows them on a terminal. */
+function createByteCount({terminal, tools}: Session, total: number) {
+	const progress = createProgress(terminal, tools.clock, 'MB');
+	let done = 0;
+	return {
+		add(bytes: number): void {
+			done += bytes;
+			progress.show(Math.round(done / 1e6), done / total);
+		},
+		end: progress.end,
+	};
+}
+
+function watchGrowth(file: string, onBytes: (bytes: number) => void): () => void {
+	let known = 0;
+	return () => {
+		const size = statSync(file, {throwIfNoEntry: false})?.size ?? 0;
+		onBytes(size - known);
+		known = size;
+	};
+}
+
+function refusedAs(error: unknown, mend: string): unknown {
+	return error instanceof RefusedFileError ? new CliError('data', error.message, mend) : error;
+}

@@ -1,0 +1,191 @@
+import {execFileSync} from 'node:child_process';
+import {chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync} from 'node:fs';
+import path from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {makeBackup} from '../../src/backup/backup.ts';
+import {loadSecrets} from '../../src/config/secrets-file.ts';
+import {lockData} from '../../src/data-folder/open.ts';
+import {openStore} from '../../src/store/store.ts';
+import {type Cli, newCli, refused} from '../helpers/cli.ts';
+import {engines, migrateUpTo, newLocation} from '../helpers/databases.ts';
+import {insertMessages} from '../helpers/messages.ts';
+
+type Made = {readonly file: string; readonly bytes: number; readonly time: string; readonly schema: string};
+
+/** A store with a workspace, and its backup. */
+async function prepare(t: ExecutionContext): Promise<{cli: Cli; file: string; made: Made}> {
+	const cli = await newCli(t);
+	await cli.json('workspace', 'create', '--name', 'acme');
+	const file = path.join(cli.folder, 'backup.tar');
+	return {cli, file, made: await cli.json<Made>('backup', file)};
+}
+
+const namesOf = async (cli: Cli) =>
+	(await cli.json<Array<{name: string}>>('workspace', 'list')).map(({name}) => name).toSorted();
+
+test('backup: what it says, and what others can do with the file', async t => {
+	const {cli, file, made} = await prepare(t);
+	const {version} = JSON.parse(readFileSync('package.json', 'utf8'));
+	const unpacked = (name: string) => execFileSync('tar', ['xOf', file, name]);
+	const manifest = JSON.parse(unpacked('manifest.json').toString());
+	t.deepEqual(made as object, {
+		...{file, bytes: statSync(file).size, version, time: made.time},
+		...{schema: manifest.schema, files: manifest.files},
+	});
+	t.deepEqual(unpacked('secrets.json'), readFileSync(path.join(cli.folder, 'data/secrets.json')));
+	t.is(unpacked('mailctl.db').length, manifest.files['mailctl.db'].bytes);
+	t.is(statSync(file).mode & 0o777, 0o600);
+	const text = await cli.text('backup', file);
+	t.regex(text, /backup\.tar: [\d,]+ bytes, as of [\d-]+ [\d:]+ UTC, read again and whole\.\nIt holds the keys/);
+});
+
+test('backup: what it refuses', async t => {
+	const {cli} = await prepare(t);
+	refused(t, await cli.run('backup'), 64, /missing required argument 'file'/);
+	refused(t, await cli.run('backup', 'data/mailctl.db'), 65, /data\/mailctl\.db is no backup of mailctl, name another/);
+	refused(t, await cli.run('backup', 'data'), 65, /data is a folder, name another file/);
+	refused(t, await cli.run('backup', 'nowhere/b.tar'), 74, /cannot be read or written \(ENOENT/);
+	t.deepEqual(readdirSync(cli.folder).toSorted(), ['backup.tar', 'data']);
+	const empty = await newCli(t);
+	refused(t, await empty.run('backup', 'b.tar'), 69, /no store at .*data, set MAILCTL_DATA_DIR/);
+	t.deepEqual(readdirSync(empty.folder), []);
+	const store = await cli.store();
+	await store.database('migrations').insert({name: '999_future', applied_at: ''});
+	refused(t, await cli.run('backup', 'b.tar'), 78, /the store was made by a newer mailctl/);
+	await store.database('migrations').where({name: '999_future'}).delete();
+	rmSync(path.join(cli.folder, 'data/secrets.json'));
+	refused(t, await cli.run('backup', 'b.tar'), 78, /secrets\.json is missing, .* restore it from a backup/);
+});
+
+test('backup takes a store of an older version too; restore brings it up to date', async t => {
+	const cli = await newCli(t);
+	mkdirSync(path.join(cli.folder, 'data'), {mode: 0o700});
+	writeFileSync(path.join(cli.folder, 'data/mailctl.db'), '', {mode: 0o600});
+	const store = await cli.store();
+	await migrateUpTo(store, '013_webhook_secrets');
+	await store.database('workspaces').insert({id: 'ws_1', name: 'acme', created_at: ''});
+	loadSecrets({dataDir: path.join(cli.folder, 'data'), expected: false});
+	refused(t, await cli.run('workspace', 'list'), 78, /older mailctl, run mailctl migrate/);
+	const {code, stdout, stderr} = await cli.run('backup', 'old.tar', '--json');
+	t.is(code, 0, stderr);
+	t.is(JSON.parse(stdout).schema, '013_webhook_secrets');
+	t.is((await cli.run('restore', 'old.tar', '--yes')).code, 0);
+	t.deepEqual(await namesOf(cli), ['acme']);
+});
+
+test('restore: into an absent and an empty folder without a question, over a store with --yes', async t => {
+	const {cli, file, made} = await prepare(t);
+	for (const empty of [false, true]) {
+		const other = await newCli(t);
+		const data = path.join(other.folder, 'data');
+		if (empty) {
+			mkdirSync(data, {mode: 0o700});
+		}
+		t.deepEqual(await other.json('restore', file), {
+			...{file, version: JSON.parse(readFileSync('package.json', 'utf8')).version, schema: made.schema},
+			...{time: made.time, data_dir: data, replaced: false, waiting: 0, held: 0},
+		});
+		t.deepEqual(await namesOf(other), ['acme']);
+		t.deepEqual(readdirSync(data).toSorted(), ['daemon.lock', 'mailctl.db', 'secrets.json']);
+		t.is(statSync(data).mode & 0o777, 0o700);
+	}
+	await cli.json('workspace', 'create', '--name', 'later');
+	refused(t, await cli.run('restore', file), 64, /destroys data, .* add --yes/);
+	t.deepEqual(await namesOf(cli), ['acme', 'later']);
+	t.like(await cli.json('restore', file, '--yes'), {replaced: true});
+	t.deepEqual(await namesOf(cli), ['acme']);
+	t.like((await cli.json<unknown[]>('audit', 'list'))[0] as object, {
+		...{action: 'store.restored', workspace: null, target: null},
+	});
+});
+
+test('restore: what it refuses, and then changes nothing', async t => {
+	const {cli, file} = await prepare(t);
+	const bytes = readFileSync(file);
+	const write = (name: string, content: Uint8Array) => writeFileSync(path.join(cli.folder, name), content);
+	write('cut.tar', bytes.subarray(0, bytes.length - 4096));
+	write('flipped.tar', Buffer.from(bytes).fill(1, bytes.length - 20_000, bytes.length - 19_999));
+	write('text', Buffer.from('no tar'));
+	refused(t, await cli.run('restore', 'cut.tar', '--yes'), 65, /cut\.tar is damaged \(.*\), restore another backup/);
+	refused(t, await cli.run('restore', 'flipped.tar', '--yes'), 65, /is damaged \(mailctl\.db has changed\)/);
+	refused(t, await cli.run('restore', 'text', '--yes'), 65, /text is no backup of mailctl, restore another backup/);
+	refused(t, await cli.run('restore', 'nix.tar', '--yes'), 74, /cannot be read or written \(ENOENT/);
+	refused(t, await cli.run('restore', 'data', '--yes'), 65, /data is a folder/);
+
+	const facts = {version: '9.0.0', engine: 'sqlite', time: '2026-11-23T10:00:00.000Z'} as const;
+	const newer = path.join(cli.folder, 'newer.tar');
+	await makeBackup({
+		...{file: newer, facts, onBytes: () => undefined},
+		async gather(folder) {
+			for (const name of ['secrets.json', 'mailctl.db']) {
+				writeFileSync(path.join(folder, name), execFileSync('tar', ['xOf', file, name]));
+			}
+			return '999_future';
+		},
+	});
+	refused(t, await cli.run('restore', newer, '--yes'), 78, /made by mailctl 9\.0\.0, which is newer, install that/);
+
+	const unlock = await lockData(path.join(cli.folder, 'data'));
+	refused(t, await cli.run('restore', file, '--yes'), 75, /another daemon is running .*: stop it first/);
+	await unlock();
+	t.deepEqual(await namesOf(cli), ['acme']);
+	t.false(readdirSync(path.join(cli.folder, 'data')).some(name => name.startsWith('restore')));
+});
+
+test('restore: over a store that is damaged, empty or lost its keys', async t => {
+	const {cli, file} = await prepare(t);
+	const data = path.join(cli.folder, 'data');
+	for (const [name, content] of [
+		['mailctl.db', 'x'.repeat(5000)],
+		['mailctl.db', ''],
+		['secrets.json', 'lost'],
+	] as const) {
+		writeFileSync(path.join(data, name), content, {mode: 0o600});
+		t.is((await cli.run('restore', file, '--yes')).code, 0);
+		t.is((await cli.run('doctor', '--json')).stderr, '');
+		t.deepEqual(await namesOf(cli), ['acme']);
+	}
+	chmodSync(data, 0o777);
+	refused(t, await cli.run('restore', file, '--yes'), 78, /may be written by others/);
+});
+
+test('restore --hold: all that waits is held, and queue why says so', async t => {
+	const {cli} = await prepare(t);
+	const [acme] = await cli.json<Array<{id: string}>>('workspace', 'list');
+	const store = await cli.store();
+	await insertMessages(store, acme?.id ?? '', ['a@x.test', 'b@x.test']);
+	await store.database('recipients').where({address: 'a@x.test'}).update({claimed_by: 'req_dead'});
+	await cli.json('backup', 'waiting.tar');
+	t.like(await cli.json('restore', 'waiting.tar', '--yes'), {waiting: 2, held: 0});
+	const told = await cli.text('restore', 'waiting.tar', '--yes');
+	t.regex(told, /^Copies that wait: 2\. .*\n.*mailctl queue hold --older-than 0s$/m);
+	t.like(await cli.json('restore', 'waiting.tar', '--yes', '--hold'), {waiting: 0, held: 2});
+	const [copy] = await cli.json<Array<{id: string}>>('queue', 'list');
+	t.regex(await cli.text('queue', 'why', copy?.id ?? ''), /held since .* by .*: restored from a backup/);
+	t.like(await cli.json('queue', 'release', '--older-than', '0s'), {released: 2});
+});
+
+if (engines.includes('postgres')) {
+	test('PostgreSQL: a backup has the keys, says what is missing, and is not restored', async t => {
+		const location = await newLocation(t, 'postgres');
+		const url = 'url' in location ? location.url : '';
+		const key = Buffer.alloc(32, 7).toString('base64');
+		const former = Buffer.alloc(32, 8).toString('base64');
+		const cli = await newCli(t, {MAILCTL_DATABASE_URL: url, MAILCTL_SECRET_KEY: `${key},${former}`});
+		await cli.json('workspace', 'create', '--name', 'acme');
+		t.regex(await cli.text('backup', 'keys.tar'), /The database is not in it\. Run: pg_dump /);
+		const file = path.join(cli.folder, 'keys.tar');
+		const {current, keys} = JSON.parse(execFileSync('tar', ['xOf', file, 'secrets.json']).toString());
+		t.is(keys[current], key);
+		t.deepEqual(Object.values(keys).toSorted(), [key, former].toSorted());
+		t.is(JSON.parse(execFileSync('tar', ['xOf', file, 'manifest.json']).toString()).engine, 'postgres');
+		refused(t, await cli.run('restore', 'keys.tar'), 65, /only the keys of a store in PostgreSQL, run pg_restore/);
+
+		const {file: sqlite} = await prepare(t);
+		refused(t, await cli.run('restore', sqlite), 78, /has a store in SQLite, take MAILCTL_DATABASE_URL out/);
+		t.false(existsSync(path.join(cli.folder, 'data')));
+		const store = await openStore({url});
+		t.is((await store.reader('workspaces')).length, 1);
+		await store.close();
+	});
+}
