@@ -8,6 +8,7 @@ import {messageListRoutes} from './routes/message-list.ts';
 import {messageRoutes} from './routes/messages.ts';
 import {resendRoutes} from './routes/resend.ts';
 import {senderRoutes} from './routes/senders.ts';
+import {statsRoutes} from './routes/stats.ts';
 import {suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
@@ -22,6 +23,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		messageRoutes(parts),
 		batchRoutes(parts),
 		usageRoutes(parts),
+		statsRoutes(parts),
 		messageListRoutes(parts),
 		messageCopyRoutes(parts),
 		messageContentRoutes(parts),

@@ -377,6 +377,45 @@ export type UsageGetAnswer = {
 	}>;
 };
 
+export type StatGetQuery = {
+	/** Messages that were accepted on so many days up to today (UTC): 1 to 90, by default 30. */
+	days?: string | null | undefined;
+	/** A row for each workspace, domain of the sender, template, domain of the recipient (`destination`), or category of bounce (`category`: only messages that bounced). */
+	by?: 'workspace' | 'domain' | 'template' | 'destination' | 'category' | null | undefined;
+};
+
+export type StatGetAnswer = {
+	/** The start of the first day, UTC. */
+	from: string;
+	/** Now: the days are up to today. */
+	to: string;
+	/** As asked for; null: one row of all. */
+	by: 'workspace' | 'domain' | 'template' | 'destination' | 'category' | null;
+	/** The group with the most messages first, at most 1000. */
+	rows: Array<{
+		/** The name of the workspace or template, the domain, or the category; without `by` it is `total`. */
+		key: string;
+		/** Of the workspace or template. */
+		id?: string;
+		/** All messages, also those that wait. */
+		accepted: number;
+		/** That a host of the recipient took, also if a complaint followed. */
+		delivered: number;
+		/** Whose status is `bounced`. */
+		bounced: number;
+		/** Whose status is `complained`. */
+		complained: number;
+		/** With an `opened` event, once each. */
+		opened: number;
+		/** With a `clicked` event, once each. */
+		clicked: number;
+		/** Whose status is `errored`. */
+		errored: number;
+	}>;
+	/** Whether there are more groups. */
+	truncated: boolean;
+};
+
 export type SuppressionCreateBody = {
 	/** A bare address. Upper and lower case, and the spelling of an international domain, do not matter. */
 	recipient: string;
@@ -729,6 +768,18 @@ export class Nouns extends Requests {
 		 */
 		get: (query: UsageGetQuery = {}, options: CallOptions = {}): Promise<UsageGetAnswer> =>
 			this.call('GET', `/v1/usage`, 'json', {query}, options),
+	};
+
+	readonly stats = {
+		/**
+		 * Count what became of messages.
+		 *
+		 * Counts the messages of the workspace that were accepted in the last days, by what has become of them so far. Mail by test keys and to `simulator.test` is not counted, nor are copies to `cc` and messages that retention removed. Workspaces take turns: 503 `unavailable` if too many of your requests wait.
+		 *
+		 * Needs the scope `stats:read`.
+		 */
+		get: (query: StatGetQuery = {}, options: CallOptions = {}): Promise<StatGetAnswer> =>
+			this.call('GET', `/v1/stats`, 'json', {query}, options),
 	};
 
 	readonly suppressions = {

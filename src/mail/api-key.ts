@@ -67,6 +67,7 @@ export const scopes = [
 	'contacts:read',
 	'usage:read',
 	'events:read',
+	'stats:read',
 ] as const;
 export type Scope = (typeof scopes)[number];
 

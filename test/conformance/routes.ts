@@ -29,6 +29,7 @@ export const routes: readonly Route[] = [
 	{method: 'PATCH', path: '/v1/contacts/{con}', scope: 'contacts:manage', body: {locale: 'de'}},
 	{method: 'DELETE', path: '/v1/contacts/{con}', scope: 'contacts:manage'},
 	{method: 'GET', path: '/v1/usage', scope: 'usage:read'},
+	{method: 'GET', path: '/v1/stats', scope: 'stats:read'},
 	{method: 'POST', path: '/v1/templates', scope: 'templates:manage', body: {name: ''}},
 	{method: 'GET', path: '/v1/templates', scope: 'templates:read'},
 	{method: 'GET', path: '/v1/templates/{tpl}', scope: 'templates:read'},

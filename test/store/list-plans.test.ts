@@ -9,6 +9,7 @@ import {listKept} from '../../src/store/inbound/kept-mails.ts';
 import {listMessages} from '../../src/store/message-scan.ts';
 import {findWaiting, listQueue} from '../../src/store/queue/queue-list.ts';
 import {summarizeQueue} from '../../src/store/queue/queue-summary.ts';
+import {statsGroups} from '../../src/store/stats.ts';
 import type {Store} from '../../src/store/store.ts';
 import {listSuppressions} from '../../src/store/suppressions.ts';
 import {listDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
@@ -39,6 +40,7 @@ const filters: Readonly<Record<string, (filled: Filled) => readonly string[]>> =
 	reason: () => ['manual', 'complaint', 'hard_bounce'],
 	email: () => ['u70000@x.test', 'none@x.test'],
 	days: () => ['31'],
+	by: () => statsGroups,
 	mode: () => ['live', 'test'],
 };
 
