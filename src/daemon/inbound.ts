@@ -8,10 +8,11 @@ import {createResolver} from '../dns/resolver.ts';
 import {askTogether, createJudgeAddressee, createOurDomains} from '../inbound/addressee.ts';
 import {createAllowances, type MailShare} from '../inbound/allowances.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
-import type {Listener, ReceivedMail, RefusalReason, Tls} from '../inbound/listener.ts';
+import type {Listener, ReceivedMail, RefusalReason} from '../inbound/listener.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
 import {createRecord} from '../inbound/record.ts';
+import {readTls} from '../inbound/sessions.ts';
 import {createTakeIn, shortKey, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {createLinks} from '../links/links.ts';
@@ -19,7 +20,6 @@ import type {MailLog} from '../log/maillog.ts';
 import {atMost} from '../mail/at-most.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
-import {readSettingFile} from '../mail/regular-file.ts';
 import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
@@ -189,7 +189,7 @@ export function createInbound(options: InboundOptions) {
 			listener = createListener({
 				hostname,
 				ourNames: [hostname, returnPathDomain],
-				tls: readTls(settings),
+				tls: readTls(settings.inboundTlsCert, settings.inboundTlsKey),
 				judge: createJudgeAddressee({
 					links,
 					domains,
@@ -223,7 +223,7 @@ export function createInbound(options: InboundOptions) {
 		},
 		/** The certificate's files are read again; throws where they cannot be, then the one before still holds. */
 		reload(): void {
-			const tls = readTls(settings);
+			const tls = readTls(settings.inboundTlsCert, settings.inboundTlsKey);
 			if (tls !== null) {
 				listener?.useTls(tls);
 			}
@@ -237,9 +237,3 @@ export function createInbound(options: InboundOptions) {
 }
 
 export type Inbound = ReturnType<typeof createInbound>;
-
-function readTls({inboundTlsCert, inboundTlsKey}: Settings): Tls | null {
-	return inboundTlsCert === null || inboundTlsKey === null
-		? null
-		: {cert: readSettingFile(inboundTlsCert), key: readSettingFile(inboundTlsKey)};
-}

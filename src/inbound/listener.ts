@@ -1,15 +1,13 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
-import {clientNetwork} from '../net/client-network.ts';
 import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
-import {createPerClient, type ListenerLimits, usualLimits} from './listener-limits.ts';
+import {type ListenerLimits, usualLimits} from './listener-limits.ts';
 import {createMailBuffer, createRoom} from './mail-buffer.ts';
 import {isLooping, receiveMail} from './receive-mail.ts';
-import {announcedSize, ReportServer, refusals, reply, shuttingDown, storeFails, tooMany} from './smtp-session.ts';
+import {createSessions, type Session, serverOptions, type Tls} from './sessions.ts';
+import {announcedSize, GuardedServer, refusals, reply, storeFails, tooMany} from './smtp-session.ts';
 import {shortKey, type TakeIn, type TakenIn} from './take-in.ts';
-
-export type Tls = {readonly cert: Buffer; readonly key: Buffer};
 
 /** A mail that the listener answered with 250. */
 export type ReceivedMail = {
@@ -51,13 +49,9 @@ export type ListenerOptions = {
 	readonly limits?: Partial<ListenerLimits>;
 };
 
-type Session = {
-	readonly client: string;
+type State = {
 	/** Of the mail whose recipients are being named, repeated ones too: the library counts those once. */
 	addressees: Addressee[];
-	/** A mail is on its way, or being stored. */
-	receiving: boolean;
-	readonly deadline: NodeJS.Timeout;
 };
 
 /** AUTH would let `MAIL` wait for it (530); the others are of no use here. */
@@ -70,75 +64,30 @@ const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XF
 export function createListener(options: ListenerOptions) {
 	const limits = {...usualLimits, ...options.limits};
 	const room = createRoom(limits.heldBytes);
-	const perClient = createPerClient(limits.perClient);
-	const sessions = new Map<string, Session>();
-	let closing = false;
+	const sessions = createSessions<State>({
+		hostname: options.hostname,
+		limits,
+		begin: () => ({addressees: []}),
+		onTooMany: client => options.onRefused('too_many_sessions', client),
+	});
 
-	const server = new ReportServer(
+	const server = new GuardedServer(
 		{
-			name: options.hostname,
+			...serverOptions(options.hostname, limits, options.tls),
 			banner: 'mailctl, for reports only',
-			heloResponse: '%s',
-			logger: false,
 			authOptional: true,
 			disabledCommands: options.tls === null ? [...disabledCommands, 'STARTTLS'] : disabledCommands,
-			hideSTARTTLS: options.tls === null,
-			hideENHANCEDSTATUSCODES: false,
-			size: limits.mailBytes,
-			rejectOversized: true,
-			maxRecipients: limits.recipients,
-			disableReverseLookup: true,
-			socketTimeout: limits.idleMs,
-			closeTimeout: limits.closeMs,
-			...options.tls,
-			minVersion: 'TLSv1.2',
-			onConnect,
+			onConnect: sessions.onConnect,
 			onMailFrom,
 			onRcptTo,
 			onData,
-			onClose,
+			onClose: sessions.onClose,
 		},
 		limits.errors,
 	);
-	// What clients do to their connections is theirs.
-	server.on('error', () => undefined);
-
-	function onConnect(session: SMTPServerSession, done: (error?: Error | null) => void): void {
-		const client = clientNetwork(session.remoteAddress);
-		if (closing) {
-			done(reply(421, `${options.hostname} is closing, try again later`));
-		} else if (sessions.size >= limits.clients) {
-			options.onRefused('too_many_sessions', client);
-			done(reply(421, `${options.hostname} has too many sessions, try again later`));
-		} else if (perClient.enter(client)) {
-			const deadline = setTimeout(hangUp, limits.sessionMs, session.id, '4.4.2 The session took too long').unref();
-			sessions.set(session.id, {client, addressees: [], receiving: false, deadline});
-			done();
-		} else {
-			options.onRefused('too_many_sessions', client);
-			done(reply(421, `${options.hostname} has too many sessions with you, try again later`));
-		}
-	}
-
-	function onClose({id}: SMTPServerSession): void {
-		const session = sessions.get(id);
-		if (session) {
-			sessions.delete(id);
-			clearTimeout(session.deadline);
-			perClient.leave(session.client);
-		}
-	}
-
-	function hangUp(id: string, text: string): void {
-		for (const connection of server.connections) {
-			if (connection.id === id) {
-				connection.send(421, text);
-			}
-		}
-	}
 
 	function onMailFrom(_: unknown, {id}: SMTPServerSession, done: (error?: Error | null) => void): void {
-		const session = sessions.get(id);
+		const session = sessions.of(id);
 		if (session) {
 			session.addressees = [];
 		}
@@ -155,7 +104,7 @@ export function createListener(options: ListenerOptions) {
 		{id, envelope}: SMTPServerSession,
 		done: (error?: Error | null) => void,
 	): void {
-		const session = sessions.get(id);
+		const session = sessions.of(id);
 		if (!session) {
 			done(reply(421, '4.4.2 The session is over'));
 			return;
@@ -171,7 +120,7 @@ export function createListener(options: ListenerOptions) {
 	}
 
 	/** Answers why a recipient is refused; null: it is not. */
-	async function judge(recipient: {address: string}, session: Session, bytes: number): Promise<Error | null> {
+	async function judge(recipient: {address: string}, session: Session<State>, bytes: number): Promise<Error | null> {
 		const judged = await options.judge(recipient.address);
 		if (!judged.ok) {
 			options.onRefused(judged.reason, session.client);
@@ -186,7 +135,7 @@ export function createListener(options: ListenerOptions) {
 		return null;
 	}
 
-	function refusedByStore({client}: Session, error: unknown): void {
+	function refusedByStore({client}: Session<State>, error: unknown): void {
 		options.onRefused('store', client);
 		options.onStoreError(error);
 	}
@@ -196,7 +145,7 @@ export function createListener(options: ListenerOptions) {
 		{id, envelope, secure, tlsOptions}: SMTPServerSession,
 		done: (error?: Error | null, message?: string) => void,
 	): void {
-		const session = sessions.get(id);
+		const session = sessions.of(id);
 		if (!session) {
 			done(reply(421, '4.4.2 The session is over'));
 			return;
@@ -208,11 +157,8 @@ export function createListener(options: ListenerOptions) {
 
 		const end = (error: Error | null, message?: string): void => {
 			buffer.release();
-			session.receiving = false;
 			done(error, message);
-			if (closing) {
-				setImmediate(hangUp, id, shuttingDown);
-			}
+			sessions.received(id);
 		};
 
 		/** Answers what the client is told. */
@@ -259,31 +205,10 @@ export function createListener(options: ListenerOptions) {
 	}
 
 	return {
-		/** Resolves with the address that it listens on; rejects with what the system says. */
-		listen: ({host, port}: {readonly host: string; readonly port: number}): Promise<AddressInfo> =>
-			new Promise((resolve, reject) => {
-				server.server.once('error', reject);
-				server.listen(port, host, () => {
-					server.server.off('error', reject);
-					resolve(server.server.address() as AddressInfo);
-				});
-			}),
-		sessions: (): number => sessions.size,
-		/** Sessions that begin from now on get this certificate. */
-		useTls(tls: Tls): void {
-			server.updateSecureContext(tls);
-		},
-		/** Mails that are on their way come to their end, all other sessions are ended at once. */
-		close: (): Promise<void> =>
-			new Promise(resolve => {
-				closing = true;
-				server.close(resolve);
-				for (const [id, session] of sessions) {
-					if (!session.receiving) {
-						hangUp(id, shuttingDown);
-					}
-				}
-			}),
+		listen: (at: {readonly host: string; readonly port: number}): Promise<AddressInfo> => sessions.listen(server, at),
+		sessions: sessions.count,
+		useTls: sessions.useTls,
+		close: sessions.close,
 	};
 }
 

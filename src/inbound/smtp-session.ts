@@ -4,8 +4,8 @@ import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTP
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 
-/** smtp-server, but for four things that have no option. */
-export class ReportServer extends SMTPServer {
+/** smtp-server, but for five things that have no option. */
+export class GuardedServer extends SMTPServer {
 	readonly #mostErrors: number;
 
 	/** `mostErrors`: a session with this many errors and no mail taken in between is ended. */
@@ -15,7 +15,7 @@ export class ReportServer extends SMTPServer {
 	}
 
 	override connect(socket: Socket | TLSSocket, options?: SMTPConnectionOptions | null): void {
-		const session = new ReportSession(this, socket, options, this.#mostErrors);
+		const session = new GuardedSession(this, socket, options, this.#mostErrors);
 		this.connections.add(session);
 		session.on('error', error => this.emit('error', error));
 		session.init();
@@ -34,7 +34,7 @@ const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3} /;
 /** Our own troubles, and recipients that come again in the next mail: no errors of the client. 421 ends the session anyway. */
 const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
 
-class ReportSession extends SMTPConnection {
+class GuardedSession extends SMTPConnection {
 	readonly #mostErrors: number;
 	#errors = 0;
 	#greeted = false;
@@ -59,6 +59,15 @@ class ReportSession extends SMTPConnection {
 
 	/** A text of ours brings its enhanced code along; the library knows one for each code. */
 	override send(code: number, data?: string | string[] | null, context?: string | false): void {
+		if (Array.isArray(data) && !this.secure && !this._server.options.allowInsecureAuth) {
+			// No client shall be led to say its password in the clear (RFC 4954 §4).
+			super.send(
+				code,
+				data.filter(line => !line.startsWith('AUTH ')),
+				context,
+			);
+			return;
+		}
 		super.send(code, data, typeof data === 'string' && enhancedCode.test(data) ? false : context);
 		if (context === 'DATA_OK') {
 			this.#errors = 0;
@@ -68,7 +77,7 @@ class ReportSession extends SMTPConnection {
 	}
 
 	override _createParser(): SMTPStream {
-		const parser = new ReportStream();
+		const parser = new GuardedStream();
 		parser.oncommand = (command, callback) => this._onCommand(command, callback);
 		parser.on('error', error => this.send(421, `Error: ${error.message}`));
 		return parser;
@@ -76,7 +85,7 @@ class ReportSession extends SMTPConnection {
 }
 
 /** Reads mails in one pass. The library takes a turn of the event loop for each dot that it takes away: 7 s for 10 MB of them. */
-class ReportStream extends SMTPStream {
+class GuardedStream extends SMTPStream {
 	#unstuff = createDotUnstuffing();
 
 	override startDataMode(maxBytes?: number | string | null): SMTPServerDataStream {

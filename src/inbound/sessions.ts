@@ -1,0 +1,157 @@
+import type {AddressInfo} from 'node:net';
+import type {SMTPServerSession} from 'smtp-server';
+import {readSettingFile} from '../mail/regular-file.ts';
+import {clientNetwork} from '../net/client-network.ts';
+import {createPerClient, type ListenerLimits} from './listener-limits.ts';
+import {type GuardedServer, reply, shuttingDown} from './smtp-session.ts';
+
+export type Tls = {readonly cert: Buffer; readonly key: Buffer};
+
+/** Reads a certificate and its key; null: there is none. Throws what the system says. */
+export function readTls(cert: string | null, key: string | null): Tls | null {
+	return cert === null || key === null ? null : {cert: readSettingFile(cert), key: readSettingFile(key)};
+}
+
+export type Session<State> = State & {
+	readonly client: string;
+	/** A mail is on its way, or being stored. */
+	receiving: boolean;
+	deadline: NodeJS.Timeout;
+};
+
+type Done = (error?: Error | null) => void;
+
+export type SessionsOptions<State> = {
+	/** The name in the greeting. */
+	readonly hostname: string;
+	readonly limits: Pick<ListenerLimits, 'clients' | 'perClient' | 'sessionMs'>;
+	/** What a session has besides when it begins. */
+	readonly begin: () => State;
+	readonly onTooMany: (client: string) => void;
+};
+
+/** The sessions of a listener, on one address or several: how many each client may have, for how long, and how they end. */
+export function createSessions<State extends object>({hostname, limits, begin, onTooMany}: SessionsOptions<State>) {
+	const perClient = createPerClient(limits.perClient);
+	const sessions = new Map<string, Session<State>>();
+	const servers: GuardedServer[] = [];
+	let closing = false;
+
+	function onConnect(session: SMTPServerSession, done: Done): void {
+		const client = clientNetwork(session.remoteAddress);
+		if (closing) {
+			done(reply(421, `${hostname} is closing, try again later`));
+		} else if (sessions.size >= limits.clients) {
+			onTooMany(client);
+			done(reply(421, `${hostname} has too many sessions, try again later`));
+		} else if (perClient.enter(client)) {
+			sessions.set(session.id, {
+				...begin(),
+				client,
+				receiving: false,
+				deadline: endAfter(session.id, limits.sessionMs),
+			});
+			done();
+		} else {
+			onTooMany(client);
+			done(reply(421, `${hostname} has too many sessions with you, try again later`));
+		}
+	}
+
+	function onClose({id}: SMTPServerSession): void {
+		const session = sessions.get(id);
+		if (session) {
+			sessions.delete(id);
+			clearTimeout(session.deadline);
+			perClient.leave(session.client);
+		}
+	}
+
+	function endAfter(id: string, ms: number): NodeJS.Timeout {
+		return setTimeout(hangUp, ms, id, '4.4.2 The session took too long').unref();
+	}
+
+	function hangUp(id: string, text: string): void {
+		for (const connection of servers.flatMap(server => [...server.connections])) {
+			if (connection.id === id) {
+				connection.send(421, text);
+			}
+		}
+	}
+
+	return {
+		onConnect,
+		onClose,
+		of: (id: string): Session<State> | undefined => sessions.get(id),
+		count: (): number => sessions.size,
+		/** The session has this long from now. */
+		extend(id: string, ms: number): void {
+			const session = sessions.get(id);
+			if (session) {
+				clearTimeout(session.deadline);
+				session.deadline = endAfter(id, ms);
+			}
+		},
+		/** A mail was answered. */
+		received(id: string): void {
+			const session = sessions.get(id);
+			if (session) {
+				session.receiving = false;
+			}
+			if (closing) {
+				setImmediate(hangUp, id, shuttingDown);
+			}
+		},
+		/** Resolves with the address that it listens on; rejects with what the system says. */
+		listen: (
+			server: GuardedServer,
+			{host, port}: {readonly host: string; readonly port: number},
+		): Promise<AddressInfo> =>
+			new Promise((resolve, reject) => {
+				servers.push(server);
+				// What clients do to their connections is theirs.
+				server.on('error', () => undefined);
+				server.server.once('error', reject);
+				server.listen(port, host, () => {
+					server.server.off('error', reject);
+					resolve(server.server.address() as AddressInfo);
+				});
+			}),
+		/** Sessions that begin from now on get this certificate. */
+		useTls(tls: Tls): void {
+			for (const server of servers) {
+				server.updateSecureContext(tls);
+			}
+		},
+		/** Mails that are on their way come to their end, all other sessions are ended at once. */
+		async close(): Promise<void> {
+			closing = true;
+			const closed = servers.map(server => new Promise<void>(resolve => server.close(resolve)));
+			for (const [id, session] of sessions) {
+				if (!session.receiving) {
+					hangUp(id, shuttingDown);
+				}
+			}
+			await Promise.all(closed);
+		},
+	};
+}
+
+/** What a GuardedServer is made with, whatever it listens for. */
+export function serverOptions(hostname: string, limits: ListenerLimits, tls: Tls | null) {
+	return {
+		name: hostname,
+		heloResponse: '%s',
+		logger: false,
+		hideENHANCEDSTATUSCODES: false,
+		hideSTARTTLS: tls === null,
+		size: limits.mailBytes,
+		rejectOversized: true,
+		maxRecipients: limits.recipients,
+		disableReverseLookup: true,
+		socketTimeout: limits.idleMs,
+		closeTimeout: limits.closeMs,
+		...tls,
+		minVersion: 'TLSv1.2',
+	} as const;
+}
