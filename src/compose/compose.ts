@@ -1,5 +1,5 @@
 import {letterBody} from './body.ts';
-import {createBodyWriter} from './body-writer.ts';
+import {type Body, createBodyWriter} from './body-writer.ts';
 import {dkimSignatures, type SigningKey} from './dkim.ts';
 import {unstructured} from './encoded-word.ts';
 import {asciiField, type HeaderField, headerField} from './header.ts';
@@ -20,40 +20,61 @@ export function createCompose(): Compose {
 		const entity = letterBody(letter);
 		const {octets, canonical} = writeBody(entity.body);
 		const fields = [...letterFields(letter), ...entity.fields];
-		const signatures = dkimSignatures(fields, canonical, signing, now);
-		const head = `${[...signatures, ...fields].map(({line}) => `${line}\r\n`).join('')}\r\n`;
-
-		const headLength = Buffer.byteLength(head);
-		// A slice of the shared pool could not be transferred to another thread.
-		const mail = Buffer.allocUnsafeSlow(headLength + octets.length);
-		mail.write(head, 'utf8');
-		mail.set(octets, headLength);
-		return mail;
+		return signed(fields, {octets, canonical}, signing, now);
 	};
 }
 
-function letterFields(letter: Letter): HeaderField[] {
-	const {listUnsubscribe, feedbackId, cfblAddress, replyTo, cc} = letter;
-	const ways = [`<${listUnsubscribe.url}>`];
-	if (listUnsubscribe.mailto !== null) {
-		ways.push(`<mailto:${listUnsubscribe.mailto}?subject=unsubscribe>`);
-	}
+/** The bytes of a mail, signed by every key (`now`, milliseconds). The buffer owns its ArrayBuffer, so it can be transferred. */
+export function signed(
+	fields: readonly HeaderField[],
+	{octets, canonical}: Body,
+	signing: readonly SigningKey[],
+	now: number,
+): Buffer {
+	const signatures = dkimSignatures(fields, canonical, signing, now);
+	const head = `${[...signatures, ...fields].map(({line}) => `${line}\r\n`).join('')}\r\n`;
+	const headLength = Buffer.byteLength(head);
+	// A slice of the shared pool could not be transferred to another thread.
+	const mail = Buffer.allocUnsafeSlow(headLength + octets.length);
+	mail.write(head, 'utf8');
+	mail.set(octets, headLength);
+	return mail;
+}
 
+function letterFields(letter: Letter): HeaderField[] {
+	const {replyTo, cc} = letter;
 	return [
-		// RFC 5322 §3.3 has no zone name but as obsolete syntax.
-		headerField('Date', [new Date(letter.date).toUTCString().replace('GMT', '+0000')]),
+		dateField(letter.date),
 		headerField('From', mailbox(letter.from.address, letter.from.name)),
 		headerField('To', mailbox(letter.to, null)),
 		...(cc.length > 0 ? [headerField('Cc', addressList(cc))] : []),
 		...(replyTo === null ? [] : [headerField('Reply-To', mailbox(replyTo, null))]),
 		asciiField('Message-ID', `<${letter.messageIdHeader}>`),
 		headerField('Subject', unstructured(letter.subject)),
+		...stampFields(letter),
+		headerField('MIME-Version', ['1.0']),
+	];
+}
+
+/** RFC 5322 §3.3; it has no zone name but as obsolete syntax. */
+export function dateField(date: number): HeaderField {
+	return headerField('Date', [new Date(date).toUTCString().replace('GMT', '+0000')]);
+}
+
+/** By what a copy comes back: opt-outs, complaints, reports. */
+export type Stamp = Pick<Letter, 'listUnsubscribe' | 'feedbackId' | 'cfblAddress' | 'ref'>;
+
+export function stampFields({listUnsubscribe, feedbackId, cfblAddress, ref}: Stamp): HeaderField[] {
+	const ways = [`<${listUnsubscribe.url}>`];
+	if (listUnsubscribe.mailto !== null) {
+		ways.push(`<mailto:${listUnsubscribe.mailto}?subject=unsubscribe>`);
+	}
+	return [
 		asciiField('List-Unsubscribe', ...ways.map((way, index) => (index < ways.length - 1 ? `${way},` : way))),
 		headerField('List-Unsubscribe-Post', ['List-Unsubscribe=One-Click']),
 		...(feedbackId === null ? [] : [asciiField('Feedback-ID', feedbackId)]),
-		...(cfblAddress === null ? [] : cfblFields(cfblAddress, letter.ref)),
-		asciiField('X-Mailctl-Ref', letter.ref),
-		headerField('MIME-Version', ['1.0']),
+		...(cfblAddress === null ? [] : cfblFields(cfblAddress, ref)),
+		asciiField('X-Mailctl-Ref', ref),
 	];
 }
 

@@ -17,7 +17,7 @@ export type SigningKey = {
  * Signed, each once more than it is present: nobody can add another `From` or `Subject` to a signed mail
  * (R5.1; RFC 6376 §5.4.2). RFC 8058 §4 wants both List-Unsubscribe fields under the signature.
  */
-const signedFields = [
+export const signedFields = [
 	'From',
 	'To',
 	'Cc',

@@ -9,6 +9,14 @@ export type Attachment = {
 	readonly content: Uint8Array;
 };
 
+/** The type of the attachment that is the whole mail, as it was submitted by SMTP; callers of the API cannot name it. */
+export const submittedType = 'message/rfc822';
+
+/** The mail that was submitted; null: the message has a template. */
+export function submittedSource([first]: readonly Attachment[]): Uint8Array | null {
+	return first?.contentType === submittedType ? first.content : null;
+}
+
 /** What of a mail is tracked. */
 export type Tracking = {readonly opens: boolean; readonly clicks: boolean};
 

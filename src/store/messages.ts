@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Mode} from '../mail/message.ts';
+import {type Mode, submittedType} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {insertRows} from './engine/insert-rows.ts';
 
@@ -229,6 +229,7 @@ async function readAttachmentNames(
 	}
 	const rows: Array<AttachmentNames[number] & {messageId: string}> = await reader('attachments')
 		.whereIn('message_id', messageIds)
+		.whereNot({content_type: submittedType})
 		.orderBy('position')
 		.select('message_id as messageId', 'filename', 'content_type as contentType');
 	return messageId =>

@@ -1,15 +1,18 @@
-import {createCompose} from '../compose/compose.ts';
+import {createCompose, type Stamp} from '../compose/compose.ts';
 import type {SigningKey} from '../compose/dkim.ts';
 import type {Letter} from '../compose/letter.ts';
 import {needsSmtputf8} from '../compose/mailbox.ts';
+import {composeSubmitted} from '../compose/submitted.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Clock} from '../mail/clock.ts';
+import {submittedSource} from '../mail/message.ts';
 import {joined} from '../mail/pieces.ts';
 import type {MakeJob, MakeResult} from '../queue/makers.ts';
 import {chooseVariant} from '../render/locale.ts';
 import type {Renderer, RenderVariant} from '../render/render.ts';
+import {decodeWords} from '../report/decode.ts';
 import {cfblAddressOf, domainOf, type FeedbackAddresses, feedbackIdOf} from './feedback.ts';
 
 export type MakeOptions = {
@@ -48,6 +51,31 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			expiresAt: job.acceptedAt + tokenLifetimeMs,
 		};
 		const unsubscribeUrl = links.unsubscribeUrl(claims);
+		const ref = links.ref(recipientId, address);
+		const stamp: Stamp = {
+			listUnsubscribe: {
+				url: unsubscribeUrl,
+				mailto: listening ? `${links.unsubscribeLocal(recipientId, address)}@${job.returnPathDomain}` : null,
+			},
+			ref,
+			feedbackId: feedbackIdOf(job, senderId),
+			// RFC 9477 §3.1.4: what no signature covers is not obeyed.
+			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(job, cfbl),
+		};
+		const once = {
+			messageIdHeader: `${links.messageIdLocal(job.messageId)}@${domainOf(job.from)}`,
+			date: job.acceptedAt,
+		};
+		const envelopeFrom = `${links.returnPathLocal(recipientId, address)}@${job.returnPathDomain}`;
+
+		const source = submittedSource(job.attachments);
+		if (source !== null) {
+			const submitted = {...stamp, ...once, hasTopic: job.topicCode !== null};
+			const {mail, subject} = composeSubmitted(Buffer.from(source), submitted, signing, clock.now());
+			const made = {mail, subject: decodeWords(subject), envelopeFrom, ref, firstLink: null, smtputf8: false};
+			return {ok: true, made};
+		}
+
 		const variant = chooseVariant(variants, job.locale, job.workspaceLocale);
 		if (!variant) {
 			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
@@ -74,10 +102,9 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 						clickUrl: clicks ? url => links.clickUrl(claims, url) : null,
 					})
 				: {html: rendered.html, firstLink: null};
-		const ref = links.ref(recipientId, address);
 		const letter: Letter = {
-			messageIdHeader: `${links.messageIdLocal(job.messageId)}@${domainOf(job.from)}`,
-			date: job.acceptedAt,
+			...stamp,
+			...once,
 			from: {address: job.from, name: job.fromName},
 			to: job.to,
 			cc: job.cc,
@@ -86,17 +113,8 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			html,
 			text: rendered.text,
 			attachments: job.attachments,
-			listUnsubscribe: {
-				url: unsubscribeUrl,
-				mailto: listening ? `${links.unsubscribeLocal(recipientId, address)}@${job.returnPathDomain}` : null,
-			},
-			ref,
-			feedbackId: feedbackIdOf(job, senderId),
-			// RFC 9477 §3.1.4: what no signature covers is not obeyed.
-			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(job, cfbl),
 		};
 		const mail = compose(letter, signing, clock.now());
-		const envelopeFrom = `${links.returnPathLocal(recipientId, address)}@${job.returnPathDomain}`;
 		const {subject} = letter;
 		return {ok: true, made: {mail, subject, envelopeFrom, ref, firstLink, smtputf8: needsSmtputf8(letter)}};
 	};

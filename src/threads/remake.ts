@@ -2,10 +2,12 @@ import {importSigningKey} from '../compose/dkim.ts';
 import {createLinks} from '../links/links.ts';
 import type {TokenKeys} from '../links/sealed-token.ts';
 import {pooledRandom} from '../mail/ids.ts';
+import {submittedSource} from '../mail/message.ts';
 import {joined} from '../mail/pieces.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import {answer} from '../render/in-worker.ts';
 import {createRenderer} from '../render/render.ts';
+import {leavesOf, readMail} from '../report/mime.ts';
 import {createMake, type MakeOptions, type Variant} from './make.ts';
 import type {SigningKeyText} from './maker.ts';
 
@@ -50,7 +52,18 @@ function remake({options, keys, publicUrl, now, job, variants, signing}: Remake)
 		clock: {now: () => now, monotonic: () => 0},
 	});
 	const result = make(job, {variants, signing: signing.map(importSigningKey)});
-	return result.ok ? {ok: true, mail: result.made.mail, content} : {ok: false, message: result.unmade.message};
+	if (!result.ok) {
+		return {ok: false, message: result.unmade.message};
+	}
+	const {mail, subject} = result.made;
+	return {ok: true, mail, content: submittedSource(job.attachments) === null ? content : {subject, ...textsOf(mail)}};
+}
+
+/** What a submitted mail says: nothing was rendered. */
+function textsOf(mail: Uint8Array): {readonly html: string; readonly text: string} {
+	const leaves = leavesOf(readMail(Buffer.from(mail)).root);
+	const textOf = (wanted: string) => leaves.find(({type}) => type === wanted)?.text() ?? '';
+	return {html: textOf('text/html'), text: textOf('text/plain')};
 }
 
 // The body of a thread that lives for one copy: its template is foreign code.

@@ -1,0 +1,93 @@
+/** A header field of a mail as it came: its name in lower case; its lines, folded, without the last CRLF. */
+export type SourceField = {readonly name: string; readonly line: string};
+
+/** A mail as it came: its header in fields, and what follows the blank line. */
+export type Source = {readonly fields: readonly SourceField[]; readonly body: Buffer};
+
+export type ReadSource =
+	| {readonly ok: true; readonly source: Source}
+	/** A clause for people: `the header …`. */
+	| {readonly ok: false; readonly fault: string};
+
+const blankLine = '\r\n\r\n';
+const longestHeader = 256 * 1024;
+const mostFields = 1000;
+// RFC 5322 §2.2.
+const field = /^([!-9;-~]{1,100}):/;
+
+/**
+ * Reads a mail strictly, so that every later reader finds the same fields: CRLF line ends, ASCII, no line that is not a
+ * field. Which octets the body may have is `octetFault`'s question.
+ */
+export function readSource(raw: Buffer): ReadSource {
+	const blank = raw.indexOf(blankLine);
+	const end = blank === -1 ? raw.length : blank;
+	if (end > longestHeader) {
+		return fault(`the header is longer than ${longestHeader} octets`);
+	}
+	const header = raw.toString('latin1', 0, end).replace(/\r\n$/, '');
+	if (/[^\t\r\n\x20-\x7e]/.test(header)) {
+		return fault('the header has characters that are not ASCII: encode them (RFC 2047)');
+	}
+	const fields: Array<{readonly name: string; line: string}> = [];
+	for (const line of header.split('\r\n')) {
+		const last = fields.at(-1);
+		const name = field.exec(line)?.[1];
+		if (last && /^[\t ]+[^\t ]/.test(line)) {
+			last.line += `\r\n${line}`;
+		} else if (name === undefined) {
+			return fault('the header has a line that is no field');
+		} else if (fields.length === mostFields) {
+			return fault(`the header has more than ${mostFields} fields`);
+		} else {
+			fields.push({name: name.toLowerCase(), line});
+		}
+	}
+	const body = blank === -1 ? raw.subarray(raw.length) : raw.subarray(blank + blankLine.length);
+	return {ok: true, source: {fields, body}};
+}
+
+/** What a field says: its lines joined, not decoded. */
+export function fieldValue({line}: SourceField): string {
+	return line
+		.slice(line.indexOf(':') + 1)
+		.replaceAll('\r\n', '')
+		.trim();
+}
+
+const [lf, cr] = [0x0a, 0x0d];
+/** RFC 5322 §2.1.1, without CRLF. */
+const longestLine = 998;
+
+/** What is wrong with the octets of a mail, wherever they stand; null: nothing. */
+export function octetFault(raw: Buffer): string | null {
+	if (raw.includes(0)) {
+		return 'the mail has a NUL octet';
+	}
+	let start = 0;
+	for (let at = raw.indexOf(lf); at !== -1; at = raw.indexOf(lf, start)) {
+		if (raw[at - 1] !== cr) {
+			return bareLineEnd;
+		}
+		if (at - 1 - start > longestLine) {
+			return tooLong;
+		}
+		start = at + 1;
+	}
+	if (raw.length - start > longestLine) {
+		return tooLong;
+	}
+	for (let at = raw.indexOf(cr); at !== -1; at = raw.indexOf(cr, at + 1)) {
+		if (raw[at + 1] !== lf) {
+			return bareLineEnd;
+		}
+	}
+	return null;
+}
+
+const bareLineEnd = 'the mail has a bare CR or LF: lines end in CRLF';
+const tooLong = `the mail has a line of more than ${longestLine} octets: use quoted-printable`;
+
+function fault(text: string): ReadSource {
+	return {ok: false, fault: text};
+}

@@ -1,0 +1,68 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {fieldValue, octetFault, readSource} from '../../src/mail/source.ts';
+
+const read = (text: string) => readSource(Buffer.from(text, 'latin1'));
+
+test('fields and body of a mail, folded lines as they came', t => {
+	const source = read('From: a@example.com\r\nSubject: one\r\n\ttwo\r\n  three \r\n\r\nbody\r\n');
+	t.true(source.ok);
+	if (source.ok) {
+		const {fields, body} = source.source;
+		t.deepEqual(
+			fields.map(field => [field.name, fieldValue(field)]),
+			[
+				['from', 'a@example.com'],
+				['subject', 'one\ttwo  three'],
+			],
+		);
+		t.is(body.toString(), 'body\r\n');
+	}
+});
+
+for (const [what, text] of [
+	['a line that is no field', 'From: a@example.com\r\nhello\r\n\r\n'],
+	['a body without a header', '\r\nbody'],
+	['a folded line first', ' From: a@example.com\r\n\r\n'],
+	['a space before the colon', 'From : a@example.com\r\n\r\n'],
+	['a line of spaces', 'From: a@example.com\r\n \r\nTo: b@example.com\r\n\r\n'],
+	['octets that are not ASCII', 'Subject: \xe9\r\n\r\n'],
+	['a control character', 'Subject: \x1b\r\n\r\n'],
+	['too many fields', `${'A: b\r\n'.repeat(1001)}\r\n`],
+	['a header that is too long', `${'A: b\r\n'.repeat(50_000)}\r\n`],
+] as const) {
+	test(`refused: ${what}`, t => {
+		t.false(read(text).ok);
+	});
+}
+
+const piece = fc.constantFrom('\r\n', '\r', '\n', ' ', '\t', ':', 'A', 'From', '\xff', '\0', 'x'.repeat(500));
+const anyMail = fc.array(piece, {maxLength: 40}).map(pieces => Buffer.from(pieces.join(''), 'latin1'));
+
+test('any octets: a fault, or fields and a body that are the mail again', t => {
+	fc.assert(
+		fc.property(anyMail, raw => {
+			const answer = readSource(raw);
+			if (answer.ok) {
+				const {fields, body} = answer.source;
+				const text = `${fields.map(({line}) => line).join('\r\n')}\r\n\r\n${body.toString('latin1')}`;
+				t.true([text, `${text.slice(0, -4)}\r\n`, text.slice(0, -4)].includes(raw.toString('latin1')));
+			}
+			return true;
+		}),
+		{numRuns: 2000},
+	);
+});
+
+test('octets are judged as a pattern would', t => {
+	fc.assert(
+		fc.property(anyMail, raw => {
+			const text = raw.toString('latin1');
+			const isGood = !/\0|\r(?!\n)|(?<!\r)\n|[^\r\n]{999}/.test(text);
+			return (octetFault(raw) === null) === isGood;
+		}),
+		{numRuns: 2000},
+	);
+	t.is(octetFault(Buffer.from(`${'x'.repeat(998)}\r\n`)), null);
+	t.regex(octetFault(Buffer.from(`${'x'.repeat(999)}\r\n`)) ?? '', /998 octets/);
+});
