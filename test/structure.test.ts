@@ -68,6 +68,18 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	],
 	bench: 'everything',
 	api: ['mail', 'net', 'store', 'accept', 'outcome', 'webhook', 'domains', 'admin', 'render', 'compose/dkim.ts'],
+	submission: [
+		'mail',
+		'store',
+		'accept',
+		'report/decode.ts',
+		'api/caller.ts',
+		'inbound/listener-limits.ts',
+		'inbound/mail-buffer.ts',
+		'inbound/receive-mail.ts',
+		'inbound/sessions.ts',
+		'inbound/smtp-session.ts',
+	],
 	hosted: ['mail', 'store', 'outcome', 'links', 'api'],
 	cli: [
 		'mail',

@@ -18,6 +18,8 @@ export type Auth = {
 	 * Whatever is answered to a valid key says how much of the bucket is left.
 	 */
 	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
+	/** Whose a key is that came by another way; null: nobody's now. */
+	readonly identify: (key: string) => Promise<Caller | null>;
 	/** To be called when the store's change generation grew. */
 	readonly clear: () => void;
 };
@@ -47,8 +49,7 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 		}
 	}
 
-	function keyOf(authorization: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
-		const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+	function keyOf(key: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
 		if (key === undefined || apiKeyMode(key) === null) {
 			return undefined;
 		}
@@ -78,7 +79,7 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 					showAllowance(reply, limits.read(caller, bucket));
 					done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 				};
-				const key = keyOf(request.headers.authorization);
+				const key = keyOf(/^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]);
 				if (key instanceof Promise) {
 					key.then(judge, done);
 				} else {
@@ -86,6 +87,14 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 				}
 			};
 			return Object.assign(hook, {scope});
+		},
+		async identify(key) {
+			const row = await keyOf(key);
+			if (!isValid(row)) {
+				return null;
+			}
+			noteUse(row);
+			return callerFrom(row);
 		},
 		clear: keys.clear,
 	};

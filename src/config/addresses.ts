@@ -1,7 +1,7 @@
 import {isIP, isIPv4} from 'node:net';
 import ipaddr from 'ipaddr.js';
 import {hostName} from '../net/host-name.ts';
-import {allowed, type Parsed, type Parser, value} from './parsers.ts';
+import {allowed, list, type Parsed, type Parser, value} from './parsers.ts';
 
 export type Listen = {readonly host: string; readonly port: number};
 export type SourceAddress = {readonly ip: string; readonly ehlo: string | null};
@@ -21,7 +21,11 @@ export const listenOrOff: Parser<Listen | null> = (text, cwd) => {
 	return text === 'off' ? value(null) : orOff(listen(text, cwd));
 };
 
-function orOff(parsed: Parsed<Listen>): Parsed<Listen> {
+/** As `listen`, several between commas; `off` is none. */
+export const listensOrOff: Parser<readonly Listen[]> = (text, cwd) =>
+	text === 'off' ? value([]) : orOff(list(listen)(text, cwd));
+
+function orOff<T>(parsed: Parsed<T>): Parsed<T> {
 	return parsed.ok ? parsed : allowed(`${parsed.allowed}, or off`);
 }
 

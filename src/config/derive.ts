@@ -30,6 +30,9 @@ function adminListen({adminListen: given, httpListen}: TableValues): Listen | 's
 	return isSame ? 'shared' : given;
 }
 
+/** Where submission begins with TLS (RFC 8314 §3.3). */
+export const implicitTlsPort = 465;
+
 /** Whether nobody but this machine can reach a listener. */
 export function isLoopback(host: string): boolean {
 	return host === 'localhost' || isLoopbackAddress(host);

@@ -1,7 +1,7 @@
 import {createSecureContext} from 'node:tls';
 import {readSettingFile} from '../mail/regular-file.ts';
 import {bounceRulesProblems} from './bounce-rules.ts';
-import {isMailable, publicHost} from './derive.ts';
+import {implicitTlsPort, isLoopback, isMailable, publicHost} from './derive.ts';
 import {destinationsProblems} from './destinations.ts';
 import {type SettingKey, type TableValues, table} from './table.ts';
 
@@ -13,7 +13,11 @@ type Rule = {
 	readonly daemonOnly?: true;
 };
 
-const files = ['webhookCaFile', 'caFile', 'secretKeyFile', 'inboundTlsCert', 'inboundTlsKey'] as const;
+const certificates = [
+	['inboundTlsCert', 'inboundTlsKey'],
+	['submissionTlsCert', 'submissionTlsKey'],
+] as const;
+const files = ['webhookCaFile', 'caFile', 'secretKeyFile', ...certificates.flat()] as const;
 
 const rules: readonly Rule[] = [
 	{
@@ -69,7 +73,18 @@ const rules: readonly Rule[] = [
 		daemonOnly: true,
 	},
 	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
-	{needs: ['inboundTlsCert', 'inboundTlsKey'], problem: tlsPairProblem},
+	...certificates.map(
+		([cert, key]): Rule => ({needs: [cert, key], problem: values => tlsPairProblem(values, cert, key)}),
+	),
+	{
+		needs: ['submissionListen', 'submissionTlsCert'],
+		problem({submissionListen, submissionTlsCert}) {
+			const open = submissionListen.find(({host, port}) => port === implicitTlsPort || !isLoopback(host));
+			if (open && submissionTlsCert === null) {
+				return `MAILCTL_SUBMISSION_LISTEN names ${open.host}:${open.port}, which needs TLS: set MAILCTL_SUBMISSION_TLS_CERT and MAILCTL_SUBMISSION_TLS_KEY, or listen on loopback such as 127.0.0.1:2525`;
+			}
+		},
+	},
 	{needs: ['destinationsFile', 'sourcePools', 'relays'], problem: destinationsProblems, daemonOnly: true},
 	{needs: ['bounceRulesFile'], problem: bounceRulesProblems, daemonOnly: true},
 	{needs: ['sourceAddresses', 'sourcePools'], problem: poolProblems},
@@ -128,18 +143,24 @@ function fileProblem(name: string, path: string | null): string | undefined {
 	}
 }
 
-function tlsPairProblem({inboundTlsCert, inboundTlsKey}: TableValues): string | undefined {
-	if (Boolean(inboundTlsCert) !== Boolean(inboundTlsKey)) {
-		return 'MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY belong together: set both or neither';
+function tlsPairProblem(
+	values: TableValues,
+	certKey: (typeof certificates)[number][0],
+	keyKey: (typeof certificates)[number][1],
+): string | undefined {
+	const [cert, key] = [values[certKey], values[keyKey]];
+	const names = `${table[certKey].name} and ${table[keyKey].name}`;
+	if (Boolean(cert) !== Boolean(key)) {
+		return `${names} belong together: set both or neither`;
 	}
 
-	if (!inboundTlsCert || !inboundTlsKey || fileProblem('', inboundTlsCert) || fileProblem('', inboundTlsKey)) {
+	if (!cert || !key || fileProblem('', cert) || fileProblem('', key)) {
 		return undefined;
 	}
 
 	try {
-		createSecureContext({cert: readSettingFile(inboundTlsCert), key: readSettingFile(inboundTlsKey)});
+		createSecureContext({cert: readSettingFile(cert), key: readSettingFile(key)});
 	} catch (error) {
-		return `MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY do not make a TLS server: ${(error as Error).message}`;
+		return `${names} do not make a TLS server: ${(error as Error).message}`;
 	}
 }

@@ -13,9 +13,11 @@ import {readGeneration} from '../store/changes.ts';
 import {createFigures} from './figures.ts';
 import {watchFreeSpace} from './free-space.ts';
 import {createHttp} from './http.ts';
+import {createIntake} from './intake.ts';
 import {createLiveRules} from './live-rules.ts';
 import {createRoles} from './roles.ts';
 import {watchForStoreFaults} from './store-faults.ts';
+import {createSubmission} from './submission.ts';
 import {createTelling} from './telling.ts';
 import {startUpkeep} from './upkeep.ts';
 import {warnAtStart, warnOfWorkspaces} from './warnings.ts';
@@ -35,6 +37,8 @@ export type Daemon = {
 	readonly admin: string | null;
 	/** Where the listener for reports is, `host:port`; null: there is none. */
 	readonly inbound: string | null;
+	/** Where programs submit mail, `host:port` between commas; null: nowhere. */
+	readonly submission: string | null;
 	/** Base of the links in mail. */
 	readonly publicUrl: string;
 	readonly reload: (settings: LiveSettings) => void;
@@ -74,7 +78,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 
 	/** What this process remembers of the store is read again. */
 	function forget(): void {
-		http.forget();
+		intake.forget();
 		roles.forget();
 	}
 
@@ -129,9 +133,29 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		onStoreError,
 		logger,
 	});
+	const intake = createIntake({
+		live,
+		store,
+		clock,
+		newId,
+		onWriting: lanes => roles.arriving(lanes),
+		onAccepted: metrics.accepted,
+	});
+	const mayAccept = () => phase === 'running' && !storeFailing() && space.enough();
+	const submission = createSubmission({
+		settings,
+		intake,
+		store,
+		clock,
+		newId,
+		mayAccept,
+		hasRoom: space.enough,
+		mailLog,
+		onStoreError,
+	});
 	const http = createHttp({
 		settings,
-		live,
+		intake,
 		version,
 		store,
 		secrets,
@@ -143,16 +167,14 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		uncapture,
 		metrics: metrics.text,
 		notReady,
-		mayAccept: () => phase === 'running' && !storeFailing() && space.enough(),
-		onWriting: lanes => roles.arriving(lanes),
-		onAccepted: metrics.accepted,
+		mayAccept,
 		onAnswered: metrics.httpRequest,
 		onStoreError,
 		logger,
 	});
 
 	async function end(): Promise<void> {
-		await Promise.all([http.close(), roles.drain()]);
+		await Promise.all([http.close(), submission.close(), roles.drain()]);
 		await roles.end();
 		await writing.stop();
 		storeFaults.stop();
@@ -165,14 +187,15 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			const since = await readGeneration(store.reader);
 			const {http: base, admin} = await http.listen();
 			const publicUrl = settings.publicUrl ?? base ?? boundPublicUrl(null, settings.httpListen);
-			return {since, base, admin, publicUrl, inbound: await roles.start(publicUrl)};
+			const inbound = await roles.start(publicUrl);
+			return {since, http: base, admin, publicUrl, inbound, submission: await submission.listen()};
 		} catch (error) {
 			await end();
 			throw error;
 		}
 	}
 
-	const {since, base, admin, publicUrl, inbound} = await start();
+	const {since, publicUrl, ...at} = await start();
 	const upkeep = startUpkeep({
 		settings,
 		live,
@@ -193,22 +216,20 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	writing.start();
 	phase = 'running';
 	// Before the line: who reads it looks for the file.
-	writeDaemonFile(settings.dataDir, {pid: process.pid, http: base, admin, inbound, version, roles: settings.roles});
-	mailLog.listening({http: base, admin, inbound, version});
+	writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
+	mailLog.listening({...at, version});
 	warnAtStart({settings, publicUrl, logger});
 	void warnOfWorkspaces({settings, reader: store.reader, logger}).catch(onStoreError);
 
 	return {
-		http: base,
-		admin,
-		inbound,
+		...at,
 		publicUrl,
 		reload(next) {
 			current = next;
 			writing.reload();
 			upkeep.reschedule();
 			log.setLevel(next.logLevel);
-			roles.reload({renewed: rules.renew(next)});
+			roles.reload({renewed: rules.renew(next), certificates: submission.reload});
 		},
 		async stop() {
 			phase = 'draining';

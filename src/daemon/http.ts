@@ -2,15 +2,10 @@ import {hkdfSync, randomBytes} from 'node:crypto';
 import type {AddressInfo} from 'node:net';
 import type {Knex} from 'knex';
 import type {Logger} from 'pino';
-import {createCatalog} from '../accept/catalog.ts';
-import {type AcceptOptions, createAccept} from '../accept/send.ts';
-import {createAcceptWrite} from '../accept/write.ts';
 import {apiRoutes} from '../api/api-routes.ts';
-import {createAuth} from '../api/auth.ts';
 import {createRefuse} from '../api/caller.ts';
 import {localHostGuard} from '../api/pages.ts';
 import {createCursors} from '../api/paging.ts';
-import {createFailureLimit, createRateLimits} from '../api/rate-limit.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import type {Listen} from '../config/addresses.ts';
@@ -26,18 +21,16 @@ import type {NewId} from '../mail/ids.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import type {Outbox} from '../outcome/outbox.ts';
-import {noteKeyUse} from '../store/api-keys.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {findKey} from '../store/templates.ts';
 import {createGuard} from '../webhook/guard.ts';
+import type {Intake} from './intake.ts';
 import {createMailCopies} from './mail-copies.ts';
 import {guardOf} from './webhooks.ts';
 
 export type HttpOptions = {
 	readonly settings: Settings;
-	/** The settings as they are now. */
-	readonly live: () => Pick<Settings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
+	readonly intake: Intake;
 	readonly version: string;
 	readonly store: Store;
 	readonly secrets: MasterKeys;
@@ -45,7 +38,7 @@ export type HttpOptions = {
 	readonly clock: Clock;
 	readonly newId: NewId;
 	readonly outbox: Outbox;
-	/** Lets the whole process forget what it remembers of the store; it calls `forget` below too. */
+	/** Lets the whole process forget what it remembers of the store. */
 	readonly forget: () => void;
 	/** Removes the captured mails of copies. */
 	readonly uncapture: (copyIds: readonly string[]) => Promise<void>;
@@ -54,8 +47,6 @@ export type HttpOptions = {
 	/** Null: ready to take mail. Else why not. */
 	readonly notReady: () => Promise<string | null>;
 	readonly mayAccept: () => boolean;
-	readonly onWriting: AcceptOptions['onWriting'];
-	readonly onAccepted: AcceptOptions['onAccepted'];
 	readonly onAnswered: NonNullable<ApiOptions['onAnswered']>;
 	readonly onStoreError: (error: unknown) => void;
 	readonly logger: Logger;
@@ -64,27 +55,7 @@ export type HttpOptions = {
 /** All that comes in by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or not. With the role `api` missing it serves nothing. */
 export function createHttp(options: HttpOptions) {
 	const {settings, store, clock, newId, outbox, logger, onStoreError} = options;
-	const catalog = createCatalog(store.reader);
-	const limits = createRateLimits(clock, () => options.live().rateLimit);
-	const countFailure = createFailureLimit(clock, () => options.live().authFailures);
-	const auth = createAuth({
-		findKey: hash => findKey(store.reader, hash),
-		clock,
-		limits,
-		countFailure,
-		onUse: (id, at) => noteKeyUse(store.writer, id, at),
-	});
-	const keyRetention = () => options.live().idempotencyRetention;
-	const accept = createAccept({
-		catalog,
-		reader: store.reader,
-		writer: store.writer,
-		clock,
-		acceptWrite: createAcceptWrite({clock, newId, keyRetention}),
-		keyRetention,
-		onWriting: options.onWriting,
-		onAccepted: options.onAccepted,
-	});
+	const {accept, auth, limits, countFailure} = options.intake;
 
 	const engagementWrite = createEngagementWrite(clock, outbox);
 	const collector = createCollector({
@@ -198,10 +169,6 @@ export function createHttp(options: HttpOptions) {
 				return {http, admin: adminListen === null ? null : http};
 			}
 			return {http, admin: admin && (await bind(admin, adminListen))};
-		},
-		forget(): void {
-			catalog.clear();
-			auth.clear();
 		},
 		/** Answers what is being asked, writes what was collected, and takes nothing more. */
 		async close(): Promise<void> {

@@ -105,16 +105,18 @@ export function createRoles(options: RolesOptions) {
 		/** Others changed domains: one may be new. */
 		recheckDomains: (): void => domainChecks?.rescan(),
 
-		/** Follows the settings as they are now. `renewed`: the rules for refusals are others. */
-		reload({renewed}: {readonly renewed: boolean}): void {
+		/** Follows the settings as they are now. `renewed`: the rules for refusals are others. `certificates`: reads the submission's. */
+		reload({renewed, certificates}: {readonly renewed: boolean; readonly certificates: () => void}): void {
 			if (renewed) {
 				engine?.renewBounceRules();
 				inbound?.renewBounceRules();
 			}
-			try {
-				inbound?.reload();
-			} catch (error) {
-				logger.error({event: 'certificate_refused', err: error}, 'The certificate that was read before still holds.');
+			for (const readAgain of [() => inbound?.reload(), certificates]) {
+				try {
+					readAgain();
+				} catch (error) {
+					logger.error({event: 'certificate_refused', err: error}, 'The certificate that was read before still holds.');
+				}
 			}
 			const problems = engine?.reload(live()) ?? [];
 			if (problems.length > 0) {

@@ -159,11 +159,12 @@ function after(milliseconds: number): Promise<void> {
 }
 
 /** What the operating system says of an address to listen on, in the operator's words. */
-function asConfigError(error: unknown, {httpListen, adminListen, inboundListen}: Settings): unknown {
+function asConfigError(error: unknown, {httpListen, adminListen, inboundListen, submissionListen}: Settings): unknown {
 	const {code, syscall, port: refused} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
 	const others = [
 		['MAILCTL_ADMIN_LISTEN', adminListen === 'shared' ? null : adminListen],
 		['MAILCTL_INBOUND_LISTEN', inboundListen],
+		...submissionListen.map(listener => ['MAILCTL_SUBMISSION_LISTEN', listener] as const),
 	] as const;
 	const other = refused === httpListen.port ? undefined : others.find(([, listener]) => listener?.port === refused);
 	const [setting, listener] = other ?? ['MAILCTL_HTTP_LISTEN', null];

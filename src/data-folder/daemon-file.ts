@@ -13,6 +13,8 @@ export type DaemonFile = {
 	readonly admin: string | null;
 	/** `0.0.0.0:25`, null: no listener. */
 	readonly inbound: string | null;
+	/** `127.0.0.1:2525`, several between commas; null: no submission. */
+	readonly submission: string | null;
 	readonly version: string;
 	/** What it does: MAILCTL_ROLES. */
 	readonly roles: readonly string[];
@@ -44,13 +46,14 @@ export function readDaemonFile(dataDir: string): DaemonFile | null {
 		return null;
 	}
 
-	const {pid, http, admin, inbound, version, roles} = Object(content) as Record<string, unknown>;
+	const {pid, http, admin, inbound, submission, version, roles} = Object(content) as Record<string, unknown>;
 	return Number.isSafeInteger(pid) && (pid as number) > 0 && typeof version === 'string'
 		? {
 				pid: pid as number,
 				http: textOrNull(http),
 				admin: textOrNull(admin),
 				inbound: textOrNull(inbound),
+				submission: textOrNull(submission),
 				version,
 				roles: Array.isArray(roles) ? roles.filter(role => typeof role === 'string') : [],
 			}

@@ -53,6 +53,7 @@ export type Listening = {
 	readonly http: string | null;
 	readonly admin: string | null;
 	readonly inbound: string | null;
+	readonly submission: string | null;
 	readonly version: string;
 };
 
@@ -104,6 +105,20 @@ export type MailLog = {
 		readonly reply: string;
 	}) => void;
 	readonly webhookAttempted: (webhook: LoggedWebhook) => void;
+	/** A mail that a program submitted was answered with 250; `left`: recipients that it was not accepted for. */
+	readonly submitted: (mail: {
+		readonly client: string;
+		readonly key: string;
+		readonly ids: readonly string[];
+		readonly left: ReadonlyArray<{readonly recipient: string; readonly reason: string}>;
+		readonly size: number;
+		readonly tls: string | null;
+	}) => void;
+	readonly submissionRefused: (refusal: {
+		readonly client: string;
+		readonly code: number;
+		readonly text: string;
+	}) => void;
 	/** A mail was answered with 250; `inbound` null: it was dropped, as it went round in circles. */
 	readonly inboundTaken: (mail: {
 		readonly inbound: string | null;
@@ -198,8 +213,8 @@ export function createMailLog(logger: Logger): MailLog {
 
 	const named = (event: string) => (copy: LoggedCopy, how?: LoggedTry) => write(event, copy, how);
 	return {
-		listening({http, admin, inbound, version}) {
-			logger.info({event: 'listening', http, admin, inbound, version});
+		listening({http, admin, inbound, submission, version}) {
+			logger.info({event: 'listening', http, admin, inbound, submission, version});
 		},
 		accepted: copy => write('accepted', copy),
 		sent: named('sent'),
@@ -257,6 +272,11 @@ export function createMailLog(logger: Logger): MailLog {
 		webhookAttempted({messageId, ms, ...webhook}) {
 			logger.info({event: 'webhook_attempted', message_id: messageId, ...webhook, ms: Math.round(ms)});
 		},
+		submitted({ids, left, ...mail}) {
+			logger[left.length > 0 ? 'warn' : 'info']({event: 'submitted', message_ids: ids, left, ...mail});
+		},
+		submissionRefused: ({text, ...refusal}) =>
+			logger.info({event: 'submission_refused', ...refusal, reply: text.slice(0, longestReply)}),
 		inboundTaken: mail => logger.info({event: 'inbound_taken', ...mail}),
 		inboundRefused: refusal => logger.info({event: 'inbound_refused', ...refusal}),
 		reported({messageId, recipient, workspace}, {event, inbound, action, category, ...how}) {

@@ -17,7 +17,15 @@ test('at its end it gives a daemon beside it no turn: nobody waits for one', asy
 	await insertWorkspace(store, 'sent');
 	const loaded = loadSettings({env: {MAILCTL_DATA_DIR: dataDir}, cwd: dataDir, hostname: 'mail.shop.example', cpus: 1});
 	t.true(loaded.ok);
-	writeDaemonFile(dataDir, {pid: process.pid, http: null, admin: null, inbound: null, version: '1', roles: []});
+	writeDaemonFile(dataDir, {
+		pid: process.pid,
+		http: null,
+		admin: null,
+		inbound: null,
+		submission: null,
+		version: '1',
+		roles: [],
+	});
 	let elapsed = 0;
 	// Whatever is done takes an hour, and so would the daemon's turn.
 	const clock = {

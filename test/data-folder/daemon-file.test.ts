@@ -13,6 +13,7 @@ const content = {
 	http: 'http://127.0.0.1:8125',
 	admin: 'http://127.0.0.1:8126',
 	inbound: null,
+	submission: null,
 	version: '1.2.3',
 	roles: ['api', 'deliver'],
 };

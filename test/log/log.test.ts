@@ -54,7 +54,7 @@ test('nothing but the listed fields gets through', t => {
 	const extra = {...copy, data: {secret: 'hunter2'}, authorization: 'Bearer hunter2', html: 'hunter2'};
 	log.accepted(extra);
 	log.delivered(extra, {mx: 'mx.example', ...extra});
-	log.listening({http: 'h', admin: 'a', inbound: null, version: '1', ...extra});
+	log.listening({http: 'h', admin: 'a', inbound: null, submission: null, version: '1', ...extra});
 	t.is(lines.length, 3);
 	t.notRegex(lines.join(), /hunter2/);
 });

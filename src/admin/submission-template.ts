@@ -1,0 +1,33 @@
+import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
+import {findTemplate, type TemplateVariant} from '../store/templates.ts';
+import {saveTemplate} from './templates.ts';
+
+/** The template of mail that programs submit by SMTP, so that each message has one. Its content is sent to nobody. */
+const name = 'submission';
+
+const html = '<p>Mail that was submitted by SMTP is sent as its program wrote it. This template stands for it.</p>';
+const variant: TemplateVariant = {
+	locale: null,
+	subject: 'Submitted by SMTP',
+	kind: 'html',
+	source: html,
+	text_source: null,
+	html,
+	text: null,
+};
+
+/** Its id; undefined: the workspace has none yet. A template of that name that the workspace made itself will do. */
+export async function findSubmissionTemplate(reader: Knex, workspaceId: string): Promise<string | undefined> {
+	const template = await findTemplate(reader, workspaceId, {name});
+	return template && template.latest_version !== null ? template.id : undefined;
+}
+
+export async function makeSubmissionTemplate(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	workspaceId: string,
+): Promise<string> {
+	const found = await findSubmissionTemplate(trx, workspaceId);
+	return found ?? (await saveTemplate(trx, tools, {workspaceId, name, variants: [variant], sample: null})).id;
+}

@@ -1,0 +1,49 @@
+import {createCatalog} from '../accept/catalog.ts';
+import {type AcceptOptions, createAccept} from '../accept/send.ts';
+import {createAcceptWrite} from '../accept/write.ts';
+import {createAuth} from '../api/auth.ts';
+import {createFailureLimit, createRateLimits} from '../api/rate-limit.ts';
+import type {LiveSettings} from '../config/settings.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {NewId} from '../mail/ids.ts';
+import {noteKeyUse} from '../store/api-keys.ts';
+import type {Store} from '../store/store.ts';
+import {findKey} from '../store/templates.ts';
+
+export type IntakeOptions = Pick<AcceptOptions, 'onWriting' | 'onAccepted'> & {
+	/** The settings as they are now. */
+	readonly live: () => Pick<LiveSettings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
+	readonly store: Store;
+	readonly clock: Clock;
+	readonly newId: NewId;
+};
+
+/** Who may send, how much, and what takes messages in: the same for HTTP and SMTP. */
+export function createIntake({live, store, clock, newId, onWriting, onAccepted}: IntakeOptions) {
+	const {reader, writer} = store;
+	const catalog = createCatalog(reader);
+	const limits = createRateLimits(clock, () => live().rateLimit);
+	const countFailure = createFailureLimit(clock, () => live().authFailures);
+	const auth = createAuth({
+		findKey: hash => findKey(reader, hash),
+		clock,
+		limits,
+		countFailure,
+		onUse: (id, at) => noteKeyUse(writer, id, at),
+	});
+	const keyRetention = () => live().idempotencyRetention;
+	const acceptWrite = createAcceptWrite({clock, newId, keyRetention});
+	return {
+		accept: createAccept({catalog, reader, writer, clock, acceptWrite, keyRetention, onWriting, onAccepted}),
+		auth,
+		limits,
+		countFailure,
+		/** What is remembered of the store is read again. */
+		forget(): void {
+			catalog.clear();
+			auth.clear();
+		},
+	};
+}
+
+export type Intake = ReturnType<typeof createIntake>;

@@ -1,0 +1,86 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {readSubmitted} from '../../src/submission/header.ts';
+
+const trace = 'Received: by mail.test (mailctl) with ESMTPSA; Mon, 23 Nov 2026 10:00:00 +0000';
+const from = 'From: Ann <ann@example.com>';
+
+const read = (...lines: readonly string[]) =>
+	readSubmitted(Buffer.from([...lines, '', 'body', ''].join('\r\n'), 'latin1'), trace);
+
+function faultOf(...lines: readonly string[]): string {
+	const answer = read(...lines);
+	return answer.ok ? 'none' : answer.fault;
+}
+
+test('what is for us alone is taken out, the rest stays as it is', t => {
+	const answer = read(
+		...[from, 'Sender: ceo@example.org', 'To: a@example.org', 'BCC: hidden@example.org,', '\tmore@example.org'],
+		...['Subject:  two  spaces', 'Return-Path: <x@example.org>', 'Resent-Bcc: b@example.org', 'X-Other: kept'],
+		...['Reply-To: help@example.com', 'x-mailctl-topic: news', 'X-Mailctl-Tag: =?utf-8?q?gr=C3=BCn?='],
+		...['X-Mailctl-Metadata-Order-Id: 1042', 'X-Mailctl-Ref: another'],
+	);
+	t.true(answer.ok);
+	if (answer.ok) {
+		const {mail} = answer;
+		t.is(mail.from.key, 'ann@example.com');
+		t.is(mail.replyTo?.key, 'help@example.com');
+		t.is(mail.topicCode, 'news');
+		t.deepEqual(mail.tags, ['grün']);
+		t.deepEqual(mail.metadata, {tag: 'grün', order_id: '1042'});
+		t.is(
+			mail.source.toString(),
+			[
+				...[trace, from, 'To: a@example.org', 'Subject:  two  spaces', 'X-Other: kept'],
+				...['Reply-To: help@example.com', '', 'body', ''],
+			].join('\r\n'),
+		);
+	}
+});
+
+test('several addresses in Reply-To are left to the mail', t => {
+	const answer = read(from, 'Reply-To: a@example.com, b@example.com');
+	t.true(answer.ok && answer.mail.replyTo === null);
+});
+
+for (const [what, lines, fault] of [
+	['no From', ['To: a@example.org'], /From field/],
+	['two From fields', [from, 'from: b@example.com'], /more than one from field/],
+	['two addresses in From', ['From: a@example.com, b@example.com'], /one plain address/],
+	['two Subjects', [from, 'Subject: a', 'Subject: b'], /more than one subject/],
+	['a topic twice', [from, 'X-Mailctl-Topic: a', 'X-Mailctl-Topic: b'], /more than one x-mailctl-topic/],
+	['a field that is not known', [from, 'X-Mailctl-Topc: a'], /x-mailctl-topc is not a field/],
+	['an empty tag', [from, 'X-Mailctl-Tag:'], /x-mailctl-tag must have 1 to/],
+	['a long tag', [from, `X-Mailctl-Tag: ${'x'.repeat(65)}`], /1 to 64/],
+	['a long value', [from, `X-Mailctl-Metadata-A: ${'x'.repeat(501)}`], /1 to 500/],
+	['a value with a NUL', [from, 'X-Mailctl-Metadata-A: =?utf-8?b?AA==?='], /1 to 500/],
+	['a key of underscores', [from, 'X-Mailctl-Metadata-__proto__: x'], /not a field/],
+	['too much metadata', [from, ...Array.from({length: 51}, (_, n) => `X-Mailctl-Metadata-${n}: x`)], /more than 50/],
+	['a bare LF', [from, 'Subject: a\nBcc: b'], /bare CR or LF/],
+	['raw UTF-8', [from, 'Subject: gr\xc3\xbcn'], /not ASCII/],
+] as const) {
+	test(`refused: ${what}`, t => {
+		t.regex(faultOf(...lines), fault);
+	});
+}
+
+test('any header: never a Bcc nor a field of ours in what is kept', t => {
+	const name = fc.constantFrom(
+		'From',
+		'Bcc',
+		'bCC',
+		'X-Mailctl-Topic',
+		'X-MAILCTL-Metadata-A',
+		'Subject',
+		'X-Bcc',
+		' ',
+	);
+	const line = fc.tuple(name, fc.constantFrom(': ', ' :', ':', ''), fc.constantFrom('a@example.com', '', '\tx', 'y'));
+	fc.assert(
+		fc.property(fc.array(line, {maxLength: 6}), lines => {
+			const answer = read(from, ...lines.map(parts => parts.join('')));
+			t.true(!answer.ok || !/^(?:bcc|x-mailctl-[^:]*)\s*:/im.test(answer.mail.source.toString('latin1')));
+		}),
+		{numRuns: 2000},
+	);
+});

@@ -1,0 +1,287 @@
+import {once} from 'node:events';
+import {connect as connectTls} from 'node:tls';
+import test, {type ExecutionContext} from 'ava';
+import type {Settings} from '../../src/config/settings.ts';
+import {createIntake} from '../../src/daemon/intake.ts';
+import {createSubmission} from '../../src/daemon/submission.ts';
+import {createMailLog} from '../../src/log/maillog.ts';
+import type {RateLimit} from '../../src/mail/api-key.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import type {Store} from '../../src/store/store.ts';
+import {createSubmissionListener} from '../../src/submission/listener.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {type SmtpTalk, talkTo} from '../helpers/smtp-talk.ts';
+import {addKey, addWorkspace, newId, type Workspace} from '../helpers/workspace.ts';
+
+const at = '2026-06-09T10:00:00.000Z';
+const mail = ['From: Shop <hello@example.com>', 'To: ann@example.org', 'Subject: Hello', '', 'body', ''].join('\r\n');
+
+type Lab = {
+	readonly workspace: Workspace;
+	readonly key: string;
+	readonly talk: () => Promise<SmtpTalk>;
+	readonly forget: () => void;
+};
+type LabOptions = {
+	readonly hasRoom?: () => boolean;
+	readonly mayAccept?: () => boolean;
+	readonly authFailures?: RateLimit;
+	readonly rateLimit?: RateLimit;
+};
+
+/** A workspace with a key and the listener that the daemon makes, on a port of its own. */
+async function openLab(t: ExecutionContext, store: Store, options: LabOptions = {}): Promise<Lab> {
+	const {hasRoom = () => true, mayAccept = () => true, authFailures = null, rateLimit = null} = options;
+	const workspace = await addWorkspace(store, 'acme');
+	const settings = {
+		roles: ['api'],
+		hostname: 'mail.test',
+		submissionListen: [{host: '127.0.0.1', port: 0}],
+		submissionTlsCert: null,
+		submissionTlsKey: null,
+	};
+	const clock = systemClock;
+	const intake = createIntake({
+		live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}),
+		store,
+		clock,
+		newId,
+		onWriting: () => undefined,
+		onAccepted: () => undefined,
+	});
+	const submission = createSubmission({
+		settings: settings as unknown as Settings,
+		intake,
+		store,
+		clock,
+		newId,
+		mayAccept,
+		hasRoom,
+		mailLog: createMailLog({info: () => undefined, warn: () => undefined} as never),
+		onStoreError: error => t.fail(String(error)),
+	});
+	const address = await submission.listen();
+	t.teardown(submission.close);
+	return {
+		workspace,
+		key: await addKey(store, workspace.id),
+		forget: intake.forget,
+		async talk() {
+			const talk = await talkTo(t, Number(address?.split(':')[1]));
+			await talk.reply();
+			await talk.say('EHLO peer.test');
+			return talk;
+		},
+	};
+}
+
+const plain = (key: string) => `AUTH PLAIN ${Buffer.from(`\0anyone\0${key}`).toString('base64')}`;
+
+/** A session that has logged in. */
+async function loggedIn({talk, key}: Lab): Promise<SmtpTalk> {
+	const session = await talk();
+	await session.say(plain(key));
+	return session;
+}
+
+/** One mail, to the reply to it or to its first refused recipient. */
+async function submit(session: SmtpTalk, to: readonly string[], bytes: string | Buffer = mail): Promise<string> {
+	await session.say('RSET');
+	const begun = await session.say('MAIL FROM:<any@where.example>');
+	if (!begun.startsWith('250')) {
+		return begun;
+	}
+	for (const address of to) {
+		const reply = await session.say(`RCPT TO:<${address}>`);
+		if (!reply.startsWith('250')) {
+			return reply;
+		}
+	}
+	return await session.data(bytes);
+}
+
+const stored = async ({reader}: Store) => await reader('messages').orderBy('id').select('id', 'to_address', 'from_key');
+
+storeTest(test, 'each recipient is a message, on stable storage before the 250', async (t, store) => {
+	const lab = await openLab(t, store);
+	const session = await loggedIn(lab);
+	const reply = await submit(
+		session,
+		['ann@example.org', 'Hidden@example.org', 'hidden@EXAMPLE.org'],
+		`Bcc: x@y.example\r\n${mail}`,
+	);
+	const messages = await stored(store);
+	t.deepEqual(
+		messages.map(row => row.to_address),
+		['ann@example.org', 'hidden@EXAMPLE.org'],
+	);
+	t.is(reply, `250 2.0.0 Ok ${messages[0].id} and 1 more`);
+	const sources = await store.reader('attachments').pluck('content');
+	t.is(sources.length, 2);
+	for (const source of sources) {
+		t.regex(
+			String(source),
+			/^Received: by mail\.test \(mailctl\) with ESMTPA;\r\n .*\r\nFrom: Shop <hello@example\.com>\r\n/,
+		);
+		t.false(String(source).includes('y.example'));
+	}
+	const templates = await store.reader('templates').where({name: 'submission'}).pluck('latest_version');
+	t.deepEqual(templates, [1], 'made once');
+	t.regex(await submit(session, ['ann@example.org']), /^250 2\.0\.0 Ok msg_[0-9a-z]{26}$/);
+	t.is((await store.reader('template_versions').select('id')).length, 2);
+});
+
+storeTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key', async (t, store) => {
+	const lab = await openLab(t, store, {authFailures: {requests: 3, windowMs: 60_000}});
+	const session = await lab.talk();
+	t.is(
+		await session.say('MAIL FROM:<a@example.com>'),
+		'530 5.7.0 Log in first: any user name, an API key as the password',
+	);
+	const noScope = await addKey(store, lab.workspace.id, {scopes: '["messages:send"]'});
+	t.regex(await session.say(plain(noScope)), /^535 5\.7\.1 The key lacks the scope messages:submit/);
+	const revoked = await addKey(store, lab.workspace.id, {revoked_at: at});
+	for (const key of [revoked, 'hunter2', '']) {
+		t.is(await session.say(plain(key)), '535 5.7.8 The password must be an API key');
+	}
+	t.regex(await session.say(plain('hunter2')), /^454 4\.7\.0 Too many wrong keys/);
+	await session.say('AUTH LOGIN');
+	await session.say(Buffer.from('gitea').toString('base64'));
+	t.regex(await session.say(Buffer.from(lab.key).toString('base64')), /^235 2\.7\.0 /, 'a valid key always passes');
+	t.regex(await submit(session, ['ann@example.org']), /^250 2\.0\.0 Ok msg_/);
+	await store.database('api_keys').update({revoked_at: at});
+	lab.forget();
+	t.regex(await submit(session, ['ann@example.org']), /^454 4\.7\.0 /, 'it may be revoked in a session');
+});
+
+storeTest(test, 'who may not be mailed, and who may not send', async (t, store) => {
+	const lab = await openLab(t, store);
+	const {id} = lab.workspace;
+	const row = {address_key: 'out@example.org', address: 'out@example.org', created_at: at};
+	const suppressed = {address_key: 'no@example.org', address: 'no@example.org', reason: 'manual', source: 'api'};
+	await store.database('suppressions').insert({id: newId('sup'), workspace_id: id, ...suppressed, created_at: at});
+	await store
+		.database('topics')
+		.insert({id: newId('usg'), workspace_id: id, code: 'news', name: 'News', created_at: at});
+	await store.database('topic_optouts').insert({workspace_id: id, code: 'news', source: 'one-click', ...row});
+	const session = await loggedIn(lab);
+	const topical = `X-Mailctl-Topic: news\r\n${mail}`;
+
+	t.is(await submit(session, ['NO@example.org']), '550 5.7.1 NO@example.org is on the suppression list');
+	t.regex(await submit(session, ['a.@example.org']), /^501 /);
+	t.regex(await submit(session, ['a@example']), /^553 5\.1\.3 The address must have a full domain name/);
+	t.regex(
+		await submit(session, ['ann@example.org'], mail.replace('hello@', 'ceo@')),
+		/^550 5\.7\.1 ceo@example\.com is not an active/,
+	);
+	t.is(
+		await submit(session, ['out@example.org'], topical),
+		'550 5.7.1 out@example.org has unsubscribed from the topic news',
+	);
+	t.regex(
+		await submit(session, ['a@example.org'], topical.replace('news', 'nws')),
+		/^550 5\.7\.1 X-Mailctl-Topic names/,
+	);
+	t.regex(
+		await submit(session, ['a@example.org'], mail.replace('Subject', 'Subject: x\nBcc')),
+		/^550 5\.6\.0 .*bare CR or LF/,
+	);
+	t.regex(
+		await submit(session, ['a@example.org'], `From: b@example.com\r\n${mail}`),
+		/^550 5\.6\.0 .*more than one from/,
+	);
+	t.deepEqual(await stored(store), [], 'nothing is kept of what is refused');
+
+	t.regex(
+		await submit(session, ['out@example.org', 'ann@example.org'], topical),
+		/^250 2\.0\.0 Ok msg_\w+; not sent to 1: 5\.7\.1 out@example\.org has unsubscribed/,
+	);
+	t.deepEqual(
+		(await stored(store)).map(message => message.to_address),
+		['ann@example.org'],
+	);
+});
+
+storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store', async (t, store) => {
+	let [hasRoom, mayAccept] = [false, true];
+	const rateLimit = {requests: 3, windowMs: 86_400_000};
+	const lab = await openLab(t, store, {hasRoom: () => hasRoom, mayAccept: () => mayAccept, rateLimit});
+	const session = await loggedIn(lab);
+	t.is(await submit(session, ['a@example.org']), '452 4.3.1 Too little space on the disk, try again later');
+	[hasRoom, mayAccept] = [true, false];
+	t.regex(await submit(session, ['a@example.org']), /^451 4\.3\.0 /);
+	mayAccept = true;
+	const workspaces = () => store.database('workspaces').where({id: lab.workspace.id});
+	await workspaces().update({monthly_quota: 1});
+	t.regex(await submit(session, ['a@example.org']), /^250 /);
+	t.is(await submit(session, ['a@example.org']), '452 4.7.1 The monthly quota of the workspace is used up');
+	t.regex(await submit(session, ['a@example.org', 'b@example.org']), /^451 4\.7\.1 Too many sends with this key/);
+	t.is((await stored(store)).length, 1);
+});
+
+storeTest(test, 'a paused workspace: 451 to MAIL', async (t, store) => {
+	const lab = await openLab(t, store);
+	await store.database('workspaces').update({paused_at: at});
+	t.is(await submit(await loggedIn(lab), ['a@example.org']), '451 4.7.1 Sending is paused for this workspace');
+});
+
+storeTest(test, 'mail of a test key goes to the simulator', async (t, store) => {
+	const lab = await openLab(t, store);
+	const key = await addKey(store, lab.workspace.id, {mode: 'test'});
+	t.regex(await submit(await loggedIn({...lab, key}), ['ann@example.org']), /^250 /);
+	t.deepEqual(await store.reader('recipients').pluck('destination'), ['simulator.test']);
+});
+
+storeTest(test, 'mails that are too large, for one or for many', async (t, store) => {
+	const lab = await openLab(t, store);
+	const session = await loggedIn(lab);
+	const many = Array.from({length: 40}, (_, n) => `a${n}@example.org`);
+	const line = `${'x'.repeat(98)}\r\n`;
+	t.regex(await submit(session, many, mail + line.repeat(9000)), /^552 5\.3\.4 The mail is too large for so many/);
+	t.regex(await submit(session, ['a@example.org'], mail + line.repeat(110_000)), /^552 5\.3\.4 /);
+	await session.say('MAIL FROM:<a@example.com>');
+	for (let n = 0; n < 100; n++) {
+		await session.say(`RCPT TO:<a${n}@example.org>`);
+	}
+	t.regex(await session.say('RCPT TO:<b@example.org>'), /^452 4\.5\.3 /);
+	t.is((await stored(store)).length, 0);
+});
+
+test('a password goes over TLS only, but for loopback; TLS from the first octet', async t => {
+	const tls = makeCertificate('mail.test');
+	const passwords: string[] = [];
+	const listener = createSubmissionListener({
+		hostname: 'mail.test',
+		tls: {cert: Buffer.from(tls.cert), key: Buffer.from(tls.key)},
+		async logIn(password) {
+			passwords.push(password);
+			return {ok: false, code: 535, text: '5.7.8 no'};
+		},
+		submit: null as never,
+		hasDisk: () => true,
+		now: () => 0,
+		onMail: () => undefined,
+		onRefused: () => undefined,
+		onStoreError: error => t.fail(String(error)),
+	});
+	t.teardown(listener.close);
+	const open = {host: '127.0.0.1', port: 0, isLoopback: false};
+	const {port} = await listener.listen({...open, implicitTls: false});
+	const talk = await talkTo(t, port);
+	await talk.reply();
+	t.notRegex(await talk.say('EHLO peer.test'), /AUTH/);
+	t.regex(await talk.say(plain('secret')), /^538 /);
+	t.regex(await talk.say('MAIL FROM:<>'), /^530 5\.7\.0 /);
+	await talk.say('STARTTLS');
+	await talk.secure({ca: tls.cert, servername: 'mail.test'});
+	t.regex(await talk.say('EHLO peer.test'), /AUTH PLAIN LOGIN/);
+	t.is(await talk.say(plain('secret')), '535 5.7.8 no');
+	t.deepEqual(passwords, ['secret']);
+
+	const implicit = await listener.listen({...open, implicitTls: true});
+	const socket = connectTls({port: implicit.port, host: '127.0.0.1', ca: tls.cert, servername: 'mail.test'});
+	t.teardown(() => socket.destroy());
+	const [greeting] = await once(socket, 'data');
+	t.is(String(greeting), '220 mail.test ESMTP mailctl submission\r\n');
+});
