@@ -105,7 +105,6 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'bench',
 		'backup',
 		'log/source-places.ts',
-		'threads/posting.ts',
 		'api/views.ts',
 		'daemon/mail-copies.ts',
 		'daemon/run.ts',

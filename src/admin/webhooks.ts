@@ -14,7 +14,7 @@ import {
 	findEndpoint,
 	insertEndpoint,
 	switchEndpoint,
-	updateEvents,
+	updateEndpoint,
 	updateSecrets,
 } from '../store/webhooks/webhook-endpoints.ts';
 
@@ -109,15 +109,24 @@ export async function removeEndpoint(
 	return removed;
 }
 
-/** From now on it gets these events. False: there is no such endpoint. */
-export async function changeEvents(
+/** From now on it gets these events, at this url; also what waits for it. False: there is no such endpoint. */
+export async function changeEndpoint(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{workspaceId, id, events}: {readonly id: string} & Pick<EndpointInput, 'workspaceId' | 'events'>,
+	{
+		workspaceId,
+		id,
+		url,
+		events,
+	}: {readonly workspaceId: string; readonly id: string} & Partial<Pick<EndpointInput, 'url' | 'events'>>,
 ): Promise<boolean> {
-	const changed = await updateEvents(trx, workspaceId, id, events);
+	const changed = await updateEndpoint(trx, workspaceId, id, {
+		...(url !== undefined && {url}),
+		...(events && {events}),
+	});
 	if (changed) {
-		await recordAct(trx, tools, {action: 'webhook.updated', workspaceId, target: id, detail: {events}});
+		const detail = {...(url !== undefined && {host: hostOf(url)}), ...(events && {events})};
+		await recordAct(trx, tools, {action: 'webhook.updated', workspaceId, target: id, detail});
 		await bumpGeneration(trx);
 	}
 	return changed;

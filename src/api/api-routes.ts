@@ -14,6 +14,7 @@ import {templateRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
 import {usageRoutes} from './routes/usage.ts';
 import {versionRoutes} from './routes/versions.ts';
+import {webhookDeliveryRoutes} from './routes/webhook-deliveries.ts';
 import {webhookRoutes} from './routes/webhooks.ts';
 import type {Routes} from './server.ts';
 
@@ -36,5 +37,6 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		domainRoutes(parts),
 		senderRoutes(parts),
 		webhookRoutes(parts),
+		webhookDeliveryRoutes(parts),
 	];
 }

@@ -3,6 +3,7 @@ import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import {findMessageStanding, type MessageStanding} from '../store/messages.ts';
+import {type Endpoint, findEndpoint} from '../store/webhooks/webhook-endpoints.ts';
 import {apiError, retryAfter} from './errors.ts';
 import type {FailureLimit} from './rate-limit.ts';
 
@@ -28,6 +29,18 @@ export async function visibleMessage(reader: Knex, caller: Caller, id: string): 
 		throw apiError('message_not_found');
 	}
 	return found;
+}
+
+/**
+ * An endpoint that the caller may see; throws `not_found`. A test key sees none of live keys: the secret would let it forge what
+ * live mail is said to have done.
+ */
+export async function visibleEndpoint(reader: Knex, caller: Caller, id: string): Promise<Endpoint> {
+	const endpoint = isId('whe', id) ? await findEndpoint(reader, caller.workspaceId, id) : undefined;
+	if (!endpoint || endpoint.mode !== (visibleMode(caller) ?? endpoint.mode)) {
+		throw apiError('not_found');
+	}
+	return endpoint;
 }
 
 declare module 'fastify' {

@@ -1,15 +1,13 @@
 import type {Command} from 'commander';
 import {addEndpoint, removeEndpoint, rotateSecret, setEndpointActive} from '../admin/webhooks.ts';
 import {endpointView} from '../api/views.ts';
-import {guardOf, openSigning, postingOf} from '../daemon/webhooks.ts';
+import {guardOf, postExample} from '../daemon/webhooks.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {storeTime} from '../mail/time.ts';
-import {longestOverlap, mostEndpoints, usualOverlap, webhookBody} from '../mail/webhook.ts';
+import {longestOverlap, mostEndpoints, usualOverlap} from '../mail/webhook.ts';
 import {type Endpoint, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
-import {createPosting} from '../threads/posting.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
-import {signingAt} from '../webhook/sign.ts';
 import {CliError} from './fault.ts';
 import {duration} from './options.ts';
 import {verb, version, yesOption} from './program.ts';
@@ -167,7 +165,8 @@ export function testVerb(webhook: Command): void {
 	).action(
 		action<object, [string]>(async (session, _options, id) => {
 			const endpoint = await chosenEndpoint(session, id);
-			const end = await postExample(session, endpoint);
+			const parts = {settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools};
+			const end = await postExample(parts, endpoint);
 			session.show({acknowledged: end.error === null, ...end, ms: Math.round(end.ms)}, () =>
 				fields([
 					['answer', end.status ?? 'none'],
@@ -182,20 +181,6 @@ export function testVerb(webhook: Command): void {
 			}
 		}),
 	);
-}
-
-/** From this process, with the settings that the daemon has. */
-async function postExample(session: Session, endpoint: Endpoint): Promise<PostEnd> {
-	const {id, url, events} = endpoint;
-	const {clock, newId} = session.tools;
-	const [type = 'delivered'] = events;
-	const event = {type, messageId: newId('msg'), recipient: 'user@example.com', metadata: null};
-	const body = Buffer.from(webhookBody({...event, occurredAt: storeTime(clock.now())}));
-	const signing = openSigning(await session.vault(), id, signingAt(endpoint, storeTime(clock.now())));
-	const {post, close} = createPosting(postingOf(session.settings(), version()), clock);
-	const end = await post({id: newId('whd'), url, signing, body});
-	close();
-	return end;
 }
 
 function mendOf({status}: PostEnd): string {

@@ -108,7 +108,7 @@ export type Sender = {
 	name: string | null;
 	/** Its domain is verified, or an operator said so. Needed for sends. */
 	verified: boolean;
-	/** False: an operator switched it off. */
+	/** False: it was switched off, and sends from it are refused. */
 	active: boolean;
 	/** UTC, `2026-06-09T10:15:30+00:00` */
 	created_at: string;
@@ -120,7 +120,7 @@ export type Webhook = {
 	events: Array<'delivered' | 'bounced' | 'complained' | 'opened' | 'clicked'>;
 	/** `test`: a test key made it, and it gets events of test mail alone; `live`: it gets all. */
 	mode: 'live' | 'test';
-	/** False: an operator has disabled it; it gets no events. */
+	/** False: it was switched off, and gets no events. */
 	active: boolean;
 	/** Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. */
 	signing_secret: string;
@@ -609,6 +609,13 @@ export type SenderCreateBody = {
 	name?: string | null | undefined;
 };
 
+export type SenderUpdateBody = {
+	/** The display name of `From`, 1 to 200 characters; null: none. */
+	name?: string | null | null | undefined;
+	/** False: sends from the address are refused. */
+	active?: boolean | null | undefined;
+};
+
 export type WebhookCreateBody = {
 	/** A public https URL. The host must not be local; the port must be 80, 443 or above 1023, and not the usual one of a database. */
 	url: string;
@@ -619,6 +626,27 @@ export type WebhookCreateBody = {
 export type WebhookListQuery = {
 	/** Most items of a page, 1 to 100. */
 	limit?: string | null | undefined;
+};
+
+export type WebhookUpdateBody = {
+	/** A public https URL. The host must not be local; the port must be 80, 443 or above 1023, and not the usual one of a database. */
+	url?: string | null | undefined;
+	/** The events to be posted there. */
+	events?: ReadonlyArray<'delivered' | 'bounced' | 'complained' | 'opened' | 'clicked'> | null | undefined;
+	/** False: it gets no events. */
+	active?: boolean | null | undefined;
+};
+
+export type WebhookTestBody = Record<string, unknown>;
+
+export type WebhookTestAnswer = {
+	acknowledged: boolean;
+	/** What the endpoint answered; null: nothing. */
+	status: number | null;
+	/** Why it failed, for people; null: it was acknowledged. */
+	error: string | null;
+	/** How long it took, milliseconds. */
+	ms: number;
 };
 
 export type WebhookRotateSecretBody = {
@@ -1012,12 +1040,21 @@ export class Nouns extends Requests {
 		/**
 		 * Add a sender.
 		 *
-		 * It can send once its domain is verified, by the records of `mailctl domain show`, or an operator verified the sender.
+		 * It can send once its domain is verified, by the records of `GET /v1/domains/{id}`, or an operator verified the sender.
 		 *
 		 * Needs the scope `senders:manage`.
 		 */
 		create: (body: SenderCreateBody, options: CallOptions = {}): Promise<Sender> =>
 			this.call('POST', `/v1/senders`, 'json', {body}, options),
+		/**
+		 * Change a sender.
+		 *
+		 * Its name, and whether sends may use it. What is left out stays as it is.
+		 *
+		 * Needs the scope `senders:manage`.
+		 */
+		update: (id: string, body: SenderUpdateBody, options: CallOptions = {}): Promise<Sender> =>
+			this.call('PATCH', `/v1/senders/${encodeURIComponent(id)}`, 'json', {body}, options),
 		/**
 		 * Remove a sender.
 		 *
@@ -1047,6 +1084,15 @@ export class Nouns extends Requests {
 		list: (query: WebhookListQuery = {}, options: CallOptions = {}): Items<Webhook> =>
 			this.pages(`/v1/webhooks`, {query}, options),
 		/**
+		 * Change an endpoint.
+		 *
+		 * What is left out stays as it is. An endpoint that is not active gets no events; what waits for it goes on waiting until it is active again. What waits is posted to a new url. Its secret stays.
+		 *
+		 * Needs the scope `webhooks:manage`.
+		 */
+		update: (id: string, body: WebhookUpdateBody, options: CallOptions = {}): Promise<Webhook> =>
+			this.call('PATCH', `/v1/webhooks/${encodeURIComponent(id)}`, 'json', {body}, options),
+		/**
 		 * Delete an endpoint.
 		 *
 		 * Nothing more is posted to it, and its deliveries are gone.
@@ -1055,6 +1101,15 @@ export class Nouns extends Requests {
 		 */
 		delete: (id: string, options: CallOptions = {}): Promise<void> =>
 			this.call('DELETE', `/v1/webhooks/${encodeURIComponent(id)}`, 'nothing', {}, options),
+		/**
+		 * Test an endpoint.
+		 *
+		 * Posts a signed example event now and waits for what comes back; nothing is stored. The body may be left out.
+		 *
+		 * Needs the scope `webhooks:manage`.
+		 */
+		test: (id: string, body: WebhookTestBody, options: CallOptions = {}): Promise<WebhookTestAnswer> =>
+			this.call('POST', `/v1/webhooks/${encodeURIComponent(id)}/test`, 'json', {body}, options),
 		/**
 		 * Rotate the secret of an endpoint.
 		 *

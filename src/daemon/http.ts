@@ -26,7 +26,7 @@ import type {Store} from '../store/store.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {Intake} from './intake.ts';
 import {createMailCopies} from './mail-copies.ts';
-import {guardOf} from './webhooks.ts';
+import {guardOf, postExample} from './webhooks.ts';
 
 export type HttpOptions = {
 	readonly settings: Settings;
@@ -137,7 +137,11 @@ export function createHttp(options: HttpOptions) {
 						clock,
 						publicUrl: () => settings.publicUrl ?? boundUrl ?? boundPublicUrl(null, settings.httpListen),
 					}),
-					webhooks: {guard: createGuard(guardOf(settings)), onDue: outbox.onDue},
+					webhooks: {
+						guard: createGuard(guardOf(settings)),
+						onDue: outbox.onDue,
+						postExample: endpoint => postExample(options, endpoint),
+					},
 					mayAccept: options.mayAccept,
 				}),
 				...publicRoutes({

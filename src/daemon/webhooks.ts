@@ -2,7 +2,9 @@ import {Worker} from 'node:worker_threads';
 import {webhookCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
+import type {NewId} from '../mail/ids.ts';
 import {storeTime} from '../mail/time.ts';
+import {webhookBody} from '../mail/webhook.ts';
 import {releaseUnknown} from '../store/held-claims.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -12,9 +14,9 @@ import {
 	readDueEndpoints,
 	readEndpointWork,
 } from '../store/webhooks/webhook-claims.ts';
-import {hasEndpoints, purgeEndpoints} from '../store/webhooks/webhook-endpoints.ts';
+import {type Endpoint, hasEndpoints, purgeEndpoints} from '../store/webhooks/webhook-endpoints.ts';
 import type {PosterData} from '../threads/poster.ts';
-import type {Posting} from '../threads/posting.ts';
+import {createPosting, type Posting} from '../threads/posting.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';
 import type {GuardOptions} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
@@ -148,12 +150,17 @@ export function openSigning(vault: Vault, endpointId: string, {secret, next}: Si
 }
 
 /** Which endpoints may be, as the settings say. */
-export function guardOf({webhookAllowCidrs, delivery}: Settings): GuardOptions {
+export function guardOf({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAllowCidrs' | 'delivery'>): GuardOptions {
 	return {allowCidrs: webhookAllowCidrs, takesLocal: delivery === 'capture'};
 }
 
+type PostingSettings = Pick<
+	Settings,
+	'caFile' | 'webhookCaFile' | 'webhookAllowCidrs' | 'delivery' | 'dnsServers' | 'webhookTimeout' | 'webhookConcurrency'
+>;
+
 /** How endpoints are posted to, as the settings say. */
-export function postingOf(settings: Settings, version: string): Posting {
+export function postingOf(settings: PostingSettings, version: string): Posting {
 	return {
 		ca: webhookCa(settings),
 		...guardOf(settings),
@@ -162,4 +169,27 @@ export function postingOf(settings: Settings, version: string): Posting {
 		mostIdle: settings.webhookConcurrency.total,
 		userAgent: `mailctl/${version}`,
 	};
+}
+
+export type ExampleOptions = Pick<WebhooksOptions, 'version' | 'vault' | 'clock'> & {
+	readonly settings: PostingSettings;
+	readonly newId: NewId;
+};
+
+/** Posts a signed example event to an endpoint now, from this thread, as deliveries are posted; nothing of it is stored. */
+export async function postExample(
+	{settings, version, vault, clock, newId}: ExampleOptions,
+	endpoint: Endpoint,
+): Promise<PostEnd> {
+	const {id, url, events} = endpoint;
+	const [type = 'delivered'] = events;
+	const now = storeTime(clock.now());
+	const event = {type, messageId: newId('msg'), recipient: 'user@example.com', metadata: null, occurredAt: now};
+	const signing = openSigning(vault, id, signingAt(endpoint, now));
+	const {post, close} = createPosting(postingOf(settings, version), clock);
+	try {
+		return await post({id: newId('whd'), url, signing, body: Buffer.from(webhookBody(event))});
+	} finally {
+		close();
+	}
 }

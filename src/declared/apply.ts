@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {changeKey, createKey, revokeKey} from '../admin/keys.ts';
 import {createTopic, removeTopic, renameTopic} from '../admin/topics.ts';
-import {addEndpoint, changeEvents, removeEndpoint, setEndpointActive} from '../admin/webhooks.ts';
+import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../admin/webhooks.ts';
 import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../admin/workspaces.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {maskPasswords} from '../config/urls.ts';
@@ -185,7 +185,9 @@ async function performWebhook(
 	const id = change.action === 'add' ? added?.id : change.known.id;
 	const isThere =
 		id !== undefined &&
-		(change.action === 'add' || !change.fields.events || (await changeEvents(trx, tools, {workspaceId, id, events}))) &&
+		(change.action === 'add' ||
+			!change.fields.events ||
+			(await changeEndpoint(trx, tools, {workspaceId, id, events}))) &&
 		(!active || (await setEndpointActive(trx, tools, workspaceId, id, active.to === true)) !== undefined);
 	return isThere ? {id, ...(added && {signing_secret: vault.open(added.id, added.secret)})} : undefined;
 }

@@ -45,6 +45,10 @@ export async function findSender(reader: Knex, workspaceId: string, addressKey: 
 	return await sendersQuery(reader, workspaceId, null).where('s.address_key', addressKey).first();
 }
 
+export async function findSenderById(reader: Knex, workspaceId: string, id: string): Promise<Sender | undefined> {
+	return await sendersQuery(reader, workspaceId, null).where('s.id', id).first();
+}
+
 function sendersQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
 	return alongIndex(reader, 'senders as s', {leading: {'s.workspace_id': workspaceId}, id: 's.id'}, {below: after})
 		.join('domains as d', 'd.id', 's.domain_id')

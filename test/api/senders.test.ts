@@ -94,3 +94,36 @@ storeTest(test, 'the list pages newest first', async (t, store) => {
 	t.deepEqual(seen, [...addresses.toReversed(), api.workspace.sender]);
 	t.is(codeOf(await api.get('/v1/senders?cursor=AAAA')), 'validation_failed');
 });
+
+storeTest(test, 'a sender is renamed, switched off and on; what is left out stays as it is', async (t, store) => {
+	const api = await startApi(t, store);
+	const {data} = (await api.get('/v1/senders')).body as Page;
+	const path = `/v1/senders/${data[0]?.id}`;
+	const off = await api.patch(path, {active: false});
+	t.is(off.status, 200, off.text);
+	t.deepEqual(off.body, {...data[0], active: false});
+	t.is(codeOf(await api.send()), 'sender_not_available', 'at once');
+	t.like((await api.patch(path, {name: 'Größe'})).body, {name: 'Größe', active: false});
+	t.like((await api.patch(path, {name: null, active: true})).body, {name: null, active: true, verified: true});
+	t.deepEqual((await api.patch(path, {})).body, data[0]);
+	t.is((await api.send()).status, 202);
+	for (const [body, field] of [
+		[{name: 'a\r\nBcc: x@y.example'}, 'name'],
+		[{active: 'yes'}, 'active'],
+		[{verified: true}, 'verified'],
+	] as const) {
+		t.like((await api.patch(path, body)).body, {error: {code: 'validation_failed', violations: {0: {field}}}});
+	}
+	const acts = await store.reader('audit').where({target: data[0]?.id}).orderBy('id').pluck('action');
+	t.deepEqual(acts, ['sender.disabled', 'sender.renamed', 'sender.renamed', 'sender.enabled']);
+
+	const stranger = await addKey(store, (await addWorkspace(store, 'globex')).id);
+	for (const [id, key] of [
+		[data[0]?.id, stranger],
+		['snd_01kaxq7w0c8m2v5t9d3f6h1j4n', api.key],
+		['x', api.key],
+	]) {
+		t.is(codeOf(await api.patch(`/v1/senders/${id}`, {active: false}, key)), 'not_found');
+	}
+	t.is((await api.send()).status, 202);
+});

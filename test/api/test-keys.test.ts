@@ -118,6 +118,8 @@ storeTest(test, 'webhooks: a test key sees, deletes and replays those of test ke
 		await api.get(`/v1/webhooks/${live.id}/deliveries`, key),
 		await api.post(`/v1/webhooks/deliveries/${live.delivery}/replay`, {}, key),
 		await api.remove(`/v1/webhooks/${live.id}`, key),
+		await api.patch(`/v1/webhooks/${live.id}`, {active: false}, key),
+		await api.post(`/v1/webhooks/${live.id}/test`, {}, key),
 	]) {
 		t.is(answer.status, 404);
 		t.is(codeOf(answer), 'not_found');

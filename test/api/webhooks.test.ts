@@ -330,3 +330,55 @@ test('a rotation: who may, of what, and what is refused', async t => {
 	const mine = (await api.post('/v1/webhooks', {url, events: ['delivered']}, tested)).body as Endpoint;
 	t.is((await api.post(`/v1/webhooks/${mine.id}/rotate-secret`, {}, tested)).status, 200);
 });
+
+storeTest(
+	test,
+	'an endpoint changes its url and events, and is switched off and on; its secret stays',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const made = await register(api);
+		const path = `/v1/webhooks/${made.id}`;
+		const moved = await api.patch(path, {url: 'https://new.example/hook', events: ['opened', 'bounced']});
+		t.is(moved.status, 200, moved.text);
+		t.deepEqual(moved.body, {...made, url: 'https://new.example/hook', events: ['opened', 'bounced']} as object);
+		t.like((await api.patch(path, {active: false})).body, {active: false, events: ['opened', 'bounced']});
+		t.like((await api.patch(path, {})).body, {active: false, url: 'https://new.example/hook'});
+		t.like((await api.patch(path, {active: true, url})).body, {active: true, url});
+		t.deepEqual((await api.get('/v1/webhooks')).body, {
+			data: [{...made, events: ['opened', 'bounced']}],
+			next_cursor: null,
+		} as object);
+		for (const bad of refusedUrls) {
+			t.is(codeOf(await api.patch(path, {url: bad})), 'unprocessable_entity', bad);
+		}
+		for (const body of [{events: []}, {events: ['sent']}, {active: 1}, {signing_secret: 'x'}]) {
+			t.is(codeOf(await api.patch(path, body)), 'validation_failed');
+		}
+		const acts = await store.reader('audit').where({target: made.id}).orderBy('id').select('action', 'detail');
+		t.deepEqual(
+			acts.map(({action}) => action),
+			['webhook.created', 'webhook.updated', 'webhook.disabled', 'webhook.updated', 'webhook.enabled'],
+		);
+		t.false(JSON.stringify(acts).includes('/hook'), 'a path may hold a secret');
+		const stranger = await addKey(store, (await addWorkspace(store, 'globex')).id);
+		for (const [id, key] of [
+			[made.id, stranger],
+			[newId('whe'), api.key],
+			['x', api.key],
+		] as const) {
+			t.is(codeOf(await api.patch(`/v1/webhooks/${id}`, {active: false}, key)), 'not_found');
+			t.is(codeOf(await api.post(`/v1/webhooks/${id}/test`, {}, key)), 'not_found');
+		}
+	},
+);
+
+test('a test says why an endpoint does not acknowledge, and stores nothing', async t => {
+	const store = await newStore(t, 'sqlite');
+	const api = await startApi(t, store);
+	const {id} = await register(api);
+	const tested = await api.post(`/v1/webhooks/${id}/test`, {});
+	t.is(tested.status, 200, tested.text);
+	t.like(tested.body, {acknowledged: false, status: null});
+	t.regex((tested.body as {error: string}).error, /\w/);
+	t.is((await store.reader('webhook_deliveries')).length, 0);
+});

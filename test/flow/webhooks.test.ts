@@ -27,8 +27,18 @@ test.serial(
 		const dns = await startFakeDns(t, {[host]: {a: ['127.0.0.1']}});
 		const program = await prepare(t, {MAILCTL_DNS_SERVERS: dns.server, MAILCTL_WEBHOOK_BACKOFF: '200ms'});
 		const daemon = await program.serve();
-		const client = clientOf(daemon.url, await welcomeOf(program));
+		const welcome = await welcomeOf(program);
+		const client = clientOf(daemon.url, welcome);
 		const endpoint = await client.register(`https://${host}:${receiver.port}/hook`, ['delivered', 'bounced']);
+
+		const call = (path: string, method: string, body: object) =>
+			fetch(`${daemon.url}/v1/webhooks/${endpoint.id}${path}`, {
+				method,
+				headers: {authorization: `Bearer ${welcome.key}`, 'content-type': 'application/json'},
+				body: JSON.stringify(body),
+			});
+		t.like(await (await call('/test', 'POST', {})).json(), {acknowledged: true, status: 200, error: null});
+		t.true(isAuthentic(receiver.received.pop() as Received, endpoint.signing_secret));
 
 		const id = await client.send('delivered@simulator.test', {order: 'Größe "7"'});
 		await receiver.count(1);

@@ -14,6 +14,7 @@ import {createCursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
 import {createMailCopies} from '../../src/daemon/mail-copies.ts';
+import {postExample} from '../../src/daemon/webhooks.ts';
 import {openRecordSources} from '../../src/dns/record-sources.ts';
 import {createCollector} from '../../src/hosted/collector.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
@@ -203,7 +204,29 @@ export async function startApi(
 				clock,
 				publicUrl: () => 'https://mail.shop.example',
 			}),
-			webhooks: {guard: createGuard({allowCidrs: [], takesLocal: false}), onDue: outbox.onDue},
+			webhooks: {
+				guard: createGuard({allowCidrs: [], takesLocal: false}),
+				onDue: outbox.onDue,
+				postExample: endpoint =>
+					postExample(
+						{
+							settings: {
+								caFile: null,
+								webhookCaFile: null,
+								webhookAllowCidrs: [],
+								delivery: 'mx',
+								dnsServers,
+								webhookTimeout: 15_000,
+								webhookConcurrency: {perEndpoint: 4, total: 4},
+							},
+							version: '0.0.0',
+							vault,
+							clock,
+							newId,
+						},
+						endpoint,
+					),
+			},
 			mayAccept,
 		}).concat(
 			publicRoutes({

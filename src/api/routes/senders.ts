@@ -1,8 +1,8 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {addSender, prepareKeys, removeSender} from '../../domains/senders.ts';
+import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../../domains/senders.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
-import {findSender, pageSenders} from '../../store/senders.ts';
+import {findSender, findSenderById, pageSenders} from '../../store/senders.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
@@ -28,13 +28,26 @@ export const senderBody = Type.Object(
 	{additionalProperties: false, examples: [{address: 'no-reply@shop.example', name: 'Shop'}]},
 );
 
+/** What may be changed of a sender. */
+export const senderChanges = Type.Object(
+	{
+		name: Type.Optional(
+			Type.Union([Type.String({format: 'label'}), Type.Null()], {
+				description: 'The display name of `From`, 1 to 200 characters; null: none.',
+			}),
+		),
+		active: Type.Optional(Type.Boolean({description: 'False: sends from the address are refused.'})),
+	},
+	{additionalProperties: false, examples: [{active: false}]},
+);
+
 export const senderSchema = Type.Object(
 	{
 		id: Type.String(),
 		address: Type.String(),
 		name: Type.Union([Type.String(), Type.Null()]),
 		verified: Type.Boolean({description: 'Its domain is verified, or an operator said so. Needed for sends.'}),
-		active: Type.Boolean({description: 'False: an operator switched it off.'}),
+		active: Type.Boolean({description: 'False: it was switched off, and sends from it are refused.'}),
 		created_at: time,
 	},
 	{
@@ -98,7 +111,7 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors}: Part
 						tag: 'Senders',
 						summary: 'Add a sender',
 						description:
-							'It can send once its domain is verified, by the records of `mailctl domain show`, or an operator verified the sender.',
+							'It can send once its domain is verified, by the records of `GET /v1/domains/{id}`, or an operator verified the sender.',
 						answer: [201, 'The sender.', senderSchema],
 						errors: ['conflict'],
 					}),
@@ -120,6 +133,46 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors}: Part
 					throw apiError('conflict', {message: taken});
 				}
 				return reply.code(201).send(senderView(added));
+			},
+		);
+
+		routes.patch(
+			'/v1/senders/:id',
+			{
+				onRequest: auth.needs('senders:manage'),
+				schema: {
+					...describe({
+						tag: 'Senders',
+						summary: 'Change a sender',
+						description: 'Its name, and whether sends may use it. What is left out stays as it is.',
+						answer: [200, 'The sender as it is now.', senderSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('snd'),
+					body: senderChanges,
+				},
+			},
+			async request => {
+				const {id} = request.params;
+				const {workspaceId} = callerOf(request);
+				const acting = actAs(tools, request);
+				const {name, active} = request.body;
+				const steps: readonly SenderChange[] = [
+					...(name === undefined ? [] : [{name}]),
+					...(active === undefined ? [] : [active ? ('enable' as const) : ('disable' as const)]),
+				];
+				const changed = await change(async trx => {
+					let sender = isId('snd', id) ? await findSenderById(trx, workspaceId, id) : undefined;
+					for (const step of sender ? steps : []) {
+						sender = sender && (await changeSender(trx, acting, workspaceId, sender.address_key, step));
+					}
+					return sender;
+				});
+				if (!changed) {
+					throw apiError('not_found');
+				}
+				return senderView(changed);
 			},
 		);
 

@@ -1,25 +1,25 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
-import {addEndpoint, removeEndpoint, replay, rotateSecret} from '../../admin/webhooks.ts';
-import {isId} from '../../mail/ids.ts';
+import {addEndpoint, changeEndpoint, removeEndpoint, rotateSecret, setEndpointActive} from '../../admin/webhooks.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {parseDuration, storeTime} from '../../mail/time.ts';
 import {mostEndpoints, usualOverlap} from '../../mail/webhook.ts';
 import type {Vault} from '../../store/sealed.ts';
-import {scanDeliveries} from '../../store/webhooks/webhook-deliveries.ts';
 import {type Endpoint, findEndpoint, listEndpoints} from '../../store/webhooks/webhook-endpoints.ts';
 import type {Guard} from '../../webhook/guard.ts';
+import type {PostEnd} from '../../webhook/post.ts';
 import {type Auth, actAs, callerOf} from '../auth.ts';
-import {type Caller, visibleMode} from '../caller.ts';
+import {visibleEndpoint, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
-import {apiError} from '../errors.ts';
+import {apiError, unavailable} from '../errors.ts';
 import {checkBody, emptyBody, optionalBody} from '../optional-body.ts';
-import {type Cursors, noQuery, pageQuery, readPage, scanPage} from '../paging.ts';
+import {type Cursors, noQuery, pageQuery, readPage} from '../paging.ts';
 import {idParams, pageOf} from '../schemas/page.ts';
-import {deliverySchema, endpointBody, endpointSchema, rotationBody} from '../schemas/webhook.ts';
+import {endpointBody, endpointChanges, endpointSchema, rotationBody, testSchema} from '../schemas/webhook.ts';
+import {createSeats} from '../seats.ts';
 import type {Routes} from '../server.ts';
 import {createChecks} from '../validate.ts';
-import {deliveryView, endpointView} from '../views.ts';
+import {endpointView} from '../views.ts';
 
 export type WebhookRoutesOptions = {
 	readonly auth: Auth;
@@ -32,11 +32,14 @@ export type WebhookRoutesOptions = {
 		readonly guard: Guard;
 		/** Something for these endpoints was committed and is due now. */
 		readonly onDue: (endpointIds: readonly string[]) => void;
+		/** Posts an example event now, and stores nothing of it. */
+		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostEnd, 'status' | 'error' | 'ms'>>;
 	};
 };
 
 const endpointsPerPage = 100;
-const deliveriesPerPage = 25;
+/** Of one workspace, at once. */
+const mostTests = 4;
 
 export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 	const {auth, reader, change, tools, vault, cursors, webhooks} = options;
@@ -44,6 +47,15 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 
 	const shown = (endpoint: Endpoint) =>
 		endpointView(endpoint, vault.open(endpoint.id, endpoint.secret), storeTime(tools.clock.now()));
+
+	const takeSeat = createSeats(mostTests);
+
+	function refuseBadUrl(url: string): void {
+		const fault = webhooks.guard.urlFault(url);
+		if (fault !== null) {
+			throw apiError('unprocessable_entity', {message: `The url ${fault}.`});
+		}
+	}
 
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
@@ -67,10 +79,7 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			async (request, reply) => {
 				const {url, events} = request.body;
 				const {workspaceId, mode} = callerOf(request);
-				const fault = webhooks.guard.urlFault(url);
-				if (fault !== null) {
-					throw apiError('unprocessable_entity', {message: `The url ${fault}.`});
-				}
+				refuseBadUrl(url);
 				const input = {workspaceId, mode, url, events};
 				const added = await change(trx => addEndpoint(trx, actAs(tools, request), vault, input));
 				if (!added) {
@@ -109,6 +118,85 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			},
 		);
 
+		routes.patch(
+			'/v1/webhooks/:id',
+			{
+				onRequest: auth.needs('webhooks:manage'),
+				schema: {
+					...describe({
+						tag: 'Webhooks',
+						summary: 'Change an endpoint',
+						description:
+							'What is left out stays as it is. An endpoint that is not active gets no events; what waits for it goes on waiting until it is active again. What waits is posted to a new url. Its secret stays.',
+						answer: [200, 'The endpoint as it is now.', endpointSchema],
+						errors: ['not_found', 'unprocessable_entity'],
+					}),
+					querystring: noQuery,
+					params: idParams('whe'),
+					body: endpointChanges,
+				},
+			},
+			async request => {
+				const caller = callerOf(request);
+				const {workspaceId} = caller;
+				const {id} = await visibleEndpoint(reader, caller, request.params.id);
+				const {url, events, active} = request.body;
+				if (url !== undefined) {
+					refuseBadUrl(url);
+				}
+				const acting = actAs(tools, request);
+				const changed = await change(async trx => {
+					if (url !== undefined || events) {
+						const input = {workspaceId, id, ...(url !== undefined && {url}), ...(events && {events})};
+						await changeEndpoint(trx, acting, input);
+					}
+					return active === undefined
+						? await findEndpoint(trx, workspaceId, id)
+						: await setEndpointActive(trx, acting, workspaceId, id, active);
+				});
+				if (!changed) {
+					throw apiError('not_found');
+				}
+				return shown(changed);
+			},
+		);
+
+		routes.post(
+			'/v1/webhooks/:id/test',
+			{
+				onRequest: auth.needs('webhooks:manage'),
+				schema: {
+					...describe({
+						tag: 'Webhooks',
+						summary: 'Test an endpoint',
+						description:
+							'Posts a signed example event now and waits for what comes back; nothing is stored. The body may be left out.',
+						answer: [200, 'How it ended, acknowledged or not.', testSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('whe'),
+					body: emptyBody,
+				},
+				validatorCompiler: optionalBody(checks),
+			},
+			async request => {
+				checkBody(request);
+				const caller = callerOf(request);
+				const endpoint = await visibleEndpoint(reader, caller, request.params.id);
+				const leave = takeSeat(caller.workspaceId);
+				if (leave === undefined) {
+					throw unavailable();
+				}
+				try {
+					const {status, error, ms} = await webhooks.postExample(endpoint);
+					return {acknowledged: error === null, status, error, ms: Math.round(ms)};
+				} finally {
+					leave();
+				}
+			},
+		);
+
 		routes.delete(
 			'/v1/webhooks/:id',
 			{
@@ -128,10 +216,8 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			async (request, reply) => {
 				const {id} = request.params;
 				const caller = callerOf(request);
-				if (
-					!(await isVisible(reader, caller, id)) ||
-					!(await change(trx => removeEndpoint(trx, actAs(tools, request), caller.workspaceId, id)))
-				) {
+				await visibleEndpoint(reader, caller, id);
+				if (!(await change(trx => removeEndpoint(trx, actAs(tools, request), caller.workspaceId, id)))) {
 					throw apiError('not_found');
 				}
 				return reply.code(204).send();
@@ -163,93 +249,15 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 				const caller = callerOf(request);
 				const overlap = overlapOf(request.body?.overlap ?? null);
 				const input = {workspaceId: caller.workspaceId, id, overlap};
-				const rotated = (await isVisible(reader, caller, id))
-					? await change(trx => rotateSecret(trx, actAs(tools, request), vault, input))
-					: undefined;
+				await visibleEndpoint(reader, caller, id);
+				const rotated = await change(trx => rotateSecret(trx, actAs(tools, request), vault, input));
 				if (!rotated) {
 					throw apiError('not_found');
 				}
 				return shown(rotated);
 			},
 		);
-
-		routes.get(
-			'/v1/webhooks/:id/deliveries',
-			{
-				onRequest: auth.needs('webhooks:read'),
-				schema: {
-					...describe({
-						tag: 'Webhooks',
-						summary: 'List deliveries of an endpoint',
-						description:
-							'A page ends early where its payloads have more than 1 MiB; it then holds fewer deliveries than `limit`.',
-						answer: [200, 'Deliveries, newest first.', pageOf(deliverySchema)],
-						errors: ['not_found'],
-					}),
-					querystring: pageQuery,
-					params: idParams('whe'),
-				},
-			},
-			async request => {
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const page = await scanPage({
-					query: request.query,
-					usualLimit: deliveriesPerPage,
-					cursors,
-					scope: {workspaceId: caller.workspaceId, route: 'webhook_deliveries', filters: {endpoint: id}},
-					async scan(part) {
-						if (!(await isVisible(reader, caller, id))) {
-							throw apiError('not_found');
-						}
-						return await scanDeliveries(reader, id, part);
-					},
-				});
-				return {data: page.rows.map(deliveryView), next_cursor: page.nextCursor};
-			},
-		);
-
-		routes.post(
-			'/v1/webhooks/deliveries/:id/replay',
-			{
-				onRequest: auth.needs('webhooks:manage'),
-				schema: {
-					...describe({
-						tag: 'Webhooks',
-						summary: 'Replay a delivery',
-						description: 'Posts it again whatever its state, up to five times; the body may be left out.',
-						answer: [202, 'The delivery, pending.', deliverySchema],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('whd'),
-					body: emptyBody,
-				},
-				validatorCompiler: optionalBody(checks),
-			},
-			async (request, reply) => {
-				checkBody(request);
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const {workspaceId} = caller;
-				const only = visibleMode(caller);
-				const replayed = isId('whd', id)
-					? await change(trx => replay(trx, actAs(tools, request), workspaceId, id, only))
-					: undefined;
-				if (!replayed) {
-					throw apiError('not_found');
-				}
-				webhooks.onDue([replayed.endpointId]);
-				return reply.code(202).send(deliveryView(replayed));
-			},
-		);
 	};
-}
-
-/** A test key sees no endpoint of live keys: its secret would let the key forge what live mail is said to have done. */
-async function isVisible(reader: Knex, caller: Caller, id: string): Promise<boolean> {
-	const endpoint = isId('whe', id) ? await findEndpoint(reader, caller.workspaceId, id) : undefined;
-	return endpoint !== undefined && endpoint.mode === (visibleMode(caller) ?? endpoint.mode);
 }
 
 /** Milliseconds of what the schema let pass. */

@@ -5,25 +5,35 @@ import {Type} from './type.ts';
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
 const timeOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
 
+const url = Type.String({
+	maxLength: 2000,
+	description:
+		'A public https URL. The host must not be local; the port must be 80, 443 or above 1023, and not the usual one of a database.',
+});
+const events = Type.Array(Type.Enum([...webhookEventTypes]), {
+	minItems: 1,
+	maxItems: webhookEventTypes.length,
+	uniqueItems: true,
+	description: 'The events to be posted there.',
+});
+
 /** The body that registers an endpoint. */
 export const endpointBody = Type.Object(
-	{
-		url: Type.String({
-			maxLength: 2000,
-			description:
-				'A public https URL. The host must not be local; the port must be 80, 443 or above 1023, and not the usual one of a database.',
-		}),
-		events: Type.Array(Type.Enum([...webhookEventTypes]), {
-			minItems: 1,
-			maxItems: webhookEventTypes.length,
-			uniqueItems: true,
-			description: 'The events to be posted there.',
-		}),
-	},
+	{url, events},
 	{
 		additionalProperties: false,
 		examples: [{url: 'https://shop.example/hooks/mail', events: ['delivered', 'bounced']}],
 	},
+);
+
+/** What may be changed of an endpoint. */
+export const endpointChanges = Type.Object(
+	{
+		url: Type.Optional(url),
+		events: Type.Optional(events),
+		active: Type.Optional(Type.Boolean({description: 'False: it gets no events.'})),
+	},
+	{additionalProperties: false, examples: [{active: false}]},
 );
 
 /** The body of a rotation. */
@@ -52,7 +62,7 @@ export const endpointSchema = Type.Object(
 		mode: Type.Enum(['live', 'test'], {
 			description: '`test`: a test key made it, and it gets events of test mail alone; `live`: it gets all.',
 		}),
-		active: Type.Boolean({description: 'False: an operator has disabled it; it gets no events.'}),
+		active: Type.Boolean({description: 'False: it was switched off, and gets no events.'}),
 		signing_secret: Type.String({
 			description:
 				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`.',
@@ -78,6 +88,17 @@ export const endpointSchema = Type.Object(
 			},
 		],
 	},
+);
+
+/** What came of a test. */
+export const testSchema = Type.Object(
+	{
+		acknowledged: Type.Boolean(),
+		status: Type.Union([Type.Integer(), Type.Null()], {description: 'What the endpoint answered; null: nothing.'}),
+		error: timeOrNull('Why it failed, for people; null: it was acknowledged.'),
+		ms: Type.Integer({description: 'How long it took, milliseconds.'}),
+	},
+	{examples: [{acknowledged: false, status: 500, error: 'it answered 500', ms: 34}]},
 );
 
 /** A delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */

@@ -108,14 +108,18 @@ export async function switchEndpoint(
 }
 
 /** False: there is no such endpoint. */
-export async function updateEvents(
+export async function updateEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
-	events: Endpoint['events'],
+	{url, events}: Partial<Pick<Endpoint, 'url' | 'events'>>,
 ): Promise<boolean> {
-	const endpoint = present(trx).where({workspace_id: workspaceId, id});
-	return (await endpoint.update({events: JSON.stringify(events)})) === 1;
+	const changes = {...(url !== undefined && {url}), ...(events && {events: JSON.stringify(events)})};
+	return (
+		(await present(trx)
+			.where({workspace_id: workspaceId, id})
+			.update({id, ...changes})) === 1
+	);
 }
 
 export type EndpointSecrets = Pick<Endpoint, 'secret' | 'previousSecret' | 'previousUntil'>;
