@@ -102,7 +102,7 @@ workspaces:
       - {code: good, name: Good}
       - {code: a b}
     webhooks:
-      - {url: http://localhost/, events: [nix]}
+      - {url: ftp://x.example/, events: [nix]}
 `;
 	refused(
 		t,
@@ -114,7 +114,7 @@ workspaces:
 		t,
 		await cli.runWith(bad.replace('[nix]', '[bounced]').replace('a b', 'b, name: B'), 'apply', '-f', '-'),
 		65,
-		/line 8: workspaces\[0\]\.webhooks\[0\]\.url must be an https URL\nmailctl: standard input cannot be applied/,
+		/line 8: workspaces\[0\]\.webhooks\[0\]\.url must be an https URL[^\n]*\nmailctl: standard input cannot be applied/,
 	);
 	refused(
 		t,

@@ -1,0 +1,48 @@
+import {execFile} from 'node:child_process';
+import {existsSync} from 'node:fs';
+import path from 'node:path';
+import process from 'node:process';
+import {promisify} from 'node:util';
+import test from 'ava';
+import {startLab} from '../demo/lab.ts';
+import {steps} from '../demo/steps.ts';
+
+const run = promisify(execFile);
+
+test('the demo shows each step, on 80 columns, and leaves nothing behind', async t => {
+	const {stdout} = await run(process.execPath, ['dist/test/demo/main.js', '--fast'], {
+		timeout: 180_000,
+	});
+	t.log(stdout);
+	for (const left of [
+		/signed for example\.com/,
+		/The timeline says: accepted, queued, sent, delivered\./,
+		/got the event "delivered"\. Its signature is right\./,
+		/refused at once: 422 recipient_suppressed\./,
+		/refused: 422 recipient_suppressed\./,
+		/got 200\./,
+		/refused \(422 recipient_unsubscribed\)/,
+		/still arrives: msg_\w+ is delivered\./,
+	]) {
+		t.regex(stdout.replaceAll(/\s+/g, ' '), left);
+	}
+	t.deepEqual(
+		stdout.split('\n').filter(line => line.length > 80 && !line.includes('alias')),
+		[],
+	);
+	const [, folder = ''] = /^ {4}cd (\S+)$/m.exec(stdout) ?? [];
+	t.true(folder.length > 10);
+	t.false(existsSync(folder));
+});
+
+test('each command that the demo names works in its folder', async t => {
+	const lab = await startLab(t);
+	const alias = `mailctl() { ${process.execPath} ${path.resolve('bin/mailctl.js')} "$@"; }`;
+	for (const step of steps) {
+		for (const command of (await step(lab)).look) {
+			const options = {cwd: lab.program.folder, env: {PATH: process.env.PATH}};
+			const {stdout} = await run('sh', ['-c', `${alias}; mailctl ${command}`], options);
+			t.true(stdout.length > 20, command);
+		}
+	}
+});
