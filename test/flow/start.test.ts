@@ -37,6 +37,7 @@ test.serial('the second start makes nothing and says no key; daemon.json comes a
 		http: first.url,
 		admin: first.url,
 		inbound: null,
+		submission: null,
 		version: JSON.parse(readFileSync('package.json', 'utf8')).version,
 		roles: ['api', 'deliver', 'webhook', 'inbound'],
 	});
