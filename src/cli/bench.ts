@@ -5,7 +5,7 @@ import type {Command} from 'commander';
 import {storeTime} from '../mail/time.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
 import {CliError} from './fault.ts';
-import {count} from './options.ts';
+import {count, oneOf} from './options.ts';
 import {example} from './program.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
@@ -38,13 +38,7 @@ export function benchCommand(command: Command): void {
 
 const fillCount = count('--fill', 1, 100_000_000);
 
-function measure(text: string): Measure {
-	const known = measures.find(one => one === text);
-	if (!known) {
-		throw new CliError('usage', `--only "${text}" is not allowed`, `use ${measures.join(', ')}`);
-	}
-	return known;
-}
+const measure = oneOf('--only', measures);
 
 async function bench(session: Session, options: Options): Promise<void> {
 	if (options.fill !== undefined) {

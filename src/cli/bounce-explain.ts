@@ -11,6 +11,7 @@ import {readReport} from '../report/read-report.ts';
 import {replyIn} from '../report/reply.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
+import {oneOf} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
@@ -33,7 +34,7 @@ is read, with those in its folders, but for hidden ones; of a Maildir its mails.
 A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
 		)
 		.option('--reply <text>', 'read the reply of a host instead of a mail')
-		.option('--phase <phase>', `what the reply was an answer to: ${phases.join(', ')} (rcpt)`, parsePhase)
+		.option('--phase <phase>', `what the reply was an answer to: ${phases.join(', ')} (rcpt)`, phase)
 		.option('--mx <host>', 'the host that gave the reply')
 		.action(action<ExplainOptions, [string[]]>(explain));
 }
@@ -143,13 +144,7 @@ async function headOf(name: string): Promise<Buffer | null> {
 	}
 }
 
-function parsePhase(text: string): Phase {
-	const phase = phases.find(each => each === text);
-	if (!phase) {
-		throw new CliError('usage', `--phase "${text}" is not allowed`, `use ${phases.join(', ')}`);
-	}
-	return phase;
-}
+const phase = oneOf('--phase', phases);
 
 /** A reading as scripts see it. */
 function viewOf({kind, reports, fault}: Reading) {

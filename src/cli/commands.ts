@@ -65,6 +65,14 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./backup.ts')).restoreCommand,
 	},
 	{
+		name: 'completion',
+		about: 'Print what lets a shell complete words of mailctl',
+		load: async () => {
+			const {completionCommand} = await import('./tree/completion.ts');
+			return command => completionCommand(command, () => mailctl());
+		},
+	},
+	{
 		name: 'config',
 		about: 'Settings: their effective values and where they come from',
 		load: async () => (await import('./config.ts')).configCommands,

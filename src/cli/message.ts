@@ -10,7 +10,7 @@ import {type ListedMessage, listMessages} from '../store/message-scan.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {CliError} from './fault.ts';
 import {describe, storedReportView} from './message-text.ts';
-import {address, count, past} from './options.ts';
+import {address, count, oneOf, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
@@ -107,13 +107,7 @@ async function chosenMessage(session: Session, id: string): Promise<StoredMessag
 	return found;
 }
 
-function status(text: string): RecipientState {
-	const known = recipientStates.find(state => state === text);
-	if (!known) {
-		throw new CliError('usage', `--status "${text}" is not allowed`, `use ${recipientStates.join(', ')}`);
-	}
-	return known;
-}
+const status = oneOf('--status', recipientStates);
 
 const messages: Noun<ListedMessage> = {
 	json: row => row,

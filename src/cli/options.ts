@@ -6,7 +6,7 @@ import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route-choice.ts';
-import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
+import {suppressionReasons} from '../mail/suppression.ts';
 import {parseTime} from '../mail/time.ts';
 import {labelFault} from '../mail/unprintable.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
@@ -18,6 +18,15 @@ import {CliError} from './fault.ts';
 function refuse(option: string, text: string, mend: string): never {
 	throw new CliError('usage', `${option} "${text}" is not allowed`, mend);
 }
+
+/** One of some words. */
+export function oneOf<Word extends string>(option: string, words: readonly Word[]): (text: string) => Word {
+	const parse = (text: string) =>
+		words.find(each => each === text) ?? refuse(option, text, `use ${words.join(words.length === 2 ? ' or ' : ', ')}`);
+	return Object.assign(parse, {choices: words});
+}
+
+export const mode = oneOf('--mode', ['live', 'test']);
 
 export function label(option: string): (text: string) => string {
 	return text => {
@@ -101,11 +110,6 @@ export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
 
 scope.choices = scopes;
 
-export function mode(text: string): 'live' | 'test' {
-	return text === 'live' || text === 'test' ? text : refuse('--mode', text, 'use live or test');
-}
-mode.choices = ['live', 'test'];
-
 /** A moment: an RFC 3339 time, or a duration before now. Milliseconds. */
 export function past(option: string): (text: string) => number {
 	return text => moment(option, text, -1);
@@ -167,20 +171,10 @@ export function selector(text: string): string {
 		: refuse('--selector', text, 'use at most 50 small letters, digits and hyphens');
 }
 
-export function reason(text: string): SuppressionReason {
-	const known = suppressionReasons.find(each => each === text);
-	return known ?? refuse('--reason', text, `use ${suppressionReasons.join(', ')}`);
-}
-reason.choices = suppressionReasons;
+export const reason = oneOf('--reason', suppressionReasons);
 
 export function topicCode(text: string): string {
 	return isTopicCode(text) ? text : refuse('--code', text, 'use 1 to 64 letters, digits, hyphens and underscores');
-}
-
-/** One of some words. */
-export function oneOf<Word extends string>(option: string, words: readonly Word[]): (text: string) => Word {
-	const parse = (text: string) => words.find(each => each === text) ?? refuse(option, text, `use ${words.join(', ')}`);
-	return Object.assign(parse, {choices: words});
 }
 
 /** For options that may be given several times. */

@@ -17,7 +17,7 @@ import {
 } from '../store/webhooks/webhook-deliveries.ts';
 import {type Endpoint, findEndpoint, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
 import {CliError} from './fault.ts';
-import {count, past} from './options.ts';
+import {count, oneOf, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
@@ -175,27 +175,15 @@ export function missingEndpoint(id: string): never {
 }
 
 /** Throws a usage error (64). */
-export function webhookEvent(text: string): WebhookEventType {
-	const known = webhookEventTypes.find(each => each === text);
-	if (!known) {
-		throw new CliError('usage', `--event "${text}" is not allowed`, `use ${webhookEventTypes.join(', ')}`);
-	}
-	return known;
-}
+export const webhookEvent = oneOf('--event', webhookEventTypes);
 
 /** Given several times, with commas, or both. */
 export function webhookEvents(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
 	return [...previous, ...text.split(',').map(webhookEvent)];
 }
+webhookEvents.choices = webhookEventTypes;
 
-/** Throws a usage error (64). */
-export function deliveryState(text: string): DeliveryState {
-	const known = deliveryStates.find(each => each === text);
-	if (!known) {
-		throw new CliError('usage', `--status "${text}" is not allowed`, `use ${deliveryStates.join(', ')}`);
-	}
-	return known;
-}
+export const deliveryState = oneOf('--status', deliveryStates);
 
 export function endpointState({disabledAt, failingSince}: Endpoint): string {
 	if (disabledAt !== null) {

@@ -156,7 +156,7 @@ const none: Readonly<Record<string, string>> = {
 	bench: 'measures a store of its own; the templates and workspaces that --fill makes have their own rows',
 	...Object.fromEntries(
 		[
-			...['doctor', 'stats', 'config show', 'config check', 'config pace', 'audit list'],
+			...['doctor', 'stats', 'completion', 'config show', 'config check', 'config pace', 'audit list'],
 			...['workspace list', 'workspace show', 'key list', 'domain list', 'domain show', 'sender list'],
 			...['template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
 			...['suppression export', 'topic list', 'message list', 'message show', 'message raw', 'contact list'],

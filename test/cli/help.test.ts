@@ -1,4 +1,4 @@
-import {execFile} from 'node:child_process';
+import {execFile, spawnSync} from 'node:child_process';
 import {readFileSync} from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
@@ -6,8 +6,9 @@ import {promisify} from 'node:util';
 import test from 'ava';
 import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
-import {cliPage} from '../../src/cli/docs.ts';
 import {exampleOf} from '../../src/cli/program.ts';
+import {manPage} from '../../src/cli/tree/man-page.ts';
+import {cliPage} from '../../src/cli/tree/page.ts';
 import {newCli, refused} from '../helpers/cli.ts';
 
 function verbsOf(command: Command, path: readonly string[] = []): Array<readonly [path: string, verb: Command]> {
@@ -19,6 +20,34 @@ function verbsOf(command: Command, path: readonly string[] = []): Array<readonly
 
 test('docs/reference/cli.md is as the code says', async t => {
 	t.is(readFileSync('docs/reference/cli.md', 'utf8'), cliPage(await mailctl()));
+});
+
+test('docs/reference/mailctl.1 is as the code says, has every verb, and reads without a warning', async t => {
+	const page = readFileSync('docs/reference/mailctl.1', 'utf8');
+	t.is(page, manPage(await mailctl()));
+	const readers = [
+		['man', '--warnings', '-l'],
+		['mandoc', '-T', 'lint', '-W', 'error'],
+	] as const;
+	for (const [name, ...args] of readers) {
+		const {error, status, stdout, stderr} = spawnSync(name, [...args, 'docs/reference/mailctl.1'], {
+			encoding: 'utf8',
+			env: {PATH: process.env.PATH, LC_ALL: 'C.UTF-8', MANWIDTH: '80'},
+		});
+		if (error) {
+			t.log(`not run here: ${name}`);
+			continue;
+		}
+		t.is(status, 0, stdout + stderr);
+		t.is(stderr, '', name);
+		if (name === 'man') {
+			const verbs = verbsOf(await mailctl()).filter(([path]) => path.includes(' '));
+			t.deepEqual(
+				verbs.map(([path]) => path).filter(path => !stdout.includes(`\n       mailctl ${path}`)),
+				[],
+			);
+		}
+	}
 });
 
 test('every command has a description, an example of itself, options that say what they are, and its place in the docs', async t => {

@@ -1,5 +1,16 @@
-import type {Command, Option} from 'commander';
-import {exampleOf} from './program.ts';
+import type {Argument, Command, Option} from 'commander';
+import {exampleOf} from '../program.ts';
+
+export const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
+	[0, 'done'],
+	[64, 'the command line is wrong'],
+	[65, 'what it names is wrong: no such thing, bad address, broken template'],
+	[69, 'not available: no daemon runs, the message was not delivered (`send --wait`)'],
+	[74, 'a file or the store cannot be read or written'],
+	[75, 'temporary: try again'],
+	[78, 'settings or schema'],
+	[1, 'anything else'],
+];
 
 /** docs/reference/cli.md: every command with its options and an example. */
 export function cliPage(program: Command): string {
@@ -17,32 +28,30 @@ is one JSON document and nothing else. Errors go to standard error as \`mailctl:
 Commands that destroy data ask on a terminal, and need \`--yes\` elsewhere. Commands work beside a running daemon, which notices a
 change within a second.
 
+The same as a manual page is \`man mailctl\` where npm installed it, else \`man docs/reference/mailctl.1\`. To complete words with Tab:
+
+\`\`\`sh
+mailctl completion bash > /etc/bash_completion.d/mailctl
+mailctl completion zsh > /usr/local/share/zsh/site-functions/_mailctl
+mailctl completion fish > ~/.config/fish/completions/mailctl.fish
+\`\`\`
+
 | exit code | meaning |
 |---|---|
-| 0 | done |
-| 64 | the command line is wrong |
-| 65 | what it names is wrong: no such thing, bad address, broken template |
-| 69 | not available: no daemon runs, the message was not delivered (\`send --wait\`) |
-| 74 | a file or the store cannot be read or written |
-| 75 | temporary: try again |
-| 78 | settings or schema |
-| 1 | anything else |
+${exits.map(([code, meaning]) => `| ${code} | ${meaning} |`).join('\n')}
 
 Every command also takes:
 
 ${optionTable(program.options)}
 
 ${sections.join('\n')}
-This page is made from the code: \`npm run build && node dist/src/cli/write-docs.js\`.
+This page is made from the code: \`npm run build && node dist/src/cli/tree/write-docs.js\`.
 `;
 }
 
 function section(heading: string, command: Command): string {
 	const name = pathOf(command);
-	const words = command.registeredArguments.map(argument => {
-		const name = argument.variadic ? `${argument.name()}...` : argument.name();
-		return argument.required ? `<${name}>` : `[${name}]`;
-	});
+	const words = command.registeredArguments.map(placeOf);
 	const usage = ['mailctl', name, ...words, ...(command.options.length > 0 ? ['[options]'] : [])].join(' ');
 	const options = command.options.length > 0 ? `${optionTable(command.options)}\n\n` : '';
 	return `${heading} ${name}
@@ -57,7 +66,14 @@ ${exampleOf(command)}
 `;
 }
 
-function pathOf(command: Command): string {
+/** `<id>`, `[id...]` */
+export function placeOf(argument: Argument): string {
+	const name = argument.variadic ? `${argument.name()}...` : argument.name();
+	return argument.required ? `<${name}>` : `[${name}]`;
+}
+
+/** `key create` */
+export function pathOf(command: Command): string {
 	const names: string[] = [];
 	for (let each: Command | null = command; each?.parent; each = each.parent) {
 		names.unshift(each.name());
@@ -66,11 +82,13 @@ function pathOf(command: Command): string {
 }
 
 function optionTable(options: readonly Option[]): string {
-	const rows = options.map(({flags, description, mandatory, defaultValue}) => {
-		const fallback = defaultValue === undefined ? '' : ` (default ${defaultValue})`;
-		return `| \`${cell(flags)}\` | ${cell(description)}${mandatory ? ' (required)' : fallback} |`;
-	});
+	const rows = options.map(option => `| \`${cell(option.flags)}\` | ${cell(meaningOf(option))} |`);
 	return `| option | meaning |\n|---|---|\n${rows.join('\n')}`;
+}
+
+export function meaningOf({description, mandatory, defaultValue}: Option): string {
+	const fallback = defaultValue === undefined ? '' : ` (default ${defaultValue})`;
+	return description + (mandatory ? ' (required)' : fallback);
 }
 
 function cell(text: string): string {

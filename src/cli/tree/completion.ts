@@ -1,0 +1,206 @@
+import type {Command, Option} from 'commander';
+import {oneOf} from '../options.ts';
+import {example} from '../program.ts';
+import {action} from '../session.ts';
+
+/** A word that can come next, and what it means. */
+type Choice = readonly [word: string, about: string];
+/** What can come at a place: after a path (`key create`), or after a path and an option that takes a value. */
+type Branch = {readonly at: string; readonly choices: readonly Choice[]};
+
+/** What the scripts look words up in. They start no process, so that a Tab costs nothing. */
+type Tables = {
+	/** Steps from a place to the next one: ` key`, `key create`. */
+	readonly steps: readonly string[];
+	/** Options that take a value, at their places; `* --workspace` at any. */
+	readonly valued: readonly string[];
+	/** Nouns, verbs, and words that an argument may be. */
+	readonly names: readonly Branch[];
+	readonly options: readonly Branch[];
+	/** Words that an option may have. */
+	readonly values: readonly Branch[];
+};
+
+const shells = {bash, zsh, fish};
+
+/** `load` makes the whole tree of commands. */
+export function completionCommand(command: Command, load: () => Promise<Command>): void {
+	example(command, 'mailctl completion bash > /etc/bash_completion.d/mailctl')
+		.argument('<shell>', Object.keys(shells).join(', '), oneOf('the shell', Object.keys(shells)))
+		.action(
+			action<object, [keyof typeof shells]>(async ({terminal}, _, shell) => {
+				await terminal.pour(shells[shell](tablesOf(await load())));
+			}),
+		);
+}
+
+/** Words that the parser of an option or an argument takes. */
+function wordsOf({parseArg}: {readonly parseArg?: unknown}): Choice[] {
+	const {choices = []} = (parseArg ?? {}) as {readonly choices?: readonly string[]};
+	return choices.map(word => [word, '']);
+}
+
+function tablesOf(program: Command): Tables {
+	const help: Choice = ['--help', 'display help'];
+	const common = program.options.filter(({long}) => long !== '--version').flatMap(choicesOf);
+	const places = placesOf(program, '');
+	const taking = places.flatMap(({path, command}) =>
+		command.options
+			.filter(({required}) => required)
+			.flatMap(option => flagsOf(option).map(flag => ({path, flag, option}))),
+	);
+	return {
+		steps: places.slice(1).map(({path}) => (path.includes(' ') ? path : ` ${path}`)),
+		valued: taking.map(({path, flag}) => (path === '' ? `* ${flag}` : `${path} ${flag}`)),
+		names: places.map(({path, command}) => ({
+			at: path,
+			choices: [
+				...command.commands.map((each): Choice => [each.name(), each.description()]),
+				...command.registeredArguments.slice(0, 1).flatMap(wordsOf),
+			],
+		})),
+		options: places.map(({path, command}) => ({
+			at: path,
+			choices: [...(path === '' ? [] : command.options.flatMap(choicesOf)), ...common, help],
+		})),
+		values: taking.map(({path, flag, option}) => ({at: `${path} ${flag}`, choices: wordsOf(option)})),
+	};
+}
+
+function placesOf(command: Command, path: string): Array<{readonly path: string; readonly command: Command}> {
+	const below = command.commands.flatMap(each => placesOf(each, path === '' ? each.name() : `${path} ${each.name()}`));
+	return [{path, command}, ...below];
+}
+
+function flagsOf({short, long}: Option): string[] {
+	return [short, long].filter(flag => flag !== undefined);
+}
+
+function choicesOf(option: Option): Choice[] {
+	return flagsOf(option).map(flag => [flag, option.description]);
+}
+
+/** A text as one word of a shell. */
+function quoted(text: string): string {
+	return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** As `case` has it in bash and zsh; the star stays a pattern. */
+function pattern(text: string): string {
+	return text.startsWith('*') ? `*${quoted(text.slice(1))}` : quoted(text);
+}
+
+/** The lines of a `case` for the branches that have choices. */
+function cases(branches: readonly Branch[], line: (choices: readonly Choice[]) => string): string {
+	return branches
+		.filter(({choices}) => choices.length > 0)
+		.map(({at, choices}) => `\t\t${quoted(at)}) ${line(choices)} ;;\n`)
+		.join('');
+}
+
+/** What bash and zsh share: `words` are those of the line, `first` and `last` the numbers of the second and of the one to complete. */
+function lookUp(
+	{steps, valued, names, options, values}: Tables,
+	{words, first, last}: {readonly words: string; readonly first: number; readonly last: string},
+	line: (choices: readonly Choice[]) => string,
+): string {
+	return `	for ((i = ${first}; i < ${last}; i++)); do
+		case "$at \${${words}[i]}" in
+			${steps.map(pattern).join(' | ')}) at="\${at:+$at }\${${words}[i]}" ;;
+			${valued.map(pattern).join(' | ')}) ((i++)) ;;
+		esac
+	done
+	if ((i > ${last})); then
+		case "$at \${${words}[${last} - 1]}" in
+${cases(values, line)}		esac
+	elif [[ \${${words}[${last}]} == -* ]]; then
+		case "$at" in
+${cases(options, line)}		esac
+	else
+		case "$at" in
+${cases(names, line)}		esac
+	fi
+`;
+}
+
+function bash(tables: Tables): string {
+	const line = (choices: readonly Choice[]) => `found=${quoted(choices.map(([word]) => word).join(' '))}`;
+	return `# Completes words of mailctl in bash. Try it: source <(mailctl completion bash)
+_mailctl() {
+	local at='' found='' i
+${lookUp(tables, {words: 'COMP_WORDS', first: 1, last: 'COMP_CWORD'}, line)}	COMPREPLY=($(compgen -W "$found" -- "\${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -o default -F _mailctl mailctl
+`;
+}
+
+function zsh(tables: Tables): string {
+	const entry = ([word, about]: Choice) => quoted(about === '' ? word : `${word}:${about}`);
+	const line = (choices: readonly Choice[]) => `found=(${choices.map(entry).join(' ')})`;
+	return `#compdef mailctl
+# Completes words of mailctl in zsh. Try it after compinit: source <(mailctl completion zsh)
+_mailctl() {
+	local at='' i
+	local -a found
+${lookUp(tables, {words: 'words', first: 2, last: 'CURRENT'}, line)}	if ((\${#found})); then
+		_describe mailctl found
+	else
+		_files
+	fi
+}
+if [[ "\${funcstack[1]}" == _mailctl ]]; then
+	_mailctl
+else
+	compdef _mailctl mailctl
+fi
+`;
+}
+
+function fish(tables: Tables): string {
+	// In single quotes fish knows \\' and \\\\ only.
+	const word = (text: string) => `'${text.replaceAll(/['\\]/g, '\\$&')}'`;
+	const found = (branches: readonly Branch[]) =>
+		branches
+			.filter(({choices}) => choices.length > 0)
+			.map(({at, choices}) => {
+				const lines = choices.map(([name, about]) => word(about === '' ? name : `${name}\t${about}`));
+				return `\t\t\tcase ${word(at)}\n\t\t\t\tset found ${lines.join(' ')}\n`;
+			})
+			.join('');
+	return `# Completes words of mailctl in fish. Try it: mailctl completion fish | source
+function __mailctl
+	set -l at ''
+	set -l option ''
+	set -l found
+	for word in (commandline -opc)[2..-1]
+		if test -n "$option"
+			set option ''
+			continue
+		end
+		switch "$at $word"
+			case ${tables.steps.map(word).join(' ')}
+				set at (string trim "$at $word")
+			case ${tables.valued.map(word).join(' ')}
+				set option $word
+		end
+	end
+	set -l current (commandline -ct)
+	if test -n "$option"
+		switch "$at $option"
+${found(tables.values)}		end
+	else if string match -q -- '-*' "$current"
+		switch "$at"
+${found(tables.options)}		end
+	else
+		switch "$at"
+${found(tables.names)}		end
+	end
+	if set -q found[1]
+		printf '%s\\n' $found
+	else
+		__fish_complete_path "$current"
+	end
+end
+complete -c mailctl -f -a '(__mailctl)'
+`;
+}
