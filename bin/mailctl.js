@@ -6,5 +6,15 @@ if (process.argv.includes('serve')) {
 	process.env.UV_THREADPOOL_SIZE ??= '16';
 }
 
+const {existsSync} = require('node:fs');
 const {newest, run} = require('./program.js');
-void run(newest(`${__dirname}/../dist`), process.argv);
+
+const program = newest(`${__dirname}/../dist`);
+if (existsSync(program)) {
+	void run(program, process.argv);
+} else {
+	console.error(
+		'mailctl: the program is not built yet, run npm ci in its folder or install the file that npm pack makes',
+	);
+	process.exitCode = 69;
+}

@@ -16,27 +16,19 @@ import path from 'node:path';
 import process from 'node:process';
 import {build} from 'esbuild';
 
-// Pure JavaScript that reads no file beside itself. All others stay in node_modules, loaded when they are used.
-const bundled = new Set([
-	'@fastify/swagger',
-	'ajv',
-	'commander',
-	'dns-packet',
-	'dotenv',
-	'fastify',
-	'get-east-asian-width',
-	'html-to-text',
-	'ipaddr.js',
-	'knex',
-	'liquidjs',
-	'lru-cache',
-	'pino',
-	'prom-client',
-	'undici',
-	'yaml',
-]);
-// Drivers that knex can use and we have not.
-const missing = ['better-sqlite3', 'mariadb', 'mysql', 'mysql2', 'oracledb', 'pg-query-stream', 'tedious'];
+// Drivers that knex can use and we have not, and a reader of settings that MJML can use.
+const missing = [
+	'better-sqlite3',
+	'mariadb',
+	'mysql',
+	'mysql2',
+	'oracledb',
+	'pg-query-stream',
+	'tedious',
+	'typescript',
+];
+// What is installed beside the bundle: native code, libraries that read files of their own, and those that few starts load.
+// All others are development dependencies and go into it.
 const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8'));
 const [folder = 'dist/bundle'] = process.argv.slice(2);
 // Who starts the program meanwhile gets the old bundle, never half of the new one.
@@ -62,7 +54,7 @@ async function bundle(entries, options) {
 		platform: 'node',
 		target: 'node20.19',
 		minifyWhitespace: true,
-		external: [...Object.keys(dependencies).filter(name => !bundled.has(name)), ...missing],
+		external: [...Object.keys(dependencies), ...missing],
 		sourcemap: true,
 		sourcesContent: false,
 		legalComments: 'none', // LICENSES.txt has them.

@@ -49,13 +49,13 @@ export type Daemon = {
 	readonly kill: () => Promise<void>;
 };
 
-const program = resolve('bin/mailctl.js');
+const built = resolve('bin/mailctl.js');
 const readyLimit = 300_000;
 const runLimit = 180_000;
 const shownLog = 2000;
 
 /** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
-export async function prepareProgram(t: Scope, settings: Settings): Promise<Program> {
+export async function prepareProgram(t: Scope, settings: Settings, program = built): Promise<Program> {
 	const folder = await mkdtemp(join(tmpdir(), 'mailctl-flow-'));
 	t.teardown(() => rm(folder, {recursive: true, force: true, maxRetries: 10}));
 	const logFile = join(folder, 'daemon.log');
