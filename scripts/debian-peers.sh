@@ -3,7 +3,9 @@
 # to be run in a chroot of it: .peers/postfix, .peers/dovecot ... Nothing is configured or started, no maintainer script
 # runs; a test brings its own configuration. A second run finds the same versions and does nothing.
 #
-#   scripts/debian-peers.sh [postfix|exim4|opensmtpd|dovecot|postgrey|swaks]...
+#   scripts/debian-peers.sh [postfix|exim4|opensmtpd|dovecot|postgrey|swaks|debian]...
+#
+# `debian` is a bare system made by debootstrap, in which the Debian package is installed and removed.
 #
 # Without a name: all that the tests use, which is all but swaks (a client to look at a peer with).
 # Needs root (chown, mknod, chroot), apt and a mirror. Without them it says `not run here: ...`: exit 0, but 1 where CI is set.
@@ -11,8 +13,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/.peers
 skipped=(--exclude=./usr/share/{doc,info,locale,man})
-known='postfix exim4 opensmtpd dovecot postgrey swaks'
-tools=(openssl python3-dkim python3-nacl libfaketime)
+known='postfix exim4 opensmtpd dovecot postgrey swaks debian'
+tools=(debootstrap openssl python3-dkim python3-nacl libfaketime)
 
 say() { echo "debian-peers: $*"; }
 not_run_here() { echo "not run here: $*"; [ -z "${CI:-}" ] || exit 1; exit 0; }
@@ -26,6 +28,7 @@ packages_of() {
     opensmtpd) echo opensmtpd ;;
     dovecot) echo dovecot-core dovecot-imapd dovecot-lmtpd ;;
     postgrey) echo postgrey ;;
+    debian) echo adduser init-system-helpers ca-certificates ;;
     swaks) echo swaks libnet-dns-perl libnet-ssleay-perl ;;
     *) echo "debian-peers: $1 is unknown, name one of: $known" >&2; exit 64 ;;
   esac
@@ -124,6 +127,21 @@ finish_postfix() {
   chmod 2555 "$root"/usr/sbin/post{drop,queue}
 }
 
+# A system of its own, of the release and from the mirror of this machine.
+bootstrap() {
+  local root=$folder/debian fresh=$folder/.debian.new suite mirror
+  read -r mirror suite < <(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | head -n 1) || true
+  [ -n "${suite:-}" ] || not_run_here "no mirror of Debian is known"
+  suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-$suite}")
+  say "makes a bare Debian in .peers/debian"
+  rm -rf "$fresh"
+  debootstrap --variant=minbase --include="$(packages_of debian | grep -v dash | tr ' ' ',')" "$suite" "$fresh" "$mirror" >"$folder/debootstrap.log" 2>&1 ||
+    not_run_here "debootstrap failed, see .peers/debootstrap.log"
+  wanted debian >"$fresh/.unpacked"
+  rm -rf "$root"
+  mv "$fresh" "$root"
+}
+
 unpack() {
   local peer=$1 root=$folder/$1 fresh=$folder/.$1.new archives=$folder/.$1.archives package
   rm -rf "$fresh" "$archives"
@@ -159,7 +177,7 @@ install_tools() {
     not_run_here "${missing[*]} cannot be installed"
 }
 
-[ $# -gt 0 ] || set -- postfix exim4 dovecot postgrey opensmtpd
+[ $# -gt 0 ] || set -- postfix exim4 dovecot postgrey opensmtpd debian
 for peer; do packages_of "$peer" >/dev/null; done
 command -v apt-get >/dev/null || not_run_here "this system has no apt"
 [ "$(id -u)" = 0 ] || not_run_here "only root can unpack and run mail servers in a chroot"
@@ -175,6 +193,8 @@ for peer; do
     say "$peer is there (without package lists its versions cannot be compared)"
   elif [ -e "$unpacked" ] && [ "$(wanted "$peer")" = "$(cat "$unpacked")" ]; then
     say "$peer is there"
+  elif [ "$peer" = debian ]; then
+    bootstrap
   else
     unpack "$peer"
   fi
