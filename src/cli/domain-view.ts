@@ -5,7 +5,7 @@ import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import type {Session} from './session.ts';
 import type {Tone} from './terminal.ts';
-import {cut, fields, printable, shortTime, table} from './text.ts';
+import {cut, fields, printable, shortTime, table, wrapped} from './text.ts';
 
 /** When the daemon asks DNS again; null: it does not while nothing leaves the machine. */
 export function nextCheckOf(session: Session, row: Domain, keys: readonly DkimKey[]): string | null {
@@ -35,8 +35,40 @@ export function checkedLines(
 		'',
 		...statusTable(session, records),
 		...(remarkable.some(({ok}) => !ok) ? ['', ...publish(row)] : []),
+		...eitherOf(remarkable),
 		...remarkable.flatMap(record => ['', ...detailLines(session, record)]),
 	];
+}
+
+/** The same with nothing but what is wrong. */
+export function wrongLines(
+	session: Session,
+	row: Domain,
+	records: readonly CheckedRecord[],
+	next: string | null,
+): string[] {
+	const isProven = records.some(({purpose, key, ok}) => ok && purpose === 'dkim' && key?.state !== 'retired');
+	const wrong = records.filter(
+		({purpose, state, problem}) =>
+			(state !== 'ok' || problem !== null) && !(purpose === 'ownership' && state === 'missing' && isProven),
+	);
+	return wrong.length > 0
+		? checkedLines(session, row, wrong, next)
+		: [...head(session, row, next), '', 'DNS shows every record that is needed.'];
+}
+
+/** Of two records that verify a domain one is enough. */
+function eitherOf(records: readonly CheckedRecord[]): string[] {
+	const proofs = records.filter(
+		({purpose, required, ok}) => !ok && required && (purpose === 'ownership' || purpose === 'dkim'),
+	);
+	return proofs.length < 2
+		? []
+		: [
+				'',
+				'To verify the domain, publish either of these (receivers want the DKIM record):',
+				...proofs.map(({name}) => `  TXT ${name}`),
+			];
 }
 
 function head(session: Session, row: Domain, next: string | null): string[] {
@@ -115,19 +147,27 @@ function heading({terminal}: Session, record: DomainRecord): string {
 	return `${terminal.bold(`${record.type} ${printable(record.name)}`)}  (${purposeOf(record)})`;
 }
 
+/** The value to publish, and what to know of it; a value that nobody else can use is not shown. */
+function proposal({terminal}: Session, {value, note, ready}: DomainRecord): string[] {
+	return [
+		...(ready ? [printable(value)] : []),
+		...(note === null ? [] : wrapped(`note: ${printable(note)}`, terminal.width, '  ')),
+	];
+}
+
 function valueLines(session: Session, record: DomainRecord): string[] {
-	return [heading(session, record), printable(record.value)];
+	return [heading(session, record), ...proposal(session, record)];
 }
 
 function detailLines(session: Session, record: CheckedRecord): string[] {
 	const {width} = session.terminal;
-	const {state, problem, found, ok, value} = record;
+	const {state, problem, found, ok} = record;
 	return [
 		heading(session, record),
 		...(state === 'missing' && problem === null
 			? []
 			: [cut(`  ${state}${problem === null ? '' : `: ${printable(problem)}`}`, width)]),
 		...(ok ? [] : found.map(text => cut(`  found: ${printable(text)}`, width))),
-		...(ok ? [] : [printable(value)]),
+		...(ok ? [] : proposal(session, record)),
 	];
 }

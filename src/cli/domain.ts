@@ -11,7 +11,7 @@ import {storeTime} from '../mail/time.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';
 import {listDomainSenders} from '../store/senders.ts';
-import {checkedLines, nextCheckOf, unaskedLines} from './domain-view.ts';
+import {checkedLines, nextCheckOf, unaskedLines, wrongLines} from './domain-view.ts';
 import {CliError} from './fault.ts';
 import {domain as parseDomain, selector as parseSelector} from './options.ts';
 import {verb, yesOption} from './program.ts';
@@ -37,7 +37,7 @@ export function domainCommands(domain: Command): void {
 	verb(
 		domain,
 		'verify <domain>',
-		'Check the DNS records now; exit 69 unless the domain is verified',
+		'Check the DNS records now and show what is wrong; exit 69 unless the domain is verified',
 		'mailctl domain verify shop.example',
 	).action(action(verify));
 
@@ -105,7 +105,7 @@ async function show(session: Session, {zone}: {zone?: boolean}, text: string): P
 
 async function verify(session: Session, _options: object, text: string): Promise<void> {
 	const checked = await check(session, text);
-	await showChecked(session, checked);
+	await showChecked(session, checked, wrongLines);
 	const {state, name} = checked.domain;
 	if (state !== 'verified') {
 		const proofs = checked.records.filter(
@@ -203,11 +203,13 @@ async function check(session: Session, text: string): Promise<DomainCheck> {
 	return checked;
 }
 
-async function showChecked(session: Session, {domain, records}: DomainSight | DomainCheck): Promise<void> {
+async function showChecked(
+	session: Session,
+	{domain, records}: DomainSight | DomainCheck,
+	lines = checkedLines,
+): Promise<void> {
 	const next = nextCheckOf(session, domain, await listDkimKeys(await session.reader(), domain.id));
-	session.show(domainRecordsView(domain, next, records, storedTime), () =>
-		checkedLines(session, domain, records, next),
-	);
+	session.show(domainRecordsView(domain, next, records, storedTime), () => lines(session, domain, records, next));
 }
 
 function showUnasked(session: Session, row: Domain, keys: readonly DkimKey[], purposes?: readonly string[]): void {

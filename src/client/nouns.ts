@@ -585,6 +585,10 @@ export type DomainCreateAnswer = {
 		} | null;
 		/** Of an MX: names whose mail goes the same way. */
 		alike: string[];
+		/** What to know before it is published. */
+		note: string | null;
+		/** False: set MAILCTL_HOSTNAME first, the value has a name that only this machine knows. */
+		ready: boolean;
 		/** DNS answers what is to be published; absent: it was not asked. */
 		ok?: boolean;
 		state?: 'ok' | 'missing' | 'different' | 'unknown';

@@ -2,6 +2,7 @@ import {dkimRecordValue} from '../compose/dkim.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DkimKey, keyState} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
+import {smarthostSpf} from './smarthost-spf.ts';
 
 /** A DNS record to publish (docs/guide/domains.md). */
 export type DomainRecord = {
@@ -18,6 +19,10 @@ export type DomainRecord = {
 	readonly key: RecordKey | null;
 	/** Of an MX: names whose mail goes the same way, so that it is right, too, if it leads where theirs leads. */
 	readonly alike: readonly string[];
+	/** What to know before it is published, a clause for people. */
+	readonly note: string | null;
+	/** False: the value names this machine, whose name is not known; the note says what to set. */
+	readonly ready: boolean;
 };
 
 export type RecordKey = {
@@ -87,7 +92,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		name: string,
 		value: string,
 		required = false,
-	): DomainRecord => ({type, name, value, purpose, required, found: [], key: null, alike: []});
+	): DomainRecord => ({type, name, value, purpose, required, found: [], key: null, alike: [], note: null, ready: true});
 	return [
 		record('ownership', 'TXT', `_mailctl.${domain.name}`, `mailctl-verification=${domain.ownership_token}`, true),
 		...keys.map(row => {
@@ -97,8 +102,8 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 			const name = `${row.selector}._domainkey.${domain.name}`;
 			return {...record('dkim', 'TXT', name, dkimRecordValue(row.public_key), required), key};
 		}),
-		{...record('return_path', 'MX', returnPath, `10 ${bounceHost}`), alike: [returnPathDomain]},
-		record('spf', 'TXT', returnPath, spf(input)),
+		{...record('return_path', 'MX', returnPath, `10 ${bounceHost}`), alike: [returnPathDomain], ...named(bounceHost)},
+		{...record('spf', 'TXT', returnPath, ''), ...spf(input)},
 		record('dmarc', 'TXT', `_dmarc.${domain.name}`, 'v=DMARC1; p=none'),
 	];
 }
@@ -109,11 +114,25 @@ function recordKey(row: DkimKey): RecordKey {
 	return {id, algorithm, state: keyState(row), keep_until: until};
 }
 
-// Which addresses a smarthost sends from only its operator knows: nothing may be forbidden in their name.
-function spf({host, sourceAddresses, smarthosts}: SendingNames): string {
+function spf({
+	host,
+	sourceAddresses,
+	smarthosts,
+}: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partial<DomainRecord> {
 	if (smarthosts.length > 0) {
-		return `v=spf1 ${smarthosts.map(name => `a:${name}`).join(' ')} ~all`;
+		return smarthostSpf(smarthosts);
 	}
 	const sources = sourceAddresses.map(address => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`);
-	return `v=spf1 ${(sources.length > 0 ? sources : [`a:${host}`]).join(' ')} -all`;
+	return sources.length > 0
+		? {value: `v=spf1 ${sources.join(' ')} -all`, note: null}
+		: {value: `v=spf1 a:${host} -all`, ...named(host)};
+}
+
+/** Others cannot find a host by a name without a dot. */
+function named(host: string): Pick<DomainRecord, 'note' | 'ready'> {
+	const ready = host.includes('.');
+	return {
+		ready,
+		note: ready ? null : `set MAILCTL_HOSTNAME to a full name such as mail.example.com first, it is ${host}`,
+	};
 }

@@ -4,6 +4,7 @@ import {isSpf, parseSpf} from '../mail/spf-record.ts';
 import {parseTagList} from '../mail/tag-list.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import type {DomainRecord} from './domain-records.ts';
+import {unknownInclude} from './smarthost-spf.ts';
 import {checkSpf} from './spf-check.ts';
 
 /** How DNS answers for a record that is to be published. `unknown`: it did not answer, which says nothing. */
@@ -151,11 +152,29 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 	if (!parsed.ok) {
 		return different(found, parsed.fault);
 	}
-	// A proposal that forbids nothing names addresses that are only guessed.
+	// A proposal that forbids nothing is for smarthosts, whose addresses may be written in other ways.
 	if (value.endsWith('~all')) {
-		return ok(found);
+		return judgeIncludes(only, value);
 	}
 	return await judgeCover(resolver, name, value, found);
+}
+
+function judgeIncludes(only: string, value: string): Verdict {
+	const [there, wanted] = [includesOf(only), includesOf(value)];
+	if (there.includes(unknownInclude)) {
+		return different([only], `${unknownInclude} only stands for what your provider says`);
+	}
+	const absent = wanted.filter(target => target !== unknownInclude && !there.includes(target));
+	return ok(
+		[only],
+		absent.length === 0 ? null : `it does not include ${absent.join(', ')}, see that it names the same hosts`,
+	);
+}
+
+function includesOf(text: string): string[] {
+	const parsed = parseSpf(text);
+	const mechanisms = parsed.ok ? parsed.record.mechanisms : [];
+	return mechanisms.flatMap(({name, target}) => (name === 'include' && target !== null ? [target.toLowerCase()] : []));
 }
 
 /** Every address that the proposal names must pass. */

@@ -7,7 +7,7 @@ import {resolverOf} from '../helpers/resolvers.ts';
 
 const record: DomainRecord = {
 	...{type: 'TXT', name: '_mailctl.shop.example', value: 'mailctl-verification=abc', purpose: 'ownership'},
-	...{required: true, found: [], key: null, alike: []},
+	...{required: true, found: [], key: null, alike: [], note: null, ready: true},
 };
 const right: Zone = {[record.name]: {txt: [record.value]}};
 const wrong: Zone = {[record.name]: {txt: ['mailctl-verification=x']}};

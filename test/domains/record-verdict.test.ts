@@ -170,7 +170,18 @@ for (const [purpose, list] of Object.entries(cases) as Array<[Purpose, readonly 
 				...(answer && {[inside]: answer}),
 				...more,
 			};
-			const record: DomainRecord = {type, name: inside, value, purpose, required: true, found: [], key: null, alike};
+			const record: DomainRecord = {
+				type,
+				name: inside,
+				value,
+				purpose,
+				required: true,
+				found: [],
+				key: null,
+				alike,
+				note: null,
+				ready: true,
+			};
 			const verdict = await judgeRecord(await resolverOf(t, zone), record);
 			t.is(verdict.state, state as typeof verdict.state, verdict.problem ?? '');
 			t.regex(verdict.problem ?? '', problem ?? /^$/);
@@ -183,7 +194,7 @@ test('SPF by a host: its addresses count, and a proposal that forbids nothing is
 	const judge = async (value: string, zone: Zone) =>
 		await judgeRecord(await resolverOf(t, zone), {
 			...{type: 'TXT', name: 'bounce.shop.example', value, purpose: 'spf', required: false},
-			...{found: [], key: null, alike: []},
+			...{found: [], key: null, alike: [], note: null, ready: true},
 		});
 	const host: Zone = {'bounces.mail.example': {a: ['192.0.2.1']}};
 	const of = (text: string): Zone => ({...host, 'bounce.shop.example': {txt: [text]}});
@@ -199,5 +210,17 @@ test('SPF by a host: its addresses count, and a proposal that forbids nothing is
 		problem: 'the host that mail leaves from has no address',
 	});
 	t.like(await judge('v=spf1 a:relay.example ~all', of('v=spf1 include:p.example -all')), {state: 'ok'});
+	const smarthost = 'v=spf1 include:p.example ~all';
+	t.like(await judge(smarthost, of('v=spf1 ip4:192.0.2.9 include:P.example -all')), {state: 'ok', problem: null});
+	t.like(await judge(smarthost, of('v=spf1 ip4:192.0.2.9 -all')), {
+		state: 'ok',
+		problem: 'it does not include p.example, see that it names the same hosts',
+	});
+	t.like(
+		await judge('v=spf1 include:ask-your-provider.invalid ~all', of('v=spf1 include:ask-your-provider.invalid ~all')),
+		{
+			state: 'different',
+		},
+	);
 	t.like(await judge(proposal, {...of('v=spf1 mx -all'), 'bounces.mail.example': 'servfail'}), {state: 'unknown'});
 });

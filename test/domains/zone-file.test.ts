@@ -16,6 +16,8 @@ const base: DomainRecord = {
 		found: [],
 		key: null,
 		alike: [],
+		note: null,
+		ready: true,
 	},
 };
 
@@ -86,4 +88,12 @@ test('any value is read as it was', t => {
 			t.is(record?.data.join(''), value);
 		}),
 	);
+});
+
+test('a record with a placeholder, or of a machine without a full name, is a comment that says what to do', t => {
+	const placeholder = {...base, value: 'v=spf1 include:ask-your-provider.invalid ~all', note: 'ask p.example'};
+	const nameless = {...base, type: 'MX' as const, value: '10 vm', note: 'set MAILCTL_HOSTNAME', ready: false};
+	const lines = zoneFile('shop.example', [placeholder, nameless], now);
+	t.deepEqual(parseZone(lines.join('\n')), []);
+	t.true(lines.includes('; ask p.example:') && lines.includes('; MX a.shop.example: set MAILCTL_HOSTNAME'));
 });

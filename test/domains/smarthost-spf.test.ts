@@ -1,0 +1,39 @@
+import test from 'ava';
+import {smarthostSpf} from '../../src/domains/smarthost-spf.ts';
+import {parseSpf} from '../../src/mail/spf-record.ts';
+
+const known = {
+	'email-smtp.eu-central-1.amazonaws.com': 'include:amazonses.com',
+	'smtp.mailgun.org': 'include:mailgun.org',
+	'smtp.eu.mailgun.org': 'include:mailgun.org',
+	'smtp.postmarkapp.com': 'include:spf.mtasv.net',
+	'smtp.sendgrid.net': 'include:sendgrid.net',
+	'smtp-relay.brevo.com': 'include:spf.brevo.com',
+	'in-v3.mailjet.com': 'include:spf.mailjet.com',
+	'smtp-relay.gmail.com': 'include:_spf.google.com',
+	'smtp.office365.com': 'include:spf.protection.outlook.com',
+	'shop-example.mail.protection.outlook.com': 'include:spf.protection.outlook.com',
+	'192.0.2.7': 'ip4:192.0.2.7',
+	'2001:db8::7': 'ip6:2001:db8::7',
+	'smtp.provider.example': 'include:ask-your-provider.invalid',
+	'evilgmail.com': 'include:ask-your-provider.invalid',
+	'smtp.gmail.com.example': 'include:ask-your-provider.invalid',
+};
+
+for (const [host, term] of Object.entries(known)) {
+	test(`the SPF record for mail that leaves by ${host}`, t => {
+		const {value} = smarthostSpf([host]);
+		t.is(value, `v=spf1 ${term} ~all`);
+		t.true(parseSpf(value).ok);
+	});
+}
+
+test('several smarthosts share a record; who is not known is named, and who writes a return path of its own', t => {
+	t.is(
+		smarthostSpf(['SMTP.GMAIL.COM', 'smtp-relay.gmail.com', '192.0.2.7']).value,
+		'v=spf1 include:_spf.google.com ip4:192.0.2.7 ~all',
+	);
+	t.is(smarthostSpf(['smtp.gmail.com']).note, null);
+	const {note} = smarthostSpf(['a.example', 'smtp.postmarkapp.com']);
+	t.regex(note ?? '', /ask the provider of a\.example .*; Postmark uses its own return path/);
+});
