@@ -57,15 +57,11 @@ type Source = {
 };
 
 function sqliteSource(session: Session): Source {
-	const {dataDir} = session.settings();
-	const file = storeFile(dataDir);
-	if (!existsSync(file)) {
-		throw new CliError('unavailable', `no store at ${dataDir}`, 'set MAILCTL_DATA_DIR');
-	}
 	const settings = session.storeSettings();
+	const {dataDir} = settings;
 	return {
 		// Copied, measured, packed, read again.
-		total: 4 * statSync(file).size,
+		total: 4 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
 			const [{copyStore}, {openStoreOf}, {secretsOf}] = await Promise.all([
 				import('../store/snapshot.ts'),

@@ -33,7 +33,7 @@ export function benchCommand(command: Command): void {
 			fillCount,
 		)
 		.option('--waiting', 'with --fill: the messages wait in the queue')
-		.action(action<Options, []>(bench));
+		.action(action<Options, []>(bench, {makesStore: () => true}));
 }
 
 const fillCount = count('--fill', 1, 100_000_000);

@@ -10,17 +10,20 @@ import {migrate, schemaState} from '../store/engine/migrate.ts';
 import {listNodes, silentMs} from '../store/nodes.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {CliError} from './fault.ts';
-import type {Session} from './session.ts';
+import {noStore, type Session} from './session.ts';
 
 /**
- * Opens the store beside a running daemon or without one; an empty one gets its tables first. `anyAge`: one of an older
+ * Opens the store beside a running daemon or without one; an empty one gets its tables if `makesStore`. `anyAge`: one of an older
  * version too, which is only to be copied.
  */
-export async function openStoreOf(settings: Settings, {anyAge = false} = {}): Promise<Store> {
+export async function openStoreOf(settings: Settings, {makesStore = false, anyAge = false} = {}): Promise<Store> {
 	const store = await openAt(settings);
 	try {
 		const state = await schemaState(store.database);
 		if (state === 'empty') {
+			if (!makesStore) {
+				throw noStore(settings);
+			}
 			await migrate(store.database);
 		} else if (state === 'older' && !anyAge) {
 			throw new CliError(

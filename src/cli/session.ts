@@ -1,12 +1,14 @@
 import {randomBytes} from 'node:crypto';
+import {existsSync} from 'node:fs';
 import {hostname, userInfo} from 'node:os';
+import {relative, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
-import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
+import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
-import {openDataDir} from '../data-folder/data-dir.ts';
+import {lacksStore, openDataDir} from '../data-folder/data-dir.ts';
 import {type Clock, systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
@@ -25,7 +27,7 @@ export type Session = {
 	readonly loadSettings: () => LoadedSettings;
 	/** Throws ConfigError with every problem. */
 	readonly settings: () => Settings;
-	/** The same, with the data folder made or checked. */
+	/** The same, with the data folder checked. Throws unavailable (69) where there is no store, unless the verb makes one. */
 	readonly storeSettings: () => Settings;
 	/** The same, where the store in the folder is going to be replaced. */
 	readonly replacingSettings: () => Settings;
@@ -57,13 +59,14 @@ export type Session = {
 
 type Globals = {json?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
-/** Makes a verb's action: a session around the handler, closed whatever happens. */
+/** Makes a verb's action: a session around the handler, closed whatever happens. `makesStore`: if there is none. */
 export function action<Options, Args extends ReadonlyArray<string | readonly string[] | undefined>>(
 	handler: (session: Session, options: Options, ...args: Args) => Promise<void>,
+	{makesStore = () => false}: {readonly makesStore?: (options: Options) => boolean} = {},
 ): (...parameters: unknown[]) => Promise<void> {
 	return async (...parameters) => {
 		const command = parameters.at(-1) as Command;
-		const {session, close} = openSession(command.optsWithGlobals<Globals>());
+		const {session, close} = openSession(command.optsWithGlobals<Globals>(), makesStore(parameters.at(-2) as Options));
 		try {
 			await handler(session, parameters.at(-2) as Options, ...(parameters.slice(0, -2) as unknown as Args));
 		} finally {
@@ -77,10 +80,10 @@ export function toolsOf(clock: Clock, operator: Operator): ActTools {
 	return {clock, newId: createIdSource(clock), random: randomBytes, operator};
 }
 
-function openSession(globals: Globals): {session: Session; close: () => Promise<void>} {
+function openSession(globals: Globals, makesStore: boolean): {session: Session; close: () => Promise<void>} {
 	const terminal = createTerminal(process, processEnvironment());
 	const settings = once(() => {
-		const loaded = loadProcessSettings(globals.envFile, true);
+		const loaded = loadProcessSettings(globals.envFile, {beside: true, systemFile});
 		if (!loaded.ok) {
 			throw new ConfigError(loaded.problems);
 		}
@@ -90,6 +93,9 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	const folderSettings = (replaces: boolean) => {
 		const {databaseUrl, dataDir} = settings();
 		if (databaseUrl === null) {
+			if (!makesStore && !replaces && lacksStore(dataDir)) {
+				throw noStore(settings());
+			}
 			openDataDir({dataDir, asRoot: globals.asRoot ?? false, replaces});
 		}
 		return settings();
@@ -99,7 +105,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	// The store's, as soon as it is open: what is written must be of the time that its daemons share.
 	let clock: Clock = systemClock;
 	const store = async () => {
-		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(storeSettings()));
+		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(storeSettings(), {makesStore}));
 		const ready = await opened;
 		clock = ready.clock;
 		return ready;
@@ -115,7 +121,7 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 	const session: Session = {
 		terminal,
 		tools: toolsOf({now: () => clock.now(), monotonic: systemClock.monotonic}, operator()),
-		loadSettings: () => loadProcessSettings(globals.envFile),
+		loadSettings: () => loadProcessSettings(globals.envFile, {systemFile}),
 		settings,
 		storeSettings,
 		replacingSettings: () => folderSettings(true),
@@ -141,6 +147,21 @@ function openSession(globals: Globals): {session: Session; close: () => Promise<
 				() => undefined,
 			),
 	};
+}
+
+/** Only what prepares a first mail makes a store: whoever finds none is in the wrong folder, or not the user to see it. */
+export function noStore({databaseUrl, dataDir}: Settings): CliError {
+	if (databaseUrl !== null) {
+		const wrong = 'no store in the PostgreSQL of MAILCTL_DATABASE_URL';
+		return new CliError('unavailable', wrong, 'correct the URL, or make a store with mailctl init');
+	}
+	const below = relative('', dataDir);
+	const wrong = `no store at ${below.startsWith('..') ? dataDir : `./${below}`}`;
+	const mend =
+		dataDir === resolve('data') && existsSync(systemFile)
+			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile}`
+			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init makes a store)';
+	return new CliError('unavailable', wrong, mend);
 }
 
 /** By id or name. Throws bad data (65). */

@@ -131,8 +131,8 @@ async function exportList(session: Session, options: ExportOptions): Promise<voi
 		await pourList(session, options);
 		return;
 	}
-	const file = await open(options.out, 'w', 0o600);
 	const total = await countSuppressions(await session.reader(), (await session.workspace()).id, options.reason);
+	const file = await open(options.out, 'w', 0o600);
 	const progress = createProgress(session.terminal, session.tools.clock, 'entries');
 	let exported = 0;
 	try {

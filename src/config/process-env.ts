@@ -7,12 +7,18 @@ export function processEnvironment(): Environment {
 	return process.env;
 }
 
-/** Settings of this process on this machine; `beside`: for a command beside the daemon. */
-export function loadProcessSettings(envFile?: string, beside = false): LoadedSettings {
+/** Where the settings of a packaged daemon are; its unit reads them. */
+export const systemFile = '/etc/mailctl/mailctl.env';
+
+/** Settings of this process on this machine; `beside`: for a command beside the daemon, which may be the system's. */
+export function loadProcessSettings(
+	envFile?: string,
+	input: {beside?: boolean; systemFile?: string} = {},
+): LoadedSettings {
 	return loadSettings({
+		...input,
 		env: processEnvironment(),
 		envFile,
-		beside,
 		cwd: process.cwd(),
 		hostname: hostname(),
 		cpus: availableParallelism(),

@@ -29,6 +29,8 @@ export type SettingsInput = Omit<Machine, 'terminal'> & {
 	/** `--env-file`: read instead of `.env`, and must be there. */
 	readonly envFile?: string | undefined;
 	readonly cwd: string;
+	/** Settings of the system's daemon. They are read first if nothing else says where the store is; unreadable ones are left out. */
+	readonly systemFile?: string;
 	/** For a command beside the daemon: what only the daemon uses may be wrong. */
 	readonly beside?: boolean;
 	/** Whether standard output is a terminal. */
@@ -37,13 +39,19 @@ export type SettingsInput = Omit<Machine, 'terminal'> & {
 
 type Given = {readonly text: string; readonly source: string};
 const longestShown = 120;
+/** Working directory and data folder of the system's daemon, as config/mailctl.service says. */
+const systemFolder = '/var/lib/mailctl';
 
 /** Reads all settings: the environment wins over the file, the file over the defaults. Reports every problem at once. */
 export function loadSettings(input: SettingsInput): LoadedSettings {
 	const fileName = input.envFile ?? '.env';
 	const {values: fileValues, problems, exposed} = openEnvFile(fileName, input);
 	const given = new Map<string, Given>();
-	for (const [source, values] of [[fileName, fileValues] as const, ['environment', input.env] as const]) {
+	const own = [[fileName, fileValues] as const, ['environment', input.env] as const];
+	const isPlaced = own.some(([, values]) => values.MAILCTL_DATA_DIR || values.MAILCTL_DATABASE_URL);
+	const system = isPlaced ? undefined : openSystemFile(input);
+	problems.push(...(system?.problems ?? []));
+	for (const [source, values] of system ? [[system.name, system.values] as const, ...own] : own) {
 		for (const [name, text] of Object.entries(values)) {
 			if (name.startsWith('MAILCTL_') && text !== undefined) {
 				given.set(name, {text: text.trim(), source});
@@ -68,7 +76,10 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 		const chosen = own?.text ? own : {text: setting.fallback(machine), source: 'default'};
 		sources[key] = chosen.source;
 		texts[key] = chosen.text;
-		const parsed = chosen.text === null ? {ok: true as const, value: null} : setting.parse(chosen.text, input.cwd);
+		const parsed =
+			chosen.text === null
+				? {ok: true as const, value: null}
+				: setting.parse(chosen.text, chosen.source === system?.name ? systemFolder : input.cwd);
 		if (parsed.ok) {
 			values[key] = parsed.value;
 		} else {
@@ -104,6 +115,25 @@ function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {pr
 		return {...empty, problems: envFile === undefined ? [] : [`${name} does not exist: name an existing --env-file`]};
 	} catch (error) {
 		return {...empty, problems: [`${name} cannot be read: ${(error as Error).message}`]};
+	}
+}
+
+/** Undefined: there is none to go by, as `./data` has a store or nobody lets us read it. */
+function openSystemFile({systemFile: name, envFile, cwd}: SettingsInput) {
+	if (name === undefined || envFile !== undefined || existsSync(resolve(cwd, 'data/mailctl.db'))) {
+		return undefined;
+	}
+	try {
+		const file = readEnvFile(name);
+		return (
+			file && {
+				name,
+				values: {MAILCTL_DATA_DIR: systemFolder, ...file.values},
+				problems: file.problems.map(problem => `${name} ${problem}`),
+			}
+		);
+	} catch {
+		return undefined;
 	}
 }
 

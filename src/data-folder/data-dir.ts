@@ -67,6 +67,16 @@ export function openDataDir({dataDir, asRoot = false, replaces = false, uid = pr
 	}
 }
 
+/** Whether there is surely no store of SQLite: a folder that cannot be read may have one, and so may a restore that died. */
+export function lacksStore(dataDir: string): boolean {
+	try {
+		statSync(join(dataDir, 'mailctl.db'));
+		return false;
+	} catch (error) {
+		return (error as NodeJS.ErrnoException).code === 'ENOENT' && !isRestored(dataDir);
+	}
+}
+
 /** What the file system of a folder has left for us. */
 export async function freeBytes(folder: string): Promise<number> {
 	const {bavail, bsize} = await statfs(folder);

@@ -157,6 +157,7 @@ test('workspace: branding of the hosted pages', async t => {
 
 test('--workspace chooses among several, can be left out with one, and is asked for', async t => {
 	const cli = await newCli(t);
+	await cli.json('migrate');
 	refused(t, await cli.run('key', 'list'), 65, /there is no workspace yet, make one with mailctl workspace create/);
 	const acme = await withWorkspace(cli);
 	await cli.json('key', 'create', '--name', 'one');

@@ -153,10 +153,15 @@ const none: Readonly<Record<string, string>> = {
 	'bounce ingest': 'takes mail in as the listener does: the report is the record',
 	'template pull': 'writes files only',
 	'webhook test': 'stores nothing',
+	'webhook listen': 'its endpoint lives as long as the command, and leaves the rows of one',
+	'workspace delete': 'its row has a test of its own, as it ends the workspace of this one',
+	backup: 'reads only',
+	restore: 'the trail is that of the backup',
+	apply: 'each of its changes has the row of its own verb',
 	bench: 'measures a store of its own; the templates and workspaces that --fill makes have their own rows',
 	...Object.fromEntries(
 		[
-			...['doctor', 'stats', 'completion', 'config show', 'config check', 'config pace', 'audit list'],
+			...['doctor', 'stats', 'completion', 'export', 'config show', 'config check', 'config pace', 'audit list'],
 			...['workspace list', 'workspace show', 'key list', 'domain list', 'domain show', 'sender list'],
 			...['template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
 			...['suppression export', 'topic list', 'message list', 'message show', 'message raw', 'contact list'],

@@ -1,3 +1,5 @@
+import {readdir} from 'node:fs/promises';
+import {join} from 'node:path';
 import test from 'ava';
 import type {Figures} from '../../src/bench/measures.ts';
 import {newCli, refused} from '../helpers/cli.ts';
@@ -20,7 +22,7 @@ test('bench: every figure is there and makes sense; the store of the service is 
 		JSON.stringify(measured),
 	);
 	t.true((measured.accept.p50_ms as number) <= (measured.accept.p99_ms as number));
-	t.deepEqual(await cli.json('workspace', 'list'), []);
+	t.deepEqual(await readdir(join(cli.folder, 'data')), []);
 });
 
 test('bench --fill: leaves what real traffic leaves, in the workspace that is named', async t => {

@@ -116,6 +116,9 @@ test('no mail is lost in a store that nobody uses', async t => {
 	const mail = path.join(cli.folder, 'mail.eml');
 	await writeFile(mail, hard.bytes);
 	const elsewhere = await newCli(t, {MAILCTL_DATA_DIR: path.join(cli.folder, 'elsewhere')});
+	refused(t, await elsewhere.run('bounce', 'ingest', mail), 69, /no store at /);
+	refused(t, await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /no store at /);
+	await elsewhere.json('migrate');
 	refused(
 		t,
 		await elsewhere.run('bounce', 'ingest', mail),

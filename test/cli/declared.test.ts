@@ -38,6 +38,7 @@ test('apply makes what a file says, export writes it down without a secret, and 
 		writeFileSync(path.join(cli.folder, 'mailctl.yaml'), text);
 		return ['apply', '-f', 'mailctl.yaml'];
 	};
+	await cli.json('migrate');
 	t.is(await cli.text('export'), 'version: 1\nworkspaces: []\n');
 	const dry = await cli.json<Applied>(...name(file), '--dry-run');
 	t.deepEqual([dry.dry_run, dry.changes.length, dry.changes.some(({done}) => done)], [true, 6, false]);

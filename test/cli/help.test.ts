@@ -4,19 +4,11 @@ import path from 'node:path';
 import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
-import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
 import {exampleOf} from '../../src/cli/program.ts';
 import {manPage} from '../../src/cli/tree/man-page.ts';
 import {cliPage} from '../../src/cli/tree/page.ts';
-import {newCli, refused} from '../helpers/cli.ts';
-
-function verbsOf(command: Command, path: readonly string[] = []): Array<readonly [path: string, verb: Command]> {
-	return command.commands.flatMap(each => {
-		const here = [...path, each.name()];
-		return each.commands.length > 0 ? verbsOf(each, here) : [[here.join(' '), each] as const];
-	});
-}
+import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 
 test('docs/reference/cli.md is as the code says', async t => {
 	t.is(readFileSync('docs/reference/cli.md', 'utf8'), cliPage(await mailctl()));

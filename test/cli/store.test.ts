@@ -1,8 +1,12 @@
 import {chmod, mkdir, readdir, stat, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import process from 'node:process';
 import test from 'ava';
-import {newCli, refused} from '../helpers/cli.ts';
-import {engines, newLocation} from '../helpers/databases.ts';
+import {mailctl} from '../../src/cli/commands.ts';
+import {exampleOf} from '../../src/cli/program.ts';
+import {newCli, refused, verbsOf} from '../helpers/cli.ts';
+import {startCliShell} from '../helpers/cli-shell.ts';
+import {engines, newLocation, temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 test('config show masks secrets and says where each setting comes from; config check is 0 or 78', async t => {
@@ -26,6 +30,41 @@ test('config show masks secrets and says where each setting comes from; config c
 		const stderr = /MAILCTL_DELIVERY="pigeon"[^\n]*use capture, mx or relay\n[\s\S]*MAILCTL_COLOUR/;
 		refused(t, await cli.run(...args, '--env-file', 'bad.env'), 78, stderr);
 	}
+});
+
+const making = ['serve', 'init', 'migrate', 'bench', 'workspace create', 'apply', 'restore'];
+const storeless = [
+	'completion',
+	'doctor',
+	'config show',
+	'config pace',
+	'config check',
+	'bounce explain',
+	'bounce ingest',
+];
+
+test('no verb but those that prepare a store makes one: each says that there is none, and leaves the folder as it was', async t => {
+	const folder = await temporaryFolder(t);
+	const {run} = startCliShell(t, {cwd: folder, env: {PATH: process.env.PATH}});
+	for (const [path, command] of verbsOf(await mailctl())) {
+		if (making.includes(path) || storeless.includes(path)) {
+			continue;
+		}
+		const words =
+			/^.*?(?= --watch| [>|]|$)/s
+				.exec(exampleOf(command)?.replace('06f…', '0'.repeat(26)) ?? '')?.[0]
+				.match(/'[^']*'|"[^"]*"|[^\s\\]+/g) ?? [];
+		const {code, stderr} = await run(...words.slice(1).map(word => word.replace(/^(['"])(.*)\1$/, '$2')));
+		t.is(code, 69, `${path}: ${stderr}`);
+		t.regex(stderr, /^mailctl: no store at \.\/data, set MAILCTL_DATA_DIR or run in /, path);
+		t.deepEqual(await readdir(folder), [], path);
+	}
+	await mkdir(join(folder, 'data'), {mode: 0o755});
+	t.regex((await run('key', 'list')).stderr, /^mailctl: no store at \.\/data, /);
+	await mkdir(join(folder, 'below'));
+	const below = startCliShell(t, {cwd: join(folder, 'below'), env: {MAILCTL_DATA_DIR: '../other'}});
+	t.regex((await below.run('key', 'list')).stderr, new RegExp(`^mailctl: no store at ${join(folder, 'other')}, `));
+	t.deepEqual(await readdir(join(folder, 'data')), []);
 });
 
 test('an empty data folder gets its tables by the first command, also by several at once', async t => {
@@ -89,7 +128,12 @@ test('a data folder or store that cannot be used is exit 74', async t => {
 
 	// A folder that takes none, whoever asks.
 	const nowhere = await newCli(t, {MAILCTL_DATA_DIR: '/proc/mailctl/data'});
-	refused(t, await nowhere.run('key', 'list'), 74, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
+	refused(
+		t,
+		await nowhere.run('workspace', 'create', '--name', 'a'),
+		74,
+		/the data folder .* cannot be written .*MAILCTL_DATA_DIR/,
+	);
 
 	const other = await newCli(t);
 	await mkdir(join(other.folder, 'data'), {mode: 0o700});
@@ -125,6 +169,7 @@ if (engines.includes('postgres')) {
 			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
 			MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
 		});
+		refused(t, await cli.run('key', 'list'), 69, /no store in the PostgreSQL of MAILCTL_DATABASE_URL, /);
 		t.like(await cli.json('init'), {fresh: true});
 		t.like(await cli.json('domain', 'add', 'shop.example'), {name: 'shop.example'});
 		t.is((await cli.json<object[]>('key', 'list')).length, 2);

@@ -68,7 +68,7 @@ test('topic: create, list, remove, purge', async t => {
 
 test('a running daemon knows a topic that was made beside it, and one that was removed, within a second', async t => {
 	const cli = await newCli(t, {MAILCTL_ROLES: 'api'});
-	await cli.json('workspace', 'list');
+	await cli.json('migrate');
 	const store = await cli.store();
 	const workspace = await addWorkspace(store, 'shop');
 	const key = await addKey(store, workspace.id);

@@ -1,4 +1,4 @@
-import {chmodSync, mkdtempSync, writeFileSync} from 'node:fs';
+import {chmodSync, mkdirSync, mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
@@ -189,3 +189,28 @@ for (const [name, env, adminListen] of adminListeners) {
 		t.deepEqual(loaded(env).settings.adminListen, adminListen);
 	});
 }
+
+test('the settings of the system’s daemon hold where nothing else says where the store is', t => {
+	const systemFile = join(folder('MAILCTL_HOSTNAME=mx.example.com\n', 0o640), '.env');
+	const {settings, sources} = loaded({MAILCTL_DELIVERY: 'mx'}, {systemFile});
+	t.like(settings, {dataDir: '/var/lib/mailctl', hostname: 'mx.example.com', delivery: 'mx'});
+	const relative = join(folder('MAILCTL_DATA_DIR=store'), '.env');
+	t.is(loaded({}, {systemFile: relative}).settings.dataDir, '/var/lib/mailctl/store');
+	t.like(sources, {dataDir: systemFile, hostname: systemFile, delivery: 'environment'});
+
+	const own = folder('MAILCTL_HOSTNAME=mine.example.com\n');
+	t.like(loaded({}, {systemFile, cwd: own}).settings, {dataDir: '/var/lib/mailctl', hostname: 'mine.example.com'});
+	const placed = folder('MAILCTL_DATA_DIR=store\n');
+	t.like(loaded({}, {systemFile, cwd: placed}).settings, {
+		dataDir: join(placed, 'store'),
+		hostname: 'mail.example.com',
+	});
+	t.is(loaded({MAILCTL_DATA_DIR: '/srv'}, {systemFile}).settings.hostname, 'mail.example.com');
+	t.is(loaded({}, {systemFile, cwd: own, envFile: '.env'}).settings.dataDir, join(own, 'data'));
+	t.is(loaded({}, {systemFile: join(own, 'none')}).sources.dataDir, 'default');
+
+	const used = folder();
+	mkdirSync(join(used, 'data'));
+	writeFileSync(join(used, 'data/mailctl.db'), '');
+	t.is(loaded({}, {systemFile, cwd: used}).settings.dataDir, join(used, 'data'));
+});

@@ -34,7 +34,8 @@ export function startCliShell(scope: Scope, {cwd, env}: {cwd: string; env: NodeJ
 	const lines = createInterface({input: child.stdout})[Symbol.asyncIterator]();
 	let last: Promise<unknown> = Promise.resolve();
 	scope.teardown(async () => {
-		child.kill();
+		// A command that ran in it may have kept the others from ending it.
+		child.kill('SIGKILL');
 		await ended;
 	});
 

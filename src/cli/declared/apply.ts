@@ -28,7 +28,7 @@ export function applyCommand(command: Command): void {
 	yesOption(example(command, 'mailctl apply -f mailctl.yaml --dry-run'))
 		.requiredOption('-f, --file <file>', 'what export wrote, changed as you want it; - is standard input')
 		.option('--dry-run', 'show what would change, and change nothing')
-		.action(action(apply));
+		.action(action(apply, {makesStore: ({dryRun}) => !dryRun}));
 }
 
 async function apply(session: Session, {file, dryRun = false, yes}: Options): Promise<void> {

@@ -53,11 +53,14 @@ type Options = {
 
 export function workspaceCommands(workspace: Command): void {
 	settingOptions(verb(workspace, 'create', 'Make a workspace', 'mailctl workspace create --name acme'), true).action(
-		action<Options & {name: string}, []>(async (session, options) => {
-			const input = await inputOf(session, options);
-			const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name: options.name}));
-			await showWorkspace(session, created ?? nameTaken(options.name));
-		}),
+		action<Options & {name: string}, []>(
+			async (session, options) => {
+				const input = await inputOf(session, options);
+				const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name: options.name}));
+				await showWorkspace(session, created ?? nameTaken(options.name));
+			},
+			{makesStore: () => true},
+		),
 	);
 
 	verb(workspace, 'list', 'List workspaces, newest first', 'mailctl workspace list').action(
