@@ -69,9 +69,11 @@ export type Reason = {
 
 export type WhyContext = {
 	readonly now: number;
-	/** Whether a daemon runs, whether one delivers, and whether a claim is that of a living one. */
+	/** A daemon runs. */
 	readonly running: boolean;
+	/** One with the role `deliver` runs. */
 	readonly delivering: boolean;
+	/** The daemon of this claim runs. */
 	readonly lives: (claimedBy: string) => boolean;
 	/** The longest that a try may take, milliseconds. */
 	readonly attemptDeadlineMs: number;
@@ -82,9 +84,7 @@ export type WhyContext = {
 	readonly heldBy: (copy: CopyFacts) => {readonly user: string | null; readonly reason: string | null};
 };
 
-/**
- * All that keeps a copy from being tried: what nobody knows the end of first, then what ends last. At least one.
- */
+/** All that keeps a copy from being tried: reasons without a known end first, then the one that ends last. At least one. */
 export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ...Reason[]] {
 	if (copy.next_attempt_at === null) {
 		return [over(copy)];
@@ -101,7 +101,7 @@ export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ..
 		...timed(copy, now),
 		...(context.delivering && suspendedSite(copy, now) === null ? laneWaits(copy, now) : []),
 	].filter(reason => reason !== null);
-	// Where something else keeps it too, a flush does not have it tried.
+	// Where something else keeps it too, a flush alone would not get it tried.
 	const all =
 		found.length > 1 ? found.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason)) : found;
 	const [first = claimable(), ...others] = [

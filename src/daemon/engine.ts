@@ -15,7 +15,7 @@ import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Outbox} from '../outcome/outbox.ts';
-import {createRecordWrite, type Recorded, type TriedCopy} from '../outcome/record.ts';
+import {createRecordWrite, type JudgedTry, type TriedCopy} from '../outcome/record.ts';
 import {connectionsOf, type SiteChange} from '../pace/site.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import type {MakeJob} from '../queue/makers.ts';
@@ -54,7 +54,7 @@ export type EngineOptions = {
 	/** Takes events to the webhooks. */
 	readonly outbox: Outbox;
 	readonly clock: Clock;
-	readonly onRecorded: (recorded: Recorded) => void;
+	readonly onRecorded: (recorded: JudgedTry) => void;
 	readonly onLost: (copy: TriedCopy) => void;
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;

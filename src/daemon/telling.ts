@@ -3,7 +3,7 @@ import type {createMailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {LaneKey} from '../mail/way.ts';
-import type {Recorded} from '../outcome/record.ts';
+import type {JudgedTry} from '../outcome/record.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
@@ -35,7 +35,7 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Telling
 	const tellsOfWay = createThrottle(wayEveryMs, clock);
 	const tellsOfResource = createThrottle(wayEveryMs, clock);
 	return {
-		recorded({copy, result, verdict}: Recorded): void {
+		recorded({copy, result, verdict}: JudgedTry): void {
 			const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);
 			const judged = {...result, outcome: verdict.outcome};
 			const begun = result.attempts[0]?.at ?? result.sentAt;

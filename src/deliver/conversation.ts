@@ -79,7 +79,7 @@ export async function converse(
 			secureContexts: options.secureContexts,
 			hello: plan.hello,
 			clock,
-			basic: plan.basic,
+			plainHelo: plan.plainHelo,
 			opened,
 			dialogue,
 		}));

@@ -68,5 +68,5 @@ export type Plan = {
 	readonly session: Session | null;
 	readonly source: Source | undefined;
 	readonly hello: Hello;
-	readonly basic: boolean;
+	readonly plainHelo: boolean;
 };

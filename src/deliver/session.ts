@@ -32,7 +32,7 @@ export type SessionOptions = {
 	readonly hello: Hello;
 	readonly clock: Pick<Clock, 'now'>;
 	/** The server did not understand our commands: HELO, and no extension is used. */
-	readonly basic: boolean;
+	readonly plainHelo: boolean;
 	/** Told of the connection at once, so that it can be ended from outside. */
 	readonly opened: (connection: SmtpConnection) => void;
 	/** Where what is said is kept. */
@@ -66,7 +66,7 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 	const mayDoWithout = route.tls === 'none' || (route.tls === 'opportunistic' && options.hello === 'none');
 	const wantsTls = !implicitTls && !mayDoWithout;
 	// Only EHLO leads to STARTTLS and AUTH; a server that does not get by with it is asked in the oldest way.
-	const oldest = options.basic && !wantsTls && route.login === null;
+	const oldest = options.plainHelo && !wantsTls && route.login === null;
 	let extensions = oldest
 		? await helo(connection, hostname, timeouts.ehlo)
 		: await ehlo(connection, hostname, timeouts.ehlo);
@@ -88,7 +88,7 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 		return refused(connection, stop);
 	}
 
-	return {route, connection, extensions: options.basic ? noExtensions : extensions, localAddress, mails: 0};
+	return {route, connection, extensions: options.plainHelo ? noExtensions : extensions, localAddress, mails: 0};
 }
 
 /** RFC 5321 §4.1.1.5 asks for QUIT before closing; the reason stands already, nobody waits for the answer. */
@@ -147,7 +147,7 @@ async function upgrade(
 		return stop;
 	}
 
-	return options.basic && route.login === null
+	return options.plainHelo && route.login === null
 		? helo(connection, hostname, timeouts.ehlo)
 		: ehlo(connection, hostname, timeouts.ehlo);
 }

@@ -12,7 +12,7 @@ import {goneMs, type Stop} from './stop.ts';
 import type {BrokenTls} from './tls-demand.ts';
 import {speaksNoTls} from './tls-failure.ts';
 import type {Accepted} from './transaction.ts';
-import {type Verdict, verdict} from './verdict.ts';
+import {type HostVerdict, verdict} from './verdict.ts';
 
 export type TryOptions = ConversationOptions & {
 	/** All conversations together, in milliseconds. */
@@ -135,7 +135,7 @@ function plansFor(routes: readonly Route[], idle: Session | null, {sources, brok
 		const source = sourceFor(sources, route.address);
 		if (source !== null) {
 			const session = route === idle?.route ? idle : null;
-			plans.push({route, session, source, hello: brokenTls.helloFor(route), basic: false});
+			plans.push({route, session, source, hello: brokenTls.helloFor(route), plainHelo: false});
 		}
 	}
 
@@ -155,21 +155,21 @@ function isUnroutable(end: Accepted | Stop): boolean {
 	return end.by === 'loss' && end.phase === 'connect' && unroutable.has(end.errno ?? '');
 }
 
-function judge(plan: Plan, end: Stop, options: TryOptions): Verdict {
-	const {route, hello, basic} = plan;
+function judge(plan: Plan, end: Stop, options: TryOptions): HostVerdict {
+	const {route, hello, plainHelo} = plan;
 	const {relay, classify} = options;
-	return verdict(end, {host: route.host, relay, tlsFailed: hello === 'none', basic, classify});
+	return verdict(end, {host: route.host, relay, tlsFailed: hello === 'none', plainHelo, classify});
 }
 
 /** The same host once more, where another way of talking to it may help. */
-function anotherWay(plan: Plan, job: Delivery, {end, attempt}: Conversation, {next}: Verdict): Plan | null {
+function anotherWay(plan: Plan, job: Delivery, {end, attempt}: Conversation, {next}: HostVerdict): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
 		return {...plan, session: null, hello};
 	}
 
-	return next === 'simpler' && !job.envelope.smtputf8
-		? {...plan, session: null, basic: true, hello: attempt.tls === null ? 'none' : plan.hello}
+	return next === 'plainHelo' && !job.envelope.smtputf8
+		? {...plan, session: null, plainHelo: true, hello: attempt.tls === null ? 'none' : plan.hello}
 		: null;
 }
 

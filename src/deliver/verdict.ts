@@ -3,11 +3,11 @@ import type {BounceCategory, Outcome, Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {Stop} from './stop.ts';
 
-export type Verdict = {
+export type HostVerdict = {
 	/** What stands when no other host is left, or at once. */
 	readonly outcome: Outcome;
-	/** `host`: the next one may take it. `simpler`: the same one, once more, in the oldest way. `none`: final. */
-	readonly next: 'host' | 'simpler' | 'none';
+	/** `host`: the next one may take it. `plainHelo`: the same one, once more, with HELO and no extensions. `none`: final. */
+	readonly next: 'host' | 'plainHelo' | 'none';
 };
 
 /** Where the stop happened and what was used. */
@@ -17,8 +17,8 @@ export type Circumstances = {
 	readonly relay: boolean;
 	/** The session was in plain text because the TLS handshake had failed. */
 	readonly tlsFailed: boolean;
-	/** The oldest way was tried already. */
-	readonly basic: boolean;
+	/** HELO without extensions was tried already. */
+	readonly plainHelo: boolean;
 	readonly classify: Classify;
 };
 
@@ -32,7 +32,7 @@ const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 504, 555
 const notLoggedIn: ReadonlySet<number> = new Set([530, 534, 535, 538]);
 
 /** What follows from where a conversation ended (RFC 5321 §4.2.1; a host's refusal of us is never the recipient's). */
-export function verdict(stop: Stop, circumstances: Circumstances): Verdict {
+export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 	const {relay} = circumstances;
 	switch (stop.by) {
 		case 'loss':
@@ -60,8 +60,8 @@ export function verdict(stop: Stop, circumstances: Circumstances): Verdict {
 	}
 }
 
-function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstances): Verdict {
-	const {host, relay, tlsFailed, basic, classify} = circumstances;
+function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstances): HostVerdict {
+	const {host, relay, tlsFailed, plainHelo, classify} = circumstances;
 	const reason = reasonOf(reply);
 	const {category} = classify({phase, ...reply, status: null, host});
 	if (relay && isLoginFault(reply, phase)) {
@@ -86,17 +86,17 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 	}
 
 	if (misunderstood.has(reply.code)) {
-		return {next: basic ? 'none' : 'simpler', outcome: refusal('protocol', reason)};
+		return {next: plainHelo ? 'none' : 'plainHelo', outcome: refusal('protocol', reason)};
 	}
 
 	return {next: 'none', outcome: refusal(phase === 'mail' ? 'sender' : category, reason)};
 }
 
-function nextHost(category: BounceCategory, reason: string): Verdict {
+function nextHost(category: BounceCategory, reason: string): HostVerdict {
 	return {next: 'host', outcome: {kind: 'deferred', category, reason}};
 }
 
-function deferral(category: BounceCategory, reason: string, reply: SmtpReply): Verdict {
+function deferral(category: BounceCategory, reason: string, reply: SmtpReply): HostVerdict {
 	const waitMs = statedWaitMs(reply.text);
 	return {
 		next: 'host',

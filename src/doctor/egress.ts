@@ -40,7 +40,7 @@ export async function greet(
 		secureContexts,
 		hello: 'usual',
 		clock: systemClock,
-		basic: false,
+		plainHelo: false,
 		dialogue: createDialogue(() => performance.now()),
 		opened: () => undefined,
 	});

@@ -44,7 +44,7 @@ export function suppresses(category: BounceCategory): boolean {
 	return hardCategories.has(category);
 }
 
-/** How refusals are read: a rule holds when all that it names does; null: it names none. Threads may be handed it. */
+/** How refusals are read: a rule matches when each of its conditions that is not null matches. It can be sent to a thread. */
 export type BounceRule = {
 	readonly name: string;
 	/** The enhanced code, `none` where there is none. */

@@ -96,7 +96,7 @@ export type Outcome =
 	| {readonly kind: 'delivered'; readonly follows?: 'complained' | 'opened' | 'clicked'}
 	/** The smarthost took it: final unless a report comes (docs/reference/interface.md, Message event). */
 	| {readonly kind: 'relayed'}
-	/** To be tried again: by the schedule, or after `waitMs` where a rule states a wait. */
+	/** To be tried again: by the schedule, or after `waitMs` where the host or our code states a wait. */
 	| {readonly kind: 'deferred'; readonly category: BounceCategory; readonly reason: string; readonly waitMs?: number}
 	/** Refused for good. Only a permanent failure of the recipient suppresses (docs/reference/bounces.md). */
 	| {

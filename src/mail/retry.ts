@@ -18,19 +18,19 @@ export type FailedTry = {
 	readonly now: number;
 	/** How many tries have failed, this one included: from 1. */
 	readonly tries: number;
-	/** A wait that a rule or the peer states, milliseconds. */
+	/** A wait that the host named, or that our code fixes (lost reply to the dot, render limit), milliseconds. */
 	readonly waitMs?: number | undefined;
 };
 
-/** A claimed copy comes due again so long after the attempt deadline, should no result ever come: milliseconds. */
+/** A claim moves `next_attempt_at` to this long after the attempt deadline, milliseconds. */
 export const claimMarginMs = 60_000;
 
 const jitter = 0.1;
-/** So many tries are made when a peer or a rule says; one that names a minute each time gets no try each minute for days. */
-const heeded = 5;
+/** A stated wait alone decides for the first tries. After that the schedule's wait counts if it is longer. */
+const statedWaitTries = 5;
 
-/** A wait that a rule states: never longer than the schedule's longest, so that one setting shortens a whole test. */
-export function ruleWait(waitMs: number, {waits}: RetrySchedule): number {
+/** A stated wait, never longer than the schedule's longest, so that one setting shortens a whole test. */
+export function cappedWait(waitMs: number, {waits}: RetrySchedule): number {
 	return Math.min(waitMs, Math.max(...waits));
 }
 
@@ -43,8 +43,8 @@ export function nextAttempt(retry: Retry, failed: FailedTry, random: () => numbe
 		return null;
 	}
 	const jittered = scheduled * (1 - jitter + 2 * jitter * random());
-	const stated = failed.waitMs === undefined ? null : ruleWait(failed.waitMs, retry.schedule);
-	const wait = stated === null ? jittered : failed.tries <= heeded ? stated : Math.max(stated, jittered);
+	const stated = failed.waitMs === undefined ? null : cappedWait(failed.waitMs, retry.schedule);
+	const wait = stated === null ? jittered : failed.tries <= statedWaitTries ? stated : Math.max(stated, jittered);
 	// The last try is at the end of the lifetime, not before it.
 	return Math.min(failed.now + Math.round(wait), expiry);
 }

@@ -4,7 +4,7 @@ import {isCounted, simulatedLink} from '../mail/simulator.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
 import type {Outbox} from './outbox.ts';
-import type {Recorded} from './record.ts';
+import type {JudgedTry} from './record.ts';
 
 /**
  * Writes what the simulator lets a delivery be followed by, a complaint, an open or a click, in the ways of real ones. It
@@ -13,7 +13,7 @@ import type {Recorded} from './record.ts';
 export async function recordFollowing(
 	trx: Knex.Transaction,
 	outbox: Outbox,
-	recorded: readonly Recorded[],
+	recorded: readonly JudgedTry[],
 ): Promise<void> {
 	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
 	if (following.length > 0) {
@@ -22,11 +22,11 @@ export async function recordFollowing(
 	}
 }
 
-function followsOf({verdict: {outcome}}: Recorded) {
+function followsOf({verdict: {outcome}}: JudgedTry) {
 	return outcome.kind === 'delivered' ? outcome.follows : undefined;
 }
 
-function complaintOf(recorded: Recorded): Complaint[] {
+function complaintOf(recorded: JudgedTry): Complaint[] {
 	const {copy, result} = recorded;
 	if (followsOf(recorded) !== 'complained') {
 		return [];
@@ -48,7 +48,7 @@ function complaintOf(recorded: Recorded): Complaint[] {
 	];
 }
 
-function engagedOf(recorded: Recorded): Engaged[] {
+function engagedOf(recorded: JudgedTry): Engaged[] {
 	const {copy, made, result} = recorded;
 	const type = followsOf(recorded);
 	const tracking = trackingOf(copy);

@@ -21,7 +21,7 @@ import {recordFollowing} from './following.ts';
 import type {Outbox} from './outbox.ts';
 import {type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
 import {countTries} from './reputation.ts';
-import type {Verdict} from './settle.ts';
+import type {NextStep} from './settle.ts';
 
 /** What of a copy has to do with the end of its try. What its mail is made of is much more, and stays where it is. */
 export type TriedCopy = Pick<
@@ -64,12 +64,12 @@ export function triedCopy(copy: Claimed): TriedCopy {
 }
 
 /** The end of a try, judged, to be written. */
-export type Recorded = {
+export type JudgedTry = {
 	readonly copy: TriedCopy;
 	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
 	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
 	readonly result: AttemptResult;
-	readonly verdict: Verdict;
+	readonly verdict: NextStep;
 	/** How often this copy took a worker down. */
 	readonly crashes: number;
 };
@@ -79,7 +79,7 @@ export type Recorded = {
  * followed by. Only copies that this daemon still holds change (answers true); what another one moved meanwhile is left
  * alone (false).
  */
-export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Recorded, boolean> {
+export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<JudgedTry, boolean> {
 	const {newId} = outbox;
 	return {
 		name: 'outcome',
@@ -128,7 +128,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Reco
 type Refused = 'told' | 'otherwise';
 
 function refusedOf(
-	{copy, verdict: {outcome}}: Recorded,
+	{copy, verdict: {outcome}}: JudgedTry,
 	reported: ReadonlySet<string>,
 	told: ReadonlyMap<string, RecordedEnds>,
 ): Refused | undefined {
@@ -141,12 +141,12 @@ function refusedOf(
 }
 
 /** Whether a report has ended the copy during the try, whatever came of the try. */
-function isOverruled({copy, verdict}: Recorded, written: ReadonlyMap<string, RecipientState>): boolean {
+function isOverruled({copy, verdict}: JudgedTry, written: ReadonlyMap<string, RecipientState>): boolean {
 	const state = written.get(copy.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
 
-function toEndedTry({copy, made, result, verdict, crashes}: Recorded): EndedTry {
+function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry {
 	const {outcome} = verdict;
 	const deferred = outcome.kind === 'deferred' ? outcome : null;
 	const lockedOut = outcome.kind === 'released' ? (outcome.reason ?? null) : null;
@@ -166,12 +166,12 @@ function toEndedTry({copy, made, result, verdict, crashes}: Recorded): EndedTry 
 }
 
 /** Whether there is an end to tell and a try before it of which that has to be asked. */
-function mayBeDuplicate({copy, result, verdict}: Recorded): boolean {
+function mayBeDuplicate({copy, result, verdict}: JudgedTry): boolean {
 	return verdict.event !== null && (copy.attempts > 0 || result.attempts.some(isPossibleDuplicate));
 }
 
 /** What each new connection of the try has shown of the TLS of its host. */
-function tlsOf({copy, result}: Recorded): TlsDay[] {
+function tlsOf({copy, result}: JudgedTry): TlsDay[] {
 	return result.attempts.flatMap(({at, host, tlsResult}) =>
 		tlsResult === undefined ? [] : [{...tlsResult, day: at.slice(0, 10), domain: copy.destination, host: host ?? ''}],
 	);
@@ -179,7 +179,7 @@ function tlsOf({copy, result}: Recorded): TlsDay[] {
 
 /** `sent` stands once per copy, with its own time, before what followed it. */
 function eventsOf(
-	{copy, result, verdict}: Recorded,
+	{copy, result, verdict}: JudgedTry,
 	{doubtful, refused}: {readonly doubtful: boolean; readonly refused: Refused | undefined},
 	newId: NewId,
 ): Happening[] {
@@ -204,7 +204,7 @@ function eventsOf(
 }
 
 /** A soft bounce may be one too many for its address: then it is a hard one. */
-async function escalateSoft(trx: Knex.Transaction, items: readonly Recorded[]): Promise<readonly Recorded[]> {
+async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]): Promise<readonly JudgedTry[]> {
 	const soft = items.flatMap(softBounceOf);
 	if (soft.length === 0) {
 		return items;
@@ -224,7 +224,7 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly Recorded[]): 
 }
 
 /** Where tries ended because time was up, what stood in the way to the last says why. */
-function softBounceOf(item: Recorded): Array<SoftBounce & {readonly item: Recorded}> {
+function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: JudgedTry}> {
 	const {copy, result, verdict} = item;
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
 		return [];
@@ -245,7 +245,7 @@ function softBounceOf(item: Recorded): Array<SoftBounce & {readonly item: Record
 }
 
 /** A permanent failure of the recipient is a hard block for the whole workspace; its source is the message. */
-async function suppress(trx: Knex.Transaction, items: readonly Recorded[], newId: NewId): Promise<void> {
+async function suppress(trx: Knex.Transaction, items: readonly JudgedTry[], newId: NewId): Promise<void> {
 	const entries: NewSuppression[] = [];
 	for (const {copy, result, verdict} of items) {
 		if (verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses) {

@@ -5,7 +5,7 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import type {ReportedCopy} from '../store/inbound/reports.ts';
 import {countHours, type ReputationCount, readFirstTries} from '../store/reputation.ts';
 import type {Outbox} from './outbox.ts';
-import type {Recorded} from './record.ts';
+import type {JudgedTry} from './record.ts';
 
 /** What an end of a copy weighs: its address is gone; it was refused because of us; it was reported as spam. */
 export type Weight = 'hard' | 'of_us' | 'complained';
@@ -54,7 +54,7 @@ export function figuresOf({tried, taken, weights}: Course): Figures {
  */
 export async function countTries(
 	trx: Knex.Transaction,
-	recorded: readonly Recorded[],
+	recorded: readonly JudgedTry[],
 	told: ReadonlyMap<string, Weights>,
 	outbox: Outbox,
 ): Promise<void> {
@@ -79,7 +79,7 @@ const none: Weights = new Set();
 const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
 
 /** How far a copy had come before its try, and after. */
-function coursesOfTry({copy, verdict: {outcome}}: Recorded, told: Weights): [before: Course, after: Course] {
+function coursesOfTry({copy, verdict: {outcome}}: JudgedTry, told: Weights): [before: Course, after: Course] {
 	const before = {tried: copy.attempts > 0, taken: false, weights: told};
 	const weight = outcome.kind === 'bounced' ? weightOfRefusal(outcome.category, outcome.suppresses) : null;
 	return [

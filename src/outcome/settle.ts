@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {nextAttempt, type Retry, ruleWait} from '../mail/retry.ts';
+import {cappedWait, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {type ChangedCopy, endWaiting, type Step} from '../store/queue/queue-change.ts';
 import {announce} from './announce.ts';
@@ -22,7 +22,7 @@ export type TryEnd = {
 };
 
 /** What follows from the end of a try. */
-export type Verdict = {
+export type NextStep = {
 	readonly state: RecipientState;
 	readonly attempts: number;
 	/** Milliseconds since the epoch; null: the copy leaves the queue. */
@@ -33,10 +33,10 @@ export type Verdict = {
 };
 
 /** Decides the next state of a copy. A deferral whose schedule or lifetime is used up is a transient bounce (4.4.7). */
-export function judge(end: TryEnd, now: number, random: () => number): Verdict {
+export function decideNext(end: TryEnd, now: number, random: () => number): NextStep {
 	const {outcome} = end.result;
 	const attempts = end.attempts + 1;
-	const done = (state: RecipientState, event: EventType | null): Verdict => ({
+	const done = (state: RecipientState, event: EventType | null): NextStep => ({
 		state,
 		attempts,
 		nextAttemptAt: null,
@@ -58,7 +58,7 @@ export function judge(end: TryEnd, now: number, random: () => number): Verdict {
 			return {
 				...waiting(end),
 				attempts: end.attempts,
-				nextAttemptAt: now + ruleWait(outcome.waitMs ?? 0, end.retry.schedule),
+				nextAttemptAt: now + cappedWait(outcome.waitMs ?? 0, end.retry.schedule),
 				outcome,
 				event: null,
 			};

@@ -3,7 +3,7 @@ import type {Clock} from '../mail/clock.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
-import type {Recorded, TriedCopy} from '../outcome/record.ts';
+import type {JudgedTry, TriedCopy} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
@@ -12,14 +12,14 @@ import type {ClaimResult, Grant} from './grants.ts';
 export type ClaimsOptions = {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
-	readonly recordWrite: GroupWrite<Recorded, boolean>;
+	readonly recordWrite: GroupWrite<JudgedTry, boolean>;
 	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
 	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly LaneKey[]>;
-	/** Past this a claim without a result comes due again by itself. */
+	/** With a margin: how far a claim moves `next_attempt_at`. Past it another daemon may take the copy if this one is gone. */
 	readonly attemptDeadlineMs: number;
 	readonly clock: Clock;
 	/** After an outcome is on stable storage. */
-	readonly onRecorded: (recorded: Recorded) => void;
+	readonly onRecorded: (recorded: JudgedTry) => void;
 	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
 	readonly onLost: (copy: TriedCopy) => void;
 	/** The store could not be written; it is tried again. */
@@ -43,7 +43,7 @@ export function createClaims(options: ClaimsOptions) {
 				workspaceId: lane.workspaceId,
 				limit,
 				newestFirst,
-				forMs: attemptDeadlineMs + claimMarginMs,
+				dueAgainAfterMs: attemptDeadlineMs + claimMarginMs,
 				asksNext,
 				warmUp,
 			});
@@ -65,7 +65,7 @@ export function createClaims(options: ClaimsOptions) {
 		},
 
 		/** Resolves once the outcome of a claimed copy is on stable storage, or is somebody else's. */
-		async record(recorded: Recorded): Promise<void> {
+		async record(recorded: JudgedTry): Promise<void> {
 			for (let failed = false; ; failed = true) {
 				try {
 					if (await writer.submit(recordWrite, recorded)) {

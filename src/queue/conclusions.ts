@@ -2,15 +2,15 @@ import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
 import type {Way} from '../mail/way.ts';
-import {type Recorded, triedCopy} from '../outcome/record.ts';
-import {judge, type Verdict} from '../outcome/settle.ts';
+import {type JudgedTry, triedCopy} from '../outcome/record.ts';
+import {decideNext, type NextStep} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
 import {fromSources} from '../pace/site-name.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {Grant} from './grants.ts';
 
 /** The end of a try, not judged yet. */
-export type Tried = Pick<Recorded, 'result' | 'made' | 'crashes'>;
+export type Tried = Pick<JudgedTry, 'result' | 'made' | 'crashes'>;
 
 export type ConclusionsOptions = {
 	/** As the settings are now: both may change while running. A workspace may have a lifetime of its own. */
@@ -33,7 +33,7 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 	const {clock, fixedWaitOf} = options;
 
 	/** What follows from a try, for the copy and (`end`) for its site. */
-	function conclude(grant: Grant, copy: Claimed, tried: Tried): Recorded & {readonly end: SiteEnd | null} {
+	function conclude(grant: Grant, copy: Claimed, tried: Tried): JudgedTry & {readonly end: SiteEnd | null} {
 		try {
 			const isSimulated = fixedWaitOf(copy) !== undefined;
 			const end = isSimulated ? well : siteEnd(tried.result, grant.way, copy.destination);
@@ -63,9 +63,9 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 		return {result: {recipientId: copy.id, outcome, attempts: [], sentAt, at: options.now()}};
 	}
 
-	function judged(copy: Claimed, result: AttemptResult): Verdict {
+	function judged(copy: Claimed, result: AttemptResult): NextStep {
 		const fixedWaitMs = fixedWaitOf(copy);
-		return judge(
+		return decideNext(
 			{
 				result,
 				acceptedAt: Date.parse(copy.created_at),

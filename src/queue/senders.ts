@@ -16,9 +16,9 @@ export type ToSender<Delivery> =
 	/** By these rules refusals are read from now on. */
 	| {readonly kind: 'rules'; readonly rules: readonly BounceRule[]}
 	/** Nothing new; what is under way comes to its end. */
-	| {readonly kind: 'stop'}
+	| {readonly kind: 'drain'}
 	/** Takes leave of the hosts and ends. */
-	| {readonly kind: 'end'};
+	| {readonly kind: 'close'};
 
 /** The end of a try; `fault`: ours, in a sentence. */
 export type SenderResult = AttemptResult | {readonly recipientId: string; readonly fault: string};
@@ -56,7 +56,7 @@ const leaveMs = 2000;
  */
 export function createSenders<Delivery extends Identified>(options: SendersOptions) {
 	/** Who tried a copy whose outcome is not yet recorded. */
-	const triers = new Map<string, Sender<Delivery>>();
+	const threadOfCopy = new Map<string, Sender<Delivery>>();
 	let draining = false;
 	const senders = Array.from({length: options.count}, newSender);
 
@@ -65,7 +65,7 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			thread: keepThread<ToSender<Delivery>, FromSender>({
 				...options,
 				name: 'sender',
-				onStart: () => draining && sender.thread.post({kind: 'stop'}),
+				onStart: () => draining && sender.thread.post({kind: 'drain'}),
 				onMessage: message => receive(sender, message),
 				onEnd() {
 					sender.ready = false;
@@ -92,7 +92,7 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		for (const result of message.results) {
 			const waiting = sender.held.get(result.recipientId);
 			sender.held.delete(result.recipientId);
-			triers.set(result.recipientId, sender);
+			threadOfCopy.set(result.recipientId, sender);
 			if ('fault' in result) {
 				waiting?.reject(new Error(result.fault));
 			} else {
@@ -173,11 +173,11 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		},
 		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
 		recorded(recipientId: string): void {
-			const sender = triers.get(recipientId);
+			const sender = threadOfCopy.get(recipientId);
 			if (!sender) {
 				return;
 			}
-			triers.delete(recipientId);
+			threadOfCopy.delete(recipientId);
 			sender.recorded.push(recipientId);
 			flushSoon(sender);
 		},
@@ -186,10 +186,10 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		/** Sessions with a message under way finish it; everything else comes back as released. */
 		drain(): void {
 			draining = true;
-			tellAll({kind: 'stop'});
+			tellAll({kind: 'drain'});
 		},
 		async stop(): Promise<void> {
-			await Promise.all(senders.map(({thread}) => thread.stop({order: {kind: 'end'}, withinMs: leaveMs})));
+			await Promise.all(senders.map(({thread}) => thread.stop({order: {kind: 'close'}, withinMs: leaveMs})));
 		},
 	};
 }

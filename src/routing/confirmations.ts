@@ -1,5 +1,5 @@
 import {confirmAfterMs} from '../deliver/no-route.ts';
-import {type RetrySchedule, ruleWait} from '../mail/retry.ts';
+import {cappedWait, type RetrySchedule} from '../mail/retry.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 
 /**
@@ -12,6 +12,7 @@ export function confirmationsOf(
 	now: number,
 ): {nxdomainBefore: boolean; noAddressBefore: boolean} {
 	const waitedFor = (category: keyof typeof confirmAfterMs): boolean =>
-		copy.last_category === category && now - Date.parse(copy.state_at) >= ruleWait(confirmAfterMs[category], schedule);
+		copy.last_category === category &&
+		now - Date.parse(copy.state_at) >= cappedWait(confirmAfterMs[category], schedule);
 	return {nxdomainBefore: waitedFor('unknown_domain'), noAddressBefore: waitedFor('no_address')};
 }

@@ -54,12 +54,12 @@ const letGo = createGarbage();
 let results: SenderResult[] = [];
 
 port.on('message', (message: ToSender<Delivery>) => {
-	if (message.kind === 'stop') {
-		end();
+	if (message.kind === 'drain') {
+		abortWaiting();
 		return;
 	}
-	if (message.kind === 'end') {
-		end();
+	if (message.kind === 'close') {
+		abortWaiting();
 		void deliverer.close().then(() => process.exit());
 		return;
 	}
@@ -91,7 +91,7 @@ port.on('message', (message: ToSender<Delivery>) => {
 
 port.postMessage({kind: 'ready'} satisfies FromSender);
 
-function end(): void {
+function abortWaiting(): void {
 	stop.abort();
 	for (const resolve of unjudged.values()) {
 		resolve();

@@ -3,7 +3,7 @@ import {createTelling} from '../../src/daemon/telling.ts';
 import {createLog} from '../../src/log/log.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import type {Attempt} from '../../src/mail/outcome.ts';
-import type {Recorded} from '../../src/outcome/record.ts';
+import type {JudgedTry} from '../../src/outcome/record.ts';
 import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
 
@@ -39,7 +39,7 @@ function start() {
 }
 
 /** A mail that the second smarthost took. */
-function relayed(...attempts: Attempt[]): Recorded {
+function relayed(...attempts: Attempt[]): JudgedTry {
 	const outcome = {kind: 'relayed'} as const;
 	return {
 		...{copy, made: null, crashes: 0},
@@ -110,7 +110,7 @@ test('a provider that refuses more than one mail in twenty because of us is told
 	} as const;
 	const outcome = {kind: 'deferred', category: 'block', reason: blocked.reply} as const;
 	const one = relayed();
-	const bad: Recorded = {...one, result: {...one.result, outcome, attempts: [blocked]}};
+	const bad: JudgedTry = {...one, result: {...one.result, outcome, attempts: [blocked]}};
 	for (let n = 0; n < 20; n++) {
 		telling.recorded(bad);
 	}

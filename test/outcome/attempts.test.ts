@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {judge} from '../../src/outcome/settle.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {readCopies} from '../../src/store/message-copies.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
@@ -52,7 +52,7 @@ async function record(store: Store, copy: Claimed, outcome: Outcome, attempts: A
 		at: new Date(now).toISOString(),
 	};
 	const end = {result, acceptedAt: accepted, attempts: copy.attempts, sentBefore: copy.sent_at !== null, retry};
-	const verdict = judge(end, now, Math.random);
+	const verdict = decideNext(end, now, Math.random);
 	await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
 	return await claimed(store, copy.workspace_id, copy.id);
 }

@@ -4,7 +4,7 @@ import type {Report} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {afterFailure, escalate, isDue, isSoftOfAddress} from '../../src/outcome/escalation.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {judge} from '../../src/outcome/settle.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -42,7 +42,7 @@ async function sendOn(
 	const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
 	const result = {recipientId: id, outcome, attempts: [], sentAt: null, at: storeTime(now)};
 	const end = {result, acceptedAt: now - acceptedDaysBefore * day, attempts: 0, sentBefore: false, retry};
-	const verdict = judge(end, now, Math.random);
+	const verdict = decideNext(end, now, Math.random);
 	await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
 	return copy;
 }

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {createRecordWrite, type Recorded} from '../../src/outcome/record.ts';
-import {judge} from '../../src/outcome/settle.ts';
+import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
 import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
@@ -32,11 +32,11 @@ async function claimed(store: Store, tracks: Tracks, tracking: string | null = n
 function delivered(
 	copy: Claimed,
 	follows: 'complained' | 'opened' | 'clicked',
-	more: Partial<Recorded> = {},
-): Recorded {
+	more: Partial<JudgedTry> = {},
+): JudgedTry {
 	const outcome: Outcome = {kind: 'delivered', follows};
 	const result: AttemptResult = {recipientId: copy.id, outcome, attempts: [], sentAt: at, at};
-	const verdict = judge({result, acceptedAt: 0, attempts: 0, sentBefore: false, retry}, 0, Math.random);
+	const verdict = decideNext({result, acceptedAt: 0, attempts: 0, sentBefore: false, retry}, 0, Math.random);
 	return {copy, made, result, verdict, crashes: 0, ...more};
 }
 

@@ -3,7 +3,7 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import type {Report} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {judge} from '../../src/outcome/settle.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -40,7 +40,7 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome) 
 
 	const result: AttemptResult = {recipientId: to.id, outcome, attempts: [], sentAt: at, at};
 	const end = {result, acceptedAt: Date.now(), attempts: 1, sentBefore: true, retry};
-	const verdict = judge(end, Date.now(), Math.random);
+	const verdict = decideNext(end, Date.now(), Math.random);
 	const isMine = await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
 	const events = await readEvents(store.reader, messageId, {after: null, limit: 9});
 	const days: Array<{status: string; n: number}> = await store.reader('usage_days').orderBy('status');

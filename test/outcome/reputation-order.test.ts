@@ -4,7 +4,7 @@ import type {Report} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {figuresOf, type Weight} from '../../src/outcome/reputation.ts';
-import {judge} from '../../src/outcome/settle.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
@@ -42,7 +42,7 @@ async function begun(store: Store) {
 			const result: AttemptResult = {recipientId: to.id, outcome, attempts: [attempt], sentAt: at, at};
 			const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 1e12};
 			const end = {result, acceptedAt: Date.now(), attempts: 0, sentBefore: false, retry};
-			const verdict = judge(end, Date.now(), () => 0.5);
+			const verdict = decideNext(end, Date.now(), () => 0.5);
 			await through.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
 		},
 		async report(report: Report, through = store) {

@@ -1,8 +1,8 @@
 import test from 'ava';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {createRecordWrite, type Recorded} from '../../src/outcome/record.ts';
+import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
 import {countReported} from '../../src/outcome/reputation.ts';
-import {judge} from '../../src/outcome/settle.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
 import {findReportedCopies} from '../../src/store/inbound/reports.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -59,13 +59,13 @@ async function end(store: Store, ids: readonly string[], name: Name, at: string,
 	const write = createRecordWrite(boot, box);
 	const {workspace_id: workspaceId} = await store.reader('recipients').where({id: ids[0]}).first('workspace_id');
 	await store.database('recipients').whereIn('id', ids).update({claimed_by: boot, state: 'queued'});
-	const tries: Recorded[] = [];
+	const tries: JudgedTry[] = [];
 	for (const id of ids) {
 		const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
 		const outcome = outcomes[name];
 		const result: AttemptResult = {recipientId: id, outcome, attempts: [attemptAt(at, name)], sentAt: at, at};
 		const tryEnd = {result, acceptedAt: Date.parse(at), attempts: copy.attempts, sentBefore: false, retry};
-		tries.push({copy, made: null, result, verdict: judge(tryEnd, Date.parse(at), () => 0.5), crashes: 0});
+		tries.push({copy, made: null, result, verdict: decideNext(tryEnd, Date.parse(at), () => 0.5), crashes: 0});
 	}
 	await Promise.all(tries.map(one => store.writer.submit(write, one)));
 }

@@ -3,7 +3,7 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {canMove, type RecipientState, recipientStates} from '../../src/mail/recipient-state.ts';
 import {recordComplaints} from '../../src/outcome/complaint.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {judge} from '../../src/outcome/settle.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
@@ -36,7 +36,7 @@ async function timelineOf(store: Store, {message_id: messageId}: Claimed): Promi
 async function record(store: Store, copy: Claimed, outcome: Outcome, sentAt: string | null = null): Promise<boolean> {
 	const result: AttemptResult = {recipientId: copy.id, outcome, attempts: [], sentAt, at};
 	const end = {result, acceptedAt: now, attempts: 0, sentBefore: copy.sent_at !== null, retry};
-	const verdict = judge(end, now, Math.random);
+	const verdict = decideNext(end, now, Math.random);
 	return await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
 }
 

@@ -126,7 +126,7 @@ test('threads that have no part in the connections of a site keep none', async t
 			const worker = new Worker(
 				`const {parentPort} = require('node:worker_threads');
 				parentPort.on('message', ({kind, connections}) => {
-					if (kind === 'end') process.exit();
+					if (kind === 'close') process.exit();
 					parentPort.postMessage({kind: 'ready', connections});
 				});
 				parentPort.postMessage({kind: 'ready'});`,

@@ -19,7 +19,7 @@ storeTest(test, 'a claim reads no other copies than those that it takes', async 
 	const lanes = ['a.test', 'b.test'].map(destination => ({destination, workspaceId}));
 	const plans = await plansDuring(store, engine, async () => {
 		for (const newestFirst of [false, true]) {
-			const more = {limit: 20, newestFirst, forMs: 0, asksNext: true, warmUp: null};
+			const more = {limit: 20, newestFirst, dueAgainAfterMs: 0, asksNext: true, warmUp: null};
 			await Promise.all(lanes.map(lane => store.writer.submit(claim, {...lane, ...more})));
 		}
 	});

@@ -15,8 +15,8 @@ export type Claim = LaneKey & {
 	readonly limit: number;
 	/** Takes what came due last: mail just accepted does not wait for a backlog of its own lane. */
 	readonly newestFirst: boolean;
-	/** Past the attempt deadline, milliseconds: the last resort if no result ever comes. */
-	readonly forMs: number;
+	/** How far the claim moves `next_attempt_at`, milliseconds: past it another daemon may take the copy if ours is gone. */
+	readonly dueAgainAfterMs: number;
 	/** Whether to find out when the next copy is due, if fewer than `limit` are due now. */
 	readonly asksNext: boolean;
 	/** The copies count in this day of a new source, which has no more than so many; null: in none. */
@@ -111,7 +111,10 @@ type Times = {readonly now: string; readonly until: string};
 export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {
 	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<ClaimedNow[]> {
 		const now = clock.now();
-		const times = {now: storeTime(now), until: storeTime(now + Math.max(...claims.map(({forMs}) => forMs)))};
+		const times = {
+			now: storeTime(now),
+			until: storeTime(now + Math.max(...claims.map(({dueAgainAfterMs}) => dueAgainAfterMs))),
+		};
 		const rows = await selectDue(trx, dialect, boot, claims, times);
 		const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
 		const claimed: ClaimedNow[] = [];
