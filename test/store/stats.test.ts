@@ -137,10 +137,13 @@ storeTest(test, 'statistics read the copies of their days from an index', async 
 			t.is(plans.length, 2);
 			for (const plan of plans) {
 				t.false(readsAll(plan), plan);
+				if (engine === 'postgres' && (by === 'domain' || by === 'template')) {
+					t.regex(plan, /messages_pkey[^\n]*\n\s+Index Cond: \([^\n]*id >= /, 'of messages those of the range');
+				}
 				t.regex(
 					plan,
 					engine === 'sqlite'
-						? /SEARCH [re] USING (?:\w+ )*INDEX \w+ \((?:workspace_id=\? AND state=\? AND message_id>\? AND message_id<\?|(?:recipient_)?id>\? AND (?:recipient_)?id<\?)\)/
+						? /SEARCH [re] USING (?:\w+ )*INDEX \w+ \((?:workspace_id=\? AND state=\? AND message_id>\? AND message_id<\?|(?:recipient|message)_id>\? AND (?:recipient|message)_id<\?)\)/
 						: /Index Cond: \([^\n]*(?:message_id|id)\)?(?:::text)? >= /,
 				);
 			}
