@@ -9,6 +9,7 @@ import {messageRoutes} from './routes/messages.ts';
 import {resendRoutes} from './routes/resend.ts';
 import {senderRoutes} from './routes/senders.ts';
 import {statsRoutes} from './routes/stats.ts';
+import {suppressionFileRoutes} from './routes/suppression-files.ts';
 import {suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
@@ -30,6 +31,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		messageContentRoutes(parts),
 		resendRoutes(parts),
 		suppressionRoutes(parts),
+		suppressionFileRoutes(parts),
 		topicRoutes(parts),
 		contactRoutes(parts),
 		templateRoutes(parts),

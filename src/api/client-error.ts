@@ -1,5 +1,6 @@
 import {type IncomingMessage, STATUS_CODES} from 'node:http';
 import type {Socket} from 'node:net';
+import {Readable} from 'node:stream';
 import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
 import type {NewId} from '../mail/ids.ts';
 import {type ApiError, apiError, errorBody} from './errors.ts';
@@ -54,13 +55,27 @@ function isAnswering(socket: HttpSocket): boolean {
 }
 
 /**
- * An `onSend` hook: a client that has not taken its answer after `limit` milliseconds loses its connection. Node bounds only how
- * long a request may take to arrive; an answer that nobody reads would hold its memory and its descriptor for ever.
+ * An `onSend` hook: a client that has not taken its answer after `limit` milliseconds loses its connection, of a stream one that
+ * took nothing of what waits for so long. Node bounds only how long a request may take to arrive; an answer that nobody reads
+ * would hold its memory and its descriptor for ever.
  */
 export function createUnreadLimit(limit: number) {
 	return (_request: FastifyRequest, {raw}: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {
-		const timer = setTimeout(() => raw.destroy(), limit);
-		raw.once('close', () => clearTimeout(timer));
+		if (raw.destroyed) {
+			done(null, payload);
+			return;
+		}
+		const isStream = payload instanceof Readable;
+		// What waits to be sent counts as written: where nothing is taken, nothing is added either.
+		let written = -1;
+		const timer = setInterval(() => {
+			const bytes = raw.socket?.bytesWritten ?? 0;
+			if (!isStream || (raw.writableLength > 0 && bytes === written)) {
+				raw.destroy();
+			}
+			written = bytes;
+		}, limit);
+		raw.once('close', () => clearInterval(timer));
 		done(null, payload);
 	};
 }

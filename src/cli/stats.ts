@@ -1,8 +1,8 @@
 import type {Command} from 'commander';
+import {csvLine} from '../admin/csv.ts';
 import {readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
 import {storeTime} from '../mail/time.ts';
 import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/stats.ts';
-import {csvLine} from './csv.ts';
 import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';
 import {example} from './program.ts';

@@ -1,5 +1,6 @@
 import {open} from 'node:fs/promises';
 import type {Command} from 'commander';
+import {exportedHeader, exportedLine, exportPages} from '../admin/suppression-export.ts';
 import {manualEntry, removeSuppression, suppressWrite} from '../admin/suppressions.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
 import {isId} from '../mail/ids.ts';
@@ -7,12 +8,10 @@ import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
 import {pairKey} from '../store/engine/pairs.ts';
 import {countSuppressions, listSuppressions, readSuppressions, type Suppression} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
-import {csvLine} from './csv.ts';
 import {CliError} from './fault.ts';
 import {count, address as parseAddress, reason} from './options.ts';
 import {verb, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
-import {exportedColumns} from './suppression-file.ts';
 import {importCommand} from './suppression-import.ts';
 import {createProgress} from './terminal.ts';
 import {grouped, linesOf, type Noun, shortTime} from './text.ts';
@@ -112,8 +111,6 @@ const suppressions: Noun<Suppression> = {
 
 type ExportOptions = {reason?: SuppressionReason; out?: string};
 
-const rowsAtOnce = 1000;
-
 export function exportCommand(suppression: Command): void {
 	verb(
 		suppression,
@@ -136,7 +133,7 @@ async function exportList(session: Session, options: ExportOptions): Promise<voi
 	const progress = createProgress(session.terminal, session.tools.clock, 'entries');
 	let exported = 0;
 	try {
-		await file.write(csvLine(exportedColumns));
+		await file.write(exportedHeader);
 		for await (const page of pagesOf(session, options)) {
 			await file.write(page.map(exportedLine).join(''));
 			exported += page.length;
@@ -153,7 +150,7 @@ async function exportList(session: Session, options: ExportOptions): Promise<voi
 /** To standard output: CSV, or with --json one array. Ends when nobody reads any more. */
 async function pourList(session: Session, options: ExportOptions): Promise<void> {
 	const {pour} = session.terminal;
-	let text = session.json ? '[' : csvLine(exportedColumns);
+	let text = session.json ? '[' : exportedHeader;
 	let separator = '';
 	for await (const page of pagesOf(session, options)) {
 		text += session.json
@@ -168,22 +165,7 @@ async function pourList(session: Session, options: ExportOptions): Promise<void>
 	await pour(session.json ? `${text}]\n` : text);
 }
 
-/** By keyset, so that a million entries take no more memory than a thousand, and no long transaction. */
 async function* pagesOf(session: Session, {reason: only}: ExportOptions): AsyncGenerator<readonly Suppression[]> {
 	const {id: workspaceId} = await session.workspace();
-	const reader = await session.reader();
-	let after: string | null = null;
-	do {
-		const page: Suppression[] = await listSuppressions(reader, {workspaceId, reason: only, after, limit: rowsAtOnce});
-		// An import makes entries that stop all mail.
-		const live = page.filter(({mode}) => mode === 'live');
-		if (live.length > 0) {
-			yield live;
-		}
-		after = page.length < rowsAtOnce ? null : (page.at(-1)?.id ?? null);
-	} while (after !== null);
-}
-
-function exportedLine({id, address, reason: why, source, created_at}: Suppression): string {
-	return csvLine([id, address, why, source, created_at]);
+	yield* exportPages(await session.reader(), {workspaceId, mode: 'live', reason: only});
 }

@@ -430,6 +430,33 @@ export type SuppressionListQuery = {
 	reason?: 'hard_bounce' | 'complaint' | 'manual' | 'unsubscribe' | null | undefined;
 };
 
+export type SuppressionExportQuery = {
+	/** Only entries made for this reason. */
+	reason?: 'hard_bounce' | 'complaint' | 'manual' | 'unsubscribe' | null | undefined;
+};
+
+export type SuppressionImportQuery = {
+	/** The reason of every line, whatever it says. */
+	reason?: 'hard_bounce' | 'complaint' | 'manual' | 'unsubscribe' | null | undefined;
+};
+
+export type SuppressionImportAnswer = {
+	/** Lines, without the header. */
+	read: number;
+	added: number;
+	/** They were on the list already, and stay as they were. */
+	listed: number;
+	/** They were not taken. */
+	bad: number;
+	/** Which column was taken for `recipient`, `reason`, `created_at`; null: the file is empty. */
+	columns: Record<string, unknown> | null;
+	/** What is wrong with the first 100 of the bad lines, counted from 1. */
+	faults: Array<{
+		line: number;
+		fault: string;
+	}>;
+};
+
 export type UnsubscribeGroupCreateBody = {
 	/** 1 to 64 letters, digits, hyphens and underscores; unique within the workspace. */
 	code: string;
@@ -840,6 +867,24 @@ export class Nouns extends Requests {
 		 */
 		delete: (id: string, options: CallOptions = {}): Promise<void> =>
 			this.call('DELETE', `/v1/suppressions/${encodeURIComponent(id)}`, 'nothing', {}, options),
+		/**
+		 * Export suppressed addresses.
+		 *
+		 * All entries as CSV, newest first, with a header; an import reads it again. A test key exports entries of test keys, a live key all others.
+		 *
+		 * Needs the scope `suppressions:read`.
+		 */
+		export: (query: SuppressionExportQuery = {}, options: CallOptions = {}): Promise<string> =>
+			this.call('GET', `/v1/suppressions/export`, 'text', {query}, options),
+		/**
+		 * Import suppressed addresses.
+		 *
+		 * A CSV file of at most 16 MiB, as `GET /v1/suppressions/export` or other services write it. Lines that are taken stay, whatever comes after them; repeating an import changes nothing. A test key makes entries that stop mail of test keys alone.
+		 *
+		 * Needs the scope `suppressions:manage`.
+		 */
+		import: (body: string, query: SuppressionImportQuery = {}, options: CallOptions = {}): Promise<SuppressionImportAnswer> =>
+			this.call('POST', `/v1/suppressions/import`, 'json', {query, body, media: 'text/csv'}, options),
 	};
 
 	readonly unsubscribeGroups = {

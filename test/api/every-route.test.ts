@@ -52,7 +52,7 @@ async function call(
 		t.is(text, '{"error":"Unauthorized"}', where);
 		return {status: 401, code: undefined, headers: response.headers};
 	}
-	if (text === '') {
+	if (!response.headers.get('content-type')?.startsWith('application/json') || text === '') {
 		return {status: response.status, code: undefined, headers: response.headers};
 	}
 	const {error} = JSON.parse(text) as {error?: {code: string; request_id: string; message: string}};
@@ -63,7 +63,7 @@ async function call(
 	return {status: response.status, code: error?.code, headers: response.headers};
 }
 
-const hasBody = ({operation}: Described) => operation.requestBody !== undefined;
+const hasBody = ({operation}: Described) => operation.requestBody?.content['application/json'] !== undefined;
 // The body of these may be left out.
 const needsBody = (route: Described) =>
 	hasBody(route) && !/\/(replay|resend|rotate-key|rotate-secret|test|verify)$/.test(route.path);

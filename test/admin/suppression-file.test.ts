@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createCsvReader, csvLine} from '../../src/cli/csv.ts';
+import {createCsvReader, csvLine} from '../../src/admin/csv.ts';
 import {
 	badColumns,
 	exportedColumns,
@@ -8,7 +8,7 @@ import {
 	plainCells,
 	readLayout,
 	readListed,
-} from '../../src/cli/suppression-file.ts';
+} from '../../src/admin/suppression-file.ts';
 import {parseAddress} from '../../src/mail/address.ts';
 import {type SuppressionReason, suppressionReasons} from '../../src/mail/suppression.ts';
 

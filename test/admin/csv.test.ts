@@ -1,7 +1,7 @@
 import test from 'ava';
 import {parse} from 'csv-parse/sync';
 import fc from 'fast-check';
-import {type CsvRecord, createCsvReader, csvLine, withoutApostrophe} from '../../src/cli/csv.ts';
+import {type CsvRecord, createCsvReader, csvLine, withoutApostrophe} from '../../src/admin/csv.ts';
 
 /** The records of a text that comes in pieces of these sizes, again and again. */
 function read(text: string, sizes: readonly number[] = [text.length || 1]): CsvRecord[] {

@@ -1,0 +1,38 @@
+import type {Knex} from 'knex';
+import type {Mode} from '../mail/message.ts';
+import type {SuppressionReason} from '../mail/suppression.ts';
+import {listSuppressions, type Suppression} from '../store/suppressions.ts';
+import {csvLine} from './csv.ts';
+import {exportedColumns} from './suppression-file.ts';
+
+const rowsAtOnce = 1000;
+
+export type ExportFilter = {
+	readonly workspaceId: string;
+	/** Entries of the other mode are left out: an import makes entries of one. */
+	readonly mode: Mode;
+	readonly reason: SuppressionReason | undefined;
+};
+
+/** By keyset, so that a million entries take no more memory than a thousand, and no long transaction. */
+export async function* exportPages(
+	reader: Knex,
+	{workspaceId, mode, reason}: ExportFilter,
+): AsyncGenerator<readonly Suppression[]> {
+	let after: string | null = null;
+	do {
+		const page: Suppression[] = await listSuppressions(reader, {workspaceId, reason, after, limit: rowsAtOnce});
+		const own = page.filter(entry => entry.mode === mode);
+		if (own.length > 0) {
+			yield own;
+		}
+		after = page.length < rowsAtOnce ? null : (page.at(-1)?.id ?? null);
+	} while (after !== null);
+}
+
+/** The first line of an exported file. */
+export const exportedHeader = csvLine(exportedColumns);
+
+export function exportedLine({id, address, reason, source, created_at}: Suppression): string {
+	return csvLine([id, address, reason, source, created_at]);
+}
