@@ -98,6 +98,7 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 	'template list': 'shows all templates of the workspace; the API pages them',
 	'topic list': 'counts all opt-outs of the workspace',
 	'suppression export': 'writes the whole list, in the pages of suppression list',
+	export: 'writes what workspaces are made of, no mail and no lists of people',
 };
 
 const isList = (name: string) => /(^|-)(list|summary|why|trace|unmatched|deliveries|export)$/.test(name);
