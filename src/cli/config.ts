@@ -1,6 +1,7 @@
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
 import {loadDestinations} from '../config/destinations.ts';
+import {hostnameRemark} from '../config/rules.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {systemClock} from '../mail/clock.ts';
@@ -15,7 +16,7 @@ import {networkOf} from '../routing/ways.ts';
 import {domain as parseDomain} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {duration, fields, table} from './text.ts';
+import {duration, fields, table, wrapped} from './text.ts';
 
 export function configCommands(config: Command): void {
 	verb(config, 'show', 'Print the effective settings, secrets masked', 'mailctl config show').action(
@@ -52,7 +53,11 @@ export function configCommands(config: Command): void {
 			if (!loaded.ok) {
 				throw new ConfigError(loaded.problems);
 			}
-			session.show({ok: true}, () => ['The settings are good.']);
+			const remark = hostnameRemark(loaded.settings);
+			session.show({ok: true, ...(remark !== null && {warnings: [remark]})}, () => [
+				...(remark === null ? [] : wrapped(`Warning: ${remark}.`, session.terminal.width)),
+				remark === null ? 'The settings are good.' : 'The settings can be used.',
+			]);
 		}),
 	);
 }

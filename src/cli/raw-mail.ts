@@ -1,4 +1,4 @@
-import {boundPublicUrl} from '../config/derive.ts';
+import {linkBase} from '../config/derive.ts';
 import {createMailCopies} from '../daemon/mail-copies.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {CliError} from './fault.ts';
@@ -13,8 +13,7 @@ export async function rawMail(session: Session, workspaceId: string, copyId: str
 		vault: await session.vault(),
 		secrets: await session.secrets(),
 		clock: session.tools.clock,
-		publicUrl: () =>
-			settings.publicUrl ?? liveDaemon(settings.dataDir)?.http ?? boundPublicUrl(null, settings.httpListen),
+		publicUrl: () => linkBase(settings, liveDaemon(settings.dataDir)?.http),
 	});
 	const captured = await copies.captured(copyId);
 	if (captured !== null) {

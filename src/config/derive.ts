@@ -9,7 +9,7 @@ export function deriveSettings(values: TableValues) {
 	const returnPathDomain = values.returnPathDomain ?? defaultReturnPathDomain(values);
 	return {
 		...values,
-		/** Null: `http://` and the address listened on, see `boundPublicUrl`. */
+		/** Null: `http://` and the address listened on, see `linkBase`. */
 		publicUrl: values.publicUrl,
 		adminListen: adminListen(values),
 		returnPathDomain,
@@ -43,9 +43,29 @@ function defaultSenderId(returnPathDomain: string): string {
 	return `mc${createHash('sha256').update(returnPathDomain).digest('hex').slice(0, 10)}`;
 }
 
-/** The base of links: as set, else where the server really listens (port 0 is known only then). No slash at its end. */
-export function boundPublicUrl(publicUrl: string | null, bound: Listen): string {
-	return publicUrl ?? `http://${isIP(bound.host) === 6 ? `[${bound.host}]` : bound.host}:${bound.port}`;
+/** Where a listener is, as a URL without a slash at its end. */
+export function listenUrl({host, port}: Listen): string {
+	return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+}
+
+/** Whether a listener takes what comes to any address of the machine. */
+export function isWildcard(host: string): boolean {
+	return host === '0.0.0.0' || host === '::' || host === '[::]';
+}
+
+/**
+ * The base of links, without a slash at its end: as set, else where the server listens (`bound`: port 0 is known only then). No
+ * link leads to a wildcard address: the machine's full name takes its place, or loopback.
+ */
+export function linkBase(
+	{publicUrl, httpListen, hostname}: Pick<TableValues, 'publicUrl' | 'httpListen' | 'hostname'>,
+	bound: string | null = null,
+): string {
+	const base = publicUrl ?? bound ?? listenUrl(httpListen);
+	const {hostname: host, port} = new URL(base);
+	return publicUrl === null && isWildcard(host)
+		? listenUrl({host: hostname.includes('.') ? hostname : '127.0.0.1', port: Number(port || 80)})
+		: base;
 }
 
 /** `bounces.` + public host while the listener is on; a host that cannot be mailed to gives way to MAILCTL_HOSTNAME. */

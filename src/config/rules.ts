@@ -102,6 +102,13 @@ export function crossProblems(values: Partial<TableValues>, beside: boolean): st
 	});
 }
 
+/** What is allowed of the name that stands in EHLO and return paths, and yet hardly meant; null: nothing. */
+export function hostnameRemark({delivery, hostname}: Pick<TableValues, 'delivery' | 'hostname'>): string | null {
+	return delivery === 'capture' || hostname.includes('.')
+		? null
+		: `MAILCTL_HOSTNAME is ${hostname}, which others cannot look up: set it to a full name such as mail.example.com`;
+}
+
 const asGiven = (values: readonly string[]): string => [...new Set(values)].join(', ');
 
 function twice(names: readonly string[]): string[] {

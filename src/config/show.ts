@@ -1,4 +1,4 @@
-import {boundPublicUrl} from './derive.ts';
+import {linkBase} from './derive.ts';
 import type {LoadedSettings} from './settings.ts';
 import {settingKeys, table} from './table.ts';
 
@@ -18,7 +18,7 @@ export function showSettings({settings, sources, texts}: LoadedSettings & {ok: t
 	const derived = {
 		returnPathDomain: settings.returnPathDomain,
 		feedbackAddress: settings.feedbackAddress,
-		publicUrl: boundPublicUrl(settings.publicUrl, settings.httpListen),
+		publicUrl: linkBase(settings),
 		dataDir: settings.dataDir,
 	};
 	const shown: Readonly<Record<string, string | null>> = {...texts, ...derived};

@@ -1,5 +1,6 @@
+import {existsSync} from 'node:fs';
 import process from 'node:process';
-import {boundPublicUrl} from '../config/derive.ts';
+import {linkBase} from '../config/derive.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
@@ -186,7 +187,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			await space.look();
 			const since = await readGeneration(store.reader);
 			const {http: base, admin} = await http.listen();
-			const publicUrl = settings.publicUrl ?? base ?? boundPublicUrl(null, settings.httpListen);
+			const publicUrl = linkBase(settings, base);
 			const inbound = await roles.start(publicUrl);
 			return {since, http: base, admin, publicUrl, inbound, submission: await submission.listen()};
 		} catch (error) {
@@ -218,7 +219,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	// Before the line: who reads it looks for the file.
 	writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
 	mailLog.listening({...at, version});
-	warnAtStart({settings, publicUrl, logger});
+	warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
 	void warnOfWorkspaces({settings, reader: store.reader, logger}).catch(onStoreError);
 
 	return {

@@ -9,7 +9,7 @@ import {createCursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import type {Listen} from '../config/addresses.ts';
-import {boundPublicUrl} from '../config/derive.ts';
+import {linkBase, listenUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {sendingNames} from '../domains/domain-records.ts';
@@ -135,7 +135,7 @@ export function createHttp(options: HttpOptions) {
 						vault: options.vault,
 						secrets: options.secrets,
 						clock,
-						publicUrl: () => settings.publicUrl ?? boundUrl ?? boundPublicUrl(null, settings.httpListen),
+						publicUrl: () => linkBase(settings, boundUrl),
 					}),
 					webhooks: {
 						guard: createGuard(guardOf(settings)),
@@ -185,7 +185,7 @@ export function createHttp(options: HttpOptions) {
 async function bind(server: Api, {host, port}: Listen): Promise<string> {
 	await server.listen({host, port});
 	const bound = server.server.address() as AddressInfo;
-	return boundPublicUrl(null, {host: bound.address, port: bound.port});
+	return listenUrl({host: bound.address, port: bound.port});
 }
 
 /** Cursors live for minutes: one key of their own, made from the current one, is enough. */

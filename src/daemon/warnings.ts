@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Logger} from 'pino';
-import {isLoopback} from '../config/derive.ts';
+import {isLoopback, isWildcard} from '../config/derive.ts';
+import {hostnameRemark} from '../config/rules.ts';
 import type {Settings} from '../config/settings.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 
@@ -8,16 +9,32 @@ import {listWorkspaces} from '../store/workspaces.ts';
 export function warnAtStart({
 	settings,
 	publicUrl,
+	inContainer,
 	logger,
 }: {
-	readonly settings: Pick<Settings, 'roles' | 'delivery' | 'webhookAllowCidrs' | 'adminListen' | 'httpListen'>;
+	readonly settings: Pick<
+		Settings,
+		'roles' | 'delivery' | 'webhookAllowCidrs' | 'adminListen' | 'httpListen' | 'publicUrl' | 'hostname'
+	>;
+	/** The base of links. */
 	readonly publicUrl: string;
+	/** The address listened on is not the one that others reach. */
+	readonly inContainer: boolean;
 	readonly logger: Logger;
 }): void {
-	if (settings.roles.includes('deliver') && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
+	const delivers = settings.roles.includes('deliver');
+	if (delivers && settings.publicUrl === null && (inContainer || isWildcard(settings.httpListen.host))) {
+		const place = inContainer ? 'in this container' : 'on all addresses of the machine';
+		const text = `links in mail lead to ${publicUrl}, a guess as the server listens ${place}: set MAILCTL_PUBLIC_URL to the https address at which recipients reach it`;
+		logger.warn({event: 'public_url_guessed', public_url: publicUrl}, text);
+	} else if (delivers && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
 		const text =
 			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
 		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
+	}
+	const remark = hostnameRemark(settings);
+	if (delivers && remark !== null) {
+		logger.warn({event: 'hostname_not_full', hostname: settings.hostname}, remark);
 	}
 	const admin = settings.adminListen === 'shared' ? settings.httpListen : settings.adminListen;
 	if (settings.roles.includes('api') && admin !== null && !isLoopback(admin.host)) {

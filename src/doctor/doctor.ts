@@ -1,5 +1,5 @@
 import {extraCa} from '../config/ca.ts';
-import {boundPublicUrl} from '../config/derive.ts';
+import {linkBase} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import type {DaemonFile} from '../data-folder/daemon-file.ts';
 import {createSecureContexts} from '../deliver/hello.ts';
@@ -88,7 +88,7 @@ function waysOut(input: DoctorInput): Check[] {
 	};
 	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach)] : [];
 	if (settings.delivery === 'relay') {
-		return relay;
+		return [hostnameCheck(settings.hostname, null), ...relay];
 	}
 	const addresses = ownAddresses(input);
 	return [
@@ -122,7 +122,7 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 		...mailboxOf({settings}),
 		...listenerTlsOf(settings, clock),
 		publicUrlCheck({
-			publicUrl: boundPublicUrl(settings.publicUrl, settings.httpListen),
+			publicUrl: linkBase(settings),
 			running: input.daemon !== null,
 		}),
 	];

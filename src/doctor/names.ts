@@ -13,8 +13,8 @@ export async function addressesOf(resolver: Resolver, name: string): Promise<str
 	return answers.flatMap(recordsOf);
 }
 
-/** Whether the EHLO name is a name that DNS knows (RFC 5321 §4.1.1.1). */
-export function hostnameCheck(hostname: string, resolver: Resolver): Check {
+/** Whether the EHLO name is a full name that DNS knows (RFC 5321 §4.1.1.1). No resolver: a smarthost speaks to the receivers. */
+export function hostnameCheck(hostname: string, resolver: Resolver | null): Check {
 	return {
 		name: 'hostname',
 		why: 'Receivers look the EHLO name up; a name that DNS does not know makes mail look like a bot’s.',
@@ -23,6 +23,9 @@ export function hostnameCheck(hostname: string, resolver: Resolver): Check {
 				return [
 					fail(`${hostname} is not a fully qualified name`, 'set MAILCTL_HOSTNAME to a name such as mail.example.com'),
 				];
+			}
+			if (resolver === null) {
+				return [ok(`${hostname}; not looked up, receivers see the smarthost’s name`)];
 			}
 			const addresses = await addressesOf(resolver, hostname);
 			return [

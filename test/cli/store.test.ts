@@ -24,6 +24,14 @@ test('config show masks secrets and says where each setting comes from; config c
 	t.false(text.includes('hunter2'));
 	t.deepEqual(await cli.json('config', 'check'), {ok: true});
 	t.is(await cli.text('config', 'check'), 'The settings are good.\n');
+	const relay = {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9', MAILCTL_HOSTNAME: 'vm'};
+	const bare = await newCli(t, relay);
+	t.regex(
+		(await bare.json<{warnings: string[]}>('config', 'check')).warnings[0] ?? '',
+		/^MAILCTL_HOSTNAME is vm, which/,
+	);
+	t.regex(await bare.text('config', 'check'), /^Warning: MAILCTL_HOSTNAME is vm[\s\S]*The settings can be used\.\n$/);
+	t.deepEqual(await (await newCli(t, {...relay, MAILCTL_HOSTNAME: 'vm.example'})).json('config', 'check'), {ok: true});
 
 	await writeFile(join(cli.folder, 'bad.env'), 'MAILCTL_DELIVERY=pigeon\nMAILCTL_COLOUR=red\n');
 	for (const args of [['config', 'check'], ['config', 'show'], ['key', 'list'], ['serve']]) {

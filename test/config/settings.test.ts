@@ -2,7 +2,7 @@ import {chmodSync, mkdirSync, mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
-import {boundPublicUrl} from '../../src/config/derive.ts';
+import {linkBase, listenUrl} from '../../src/config/derive.ts';
 import {loadSettings, reloadSettings, type SettingsInput} from '../../src/config/settings.ts';
 import {showSettings} from '../../src/config/show.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
@@ -133,9 +133,20 @@ test('a machine whose name is none in DNS is localhost', t => {
 });
 
 test('links start where the server listens unless told', t => {
-	t.is(boundPublicUrl(null, {host: '::1', port: 81}), 'http://[::1]:81');
-	t.is(boundPublicUrl('https://go.example/mail', {host: '::1', port: 81}), 'https://go.example/mail');
+	t.is(listenUrl({host: '::1', port: 81}), 'http://[::1]:81');
+	const settings = {publicUrl: null, httpListen: {host: '::1', port: 81}, hostname: 'mail.shop.example'};
+	t.is(linkBase(settings), 'http://[::1]:81');
+	t.is(linkBase(settings, 'http://[::1]:4711'), 'http://[::1]:4711');
+	t.is(linkBase({...settings, publicUrl: 'https://go.example/mail'}, 'http://0.0.0.0:1'), 'https://go.example/mail');
 });
+
+for (const host of ['0.0.0.0', '::']) {
+	test(`no link leads to ${host}: the full name of the machine takes its place, or loopback`, t => {
+		const settings = {publicUrl: null, httpListen: {host, port: 80}, hostname: 'mail.shop.example'};
+		t.is(linkBase(settings), 'http://mail.shop.example:80');
+		t.is(linkBase({...settings, hostname: 'vm'}, listenUrl({host, port: 4711})), 'http://127.0.0.1:4711');
+	});
+}
 
 test('config show masks every secret and names the source', t => {
 	const rows = showSettings(

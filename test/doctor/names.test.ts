@@ -44,6 +44,8 @@ test('the EHLO name must be one that DNS knows', async t => {
 		'fail: gone.example.test has no address in DNS',
 	]);
 	t.deepEqual(await told(hostnameCheck('box', resolver)), ['fail: box is not a fully qualified name']);
+	t.deepEqual(await told(hostnameCheck('box', null)), ['fail: box is not a fully qualified name']);
+	t.regex((await told(hostnameCheck('gone.example.test', null)))[0] ?? '', /^ok: gone\.example\.test; not looked up/);
 });
 
 test('reverse DNS: the address leads to the EHLO name and back', async t => {

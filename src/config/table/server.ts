@@ -61,7 +61,7 @@ export const server = {
 	),
 	publicUrl: optional(
 		'MAILCTL_PUBLIC_URL',
-		'`http://<MAILCTL_HTTP_LISTEN>`',
+		'`http://<MAILCTL_HTTP_LISTEN>`; of `0.0.0.0` and `::` MAILCTL_HOSTNAME if it has a dot, else `127.0.0.1`',
 		publicUrl,
 		'Base of the links in mail, as recipients reach this server.',
 	),
