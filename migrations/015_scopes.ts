@@ -18,7 +18,7 @@ const former = [
 	'contacts:read',
 	'usage:read',
 ];
-const added = ['domains:manage', 'domains:read', 'events:read', 'stats:read'];
+const added = ['domains:manage', 'domains:read', 'stats:read'];
 const isRead = (scope: string) => scope === 'messages:send' || scope.endsWith(':read');
 
 /** Keys that named no scope get the new ones: for them a version with more routes has more of the same. */

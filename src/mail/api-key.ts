@@ -66,7 +66,6 @@ export const scopes = [
 	'contacts:manage',
 	'contacts:read',
 	'usage:read',
-	'events:read',
 	'stats:read',
 ] as const;
 export type Scope = (typeof scopes)[number];
