@@ -7,7 +7,10 @@ import {type ApiDocument, operationsOf} from '../helpers/described.ts';
 import {newId} from '../helpers/workspace.ts';
 
 /** One call of a route, the action that it is recorded as, and what it was done to. */
-type Act = {readonly action: string; readonly call: (api: TestApi) => Promise<readonly [Answer, target: string]>};
+type Act = {
+	readonly action: string;
+	readonly call: (api: TestApi) => Promise<readonly [Answer, target: string | null]>;
+};
 
 /** The answer names what was made. */
 const made = (answer: Answer) => [answer, idOf(answer)] as const;
@@ -54,6 +57,13 @@ const acts: Readonly<Record<string, Act>> = {
 		call: async api => made(await api.post('/v1/suppressions', {recipient: 'a@x.example'})),
 	},
 	'DELETE /v1/suppressions/{id}': removal('suppression.removed', '/v1/suppressions', {recipient: 'a@x.example'}),
+	'POST /v1/suppressions/import': {
+		action: 'suppression.imported',
+		async call(api) {
+			const headers = {'content-type': 'text/csv'};
+			return [await api.post('/v1/suppressions/import', 'b@x.example\n', api.key, headers), null];
+		},
+	},
 	'POST /v1/unsubscribe-groups': {
 		action: 'topic.created',
 		call: async api => made(await api.post('/v1/unsubscribe-groups', {code: 'news', name: 'News'})),
@@ -90,6 +100,32 @@ const acts: Readonly<Record<string, Act>> = {
 		call: async api => made(await api.post('/v1/senders', {address: 'b@new.example'})),
 	},
 	'DELETE /v1/senders/{id}': removal('sender.removed', '/v1/senders', {address: 'c@new.example'}),
+	'PATCH /v1/senders/{id}': {
+		action: 'sender.disabled',
+		async call(api) {
+			const id = idOf(await api.post('/v1/senders', {address: 'd@new.example'}));
+			return [await api.patch(`/v1/senders/${id}`, {active: false}), id];
+		},
+	},
+	'POST /v1/domains': {
+		action: 'domain.added',
+		call: async api => made(await api.post('/v1/domains', {name: 'one.example'})),
+	},
+	'POST /v1/domains/{id}/rotate-key': {
+		action: 'domain.key_rotated',
+		async call(api) {
+			const id = idOf(await api.post('/v1/domains', {name: 'two.example'}));
+			return [await api.post(`/v1/domains/${id}/rotate-key`, {}), id];
+		},
+	},
+	'DELETE /v1/domains/{id}': removal('domain.removed', '/v1/domains', {name: 'three.example'}),
+	'PATCH /v1/webhooks/{id}': {
+		action: 'webhook.updated',
+		async call(api) {
+			const id = idOf(await api.post('/v1/webhooks', endpoint));
+			return [await api.patch(`/v1/webhooks/${id}`, {events: ['bounced']}), id];
+		},
+	},
 	'POST /v1/webhooks': {
 		action: 'webhook.created',
 		call: async api => made(await api.post('/v1/webhooks', endpoint)),
@@ -115,6 +151,9 @@ const acts: Readonly<Record<string, Act>> = {
 const none: Readonly<Record<string, string>> = {
 	'POST /v1/messages': 'a send: the message itself is the record',
 	'POST /v1/messages/batch': 'sends',
+	'POST /v1/messages/{id}/resend': 'a send',
+	'POST /v1/domains/{id}/verify': 'asks DNS; what changes by it leaves the rows that the daemon’s own checks leave',
+	'POST /v1/webhooks/{id}/test': 'changes nothing',
 	'POST /v1/templates/{id}/preview': 'changes nothing',
 };
 
