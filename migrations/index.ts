@@ -20,4 +20,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['014_secrets', () => import('./014_secrets.ts')],
 	['015_scopes', () => import('./015_scopes.ts')],
 	['015_template_ids', () => import('./015_template_ids.ts')],
+	['016_message_terms', () => import('./016_message_terms.ts')],
 ];

@@ -120,6 +120,9 @@ lane_waits.updated_at text C not null
 mailbox_checkpoints.mailbox text C not null
 mailbox_checkpoints.position text C not null
 mailbox_checkpoints.updated_at text C not null
+message_terms.workspace_id text C not null
+message_terms.term text C not null
+message_terms.message_id text C not null
 messages.id text C not null
 messages.workspace_id text C not null
 messages.mode text C not null
@@ -359,6 +362,7 @@ idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (id)
 lane_waits: PRIMARY KEY (destination, workspace_id, node)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
+message_terms: PRIMARY KEY (workspace_id, term, message_id)
 messages: PRIMARY KEY (id)
 migrations: PRIMARY KEY (name)
 mta_sts: PRIMARY KEY (domain)
@@ -435,6 +439,7 @@ CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (id)
 CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
 CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id, node)
 CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
+CREATE UNIQUE INDEX message_terms_pkey ON public.message_terms USING btree (workspace_id, term, message_id)
 CREATE INDEX messages_by_recipient ON public.messages USING btree (workspace_id, to_key, id)
 CREATE INDEX messages_by_sender ON public.messages USING btree (workspace_id, from_key, id)
 CREATE INDEX messages_by_template ON public.messages USING btree (workspace_id, template_id, id)

@@ -159,6 +159,10 @@ CREATE TABLE mailbox_checkpoints (mailbox text,
   position text not null,
   updated_at text not null,
   primary key (mailbox));
+CREATE TABLE message_terms (workspace_id text not null,
+  term text not null,
+  message_id text not null,
+  primary key (workspace_id, term, message_id)) without rowid;
 CREATE INDEX messages_by_recipient on messages (workspace_id, to_key, id);
 CREATE INDEX messages_by_sender on messages (workspace_id, from_key, id);
 CREATE INDEX messages_by_template on messages (workspace_id, template_id, id);

@@ -5,12 +5,14 @@ import {idTime, type NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
+import {termsOf} from '../mail/terms.ts';
 import {storeTime} from '../mail/time.ts';
 import {insertAttachments} from '../store/attachments.ts';
 import {type Addressee, type Preferences, readAddressees, teachContacts} from '../store/contacts.ts';
 import {type Pair, pairKey} from '../store/engine/pairs.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertEvents, type NewEvent} from '../store/events.ts';
+import {insertTerms} from '../store/message-terms.ts';
 import {insertMessages, type NewMessage} from '../store/messages.ts';
 import {insertRecipients, type NewRecipient} from '../store/recipients.ts';
 import {findOptedOut} from '../store/topics.ts';
@@ -151,6 +153,12 @@ async function insertMail(
 	await insertMessages(
 		trx,
 		entries.map((entry, index) => messageRow(entry, preferences[index] as Preferences)),
+	);
+	await insertTerms(
+		trx,
+		entries.map(({id, draft: {send}}) => ({
+			...{workspaceId: send.workspaceId, messageId: id, terms: termsOf(send)},
+		})),
 	);
 	await insertAttachments(
 		trx,

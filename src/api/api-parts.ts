@@ -47,6 +47,8 @@ export type ApiParts = {
 	readonly limits: RateLimits;
 	readonly erase: Erase;
 	readonly mails: Mails;
+	/** The message of a Message-ID; null: not one of ours. */
+	readonly readMessageId: (messageId: string) => string | null;
 	readonly domains: {
 		readonly names: SendingNames;
 		readonly openSources: OpenSources;

@@ -43,13 +43,30 @@ export function createChecks() {
 				if (httpPart === 'body' && value === null) {
 					return {error: bodyMissing()};
 				}
-				const violations = [...(httpPart === 'querystring' ? withoutRepeated(value) : []), ...check(value)];
+				const violations = [...(httpPart === 'querystring' ? readQuery(value) : []), ...check(value)];
 				return violations.length === 0
 					? {value}
 					: {error: apiError('validation_failed', {violations: violations.slice(0, mostViolations)})};
 			};
 		},
 	};
+}
+
+/** Changes the query in place. */
+function readQuery(query: unknown): Violation[] {
+	nest(query as Record<string, unknown>);
+	return withoutRepeated(query);
+}
+
+/** `metadata[order_id]=1042` is an object of texts. Beside a plain `metadata` it stays as it is, which no schema takes. */
+function nest(query: Record<string, unknown>): void {
+	const keys = Object.keys(query).filter(name => /^metadata\[.*\]$/s.test(name));
+	if (keys.length > 0 && query.metadata === undefined) {
+		query.metadata = Object.fromEntries(keys.map(name => [name.slice('metadata['.length, -1), query[name]]));
+		for (const name of keys) {
+			delete query[name];
+		}
+	}
 }
 
 // A parameter that stands twice in a query arrives as an array; it is taken out and becomes a violation.
@@ -103,6 +120,8 @@ function createAjv(formats: ReturnType<typeof createFormats>, allErrors: boolean
 		compile: () => (data: object) => variablesFault(data) === null,
 		errors: false,
 	});
+	// How OpenAPI says that a query holds an object.
+	ajv.addVocabulary(['style', 'explode']);
 	// Ajv's own counts the characters of a text whatever its length.
 	ajv.removeKeyword('maxLength');
 	ajv.addKeyword({

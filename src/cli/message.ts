@@ -1,7 +1,11 @@
+import {randomBytes} from 'node:crypto';
 import type {Command} from 'commander';
 import {eventView, messageView} from '../api/views.ts';
 import {capturedFile} from '../daemon/mail-copies.ts';
+import {createLinks} from '../links/links.ts';
+import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
+import {askedTerms, metadataTerm, mostAsked, type Term, tagTerm} from '../mail/terms.ts';
 import {type EngagementCount, readEngagement} from '../store/engagement.ts';
 import {readEvents} from '../store/events.ts';
 import {readReports, type StoredReport} from '../store/inbound/reports.ts';
@@ -10,15 +14,21 @@ import {type ListedMessage, listMessages} from '../store/message-scan.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {CliError} from './fault.ts';
 import {describe, storedReportView} from './message-text.ts';
-import {address, count, oneOf, past} from './options.ts';
+import {address, collect, count, metadata, oneOf, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
+import {chosenTemplate} from './template.ts';
 import {type Noun, shortTime} from './text.ts';
 
 type ListOptions = {
 	status?: RecipientState;
 	recipient?: string;
 	from?: string;
+	subject?: Term[];
+	metadata?: string[];
+	template?: string;
+	tag?: string;
+	messageId?: string;
 	since?: number;
 	until?: number;
 	limit: number;
@@ -32,6 +42,11 @@ export function messageCommands(message: Command): void {
 		.option('--status <status>', recipientStates.join(', '), status)
 		.option('--recipient <address>', 'to this address')
 		.option('--from <address>', 'from this address')
+		.option('--subject <words>', 'whose subject has all of these words', subjectWords)
+		.option('--metadata <key=value>', 'with this metadata; several must all match', collect)
+		.option('--template <id|name>', 'made of this template')
+		.option('--tag <tag>', 'with this tag')
+		.option('--message-id <id>', 'whose mail has this Message-ID')
 		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
 		.option('--until <time>', 'accepted before', past('--until'))
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
@@ -127,11 +142,41 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		status: options.status,
 		toKey: options.recipient === undefined ? undefined : address(options.recipient, true).key,
 		fromKey: options.from === undefined ? undefined : address(options.from).key,
+		templateId: options.template === undefined ? undefined : await templateId(session, options.template),
+		terms: [
+			...(options.subject ?? []),
+			...Object.entries(metadata(options.metadata ?? [])).map(([key, value]) => metadataTerm(key, value)),
+			...(options.tag === undefined ? [] : [tagTerm(options.tag)]),
+		],
+		id: options.messageId === undefined ? undefined : await messageOf(session, options.messageId),
 		since: options.since,
 		until: options.until,
 	};
-	const rows = await listMessages(await session.reader(), filter, options.limit);
+	const rows =
+		filter.id === null ? [] : await listMessages(await session.reader(), {...filter, id: filter.id}, options.limit);
 	session.list(messages, rows);
+}
+
+/** Of a deleted template only the id is known still. */
+async function templateId(session: Session, key: string): Promise<string> {
+	return isTemplateId(key) ? key : (await chosenTemplate(session, key)).id;
+}
+
+async function messageOf(session: Session, messageId: string): Promise<string | null> {
+	return createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}).readMessageId(messageId);
+}
+
+/** Throws a usage error (64). */
+function subjectWords(text: string): Term[] {
+	const terms = askedTerms(text);
+	if (terms === null) {
+		throw new CliError(
+			'usage',
+			`--subject "${text}" is not allowed`,
+			`use 1 to ${mostAsked} words of letters and digits`,
+		);
+	}
+	return terms;
 }
 
 function copyView(

@@ -181,3 +181,16 @@ export function topicCode(text: string): string {
 export function collect(text: string, previous: readonly string[] = []): string[] {
 	return [...previous, text];
 }
+
+/** Pairs `key=value`. Throws a usage error (64). */
+export function metadata(pairs: readonly string[]): Record<string, string> {
+	return Object.fromEntries(
+		pairs.map(pair => {
+			const at = pair.indexOf('=');
+			if (at < 1) {
+				throw new CliError('usage', `--metadata "${pair}" is not allowed`, 'use KEY=VALUE');
+			}
+			return [pair.slice(0, at), pair.slice(at + 1)];
+		}),
+	);
+}

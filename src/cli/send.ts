@@ -11,7 +11,7 @@ import {readStatus} from '../store/message-copies.ts';
 import {findMessageStanding} from '../store/messages.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
-import {collect, locale, mode, timezone} from './options.ts';
+import {collect, locale, metadata, mode, timezone} from './options.ts';
 import {example} from './program.ts';
 import {action, type Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
@@ -122,18 +122,6 @@ async function attachment(file: string) {
 		contentType: mediaTypes[extname(file).toLowerCase()] ?? 'application/octet-stream',
 		content: (await readInput(file)).toString('base64'),
 	};
-}
-
-function metadata(pairs: readonly string[]): Record<string, string> {
-	return Object.fromEntries(
-		pairs.map(pair => {
-			const at = pair.indexOf('=');
-			if (at < 1) {
-				throw new CliError('usage', `--metadata "${pair}" is not allowed`, 'use KEY=VALUE');
-			}
-			return [pair.slice(0, at), pair.slice(at + 1)];
-		}),
-	);
 }
 
 export type Accepted = {readonly id: string; readonly status: string};

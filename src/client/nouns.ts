@@ -189,6 +189,14 @@ export type MessageListQuery = {
 	from?: string | null | undefined;
 	/** Messages of this template, whatever its version. */
 	templateId?: string | null | undefined;
+	/** Messages whose rendered subject has all of these words, at most 10: whole words, in any order, upper or lower case. */
+	subject?: string | null | undefined;
+	/** `metadata[order_id]=1042`: messages with this value of their metadata; several must all match. */
+	metadata?: Record<string, string> | null | undefined;
+	/** Messages with this tag. */
+	tag?: string | null | undefined;
+	/** The message whose mail has this Message-ID, with angle brackets or without. */
+	messageId?: string | null | undefined;
 	/** Only messages of live keys, or of test keys; a test key lists its own kind alone. */
 	mode?: 'live' | 'test' | null | undefined;
 	/** Accepted then or later; RFC 3339 date or date-time, UTC by default. */

@@ -99,6 +99,9 @@ export function createHttp(options: HttpOptions) {
 
 	let boundUrl: string | null = null;
 
+	// Reads tokens only: where this process is reached does not matter.
+	const links = createLinks({keys: options.secrets, publicUrl: '', random: randomBytes});
+
 	function createPublic(): Api {
 		const isShared = adminListen === 'shared';
 		return createServer({
@@ -137,6 +140,7 @@ export function createHttp(options: HttpOptions) {
 						clock,
 						publicUrl: () => linkBase(settings, boundUrl),
 					}),
+					readMessageId: links.readMessageId,
 					webhooks: {
 						guard: createGuard(guardOf(settings)),
 						onDue: outbox.onDue,
@@ -145,8 +149,7 @@ export function createHttp(options: HttpOptions) {
 					mayAccept: options.mayAccept,
 				}),
 				...publicRoutes({
-					// Reads tokens only: where this process is reached does not matter.
-					links: createLinks({keys: options.secrets, publicUrl: '', random: randomBytes}),
+					links,
 					reader: store.reader,
 					writer: store.writer,
 					collector,

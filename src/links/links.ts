@@ -34,6 +34,8 @@ export type Links = {
 	readonly messageIdLocal: (messageId: string) => string;
 	/** The message's id, null for a Message-ID that we did not make. */
 	readonly readMessageIdLocal: (local: string) => string | null;
+	/** The same of a whole Message-ID, with angle brackets or without. */
+	readonly readMessageId: (messageId: string) => string | null;
 };
 
 /** Makes and reads every token that leaves the machine. `publicUrl` is where the hosted pages are reached. */
@@ -57,6 +59,11 @@ export function createLinks({
 	const refs = createSignedIds(keys, {purpose: 'ref', letter: 'r', prefix: 'rcp'});
 	const messageIds = createSignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
 
+	function readMessageIdLocal(local: string): string | null {
+		const read = messageIds.read(local);
+		return read?.verify('') ? read.id : null;
+	}
+
 	return {
 		unsubscribeUrl: claims => `${page}?token=${sealClaims(unsubscribe, claims)}`,
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
@@ -74,10 +81,8 @@ export function createLinks({
 		ref: refs.sign,
 		readRef: refs.read,
 		messageIdLocal: messageId => messageIds.sign(messageId, ''),
-		readMessageIdLocal: local => {
-			const read = messageIds.read(local);
-			return read?.verify('') ? read.id : null;
-		},
+		readMessageIdLocal,
+		readMessageId: text => readMessageIdLocal(/^<?([^<>@]+)@[^<>@]*>?$/.exec(text.trim())?.[1] ?? ''),
 	};
 }
 

@@ -3,8 +3,10 @@ import type {NewId} from '../mail/ids.ts';
 import {type AttemptResult, isPossibleDuplicate} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
+import {subjectTerms} from '../mail/terms.ts';
 import {storeTime} from '../mail/time.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
+import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
 import {countTls, type TlsDay} from '../store/mta-sts.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {
@@ -91,6 +93,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 				items.filter(({verdict}) => verdict.outcome.kind === 'bounced').map(({copy}) => copy.id),
 			);
 			const written = await writeOutcomes(trx, boot, items.map(toEndedTry));
+			await insertTerms(trx, items.filter(({copy}) => written.has(copy.id)).flatMap(termsOfMade));
 			const mine = await escalateSoft(
 				trx,
 				items.filter(({copy}) => written.has(copy.id)),
@@ -144,6 +147,14 @@ function refusedOf(
 function isOverruled({copy, verdict}: JudgedTry, written: ReadonlyMap<string, RecipientState>): boolean {
 	const state = written.get(copy.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
+}
+
+/** A message is found by its subject once its first try ended; a copy that has one was tried before. */
+function termsOfMade({copy, made}: JudgedTry): MessageTerms[] {
+	const isFirst = copy.role === 'to' && copy.subject === null && made !== null;
+	return isFirst
+		? [{workspaceId: copy.workspace_id, messageId: copy.message_id, terms: subjectTerms(made.subject)}]
+		: [];
 }
 
 function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry {

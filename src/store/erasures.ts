@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {erasedAddress, type Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {holdsBytes, rowSource} from './engine/dialect.ts';
+import {deleteTerms} from './message-terms.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
@@ -125,6 +126,7 @@ export async function eraseUnmatched(trx: Knex.Transaction, ids: readonly string
 
 /** Erases the recipient and the content of messages. */
 export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly string[], at: string): Promise<void> {
+	await deleteTerms(trx, messageIds, {keepTags: true});
 	await trx('messages').whereIn('id', messageIds).update({
 		to_address: erasedAddress,
 		to_key: erasedAddress,

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
+import type {Term} from '../mail/terms.ts';
 import {alongIndex} from './engine/along-index.ts';
 import type {IdRange} from './engine/dialect.ts';
 
@@ -16,6 +17,10 @@ export type MessageFilter = {
 	readonly toKey?: string | undefined;
 	readonly fromKey?: string | undefined;
 	readonly templateId?: string | undefined;
+	/** All of them: words of the subject, metadata, tags. */
+	readonly terms?: readonly Term[] | undefined;
+	/** This message alone. */
+	readonly id?: string | undefined;
 	/** Half-open range of acceptance, milliseconds. */
 	readonly since?: number | undefined;
 	readonly until?: number | undefined;
@@ -27,19 +32,35 @@ export type Scanned = {readonly ids: readonly string[]; readonly next: string | 
 /** Rows of an index that are read for one page, at most. */
 export const mostScanned = 10_000;
 
-/** Usually the narrowest first. Each has an index of its own, but the mode only where it is `test`. */
-const filters = ['toKey', 'status', 'templateId', 'fromKey', 'mode'] as const;
-/** The filter along whose index a scan runs; null: along all messages of the workspace. */
-type Lead = (typeof filters)[number] | null;
+/** One thing that a message must have: a value of a column, and the table where an index begins with it. */
+type Match = {readonly home: keyof typeof homes; readonly column: string; readonly value: string};
 
-/** Where each filter's column is, and the key of the index that begins a scan along it. */
-const columns = {
-	toKey: 'm.to_key',
-	status: 'r.state',
-	templateId: 'm.template_id',
-	fromKey: 'm.from_key',
-	mode: 'm.mode',
+/** Where matches are looked up. The terms are an index of their own. */
+const homes = {
+	messages: {table: 'messages as m', id: 'm.id', workspaceId: 'm.workspace_id'},
+	recipients: {table: 'recipients as r', id: 'r.message_id', workspaceId: 'r.workspace_id'},
+	terms: {table: 'message_terms as w', id: 'w.message_id', workspaceId: 'w.workspace_id'},
 } as const;
+
+const isMode = ({column}: Match) => column === 'm.mode';
+
+/** Usually the narrowest first. Each has an index of its own, but the mode only where it is `test`. */
+function matchesOf({toKey, terms = [], status, templateId, fromKey, mode}: MessageFilter): Match[] {
+	const given = (home: Match['home'], column: string, value: string | undefined): Match[] =>
+		value === undefined ? [] : [{home, column, value}];
+	return [
+		...given('messages', 'm.to_key', toKey),
+		...terms.flatMap(term => given('terms', 'w.term', term)),
+		...given('recipients', 'r.state', status),
+		...given('messages', 'm.template_id', templateId),
+		...given('messages', 'm.from_key', fromKey),
+		...given('messages', 'm.mode', mode),
+	];
+}
+
+/** What a scan asks for; null for `lead`: it runs along all messages of the workspace. */
+type Scan = {readonly workspaceId: string; readonly matches: readonly Match[]; readonly range: IdRange};
+type Lead = Match | null;
 
 /**
  * The messages that match and are older than `after` (null: all), at most `limit`. With several filters the index with the
@@ -51,56 +72,55 @@ export async function scanMessages(
 	filter: MessageFilter,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
-	const given = filters.filter(name => filter[name] !== undefined);
-	const range = rangeOf(filter, after);
-	const leads = given.filter(name => name !== 'mode' || filter.mode === 'test');
+	const matches = matchesOf(filter);
+	const asked = {workspaceId: filter.workspaceId, matches, range: rangeOf(filter, after)};
+	const leads = matches.filter(match => !isMode(match) || match.value === 'test');
 	const [lead = null] = leads;
-	const isExact = given.length === (lead === null ? 0 : 1);
-	const along = isExact ? {lead, floor: null} : await narrowest(reader, filter, lead === null ? [null] : leads, range);
-	return await scan(reader, filter, along, {range, limit});
+	const isExact = matches.length === (lead === null ? 0 : 1);
+	const along = isExact ? {lead, floor: null} : await narrowest(reader, asked, lead === null ? [null] : leads);
+	return await scan(reader, asked, along, limit);
 }
 
 async function scan(
 	reader: Knex,
-	filter: MessageFilter,
+	asked: Scan,
 	{lead, floor}: {readonly lead: Lead; readonly floor: string | null},
-	{range, limit}: {readonly range: IdRange; readonly limit: number},
+	limit: number,
 ): Promise<Scanned> {
-	const found: Array<{id: string}> = await scanQuery(reader, filter, lead, {...range, from: floor ?? range.from}).limit(
-		limit + 1,
-	);
+	const range = {...asked.range, from: floor ?? asked.range.from};
+	const found: Array<{id: string}> = await scanQuery(reader, {...asked, range}, lead).limit(limit + 1);
 	const ids = found.slice(0, limit).map(({id}) => id);
 	return {ids, next: found.length > limit ? (ids.at(-1) ?? null) : floor};
 }
 
-function rangeOf({since, until}: MessageFilter, after: string | null): IdRange {
-	const below = until === undefined ? null : idFloor('msg', until);
-	return {
-		from: since === undefined ? null : idFloor('msg', since),
-		below: after !== null && (below === null || after < below) ? after : below,
-	};
+function rangeOf({since, until, id}: MessageFilter, after: string | null): IdRange {
+	// After an id in order comes the id with anything at its end.
+	const below = [until === undefined ? null : idFloor('msg', until), id === undefined ? null : `${id}0`, after];
+	const from = [since === undefined ? null : idFloor('msg', since), id ?? null];
+	return {from: given(from).at(-1) ?? null, below: given(below).at(0) ?? null};
 }
+
+const given = (ids: ReadonlyArray<string | null>) => ids.filter(id => id !== null).sort();
 
 /** The lead with the fewest rows in its index, and the oldest row that may be looked at if there are too many of them. */
 async function narrowest(
 	reader: Knex,
-	filter: MessageFilter,
+	asked: Scan,
 	leads: readonly Lead[],
-	range: IdRange,
 ): Promise<{lead: Lead; floor: string | null}> {
 	let lead: Lead = null;
 	let fewest = Number.POSITIVE_INFINITY;
-	for (const name of leads) {
-		const rows = await countQuery(reader, leadQuery(reader, filter, name, range).limit(Math.min(fewest, mostScanned)));
+	for (const each of leads) {
+		const rows = await countQuery(reader, leadQuery(reader, asked, each).limit(Math.min(fewest, mostScanned)));
 		if (rows < fewest) {
-			lead = name;
+			lead = each;
 			fewest = rows;
 		}
 	}
 	const oldest: {id: string} | undefined =
 		fewest < mostScanned
 			? undefined
-			: await leadQuery(reader, filter, lead, range)
+			: await leadQuery(reader, asked, lead)
 					.offset(mostScanned - 1)
 					.first();
 	return {lead, floor: oldest?.id ?? null};
@@ -111,39 +131,46 @@ async function countQuery(reader: Knex, rows: Knex.QueryBuilder): Promise<number
 	return Number(counted?.n ?? 0);
 }
 
-/** Ids of what matches the leading filter, newest first, from its index alone. */
-function leadQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: IdRange): Knex.QueryBuilder {
-	const isState = lead === 'status';
-	const id = isState ? 'r.message_id' : 'm.id';
+/** Ids of what matches the lead, newest first, from its index alone. */
+function leadQuery(reader: Knex, {workspaceId, range}: Scan, lead: Lead): Knex.QueryBuilder {
+	const {table, id, ...home} = homes[lead?.home ?? 'messages'];
 	const leading = {
-		[isState ? 'r.workspace_id' : 'm.workspace_id']: filter.workspaceId,
-		...(lead !== null && lead !== 'mode' && {[columns[lead]]: filter[lead] as string}),
+		[home.workspaceId]: workspaceId,
+		...(lead !== null && !isMode(lead) && {[lead.column]: lead.value}),
 	};
-	const table = isState ? 'recipients as r' : 'messages as m';
 	const query = alongIndex(reader, table, {leading, id}, range).select(`${id} as id`);
 	// As the partial indexes have it.
-	if (lead === 'mode') {
+	if (lead !== null && isMode(lead)) {
 		query.whereRaw("m.mode = 'test'");
 	}
-	return isState ? query.whereRaw("r.role = 'to'") : query;
+	return lead?.home === 'recipients' ? query.whereRaw("r.role = 'to'") : query;
 }
 
-/** The same, with all filters. */
-function scanQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: IdRange): Knex.QueryBuilder {
-	const query = leadQuery(reader, filter, lead, range);
-	const others = filters.filter(name => name !== lead && filter[name] !== undefined);
-	const elsewhere = others.filter(name => name === 'status' || lead === 'status');
-	for (const name of others.filter(each => !elsewhere.includes(each))) {
-		query.where(matching(reader, filter, name));
+/** The same, with all that is asked for. */
+function scanQuery(reader: Knex, asked: Scan, lead: Lead): Knex.QueryBuilder {
+	const query = leadQuery(reader, asked, lead);
+	const here = lead?.home ?? 'messages';
+	const {id} = homes[here];
+	const others = asked.matches.filter(match => match !== lead);
+	for (const home of ['messages', 'recipients'] as const) {
+		const conditions = others.filter(match => match.home === home).map(match => matching(reader, match));
+		if (home === here) {
+			for (const condition of conditions) {
+				query.where(condition);
+			}
+		} else if (conditions.length > 0) {
+			const row = reader(homes[home].table).whereRaw('?? = ??', [homes[home].id, id]);
+			const ofCopy = home === 'recipients' ? row.whereRaw("r.role = 'to'") : row;
+			const all = reader.raw(conditions.map(() => '?').join(' and '), conditions);
+			// As a value it is looked up for each row of the lead: PostgreSQL might join by reading all of the other table.
+			query.whereRaw('?', [ofCopy.select(all)]);
+		}
 	}
-	if (elsewhere.length > 0) {
-		const row =
-			lead === 'status'
-				? reader('messages as m').whereRaw('m.id = r.message_id')
-				: reader('recipients as r').whereRaw("r.message_id = m.id and r.role = 'to'");
-		const matches = elsewhere.map(name => matching(reader, filter, name));
-		// As a value it is looked up for each row of the lead: PostgreSQL might join by reading all of the other table.
-		query.whereRaw('?', [row.select(reader.raw(matches.map(() => '?').join(' and '), matches))]);
+	for (const {value} of others.filter(({home}) => home === 'terms')) {
+		const term = reader('message_terms as o')
+			.where({'o.workspace_id': asked.workspaceId, 'o.term': value})
+			.whereRaw('o.message_id = ??', [id]);
+		query.whereRaw('coalesce(?, false)', [term.select(reader.raw('true'))]);
 	}
 	return query;
 }
@@ -152,8 +179,8 @@ function scanQuery(reader: Knex, filter: MessageFilter, lead: Lead, range: IdRan
  * As an expression it can use no index of its own, only the leading one is bounded. PostgreSQL holds such a one to be true
  * of every second row, so that it looks row by row for the few that are asked for.
  */
-function matching(reader: Knex, filter: MessageFilter, name: (typeof filters)[number]): Knex.Raw {
-	return reader.raw('coalesce(?? = ?, false)', [columns[name], filter[name] as string]);
+function matching(reader: Knex, {column, value}: Match): Knex.Raw {
+	return reader.raw('coalesce(?? = ?, false)', [column, value]);
 }
 
 /** A line of `mailctl message list`. */

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {Dialect} from './engine/dialect.ts';
+import {deleteTerms} from './message-terms.ts';
 
 export type Removal = {
 	/** Messages after this id are looked at; empty: from the oldest. */
@@ -43,6 +44,7 @@ export async function removeMessages(
 		.pluck('message_id');
 	const old = ids.filter(id => !waiting.includes(id));
 	const copyIds: string[] = await trx('recipients').whereIn('message_id', old).pluck('id');
+	await deleteTerms(trx, old, {keepTags: false});
 	// The others go by their foreign keys; these outlive a message whose endpoint is there.
 	await trx('webhook_deliveries').whereIn('message_id', old).delete();
 	const messages = await trx('messages').whereIn('id', old).delete();

@@ -25,6 +25,8 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	const people = Array.from({length: messages}, (_, n) => `u${n}@x.example`);
 	const [messageId] = await insertMessages(store, id, people);
 	await database('recipients').update({state: 'delivered', next_attempt_at: null});
+	await database('messages').where({id: messageId}).update({tags: '["vip"]'});
+	await database('message_terms').insert({workspace_id: id, term: 't:vip', message_id: messageId});
 	const [first = ''] = people;
 	const person = {workspace_id: id, address: first, address_key: first, created_at: at};
 	await database('contacts').insert({...person, id: newId('con'), updated_at: at});

@@ -1,6 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {idFloor} from '../../src/mail/ids.ts';
+import {subjectTerms} from '../../src/mail/terms.ts';
+import {insertTerms} from '../../src/store/message-terms.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -95,6 +97,67 @@ storeTest(test, 'each filter leaves what it says, alone and with others', async 
 	}
 	t.deepEqual(await ids({status: 'accepted', recipient: 'user@example.org', templateId: template}), [three]);
 	t.deepEqual(await ids({status: 'bounced', templateId: template}), []);
+});
+
+storeTest(test, 'subject, metadata, tag and Message-ID find what was said', async (t, store) => {
+	const api = await startApi(t, store);
+	const one = idOf(await api.send({metadata: {order_id: '1042', shop: 'north'}, tags: ['receipt', 'vip']}));
+	const two = idOf(await api.send({metadata: {order_id: '1043', 'a[b]=c': 'x'}, tags: ['receipt']}));
+	const three = idOf(await api.send());
+	const other = await addWorkspace(store, 'globex');
+	await store.writer.transaction(trx =>
+		insertTerms(trx, [
+			...[one, two].map(messageId => ({
+				...{workspaceId: api.workspace.id, messageId, terms: subjectTerms(`Ihr Beleg ${messageId === one ? 1 : 2}`)},
+			})),
+			{workspaceId: other.id, messageId: three, terms: ['w:beleg', 't:vip']},
+		]),
+	);
+	const ids = async (query: string) => idsOf(await list(api, `?${query}`));
+	for (const [query, found] of [
+		['metadata[order_id]=1042', [one]],
+		['metadata%5Border_id%5D=1042', [one]],
+		['metadata[order_id]=1042&metadata[shop]=north', [one]],
+		['metadata[order_id]=1043&metadata[shop]=north', []],
+		['metadata[order_id]=104', []],
+		['metadata[a%5Bb%5D%3Dc]=x', [two]],
+		['tag=receipt', [two, one]],
+		['tag=vip', [one]],
+		['tag=receip', []],
+		['subject=BELEG', [two, one]],
+		['subject=2+beleg', [two]],
+		['subject=bele', []],
+		['subject=beleg&tag=vip&metadata[shop]=north&status=accepted', [one]],
+		[`messageId=${encodeURIComponent(`<${api.links.messageIdLocal(two)}@mail.shop.example>`)}`, [two]],
+		[`messageId=${api.links.messageIdLocal(two)}@mail.shop.example&tag=vip`, []],
+		['messageId=abc@x.example', []],
+		['messageId=', []],
+	] as const) {
+		t.deepEqual(await ids(query), [...found], query);
+	}
+	for (const [query, field] of [
+		['metadata=x', 'metadata'],
+		['metadata[]=x', 'metadata'],
+		['metadata[a]=1&metadata[a]=2', 'metadata.a'],
+		[`metadata[a]=${'x'.repeat(501)}`, 'metadata.a'],
+		['metadata[a]=1&metadata=x', 'metadata[a]'],
+		['metadata.a=1', 'metadata.a'],
+		['metadata[a', 'metadata[a'],
+		['subject=', 'subject'],
+		['subject=-', 'subject'],
+		['tags=x', 'tags'],
+		['tag=%00', 'tag'],
+	] as const) {
+		const answer = await api.get(`/v1/messages?${query}`);
+		t.like(answer, {status: 422}, `${query}: ${answer.text}`);
+		t.true(violatedFields(answer).includes(field), `${query}: ${answer.text}`);
+	}
+
+	const page = await list(api, '?tag=receipt&metadata[order_id]=1042&limit=1');
+	t.is(page.next_cursor, null);
+	const first = await list(api, '?tag=receipt&limit=1');
+	t.deepEqual(idsOf(await list(api, `?tag=receipt&limit=1&cursor=${first.next_cursor}`)), [one]);
+	t.is((await api.get(`/v1/messages?tag=vip&limit=1&cursor=${first.next_cursor}`)).status, 422);
 });
 
 storeTest(test, 'a plus in an address need not be encoded in a query', async (t, store) => {

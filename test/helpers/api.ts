@@ -204,6 +204,7 @@ export async function startApi(
 				clock,
 				publicUrl: () => 'https://mail.shop.example',
 			}),
+			readMessageId: links.readMessageId,
 			webhooks: {
 				guard: createGuard({allowCidrs: [], takesLocal: false}),
 				onDue: outbox.onDue,

@@ -76,6 +76,11 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 	await insert(store, 'recipients', {...copy, workspace_id: foreign, next_attempt_at: 'null', held_at: 'null'}, before);
 	await insert(store, 'messages', message);
 	await insert(store, 'recipients', copy);
+	for (const kind of ['w:', 't:', 'm1:k=']) {
+		await insert(store, 'message_terms', {
+			...{workspace_id: ws, term: rareOr(`${kind}many`, `${kind}rare`), message_id: 'id(msg)'},
+		});
+	}
 	const newest = (await store.reader('messages').max('id as id').first())?.id as string;
 	await insert(store, 'events', {
 		...{id: 'id(evt)', message_id: `'${newest}'`, type: "'opened'", occurred_at: time, recorded_at: time},

@@ -25,6 +25,8 @@ type Filled = {
 	readonly own: Workspace;
 	readonly other: Workspace;
 	readonly message: string;
+	/** Its Message-ID. */
+	readonly messageId: string;
 	readonly endpointId: string;
 };
 type List = (store: Store, filled: Filled) => Promise<unknown>;
@@ -42,6 +44,10 @@ const filters: Readonly<Record<string, (filled: Filled) => readonly string[]>> =
 	days: () => ['31'],
 	by: () => statsGroups,
 	mode: () => ['live', 'test'],
+	subject: () => ['many', 'rare', 'many rare', 'none'],
+	'metadata[k]': () => ['many', 'rare', 'none'],
+	tag: () => ['many', 'rare', 'none'],
+	messageId: ({messageId}) => [messageId],
 };
 
 const page = {after: null, limit: 25};
@@ -54,6 +60,11 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 		ofAnIdleWorkspace: ({reader}, {other}) => listMessages(reader, {workspaceId: other.id}, 25),
 		ofAnIdleSender: ({reader}, {other}) => listMessages(reader, {workspaceId: other.id, fromKey: 'a@x.test'}, 25),
 		recipient: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, toKey: 'rare@x.test'}, 25),
+		subject: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, terms: ['w:many', 'w:rare']}, 25),
+		metadata: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, terms: ['m1:k=rare']}, 25),
+		tag: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, terms: ['t:many', 'm1:k=rare']}, 25),
+		template: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, templateId: own.templateId}, 25),
+		messageId: ({reader}, {own, message}) => listMessages(reader, {workspaceId: own.id, id: message}, 25),
 		from: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, fromKey: 'rare@x.test'}, 25),
 		since: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, since: Date.now(), status: 'delivered'}, 25),
 		until: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, until: 0, toKey: 'many@x.test'}, 25),
@@ -127,7 +138,9 @@ storeTest(
 		const other = await addWorkspace(store, 'other');
 		const api = await startApi(t, store, {like: {workspace: own, key: await addKey(store, own.id)}});
 		const endpointId = idOf(await api.post('/v1/webhooks', {url: 'https://x.example', events: ['delivered']}));
-		const filled: Filled = {own, other, endpointId, message: await fillLists(store, own, other, endpointId)};
+		const message = await fillLists(store, own, other, endpointId);
+		const messageId = `${api.links.messageIdLocal(message)}@x.test`;
+		const filled: Filled = {own, other, endpointId, message, messageId};
 		const faults: string[] = [];
 		const check = async (name: string, list: () => Promise<unknown>) => {
 			for (const {sql, fault} of await readsDuring(store, engine, list)) {
@@ -144,7 +157,10 @@ storeTest(
 		const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
 		let routes = 0;
 		for (const {path, method, operation} of operationsOf(document)) {
-			const given = operation.parameters?.filter(one => one.in === 'query').map(({name}) => name) ?? [];
+			const given =
+				operation.parameters
+					?.filter(one => one.in === 'query')
+					.map(({name}) => (name === 'metadata' ? 'metadata[k]' : name)) ?? [];
 			const isOne = /\/(?:content|raw)$/.test(path);
 			if (method !== 'GET' || !path.startsWith('/v1/') || given.length === 0 || isOne) {
 				continue;

@@ -1,5 +1,6 @@
 import test from 'ava';
 import {recipientStates} from '../../src/mail/recipient-state.ts';
+import {insertRows} from '../../src/store/engine/insert-rows.ts';
 import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -40,6 +41,12 @@ async function fill(store: Store, workspaceId: string, count: number): Promise<s
 			.whereLike('address_key', `u%${index}@x.test`)
 			.update({state, next_attempt_at: null});
 	}
+	// All have one word, the second tenth another one.
+	const rows = ids.flatMap((id, index) => [
+		[workspaceId, 'w:receipt', id],
+		...(index % 10 === 2 ? [[workspaceId, 'w:rare', id]] : []),
+	]);
+	await store.writer.transaction(trx => insertRows(trx, 'message_terms', ['workspace_id', 'term', 'message_id'], rows));
 	if (store.dialect.name === 'postgres') {
 		await store.database.raw('analyze');
 	}
@@ -57,15 +64,18 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 		.where('m.workspace_id', workspaceId)
 		.orderBy('m.id', 'desc')
 		.select('m.id', 'm.to_key', 'm.from_key', 'm.template_id', 'm.mode', 'r.state');
+	const isRare = (id: string) => ids.indexOf(id) % 10 === 2;
 	const values = {toKey: 'u12@x.test', status: recipientStates[2], templateId: 'tpl_1', fromKey: 'f1@x.test'};
 	const modes = [undefined, 'live', 'test'] as const;
-	for (let mask = 0; mask < 48; mask++) {
+	const words = [undefined, ['w:receipt'], ['w:rare', 'w:receipt'], ['w:none']] as const;
+	for (let mask = 0; mask < 192; mask++) {
 		const filter: Filters = {
 			...(mask & 1 && {toKey: values.toKey}),
 			...(mask & 2 && {status: values.status}),
 			...(mask & 4 && {templateId: values.templateId}),
 			...(mask & 8 && {fromKey: values.fromKey}),
-			mode: modes[mask >> 4],
+			mode: modes[(mask >> 4) % 3],
+			terms: words[Math.floor(mask / 48)],
 		};
 		const expected = rows
 			.filter(
@@ -74,10 +84,11 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 					(filter.status ?? row.state) === row.state &&
 					(filter.templateId ?? row.template_id) === row.template_id &&
 					(filter.fromKey ?? row.from_key) === row.from_key &&
-					(filter.mode ?? row.mode) === row.mode,
+					(filter.mode ?? row.mode) === row.mode &&
+					(filter.terms ?? []).every(term => (term === 'w:rare' ? isRare(row.id) : term === 'w:receipt')),
 			)
 			.map(row => row.id);
-		for (const limit of [1, 7, 100]) {
+		for (const limit of mask < 48 ? [1, 7, 100] : [7]) {
 			t.deepEqual((await walk(store, {workspaceId, ...filter}, limit)).ids, expected, JSON.stringify({filter, limit}));
 		}
 	}
@@ -152,7 +163,8 @@ storeTest(
 
 storeTest(test, 'every filter and combination is read along an index, in its order', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
-	await fill(store, workspaceId, 3000);
+	const [id] = await fill(store, workspaceId, 3000);
+	const term = /(?:PRIMARY KEY|message_terms_pkey)/;
 	const unindexed = store.reader('messages').where({reply_to: 'x'}).select('id');
 	t.true(readsAll(await planOfQuery(store, engine, unindexed)), 'this test can fail');
 	const range = {since: Date.now() - 60_000, until: Date.now() + 60_000};
@@ -170,6 +182,11 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		[/messages_by_recipient/, {toKey, fromKey, templateId, status, ...range}],
 		[/recipients_by_state/, {status, templateId, fromKey}],
 		[/messages_by_template/, {templateId, fromKey}],
+		[term, {terms: ['w:receipt']}],
+		[term, {terms: ['w:receipt'], ...range}],
+		[term, {terms: ['w:receipt', 'w:rare'], templateId, status}],
+		[/messages_by_recipient/, {toKey, terms: ['w:receipt']}],
+		[/messages_by_workspace/, {id}],
 		[/messages_of_tests/, {mode: 'test'}],
 		[/messages_of_tests/, {mode: 'test', ...range}],
 		[/messages_by_recipient/, {mode: 'test', toKey}],
@@ -184,8 +201,8 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		if (engine === 'postgres') {
 			// Of columns that are compared as one row it would read on beyond the lower bound, in the versions before 18.
 			const [bounds = ''] = plans.at(-1)?.match(/Index Cond: .*/) ?? [];
-			t.regex(bounds, 'since' in filter ? /_id = .*id >= .*id < / : /_id = /, named);
-			const isKeyed = /_by_(?:recipient|state|template|sender)/.test(index.source);
+			t.regex(bounds, 'since' in filter || 'id' in filter ? /_id = .*id >= .*id < / : /_id = /, named);
+			const isKeyed = /_by_(?:recipient|state|template|sender)|_terms_/.test(index.source);
 			t.is(bounds.match(/ = /g)?.length, isKeyed ? 2 : 1, `${named} ${bounds}`);
 			t.notRegex(bounds, /ROW\(/, named);
 		}

@@ -2,6 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
+import {askedTerms, metadataTerm, mostAsked, type Term, tagTerm} from '../../mail/terms.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 import {firstThatFit} from '../../store/engine/along-index.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
@@ -29,6 +30,30 @@ const messageQuery = Type.Object(
 		),
 		from: Type.Optional(Type.String({format: 'query-email', description: 'Messages from this address.'})),
 		templateId: Type.Optional(Type.String({description: 'Messages of this template, whatever its version.'})),
+		subject: Type.Optional(
+			Type.String({
+				format: 'subject-words',
+				description:
+					'Messages whose rendered subject has all of these words, at most 10: whole words, in any order, upper or lower case.',
+			}),
+		),
+		metadata: Type.Optional(
+			Type.Object(
+				{},
+				{
+					maxProperties: mostAsked,
+					propertyNames: Type.String({format: 'metadata-key'}),
+					additionalProperties: Type.String({format: 'text', maxLength: 500}),
+					style: 'deepObject',
+					explode: true,
+					description: '`metadata[order_id]=1042`: messages with this value of their metadata; several must all match.',
+				},
+			),
+		),
+		tag: Type.Optional(Type.String({format: 'text', description: 'Messages with this tag.'})),
+		messageId: Type.Optional(
+			Type.String({description: 'The message whose mail has this Message-ID, with angle brackets or without.'}),
+		),
 		mode: Type.Optional(
 			Type.Enum(['live', 'test'], {
 				description: 'Only messages of live keys, or of test keys; a test key lists its own kind alone.',
@@ -45,7 +70,7 @@ const messageQuery = Type.Object(
 );
 
 /** The list of messages. */
-export function messageListRoutes({auth, reader, cursors}: ApiParts): Routes {
+export function messageListRoutes({auth, reader, cursors, readMessageId}: ApiParts): Routes {
 	return api => {
 		api.withTypeProvider<TypeBoxTypeProvider>().get(
 			'/v1/messages',
@@ -66,18 +91,19 @@ export function messageListRoutes({auth, reader, cursors}: ApiParts): Routes {
 				const caller = callerOf(request);
 				const {workspaceId} = caller;
 				const filter = filterOf(request.query, caller);
+				const id = request.query.messageId === undefined ? undefined : readMessageId(request.query.messageId);
 				const page = await scanPage({
 					query: request.query,
 					usualLimit: messagesPerPage,
 					cursors,
-					scope: {workspaceId, route: 'messages', filters: textsOf(filter)},
+					scope: {workspaceId, route: 'messages', filters: textsOf({...filter, id})},
 					async scan(part) {
 						// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
 						const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
-						if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
+						if (isUnknown || id === null || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 							return {rows: [], next: null};
 						}
-						const {ids, next} = await scanMessages(reader, {...filter, workspaceId}, part);
+						const {ids, next} = await scanMessages(reader, {...filter, id, workspaceId}, part);
 						const fitting = await firstThatFit(reader, 'messages', ids);
 						const rows = await readMessages(reader, workspaceId, fitting);
 						return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
@@ -89,7 +115,7 @@ export function messageListRoutes({auth, reader, cursors}: ApiParts): Routes {
 	};
 }
 
-type Filter = Omit<MessageFilter, 'workspaceId'>;
+type Filter = Omit<MessageFilter, 'workspaceId' | 'id'>;
 
 function filterOf(query: Static<typeof messageQuery>, caller: Caller): Filter {
 	return {
@@ -98,13 +124,26 @@ function filterOf(query: Static<typeof messageQuery>, caller: Caller): Filter {
 		toKey: query.recipient === undefined ? undefined : queryAddressKey(query.recipient),
 		fromKey: query.from === undefined ? undefined : queryAddressKey(query.from),
 		templateId: query.templateId,
+		terms: termsAsked(query),
 		since: query.createdAfter === undefined ? undefined : parseQueryTime(query.createdAfter),
 		until: query.createdBefore === undefined ? undefined : parseQueryTime(query.createdBefore),
 	};
 }
 
-function textsOf(filter: Filter): Record<string, string> {
+/** In one order, so that a cursor is of the same filters however they are written. */
+function termsAsked({subject, metadata = {}, tag}: Static<typeof messageQuery>): Term[] | undefined {
+	const terms = [
+		...(subject === undefined ? [] : (askedTerms(subject) ?? [])),
+		...Object.entries<string>(metadata as Record<string, string>).map(([key, value]) => metadataTerm(key, value)),
+		...(tag === undefined ? [] : [tagTerm(tag)]),
+	];
+	return terms.length === 0 ? undefined : terms.sort();
+}
+
+function textsOf(filter: object): Record<string, string> {
 	return Object.fromEntries(
-		Object.entries(filter).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]])),
+		Object.entries(filter).flatMap(([name, value]) =>
+			value === undefined ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],
+		),
 	);
 }

@@ -2,6 +2,7 @@ import {LRUCache} from 'lru-cache';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {isTopicCode} from '../../mail/message.ts';
+import {askedTerms, mostAsked} from '../../mail/terms.ts';
 import {parseDuration, parseQueryTime} from '../../mail/time.ts';
 import {badInNames, labelFault} from '../../mail/unprintable.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
@@ -9,6 +10,7 @@ import {longestOverlap} from '../../mail/webhook.ts';
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
 export type Format = (text: string) => string | null;
 
+const longestSubject = 1000;
 const longestAttachment = 1_048_576;
 const longestEncoded = Math.ceil(longestAttachment / 3) * 4;
 // PostgreSQL takes neither; SQLite takes both, so that they would fail on one engine only.
@@ -64,6 +66,10 @@ export function createFormats() {
 		text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
 		'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
 		'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
+		'subject-words': text =>
+			askedTerms(text.slice(0, longestSubject)) !== null && text.length <= longestSubject
+				? null
+				: `must have 1 to ${mostAsked} words of letters and digits`,
 		'metadata-key': text =>
 			text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 				? null

@@ -1,0 +1,46 @@
+/** A text that a message can be found by besides its columns; the store has an index of them. */
+export type Term = string;
+
+// A word of a subject is stored and asked for in one form. Longer words, and more of them, say nothing more.
+const longestWord = 40;
+const mostWords = 30;
+/** So many words may be asked for together. */
+export const mostAsked = 10;
+
+/** The words of a text: runs of letters, digits and marks, compatibility forms folded, lower case, each once. */
+function wordsOf(text: string): string[] {
+	const words =
+		text
+			.normalize('NFKC')
+			.toLowerCase()
+			.match(/[\p{L}\p{N}\p{M}]+/gu) ?? [];
+	return [...new Set(words.map(word => [...word].slice(0, longestWord).join('')))];
+}
+
+export function subjectTerms(subject: string): Term[] {
+	return wordsOf(subject)
+		.slice(0, mostWords)
+		.map(word => `w:${word}`);
+}
+
+/** What a message must have to be found by words of its subject; null: there is no word, or there are more than `mostAsked`. */
+export function askedTerms(words: string): Term[] | null {
+	const terms = wordsOf(words).map(word => `w:${word}`);
+	return terms.length > 0 && terms.length <= mostAsked ? terms : null;
+}
+
+/** The length says where the key ends, whatever it holds. */
+export function metadataTerm(key: string, value: string): Term {
+	return `m${key.length}:${key}=${value}`;
+}
+
+export function tagTerm(tag: string): Term {
+	return `t:${tag}`;
+}
+
+/** Of a message as it is stored: JSON texts, null for nothing. */
+export function termsOf({metadata, tags}: {readonly metadata: string | null; readonly tags: string | null}): Term[] {
+	const pairs = Object.entries<string>(metadata === null ? {} : JSON.parse(metadata));
+	const named: string[] = tags === null ? [] : JSON.parse(tags);
+	return [...pairs.map(([key, value]) => metadataTerm(key, value)), ...new Set(named.map(tagTerm))];
+}
