@@ -70,7 +70,8 @@ function addNode() {
 
 function addSystemFiles() {
 	const unit = readFileSync('config/mailctl.service', 'utf8')
-		.replace(/^#.*\n#.*\n/, '')
+		// Its head says how to install it by hand.
+		.replace(/^(#.*\n)+/, '')
 		.replace('file:///opt/mailctl/docs/reference/settings.md', 'man:mailctl(1)')
 		.replace('/usr/bin/env node /opt/mailctl/bin/mailctl.js', '/usr/lib/mailctl/node /usr/lib/mailctl/bin/mailctl.js');
 	if (unit.includes('/opt/')) {
