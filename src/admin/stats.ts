@@ -9,7 +9,7 @@ import {
 	statsFigures,
 } from '../store/stats.ts';
 import {readTemplateNames} from '../store/templates.ts';
-import {listWorkspaces} from '../store/workspaces.ts';
+import {readWorkspaceNames} from '../store/workspaces.ts';
 
 /** What became of the messages that were accepted from `from` on and before `to` (store form); the largest groups first. */
 export type Stats = {
@@ -66,7 +66,10 @@ async function readNames(
 ): Promise<ReadonlyMap<string, string> | null> {
 	switch (by) {
 		case 'workspace':
-			return new Map((await listWorkspaces(reader)).map(({id, name}) => [id, name]));
+			return await readWorkspaceNames(
+				reader,
+				rows.map(({key}) => key ?? ''),
+			);
 		case 'template':
 			return await readTemplateNames(
 				reader,

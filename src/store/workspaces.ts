@@ -55,6 +55,12 @@ export async function listWorkspaces(reader: Knex): Promise<Workspace[]> {
 	return await reader('workspaces').select(columns).orderBy('id', 'desc');
 }
 
+/** The names of workspaces by their ids. */
+export async function readWorkspaceNames(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
+	const rows: Array<{id: string; name: string}> = await reader('workspaces').whereIn('id', ids).select('id', 'name');
+	return new Map(rows.map(({id, name}) => [id, name]));
+}
+
 export async function findWorkspace(reader: Knex, id: string): Promise<Workspace | undefined> {
 	return await reader('workspaces').where({id}).first(columns);
 }
