@@ -2,7 +2,6 @@ import type {Command} from 'commander';
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
 import {capturedFolder, removeCaptured} from '../deliver/capture.ts';
-import {isId} from '../mail/ids.ts';
 import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/contacts.ts';
 import {CliError} from './fault.ts';
@@ -42,8 +41,8 @@ export function contactCommands(contact: Command): void {
 				if (Object.keys(changes).length === 0) {
 					throw new CliError('usage', 'nothing is to be changed', 'give --locale or --timezone');
 				}
-				const {id: workspaceId} = await session.workspace();
 				const {id} = await chosen(session, text);
+				const {id: workspaceId} = await session.workspace();
 				const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
 				session.one(contacts, changed ?? missing(text));
 			}),
@@ -61,10 +60,11 @@ export function contactCommands(contact: Command): void {
 
 /** By address also who has no contact: who only stands in the `cc` of others. */
 async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
-	const {id: workspaceId} = await session.workspace();
-	const {address, key} = isId('con', text)
+	const isId = text.startsWith('con_') && !text.includes('@');
+	const {address, key} = isId
 		? await chosen(session, text).then(found => ({address: found.address, key: found.addressKey}))
 		: {address: text, key: parseAddress(text, true).key};
+	const {id: workspaceId} = await session.workspace();
 	await session.confirm(`Erase ${address} and the content of all mail to it?`, yes);
 	const {clock, newId} = session.tools;
 	const folder = capturedFolder(session.settings().dataDir);
@@ -89,10 +89,14 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 
 /** Throws bad data (65) where the workspace has no such contact. */
 async function chosen(session: Session, text: string): Promise<Contact> {
+	const id = await session.idOf('con', text);
 	const {id: workspaceId} = await session.workspace();
 	const reader = await session.reader();
-	if (isId('con', text)) {
-		return (await findContact(reader, workspaceId, text)) ?? missing(text);
+	if (id !== undefined) {
+		return (await findContact(reader, workspaceId, id)) ?? missing(text);
+	}
+	if (text.startsWith('con_') && !text.includes('@')) {
+		missing(text);
 	}
 	const {key} = parseAddress(text, true);
 	const [found] = await listContacts(reader, workspaceId, {addressKey: key, after: null, limit: 1});

@@ -52,11 +52,12 @@ export function keyCommands(key: Command): void {
 	);
 
 	verb(key, 'revoke <id>', 'End a key at once', 'mailctl key revoke key_06f…').action(
-		action<object, [string]>(async (session, _options, id) => {
+		action<object, [string]>(async (session, _options, text) => {
+			const id = (await session.idOf('key', text)) ?? missing(text);
 			const {id: workspaceId} = await session.workspace();
 			const revoked = await session.write(trx => revokeKey(trx, session.tools, workspaceId, id));
 			if (revoked === 'missing') {
-				throw missing(id);
+				missing(id);
 			}
 			if (revoked === 'already') {
 				throw new CliError('data', `the key ${id} is revoked already`, 'there is nothing to do');
@@ -69,11 +70,12 @@ export function keyCommands(key: Command): void {
 	verb(key, 'rotate <id>', 'Replace a key; the old one ends later', 'mailctl key rotate key_06f… --overlap 24h')
 		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
 		.action(
-			action<{overlap?: number}, [string]>(async (session, {overlap = day}, id) => {
+			action<{overlap?: number}, [string]>(async (session, {overlap = day}, text) => {
+				const id = (await session.idOf('key', text)) ?? missing(text);
 				const {id: workspaceId} = await session.workspace();
 				const rotated = await session.write(trx => rotateKey(trx, session.tools, {workspaceId, id, overlap}));
 				if (rotated === 'missing') {
-					throw missing(id);
+					missing(id);
 				}
 				if (rotated === 'ended') {
 					throw new CliError('data', `the key ${id} has ended`, 'make a new one with mailctl key create');
@@ -83,8 +85,8 @@ export function keyCommands(key: Command): void {
 		);
 }
 
-function missing(id: string): CliError {
-	return new CliError('data', `there is no key ${id} in this workspace`, 'see mailctl key list');
+function missing(id: string): never {
+	throw new CliError('data', `there is no key ${id}`, 'see mailctl key list');
 }
 
 function stateOf(row: ApiKey, now: string): string {

@@ -113,13 +113,15 @@ export function messageCommands(message: Command): void {
 }
 
 /** Throws bad data (65) where the workspace has no such message. */
-async function chosenMessage(session: Session, id: string): Promise<StoredMessage> {
+async function chosenMessage(session: Session, text: string): Promise<StoredMessage> {
+	const id = (await session.idOf('msg', text)) ?? missingMessage(text);
 	const {id: workspaceId} = await session.workspace();
-	const found = await findMessage(await session.reader(), workspaceId, id);
-	if (!found) {
-		throw new CliError('data', `there is no message ${id}`, 'see mailctl message list');
-	}
-	return found;
+	return (await findMessage(await session.reader(), workspaceId, id)) ?? missingMessage(text);
+}
+
+/** Throws bad data (65). */
+export function missingMessage(id: string): never {
+	throw new CliError('data', `there is no message ${id}`, 'see mailctl message list');
 }
 
 const status = oneOf('--status', recipientStates);

@@ -11,6 +11,7 @@ import {readStatus} from '../store/message-copies.ts';
 import {findMessageStanding} from '../store/messages.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
+import {missingMessage} from './message.ts';
 import {collect, locale, metadata, mode, timezone} from './options.ts';
 import {example} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -224,12 +225,10 @@ function kindOf(status: number): ExitKind {
 }
 
 /** Sends what a message said as a new one, which passes every check and uses the template's newest version. */
-export async function resend(session: Session, _options: object, id: string): Promise<void> {
+export async function resend(session: Session, _options: object, text: string): Promise<void> {
+	const id = (await session.idOf('msg', text)) ?? missingMessage(text);
 	const {id: workspaceId} = await session.workspace();
-	const found = await findMessageStanding(await session.reader(), workspaceId, id);
-	if (!found) {
-		throw new CliError('data', `there is no message ${id}`, 'see mailctl message list');
-	}
+	const found = (await findMessageStanding(await session.reader(), workspaceId, id)) ?? missingMessage(text);
 	if (found.erasedAt !== null) {
 		throw new CliError('data', `the message ${id} was erased`, 'there is nothing left of it to send again');
 	}

@@ -9,9 +9,11 @@ import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {lacksStore, openDataDir} from '../data-folder/data-dir.ts';
+import {readUsedWorkspace, usedWorkspaceFile} from '../data-folder/used-workspace.ts';
 import {type Clock, systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
+import {findIds, type OwnedId, type OwnedKind} from '../store/ids.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
@@ -38,9 +40,16 @@ export type Session = {
 	readonly secrets: () => Promise<MasterKeys>;
 	/** Seals and opens secrets of the store. */
 	readonly vault: () => Promise<Vault>;
-	/** The one of `--workspace`, or the only one. */
+	/** The one of the id that `idOf` found, of `--workspace`, of MAILCTL_WORKSPACE, of `workspace use`, or the only one. */
 	readonly workspace: () => Promise<Workspace>;
-	/** As `workspace`, but undefined (every workspace) where the flag is missing. */
+	/** The one that verbs mean where neither an id nor `--workspace` says which; undefined: they would have to say. */
+	readonly workspaceInUse: () => Promise<Workspace | undefined>;
+	/**
+	 * The id that is meant by itself or by its unique start, in any workspace unless `--workspace` says which. Undefined: there
+	 * is none. Throws bad data (65) where several begin so.
+	 */
+	readonly idOf: (kind: OwnedKind, text: string) => Promise<string | undefined>;
+	/** The one of `--workspace`; undefined (every workspace) where the flag is missing. */
 	readonly chosenWorkspace: () => Promise<Workspace | undefined>;
 	/** Whether --json was given; `show` looks at it itself. */
 	readonly json: boolean;
@@ -117,6 +126,18 @@ function openSession(globals: Globals, makesStore: boolean): {session: Session; 
 	});
 	const chosenWorkspace = async () =>
 		globals.workspace === undefined ? undefined : await namedWorkspace(await reader(), globals.workspace);
+	const usual = async () => usualWorkspace(settings(), await listWorkspaces(await reader()));
+	let ofId: string | undefined;
+	const idOf: Session['idOf'] = async (kind, text) => {
+		if (!text.startsWith(`${kind}_`) || !/^[\w-]{1,80}$/.test(text)) {
+			return undefined;
+		}
+		const workspaceId = (await chosenWorkspace())?.id;
+		const ids = await findIds(await reader(), kind, {start: text, workspaceId, limit: mostNamed});
+		const meant = await oneOfIds(text, ids, async () => (await usual()).row?.id);
+		ofId = meant?.workspace_id;
+		return meant?.id;
+	};
 	const show: Session['show'] = (json, lines) => (globals.json ? terminal.printJson(json) : terminal.print(lines()));
 	const session: Session = {
 		terminal,
@@ -130,7 +151,12 @@ function openSession(globals: Globals, makesStore: boolean): {session: Session; 
 		write: async work => await (await store()).writer.transaction(work),
 		secrets,
 		vault: async () => createVault(await secrets()),
-		workspace: async () => (await chosenWorkspace()) ?? (await onlyWorkspace(await reader())),
+		async workspace() {
+			const named = ofId === undefined ? await chosenWorkspace() : await findWorkspace(await reader(), ofId);
+			return named ?? foundWorkspace(settings(), await usual());
+		},
+		workspaceInUse: async () => (await usual()).row,
+		idOf,
 		chosenWorkspace,
 		json: globals.json ?? false,
 		show,
@@ -166,22 +192,68 @@ export function noStore({databaseUrl, dataDir}: Settings): CliError {
 
 /** By id or name. Throws bad data (65). */
 export async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
-	const workspace = isId('ws', name) ? await findWorkspace(reader, name) : await findWorkspaceByName(reader, name);
+	const byName = isId('ws', name) ? await findWorkspace(reader, name) : await findWorkspaceByName(reader, name);
+	const begun =
+		byName || !name.startsWith('ws_') ? [] : (await listWorkspaces(reader)).filter(({id}) => id.startsWith(name));
+	const workspace = byName ?? (begun.length === 1 ? begun[0] : undefined);
 	if (!workspace) {
 		throw new CliError('data', `there is no workspace ${name}`, 'see mailctl workspace list');
 	}
 	return workspace;
 }
 
-async function onlyWorkspace(reader: Knex): Promise<Workspace> {
-	const [only, ...others] = await listWorkspaces(reader);
-	if (!only) {
+/** What verbs mean that name no workspace. */
+type Usual = {readonly all: readonly Workspace[]; readonly key: string | null; readonly row: Workspace | undefined};
+
+function usualWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[]): Usual {
+	const key = workspace ?? readUsedWorkspace(dataDir);
+	const isMeant = ({id, name}: Workspace) => (key === null ? all.length === 1 : id === key || name === key);
+	return {all, key, row: all.find(isMeant)};
+}
+
+/** Throws where there is none or several, or where the chosen one is gone. */
+function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual): Workspace {
+	if (row) {
+		return row;
+	}
+	if (all.length === 0) {
 		throw new CliError('data', 'there is no workspace yet', 'make one with mailctl workspace create --name NAME');
 	}
-	if (others.length > 0) {
-		throw new CliError('usage', 'there are several workspaces', 'say which one with --workspace ID|NAME');
+	const names = all.map(({name}) => name).slice(0, mostNamed);
+	const listed = [...names, ...(all.length > names.length ? ['…'] : [])].join(', ');
+	if (key === null) {
+		const mend = 'say which one with --workspace ID|NAME, or choose one with mailctl workspace use NAME';
+		throw new CliError('usage', `there are several workspaces (${listed})`, mend);
 	}
-	return only;
+	const place = workspace === null ? usedWorkspaceFile(dataDir) : 'MAILCTL_WORKSPACE';
+	const mend = workspace === null ? 'choose another with mailctl workspace use NAME' : 'correct it';
+	throw new CliError('data', `there is no workspace ${key}, which ${place} names, only ${listed}`, mend);
+}
+
+const mostNamed = 10;
+
+/** The id itself, else the only one that begins so; of several that of the usual workspace: templates may share an id. */
+async function oneOfIds(
+	text: string,
+	found: readonly OwnedId[],
+	usual: () => Promise<string | undefined>,
+): Promise<OwnedId | undefined> {
+	const exact = found.filter(({id}) => id === text);
+	const ids = exact.length > 0 ? exact : found;
+	if (ids.length < 2) {
+		return ids[0];
+	}
+	const usualId = await usual();
+	const own = ids.filter(({workspace_id: id}) => id === usualId);
+	if (own.length === 1) {
+		return own[0];
+	}
+	if (exact.length > 0) {
+		throw new CliError('data', `several workspaces have ${text}`, 'say which one with --workspace ID|NAME');
+	}
+	const shown = ids.slice(0, 3).map(({id}) => id);
+	const listed = [...shown, ...(ids.length > shown.length ? ['…'] : [])].join(', ');
+	throw new CliError('data', `several ids begin with ${text} (${listed})`, 'give more of the one that you mean');
 }
 
 async function confirm({asks}: Terminal, question: string, yes: boolean | undefined): Promise<void> {

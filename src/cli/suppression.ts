@@ -3,7 +3,6 @@ import type {Command} from 'commander';
 import {exportedHeader, exportedLine, exportPages} from '../admin/suppression-export.ts';
 import {manualEntry, removeSuppression, suppressWrite} from '../admin/suppressions.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
-import {isId} from '../mail/ids.ts';
 import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
 import {pairKey} from '../store/engine/pairs.ts';
 import {countSuppressions, listSuppressions, readSuppressions, type Suppression} from '../store/suppressions.ts';
@@ -82,7 +81,10 @@ export function suppressionCommands(suppression: Command): void {
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
-	const by = isId('sup', text) ? {id: text} : {addressKey: parseAddress(text, true).key};
+	const id = await session.idOf('sup', text);
+	// An id that nothing has is looked for all the same, to be refused as an address would be.
+	const by =
+		text.startsWith('sup_') && !text.includes('@') ? {id: id ?? text} : {addressKey: parseAddress(text, true).key};
 	const {id: workspaceId} = await session.workspace();
 	await session.confirm(`Remove ${text} from the suppression list? Mail will be sent to it again.`, yes);
 	const removed = await session.write(trx => removeSuppression(trx, session.tools, {workspaceId, by, mode: 'live'}));

@@ -12,7 +12,6 @@ import {
 	type Saved,
 	saveTemplate,
 } from '../admin/templates.ts';
-import {isTemplateId} from '../mail/ids.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -150,10 +149,9 @@ export function templateCommands(template: Command): void {
 
 /** By id or name, in the chosen workspace. */
 export async function chosenTemplate(session: Session, key: string): Promise<Template> {
+	const id = await session.idOf('tpl', key);
 	const {id: workspaceId} = await session.workspace();
-	const reader = await session.reader();
-	const byId = isTemplateId(key) ? await findTemplate(reader, workspaceId, {id: key}) : undefined;
-	const found = byId ?? (await findTemplate(reader, workspaceId, {name: key}));
+	const found = await findTemplate(await session.reader(), workspaceId, id === undefined ? {name: key} : {id});
 	if (!found) {
 		throw new CliError('data', `there is no template ${key}`, 'see mailctl template list');
 	}

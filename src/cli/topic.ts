@@ -1,7 +1,6 @@
 import type {Command} from 'commander';
 import {createTopic, removeTopic} from '../admin/topics.ts';
 import {storedTime, topicView} from '../api/views.ts';
-import {isId} from '../mail/ids.ts';
 import {beginAct} from '../store/audit.ts';
 import {lookUpTopic} from '../store/templates.ts';
 import {countOptOuts, listTopics, purgeOptOuts, type Topic} from '../store/topics.ts';
@@ -40,10 +39,11 @@ export function topicCommands(topic: Command): void {
 		),
 	).action(
 		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const id = await session.idOf('usg', text);
 			const {id: workspaceId} = await session.workspace();
 			const question = `Remove the topic ${text}? Unsubscribe links of its mail will suppress for all mail.`;
 			await session.confirm(question, yes);
-			const by = isId('usg', text) ? {id: text} : {code: text};
+			const by = id === undefined ? {code: text} : {id};
 			const removed = await session.write(trx => removeTopic(trx, session.tools, workspaceId, by));
 			if (!removed) {
 				throw new CliError('data', `there is no topic ${text}`, 'see mailctl topic list');

@@ -2,7 +2,6 @@ import type {Command} from 'commander';
 import {replay} from '../admin/webhooks.ts';
 import {deliveryView} from '../api/views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
-import {isId} from '../mail/ids.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DeliveryState, deliveryStates, isListener, mostEndpoints} from '../mail/webhook.ts';
 import {beginAct} from '../store/audit.ts';
@@ -36,24 +35,25 @@ export function deliveriesVerb(webhook: Command): void {
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.action(
 			action<Options, [string]>(async (session, {status, limit}, id) => {
-				if (isId('whd', id)) {
+				if (id.startsWith('whd_')) {
 					await showDelivery(session, await chosenDelivery(session, id));
 					return;
 				}
-				await chosenEndpoint(session, id);
+				const endpoint = await chosenEndpoint(session, id);
 				const page = {after: null, limit, state: status};
-				const rows = await listDeliveries(await session.reader(), id, page);
+				const rows = await listDeliveries(await session.reader(), endpoint.id, page);
 				session.list(deliveries, rows);
 			}),
 		);
 }
 
 /** Throws bad data (65) where the workspace has no such delivery. */
-export async function chosenDelivery(session: Session, id: string): Promise<StoredDelivery> {
+export async function chosenDelivery(session: Session, text: string): Promise<StoredDelivery> {
+	const id = await session.idOf('whd', text);
 	const {id: workspaceId} = await session.workspace();
-	const found = isId('whd', id) ? await findDelivery(await session.reader(), workspaceId, id) : undefined;
+	const found = id === undefined ? undefined : await findDelivery(await session.reader(), workspaceId, id);
 	if (!found) {
-		throw new CliError('data', `there is no delivery ${id}`, 'see mailctl webhook deliveries ENDPOINT');
+		throw new CliError('data', `there is no delivery ${text}`, 'see mailctl webhook deliveries ENDPOINT');
 	}
 	return found;
 }
@@ -124,8 +124,8 @@ export function replayVerb(webhook: Command): void {
 		);
 }
 
-async function replayOne(session: Session, id: string): Promise<void> {
-	await chosenDelivery(session, id);
+async function replayOne(session: Session, text: string): Promise<void> {
+	const {id} = await chosenDelivery(session, text);
 	const {id: workspaceId} = await session.workspace();
 	const replayed = await session.write(trx => replay(trx, session.tools, workspaceId, id));
 	if (replayed) {
@@ -135,14 +135,14 @@ async function replayOne(session: Session, id: string): Promise<void> {
 
 /** Step by step: a daemon that runs writes too. What comes meanwhile is not replayed. */
 async function replayAll(session: Session, since: number, {event, endpoint, status}: ReplayOptions): Promise<void> {
+	const chosen = endpoint === undefined ? undefined : await chosenEndpoint(session, endpoint);
 	const {id: workspaceId} = await session.workspace();
 	const {clock} = session.tools;
 	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
-	const endpoints =
-		endpoint === undefined ? all.filter(({url}) => !isListener(url)) : [await chosenEndpoint(session, endpoint)];
+	const endpoints = chosen ? [chosen] : all.filter(({url}) => !isListener(url));
 	const until = clock.now();
 	const progress = createProgress(session.terminal, clock, 'deliveries');
-	const record = beginAct(session.tools, {action: 'webhook.replayed', workspaceId, target: endpoint ?? null});
+	const record = beginAct(session.tools, {action: 'webhook.replayed', workspaceId, target: chosen?.id ?? null});
 	let replayed = 0;
 	for (const {id: endpointId} of endpoints) {
 		const filter = {workspaceId, endpointId, since, until, eventType: event, state: status};
@@ -164,10 +164,10 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 }
 
 /** Throws bad data (65) where the workspace has no such endpoint. */
-export async function chosenEndpoint(session: Session, id: string): Promise<Endpoint> {
+export async function chosenEndpoint(session: Session, text: string): Promise<Endpoint> {
+	const id = (await session.idOf('whe', text)) ?? missingEndpoint(text);
 	const {id: workspaceId} = await session.workspace();
-	const found = isId('whe', id) ? await findEndpoint(await session.reader(), workspaceId, id) : undefined;
-	return found ?? missingEndpoint(id);
+	return (await findEndpoint(await session.reader(), workspaceId, id)) ?? missingEndpoint(text);
 }
 
 export function missingEndpoint(id: string): never {

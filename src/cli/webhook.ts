@@ -70,8 +70,9 @@ export function webhookCommands(webhook: Command): void {
 			'mailctl webhook remove whe_06f… --yes',
 		),
 	).action(
-		action<{yes?: boolean}, [string]>(async (session, {yes}, id) => {
-			const endpoint = await chosenEndpoint(session, id);
+		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const endpoint = await chosenEndpoint(session, text);
+			const {id} = endpoint;
 			await session.confirm(`Remove the endpoint ${endpoint.url} and all its deliveries?`, yes);
 			await session.write(trx => removeEndpoint(trx, session.tools, endpoint.workspaceId, id));
 			session.show({id, removed: true}, () => [`removed ${id}`]);
@@ -83,8 +84,8 @@ export function webhookCommands(webhook: Command): void {
 		['disable', 'Give an endpoint no events; what waits for it goes on waiting'],
 	] as const) {
 		verb(webhook, `${change} <id>`, about, `mailctl webhook ${change} whe_06f…`).action(
-			action<object, [string]>(async (session, _options, id) => {
-				const {workspaceId} = await chosenEndpoint(session, id);
+			action<object, [string]>(async (session, _options, text) => {
+				const {id, workspaceId} = await chosenEndpoint(session, text);
 				const changed = await session.write(trx =>
 					setEndpointActive(trx, session.tools, workspaceId, id, change === 'enable'),
 				);
@@ -105,8 +106,8 @@ export function webhookCommands(webhook: Command): void {
 			overlap,
 		)
 		.action(
-			action<{overlap?: number}, [string]>(async (session, {overlap = usualOverlap}, id) => {
-				const {workspaceId} = await chosenEndpoint(session, id);
+			action<{overlap?: number}, [string]>(async (session, {overlap = usualOverlap}, text) => {
+				const {id, workspaceId} = await chosenEndpoint(session, text);
 				const vault = await session.vault();
 				const input = {workspaceId, id, overlap};
 				const rotated = await session.write(trx => rotateSecret(trx, session.tools, vault, input));

@@ -153,6 +153,7 @@ const none: Readonly<Record<string, string>> = {
 	'bounce ingest': 'takes mail in as the listener does: the report is the record',
 	'template pull': 'writes files only',
 	'webhook test': 'stores nothing',
+	'workspace use': 'writes cli.json only',
 	'webhook listen': 'its endpoint lives as long as the command, and leaves the rows of one',
 	'workspace delete': 'its row has a test of its own, as it ends the workspace of this one',
 	backup: 'reads only',

@@ -7,7 +7,7 @@ import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 test('workspace delete asks, refuses while mail waits, and beside a daemon ends its keys within a second', async t => {
 	const cli = await newCli(t);
-	await cli.json('workspace', 'list');
+	await cli.json('migrate');
 	const store = await cli.store();
 	const [acme, other] = [await addWorkspace(store, 'acme'), await addWorkspace(store, 'other')];
 	const [key, otherKey] = [await addKey(store, acme.id), await addKey(store, other.id)];

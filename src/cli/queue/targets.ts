@@ -50,12 +50,18 @@ export async function chosenTargets(
 /** Nothing is done where one of them is unknown. */
 async function namedCopies(
 	session: Session,
-	ids: readonly string[],
+	texts: readonly string[],
 	workspaceId: string | undefined,
 ): Promise<Targets> {
-	const wrong = ids.find(id => !isId('rcp', id) && !isId('msg', id));
+	const wrong = texts.find(text => !/^(?:rcp|msg)_/.test(text));
 	if (wrong !== undefined) {
 		throw new CliError('data', `${wrong} is not the id of a message or a copy`, 'see mailctl queue list');
+	}
+	const ids: string[] = [];
+	for (const text of texts) {
+		// A whole id is looked for below, with the others.
+		const kind = text.startsWith('msg') ? 'msg' : 'rcp';
+		ids.push(isId(kind, text) ? text : ((await session.idOf(kind, text)) ?? text));
 	}
 	const named = await findNamed(await session.reader(), ids, workspaceId);
 	const unknown = ids.find(id => !named.some(copy => copy.id === id || copy.message_id === id));

@@ -8,6 +8,8 @@ import {
 } from '../../admin/workspaces.ts';
 import {isMailable} from '../../config/derive.ts';
 import {maskPasswords} from '../../config/urls.ts';
+import {openDataDir} from '../../data-folder/data-dir.ts';
+import {writeUsedWorkspace} from '../../data-folder/used-workspace.ts';
 import {type Branding, readBranding} from '../../mail/branding.ts';
 import {hasPassword} from '../../mail/route-choice.ts';
 import type {Vault} from '../../store/sealed.ts';
@@ -66,13 +68,32 @@ export function workspaceCommands(workspace: Command): void {
 	verb(workspace, 'list', 'List workspaces, newest first', 'mailctl workspace list').action(
 		action(async session => {
 			const rows = await listWorkspaces(await session.reader());
-			session.list(workspaces, rows);
+			session.list(workspacesWith((await session.workspaceInUse())?.id), rows);
 		}),
 	);
 
 	verb(workspace, 'show [workspace]', 'Show a workspace', 'mailctl workspace show acme').action(
 		action<object, [string | undefined]>(async (session, _options, key) => {
 			await showWorkspace(session, await chosen(session, key));
+		}),
+	);
+
+	verb(
+		workspace,
+		'use <workspace>',
+		'Choose the workspace of commands that name none, kept in the data folder',
+		'mailctl workspace use acme',
+	).action(
+		action<object, [string]>(async (session, _options, key) => {
+			const {id, name} = await chosen(session, key);
+			const {dataDir, workspace: set} = session.storeSettings();
+			// With PostgreSQL it may not be there yet.
+			openDataDir({dataDir, asRoot: true});
+			writeUsedWorkspace(dataDir, id);
+			if (set !== null && set !== id && set !== name) {
+				session.terminal.warn(`mailctl: MAILCTL_WORKSPACE is ${set} and goes before this choice, unset it`);
+			}
+			session.show({id, name}, () => [`commands that name no workspace use ${name} (${id}) from now on`]);
 		}),
 	);
 
@@ -129,15 +150,17 @@ export function workspaceCommands(workspace: Command): void {
 	deleteVerb(workspace);
 }
 
-const workspaces: Noun<Workspace> = {
+/** With a mark at the one that commands use which name none. */
+const workspacesWith = (inUse: string | undefined): Noun<Workspace> => ({
 	json: view,
 	fields: [
 		{title: 'ID', cell: row => row.id},
 		{title: 'NAME', cell: row => row.name, cut: true},
+		{title: 'IN USE', cell: row => (row.id === inUse ? 'yes' : '')},
 		{title: 'QUOTA', cell: row => row.monthly_quota, right: true},
 		{title: 'PAUSED', cell: row => (row.paused_at ? (row.pause_reason ?? 'yes') : 'no'), cut: true},
 	],
-};
+});
 
 function settingOptions(command: Command, creates: boolean): Command {
 	const named = creates
@@ -259,11 +282,13 @@ function view(row: Workspace) {
 async function showWorkspace(session: Session, row: Workspace): Promise<void> {
 	const brand = readBranding(row.branding);
 	const reputation = await readReputation(session, row.id);
+	const inUse = (await session.workspaceInUse())?.id;
 	session.show({...view(row), reputation: reputationView(reputation)}, () =>
 		fields(
 			[
 				['id', row.id],
 				['name', row.name],
+				...(row.id === inUse ? [['in use', 'by commands that name no workspace'] as const] : []),
 				['locale', row.locale],
 				['timezone', row.timezone],
 				['monthly quota', row.monthly_quota],

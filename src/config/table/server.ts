@@ -1,6 +1,6 @@
 import {cidr, listen, listenOrWordOff} from '../addresses.ts';
 import {rateLimit} from '../delivery-values.ts';
-import {choice, count, duration, keys256, list, path, size, token, wordSet} from '../parsers.ts';
+import {choice, count, duration, keys256, list, path, size, token, value, wordSet} from '../parsers.ts';
 import {optional, optionalList, setting} from '../setting.ts';
 import {databaseUrl, hidden, maskPassword, publicUrl} from '../urls.ts';
 
@@ -118,6 +118,12 @@ export const server = {
 		'–',
 		path,
 		'PEM file with an extra CA for every TLS client (relay, MTA-STS, IMAP, webhooks).',
+	),
+	workspace: optional(
+		'MAILCTL_WORKSPACE',
+		'the one of `mailctl workspace use`, else the only one',
+		value,
+		'Workspace of commands that name none, its name or id; the daemon does not use it.',
 	),
 	logLevel: setting(
 		'MAILCTL_LOG_LEVEL',
