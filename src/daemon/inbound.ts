@@ -16,7 +16,7 @@ import {readTls} from '../inbound/sessions.ts';
 import {createTakeIn, shortKey, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {createLinks} from '../links/links.ts';
-import type {MailLog} from '../log/maillog.ts';
+import type {MailLog} from '../log/mail-events.ts';
 import {atMost} from '../mail/at-most.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';

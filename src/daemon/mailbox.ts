@@ -5,7 +5,7 @@ import type {FoundMail} from '../inbound/found-mail.ts';
 import {nameOfMailbox} from '../inbound/imap.ts';
 import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import type {Taken} from '../inbound/take-in.ts';
-import type {MailLog} from '../log/maillog.ts';
+import type {MailLog} from '../log/mail-events.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/inbound/inbound.ts';

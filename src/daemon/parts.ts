@@ -3,7 +3,7 @@ import type {Logger} from 'pino';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {sendingNames} from '../domains/domain-records.ts';
-import type {MailLog} from '../log/maillog.ts';
+import type {MailLog} from '../log/mail-events.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
