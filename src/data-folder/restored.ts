@@ -1,8 +1,8 @@
 import {
-	chownSync,
 	closeSync,
 	existsSync,
 	fsyncSync,
+	lchownSync,
 	openSync,
 	readdirSync,
 	renameSync,
@@ -30,12 +30,13 @@ export function isRestored(dataDir: string): boolean {
 /** Lets the staged store take the place of the one before. Needs the folder's lock. */
 export function commitRestore(dataDir: string): void {
 	const [staging, {uid, gid}] = [stagingFolder(dataDir), statSync(dataDir)];
-	// Root may restore what a daemon of another user runs on, which then wants the lock too.
+	// Root may restore what a daemon of another user runs on, which then wants the lock too. That user can have put links
+	// into the folder: what they lead to stays whose it is.
 	for (const name of readdirSync(dataDir).filter(name => name.startsWith('daemon.lock'))) {
-		chownSync(join(dataDir, name), uid, gid);
+		lchownSync(join(dataDir, name), uid, gid);
 	}
 	for (const file of [...readdirSync(staging).map(name => join(staging, name)), staging]) {
-		chownSync(file, uid, gid);
+		lchownSync(file, uid, gid);
 		const handle = openSync(file, 'r');
 		fsyncSync(handle);
 		closeSync(handle);

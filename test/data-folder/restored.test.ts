@@ -1,4 +1,4 @@
-import {existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {commitRestore, finishRestore, isRestored, stagingFolder} from '../../src/data-folder/restored.ts';
@@ -34,6 +34,16 @@ test('a restored store takes the place of the one before, without its log', asyn
 	t.false(isRestored(dataDir));
 	finishRestore(dataDir);
 	t.deepEqual(content(), restored);
+});
+
+test('what a link in the folder leads to is not touched', async t => {
+	const {dataDir} = await prepare(t);
+	// A change of its owner would fail: there is nothing.
+	const link = join(dataDir, 'daemon.lock-link');
+	symlinkSync(join(dataDir, 'nowhere'), link);
+	commitRestore(dataDir);
+	t.true(lstatSync(link).isSymbolicLink());
+	t.false(isRestored(dataDir));
 });
 
 test('what was not committed changes nothing', async t => {
