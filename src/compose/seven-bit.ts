@@ -3,6 +3,8 @@ import {base64Length, writeBase64Lines} from './body-writer.ts';
 import {quotedPrintable} from './quoted-printable.ts';
 
 const deepest = 10;
+/** A multipart with more is left as it is: a million of them would take a maker's memory. */
+const mostParts = 1000;
 /** A longer text becomes base64, which takes less memory to write. */
 const longestText = 256 * 1024;
 
@@ -20,7 +22,9 @@ export function sevenBit(entity: Buffer, depth = 0): Buffer {
 	const body = entity.subarray(blank + 4);
 	const type = fieldOf(head, 'content-type');
 	if (/^\s*multipart\//i.test(type)) {
-		return joined(head, '7bit', [...convertedParts(body, boundaryOf(type), depth)]);
+		const boundary = boundaryOf(type);
+		const parts = boundary === '' ? [] : splitParts(body, boundary, {most: mostParts + 1});
+		return parts.length > mostParts ? entity : joined(head, '7bit', [...convertedParts(body, parts, depth)]);
 	}
 	if (/^\s*message\/(?:rfc822|global)\b/i.test(type)) {
 		return joined(head, '7bit', [sevenBit(body, depth + 1)]);
@@ -38,9 +42,9 @@ export function sevenBit(entity: Buffer, depth = 0): Buffer {
 }
 
 /** The body of a multipart, the parts in it converted. */
-function* convertedParts(body: Buffer, boundary: string, depth: number): Generator<Buffer> {
+function* convertedParts(body: Buffer, parts: readonly Buffer[], depth: number): Generator<Buffer> {
 	let at = 0;
-	for (const part of boundary === '' ? [] : splitParts(body, boundary)) {
+	for (const part of parts) {
 		const start = part.byteOffset - body.byteOffset;
 		// The CRLF before a boundary belongs to the boundary.
 		const end = part.at(-1) === 0x0d ? start + part.length - 1 : start + part.length;

@@ -9,9 +9,11 @@ export type ReadSource =
 	/** A clause for people: `the header …`. */
 	| {readonly ok: false; readonly fault: string};
 
+/** What a header may have. */
+export type HeaderLimits = {readonly octets: number; readonly fields: number};
+
 const blankLine = '\r\n\r\n';
-const longestHeader = 256 * 1024;
-const mostFields = 1000;
+const unlimited: HeaderLimits = {octets: Number.POSITIVE_INFINITY, fields: Number.POSITIVE_INFINITY};
 // RFC 5322 §2.2.
 const field = /^([!-9;-~]{1,100}):/;
 
@@ -19,11 +21,11 @@ const field = /^([!-9;-~]{1,100}):/;
  * Reads a mail strictly, so that every later reader finds the same fields: CRLF line ends, ASCII, no line that is not a
  * field. Which octets the body may have is `octetFault`'s question.
  */
-export function readSource(raw: Buffer): ReadSource {
+export function readSource(raw: Buffer, limits = unlimited): ReadSource {
 	const blank = raw.indexOf(blankLine);
 	const end = blank === -1 ? raw.length : blank;
-	if (end > longestHeader) {
-		return fault(`the header is longer than ${longestHeader} octets`);
+	if (end > limits.octets) {
+		return fault(`the header is longer than ${limits.octets} octets`);
 	}
 	const header = raw.toString('latin1', 0, end).replace(/\r\n$/, '');
 	if (/[^\t\r\n\x20-\x7e]/.test(header)) {
@@ -37,8 +39,8 @@ export function readSource(raw: Buffer): ReadSource {
 			last.line += `\r\n${line}`;
 		} else if (name === undefined) {
 			return fault('the header has a line that is no field');
-		} else if (fields.length === mostFields) {
-			return fault(`the header has more than ${mostFields} fields`);
+		} else if (fields.length === limits.fields) {
+			return fault(`the header has more than ${limits.fields} fields`);
 		} else {
 			fields.push({name: name.toLowerCase(), line});
 		}

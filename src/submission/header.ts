@@ -1,5 +1,5 @@
 import type {Address} from '../mail/address.ts';
-import {fieldValue, octetFault, readSource, type SourceField} from '../mail/source.ts';
+import {fieldValue, type HeaderLimits, octetFault, readSource, type SourceField} from '../mail/source.ts';
 import {decodeWords} from '../report/decode.ts';
 import {onlyMailbox} from './mailbox.ts';
 
@@ -28,6 +28,8 @@ const once: ReadonlySet<string> = new Set([
 /** Hidden recipients, and who sends: that is the verified From alone. */
 const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path', 'sender', 'resent-sender']);
 
+/** Of what a program wrote: what we add comes on top. */
+const headerLimits: HeaderLimits = {octets: 256 * 1024, fields: 1000};
 const own = 'x-mailctl-';
 const metadataField = /^x-mailctl-metadata-([a-z0-9][a-z0-9_-]{0,39})$/;
 const mostMetadata = 50;
@@ -37,7 +39,7 @@ const longestTag = 64;
 /** Reads a mail's header and checks what it may hold. `trace` is our Received field (RFC 5321 §4.4). */
 export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 	const octets = octetFault(raw);
-	const read = octets === null ? readSource(raw) : {ok: false as const, fault: octets};
+	const read = octets === null ? readSource(raw, headerLimits) : {ok: false as const, fault: octets};
 	if (!read.ok) {
 		return read;
 	}

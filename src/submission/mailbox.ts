@@ -2,12 +2,13 @@ import {type Address, parseAddress} from '../mail/address.ts';
 
 /**
  * The address of a field that holds one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or the bare address, comments
- * and quoted names among them. Null for anything else, whatever a reader might make of it: lists, groups, routes, two addresses.
+ * and quoted names among them. Null for anything else, whatever a reader might make of it: lists, groups, routes, two addresses, a
+ * backslash outside of quotes.
  */
 export function onlyMailbox(value: string): Address | null {
 	const plain = withoutQuotes(value);
 	const address =
-		plain === null ? null : (/^[^<>@,;:]*<([^<>\s]*)>\s*$/.exec(plain)?.[1] ?? /^\s*([^<>\s]+)\s*$/.exec(plain)?.[1]);
+		plain === null ? null : (/^[^<>@,;:\\]*<([^<>\s]*)>\s*$/.exec(plain)?.[1] ?? /^\s*([^<>\s]+)\s*$/.exec(plain)?.[1]);
 	const parsed = address ? parseAddress(address, {utf8Local: false}) : null;
 	return parsed?.ok ? parsed.address : null;
 }

@@ -51,6 +51,14 @@ test('binary parts become base64', async t => {
 	t.is((await simpleParser(made)).text?.trim(), 'Grüße');
 });
 
+test('a multipart with more parts than any mail has is left alone', t => {
+	const withParts = (n: number) =>
+		mail('Content-Type: multipart/mixed; boundary=b', '', ...Array.from({length: n}, () => '--b\r\n\r\nü'), '--b--');
+	t.true(isSevenBit(sevenBit(withParts(1000))));
+	const more = withParts(1001);
+	t.is(sevenBit(more), more);
+});
+
 test('any text and any octets are read as before', async t => {
 	const body = fc.oneof(
 		fc.array(fc.constantFrom('ü', '=', ' ', '\t', '\r\n', '.', 'From ', 'x'.repeat(80))).map(all => all.join('')),

@@ -1,5 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {composeSubmitted, type Submitted} from '../../src/compose/submitted.ts';
 import {readSubmitted} from '../../src/submission/header.ts';
 
 const trace = 'Received: by mail.test (mailctl) with ESMTPSA; Mon, 23 Nov 2026 10:00:00 +0000';
@@ -41,6 +42,24 @@ test('what is for us alone is taken out, the rest stays as it is', t => {
 test('several addresses in Reply-To are left to the mail', t => {
 	const answer = read(from, 'Reply-To: a@example.com, b@example.com');
 	t.true(answer.ok && answer.mail.replyTo === null);
+});
+
+test('the largest header that is taken can be sent with what we add to it', t => {
+	const submitted: Submitted = {
+		...{listUnsubscribe: {url: 'https://mail.test/u', mailto: null}, feedbackId: null, cfblAddress: null, ref: 'r'},
+		...{messageIdHeader: 'm@example.com', date: 0, hasTopic: false},
+	};
+	const long = `X-Long: ${'x'.repeat(900)}`;
+	for (const more of [Array.from({length: 999}, () => 'X-Other: y'), Array.from({length: 288}, () => long)]) {
+		const answer = read(from, ...more);
+		t.true(answer.ok);
+		if (answer.ok) {
+			const {mail} = composeSubmitted(answer.mail.source, submitted, [], 0);
+			t.is(mail.toString('latin1').match(/^X-(?:Other|Long):/gm)?.length, more.length);
+		}
+	}
+	t.regex(faultOf(from, ...Array.from({length: 1000}, () => 'X-Other: y')), /more than 1000 fields/);
+	t.regex(faultOf(from, ...Array.from({length: 289}, () => long)), /longer than 262144/);
 });
 
 for (const [what, lines, fault] of [

@@ -33,6 +33,7 @@ for (const value of [
 	'Ann <ann@example.com',
 	'Ann <ann@exa(x)mple.com>',
 	'ann@[127.0.0.1]',
+	'\\"ben@example.com"<ann@example.com>',
 	'ann@example.com\0',
 ]) {
 	test(`no mailbox: ${JSON.stringify(value)}`, t => {
