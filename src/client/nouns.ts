@@ -808,7 +808,7 @@ export class Nouns extends Requests {
 		/**
 		 * Read a message's mail.
 		 *
-		 * The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent.
+		 * The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent. Mail by a test key has no signature.
 		 *
 		 * Needs the scope `messages:read`.
 		 */

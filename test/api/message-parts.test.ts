@@ -142,6 +142,24 @@ test('content and raw: the mail as the template renders it, for the recipient th
 	t.like(nobody.body, {error: {code: 'validation_failed', violations: [{field: 'recipient'}]}});
 });
 
+test('raw mail is signed, but not that of a test key, which could post it elsewhere', async t => {
+	const api = await startApi(t, await newStore(t, 'sqlite'));
+	await addVariant(api, 'Hello', '<p>Hello</p>');
+	const from = 'a@signed.example';
+	t.is((await api.post('/v1/senders', {address: from})).status, 201);
+	await api.store
+		.database('senders')
+		.where({address: from})
+		.update({verified_at: storeTime(Date.now())});
+	api.clear();
+	const signaturesBy = async (key: string) => {
+		const id = idOf(await api.send({from}, key));
+		return (await api.get(`/v1/messages/${id}/raw`)).text.match(/^DKIM-Signature:/gm)?.length ?? 0;
+	};
+	t.is(await signaturesBy(api.key), 2);
+	t.is(await signaturesBy(await addKey(api.store, api.workspace.id, {mode: 'test'})), 0);
+});
+
 test('content and raw say why there is no mail, and nothing of what was erased', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const id = idOf(await api.send());

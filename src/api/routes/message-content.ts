@@ -87,7 +87,7 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 						tag: 'Messages',
 						summary: "Read a message's mail",
 						description:
-							'The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent.',
+							'The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent. Mail by a test key has no signature.',
 						answer: [200, 'The mail (RFC 5322).', null],
 						media: 'message/rfc822',
 						errors: remadeErrors,
