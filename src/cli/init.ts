@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import process from 'node:process';
 import type {Command} from 'commander';
 import {commandName, type WelcomeInput, welcome} from '../admin/welcome.ts';
-import {listenUrl} from '../config/derive.ts';
+import {listenUrl, localUrl} from '../config/derive.ts';
 import {openDataDir} from '../data-folder/data-dir.ts';
 import {example} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -32,7 +32,7 @@ async function init(session: Session): Promise<void> {
 		if (!made) {
 			return ['The store has a workspace already: nothing was changed.'];
 		}
-		const keys = {...made, url: listenUrl(httpListen)};
+		const keys = {...made, url: localUrl(listenUrl(httpListen))};
 		const start = `Start the daemon first: ${thisCommand()} serve`;
 		if (process.stdout.isTTY) {
 			return [...welcomeLines(keys), '', start];

@@ -1,4 +1,5 @@
 import type {Command} from 'commander';
+import {localUrl} from '../config/derive.ts';
 import {welcomeLines, writeFirstKeys} from './init.ts';
 import {example, version} from './program.ts';
 import {operator, toolsOf} from './session.ts';
@@ -19,7 +20,7 @@ export function serveCommand(command: Command): void {
 				return (
 					made &&
 					((daemon, logger) => {
-						const keys = {...made, url: daemon.http ?? daemon.publicUrl};
+						const keys = {...made, url: localUrl(daemon.http ?? daemon.publicUrl)};
 						if (process.stderr.isTTY) {
 							process.stderr.write(['', ...welcomeLines(keys), '', ''].join('\n'));
 							return;

@@ -53,6 +53,12 @@ export function isWildcard(host: string): boolean {
 	return host === '0.0.0.0' || host === '::' || host === '[::]';
 }
 
+/** Where this machine reaches a listener: one that takes all addresses by loopback. */
+export function localUrl(url: string): string {
+	const {hostname, port} = new URL(url);
+	return isWildcard(hostname) ? listenUrl({host: '127.0.0.1', port: Number(port || 80)}) : url;
+}
+
 /**
  * The base of links, without a slash at its end: as set, else where the server listens (`bound`: port 0 is known only then). No
  * link leads to a wildcard address: the machine's full name takes its place, or loopback.

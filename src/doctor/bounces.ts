@@ -60,7 +60,12 @@ async function comeHome(input: BouncesInput): Promise<Found> {
 			: [];
 	const [host] = hosts;
 	if (host === undefined || host === '') {
-		return fail(`${domain} has no MX, bounces are lost`, `publish ${domain} MX "10 ${hostname}."`);
+		return fail(
+			`${domain} has no MX, bounces are lost`,
+			hostname.includes('.')
+				? `publish ${domain} MX "10 ${hostname}."`
+				: 'set MAILCTL_HOSTNAME to a name such as mail.example.com first',
+		);
 	}
 	if (!listening) {
 		return polling

@@ -1,4 +1,4 @@
-import {chmod, mkdir, readdir, stat, writeFile} from 'node:fs/promises';
+import {chmod, mkdir, readdir, readFile, stat, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
@@ -38,6 +38,12 @@ test('config show masks secrets and says where each setting comes from; config c
 		const stderr = /MAILCTL_DELIVERY="pigeon"[^\n]*use capture, mx or relay\n[\s\S]*MAILCTL_COLOUR/;
 		refused(t, await cli.run(...args, '--env-file', 'bad.env'), 78, stderr);
 	}
+});
+
+test('init: the first curl leads to this machine, not to a wildcard address', async t => {
+	const cli = await newCli(t, {MAILCTL_HTTP_LISTEN: '0.0.0.0:8125'});
+	await cli.text('init');
+	t.regex(await readFile(join(cli.folder, 'data/first-keys.txt'), 'utf8'), /^curl -sS http:\/\/127\.0\.0\.1:8125\//m);
 });
 
 const making = ['serve', 'init', 'migrate', 'bench', 'workspace create', 'apply', 'restore'];

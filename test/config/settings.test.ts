@@ -2,7 +2,7 @@ import {chmodSync, mkdirSync, mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
-import {linkBase, listenUrl} from '../../src/config/derive.ts';
+import {linkBase, listenUrl, localUrl} from '../../src/config/derive.ts';
 import {loadSettings, reloadSettings, type SettingsInput} from '../../src/config/settings.ts';
 import {showSettings} from '../../src/config/show.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
@@ -145,8 +145,13 @@ for (const host of ['0.0.0.0', '::']) {
 		const settings = {publicUrl: null, httpListen: {host, port: 80}, hostname: 'mail.shop.example'};
 		t.is(linkBase(settings), 'http://mail.shop.example:80');
 		t.is(linkBase({...settings, hostname: 'vm'}, listenUrl({host, port: 4711})), 'http://127.0.0.1:4711');
+		t.is(localUrl(listenUrl({host, port: 4711})), 'http://127.0.0.1:4711');
 	});
 }
+
+test('a listener on one address is reached at that one', t => {
+	t.is(localUrl('http://192.0.2.7:80'), 'http://192.0.2.7:80');
+});
 
 test('config show masks every secret and names the source', t => {
 	const rows = showSettings(

@@ -105,6 +105,8 @@ test('return path: what is missing is said', async t => {
 	const mx = await startFakeMx(t, {});
 	const look = async (overrides: Parameters<typeof returnPath>[2]) => await told(await returnPath(t, mx, overrides));
 	t.deepEqual(await look({returnPathDomain: 'none.test'}), ['fail: none.test has no MX, bounces are lost']);
+	const [bare] = await (await returnPath(t, mx, {returnPathDomain: 'vm', hostname: 'vm'})).look();
+	t.like(bare, {status: 'fail', fix: 'set MAILCTL_HOSTNAME to a name such as mail.example.com first'});
 	t.deepEqual(await look({returnPathDomain: 'lost.test'}), [
 		'fail: gone.lost.test, the MX of lost.test, has no address',
 	]);

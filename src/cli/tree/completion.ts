@@ -28,8 +28,9 @@ export function completionCommand(command: Command, load: () => Promise<Command>
 	example(command, 'mailctl completion bash > /etc/bash_completion.d/mailctl')
 		.argument('<shell>', Object.keys(shells).join(', '), oneOf('the shell', Object.keys(shells)))
 		.action(
-			action<object, [keyof typeof shells]>(async ({terminal}, _, shell) => {
-				await terminal.pour(shells[shell](tablesOf(await load())));
+			action<object, [keyof typeof shells]>(async ({terminal, json}, _, shell) => {
+				const script = shells[shell](tablesOf(await load()));
+				await (json ? terminal.printJson({shell, script}) : terminal.pour(script));
 			}),
 		);
 }
