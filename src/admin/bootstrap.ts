@@ -8,7 +8,7 @@ import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {createKey} from './keys.ts';
-import {readSample} from './sample.ts';
+import {readSample, sampleSender, sampleTemplate} from './sample.ts';
 import {saveTemplate} from './templates.ts';
 import {createWorkspace} from './workspaces.ts';
 
@@ -21,8 +21,6 @@ export type Bootstrapped = {
 	readonly liveKey: string;
 	readonly testKey: string;
 };
-
-const exampleSender = 'hello@example.com';
 
 /**
  * Gives a store without any workspace what a first mail needs: workspace, template, two keys and, where mail is captured, a
@@ -38,9 +36,9 @@ export async function bootstrap(
 		return null;
 	}
 	const [keys, template] = await Promise.all([captures ? generateSigningKeys() : null, readSample()]);
-	const address = parseAddress(exampleSender, {utf8Local: false});
+	const address = parseAddress(sampleSender, {utf8Local: false});
 	if (!address.ok) {
-		throw new Error(`${exampleSender} is no address.`);
+		throw new Error(`${sampleSender} is no address.`);
 	}
 
 	return await store.writer.transaction(async trx => {
@@ -59,14 +57,14 @@ export async function bootstrap(
 				newKeys: async () => keys,
 			});
 		}
-		const saved = await saveTemplate(trx, tools, {workspaceId, ...template, name: 'sample'});
+		const saved = await saveTemplate(trx, tools, {workspaceId, ...template, name: sampleTemplate});
 		const key = async (mode: Mode) => {
 			const input = {workspaceId, name: 'first', mode, scopes: usualScopes(mode), rateLimit: null, expiresAt: null};
 			return (await createKey(trx, tools, input)).key;
 		};
 		return {
 			workspaceId,
-			sender: captures ? exampleSender : null,
+			sender: captures ? sampleSender : null,
 			templateId: saved.id,
 			liveKey: await key('live'),
 			testKey: await key('test'),

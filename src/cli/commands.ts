@@ -99,6 +99,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./sender.ts')).senderCommands,
 	},
 	{
+		name: 'sample',
+		about: 'What the first start made for a first mail',
+		load: async () => (await import('./sample.ts')).sampleCommands,
+	},
+	{
 		name: 'template',
 		about: 'Templates and their versions',
 		load: async () => (await import('./template.ts')).templateCommands,

@@ -1,4 +1,5 @@
 import type {Command} from 'commander';
+import {sampleSender} from '../admin/sample.ts';
 import {senderView, storedTime} from '../api/views.ts';
 import {addSender, changeSender, prepareKeys, removeSender} from '../domains/senders.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
@@ -93,7 +94,12 @@ const senders: Noun<Sender> = {
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id},
 		{title: 'ADDRESS', name: 'address', cell: row => row.address, cut: true},
-		{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
+		{
+			title: 'NAME',
+			name: 'name',
+			cell: row => row.name ?? (row.address === sampleSender ? '(sample)' : null),
+			cut: true,
+		},
 		{title: 'STATE', name: 'state', cell: stateOf},
 	],
 };

@@ -18,12 +18,12 @@ export function warnAtStart({
 	>;
 	/** The base of links. */
 	readonly publicUrl: string;
-	/** The address listened on is not the one that others reach. */
+	/** Then the warning can say where the address is meant. */
 	readonly inContainer: boolean;
 	readonly logger: Logger;
 }): void {
 	const delivers = settings.roles.includes('deliver');
-	if (delivers && settings.publicUrl === null && (inContainer || isWildcard(settings.httpListen.host))) {
+	if (delivers && settings.publicUrl === null && isWildcard(settings.httpListen.host)) {
 		const place = inContainer ? 'in this container' : 'on all addresses of the machine';
 		const text = `links in mail lead to ${publicUrl}, a guess as the server listens ${place}: set MAILCTL_PUBLIC_URL to the https address at which recipients reach it`;
 		logger.warn({event: 'public_url_guessed', public_url: publicUrl}, text);

@@ -1,5 +1,6 @@
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
+import {sampleDomain} from '../domains/domains.ts';
 import {type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
 import type {Clock} from '../mail/clock.ts';
 import {listDomains} from '../store/domains.ts';
@@ -22,7 +23,8 @@ export function domainsCheck({store: {reader}, names, openSources, clock}: Domai
 		async look() {
 			const found: Found[] = [];
 			for (const workspace of await listWorkspaces(reader)) {
-				for (const domain of await listDomains(reader, workspace.id)) {
+				const all = await listDomains(reader, workspace.id);
+				for (const domain of all.filter(({name}) => name !== sampleDomain)) {
 					found.push(judged(await lookAtDomain(reader, domain, names, openSources, clock.now())));
 				}
 			}

@@ -9,6 +9,9 @@ import type {Vault} from '../store/sealed.ts';
 import {listDomainSenders} from '../store/senders.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
 
+/** The domain of the sample sender: nobody's (RFC 2606 §3), so nobody can publish its records. */
+export const sampleDomain = 'example.com';
+
 export type DomainInput = {
 	readonly workspaceId: string;
 	readonly name: string;

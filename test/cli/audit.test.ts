@@ -95,6 +95,13 @@ const acts: Readonly<Record<string, Act>> = {
 	'sender disable': ['sender.disabled', () => ['a@shop.example']],
 	'sender enable': ['sender.enabled', () => ['a@shop.example']],
 	'sender remove': ['sender.removed', () => ['a@shop.example', '--yes']],
+	'sample remove': [
+		'domain.removed',
+		async lab => {
+			await lab.made('sender', 'add', 'hello@example.com');
+			return ['--yes', '--workspace', 'acme'];
+		},
+	],
 	'template create': ['template.created', () => ['--name', 'empty']],
 	'template push': [
 		'template.version_created',
