@@ -22,6 +22,7 @@ export function auditCommands(audit: Command): void {
 }
 
 const acts: Noun<AuditEntry> = {
+	none: 'nothing was done in this time',
 	json: view,
 	fields: [
 		{title: 'UTC', cell: row => shortTime(row.at).slice(0, 19)},

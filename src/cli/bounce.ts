@@ -41,6 +41,7 @@ export function unmatchedCommand(bounce: Command): void {
 }
 
 const keptMails: Noun<KeptMail> = {
+	none: 'no mail is kept: every report found its copy',
 	json: view,
 	fields: [
 		{title: 'ID', cell: ({id}) => id.slice(0, shownId)},

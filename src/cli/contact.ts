@@ -115,6 +115,7 @@ function changesOf(options: UpdateOptions): Partial<Preferences> {
 }
 
 const contacts: Noun<Contact> = {
+	none: 'no contacts, the first mail to an address makes one',
 	json: contactView,
 	fields: [
 		// Every verb takes the address; beside the id it would be cut.

@@ -75,9 +75,10 @@ async function add(session: Session, options: {returnPathDomain?: string}, text:
 }
 
 const domains: Noun<Domain> = {
+	none: 'no domains, mailctl domain add makes one',
 	json: row => domainView(row, storedTime),
 	fields: [
-		{title: 'ID', cell: row => row.id},
+		{title: 'ID', cell: row => row.id, id: true},
 		{title: 'DOMAIN', cell: row => row.name, cut: true},
 		{title: 'STATE', cell: row => row.state},
 		{title: 'CHECKED (UTC)', cell: row => shortTime(row.checked_at)},

@@ -98,6 +98,7 @@ function stateOf(row: ApiKey, now: string): string {
 
 /** Keys as they are at a time in the store's form. */
 const keysAt = (now: string): Noun<ApiKey> => ({
+	none: 'no keys, mailctl key create makes one',
 	json: row => ({
 		id: row.id,
 		name: row.name,
@@ -112,7 +113,7 @@ const keysAt = (now: string): Noun<ApiKey> => ({
 		created_at: row.created_at,
 	}),
 	fields: [
-		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
 		{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
 		{title: 'KEY', cell: row => `${row.hint}…`, cut: true},
 		{title: 'STATE', cell: row => stateOf(row, now)},

@@ -127,13 +127,14 @@ export function missingMessage(id: string): never {
 const status = oneOf('--status', recipientStates);
 
 const messages: Noun<ListedMessage> = {
+	none: 'no messages, mailctl send sends one',
 	json: row => row,
 	fields: [
-		{title: 'ID', cell: row => row.id},
-		{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
-		{title: 'STATUS', cell: row => row.status},
 		{title: 'TO', cell: row => row.to, cut: true},
+		{title: 'STATUS', cell: row => row.status},
 		{title: 'SUBJECT', cell: row => row.subject, cut: true},
+		{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
+		{title: 'ID', cell: row => row.id, id: true},
 	],
 };
 

@@ -14,6 +14,7 @@ export function createProgram(): Command {
 		.description('Transactional email: one daemon that sends, one command that runs it.')
 		.version(version())
 		.option('--json', 'print one JSON document')
+		.option('--wide', 'lists: whole columns, however wide the terminal is')
 		.option('--workspace <id|name>', 'the workspace, where there are several')
 		.option('--env-file <file>', 'read settings from this file instead of .env')
 		.option('--as-root', 'open a data folder that belongs to another user')

@@ -90,9 +90,10 @@ function missing(address: string): never {
 }
 
 const senders: Noun<Sender> = {
+	none: 'no senders, mailctl sender add makes one',
 	json: row => senderView(row, storedTime),
 	fields: [
-		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
 		{title: 'ADDRESS', name: 'address', cell: row => row.address, cut: true},
 		{
 			title: 'NAME',

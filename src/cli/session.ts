@@ -19,7 +19,7 @@ import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
-import {columnsOf, linesOf, type Noun, table} from './text.ts';
+import {linesOf, type Noun, tableOf} from './text.ts';
 
 /** What a verb works with; settings and store are opened when they are first asked for. */
 export type Session = {
@@ -66,7 +66,7 @@ export type Session = {
 	readonly confirm: (question: string, yes: boolean | undefined) => Promise<void>;
 };
 
-type Globals = {json?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
+type Globals = {json?: boolean; wide?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
 /** Makes a verb's action: a session around the handler, closed whatever happens. `makesStore`: if there is none. */
 export function action<Options, Args extends ReadonlyArray<string | readonly string[] | undefined>>(
@@ -160,7 +160,8 @@ function openSession(globals: Globals, makesStore: boolean): {session: Session; 
 		chosenWorkspace,
 		json: globals.json ?? false,
 		show,
-		list: (noun, rows) => show(rows.map(noun.json), () => table(columnsOf(noun), rows, terminal.width)),
+		list: (noun, rows) =>
+			show(rows.map(noun.json), () => tableOf(noun, rows, globals.wide ? Infinity : terminal.width)),
 		one: (noun, row, {json, lines = []} = {}) =>
 			show(json ? {...(noun.json(row) as object), ...json} : noun.json(row), () => [...linesOf(noun, row), ...lines]),
 		confirm: async (question, yes) => await confirm(terminal, question, yes),

@@ -98,6 +98,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, text: string): P
 export const suppressionEntry = (entry: Suppression) => suppressionView(entry, storedTime);
 
 const suppressions: Noun<Suppression> = {
+	none: 'no address is suppressed',
 	json: suppressionEntry,
 	fields: [
 		{title: 'RECIPIENT', cell: row => row.address, cut: true},

@@ -4,6 +4,7 @@ import type {Session} from './session.ts';
 import {type Noun, shortTime, table} from './text.ts';
 
 export const templateNoun: Noun<Template> = {
+	none: 'no templates, mailctl template push stores a folder',
 	json: row => ({
 		id: row.id,
 		name: row.name,
@@ -12,7 +13,7 @@ export const templateNoun: Noun<Template> = {
 		updated_at: row.updated_at,
 	}),
 	fields: [
-		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
 		{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
 		{title: 'VERSION', name: 'version', cell: row => row.latest_version, right: true},
 		{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
@@ -68,9 +69,10 @@ export function showSaved(
 ): void {
 	session.list<(typeof saved)[number]>(
 		{
+			none: 'the folder holds no templates',
 			json: row => row,
 			fields: [
-				{title: 'ID', cell: row => row.id},
+				{title: 'ID', cell: row => row.id, id: true},
 				{title: 'NAME', cell: row => row.name, cut: true},
 				{title: 'VERSION', cell: row => row.version, right: true},
 				{title: 'CHANGE', cell: row => (row.changed ? (dry ? 'would be saved' : 'saved') : 'none')},

@@ -144,10 +144,14 @@ export type Column<Row> = {
 	readonly right?: true;
 	/** May be cut where the line is longer than the terminal. */
 	readonly cut?: true;
+	/** An id: where the line is longer, as much of it as tells it from the others. Commands take that too. */
+	readonly id?: true;
 };
 
 /** A noun of the command line: what scripts read of one, and what people see, in lists and of one alone. */
 export type Noun<Row> = {
+	/** What an empty list says to people, with what to do next. */
+	readonly none: string;
 	readonly json: (row: Row) => unknown;
 	/** With a `title` a column of lists, with a `name` a line of what is shown alone, which `undefined` leaves out. */
 	readonly fields: ReadonlyArray<
@@ -160,10 +164,15 @@ export type Noun<Row> = {
 };
 
 /** The columns of a noun. */
-export function columnsOf<Row>(noun: Noun<Row>): Array<Column<Row>> {
+function columnsOf<Row>(noun: Noun<Row>): Array<Column<Row>> {
 	return noun.fields.flatMap(({title, cell, ...rest}) =>
 		title === undefined ? [] : [{...rest, title, cell: row => cell(row) ?? null}],
 	);
+}
+
+/** A list of them; what an empty one says. */
+export function tableOf<Row>(noun: Noun<Row>, rows: readonly Row[], width: number): string[] {
+	return rows.length === 0 ? [noun.none] : table(columnsOf(noun), rows, width);
 }
 
 /** The lines of one of them. */
@@ -179,7 +188,13 @@ const leastWidth = 8;
 export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly Row[], width: number): string[] {
 	const cells = rows.map(row => columns.map(column => printable(String(column.cell(row) ?? '–'))));
 	const titles = columns.map(column => column.title);
-	const widths = columns.map((_, index) => Math.max(...[titles, ...cells].map(line => widthOf(line[index] ?? ''))));
+	const measure = () =>
+		columns.map((_, index) => Math.max(...[titles, ...cells].map(line => widthOf(line[index] ?? ''))));
+	let widths = measure();
+	if (lineWidth(widths) > width) {
+		shortenIds(columns, cells);
+		widths = measure();
+	}
 	shrink(columns, widths, width);
 	return [titles, ...cells].map(line =>
 		line
@@ -193,9 +208,29 @@ export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly R
 	);
 }
 
+const lineWidth = (widths: readonly number[]) =>
+	widths.reduce((sum, each) => sum + each, gap.length * (widths.length - 1));
+
+/** An id begins with its kind and its time: less than this may be that of another one tomorrow. */
+const leastId = 16;
+
+function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): void {
+	for (const [index] of [...columns.entries()].filter(([, {id}]) => id)) {
+		const ids = new Set(cells.map(line => line[index] ?? ''));
+		const longest = Math.max(0, ...[...ids].map(id => id.length));
+		let length = leastId;
+		while (length < longest && new Set([...ids].map(id => id.slice(0, length))).size < ids.size) {
+			length++;
+		}
+		for (const line of cells) {
+			line[index] = (line[index] ?? '').slice(0, length);
+		}
+	}
+}
+
 // Takes column by column from the widest that may be cut, so that short ones stay whole.
 function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: number): void {
-	let excess = widths.reduce((sum, each) => sum + each, gap.length * (widths.length - 1)) - width;
+	let excess = lineWidth(widths) - width;
 	while (excess > 0) {
 		const widest = columns.reduce(
 			(best, column, index) => (column.cut && (widths[index] ?? 0) > (widths[best] ?? leastWidth) ? index : best),

@@ -101,6 +101,7 @@ async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Pr
 }
 
 const topics: Noun<Topic> = {
+	none: 'no topics, mailctl topic create makes one',
 	json: row => topicView(row, storedTime),
 	fields: [
 		{name: 'id', cell: row => row.id},
@@ -115,9 +116,10 @@ type Counted = (Topic | {readonly id: null; readonly code: string; readonly name
 };
 
 const counted: Noun<Counted> = {
+	none: 'no topics, mailctl topic create makes one',
 	json: row => (row.id === null ? row : {...topicView(row, storedTime), opted_out: row.opted_out}),
 	fields: [
-		{title: 'ID', cell: row => row.id ?? 'removed'},
+		{title: 'ID', cell: row => row.id ?? 'removed', id: true},
 		{title: 'CODE', cell: row => row.code, cut: true},
 		{title: 'NAME', cell: row => row.name, cut: true},
 		{title: 'OPTED OUT', cell: row => grouped(row.opted_out), right: true},

@@ -59,9 +59,10 @@ export async function chosenDelivery(session: Session, text: string): Promise<St
 }
 
 const deliveries: Noun<StoredDelivery> = {
+	none: 'no deliveries: nothing was posted to this endpoint yet',
 	json: deliveryView,
 	fields: [
-		{title: 'ID', name: 'id', cell: row => row.id},
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
 		{title: 'UTC', cell: row => shortTime(row.createdAt).slice(5, 16)},
 		{name: 'endpoint', cell: row => row.endpointId},
 		{name: 'message', cell: row => row.messageId},

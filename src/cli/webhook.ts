@@ -135,9 +135,10 @@ async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 	const now = storeTime(session.tools.clock.now());
 	const json = (row: Endpoint) => endpointView(row, vault.open(row.id, row.secret), now);
 	return {
+		none: 'no endpoints, mailctl webhook add registers one',
 		json,
 		fields: [
-			{title: 'ID', name: 'id', cell: row => row.id},
+			{title: 'ID', name: 'id', cell: row => row.id, id: true},
 			{name: 'url', cell: row => row.url},
 			{name: 'events', cell: row => row.events.join(' ')},
 			{title: 'STATE', name: 'state', cell: endpointState, cut: true},

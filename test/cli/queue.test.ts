@@ -85,7 +85,7 @@ test('summary and list', async t => {
 	t.deepEqual(await list(cli, '--older-than', '1h'), []);
 	t.deepEqual(await list(cli, '--held'), ['cy@held.example']);
 	t.deepEqual(await list(cli, '--suspended'), ['bob@fast.example']);
-	golden(t, 'queue-list', masked(await cli.text('queue', 'list')));
+	golden(t, 'queue-list', masked(await cli.text('queue', 'list', '--wide')));
 });
 
 test('why says what each waits for, and what would change it', async t => {

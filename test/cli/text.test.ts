@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {cut, duration, fields, folded, nextTry, printable, table, widthOf} from '../../src/cli/text.ts';
+import {cut, duration, fields, folded, nextTry, printable, table, tableOf, widthOf} from '../../src/cli/text.ts';
 
 test('nothing that a terminal acts on or that hides text is printed', t => {
 	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');
@@ -125,4 +125,25 @@ test('durations have their two largest units', t => {
 		'1d 1h',
 		'0s',
 	]);
+});
+
+test('ids are shown as far as they differ where the line is longer than the terminal, and whole elsewhere', t => {
+	const columns = [
+		{title: 'TO', cell: (row: {id: string; to: string}) => row.to},
+		{title: 'ID', cell: (row: {id: string; to: string}) => row.id, id: true as const},
+	];
+	const rows = [
+		{to: 'a@x.example', id: 'msg_01m84hv4h9q7aaaaaaaaaaaaaa'},
+		{to: 'b@x.example', id: 'msg_01m84hv4h9q7aabbbbbbbbbbbb'},
+	];
+	t.is(table(columns, rows, 80)[1], 'a@x.example  msg_01m84hv4h9q7aaaaaaaaaaaaaa');
+	t.deepEqual(table(columns, rows, 40).slice(1), [
+		'a@x.example  msg_01m84hv4h9q7aaa',
+		'b@x.example  msg_01m84hv4h9q7aab',
+	]);
+	t.is(table(columns, rows.slice(1), 30)[1], 'b@x.example  msg_01m84hv4h9q7');
+});
+
+test('an empty list says so', t => {
+	t.deepEqual(tableOf({none: 'no keys', json: row => row, fields: []}, [], 80), ['no keys']);
 });

@@ -106,7 +106,7 @@ function bodies({requestBody}: Operation, values: fc.Arbitrary<unknown>): fc.Arb
 		...((schema as {examples?: unknown[]}).examples ?? []),
 	]);
 	const known = right.filter(example => example !== undefined);
-	const text = (value: unknown) => Buffer.from(JSON.stringify(value) ?? '');
+	const text = (value: unknown) => Buffer.from(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
 	const nearly =
 		known.length === 0
 			? fc.constant(null)
@@ -122,8 +122,12 @@ function bodies({requestBody}: Operation, values: fc.Arbitrary<unknown>): fc.Arb
 	);
 }
 
-/** A copy of an example with one of its fields changed, added or taken away. */
+/** A copy of an example with one of its fields changed, added or taken away; a text that is no JSON has a character changed. */
 function spoiled(example: unknown, place: number, value: unknown, kind: number): unknown {
+	if (typeof example !== 'object' || example === null) {
+		const text = String(example);
+		return kind === 0 ? text : text.slice(0, place) + JSON.stringify(value) + text.slice(place + kind);
+	}
 	const copy = structuredClone(example) as Record<string, unknown>;
 	const names = Object.keys(copy);
 	const name = names[place % names.length] ?? 'x';

@@ -156,16 +156,17 @@ async function suspendedDestinations(session: Session, now: string): Promise<Set
 
 /** Copies as they are at a time, where mail to some destinations is stopped. */
 const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedCopy> => ({
+	none: 'nothing of this kind is in the queue',
 	json(row) {
 		const {claimed_by: _, ...rest} = row;
 		return {...rest, queue: standing(row, now), suspended: stopped.has(row.destination)};
 	},
 	fields: [
-		{title: 'MESSAGE', cell: row => row.message_id},
 		{title: 'TO', cell: row => row.address, cut: true},
-		{title: 'TRIES', cell: row => row.attempts, right: true},
-		{title: 'DUE', cell: row => due(row, stopped, now)},
 		{title: 'LAST REPLY', cell: row => row.last_reply, cut: true},
+		{title: 'DUE', cell: row => due(row, stopped, now)},
+		{title: 'TRIES', cell: row => row.attempts, right: true},
+		{title: 'MESSAGE', cell: row => row.message_id, id: true},
 	],
 });
 

@@ -152,9 +152,10 @@ export function workspaceCommands(workspace: Command): void {
 
 /** With a mark at the one that commands use which name none. */
 const workspacesWith = (inUse: string | undefined): Noun<Workspace> => ({
+	none: 'no workspaces, mailctl workspace create makes one',
 	json: view,
 	fields: [
-		{title: 'ID', cell: row => row.id},
+		{title: 'ID', cell: row => row.id, id: true},
 		{title: 'NAME', cell: row => row.name, cut: true},
 		{title: 'IN USE', cell: row => (row.id === inUse ? 'yes' : '')},
 		{title: 'QUOTA', cell: row => row.monthly_quota, right: true},
