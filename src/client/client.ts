@@ -15,7 +15,7 @@ export class Mailctl extends Nouns {}
 /** Headers of a request, as Fetch or Node gives them. */
 export type RequestHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** So old, or so far ahead, may a signature be, seconds. */
+/** The most that a signature's time may differ from ours, seconds. */
 const maxAgeSeconds = 300;
 
 /**

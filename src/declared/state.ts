@@ -84,7 +84,8 @@ function sorted<Item>(items: readonly Item[], by: (item: Item) => string): Item[
 	return items.toSorted((a, b) => (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
 }
 
-function settingsOf(row: Workspace): Settings {
+/** What people set of a workspace, as files and `--json` show it; passwords in routes are masked. */
+export function settingsOf(row: Workspace): Settings {
 	const {name, logoUrl, accent, supportEmail} = readBranding(row.branding);
 	return {
 		locale: row.locale,

@@ -7,10 +7,9 @@ import {
 	type WorkspaceInput,
 } from '../../admin/workspaces.ts';
 import {isMailable} from '../../config/derive.ts';
-import {maskPasswords} from '../../config/urls.ts';
 import {openDataDir} from '../../data-folder/data-dir.ts';
 import {writeUsedWorkspace} from '../../data-folder/used-workspace.ts';
-import {type Branding, readBranding} from '../../mail/branding.ts';
+import type {Branding} from '../../mail/branding.ts';
 import {hasPassword} from '../../mail/route-choice.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {listWorkspaces, type Workspace} from '../../store/workspaces.ts';
@@ -32,9 +31,8 @@ import {
 } from '../options.ts';
 import {verb} from '../program.ts';
 import {action, namedWorkspace, type Session} from '../session.ts';
-import {fields, type Noun, shortTime, duration as spell} from '../text.ts';
 import {deleteVerb} from './delete.ts';
-import {readReputation, reputationFields, reputationView} from './reputation-view.ts';
+import {showWorkspace, workspacesWith} from './view.ts';
 
 type Options = {
 	readonly name?: string;
@@ -150,19 +148,6 @@ export function workspaceCommands(workspace: Command): void {
 	deleteVerb(workspace);
 }
 
-/** With a mark at the one that commands use which name none. */
-const workspacesWith = (inUse: string | undefined): Noun<Workspace> => ({
-	none: 'no workspaces, mailctl workspace create makes one',
-	json: view,
-	fields: [
-		{title: 'ID', cell: row => row.id, id: true},
-		{title: 'NAME', cell: row => row.name, cut: true},
-		{title: 'IN USE', cell: row => (row.id === inUse ? 'yes' : '')},
-		{title: 'QUOTA', cell: row => row.monthly_quota, right: true},
-		{title: 'PAUSED', cell: row => (row.paused_at ? (row.pause_reason ?? 'yes') : 'no'), cut: true},
-	],
-});
-
 function settingOptions(command: Command, creates: boolean): Command {
 	const named = creates
 		? command.requiredOption('--name <name>', 'its name, unique', label('--name'))
@@ -257,59 +242,4 @@ function nameTaken(name: string | undefined): never {
 /** By id or name as argument, else by `--workspace`, else the only one. */
 async function chosen(session: Session, key: string | undefined): Promise<Workspace> {
 	return key === undefined ? await session.workspace() : await namedWorkspace(await session.reader(), key);
-}
-
-function view(row: Workspace) {
-	const {name, logoUrl, accent, supportEmail} = readBranding(row.branding);
-	return {
-		id: row.id,
-		name: row.name,
-		locale: row.locale,
-		timezone: row.timezone,
-		monthly_quota: row.monthly_quota,
-		queue_lifetime: row.queue_lifetime_s,
-		source_pool: row.source_pool,
-		route: row.route && maskPasswords(row.route),
-		track_opens: row.track_opens_at !== null,
-		track_clicks: row.track_clicks_at !== null,
-		paused: row.paused_at !== null,
-		paused_at: row.paused_at,
-		pause_reason: row.pause_reason,
-		branding: {name, logo_url: logoUrl, accent, support_email: supportEmail},
-		created_at: row.created_at,
-	};
-}
-
-async function showWorkspace(session: Session, row: Workspace): Promise<void> {
-	const brand = readBranding(row.branding);
-	const reputation = await readReputation(session, row.id);
-	const inUse = (await session.workspaceInUse())?.id;
-	session.show({...view(row), reputation: reputationView(reputation)}, () =>
-		fields(
-			[
-				['id', row.id],
-				['name', row.name],
-				...(row.id === inUse ? [['in use', 'by commands that name no workspace'] as const] : []),
-				['locale', row.locale],
-				['timezone', row.timezone],
-				['monthly quota', row.monthly_quota],
-				['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
-				['source pool', row.source_pool],
-				['route', row.route && maskPasswords(row.route)],
-				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
-				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
-				...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),
-				...(row.paused_at === null
-					? []
-					: [['  ends by', `mailctl workspace resume ${/^[\w.-]+$/.test(row.name) ? row.name : row.id}`] as const]),
-				...reputationFields(reputation),
-				['brand name', brand.name],
-				['brand logo', brand.logoUrl],
-				['brand color', brand.accent],
-				['support', brand.supportEmail],
-				['created', `${shortTime(row.created_at)} UTC`],
-			],
-			session.terminal.width,
-		),
-	);
 }
