@@ -23,6 +23,9 @@ export type Stats = {
 /** `key` is the name of the group; a workspace or template has its `id` besides. */
 export type StatsLine = StatsFigures & {readonly key: string; readonly id?: string};
 
+/** How far back figures go, in days: as far as the usual MAILCTL_RETENTION_DAYS keeps mail. */
+export const mostDays = 90;
+
 const dayMs = 86_400_000;
 
 /** The first moment of the UTC day that many days ago, milliseconds. */

@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import {csvLine} from '../admin/csv.ts';
-import {readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
+import {mostDays, readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
 import {storeTime} from '../mail/time.ts';
 import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/stats.ts';
 import {CliError} from './fault.ts';
@@ -26,7 +26,7 @@ const mostLines = 25;
 export function statsCommand(command: Command): void {
 	watchOption(
 		example(command, 'mailctl stats --by destination --days 7')
-			.option('--days <n>', `this many days up to today, in UTC (default: ${usualDays})`, count('--days', 1, 366))
+			.option('--days <n>', `this many days up to today, in UTC (default: ${usualDays})`, count('--days', 1, mostDays))
 			.option('--by <group>', `a row for each ${statsGroups.join(', ')}`, oneOf('--by', statsGroups))
 			.option('--csv', 'print CSV'),
 	).action(action<Options, []>(stats));

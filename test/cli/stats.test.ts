@@ -82,7 +82,7 @@ test('what stats refuses', async t => {
 	await cli.json('init');
 	for (const [args, stderr] of [
 		[['--by', 'day'], /--by "day" is not allowed, use workspace, domain, template, destination, category/],
-		[['--days', '0'], /--days "0" is not allowed, use a whole number, 1 to 366/],
+		[['--days', '91'], /--days "91" is not allowed, use a whole number, 1 to 90/],
 		[['--csv', '--json'], /--csv is for standard output alone, leave out --json and --watch/],
 		[['--watch'], /--watch draws on a terminal, leave it out to print once/],
 	] as const) {

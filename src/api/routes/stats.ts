@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {readStats} from '../../admin/stats.ts';
+import {mostDays, readStats} from '../../admin/stats.ts';
 import {apiTime} from '../../mail/time.ts';
 import {statsFigures, statsGroups} from '../../store/stats.ts';
 import type {ApiParts} from '../api-parts.ts';
@@ -64,7 +64,7 @@ const statsQuery = Type.Object(
 		days: Type.Optional(
 			Type.String({
 				format: 'day-count',
-				description: `Messages that were accepted on so many days up to today (UTC): 1 to 90, by default ${usualDays}.`,
+				description: `Messages that were accepted on so many days up to today (UTC): 1 to ${mostDays}, by default ${usualDays}.`,
 			}),
 		),
 		by: Type.Optional(

@@ -1,5 +1,6 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
+import {mostDays} from '../../admin/stats.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {apiTime, monthOf, storeTime} from '../../mail/time.ts';
 import {readDays, readMonth, usageStatuses} from '../../store/usage.ts';
@@ -57,7 +58,7 @@ const usageQuery = Type.Object(
 		days: Type.Optional(
 			Type.String({
 				format: 'day-count',
-				description: 'Also answers figures by day, for this many days up to today: 1 to 90.',
+				description: `Also answers figures by day, for this many days up to today: 1 to ${mostDays}.`,
 			}),
 		),
 	},

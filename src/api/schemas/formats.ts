@@ -1,4 +1,5 @@
 import {LRUCache} from 'lru-cache';
+import {mostDays} from '../../admin/stats.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {isTopicCode} from '../../mail/message.ts';
@@ -100,7 +101,8 @@ export function createFormats() {
 				? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'
 				: null,
 		'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
-		'day-count': text => (/^(?:[1-9]|[1-8]\d|90)$/.test(text) ? null : 'must be a whole number from 1 to 90'),
+		'day-count': text =>
+			/^[1-9]\d?$/.test(text) && Number(text) <= mostDays ? null : `must be a whole number from 1 to ${mostDays}`,
 	} satisfies Record<string, Format>;
 }
 
