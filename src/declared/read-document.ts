@@ -56,15 +56,18 @@ export function readDocument(text: string): ReadDocument {
 			.map(({path, message}) => ({line: lineOf(document, lines, path), text: `${spelled(path)} ${message}`}))
 			.toSorted((a, b) => a.line - b.line)
 			.map(({line, text}) => `line ${line}: ${text}`);
+	// First: a later version may have fields that this one does not know.
+	const given = Object(value).version;
+	if (Number.isInteger(given) && given !== documentVersion) {
+		const message = `is ${given}, and this mailctl reads ${documentVersion}: install the mailctl that wrote the file, or write it anew`;
+		return {ok: false, faults: spell([{path: ['version'], message}])};
+	}
 	const violations = check(value);
 	if (violations.length > 0) {
 		return {ok: false, faults: spell(violations.map(({field, message}) => ({path: pathOf(field), message})))};
 	}
-	const {version, workspaces} = value as {version: number; workspaces: readonly WantedWorkspace[]};
+	const {workspaces} = value as {workspaces: readonly WantedWorkspace[]};
 	const faults: Fault[] = [];
-	if (version !== documentVersion) {
-		faults.push({path: ['version'], message: `must be ${documentVersion}, all that this mailctl can read`});
-	}
 	const read = workspaces.map((workspace, index) =>
 		readWorkspace(workspace, (field, message) => {
 			faults.push({path: ['workspaces', index, ...field], message});

@@ -90,9 +90,16 @@ workspaces:
 	);
 });
 
+test('another version is the one fault: nobody knows what its fields mean', t => {
+	const message = 'version is 2, and this mailctl reads 1: install the mailctl that wrote the file, or write it anew';
+	t.deepEqual(faultsOf('# of later\nversion: 2\nregions: []\nworkspaces: nix\n'), [`line 2: ${message}`]);
+	t.deepEqual(faultsOf('{"version": "2", "workspaces": []}').length, 1);
+	t.deepEqual(faultsOf('workspaces: []').length, 1);
+});
+
 test('what the schema cannot say is a fault too', t => {
 	t.deepEqual(
-		faultsOf(`version: 2
+		faultsOf(`version: 1
 workspaces:
   - name: a
     settings: {route: nowhere, branding: {accent: red, logo_url: 'http://a.example/'}}
@@ -112,7 +119,6 @@ workspaces:
   - name: a
 `),
 		[
-			'line 1: version must be 1, all that this mailctl can read',
 			'line 4: workspaces[0].settings.route is neither mx nor relay nor the URL of a smarthost (smtp://… or smtps://…)',
 			'line 4: workspaces[0].settings.branding.logo_url must be an https URL of an image',
 			'line 4: workspaces[0].settings.branding.accent must be six hex digits such as #0a7d4f',
