@@ -57,8 +57,9 @@ export function createGuard({allowCidrs, takesLocal}: GuardOptions): Guard {
 				return 'must be a URL such as https://shop.example/hooks';
 			}
 			const local = isLocal(url);
+			const fault = local ? null : hostFault(hostOf(url), allows);
 			if (url.protocol !== 'https:' && !local) {
-				return `must be an https URL${isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
+				return `must be an https URL${fault?.isLab || isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
 			}
 			if (url.username !== '' || url.password !== '') {
 				return 'must have no user name and no password';
@@ -66,7 +67,6 @@ export function createGuard({allowCidrs, takesLocal}: GuardOptions): Guard {
 			if (!isWebhookPort(portOf(url))) {
 				return `must not name port ${url.port}: use 80, 443 or one above 1023 where no database listens by default`;
 			}
-			const fault = local ? null : hostFault(hostOf(url), allows);
 			return fault?.isLab ? `${fault.text}: ${forLabs}` : (fault?.text ?? null);
 		},
 	};

@@ -71,7 +71,16 @@ test('capture mode takes local programs over http, with their port, and nothing 
 		t.regex(capture.urlFault(url) ?? 'taken', /^must /, url);
 	}
 	t.false(capture.allows('127.0.0.1'), 'a name that resolves to it stays refused');
-	t.regex(capture.urlFault('https://localhost:3000/') ?? '', /here http:\/\/localhost:PORT is allowed/);
+	for (const url of [
+		'https://localhost:3000/',
+		'http://10.0.0.1/x',
+		'http://localhost/',
+		'http://printer.local:9000/',
+	]) {
+		const both = /here http:\/\/localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such/;
+		t.regex(capture.urlFault(url) ?? '', both, url);
+	}
+	t.is(capture.urlFault('http://shop.example/'), 'must be an https URL');
 });
 
 test('an address that is none is not allowed', t => {
