@@ -2,10 +2,12 @@ import {copyFileSync, existsSync, statSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import type {Command} from 'commander';
 import {secretsFile, secretsText} from '../config/secrets-file.ts';
+import {noteMissing} from '../data-folder/data-dir.ts';
 import {lockData, storeFile} from '../data-folder/open.ts';
 import {RefusedFileError} from '../mail/regular-file.ts';
 import {storeTime} from '../mail/time.ts';
 import {CliError} from './fault.ts';
+import {inputFault} from './files.ts';
 import {example, version, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
@@ -108,7 +110,9 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		import('../store/engine/migrate.ts'),
 	]);
 	try {
-		const {engine, version, schema, time} = await readManifest(file);
+		const {engine, version, schema, time} = await readManifest(file).catch(error => {
+			throw inputFault(error, file, 'restore another backup');
+		});
 		if (engine === 'postgres') {
 			throw new CliError(
 				'data',
@@ -122,8 +126,9 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		if (session.settings().databaseUrl !== null) {
 			throw new CliError('config', `${file} has a store in SQLite`, 'take MAILCTL_DATABASE_URL out of the settings');
 		}
+		const {dataDir} = session.settings();
+		const removeMade = noteMissing(dataDir);
 		const settings = session.replacingSettings();
-		const {dataDir} = settings;
 		const unlock = await lockData(dataDir);
 		const count = createByteCount(session, statSync(file).size);
 		try {
@@ -138,6 +143,9 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 				`${dataDir} has the store of ${shortTime(time)} UTC.`,
 				...queueLines(waiting, queue.held),
 			]);
+		} catch (error) {
+			removeMade();
+			throw error;
 		} finally {
 			count.end();
 			await unlock();

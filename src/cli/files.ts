@@ -12,7 +12,7 @@ export async function readInput(name: string): Promise<Buffer> {
 	try {
 		return await readRegular(name, mostOctets, 'follow');
 	} catch (error) {
-		throw asMissing(error, name);
+		throw inputFault(error, name);
 	}
 }
 
@@ -41,13 +41,18 @@ export async function openInput(name: string): Promise<Input> {
 		const {file, size} = await openRegular(name, 'follow');
 		return {chunks: file.createReadStream(), size};
 	} catch (error) {
-		throw asMissing(error, name);
+		throw inputFault(error, name);
 	}
 }
 
-function asMissing(error: unknown, name: string): unknown {
+/** Why a file that the command line names cannot be read: bad data (65) where there is none, or it is no file or too large. */
+export function inputFault(
+	error: unknown,
+	name: string,
+	mend = 'name a regular file, or pipe the data in and name -',
+): unknown {
 	if (error instanceof RefusedFileError) {
-		return new CliError('data', error.message, 'name a regular file, or pipe the data in and name -');
+		return new CliError('data', error.message, mend);
 	}
 	const code = (error as NodeJS.ErrnoException).code;
 	return code === 'ENOENT' || code === 'ENOTDIR'

@@ -1,4 +1,4 @@
-import {accessSync, constants, existsSync, mkdirSync, readdirSync, statSync} from 'node:fs';
+import {accessSync, constants, existsSync, mkdirSync, readdirSync, rmdirSync, rmSync, statSync} from 'node:fs';
 import {statfs} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
@@ -65,6 +65,29 @@ export function openDataDir({dataDir, asRoot = false, replaces = false, uid = pr
 	if (exposed.length > 0) {
 		throw new ConfigError(exposed.map(file => `${file} can be read or written by others: run chmod 600 ${file}`));
 	}
+}
+
+/**
+ * Notes what is not there yet of a data folder and its lock. The answer removes what has been made of it since, as far as
+ * nothing else is in there: for whoever holds the lock, as the last thing before letting go of it.
+ */
+export function noteMissing(dataDir: string): () => void {
+	const isMissing = (path: string) => !existsSync(path);
+	const locks = ['', '-wal', '-shm'].map(end => join(dataDir, `daemon.lock${end}`)).filter(isMissing);
+	const folders: string[] = [];
+	for (let path = dataDir; isMissing(path); path = dirname(path)) {
+		folders.push(path);
+	}
+	return () => {
+		for (const file of locks) {
+			rmSync(file, {force: true});
+		}
+		for (const folder of folders) {
+			if (existsSync(folder) && readdirSync(folder).length === 0) {
+				rmdirSync(folder);
+			}
+		}
+	};
 }
 
 /** Whether there is surely no store of SQLite: a folder that cannot be read may have one, and so may a restore that died. */

@@ -109,7 +109,7 @@ test('restore: what it refuses, and then changes nothing', async t => {
 	refused(t, await cli.run('restore', 'cut.tar', '--yes'), 65, /cut\.tar is damaged \(.*\), restore another backup/);
 	refused(t, await cli.run('restore', 'flipped.tar', '--yes'), 65, /is damaged \(mailctl\.db has changed\)/);
 	refused(t, await cli.run('restore', 'text', '--yes'), 65, /text is no backup of mailctl, restore another backup/);
-	refused(t, await cli.run('restore', 'nix.tar', '--yes'), 74, /cannot be read or written \(ENOENT/);
+	refused(t, await cli.run('restore', 'nix.tar', '--yes'), 65, /there is no file nix\.tar, name an existing file/);
 	refused(t, await cli.run('restore', 'data', '--yes'), 65, /data is a folder/);
 
 	const facts = {version: '9.0.0', engine: 'sqlite', time: '2026-11-23T10:00:00.000Z'} as const;
@@ -130,6 +130,25 @@ test('restore: what it refuses, and then changes nothing', async t => {
 	await unlock();
 	t.deepEqual(await namesOf(cli), ['acme']);
 	t.false(readdirSync(path.join(cli.folder, 'data')).some(name => name.startsWith('restore')));
+});
+
+test('restore: one that fails leaves nothing that was not there', async t => {
+	const {file} = await prepare(t);
+	const bytes = readFileSync(file);
+	const cli = await newCli(t, {MAILCTL_DATA_DIR: 'new/data'});
+	writeFileSync(path.join(cli.folder, 'cut.tar'), bytes.subarray(0, bytes.length - 4096));
+	refused(t, await cli.run('restore', 'cut.tar'), 65, /cut\.tar is damaged/);
+	t.deepEqual(readdirSync(cli.folder), ['cut.tar']);
+	mkdirSync(path.join(cli.folder, 'new'), {mode: 0o700});
+	writeFileSync(path.join(cli.folder, 'new/theirs'), '');
+	refused(t, await cli.run('restore', 'cut.tar'), 65, /cut\.tar is damaged/);
+	t.deepEqual(readdirSync(path.join(cli.folder, 'new')), ['theirs']);
+	mkdirSync(path.join(cli.folder, 'new/data'), {mode: 0o700});
+	refused(t, await cli.run('restore', 'cut.tar'), 65, /cut\.tar is damaged/);
+	t.deepEqual(readdirSync(path.join(cli.folder, 'new/data')), []);
+	await cli.json('restore', file);
+	refused(t, await cli.run('restore', 'cut.tar', '--yes'), 65, /cut\.tar is damaged/);
+	t.true(existsSync(path.join(cli.folder, 'new/data/daemon.lock')), 'the lock that was there stays');
 });
 
 test('restore: over a store that is damaged, empty or lost its keys', async t => {

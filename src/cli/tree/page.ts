@@ -4,7 +4,7 @@ import {exampleOf} from '../program.ts';
 export const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
 	[0, 'done'],
 	[64, 'the command line is wrong'],
-	[65, 'what it names is wrong: no such thing, bad address, broken template'],
+	[65, 'what it names is wrong: no such thing or file, bad address, broken template'],
 	[69, 'not available: no daemon runs, the message was not delivered (`send --wait`)'],
 	[74, 'a file or the store cannot be read or written'],
 	[75, 'temporary: try again'],
