@@ -2,6 +2,7 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {availableParallelism} from 'node:os';
 import {join} from 'node:path';
 import type {Command} from 'commander';
+import {openDataDir} from '../data-folder/data-dir.ts';
 import {storeTime} from '../mail/time.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
 import {CliError} from './fault.ts';
@@ -41,6 +42,8 @@ const fillCount = count('--fill', 1, 100_000_000);
 const measure = oneOf('--only', measures);
 
 async function bench(session: Session, options: Options): Promise<void> {
+	// With PostgreSQL it may not be there yet.
+	openDataDir({dataDir: session.storeSettings().dataDir, asRoot: true});
 	if (options.fill !== undefined) {
 		await fill(session, options.fill, options.waiting === true);
 	} else {

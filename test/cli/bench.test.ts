@@ -1,8 +1,10 @@
+import {readdirSync, statSync} from 'node:fs';
 import {readdir} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
 import type {Figures} from '../../src/bench/measures.ts';
 import {newCli, refused} from '../helpers/cli.ts';
+import {engines, newLocation} from '../helpers/databases.ts';
 
 type Measured = Readonly<Record<'accept' | 'through' | 'queue', Figures>>;
 
@@ -67,6 +69,23 @@ test('bench --fill --waiting: the mail waits in the queue, of many workspaces wh
 		500,
 	);
 });
+
+for (const engine of engines) {
+	test(`init and bench --fill: what they make in the data folder is its owner's alone, ${engine}`, async t => {
+		const location = await newLocation(t, engine);
+		const key = Buffer.alloc(32, 7).toString('base64');
+		const cli = await newCli(t, {
+			...('url' in location && {MAILCTL_DATABASE_URL: location.url, MAILCTL_SECRET_KEY: key}),
+		});
+		const data = join(cli.folder, 'data');
+		for (const words of [['init'], ['bench', '--fill', '10'], ['workspace', 'use', 'default']]) {
+			t.is((await cli.run(...words)).code, 0);
+			for (const name of readdirSync(data)) {
+				t.is(statSync(join(data, name)).mode & 0o077, 0, `${words} ${name}`);
+			}
+		}
+	});
+}
 
 test('bench --fill is refused beside a daemon', async t => {
 	const cli = await newCli(t);

@@ -1,4 +1,4 @@
-import {existsSync} from 'node:fs';
+import {closeSync, existsSync, openSync} from 'node:fs';
 import {promisify} from 'node:util';
 import {loadSqlite} from './sqlite-client.ts';
 
@@ -17,6 +17,7 @@ const patience = 1000;
  * (POSIX). Keep the result as long as the lock is wanted. Throws if the file cannot be written or is no database.
  */
 export async function lockFolder(file: string, self: LockHolder): Promise<FolderLock> {
+	makeOwn(file);
 	const database = await open(file);
 	try {
 		// In WAL mode others can read who holds the lock while it is held.
@@ -34,6 +35,13 @@ export async function lockFolder(file: string, self: LockHolder): Promise<Folder
 		}
 
 		return {ok: false, holder};
+	}
+}
+
+/** Its owner's alone whatever the umask, as SQLite makes the files beside it with the same mode. */
+function makeOwn(file: string): void {
+	if (!existsSync(file)) {
+		closeSync(openSync(file, 'a', 0o600));
 	}
 }
 
