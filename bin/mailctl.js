@@ -1,4 +1,8 @@
-#!/usr/bin/env node
+#!/bin/sh
+':' //; exec node -- "$0" "$@"
+// For a shell the line above starts Node.js, for Node.js it is a text. Without `--` Node.js takes --env-file for an option of its
+// own: it reads a FIFO for ever, and says in its own words that there is no such file. Not every `env` knows -S.
+
 // CommonJS (package.json beside it): as an ES module this file would be read by libuv's pool, whose size is fixed by then.
 // SQLite's calls run on that pool: with its usual four threads, four slow reads would hold up the daemon's writer. A command
 // beside it does one thing after the other, and so many threads would cost it a tenth of its time.

@@ -190,7 +190,7 @@ export type EnvFile = {
 	readonly values: Readonly<Record<string, string>>;
 	/** Lines that name a setting of ours and were not understood. */
 	readonly problems: readonly string[];
-	/** Group or others may read it. */
+	/** Others may read it, or the group of a file that is not root's. */
 	readonly exposed: boolean;
 };
 
@@ -200,7 +200,7 @@ export function readEnvFile(path: string): EnvFile | undefined {
 		return undefined;
 	}
 
-	const {content, mode} = readGuarded(path);
+	const {content, mode, uid} = readGuarded(path);
 	const text = content.toString();
 	const values = parse(text);
 	const problems: string[] = [];
@@ -211,7 +211,8 @@ export function readEnvFile(path: string): EnvFile | undefined {
 		}
 	}
 
-	return {values, problems, exposed: (mode & 0o044) !== 0};
+	// A package leaves it to root, who lets the group of the service read it.
+	return {values, problems, exposed: (mode & (uid === 0 ? 0o004 : 0o044)) !== 0};
 }
 
 /** The settings that a running daemon obeys anew after SIGHUP. */

@@ -61,8 +61,10 @@ export function readSettingFile(path: string): Buffer {
 	return readGuarded(path, mostOfSettings).content;
 }
 
-/** The same, with the permissions of the very file that was read: its name may lead elsewhere a moment later. */
-export function readGuarded(path: string, most = mostOfSettings): {readonly content: Buffer; readonly mode: number} {
+/** What was read of a file, with the permissions and the owner of that very file: its name may lead elsewhere a moment later. */
+export type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
+
+export function readGuarded(path: string, most = mostOfSettings): Guarded {
 	let file: number;
 	try {
 		file = openSync(path, flags('follow'));
@@ -73,7 +75,7 @@ export function readGuarded(path: string, most = mostOfSettings): {readonly cont
 		const stats = fstatSync(file);
 		refuseOthers(stats, path);
 		refuseLarge(stats.size, most, path);
-		return {content: readAtMost(file, most, path), mode: stats.mode & 0o777};
+		return {content: readAtMost(file, most, path), mode: stats.mode & 0o777, uid: stats.uid};
 	} finally {
 		closeSync(file);
 	}

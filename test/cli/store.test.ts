@@ -1,5 +1,6 @@
+import {execFileSync, spawnSync} from 'node:child_process';
 import {chmod, mkdir, readdir, readFile, stat, writeFile} from 'node:fs/promises';
-import {join} from 'node:path';
+import {delimiter, dirname, join, resolve} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
@@ -37,6 +38,22 @@ test('config show masks secrets and says where each setting comes from; config c
 	for (const args of [['config', 'check'], ['config', 'show'], ['key', 'list'], ['serve']]) {
 		const stderr = /MAILCTL_DELIVERY="pigeon"[^\n]*use capture, mx or relay\n[\s\S]*MAILCTL_COLOUR/;
 		refused(t, await cli.run(...args, '--env-file', 'bad.env'), 78, stderr);
+	}
+});
+
+test('--env-file is read by mailctl, which does not wait for a FIFO, and not by Node.js', async t => {
+	const {folder} = await newCli(t);
+	execFileSync('mkfifo', ['fifo'], {cwd: folder});
+	for (const [name, stderr] of [
+		['fifo', /^mailctl: fifo cannot be read: .*fifo is not a regular file$/m],
+		['nix', /^mailctl: nix does not exist: name an existing --env-file$/m],
+	] as const) {
+		const {status, stderr: told} = spawnSync(resolve('bin/mailctl.js'), ['config', 'check', '--env-file', name], {
+			...{cwd: folder, timeout: 60_000, encoding: 'utf8'},
+			env: {PATH: [dirname(process.execPath), process.env.PATH].join(delimiter)},
+		});
+		t.is(status, 78);
+		t.regex(told, stderr);
 	}
 });
 

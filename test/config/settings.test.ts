@@ -1,6 +1,7 @@
-import {chmodSync, mkdirSync, mkdtempSync, writeFileSync} from 'node:fs';
+import {chmodSync, chownSync, mkdirSync, mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import process from 'node:process';
 import test from 'ava';
 import {linkBase, listenUrl, localUrl} from '../../src/config/derive.ts';
 import {loadSettings, reloadSettings, type SettingsInput} from '../../src/config/settings.ts';
@@ -92,6 +93,15 @@ test('a file with a password must be for its owner alone', t => {
 	t.is(problems({}, {cwd: folder(secret)}), '');
 	t.is(problems({}, {cwd: folder('MAILCTL_RELAY_URL=smtp://mail.example\n', 0o644)}), '');
 });
+
+if (process.getuid?.() === 0) {
+	test('the group of a service may read what root keeps for it; nobody else’s group', t => {
+		const cwd = folder('MAILCTL_RELAY_URL=smtp://u:hunter2@mail.example\n', 0o640);
+		t.is(problems({}, {cwd}), '');
+		chownSync(join(cwd, '.env'), 1000, 1000);
+		t.regex(problems({}, {cwd}), /chmod 600 \.env$/);
+	});
+}
 
 test('settings are frozen all the way down', t => {
 	const {settings} = loaded({MAILCTL_RELAY_URL: 'smtp://mail.example', MAILCTL_DNS_SERVERS: '192.0.2.1'});
