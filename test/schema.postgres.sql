@@ -160,6 +160,14 @@ nodes.pid integer not null
 nodes.started_at text C not null
 nodes.seen_at text C not null
 nodes.roles text C
+passkeys.id text C not null
+passkeys.user_id text C not null
+passkeys.credential_id text C not null
+passkeys.public_key bytea not null
+passkeys.counter text C not null
+passkeys.name text C not null
+passkeys.created_at text C not null
+passkeys.used_at text C
 recipients.id text C not null
 recipients.workspace_id text C not null
 recipients.message_id text C not null
@@ -280,6 +288,26 @@ usage_months.workspace_id text C not null
 usage_months.month text C not null
 usage_months.accepted integer not null
 usage_months.test integer not null
+user_sessions.id text C not null
+user_sessions.user_id text C not null
+user_sessions.token_hash text C not null
+user_sessions.workspace_id text C
+user_sessions.created_at text C not null
+user_sessions.seen_at text C not null
+user_sessions.confirmed_at text C not null
+user_sessions.address text C not null
+user_sessions.agent text C not null
+users.id text C not null
+users.email text C not null
+users.role text C not null
+users.workspace_id text C
+users.password_hash text C
+users.totp text C
+users.totp_step integer
+users.link_hash text C
+users.link_expires_at text C
+users.created_at text C not null
+users.last_login_at text C
 warmup_days.source text C not null
 warmup_days.provider text C not null
 warmup_days.day text C not null
@@ -367,6 +395,9 @@ messages: PRIMARY KEY (id)
 migrations: PRIMARY KEY (name)
 mta_sts: PRIMARY KEY (domain)
 nodes: PRIMARY KEY (id)
+passkeys: FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+passkeys: PRIMARY KEY (id)
+passkeys: UNIQUE (credential_id)
 recipients: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
 recipients: PRIMARY KEY (id)
 reports: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
@@ -401,6 +432,14 @@ usage_days: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCA
 usage_days: PRIMARY KEY (workspace_id, day, status)
 usage_months: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 usage_months: PRIMARY KEY (workspace_id, month)
+user_sessions: FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
+user_sessions: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE SET NULL
+user_sessions: PRIMARY KEY (id)
+user_sessions: UNIQUE (token_hash)
+users: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+users: PRIMARY KEY (id)
+users: UNIQUE (email)
+users: UNIQUE (link_hash)
 warmup_days: PRIMARY KEY (source, provider, day)
 webhook_attempts: FOREIGN KEY (delivery_id) REFERENCES webhook_deliveries(id) ON DELETE CASCADE
 webhook_attempts: PRIMARY KEY (delivery_id, generation, n)
@@ -449,6 +488,9 @@ CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (id)
 CREATE UNIQUE INDEX migrations_pkey ON public.migrations USING btree (name)
 CREATE UNIQUE INDEX mta_sts_pkey ON public.mta_sts USING btree (domain)
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
+CREATE INDEX passkeys_by_user ON public.passkeys USING btree (user_id, id)
+CREATE UNIQUE INDEX passkeys_credential_id_unique ON public.passkeys USING btree (credential_id)
+CREATE UNIQUE INDEX passkeys_pkey ON public.passkeys USING btree (id)
 CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)
 CREATE INDEX recipients_by_state ON public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
 CREATE INDEX recipients_cc_by_address ON public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
@@ -489,6 +531,15 @@ CREATE INDEX topics_by_workspace ON public.topics USING btree (workspace_id, id)
 CREATE UNIQUE INDEX topics_pkey ON public.topics USING btree (id)
 CREATE UNIQUE INDEX usage_days_pkey ON public.usage_days USING btree (workspace_id, day, status)
 CREATE UNIQUE INDEX usage_months_pkey ON public.usage_months USING btree (workspace_id, month)
+CREATE INDEX user_sessions_by_seen ON public.user_sessions USING btree (seen_at)
+CREATE INDEX user_sessions_by_user ON public.user_sessions USING btree (user_id, id)
+CREATE INDEX user_sessions_by_workspace ON public.user_sessions USING btree (workspace_id)
+CREATE UNIQUE INDEX user_sessions_pkey ON public.user_sessions USING btree (id)
+CREATE UNIQUE INDEX user_sessions_token_hash_unique ON public.user_sessions USING btree (token_hash)
+CREATE INDEX users_by_workspace ON public.users USING btree (workspace_id)
+CREATE UNIQUE INDEX users_email_unique ON public.users USING btree (email)
+CREATE UNIQUE INDEX users_link_hash_unique ON public.users USING btree (link_hash)
+CREATE UNIQUE INDEX users_pkey ON public.users USING btree (id)
 CREATE UNIQUE INDEX warmup_days_pkey ON public.warmup_days USING btree (source, provider, day)
 CREATE UNIQUE INDEX webhook_attempts_pkey ON public.webhook_attempts USING btree (delivery_id, generation, n)
 CREATE INDEX webhook_deliveries_by_endpoint ON public.webhook_deliveries USING btree (endpoint_id, id)

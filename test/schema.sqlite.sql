@@ -209,6 +209,18 @@ CREATE TABLE nodes (id text,
   seen_at text not null,
   roles text,
   primary key (id));
+CREATE INDEX passkeys_by_user on passkeys (user_id, id);
+CREATE UNIQUE INDEX passkeys_credential_id_unique on passkeys (credential_id);
+CREATE TABLE passkeys (id text,
+  user_id text not null,
+  credential_id text not null,
+  public_key blob not null,
+  counter text not null,
+  name text not null,
+  created_at text not null,
+  used_at text,
+  foreign key(user_id) references users(id) on delete CASCADE,
+  primary key (id));
 CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_by_state on recipients (workspace_id, state, message_id) where role = 'to';
 CREATE INDEX recipients_cc_by_address on recipients (workspace_id, address_key) where role = 'cc';
@@ -381,6 +393,38 @@ CREATE TABLE usage_months (workspace_id text not null,
   test integer not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, month));
+CREATE INDEX user_sessions_by_seen on user_sessions (seen_at);
+CREATE INDEX user_sessions_by_user on user_sessions (user_id, id);
+CREATE INDEX user_sessions_by_workspace on user_sessions (workspace_id);
+CREATE UNIQUE INDEX user_sessions_token_hash_unique on user_sessions (token_hash);
+CREATE TABLE user_sessions (id text,
+  user_id text not null,
+  token_hash text not null,
+  workspace_id text,
+  created_at text not null,
+  seen_at text not null,
+  confirmed_at text not null,
+  address text not null,
+  agent text not null,
+  foreign key(user_id) references users(id) on delete CASCADE,
+  foreign key(workspace_id) references workspaces(id) on delete SET NULL,
+  primary key (id));
+CREATE INDEX users_by_workspace on users (workspace_id);
+CREATE UNIQUE INDEX users_email_unique on users (email);
+CREATE UNIQUE INDEX users_link_hash_unique on users (link_hash);
+CREATE TABLE users (id text,
+  email text not null,
+  role text not null,
+  workspace_id text,
+  password_hash text,
+  totp text,
+  totp_step integer,
+  link_hash text,
+  link_expires_at text,
+  created_at text not null,
+  last_login_at text,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (id));
 CREATE TABLE warmup_days (source text not null,
   provider text not null,
   day text not null,

@@ -7,6 +7,7 @@ import type {ActTools} from '../mail/operator.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
+import {addUser} from '../users/users.ts';
 import {createKey} from './keys.ts';
 import {readSample, sampleSender, sampleTemplate} from './sample.ts';
 import {saveTemplate} from './templates.ts';
@@ -20,17 +21,23 @@ export type Bootstrapped = {
 	readonly templateId: string;
 	readonly liveKey: string;
 	readonly testKey: string;
+	/** Of a link that logs in to the dashboard; null: there is no dashboard. */
+	readonly logInToken: string | null;
 };
 
+/** The first user: whoever starts the program may do everything, and gives others an address of their own. */
+export const firstUser = 'admin@localhost';
+
 /**
- * Gives a store without any workspace what a first mail needs: workspace, template, two keys and, where mail is captured, a
- * verified sender of a domain that is nobody's. Null: there is a workspace already. Of two processes that try at once one does it.
+ * Gives a store without any workspace what a first mail needs: workspace, template, two keys, the dashboard's first user and,
+ * where mail is captured, a verified sender of a domain that is nobody's. Null: there is a workspace already. Of two processes
+ * that try at once one does it.
  */
 export async function bootstrap(
 	store: Store,
 	tools: ActTools,
 	vault: Vault,
-	{captures}: {readonly captures: boolean},
+	{captures, dashboard}: {readonly captures: boolean; readonly dashboard: boolean},
 ): Promise<Bootstrapped | null> {
 	if (await hasWorkspace(store.reader)) {
 		return null;
@@ -62,12 +69,14 @@ export async function bootstrap(
 			const input = {workspaceId, name: 'first', mode, scopes: usualScopes(mode), rateLimit: null, expiresAt: null};
 			return (await createKey(trx, tools, input)).key;
 		};
+		const first = {email: firstUser, role: 'admin', workspaceId: null} as const;
 		return {
 			workspaceId,
 			sender: captures ? sampleSender : null,
 			templateId: saved.id,
 			liveKey: await key('live'),
 			testKey: await key('test'),
+			logInToken: dashboard ? ((await addUser(trx, tools, first))?.token ?? null) : null,
 		};
 	});
 }

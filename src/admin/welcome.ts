@@ -1,7 +1,9 @@
 import {relative} from 'node:path';
-import type {Bootstrapped} from './bootstrap.ts';
+import {type Bootstrapped, firstUser} from './bootstrap.ts';
 
-export type WelcomeInput = Bootstrapped & {
+export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
+	/** Logs in to the dashboard once; null: there is none. */
+	readonly link: string | null;
 	/** Where the API is or will be, without a slash at the end. */
 	readonly url: string;
 	/** How the CLI is called from here, see `commandName`. */
@@ -15,8 +17,9 @@ export type WelcomeInput = Bootstrapped & {
  * of its lines is a whole word of the shell, so that neither a script nor a hand can take half a string of it.
  */
 export function welcome(input: WelcomeInput): string[] {
-	const {sender, liveKey, testKey, command, inFile} = input;
+	const {sender, liveKey, testKey, command, inFile, link} = input;
 	return [
+		...(link === null ? [] : logIn(link, command)),
 		...(sender === null
 			? ['This is a fresh store. It got a workspace (default), a template (sample)', 'and two API keys:']
 			: [
@@ -34,6 +37,20 @@ export function welcome(input: WelcomeInput): string[] {
 		`  ${command} key create --name app`,
 		'',
 		...(sender === null ? ownDomain(command) : firstMail({...input, sender})),
+	];
+}
+
+function logIn(link: string, command: string): string[] {
+	return [
+		'Open the dashboard with this link. It logs in once, within an hour, as',
+		`${firstUser}:`,
+		'',
+		`  ${link}`,
+		'',
+		'For another link:',
+		'',
+		`  ${command} user link ${firstUser}`,
+		'',
 	];
 }
 

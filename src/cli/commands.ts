@@ -87,6 +87,11 @@ const entries: readonly Entry[] = [
 		about: 'Workspaces: separate senders, templates, lists and keys',
 		load: async () => (await import('./workspace/workspace.ts')).workspaceCommands,
 	},
+	{
+		name: 'user',
+		about: 'Who may see the dashboard, and links that log in',
+		load: async () => (await import('./user.ts')).userCommands,
+	},
 	{name: 'key', about: 'API keys of a workspace', load: async () => (await import('./key.ts')).keyCommands},
 	{
 		name: 'domain',

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import process from 'node:process';
 import type {Command} from 'commander';
 import {commandName, type WelcomeInput, welcome} from '../admin/welcome.ts';
-import {listenUrl, localUrl} from '../config/derive.ts';
+import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
 import {openDataDir} from '../data-folder/data-dir.ts';
 import {example} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -14,25 +14,27 @@ export function initCommand(command: Command): void {
 
 async function init(session: Session): Promise<void> {
 	const settings = session.settings();
-	const {dataDir, delivery, httpListen} = settings;
+	const {dataDir, delivery, httpListen, dashboard} = settings;
 	const store = await session.store();
 	// With PostgreSQL it may not be there yet, and the keys may have to go there.
 	openDataDir({dataDir, asRoot: true});
 	const {bootstrap} = await import('../admin/bootstrap.ts');
 	const captures = delivery === 'capture';
-	const made = await bootstrap(store, session.tools, await session.vault(), {captures});
+	const made = await bootstrap(store, session.tools, await session.vault(), {captures, dashboard});
+	const link = logInLink(settings, made?.logInToken ?? null);
 	// Who asks for JSON takes the keys from it, as with `key create`.
 	const json = made && {
 		workspace: made.workspaceId,
 		sender: made.sender,
 		template: made.templateId,
 		keys: {live: made.liveKey, test: made.testKey},
+		link,
 	};
 	session.show({data_dir: dataDir, fresh: made !== null, ...json}, () => {
 		if (!made) {
 			return ['The store has a workspace already: nothing was changed.'];
 		}
-		const keys = {...made, url: localUrl(listenUrl(httpListen))};
+		const keys = {...made, link, url: localUrl(listenUrl(httpListen))};
 		const start = `Start the daemon first: ${thisCommand()} serve`;
 		if (process.stdout.isTTY) {
 			return [...welcomeLines(keys), '', start];
@@ -48,6 +50,16 @@ async function init(session: Session): Promise<void> {
 }
 
 type FirstKeys = Omit<WelcomeInput, 'command' | 'inFile'>;
+
+/** The link that a token of a log-in makes; null: there is no token, or no dashboard. `bound`: where a daemon serves it. */
+export function logInLink(
+	settings: Parameters<typeof dashboardUrl>[0],
+	token: string | null,
+	bound: string | null = null,
+): string | null {
+	const base = dashboardUrl(settings, bound);
+	return token === null || base === null ? null : `${base}/login/${token}`;
+}
 
 /** The welcome for a terminal. */
 export function welcomeLines(made: FirstKeys): string[] {

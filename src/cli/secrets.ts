@@ -43,7 +43,7 @@ async function rotate(session: Session): Promise<void> {
 		throw new CliError(
 			'data',
 			`these rows cannot be opened: ${done.damaged.slice(0, mostNamed).join(', ')}${done.damaged.length > mostNamed ? ` and ${grouped(done.damaged.length - mostNamed)} more` : ''}`,
-			'rotate the keys of these domains, register these webhooks again, or set these workspaces’ routes again',
+			'rotate the keys of these domains, register these webhooks again, set these workspaces’ routes again, or add these users again',
 		);
 	}
 }
@@ -56,13 +56,13 @@ function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore
 		.filter(id => id !== keys.current);
 	const lifetimeMs = Math.max(tokenLifetime, reportTokenMs(retentionDays));
 	const until = former.length === 0 ? null : storeTime(session.tools.clock.now() + lifetimeMs);
-	const total = rows.dkim_keys + rows.webhook_endpoints + rows.workspaces;
+	const total = rows.dkim_keys + rows.webhook_endpoints + rows.workspaces + rows.users;
 	const restart = isFile && liveDaemon(dataDir) !== null;
 	session.show(
 		{key_id: keys.current, former_key_ids: former, resealed: rows, total, damaged, keep_former_until: until, restart},
 		() => [
 			...(isFile ? [`New key ${keys.current} in ${dataDir}/secrets.json. Back the file up.`] : []),
-			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes.`,
+			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users.`,
 			...(restart ? ['Restart the daemon: until then it makes links with the former key.'] : []),
 			...(until === null
 				? ['There is no former key. To rotate, put a new one first on every node and restart each.']

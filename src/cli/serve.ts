@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import {localUrl} from '../config/derive.ts';
-import {welcomeLines, writeFirstKeys} from './init.ts';
+import {logInLink, welcomeLines, writeFirstKeys} from './init.ts';
 import {example, version} from './program.ts';
 import {operator, toolsOf} from './session.ts';
 
@@ -14,13 +14,15 @@ export function serveCommand(command: Command): void {
 			version: version(),
 			envFile,
 			asRoot,
-			async prepare({store, vault}, {delivery, dataDir}) {
+			async prepare({store, vault}, settings) {
+				const {delivery, dataDir, dashboard} = settings;
 				const tools = toolsOf(store.clock, operator());
-				const made = await bootstrap(store, tools, vault, {captures: delivery === 'capture'});
+				const made = await bootstrap(store, tools, vault, {captures: delivery === 'capture', dashboard});
 				return (
 					made &&
 					((daemon, logger) => {
-						const keys = {...made, url: localUrl(daemon.http ?? daemon.publicUrl)};
+						const link = logInLink(settings, made.logInToken, daemon.admin);
+						const keys = {...made, link, url: localUrl(daemon.http ?? daemon.publicUrl)};
 						if (process.stderr.isTTY) {
 							process.stderr.write(['', ...welcomeLines(keys), '', ''].join('\n'));
 							return;

@@ -59,6 +59,20 @@ export function localUrl(url: string): string {
 	return isWildcard(hostname) ? listenUrl({host: '127.0.0.1', port: Number(port || 80)}) : url;
 }
 
+/** Where this machine reaches the dashboard, without a slash at its end; null: nowhere. `bound`: where a daemon serves it. */
+export function dashboardUrl(
+	{
+		dashboard,
+		adminListen,
+		httpListen,
+	}: Pick<ReturnType<typeof deriveSettings>, 'dashboard' | 'adminListen' | 'httpListen'>,
+	bound: string | null,
+): string | null {
+	return dashboard && adminListen !== null
+		? localUrl(bound ?? listenUrl(adminListen === 'shared' ? httpListen : adminListen))
+		: null;
+}
+
 /**
  * The base of links, without a slash at its end: as set, else where the server listens (`bound`: port 0 is known only then). No
  * link leads to a wildcard address: the machine's full name takes its place, or loopback.

@@ -14,6 +14,9 @@ import {purgeWarmUp} from '../store/queue/warm-up.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
+import {purgeUserSessions} from '../store/user-sessions.ts';
+import {purgeLinks} from '../store/users.ts';
+import {sessionLimits} from '../users/sessions.ts';
 import type {SweepTask} from './sweep.ts';
 
 export type MessageTaskOptions = {
@@ -208,6 +211,29 @@ export function reputationTask({store, clock, rowsPerStep = 1000}: ReputationTas
 			const first = firstKeptHour(clock.now());
 			return async () => {
 				const removed = await inStep(store, trx => purgeReputation(trx, first, rowsPerStep));
+				return removed === rowsPerStep;
+			};
+		},
+	};
+}
+
+export type UserTaskOptions = {
+	readonly store: Pick<Store, 'writer'>;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly rowsPerStep?: number;
+};
+
+/** Sessions of the dashboard that have ended, and links that were not used. */
+export function userTask({store, clock, rowsPerStep = 1000}: UserTaskOptions): SweepTask {
+	return {
+		name: 'users',
+		begin() {
+			const now = clock.now();
+			return async () => {
+				const removed = await inStep(store, async trx => {
+					await purgeLinks(trx, storeTime(now));
+					return await purgeUserSessions(trx, sessionLimits(now), rowsPerStep);
+				});
 				return removed === rowsPerStep;
 			};
 		},

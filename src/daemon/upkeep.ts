@@ -19,6 +19,7 @@ import {
 	paceTask,
 	reputationTask,
 	tlsTask,
+	userTask,
 } from './sweep-tasks.ts';
 
 export type UpkeepOptions = {
@@ -73,6 +74,7 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 			paceTask({store, clock}),
 			inboundTask({store, clock}),
 			reputationTask({store, clock}),
+			userTask({store, clock}),
 			// Last: it gives back what the others freed.
 			fileTask({store}),
 		],

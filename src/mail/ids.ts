@@ -20,6 +20,9 @@ const idPrefixes = [
 	'req',
 	'aud',
 	'rpt',
+	'usr',
+	'ses',
+	'psk',
 ] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 

@@ -67,7 +67,7 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 
 /** A column that holds secrets, sealed for the row's id. */
 export type SealedColumn = {
-	readonly table: 'dkim_keys' | 'webhook_endpoints' | 'workspaces';
+	readonly table: 'dkim_keys' | 'webhook_endpoints' | 'workspaces' | 'users';
 	readonly column: string;
 	/** Octets at its beginning that name the keys of all secrets in it. */
 	readonly head: number;
@@ -79,12 +79,13 @@ export type SealedColumn = {
 const sealedHead = 7;
 const whole = (value: string, change: (sealed: string) => string) => change(value);
 
-/** Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts. */
+/** Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes. */
 export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'dkim_keys', column: 'secret', head: sealedHead, each: whole},
 	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, each: whole},
 	{table: 'webhook_endpoints', column: 'previous_secret', head: sealedHead, each: whole},
 	{table: 'workspaces', column: 'route', head: 65_536, each: withPasswords},
+	{table: 'users', column: 'totp', head: sealedHead, each: whole},
 ];
 
 /** The id of the key that sealed it; null: it is no sealed secret. */

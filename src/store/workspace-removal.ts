@@ -11,9 +11,10 @@ const lists = [
 	['templates', ['id'], 5],
 ] as const;
 
-/** Ends what others could still use: API keys, and endpoints, to which nothing more is posted. */
+/** Ends what others could still use: API keys, users of it alone, and endpoints, to which nothing more is posted. */
 export async function closeWorkspace(trx: Knex.Transaction, workspaceId: string, now: string): Promise<void> {
 	await trx('api_keys').where({workspace_id: workspaceId}).delete();
+	await trx('users').where({workspace_id: workspaceId}).delete();
 	await trx('webhook_endpoints').where({workspace_id: workspaceId}).whereNull('deleted_at').update({deleted_at: now});
 }
 

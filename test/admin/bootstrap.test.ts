@@ -4,11 +4,12 @@ import {commandName, welcome} from '../../src/admin/welcome.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore} from '../../src/store/store.ts';
+import {tokenHash} from '../../src/users/token.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 storeTest(test, 'an empty store gets what a first mail needs, once', async (t, store) => {
-	const made = await bootstrap(store, testTools(), testVault, {captures: true});
+	const made = await bootstrap(store, testTools(), testVault, {captures: true, dashboard: true});
 	if (!made) {
 		t.fail();
 		return;
@@ -23,16 +24,24 @@ storeTest(test, 'an empty store gets what a first mail needs, once', async (t, s
 		{mode: 'live', hash: apiKeyHash(made.liveKey)},
 		{mode: 'test', hash: apiKeyHash(made.testKey)},
 	]);
-	t.is(await bootstrap(store, testTools(), testVault, {captures: true}), null);
+	t.like(await store.reader('users').first(), {
+		email: 'admin@localhost',
+		role: 'admin',
+		workspace_id: null,
+		link_hash: tokenHash(made.logInToken ?? ''),
+	});
+	t.is(await bootstrap(store, testTools(), testVault, {captures: true, dashboard: true}), null);
 });
 
 storeTest(test, 'where mail leaves the machine no sender is made', async (t, store) => {
-	const made = await bootstrap(store, testTools(), testVault, {captures: false});
+	const made = await bootstrap(store, testTools(), testVault, {captures: false, dashboard: false});
 	t.is(made?.sender, null);
 	t.deepEqual(await store.reader('senders'), []);
 	t.deepEqual(await store.reader('dkim_keys'), []);
 	t.is((await store.reader('templates')).length, 1);
 	t.is((await store.reader('api_keys')).length, 2);
+	t.is(made?.logInToken, null, 'there is no dashboard');
+	t.deepEqual(await store.reader('users'), []);
 });
 
 for (const engine of engines) {
@@ -42,7 +51,7 @@ for (const engine of engines) {
 		t.teardown(() => Promise.all(stores.map(store => store.close())));
 		await migrate((stores[0] as (typeof stores)[number]).database);
 		const made = await Promise.all(
-			stores.map((store, index) => bootstrap(store, testTools(index), testVault, {captures: true})),
+			stores.map((store, index) => bootstrap(store, testTools(index), testVault, {captures: true, dashboard: true})),
 		);
 		t.is(made.filter(each => each !== null).length, 1);
 		const names = await Promise.all(stores.map(store => store.reader('api_keys').pluck('name')));
@@ -63,6 +72,7 @@ test('the welcome is at most 80 columns wide', t => {
 		url: 'http://127.0.0.1:65535',
 		command: 'node bin/mailctl.js',
 		inFile: false,
+		link: `http://127.0.0.1:65535/login/${'x'.repeat(43)}`,
 	};
 	for (const sender of [input.sender, null]) {
 		for (const inFile of [true, false]) {

@@ -63,6 +63,12 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	await database('reports').insert({
 		...{id: newId('evt'), workspace_id: id, message_id: messageId, kind: 'dsn', created_at: at},
 	});
+	const user = {id: newId('usr'), email: `ann@${name}.example`, role: 'admin', workspace_id: id, created_at: at};
+	await database('users').insert(user);
+	await database('user_sessions').insert({
+		...{id: newId('ses'), user_id: user.id, token_hash: name, workspace_id: id, address: '', agent: ''},
+		...{created_at: at, seen_at: at, confirmed_at: at},
+	});
 	await insertDue(store, id, await insertEndpoint(store, id), 3);
 	return (await findWorkspace(store.reader, id)) as Workspace;
 }

@@ -76,6 +76,9 @@ const acts: Readonly<Record<string, Act>> = {
 	'workspace update': ['workspace.updated', () => ['acme', '--route', 'smtps://app:hunter2@relay.example']],
 	'workspace pause': ['workspace.paused', () => ['acme', '--reason', 'review']],
 	'workspace resume': ['workspace.resumed', () => ['acme']],
+	'user add': ['user.added', () => ['ann@x.example', '--role', 'operator']],
+	'user link': ['user.linked', () => ['ann@x.example']],
+	'user remove': ['user.removed', () => ['ann@x.example', '--yes']],
 	'key create': ['key.created', () => ['--name', 'app']],
 	'key rotate': ['key.rotated', async lab => [await keyOf(lab)]],
 	'key revoke': ['key.revoked', async lab => [await keyOf(lab)]],
@@ -170,7 +173,7 @@ const none: Readonly<Record<string, string>> = {
 	...Object.fromEntries(
 		[
 			...['doctor', 'stats', 'completion', 'export', 'config show', 'config check', 'config pace', 'audit list'],
-			...['workspace list', 'workspace show', 'key list', 'domain list', 'domain show', 'sender list'],
+			...['workspace list', 'workspace show', 'key list', 'user list', 'domain list', 'domain show', 'sender list'],
 			...['template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
 			...['suppression export', 'topic list', 'message list', 'message show', 'message raw', 'contact list'],
 			...['contact show', 'webhook list', 'webhook show', 'webhook deliveries', 'bounce unmatched', 'bounce explain'],
@@ -243,6 +246,7 @@ test('init leaves a row of each thing that a fresh store gets', async t => {
 		'template.version_created',
 		'key.created',
 		'key.created',
+		'user.added',
 	]);
 });
 

@@ -1,0 +1,137 @@
+import type {Command} from 'commander';
+import {isLoopback} from '../config/derive.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {type Role, roles} from '../mail/user.ts';
+import {findUserByEmail, type ListedUser, listUsers, type User} from '../store/users.ts';
+import {addUser, emailKey, type Linked, linkFor, removeUser} from '../users/users.ts';
+import {CliError} from './fault.ts';
+import {logInLink} from './init.ts';
+import {oneOf, address as parseAddress} from './options.ts';
+import {verb, yesOption} from './program.ts';
+import {action, type Session} from './session.ts';
+import {type Noun, shortTime} from './text.ts';
+
+export function userCommands(user: Command): void {
+	verb(
+		user,
+		'add <email>',
+		'Add a user of the dashboard, of all workspaces or of one, and show a link that logs in once',
+		'mailctl user add ann@example.com --role operator --workspace shop',
+	)
+		.option(
+			'--role <role>',
+			'viewer looks; operator also acts on mail, lists and templates; admin also changes the set-up, keys and users',
+			oneOf('--role', roles),
+			'viewer',
+		)
+		.action(
+			action<{role: Role}, [string]>(async (session, {role}, text) => {
+				const email = parseAddress(text).key;
+				const workspace = await session.chosenWorkspace();
+				const input = {email, role, workspaceId: workspace?.id ?? null};
+				const added = await session.write(trx => addUser(trx, session.tools, input));
+				if (!added) {
+					const mend = `for a new link run mailctl user link ${email}`;
+					throw new CliError('data', `there is a user ${email} already`, mend);
+				}
+				showLink(session, added);
+			}),
+		);
+
+	verb(user, 'list', 'List users of the dashboard', 'mailctl user list').action(
+		action(async session => {
+			const workspace = await session.chosenWorkspace();
+			session.list(users, await listUsers(await session.reader(), workspace?.id));
+		}),
+	);
+
+	verb(
+		user,
+		'link <email>',
+		'Make a new link that logs in once, also without password and one-time code',
+		'mailctl user link ann@example.com',
+	).action(
+		action<object, [string]>(async (session, _options, text) => {
+			const found = await userOf(session, text);
+			showLink(session, (await session.write(trx => linkFor(trx, session.tools, found))) ?? missing(text));
+		}),
+	);
+
+	yesOption(
+		verb(
+			user,
+			'remove <email>',
+			'Remove a user; their sessions end at once',
+			'mailctl user remove ann@example.com --yes',
+		),
+	).action(
+		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const {id, email} = await userOf(session, text);
+			await session.confirm(`Remove the user ${email}?`, yes);
+			if (!(await session.write(trx => removeUser(trx, session.tools, id)))) {
+				missing(text);
+			}
+			session.show({id, email, removed: true}, () => [`removed ${email}`]);
+		}),
+	);
+}
+
+async function userOf(session: Session, text: string): Promise<User> {
+	return (await findUserByEmail(await session.reader(), emailKey(text))) ?? missing(text);
+}
+
+function missing(email: string): never {
+	throw new CliError('data', `there is no user ${email}`, 'see mailctl user list');
+}
+
+function showLink(session: Session, {user: {id, email, role}, token}: Linked): void {
+	const settings = session.settings();
+	const daemon = liveDaemon(settings.dataDir);
+	const link = logInLink(settings, token, daemon?.admin ?? null);
+	session.show({id, email, role, link}, () =>
+		link === null
+			? [`${email} is ${role}. There is no link: the dashboard is off (MAILCTL_DASHBOARD, MAILCTL_ADMIN_LISTEN).`]
+			: [
+					`This link logs ${email} (${role}) in once, within an hour:`,
+					'',
+					session.terminal.bold(link),
+					'',
+					...(daemon === null ? ['Start the daemon first.'] : tunnelTo(new URL(link))),
+				],
+	);
+}
+
+/** How a browser elsewhere comes to a listener of this machine alone. */
+function tunnelTo({hostname, port}: URL): string[] {
+	return isLoopback(hostname.replace(/^\[|\]$/g, ''))
+		? [`From another machine run this first: ssh -L ${port}:${hostname}:${port} HOST`]
+		: [];
+}
+
+const users: Noun<ListedUser> = {
+	none: 'no users, mailctl user add makes one',
+	json: row => ({
+		id: row.id,
+		email: row.email,
+		role: row.role,
+		workspace: row.workspace_id,
+		password: row.password_hash !== null,
+		totp: row.totp !== null,
+		passkeys: row.passkeys,
+		created_at: row.created_at,
+		last_login_at: row.last_login_at,
+	}),
+	fields: [
+		{title: 'EMAIL', cell: row => row.email, cut: true},
+		{title: 'ROLE', cell: row => row.role},
+		{title: 'WORKSPACE', cell: row => row.workspace ?? 'all', cut: true},
+		{title: 'LOG-IN', cell: logInOf},
+		{title: 'LAST LOG-IN', cell: row => shortTime(row.last_login_at).slice(0, 16)},
+	],
+};
+
+/** What a user logs in by. */
+function logInOf({password_hash, totp, passkeys}: ListedUser): string {
+	const ways = [passkeys > 0 && 'passkey', password_hash !== null && (totp === null ? 'password' : 'password + code')];
+	return ways.filter(way => way !== false).join(', ') || 'link';
+}

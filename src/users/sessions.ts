@@ -1,0 +1,130 @@
+import type {ActTools, Operator} from '../mail/operator.ts';
+import {storeTime} from '../mail/time.ts';
+import type {Role} from '../mail/user.ts';
+import type {Store} from '../store/store.ts';
+import {
+	deleteUserSessions,
+	findUserSession,
+	insertUserSession,
+	listUserSessions,
+	type SessionLimits,
+	type UserSession,
+	updateUserSession,
+} from '../store/user-sessions.ts';
+import {findUser, type User, updateUser} from '../store/users.ts';
+import {createToken, tokenHash} from './token.ts';
+import {operatorOf, recordUserAct} from './users.ts';
+
+const hourMs = 3_600_000;
+const idleMs = 12 * hourMs;
+const wholeMs = 7 * 24 * hourMs;
+const noteMs = 60_000;
+
+/** Who asks for a page. */
+export type SignedIn = {
+	readonly sessionId: string;
+	readonly user: {
+		readonly id: string;
+		readonly email: string;
+		readonly role: Role;
+		/** Null: all workspaces. */
+		readonly workspaceId: string | null;
+	};
+	/** The workspace that is looked at: the user's own, or the one that was chosen; null: none was. */
+	readonly workspaceId: string | null;
+	/** When they last proved who they are, in the store's form. */
+	readonly confirmedAt: string;
+};
+
+/** How somebody proved who they are. */
+export type Proof = 'link' | 'password' | 'passkey' | 'oidc';
+export type Client = {readonly address: string; readonly agent: string};
+
+/** Sessions that began before or were not seen since these times have ended: 12 hours idle, 7 days in all. */
+export function sessionLimits(now: number): SessionLimits {
+	return {begun: storeTime(now - wholeMs), seen: storeTime(now - idleMs)};
+}
+
+export type Sessions = ReturnType<typeof createSessions>;
+
+/** The sessions of the dashboard. The store has only hashes of their tokens. */
+export function createSessions({
+	store: {reader, writer},
+	...tools
+}: Omit<ActTools, 'operator'> & {readonly store: Pick<Store, 'reader' | 'writer'>}) {
+	const {clock, newId, random} = tools;
+	return {
+		/** Null: there is no such session, or it has ended. */
+		async find(token: string): Promise<SignedIn | null> {
+			const now = clock.now();
+			const row = await findUserSession(reader, tokenHash(token), sessionLimits(now));
+			if (!row) {
+				return null;
+			}
+			if (now - Date.parse(row.seen_at) >= noteMs) {
+				await writer.transaction(trx => updateUserSession(trx, row.id, {seen_at: storeTime(now)}));
+			}
+			const {email, role, of_workspace: workspaceId} = row;
+			return {
+				sessionId: row.id,
+				user: {id: row.user_id, email, role, workspaceId},
+				workspaceId: workspaceId ?? row.workspace_id,
+				confirmedAt: row.confirmed_at,
+			};
+		},
+
+		/** Logs somebody in who proved who they are; answers the token for the cookie. */
+		async start(user: User, {address, agent, by}: Client & {readonly by: Proof}): Promise<string> {
+			const token = createToken(random);
+			const at = storeTime(clock.now());
+			await writer.transaction(async trx => {
+				await insertUserSession(trx, {
+					id: newId('ses'),
+					user_id: user.id,
+					token_hash: tokenHash(token),
+					workspace_id: user.workspace_id,
+					created_at: at,
+					seen_at: at,
+					confirmed_at: at,
+					address,
+					agent: agent.slice(0, 200),
+				});
+				await updateUser(trx, user.id, {last_login_at: at});
+				await recordUserAct(trx, {clock, newId, operator: operatorOf(user, address)}, user, 'logged_in', {by});
+			});
+			return token;
+		},
+
+		/** Ends one session of a user (`id`), or all of them but `except` (null: every one); how many there were. */
+		async end(
+			userId: string,
+			which: {readonly id: string} | {readonly except: string | null},
+			operator: Operator,
+		): Promise<number> {
+			return await writer.transaction(async trx => {
+				const user = await findUser(trx, userId);
+				const ended = user ? await deleteUserSessions(trx, userId, which) : 0;
+				if (user && ended > 0) {
+					await recordUserAct(trx, {clock, newId, operator}, user, 'logged_out', {sessions: ended});
+				}
+				return ended;
+			});
+		},
+
+		/** Those that have not ended, newest first. */
+		async listOf(userId: string): Promise<UserSession[]> {
+			return await listUserSessions(reader, userId, sessionLimits(clock.now()));
+		},
+
+		/** Notes which workspace is looked at; for a user of one workspace that changes nothing. */
+		async choose(sessionId: string, workspaceId: string | null): Promise<void> {
+			await writer.transaction(trx => updateUserSession(trx, sessionId, {workspace_id: workspaceId}));
+		},
+
+		/** Notes that the user has just proved again who they are. */
+		async confirm(sessionId: string): Promise<void> {
+			const confirmed_at = storeTime(clock.now());
+			await writer.transaction(trx => updateUserSession(trx, sessionId, {confirmed_at}));
+		},
+	};
+}

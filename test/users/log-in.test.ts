@@ -1,0 +1,122 @@
+import test from 'ava';
+import fc from 'fast-check';
+import type {ActTools} from '../../src/mail/operator.ts';
+import type {Store} from '../../src/store/store.ts';
+import {findUser, type User} from '../../src/store/users.ts';
+import {createAttempts} from '../../src/users/attempts.ts';
+import {removeTotp, setPassword, setTotp} from '../../src/users/credentials.ts';
+import {createLogIn} from '../../src/users/log-in.ts';
+import {createTotpSecret, totpCode, totpStep} from '../../src/users/totp.ts';
+import {addUser} from '../../src/users/users.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {testTools, testVault} from '../helpers/tools.ts';
+
+const password = 'correct horse battery';
+const address = '192.0.2.1';
+const minute = 60_000;
+
+async function addAnn(store: Store, tools: ActTools): Promise<User> {
+	const input = {email: 'ann@x.example', role: 'admin', workspaceId: null} as const;
+	const added = await store.writer.transaction(trx => addUser(trx, tools, input));
+	if (!added) {
+		throw new Error('she is there already');
+	}
+	return added.user;
+}
+
+function labOf(store: Store) {
+	const tools = testTools();
+	const log = createLogIn({store, vault: testVault, clock: tools.clock, attempts: createAttempts(tools.clock)});
+	return {tools, ...log};
+}
+
+storeTest(test, 'a password logs in, however the address is spelled; nothing else does', async (t, store) => {
+	const {tools, logIn} = labOf(store);
+	const user = await addAnn(store, tools);
+	const wrong = {ok: false, reason: 'wrong'} as const;
+	t.deepEqual(await logIn({email: user.email, password, address}), wrong, 'she has none');
+	t.is(
+		await setPassword(store, tools, {user, password: 'short', sessionId: null}),
+		'must have at least 12 characters, such as three or four words',
+	);
+	t.is(await setPassword(store, tools, {user, password, sessionId: null}), null);
+	t.like(await logIn({email: ' Ann@X.example', password, address}), {ok: true, user: {id: user.id}});
+	t.deepEqual(await logIn({email: user.email, password: `${password}!`, address}), wrong);
+	t.deepEqual(await logIn({email: 'bob@x.example', password, address}), wrong);
+	t.deepEqual(await logIn({email: '', password: '', address}), wrong);
+	const actions = await store.reader('audit').orderBy('id').pluck('action');
+	t.deepEqual(actions, ['user.added', 'user.password_set']);
+	t.notRegex(JSON.stringify(await store.reader('users')), /correct/);
+});
+
+storeTest(test, 'after ten failures even the right password waits', async (t, store) => {
+	const {tools, logIn} = labOf(store);
+	const user = await addAnn(store, tools);
+	await setPassword(store, tools, {user, password, sessionId: null});
+	const tried = await Promise.all(
+		Array.from({length: 12}, () => logIn({email: user.email, password: 'not her password', address})),
+	);
+	t.is(tried.filter(each => !each.ok && each.reason === 'limited').length, 2, 'also those that are tried at once');
+	t.deepEqual(await logIn({email: user.email, password, address}), {ok: false, reason: 'limited', seconds: 900});
+	tools.advance(15 * minute);
+	t.like(await logIn({email: user.email, password, address}), {ok: true});
+});
+
+storeTest(test, 'a one-time code is asked for after the password, and none is taken twice', async (t, store) => {
+	const {tools, logIn, enterCode} = labOf(store);
+	const user = await addAnn(store, tools);
+	await setPassword(store, tools, {user, password, sessionId: null});
+	const secret = createTotpSecret(tools.random);
+	const codeNow = () => totpCode(secret, totpStep(tools.clock.now()));
+	t.false(await setTotp(store, tools, testVault, {user, secret, code: '000000'}));
+	t.false(await setTotp(store, tools, testVault, {user, secret: 'no secret', code: codeNow()}));
+	t.true(await setTotp(store, tools, testVault, {user, secret, code: codeNow()}));
+	t.notRegex(JSON.stringify(await store.reader('users')), new RegExp(secret));
+
+	const asked = await logIn({email: user.email, password, address});
+	if (asked.ok || asked.reason !== 'code_needed') {
+		t.fail();
+		return;
+	}
+	const {pending} = asked;
+	t.like(await enterCode({pending, code: codeNow(), address}), {reason: 'code_wrong'}, 'it set the secret');
+	tools.advance(minute);
+	const code = codeNow();
+	t.like(await logIn({email: user.email, password: 'not her password', code, address}), {reason: 'wrong'});
+	t.like(await enterCode({pending, code, address}), {ok: true, user: {id: user.id}});
+	t.like(await enterCode({pending, code, address}), {reason: 'code_wrong'});
+	t.like(await logIn({email: user.email, password, code, address}), {reason: 'code_wrong'});
+	tools.advance(minute);
+	t.like(await logIn({email: user.email, password, code: codeNow(), address}), {ok: true});
+	tools.advance(5 * minute);
+	t.deepEqual(await enterCode({pending, code: codeNow(), address}), {ok: false, reason: 'wrong'}, 'it has ended');
+
+	await removeTotp(store, tools, user);
+	t.like(await logIn({email: user.email, password, address}), {ok: true});
+	t.like(await findUser(store.reader, user.id), {totp: null, totp_step: null});
+});
+
+storeTest(test, 'codes are limited as passwords are', async (t, store) => {
+	const {tools, logIn, enterCode} = labOf(store);
+	const user = await addAnn(store, tools);
+	await setPassword(store, tools, {user, password, sessionId: null});
+	const secret = createTotpSecret(tools.random);
+	await setTotp(store, tools, testVault, {user, secret, code: totpCode(secret, totpStep(tools.clock.now()))});
+	const asked = await logIn({email: user.email, password, address});
+	const pending = asked.ok || !('pending' in asked) ? '' : asked.pending;
+	for (let n = 0; n < 10; n++) {
+		t.like(await enterCode({pending, code: '000000', address: `192.0.2.${n}`}), {reason: 'code_wrong'});
+	}
+	t.like(await enterCode({pending, code: '000000', address: '198.51.100.1'}), {reason: 'limited'});
+});
+
+storeTest(test, 'no text is a pending log-in', async (t, store) => {
+	const {enterCode} = labOf(store);
+	let n = 0;
+	await fc.assert(
+		fc.asyncProperty(fc.string(), async pending => {
+			const result = await enterCode({pending, code: '000000', address: `2001:db8:0:${(n++).toString(16)}::1`});
+			t.false(result.ok);
+		}),
+	);
+});

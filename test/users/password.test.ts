@@ -1,0 +1,37 @@
+import test from 'ava';
+import {hashPassword, isPassword, passwordFault} from '../../src/users/password.ts';
+
+const email = 'ann@shop.example';
+
+test('a password has at least 12 characters, not more than 256, and is not the address', t => {
+	t.regex(passwordFault('x'.repeat(11), email) ?? '', /at least 12 characters/);
+	t.is(passwordFault('x'.repeat(12), email), null);
+	t.is(passwordFault('Zoë isst gern', email), null);
+	t.regex(passwordFault('🔑'.repeat(11), email) ?? '', /at least 12/, 'characters count, not octets');
+	t.is(passwordFault('x'.repeat(256), email), null);
+	t.regex(passwordFault('x'.repeat(257), email) ?? '', /at most 256/);
+	t.regex(passwordFault('My Ann@Shop.example!', email) ?? '', /must not contain your e-mail address/);
+});
+
+test('a hash names its parameters, has a salt of its own, and fits its password alone', async t => {
+	const [one, two] = [await hashPassword('correct horse battery'), await hashPassword('correct horse battery')];
+	t.regex(one, /^scrypt:32768:8:3:[\w-]{22}:[\w-]{43}$/);
+	t.not(one, two);
+	t.true(await isPassword('correct horse battery', one));
+	t.false(await isPassword('correct horse batterx', one));
+	t.false(await isPassword('', one));
+	t.false(await isPassword('correct horse battery', null), 'there is no password');
+	t.false(await isPassword('', ''), 'a damaged hash fits nothing');
+});
+
+test('letters that keyboards compose in different ways are the same password', async t => {
+	const hash = await hashPassword('Zoe\u0308 isst gern');
+	t.true(await isPassword('Zo\u00eb isst gern', hash));
+});
+
+test('the parameters of a hash are its own', async t => {
+	// RFC 7914 §12, the second vector; its salt is `NaCl`, and 32 of its 64 octets are kept.
+	const expected = Buffer.from('fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162', 'hex');
+	const hash = `scrypt:1024:8:16:${Buffer.from('NaCl').toString('base64url')}:${expected.toString('base64url')}`;
+	t.true(await isPassword('password', hash));
+});
