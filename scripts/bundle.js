@@ -15,6 +15,7 @@ import {
 import path from 'node:path';
 import process from 'node:process';
 import {build} from 'esbuild';
+import {ofPackages, writeAssets} from './assets.js';
 
 // Drivers that knex can use and we have not, and a reader of settings that MJML can use.
 const missing = [
@@ -111,6 +112,9 @@ async function makeClient() {
 	execFileSync(process.execPath, [...typescript, '--outDir', made], {stdio: 'inherit'});
 }
 
+// Tests run what tsc writes.
+writeAssets('dist/src/dashboard/assets');
+
 // `npm start` builds each time: where tsc wrote nothing and no library was installed since, there is nothing to do.
 const madeOf = ['dist/.tsbuildinfo', 'node_modules/.package-lock.json', 'scripts/bundle.js'];
 if (timeOf(`${folder}/cli/main.js`) > Math.max(...madeOf.map(timeOf))) {
@@ -122,10 +126,14 @@ for (const rest of [outdir, former]) {
 }
 const inputs = [...(await bundle(startedFiles(), threads)), ...(await bundle(['cli/main'], program))];
 await makeClient();
+writeAssets(path.join(outdir, 'dashboard/assets'));
 const main = path.join(outdir, 'cli/main.js');
 const id = createHash('sha256').update(readFileSync(main)).digest('hex').slice(0, 16);
 appendFileSync(main, `\n//${id}\n`);
-writeFileSync(path.join(outdir, 'LICENSES.txt'), licencesOf(inputs).join(`\n${'-'.repeat(80)}\n\n`));
+writeFileSync(
+	path.join(outdir, 'LICENSES.txt'),
+	licencesOf([...inputs, ...Object.values(ofPackages)]).join(`\n${'-'.repeat(80)}\n\n`),
+);
 if (existsSync(folder)) {
 	renameSync(folder, former);
 }

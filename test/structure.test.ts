@@ -82,6 +82,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'inbound/smtp-session.ts',
 	],
 	hosted: ['mail', 'store', 'outcome', 'links', 'api'],
+	dashboard: 'everything',
 	cli: [
 		'mail',
 		'net',

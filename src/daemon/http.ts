@@ -11,6 +11,7 @@ import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import type {Listen} from '../config/addresses.ts';
 import {linkBase, listenUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
+import {dashboardRoutes} from '../dashboard/mount.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {createCollector} from '../hosted/collector.ts';
@@ -23,6 +24,7 @@ import {createErase} from '../outcome/erase.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {createSessions} from '../users/sessions.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {Intake} from './intake.ts';
 import {createMailCopies} from './mail-copies.ts';
@@ -102,6 +104,56 @@ export function createHttp(options: HttpOptions) {
 	// Reads tokens only: where this process is reached does not matter.
 	const links = createLinks({keys: options.secrets, publicUrl: '', random: randomBytes});
 
+	const tools = {clock, newId, random: randomBytes};
+	/** What the API and the dashboard work with. */
+	const parts = {
+		reader: store.reader,
+		change,
+		writer: store.writer,
+		tools,
+		vault: options.vault,
+		accept,
+		erase: createErase({store, clock, outbox, removeCaptured: options.uncapture}),
+		domains: {
+			names: sendingNames(settings),
+			openSources: () =>
+				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+			// As in `roles.ts`: where nothing leaves the machine, nobody asks.
+			areChecked: settings.delivery !== 'capture',
+		},
+		mails: createMailCopies({
+			settings,
+			store,
+			vault: options.vault,
+			secrets: options.secrets,
+			clock,
+			publicUrl: () => linkBase(settings, boundUrl),
+		}),
+		readMessageId: links.readMessageId,
+		webhooks: {
+			guard: createGuard(guardOf(settings)),
+			onDue: outbox.onDue,
+			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(options, endpoint),
+		},
+		mayAccept: options.mayAccept,
+	};
+
+	const dashboard = settings.dashboard
+		? [
+				dashboardRoutes(
+					{
+						...parts,
+						settings,
+						version: options.version,
+						store,
+						secrets: options.secrets,
+						sessions: createSessions({store, ...tools}),
+					},
+					onAdmin,
+				),
+			]
+		: [];
+
 	function createPublic(): Api {
 		const isShared = adminListen === 'shared';
 		return createServer({
@@ -109,45 +161,8 @@ export function createHttp(options: HttpOptions) {
 			routes: [
 				health,
 				...(isShared || metricsToken !== null ? [scrape] : []),
-				...apiRoutes({
-					auth,
-					reader: store.reader,
-					change,
-					writer: store.writer,
-					tools: {clock, newId, random: randomBytes},
-					vault: options.vault,
-					cursors: createCursors(cursorKey(options.secrets)),
-					accept,
-					limits,
-					erase: createErase({
-						store,
-						clock,
-						outbox,
-						removeCaptured: options.uncapture,
-					}),
-					domains: {
-						names: sendingNames(settings),
-						openSources: () =>
-							openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
-						// As in `roles.ts`: where nothing leaves the machine, nobody asks.
-						areChecked: settings.delivery !== 'capture',
-					},
-					mails: createMailCopies({
-						settings,
-						store,
-						vault: options.vault,
-						secrets: options.secrets,
-						clock,
-						publicUrl: () => linkBase(settings, boundUrl),
-					}),
-					readMessageId: links.readMessageId,
-					webhooks: {
-						guard: createGuard(guardOf(settings)),
-						onDue: outbox.onDue,
-						postExample: endpoint => postExample(options, endpoint),
-					},
-					mayAccept: options.mayAccept,
-				}),
+				...(isShared ? dashboard : []),
+				...apiRoutes({...parts, auth, limits, cursors: createCursors(cursorKey(options.secrets))}),
 				...publicRoutes({
 					links,
 					reader: store.reader,
@@ -164,7 +179,7 @@ export function createHttp(options: HttpOptions) {
 	const api = settings.roles.includes('api') ? createPublic() : null;
 	const admin =
 		api !== null && adminListen !== null && adminListen !== 'shared'
-			? createServer({routes: [health, scrape], pages: {guard: onAdmin, of: api}})
+			? createServer({routes: [health, scrape, ...dashboard], pages: {guard: onAdmin, of: api}})
 			: null;
 
 	return {

@@ -208,7 +208,8 @@ export async function listMessages(reader: Knex, filter: MessageFilter, limit: n
 	return lines;
 }
 
-async function readLines(reader: Knex, ids: readonly string[]): Promise<ListedMessage[]> {
+/** The lines of these messages, newest first. */
+export async function readLines(reader: Knex, ids: readonly string[]): Promise<ListedMessage[]> {
 	if (ids.length === 0) {
 		return [];
 	}

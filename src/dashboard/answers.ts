@@ -1,0 +1,99 @@
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import {type Html, html} from '../hosted/html.ts';
+import type {Assets} from './assets.ts';
+import {layout, type Visitor} from './layout.ts';
+import {nothing} from './markup.ts';
+import type {OpenAnswer} from './route.ts';
+import {cookieOptions, setSession} from './visitor.ts';
+
+const nonceLength = 16;
+const noticeCookie = 'mailctl_notice';
+const noticeSeconds = 60;
+
+export type Answering = {
+	readonly assets: Assets;
+	readonly random: (size: number) => Buffer;
+};
+
+/** Sends what came of a request. Nothing of it is kept by browsers or proxies. */
+export function sendAnswer(
+	request: FastifyRequest,
+	reply: FastifyReply,
+	answer: OpenAnswer,
+	{visitor, ...answering}: Answering & {readonly visitor: Visitor | null},
+): FastifyReply {
+	reply.headers({
+		'cache-control': 'no-store',
+		'referrer-policy': 'same-origin',
+		'x-content-type-options': 'nosniff',
+		'x-robots-tag': 'noindex',
+	});
+	if (answer.session !== undefined) {
+		setSession(request, reply, answer.session);
+	}
+	switch (answer.kind) {
+		case 'go':
+			if (answer.notice !== undefined) {
+				reply.setCookie(noticeCookie, answer.notice, {...cookieOptions(request), maxAge: noticeSeconds});
+			}
+			return reply.redirect(answer.to, 303);
+		case 'content':
+			reply.header('content-security-policy', answer.policy ?? "default-src 'none'");
+			if (answer.saveAs !== undefined) {
+				reply.header('content-disposition', `attachment; filename="${answer.saveAs.replace(/[^\w.@-]/g, '_')}"`);
+			}
+			return reply.type(answer.type).send(answer.body);
+		case 'missing':
+			return sendPage(request, reply, answering, visitor, {
+				status: 404,
+				title: 'Not found',
+				content: html`<p>${answer.what}</p><p><a href="/">Go to the start</a></p>`,
+			});
+		case 'page':
+			return sendPage(request, reply, answering, visitor, answer);
+	}
+}
+
+type Shown = {
+	readonly status?: number;
+	readonly place?: Parameters<typeof layout>[0]['place'];
+	readonly title: string;
+	readonly actions?: Html;
+	readonly problem?: string | null;
+	readonly content: Html;
+};
+
+function sendPage(
+	request: FastifyRequest,
+	reply: FastifyReply,
+	{assets, random}: Answering,
+	visitor: Visitor | null,
+	{status = 200, place = null, title, actions = nothing, problem = null, content}: Shown,
+): FastifyReply {
+	const nonce = random(nonceLength).toString('base64');
+	const notice = request.cookies[noticeCookie] ?? null;
+	if (notice !== null) {
+		reply.clearCookie(noticeCookie, cookieOptions(request));
+	}
+	const token = reply.generateCsrf({userInfo: visitor?.signedIn.sessionId ?? '', ...cookieOptions(request)});
+	return reply
+		.code(status)
+		.type('text/html; charset=utf-8')
+		.header('content-security-policy', policyOf(nonce))
+		.send(layout({title, place, actions, problem, content, notice, visitor, nonce, token, assets}));
+}
+
+/** Mail is shown in frames of our own, which have a stricter policy themselves. */
+function policyOf(nonce: string): string {
+	return [
+		"default-src 'none'",
+		`script-src 'nonce-${nonce}'`,
+		`style-src 'nonce-${nonce}'`,
+		"img-src 'self' data:",
+		"connect-src 'self'",
+		"frame-src 'self'",
+		"form-action 'self'",
+		"frame-ancestors 'none'",
+		"base-uri 'none'",
+	].join('; ');
+}

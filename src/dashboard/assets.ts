@@ -1,0 +1,44 @@
+import {createHash} from 'node:crypto';
+import {readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import serveStatic from '@fastify/static';
+import type {FastifyInstance} from 'fastify';
+
+/** Where `scripts/assets.js` puts our own files and those of htmx and uPlot, each beside its compressed form. */
+const folder = fileURLToPath(new URL('../dashboard/assets/', import.meta.url));
+
+const files = {
+	style: 'dashboard.css',
+	script: 'dashboard.js',
+	htmx: 'htmx.js',
+	live: 'htmx-sse.js',
+	chart: 'uplot.js',
+	chartStyle: 'uplot.css',
+} as const;
+
+export type Asset = keyof typeof files;
+
+/** The URL of each file. It changes with the content, so that browsers may keep it for ever. */
+export type Assets = Readonly<Record<Asset, string>>;
+
+export function readAssets(): Assets {
+	const urls = Object.entries(files).map(([name, file]) => {
+		const hash = createHash('sha256')
+			.update(readFileSync(`${folder}${file}`))
+			.digest('hex')
+			.slice(0, 12);
+		return [name, `/assets/${file}?v=${hash}`];
+	});
+	return Object.fromEntries(urls);
+}
+
+/** Serves the files to whoever asks: nothing in them is secret, and the page for logging in needs them. */
+export async function serveAssets(scope: FastifyInstance): Promise<void> {
+	await scope.register(serveStatic, {
+		root: folder,
+		prefix: '/assets/',
+		preCompressed: true,
+		immutable: true,
+		maxAge: '365d',
+	});
+}

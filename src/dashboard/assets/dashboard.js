@@ -1,0 +1,79 @@
+// What pages do more where scripts run: keys, copying, a chosen workspace that needs no button. Everything works without it.
+(() => {
+	const goes = {
+		m: 'messages',
+		o: 'overview',
+		q: 'queue',
+		d: 'domains',
+		t: 'templates',
+		s: 'suppressions',
+		w: 'webhooks',
+		h: 'health',
+	};
+	let begun = '';
+
+	const rows = () => [...document.querySelectorAll('main a[data-row]')];
+
+	function step(by) {
+		const all = rows();
+		const at = all.indexOf(document.activeElement);
+		all[Math.min(all.length - 1, Math.max(0, at + by))]?.focus();
+	}
+
+	function isTyping(element) {
+		return (
+			element instanceof HTMLElement && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName))
+		);
+	}
+
+	document.addEventListener('keydown', event => {
+		if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) {
+			return;
+		}
+		const {key} = event;
+		if (begun === 'g' && goes[key]) {
+			location.assign(`/${goes[key]}`);
+		} else if (key === '/') {
+			const field = document.querySelector('main input[type="search"]');
+			field ? field.focus() : location.assign('/messages#search');
+		} else if (key === 'j' || key === 'k') {
+			step(key === 'j' ? 1 : -1);
+		} else if (key === '?') {
+			document.querySelector('#keys')?.showModal();
+		} else {
+			begun = key;
+			return;
+		}
+		begun = '';
+		event.preventDefault();
+	});
+
+	document.addEventListener('click', async event => {
+		const button = event.target.closest?.('[data-copy]');
+		if (button) {
+			await navigator.clipboard.writeText(button.dataset.copy);
+			button.textContent = 'Copied';
+		}
+	});
+
+	document.addEventListener('change', event => {
+		if (event.target.closest?.('.workspace form, [data-submit]')) {
+			event.target.form.requestSubmit();
+		}
+	});
+
+	/** Shows what only works with script; runs again for each part that was fetched. */
+	function wake(root) {
+		for (const button of root.querySelectorAll('[data-copy]')) {
+			button.hidden = !navigator.clipboard;
+		}
+		for (const button of root.querySelectorAll('.workspace button')) {
+			button.hidden = true;
+		}
+	}
+	wake(document);
+	document.addEventListener('htmx:after:swap', () => wake(document));
+	if (location.hash === '#search') {
+		document.querySelector('main input[type="search"]')?.focus();
+	}
+})();

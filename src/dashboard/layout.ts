@@ -1,0 +1,114 @@
+import {type Html, html, plainName} from '../hosted/html.ts';
+import type {Workspace} from '../store/workspaces.ts';
+import type {SignedIn} from '../users/sessions.ts';
+import type {Assets} from './assets.ts';
+import {act, nothing, select, withToken} from './markup.ts';
+import {groups, type Place} from './places.ts';
+
+/** What stands around the content of a page. */
+export type Frame = {
+	readonly title: string;
+	readonly actions: Html;
+	readonly problem: string | null;
+	readonly content: Html;
+	readonly place: Place | null;
+	/** What the form before did; shown once. */
+	readonly notice: string | null;
+	/** Null: nobody is logged in, and there is nothing to go to. */
+	readonly visitor: Visitor | null;
+	/** For scripts and styles of this answer. */
+	readonly nonce: string;
+	/** For the forms of this answer. */
+	readonly token: string;
+	readonly assets: Assets;
+};
+
+export type Visitor = {
+	readonly signedIn: SignedIn;
+	readonly workspace: Workspace | null;
+	readonly workspaces: readonly Workspace[];
+};
+
+/** A whole page. Everything in it works without script; with it parts are fetched alone and lists follow what happens. */
+export function layout(frame: Frame): string {
+	const {title, actions, problem, content, place, notice, visitor, nonce, token, assets} = frame;
+	const page = html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="robots" content="noindex">
+<meta name="htmx-config" content='{"includeIndicatorCSS":false,"history":true}'>
+<title>${plainName(title)} · mailctl</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="${assets.style}" nonce="${nonce}">
+<script src="${assets.htmx}" nonce="${nonce}" defer></script>
+<script src="${assets.live}" nonce="${nonce}" defer></script>
+<script src="${assets.script}" nonce="${nonce}" defer></script>
+</head>
+<body${visitor ? nothing : html` class="bare"`}>
+<a class="skip" href="#main">Skip to the content</a>
+${visitor && navigation(visitor, place)}
+<main id="main" tabindex="-1">
+<header class="top"><h1>${title}</h1><div class="actions">${actions}</div></header>
+${notice === null ? null : html`<p class="notice good" role="status">${notice}</p>`}
+${problem === null ? null : html`<p class="notice bad" role="alert">${problem}</p>`}
+${content}
+</main>
+${visitor && keysHelp}
+</body>
+</html>
+`;
+	return withToken(page, token);
+}
+
+function navigation({signedIn, workspace, workspaces}: Visitor, place: Place | null): Html {
+	const lists = groups.map(
+		group =>
+			html`<h2>${group.title}</h2><ul>${group.places.map(
+				one =>
+					html`<li><a href="/${one}"${one === place ? html` aria-current="page"` : nothing}>${titleOf(one)}</a></li>`,
+			)}</ul>`,
+	);
+	return html`<nav class="side" aria-label="Pages">
+<input type="checkbox" id="menu" aria-label="Show the menu">
+<div class="brand"><a href="/messages">mailctl</a><label for="menu" aria-hidden="true">Menu</label></div>
+<div class="menu">
+${workspace && switcher(workspace, workspaces)}
+${lists}
+<footer><a href="/account">${signedIn.user.email}</a>${act({to: '/logout', label: 'Log out', look: 'quiet'})}</footer>
+</div>
+</nav>`;
+}
+
+/** Which workspace the pages show. */
+function switcher(workspace: Workspace, workspaces: readonly Workspace[]): Html {
+	if (workspaces.length < 2) {
+		return html`<p class="workspace"><span class="soft">Workspace</span> <bdi>${plainName(workspace.name)}</bdi></p>`;
+	}
+	const choices = workspaces.map(({id, name}) => ({value: id, label: plainName(name)}));
+	const fields = select({name: 'workspace', label: 'Workspace', value: workspace.id}, choices);
+	return html`<div class="workspace">${act({to: '/workspaces/use', label: 'Go', fields, look: 'quiet'})}</div>`;
+}
+
+/** `messages` as `Messages`. */
+export function titleOf(place: Place): string {
+	return `${place[0]?.toUpperCase()}${place.slice(1)}`;
+}
+
+const keys: ReadonlyArray<readonly [string, string]> = [
+	['/', 'search'],
+	['j  k', 'next and previous row'],
+	['Enter', 'open the row'],
+	[
+		'g then a letter',
+		'go to a page: m messages, o overview, q queue, d domains, t templates, s suppressions, w webhooks, h health',
+	],
+	['?', 'this list'],
+	['Esc', 'close it'],
+];
+
+const keysHelp = html`<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl class="facts">${keys.map(
+	([key, text]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`,
+)}</dl><form method="dialog"><button>Close</button></form></dialog>`;

@@ -1,0 +1,208 @@
+import {hkdfSync} from 'node:crypto';
+import cookie from '@fastify/cookie';
+import csrf from '@fastify/csrf-protection';
+import type {FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler} from 'fastify';
+import {apiError, toApiError} from '../api/errors.ts';
+import type {Routes} from '../api/server.ts';
+import {html} from '../hosted/html.ts';
+import {mayActAs} from '../mail/user.ts';
+import type {MasterKeys} from '../store/sealed.ts';
+import type {SignedIn} from '../users/sessions.ts';
+import {operatorOf} from '../users/users.ts';
+import {sendAnswer} from './answers.ts';
+import {readAssets, serveAssets} from './assets.ts';
+import {fileLimit, fileOf, formLimit, formOf, readForms} from './forms.ts';
+import type {Visitor} from './layout.ts';
+import {openPages, pages} from './pages.ts';
+import type {DashboardParts} from './parts.ts';
+import {go, type OpenAnswer, type OpenRoute, type Page, type Route, type Visit} from './route.ts';
+import {readSignedIn, readWorkspaces} from './visitor.ts';
+
+/** How long after a log-in one may do what wants a fresh one. */
+export const freshMs = 15 * 60_000;
+
+declare module 'fastify' {
+	interface FastifyRequest {
+		visitor: Visitor | null;
+	}
+}
+
+/**
+ * Serves the pages. Every route passes the same checks, in this order: the host that was asked for, the origin of a form, the
+ * session, the role, how fresh the log-in is, the token of the form. `guard`: who may reach the admin listener at all.
+ */
+export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandler): Routes {
+	const {reader, sessions, tools} = parts;
+	const answering = {assets: readAssets(), random: tools.random};
+
+	async function known(request: FastifyRequest): Promise<Visitor | null> {
+		const signedIn = await readSignedIn(sessions, request);
+		return signedIn && {signedIn, ...(await readWorkspaces(reader, signedIn))};
+	}
+
+	function send(request: FastifyRequest, reply: FastifyReply, answer: OpenAnswer): FastifyReply {
+		return sendAnswer(request, reply, answer, {...answering, visitor: request.visitor});
+	}
+
+	function refuse(request: FastifyRequest, reply: FastifyReply, page: Pick<Page, 'status' | 'title'>, why: string) {
+		return send(request, reply, {kind: 'page', place: null, ...page, content: html`<p>${why}</p>`});
+	}
+
+	/** Null: the visitor may go on. */
+	function stopped(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | null {
+		const {visitor} = request;
+		if (visitor === null) {
+			return send(request, reply, toLogIn(request));
+		}
+		const {user, confirmedAt} = visitor.signedIn;
+		if (!mayActAs(user.role, route.role) || (route.everywhere && user.workspaceId !== null)) {
+			const needed = route.everywhere ? `${route.role} of all workspaces` : route.role;
+			const why = `You are ${user.role} here; this needs the role ${needed}. An admin can change yours (mailctl user add).`;
+			return refuse(request, reply, {status: 403, title: 'Not allowed'}, why);
+		}
+		if (route.fresh && tools.clock.now() - Date.parse(confirmedAt) > freshMs) {
+			return send(request, reply, go(`/confirm?to=${encodeURIComponent(pageOf(request))}`));
+		}
+		if (visitor.workspace === null && !route.everywhere) {
+			return send(request, reply, go('/workspaces'));
+		}
+		return null;
+	}
+
+	function serve(scope: FastifyInstance, route: Route): void {
+		scope.route({
+			method: route.method,
+			url: route.path,
+			bodyLimit: route.file ? fileLimit : formLimit,
+			async onRequest(request, reply) {
+				request.visitor = await known(request);
+				return stopped(request, reply, route) ?? undefined;
+			},
+			...(route.method === 'POST' && {preHandler: scope.csrfProtection}),
+			async handler(request, reply) {
+				const visitor = request.visitor as Visitor;
+				const {signedIn, workspaces} = visitor;
+				const visit: Visit = {
+					params: request.params as Record<string, string>,
+					query: queryOf(request),
+					form: formOf(request.body),
+					file: fileOf(request.body),
+					signedIn,
+					// A route that needs none is `everywhere`, and reads `workspaces` instead.
+					workspace: visitor.workspace as Visit['workspace'],
+					workspaces,
+					may: role => mayActAs(signedIn.user.role, role),
+					now: tools.clock.now(),
+					tools: {...tools, operator: operatorOf(signedIn.user, request.ip)},
+					request,
+				};
+				return send(request, reply, await route.answer(visit));
+			},
+		});
+	}
+
+	function serveOpen(scope: FastifyInstance, {method, path, answer}: OpenRoute): void {
+		scope.route({
+			method,
+			url: path,
+			bodyLimit: formLimit,
+			...(method === 'POST' && {preHandler: scope.csrfProtection}),
+			async onRequest(request) {
+				request.visitor = await known(request);
+			},
+			async handler(request, reply) {
+				const signedIn: SignedIn | null = request.visitor?.signedIn ?? null;
+				const form = formOf(request.body);
+				const params = request.params as Record<string, string>;
+				const knock = {params, query: queryOf(request), form, now: tools.clock.now(), request, signedIn};
+				const answered = await answer(knock);
+				if (answered.session !== undefined) {
+					// The page that follows belongs to the new session or to none.
+					request.visitor = null;
+				}
+				return send(request, reply, answered);
+			},
+		});
+	}
+
+	return api => {
+		api.register(async scope => {
+			scope.decorateRequest('visitor', null);
+			await scope.register(cookie);
+			scope.addHook('onRequest', guard);
+			scope.addHook('onRequest', checkOrigin);
+			await scope.register(csrf, {
+				cookieKey: 'mailctl_csrf',
+				cookieOpts: {path: '/', httpOnly: true, sameSite: 'strict'},
+				getUserInfo: request => request.visitor?.signedIn.sessionId ?? '',
+				getToken: request => formOf(request.body).get('_csrf') ?? '',
+				csrfOpts: {hmacKey: formKey(parts.secrets)},
+			});
+			await readForms(scope);
+			scope.setErrorHandler((error, request, reply) => {
+				if ((error as {code?: string}).code?.startsWith('FST_CSRF')) {
+					return refuse(
+						request,
+						reply,
+						{status: 403, title: 'This form is too old'},
+						'Go back, load the page again, and repeat.',
+					);
+				}
+				const {status, message} = toApiError(error, parts.store.dialect.isUnavailable);
+				if (status >= 500) {
+					throw error;
+				}
+				return refuse(request, reply, {status, title: 'That did not work'}, message);
+			});
+			await serveAssets(scope);
+			for (const route of openPages(parts)) {
+				serveOpen(scope, route);
+			}
+			for (const route of pages(parts)) {
+				serve(scope, route);
+			}
+		});
+	};
+}
+
+/** The query as it was sent, where a name may stand more than once. */
+function queryOf({raw}: FastifyRequest): URLSearchParams {
+	const {url = ''} = raw;
+	const begin = url.indexOf('?');
+	return new URLSearchParams(begin === -1 ? '' : url.slice(begin));
+}
+
+/** After the log-in one comes back to the page, not to what its form did. */
+function toLogIn(request: FastifyRequest): OpenAnswer {
+	const page = pageOf(request);
+	return go(page === '/' ? '/login' : `/login?to=${encodeURIComponent(page)}`);
+}
+
+/** The page that a request is about: itself, or the one whose form it sends. */
+function pageOf({method, headers, url, host}: FastifyRequest): string {
+	if (method === 'GET') {
+		return url;
+	}
+	const referer = urlOf(headers.referer);
+	return referer?.host === host ? `${referer.pathname}${referer.search}` : '/';
+}
+
+/** A form counts only where our own page sent it. A browser tells where it comes from; programs need not. */
+function checkOrigin(request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
+	const {origin} = request.headers;
+	const isOurs = origin === undefined || request.method === 'GET' || urlOf(origin)?.host === request.host;
+	done(
+		isOurs
+			? undefined
+			: apiError('bad_request', {status: 403, message: 'The form was sent by a page of another host.'}),
+	);
+}
+
+/** Forms outlive a restart, and any node takes them. */
+function formKey({keys, current}: MasterKeys): string {
+	return Buffer.from(hkdfSync('sha256', keys[current] as Uint8Array, '', 'form', 32)).toString('base64');
+}
+
+function urlOf(text = ''): URL | null {
+	return URL.canParse(text) ? new URL(text) : null;
+}

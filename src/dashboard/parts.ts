@@ -1,0 +1,15 @@
+import type {ApiParts} from '../api/api-parts.ts';
+import type {Settings} from '../config/settings.ts';
+import type {MasterKeys} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import type {Sessions} from '../users/sessions.ts';
+
+/** What the pages work with: the same workflows as the API's, and what only operators see. */
+export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
+	readonly settings: Settings;
+	/** The program's. */
+	readonly version: string;
+	readonly store: Store;
+	readonly secrets: MasterKeys;
+	readonly sessions: Sessions;
+};

@@ -1,0 +1,29 @@
+/** The words of the navigation, each the path of its page. */
+export const places = [
+	'messages',
+	'overview',
+	'queue',
+	'deliverability',
+	'domains',
+	'templates',
+	'suppressions',
+	'topics',
+	'contacts',
+	'webhooks',
+	'returned',
+	'keys',
+	'users',
+	'workspaces',
+	'audit',
+	'health',
+] as const;
+
+export type Place = (typeof places)[number];
+
+/** How the navigation groups them. */
+export const groups: ReadonlyArray<{readonly title: string; readonly places: readonly Place[]}> = [
+	{title: 'Mail', places: ['messages', 'overview', 'queue', 'deliverability', 'returned']},
+	{title: 'Sending', places: ['domains', 'templates', 'webhooks', 'keys']},
+	{title: 'Recipients', places: ['suppressions', 'topics', 'contacts']},
+	{title: 'Installation', places: ['workspaces', 'users', 'audit', 'health']},
+];

@@ -1,0 +1,100 @@
+import type {Readable} from 'node:stream';
+import type {FastifyRequest} from 'fastify';
+import type {Html} from '../hosted/html.ts';
+import type {ActTools} from '../mail/operator.ts';
+import type {Role} from '../mail/user.ts';
+import type {Workspace} from '../store/workspaces.ts';
+import type {SignedIn} from '../users/sessions.ts';
+import type {Place} from './places.ts';
+
+/** A page of the dashboard or what one of its forms does: one row of the table that `mount.ts` serves and guards. */
+export type Route = {
+	readonly method: 'GET' | 'POST';
+	/** As Fastify reads it; ids are parameters. */
+	readonly path: string;
+	/** Whoever has this role or more may ask for it. */
+	readonly role: Role;
+	/** Only for users of all workspaces: what is shown or changed is the installation's. */
+	readonly everywhere?: true;
+	/** Wants a log-in or re-authentication of the last minutes. */
+	readonly fresh?: true;
+	/** Takes a form with a file (multipart/form-data). */
+	readonly file?: true;
+	readonly answer: (visit: Visit) => Promise<Answer>;
+};
+
+/** A request of somebody who may ask it. */
+export type Visit = {
+	readonly params: Readonly<Record<string, string>>;
+	readonly query: URLSearchParams;
+	/** What a form sent; empty with GET. */
+	readonly form: URLSearchParams;
+	/** The file of a form, where the route takes one and it was chosen. */
+	readonly file: {readonly name: string; readonly content: Buffer} | null;
+	readonly signedIn: SignedIn;
+	/** The one that is looked at. Rows of others do not exist here. */
+	readonly workspace: Workspace;
+	/** All that the user may look at. */
+	readonly workspaces: readonly Workspace[];
+	readonly may: (role: Role) => boolean;
+	/** Milliseconds. */
+	readonly now: number;
+	/** For workflows that change something: the audit trail says that it was this user. */
+	readonly tools: ActTools;
+	/** For what is told of the connection itself: a stream that ends with it. */
+	readonly request: FastifyRequest;
+};
+
+/** A page for those who are not logged in. It is served to everybody, so it shows nothing of the store. */
+export type OpenRoute = Pick<Route, 'method' | 'path'> & {readonly answer: (knock: Knock) => Promise<OpenAnswer>};
+
+/** A request of somebody who need not be known. */
+export type Knock = Pick<Visit, 'params' | 'query' | 'form' | 'now' | 'request'> & {
+	/** Who is logged in already, if anybody is. */
+	readonly signedIn: SignedIn | null;
+};
+
+/** `session`: the token of the session that begins here; null: the one that there was is over. */
+export type OpenAnswer = Answer & {readonly session?: string | null};
+
+/** What comes of a visit. */
+export type Answer = Page | Redirect | Content | Missing;
+
+export type Page = {
+	readonly kind: 'page';
+	/** 200 unless something was wrong with what was asked. */
+	readonly status?: number;
+	/** Where the navigation says one is; null: nowhere in it. */
+	readonly place: Place | null;
+	/** Of the browser's tab and the page's heading. */
+	readonly title: string;
+	/** What stands beside the heading: what one may do here. */
+	readonly actions?: Html;
+	/** What was wrong, and how to mend it; stands above the content. */
+	readonly problem?: string | null;
+	readonly content: Html;
+};
+
+/** After a form did its work: back to a page (303), which says what was done. */
+export type Redirect = {readonly kind: 'go'; readonly to: string; readonly notice?: string};
+
+/** What is no page: a download, a mail to be shown in a frame, a stream. */
+export type Content = {
+	readonly kind: 'content';
+	readonly type: string;
+	readonly body: string | Buffer | Readable;
+	/** The name to be saved by; absent: the browser shows it. */
+	readonly saveAs?: string;
+	/** Its Content-Security-Policy; absent: `default-src 'none'`. */
+	readonly policy?: string;
+};
+
+/** There is no such thing, or it is another workspace's: both are told alike. */
+export type Missing = {readonly kind: 'missing'; readonly what: string};
+
+export const go = (to: string, notice?: string): Redirect => ({
+	kind: 'go',
+	to,
+	...(notice !== undefined && {notice}),
+});
+export const missing = (what: string): Missing => ({kind: 'missing', what});

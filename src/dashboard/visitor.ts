@@ -1,0 +1,41 @@
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Knex} from 'knex';
+import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
+import type {Sessions, SignedIn} from '../users/sessions.ts';
+
+// Who asks, by the cookie of a session.
+
+/**
+ * Over https the cookie is for this host alone and never leaves it unencrypted; http is for loopback, where browsers would not
+ * take such a cookie.
+ */
+export const cookieName = ({protocol}: FastifyRequest): string => (protocol === 'https' ? '__Host-mailctl' : 'mailctl');
+
+export async function readSignedIn(sessions: Sessions, request: FastifyRequest): Promise<SignedIn | null> {
+	const token = request.cookies[cookieName(request)];
+	return token === undefined ? null : await sessions.find(token);
+}
+
+/** Cookies of the dashboard: no script reads them, no other site sends them. */
+export const cookieOptions = ({protocol}: FastifyRequest) =>
+	({path: '/', httpOnly: true, sameSite: 'strict', secure: protocol === 'https'}) as const;
+
+export function setSession(request: FastifyRequest, reply: FastifyReply, token: string | null): void {
+	const name = cookieName(request);
+	if (token === null) {
+		reply.clearCookie(name, cookieOptions(request));
+	} else {
+		reply.setCookie(name, token, cookieOptions(request));
+	}
+}
+
+/** The workspaces that somebody may look at, newest first, and the one that is looked at; null: there is none. */
+export async function readWorkspaces(
+	reader: Knex,
+	{user, workspaceId}: SignedIn,
+): Promise<{readonly workspaces: readonly Workspace[]; readonly workspace: Workspace | null}> {
+	const own = user.workspaceId === null ? listWorkspaces(reader) : findWorkspace(reader, user.workspaceId);
+	const workspaces = [(await own) ?? []].flat();
+	// Who has chosen none sees the oldest: the one that the first start made.
+	return {workspaces, workspace: workspaces.find(({id}) => id === workspaceId) ?? workspaces.at(-1) ?? null};
+}

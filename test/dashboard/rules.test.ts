@@ -1,0 +1,137 @@
+import test from 'ava';
+import {pages} from '../../src/dashboard/pages.ts';
+import type {DashboardParts} from '../../src/dashboard/parts.ts';
+import type {Route} from '../../src/dashboard/route.ts';
+import {type Role, roles} from '../../src/mail/user.ts';
+import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
+import {type Service, serviceOf} from '../helpers/service.ts';
+
+// Every route of the dashboard, from its table: a new one is tried here without being named.
+const service = serviceOf(test, {workspaces: {shop: [], other: []}});
+
+/** The table without what its pages work with: nothing is asked of them. */
+const anything: unknown = new Proxy(() => undefined, {
+	get: (_, key) => (key === Symbol.toPrimitive ? () => '' : anything),
+	apply: () => anything,
+});
+const routes = pages(anything as DashboardParts);
+const named = ({method, path}: Route) => `${method} ${path}`;
+
+/** A thing of the workspace `shop` for each path that names one, so that others can be shown to see nothing of it. */
+async function thingsOf({workspaces, program}: Service): Promise<Readonly<Record<string, string>>> {
+	const {live, from, templates, id: workspace} = workspaces.shop as NonNullable<(typeof workspaces)[string]>;
+	const send = {from, to: 'secret-recipient@dest.example', templateId: templates.plain, data: {text: 'x'}};
+	const {body} = await live.post<{id: string}>('/v1/messages', send);
+	const made = async (...command: string[]) =>
+		(await program.cli<{id: string}>(...command, '--workspace', workspace)).id;
+	return {
+		messages: body.id,
+		domains: await made('domain', 'add', 'secret.example'),
+		templates: templates.plain ?? '',
+		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
+		keys: await made('key', 'create', '--name', 'secret-key'),
+		topics: await made('topic', 'create', '--code', 'secret-topic', '--name', 'Secret'),
+	};
+}
+
+/** The path with the id of a thing; null: it names none. */
+function pathOf({path}: Route, things: Readonly<Record<string, string>>): string | null {
+	if (!path.includes(':')) {
+		return null;
+	}
+	const [, noun = ''] = path.split('/');
+	const thing = things[noun];
+	if (thing === undefined) {
+		throw new Error(`${path} names a thing that this test has none of: add it to thingsOf`);
+	}
+	return path.replace(/:\w+/g, (_, at: number) => (at === path.indexOf(':') ? thing : '1'));
+}
+
+const ask = (visitor: Visitor, route: Route, path: string) =>
+	route.method === 'GET' ? visitor.get(path) : visitor.submit(path);
+
+test('without a session every page leads to the log-in', async t => {
+	const stranger = strangerTo(service().url);
+	for (const route of routes) {
+		const seen = await stranger.raw(route.path.replaceAll(/:\w+/g, 'x'), {
+			method: route.method,
+			...(route.method === 'POST' && {body: new URLSearchParams()}),
+		});
+		t.is(seen.status, 303, named(route));
+		t.regex(seen.location ?? '', /^\/login/, named(route));
+	}
+});
+
+test('whoever has too small a role gets 403, whatever the page', async t => {
+	for (const [index, role] of roles.entries()) {
+		const visitor = await visitorOf(service(), role);
+		t.is((await visitor.get('/messages')).status, 200, role);
+		for (const route of routes.filter(one => roles.indexOf(one.role) > index)) {
+			const seen = await ask(visitor, route, route.path.replaceAll(/:\w+/g, 'x'));
+			t.is(seen.status, 403, `${role}: ${named(route)}`);
+		}
+	}
+});
+
+test('what is the installation’s is closed to users of one workspace', async t => {
+	const visitor = await visitorOf(service(), 'admin', 'shop');
+	t.is((await visitor.get('/messages')).status, 200);
+	for (const route of routes.filter(one => one.everywhere)) {
+		const seen = await ask(visitor, route, route.path.replaceAll(/:\w+/g, 'x'));
+		t.is(seen.status, 403, named(route));
+	}
+});
+
+test('a form without its token, or from a page of another host, changes nothing', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	for (const route of routes.filter(one => one.method === 'POST')) {
+		const path = route.path.replaceAll(/:\w+/g, 'x');
+		const bare = await visitor.raw(path, {method: 'POST', body: new URLSearchParams({a: 'b'})});
+		t.is(bare.status, 403, named(route));
+		const elsewhere = await visitor.raw(path, {
+			method: 'POST',
+			body: new URLSearchParams({_csrf: 'x'}),
+			headers: {origin: 'http://elsewhere.example'},
+		});
+		t.is(elsewhere.status, 403, named(route));
+	}
+});
+
+test('the things of another workspace are not there', async t => {
+	const things = await thingsOf(service());
+	const owner = await visitorOf(service(), 'admin', 'shop');
+	const foreigner = await visitorOf(service(), 'admin', 'other');
+	for (const route of routes.filter(one => !one.everywhere)) {
+		const path = pathOf(route, things);
+		if (path !== null && route.method === 'GET' && path.split('/').length === 3) {
+			const own = await owner.get(path);
+			t.is(own.status, 200, `own ${named(route)}`);
+		}
+		const seen = await ask(foreigner, route, path ?? route.path);
+		if (path !== null) {
+			t.true([303, 404].includes(seen.status), `${named(route)} answered ${seen.status}`);
+			t.true(route.method === 'POST' || seen.status === 404, named(route));
+		}
+		t.notRegex(seen.text, /secret/i, named(route));
+	}
+	// What the foreigner asked for was not done either.
+	for (const route of routes.filter(one => one.method === 'GET' && one.path.split('/').length === 3)) {
+		const path = pathOf(route, things);
+		if (path !== null && !route.everywhere) {
+			t.is((await owner.get(path)).status, 200, `still there: ${named(route)}`);
+		}
+	}
+});
+
+test('roles are told apart by their pages', t => {
+	const least = (role: Role) => routes.filter(one => one.role === role).map(named);
+	for (const route of routes.filter(one => one.method === 'POST')) {
+		t.false(
+			route.role === 'viewer' &&
+				!['/logout', '/workspaces/use'].includes(route.path) &&
+				!route.path.startsWith('/account'),
+			`${named(route)} lets viewers change something`,
+		);
+	}
+	t.true(least('viewer').length > 0);
+});

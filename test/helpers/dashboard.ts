@@ -1,0 +1,82 @@
+import type {Service} from './service.ts';
+
+/** What somebody's browser got. */
+export type Seen = {
+	readonly status: number;
+	readonly headers: Headers;
+	readonly text: string;
+	/** Where a form led. */
+	readonly location: string | null;
+};
+
+/** Somebody's browser without scripts: keeps cookies, sends forms with the token that the pages have. */
+export type Visitor = {
+	readonly get: (path: string) => Promise<Seen>;
+	/** Sends a form as people fill it in. */
+	readonly submit: (path: string, fields?: Readonly<Record<string, string>>) => Promise<Seen>;
+	/** A request as it is, without the token. */
+	readonly raw: (path: string, init: RequestInit) => Promise<Seen>;
+	/** The cookies as a browser of a test takes them. */
+	readonly cookies: () => ReadonlyArray<{readonly name: string; readonly value: string}>;
+};
+
+type Role = 'viewer' | 'operator' | 'admin';
+let users = 0;
+
+/** A user who was added by command, logged in by their link. `workspace`: the only one that they may see. */
+export async function visitorOf({program, url}: Service, role: Role, workspace?: string): Promise<Visitor> {
+	users++;
+	const more = workspace === undefined ? [] : ['--workspace', workspace];
+	const email = `${role}${users}@staff.example`;
+	const {link} = await program.cli<{link: string}>('user', 'add', email, '--role', role, ...more);
+	const visitor = strangerTo(url);
+	const seen = await visitor.get(new URL(link).pathname);
+	if (seen.status !== 200) {
+		throw new Error(`The link of ${email} answered ${seen.status}: ${seen.text}`);
+	}
+	return visitor;
+}
+
+/** A browser in which nobody is logged in. */
+export function strangerTo(url: string): Visitor {
+	const jar = new Map<string, string>();
+
+	async function raw(path: string, init: RequestInit): Promise<Seen> {
+		const headers = new Headers(init.headers);
+		headers.set('cookie', [...jar].map(([name, value]) => `${name}=${value}`).join('; '));
+		const answer = await fetch(new URL(path, url), {redirect: 'manual', ...init, headers});
+		for (const line of answer.headers.getSetCookie()) {
+			const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? [];
+			if (value === '' || /max-age=0|1970/i.test(line)) {
+				jar.delete(name);
+			} else {
+				jar.set(name, value);
+			}
+		}
+		const text = await answer.text();
+		return {status: answer.status, headers: answer.headers, text, location: answer.headers.get('location')};
+	}
+
+	const get = (path: string) => raw(path, {});
+	return {
+		get,
+		raw,
+		async submit(path, fields = {}) {
+			// Every page has a form: to log out, or to log in.
+			const page = await get('/messages');
+			const {text} = page.location === null ? page : await get(page.location);
+			const form = new URLSearchParams({_csrf: tokenIn(text), ...fields});
+			return await raw(path, {method: 'POST', body: form, headers: {origin: url}});
+		},
+		cookies: () => [...jar].map(([name, value]) => ({name, value})),
+	};
+}
+
+/** The token of the forms of a page. */
+export function tokenIn(page: string): string {
+	const [, token] = /name="_csrf" value="([^"]+)"/.exec(page) ?? [];
+	if (token === undefined) {
+		throw new Error(`No form in ${page}`);
+	}
+	return token;
+}
