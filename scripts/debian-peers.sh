@@ -5,7 +5,7 @@
 #
 #   scripts/debian-peers.sh [postfix|exim4|opensmtpd|dovecot|postgrey|swaks|debian]...
 #
-# `debian` is a bare system made by debootstrap, in which the Debian package is installed and removed.
+# `debian` is a bare system made by debootstrap, which is booted with the Debian package in it.
 #
 # Without a name: all that the tests use, which is all but swaks (a client to look at a peer with).
 # Needs root (chown, mknod, chroot), apt and a mirror. Without them it says `not run here: ...`: exit 0, but 1 where CI is set.
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 folder=$PWD/.peers
 skipped=(--exclude=./usr/share/{doc,info,locale,man})
 known='postfix exim4 opensmtpd dovecot postgrey swaks debian'
-tools=(debootstrap zsh fish mandoc openssl python3-dkim python3-nacl libfaketime)
+tools=(debootstrap systemd-container zsh fish mandoc openssl python3-dkim python3-nacl libfaketime)
 
 say() { echo "debian-peers: $*"; }
 not_run_here() { echo "not run here: $*"; [ -z "${CI:-}" ] || exit 1; exit 0; }
@@ -28,7 +28,7 @@ packages_of() {
     opensmtpd) echo opensmtpd ;;
     dovecot) echo dovecot-core dovecot-imapd dovecot-lmtpd ;;
     postgrey) echo postgrey ;;
-    debian) echo adduser init-system-helpers ca-certificates ;;
+    debian) echo adduser init-system-helpers ca-certificates systemd ;;
     swaks) echo swaks libnet-dns-perl libnet-ssleay-perl ;;
     *) echo "debian-peers: $1 is unknown, name one of: $known" >&2; exit 64 ;;
   esac

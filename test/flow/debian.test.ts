@@ -1,49 +1,34 @@
-import {type ExecFileException, execFile, spawn} from 'node:child_process';
-import {once} from 'node:events';
+import {type ExecFileException, execFile} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {appendFile, cp, mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import process from 'node:process';
 import {promisify} from 'node:util';
-import test, {type ExecutionContext} from 'ava';
+import test from 'ava';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {findPeer} from '../helpers/peers/chroot.ts';
-import {waitFor} from '../helpers/wait.ts';
 
 const run = promisify(execFile);
 /** Nothing of this machine's: what the package needs must be in the package or in Debian. */
 const bare = {PATH: '/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', DEBIAN_FRONTEND: 'noninteractive'};
 
-/** The service as its unit starts it: the same user, folder, environment file and command. */
-async function startService(t: ExecutionContext, root: string) {
-	const unit = await readFile(path.join(root, 'lib/systemd/system/mailctl.service'), 'utf8');
-	const [, command = ''] = /^ExecStart=(.*)$/m.exec(unit) ?? [];
-	const user = ['setpriv', '--reuid=mailctl', '--regid=mailctl', '--init-groups'];
-	const settings = 'set -a; . /etc/mailctl/mailctl.env; cd /var/lib/mailctl';
-	const child = spawn('chroot', [root, ...user, 'sh', '-ec', `${settings}; exec ${command}`], {
-		env: bare,
-		stdio: ['ignore', 'ignore', 'pipe'],
-	});
-	let said = '';
-	child.stderr.on('data', chunk => {
-		said += chunk;
-	});
-	const ended = once(child, 'exit');
-	t.teardown(() => child.kill('SIGKILL'));
-	const file = path.join(root, 'var/lib/mailctl/daemon.json');
-	await waitFor('the service', () => {
-		if (child.exitCode !== null) {
-			throw new Error(`the service ended with ${child.exitCode}: ${said}`);
-		}
-		return existsSync(file);
-	});
-	return {
-		async stop() {
-			child.kill('SIGTERM');
-			t.deepEqual(await ended, [0, null]);
-		},
-	};
+/**
+ * Boots the system with its own systemd, without a network, and runs a script once the service has started or failed; answers
+ * what the script printed. The root's folder is the only thing that is kept.
+ */
+async function boot(root: string, script: string): Promise<string> {
+	const trial = `[Unit]\nAfter=mailctl.service\nSuccessAction=poweroff-force\nFailureAction=poweroff-force
+[Service]\nType=oneshot\nStandardOutput=file:/root/said\nStandardError=inherit\nExecStart=/bin/sh -ex /root/script
+[Install]\nWantedBy=multi-user.target\n`;
+	await writeFile(path.join(root, 'etc/systemd/system/trial.service'), trial);
+	await writeFile(path.join(root, 'root/script'), script);
+	await rm(path.join(root, 'root/said'), {force: true});
+	await run('chroot', [root, 'systemctl', 'enable', 'trial'], {env: bare});
+	const machine = path.basename(path.dirname(root)).replaceAll(/[^\w-]/g, '');
+	const options = ['--quiet', '--register=no', '--keep-unit', '--private-network', `--machine=${machine}`];
+	await run('systemd-nspawn', [...options, '--boot', '-D', root], {timeout: 180_000});
+	return await readFile(path.join(root, 'root/said'), 'utf8');
 }
 
 test('the Debian package is installed, serves, is upgraded, removed and purged', async t => {
@@ -78,13 +63,22 @@ test('the Debian package is installed, serves, is upgraded, removed and purged',
 	for (const file of ['man/man1/mailctl.1.gz', 'bash-completion/completions/mailctl', 'doc/mailctl/copyright']) {
 		t.true(existsSync(path.join(root, 'usr/share', file)), file);
 	}
-	await appendFile(path.join(root, 'etc/mailctl/mailctl.env'), '\nMAILCTL_HTTP_LISTEN=127.0.0.1:0\n');
+	// A comment and a password: the service and the commands read one file in the same way.
+	const settings = '\nMAILCTL_LOG_LEVEL=info   # as it is\nMAILCTL_RELAY_URL=smtp://user:password@smtp.example:587\n';
+	await appendFile(path.join(root, 'etc/mailctl/mailctl.env'), settings);
 
-	const service = await startService(t, root);
-	const send = ['send', '--from', 'hello@example.com', '--to', 'ada@example.org', '--template', 'sample', '--wait'];
-	const id = (await inside('mailctl', ...send)).trim();
-	t.regex(id, /^msg_/);
-	await service.stop();
+	const first = await boot(
+		root,
+		`journalctl -u mailctl -o cat
+		systemctl is-active mailctl
+		mailctl send --from hello@example.com --to ada@example.org --template sample --wait
+		sed -i s/LEVEL=info/LEVEL=debug/ /etc/mailctl/mailctl.env
+		systemctl reload mailctl
+		timeout 30 sh -c 'until journalctl -u mailctl | grep MAILCTL_LOG_LEVEL; do sleep 0.1; done'`,
+	);
+	const [id = ''] = /^msg_\w+$/m.exec(first) ?? [];
+	t.regex(id, /^msg_/, first);
+	t.regex(first, /"event":"reloaded","changed":\["MAILCTL_LOG_LEVEL"\]/);
 
 	const unpacked = path.join(parent, 'unpacked');
 	await run('dpkg-deb', ['-R', path.join(target, name), unpacked]);
@@ -92,10 +86,8 @@ test('the Debian package is installed, serves, is upgraded, removed and purged',
 	await writeFile(control, (await readFile(control, 'utf8')).replace(/^Version: .*$/m, 'Version: 99.0.0'));
 	await run('dpkg-deb', ['-Znone', '--root-owner-group', '--build', unpacked, path.join(root, 'tmp/second.deb')]);
 	await inside('dpkg', '-i', '/tmp/second.deb');
-	t.regex(await readFile(path.join(root, 'etc/mailctl/mailctl.env'), 'utf8'), /^MAILCTL_HTTP_LISTEN=127\.0\.0\.1:0$/m);
-	const upgraded = await startService(t, root);
-	t.regex(await inside('mailctl', 'message', 'show', id), /delivered/);
-	await upgraded.stop();
+	t.regex(await readFile(path.join(root, 'etc/mailctl/mailctl.env'), 'utf8'), /^MAILCTL_LOG_LEVEL=debug /m);
+	t.regex(await boot(root, `systemctl is-active mailctl; mailctl message show ${id}`), /^active$[^]*delivered/m);
 
 	await inside('dpkg', '-r', 'mailctl');
 	t.false(existsSync(path.join(root, 'usr/lib/mailctl')), 'nothing of the program is left');
