@@ -73,7 +73,10 @@ function addSystemFiles() {
 		// Its head says how to install it by hand.
 		.replace(/^(#.*\n)+/, '')
 		.replace('file:///opt/mailctl/docs/reference/settings.md', 'man:mailctl(1)')
-		.replace('/usr/bin/env node /opt/mailctl/bin/mailctl.js', '/usr/lib/mailctl/node /usr/lib/mailctl/bin/mailctl.js');
+		.replace(
+			'/usr/bin/env node -- /opt/mailctl/bin/mailctl.js',
+			'/usr/lib/mailctl/node -- /usr/lib/mailctl/bin/mailctl.js',
+		);
 	if (unit.includes('/opt/')) {
 		throw new Error('config/mailctl.service names /opt in a place that scripts/deb.js does not know');
 	}

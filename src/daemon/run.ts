@@ -21,6 +21,7 @@ export type RunOptions = {
 };
 
 const reloadRestMs = 250;
+const failedStartMs = 1000;
 const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 
 /** Runs the daemon until SIGTERM or SIGINT, or until its terminal is closed; resolves with the exit code. Throws ConfigError when it cannot start. */
@@ -48,6 +49,8 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		daemon = await startDaemon({settings, version, held, log});
 	} catch (error) {
 		await held.release();
+		// Parts that had started may keep the process alive.
+		void after(failedStartMs).then(() => process.exit());
 		throw asConfigError(error, settings);
 	}
 	try {

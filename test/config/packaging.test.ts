@@ -37,7 +37,8 @@ test('the image runs the program, with settings that it knows, as nobody in part
 });
 
 test('the unit starts the program, with settings that it knows', t => {
-	const [, path = ''] = /^ExecStart=\/usr\/bin\/env node \/opt\/mailctl\/(\S+) --env-file \S+ serve$/m.exec(unit) ?? [];
+	const [, path = ''] =
+		/^ExecStart=\/usr\/bin\/env node -- \/opt\/mailctl\/(\S+) --env-file \S+ serve$/m.exec(unit) ?? [];
 	t.true(existsSync(path), path);
 	t.regex(unit, /^StateDirectory=mailctl$/m);
 	const stop = Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]);

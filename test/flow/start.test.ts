@@ -270,6 +270,18 @@ test.serial('a store that others can read is refused with the mend', async t => 
 	refused(t, await program.run('serve'), 78, /mailctl\.db can be read or written by others: run chmod 600 /);
 });
 
+test.serial('a start that fails in a way nobody foresaw ends the process', async t => {
+	// As under a unit that forbids AF_NETLINK, of which nothing else here has an example.
+	const broken = `import os from 'node:os'; import {syncBuiltinESMExports} from 'node:module';
+		os.networkInterfaces = () => { throw new Error('no interfaces'); }; syncBuiltinESMExports();`;
+	const program = await prepareProgram(t, {
+		NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(broken)}`,
+	});
+	const {code, stderr} = await program.run('serve');
+	t.is(code, 1);
+	t.regex(stderr, /^mailctl: unexpected: .*no interfaces/);
+});
+
 test.serial('a PostgreSQL that is not there is worth another try', async t => {
 	const program = await prepareProgram(t, {
 		MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@127.0.0.1:1/mailctl',
