@@ -1,4 +1,5 @@
 import {join} from 'node:path';
+import {type Daemons, daemonsOfNodes} from '../admin/why-context.ts';
 import type {Settings} from '../config/settings.ts';
 import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {ensureSecrets} from '../data-folder/ensure-secrets.ts';
@@ -7,7 +8,7 @@ import {finishRestore, isRestored} from '../data-folder/restored.ts';
 import {storeTime} from '../mail/time.ts';
 import {isFolderLocked} from '../store/engine/lock.ts';
 import {migrate, schemaState} from '../store/engine/migrate.ts';
-import {listNodes, silentMs} from '../store/nodes.ts';
+import {silentMs} from '../store/nodes.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {CliError} from './fault.ts';
 import {noStore, type Session} from './session.ts';
@@ -70,17 +71,6 @@ function newer(): CliError {
 	return new CliError('config', 'the store was made by a newer mailctl', 'install that version again');
 }
 
-/** The daemons of a store, as far as the queue depends on them. */
-export type Daemons = {
-	/** Whether any runs, and whether any of those delivers mail (MAILCTL_ROLES). */
-	readonly running: boolean;
-	readonly delivering: boolean;
-	/** Whether a claim is that of a daemon that lives. */
-	readonly lives: (claimedBy: string) => boolean;
-	/** For compare-and-set beside them: claims of nodes last seen before this are dead; null: all are alive. */
-	readonly silentSince: string | null;
-};
-
 /** SQLite has one daemon, which holds the lock of the folder; on PostgreSQL every node says when it was there. */
 export async function readDaemons(session: Session): Promise<Daemons> {
 	const {dataDir, databaseUrl} = session.storeSettings();
@@ -91,11 +81,5 @@ export async function readDaemons(session: Session): Promise<Daemons> {
 		const delivering = running && (roles.length === 0 || roles.includes('deliver'));
 		return {running, delivering, lives: () => running, silentSince: running ? null : silentSince};
 	}
-	const nodes = await listNodes(await session.reader(), silentSince);
-	return {
-		running: nodes.length > 0,
-		delivering: nodes.some(({roles}) => roles.includes('deliver')),
-		lives: claimedBy => nodes.some(({id}) => id === claimedBy),
-		silentSince,
-	};
+	return await daemonsOfNodes(await session.reader(), silentSince);
 }

@@ -1,9 +1,8 @@
 import type {Command} from 'commander';
-import {type Why, type WhyContext, whyWaiting} from '../../admin/why.ts';
-import {claimMarginMs} from '../../mail/retry.ts';
+import {type Why, whyWaiting} from '../../admin/why.ts';
+import {readWhyContext} from '../../admin/why-context.ts';
 import {storeTime} from '../../mail/time.ts';
-import {findAudit} from '../../store/audit.ts';
-import {type CopyFacts, readCopyFacts} from '../../store/queue/queue-facts.ts';
+import {readCopyFacts} from '../../store/queue/queue-facts.ts';
 import {listQueue, type QueuedCopy} from '../../store/queue/queue-list.ts';
 import {type QueueSummary, summarizeQueue} from '../../store/queue/queue-summary.ts';
 import {listSiteSuspensions, listSuspensions} from '../../store/queue/suspensions.ts';
@@ -210,47 +209,17 @@ export function whyVerb(queue: Command): void {
 async function why(session: Session, options: WhyOptions, ids: readonly string[]): Promise<void> {
 	const targets = await chosenTargets(session, ids, options);
 	const all = [...targets.copies, ...targets.gone];
-	const facts = await readCopyFacts(await session.reader(), all.slice(0, options.limit));
-	const context = await contextOf(session, facts);
+	const [reader, daemons] = [await session.reader(), await readDaemons(session)];
+	const facts = await readCopyFacts(reader, all.slice(0, options.limit));
+	const now = session.tools.clock.now();
+	const context = await readWhyContext(reader, facts, {now, daemons, settings: session.settings()});
 	const answers = facts.map(copy => whyWaiting(copy, context));
 	const left = all.length - answers.length;
 	session.show(answers, () => [
-		...answers.flatMap((answer, index) => [...(index > 0 ? [''] : []), ...described(session, answer, context.now)]),
+		...answers.flatMap((answer, index) => [...(index > 0 ? [''] : []), ...described(session, answer, now)]),
 		...(answers.length === 0 ? ['nothing in the queue matches'] : []),
 		...(left > 0 ? ['', `and ${grouped(left)} more: raise --limit to see them`] : []),
 	]);
-}
-
-async function contextOf(session: Session, facts: readonly CopyFacts[]): Promise<WhyContext> {
-	const {running, delivering, lives} = await readDaemons(session);
-	const {attemptDeadline, queueLifetime} = session.settings();
-	const now = session.tools.clock.now();
-	const holds = await readHolds(session, facts);
-	return {
-		now,
-		running,
-		delivering,
-		lives,
-		attemptDeadlineMs: attemptDeadline,
-		claimedAt({next_attempt_at: next}) {
-			// A claim moves the next try past the deadline; where the daemon has other settings it cannot be told.
-			const at = Date.parse(next ?? '') - attemptDeadline - claimMarginMs;
-			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
-		},
-		givesUpAt: ({accepted_at: accepted, queue_lifetime_s: own}) =>
-			storeTime(Date.parse(accepted) + (own === null ? queueLifetime : own * 1000)),
-		heldBy: ({id}) => holds.get(id) ?? {user: null, reason: null},
-	};
-}
-
-async function readHolds(session: Session, facts: readonly CopyFacts[]) {
-	const reader = await session.reader();
-	const known = new Map<string, {user: string | null; reason: string | null}>();
-	for (const {id, workspace_id: workspaceId, held_at: at} of facts) {
-		const act = at === null ? undefined : await findAudit(reader, {workspaceId, action: 'queue.held', at});
-		known.set(id, {user: act?.actor.replace(/^cli:/, '') ?? null, reason: textOrNull(act?.detail.reason)});
-	}
-	return known;
 }
 
 function described({terminal}: Session, answer: Why, now: number): string[] {
@@ -270,8 +239,4 @@ function described({terminal}: Session, answer: Why, now: number): string[] {
 			? []
 			: lines(`Its time in the queue ends at ${shortTime(answer.gives_up_at)} UTC.`, '  ')),
 	];
-}
-
-function textOrNull(value: unknown): string | null {
-	return typeof value === 'string' ? value : null;
 }

@@ -1,0 +1,88 @@
+import type {Phase} from '../mail/outcome.ts';
+import type {EngagementCount} from '../store/engagement.ts';
+import type {StoredEvent} from '../store/events.ts';
+import type {StoredReport} from '../store/inbound/reports.ts';
+import type {StoredAttempt} from '../store/message-copies.ts';
+
+// What happened to a message, in words for people. Much of it is what strangers said: whoever shows it makes it safe.
+
+/** What the entry of a timeline says besides its type; null: nothing. */
+export function eventText({detail}: Pick<StoredEvent, 'detail'>): string | null {
+	const {reason, code: number, reply, url, machine, topic, via} = detail;
+	if (topic !== undefined && typeof via === 'string') {
+		return `${textOrNull(topic) ?? 'everything'}, ${via}`;
+	}
+	if (typeof reason === 'string') {
+		return reason;
+	}
+	if (machine === true || typeof url === 'string') {
+		return [machine === true ? 'by machine' : '', textOrNull(url) ?? ''].join(' ').trim();
+	}
+	return typeof reply === 'string' ? withCode(typeof number === 'number' ? number : null, reply) : null;
+}
+
+function withCode(code: number | null, reply: string): string {
+	return code === null || reply.startsWith(String(code)) ? reply : `${code} ${reply}`;
+}
+
+/** A conversation: with whom, how far it came, and the lines of the reply, each with its code. */
+export function attemptText({host, ip, tls, phase, ms, code, reply}: StoredAttempt) {
+	return {
+		where: `${host ?? 'no host'}${ip === null ? '' : ` [${ip}]`}`,
+		how: [...(ip === null ? [] : [tls ?? 'no TLS']), stages[phase], `${ms} ms`].join(', '),
+		reply: reply.split('\n').map(line => withCode(code, line)),
+	};
+}
+
+const stages: Readonly<Record<Phase, string>> = {
+	route: 'ended before any connection',
+	connect: 'ended at the connection',
+	greeting: 'ended at the greeting',
+	ehlo: 'ended at EHLO',
+	starttls: 'ended at STARTTLS',
+	auth: 'ended at AUTH',
+	mail: 'ended at MAIL FROM',
+	rcpt: 'ended at RCPT TO',
+	data: 'ended at DATA',
+	dot: 'ended after the mail',
+};
+
+/** `opened 3 times, 1 by machine` */
+export function engagementText({kind, n, machineN}: EngagementCount): string {
+	const times = n === 1 ? 'once' : `${n} times`;
+	return `${kind} ${times}${machineN === 0 ? '' : `, ${machineN} by machine`}`;
+}
+
+/** What came back about a copy: when, what it is and says, how it was judged, and its own words. */
+export function reportText({kind, category, rule, matched, detail, createdAt}: StoredReport) {
+	const action = textOrNull(detail.action);
+	const what = action === null || action === 'none' ? kinds[kind] : `${action} (${kinds[kind]})`;
+	const by = rule === null ? null : `by rule ${rule}${matched === null ? '' : ` on "${matched}"`}`;
+	const named = textOrNull(detail.recipient);
+	const found = textOrNull(detail.via)?.replaceAll('_', ' ');
+	const notes = [
+		by,
+		named === null ? null : `names ${named}`,
+		textOrNull(detail.host),
+		found === undefined ? null : `found by ${found}`,
+	];
+	return {
+		at: textOrNull(detail.received_at) ?? createdAt,
+		said: [what, textOrNull(detail.status), category].filter(each => each !== null).join(', '),
+		notes: notes.filter(each => each !== null),
+		reason: textOrNull(detail.reason) ?? '',
+	};
+}
+
+const kinds: Readonly<Record<StoredReport['kind'], string>> = {
+	dsn: 'DSN',
+	text: 'bounce in words',
+	arf: 'feedback report',
+	auto_reply: 'auto-reply',
+	other: 'mail',
+};
+
+/** A value of a stored detail. */
+export function textOrNull(value: unknown): string | null {
+	return typeof value === 'string' ? value : null;
+}

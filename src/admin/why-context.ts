@@ -1,0 +1,66 @@
+import type {Knex} from 'knex';
+import {claimMarginMs} from '../mail/retry.ts';
+import {storeTime} from '../mail/time.ts';
+import {findAudit} from '../store/audit.ts';
+import {listNodes} from '../store/nodes.ts';
+import type {CopyFacts} from '../store/queue/queue-facts.ts';
+import {textOrNull} from './timeline-text.ts';
+import type {WhyContext} from './why.ts';
+
+/** The daemons of a store, as far as the queue depends on them. */
+export type Daemons = Pick<WhyContext, 'running' | 'delivering' | 'lives'> & {
+	/** For compare-and-set beside them: claims of nodes last seen before this are dead; null: all are alive. */
+	readonly silentSince: string | null;
+};
+
+/** Those on PostgreSQL: every node says when it was there. */
+export async function daemonsOfNodes(reader: Knex, silentSince: string): Promise<Daemons> {
+	const nodes = await listNodes(reader, silentSince);
+	return {
+		running: nodes.length > 0,
+		delivering: nodes.some(({roles}) => roles.includes('deliver')),
+		lives: claimedBy => nodes.some(({id}) => id === claimedBy),
+		silentSince,
+	};
+}
+
+export type WhyInput = {
+	readonly now: number;
+	readonly daemons: Daemons;
+	/** Milliseconds. */
+	readonly settings: {readonly attemptDeadline: number; readonly queueLifetime: number};
+};
+
+/** What decides, besides the copies themselves, when they are tried. */
+export async function readWhyContext(
+	reader: Knex,
+	facts: readonly CopyFacts[],
+	{now, daemons, settings: {attemptDeadline, queueLifetime}}: WhyInput,
+): Promise<WhyContext> {
+	const holds = await readHolds(reader, facts);
+	const {running, delivering, lives} = daemons;
+	return {
+		now,
+		running,
+		delivering,
+		lives,
+		attemptDeadlineMs: attemptDeadline,
+		claimedAt({next_attempt_at: next}) {
+			// A claim moves the next try past the deadline; where the daemon has other settings it cannot be told.
+			const at = Date.parse(next ?? '') - attemptDeadline - claimMarginMs;
+			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
+		},
+		givesUpAt: ({accepted_at: accepted, queue_lifetime_s: own}) =>
+			storeTime(Date.parse(accepted) + (own === null ? queueLifetime : own * 1000)),
+		heldBy: ({id}) => holds.get(id) ?? {user: null, reason: null},
+	};
+}
+
+async function readHolds(reader: Knex, facts: readonly CopyFacts[]) {
+	const known = new Map<string, ReturnType<WhyContext['heldBy']>>();
+	for (const {id, workspace_id: workspaceId, held_at: at} of facts) {
+		const act = at === null ? undefined : await findAudit(reader, {workspaceId, action: 'queue.held', at});
+		known.set(id, {user: act?.actor.replace(/^(?:cli|user):/, '') ?? null, reason: textOrNull(act?.detail.reason)});
+	}
+	return known;
+}
