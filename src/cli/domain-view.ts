@@ -1,6 +1,7 @@
 import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {nextCheckAt} from '../domains/domain-state.ts';
+import {openProofs, purposeOf} from '../domains/record-words.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import type {Session} from './session.ts';
@@ -59,9 +60,7 @@ export function wrongLines(
 
 /** Of two records that verify a domain one is enough. */
 function eitherOf(records: readonly CheckedRecord[]): string[] {
-	const proofs = records.filter(
-		({purpose, required, ok}) => !ok && required && (purpose === 'ownership' || purpose === 'dkim'),
-	);
+	const proofs = openProofs(records);
 	return proofs.length < 2
 		? []
 		: [
@@ -116,31 +115,6 @@ function statusTable({terminal}: Session, records: readonly CheckedRecord[]): st
 		return terminal.tint(line.slice(0, state.length), tone) + line.slice(state.length);
 	});
 	return [title, ...tinted];
-}
-
-const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
-	ownership: 'ownership',
-	dkim: 'DKIM',
-	return_path: 'return path',
-	spf: 'SPF of return path',
-	dmarc: 'DMARC',
-};
-const algorithms = {'rsa-sha256': 'RSA', 'ed25519-sha256': 'Ed25519'} as const;
-
-function purposeOf({purpose, required, key}: DomainRecord): string {
-	const optional = required ? '' : ', optional';
-	if (key === null) {
-		return `${purposes[purpose]}${optional}`;
-	}
-	const name = `DKIM ${algorithms[key.algorithm]}`;
-	switch (key.state) {
-		case 'active':
-			return `${name}${optional}`;
-		case 'pending':
-			return `${name}, new key`;
-		case 'retired':
-			return `${name} until ${key.keep_until?.slice(0, 10)}`;
-	}
 }
 
 function heading({terminal}: Session, record: DomainRecord): string {

@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {sampleSender} from '../admin/sample.ts';
 import {senderView, storedTime} from '../api/views.ts';
-import {addSender, changeSender, prepareKeys, removeSender} from '../domains/senders.ts';
+import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../domains/senders.ts';
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
@@ -101,13 +101,9 @@ const senders: Noun<Sender> = {
 			cell: row => row.name ?? (row.address === sampleSender ? '(sample)' : null),
 			cut: true,
 		},
-		{title: 'STATE', name: 'state', cell: stateOf},
+		{title: 'STATE', name: 'state', cell: senderState},
 	],
 };
-
-function stateOf(row: Sender): string {
-	return row.disabled_at === null ? (row.verified_at === null ? 'unverified' : 'ready') : 'disabled';
-}
 
 function showSender(session: Session, row: Sender): void {
 	const publish = `Publish the records of its domain: mailctl domain show ${row.address.split('@')[1]}`;

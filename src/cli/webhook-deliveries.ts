@@ -185,10 +185,3 @@ export function webhookEvents(text: string, previous: readonly WebhookEventType[
 webhookEvents.choices = webhookEventTypes;
 
 export const deliveryState = oneOf('--status', deliveryStates);
-
-export function endpointState({disabledAt, failingSince}: Endpoint): string {
-	if (disabledAt !== null) {
-		return 'disabled';
-	}
-	return failingSince === null ? 'active' : 'failing';
-}

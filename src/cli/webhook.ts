@@ -5,7 +5,7 @@ import {guardOf, postExample} from '../daemon/webhooks.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {storeTime} from '../mail/time.ts';
 import {longestOverlap, mostEndpoints, usualOverlap} from '../mail/webhook.ts';
-import {type Endpoint, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
+import {type Endpoint, endpointState, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
@@ -13,14 +13,7 @@ import {duration} from './options.ts';
 import {verb, version, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, type Noun, shortTime} from './text.ts';
-import {
-	chosenEndpoint,
-	deliveriesVerb,
-	endpointState,
-	missingEndpoint,
-	replayVerb,
-	webhookEvents,
-} from './webhook-deliveries.ts';
+import {chosenEndpoint, deliveriesVerb, missingEndpoint, replayVerb, webhookEvents} from './webhook-deliveries.ts';
 import {listenVerb} from './webhook-listen.ts';
 
 export function webhookCommands(webhook: Command): void {

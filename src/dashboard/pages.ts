@@ -1,5 +1,6 @@
 import {html} from '../hosted/html.ts';
 import {useLink} from '../users/users.ts';
+import {domainPages} from './domains/pages.ts';
 import {messagePages} from './messages/list.ts';
 import type {DashboardParts} from './parts.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
@@ -21,6 +22,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 			},
 		},
 		...messagePages(parts),
+		...domainPages(parts),
 	];
 }
 

@@ -11,6 +11,11 @@ import {deleteSender, findSender, insertSender, type Sender, updateSender} from 
 import {addDomain} from './domains.ts';
 import type {SigningKeys} from './signing-keys.ts';
 
+/** `unverified`: neither DNS nor an operator verified it, and sends from it are refused. */
+export function senderState({disabled_at, verified_at}: Sender): 'ready' | 'unverified' | 'disabled' {
+	return disabled_at === null ? (verified_at === null ? 'unverified' : 'ready') : 'disabled';
+}
+
 export type SenderInput = {
 	readonly workspaceId: string;
 	readonly address: Address;

@@ -41,6 +41,19 @@ export async function pageSenders(
 	return await sendersQuery(reader, workspaceId, after).limit(limit);
 }
 
+/** Those of a domain, by address, from after the one with the comparison form `after`. */
+export async function pageDomainSenders(
+	reader: Knex,
+	domainId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<Sender[]> {
+	const rows = joined(reader, reader('senders as s'))
+		.where('s.domain_id', domainId)
+		.orderBy('s.address_key')
+		.limit(limit);
+	return await (after === null ? rows : rows.where('s.address_key', '>', after));
+}
+
 export async function findSender(reader: Knex, workspaceId: string, addressKey: string): Promise<Sender | undefined> {
 	return await sendersQuery(reader, workspaceId, null).where('s.address_key', addressKey).first();
 }
@@ -50,7 +63,15 @@ export async function findSenderById(reader: Knex, workspaceId: string, id: stri
 }
 
 function sendersQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
-	return alongIndex(reader, 'senders as s', {leading: {'s.workspace_id': workspaceId}, id: 's.id'}, {below: after})
+	return joined(
+		reader,
+		alongIndex(reader, 'senders as s', {leading: {'s.workspace_id': workspaceId}, id: 's.id'}, {below: after}),
+	);
+}
+
+/** With what their domains say of them. */
+function joined(reader: Knex, senders: Knex.QueryBuilder): Knex.QueryBuilder {
+	return senders
 		.join('domains as d', 'd.id', 's.domain_id')
 		.select('s.*', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
 }

@@ -8,7 +8,7 @@ import {addSender, changeSender, removeSender} from '../../src/domains/senders.t
 import type {SigningKeys} from '../../src/domains/signing-keys.ts';
 import {listDkimKeys} from '../../src/store/dkim-keys.ts';
 import {findDomain, listDomains} from '../../src/store/domains.ts';
-import {findSender, listSenders} from '../../src/store/senders.ts';
+import {findSender, listSenders, pageDomainSenders} from '../../src/store/senders.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {address} from '../helpers/parsed-address.ts';
@@ -130,6 +130,13 @@ storeTest(
 				['No-Reply@shop.example', '2026-06-01T00:00:00.000Z'],
 			],
 		);
+		await add('elsewhere@other.example');
+		const [domain] = (await listDomains(store.reader, workspaceId)).filter(({name}) => name === 'shop.example');
+		const page = async (after: string | null) =>
+			(await pageDomainSenders(store.reader, domain?.id ?? '', {after, limit: 2})).map(({address}) => address);
+		t.deepEqual(await page(null), ['No-Reply@shop.example', 'other@shop.example']);
+		t.deepEqual(await page('other@shop.example'), ['third@shop.example']);
+
 		await store.database('domains').update({verified_at: null, state: 'failed'});
 		t.like(await findSender(store.reader, workspaceId, 'third@shop.example'), {verified_at: null});
 	},

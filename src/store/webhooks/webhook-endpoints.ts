@@ -22,6 +22,17 @@ export type Endpoint = {
 	readonly createdAt: string;
 };
 
+/** `failing`: the last attempt failed. */
+export function endpointState({
+	disabledAt,
+	failingSince,
+}: Pick<Endpoint, 'disabledAt' | 'failingSince'>): 'active' | 'failing' | 'disabled' {
+	if (disabledAt !== null) {
+		return 'disabled';
+	}
+	return failingSince === null ? 'active' : 'failing';
+}
+
 type Row = Omit<Endpoint, 'events'> & {readonly events: string};
 
 const columns = [

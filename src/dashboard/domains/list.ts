@@ -1,0 +1,101 @@
+import {generateSigningKeys} from '../../compose/dkim.ts';
+import {addDomain, sampleDomain} from '../../domains/domains.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {parseDomain} from '../../mail/address.ts';
+import {type Domain, type DomainState, pageDomains} from '../../store/domains.ts';
+import {act, badge, hrefOf, input, join, opened, type Tone, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, type Route, type Visit} from '../route.ts';
+
+const perPage = 100;
+
+/** The domains of a workspace, and a form that adds one. */
+export function domainListPages({reader, change, vault}: DashboardParts): readonly Route[] {
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {query, form, workspace, may, now} = visit;
+		const found = await pageDomains(reader, workspace.id, {after: query.get('after'), limit: perPage + 1});
+		const rows = found.slice(0, perPage);
+		const last = found.length > perPage ? rows.at(-1) : undefined;
+		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);
+		const domains = table<Domain>({
+			label: 'Domains',
+			link: ({id}) => `/domains/${id}`,
+			columns: [
+				{title: 'Domain', cell: row => (row.name === sampleDomain ? `${row.name} (sample)` : row.name)},
+				{title: 'State', cell: ({state}) => domainBadge(state)},
+				{title: 'Return path', cell: returnPathOf, wide: true},
+				{title: 'DNS checked', cell: row => time(row.checked_at, now), right: true},
+				{title: 'Added', cell: row => time(row.created_at, now), right: true, wide: true},
+			],
+			rows,
+			empty: html`<p>No domains yet.</p><p>An admin adds the domain that your mail comes from.</p>`,
+		});
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422}),
+			place: 'domains',
+			title: 'Domains',
+			problem,
+			...(may('admin') && !asksForOne && {actions: opened('Add a domain', addForm(form))}),
+			content: join([
+				...(asksForOne ? [html`<div class="card stack">${addForm(form)}</div>`] : []),
+				...(asksForOne && rows.length === 0 ? [] : [domains]),
+				...(last === undefined ? [] : [more(query, last.id)]),
+			]),
+		};
+	}
+
+	async function add(visit: Visit): Promise<Answer> {
+		const {form, workspace, tools} = visit;
+		const name = parseDomain(form.get('name')?.trim() ?? '');
+		const own = form.get('return_path_domain')?.trim() ?? '';
+		const returnPathDomain = own === '' ? null : parseDomain(own);
+		if (name === null) {
+			return await list(visit, 'This is no domain: use a name such as shop.example.');
+		}
+		if (own !== '' && (returnPathDomain === null || returnPathDomain === name)) {
+			return await list(visit, `The return path is a host below the domain, such as bounce.${name}.`);
+		}
+		const keys = await generateSigningKeys();
+		const input = {workspaceId: workspace.id, name, returnPathDomain, keys};
+		const added = await change(trx => addDomain(trx, tools, vault, input));
+		return added
+			? go(`/domains/${added.domain.id}`, `${name} is added. Publish its records below, then verify it.`)
+			: await list(visit, `${name} is there already: open it in the list.`);
+	}
+
+	return [
+		{method: 'GET', path: '/domains', role: 'viewer', answer: visit => list(visit)},
+		{method: 'POST', path: '/domains', role: 'admin', answer: add},
+	];
+}
+
+const tones: Readonly<Record<DomainState, Tone>> = {pending: 'busy', verified: 'good', degraded: 'warn', failed: 'bad'};
+
+export const domainBadge = (state: DomainState): Html => badge(state, tones[state]);
+
+const returnPathOf = ({return_path_at: since}: Domain) => (since === null ? 'the installation’s' : 'its own');
+
+function addForm(typed: URLSearchParams): Html {
+	const fields = join([
+		input({
+			name: 'name',
+			label: 'Domain',
+			required: true,
+			value: typed.get('name') ?? '',
+			placeholder: 'shop.example',
+			hint: 'What stands after the @ of your From addresses.',
+		}),
+		input({
+			name: 'return_path_domain',
+			label: 'Return path (optional)',
+			value: typed.get('return_path_domain') ?? '',
+			placeholder: 'bounce.shop.example',
+			hint: 'Where its bounces go: a host below the domain.',
+		}),
+	]);
+	return act({to: '/domains', label: 'Add the domain', fields});
+}
+
+const more = (query: URLSearchParams, after: string): Html =>
+	html`<div class="more"><span></span><a href="${hrefOf('/domains', query, {after})}" rel="next">More</a></div>`;

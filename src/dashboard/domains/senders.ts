@@ -1,0 +1,165 @@
+import type {Knex} from 'knex';
+import {sampleSender} from '../../admin/sample.ts';
+import {readAddress} from '../../api/schemas/formats.ts';
+import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../../domains/senders.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {labelFault} from '../../mail/unprintable.ts';
+import type {Domain} from '../../store/domains.ts';
+import {findSenderById, pageDomainSenders, type Sender} from '../../store/senders.ts';
+import {
+	act,
+	badge,
+	type Column,
+	hrefOf,
+	input,
+	join,
+	name,
+	nothing,
+	opened,
+	section,
+	type Tone,
+	table,
+	time,
+} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+import type {DomainPage} from './domain.ts';
+
+const perPage = 50;
+const tones: Readonly<Record<ReturnType<typeof senderState>, Tone>> = {
+	ready: 'good',
+	unverified: 'busy',
+	disabled: 'warn',
+};
+
+/** The addresses that mail from a domain may come from. */
+export async function sendersSection(reader: Knex, visit: Visit, domain: Domain): Promise<Html> {
+	const {query, form, may, now} = visit;
+	const found = await pageDomainSenders(reader, domain.id, {after: query.get('senders'), limit: perPage + 1});
+	const rows = found.slice(0, perPage);
+	const last = found.length > perPage ? rows.at(-1) : undefined;
+	const to = `/domains/${domain.id}`;
+	const changes: ReadonlyArray<Column<Sender>> = may('admin')
+		? [{title: 'Actions', cell: row => opened('Change', changesOf(to, row))}]
+		: [];
+	const shown = table<Sender>({
+		label: 'Senders',
+		columns: [
+			{title: 'Address', cell: row => name(row.address)},
+			{title: 'Name', cell: nameOf, cut: true, wide: true},
+			{title: 'State', cell: row => badge(senderState(row), tones[senderState(row)])},
+			{title: 'Added', cell: row => time(row.created_at, now), right: true, wide: true},
+			...changes,
+		],
+		rows,
+		empty: html`<p>No senders yet.</p><p>Add the addresses that mail comes from, such as no-reply@${domain.name}.</p>`,
+	});
+	const more =
+		last && html`<p><a href="${hrefOf(to, query, {senders: last.address_key})}" rel="next">More senders</a></p>`;
+	const isWrong = form.has('address');
+	return section(
+		'Senders',
+		html`${may('admin') && isWrong ? html`<div class="card">${addForm(to, domain, form)}</div>` : null}${shown}${more ?? null}`,
+		may('admin') && !isWrong ? opened('Add a sender', addForm(to, domain, form)) : nothing,
+	);
+}
+
+function nameOf(row: Sender): Html | string {
+	return row.name === null ? (row.address === sampleSender ? '(sample)' : '') : name(row.name);
+}
+
+function addForm(to: string, {name: domain}: Domain, typed: URLSearchParams): Html {
+	const fields = join([
+		input({
+			name: 'address',
+			label: 'Address',
+			type: 'email',
+			required: true,
+			value: typed.get('address') ?? '',
+			placeholder: `no-reply@${domain}`,
+		}),
+		input({name: 'name', label: 'Name in From (optional)', value: typed.get('name') ?? '', placeholder: 'Shop'}),
+	]);
+	return act({to: `${to}/senders`, label: 'Add the sender', fields});
+}
+
+const changeNotices = {
+	verify: 'is verified, whatever DNS says',
+	enable: 'may send again',
+	disable: 'may not send any more',
+} as const;
+
+function changesOf(domain: string, row: Sender): Html {
+	const to = `${domain}/senders/${row.id}`;
+	const state = senderState(row);
+	return join([
+		...(state === 'unverified' ? [act({to: `${to}/verify`, label: 'Verify without DNS', look: 'quiet'})] : []),
+		state === 'disabled'
+			? act({to: `${to}/enable`, label: 'Let it send again', look: 'quiet'})
+			: act({to: `${to}/disable`, label: 'Refuse its sends', look: 'quiet'}),
+		html`<p class="soft">Removing it fails its queued mail.</p>`,
+		act({to: `${to}/remove`, label: 'Remove', look: 'danger', typed: row.address}),
+	]);
+}
+
+export function senderPages({reader, change, vault}: DashboardParts, {show, about}: DomainPage): readonly Route[] {
+	async function add(visit: Visit, domain: Domain): Promise<Answer> {
+		const {form, workspace, tools} = visit;
+		const address = readAddress(form.get('address')?.trim() ?? '');
+		const name = form.get('name')?.trim() || null;
+		const fault = name === null ? null : labelFault(name);
+		if (address === null || address.domain !== domain.name) {
+			return await show(visit, domain, `The address of a sender of this domain ends with @${domain.name}.`);
+		}
+		if (fault !== null) {
+			return await show(visit, domain, `The name ${fault}.`);
+		}
+		const newKeys = await prepareKeys(reader, workspace.id, address.domain);
+		const input = {workspaceId: workspace.id, address, name, verified: false, newKeys};
+		const added = await change(trx => addSender(trx, tools, vault, input));
+		return added
+			? go(`/domains/${domain.id}`, `${added.address} is added.`)
+			: await show(visit, domain, `The sender ${address.spelling} is there already.`);
+	}
+
+	/** An answer about a sender of the domain. */
+	const aboutSender = (work: (visit: Visit, domain: Domain, sender: Sender) => Promise<Answer>) =>
+		about(async (visit, domain) => {
+			const {sender: id = ''} = visit.params;
+			const sender = isId('snd', id) ? await findSenderById(reader, domain.workspace_id, id) : undefined;
+			return sender?.domain_id === domain.id
+				? await work(visit, domain, sender)
+				: missing('This domain has no such sender.');
+		});
+
+	async function remove(visit: Visit, domain: Domain, {id, address}: Sender): Promise<Answer> {
+		if (visit.form.get('typed') !== address) {
+			return await show(visit, domain, `Nothing was removed: type ${address} to remove it.`);
+		}
+		await change(trx => removeSender(trx, visit.tools, domain.workspace_id, {id}));
+		return go(`/domains/${domain.id}`, `${address} is removed.`);
+	}
+
+	return [
+		{method: 'POST', path: '/domains/:id/senders', role: 'admin', answer: about(add)},
+		...(['verify', 'enable', 'disable'] as const).map(
+			(step): Route => ({
+				method: 'POST',
+				path: `/domains/:id/senders/:sender/${step}`,
+				role: 'admin',
+				answer: aboutSender(async ({tools}, domain, {address, address_key: key}) => {
+					await change(trx => changeSender(trx, tools, domain.workspace_id, key, step));
+					return go(`/domains/${domain.id}`, `${address} ${changeNotices[step]}.`);
+				}),
+			}),
+		),
+		{
+			method: 'POST',
+			path: '/domains/:id/senders/:sender/remove',
+			role: 'admin',
+			fresh: true,
+			answer: aboutSender(remove),
+		},
+	];
+}
