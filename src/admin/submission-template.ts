@@ -5,6 +5,12 @@ import {saveTemplate} from './templates.ts';
 
 /** The template of mail that programs submit by SMTP, so that each message has one. Its content is sent to nobody. */
 const name = 'submission';
+const id = 'tpl_submission';
+
+/** Whether nobody made the template: lists say so, and `template pull` leaves it out. */
+export function isBuiltIn(template: {readonly id: string}): boolean {
+	return template.id === id;
+}
 
 const html = '<p>Mail that was submitted by SMTP is sent as its program wrote it. This template stands for it.</p>';
 const variant: TemplateVariant = {
@@ -19,7 +25,7 @@ const variant: TemplateVariant = {
 
 /** Its id; undefined: the workspace has none yet. A template of that name that the workspace made itself will do. */
 export async function findSubmissionTemplate(reader: Knex, workspaceId: string): Promise<string | undefined> {
-	const template = await findTemplate(reader, workspaceId, {name});
+	const template = (await findTemplate(reader, workspaceId, {id})) ?? (await findTemplate(reader, workspaceId, {name}));
 	return template && template.latest_version !== null ? template.id : undefined;
 }
 
@@ -29,5 +35,10 @@ export async function makeSubmissionTemplate(
 	workspaceId: string,
 ): Promise<string> {
 	const found = await findSubmissionTemplate(trx, workspaceId);
-	return found ?? (await saveTemplate(trx, tools, {workspaceId, name, variants: [variant], sample: null})).id;
+	if (found !== undefined) {
+		return found;
+	}
+	const isTaken = (await findTemplate(trx, workspaceId, {id})) !== undefined;
+	const content = {variants: [variant], sample: null};
+	return (await saveTemplate(trx, tools, {workspaceId, id: isTaken ? null : id, name, ...content})).id;
 }

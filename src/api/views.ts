@@ -1,3 +1,4 @@
+import {isBuiltIn} from '../admin/submission-template.ts';
 import {variantSource} from '../admin/templates.ts';
 import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
@@ -160,6 +161,7 @@ export function templateView(row: Template) {
 		id: row.id,
 		name: row.name,
 		latest_version: row.latest_version,
+		built_in: isBuiltIn(row),
 		created_at: apiTime(row.created_at),
 		updated_at: apiTime(row.updated_at),
 	};

@@ -5,7 +5,7 @@ import {capturedFile} from '../daemon/mail-copies.ts';
 import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
-import {askedTerms, metadataTerm, mostAsked, type Term, tagTerm} from '../mail/terms.ts';
+import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm} from '../mail/terms.ts';
 import {type EngagementCount, readEngagement} from '../store/engagement.ts';
 import {readEvents} from '../store/events.ts';
 import {readReports, type StoredReport} from '../store/inbound/reports.ts';
@@ -140,6 +140,8 @@ const messages: Noun<ListedMessage> = {
 
 async function list(session: Session, options: ListOptions): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
+	const {messageId} = options;
+	const id = messageId === undefined ? undefined : await messageOf(session, messageId);
 	const filter = {
 		workspaceId,
 		status: options.status,
@@ -150,14 +152,14 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 			...(options.subject ?? []),
 			...Object.entries(metadata(options.metadata ?? [])).map(([key, value]) => metadataTerm(key, value)),
 			...(options.tag === undefined ? [] : [tagTerm(options.tag)]),
+			// One that is not ours is that of a submitted mail.
+			...(messageId === undefined || id !== undefined ? [] : [messageIdTerm(messageId)]),
 		],
-		id: options.messageId === undefined ? undefined : await messageOf(session, options.messageId),
+		id,
 		since: options.since,
 		until: options.until,
 	};
-	const rows =
-		filter.id === null ? [] : await listMessages(await session.reader(), {...filter, id: filter.id}, options.limit);
-	session.list(messages, rows);
+	session.list(messages, await listMessages(await session.reader(), filter, options.limit));
 }
 
 /** Of a deleted template only the id is known still. */
@@ -165,8 +167,9 @@ async function templateId(session: Session, key: string): Promise<string> {
 	return isTemplateId(key) ? key : (await chosenTemplate(session, key)).id;
 }
 
-async function messageOf(session: Session, messageId: string): Promise<string | null> {
-	return createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}).readMessageId(messageId);
+async function messageOf(session: Session, messageId: string): Promise<string | undefined> {
+	const links = createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes});
+	return links.readMessageId(messageId) ?? undefined;
 }
 
 /** Throws a usage error (64). */

@@ -1,6 +1,7 @@
 import {existsSync} from 'node:fs';
 import path from 'node:path';
 import type {Knex} from 'knex';
+import {isBuiltIn} from '../admin/submission-template.ts';
 import {carryOut, type FileChange, folderNameFault, type Plan, planPull} from '../admin/template-folder.ts';
 import {variantSource} from '../admin/templates.ts';
 import {folderFiles} from '../render/folder.ts';
@@ -47,7 +48,9 @@ async function foldersOf(session: Session, reader: Knex, folder: string): Promis
 		}
 		return [[found, folder]];
 	}
-	const templates = (await listTemplates(reader, workspaceId)).sort((a, b) => (a.name < b.name ? -1 : 1));
+	const templates = (await listTemplates(reader, workspaceId))
+		.filter(template => !isBuiltIn(template))
+		.sort((a, b) => (a.name < b.name ? -1 : 1));
 	const unfit = templates.flatMap(({id, name}) => {
 		const fault = folderNameFault(name);
 		return fault === null ? [] : [`${id}: its name ${JSON.stringify(name)} ${fault}`];

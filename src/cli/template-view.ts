@@ -1,3 +1,4 @@
+import {isBuiltIn} from '../admin/submission-template.ts';
 import type {Saved} from '../admin/templates.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {Session} from './session.ts';
@@ -9,12 +10,13 @@ export const templateNoun: Noun<Template> = {
 		id: row.id,
 		name: row.name,
 		version: row.latest_version,
+		built_in: isBuiltIn(row),
 		created_at: row.created_at,
 		updated_at: row.updated_at,
 	}),
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id, id: true},
-		{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
+		{title: 'NAME', name: 'name', cell: row => (isBuiltIn(row) ? `${row.name} (built in)` : row.name), cut: true},
 		{title: 'VERSION', name: 'version', cell: row => row.latest_version, right: true},
 		{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
 		{name: 'changed', cell: row => `${shortTime(row.updated_at)} UTC`},

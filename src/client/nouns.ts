@@ -74,6 +74,8 @@ export type Template = {
 	name: string;
 	/** The version that sends use; null: none was saved. */
 	latest_version: number | null;
+	/** The template `tpl_submission`, which mail submitted by SMTP has; nobody made it. */
+	built_in: boolean;
 	/** UTC, `2026-06-09T10:15:30+00:00` */
 	created_at: string;
 	/** UTC, `2026-06-09T10:15:30+00:00` */
@@ -195,7 +197,7 @@ export type MessageListQuery = {
 	metadata?: Record<string, string> | null | undefined;
 	/** Messages with this tag. */
 	tag?: string | null | undefined;
-	/** The message whose mail has this Message-ID, with angle brackets or without. */
+	/** The messages whose mail has this Message-ID, with angle brackets or without. A mail that was submitted by SMTP has its own. */
 	messageId?: string | null | undefined;
 	/** Only messages of live keys, or of test keys; a test key lists its own kind alone. */
 	mode?: 'live' | 'test' | null | undefined;

@@ -1,3 +1,4 @@
+import {isMessageId} from '../mail/message.ts';
 import {fieldValue, readSource, type Source, type SourceField} from '../mail/source.ts';
 import type {Body} from './body-writer.ts';
 import {withoutLastLines, writeRelaxed} from './canonical.ts';
@@ -50,7 +51,7 @@ function fieldsOf({fields}: Source, submitted: Submitted): HeaderField[] {
 	const has = (name: string, isGood: (value: string) => boolean = () => true) =>
 		fields.some(field => field.name === name && isGood(fieldValue(field)));
 	const hasDate = has('date', value => date.test(value) && !Number.isNaN(Date.parse(value)));
-	const hasId = has('message-id', value => /^<[^\s<>@]+@[^\s<>@]+>$/.test(value));
+	const hasId = has('message-id', isMessageId);
 	const keepsOptOut = has('list-unsubscribe') && !submitted.hasTopic;
 	const isOptOut = (name: string) => /^list-unsubscribe(?:-post)?$/i.test(name);
 	const isKept = ({name}: SourceField) =>

@@ -17,6 +17,21 @@ export function submittedSource([first]: readonly Attachment[]): Uint8Array | nu
 	return first?.contentType === submittedType ? first.content : null;
 }
 
+/** A mail as it is kept: under the Message-ID that it came with. */
+export function submittedFile(messageId: string | null, content: Uint8Array): Attachment {
+	return {filename: messageId ?? 'submitted.eml', contentType: submittedType, content};
+}
+
+/** The Message-ID of the mail that was submitted; null: it had none, or the message has a template. */
+export function submittedId([first]: ReadonlyArray<Pick<Attachment, 'filename' | 'contentType'>>): string | null {
+	return first?.contentType === submittedType && isMessageId(first.filename) ? first.filename : null;
+}
+
+/** Whether it is what a Message-ID field has (RFC 5322 §3.6.4), without comments and blanks. */
+export function isMessageId(text: string): boolean {
+	return /^<[^\s<>@]+@[^\s<>@]+>$/.test(text);
+}
+
 /** What of a mail is tracked. */
 export type Tracking = {readonly opens: boolean; readonly clicks: boolean};
 

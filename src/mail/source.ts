@@ -57,6 +57,26 @@ export function fieldValue({line}: SourceField): string {
 		.trim();
 }
 
+/**
+ * The mail without the To and Cc that name an address (in comparison form), whoever else stands in them (RFC 5322 §3.6.3); null:
+ * none of them does, or it is no mail.
+ */
+export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null {
+	const read = readSource(raw);
+	const names = (one: SourceField) =>
+		(one.name === 'to' || one.name === 'cc') &&
+		fieldValue(one)
+			.toLowerCase()
+			.split(/[\s<>()",:;]+/)
+			.includes(addressKey);
+	if (!read.ok || !read.source.fields.some(names)) {
+		return null;
+	}
+	const instead = ({name}: SourceField) => (name === 'to' ? ['To: undisclosed-recipients:;'] : []);
+	const lines = read.source.fields.flatMap(one => (names(one) ? instead(one) : [one.line]));
+	return Buffer.concat([Buffer.from(`${lines.join('\r\n')}${blankLine}`, 'latin1'), read.source.body]);
+}
+
 const [lf, cr] = [0x0a, 0x0d];
 /** RFC 5322 §2.1.1, without CRLF. */
 const longestLine = 998;

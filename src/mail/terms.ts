@@ -1,3 +1,5 @@
+import {type Attachment, submittedId} from './message.ts';
+
 /** A text that a message can be found by besides its columns; the store has an index of them. */
 export type Term = string;
 
@@ -38,9 +40,25 @@ export function tagTerm(tag: string): Term {
 	return `t:${tag}`;
 }
 
-/** Of a message as it is stored: JSON texts, null for nothing. */
-export function termsOf({metadata, tags}: {readonly metadata: string | null; readonly tags: string | null}): Term[] {
+/** Of the mail itself, with angle brackets or without. */
+export function messageIdTerm(messageId: string): Term {
+	return `i:${messageId.trim().replace(/^<|>$/g, '')}`;
+}
+
+/** A message as it is stored: JSON texts, null for nothing; the names of its files. */
+export type Findable = {
+	readonly metadata: string | null;
+	readonly tags: string | null;
+	readonly attachments: ReadonlyArray<Pick<Attachment, 'filename' | 'contentType'>>;
+};
+
+export function termsOf({metadata, tags, attachments}: Findable): Term[] {
+	const messageId = submittedId(attachments);
 	const pairs = Object.entries<string>(metadata === null ? {} : JSON.parse(metadata));
 	const named: string[] = tags === null ? [] : JSON.parse(tags);
-	return [...pairs.map(([key, value]) => metadataTerm(key, value)), ...new Set(named.map(tagTerm))];
+	return [
+		...pairs.map(([key, value]) => metadataTerm(key, value)),
+		...new Set(named.map(tagTerm)),
+		...(messageId === null ? [] : [messageIdTerm(messageId)]),
+	];
 }

@@ -1,9 +1,11 @@
 import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
-import {erasedAddress} from '../mail/message.ts';
+import {erasedAddress, submittedSource} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
+import {withoutRecipient} from '../mail/source.ts';
 import {storeTime} from '../mail/time.ts';
+import {listAttachments, replaceSubmitted} from '../store/attachments.ts';
 import {beginAct, eraseFromAudit} from '../store/audit.ts';
 import {
 	type CopyRef,
@@ -17,6 +19,7 @@ import {
 	findCopiesOf,
 	findCopiesTo,
 	findMessagesTo,
+	findSubmittedBeside,
 	findUnmatched,
 	rewriteAddresses,
 	rewriteWebhookBodies,
@@ -122,6 +125,7 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 	async function eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
 		const at = storeTime(clock.now());
 		const copies = await findCopiesOf(trx, messageIds);
+		const beside = await findSubmittedBeside(trx, person.workspaceId, messageIds);
 		// First of all: from then on no other node writes an outcome of them.
 		const ended = await endCopies(trx, idsOf(copies), {state: 'suppressed', at});
 		await eraseCopies(trx, idsOf(copies.filter(({role}) => role === 'to')));
@@ -131,7 +135,25 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
+		await eraseFromSubmitted(trx, person, beside);
 		await removeCaptured(idsOf(copies));
+	}
+
+	/** Each recipient of a submitted mail has the whole of it. */
+	async function eraseFromSubmitted(
+		trx: Knex.Transaction,
+		{addressKey}: Person,
+		messageIds: readonly string[],
+	): Promise<void> {
+		// One after the other: they may be large.
+		for (const id of messageIds) {
+			const source = submittedSource(await listAttachments(trx, id));
+			const rest = source && withoutRecipient(Buffer.from(source), addressKey);
+			if (rest) {
+				await replaceSubmitted(trx, id, rest);
+				await removeCaptured(idsOf(await findCopiesOf(trx, [id])));
+			}
+		}
 	}
 
 	/** Only the address is the person's: in the `Cc` of every copy of the message, and in what its own copy left. */

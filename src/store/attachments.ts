@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Attachment} from '../mail/message.ts';
+import {type Attachment, submittedType} from '../mail/message.ts';
 import {insertRows, type Row} from './engine/insert-rows.ts';
 
 const columns = ['message_id', 'position', 'filename', 'content_type', 'content'];
@@ -40,4 +40,9 @@ export async function listAttachments(reader: Knex, messageId: string): Promise<
 		.where({message_id: messageId})
 		.orderBy('position')
 		.select('filename', 'content_type as contentType', 'content');
+}
+
+/** Puts another mail in the place of the one that was submitted. */
+export async function replaceSubmitted(trx: Knex.Transaction, messageId: string, content: Uint8Array): Promise<void> {
+	await trx('attachments').where({message_id: messageId, position: 0, content_type: submittedType}).update({content});
 }

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
-import {erasedAddress, type Role} from '../mail/message.ts';
+import {erasedAddress, isMessageId, type Role, submittedType} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
+import {messageIdTerm} from '../mail/terms.ts';
 import {holdsBytes, rowSource} from './engine/dialect.ts';
 import {deleteTerms} from './message-terms.ts';
 
@@ -139,6 +140,27 @@ export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly 
 	});
 	await trx('recipients').whereIn('message_id', messageIds).whereNotNull('subject').update({subject: null});
 	await trx('attachments').whereIn('message_id', messageIds).delete();
+}
+
+/** Other messages that the mails of these were submitted for, found by their Message-ID. */
+export async function findSubmittedBeside(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	messageIds: readonly string[],
+): Promise<string[]> {
+	const names: string[] = await trx('attachments')
+		.whereIn('message_id', messageIds)
+		.where({position: 0, content_type: submittedType})
+		.pluck('filename');
+	const terms = [...new Set(names)].filter(isMessageId).map(messageIdTerm);
+	if (terms.length === 0) {
+		return [];
+	}
+	return await trx('message_terms')
+		.where({workspace_id: workspaceId})
+		.whereIn('term', terms)
+		.whereNotIn('message_id', messageIds)
+		.pluck('message_id');
 }
 
 /** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. */

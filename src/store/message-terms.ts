@@ -37,9 +37,10 @@ export async function deleteTerms(
 ): Promise<void> {
 	const found: Found[] = await trx('messages as m')
 		.join('recipients as r', 'r.message_id', 'm.id')
+		.leftJoin('attachments as a', join => join.on('a.message_id', 'm.id').andOnVal('a.position', 0))
 		.whereRaw("r.role = 'to'")
 		.whereIn('m.id', messageIds)
-		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject');
+		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject', 'a.filename', 'a.content_type');
 	const rows = rowsOf(found.map(row => storedTerms(keepTags ? {...row, tags: null} : row)));
 	for (let start = 0; start < rows.length; start += rowsAtOnce) {
 		const {sql, bindings} = rowSource(trx, rows.slice(start, start + rowsAtOnce), columns.length);
@@ -56,9 +57,13 @@ type Found = {
 	readonly metadata: string | null;
 	readonly tags: string | null;
 	readonly subject: string | null;
+	/** Of the first attachment; null: there is none. */
+	readonly filename?: string | null;
+	readonly content_type?: string | null;
 };
 
 /** All that a message as it is stored can be found by. */
 export function storedTerms({id, workspace_id: workspaceId, subject, ...row}: Found): MessageTerms {
-	return {workspaceId, messageId: id, terms: [...termsOf(row), ...subjectTerms(subject ?? '')]};
+	const attachments = row.filename ? [{filename: row.filename, contentType: row.content_type ?? ''}] : [];
+	return {workspaceId, messageId: id, terms: [...termsOf({...row, attachments}), ...subjectTerms(subject ?? '')]};
 }

@@ -1,4 +1,5 @@
 import type {Address} from '../mail/address.ts';
+import {isMessageId} from '../mail/message.ts';
 import {fieldValue, type HeaderLimits, octetFault, readSource, type SourceField} from '../mail/source.ts';
 import {decodeWords} from '../report/decode.ts';
 import {onlyMailbox} from './mailbox.ts';
@@ -8,6 +9,8 @@ export type SubmittedMail = {
 	readonly from: Address;
 	/** Null: none, or several. */
 	readonly replyTo: Address | null;
+	/** Null: it has none, or nothing that is one. */
+	readonly messageId: string | null;
 	readonly topicCode: string | null;
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
@@ -64,7 +67,16 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 	const kept = fields.filter(({name}) => !dropped.has(name) && !name.startsWith(own));
 	const header = [trace, ...kept.map(({line}) => line)].map(line => `${line}\r\n`).join('');
 	const source = Buffer.concat([Buffer.from(`${header}\r\n`, 'latin1'), body]);
-	return {ok: true, mail: {from, replyTo: onlyMailbox(value('reply-to') ?? ''), ...wishes.wishes, source}};
+	const messageId = value('message-id');
+	return {
+		ok: true,
+		mail: {
+			...{from, replyTo: onlyMailbox(value('reply-to') ?? '')},
+			messageId: messageId !== null && isMessageId(messageId) ? messageId : null,
+			...wishes.wishes,
+			source,
+		},
+	};
 }
 
 type Wishes = Pick<SubmittedMail, 'topicCode' | 'metadata' | 'tags'>;

@@ -5,7 +5,7 @@ import type {Caller} from '../api/caller.ts';
 import {isLooping} from '../inbound/receive-mail.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
-import {submittedType} from '../mail/message.ts';
+import {submittedFile} from '../mail/message.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {readAddressees} from '../store/contacts.ts';
 import {readSubmitted} from './header.ts';
@@ -92,7 +92,7 @@ export function createSubmit({accept, reader, templateOf, takeRate, mayAccept}: 
 				return none({code: 552, text: '5.3.4 The mail is too large for so many recipients: send it to fewer at once'});
 			}
 			const templateId = await templateOf(caller.workspaceId);
-			const attachments = [{filename: 'submitted.eml', contentType: submittedType, content: mail.source}];
+			const attachments = [submittedFile(mail.messageId, mail.source)];
 			const {workspaceId, mode} = caller;
 			const {from, replyTo, topicCode} = mail;
 			const common = {workspaceId, mode, from, replyTo, templateId, topicCode, attachments};

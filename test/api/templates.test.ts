@@ -12,7 +12,7 @@ storeTest(test, 'a template is made, read, listed and deleted', async (t, store)
 	const made = await api.post('/v1/templates', {name: 'Beleg – größer 🎉'});
 	t.is(made.status, 201, made.text);
 	const {created_at, updated_at, ...rest} = made.body as Template & {created_at: string; updated_at: string};
-	t.deepEqual(rest, {id: idOf(made), name: 'Beleg – größer 🎉', latest_version: null});
+	t.deepEqual(rest, {id: idOf(made), name: 'Beleg – größer 🎉', latest_version: null, built_in: false});
 	t.regex(created_at, shape);
 	t.is(updated_at, created_at);
 	const path = `/v1/templates/${idOf(made)}`;

@@ -1,4 +1,4 @@
-import {readFile, writeFile} from 'node:fs/promises';
+import {readdir, readFile, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {type ParsedMail, simpleParser} from 'mailparser';
@@ -196,6 +196,68 @@ test('an erased person leaves nothing of a submitted mail', async t => {
 	t.like(message, {to: 'erased@erased.invalid', subject: null, attachments: []});
 	const raw = String(await running.program.cliBytes('message', 'raw', id));
 	t.notRegex(raw, /secret words|For your eyes|ann@/);
+});
+
+test('nor of one that others got too: To and Cc that named it are gone, the rest stays', async t => {
+	const running = await start(t);
+	const {cli, cliBytes} = running.program;
+	const mail = {to: 'Ann <ann@recipient.example>, bob@recipient.example', cc: 'eve@recipient.example', text: 'hello'};
+	await running.submit(mail);
+	const {id} = (await listed(running)).find(({to}) => to.startsWith('bob')) ?? {id: ''};
+	const [captured = ''] = (await deliveredOf(running, id)).recipients.map(copy => copy.captured);
+	await cli('contact', 'erase', 'ann@recipient.example', '--yes');
+	const raw = String(await cliBytes('message', 'raw', id));
+	t.notRegex(raw, /ann@/i);
+	t.regex(raw, /^To: undisclosed-recipients:;\r\nCc: eve@recipient\.example\r$/m);
+	t.regex(raw, /\r\nhello/);
+	await t.throwsAsync(readFile(captured as string), {code: 'ENOENT'});
+});
+
+test('a mail is found by its own Message-ID, each of its messages, until it is erased', async t => {
+	const running = await start(t);
+	const {cli} = running.program;
+	const mail = {subject: 'Run 7', text: 'failed', messageId: '<run-7@gitea.example>'};
+	await running.submit({...mail, to: 'ann@recipient.example, bob@recipient.example'});
+	await running.submit({...mail, messageId: '<run-8@gitea.example>', to: 'ann@recipient.example'});
+	const all = await listed(running);
+	const [, second, first] = all.map(({id}) => id);
+	const byApi = async (messageId: string) => {
+		const {body} = await call(
+			`${running.daemon.url}/v1/messages?messageId=${encodeURIComponent(messageId)}`,
+			running.key,
+		);
+		return (body as {data: Array<{id: string}>}).data.map(({id}) => id);
+	};
+	const byCommand = async (messageId: string) =>
+		(await cli<Array<{id: string}>>('message', 'list', '--message-id', messageId)).map(({id}) => id);
+	for (const found of [byApi, byCommand]) {
+		t.deepEqual(await found('<run-7@gitea.example>'), [second, first]);
+		t.deepEqual(await found('run-8@gitea.example'), [all[0]?.id]);
+		t.deepEqual(await found('<run-9@gitea.example>'), []);
+	}
+	await cli('contact', 'erase', 'ann@recipient.example', '--yes');
+	t.deepEqual(await byApi('<run-8@gitea.example>'), []);
+	t.is((await byCommand('<run-7@gitea.example>')).length, 1);
+});
+
+test('lists mark the template of submitted mail as built in, and template pull leaves it out', async t => {
+	const running = await start(t);
+	const {cli, folder} = running.program;
+	await running.submit({to: 'ann@recipient.example', text: 'x'});
+	const templates = await cli<Array<{id: string; name: string; built_in: boolean}>>('template', 'list');
+	t.deepEqual(
+		templates.filter(one => one.built_in).map(({id, name}) => [id, name]),
+		[['tpl_submission', 'submission']],
+	);
+	t.true(templates.length > 1);
+	await cli('template', 'pull', 'pulled');
+	t.deepEqual(
+		(await readdir(join(folder, 'pulled'))).toSorted(),
+		templates
+			.filter(one => !one.built_in)
+			.map(({name}) => name)
+			.toSorted(),
+	);
 });
 
 test('SIGTERM while a mail is on its way: it is stored and answered, and sent after the restart', async t => {

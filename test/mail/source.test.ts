@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fieldValue, octetFault, readSource} from '../../src/mail/source.ts';
+import {fieldValue, octetFault, readSource, withoutRecipient} from '../../src/mail/source.ts';
 
 const read = (text: string) => readSource(Buffer.from(text, 'latin1'), {octets: 200_000, fields: 1000});
 
@@ -65,4 +65,34 @@ test('octets are judged as a pattern would', t => {
 	);
 	t.is(octetFault(Buffer.from(`${'x'.repeat(998)}\r\n`)), null);
 	t.regex(octetFault(Buffer.from(`${'x'.repeat(999)}\r\n`)) ?? '', /998 octets/);
+});
+
+test('To and Cc that name an address go, others stay as they are', t => {
+	const rest = ['From: ann@x.example', 'To: undisclosed-recipients:;', 'Cc: bob@x.example', 'X-To: ann@x.example'];
+	for (const to of [
+		'ann@x.example',
+		'Ann <ANN@x.example>, bob@x.example',
+		'team: <bob@x.example>,\r\n\tann@x.example;',
+	]) {
+		const mail = [rest[0], `To: ${to}`, rest[2], rest[3], 'CC: "Ann" <ann@x.example>', '', 'ann@x.example', ''];
+		const changed = withoutRecipient(Buffer.from(mail.join('\r\n')), 'ann@x.example');
+		t.is(String(changed), [...rest, '', 'ann@x.example', ''].join('\r\n'));
+	}
+	for (const to of ['joann@x.example', 'ann@x.example.org', 'bob@x.example']) {
+		t.is(withoutRecipient(Buffer.from(`To: ${to}\r\n\r\nann@x.example`), 'ann@x.example'), null, to);
+	}
+});
+
+test('any octets: without a recipient they are a mail that does not name it in To and Cc', t => {
+	const words = fc.constantFrom('To: ', 'Cc:', 'ann@x.example', ',', '<', '>', '\r\n', ' ', '\t', '"', 'Ann', '\xff');
+	fc.assert(
+		fc.property(fc.array(words, {maxLength: 30}), pieces => {
+			const changed = withoutRecipient(
+				Buffer.from(`From: a@b.example\r\n${pieces.join('')}`, 'latin1'),
+				'ann@x.example',
+			);
+			t.true(changed === null || (readSource(changed).ok && withoutRecipient(changed, 'ann@x.example') === null));
+		}),
+		{numRuns: 2000},
+	);
 });

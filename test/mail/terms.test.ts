@@ -1,6 +1,15 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {askedTerms, metadataTerm, mostAsked, subjectTerms, tagTerm, termsOf} from '../../src/mail/terms.ts';
+import {submittedFile} from '../../src/mail/message.ts';
+import {
+	askedTerms,
+	messageIdTerm,
+	metadataTerm,
+	mostAsked,
+	subjectTerms,
+	tagTerm,
+	termsOf,
+} from '../../src/mail/terms.ts';
 
 test('the words of a subject are found in any order, case and compatibility form', t => {
 	const terms = subjectTerms('Ihr Beleg Nr. 1042 – GRÖSSER, größer & ﬁnal!');
@@ -34,8 +43,20 @@ test('no two pairs of metadata, and nothing else, share a term', t => {
 			t.false([tagTerm(a), ...subjectTerms(a)].includes(metadataTerm(keyB, b)));
 		}),
 	);
-	t.deepEqual(termsOf({metadata: '{"a":"1","b":""}', tags: '["x","x","y"]'}), ['m1:a=1', 'm1:b=', 't:x', 't:y']);
-	t.deepEqual(termsOf({metadata: null, tags: null}), []);
+	t.deepEqual(termsOf({metadata: '{"a":"1","b":""}', tags: '["x","x","y"]', attachments: []}), [
+		'm1:a=1',
+		'm1:b=',
+		't:x',
+		't:y',
+	]);
+	t.deepEqual(termsOf({metadata: null, tags: null, attachments: []}), []);
+	const terms = (messageId: string | null) =>
+		termsOf({metadata: null, tags: null, attachments: [submittedFile(messageId, Buffer.alloc(0))]});
+	t.deepEqual(terms('<1@a.example>'), ['i:1@a.example']);
+	t.deepEqual(terms('<1@a.example>'), [messageIdTerm('1@a.example')]);
+	t.deepEqual(terms(null), []);
+	const file = {filename: '<1@a.example>', contentType: 'text/plain'};
+	t.deepEqual(termsOf({metadata: null, tags: null, attachments: [file]}), [], 'of a caller of the API');
 });
 
 test('whatever a subject holds, its terms are few, short, storable and found', t => {

@@ -2,7 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
-import {askedTerms, metadataTerm, mostAsked, type Term, tagTerm} from '../../mail/terms.ts';
+import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm} from '../../mail/terms.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 import {firstThatFit} from '../../store/engine/along-index.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
@@ -52,7 +52,11 @@ const messageQuery = Type.Object(
 		),
 		tag: Type.Optional(Type.String({format: 'text', description: 'Messages with this tag.'})),
 		messageId: Type.Optional(
-			Type.String({description: 'The message whose mail has this Message-ID, with angle brackets or without.'}),
+			Type.String({
+				format: 'text',
+				description:
+					'The messages whose mail has this Message-ID, with angle brackets or without. A mail that was submitted by SMTP has its own.',
+			}),
 		),
 		mode: Type.Optional(
 			Type.Enum(['live', 'test'], {
@@ -90,20 +94,19 @@ export function messageListRoutes({auth, reader, cursors, readMessageId}: ApiPar
 			async request => {
 				const caller = callerOf(request);
 				const {workspaceId} = caller;
-				const filter = filterOf(request.query, caller);
-				const id = request.query.messageId === undefined ? undefined : readMessageId(request.query.messageId);
+				const filter = filterOf(request.query, caller, readMessageId);
 				const page = await scanPage({
 					query: request.query,
 					usualLimit: messagesPerPage,
 					cursors,
-					scope: {workspaceId, route: 'messages', filters: textsOf({...filter, id})},
+					scope: {workspaceId, route: 'messages', filters: textsOf(filter)},
 					async scan(part) {
 						// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
 						const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
-						if (isUnknown || id === null || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
+						if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 							return {rows: [], next: null};
 						}
-						const {ids, next} = await scanMessages(reader, {...filter, id, workspaceId}, part);
+						const {ids, next} = await scanMessages(reader, {...filter, workspaceId}, part);
 						const fitting = await firstThatFit(reader, 'messages', ids);
 						const rows = await readMessages(reader, workspaceId, fitting);
 						return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
@@ -115,27 +118,32 @@ export function messageListRoutes({auth, reader, cursors, readMessageId}: ApiPar
 	};
 }
 
-type Filter = Omit<MessageFilter, 'workspaceId' | 'id'>;
+type Filter = Omit<MessageFilter, 'workspaceId'>;
+type Query = Static<typeof messageQuery>;
 
-function filterOf(query: Static<typeof messageQuery>, caller: Caller): Filter {
+function filterOf(query: Query, caller: Caller, readMessageId: ApiParts['readMessageId']): Filter {
+	// One that is not ours is that of a submitted mail.
+	const id = query.messageId === undefined ? undefined : (readMessageId(query.messageId) ?? undefined);
 	return {
+		id,
 		mode: query.mode ?? visibleMode(caller),
 		status: query.status,
 		toKey: query.recipient === undefined ? undefined : queryAddressKey(query.recipient),
 		fromKey: query.from === undefined ? undefined : queryAddressKey(query.from),
 		templateId: query.templateId,
-		terms: termsAsked(query),
+		terms: termsAsked(query, id === undefined ? query.messageId : undefined),
 		since: query.createdAfter === undefined ? undefined : parseQueryTime(query.createdAfter),
 		until: query.createdBefore === undefined ? undefined : parseQueryTime(query.createdBefore),
 	};
 }
 
 /** In one order, so that a cursor is of the same filters however they are written. */
-function termsAsked({subject, metadata = {}, tag}: Static<typeof messageQuery>): Term[] | undefined {
+function termsAsked({subject, metadata = {}, tag}: Query, messageId: string | undefined): Term[] | undefined {
 	const terms = [
 		...(subject === undefined ? [] : (askedTerms(subject) ?? [])),
 		...Object.entries<string>(metadata as Record<string, string>).map(([key, value]) => metadataTerm(key, value)),
 		...(tag === undefined ? [] : [tagTerm(tag)]),
+		...(messageId === undefined ? [] : [messageIdTerm(messageId)]),
 	];
 	return terms.length === 0 ? undefined : terms.sort();
 }

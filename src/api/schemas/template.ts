@@ -83,6 +83,9 @@ export const templateSchema = Type.Object(
 		latest_version: Type.Union([Type.Integer(), Type.Null()], {
 			description: 'The version that sends use; null: none was saved.',
 		}),
+		built_in: Type.Boolean({
+			description: 'The template `tpl_submission`, which mail submitted by SMTP has; nobody made it.',
+		}),
 		created_at: time,
 		updated_at: time,
 	},
@@ -92,6 +95,7 @@ export const templateSchema = Type.Object(
 				id,
 				name: 'receipt',
 				latest_version: 3,
+				built_in: false,
 				created_at: '2026-06-09T10:15:30+00:00',
 				updated_at: '2026-06-10T08:00:00+00:00',
 			},
