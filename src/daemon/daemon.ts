@@ -64,6 +64,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		version,
 		store,
 		roles: () => roles,
+		submissionSessions: () => submission.sessions(),
 		infrastructure,
 		logDropped: log.dropped,
 		freeDisk: () => space.free(),
@@ -151,6 +152,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		newId,
 		mayAccept,
 		hasRoom: space.enough,
+		figures: metrics.submission,
 		mailLog,
 		onStoreError,
 	});

@@ -16,6 +16,7 @@ export type FiguresOptions = {
 	readonly version: string;
 	readonly store: Pick<Store, 'reader' | 'skew'>;
 	readonly roles: () => Pick<Roles, 'sites' | 'inboundSessions' | 'mailbox'>;
+	readonly submissionSessions: () => number | null;
 	/** Watches what providers say of this machine. */
 	readonly infrastructure: Pick<InfrastructureAlarm, 'current'>;
 	readonly logDropped: () => number;
@@ -28,6 +29,7 @@ export function createFigures({
 	version,
 	store: {reader, skew},
 	roles,
+	submissionSessions,
 	infrastructure,
 	logDropped,
 	freeDisk,
@@ -46,6 +48,7 @@ export function createFigures({
 			sessions: () => roles().inboundSessions(),
 			mailbox: () => roles().mailbox(),
 		},
+		submissionSessions,
 		standings: () => readStandings(reader, {starts: windowStarts(clock.now())}),
 		refusals: infrastructure.current,
 		logDropped,

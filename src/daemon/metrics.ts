@@ -5,10 +5,12 @@ import type {DeliveryState} from '../mail/webhook.ts';
 import {type InboundFigures, type InboundInput, registerInbound} from './inbound-figures.ts';
 import {type QueueGaugesInput, registerQueueGauges} from './queue-gauges.ts';
 import {type ReputationGaugesInput, registerReputationGauges} from './reputation-gauges.ts';
+import {registerSubmission, type SubmissionFigures} from './submission-figures.ts';
 
 /** Counters of the daemon, served at /metrics in Prometheus' text form. */
 export type Metrics = {
 	readonly inbound: InboundFigures;
+	readonly submission: SubmissionFigures;
 	readonly text: () => Promise<string>;
 	readonly accepted: (mode: Mode, messages: number) => void;
 	/**
@@ -32,6 +34,8 @@ export type MetricsInput = QueueGaugesInput &
 		/** Sender domains by state; asked and left out likewise. */
 		readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
 		readonly inbound: InboundInput;
+		/** Open sessions of the listener for submission; null: there is none. */
+		readonly submissionSessions: () => number | null;
 		/** Log lines that nobody took, since the start. */
 		readonly logDropped: () => number;
 		/** Bytes; null: not known. */
@@ -49,6 +53,7 @@ export function createMetrics({
 	webhooksPending,
 	domainStates,
 	inbound,
+	submissionSessions,
 	logDropped,
 	freeDisk,
 	...figures
@@ -175,6 +180,7 @@ export function createMetrics({
 	});
 	return {
 		inbound: registerInbound(registers, inbound),
+		submission: registerSubmission(registers, submissionSessions),
 		text: () => registry.metrics(),
 		accepted(mode, messages) {
 			accepted.inc({mode}, messages);

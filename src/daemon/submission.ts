@@ -13,6 +13,7 @@ import type {SubmissionListener} from '../submission/listener.ts';
 import {createLogIn} from '../submission/log-in.ts';
 import {createSubmit} from '../submission/submit.ts';
 import type {Intake} from './intake.ts';
+import type {SubmissionFigures} from './submission-figures.ts';
 import {createThrottle} from './throttle.ts';
 
 export type SubmissionOptions = {
@@ -24,6 +25,7 @@ export type SubmissionOptions = {
 	readonly mayAccept: () => boolean;
 	/** Whether there is room for new mail. */
 	readonly hasRoom: () => boolean;
+	readonly figures: SubmissionFigures;
 	readonly mailLog: MailLog;
 	readonly onStoreError: (error: unknown) => void;
 };
@@ -33,7 +35,7 @@ const refusalEveryMs = 60_000;
 
 /** Mail that programs submit by SMTP: served with the API, by the same keys, limits and checks. */
 export function createSubmission(options: SubmissionOptions) {
-	const {settings, intake, store, clock, newId, mailLog} = options;
+	const {settings, intake, store, clock, newId, mailLog, figures} = options;
 	const {accept, auth, limits, countFailure} = intake;
 	const {hostname, submissionListen, submissionTlsCert, submissionTlsKey} = settings;
 	const tls = () => readTls(submissionTlsCert, submissionTlsKey);
@@ -66,8 +68,13 @@ export function createSubmission(options: SubmissionOptions) {
 				}),
 				hasDisk: options.hasRoom,
 				now: clock.now,
-				onMail: mailLog.submitted,
+				onMail({leftFor, ...mail}) {
+					figures.taken(mail.ids.length);
+					leftFor.forEach(figures.refused);
+					mailLog.submitted(mail);
+				},
 				onRefused(refusal) {
+					figures.refused(refusal.reason);
 					if (tellsOfRefusal(`${refusal.client} ${refusal.text}`)) {
 						mailLog.submissionRefused(refusal);
 					}
@@ -90,6 +97,7 @@ export function createSubmission(options: SubmissionOptions) {
 				listener?.useTls(renewed);
 			}
 		},
+		sessions: (): number | null => listener?.sessions() ?? null,
 		close: async (): Promise<void> => await listener?.close(),
 	};
 }

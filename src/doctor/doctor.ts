@@ -9,7 +9,8 @@ import type {OpenSources} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Resolver} from '../net/dns.ts';
-import {certificateCheck, mailboxCheck, noCertificateCheck, returnPathCheck} from './bounces.ts';
+import {mailboxCheck, returnPathCheck} from './bounces.ts';
+import {inboundCertificateCheck, noCertificateCheck, submissionCertificateCheck} from './certificates.ts';
 import {clockCheck, databaseClockCheck, type TimeServer} from './clock.ts';
 import {domainsCheck} from './domains.ts';
 import {egressCheck, relayCheck, type SmtpReach} from './egress.ts';
@@ -53,7 +54,7 @@ export function checksFor(input: DoctorInput): Check[] {
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
-		return [...here, captureCheck, ...mailboxOf(input)];
+		return [...here, captureCheck, ...mailboxOf(input), ...submissionTlsOf(settings, clock)];
 	}
 	const [target = settings.hostname] = input.targets;
 	return [
@@ -121,6 +122,7 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 		}),
 		...mailboxOf({settings}),
 		...listenerTlsOf(settings, clock),
+		...submissionTlsOf(settings, clock),
 		publicUrlCheck({
 			publicUrl: linkBase(settings),
 			running: input.daemon !== null,
@@ -131,9 +133,16 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 function listenerTlsOf(settings: Settings, clock: Clock): Check[] {
 	const {inboundListen, inboundTlsCert: certFile, inboundTlsKey: keyFile, returnPathDomain: hostname} = settings;
 	if (certFile !== null && keyFile !== null) {
-		return [certificateCheck({certFile, keyFile, hostname, clock})];
+		return [inboundCertificateCheck({certFile, keyFile, hostname, clock})];
 	}
 	return inboundListen === null ? [] : [noCertificateCheck];
+}
+
+function submissionTlsOf(settings: Settings, clock: Clock): Check[] {
+	const {submissionListen, submissionTlsCert: certFile, submissionTlsKey: keyFile, hostname} = settings;
+	return submissionListen.length > 0 && certFile !== null && keyFile !== null
+		? [submissionCertificateCheck({certFile, keyFile, hostname, clock})]
+		: [];
 }
 
 function mailboxOf({settings}: Pick<DoctorInput, 'settings'>): Check[] {

@@ -117,6 +117,7 @@ export type MailLog = {
 		readonly client: string;
 		readonly code: number;
 		readonly text: string;
+		readonly reason: string;
 	}) => void;
 	/** A mail was answered with 250; `inbound` null: it was dropped, as it went round in circles. */
 	readonly inboundTaken: (mail: {

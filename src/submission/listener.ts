@@ -8,10 +8,10 @@ import {createSessions, type Session, serverOptions, type Tls} from '../inbound/
 import {GuardedServer, refusals, reply, storeFails} from '../inbound/smtp-session.ts';
 import type {Address} from '../mail/address.ts';
 import type {LoggedIn} from './log-in.ts';
-import type {createSubmit, Reply, Submitted} from './submit.ts';
+import type {createSubmit, Refusal, Submitted} from './submit.ts';
 
 /** A mail that was answered with 250. */
-export type SubmittedMail = Pick<Submitted, 'ids' | 'left'> & {
+export type SubmittedMail = Pick<Submitted, 'ids' | 'left' | 'leftFor'> & {
 	readonly client: string;
 	readonly key: string;
 	readonly size: number;
@@ -29,7 +29,7 @@ export type ListenerOptions = {
 	readonly hasDisk: () => boolean;
 	readonly now: () => number;
 	readonly onMail: (mail: SubmittedMail) => void;
-	readonly onRefused: (refusal: Reply & {readonly client: string}) => void;
+	readonly onRefused: (refusal: Refusal & {readonly client: string}) => void;
 	readonly onStoreError: (error: unknown) => void;
 	readonly limits?: Partial<ListenerLimits>;
 };
@@ -57,8 +57,8 @@ type State = {
 };
 type Done = (error?: Error | null) => void;
 
-const unavailable: Reply = {code: 451, text: storeFails};
-const over: Reply = {code: 421, text: '4.4.2 The session is over'};
+const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
+const over: Refusal = {code: 421, text: '4.4.2 The session is over', reason: 'session_over'};
 
 /** The submission listener (RFC 6409): a key logs in, and a mail is answered with 250 when it is on stable storage. */
 export function createSubmissionListener(options: ListenerOptions) {
@@ -69,7 +69,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 		hostname,
 		limits: {...limits, sessionMs: Math.min(logInMs, limits.sessionMs)},
 		begin: () => ({key: '', caller: null, recipients: new Map()}),
-		onTooMany: client => options.onRefused({client, code: 421, text: 'too many sessions'}),
+		onTooMany: client => options.onRefused({client, code: 421, text: 'too many sessions', reason: 'too_many_sessions'}),
 	});
 
 	function createServer({implicitTls, isLoopback}: SubmissionAddress): GuardedServer {
@@ -104,7 +104,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 		);
 	}
 
-	function refuse({client}: {readonly client: string}, refusal: Reply): Error {
+	function refuse({client}: {readonly client: string}, refusal: Refusal): Error {
 		options.onRefused({...refusal, client});
 		return reply(refusal.code, refusal.text);
 	}
@@ -113,7 +113,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 	function answer(
 		{id}: SMTPServerSession,
 		done: Done,
-		check: (session: Session<State>) => Promise<Reply | null>,
+		check: (session: Session<State>) => Promise<Refusal | null>,
 	): void {
 		const session = sessions.of(id);
 		if (!session) {
@@ -156,17 +156,17 @@ export function createSubmissionListener(options: ListenerOptions) {
 		);
 	}
 
-	async function mayBegin(session: Session<State>): Promise<Reply | null> {
+	async function mayBegin(session: Session<State>): Promise<Refusal | null> {
 		session.recipients = new Map();
 		if (!options.hasDisk()) {
-			return {code: 452, text: '4.3.1 Too little space on the disk, try again later'};
+			return {code: 452, text: '4.3.1 Too little space on the disk, try again later', reason: 'no_disk'};
 		}
 		const loggedIn = await logIn(session.key, session.client);
 		session.caller = loggedIn.ok ? loggedIn.caller : null;
 		return loggedIn.ok ? await submit.refuse(loggedIn.caller) : loggedIn;
 	}
 
-	async function judge(session: Session<State>, text: string): Promise<Reply | null> {
+	async function judge(session: Session<State>, text: string): Promise<Refusal | null> {
 		const judged = session.caller === null ? {ok: false as const, ...over} : await submit.judge(session.caller, text);
 		if (!judged.ok) {
 			return judged;
@@ -205,14 +205,14 @@ export function createSubmissionListener(options: ListenerOptions) {
 				raw,
 				trace: `Received: by ${hostname} (mailctl) with ${secure ? 'ESMTPSA' : 'ESMTPA'};\r\n ${date}`,
 			});
-			if (submitted.code !== 250) {
-				end(refuse({client}, submitted));
+			const {code, text, reason, ids, left, leftFor} = submitted;
+			if (reason !== null) {
+				end(refuse({client}, {code, text, reason}));
 				return;
 			}
-			const {ids, left} = submitted;
 			const version = secure && tlsOptions ? tlsOptions.version : null;
-			options.onMail({client, key: caller.keyId, ids, left, size: raw.length, tls: version});
-			end(null, submitted.text);
+			options.onMail({client, key: caller.keyId, ids, left, leftFor, size: raw.length, tls: version});
+			end(null, text);
 		}
 
 		async function receive(by: Caller): Promise<void> {
@@ -220,8 +220,10 @@ export function createSubmissionListener(options: ListenerOptions) {
 			if (received.kind === 'whole') {
 				await take(by);
 			} else if (received.kind === 'refused') {
-				options.onRefused({client, code: received.reason === 'too_large' ? 552 : 452, text: received.reason});
-				end(refusals[received.reason]);
+				// `too_many` is for those who have an allowance.
+				const reason = received.reason === 'too_large' ? 'too_large' : 'no_room';
+				options.onRefused({client, code: reason === 'too_large' ? 552 : 452, text: reason, reason});
+				end(refusals[reason]);
 			} else {
 				sessions.received(id);
 			}
@@ -234,6 +236,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 		/** Resolves with the address that it listens on; rejects with what the system says. */
 		listen: (at: SubmissionAddress): Promise<AddressInfo> => sessions.listen(createServer(at), at),
 		useTls: sessions.useTls,
+		sessions: sessions.count,
 		close: sessions.close,
 	};
 }

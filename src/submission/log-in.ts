@@ -1,5 +1,5 @@
 import type {Caller} from '../api/caller.ts';
-import type {Reply} from './submit.ts';
+import type {Refusal} from './submit.ts';
 
 export type LogInOptions = {
 	/** Whose a key is; null: nobody's now. */
@@ -8,13 +8,18 @@ export type LogInOptions = {
 	readonly countFailure: (client: string) => number | null;
 };
 
-export type LoggedIn = {readonly ok: true; readonly caller: Caller} | ({readonly ok: false} & Reply);
+export type LoggedIn = {readonly ok: true; readonly caller: Caller} | ({readonly ok: false} & Refusal);
 
-const wrongKey: Reply = {code: 535, text: '5.7.8 The password must be an API key'};
-const tooManyFailures: Reply = {code: 454, text: '4.7.0 Too many wrong keys came from this address, try again later'};
-const noScope: Reply = {
+const wrongKey: Refusal = {code: 535, text: '5.7.8 The password must be an API key', reason: 'key'};
+const tooManyFailures: Refusal = {
+	code: 454,
+	text: '4.7.0 Too many wrong keys came from this address, try again later',
+	reason: 'too_many_failures',
+};
+const noScope: Refusal = {
 	code: 535,
 	text: '5.7.1 The key lacks the scope messages:submit: mailctl key create --name NAME --scope messages:submit',
+	reason: 'key_scope',
 };
 
 /** The user name says nothing: the password is the key. */

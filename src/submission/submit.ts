@@ -13,6 +13,17 @@ import {readSubmitted} from './header.ts';
 /** What a client is told: a code, and a text that begins with the enhanced code. */
 export type Reply = {readonly code: number; readonly text: string};
 
+/** Why something is refused: a word for metrics and the log. */
+export type RefusalReason =
+	| ('key' | 'key_scope' | 'too_many_failures')
+	| ('too_many_sessions' | 'session_over')
+	| ('paused' | 'rate_limit' | 'quota')
+	| ('address' | 'suppressed' | 'unsubscribed')
+	| ('sender' | 'topic' | 'malformed' | 'looping' | 'too_large')
+	| ('no_room' | 'no_disk' | 'store');
+
+export type Refusal = Reply & {readonly reason: RefusalReason};
+
 /** A mail as it came. */
 export type Submission = {
 	readonly caller: Caller;
@@ -23,10 +34,14 @@ export type Submission = {
 };
 
 export type Submitted = Reply & {
+	/** Null: it was taken, for some recipients at least. */
+	readonly reason: RefusalReason | null;
 	/** The messages that it became, in the order of its recipients. */
 	readonly ids: readonly string[];
 	/** Recipients that it was not accepted for, though it was for others. */
 	readonly left: ReadonlyArray<{readonly recipient: string; readonly reason: string}>;
+	/** Why, of each of those. */
+	readonly leftFor: readonly RefusalReason[];
 };
 
 export type SubmitOptions = {
@@ -44,15 +59,20 @@ export type SubmitOptions = {
 const mostStored = 32 * 1024 * 1024;
 const longestReply = 480;
 
-const notNow: Reply = {code: 451, text: '4.3.0 The mail cannot be stored now, try again later'};
-const paused: Reply = {code: 451, text: '4.7.1 Sending is paused for this workspace'};
-const suppressed = ({wire}: Address): Reply => ({code: 550, text: `5.7.1 ${wire} is on the suppression list`});
+const notNow: Refusal = {code: 451, text: '4.3.0 The mail cannot be stored now, try again later', reason: 'store'};
+const paused: Refusal = {code: 451, text: '4.7.1 Sending is paused for this workspace', reason: 'paused'};
+const suppressed = ({wire}: Address): Refusal =>
+	refusing('suppressed', 550, `5.7.1 ${wire} is on the suppression list`);
+
+function refusing(reason: RefusalReason, code: number, text: string): Refusal {
+	return {code, text, reason};
+}
 
 /** Takes mail in that programs submit: each recipient's copy is a message of its own, by the same checks as a send. */
 export function createSubmit({accept, reader, templateOf, takeRate, mayAccept}: SubmitOptions) {
 	return {
 		/** Why the caller may submit nothing now; null: it may. */
-		async refuse({workspaceId}: Caller): Promise<Reply | null> {
+		async refuse({workspaceId}: Caller): Promise<Refusal | null> {
 			if (!mayAccept()) {
 				return notNow;
 			}
@@ -63,13 +83,13 @@ export function createSubmit({accept, reader, templateOf, takeRate, mayAccept}: 
 		async judge(
 			caller: Caller,
 			text: string,
-		): Promise<{readonly ok: true; readonly address: Address} | ({readonly ok: false} & Reply)> {
+		): Promise<{readonly ok: true; readonly address: Address} | ({readonly ok: false} & Refusal)> {
 			const parsed = parseAddress(text, {utf8Local: false});
 			if (!parsed.ok) {
-				return {ok: false, code: 553, text: `5.1.3 The address ${parsed.fault}`};
+				return {ok: false, ...refusing('address', 553, `5.1.3 The address ${parsed.fault}`)};
 			}
 			if (!takeRate(caller)) {
-				return {ok: false, code: 451, text: '4.7.1 Too many sends with this key, try again later'};
+				return {ok: false, ...refusing('rate_limit', 451, '4.7.1 Too many sends with this key, try again later')};
 			}
 			const {address} = parsed;
 			const [entry] = (await readAddressees(reader, [[caller.workspaceId, address.key]])).values();
@@ -81,15 +101,16 @@ export function createSubmit({accept, reader, templateOf, takeRate, mayAccept}: 
 		/** Resolves when the messages are on stable storage, or nothing is. */
 		async submit({caller, recipients, raw, trace}: Submission): Promise<Submitted> {
 			if (isLooping(raw, [])) {
-				return none({code: 554, text: '5.4.6 The mail goes round in circles'});
+				return none(refusing('looping', 554, '5.4.6 The mail goes round in circles'));
 			}
 			const read = readSubmitted(raw, trace);
 			if (!read.ok) {
-				return none({code: 550, text: `5.6.0 The mail is refused: ${read.fault}`});
+				return none(refusing('malformed', 550, `5.6.0 The mail is refused: ${read.fault}`));
 			}
 			const {mail} = read;
 			if (mail.source.length * recipients.length > mostStored) {
-				return none({code: 552, text: '5.3.4 The mail is too large for so many recipients: send it to fewer at once'});
+				const text = '5.3.4 The mail is too large for so many recipients: send it to fewer at once';
+				return none(refusing('too_large', 552, text));
 			}
 			const templateId = await templateOf(caller.workspaceId);
 			const attachments = [submittedFile(mail.messageId, mail.source)];
@@ -131,26 +152,27 @@ function submittedAs(sends: readonly Send[], results: readonly Accepted[]): Subm
 	const left = refused.map(({recipient, reply}) => ({recipient, reason: reply.text}));
 	const more = ids.length > 1 ? ` and ${ids.length - 1} more` : '';
 	const but = first ? `; not sent to ${refused.length}: ${first.reply.text}` : '';
-	return {code: 250, text: `2.0.0 Ok ${ids[0]}${more}${but}`.slice(0, longestReply), ids, left};
+	const text = `2.0.0 Ok ${ids[0]}${more}${but}`.slice(0, longestReply);
+	return {code: 250, text, reason: null, ids, left, leftFor: refused.map(({reply}) => reply.reason)};
 }
 
-function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Reply {
+function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
 	switch (code) {
 		case 'sending_paused':
 			return paused;
 		case 'sender_not_available':
-			return {code: 550, text: `5.7.1 ${from.wire} is not an active, verified sender of the key's workspace`};
+			return refusing('sender', 550, `5.7.1 ${from.wire} is not an active, verified sender of the key's workspace`);
 		case 'recipient_suppressed':
 			return suppressed(to);
 		case 'recipient_unsubscribed':
-			return {code: 550, text: `5.7.1 ${to.wire} has unsubscribed from the topic ${topicCode}`};
+			return refusing('unsubscribed', 550, `5.7.1 ${to.wire} has unsubscribed from the topic ${topicCode}`);
 		case 'unknown_unsubscribe_group':
-			return {code: 550, text: '5.7.1 X-Mailctl-Topic names no topic of the workspace'};
+			return refusing('topic', 550, '5.7.1 X-Mailctl-Topic names no topic of the workspace');
 		case 'quota_exceeded':
-			return {code: 452, text: '4.7.1 The monthly quota of the workspace is used up'};
+			return refusing('quota', 452, '4.7.1 The monthly quota of the workspace is used up');
 		default:
 			return notNow;
 	}
 }
 
-const none = (reply: Reply): Submitted => ({...reply, ids: [], left: []});
+const none = (refusal: Refusal): Submitted => ({...refusal, ids: [], left: [], leftFor: []});

@@ -1,6 +1,10 @@
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
 import test from 'ava';
 import type {Finding} from '../../src/doctor/finding.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
 import {newCli} from '../helpers/cli.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 
@@ -74,13 +78,25 @@ test('doctor works on a fresh machine, makes nothing, and says what to mend', as
 });
 
 test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
-	const cli = await newCli(t);
+	const files = await temporaryFolder(t);
+	const {cert, key} = makeCertificate('localhost');
+	writeFileSync(join(files, 'cert.pem'), cert);
+	writeFileSync(join(files, 'key.pem'), key, {mode: 0o600});
+	const cli = await newCli(t, {
+		MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:0',
+		MAILCTL_SUBMISSION_TLS_CERT: join(files, 'cert.pem'),
+		MAILCTL_SUBMISSION_TLS_KEY: join(files, 'key.pem'),
+		MAILCTL_HOSTNAME: 'mail.shop.test',
+	});
 	await cli.serve();
 	const findings = await cli.json<Finding[]>('doctor');
 	t.true(findings.every(({status}) => status !== 'fail'));
 	t.regex(findings.find(({check}) => check === 'daemon')?.detail ?? '', /^process \d+, version .*, ready at http/);
 	t.regex(findings.find(({check}) => check === 'store')?.detail ?? '', /is up to date$/);
 	t.regex(findings.find(({check}) => check === 'delivery')?.detail ?? '', /^capture: /);
+	t.like(findings.find(({check}) => check === 'submission-tls') as Finding, {
+		...{status: 'warn', fix: 'get a certificate for mail.shop.test'},
+	});
 });
 
 test('doctor: settings that cannot be used are told as everywhere, exit 78', async t => {

@@ -54,6 +54,7 @@ test('what happened is counted', async t => {
 			sessions: () => 3,
 			mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
 		},
+		submissionSessions: () => 6,
 		standings: () => standings,
 		refusals: () => [{provider: 'outlook.com', attempts: 40, refused: 10}],
 		logDropped: () => 3,
@@ -65,6 +66,9 @@ test('what happened is counted', async t => {
 	metrics.inbound.report('dsn', 'failed', 'bounced');
 	metrics.inbound.report('auto_reply', 'none', null);
 	metrics.inbound.kept('unmatched');
+	metrics.submission.taken(2);
+	metrics.submission.taken(1);
+	metrics.submission.refused('suppressed');
 	metrics.accepted('live', 3);
 	metrics.accepted('test', 1);
 	metrics.accepted('live', 2);
@@ -91,6 +95,10 @@ test('what happened is counted', async t => {
 		'mailctl_messages_accepted_total{mode="live"} 5',
 		'mailctl_inbound_unread 5',
 		'mailctl_inbound_sessions 3',
+		'mailctl_submission_sessions 6',
+		'mailctl_submission_mails_total 2',
+		'mailctl_submission_messages_total 3',
+		'mailctl_submission_refused_total{reason="suppressed"} 1',
 		'mailctl_mailbox_up 1',
 		'mailctl_mailbox_mails_total{result="new"} 7',
 		'mailctl_mailbox_mails_total{result="known"} 1',

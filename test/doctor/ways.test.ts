@@ -4,7 +4,12 @@ import test, {type ExecutionContext} from 'ava';
 import {createSecureContexts} from '../../src/deliver/hello.ts';
 import type {Route} from '../../src/deliver/route.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {certificateCheck, noCertificateCheck, returnPathCheck} from '../../src/doctor/bounces.ts';
+import {returnPathCheck} from '../../src/doctor/bounces.ts';
+import {
+	inboundCertificateCheck,
+	noCertificateCheck,
+	submissionCertificateCheck,
+} from '../../src/doctor/certificates.ts';
 import {egressCheck, relayCheck} from '../../src/doctor/egress.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {publicUrlCheck} from '../../src/doctor/public-url.ts';
@@ -130,13 +135,16 @@ test('the listener’s certificate: its key, its name, its time', async t => {
 	const at = (now: number) => ({now: () => now, monotonic: () => 0});
 	const day = 86_400_000;
 	const look = async (now: number, hostname = 'in.bounces.test', key = keyFile) =>
-		(await told(certificateCheck({certFile, keyFile: key, hostname, clock: at(now)})))[0] ?? '';
+		(await told(inboundCertificateCheck({certFile, keyFile: key, hostname, clock: at(now)})))[0] ?? '';
 	t.regex(await look(Date.now() - 30 * day), /^ok: .* is valid until /);
 	t.regex(await look(Date.now()), /^warn: .* is valid until /);
 	t.regex(await look(Date.now() + 9 * day), /^fail: .* expired on /);
 	t.regex(await look(Date.now(), 'else.test'), /^warn: .* is not for else\.test$/);
 	t.regex(await look(Date.now(), 'in.bounces.test', otherKey), /^fail: the key of .* is not that of /);
 	t.regex(await look(Date.now(), 'in.bounces.test', join(folder, 'none.pem')), /^fail: ENOENT/);
+	const submission = submissionCertificateCheck({certFile, keyFile: otherKey, hostname: 'x.test', clock: at(0)});
+	t.is(submission.name, 'submission-tls');
+	t.regex((await told(submission))[0] ?? '', /^fail: the key of .* is not that of /);
 });
 
 test('a listener without a certificate', async t => {

@@ -22,6 +22,8 @@ type Lab = {
 	readonly key: string;
 	readonly talk: () => Promise<SmtpTalk>;
 	readonly forget: () => void;
+	/** What the metrics were told: messages that were taken, why something was refused. */
+	readonly counted: ReadonlyArray<number | string>;
 };
 type LabOptions = {
 	readonly hasRoom?: () => boolean;
@@ -41,6 +43,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 		submissionTlsCert: null,
 		submissionTlsKey: null,
 	};
+	const counted: Array<number | string> = [];
 	const clock = systemClock;
 	const intake = createIntake({
 		live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}),
@@ -58,6 +61,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 		newId,
 		mayAccept,
 		hasRoom,
+		figures: {taken: messages => counted.push(messages), refused: reason => counted.push(reason)},
 		mailLog: createMailLog({info: () => undefined, warn: () => undefined} as never),
 		onStoreError: error => t.fail(String(error)),
 	});
@@ -67,6 +71,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 		workspace,
 		key: await addKey(store, workspace.id),
 		forget: intake.forget,
+		counted,
 		async talk() {
 			const talk = await talkTo(t, Number(address?.split(':')[1]));
 			await talk.reply();
@@ -153,6 +158,7 @@ storeTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key',
 	await store.database('api_keys').update({revoked_at: at});
 	lab.forget();
 	t.regex(await submit(session, ['ann@example.org']), /^454 4\.7\.0 /, 'it may be revoked in a session');
+	t.deepEqual(lab.counted, ['key_scope', 'key', 'key', 'key', 'too_many_failures', 1, 'too_many_failures']);
 });
 
 storeTest(test, 'who may not be mailed, and who may not send', async (t, store) => {
@@ -201,6 +207,10 @@ storeTest(test, 'who may not be mailed, and who may not send', async (t, store) 
 		(await stored(store)).map(message => message.to_address),
 		['ann@example.org'],
 	);
+	t.deepEqual(lab.counted, [
+		...['suppressed', 'address', 'sender', 'unsubscribed', 'topic', 'malformed', 'malformed'],
+		...[1, 'unsubscribed'],
+	]);
 });
 
 storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store', async (t, store) => {
@@ -218,6 +228,7 @@ storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store'
 	t.is(await submit(session, ['a@example.org']), '452 4.7.1 The monthly quota of the workspace is used up');
 	t.regex(await submit(session, ['a@example.org', 'b@example.org']), /^451 4\.7\.1 Too many sends with this key/);
 	t.is((await stored(store)).length, 1);
+	t.deepEqual(lab.counted, ['no_disk', 'store', 1, 'quota', 'rate_limit']);
 });
 
 storeTest(test, 'a paused workspace: 451 to MAIL', async (t, store) => {
@@ -256,7 +267,7 @@ test('a password goes over TLS only, but for loopback; TLS from the first octet'
 		tls: {cert: Buffer.from(tls.cert), key: Buffer.from(tls.key)},
 		async logIn(password) {
 			passwords.push(password);
-			return {ok: false, code: 535, text: '5.7.8 no'};
+			return {ok: false, code: 535, text: '5.7.8 no', reason: 'key'};
 		},
 		submit: null as never,
 		hasDisk: () => true,
