@@ -141,6 +141,8 @@ export function domainRecordsView(
 		next_check_at: orNull(next),
 		records: records.map(({everywhere: _, key, ...record}) => ({
 			...record,
+			// Nobody may publish it; the note says what to set.
+			value: record.ready ? record.value : '',
 			key: key && {...key, keep_until: orNull(key.keep_until)},
 		})),
 	};
@@ -196,7 +198,7 @@ export function versionView(
 }
 
 /** An endpoint as the API shows it, at a time in the store's form. */
-export function endpointView(endpoint: Endpoint, secret: string, now: string) {
+export function endpointView(endpoint: Endpoint, secret: string | null, now: string) {
 	const {id, mode, url, events, disabledAt, failingSince, createdAt, previousUntil} = endpoint;
 	return {
 		id,

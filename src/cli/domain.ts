@@ -217,5 +217,6 @@ function showUnasked(session: Session, row: Domain, keys: readonly DkimKey[], pu
 	const records = domainRecords({...sendingNames(session.settings()), domain: row, keys}).filter(
 		({purpose}) => purposes?.includes(purpose) ?? true,
 	);
-	session.show({...domainView(row, storedTime), records}, () => unaskedLines(session, row, records));
+	const {records: shown} = domainRecordsView(row, null, records, storedTime);
+	session.show({...domainView(row, storedTime), records: shown}, () => unaskedLines(session, row, records));
 }

@@ -10,6 +10,8 @@ type Shown = ToPublish & {
 	readonly ok: boolean;
 	readonly state: string;
 	readonly problem: string | null;
+	readonly ready: boolean;
+	readonly note: string | null;
 	readonly key: {readonly state: string; readonly algorithm: string} | null;
 };
 type Domain = {
@@ -35,6 +37,28 @@ async function prepare(t: Parameters<typeof newCli>[0], zone: Zone = {}): Promis
 	await cli.run('workspace', 'create', '--name', 'acme');
 	return {...cli, zone};
 }
+
+test('what names this machine has no value while its name has no dot, over the API neither', async t => {
+	const cli = await newCli(t, {MAILCTL_HOSTNAME: 'vm', MAILCTL_INBOUND_LISTEN: '127.0.0.1:0'});
+	await cli.run('workspace', 'create', '--name', 'acme');
+	const {key} = await cli.json<{key: string}>('key', 'create', '--name', 'app');
+	const {id, records} = await cli.json<Domain>('domain', 'add', 'shop.example');
+	const {url} = await cli.serve();
+	const answer = await fetch(`${url}/v1/domains/${id}`, {headers: {authorization: `Bearer ${key}`}});
+	const read = (await answer.json()) as Domain;
+	for (const each of [records, read.records]) {
+		const nameless = each.filter(({ready}) => !ready);
+		t.deepEqual(
+			nameless.map(({purpose, value}) => [purpose, value]),
+			[
+				['return_path', ''],
+				['spf', ''],
+			],
+		);
+		t.true(nameless.every(({note}) => note?.startsWith('set MAILCTL_HOSTNAME to a full name')));
+		t.true(each.every(({ready, value}) => ready === (value !== '')));
+	}
+});
 
 test('domain: add, list, show while nothing is published', async t => {
 	const cli = await prepare(t);

@@ -50,7 +50,7 @@ export const listedDomainSchema = Type.Object(fields, {examples: [example]});
 const record = Type.Object({
 	type: Type.Enum(['TXT', 'MX', 'CNAME']),
 	name: Type.String(),
-	value: Type.String({description: 'Whole, as most DNS panels take it.'}),
+	value: Type.String({description: 'Whole, as most DNS panels take it; empty where it is not `ready`.'}),
 	purpose: Type.Enum(['ownership', 'dkim', 'return_path', 'spf', 'dmarc']),
 	required: Type.Boolean({
 		description: 'Without it mail fails checks. Ownership or one DKIM record verifies the domain.',
@@ -73,7 +73,8 @@ const record = Type.Object({
 	alike: Type.Array(Type.String(), {description: 'Of an MX: names whose mail goes the same way.'}),
 	note: textOrNull('What to know before it is published.'),
 	ready: Type.Boolean({
-		description: 'False: set MAILCTL_HOSTNAME first, the value has a name that only this machine knows.',
+		description:
+			'False: set MAILCTL_HOSTNAME first, the value would have a name that only this machine knows; `note` says so.',
 	}),
 	ok: Type.Optional(Type.Boolean({description: 'DNS answers what is to be published; absent: it was not asked.'})),
 	state: Type.Optional(Type.Enum(['ok', 'missing', 'different', 'unknown'])),
