@@ -63,6 +63,15 @@ export async function addEndpoint(
 	return endpoint;
 }
 
+/** Null: what is stored cannot be opened; a rotation mends that. */
+export function signingSecret(vault: Vault, {id, secret}: Pick<Endpoint, 'id' | 'secret'>): string | null {
+	try {
+		return vault.open(id, secret);
+	} catch {
+		return null;
+	}
+}
+
 function newSecret(random: ActTools['random']): string {
 	return `whsec_${random(secretBytes).toString('base64url')}`;
 }
@@ -81,10 +90,11 @@ export async function rotateSecret(
 	if (!endpoint) {
 		return undefined;
 	}
+	const overlaps = overlap > 0 && signingSecret(vault, endpoint) !== null;
 	const secrets = {
 		secret: vault.seal(id, newSecret(tools.random)),
-		previousSecret: overlap === 0 ? null : endpoint.secret,
-		previousUntil: overlap === 0 ? null : storeTime(tools.clock.now() + overlap),
+		previousSecret: overlaps ? endpoint.secret : null,
+		previousUntil: overlaps ? storeTime(tools.clock.now() + overlap) : null,
 	};
 	await updateSecrets(trx, workspaceId, id, secrets);
 	const detail = {overlap_until: secrets.previousUntil};

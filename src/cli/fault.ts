@@ -65,6 +65,12 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; ex
 		exitCode: exitCodes.unavailable,
 	},
 	{
+		codes: /^SEALED_SECRET$/,
+		wrong: 'a secret in the store cannot be opened',
+		mend: 'mailctl secrets rotate names all such, replace them one by one',
+		exitCode: exitCodes.io,
+	},
+	{
 		codes: /^SQLITE_(BUSY|LOCKED)$/,
 		wrong: 'the store is busy',
 		mend: 'try again',

@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {addEndpoint, removeEndpoint, rotateSecret, setEndpointActive} from '../admin/webhooks.ts';
+import {addEndpoint, removeEndpoint, rotateSecret, setEndpointActive, signingSecret} from '../admin/webhooks.ts';
 import {endpointView} from '../api/views.ts';
 import {guardOf, postExample} from '../daemon/webhooks.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
@@ -126,7 +126,7 @@ function overlap(text: string): number {
 async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 	const vault = await session.vault();
 	const now = storeTime(session.tools.clock.now());
-	const json = (row: Endpoint) => endpointView(row, vault.open(row.id, row.secret), now);
+	const json = (row: Endpoint) => endpointView(row, signingSecret(vault, row), now);
 	return {
 		none: 'no endpoints, mailctl webhook add registers one',
 		json,
@@ -134,11 +134,19 @@ async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 			{title: 'ID', name: 'id', cell: row => row.id, id: true},
 			{name: 'url', cell: row => row.url},
 			{name: 'events', cell: row => row.events.join(' ')},
-			{title: 'STATE', name: 'state', cell: endpointState, cut: true},
+			{
+				title: 'STATE',
+				name: 'state',
+				cell: row => (json(row).signing_secret === null ? 'secret damaged' : endpointState(row)),
+				cut: true,
+			},
 			{title: 'EVENTS', cell: row => row.events.join(' '), cut: true},
 			{title: 'URL', cell: row => row.url, cut: true},
 			{name: 'failing since', cell: row => (row.failingSince === null ? undefined : shortTime(row.failingSince))},
-			{name: 'signing secret', cell: row => json(row).signing_secret},
+			{
+				name: 'signing secret',
+				cell: row => json(row).signing_secret ?? `none that can be opened: mailctl webhook rotate ${row.id}`,
+			},
 			{name: 'old secret until', cell: row => untilOf(json(row).previous_secret_expires_at)},
 			{name: 'created', cell: row => shortTime(row.createdAt)},
 		],

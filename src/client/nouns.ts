@@ -124,8 +124,8 @@ export type Webhook = {
 	mode: 'live' | 'test';
 	/** False: it was switched off, and gets no events. */
 	active: boolean;
-	/** Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. */
-	signing_secret: string;
+	/** Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. Null: what is stored is damaged, so nothing is posted until you rotate it. */
+	signing_secret: string | null;
 	/** Until then the secret before it keys `X-Webhook-Signature`; null: it is the only one. */
 	previous_secret_expires_at: string | null;
 	/** Since when every attempt has failed; null: the last one was acknowledged. */
@@ -604,7 +604,7 @@ export type DomainCreateAnswer = {
 	records: Array<{
 		type: 'TXT' | 'MX' | 'CNAME';
 		name: string;
-		/** Whole, as most DNS panels take it. */
+		/** Whole, as most DNS panels take it; empty where it is not `ready`. */
 		value: string;
 		purpose: 'ownership' | 'dkim' | 'return_path' | 'spf' | 'dmarc';
 		/** Without it mail fails checks. Ownership or one DKIM record verifies the domain. */
@@ -624,7 +624,7 @@ export type DomainCreateAnswer = {
 		alike: string[];
 		/** What to know before it is published. */
 		note: string | null;
-		/** False: set MAILCTL_HOSTNAME first, the value has a name that only this machine knows. */
+		/** False: set MAILCTL_HOSTNAME first, the value would have a name that only this machine knows; `note` says so. */
 		ready: boolean;
 		/** DNS answers what is to be published; absent: it was not asked. */
 		ok?: boolean;

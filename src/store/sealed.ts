@@ -34,7 +34,7 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 			keys = {...keys, ...now.keys};
 		}
 		if (!Object.hasOwn(keys, id)) {
-			throw new Error(`The store holds a secret sealed with key ${id}, which is not among the secret keys.`);
+			throw unopened(`The store holds a secret sealed with key ${id}, which is not among the secret keys.`);
 		}
 		return keys[id] as Uint8Array;
 	}
@@ -49,7 +49,7 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 		open(owner, sealed) {
 			const [version, id, body] = sealed.split('.');
 			if (version !== 'v1' || id === undefined || body === undefined) {
-				throw new Error(`The secret of ${owner} in the store is damaged.`);
+				throw unopened(`The secret of ${owner} in the store is damaged.`);
 			}
 			const key = keyOf(Number(id));
 			const bytes = Buffer.from(body, 'base64url');
@@ -59,10 +59,14 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 					.setAuthTag(bytes.subarray(ivLength, ivLength + tagLength));
 				return decipher.update(bytes.subarray(ivLength + tagLength), undefined, 'utf8') + decipher.final('utf8');
 			} catch {
-				throw new Error(`The secret of ${owner} in the store is damaged.`);
+				throw unopened(`The secret of ${owner} in the store is damaged.`);
 			}
 		},
 	};
+}
+
+function unopened(message: string): Error {
+	return Object.assign(new Error(message), {code: 'SEALED_SECRET'});
 }
 
 /** A column that holds secrets, sealed for the row's id. */

@@ -59,6 +59,32 @@ test('add, list, show, disable, enable, remove', async t => {
 	refused(t, await cli.run('webhook', 'show', added.id), 65, /there is no endpoint whe_\w+, see mailctl webhook list/);
 });
 
+test('a damaged secret hides no other endpoint, and a rotation mends it', async t => {
+	const cli = await prepare(t);
+	const [damaged, sound] = [
+		await cli.json<Endpoint>('webhook', 'add', url, '--event', 'opened'),
+		await cli.json<Endpoint>('webhook', 'add', url, '--event', 'opened'),
+	];
+	const {database} = await cli.store();
+	await database('webhook_endpoints').where({id: damaged.id}).update({secret: 'v1.1.AAAA'});
+	const secrets = async () =>
+		(await cli.json<Endpoint[]>('webhook', 'list')).map(({id, signing_secret}) => [id, signing_secret]);
+	t.deepEqual(await secrets(), [
+		[sound.id, sound.signing_secret],
+		[damaged.id, null],
+	]);
+	t.regex(await cli.text('webhook', 'list'), /^whe_\w+ +secret damaged +opened/m);
+	t.regex(await cli.text('webhook', 'show', damaged.id), /^signing secret +none that can be opened: .* rotate whe_/m);
+	refused(t, await cli.run('webhook', 'test', damaged.id), 74, /a secret in the store cannot be opened .*whe_/);
+	const {key} = await cli.json<{key: string}>('key', 'create', '--name', 'app');
+	const served = await cli.serve();
+	const answer = await fetch(`${served.url}/v1/webhooks`, {headers: {authorization: `Bearer ${key}`}});
+	t.like(await answer.json(), {data: [{signing_secret: sound.signing_secret}, {signing_secret: null}]});
+	const rotated = await cli.json<Endpoint & {previous_secret_expires_at: null}>('webhook', 'rotate', damaged.id);
+	t.regex(rotated.signing_secret, /^whsec_/);
+	t.is(rotated.previous_secret_expires_at, null, 'nothing that could overlap');
+});
+
 test('what is no endpoint, event, URL or delivery is refused', async t => {
 	const cli = await prepare(t);
 	const add = (...words: readonly string[]) => cli.run('webhook', 'add', ...words);

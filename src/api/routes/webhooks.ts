@@ -1,6 +1,13 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
-import {addEndpoint, changeEndpoint, removeEndpoint, rotateSecret, setEndpointActive} from '../../admin/webhooks.ts';
+import {
+	addEndpoint,
+	changeEndpoint,
+	removeEndpoint,
+	rotateSecret,
+	setEndpointActive,
+	signingSecret,
+} from '../../admin/webhooks.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {parseDuration, storeTime} from '../../mail/time.ts';
 import {mostEndpoints, usualOverlap} from '../../mail/webhook.ts';
@@ -46,7 +53,7 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 	const checks = createChecks();
 
 	const shown = (endpoint: Endpoint) =>
-		endpointView(endpoint, vault.open(endpoint.id, endpoint.secret), storeTime(tools.clock.now()));
+		endpointView(endpoint, signingSecret(vault, endpoint), storeTime(tools.clock.now()));
 
 	const takeSeat = createSeats(mostTests);
 

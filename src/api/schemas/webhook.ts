@@ -63,9 +63,9 @@ export const endpointSchema = Type.Object(
 			description: '`test`: a test key made it, and it gets events of test mail alone; `live`: it gets all.',
 		}),
 		active: Type.Boolean({description: 'False: it was switched off, and gets no events.'}),
-		signing_secret: Type.String({
+		signing_secret: Type.Union([Type.String(), Type.Null()], {
 			description:
-				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`.',
+				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. Null: what is stored is damaged, so nothing is posted until you rotate it.',
 		}),
 		previous_secret_expires_at: timeOrNull(
 			'Until then the secret before it keys `X-Webhook-Signature`; null: it is the only one.',
