@@ -1,3 +1,4 @@
+import {Readable} from 'node:stream';
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
@@ -35,4 +36,21 @@ export const exportedHeader = csvLine(exportedColumns);
 
 export function exportedLine({id, address, reason, source, created_at}: Suppression): string {
 	return csvLine([id, address, reason, source, created_at]);
+}
+
+type Pages = ReturnType<typeof exportPages>;
+
+/** The file as it is read. `first` was read before the answer begins: a store that is gone can still be told. */
+export function exportedFile(first: Awaited<ReturnType<Pages['next']>>, rest: Pages): Readable {
+	return Readable.from(linesOf(first, rest), {objectMode: false});
+}
+
+async function* linesOf(first: Awaited<ReturnType<Pages['next']>>, rest: Pages): AsyncGenerator<Buffer> {
+	yield Buffer.from(exportedHeader);
+	if (!first.done) {
+		yield Buffer.from(first.value.map(exportedLine).join(''));
+		for await (const page of rest) {
+			yield Buffer.from(page.map(exportedLine).join(''));
+		}
+	}
 }

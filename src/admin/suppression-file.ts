@@ -205,5 +205,5 @@ function timeOf(text: string): number | undefined {
 }
 
 function isSource(text: string): boolean {
-	return ['api', 'one-click', 'cli', 'import'].includes(text) || isId('msg', text);
+	return ['api', 'one-click', 'cli', 'dashboard', 'import'].includes(text) || isId('msg', text);
 }

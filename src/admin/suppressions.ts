@@ -44,7 +44,12 @@ export const suppressWrite: GroupWrite<SuppressionAct, Suppressed> = {
 /** An entry that somebody makes by hand. */
 export function manualEntry(
 	acting: Acting,
-	{workspaceId, address, source, mode}: {workspaceId: string; address: Address; source: 'api' | 'cli'; mode: Mode},
+	{
+		workspaceId,
+		address,
+		source,
+		mode,
+	}: {workspaceId: string; address: Address; source: 'api' | 'cli' | 'dashboard'; mode: Mode},
 ): SuppressionAct {
 	return {
 		acting,

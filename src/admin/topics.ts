@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
-import {recordAct} from '../store/audit.ts';
+import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {deleteTopic, insertTopic, renameStoredTopic, type Topic} from '../store/topics.ts';
+import {deleteTopic, insertTopic, purgeOptOuts, renameStoredTopic, type Topic} from '../store/topics.ts';
 
 /** Opt-outs of an earlier topic with this code hold again. Undefined: the workspace has a topic with the code. */
 export async function createTopic(
@@ -49,4 +49,25 @@ export async function removeTopic(
 		await bumpGeneration(trx);
 	}
 	return removed;
+}
+
+const optOutsAtOnce = 1000;
+
+/** Forgets who opted out of a code, whether it has a topic or not; how many there were. Bit by bit: others write meanwhile. */
+export async function purgeTopic(
+	transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>,
+	tools: ActTools,
+	workspaceId: string,
+	code: string,
+): Promise<number> {
+	const record = beginAct(tools, {action: 'topic.purged', workspaceId, target: code});
+	let forgotten = 0;
+	for (let part = optOutsAtOnce; part === optOutsAtOnce; forgotten += part) {
+		part = await transaction(async trx => {
+			const purged = await purgeOptOuts(trx, workspaceId, code, optOutsAtOnce);
+			await record(trx, {forgotten: forgotten + purged});
+			return purged;
+		});
+	}
+	return forgotten;
 }

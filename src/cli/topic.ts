@@ -1,9 +1,8 @@
 import type {Command} from 'commander';
-import {createTopic, removeTopic} from '../admin/topics.ts';
+import {createTopic, purgeTopic, removeTopic} from '../admin/topics.ts';
 import {storedTime, topicView} from '../api/views.ts';
-import {beginAct} from '../store/audit.ts';
 import {lookUpTopic} from '../store/templates.ts';
-import {countOptOuts, listTopics, purgeOptOuts, type Topic} from '../store/topics.ts';
+import {countOptOuts, listTopics, type Topic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {label, topicCode} from './options.ts';
 import {verb, yesOption} from './program.ts';
@@ -11,7 +10,6 @@ import {action, type Session} from './session.ts';
 import {grouped, type Noun} from './text.ts';
 
 const mostTopics = 10_000;
-const optOutsAtOnce = 1000;
 
 export function topicCommands(topic: Command): void {
 	verb(topic, 'create', 'Create a topic', "mailctl topic create --code news --name 'Monthly news'")
@@ -79,7 +77,6 @@ async function list(session: Session): Promise<void> {
 	]);
 }
 
-// Bit by bit: a daemon beside goes on writing.
 async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const reader = await session.reader();
@@ -88,15 +85,7 @@ async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Pr
 		throw new CliError('data', `there is no topic ${code}, and nobody opted out of it`, 'see mailctl topic list');
 	}
 	await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
-	const record = beginAct(session.tools, {action: 'topic.purged', workspaceId, target: code});
-	let forgotten = 0;
-	for (let part = optOutsAtOnce; part === optOutsAtOnce; forgotten += part) {
-		part = await session.write(async trx => {
-			const purged = await purgeOptOuts(trx, workspaceId, code, optOutsAtOnce);
-			await record(trx, {forgotten: forgotten + purged});
-			return purged;
-		});
-	}
+	const forgotten = await purgeTopic(session.write, session.tools, workspaceId, code);
 	session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
 }
 

@@ -34,7 +34,10 @@ export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Htm
 	if (rows.length === 0) {
 		return html`<div class="empty">${empty}</div>`;
 	}
-	const head = columns.map(column => html`<th scope="col"${classOf(column)}>${column.title}</th>`);
+	// A column of buttons has no title.
+	const head = columns.map(column =>
+		column.title === '' ? html`<td></td>` : html`<th scope="col"${classOf(column)}>${column.title}</th>`,
+	);
 	const lines = rows.map(row => {
 		const cells = columns.map((column, index) => {
 			const value = column.cell(row);

@@ -3,6 +3,7 @@ import cookie from '@fastify/cookie';
 import csrf from '@fastify/csrf-protection';
 import type {FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler} from 'fastify';
 import {apiError, toApiError} from '../api/errors.ts';
+import {isStorable} from '../api/schemas/formats.ts';
 import type {Routes} from '../api/server.ts';
 import {html} from '../hosted/html.ts';
 import {mayActAs} from '../mail/user.ts';
@@ -82,10 +83,12 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			async handler(request, reply) {
 				const visitor = request.visitor as Visitor;
 				const {signedIn, workspaces} = visitor;
+				const asked = askedOf(request);
+				if (asked === null) {
+					return refuse(request, reply, {status: 400, title: 'That did not work'}, unreadable);
+				}
 				const visit: Visit = {
-					params: request.params as Record<string, string>,
-					query: queryOf(request),
-					form: formOf(request.body),
+					...asked,
 					file: fileOf(request.body),
 					signedIn,
 					// A route that needs none is `everywhere`, and reads `workspaces` instead.
@@ -112,10 +115,11 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			},
 			async handler(request, reply) {
 				const signedIn: SignedIn | null = request.visitor?.signedIn ?? null;
-				const form = formOf(request.body);
-				const params = request.params as Record<string, string>;
-				const knock = {params, query: queryOf(request), form, now: tools.clock.now(), request, signedIn};
-				const answered = await answer(knock);
+				const asked = askedOf(request);
+				if (asked === null) {
+					return refuse(request, reply, {status: 400, title: 'That did not work'}, unreadable);
+				}
+				const answered = await answer({...asked, now: tools.clock.now(), request, signedIn});
 				if (answered.session !== undefined) {
 					// The page that follows belongs to the new session or to none.
 					request.visitor = null;
@@ -163,6 +167,16 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			}
 		});
 	};
+}
+
+const unreadable = 'Something in it is no text: it holds NUL or half a character.';
+
+/** What was asked for; null: some of it cannot be stored, nor looked for in PostgreSQL. */
+function askedOf(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'form'> | null {
+	const params = request.params as Record<string, string>;
+	const [query, form] = [queryOf(request), formOf(request.body)];
+	const texts = [...Object.values(params), ...query.values(), ...form.values()];
+	return texts.every(isStorable) ? {params, query, form} : null;
 }
 
 /** The query as it was sent, where a name may stand more than once. */

@@ -3,6 +3,9 @@ import {useLink} from '../users/users.ts';
 import {domainPages} from './domains/pages.ts';
 import {messagePages} from './messages/list.ts';
 import type {DashboardParts} from './parts.ts';
+import {contactPages} from './recipients/contacts.ts';
+import {suppressionPages} from './recipients/suppressions.ts';
+import {topicPages} from './recipients/topics.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
 
 /** Every page that wants a log-in: each group of them adds its rows here. */
@@ -23,6 +26,9 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		},
 		...messagePages(parts),
 		...domainPages(parts),
+		...suppressionPages(parts),
+		...topicPages(parts),
+		...contactPages(parts),
 	];
 }
 

@@ -24,13 +24,16 @@ async function thingsOf({workspaces, program}: Service): Promise<Readonly<Record
 	const {body} = await live.post<{id: string}>('/v1/messages', send);
 	const made = async (...command: string[]) =>
 		(await program.cli<{id: string}>(...command, '--workspace', workspace)).id;
+	await made('topic', 'create', '--code', 'secret-topic', '--name', 'Secret');
 	return {
 		messages: body.id,
 		domains: await made('domain', 'add', 'secret.example'),
 		templates: templates.plain ?? '',
 		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
 		keys: await made('key', 'create', '--name', 'secret-key'),
-		topics: await made('topic', 'create', '--code', 'secret-topic', '--name', 'Secret'),
+		topics: 'secret-topic',
+		suppressions: await made('suppression', 'add', 'secret-listed@dest.example'),
+		contacts: await made('contact', 'show', 'secret-recipient@dest.example'),
 	};
 }
 
@@ -120,6 +123,15 @@ test('the things of another workspace are not there', async t => {
 		if (path !== null && !route.everywhere) {
 			t.is((await owner.get(path)).status, 200, `still there: ${named(route)}`);
 		}
+	}
+});
+
+test('text that no store takes is refused, whatever the page', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	for (const route of routes) {
+		const path = `${route.path.replaceAll(/:\w+/g, '%00')}?after=%00&q=%00`;
+		const seen = await (route.method === 'GET' ? visitor.get(path) : visitor.submit(path, {typed: '\0'}));
+		t.true([303, 400].includes(seen.status), `${named(route)} answered ${seen.status}`);
 	}
 });
 

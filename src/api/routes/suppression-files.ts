@@ -1,8 +1,7 @@
 import type {IncomingMessage} from 'node:http';
-import {Readable} from 'node:stream';
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
-import {exportedHeader, exportedLine, exportPages} from '../../admin/suppression-export.ts';
+import {exportedFile, exportPages} from '../../admin/suppression-export.ts';
 import {columnsOf, createImport, insertEntries, readRecords} from '../../admin/suppression-import.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import type {ApiParts} from '../api-parts.ts';
@@ -167,22 +166,10 @@ export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): 
 				}
 				// A store that is gone is told before the answer begins.
 				const first = await pages.next();
-				return reply.send(Readable.from(linesOf(first, pages), {objectMode: false}));
+				return reply.send(exportedFile(first, pages));
 			},
 		);
 	};
-}
-
-type Pages = ReturnType<typeof exportPages>;
-
-async function* linesOf(first: Awaited<ReturnType<Pages['next']>>, rest: Pages): AsyncGenerator<Buffer> {
-	yield Buffer.from(exportedHeader);
-	if (!first.done) {
-		yield Buffer.from(first.value.map(exportedLine).join(''));
-		for await (const page of rest) {
-			yield Buffer.from(page.map(exportedLine).join(''));
-		}
-	}
 }
 
 function acceptCsv(scope: Api): void {

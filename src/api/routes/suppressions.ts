@@ -32,7 +32,7 @@ export const suppressionSchema = Type.Object(
 		reason: Type.Enum([...suppressionReasons]),
 		source: Type.String({
 			description:
-				'`api`, `one-click`, `cli`, `import`, or the id of the message whose bounce or complaint made the entry.',
+				'`api`, `one-click`, `cli`, `dashboard`, `import`, or the id of the message whose bounce or complaint made the entry.',
 		}),
 		mode: Type.Enum(['live', 'test'], {
 			description: '`test`: a test key made it, and it stops mail of test keys alone.',

@@ -1,0 +1,169 @@
+import {changeContact} from '../../admin/contacts.ts';
+import {canonicalLocale, createFormats, readAddress} from '../../api/schemas/formats.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type Contact, findContact, listContacts} from '../../store/contacts.ts';
+import {readLines, scanMessages} from '../../store/message-scan.ts';
+import {findSuppression} from '../../store/suppressions.ts';
+import {act, badge, facts, hrefOf, input, name, section, table, time} from '../markup.ts';
+import {messageTable} from '../messages/list.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+
+const path = '/contacts';
+const perPage = 50;
+const mostMessages = 10;
+const gone = 'There is no such contact.';
+
+/** The people that a workspace has mailed. */
+export function contactPages({reader, change, erase}: DashboardParts): readonly Route[] {
+	const formats = createFormats();
+
+	const found = async ({params: {id = ''}, workspace}: Visit): Promise<Contact | undefined> =>
+		isId('con', id) ? await findContact(reader, workspace.id, id) : undefined;
+
+	async function list({query, workspace, now}: Visit): Promise<Answer> {
+		const asked = query.get('q')?.trim() ?? '';
+		const address = asked === '' ? null : readAddress(asked);
+		const part = {addressKey: address?.key, after: query.get('after'), limit: perPage + 1};
+		const all = asked !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
+		const rows = all.slice(0, perPage);
+		const last = all.length > perPage ? rows.at(-1) : undefined;
+		const field = input({name: 'q', label: 'Search', type: 'search', value: asked, placeholder: 'user@example.com'});
+		const content = html`<form class="filter" role="search" action="${path}">${field}<button>Search</button></form>${table(
+			{
+				label: 'Contacts',
+				link: row => `${path}/${row.id}`,
+				columns: [
+					{title: 'Address', cell: row => name(row.address), cut: true},
+					{title: 'Gets', cell: standing},
+					{title: 'Language', cell: row => row.locale ?? '–', wide: true},
+					{title: 'Time zone', cell: row => row.timezone ?? '–', wide: true},
+					{title: 'First mailed', cell: row => time(row.createdAt, now), right: true},
+				],
+				rows,
+				empty:
+					asked === ''
+						? html`<p>No contacts yet.</p><p>The first mail to an address makes one.</p>`
+						: html`<p>${address === null ? 'Type a whole address: user@example.com.' : 'Nobody of this address was mailed.'}</p><p><a href="${path}">Show all</a></p>`,
+			},
+		)}${last ? html`<div class="more"><span></span><a href="${hrefOf(path, query, {after: last.id})}" rel="next">Older</a></div>` : null}`;
+		return {kind: 'page', place: 'contacts', title: 'Contacts', content};
+	}
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const contact = await found(visit);
+		if (!contact) {
+			return missing(gone);
+		}
+		const {workspace, now, form} = visit;
+		const filter = {workspaceId: workspace.id, toKey: contact.addressKey};
+		const {ids} = await scanMessages(reader, filter, {after: null, limit: mostMessages});
+		const entry = await findSuppression(reader, workspace.id, {addressKey: contact.addressKey});
+		const known = facts([
+			['Address', name(contact.address)],
+			['Gets', standing(contact)],
+			[
+				'Suppressed',
+				entry
+					? html`<a href="${hrefOf('/suppressions', new URLSearchParams({q: contact.address}))}">${entry.reason.replace('_', ' ')}</a>, ${time(entry.created_at, now)}`
+					: 'no',
+			],
+			['Opted out of', contact.topics.length > 0 ? contact.topics.join(', ') : 'nothing'],
+			['Language', contact.locale ?? 'not known'],
+			['Time zone', contact.timezone ?? 'not known'],
+			['First mailed', time(contact.createdAt, now)],
+			['Changed', time(contact.updatedAt, now)],
+		]);
+		const messages = table({
+			...messageTable(now),
+			rows: await readLines(reader, ids),
+			empty: html`<p>None are kept.</p>`,
+		});
+		const all = html`<a href="${hrefOf('/messages', new URLSearchParams({q: contact.address}))}">All messages to them</a>`;
+		const content = html`<div class="card">${known}</div>${section('Newest messages', messages, all)}${
+			visit.may('operator')
+				? html`${section('Preferences', preferences(contact, form))}${section('Erase', erasing(contact))}`
+				: null
+		}`;
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'contacts',
+			title: contact.address,
+			content,
+		};
+	}
+
+	async function update(visit: Visit): Promise<Answer> {
+		const contact = await found(visit);
+		if (!contact) {
+			return missing(gone);
+		}
+		const [locale = '', timezone = ''] = ['locale', 'timezone'].map(field => visit.form.get(field)?.trim() ?? '');
+		for (const [label, fault] of [
+			['language', formats['locale-or-empty'](locale)],
+			['time zone', formats['timezone-or-empty'](timezone)],
+		]) {
+			if (fault !== null) {
+				return await show(visit, `The ${label} ${fault}.`);
+			}
+		}
+		const of = {workspaceId: visit.workspace.id, id: contact.id};
+		const changes = {
+			locale: locale === '' ? null : canonicalLocale(locale),
+			timezone: timezone === '' ? null : timezone,
+		};
+		await change(trx => changeContact(trx, visit.tools, of, changes));
+		return go(`${path}/${contact.id}`, 'Later mail follows this, unless a send says otherwise.');
+	}
+
+	async function eraseContact(visit: Visit): Promise<Answer> {
+		const contact = await found(visit);
+		if (!contact) {
+			return missing(gone);
+		}
+		if (visit.form.get('typed') !== contact.address) {
+			return await show(visit, `Nothing was erased: type ${contact.address} to erase it.`);
+		}
+		const person = {workspaceId: visit.workspace.id, addressKey: contact.addressKey};
+		const {messages, copies} = await erase(person, visit.tools.operator);
+		return go(
+			path,
+			`Erased the contact, the content of ${messages} messages to it, and the address in ${copies} of others.`,
+		);
+	}
+
+	return [
+		{method: 'GET', path, role: 'viewer', answer: list},
+		{method: 'GET', path: `${path}/:id`, role: 'viewer', answer: visit => show(visit)},
+		{method: 'POST', path: `${path}/:id`, role: 'operator', answer: update},
+		{method: 'POST', path: `${path}/:id/erase`, role: 'operator', fresh: true, answer: eraseContact},
+	];
+}
+
+function standing({suppressed, topics}: Contact): Html {
+	return suppressed
+		? badge('no mail', 'bad')
+		: topics.length > 0
+			? badge(`not ${topics.join(', ')}`, 'warn')
+			: badge('mail', 'good');
+}
+
+function preferences({id, locale, timezone}: Contact, form: URLSearchParams): Html {
+	const fields = html`${input({name: 'locale', label: 'Language', value: form.get('locale') ?? locale ?? '', placeholder: 'de-AT'})}${input(
+		{
+			name: 'timezone',
+			label: 'Time zone',
+			value: form.get('timezone') ?? timezone ?? '',
+			placeholder: 'Europe/Vienna',
+		},
+	)}`;
+	return html`<div class="card">${act({to: `${path}/${id}`, label: 'Save', fields})}</div>`;
+}
+
+function erasing({id, address}: Contact): Html {
+	return html`<div class="card"><p>Removes the contact, the content of all mail to it, and the address wherever it stands. Suppressions and opt-outs stay, so that they get no mail again.</p>${act(
+		{to: `${path}/${id}/erase`, label: 'Erase', look: 'danger', typed: address},
+	)}</div>`;
+}

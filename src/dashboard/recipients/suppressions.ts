@@ -1,0 +1,176 @@
+import {exportedFile, exportPages} from '../../admin/suppression-export.ts';
+import {manualEntry, removeSuppression, suppressWrite} from '../../admin/suppressions.ts';
+import {readAddress} from '../../api/schemas/formats.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
+import {listSuppressions, type Suppression} from '../../store/suppressions.ts';
+import {act, badge, chips, hrefOf, input, name, nothing, opened, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+import {importPages, uploadForm} from './import.ts';
+
+const perPage = 50;
+const path = '/suppressions';
+
+/** Who gets no mail, why, and how to change it. */
+export function suppressionPages(parts: DashboardParts): readonly Route[] {
+	const {reader, writer, change} = parts;
+
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {query, workspace, now, form} = visit;
+		const asked = query.get('q')?.trim() ?? '';
+		const address = asked === '' ? null : readAddress(asked);
+		const found =
+			asked !== '' && address === null
+				? []
+				: await listSuppressions(reader, {
+						workspaceId: workspace.id,
+						addressKey: address?.key,
+						reason: reasonOf(query),
+						after: query.get('after'),
+						limit: perPage + 1,
+					});
+		const rows = found.slice(0, perPage);
+		const last = found.length > perPage ? rows.at(-1) : undefined;
+		const isFiltered = asked !== '' || reasonOf(query) !== undefined;
+		const content = html`${searchForm(query)}${reasonChips(query)}${table({
+			...entriesTable(now, visit.may('operator')),
+			rows,
+			empty: isFiltered
+				? html`<p>${asked !== '' && address === null ? 'Type a whole address: user@example.com.' : 'No such address is suppressed.'}</p><p><a href="${path}">Show all</a></p>`
+				: html`<p>No address is suppressed.</p><p>Hard bounces, complaints and unsubscribes put addresses here by themselves.</p>`,
+		})}${last ? html`<div class="more"><span></span><a href="${hrefOf(path, query, {after: last.id})}" rel="next">Older</a></div>` : null}`;
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'suppressions',
+			title: 'Suppressions',
+			actions: html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null, q: null})}">Export</a>${
+				visit.may('operator')
+					? html`${opened('Import', uploadForm())}${opened('Add', addForm(form.get('address') ?? ''))}`
+					: null
+			}`,
+			content,
+		};
+	}
+
+	async function add(visit: Visit): Promise<Answer> {
+		const text = visit.form.get('address')?.trim() ?? '';
+		const address = readAddress(text);
+		if (address === null) {
+			return await list(visit, `"${text}" is no address. Type one as user@example.com.`);
+		}
+		const entry = manualEntry(visit.tools, {
+			workspaceId: visit.workspace.id,
+			address,
+			source: 'dashboard',
+			mode: 'live',
+		});
+		const {isNew} = await writer.submit(suppressWrite, entry);
+		return go(
+			path,
+			isNew ? `${address.spelling} gets no mail from now on.` : `${address.spelling} was suppressed already.`,
+		);
+	}
+
+	async function remove({params: {id = ''}, workspace, tools}: Visit): Promise<Answer> {
+		const by = isId('sup', id) ? {id} : null;
+		const removed =
+			by && (await change(trx => removeSuppression(trx, tools, {workspaceId: workspace.id, by, mode: 'live'})));
+		return removed && removed !== 'live'
+			? go(path, `${removed.address} gets mail again.`)
+			: missing('This address is not suppressed any more.');
+	}
+
+	async function file({query, workspace}: Visit): Promise<Answer> {
+		const pages = exportPages(reader, {workspaceId: workspace.id, mode: 'live', reason: reasonOf(query)});
+		const body = exportedFile(await pages.next(), pages);
+		return {kind: 'content', type: 'text/csv; charset=utf-8', saveAs: 'suppressions.csv', body};
+	}
+
+	return [
+		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		{method: 'POST', path, role: 'operator', answer: add},
+		{method: 'GET', path: `${path}/export`, role: 'operator', answer: file},
+		{method: 'POST', path: `${path}/:id/remove`, role: 'operator', answer: remove},
+		...importPages(parts),
+	];
+}
+
+const reasonOf = (query: URLSearchParams): SuppressionReason | undefined =>
+	suppressionReasons.find(reason => reason === query.get('reason'));
+
+const entriesTable = (now: number, mayRemove: boolean) => ({
+	label: 'Suppressed addresses',
+	columns: [
+		{title: 'Recipient', cell: (row: Suppression) => name(row.address), cut: true as const},
+		{
+			title: 'Reason',
+			cell: (row: Suppression) =>
+				html`${badge(reasonWords[row.reason], row.reason === 'complaint' ? 'bad' : 'warn')}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
+		},
+		{title: 'Because of', cell: (row: Suppression) => sourceOf(row), wide: true as const},
+		{title: 'Since', cell: (row: Suppression) => time(row.created_at, now), right: true as const},
+		...(mayRemove
+			? [
+					{
+						title: '',
+						cell: (row: Suppression) => act({to: `${path}/${row.id}/remove`, label: 'Remove', look: 'quiet'}),
+						right: true as const,
+					},
+				]
+			: []),
+	],
+});
+
+const reasonWords: Readonly<Record<SuppressionReason, string>> = {
+	hard_bounce: 'hard bounce',
+	complaint: 'complaint',
+	manual: 'by hand',
+	unsubscribe: 'unsubscribed',
+};
+
+const sourceWords: Readonly<Record<string, string>> = {
+	api: 'the API',
+	'one-click': 'the unsubscribe page',
+	cli: 'the command line',
+	dashboard: 'this dashboard',
+	import: 'an import',
+};
+
+/** What put it there; of a bounce or complaint the message. */
+function sourceOf({source}: Suppression): Html {
+	return isId('msg', source)
+		? html`<a href="/messages/${source}">the message</a>`
+		: html`${sourceWords[source] ?? source}`;
+}
+
+function searchForm(query: URLSearchParams): Html {
+	const reason = query.get('reason');
+	const kept = reason ? html`<input type="hidden" name="reason" value="${reason}">` : nothing;
+	const field = input({
+		name: 'q',
+		label: 'Search',
+		type: 'search',
+		value: query.get('q') ?? '',
+		placeholder: 'user@example.com',
+	});
+	return html`<form class="filter" role="search" action="${path}">${field}${kept}<button>Search</button></form>`;
+}
+
+const reasonChips = (query: URLSearchParams): Html =>
+	chips(
+		'Reason',
+		query,
+		'reason',
+		[{value: '', label: 'All'}, ...suppressionReasons.map(reason => ({value: reason, label: reasonWords[reason]}))],
+		path,
+	);
+
+const addForm = (value: string): Html =>
+	act({
+		to: path,
+		label: 'Add',
+		fields: input({name: 'address', label: 'Address', type: 'email', required: true, value}),
+	});

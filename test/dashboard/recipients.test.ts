@@ -1,0 +1,114 @@
+import test from 'ava';
+import {type Visitor, visitorOf} from '../helpers/dashboard.ts';
+import {type Service, serviceOf} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const service = serviceOf(test, {workspaces: {shop: []}});
+
+const shopOf = ({workspaces}: Service) => workspaces.shop as NonNullable<(typeof workspaces)[string]>;
+
+async function mailed(to: string): Promise<string> {
+	const {live, from, templates} = shopOf(service());
+	const {status, body} = await live.post<{id: string}>('/v1/messages', {
+		from,
+		to,
+		templateId: templates.plain,
+		data: {},
+	});
+	if (status !== 202) {
+		throw new Error(`${to} was refused: ${JSON.stringify(body)}`);
+	}
+	return body.id;
+}
+
+async function uploaded(visitor: Visitor, csv: string): Promise<string> {
+	const {text} = await visitor.get('/suppressions');
+	const form = new FormData();
+	form.set('_csrf', /name="_csrf" value="([^"]+)"/.exec(text)?.[1] ?? '');
+	form.set('reason', '');
+	form.set('file', new File([csv], 'list.csv', {type: 'text/csv'}));
+	const {status, location} = await visitor.raw('/suppressions/import', {method: 'POST', body: form});
+	if (status !== 303 || location === null) {
+		throw new Error(`The upload answered ${status}`);
+	}
+	return location;
+}
+
+test('an address is suppressed by hand, found, and let go again; the API sees each step', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const {live} = shopOf(service());
+	t.is((await visitor.submit('/suppressions', {address: 'No-Address'})).status, 422);
+	t.is((await visitor.submit('/suppressions', {address: 'Gone@dest.example'})).location, '/suppressions');
+	const {body} = await live.get<{data: Array<{id: string; source: string; reason: string}>}>(
+		'/v1/suppressions?recipient=gone@dest.example',
+	);
+	t.like(body.data[0], {source: 'dashboard', reason: 'manual'});
+	const found = await visitor.get('/suppressions?q=GONE@dest.example');
+	t.regex(found.text, /Gone@dest\.example[\s\S]*by hand[\s\S]*this dashboard/);
+	t.regex((await visitor.get('/suppressions?q=nobody@dest.example')).text, /No such address is suppressed/);
+	await visitor.submit(`/suppressions/${body.data[0]?.id}/remove`);
+	t.regex((await visitor.get('/suppressions?q=gone@dest.example')).text, /No such address is suppressed/);
+	t.is((await visitor.submit(`/suppressions/${body.data[0]?.id}/remove`)).status, 404);
+	const {program} = service();
+	const acts = await program.cli<Array<{action: string; actor: string}>>('audit', 'list');
+	t.deepEqual(
+		acts.filter(({action}) => /^suppression.(?:added|removed)$/.test(action)).map(({action}) => action),
+		['suppression.removed', 'suppression.added'],
+	);
+	t.regex(acts.find(({action}) => action === 'suppression.removed')?.actor ?? '', /^user:operator\d+@staff\.example$/);
+});
+
+test('a file is imported with its progress, bad lines are named, and the export has it all', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const lines = Array.from({length: 3000}, (_, n) => `listed${n}@dest.example,hard_bounce`);
+	const page = await uploaded(visitor, ['recipient,reason', ...lines, 'no address,hard_bounce', ''].join('\n'));
+	const end = await waitFor('the end of the import', async () => {
+		const {text} = await visitor.get(page);
+		return text.includes('The file is read.') ? text : undefined;
+	});
+	t.regex(end, /Lines read<\/dt><dd>3,001/);
+	t.regex(end, /Added<\/dt><dd>3,000/);
+	t.regex(end, /3,002[\s\S]*the address/);
+	const {text, headers} = await visitor.get('/suppressions/export');
+	t.regex(headers.get('content-type') ?? '', /text\/csv/);
+	t.true(lines.every(line => text.includes(line.split(',')[0] ?? '')));
+	const stranger = await visitorOf(service(), 'viewer', 'shop');
+	t.is((await stranger.get(page)).status, 403);
+	const elsewhere = await uploaded(visitor, '\0\0');
+	t.regex(
+		await waitFor('the end of the import', async () => {
+			const seen = await visitor.get(elsewhere);
+			return seen.text.includes('progress') ? undefined : seen.text;
+		}),
+		/is not UTF-8 text/,
+	);
+});
+
+test('topics are made, renamed, removed and purged by their typed code', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	t.is((await visitor.submit('/topics', {code: 'two words', name: 'X'})).status, 422);
+	await visitor.submit('/topics', {code: 'news', name: '<b>News</b>'});
+	t.is((await visitor.submit('/topics', {code: 'news', name: 'Again'})).status, 422);
+	await visitor.submit('/topics/news/rename', {name: '<i>Monthly</i>'});
+	const {text} = await visitor.get('/topics');
+	t.regex(text, /&lt;i&gt;Monthly/);
+	t.notRegex(text, /<i>Monthly/);
+	t.is((await visitor.submit('/topics/news/purge', {typed: 'nwes'})).status, 422);
+	t.is((await visitor.submit('/topics/news/purge', {typed: 'news'})).location, '/topics');
+	t.is((await visitor.submit('/topics/news/remove')).location, '/topics');
+	t.is((await visitor.submit('/topics/news/remove')).status, 404);
+});
+
+test('a contact is found by address, follows its preferences, and is erased where it is typed', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const message = await mailed('ann@dest.example');
+	const {text} = await visitor.get('/contacts?q=ANN@dest.example');
+	const path = /\/contacts\/con_\w+/.exec(text)?.[0] ?? '';
+	t.regex((await visitor.get(path)).text, new RegExp(message));
+	t.is((await visitor.submit(path, {locale: 'not a tag', timezone: ''})).status, 422);
+	t.is((await visitor.submit(path, {locale: 'de-at', timezone: 'Europe/Vienna'})).location, path);
+	t.regex((await visitor.get(path)).text, /de-AT[\s\S]*Europe\/Vienna/);
+	t.is((await visitor.submit(`${path}/erase`, {typed: 'ann'})).status, 422);
+	t.is((await visitor.submit(`${path}/erase`, {typed: 'ann@dest.example'})).location, '/contacts');
+	t.is((await visitor.get(path)).status, 404);
+});
