@@ -43,6 +43,7 @@ test('the bundle has every thread that the program starts, and the licence of ea
 	const kept = () => readdirSync(`${folder}/cli`).filter(file => file.endsWith('.cache'));
 	t.is(kept().length, 1, 'what V8 compiled');
 	const file = path.resolve(folder, 'cli/main.js');
+	t.notRegex(readFileSync(file, 'latin1'), /[^\0-\x7f]/, 'bin/program.js reads it as Latin-1');
 	const version = () => execFileSync(process.execPath, ['-e', runs, file, '--version'], {encoding: 'utf8'});
 	const said = version();
 	t.regex(said, /^\d+\.\d+\.\d+\n$/);
