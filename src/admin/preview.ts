@@ -2,14 +2,18 @@ import type {Knex} from 'knex';
 import type {RenderJob} from '../render/in-worker.ts';
 import {chooseVariant} from '../render/locale.ts';
 import type {RenderResult} from '../render/render.ts';
-import {findVersion, listVariants, type Template} from '../store/templates.ts';
+import {
+	findVersion,
+	listVariants,
+	type Template,
+	type TemplateVariant,
+	type TemplateVersion,
+} from '../store/templates.ts';
 import type {Workspace} from '../store/workspaces.ts';
 
-export type PreviewInput = {
+/** With what a variant is shown: null is what the workspace or the version has. */
+type Terms = {
 	readonly workspace: Pick<Workspace, 'name' | 'locale' | 'timezone'>;
-	readonly template: Template;
-	/** Null: the newest. */
-	readonly version: number | null;
 	/** Null: the version's sample. */
 	readonly data: Readonly<Record<string, unknown>> | null;
 	readonly locale: string | null;
@@ -18,23 +22,35 @@ export type PreviewInput = {
 	readonly render: (job: RenderJob) => Promise<RenderResult>;
 };
 
+export type PreviewInput = Terms & {
+	readonly template: Template;
+	/** Null: the newest. */
+	readonly version: number | null;
+};
+
 /** A version as a mail to nobody would be. Undefined: the template has no such version. */
 export async function previewTemplate(
 	reader: Knex,
-	{workspace, template, version, data, locale, timezone, render}: PreviewInput,
+	{template, version, ...terms}: PreviewInput,
 ): Promise<RenderResult | undefined> {
+	const {workspace, locale} = terms;
 	const number = version ?? template.latest_version;
 	const found = number === null ? undefined : await findVersion(reader, template.row_id, number);
 	const variants = found ? await listVariants(reader, found.id) : [];
 	const variant = chooseVariant(variants, locale ?? workspace.locale ?? 'en', workspace.locale);
-	if (!found || !variant) {
-		return undefined;
-	}
-	const {subject, html, text} = variant;
+	return found && variant && (await previewVariant(found, variant, terms));
+}
+
+/** One variant as a mail to nobody would be. */
+export async function previewVariant(
+	{id, sample}: Pick<TemplateVersion, 'id' | 'sample'>,
+	{subject, html, text}: Pick<TemplateVariant, 'subject' | 'html' | 'text'>,
+	{workspace, data, locale, timezone, render}: Terms,
+): Promise<RenderResult> {
 	return await render({
-		variant: {id: found.id, subject, html, text},
+		variant: {id, subject, html, text},
 		input: {
-			data: data ?? JSON.parse(found.sample ?? '{}'),
+			data: data ?? JSON.parse(sample ?? '{}'),
 			locale: locale ?? workspace.locale ?? 'en',
 			timezone: timezone ?? workspace.timezone ?? 'UTC',
 			recipient: {email: 'recipient@example.com'},

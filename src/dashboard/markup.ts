@@ -160,14 +160,13 @@ export function input({name, label, value, type, hint, required, autocomplete, p
 	}</label>`;
 }
 
-/** A field of several lines. */
+/** A field of several lines. Browsers drop the line break after its tag. */
 export function textarea(
 	{name, label, value = '', hint}: Pick<Input, 'name' | 'label' | 'value' | 'hint'>,
 	rows = 6,
 ): Html {
-	return html`<label class="field"><span>${label}</span><textarea name="${name}" rows="${rows}" spellcheck="false">${value}</textarea>${
-		hint === undefined ? null : html`<small>${hint}</small>`
-	}</label>`;
+	return html`<label class="field"><span>${label}</span><textarea name="${name}" rows="${rows}" spellcheck="false">
+${value}</textarea>${hint === undefined ? null : html`<small>${hint}</small>`}</label>`;
 }
 
 function attribute(name: string, value: string | undefined): Html {

@@ -7,6 +7,7 @@ import {contactPages} from './recipients/contacts.ts';
 import {suppressionPages} from './recipients/suppressions.ts';
 import {topicPages} from './recipients/topics.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
+import {templatePages} from './templates/pages.ts';
 
 /** Every page that wants a log-in: each group of them adds its rows here. */
 export function pages(parts: DashboardParts): readonly Route[] {
@@ -29,6 +30,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...suppressionPages(parts),
 		...topicPages(parts),
 		...contactPages(parts),
+		...templatePages(parts),
 	];
 }
 

@@ -1,0 +1,84 @@
+import {type Html, html} from '../../hosted/html.ts';
+import type {TemplateVariant} from '../../store/templates.ts';
+import {count, section, select} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import type {Answer, Route, Visit} from '../route.ts';
+import {chosenTemplate, chosenVersion, localeName, noTemplate, type Saved, versionNumber} from './chosen.ts';
+import {diffLines, type Folded, fold} from './line-diff.ts';
+
+/** The latest ones can be chosen; links lead to older ones. */
+const mostChoices = 100;
+
+/** What differs between two versions of a template. */
+export function comparePages({reader}: DashboardParts): readonly Route[] {
+	async function compare(visit: Visit): Promise<Answer> {
+		const template = await chosenTemplate(reader, visit);
+		const latest = template?.latest_version ?? null;
+		if (!template || latest === null) {
+			return noTemplate;
+		}
+		const to = versionNumber(visit.query.get('to') ?? '') ?? latest;
+		const from = versionNumber(visit.query.get('from') ?? '') ?? Math.max(1, to - 1);
+		const [before, after] = await Promise.all([from, to].map(one => chosenVersion(reader, template, String(one))));
+		if (!before || !after) {
+			return noTemplate;
+		}
+		const changes = changesBetween(before, after);
+		return {
+			kind: 'page',
+			place: 'templates',
+			title: `${template.name}: versions ${from} and ${to}`,
+			actions: html`<a class="button" href="/templates/${template.id}">Back to the template</a>`,
+			content: html`${chooser(template.id, latest, from, to)}${
+				changes.length > 0 ? changes : html`<div class="empty"><p>Versions ${from} and ${to} are the same.</p></div>`
+			}`,
+		};
+	}
+
+	return [{method: 'GET', path: '/templates/:id/compare', role: 'viewer', answer: compare}];
+}
+
+function chooser(id: string, latest: number, from: number, to: number): Html {
+	const newest = Array.from({length: Math.min(latest, mostChoices)}, (_, index) => latest - index);
+	const choices = [...new Set([...newest, from, to])].map(one => ({value: String(one), label: `Version ${one}`}));
+	return html`<form class="act full" action="/templates/${id}/compare">${select({name: 'from', label: 'From', value: String(from)}, choices)}${select({name: 'to', label: 'To', value: String(to)}, choices)}<button>Compare</button></form>`;
+}
+
+/** A part of a version that may change, with its text on both sides; null: that side has no such part. */
+type Compared = readonly [title: string, before: string | null, after: string | null];
+
+function changesBetween(before: Saved, after: Saved): Html[] {
+	const locales = new Set([...before.variants, ...after.variants].map(({locale}) => locale));
+	const parts = [...locales].flatMap((locale): Compared[] => {
+		const [old, fresh] = [before, after].map(({variants}) => variants.find(one => one.locale === locale));
+		const part = (title: string, of: (variant: TemplateVariant) => string | null): Compared => [
+			locales.size === 1 ? title : `${title}, ${localeName(locale)}`,
+			old ? of(old) : null,
+			fresh ? of(fresh) : null,
+		];
+		return [
+			part('Subject', ({subject}) => subject),
+			part('Source', ({kind, source}) => `${kind === 'mjml' ? 'MJML' : 'HTML'}\n${source}`),
+			part('Text', ({text_source: text}) => text),
+		];
+	});
+	parts.push(['Sample', before.version.sample, after.version.sample]);
+	return parts.filter(([, old, fresh]) => old !== fresh).map(([title, old, fresh]) => section(title, diff(old, fresh)));
+}
+
+function diff(before: string | null, after: string | null): Html {
+	return html`<pre class="diff">${fold(diffLines(before ?? '', after ?? '')).map(lineOf)}</pre>`;
+}
+
+function lineOf(line: Folded): Html {
+	switch (line.kind) {
+		case 'folded':
+			return html`<span class="soft">… ${count(line.count)} ${line.count === 1 ? 'line is' : 'lines are'} the same</span>`;
+		case 'same':
+			return html`<span>  ${line.text}</span>`;
+		case 'removed':
+			return html`<del>- ${line.text}</del>`;
+		case 'added':
+			return html`<ins>+ ${line.text}</ins>`;
+	}
+}

@@ -1,0 +1,134 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {diffLines, fold} from '../../src/dashboard/templates/line-diff.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {serviceOf} from '../helpers/service.ts';
+
+const hostile =
+	'<script>alert(1)</script><link rel=preconnect href=https://evil.example><img src=https://evil.example/x>';
+const service = serviceOf(test, {
+	workspaces: {shop: []},
+	templates: {
+		receipt: {
+			'template.json': '{"subject":"<b>Receipt</b> {{ number }}","subjects":{"de":"Beleg {{ number }}"}}',
+			'body.html': `<p>Total {{ total }}</p>${hostile}`,
+			'body.de.html': '<p>Summe {{ total }}</p>',
+			'sample.json': '{"number": 1042, "total": "19.90"}',
+		},
+	},
+});
+
+const shop = () => service().workspaces.shop as NonNullable<ReturnType<typeof service>['workspaces'][string]>;
+
+async function saved(version: number, html: string): Promise<string> {
+	const {live, templates} = shop();
+	const path = `/v1/templates/${templates.receipt}`;
+	const {body} = await live.post<{version: number}>(`${path}/versions`, {variants: [{subject: 'Again', html}]});
+	if (body.version !== version) {
+		throw new Error(`It is version ${body.version}.`);
+	}
+	return `${templates.receipt}`;
+}
+
+test.serial('the list leads to a template, which shows how it looks', async t => {
+	const viewer = await visitorOf(service(), 'viewer', 'shop');
+	const {receipt} = shop().templates;
+	const list = await viewer.get('/templates');
+	t.regex(list.text, new RegExp(`href="/templates/${receipt}" data-row`));
+	t.notRegex(list.text, /New template/, 'viewers make none');
+
+	const one = await viewer.get(`/templates/${receipt}`);
+	t.regex(one.text, /&lt;b&gt;Receipt&lt;\/b&gt;/);
+	t.notRegex(one.text, /Roll back|Delete|alert\(1\)/);
+	t.regex(one.text, /aria-label="Language"/);
+	const source = await viewer.get(`/templates/${receipt}?show=source`);
+	t.regex(source.text, /&lt;script&gt;alert/);
+
+	const frame = await viewer.get(`/templates/${receipt}/frame`);
+	t.regex(frame.text, /Total 19\.90/);
+	const policy = frame.headers.get('content-security-policy') ?? '';
+	t.regex(policy, /^sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:;/);
+	t.notRegex(frame.text, /<link/i, 'it would be connected to');
+	const german = await viewer.get(`/templates/${receipt}/frame?locale=de&part=text`);
+	t.is(german.text, 'Summe 19.90\n');
+	t.regex(german.headers.get('content-type') ?? '', /^text\/plain/);
+	const images = await viewer.get(`/templates/${receipt}/frame?images=1`);
+	t.regex(images.headers.get('content-security-policy') ?? '', /img-src data: https:;/);
+});
+
+test.serial('versions are compared and rolled back to', async t => {
+	const id = await saved(2, '<p>Sum {{ total }}</p>\n<p>Bye</p>');
+	const operator = await visitorOf(service(), 'operator', 'shop');
+	const {text} = await operator.get(`/templates/${id}/compare?from=1&to=2`);
+	t.regex(text, /<del>- Beleg {{ number }}<\/del>/, 'a language that is gone');
+	t.regex(text, /<ins>\+ &lt;p&gt;Sum {{ total }}&lt;\/p&gt;<\/ins>/);
+	t.is((await operator.get(`/templates/${id}/compare?from=1&to=9`)).status, 404);
+	t.regex((await operator.get(`/templates/${id}/compare?from=2&to=2`)).text, /are the same/);
+	t.regex(
+		(await operator.get(`/templates/${id}?version=1`)).text,
+		/This is version 1\. Messages are sent with version 2/,
+	);
+
+	const answer = await operator.submit(`/templates/${id}/rollback`, {version: '1'});
+	t.is(answer.location, `/templates/${id}`);
+	const {body} = await shop().live.get<{latest_version: number}>(`/v1/templates/${id}`);
+	t.is(body.latest_version, 3);
+	t.regex((await operator.get(`/templates/${id}`)).text, /Saved version 3, equal to version 1/);
+	t.is((await operator.submit(`/templates/${id}/rollback`, {version: '9'})).status, 404);
+});
+
+test.serial('a template is made and deleted, its name typed', async t => {
+	const operator = await visitorOf(service(), 'operator', 'shop');
+	const refused = async (fields: Record<string, string>, why: RegExp) => {
+		const seen = await operator.submit('/templates', fields);
+		t.is(seen.status, 422);
+		t.regex(seen.text, why);
+	};
+	await refused({name: ' ', id: 'tpl_welcome'}, /value="tpl_welcome"/);
+	await refused({name: 'welcome', id: 'welcome'}, /The id must be tpl_/);
+	await refused({name: 'receipt'}, /template with this name already/);
+	const made = await operator.submit('/templates', {name: 'wel<i>come', id: 'tpl_welcome'});
+	t.is(made.location, '/templates/tpl_welcome/edit');
+	t.regex((await operator.get('/templates/tpl_welcome')).text, /Nothing was saved yet/);
+	t.is((await operator.get('/templates/tpl_welcome/frame')).status, 404);
+
+	const kept = await operator.submit('/templates/tpl_welcome/delete', {typed: 'welcome'});
+	t.is(kept.status, 422);
+	const gone = await operator.submit('/templates/tpl_welcome/delete', {typed: 'wel<i>come'});
+	t.is(gone.location, '/templates');
+	t.is((await operator.get('/templates/tpl_welcome')).status, 404);
+	t.deepEqual(await acts(), ['template.created', 'template.deleted', 'template.rolled_back']);
+});
+
+/** What the audit trail has of users of the dashboard. */
+async function acts(): Promise<string[]> {
+	const rows = await service().program.cli<Array<{actor: string; action: string}>>(
+		'audit',
+		'list',
+		'--workspace',
+		shop().id,
+	);
+	const ours = rows.filter(({actor, action}) => actor.startsWith('user:') && action.startsWith('template.'));
+	return ours.map(({action}) => action).toSorted();
+}
+
+test('a diff gives both texts back and keeps what they have in common', t => {
+	const lines = fc.array(fc.constantFrom('a', 'b', 'c', ''), {minLength: 1, maxLength: 12}).map(all => all.join('\n'));
+	fc.assert(
+		fc.property(lines, lines, (before, after) => {
+			const diff = diffLines(before, after);
+			const side = (other: string) => diff.filter(({kind}) => kind !== other).map(({text}) => text);
+			t.is(side('added').join('\n'), before);
+			t.is(side('removed').join('\n'), after);
+		}),
+	);
+	t.deepEqual(
+		diffLines('a\nb\nc\nd', 'a\nc\nx\nd').map(({kind, text}) => `${kind} ${text}`),
+		['same a', 'removed b', 'same c', 'added x', 'same d'],
+	);
+	const long = (mark: string) => Array.from({length: 20_000}, (_, index) => `${mark}${index}`).join('\n');
+	t.is(diffLines(long('a'), long('b')).length, 40_000, 'too long to compare');
+	const folded = fold(diffLines(`${long('a')}\nx`, `${long('a')}\ny`));
+	t.deepEqual(folded[0], {kind: 'folded', count: 19_997});
+	t.is(folded.length, 6);
+});
