@@ -1,3 +1,5 @@
+import {userInfo} from 'node:os';
+import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import {inSource} from '../log/source-places.ts';
 import {printable} from './text.ts';
@@ -25,6 +27,15 @@ export class CliError extends Error {
 		super(`${wrong}, ${mend}`);
 		this.exitCode = exitCodes[kind];
 		this.details = details;
+	}
+}
+
+/** Who runs this command, by the name that the system has for it. */
+export function userName(): string {
+	try {
+		return userInfo().username;
+	} catch {
+		return `uid ${process.getuid?.()}`; // A user without an entry in the system's list, as in a container.
 	}
 }
 
@@ -83,8 +94,15 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; ex
 		exitCode: exitCodes.io,
 	},
 	{
+		codes: /^(EACCES|EPERM)$/,
+		// The package's command becomes the service's user, also for root.
+		wrong: `the user ${userName()} may not use a file or folder`,
+		mend: 'name another one, or let this user read or write it',
+		exitCode: exitCodes.io,
+	},
+	{
 		codes:
-			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EACCES|EPERM|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
+			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
 		wrong: 'a file cannot be read or written',
 		mend: 'check the path, its owner and the space on the disk',
 		exitCode: exitCodes.io,

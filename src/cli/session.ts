@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import {existsSync} from 'node:fs';
-import {hostname, userInfo} from 'node:os';
+import {hostname} from 'node:os';
 import {relative, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
 import type {Command} from 'commander';
@@ -17,7 +17,7 @@ import {findIds, type OwnedId, type OwnedKind} from '../store/ids.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
-import {CliError} from './fault.ts';
+import {CliError, userName} from './fault.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
 import {linesOf, type Noun, tableOf} from './text.ts';
 
@@ -163,7 +163,10 @@ function openSession(globals: Globals, makesStore: boolean): {session: Session; 
 		list: (noun, rows) =>
 			show(rows.map(noun.json), () => tableOf(noun, rows, globals.wide ? Infinity : terminal.width)),
 		one: (noun, row, {json, lines = []} = {}) =>
-			show(json ? {...(noun.json(row) as object), ...json} : noun.json(row), () => [...linesOf(noun, row), ...lines]),
+			show(json ? {...(noun.json(row) as object), ...json} : noun.json(row), () => [
+				...linesOf(noun, row, terminal.width),
+				...lines,
+			]),
 		confirm: async (question, yes) => await confirm(terminal, question, yes),
 	};
 	return {
@@ -288,12 +291,4 @@ function once<Value>(make: () => Value): () => Value {
 export function operator(): Operator {
 	const sudoUser = processEnvironment().SUDO_USER;
 	return {actor: `cli:${userName()}`, from: hostname(), ...(sudoUser && {sudoUser})};
-}
-
-function userName(): string {
-	try {
-		return userInfo().username;
-	} catch {
-		return `uid ${process.getuid?.()}`; // A user without an entry in the system's list, as in a container.
-	}
 }

@@ -132,6 +132,7 @@ export function progressLine({
 	const whole = Math.min(1, part);
 	const filled = Math.floor(whole * barWidth);
 	const percent = String(Math.floor(whole * 100)).padStart(3);
-	const left = whole > 0 ? `  ${duration((elapsedMs * (1 - whole)) / whole)} left` : '';
+	// Less than a hundredth says nothing of the rest.
+	const left = whole >= 0.01 ? `  ${duration((elapsedMs * (1 - whole)) / whole)} left` : '';
 	return `[${'#'.repeat(filled).padEnd(barWidth)}] ${percent} %  ${count}${left}`;
 }

@@ -175,10 +175,13 @@ export function tableOf<Row>(noun: Noun<Row>, rows: readonly Row[], width: numbe
 	return rows.length === 0 ? [noun.none] : table(columnsOf(noun), rows, width);
 }
 
-/** The lines of one of them. */
-export function linesOf<Row>(noun: Noun<Row>, row: Row): string[] {
+/** The lines of one of them, of at most `width` columns where they have spaces. */
+export function linesOf<Row>(noun: Noun<Row>, row: Row, width?: number): string[] {
 	const pairs = noun.fields.map(({name, cell}) => [name, name === undefined ? undefined : cell(row)] as const);
-	return fields(pairs.flatMap(([name, value]) => (name === undefined || value === undefined ? [] : [[name, value]])));
+	return fields(
+		pairs.flatMap(([name, value]) => (name === undefined || value === undefined ? [] : [[name, value]])),
+		width,
+	);
 }
 
 const gap = '  ';

@@ -51,6 +51,12 @@ function chosenDomain({chosen, returnPathDomain}: BouncesInput): Found[] {
 async function comeHome(input: BouncesInput): Promise<Found> {
 	const {returnPathDomain: domain, resolver, listening, polling, hostname} = input;
 	const answer = await resolver.mx(domain, true);
+	if (answer.kind === 'failed') {
+		return warn(
+			`not known: DNS did not answer for the MX of ${domain} (${answer.code})`,
+			'see whether DNS answers (MAILCTL_DNS_SERVERS)',
+		);
+	}
 	const hosts =
 		answer.kind === 'found'
 			? answer.records.toSorted((a, b) => a.priority - b.priority).map(({exchange}) => exchange.toLowerCase())

@@ -2,7 +2,7 @@ import {dkimRecordValue} from '../compose/dkim.ts';
 import {storeTime} from '../mail/time.ts';
 import {type DkimKey, keyState} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
-import {smarthostSpf} from './smarthost-spf.ts';
+import {isThisMachine, smarthostSpf} from './smarthost-spf.ts';
 
 /** A DNS record to publish (docs/guide/domains.md). */
 export type DomainRecord = {
@@ -120,7 +120,8 @@ function spf({
 	smarthosts,
 }: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partial<DomainRecord> {
 	if (smarthosts.length > 0) {
-		return smarthostSpf(smarthosts);
+		const proposal = smarthostSpf(smarthosts, host);
+		return smarthosts.some(isThisMachine) && !host.includes('.') ? {...proposal, ...named(host)} : proposal;
 	}
 	const sources = sourceAddresses.map(address => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`);
 	return sources.length > 0

@@ -1,4 +1,5 @@
 import {isIP} from 'node:net';
+import {isLoopbackAddress} from '../net/public-address.ts';
 
 /** Of which no server has a name (RFC 2606 §2): it stands for what only the smarthost's provider knows. */
 export const unknownInclude = 'ask-your-provider.invalid';
@@ -35,14 +36,20 @@ const providers: readonly Provider[] = [
 
 /**
  * The SPF record for mail that leaves by smarthosts, by name or address, with what a person should know of it; null: nothing.
- * A smarthost that is not known gets a placeholder. Nothing is forbidden: from where they send only their operators know.
+ * A smarthost that is not known gets a placeholder, one on this machine the machine's name. Nothing is forbidden: from where they
+ * send only their operators know.
  */
-export function smarthostSpf(hosts: readonly string[]): {readonly value: string; readonly note: string | null} {
+export function smarthostSpf(
+	hosts: readonly string[],
+	machine: string,
+): {readonly value: string; readonly note: string | null} {
 	const terms = new Set<string>();
 	const notes = new Set<string>();
 	for (const host of hosts) {
 		const provider = providers.find(({hosts}) => hosts.test(host.toLowerCase()));
-		if (isIP(host) !== 0) {
+		if (isThisMachine(host)) {
+			terms.add(`a:${machine}`);
+		} else if (isIP(host) !== 0) {
 			terms.add(`${isIP(host) === 6 ? 'ip6' : 'ip4'}:${host}`);
 		} else if (provider === undefined) {
 			terms.add(`include:${unknownInclude}`);
@@ -55,4 +62,9 @@ export function smarthostSpf(hosts: readonly string[]): {readonly value: string;
 		}
 	}
 	return {value: `v=spf1 ${[...terms].join(' ')} ~all`, note: [...notes].join('; ') || null};
+}
+
+/** As of a Postfix beside us. */
+export function isThisMachine(host: string): boolean {
+	return host === 'localhost' || isLoopbackAddress(host);
 }

@@ -19,6 +19,7 @@ test('a progress line says how far, how fast and how long still', t => {
 	t.is(line, '[######                  ]  25 %  250,000 lines  50,000/s  15s left');
 	t.is(progressLine({done: 7, part: null, unit: 'lines', elapsedMs: 3500}), '7 lines  2/s');
 	t.is(progressLine({done: 0, part: 0, unit: 'lines', elapsedMs: 0}), `[${' '.repeat(24)}]   0 %  0 lines  0/s`);
+	t.notRegex(progressLine({done: 1, part: 0.0001, unit: 'MB', elapsedMs: 60}), /left/);
 	t.is(
 		progressLine({done: 10, part: 1.5, unit: 'lines', elapsedMs: 1000}),
 		`[${'#'.repeat(24)}] 100 %  10 lines  10/s  0s left`,

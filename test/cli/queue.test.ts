@@ -88,6 +88,12 @@ test('summary and list', async t => {
 	golden(t, 'queue-list', masked(await cli.text('queue', 'list', '--wide')));
 });
 
+test('an empty queue says so', async t => {
+	const cli = await newCli(t);
+	await cli.json('init');
+	t.is(await cli.text('queue', 'summary'), 'no mail waits\n');
+});
+
 test('why says what each waits for, and what would change it', async t => {
 	const {cli, messages, slow, fast, held, over} = await prepare(t);
 	await cli.text('queue', 'hold', slow, '--reason', 'ask the customer first');

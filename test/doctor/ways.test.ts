@@ -86,6 +86,7 @@ async function returnPath(t: ExecutionContext, mx: FakeMx, overrides: Partial<Pa
 		'bounces.test': {mx: [[10, 'in.bounces.test']]},
 		'in.bounces.test': {a: [mx.host]},
 		'lost.test': {mx: [[10, 'gone.lost.test']]},
+		'silent.test': 'servfail',
 	});
 	return returnPathCheck({
 		...{returnPathDomain: 'bounces.test', listening: true, polling: false, chosen: true, selfToken: 'btoken'},
@@ -110,6 +111,9 @@ test('return path: what is missing is said', async t => {
 	const mx = await startFakeMx(t, {});
 	const look = async (overrides: Parameters<typeof returnPath>[2]) => await told(await returnPath(t, mx, overrides));
 	t.deepEqual(await look({returnPathDomain: 'none.test'}), ['fail: none.test has no MX, bounces are lost']);
+	t.deepEqual(await look({returnPathDomain: 'silent.test'}), [
+		'warn: not known: DNS did not answer for the MX of silent.test (ESERVFAIL)',
+	]);
 	const [bare] = await (await returnPath(t, mx, {returnPathDomain: 'vm', hostname: 'vm'})).look();
 	t.like(bare, {status: 'fail', fix: 'set MAILCTL_HOSTNAME to a name such as mail.example.com first'});
 	t.deepEqual(await look({returnPathDomain: 'lost.test'}), [

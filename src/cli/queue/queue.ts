@@ -89,7 +89,12 @@ function withStop(row: Omit<Row, keyof Stopped | 'suspended'>, stop: Stopped): R
 	return {...row, suspended: stop.suspended_by !== null, ...stop};
 }
 
+const nothing = 'no mail waits';
+
 function lines({terminal}: Session, rows: readonly Row[], now: number): string[] {
+	if (rows.length === 0) {
+		return [nothing];
+	}
 	const sum = (of: (row: Row) => number) => rows.reduce((all, row) => all + of(row), 0);
 	const shown = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
 	const total = {
