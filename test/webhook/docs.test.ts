@@ -1,11 +1,14 @@
-import {spawnSync} from 'node:child_process';
+import {spawn, spawnSync} from 'node:child_process';
 import {readFileSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
+import process from 'node:process';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
 import {signature} from '../../src/webhook/sign.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
+import {freePort} from '../helpers/free-port.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 /** The example of docs/reference/webhooks.md that bears this name. */
 function exampleOf(name: string): string {
@@ -69,4 +72,19 @@ print(json.dumps([is_authentic(headers, base64.b64decode(body), secret) for head
 		JSON.parse(stdout.toString()),
 		cases.map(([expected]) => expected),
 	);
+});
+
+test('the receiver for Python answers by whether a request is authentic', async t => {
+	const file = path.join(await temporaryFolder(t), 'hook.py');
+	writeFileSync(file, exampleOf('verify.py') + exampleOf('hook.py'));
+	const port = await freePort();
+	const env = {...process.env, WEBHOOK_SECRET: secret, PORT: `${port}`};
+	const receiver = spawn('python3', [file], {env, stdio: 'ignore'});
+	t.teardown(() => receiver.kill());
+	const post = async (headers: object) => {
+		const answer = await fetch(`http://127.0.0.1:${port}/`, {method: 'POST', headers: {...headers}, body});
+		return answer.status;
+	};
+	t.is(await waitFor('the receiver', async () => await post(now).catch(() => undefined)), 204);
+	t.is(await post(old), 401);
 });
