@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {WebhookEventType} from '../mail/event.ts';
 import type {Mode} from '../mail/message.ts';
-import type {ActTools} from '../mail/operator.ts';
+import type {Acting, ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
 import {recordAct} from '../store/audit.ts';
@@ -107,7 +107,7 @@ export async function rotateSecret(
 /** Its deliveries stop at once. False: there is no such endpoint. */
 export async function removeEndpoint(
 	trx: Knex.Transaction,
-	tools: ActTools,
+	tools: Acting,
 	workspaceId: string,
 	id: string,
 ): Promise<boolean> {

@@ -8,6 +8,7 @@ import {findEndpoint} from '../store/webhooks/webhook-endpoints.ts';
 import {faultOf} from '../webhook/fault.ts';
 import {postHeaders} from '../webhook/sign.ts';
 import {CliError} from './fault.ts';
+import {readDaemons} from './open-store.ts';
 import {verb, version} from './program.ts';
 import {action, type Session} from './session.ts';
 import {shortTime} from './text.ts';
@@ -16,6 +17,7 @@ import {webhookEvents} from './webhook-deliveries.ts';
 type Options = {forwardTo: string; event?: WebhookEventType[]};
 
 const pollMs = 250;
+const longestType = Math.max(...webhookEventTypes.map(type => type.length));
 
 export function listenVerb(webhook: Command): void {
 	verb(
@@ -59,6 +61,9 @@ async function listen(session: Session, {forwardTo, event}: Options): Promise<vo
 	const {id} = added;
 	const secret = vault.open(id, added.secret);
 	try {
+		if (!(await readDaemons(session)).running) {
+			session.terminal.warn('mailctl: no daemon runs, nothing arrives until you start it with mailctl serve');
+		}
 		session.show({id, forward_to: forwardTo, events, signing_secret: secret}, () => [
 			`forwarding to ${forwardTo} until Ctrl-C: ${events.join(', ')}`,
 			`signing secret ${secret}`,
@@ -108,7 +113,8 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 	}
 	const {recipient} = JSON.parse(Buffer.from(body).toString()) as {recipient: string};
 	session.show({id, type: eventType, message_id: messageId, recipient, ...posted}, () => [
-		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(10)}  ${posted.status ?? '–  '}  ${recipient}  ${messageId}`,
+		// What may be long comes last: the columns before it stay where they are.
+		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(longestType)}  ${posted.status ?? '–  '}  ${messageId}  ${recipient}`,
 		...(posted.status === null ? [`          ${posted.error}`] : []),
 	]);
 }

@@ -16,6 +16,7 @@ import {watchFreeSpace} from './free-space.ts';
 import {createHttp} from './http.ts';
 import {createIntake} from './intake.ts';
 import {createLiveRules} from './live-rules.ts';
+import {actingOf} from './parts.ts';
 import {createRoles} from './roles.ts';
 import {watchForStoreFaults} from './store-faults.ts';
 import {createSubmission} from './submission.ts';
@@ -204,6 +205,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		live,
 		store,
 		clock,
+		acting: actingOf({clock, newId}),
 		since,
 		onChange() {
 			forget();

@@ -137,7 +137,7 @@ export function makeDomainChecks(options: PartsOptions): DomainChecks {
 }
 
 /** What the daemon does by itself is recorded as its own act. */
-function actingOf({clock, newId}: PartsOptions): Acting {
+export function actingOf({clock, newId}: Pick<PartsOptions, 'clock' | 'newId'>): Acting {
 	return {clock, newId, operator: {actor: 'daemon', from: hostname()}};
 }
 

@@ -1,6 +1,7 @@
 import type {Logger} from 'pino';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
+import type {Acting} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
@@ -9,6 +10,7 @@ import {copyClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {deliveryClaims} from '../store/webhooks/webhook-claims.ts';
 import {watchClockSkew} from './clock-skew.ts';
+import {listenerTask} from './listener-task.ts';
 import {startSweep} from './sweep.ts';
 import {
 	auditTask,
@@ -28,6 +30,8 @@ export type UpkeepOptions = {
 	readonly live: () => LiveSettings;
 	readonly store: Store;
 	readonly clock: Clock;
+	/** As whom the daemon does what the audit trail has. */
+	readonly acting: Acting;
 	/** The store's change generation before anything was read that is cached or queued. */
 	readonly since: number;
 	/** Somebody else changed something that is cached or queued. */
@@ -75,6 +79,7 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 			inboundTask({store, clock}),
 			reputationTask({store, clock}),
 			userTask({store, clock}),
+			listenerTask({store, acting: options.acting}),
 			// Last: it gives back what the others freed.
 			fileTask({store}),
 		],

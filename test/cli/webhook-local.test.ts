@@ -1,4 +1,8 @@
+import {spawn} from 'node:child_process';
 import {createHmac} from 'node:crypto';
+import {once} from 'node:events';
+import {resolve} from 'node:path';
+import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import {type Cli, newCli, refused} from '../helpers/cli.ts';
 import {type Received, startReceiver} from '../helpers/receiver.ts';
@@ -90,4 +94,18 @@ test('listen forwards events as they happen, signed, until Ctrl-C, in any delive
 	const store = await cli.store();
 	await waitFor('nothing is left of it', async () => (await store.reader('webhook_endpoints')).length === 0);
 	t.deepEqual(await store.reader('webhook_deliveries'), []);
+});
+
+test('without a daemon listen says that nothing arrives', async t => {
+	const cli = await prepare(t);
+	const child = spawn(
+		process.execPath,
+		[resolve('bin/mailctl.js'), 'webhook', 'listen', '--forward-to', 'http://localhost:9/', '--json'],
+		{cwd: cli.folder, env: {PATH: process.env.PATH}},
+	);
+	const [told, [begin]] = await Promise.all([once(child.stderr, 'data'), once(child.stdout, 'data')]);
+	t.is(String(told), 'mailctl: no daemon runs, nothing arrives until you start it with mailctl serve\n');
+	child.kill('SIGKILL');
+	await once(child, 'close');
+	t.like(JSON.parse(String(begin)), {forward_to: 'http://localhost:9/'});
 });

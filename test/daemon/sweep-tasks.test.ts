@@ -1,6 +1,7 @@
 import test from 'ava';
+import {listenerTask} from '../../src/daemon/listener-task.ts';
 import {fileTask, inboundTask, keyTask, messageTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
-import {idFloor} from '../../src/mail/ids.ts';
+import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {trimKept} from '../../src/store/inbound/kept-mails.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -308,5 +309,34 @@ storeTest(
 		t.true(pages < before / 2, `${pages} of ${before}`);
 		t.true(free > 0 && free <= Math.ceil(pages * 0.12), `${free} of ${pages}`);
 		t.false(await step());
+	},
+);
+
+storeTest(
+	test,
+	'a listener for webhooks that took nothing for an hour was killed: its endpoint goes',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const now = Date.now();
+		const idAt = (prefix: 'whd', at: number) => createIdSource({now: () => at, monotonic: () => 0})(prefix);
+		const urls = ['listen+http://localhost:1/', 'listen+http://localhost:2/', 'https://a.test/'];
+		const ids = urls.map(() => newId('whe'));
+		await store
+			.database('webhook_endpoints')
+			.insert(
+				urls.map((url, n) => ({id: ids[n], workspace_id: workspaceId, url, events: '[]', secret: 's', created_at: ''})),
+			);
+		// Of the first an hour old, of the second just made, of the third old too: that is posted to.
+		await store.database('webhook_deliveries').insert(
+			[3_700_000, 0, 3_700_000].map((age, n) => ({
+				...{id: idAt('whd', now - age), workspace_id: workspaceId, endpoint_id: ids[n], event_type: 'delivered'},
+				...{body: Buffer.from('{}'), state: 'pending', attempts: 0, generation: 1, created_at: ''},
+			})),
+		);
+		const acting = {clock: {now: () => now}, newId, operator: {actor: 'daemon', from: 'here'}};
+		t.false(await listenerTask({store, acting}).begin()());
+		const left = await store.reader('webhook_endpoints').whereNull('deleted_at').orderBy('id').pluck('id');
+		t.deepEqual(left, ids.slice(1).toSorted());
+		t.deepEqual(await store.reader('audit').pluck('action'), ['webhook.removed']);
 	},
 );

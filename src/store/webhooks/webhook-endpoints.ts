@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {WebhookEventType} from '../../mail/event.ts';
 import type {Mode} from '../../mail/message.ts';
+import {listenerUrl} from '../../mail/webhook.ts';
 import {alongIndex} from '../engine/along-index.ts';
 
 /** An endpoint that events are posted to. */
@@ -157,6 +158,19 @@ export async function deleteEndpoint(
 	const gone = {deleted_at: now, secret: '', previous_secret: null, previous_until: null};
 	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(gone);
 	return changed === 1;
+}
+
+/** Endpoints of listeners that did not take a delivery from before that id. */
+export async function findAbandoned(
+	reader: Knex,
+	before: string,
+): Promise<Array<Pick<Endpoint, 'id' | 'workspaceId'>>> {
+	return await present(reader)
+		.whereLike('url', `${listenerUrl('')}%`)
+		.whereExists(
+			reader('webhook_deliveries as d').whereRaw('d.endpoint_id = webhook_endpoints.id').where('d.id', '<', before),
+		)
+		.select('id', 'workspace_id as workspaceId');
 }
 
 /** Removes at most `limit` deliveries of deleted endpoints, then the endpoint itself. True: there may be more. */
