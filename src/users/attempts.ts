@@ -9,16 +9,19 @@ const mostKept = 10_000;
 
 /** Failed log-ins of each client address (an IPv6 /64 is one) and of each account, counted in this process. */
 export type Attempts = {
-	/** Counts an attempt as failed until it succeeds. Answers the seconds to wait where there were too many; null: go on. */
-	readonly begin: (address: string, account: string) => number | null;
+	/** Counts an attempt as failed until it succeeds. Answers the seconds to wait where there were too many; null: go on. `account` null: only the address counts. */
+	readonly begin: (address: string, account: string | null) => number | null;
 	/** The attempt that was begun has not failed. */
-	readonly succeeded: (address: string, account: string) => void;
+	readonly succeeded: (address: string, account: string | null) => void;
 };
 
 // Counted at the beginning: many attempts at once would else all pass before the first has failed.
 export function createAttempts(clock: Pick<Clock, 'monotonic'>): Attempts {
 	const windows = new LRUCache<string, {since: number; n: number}>(atMost(mostKept));
-	const keysOf = (address: string, account: string) => [`from ${clientNetwork(address)}`, `as ${account}`];
+	const keysOf = (address: string, account: string | null) => [
+		`from ${clientNetwork(address)}`,
+		...(account === null ? [] : [`as ${account}`]),
+	];
 	return {
 		begin(address, account) {
 			const now = clock.monotonic();

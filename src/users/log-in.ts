@@ -5,6 +5,7 @@ import {findUser, findUserByEmail, type User} from '../store/users.ts';
 import type {Attempts} from './attempts.ts';
 import {takeCode} from './credentials.ts';
 import {isPassword} from './password.ts';
+import {createPending} from './pending.ts';
 import {emailKey} from './users.ts';
 
 export type LogInOptions = {
@@ -29,30 +30,19 @@ export type PasswordLogIn = {
 	readonly address: string;
 };
 
-const pendingMs = 5 * 60_000;
-/** What a pending log-in is sealed for, where secrets of the store have the id of their row. */
-const pendingOwner = 'pending log-in';
 const wrong = {ok: false, reason: 'wrong'} as const;
 
 /** Log-in by password, and the one-time code after it. An unknown address takes as long as a wrong password. */
 export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
-	const needsCode = (user: User, reason: 'code_needed' | 'code_wrong'): LogIn => {
-		const pending = JSON.stringify({id: user.id, until: clock.now() + pendingMs});
-		return {ok: false, reason, pending: vault.seal(pendingOwner, pending)};
-	};
-
-	/** The user of a pending log-in that has not ended. */
-	async function pendingUser(pending: string): Promise<User | undefined> {
-		try {
-			const {id, until} = JSON.parse(vault.open(pendingOwner, pending)) as {id: string; until: number};
-			return clock.now() < until ? await findUser(store.reader, id) : undefined;
-		} catch {
-			return undefined;
-		}
-	}
+	const waiting = createPending<{readonly id: string}>(vault, clock, 'one-time code');
+	const needsCode = ({id}: User, reason: 'code_needed' | 'code_wrong'): LogIn => ({
+		ok: false,
+		reason,
+		pending: waiting.seal({id}),
+	});
 
 	/** Refused where there were too many failures; else an attempt that has failed unless `work` says otherwise. */
-	async function attempt(address: string, account: string, work: () => Promise<LogIn>): Promise<LogIn> {
+	async function attempt(address: string, account: string | null, work: () => Promise<LogIn>): Promise<LogIn> {
 		const seconds = attempts.begin(address, account);
 		if (seconds !== null) {
 			return {ok: false, reason: 'limited', seconds};
@@ -91,8 +81,9 @@ export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 			readonly code: string;
 			readonly address: string;
 		}): Promise<LogIn> {
-			const user = await pendingUser(pending);
-			return await attempt(address, user?.email ?? '', async () => {
+			const begun = waiting.open(pending);
+			const user = begun && (await findUser(store.reader, begun.id));
+			return await attempt(address, user?.email ?? null, async () => {
 				const isRight = user && (await takeCode(store, vault, user, {code, now: clock.now()}));
 				return isRight ? {ok: true, user} : user ? {ok: false, reason: 'code_wrong', pending} : wrong;
 			});

@@ -1,0 +1,188 @@
+import type {
+	AuthenticationResponseJSON,
+	PublicKeyCredentialCreationOptionsJSON,
+	PublicKeyCredentialRequestOptionsJSON,
+	RegistrationResponseJSON,
+} from '@simplewebauthn/server';
+import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
+import {storeTime} from '../mail/time.ts';
+import {deletePasskey, findPasskey, insertPasskey, listPasskeys, type Passkey, usePasskey} from '../store/passkeys.ts';
+import type {Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import {findUser, type User} from '../store/users.ts';
+import type {Attempts} from './attempts.ts';
+import type {LogIn} from './log-in.ts';
+import {createPending} from './pending.ts';
+import {recordUserAct} from './users.ts';
+
+/** Where the browser is: passkeys are bound to a host name, which no address can be. */
+export type Site = {
+	/** `https://mail.example.com:8443` */
+	readonly origin: string;
+	/** `mail.example.com` */
+	readonly host: string;
+};
+
+/** What a browser is asked, and what it has to send back with its answer. */
+export type Asked<Options> = {readonly options: Options; readonly pending: string};
+
+export type PasskeyOptions = {
+	readonly store: Pick<Store, 'reader' | 'writer'>;
+	readonly vault: Vault;
+	readonly clock: ActTools['clock'];
+	readonly newId: ActTools['newId'];
+	readonly attempts: Attempts;
+};
+
+type Begun = {readonly challenge: string; readonly userId: string | null};
+
+const longestName = 60;
+
+// A large library, which a start does not wait for.
+const library = async () => await import('@simplewebauthn/server');
+
+/** Passkeys (WebAuthn). They ask for the user's PIN, finger or face, so that one alone is enough to log in. */
+export function createPasskeys({store: {reader, writer}, vault, clock, newId, attempts}: PasskeyOptions) {
+	const registering = createPending<Begun>(vault, clock, 'registration of a passkey');
+	const loggingIn = createPending<Begun>(vault, clock, 'log-in by passkey');
+
+	/** The passkey that has signed the challenge; undefined: none of ours has. */
+	async function verified(pending: string, answer: unknown, site: Site): Promise<Passkey | undefined> {
+		const begun = loggingIn.take(pending);
+		const response = answer as AuthenticationResponseJSON;
+		const passkey = typeof response?.id === 'string' ? await findPasskey(reader, response.id) : undefined;
+		if (!begun || !passkey || (begun.userId !== null && begun.userId !== passkey.user_id)) {
+			return undefined;
+		}
+		const {verifyAuthenticationResponse} = await library();
+		const result = await verifyAuthenticationResponse({
+			response,
+			expectedChallenge: begun.challenge,
+			expectedOrigin: site.origin,
+			expectedRPID: site.host,
+			credential: {
+				id: passkey.credential_id,
+				publicKey: new Uint8Array(passkey.public_key),
+				counter: Number(passkey.counter),
+			},
+		}).catch(() => null);
+		if (!result?.verified) {
+			return undefined;
+		}
+		const used = {counter: String(result.authenticationInfo.newCounter), used_at: storeTime(clock.now())};
+		return (await writer.transaction(trx => usePasskey(trx, passkey, used))) ? passkey : undefined;
+	}
+
+	return {
+		async askToRegister(user: User, site: Site): Promise<Asked<PublicKeyCredentialCreationOptionsJSON>> {
+			const {generateRegistrationOptions} = await library();
+			const options = await generateRegistrationOptions({
+				rpName: 'mailctl',
+				rpID: site.host,
+				userName: user.email,
+				userID: new Uint8Array(Buffer.from(user.id)),
+				excludeCredentials: (await listPasskeys(reader, user.id)).map(({credential_id: id}) => ({id})),
+				authenticatorSelection: {residentKey: 'required', userVerification: 'required'},
+			});
+			return {options, pending: registering.seal({challenge: options.challenge, userId: user.id})};
+		},
+
+		/** Keeps a passkey that a browser has made. Undefined: the answer does not prove it, or it is there already. */
+		async register(
+			operator: ActTools['operator'],
+			user: User,
+			{
+				pending,
+				answer,
+				site,
+				name,
+			}: {readonly pending: string; readonly answer: unknown; readonly site: Site; readonly name: string},
+		): Promise<Passkey | undefined> {
+			const begun = registering.take(pending);
+			if (begun?.userId !== user.id) {
+				return undefined;
+			}
+			const {verifyRegistrationResponse} = await library();
+			const result = await verifyRegistrationResponse({
+				response: answer as RegistrationResponseJSON,
+				expectedChallenge: begun.challenge,
+				expectedOrigin: site.origin,
+				expectedRPID: site.host,
+			}).catch(() => null);
+			if (!result?.verified) {
+				return undefined;
+			}
+			const {id: credential_id, publicKey: public_key, counter} = result.registrationInfo.credential;
+			const passkey: Passkey = {
+				id: newId('psk'),
+				user_id: user.id,
+				credential_id,
+				public_key,
+				counter: String(counter),
+				name: name.trim().slice(0, longestName) || 'Passkey',
+				created_at: storeTime(clock.now()),
+				used_at: null,
+			};
+			return await writer.transaction(async trx => {
+				if (!(await insertPasskey(trx, passkey))) {
+					return undefined;
+				}
+				const detail = {passkey: passkey.id, name: passkey.name};
+				await recordUserAct(trx, {clock, newId, operator}, user, 'passkey_added', detail);
+				return passkey;
+			});
+		},
+
+		/** `userId`: only passkeys of this user will do; null: the browser offers those that it has. */
+		async askToLogIn(site: Site, userId: string | null): Promise<Asked<PublicKeyCredentialRequestOptionsJSON>> {
+			const {generateAuthenticationOptions} = await library();
+			const own = userId === null ? [] : await listPasskeys(reader, userId);
+			const options = await generateAuthenticationOptions({
+				rpID: site.host,
+				userVerification: 'required',
+				allowCredentials: own.map(({credential_id: id}) => ({id})),
+			});
+			return {options, pending: loggingIn.seal({challenge: options.challenge, userId})};
+		},
+
+		async logIn({
+			pending,
+			answer,
+			site,
+			address,
+		}: {
+			readonly pending: string;
+			readonly answer: unknown;
+			readonly site: Site;
+			readonly address: string;
+		}): Promise<LogIn> {
+			// Nobody guesses a signature, and nobody knows whose it would be.
+			const seconds = attempts.begin(address, null);
+			if (seconds !== null) {
+				return {ok: false, reason: 'limited', seconds};
+			}
+			const passkey = await verified(pending, answer, site);
+			const user = passkey && (await findUser(reader, passkey.user_id));
+			if (!user) {
+				return {ok: false, reason: 'wrong'};
+			}
+			attempts.succeeded(address, null);
+			return {ok: true, user};
+		},
+	};
+}
+
+/** Undefined: the user has no such passkey. */
+export async function removePasskey(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	user: User,
+	id: string,
+): Promise<Passkey | undefined> {
+	const passkey = await deletePasskey(trx, user.id, id);
+	if (passkey) {
+		await recordUserAct(trx, tools, user, 'passkey_removed', {passkey: id, name: passkey.name});
+	}
+	return passkey;
+}

@@ -1,0 +1,39 @@
+import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {Vault} from '../store/sealed.ts';
+
+const holdsMs = 5 * 60_000;
+const mostKept = 10_000;
+
+/** What a client carries from one step of a log-in to the next; it can neither be read nor changed there. */
+export type Pending<Content> = {
+	readonly seal: (content: Content) => string;
+	/** Undefined: it is none of these, or older than five minutes. */
+	readonly open: (sealed: string) => Content | undefined;
+	/** As `open`, but only once (in this process). */
+	readonly take: (sealed: string) => Content | undefined;
+};
+
+/** `kind` keeps the steps of one kind of log-in from passing as those of another. */
+export function createPending<Content>(vault: Vault, clock: Pick<Clock, 'now'>, kind: string): Pending<Content> {
+	const taken = new LRUCache<string, true>(atMost(mostKept));
+	const owner = `pending ${kind}`;
+	const open = (sealed: string): Content | undefined => {
+		try {
+			const {content, until} = JSON.parse(vault.open(owner, sealed)) as {content: Content; until: number};
+			return clock.now() < until ? content : undefined;
+		} catch {
+			return undefined;
+		}
+	};
+	return {
+		seal: content => vault.seal(owner, JSON.stringify({content, until: clock.now() + holdsMs})),
+		open,
+		take(sealed) {
+			const content = taken.has(sealed) ? undefined : open(sealed);
+			taken.set(sealed, true);
+			return content;
+		},
+	};
+}
