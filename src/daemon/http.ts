@@ -24,6 +24,9 @@ import {createErase} from '../outcome/erase.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {createAttempts} from '../users/attempts.ts';
+import {createLogIn} from '../users/log-in.ts';
+import {createPasskeys} from '../users/passkeys.ts';
 import {createSessions} from '../users/sessions.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {Intake} from './intake.ts';
@@ -138,6 +141,7 @@ export function createHttp(options: HttpOptions) {
 		mayAccept: options.mayAccept,
 	};
 
+	const attempts = createAttempts(clock);
 	const dashboard = settings.dashboard
 		? [
 				dashboardRoutes(
@@ -148,6 +152,8 @@ export function createHttp(options: HttpOptions) {
 						store,
 						secrets: options.secrets,
 						sessions: createSessions({store, ...tools}),
+						logIn: createLogIn({store, vault: options.vault, clock, attempts}),
+						passkeys: createPasskeys({store, vault: options.vault, clock, newId, attempts}),
 					},
 					onAdmin,
 				),

@@ -4,7 +4,7 @@ import type {Assets} from './assets.ts';
 import {layout, type Visitor} from './layout.ts';
 import {nothing} from './markup.ts';
 import type {OpenAnswer} from './route.ts';
-import {cookieOptions, setSession} from './visitor.ts';
+import {cookieOptions, formOwner, setSession} from './visitor.ts';
 
 const nonceLength = 16;
 const noticeCookie = 'mailctl_notice';
@@ -75,7 +75,7 @@ function sendPage(
 	if (notice !== null) {
 		reply.clearCookie(noticeCookie, cookieOptions(request));
 	}
-	const token = reply.generateCsrf({userInfo: visitor?.signedIn.sessionId ?? '', ...cookieOptions(request)});
+	const token = reply.generateCsrf({userInfo: formOwner(visitor), ...cookieOptions(request)});
 	return reply
 		.code(status)
 		.type('text/html; charset=utf-8')

@@ -17,7 +17,7 @@ import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
 import {go, type OpenAnswer, type OpenRoute, type Page, type Route, type Visit} from './route.ts';
-import {readSignedIn, readWorkspaces} from './visitor.ts';
+import {formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
 /** How long after a log-in one may do what wants a fresh one. */
 export const freshMs = 15 * 60_000;
@@ -36,8 +36,9 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 	const {reader, sessions, tools} = parts;
 	const answering = {assets: readAssets(), random: tools.random};
 
-	async function known(request: FastifyRequest): Promise<Visitor | null> {
-		const signedIn = await readSignedIn(sessions, request);
+	/** `token`: of a session that has just begun; absent: the one that the request has. */
+	async function known(request: FastifyRequest, token?: string): Promise<Visitor | null> {
+		const signedIn = token === undefined ? await readSignedIn(sessions, request) : await sessions.find(token);
 		return signedIn && {signedIn, ...(await readWorkspaces(reader, signedIn))};
 	}
 
@@ -122,7 +123,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 				const answered = await answer({...asked, now: tools.clock.now(), request, signedIn});
 				if (answered.session !== undefined) {
 					// The page that follows belongs to the new session or to none.
-					request.visitor = null;
+					request.visitor = answered.session === null ? null : await known(request, answered.session);
 				}
 				return send(request, reply, answered);
 			},
@@ -138,7 +139,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			await scope.register(csrf, {
 				cookieKey: 'mailctl_csrf',
 				cookieOpts: {path: '/', httpOnly: true, sameSite: 'strict'},
-				getUserInfo: request => request.visitor?.signedIn.sessionId ?? '',
+				getUserInfo: request => formOwner(request.visitor),
 				getToken: request => formOf(request.body).get('_csrf') ?? '',
 				csrfOpts: {hmacKey: formKey(parts.secrets)},
 			});

@@ -1,8 +1,9 @@
-import {html} from '../hosted/html.ts';
-import {useLink} from '../users/users.ts';
 import {domainPages} from './domains/pages.ts';
 import {messagePages} from './messages/list.ts';
 import type {DashboardParts} from './parts.ts';
+import {accountPages} from './people/account.ts';
+import {logInPages} from './people/log-in.ts';
+import {userPages} from './people/users.ts';
 import {contactPages} from './recipients/contacts.ts';
 import {suppressionPages} from './recipients/suppressions.ts';
 import {topicPages} from './recipients/topics.ts';
@@ -31,35 +32,10 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...topicPages(parts),
 		...contactPages(parts),
 		...templatePages(parts),
+		...accountPages(parts),
+		...userPages(parts),
 	];
 }
 
 /** Pages for those who are not logged in. */
-export function openPages({change, sessions, tools}: DashboardParts): readonly OpenRoute[] {
-	return [
-		{
-			method: 'GET',
-			path: '/login',
-			answer: async () => ({
-				kind: 'page',
-				place: null,
-				title: 'Log in',
-				content: html`<p>Ask an admin for a link: <code>mailctl user link EMAIL</code> prints one.</p>`,
-			}),
-		},
-		{
-			method: 'GET',
-			path: '/login/:token',
-			async answer({params: {token = ''}, request}) {
-				const user = await change(trx => useLink(trx, tools, token));
-				if (!user) {
-					const content = html`<p>This link was used before, or has ended. <code>mailctl user link EMAIL</code> prints another.</p>`;
-					return {kind: 'page', status: 403, place: null, title: 'This link no longer works', content};
-				}
-				const client = {address: request.ip, agent: request.headers['user-agent'] ?? '', by: 'link'} as const;
-				const content = html`<p>You are logged in as ${user.email}.</p><p><a class="button main" href="/">Go to the messages</a></p>`;
-				return {kind: 'page', place: null, title: 'Welcome', content, session: await sessions.start(user, client)};
-			},
-		},
-	];
-}
+export const openPages = (parts: DashboardParts): readonly OpenRoute[] => logInPages(parts);

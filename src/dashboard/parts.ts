@@ -2,6 +2,8 @@ import type {ApiParts} from '../api/api-parts.ts';
 import type {Settings} from '../config/settings.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import type {PasswordLogIns} from '../users/log-in.ts';
+import type {Passkeys} from '../users/passkeys.ts';
 import type {Sessions} from '../users/sessions.ts';
 
 /** What the pages work with: the same workflows as the API's, and what only operators see. */
@@ -12,4 +14,6 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly store: Store;
 	readonly secrets: MasterKeys;
 	readonly sessions: Sessions;
+	readonly logIn: PasswordLogIns;
+	readonly passkeys: Passkeys;
 };

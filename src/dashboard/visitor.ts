@@ -16,6 +16,10 @@ export async function readSignedIn(sessions: Sessions, request: FastifyRequest):
 	return token === undefined ? null : await sessions.find(token);
 }
 
+/** Whose forms a token is good for; those of the log-in are nobody's. An empty text would fit no token. */
+export const formOwner = (visitor: {readonly signedIn: SignedIn} | null): string =>
+	visitor?.signedIn.sessionId ?? 'nobody';
+
 /** Cookies of the dashboard: no script reads them, no other site sends them. */
 export const cookieOptions = ({protocol}: FastifyRequest) =>
 	({path: '/', httpOnly: true, sameSite: 'strict', secure: protocol === 'https'}) as const;

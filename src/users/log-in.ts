@@ -32,6 +32,8 @@ export type PasswordLogIn = {
 
 const wrong = {ok: false, reason: 'wrong'} as const;
 
+export type PasswordLogIns = ReturnType<typeof createLogIn>;
+
 /** Log-in by password, and the one-time code after it. An unknown address takes as long as a wrong password. */
 export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 	const waiting = createPending<{readonly id: string}>(vault, clock, 'one-time code');

@@ -42,6 +42,8 @@ const longestName = 60;
 // A large library, which a start does not wait for.
 const library = async () => await import('@simplewebauthn/server');
 
+export type Passkeys = ReturnType<typeof createPasskeys>;
+
 /** Passkeys (WebAuthn). They ask for the user's PIN, finger or face, so that one alone is enough to log in. */
 export function createPasskeys({store: {reader, writer}, vault, clock, newId, attempts}: PasskeyOptions) {
 	const registering = createPending<Begun>(vault, clock, 'registration of a passkey');

@@ -34,6 +34,8 @@ async function thingsOf({workspaces, program}: Service): Promise<Readonly<Record
 		topics: 'secret-topic',
 		suppressions: await made('suppression', 'add', 'secret-listed@dest.example'),
 		contacts: await made('contact', 'show', 'secret-recipient@dest.example'),
+		users: await made('user', 'add', 'secret@staff.example'),
+		account: 'psk_00000000000000000000000000',
 	};
 }
 

@@ -77,3 +77,50 @@
 		document.querySelector('main input[type="search"]')?.focus();
 	}
 })();
+
+// Passkeys: a form holds what the browser is asked, and sends what it answered.
+(() => {
+	const bytesOf = text => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), one => one.charCodeAt(0));
+	const textOf = buffer =>
+		btoa(String.fromCharCode(...new Uint8Array(buffer)))
+			.replace(/\+/g, '-')
+			.replace(/\//g, '_')
+			.replace(/=+$/, '');
+
+	async function ask(kind, options) {
+		const withBytes = list => list?.map(one => ({...one, id: bytesOf(one.id)}));
+		const publicKey = {
+			...options,
+			challenge: bytesOf(options.challenge),
+			...(options.user && {user: {...options.user, id: bytesOf(options.user.id)}}),
+			...(options.excludeCredentials && {excludeCredentials: withBytes(options.excludeCredentials)}),
+			...(options.allowCredentials && {allowCredentials: withBytes(options.allowCredentials)}),
+		};
+		const {id, rawId, type, response} = await navigator.credentials[kind]({publicKey});
+		const names = ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle'];
+		const parts = names.flatMap(name => (response[name] ? [[name, textOf(response[name])]] : []));
+		return {id, rawId: textOf(rawId), type, clientExtensionResults: {}, response: Object.fromEntries(parts)};
+	}
+
+	document.addEventListener('submit', async event => {
+		const form = event.target;
+		const field = form.querySelector('[data-passkey]');
+		if (field?.value !== '') {
+			return;
+		}
+		event.preventDefault();
+		try {
+			field.value = JSON.stringify(await ask(field.dataset.passkey, JSON.parse(field.dataset.options)));
+			form.requestSubmit();
+		} catch (error) {
+			form.querySelector('[role="alert"]').textContent =
+				error.name === 'InvalidStateError'
+					? 'This device has a passkey of yours already.'
+					: 'Nothing was done: the browser was told to stop, or has no such passkey.';
+		}
+	});
+
+	for (const part of document.querySelectorAll('[data-passkeys]')) {
+		part.hidden = !window.PublicKeyCredential;
+	}
+})();

@@ -1,0 +1,179 @@
+import {type Html, html} from '../../hosted/html.ts';
+import {findUser, type User} from '../../store/users.ts';
+import type {LogIn} from '../../users/log-in.ts';
+import type {Proof} from '../../users/sessions.ts';
+import {operatorOf, useLink} from '../../users/users.ts';
+import {act, hrefOf, input, nothing, section} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {go, type Knock, type OpenAnswer, type OpenRoute} from '../route.ts';
+import {newPasskey, newPassword} from './account.ts';
+import {
+	clientOf,
+	codeField,
+	passkeyForm,
+	passkeyOf,
+	passwordField,
+	problemOf,
+	siteOf,
+	unencrypted,
+	wayBack,
+} from './proof.ts';
+
+type Knocked = (knock: Knock) => Promise<OpenAnswer>;
+type Failed = Exclude<LogIn, {readonly ok: true}>;
+
+/** Logging in and out, and proving again who one is. */
+export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
+	const {change, sessions, tools, reader, logIn, passkeys} = parts;
+
+	/** The forms to log in by; `failed`: what was wrong with the last attempt. */
+	async function logInPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
+		const {query, form, request} = knock;
+		const said = failed ? problemOf(failed, wrong) : {};
+		const here = {kind: 'page', place: null, title: 'Log in', ...said} as const;
+		if (failed && 'pending' in failed) {
+			return {...here, content: codeForm(hrefOf('/login/code', query), failed.pending)};
+		}
+		const site = siteOf(request);
+		const asked = site && (await passkeys.askToLogIn(site, null));
+		const email = {name: 'email', label: 'E-mail', type: 'email', required: true, autocomplete: 'username'} as const;
+		const fields = html`${input({...email, value: form.get('email') ?? ''})}${passwordField}`;
+		const content = html`<div class="card">${act({to: hrefOf('/login', query), label: 'Log in', fields})}</div>
+${asked && passkeyForm('get', asked, {to: hrefOf('/login/passkey', query), label: 'Log in with a passkey'})}
+<p class="soft">No password yet, or lost it? <code>mailctl user link EMAIL</code> prints a link that logs in once.</p>`;
+		return {...here, content};
+	}
+
+	async function enter({request, query}: Knock, user: User, by: Proof): Promise<OpenAnswer> {
+		return {...go(wayBack(query)), session: await sessions.start(user, {...clientOf(request), by})};
+	}
+
+	/** Only where nobody on the network can read along. */
+	const guarded =
+		(answer: Knocked): Knocked =>
+		async knock =>
+			unencrypted(knock.request) ?? (await answer(knock));
+
+	const tryPassword = ({form, request}: Knock, email = form.get('email') ?? '') =>
+		logIn.logIn({email, password: form.get('password') ?? '', address: request.ip});
+
+	const tryCode = ({form, request}: Knock) =>
+		logIn.enterCode({pending: form.get('pending') ?? '', code: form.get('code') ?? '', address: request.ip});
+
+	async function tryPasskey({form, request}: Knock): Promise<LogIn> {
+		const site = siteOf(request);
+		return site === null
+			? {ok: false, reason: 'wrong'}
+			: await passkeys.logIn({...passkeyOf(form), site, address: request.ip});
+	}
+
+	/** Who opened a link is its user; there they choose what to log in by the next time. */
+	async function openLink({params: {token = ''}, request}: Knock): Promise<OpenAnswer> {
+		// What only looks ahead must not use the link up.
+		const isLooking =
+			request.method === 'HEAD' || /prefetch|preview/.test(String(request.headers['sec-purpose'] ?? ''));
+		const user = isLooking ? undefined : await change(trx => useLink(trx, tools, token));
+		if (!user) {
+			const content = html`<p>This link was used before, or has ended. <code>mailctl user link EMAIL</code> prints another.</p>
+<p><a href="/login">Log in</a></p>`;
+			return {kind: 'page', status: 403, place: null, title: 'This link no longer works', content};
+		}
+		const session = await sessions.start(user, {...clientOf(request), by: 'link'});
+		const content = html`<p>You are logged in as ${user.email}. The link works no more, so choose how you log in the next time.</p>
+${section('Passkey', await newPasskey(parts, user, request))}
+${section('Password', newPassword(user))}
+<p><a class="button main" href="/">Go to the messages</a></p>`;
+		return {kind: 'page', place: null, title: 'Welcome', content, session};
+	}
+
+	/** Proves again who one is, for what wants a fresh log-in. */
+	async function confirmPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
+		const {query, request, signedIn} = knock;
+		if (signedIn === null) {
+			return go(hrefOf('/login', query));
+		}
+		const said = failed ? problemOf(failed, wrong) : {};
+		const here = {kind: 'page', place: null, title: 'Confirm that it is you', ...said} as const;
+		if (failed && 'pending' in failed) {
+			return {...here, content: codeForm(hrefOf('/confirm/code', query), failed.pending)};
+		}
+		const user = await findUser(reader, signedIn.user.id);
+		const site = siteOf(request);
+		const asked = site && (await passkeys.askToLogIn(site, signedIn.user.id));
+		const byPassword = user?.password_hash
+			? html`<div class="card">${act({to: hrefOf('/confirm', query), label: 'Confirm', fields: passwordField})}</div>`
+			: html`<p>You have no password. ${
+					asked?.options.allowCredentials?.length
+						? nothing
+						: html`Get a link with <code>mailctl user link ${signedIn.user.email}</code>, open it, and come back.`
+				}</p>`;
+		const byPasskey =
+			asked?.options.allowCredentials?.length &&
+			passkeyForm('get', asked, {to: hrefOf('/confirm/passkey', query), label: 'Confirm with a passkey'});
+		return {
+			...here,
+			content: html`<p>What you asked for wants a log-in of the last 15 minutes.</p>${byPassword}${byPasskey || null}`,
+		};
+	}
+
+	const confirming =
+		(attempt: (knock: Knock) => Promise<LogIn>, wrong: string): Knocked =>
+		async knock => {
+			const {signedIn, query} = knock;
+			if (signedIn === null) {
+				return go(hrefOf('/login', query));
+			}
+			const result = await attempt(knock);
+			if (!result.ok || result.user.id !== signedIn.user.id) {
+				return await confirmPage(knock, result.ok ? {ok: false, reason: 'wrong'} : result, wrong);
+			}
+			await sessions.confirm(signedIn.sessionId);
+			return go(wayBack(query), 'Confirmed. You can go on.');
+		};
+
+	const loggingIn =
+		(attempt: (knock: Knock) => Promise<LogIn>, by: Proof, wrong: string): Knocked =>
+		async knock => {
+			const result = await attempt(knock);
+			return result.ok ? await enter(knock, result.user, by) : await logInPage(knock, result, wrong);
+		};
+
+	const badPassword = 'E-mail or password is wrong.';
+	const badCode = 'The log-in took too long. Begin again.';
+	const badPasskey = 'This passkey did not work. Try again, or use another way.';
+	const post = (path: string, answer: Knocked): OpenRoute => ({method: 'POST', path, answer: guarded(answer)});
+	return [
+		{
+			method: 'GET',
+			path: '/login',
+			answer: guarded(async knock => (knock.signedIn ? go(wayBack(knock.query)) : await logInPage(knock))),
+		},
+		{method: 'GET', path: '/login/:token', answer: guarded(openLink)},
+		post('/login', loggingIn(tryPassword, 'password', badPassword)),
+		post('/login/code', loggingIn(tryCode, 'password', badCode)),
+		post('/login/passkey', loggingIn(tryPasskey, 'passkey', badPasskey)),
+		{method: 'GET', path: '/confirm', answer: knock => confirmPage(knock)},
+		post(
+			'/confirm',
+			confirming(knock => tryPassword(knock, knock.signedIn?.user.email), 'The password is wrong.'),
+		),
+		post('/confirm/code', confirming(tryCode, badCode)),
+		post('/confirm/passkey', confirming(tryPasskey, badPasskey)),
+		{
+			method: 'POST',
+			path: '/logout',
+			async answer({signedIn, request}) {
+				if (signedIn) {
+					const {sessionId, user} = signedIn;
+					await sessions.end(user.id, {id: sessionId}, operatorOf(user, request.ip));
+				}
+				return {...go('/login', 'You are logged out.'), session: null};
+			},
+		},
+	];
+}
+
+function codeForm(to: string, pending: string): Html {
+	const fields = html`<input type="hidden" name="pending" value="${pending}">${codeField}`;
+	return html`<div class="card">${act({to, label: 'Go on', fields})}</div>`;
+}

@@ -1,0 +1,95 @@
+import {isIP} from 'node:net';
+import type {FastifyRequest} from 'fastify';
+import {type Html, html} from '../../hosted/html.ts';
+import {isLoopbackAddress} from '../../net/public-address.ts';
+import type {LogIn} from '../../users/log-in.ts';
+import type {Asked, Site} from '../../users/passkeys.ts';
+import {act, input, nothing} from '../markup.ts';
+import type {Page} from '../route.ts';
+
+// How somebody proves who they are: what the log-in and the re-authentication have in common.
+
+/** What the store keeps of the client of a session. */
+export const clientOf = ({ip, headers}: FastifyRequest) => ({address: ip, agent: headers['user-agent'] ?? ''});
+
+/** Where the browser is; null: at an address, for which no passkey can be. */
+export function siteOf({protocol, host, hostname}: FastifyRequest): Site | null {
+	return isIP(bare(hostname)) === 0 ? {origin: `${protocol}://${host}`, host: hostname} : null;
+}
+
+const bare = (hostname: string) => hostname.replace(/^\[|\]$/g, '');
+
+/** Why nobody may log in here; null: they may. */
+export function unencrypted(request: FastifyRequest): Page | null {
+	const {protocol, hostname, host} = request;
+	if (protocol === 'https' || hostname === 'localhost' || isLoopbackAddress(bare(hostname))) {
+		return null;
+	}
+	const port = host.slice(hostname.length + 1) || '80';
+	const content = html`<p>This page came over http from another machine. Others on the network could read your password and take over your session, so you cannot log in here.</p>
+<p>Do one of these:</p>
+<ul><li>Run <code>ssh -L ${port}:localhost:${port} ${hostname}</code> and open <code>http://localhost:${port}</code>. The admin listener must be on loopback for that.</li>
+<li>Put a proxy with https in front, set MAILCTL_PUBLIC_URL to its address and MAILCTL_TRUST_PROXY to its IP address, and let it send X-Forwarded-Proto.</li></ul>`;
+	return {kind: 'page', status: 403, place: null, title: 'Log in over an encrypted connection', content};
+}
+
+/** The path of ours that somebody comes back to; nothing else that a link may have put there. */
+export function wayBack(query: URLSearchParams): string {
+	const to = query.get('to') ?? '';
+	return /^\/(?![/\\])[\x21-\x7e]*$/.test(to) ? to : '/';
+}
+
+/** A button for a passkey. `kind`: what the browser is asked. It shows only where scripts run and the browser has passkeys. */
+export function passkeyForm(
+	kind: 'create' | 'get',
+	{options, pending}: Asked<unknown>,
+	{to, label, fields = nothing}: {readonly to: string; readonly label: string; readonly fields?: Html},
+): Html {
+	const hidden = html`${fields}<input type="hidden" name="pending" value="${pending}"><input type="hidden" name="answer" data-passkey="${kind}" data-options="${JSON.stringify(options)}"><p class="soft" role="alert"></p>`;
+	return html`<div data-passkeys hidden>${act({to, label, fields: hidden, look: 'main'})}</div>`;
+}
+
+/** What a form of a passkey sent; an answer that is no JSON is none. */
+export function passkeyOf(form: URLSearchParams): {readonly pending: string; readonly answer: unknown} {
+	const pending = form.get('pending') ?? '';
+	try {
+		return {pending, answer: JSON.parse(form.get('answer') ?? '')};
+	} catch {
+		return {pending, answer: null};
+	}
+}
+
+export const passwordField = input({
+	name: 'password',
+	label: 'Password',
+	type: 'password',
+	required: true,
+	autocomplete: 'current-password',
+});
+
+export const codeField = input({
+	name: 'code',
+	label: 'One-time code',
+	required: true,
+	autocomplete: 'one-time-code',
+	hint: 'The six digits that your app shows now. Lost it? An admin makes a link with mailctl user link.',
+});
+
+/** What somebody reads whose log-in failed. */
+export function problemOf(
+	result: Exclude<LogIn, {readonly ok: true}>,
+	wrong: string,
+): Pick<Page, 'status' | 'problem'> {
+	switch (result.reason) {
+		case 'limited': {
+			const minutes = Math.ceil(result.seconds / 60);
+			return {status: 429, problem: `There were too many failed attempts. Try again in ${minutes} min.`};
+		}
+		case 'code_needed':
+			return {};
+		case 'code_wrong':
+			return {status: 403, problem: 'This code is wrong or was used before. Wait for the next one.'};
+		case 'wrong':
+			return {status: 403, problem: wrong};
+	}
+}

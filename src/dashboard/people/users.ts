@@ -1,0 +1,182 @@
+import type {FastifyRequest} from 'fastify';
+import {type Html, html} from '../../hosted/html.ts';
+import {parseAddress} from '../../mail/address.ts';
+import {type Role, roles} from '../../mail/user.ts';
+import {findUser, type ListedUser, listUsers, type User} from '../../store/users.ts';
+import {addUser, changeUser, type Linked, linkFor, removeUser} from '../../users/users.ts';
+import {act, badge, copyable, facts, input, name, opened, section, select, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, missing, type Page, type Route, type Visit} from '../route.ts';
+
+const everyWorkspace = 'all';
+
+/** Who may see the dashboard. Admins of one workspace see and change its users alone. */
+export function userPages({reader, change}: DashboardParts): readonly Route[] {
+	async function list(visit: Visit, more: Partial<Page> = {}): Promise<Answer> {
+		const {signedIn, now, form} = visit;
+		const rows = await listUsers(reader, signedIn.user.workspaceId ?? undefined);
+		const email = {
+			name: 'email',
+			label: 'E-mail',
+			type: 'email',
+			required: true,
+			value: form.get('email') ?? '',
+		} as const;
+		const fields = html`${input(email)}${roleField('viewer')}${workspaceField(visit, signedIn.user.workspaceId)}`;
+		const content = html`${opened('Add a user', act({to: '/users', label: 'Add', fields}))}${userTable(rows, now)}`;
+		return {kind: 'page', place: 'users', title: 'Users', content, ...more};
+	}
+
+	/** The user of the path, if the visitor may change them. */
+	async function found({params, signedIn}: Visit): Promise<User | undefined> {
+		const user = await findUser(reader, params.id ?? '');
+		const own = signedIn.user.workspaceId;
+		return user && (own === null || user.workspace_id === own) ? user : undefined;
+	}
+
+	async function one(visit: Visit, user: User, more: Partial<Page> = {}): Promise<Answer> {
+		const {now, signedIn, workspaces} = visit;
+		const workspace = workspaces.find(({id}) => id === user.workspace_id);
+		const said = facts([
+			['Role', user.role],
+			['Workspace', user.workspace_id === null ? 'all' : name(workspace?.name ?? user.workspace_id)],
+			['Password', user.password_hash === null ? 'none' : user.totp === null ? 'set' : 'set, with a one-time code'],
+			['Added', time(user.created_at, now)],
+			['Last log-in', time(user.last_login_at, now)],
+		]);
+		const fields = html`${roleField(user.role)}${workspaceField(visit, user.workspace_id)}`;
+		const forms =
+			user.id === signedIn.user.id
+				? html`<p>This is you. Another admin can change or remove you; your password and passkeys are in <a href="/account">your account</a>.</p>`
+				: html`${section('Change', act({to: `/users/${user.id}`, label: 'Save', fields}))}
+${section('Log-in', html`<p>A link logs ${user.email} in once, without password and code: for who has forgotten or lost them.</p>${act({to: `/users/${user.id}/link`, label: 'Make a link'})}`)}
+${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user', look: 'danger', typed: user.email}))}`;
+		return {kind: 'page', place: 'users', title: user.email, content: html`${said}${forms}`, ...more};
+	}
+
+	/** What an admin may do to others, but not to themselves: nobody locks themselves out. */
+	const other =
+		(answer: (visit: Visit, user: User) => Promise<Answer>) =>
+		async (visit: Visit): Promise<Answer> => {
+			const user = await found(visit);
+			return user && user.id !== visit.signedIn.user.id
+				? await answer(visit, user)
+				: missing('There is no such user that you could change.');
+		};
+
+	const fresh = (path: string, answer: Route['answer']): Route => ({
+		...{method: 'POST', path, answer},
+		role: 'admin',
+		fresh: true,
+	});
+
+	return [
+		{method: 'GET', path: '/users', role: 'admin', answer: visit => list(visit)},
+		fresh('/users', async visit => {
+			const {form, tools, request} = visit;
+			const parsed = parseAddress((form.get('email') ?? '').trim(), {utf8Local: false});
+			const [role, workspaceId] = [roleOf(form), workspaceOf(visit)];
+			if (!parsed.ok || role === undefined || workspaceId === undefined) {
+				const problem = parsed.ok ? 'Choose a role and a workspace.' : `The address ${parsed.fault}.`;
+				return await list(visit, {status: 422, problem});
+			}
+			const {key: email} = parsed.address;
+			const added = await change(trx => addUser(trx, tools, {email, role, workspaceId}));
+			return added
+				? linkPage(request, added)
+				: await list(visit, {status: 422, problem: `There is a user ${email} already.`});
+		}),
+		{
+			method: 'GET',
+			path: '/users/:id',
+			role: 'admin',
+			async answer(visit) {
+				const user = await found(visit);
+				return user ? await one(visit, user) : missing('There is no such user.');
+			},
+		},
+		fresh(
+			'/users/:id',
+			other(async (visit, user) => {
+				const [role, workspace_id] = [roleOf(visit.form), workspaceOf(visit)];
+				if (role === undefined || workspace_id === undefined) {
+					return await one(visit, user, {status: 422, problem: 'Choose a role and a workspace.'});
+				}
+				await change(trx => changeUser(trx, visit.tools, user.id, {role, workspace_id}));
+				return go(`/users/${user.id}`, 'Saved. It holds at once.');
+			}),
+		),
+		fresh(
+			'/users/:id/link',
+			other(async ({tools, request}, user) => {
+				const linked = await change(trx => linkFor(trx, tools, user));
+				return linked ? linkPage(request, linked) : missing('There is no such user.');
+			}),
+		),
+		fresh(
+			'/users/:id/remove',
+			other(async (visit, user) => {
+				if (visit.form.get('typed') !== user.email) {
+					return await one(visit, user, {status: 422, problem: `Type ${user.email} to remove this user.`});
+				}
+				await change(trx => removeUser(trx, visit.tools, user.id));
+				return go('/users', `${user.email} is removed.`);
+			}),
+		),
+	];
+}
+
+function linkPage({protocol, host}: FastifyRequest, {user, token}: Linked): Page {
+	const content = html`<p>This link logs ${user.email} (${user.role}) in once, within an hour. It is shown only now: give it to them over a way that you trust.</p>
+<p>${copyable(`${protocol}://${host}/login/${token}`, 'the link')}</p>
+<p><a href="/users">Back to the users</a></p>`;
+	return {kind: 'page', place: 'users', title: 'A link to log in', content};
+}
+
+function userTable(rows: readonly ListedUser[], now: number): Html {
+	return table({
+		label: 'Users',
+		rows,
+		link: ({id}) => `/users/${id}`,
+		empty: html`<p>No users yet.</p>`,
+		columns: [
+			{title: 'E-mail', cell: row => row.email, cut: true},
+			{title: 'Role', cell: row => badge(row.role, row.role === 'admin' ? 'busy' : 'idle')},
+			{title: 'Workspace', cell: row => (row.workspace === null ? 'all' : name(row.workspace)), cut: true},
+			{title: 'Log-in', cell: logInOf, wide: true},
+			{title: 'Last log-in', cell: row => time(row.last_login_at, now), right: true},
+		],
+	});
+}
+
+function logInOf({passkeys, password_hash, totp}: ListedUser): string {
+	const ways = [
+		passkeys > 0 && 'passkey',
+		password_hash !== null && (totp === null ? 'password' : 'password and code'),
+	];
+	return ways.filter(way => way !== false).join(', ') || 'link';
+}
+
+function roleField(value: Role): Html {
+	const about = {viewer: 'looks', operator: 'acts on mail and lists', admin: 'changes everything'};
+	const choices = roles.map(role => ({value: role, label: `${role}: ${about[role]}`}));
+	return select({name: 'role', label: 'Role', value}, choices);
+}
+
+function workspaceField({signedIn, workspaces}: Visit, value: string | null): Html | null {
+	if (signedIn.user.workspaceId !== null) {
+		return null;
+	}
+	const all = {value: everyWorkspace, label: 'all'};
+	const choices = [all, ...workspaces.map(({id, name: label}) => ({value: id, label}))];
+	return select({name: 'workspace', label: 'Workspace', value: value ?? everyWorkspace}, choices);
+}
+
+const roleOf = (form: URLSearchParams): Role | undefined => roles.find(role => role === form.get('role'));
+
+/** Null: all; undefined: none that there is. Whoever has one workspace gives others that one. */
+function workspaceOf({form, signedIn, workspaces}: Visit): string | null | undefined {
+	const own = signedIn.user.workspaceId;
+	const given = form.get('workspace');
+	return own ?? (given === everyWorkspace ? null : workspaces.find(({id}) => id === given)?.id);
+}

@@ -1,0 +1,83 @@
+import test, {type ExecutionContext} from 'ava';
+import type {Page} from 'playwright-core';
+import {openBrowser} from '../helpers/browser.ts';
+import {serviceOf} from '../helpers/service.ts';
+
+// What people do with a browser; what the pages answer is in log-in.test.ts.
+const service = serviceOf(test, {workspaces: {shop: []}});
+const password = 'correct horse battery';
+
+/** Passkeys are bound to a name, so the browser is at `localhost`. */
+async function openAt(t: ExecutionContext): Promise<{page: Page; base: string; link: string; email: string} | null> {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return null;
+	}
+	const {port} = new URL(service().url);
+	const base = `http://localhost:${port}`;
+	const page = await browser.newPage();
+	const email = 'ann@staff.example';
+	const {link} = await service().program.cli<{link: string}>('user', 'add', email, '--role', 'admin');
+	return {page, base, link: `${base}${new URL(link).pathname}`, email};
+}
+
+test.serial('first log-in by link, a passkey, a password, and ten wrong ones', async t => {
+	const opened = await openAt(t);
+	if (opened === null) {
+		t.pass();
+		return;
+	}
+	const {page, base, link, email} = opened;
+	const faults: string[] = [];
+	page.on('console', message => message.type() === 'error' && faults.push(message.text()));
+	page.on('pageerror', error => faults.push(error.message));
+	const devtools = await page.context().newCDPSession(page);
+	await devtools.send('WebAuthn.enable');
+	await devtools.send('WebAuthn.addVirtualAuthenticator', {
+		options: {
+			protocol: 'ctap2',
+			transport: 'internal',
+			hasResidentKey: true,
+			hasUserVerification: true,
+			isUserVerified: true,
+			automaticPresenceSimulation: true,
+		},
+	});
+
+	await page.goto(link);
+	await page.getByLabel('Name of the passkey').fill('Laptop');
+	await page.getByRole('button', {name: 'Add a passkey'}).click();
+	await page.getByText('The passkey is added.').waitFor();
+	t.true(await page.getByRole('cell', {name: 'Laptop'}).isVisible());
+	await page.getByLabel('New password').fill(password);
+	await page.getByRole('button', {name: 'Set the password'}).click();
+	await page.getByText('The password is set.').waitFor();
+
+	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
+	await page.getByText('You are logged out.').waitFor();
+	await page.getByRole('button', {name: 'Log in with a passkey'}).click();
+	await page.getByRole('heading', {name: 'Messages'}).waitFor();
+	t.is(new URL(page.url()).pathname, '/messages');
+
+	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
+	await page.goto(`${base}/account`);
+	await page.getByLabel('E-mail').fill(email);
+	await page.getByLabel('Password').fill(password);
+	await page.keyboard.press('Enter');
+	await page.getByRole('heading', {name: email}).waitFor();
+	t.is(new URL(page.url()).pathname, '/account', 'where one wanted to go');
+	t.deepEqual(faults, []);
+
+	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
+	for (let n = 0; n < 11; n++) {
+		await page.getByLabel('E-mail').fill(email);
+		await page.getByLabel('Password').fill(n < 10 ? `wrong ${n}` : password);
+		const answer = page.waitForResponse(response => response.request().method() === 'POST');
+		await page.getByRole('button', {name: 'Log in', exact: true}).click();
+		t.is((await answer).status(), n < 10 ? 403 : 429);
+		await page
+			.getByRole('alert')
+			.filter({hasText: n < 10 ? 'is wrong' : 'Try again in'})
+			.waitFor();
+	}
+});
