@@ -154,6 +154,7 @@ export function createHttp(options: HttpOptions) {
 						sessions: createSessions({store, ...tools}),
 						logIn: createLogIn({store, vault: options.vault, clock, attempts}),
 						passkeys: createPasskeys({store, vault: options.vault, clock, newId, attempts}),
+						apiUrl: () => linkBase(settings, boundUrl),
 					},
 					onAdmin,
 				),

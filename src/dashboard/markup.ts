@@ -117,7 +117,12 @@ export const name = nameMarkup;
 
 /** A text with a button that copies it; without script only the text, which can be marked. */
 export function copyable(text: string, label: string): Html {
-	return html`<span class="copyable"><code>${text}</code><button type="button" class="quiet" data-copy="${text}" aria-label="Copy ${label}" hidden>Copy</button></span>`;
+	return html`<span class="copyable"><code>${text}</code>${copyButton(text, label)}</span>`;
+}
+
+/** The button alone; it is there where scripts run. */
+export function copyButton(text: string, label: string): Html {
+	return html`<button type="button" class="quiet" data-copy="${text}" aria-label="Copy ${label}" hidden>Copy</button>`;
 }
 
 export type Choice = {readonly value: string; readonly label: string};

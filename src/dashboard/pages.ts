@@ -1,5 +1,6 @@
 import {domainPages} from './domains/pages.ts';
 import {messagePages} from './messages/list.ts';
+import {oneMessagePages} from './messages/pages.ts';
 import type {DashboardParts} from './parts.ts';
 import {accountPages} from './people/account.ts';
 import {logInPages} from './people/log-in.ts';
@@ -34,6 +35,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...templatePages(parts),
 		...accountPages(parts),
 		...userPages(parts),
+		...oneMessagePages(parts),
 	];
 }
 

@@ -16,4 +16,6 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly sessions: Sessions;
 	readonly logIn: PasswordLogIns;
 	readonly passkeys: Passkeys;
+	/** Where callers reach the API, without a slash at the end. */
+	readonly apiUrl: () => string;
 };

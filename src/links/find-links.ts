@@ -2,7 +2,7 @@
 export type Span = {readonly start: number; readonly end: number};
 
 export type FoundLinks = {
-	/** The `href` values of `<a>` and `<area>` that are not marked `data-notrack`, in order. */
+	/** The `href` values of `<a>` and `<area>`, in order; none of those marked `data-notrack` unless they were asked for. */
 	readonly hrefs: readonly Span[];
 	/** Where more html may be added: before the last `</body>`, else at the end of what is complete. */
 	readonly end: number;
@@ -35,13 +35,13 @@ const isSpace = (character: number) =>
  * §13.2.5). What stands in comments, also in Outlook's conditional ones, in `<style>` and the like is none. Takes linear
  * time for any text.
  */
-export function findLinks(html: string): FoundLinks {
+export function findLinks(html: string, {marked = false} = {}): FoundLinks {
 	const hrefs: Span[] = [];
 	let bodyEnd = never;
 	for (let at = html.indexOf('<'); at !== never; ) {
 		let next = never;
 		if (isTagAt(html, at)) {
-			const tag = readTag(html, at);
+			const tag = readTag(html, at, marked);
 			if (tag) {
 				next = !tag.closes && rawElements.has(tag.name) ? endOfRaw(html, tag) : tag.next;
 				bodyEnd = tag.closes && tag.name === 'body' ? at : bodyEnd;
@@ -90,7 +90,7 @@ function endOfRaw(html: string, {name, next}: Tag): number {
 }
 
 /** Null: the tag never ends. */
-function readTag(html: string, at: number): Tag | null {
+function readTag(html: string, at: number, withMarked: boolean): Tag | null {
 	const closes = html.charCodeAt(at + 1) === slash;
 	const nameStart = at + (closes ? 2 : 1);
 	let position = endOfWord(html, nameStart, never);
@@ -106,7 +106,7 @@ function readTag(html: string, at: number): Tag | null {
 			return null;
 		}
 		if (html.charCodeAt(position) === greater) {
-			return {name, closes, href: marked ? null : href, next: position + 1};
+			return {name, closes, href: marked && !withMarked ? null : href, next: position + 1};
 		}
 		// A `=` where a name should begin is its first character.
 		const nameEnd = endOfWord(html, position + 1, equals);

@@ -47,6 +47,12 @@ export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 	return {html: applied(html, edits), firstLink};
 }
 
+/** Where the links of a mail lead, each once, in order; what no URL holds is left out. */
+export function linksOf(html: string): string[] {
+	const links = findLinks(html, {marked: true}).hrefs.map(({start, end}) => linkOf(html.slice(start, end)));
+	return [...new Set(links.filter(link => link !== null))];
+}
+
 /** What the value of a `href` leads to; browsers drop line breaks in it, white space and controls around it. */
 function linkOf(value: string): string | null {
 	const text = readAttribute(value)?.replace(/[\t\n\r]/g, '');

@@ -14,7 +14,7 @@ export type Part = {
 	readonly parameters: Readonly<Record<string, string>>;
 	/** The parts of a `multipart/*`. A `message/rfc822` is not descended into (R3.9). */
 	readonly parts: readonly Part[];
-	/** The body without its transfer encoding, at most `longestBody` octets; empty where there are parts. */
+	/** The body without its transfer encoding, cut where it is too long; empty where there are parts. */
 	readonly body: () => Buffer;
 	/** The same as text, in its charset. */
 	readonly text: () => string;
@@ -31,20 +31,21 @@ const mostParts = 200;
 const mostFields = 1000;
 const longestHeader = 256 * 1024;
 const longestValue = 16 * 1024;
-const longestBody = 256 * 1024;
+const usualLongestBody = 256 * 1024;
 
 /**
  * Reads a mail's structure (RFC 5322, RFC 2045): any line ends, a `From ` line first, boundaries that are never closed or
  * not the announced ones, missing blank lines. Time and memory are bounded whatever the bytes; what goes beyond a limit is
- * left out and said.
+ * left out and said. `longestBody`: octets of each body that are read.
  */
-export function readMail(raw: Buffer): Mail {
-	const limits: Limits = {parts: mostParts, fault: null};
+export function readMail(raw: Buffer, longestBody = usualLongestBody): Mail {
+	const limits: Limits = {parts: mostParts, longestBody, fault: null};
 	const root = readPart(firstMail(withLineFeeds(raw)), 0, limits);
 	return {root, fault: limits.fault};
 }
 
-type Limits = {parts: number; fault: string | null};
+type FieldLimits = {fault: string | null};
+type Limits = FieldLimits & {parts: number; readonly longestBody: number};
 
 function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 	const end = headerEnd(bytes, longestHeader);
@@ -57,7 +58,7 @@ function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 	const parts = partsOf(content, announced, depth, limits);
 	const isLeaf = parts === null;
 	const encoding = fieldOf(fields, 'content-transfer-encoding') ?? '';
-	const body = once(() => (isLeaf ? decodeBody(content, encoding, longestBody) : Buffer.alloc(0)));
+	const body = once(() => (isLeaf ? decodeBody(content, encoding, limits.longestBody) : Buffer.alloc(0)));
 	return {
 		fields,
 		type: isLeaf && announced.value.startsWith('multipart/') ? 'text/plain' : announced.value,
@@ -99,7 +100,7 @@ export function leavesOf(part: Part): Part[] {
 }
 
 /** Header fields of a block of text, such as a returned header; lines that are none are passed over. */
-export function readFields(bytes: Buffer, limits: Limits = {parts: 0, fault: null}): Field[] {
+export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): Field[] {
 	const fields: Array<{name: string; value: string}> = [];
 	for (const line of decodeText(bytes, undefined).split('\n')) {
 		const last = fields.at(-1);

@@ -12,7 +12,7 @@ export type NewSuppression = {
 	/** The comparison form (mail/address.ts). */
 	readonly addressKey: string;
 	readonly reason: SuppressionReason;
-	/** `api`, `one-click`, `cli`, `import`, or the message it came from. */
+	/** `api`, `one-click`, `cli`, `dashboard`, `import`, or the message it came from. */
 	readonly source: string;
 	/** `test`: it stops test mail alone; absent: all mail. */
 	readonly mode?: Mode;

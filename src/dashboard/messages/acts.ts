@@ -1,0 +1,105 @@
+import {readResend} from '../../accept/resend.ts';
+import {manualEntry, suppressWrite} from '../../admin/suppressions.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {type Address, parseAddress} from '../../mail/address.ts';
+import {apiErrors} from '../../mail/api-error.ts';
+import {erasedAddress} from '../../mail/message.ts';
+import {recordAct} from '../../store/audit.ts';
+import {findSent} from '../../store/messages.ts';
+import {findSuppression} from '../../store/suppressions.ts';
+import {act, opened as behind, copyButton, join, name, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, type Route, type Visit} from '../route.ts';
+import {curlCommand} from './curl.ts';
+import {noMessage, type Opened, openMessage, tabPath} from './one.ts';
+
+/** What one may do with a message. */
+export async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, opened: Opened): Promise<Html> {
+	const {message, copy, isErased} = opened;
+	if (isErased) {
+		return join([]);
+	}
+	const {workspace, now} = visit;
+	const sent = await findSent(reader, workspace.id, message.id);
+	const parts = [];
+	if (sent) {
+		const command = curlCommand(apiUrl(), sent);
+		const files = message.attachments.length > 0 ? html`<p class="soft">Without its attachments.</p>` : null;
+		parts.push(behind('Copy as curl', html`${files}<pre>${command}</pre><p>${copyButton(command, 'the command')}</p>`));
+	}
+	if (!visit.may('operator')) {
+		return join(parts);
+	}
+	const address = addressOf(copy.address);
+	const listed = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
+	if (listed) {
+		const note = html`<p>${name(copy.address)} is on the suppression list since ${time(listed.created_at, now)}: ${listed.reason}.</p>`;
+		parts.push(behind('Suppressed', note));
+	} else if (address) {
+		const fields = html`<input type="hidden" name="copy" value="${copy.id}"><p>${name(copy.address)} gets no mail of this workspace any more, until somebody removes the entry.</p>`;
+		const form = act({to: `/messages/${message.id}/suppress`, label: 'Suppress', fields, look: 'danger'});
+		parts.push(behind('Suppress recipient', form));
+	}
+	parts.push(act({to: `/messages/${message.id}/resend`, label: 'Send again'}));
+	return join(parts);
+}
+
+/** `refused`: the message's page with what was wrong. */
+export function actRoutes(
+	parts: DashboardParts,
+	refused: (visit: Visit, problem: string) => Promise<Answer>,
+): readonly Route[] {
+	const {reader, accept, change, writer, mayAccept} = parts;
+
+	async function resend(visit: Visit): Promise<Answer> {
+		const {workspace, params, tools} = visit;
+		const opened = await openMessage(parts, visit);
+		const send = opened && (await readResend(reader, workspace.id, opened.message.id));
+		if (!send) {
+			return noMessage;
+		}
+		if (send === 'erased') {
+			return await refused(visit, 'The message was erased: nothing is left of it that could be sent again.');
+		}
+		const result = mayAccept() ? await accept.single(send, null) : ({ok: false, code: 'unavailable'} as const);
+		if (!result.ok) {
+			return await refused(visit, `It was not sent again. ${apiErrors[result.code].message}`);
+		}
+		const detail = {resent_from: params.id};
+		await change(trx =>
+			recordAct(trx, tools, {action: 'message.resent', workspaceId: workspace.id, target: result.id, detail}),
+		);
+		return go(tabPath(result.id, ''), 'Sent again: this is the new message.');
+	}
+
+	async function suppress(visit: Visit): Promise<Answer> {
+		const {workspace, tools} = visit;
+		const opened = await openMessage(parts, visit);
+		if (opened === null) {
+			return noMessage;
+		}
+		const {message, copy} = opened;
+		const address = addressOf(copy.address);
+		if (opened.isErased || address === null) {
+			return await refused(visit, 'The address was erased.');
+		}
+		const wanted = {workspaceId: workspace.id, address, source: 'dashboard', mode: message.mode} as const;
+		const {isNew} = await writer.submit(suppressWrite, manualEntry(tools, wanted));
+		return go(
+			tabPath(message.id, ''),
+			isNew
+				? `${copy.address} is on the suppression list now.`
+				: `${copy.address} was on the suppression list already.`,
+		);
+	}
+
+	return [
+		{method: 'POST', path: '/messages/:id/resend', role: 'operator', answer: resend},
+		{method: 'POST', path: '/messages/:id/suppress', role: 'operator', answer: suppress},
+	];
+}
+
+function addressOf(text: string): Address | null {
+	const parsed = text === erasedAddress ? null : parseAddress(text, {utf8Local: true});
+	return parsed?.ok ? parsed.address : null;
+}

@@ -1,0 +1,154 @@
+import {type Html, html} from '../../hosted/html.ts';
+import {linksOf} from '../../links/rewrite.ts';
+import {decodeWords} from '../../report/decode.ts';
+import type {StoredMessage} from '../../store/messages.ts';
+import {chips, code, copyButton, count, hrefOf, name, nothing, section, table} from '../markup.ts';
+import {hasRemoteImages} from './frame.ts';
+import type {ShownMail} from './mail.ts';
+import {lines} from './timeline.ts';
+
+/** What the pages of one copy's mail are made from. */
+export type Looked = {
+	readonly message: StoredMessage;
+	readonly mail: ShownMail;
+	readonly query: URLSearchParams;
+};
+
+/** The mail in a frame, its attachments and where its links lead. */
+export function previewContent({message, mail, query}: Looked): Html {
+	if (mail.html === null) {
+		return html`${remade(mail)}<p class="soft">This mail has no html part.</p>${textContent({message, mail, query})}`;
+	}
+	const path = `/messages/${message.id}/preview`;
+	const look = query.get('look') ?? '';
+	const isDark = query.get('scheme') === 'dark';
+	const isPhone = look === 'phone';
+	const frame = hrefOf(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
+	return html`${remade(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${imagesNote(mail.html, query, path)}
+<iframe class="frame${isPhone ? ' phone' : ''}${isDark ? ' dark' : ''}" title="The mail" sandbox="" referrerpolicy="no-referrer" src="${frame}"></iframe>
+${filesOf(message, mail, query)}${linkList(mail.html)}`;
+}
+
+const looks = [
+	{value: '', label: 'Desktop'},
+	{value: 'phone', label: 'Phone'},
+];
+const schemes = [
+	{value: '', label: 'Light'},
+	{value: 'dark', label: 'Dark'},
+];
+
+function kept(query: URLSearchParams, keys: readonly string[]): URLSearchParams {
+	return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
+}
+
+function imagesNote(markup: string, query: URLSearchParams, path: string): Html {
+	if (!hasRemoteImages(markup)) {
+		return nothing;
+	}
+	const shown = query.get('images') === '1';
+	const href = hrefOf(path, query, {images: shown ? null : '1'});
+	return shown
+		? html`<p class="soft">Images of other hosts are shown: those hosts see that you look. <a href="${href}">Hide them</a></p>`
+		: html`<p class="soft">Images of other hosts are not loaded. <a href="${href}">Show remote images</a></p>`;
+}
+
+function remade({isCaptured, fault}: ShownMail): Html {
+	const again = isCaptured
+		? null
+		: html`<p class="soft">Made again from the template and the variables of this message: signatures and the tokens of links are other ones than in the mail that was sent.</p>`;
+	return html`${again}${fault === null ? null : html`<p class="notice warn">Not all of this mail is shown: ${fault}.</p>`}`;
+}
+
+function filesOf({id}: StoredMessage, {files}: ShownMail, query: URLSearchParams): Html {
+	if (files.length === 0) {
+		return nothing;
+	}
+	const copy = kept(query, ['copy']);
+	return section(
+		'Attachments',
+		table({
+			label: 'Attachments',
+			rows: files.map((file, index) => ({...file, index, octets: file.content().length})),
+			empty: nothing,
+			columns: [
+				{
+					title: 'Name',
+					cell: row =>
+						html`<a href="${hrefOf(`/messages/${id}/attachments/${row.index}`, copy)}" download>${name(row.name)}</a>`,
+				},
+				{title: 'Type', cell: row => name(row.type), wide: true},
+				{title: 'Octets', cell: row => count(row.octets), right: true},
+			],
+		}),
+	);
+}
+
+const mostLinks = 200;
+
+function linkList(markup: string): Html {
+	const links = linksOf(markup).filter(link => link !== '' && !link.startsWith('#'));
+	if (links.length === 0) {
+		return nothing;
+	}
+	const items = links
+		.slice(0, mostLinks)
+		.map(link =>
+			/^(?:https?|mailto|tel):/i.test(link)
+				? html`<li><a href="${link}" target="_blank" rel="noopener noreferrer">${name(link)}</a></li>`
+				: html`<li>${name(link)}</li>`,
+		);
+	const more = links.length > mostLinks ? html`<p class="soft">And ${count(links.length - mostLinks)} more.</p>` : null;
+	return section(
+		'Links',
+		html`<p class="soft">Links lead nowhere in the preview. These open in a new tab, as the recipient would open them.</p><ul class="links">${items}</ul>${more}`,
+	);
+}
+
+export function textContent({mail}: Looked): Html {
+	return mail.text === null
+		? html`<div class="empty"><p>This mail has no text part.</p></div>`
+		: html`${remade(mail)}<pre>${lines(mail.text)}</pre>`;
+}
+
+// As RFCs and mail programs write them; names in mail have no case.
+const spellings: Readonly<Record<string, string>> = {
+	'dkim-signature': 'DKIM-Signature',
+	'message-id': 'Message-ID',
+	'mime-version': 'MIME-Version',
+	'content-id': 'Content-ID',
+	'list-id': 'List-ID',
+};
+
+export function headersContent({mail}: Looked): Html {
+	return html`${remade(mail)}${table({
+		label: 'Headers',
+		rows: mail.fields,
+		empty: html`<p>This mail has no header fields.</p>`,
+		columns: [
+			{title: 'Name', cell: field => spelled(field.name)},
+			{title: 'Value', cell: field => code(decodeWords(field.value))},
+		],
+	})}`;
+}
+
+const spelled = (field: string) =>
+	spellings[field] ?? field.replace(/(^|-)[a-z]/g, first => first.toUpperCase()).slice(0, 200);
+
+/** Characters of a source that are shown; the file has all. */
+const longestSource = 256 * 1024;
+
+export function sourceContent({message, mail, query}: Looked): Html {
+	const href = hrefOf(`/messages/${message.id}/raw`, kept(query, ['copy']));
+	const text = mail.raw.toString('utf8', 0, longestSource);
+	const cut = mail.raw.length > longestSource ? html`<p class="soft">Only the beginning is shown.</p>` : null;
+	return html`${remade(mail)}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p>${cut}<pre class="source">${lines(text)}</pre>`;
+}
+
+/** What the caller gave the template. */
+export function variablesContent({data}: Pick<StoredMessage, 'data'>): Html {
+	const text = JSON.stringify(data, null, 2);
+	return Object.keys(data).length === 0
+		? html`<div class="empty"><p>This message was sent without variables.</p></div>`
+		: html`<pre>${lines(text)}</pre><p>${copyButton(text, 'the variables')}</p>`;
+}

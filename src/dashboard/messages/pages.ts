@@ -1,0 +1,127 @@
+import {type Html, html} from '../../hosted/html.ts';
+import {live} from '../live.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, type Route, type Visit} from '../route.ts';
+import {actionsOf, actRoutes} from './acts.ts';
+import {headersContent, type Looked, previewContent, sourceContent, textContent, variablesContent} from './content.ts';
+import {framedHtml, framePolicy} from './frame.ts';
+import {createMailReader, type ShownMail} from './mail.ts';
+import {copyChips, messagePage, noMessage, type Opened, openMessage, type Tab, tabPath} from './one.ts';
+import {timelineOf} from './timeline.ts';
+
+/** The pages of one message, and what may be done with it. */
+export function oneMessagePages(parts: DashboardParts): readonly Route[] {
+	const read = createMailReader(parts);
+
+	/** The page of a tab; `problem`: what a form could not do. */
+	async function shown(visit: Visit, opened: Opened, tab: Tab, content: Html, problem: string | null = null) {
+		const actions = await actionsOf(parts, visit, opened);
+		return messagePage(opened, visit, {tab, content, actions, problem});
+	}
+
+	async function timeline(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const opened = await openMessage(parts, visit);
+		if (opened === null) {
+			return noMessage;
+		}
+		const {message, copies} = opened;
+		const content = await timelineOf(parts, opened, visit.now);
+		const isMoving = copies.some(copy => copy.next_attempt_at !== null);
+		return await shown(
+			visit,
+			opened,
+			'',
+			live('timeline', isMoving ? tabPath(message.id, '') : null, content),
+			problem,
+		);
+	}
+
+	/** Answers of the mail of the copy that is meant. `absent`: it cannot be had. */
+	async function withMail(
+		visit: Visit,
+		present: (opened: Opened, mail: ShownMail) => Answer | Promise<Answer>,
+		absent: (opened: Opened, why: string) => Answer | Promise<Answer>,
+	): Promise<Answer> {
+		const opened = await openMessage(parts, visit);
+		if (opened === null) {
+			return noMessage;
+		}
+		if (opened.isErased) {
+			return await absent(opened, 'The recipient was erased, and what the message said with them.');
+		}
+		const mail = await read(visit.workspace.id, opened.copy.id);
+		return 'missing' in mail ? await absent(opened, mail.missing) : await present(opened, mail);
+	}
+
+	/** A tab that shows something of the mail. */
+	const mailTab = (tab: Tab, contentOf: (looked: Looked) => Html): Route => ({
+		method: 'GET',
+		path: `/messages/:id/${tab}`,
+		role: 'viewer',
+		answer: visit => {
+			const page = (opened: Opened, content: Html) => {
+				const chips = copyChips(opened, tabPath(opened.message.id, tab), visit.query);
+				return shown(visit, opened, tab, html`${chips}${content}`);
+			};
+			return withMail(
+				visit,
+				(opened, mail) => page(opened, contentOf({message: opened.message, mail, query: visit.query})),
+				(opened, why) => page(opened, html`<div class="empty"><p>${why}</p></div>`),
+			);
+		},
+	});
+
+	/** What is no page: where the mail cannot be had, there is none. */
+	const ofMail = (path: string, contentOf: (visit: Visit, mail: ShownMail, opened: Opened) => Answer): Route => ({
+		method: 'GET',
+		path: `/messages/:id/${path}`,
+		role: 'viewer',
+		answer: visit =>
+			withMail(
+				visit,
+				(opened, mail) => contentOf(visit, mail, opened),
+				() => noMessage,
+			),
+	});
+
+	return [
+		{method: 'GET', path: '/messages/:id', role: 'viewer', answer: visit => timeline(visit)},
+		mailTab('preview', previewContent),
+		mailTab('text', textContent),
+		mailTab('headers', headersContent),
+		mailTab('source', sourceContent),
+		{
+			method: 'GET',
+			path: '/messages/:id/variables',
+			role: 'viewer',
+			async answer(visit) {
+				const opened = await openMessage(parts, visit);
+				return opened ? await shown(visit, opened, 'variables', variablesContent(opened.message)) : noMessage;
+			},
+		},
+		ofMail('frame', ({query, request}, mail, {message}) =>
+			// Alone in a window its links could lead somewhere.
+			request.headers['sec-fetch-dest'] === 'document'
+				? go(tabPath(message.id, 'preview'))
+				: {
+						kind: 'content',
+						type: 'text/html; charset=utf-8',
+						body: framedHtml(mail.html ?? '', mail.files),
+						policy: framePolicy({remoteImages: query.get('images') === '1'}),
+					},
+		),
+		ofMail('raw', (_visit, {raw}, {message}) => ({
+			kind: 'content',
+			type: 'message/rfc822',
+			body: raw,
+			saveAs: `${message.id}.eml`,
+		})),
+		ofMail('attachments/:n', ({params: {n = ''}}, {files}) => {
+			const file = /^\d{1,4}$/.test(n) ? files[Number(n)] : undefined;
+			return file
+				? {kind: 'content', type: 'application/octet-stream', body: file.content(), saveAs: file.name}
+				: noMessage;
+		}),
+		...actRoutes(parts, timeline),
+	];
+}

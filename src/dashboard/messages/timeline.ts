@@ -1,0 +1,138 @@
+import {attemptText, engagementText, eventText, reportText, textOrNull} from '../../admin/timeline-text.ts';
+import {type Reason, type Why, whyWaiting} from '../../admin/why.ts';
+import {readWhyContext} from '../../admin/why-context.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import type {EventType} from '../../mail/event.ts';
+import {type EngagementCount, readEngagement} from '../../store/engagement.ts';
+import {readEvents, type StoredEvent} from '../../store/events.ts';
+import {readReports, type StoredReport} from '../../store/inbound/reports.ts';
+import type {StoredAttempt, StoredCopy} from '../../store/message-copies.ts';
+import {readCopyFacts} from '../../store/queue/queue-facts.ts';
+import {readDaemons} from '../daemons.ts';
+import {hrefOf, join, name, section, type Tone, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {stateBadge} from './list.ts';
+import type {Opened} from './one.ts';
+
+const mostEvents = 1000;
+const mostReports = 100;
+
+/** What happened to a message: why it waits, its timeline, every try of every copy, what came back. */
+export async function timelineOf(
+	{reader, settings}: Pick<DashboardParts, 'reader' | 'settings'>,
+	{message, copies}: Opened,
+	now: number,
+): Promise<Html> {
+	const events = await readEvents(reader, message.id, {after: null, limit: mostEvents});
+	const reports = await readReports(reader, message.id, mostReports);
+	const engagement = await readEngagement(reader, message.id);
+	const waiting = copies.filter(copy => copy.next_attempt_at !== null).map(({id}) => id);
+	const reasons = await readReasons({reader, settings}, waiting, now);
+	const several = copies.length > 1;
+	return html`${waits(reasons, now)}<ol class="timeline">${events.map(event => entry(event, several, now))}</ol>
+${copies.map(copy => {
+	const own = <Row extends {readonly recipientId: string}>(rows: readonly Row[]) =>
+		rows.filter(({recipientId}) => recipientId === copy.id);
+	return copySection(copy, {reports: own(reports), engagement: own(engagement)}, now);
+})}`;
+}
+
+async function readReasons(
+	parts: Pick<DashboardParts, 'reader' | 'settings'>,
+	copyIds: readonly string[],
+	now: number,
+): Promise<Why[]> {
+	if (copyIds.length === 0) {
+		return [];
+	}
+	const {reader, settings} = parts;
+	const copies = await readCopyFacts(reader, copyIds);
+	const context = await readWhyContext(reader, copies, {now, settings, daemons: await readDaemons(parts, now)});
+	return copies.map(copy => whyWaiting(copy, context));
+}
+
+function waits(reasons: readonly Why[], now: number): Html | null {
+	if (reasons.length === 0) {
+		return null;
+	}
+	const several = reasons.length > 1;
+	const each = reasons.map(why => {
+		const queue = hrefOf(`/queue/${encodeURIComponent(why.destination)}`, new URLSearchParams());
+		return html`${several ? html`<h3>${name(why.address)}</h3>` : null}${reasonText(why, now)}${why.also.map(more =>
+			reasonText({...more, detail: `Besides: ${more.detail}`}, now),
+		)}<p class="soft">It is given up ${time(why.gives_up_at, now)}. <a href="${queue}">Queue of ${name(why.destination)}</a></p>`;
+	});
+	return section('Why it waits', html`<div class="card">${each}</div>`);
+}
+
+function reasonText({detail, until, mend}: Pick<Reason, 'detail' | 'until' | 'mend'>, now: number): Html {
+	const end = until !== null && Date.parse(until) > now ? html` (${time(until, now)})` : null;
+	return html`<p>${name(detail)}${end}${mend === null ? null : html`<br><span class="soft">→ ${mend}</span>`}</p>`;
+}
+
+const tones: Readonly<Record<EventType, Tone>> = {
+	accepted: 'idle',
+	queued: 'idle',
+	sent: 'good',
+	delivered: 'good',
+	opened: 'good',
+	clicked: 'good',
+	bounced: 'bad',
+	complained: 'bad',
+	suppressed: 'warn',
+	unsubscribed: 'warn',
+	errored: 'bad',
+};
+
+function entry(event: StoredEvent, several: boolean, now: number): Html {
+	const recipient = textOrNull(event.detail.recipient);
+	const said = eventText(event);
+	return html`<li class="${tones[event.type]}"><strong>${event.type}</strong>${
+		several && recipient !== null ? html` ${name(recipient)}` : null
+	} <span class="soft">${time(event.occurredAt, now)}</span>${said === null ? null : html`<br>${name(said)}`}</li>`;
+}
+
+type Afterwards = {readonly reports: readonly StoredReport[]; readonly engagement: readonly EngagementCount[]};
+
+function copySection(copy: StoredCopy, {reports, engagement}: Afterwards, now: number): Html {
+	const {attempts, role, address, state} = copy;
+	const parts = [
+		...attempts.map(attempt => tried(attempt, now)),
+		...reports.map(report => cameBack(report, now)),
+		...(engagement.length === 0 ? [] : [html`<ul>${engagement.map(count => counted(count, now))}</ul>`]),
+	];
+	const none = state === 'delivered' ? 'Captured or simulated: no host was asked.' : 'No host was asked.';
+	const content = parts.length > 0 ? join(parts) : html`<p class="soft">${none}</p>`;
+	return html`<section><header class="part"><h2>${role} ${name(address)} ${stateBadge(state)}</h2></header>${content}</section>`;
+}
+
+function tried(attempt: StoredAttempt, now: number): Html {
+	const {where, how, reply} = attemptText(attempt);
+	const {n, at, dialogue} = attempt;
+	const conversation =
+		dialogue === null
+			? null
+			: html`<details><summary>The conversation</summary><pre>${lines(dialogue)}</pre></details>`;
+	return html`<article class="card try"><h3>Try ${n}: ${name(where)}</h3><p class="soft">${time(at, now)}, ${how}</p><pre>${lines(
+		reply.join('\n'),
+	)}</pre>${conversation}</article>`;
+}
+
+function cameBack(report: StoredReport, now: number): Html {
+	const {at, said, notes, reason} = reportText(report);
+	return html`<article class="card try"><h3>Came back: ${name(said)}</h3><p class="soft">${time(at, now)}${
+		notes.length === 0 ? null : html`, ${name(notes.join(', '))}`
+	}</p>${reason === '' ? null : html`<pre>${lines(reason)}</pre>`}</article>`;
+}
+
+function counted(count: EngagementCount, now: number): Html {
+	const link = count.kind === 'clicked' ? html`<br>${name(count.url)}` : null;
+	return html`<li>${engagementText(count)}, last ${time(count.lastAt, now)}${link}</li>`;
+}
+
+/** What strangers said, each line kept apart. */
+export function lines(text: string): Html {
+	return join(
+		text.split(/\r?\n/).map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`),
+	);
+}

@@ -1,0 +1,137 @@
+import test from 'ava';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {type Service, serviceOf, type Workspace} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const body = `<html><head><link rel="preconnect" href="https://elsewhere.example"><base href="https://elsewhere.example/">
+<meta http-equiv="refresh" content="0; url=https://elsewhere.example/"></head><body><h1>Hello {{ name }}</h1>
+<a href="https://shop.example/orders?a=1&amp;b=2" data-notrack>Orders</a><img src="https://elsewhere.example/pixel.png"></body></html>`;
+const letter = {'template.json': '{"subject":"Hello {{ name }}"}', 'body.html': body};
+const service = serviceOf(test, {workspaces: {shop: []}, templates: {letter}});
+
+const name = '<img src=x onerror=alert(1)> \u202egnp';
+
+/** A message with a `cc` copy, a file and a name that would be markup. */
+async function sent({workspaces}: Service, to: string): Promise<string> {
+	const {live, from, templates} = workspaces.shop as Workspace;
+	const {status, body} = await live.post<{id: string}>('/v1/messages', {
+		from,
+		to,
+		cc: ['carol@dest.example'],
+		templateId: templates.letter,
+		data: {name},
+		metadata: {order_id: '1042', note: 'it\'s "new"'},
+		tags: ['receipt'],
+		attachments: [{filename: 'Größe.txt', contentType: 'text/plain', content: Buffer.from('file').toString('base64')}],
+	});
+	if (status !== 202) {
+		throw new Error(`The send answered ${status}.`);
+	}
+	await waitFor('both copies', async () => {
+		const {data} = (await live.get<{data: Array<{state: string}>}>(`/v1/messages/${body.id}/recipients`)).body;
+		return data.every(({state}) => state === 'delivered');
+	});
+	return body.id;
+}
+
+test('a message: what it is, its timeline, and each part of its mail', async t => {
+	const id = await sent(service(), 'ann@dest.example');
+	const visitor = await visitorOf(service(), 'viewer');
+	const page = await visitor.get(`/messages/${id}`);
+	t.is(page.status, 200);
+	for (const shown of [
+		'ann@dest.example',
+		'carol@dest.example',
+		'/messages?q=tag%3Areceipt',
+		'order_id%3D1042',
+		'delivered',
+	]) {
+		t.true(page.text.includes(shown), shown);
+	}
+	t.false(page.text.includes('<img src=x'), 'a subject is text');
+	t.false(/<bdi>[^<]*\u202e/.test(page.text), 'a subject turns nothing round');
+	t.regex(page.text, /it&#39;\\&#39;&#39;s \\&quot;new/, 'the command is quoted for a shell');
+
+	const text = await visitor.get(`/messages/${id}/text`);
+	t.true(text.text.includes('Hello'));
+	const headers = await visitor.get(`/messages/${id}/headers?copy=${await copyOf(id, 'carol@dest.example')}`);
+	t.true(headers.text.includes('DKIM-Signature'));
+	const raw = await visitor.get(`/messages/${id}/raw`);
+	t.is(raw.headers.get('content-type'), 'message/rfc822');
+	t.regex(raw.text, /^Return-Path|^[\w-]+: /);
+	t.true((await visitor.get(`/messages/${id}/source`)).text.includes('multipart/mixed'));
+	t.true((await visitor.get(`/messages/${id}/variables`)).text.includes('&quot;name&quot;: &quot;&lt;img'));
+
+	const preview = await visitor.get(`/messages/${id}/preview`);
+	t.true(preview.text.includes('sandbox=""'));
+	t.true(preview.text.includes('Größe.txt'));
+	t.true(
+		preview.text.includes('href="https://shop.example/orders?a=1&amp;b=2" target="_blank" rel="noopener noreferrer"'),
+	);
+	const file = await visitor.get(`/messages/${id}/attachments/0`);
+	t.is(file.text, 'file');
+	t.is(file.headers.get('content-type'), 'application/octet-stream');
+	for (const missing of ['attachments/9', 'attachments/x', 'attachments/-1']) {
+		t.is((await visitor.get(`/messages/${id}/${missing}`)).status, 404, missing);
+	}
+	t.is((await visitor.get('/messages/msg_00000000000000000000000000')).status, 404);
+	t.is((await visitor.get('/messages/nonsense')).status, 404);
+});
+
+test('the mail itself comes with a policy that lets nothing out, and its links are dead', async t => {
+	const id = await sent(service(), 'frank@dest.example');
+	const visitor = await visitorOf(service(), 'viewer');
+	const frame = await visitor.get(`/messages/${id}/frame`);
+	t.is(frame.headers.get('content-type'), 'text/html; charset=utf-8');
+	t.is(
+		frame.headers.get('content-security-policy'),
+		"sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'",
+	);
+	t.notRegex(frame.text, /<link|<base|\shttp-equiv/i);
+	t.regex(frame.text, /<a href="#_" href="https:/);
+	const withImages = await visitor.get(`/messages/${id}/frame?images=1`);
+	t.true(withImages.headers.get('content-security-policy')?.includes('img-src data: https: http:;'));
+	const alone = await visitor.raw(`/messages/${id}/frame`, {headers: {'sec-fetch-dest': 'document'}});
+	t.is(alone.location, `/messages/${id}/preview`);
+});
+
+test('an operator sends a message again and suppresses its recipient, which then refuses a further one', async t => {
+	const {program} = service();
+	const id = await sent(service(), 'gina@dest.example');
+	const operator = await visitorOf(service(), 'operator');
+	const again = await operator.submit(`/messages/${id}/resend`);
+	t.is(again.status, 303);
+	const {text} = await operator.get(again.location ?? '');
+	t.true(text.includes('Sent again'));
+	t.true(text.includes(`/messages/${id}"`), 'it says of which');
+
+	t.is((await operator.submit(`/messages/${id}/suppress`, {copy: await copyOf(id, 'carol@dest.example')})).status, 303);
+	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 303);
+	const workspace = service().workspaces.shop?.id ?? '';
+	const entries = await program.cli<Array<{recipient: string; source: string}>>(
+		'suppression',
+		'list',
+		'--workspace',
+		workspace,
+	);
+	t.deepEqual(entries.map(({recipient, source}) => `${recipient} ${source}`).sort(), [
+		'carol@dest.example dashboard',
+		'gina@dest.example dashboard',
+	]);
+	const refused = await operator.submit(`/messages/${id}/resend`);
+	t.is(refused.status, 422);
+	t.true(refused.text.includes('The recipient is on the suppression list.'));
+
+	const acts = await program.cli<Array<{action: string; actor: string; target: string}>>('audit', 'list');
+	t.regex(acts.find(({action}) => action === 'message.resent')?.actor ?? '', /^user:operator/);
+	const viewer = await visitorOf(service(), 'viewer');
+	t.notRegex((await viewer.get(`/messages/${id}`)).text, /resend|suppress"/);
+});
+
+async function copyOf(id: string, address: string): Promise<string> {
+	const workspace = service().workspaces.shop?.id ?? '';
+	const shown = await service().program.cli<{recipients: Array<{id: string; address: string}>}>(
+		...['message', 'show', id, '--workspace', workspace],
+	);
+	return shown.recipients.find(copy => copy.address === address)?.id ?? '';
+}
