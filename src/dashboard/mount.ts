@@ -65,7 +65,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 		if (route.fresh && tools.clock.now() - Date.parse(confirmedAt) > freshMs) {
 			return send(request, reply, go(`/confirm?to=${encodeURIComponent(pageOf(request))}`));
 		}
-		if (visitor.workspace === null && !route.everywhere) {
+		if (visitor.workspace === null && !(route.everywhere || route.withoutWorkspace)) {
 			return send(request, reply, go('/workspaces'));
 		}
 		return null;

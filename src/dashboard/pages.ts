@@ -1,4 +1,7 @@
 import {domainPages} from './domains/pages.ts';
+import {auditPages} from './installation/audit.ts';
+import {keyPages} from './installation/keys.ts';
+import {workspacePages} from './installation/workspaces.ts';
 import {messagePages} from './messages/list.ts';
 import {oneMessagePages} from './messages/pages.ts';
 import type {DashboardParts} from './parts.ts';
@@ -15,18 +18,6 @@ import {templatePages} from './templates/pages.ts';
 export function pages(parts: DashboardParts): readonly Route[] {
 	return [
 		{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
-		{
-			method: 'POST',
-			path: '/workspaces/use',
-			role: 'viewer',
-			async answer({form, signedIn, workspaces}) {
-				const chosen = workspaces.find(({id}) => id === form.get('workspace'));
-				if (chosen) {
-					await parts.sessions.choose(signedIn.sessionId, chosen.id);
-				}
-				return go('/messages');
-			},
-		},
 		...messagePages(parts),
 		...domainPages(parts),
 		...suppressionPages(parts),
@@ -36,6 +27,9 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...accountPages(parts),
 		...userPages(parts),
 		...oneMessagePages(parts),
+		...keyPages(parts),
+		...workspacePages(parts),
+		...auditPages(parts),
 	];
 }
 

@@ -16,6 +16,8 @@ export type Route = {
 	readonly role: Role;
 	/** Only for users of all workspaces: what is shown or changed is the installation's. */
 	readonly everywhere?: true;
+	/** Is there before the first workspace is. */
+	readonly withoutWorkspace?: true;
 	/** Wants a log-in or re-authentication of the last minutes. */
 	readonly fresh?: true;
 	/** Takes a form with a file (multipart/form-data). */

@@ -94,16 +94,22 @@ export type AuditFilter = {
 	readonly workspaceId?: string | undefined;
 	/** Acts since this moment, milliseconds. */
 	readonly since?: number | undefined;
+	/** Acts that follow this id; null: from the newest. */
+	readonly after?: string | null;
 	readonly limit: number;
 };
 
 /** Newest first. */
-export async function listAudit(reader: Knex, {workspaceId, since, limit}: AuditFilter): Promise<AuditEntry[]> {
+export async function listAudit(
+	reader: Knex,
+	{workspaceId, since, after = null, limit}: AuditFilter,
+): Promise<AuditEntry[]> {
 	const from = since === undefined ? '' : idFloor('aud', since);
+	const below = after ?? idFloor('aud', 2 ** 48 - 1);
 	const query =
 		workspaceId === undefined
-			? reader('audit').where('id', '>=', from).orderBy('id', 'desc')
-			: alongIndex(reader, 'audit', {leading: {workspace_id: workspaceId}, id: 'id'}, {from, below: null});
+			? reader('audit').where('id', '>=', from).where('id', '<', below).orderBy('id', 'desc')
+			: alongIndex(reader, 'audit', {leading: {workspace_id: workspaceId}, id: 'id'}, {from, below});
 	const rows: Row[] = await query.limit(limit).select(columns);
 	return rows.map(toEntry);
 }

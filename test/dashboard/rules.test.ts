@@ -32,6 +32,7 @@ async function thingsOf({workspaces, program}: Service): Promise<Readonly<Record
 		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
 		keys: await made('key', 'create', '--name', 'secret-key'),
 		topics: 'secret-topic',
+		workspaces: workspace,
 		suppressions: await made('suppression', 'add', 'secret-listed@dest.example'),
 		contacts: await made('contact', 'show', 'secret-recipient@dest.example'),
 		users: await made('user', 'add', 'secret@staff.example'),

@@ -1,0 +1,77 @@
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type AuditEntry, listAudit} from '../../store/audit.ts';
+import {readWorkspaceNames} from '../../store/workspaces.ts';
+import {chips, code, hrefOf, name, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import type {Answer, Route, Visit} from '../route.ts';
+
+const path = '/audit';
+const perPage = 100;
+
+const times = [
+	{value: '', label: 'Any time'},
+	{value: '24', label: '24 hours'},
+	{value: '168', label: '7 days'},
+	{value: '720', label: '30 days'},
+];
+
+/** Who changed what. Users of all workspaces see the acts of all. */
+export function auditPages({reader}: DashboardParts): readonly Route[] {
+	async function list({query, signedIn, now}: Visit): Promise<Answer> {
+		const hours = Number(query.get('hours') ?? '');
+		const found = await listAudit(reader, {
+			workspaceId: signedIn.user.workspaceId ?? undefined,
+			since: hours > 0 ? now - hours * 3_600_000 : undefined,
+			after: query.get('after'),
+			limit: perPage + 1,
+		});
+		const rows = found.slice(0, perPage);
+		const last = found.length > perPage ? rows.at(-1) : undefined;
+		const ids = rows.flatMap(({workspaceId}) => workspaceId ?? []);
+		const names = await readWorkspaceNames(reader, [...new Set(ids)]);
+		const acts = table({
+			label: 'Acts',
+			columns: [
+				{title: 'When', cell: row => time(row.at, now)},
+				{title: 'Who', cell: row => name(row.actor), cut: true},
+				{title: 'Did', cell: row => row.action},
+				{title: 'To', cell: target, cut: true},
+				{
+					title: 'Workspace',
+					cell: row => name(names.get(row.workspaceId ?? '') ?? row.workspaceId ?? '–'),
+					wide: true,
+					cut: true,
+				},
+				{title: 'From', cell: row => (row.from === null ? '–' : name(row.from)), wide: true, cut: true},
+				{title: 'Details', cell: details, wide: true, cut: true},
+			],
+			rows,
+			empty: html`<p>Nothing was changed in this time.</p>`,
+		});
+		const older =
+			last &&
+			html`<div class="more"><span></span><a href="${hrefOf(path, query, {after: last.id})}" rel="next">Older</a></div>`;
+		const content = html`${chips('Time', query, 'hours', times, path)}${acts}${older ?? null}`;
+		return {kind: 'page', place: 'audit', title: 'Audit', content};
+	}
+
+	return [{method: 'GET', path, role: 'admin', answer: list}];
+}
+
+const homes = {tpl: 'templates', dom: 'domains', whe: 'webhooks', con: 'contacts', msg: 'messages'} as const;
+
+/** What it was done to, as a link where it has a page. */
+function target({target: id}: AuditEntry): Html {
+	const kind = (Object.keys(homes) as Array<keyof typeof homes>).find(one => id !== null && isId(one, id));
+	return id === null ? html`–` : kind ? html`<a href="/${homes[kind]}/${id}">${id}</a>` : code(id);
+}
+
+function details({detail}: AuditEntry): Html {
+	return html`${Object.entries(detail).map(
+		([key, value]) => html`<span class="soft">${key.replaceAll('_', ' ')}</span> ${name(textOf(value))} `,
+	)}`;
+}
+
+const textOf = (value: unknown): string =>
+	typeof value === 'string' ? value : Array.isArray(value) ? value.map(textOf).join(', ') : JSON.stringify(value);

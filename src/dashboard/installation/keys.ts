@@ -1,0 +1,170 @@
+import {type CreatedKey, createKey, revokeKey, rotateKey} from '../../admin/keys.ts';
+import {linkBase} from '../../config/derive.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {readRateLimit, type Scope, scopes, usualScopes} from '../../mail/api-key.ts';
+import {isId} from '../../mail/ids.ts';
+import {storeTime} from '../../mail/time.ts';
+import {labelFault} from '../../mail/unprintable.ts';
+import {type ApiKey, listApiKeys} from '../../store/api-keys.ts';
+import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+
+const path = '/keys';
+const dayMs = 86_400_000;
+const gone = 'There is no such key, or it has ended.';
+
+const lifetimes = [
+	{value: '', label: 'never'},
+	{value: '30', label: 'in 30 days'},
+	{value: '90', label: 'in 90 days'},
+	{value: '365', label: 'in a year'},
+];
+const overlaps = [
+	{value: '24', label: 'in 24 hours'},
+	{value: '168', label: 'in 7 days'},
+	{value: '0', label: 'at once'},
+];
+
+/** Keys of the API: made, replaced and ended. Nobody can read one again. */
+export function keyPages({reader, change, settings}: DashboardParts): readonly Route[] {
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {workspace, now, form} = visit;
+		const mayAct = visit.may('admin');
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'keys',
+			title: 'Keys',
+			actions: mayAct ? opened('New key', keyForm(form)) : nothing,
+			content: table({
+				label: 'API keys',
+				columns: [
+					{title: 'Name', cell: row => name(row.name), cut: true},
+					{title: 'Key', cell: row => code(`${row.hint}…`)},
+					{title: 'State', cell: row => stateBadge(row, storeTime(now))},
+					{title: 'May', cell: row => scopeText(row), wide: true},
+					{title: 'Last used', cell: row => time(row.last_used_at, now), right: true},
+					{title: 'Ends', cell: row => time(row.expires_at, now), right: true, wide: true},
+					...(mayAct
+						? [{title: '', cell: (row: ApiKey) => (hasEnded(row, storeTime(now)) ? nothing : keyActs(row))}]
+						: []),
+				],
+				rows: await listApiKeys(reader, workspace.id),
+				empty: html`<p>No keys yet.</p><p>A program needs one to send: make it here or with <code>mailctl key create --name app</code>.</p>`,
+			}),
+		};
+	}
+
+	async function create(visit: Visit): Promise<Answer> {
+		const {form, workspace, now, tools} = visit;
+		const label = form.get('name')?.trim() ?? '';
+		const rateLimit = form.get('rate_limit')?.trim() ?? '';
+		const mode = form.get('mode') === 'test' ? 'test' : 'live';
+		const chosen = scopes.filter(scope => form.getAll('scope').includes(scope));
+		const fault = labelFault(label);
+		if (fault !== null) {
+			return await list(visit, `The name ${fault}.`);
+		}
+		if (rateLimit !== '' && readRateLimit(rateLimit) === undefined) {
+			return await list(visit, 'The rate limit must be requests per seconds, as 6000/60, or 0 for none.');
+		}
+		const days = Number(form.get('expires') ?? '');
+		const made = await change(trx =>
+			createKey(trx, tools, {
+				workspaceId: workspace.id,
+				name: label,
+				mode,
+				scopes: chosen.length === 0 ? usualScopes(mode) : chosen,
+				rateLimit: rateLimit === '' ? null : rateLimit,
+				expiresAt: days > 0 ? storeTime(now + days * dayMs) : null,
+			}),
+		);
+		return shown(visit, made);
+	}
+
+	async function revoke({params: {id = ''}, workspace, tools}: Visit): Promise<Answer> {
+		const revoked = isId('key', id) ? await change(trx => revokeKey(trx, tools, workspace.id, id)) : 'missing';
+		return typeof revoked === 'string' ? missing(gone) : go(path, `${revoked.name} is ended.`);
+	}
+
+	async function rotate(visit: Visit): Promise<Answer> {
+		const {
+			params: {id = ''},
+			form,
+			workspace,
+			tools,
+		} = visit;
+		const overlap = Math.max(0, Number(form.get('overlap') ?? 24)) * 3_600_000;
+		const input = {workspaceId: workspace.id, id, overlap};
+		const rotated =
+			isId('key', id) && overlap <= 30 * dayMs ? await change(trx => rotateKey(trx, tools, input)) : 'missing';
+		return typeof rotated === 'string' ? missing(gone) : shown(visit, rotated);
+	}
+
+	/** The only page that has the key itself. */
+	function shown({request: {protocol, host}}: Visit, {row, key}: CreatedKey): Answer {
+		// Where one listener serves all, what the browser reached others on this machine reach too.
+		const base = settings.adminListen === 'shared' ? `${protocol}://${host}` : linkBase(settings);
+		const call = `curl -sS ${base}/v1/messages -H 'Authorization: Bearer ${key}'`;
+		const content = html`<p class="notice warn" role="status">Keep it now: nobody can read it again.</p>
+<div class="card">${facts([
+			['Name', name(row.name)],
+			['Key', copyable(key, 'the key')],
+			['May', scopeText(row)],
+		])}</div>
+<section><h2>Try it</h2><pre>${call}</pre></section>
+<p class="more"><a href="${path}">To the keys</a></p>`;
+		return {kind: 'page', place: 'keys', title: 'Your new key', content};
+	}
+
+	return [
+		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		{method: 'POST', path, role: 'admin', fresh: true, answer: create},
+		{method: 'POST', path: `${path}/:id/revoke`, role: 'admin', fresh: true, answer: revoke},
+		{method: 'POST', path: `${path}/:id/rotate`, role: 'admin', fresh: true, answer: rotate},
+	];
+}
+
+const hasEnded = ({revoked_at: revoked, expires_at: expires}: ApiKey, now: string): boolean =>
+	revoked !== null || (expires !== null && expires <= now);
+
+function stateBadge(row: ApiKey, now: string): Html {
+	return hasEnded(row, now)
+		? badge(row.revoked_at === null ? 'expired' : 'ended', 'idle')
+		: badge(row.mode, row.mode === 'live' ? 'good' : 'busy');
+}
+
+/** Few want to read nineteen of them. */
+function scopeText({scopes: own, mode}: ApiKey): Html {
+	const isUsual = usualScopes(mode).every(scope => own.includes(scope)) && own.length === usualScopes(mode).length;
+	return isUsual ? html`${mode === 'live' ? 'all but messages:submit' : 'send and read'}` : html`${own.join(', ')}`;
+}
+
+function keyActs({id}: ApiKey): Html {
+	const when = select({name: 'overlap', label: 'The old one ends', value: '24'}, overlaps);
+	return opened(
+		'Change',
+		html`${act({to: `${path}/${id}/rotate`, label: 'Replace', fields: when})}${act({to: `${path}/${id}/revoke`, label: 'End it now', look: 'danger'})}`,
+	);
+}
+
+function keyForm(form: URLSearchParams): Html {
+	const kept = (field: string) => form.get(field) ?? '';
+	const modes = [
+		{value: 'live', label: 'live: mail leaves'},
+		{value: 'test', label: 'test: nothing leaves'},
+	];
+	const fields = html`${input({name: 'name', label: 'Name', required: true, value: kept('name'), placeholder: 'shop-backend'})}
+${select({name: 'mode', label: 'Mode', value: kept('mode') || 'live'}, modes)}
+${select({name: 'expires', label: 'Ends', value: kept('expires')}, lifetimes)}
+${input({name: 'rate_limit', label: 'Rate limit', value: kept('rate_limit'), placeholder: '6000/60', hint: 'Requests per seconds; empty: the usual one'})}
+<details><summary>What it may do (none chosen: all but messages:submit)</summary><fieldset><legend class="soft">Scopes</legend>${scopes.map(
+		scope => scopeBox(scope, form.getAll('scope').includes(scope)),
+	)}</fieldset></details>`;
+	return html`<div class="stack">${act({to: path, label: 'Make the key', fields})}</div>`;
+}
+
+function scopeBox(scope: Scope, isChosen: boolean): Html {
+	return html`<label class="field check"><input type="checkbox" name="scope" value="${scope}"${isChosen ? html` checked` : nothing}><span>${scope}</span></label>`;
+}

@@ -1,0 +1,194 @@
+import {changeWorkspace, createWorkspace, pauseWorkspace, resumeWorkspace} from '../../admin/workspaces.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {monthOf} from '../../mail/time.ts';
+import {labelFault} from '../../mail/unprintable.ts';
+import {readMonth} from '../../store/usage.ts';
+import type {Workspace} from '../../store/workspaces.ts';
+import {act, badge, code, count, facts, input, name, nothing, opened, section, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+import {readSettings, settingsForm} from './workspace-settings.ts';
+
+const path = '/workspaces';
+const gone = 'There is no such workspace.';
+
+type Row = {readonly workspace: Workspace; readonly accepted: number};
+
+/** Each workspace: what it may send, whether it is paused, how its pages look. */
+export function workspacePages({reader, change, sessions}: DashboardParts): readonly Route[] {
+	const found = ({params, workspaces}: Visit): Workspace | undefined => workspaces.find(({id}) => id === params.id);
+	const accepted = async ({id}: Workspace, now: number) => (await readMonth(reader, id, monthOf(now).name)).accepted;
+
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {workspaces, signedIn, now, form} = visit;
+		const rows: Row[] = await Promise.all(
+			workspaces.map(async workspace => ({workspace, accepted: await accepted(workspace, now)})),
+		);
+		const mayCreate = visit.may('admin') && signedIn.user.workspaceId === null;
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'workspaces',
+			title: 'Workspaces',
+			actions: mayCreate ? opened('New workspace', newForm(form)) : nothing,
+			content: table({
+				label: 'Workspaces',
+				link: ({workspace}) => `${path}/${workspace.id}`,
+				columns: [
+					{title: 'Name', cell: ({workspace}) => name(workspace.name), cut: true},
+					{title: 'State', cell: ({workspace}) => stateBadge(workspace)},
+					{title: 'This month', cell: row => count(row.accepted), right: true},
+					{title: 'Quota', cell: ({workspace}) => quotaText(workspace), right: true},
+					{title: 'Id', cell: ({workspace}) => code(workspace.id), wide: true},
+				],
+				rows,
+				empty: html`<p>No workspace yet.</p><p>A workspace has its own senders, templates, keys and lists.</p>`,
+			}),
+		};
+	}
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const workspace = found(visit);
+		if (!workspace) {
+			return missing(gone);
+		}
+		const {now, form} = visit;
+		const used = await accepted(workspace, now);
+		const share =
+			workspace.monthly_quota === null ? null : Math.min(100, (100 * used) / Math.max(1, workspace.monthly_quota));
+		const known = facts([
+			['State', stateBadge(workspace)],
+			['Paused', workspace.paused_at && time(workspace.paused_at, now)],
+			['Why', workspace.pause_reason && name(workspace.pause_reason)],
+			['Accepted this month', count(used)],
+			['Quota of a month', quotaText(workspace)],
+			[
+				'Used',
+				share === null
+					? null
+					: html`<meter max="100" value="${share}" aria-label="Used of the quota">${share.toFixed(0)} %</meter>`,
+			],
+			['Made', time(workspace.created_at, now)],
+			['Id', code(workspace.id)],
+		]);
+		const content = html`<div class="card">${known}</div>${
+			visit.may('admin')
+				? html`${section('Sending', pausing(workspace))}${section('Settings', settingsForm(workspace, form))}${section('Delete', deleting(workspace))}`
+				: null
+		}`;
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'workspaces',
+			title: workspace.name,
+			content,
+		};
+	}
+
+	async function create(visit: Visit): Promise<Answer> {
+		const label = visit.form.get('name')?.trim() ?? '';
+		const fault = labelFault(label);
+		if (fault !== null) {
+			return await list(visit, `The name ${fault}.`);
+		}
+		const made = await change(trx => createWorkspace(trx, visit.tools, {name: label}));
+		if (!made) {
+			return await list(visit, `There is a workspace ${label} already. Choose another name.`);
+		}
+		await sessions.choose(visit.signedIn.sessionId, made.id);
+		return go(`${path}/${made.id}`, `Made ${label}. Add a domain next, and a key.`);
+	}
+
+	async function update(visit: Visit): Promise<Answer> {
+		const workspace = found(visit);
+		if (!workspace) {
+			return missing(gone);
+		}
+		const read = readSettings(visit.form);
+		if (!read.ok) {
+			return await show(visit, read.fault);
+		}
+		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, read.input));
+		return changed
+			? go(`${path}/${workspace.id}`, 'Saved.')
+			: await show(visit, `There is a workspace ${read.input.name} already. Choose another name.`);
+	}
+
+	async function pause(visit: Visit): Promise<Answer> {
+		const workspace = found(visit);
+		if (!workspace) {
+			return missing(gone);
+		}
+		const reason = visit.form.get('reason')?.trim() ?? '';
+		const fault = labelFault(reason);
+		if (fault !== null) {
+			return await show(visit, `The reason ${fault}.`);
+		}
+		await change(trx => pauseWorkspace(trx, visit.tools, workspace, reason));
+		return go(`${path}/${workspace.id}`, 'Paused: sends are refused, and what waits is held.');
+	}
+
+	async function resume(visit: Visit): Promise<Answer> {
+		const workspace = found(visit);
+		if (!workspace) {
+			return missing(gone);
+		}
+		await change(trx => resumeWorkspace(trx, visit.tools, workspace.id));
+		return go(`${path}/${workspace.id}`, 'It sends again, what was held too.');
+	}
+
+	async function use({form, signedIn, workspaces}: Visit): Promise<Answer> {
+		const chosen = workspaces.find(({id}) => id === form.get('workspace'));
+		if (chosen) {
+			await sessions.choose(signedIn.sessionId, chosen.id);
+		}
+		return go('/messages');
+	}
+
+	return [
+		{method: 'GET', path, role: 'viewer', withoutWorkspace: true, answer: visit => list(visit)},
+		{method: 'POST', path, role: 'admin', everywhere: true, answer: create},
+		{method: 'POST', path: `${path}/use`, role: 'viewer', answer: use},
+		{method: 'GET', path: `${path}/:id`, role: 'viewer', answer: visit => show(visit)},
+		{method: 'POST', path: `${path}/:id`, role: 'admin', answer: update},
+		{method: 'POST', path: `${path}/:id/pause`, role: 'admin', answer: pause},
+		{method: 'POST', path: `${path}/:id/resume`, role: 'admin', answer: resume},
+	];
+}
+
+function stateBadge({paused_at: paused, reputation_warned_at: warned}: Workspace): Html {
+	return paused !== null
+		? badge('paused', 'bad')
+		: warned !== null
+			? badge('warned', 'warn')
+			: badge('sending', 'good');
+}
+
+const quotaText = ({monthly_quota: quota}: Workspace): string => (quota === null ? 'none' : count(quota));
+
+function newForm(form: URLSearchParams): Html {
+	const fields = input({
+		name: 'name',
+		label: 'Name',
+		required: true,
+		value: form.get('name') ?? '',
+		placeholder: 'shop',
+	});
+	return act({to: path, label: 'Make the workspace', fields});
+}
+
+function pausing({id, paused_at: paused, reputation_warned_at: warned}: Workspace): Html {
+	const reason = input({name: 'reason', label: 'Reason', required: true, placeholder: 'under review'});
+	const pause = act({
+		to: `${path}/${id}/pause`,
+		label: paused === null ? 'Pause' : 'Change the reason',
+		fields: reason,
+	});
+	const resume = paused === null && warned === null ? nothing : act({to: `${path}/${id}/resume`, label: 'Resume'});
+	return html`<div class="card"><p>While paused it refuses sends and holds what waits; nothing is lost.</p><div class="actions">${resume}${pause}</div></div>`;
+}
+
+/** It takes minutes where there is much, and one should read twice what it takes along. */
+function deleting({id}: Workspace): Html {
+	return html`<div class="card"><p>With all its messages, templates, keys and lists, for ever: <code>mailctl workspace delete ${id} --yes</code></p></div>`;
+}

@@ -1,0 +1,86 @@
+import test from 'ava';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {type Service, serviceOf} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const service = serviceOf(test, {workspaces: {shop: [], calm: []}});
+
+function workspaceOf({workspaces}: Service, name: string) {
+	return workspaces[name] as NonNullable<(typeof workspaces)[string]>;
+}
+
+const keyIn = (page: string) => /key_(?:live|test)_[0-9A-Za-z]{38}/.exec(page)?.[0] ?? '';
+const idIn = (page: string, name: string) => new RegExp(`${name}[\\s\\S]*?/keys/(key_\\w+)/`).exec(page)?.[1] ?? '';
+
+test('a key is made with what it may do, shown once, replaced and ended', async t => {
+	const visitor = await visitorOf(service(), 'admin', 'shop');
+	t.is((await visitor.submit('/keys', {name: ' '})).status, 422);
+	t.is((await visitor.submit('/keys', {name: 'x', rate_limit: 'many'})).status, 422);
+	const made = await visitor.submit('/keys', {name: '<b>app', mode: 'live', scope: 'messages:read', expires: '30'});
+	const key = keyIn(made.text);
+	t.is((await service().api(key).get('/v1/messages')).status, 200);
+	t.is((await service().api(key).get('/v1/contacts')).status, 403);
+
+	const {text} = await visitor.get('/keys');
+	t.is(keyIn(text), '', 'the list has no key');
+	t.regex(text, /&lt;b&gt;app/);
+	const rotated = keyIn((await visitor.submit(`/keys/${idIn(text, '&lt;b&gt;app')}/rotate`, {overlap: '0'})).text);
+	t.is((await service().api(rotated).get('/v1/messages')).status, 200);
+	await waitFor('the end of the old key', async () => (await service().api(key).get('/v1/messages')).status === 401);
+
+	const id = idIn((await visitor.get('/keys')).text, '&lt;b&gt;app');
+	t.is((await visitor.submit(`/keys/${id}/revoke`)).location, '/keys');
+	await waitFor('the end of the key', async () => (await service().api(rotated).get('/v1/messages')).status === 401);
+	t.is((await visitor.submit(`/keys/${id}/revoke`)).status, 404);
+});
+
+test('a workspace is paused with a reason, refuses a send, and resumes; each is in the audit trail', async t => {
+	const shop = workspaceOf(service(), 'shop');
+	const visitor = await visitorOf(service(), 'admin', 'shop');
+	const path = `/workspaces/${shop.id}`;
+	const send = {from: shop.from, to: 'ann@dest.example', templateId: shop.templates.plain, data: {}};
+	t.is((await visitor.submit(`${path}/pause`, {reason: ''})).status, 422);
+	await visitor.submit(`${path}/pause`, {reason: 'under <i>review'});
+	t.regex((await visitor.get(path)).text, /under &lt;i&gt;review/);
+	t.not((await shop.live.post('/v1/messages', send)).status, 202);
+	await visitor.submit(`${path}/resume`);
+	t.is((await shop.live.post('/v1/messages', send)).status, 202);
+	const {text} = await visitor.get('/audit');
+	t.regex(text, /workspace\.resumed[\s\S]*workspace\.paused/);
+	t.regex(text, /user:admin\d+@staff\.example/);
+});
+
+test('settings are saved together, and what is wrong with one is said with all of them kept', async t => {
+	const calm = workspaceOf(service(), 'calm');
+	const visitor = await visitorOf(service(), 'admin', 'calm');
+	const path = `/workspaces/${calm.id}`;
+	const good = {name: 'calm', quota: '50', lifetime: '36h', locale: 'de-at', timezone: 'Europe/Vienna', opens: 'on'};
+	for (const wrong of [
+		{quota: 'many'},
+		{lifetime: 'soon'},
+		{locale: 'not a tag'},
+		{timezone: 'Mars'},
+		{colour: 'red'},
+	]) {
+		const seen = await visitor.submit(path, {...good, ...wrong});
+		t.is(seen.status, 422, JSON.stringify(wrong));
+		t.regex(seen.text, new RegExp(`value="${Object.values(wrong)[0]}"`));
+	}
+	t.is((await visitor.submit(path, good)).location, path);
+	const shown = await service().program.cli<Record<string, unknown>>('workspace', 'show', calm.id);
+	t.like(shown, {monthly_quota: 50, locale: 'de-AT', timezone: 'Europe/Vienna'});
+	t.is((await visitor.submit(path, {...good, name: 'shop'})).status, 422, 'the name is another’s');
+	t.is((await visitor.submit(`/workspaces/${workspaceOf(service(), 'shop').id}`, good)).status, 404);
+	t.is((await visitor.submit('/workspaces', {name: 'mine'})).status, 403);
+});
+
+test('whoever sees all workspaces makes one and looks at it at once', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	const {location} = await visitor.submit('/workspaces', {name: 'fresh'});
+	t.regex(location ?? '', /^\/workspaces\/ws_/);
+	t.regex((await visitor.get('/messages')).text, /No messages yet/);
+	const {text} = await visitor.get('/workspaces');
+	t.regex(text, /calm[\s\S]*shop|shop[\s\S]*calm/);
+	await visitor.submit('/workspaces/use', {workspace: workspaceOf(service(), 'shop').id});
+	t.regex((await visitor.get('/keys')).text, new RegExp(`value="${workspaceOf(service(), 'shop').id}" selected`));
+});
