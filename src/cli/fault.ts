@@ -78,7 +78,7 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; ex
 	{
 		codes: /^SEALED_SECRET$/,
 		wrong: 'a secret in the store cannot be opened',
-		mend: 'mailctl secrets rotate names all such, replace them one by one',
+		mend: 'replace it: rotate the webhook or the keys of the domain, or set the route of the workspace again',
 		exitCode: exitCodes.io,
 	},
 	{

@@ -74,7 +74,7 @@ test('a damaged secret hides no other endpoint, and a rotation mends it', async 
 		[damaged.id, null],
 	]);
 	t.regex(await cli.text('webhook', 'list'), /^whe_\w+ +secret damaged +opened/m);
-	t.regex(await cli.text('webhook', 'show', damaged.id), /^signing secret +none that can be opened: .* rotate whe_/m);
+	t.regex(await cli.text('webhook', 'show', damaged.id), /^signing secret +none that can be opened: .* rotate\s+whe_/m);
 	refused(t, await cli.run('webhook', 'test', damaged.id), 74, /a secret in the store cannot be opened .*whe_/);
 	const {key} = await cli.json<{key: string}>('key', 'create', '--name', 'app');
 	const served = await cli.serve();
