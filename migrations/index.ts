@@ -22,4 +22,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['015_template_ids', () => import('./015_template_ids.ts')],
 	['016_message_terms', () => import('./016_message_terms.ts')],
 	['017_users', () => import('./017_users.ts')],
+	['018_usage_hours', () => import('./018_usage_hours.ts')],
 ];

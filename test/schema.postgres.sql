@@ -284,6 +284,10 @@ usage_days.workspace_id text C not null
 usage_days.day text C not null
 usage_days.status text C not null
 usage_days.n integer not null
+usage_hours.workspace_id text C not null
+usage_hours.hour text C not null
+usage_hours.status text C not null
+usage_hours.n integer not null
 usage_months.workspace_id text C not null
 usage_months.month text C not null
 usage_months.accepted integer not null
@@ -430,6 +434,8 @@ topics: PRIMARY KEY (id)
 topics: UNIQUE (workspace_id, code)
 usage_days: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 usage_days: PRIMARY KEY (workspace_id, day, status)
+usage_hours: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+usage_hours: PRIMARY KEY (workspace_id, hour, status)
 usage_months: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 usage_months: PRIMARY KEY (workspace_id, month)
 user_sessions: FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
@@ -530,6 +536,8 @@ CREATE UNIQUE INDEX topics_by_code ON public.topics USING btree (workspace_id, c
 CREATE INDEX topics_by_workspace ON public.topics USING btree (workspace_id, id)
 CREATE UNIQUE INDEX topics_pkey ON public.topics USING btree (id)
 CREATE UNIQUE INDEX usage_days_pkey ON public.usage_days USING btree (workspace_id, day, status)
+CREATE INDEX usage_hours_by_age ON public.usage_hours USING btree (hour)
+CREATE UNIQUE INDEX usage_hours_pkey ON public.usage_hours USING btree (workspace_id, hour, status)
 CREATE UNIQUE INDEX usage_months_pkey ON public.usage_months USING btree (workspace_id, month)
 CREATE INDEX user_sessions_by_seen ON public.user_sessions USING btree (seen_at)
 CREATE INDEX user_sessions_by_user ON public.user_sessions USING btree (user_id, id)

@@ -387,6 +387,13 @@ CREATE TABLE usage_days (workspace_id text not null,
   n integer not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, day, status));
+CREATE INDEX usage_hours_by_age on usage_hours (hour);
+CREATE TABLE usage_hours (workspace_id text not null,
+  hour text not null,
+  status text not null,
+  n integer not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (workspace_id, hour, status));
 CREATE TABLE usage_months (workspace_id text not null,
   month text not null,
   accepted integer not null,

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {monthOf} from '../mail/time.ts';
-import {countDays, countMonth, giveBack} from '../store/usage.ts';
+import {monthOf, storeTime} from '../mail/time.ts';
+import {countMonth, countUsage, giveBack} from '../store/usage.ts';
 import type {Accepted, Draft, Send} from './draft.ts';
 
 /** The sends of one workspace in a group. */
@@ -47,11 +47,11 @@ export async function countSends(
 		}
 	}
 	await giveBack(trx, month.name, excess);
-	const day = new Date(now).toISOString().slice(0, 10);
-	await countDays(
+	const at = storeTime(now);
+	await countUsage(
 		trx,
 		shares.flatMap(({workspaceId, counted: {length: n}}) =>
-			n > 0 ? [{workspaceId, day, status: 'accepted' as const, n}] : [],
+			n > 0 ? [{workspaceId, at, status: 'accepted' as const, n}] : [],
 		),
 	);
 	return {results: judged, over};

@@ -14,6 +14,7 @@ import {purgeWarmUp} from '../store/queue/warm-up.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
+import {purgeUsageHours} from '../store/usage.ts';
 import {purgeUserSessions} from '../store/user-sessions.ts';
 import {purgeLinks} from '../store/users.ts';
 import {sessionLimits} from '../users/sessions.ts';
@@ -203,15 +204,18 @@ export type ReputationTaskOptions = {
 	readonly rowsPerStep?: number;
 };
 
-/** Figures of hours by which nobody is judged any more. */
+/** Figures of hours by which nobody is judged any more, and those of usage as old. */
 export function reputationTask({store, clock, rowsPerStep = 1000}: ReputationTaskOptions): SweepTask {
 	return {
 		name: 'reputation',
 		begin() {
 			const first = firstKeptHour(clock.now());
 			return async () => {
-				const removed = await inStep(store, trx => purgeReputation(trx, first, rowsPerStep));
-				return removed === rowsPerStep;
+				const removed = await inStep(store, async trx => [
+					await purgeReputation(trx, first, rowsPerStep),
+					await purgeUsageHours(trx, first, rowsPerStep),
+				]);
+				return removed.includes(rowsPerStep);
 			};
 		},
 	};

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {insertEvents, type NewEvent} from '../store/events.ts';
-import {countDays, type UsageStatus} from '../store/usage.ts';
+import {type CountedStatus, countUsage} from '../store/usage.ts';
 import {addToOutbox, type Outbox} from './outbox.ts';
 
 /** A timeline entry with whom it is about. */
@@ -14,22 +14,27 @@ export type Happening = NewEvent & {
 	readonly counted: boolean;
 };
 
-const countedTypes: ReadonlySet<string> = new Set(['delivered', 'bounced', 'complained'] satisfies UsageStatus[]);
+const countedTypes: ReadonlySet<string> = new Set([
+	'delivered',
+	'bounced',
+	'complained',
+	'opened',
+] satisfies CountedStatus[]);
 
 /**
- * Writes what happened to copies into the timeline and the counts of the day, and into the outbox of the webhooks. Every
+ * Writes what happened to copies into the timeline and the figures of usage, and into the outbox of the webhooks. Every
  * event that comes after the acceptance passes here.
  */
 export async function announce(trx: Knex.Transaction, happenings: readonly Happening[], outbox: Outbox): Promise<void> {
 	await insertEvents(trx, happenings);
 	await addToOutbox(trx, happenings, outbox);
 	const counted = happenings.filter(one => one.counted && countedTypes.has(one.type));
-	await countDays(
+	await countUsage(
 		trx,
 		counted.map(one => ({
 			workspaceId: one.workspaceId,
-			day: one.recordedAt.slice(0, 10),
-			status: one.type as UsageStatus,
+			at: one.recordedAt,
+			status: one.type as CountedStatus,
 			n: 1,
 		})),
 	);

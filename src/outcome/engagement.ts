@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import type {Role} from '../mail/message.ts';
+import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import {addEngagement, type EngagementType, findTrackedCopies, type TrackedCopy} from '../store/engagement.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
@@ -114,7 +115,7 @@ export async function recordEngagement(
 				type: one.type,
 				occurredAt: one.firstAt,
 				recordedAt: one.recordedAt,
-				counted: false,
+				counted: isCounted(one.copy.role, one.copy.destination),
 				detail: detailOf(one),
 			})),
 		outbox,

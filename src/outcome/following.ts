@@ -64,6 +64,7 @@ function engagedOf(recorded: JudgedTry): Engaged[] {
 				messageId: copy.message_id,
 				address: copy.address,
 				role: copy.role,
+				destination: copy.destination,
 			},
 			type,
 			url: type === 'clicked' ? (made?.firstLink ?? simulatedLink) : '',

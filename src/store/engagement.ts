@@ -55,6 +55,7 @@ export type TrackedCopy = {
 	/** As the caller spelled it. */
 	readonly address: string;
 	readonly role: Role;
+	readonly destination: string;
 	/** Null: the workspace does not track them (any more). */
 	readonly trackOpensAt: string | null;
 	readonly trackClicksAt: string | null;
@@ -74,6 +75,7 @@ export async function findTrackedCopies(trx: Knex.Transaction, messageIds: reado
 			'r.message_id as messageId',
 			'r.address',
 			'r.role',
+			'r.destination',
 			'w.track_opens_at as trackOpensAt',
 			'w.track_clicks_at as trackClicksAt',
 		);

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {eachText} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import type {Store} from './store.ts';
+import {type CountedStatus, type UsageSpan, usageSpans} from './usage.ts';
 
 /** A workspace that is filled, and of what its messages are. */
 export type FilledWorkspace = {
@@ -202,9 +203,11 @@ const derived: readonly string[] = [
 		select 'sup_' || t3 || s, workspace_id, address, address, 'hard_bounce', ${message}, a3 from filling
 		where ending = 'b'
 		on conflict (workspace_id, address_key) do nothing`,
-	day('accepted', 'attempted'),
-	day('delivered', 'good'),
-	day('bounced', 'hard'),
+	...(['days', 'hours'] as const).flatMap(span => [
+		usage(span, 'accepted', 'attempted'),
+		usage(span, 'delivered', 'good'),
+		usage(span, 'bounced', 'hard'),
+	]),
 	`insert into usage_months (workspace_id, month, accepted, test)
 		select workspace_id, substr(hour, 1, 7), sum(attempted), 0 from ${hourly()} group by 1, 2
 		on conflict (workspace_id, month) do update set accepted = usage_months.accepted + excluded.accepted`,
@@ -230,10 +233,11 @@ function detail(): string {
 	return `${common} || ${conversation} || ${byEnding(delivered, bounced)}`;
 }
 
-function day(status: string, column: string): string {
-	return `insert into usage_days (workspace_id, day, status, n)
-		select workspace_id, substr(hour, 1, 10), '${status}', sum(${column}) from ${hourly()} and ${column} > 0 group by 1, 2
-		on conflict (workspace_id, day, status) do update set n = usage_days.n + excluded.n`;
+function usage(span: UsageSpan, status: CountedStatus, column: string): string {
+	const [table, time, length] = usageSpans[span];
+	return `insert into ${table} (workspace_id, ${time}, status, n)
+		select workspace_id, substr(hour, 1, ${length}), '${status}', sum(${column}) from ${hourly()} and ${column} > 0 group by 1, 2
+		on conflict (workspace_id, ${time}, status) do update set n = ${table}.n + excluded.n`;
 }
 
 /** What the store takes on the disk, octets. */

@@ -2,46 +2,68 @@ import type {Knex} from 'knex';
 import {rowSource} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
 
-/** What is counted by the day. */
+/** What the API tells of a day. */
 export const usageStatuses = ['accepted', 'delivered', 'bounced', 'complained'] as const;
 export type UsageStatus = (typeof usageStatuses)[number];
 
-/** So many more of a status on a UTC day (`2026-11-05`). */
-export type DayCount = {
+/** What is counted by the hour and by the day: `opened` is the first open of a message. */
+export const countedStatuses = [...usageStatuses, 'opened'] as const;
+export type CountedStatus = (typeof countedStatuses)[number];
+
+/** So many more of a status at a time, in the store's form. */
+export type UsageCount = {
 	readonly workspaceId: string;
-	readonly day: string;
-	readonly status: UsageStatus;
+	readonly at: string;
+	readonly status: CountedStatus;
 	readonly n: number;
 };
 
-/** Adds to the figures of days. */
-export async function countDays(trx: Knex.Transaction, counts: readonly DayCount[]): Promise<void> {
-	const sums = new Map<string, DayCount>();
-	for (const count of counts) {
-		const key = `${count.workspaceId} ${count.day} ${count.status}`;
-		sums.set(key, {...count, n: count.n + (sums.get(key)?.n ?? 0)});
+/** The tables of figures, each with its column of times and how much of a stored time stands there. */
+export const usageSpans = {days: ['usage_days', 'day', 10], hours: ['usage_hours', 'hour', 13]} as const;
+export type UsageSpan = keyof typeof usageSpans;
+
+/** Adds to the figures of hours and days. */
+export async function countUsage(trx: Knex.Transaction, counts: readonly UsageCount[]): Promise<void> {
+	for (const [table, column, length] of Object.values(usageSpans)) {
+		const sums = new Map<string, readonly [workspaceId: string, time: string, status: CountedStatus, n: number]>();
+		for (const {workspaceId, at, status, n} of counts) {
+			const key = `${workspaceId} ${at.slice(0, length)} ${status}`;
+			sums.set(key, [workspaceId, at.slice(0, length), status, n + (sums.get(key)?.[3] ?? 0)]);
+		}
+		// In the order of their keys, for two nodes may count the same times.
+		const rows = [...sums].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+		await insertRows(
+			trx,
+			table,
+			['workspace_id', column, 'status', 'n'],
+			rows,
+			`on conflict (workspace_id, ${column}, status) do update set n = ${table}.n + excluded.n`,
+		);
 	}
-	// In the order of their keys, for two nodes may count the same days.
-	const rows = [...sums].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, sum]) => sum);
-	await insertRows(
-		trx,
-		'usage_days',
-		['workspace_id', 'day', 'status', 'n'],
-		rows.map(one => [one.workspaceId, one.day, one.status, one.n]),
-		'on conflict (workspace_id, day, status) do update set n = usage_days.n + excluded.n',
-	);
 }
 
-/** The figures of a workspace's days from `since` on. */
-export async function readDays(
+/** So many of a status on a UTC day (`2026-11-05`) or in an hour of it (`2026-11-05T13`). */
+export type UsageFigure = {readonly time: string; readonly status: CountedStatus; readonly n: number};
+
+/** The figures of a workspace's days or hours from `since` on. Those of hours are kept for some days. */
+export async function readUsage(
 	reader: Knex,
 	workspaceId: string,
+	span: UsageSpan,
 	since: string,
-): Promise<Array<{readonly day: string; readonly status: UsageStatus; readonly n: number}>> {
-	return await reader('usage_days')
+): Promise<UsageFigure[]> {
+	const [table, column] = usageSpans[span];
+	return await reader(table)
 		.where({workspace_id: workspaceId})
-		.where('day', '>=', since)
-		.select('day', 'status', 'n');
+		.where(column, '>=', since)
+		.select(`${column} as time`, 'status', 'n');
+}
+
+/** Removes figures of hours before this one, at most this many; answers how many. */
+export async function purgeUsageHours(trx: Knex.Transaction, firstHour: string, limit: number): Promise<number> {
+	const columns = ['workspace_id', 'hour', 'status'];
+	const old = trx('usage_hours').where('hour', '<', firstHour).limit(limit).select(columns);
+	return await trx('usage_hours').whereIn(columns, old).delete();
 }
 
 /** Sends of a workspace to be counted in a month (`2026-11`), real and simulated ones apart. */

@@ -266,22 +266,23 @@ storeTest(test, 'the sweep of mails that came in reads no table from end to end'
 	}
 });
 
-storeTest(test, 'figures of reputation go after eight days, a step at a time', async (t, store) => {
+storeTest(test, 'figures of hours go after eight days, a step at a time', async (t, store) => {
 	const now = Date.UTC(2026, 5, 9, 12, 30);
 	const {workspaceId} = await insertWorkspace(store);
 	const figures = {attempted: 1, hard: 0, delivered: 1, complained: 0};
-	await store.database('reputation_hours').insert(
-		['2026-06-01T09', '2026-06-01T10', '2026-06-01T11', '2026-06-01T12', '2026-06-09T12'].map(hour => ({
-			...{workspace_id: workspaceId, hour},
-			...figures,
-		})),
-	);
+	const hours = ['2026-06-01T09', '2026-06-01T10', '2026-06-01T11', '2026-06-01T12', '2026-06-09T12'].map(hour => ({
+		workspace_id: workspaceId,
+		hour,
+	}));
+	await store.database('reputation_hours').insert(hours.slice(2).map(hour => ({...hour, ...figures})));
+	await store.database('usage_hours').insert(hours.map(hour => ({...hour, status: 'accepted', n: 1})));
 	const step = reputationTask({store, clock: {now: () => now}, rowsPerStep: 2}).begin();
 	t.true(await step());
-	t.is(await countOf(store, 'reputation_hours'), 3);
+	t.is(await countOf(store, 'usage_hours'), 3);
 	t.false(await step());
-	const left = await store.reader('reputation_hours').orderBy('hour').pluck('hour');
-	t.deepEqual(left, ['2026-06-01T12', '2026-06-09T12']);
+	for (const table of ['reputation_hours', 'usage_hours']) {
+		t.deepEqual(await store.reader(table).orderBy('hour').pluck('hour'), ['2026-06-01T12', '2026-06-09T12'], table);
+	}
 });
 
 storeTest(

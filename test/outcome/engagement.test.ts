@@ -4,6 +4,7 @@ import {createEngagementWrite, type Engagement, type Whose} from '../../src/outc
 import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
+import {readUsage} from '../../src/store/usage.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 
@@ -115,6 +116,11 @@ storeTest(test, 'each copy has its own first open', async (t, store) => {
 		(await counts(store, whose)).map(({n}) => n),
 		[2, 2],
 	);
+	// Usage counts messages: the first open of their `to` copies.
+	const recorded = (await timeline(store, whose))[0]?.recordedAt ?? '';
+	t.deepEqual(await readUsage(store.reader, whose.workspaceId, 'hours', ''), [
+		{time: recorded.slice(0, 13), status: 'opened', n: 1},
+	]);
 });
 
 storeTest(test, 'what is gone, erased or not tracked any more is passed over in silence', async (t, store) => {

@@ -22,8 +22,10 @@ storeTest(test, 'a store is filled with what real traffic leaves', async (t, sto
 	const sum = async (table: string, column: string, where: object = {}) =>
 		Number((await store.reader(table).where(where).sum(`${column} as n`).first<{n: number}>())?.n);
 	const bounced = await count('recipients', {state: 'bounced'});
-	t.is(await sum('usage_days', 'n', {status: 'accepted'}), 300);
-	t.is(await sum('usage_days', 'n', {status: 'bounced'}), bounced);
+	for (const table of ['usage_days', 'usage_hours']) {
+		t.is(await sum(table, 'n', {status: 'accepted'}), 300);
+		t.is(await sum(table, 'n', {status: 'bounced'}), bounced);
+	}
 	t.is(await sum('usage_months', 'accepted'), 300);
 	t.is(await sum('reputation_hours', 'delivered'), 300 - bounced);
 	t.is(await count('events', {type: 'bounced'}), bounced);

@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {mostDays} from '../../admin/stats.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {apiTime, monthOf, storeTime} from '../../mail/time.ts';
-import {readDays, readMonth, usageStatuses} from '../../store/usage.ts';
+import {readMonth, readUsage, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
@@ -109,8 +109,8 @@ export function usageRoutes({auth, reader, tools: {clock}}: UsageRoutesOptions):
 /** Every day up to today, newest first, also those on which nothing happened. */
 async function figuresOfDays(reader: Knex, workspaceId: string, now: number, count: number): Promise<object[]> {
 	const days = Array.from({length: count}, (_, ago) => storeTime(now - ago * dayMs).slice(0, 10));
-	const counts = await readDays(reader, workspaceId, days.at(-1) as string);
-	const figures = new Map(counts.map(({day, status, n}) => [`${day} ${status}`, n]));
+	const counts = await readUsage(reader, workspaceId, 'days', days.at(-1) as string);
+	const figures = new Map(counts.map(({time, status, n}) => [`${time} ${status}`, n]));
 	return days.map(day => ({
 		day,
 		...Object.fromEntries(usageStatuses.map(status => [status, figures.get(`${day} ${status}`) ?? 0])),
