@@ -50,7 +50,7 @@ export async function resumeDestination(
 ): Promise<Resumed> {
 	const now = storeTime(tools.clock.now());
 	const suspension = await deleteSuspension(trx, destination);
-	const waitedFor = await listSiteSuspensions(trx, now, destination);
+	const waitedFor = await listSiteSuspensions(trx, now, {destination});
 	const resumed = await resumeSites(trx, [...new Set([...sites, ...waitedFor.map(({site}) => site)])], now);
 	if (suspension || resumed.length > 0) {
 		const detail = {sites: resumed};

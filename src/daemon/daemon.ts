@@ -159,6 +159,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 	});
 	const http = createHttp({
 		settings,
+		live,
 		intake,
 		version,
 		store,

@@ -10,7 +10,7 @@ import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts'
 import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import type {Listen} from '../config/addresses.ts';
 import {linkBase, listenUrl} from '../config/derive.ts';
-import type {Settings} from '../config/settings.ts';
+import type {LiveSettings, Settings} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {sendingNames} from '../domains/domain-records.ts';
@@ -35,6 +35,7 @@ import {guardOf, postExample} from './webhooks.ts';
 
 export type HttpOptions = {
 	readonly settings: Settings;
+	readonly live: () => LiveSettings;
 	readonly intake: Intake;
 	readonly version: string;
 	readonly store: Store;
@@ -148,6 +149,7 @@ export function createHttp(options: HttpOptions) {
 					{
 						...parts,
 						settings,
+						live: options.live,
 						version: options.version,
 						store,
 						secrets: options.secrets,

@@ -61,6 +61,7 @@ type Shown = {
 	readonly actions?: Html;
 	readonly problem?: string | null;
 	readonly content: Html;
+	readonly charts?: true;
 };
 
 function sendPage(
@@ -68,7 +69,7 @@ function sendPage(
 	reply: FastifyReply,
 	{assets, random}: Answering,
 	visitor: Visitor | null,
-	{status = 200, place = null, title, actions = nothing, problem = null, content}: Shown,
+	{status = 200, place = null, title, actions = nothing, problem = null, content, charts}: Shown,
 ): FastifyReply {
 	const nonce = random(nonceLength).toString('base64');
 	const notice = request.cookies[noticeCookie] ?? null;
@@ -80,7 +81,12 @@ function sendPage(
 		.code(status)
 		.type('text/html; charset=utf-8')
 		.header('content-security-policy', policyOf(nonce))
-		.send(layout({title, place, actions, problem, content, notice, visitor, nonce, token, assets}));
+		.send(
+			layout({
+				...{title, place, actions, problem, content, notice, visitor, nonce, token, assets},
+				hasCharts: charts ?? false,
+			}),
+		);
 }
 
 /** Mail is shown in frames of our own, which have a stricter policy themselves. */

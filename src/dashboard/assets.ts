@@ -12,8 +12,9 @@ const files = {
 	script: 'dashboard.js',
 	htmx: 'htmx.js',
 	live: 'htmx-sse.js',
-	chart: 'uplot.js',
-	chartStyle: 'uplot.css',
+	plot: 'uplot.js',
+	plotStyle: 'uplot.css',
+	charts: 'charts.js',
 } as const;
 
 export type Asset = keyof typeof files;

@@ -21,6 +21,7 @@ export type Frame = {
 	/** For the forms of this answer. */
 	readonly token: string;
 	readonly assets: Assets;
+	readonly hasCharts: boolean;
 };
 
 export type Visitor = {
@@ -31,7 +32,7 @@ export type Visitor = {
 
 /** A whole page. Everything in it works without script; with it parts are fetched alone and lists follow what happens. */
 export function layout(frame: Frame): string {
-	const {title, actions, problem, content, place, notice, visitor, nonce, token, assets} = frame;
+	const {title, actions, problem, content, place, notice, visitor, nonce, token, assets, hasCharts} = frame;
 	const page = html`<!doctype html>
 <html lang="en">
 <head>
@@ -46,7 +47,7 @@ export function layout(frame: Frame): string {
 <script src="${assets.htmx}" nonce="${nonce}" defer></script>
 <script src="${assets.live}" nonce="${nonce}" defer></script>
 <script src="${assets.script}" nonce="${nonce}" defer></script>
-</head>
+${hasCharts ? charting(assets, nonce) : nothing}</head>
 <body${visitor ? nothing : html` class="bare"`}>
 <a class="skip" href="#main">Skip to the content</a>
 ${visitor && navigation(visitor, place)}
@@ -61,6 +62,13 @@ ${visitor && keysHelp}
 </html>
 `;
 	return withToken(page, token);
+}
+
+function charting({plotStyle, plot, charts}: Assets, nonce: string): Html {
+	return html`<link rel="stylesheet" href="${plotStyle}" nonce="${nonce}">
+<script src="${plot}" nonce="${nonce}" defer></script>
+<script src="${charts}" nonce="${nonce}" defer></script>
+`;
 }
 
 function navigation({signedIn, workspace, workspaces}: Visitor, place: Place | null): Html {

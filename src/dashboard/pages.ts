@@ -4,6 +4,7 @@ import {keyPages} from './installation/keys.ts';
 import {workspacePages} from './installation/workspaces.ts';
 import {messagePages} from './messages/list.ts';
 import {oneMessagePages} from './messages/pages.ts';
+import {overviewPages} from './overview/overview.ts';
 import type {DashboardParts} from './parts.ts';
 import {accountPages} from './people/account.ts';
 import {logInPages} from './people/log-in.ts';
@@ -19,6 +20,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 	return [
 		{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
 		...messagePages(parts),
+		...overviewPages(parts),
 		...domainPages(parts),
 		...suppressionPages(parts),
 		...topicPages(parts),

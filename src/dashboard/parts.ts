@@ -1,5 +1,5 @@
 import type {ApiParts} from '../api/api-parts.ts';
-import type {Settings} from '../config/settings.ts';
+import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {PasswordLogIns} from '../users/log-in.ts';
@@ -9,6 +9,8 @@ import type {Sessions} from '../users/sessions.ts';
 /** What the pages work with: the same workflows as the API's, and what only operators see. */
 export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly settings: Settings;
+	/** Those that change while the daemon runs, as they are now. */
+	readonly live: () => LiveSettings;
 	/** The program's. */
 	readonly version: string;
 	readonly store: Store;

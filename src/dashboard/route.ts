@@ -75,6 +75,8 @@ export type Page = {
 	/** What was wrong, and how to mend it; stands above the content. */
 	readonly problem?: string | null;
 	readonly content: Html;
+	/** It has charts (charts.ts): the files that draw them are loaded. */
+	readonly charts?: true;
 };
 
 /** After a form did its work: back to a page (303), which says what was done. */

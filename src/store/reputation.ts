@@ -113,6 +113,19 @@ export async function readStandings(reader: Knex, {starts, ids}: StandingQuery):
 	}));
 }
 
+/** The figures of a workspace's hours from `since` (`2026-11-21T13`) on, oldest first. */
+export async function readReputationHours(
+	reader: Knex,
+	workspaceId: string,
+	since: string,
+): Promise<Array<Figures & {readonly hour: string}>> {
+	return await reader('reputation_hours')
+		.where({workspace_id: workspaceId})
+		.where('hour', '>=', since)
+		.orderBy('hour')
+		.select('hour', ...figureNames);
+}
+
 // Copies that were found to be refused because of us are taken off, maybe from a row that was removed.
 function figuresOf(row: StandingRow, span: string): Figures {
 	const of = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));

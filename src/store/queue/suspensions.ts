@@ -46,14 +46,24 @@ export type SiteSuspension = {
 	readonly suspended_until: string;
 };
 
-/** Sites that are left alone at `now`, for each destination whose mail waits for one; of one destination, or of all. */
-export async function listSiteSuspensions(reader: Knex, now: string, destination?: string): Promise<SiteSuspension[]> {
+/** Sites that are left alone at `now`, for each destination whose mail waits for one; of one destination or workspace, or of all. */
+export async function listSiteSuspensions(
+	reader: Knex,
+	now: string,
+	{
+		destination,
+		workspaceId,
+	}: {readonly destination?: string | undefined; readonly workspaceId?: string | undefined} = {},
+): Promise<SiteSuspension[]> {
 	const query = reader('lane_waits as l')
 		.join('sites as s', 's.site', 'l.site')
 		.where('s.suspended_until', '>', now)
 		.distinct('l.destination', 's.site', 's.reason', 's.waits_for', 's.suspended_until')
 		.orderBy('l.destination');
-	return await (destination === undefined ? query : query.where('l.destination', destination));
+	if (destination !== undefined) {
+		query.where('l.destination', destination);
+	}
+	return await (workspaceId === undefined ? query : query.where('l.workspace_id', workspaceId));
 }
 
 /** Lets one mail try each of those of the sites that are left alone at `now`; answers their names. */

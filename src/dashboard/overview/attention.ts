@@ -1,0 +1,144 @@
+import type {Knex} from 'knex';
+import {sampleDomain} from '../../domains/domains.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {monthOf, storeTime} from '../../mail/time.ts';
+import type {Domain} from '../../store/domains.ts';
+import {listSiteSuspensions, listSuspensions} from '../../store/queue/suspensions.ts';
+import {readMonth} from '../../store/usage.ts';
+import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
+import type {Workspace} from '../../store/workspaces.ts';
+import {badge, count, name, section, time} from '../markup.ts';
+
+/** Something that keeps mail back, or will: worst first. */
+type Trouble = {readonly tone: 'bad' | 'warn'; readonly what: string; readonly text: Html; readonly to: string};
+
+export type AttentionInput = {
+	readonly workspace: Workspace;
+	/** Those that the user may see, this one too. */
+	readonly workspaces: readonly Workspace[];
+	readonly domains: readonly Domain[];
+	readonly endpoints: readonly Endpoint[];
+	/** Where its mail waits for. */
+	readonly destinations: ReadonlySet<string>;
+	readonly now: number;
+};
+
+/** More of one kind are summed up. */
+const mostOfAKind = 5;
+/** From this part of the month's quota on one hears of it. */
+const nearQuota = 0.9;
+
+/** What needs somebody's hand, with a link to where it is mended. */
+export async function attention(reader: Knex, input: AttentionInput): Promise<Html> {
+	const troubles = [
+		...pauses(input),
+		...(await suspensions(reader, input)),
+		...domainTroubles(input),
+		...webhookTroubles(input),
+		...(await quotaTroubles(reader, input)),
+	];
+	if (troubles.length === 0) {
+		return html`<p>${badge('all well', 'good')} Nothing is paused, suspended or failing.</p>`;
+	}
+	const lines = troubles.map(
+		({tone, what, text, to}) => html`<li>${badge(what, tone)} <div>${text} <a href="${to}">Look</a></div></li>`,
+	);
+	return section('Needs attention', html`<ul class="steps card">${lines}</ul>`);
+}
+
+function pauses({workspace, workspaces, now}: AttentionInput): Trouble[] {
+	const paused = workspaces.filter(one => one.paused_at !== null);
+	return few(
+		// This one first.
+		paused.toSorted((a, b) => Number(b.id === workspace.id) - Number(a.id === workspace.id)),
+		one => ({
+			tone: 'bad',
+			what: 'paused',
+			text: html`Workspace ${name(one.name)}, ${time(one.paused_at, now)}: ${name(one.pause_reason ?? 'by an operator')}. Its mail waits.`,
+			to: `/workspaces/${one.id}`,
+		}),
+		left => ({tone: 'bad', what: 'paused', text: html`${left} more workspaces.`, to: '/workspaces'}),
+	);
+}
+
+async function suspensions(reader: Knex, {workspace, destinations, now}: AttentionInput): Promise<Trouble[]> {
+	const queueOf = (destination: string) => `/queue/${encodeURIComponent(destination)}`;
+	const more = (left: number): Trouble => ({
+		tone: 'warn',
+		what: 'suspended',
+		text: html`${left} more destinations.`,
+		to: '/queue',
+	});
+	const sites = await listSiteSuspensions(reader, storeTime(now), {workspaceId: workspace.id});
+	const byHand = (await listSuspensions(reader)).filter(({destination}) => destinations.has(destination));
+	return [
+		...few(
+			byHand,
+			({destination, reason, created_at: at}): Trouble => ({
+				tone: 'warn',
+				what: 'suspended',
+				text: html`${name(destination)}, ${time(at, now)}: ${name(reason)}.`,
+				to: queueOf(destination),
+			}),
+			more,
+		),
+		...few(
+			sites,
+			({destination, reason, waits_for: waitsFor, suspended_until: until}): Trouble => ({
+				tone: waitsFor === 'route' ? 'bad' : 'warn',
+				what: 'suspended',
+				text: html`${name(destination)}, ${waitsFor === 'route' ? 'the smarthost refuses us' : 'its hosts fail'}, next try ${time(until, now)}: ${name(reason ?? '')}.`,
+				to: queueOf(destination),
+			}),
+			more,
+		),
+	];
+}
+
+function domainTroubles({domains}: AttentionInput): Trouble[] {
+	const lost = domains.filter(
+		({name: own, state, verified_at: verified}) =>
+			own !== sampleDomain && (state === 'degraded' || (state === 'failed' && verified !== null)),
+	);
+	return few(
+		lost,
+		({id, name: own}) => ({
+			tone: 'bad',
+			what: 'DNS',
+			text: html`${name(own)} no longer shows its records: receivers cannot tell that the mail is yours.`,
+			to: `/domains/${id}`,
+		}),
+		left => ({tone: 'bad', what: 'DNS', text: html`${left} more domains.`, to: '/domains'}),
+	);
+}
+
+function webhookTroubles({endpoints, now}: AttentionInput): Trouble[] {
+	return few(
+		endpoints.filter(({failingSince, disabledAt}) => failingSince !== null && disabledAt === null),
+		({id, url, failingSince}) => ({
+			tone: 'warn',
+			what: 'webhook',
+			text: html`${name(url)} has failed since ${time(failingSince, now)}.`,
+			to: `/webhooks/${id}`,
+		}),
+		left => ({tone: 'warn', what: 'webhook', text: html`${left} more webhooks fail.`, to: '/webhooks'}),
+	);
+}
+
+async function quotaTroubles(reader: Knex, {workspace, now}: AttentionInput): Promise<Trouble[]> {
+	const quota = workspace.monthly_quota;
+	if (quota === null) {
+		return [];
+	}
+	const {accepted} = await readMonth(reader, workspace.id, monthOf(now).name);
+	if (accepted < quota * nearQuota) {
+		return [];
+	}
+	const text = html`${count(accepted)} of ${count(quota)} messages of this month are used.`;
+	return [{tone: accepted < quota ? 'warn' : 'bad', what: 'quota', text, to: `/workspaces/${workspace.id}`}];
+}
+
+function few<Row>(rows: readonly Row[], each: (row: Row) => Trouble, more: (left: number) => Trouble): Trouble[] {
+	const left = rows.length - mostOfAKind;
+	return [...rows.slice(0, mostOfAKind).map(each), ...(left > 0 ? [more(left)] : [])];
+}

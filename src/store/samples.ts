@@ -1,0 +1,106 @@
+import type {Knex} from 'knex';
+import {idFloor, idTime} from '../mail/ids.ts';
+import type {BounceCategory} from '../mail/outcome.ts';
+import type {RecipientState} from '../mail/recipient-state.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
+import {alongIndex} from './engine/along-index.ts';
+
+// Of millions of messages the newest few say enough of how mail fares now: what is read here is bounded.
+
+/** The newest mail of a workspace that was accepted from `since` (milliseconds) on, at most so much. */
+export type Sample = {readonly workspaceId: string; readonly since: number; readonly limit: number};
+
+/** The `to` copies in a state, along the index of states. */
+function copiesIn(reader: Knex, {workspaceId, since, limit}: Sample, state: RecipientState): Knex.QueryBuilder {
+	const index = {leading: {'r.workspace_id': workspaceId, 'r.state': state}, id: 'r.message_id'};
+	return alongIndex(reader, 'recipients as r', index, {from: idFloor('msg', since), below: null})
+		.whereRaw("r.role = 'to'")
+		.limit(limit);
+}
+
+/** How long each of the newest delivered messages took from its acceptance, milliseconds. */
+export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<number[]> {
+	const rows: Array<{message_id: string; state_at: string; destination: string}> = await copiesIn(
+		reader,
+		sample,
+		'delivered',
+	).select('r.message_id', 'r.state_at', 'r.destination');
+	return rows
+		.filter(({destination}) => destination !== simulatorDomain)
+		.map(({message_id: id, state_at: at}) => Math.max(0, Date.parse(at) - idTime(id)));
+}
+
+/** What a host said against a copy. */
+export type Refusal = {
+	readonly destination: string;
+	readonly category: BounceCategory | null;
+	readonly reply: string;
+	/** It will be tried again. */
+	readonly waits: boolean;
+};
+
+/** What is said against the newest messages that bounced, and against the newest that wait. */
+export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusal[]> {
+	const bounced: Array<{destination: string; detail: string | null}> = await reader
+		.from(copiesIn(reader, sample, 'bounced').select('r.id', 'r.message_id', 'r.destination').as('rows'))
+		.whereNot('rows.destination', simulatorDomain)
+		// The first refusal ended the copy.
+		.select('rows.destination')
+		.select(
+			reader.raw(`(select e.detail from events as e where e.message_id = rows.message_id and e.recipient_id = rows.id
+				and e.type = 'bounced' order by e.id limit 1) as detail`),
+		);
+	const refusals: Refusal[] = bounced.map(({destination, detail}) => {
+		const {category = null, reason = '', reply = reason} = JSON.parse(detail ?? '{}');
+		return {destination, category, reply, waits: false};
+	});
+	for (const state of ['queued', 'sent'] as const) {
+		const copies = copiesIn(reader, sample, state).select(
+			...['r.destination', 'r.last_category as category', 'r.last_reply as reply', 'r.next_attempt_at'],
+		);
+		const waiting: Array<Omit<Refusal, 'waits'>> = await reader
+			.from(copies.as('rows'))
+			.whereNotNull('next_attempt_at')
+			.whereNotNull('reply')
+			.whereNot('destination', simulatorDomain)
+			.select('destination', 'category', 'reply');
+		refusals.push(...waiting.map(one => ({...one, waits: true})));
+	}
+	return refusals;
+}
+
+/** A copy, cc ones too, with the last conversation about it. */
+export type TriedCopy = {
+	readonly destination: string;
+	readonly state: RecipientState;
+	readonly attempts: number;
+	/** Whether it is still in the queue. */
+	readonly waits: boolean;
+	readonly host: string | null;
+	/** Null: plain, or there was no conversation. */
+	readonly tls: string | null;
+	/** Of the last reply. */
+	readonly code: number | null;
+};
+
+/** The copies of the newest messages. */
+export async function readTriedCopies(reader: Knex, {workspaceId, since, limit}: Sample): Promise<TriedCopy[]> {
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	const newest = alongIndex(reader, 'messages', index, {from: idFloor('msg', since), below: null})
+		.limit(limit)
+		.select('id');
+	const last = `(select b.n from attempts as b where b.recipient_id = r.id order by b.n desc limit 1)`;
+	const rows: Array<Omit<TriedCopy, 'waits'> & {id: string; due: string | null}> = await reader
+		.with('newest', newest)
+		.from('newest as rows')
+		.join('recipients as r', 'r.message_id', 'rows.id')
+		.leftJoin('attempts as a', function () {
+			this.on('a.recipient_id', 'r.id').andOn('a.n', reader.raw(last));
+		})
+		.whereNot('r.destination', simulatorDomain)
+		.orderBy(['r.id', 'a.position'])
+		.select('r.id', 'r.destination', 'r.state', 'r.attempts', 'r.next_attempt_at as due', 'a.host', 'a.tls', 'a.code');
+	// Of the conversations of its last try the last one counts.
+	const copies = new Map(rows.map(({id, due, ...copy}) => [id, {...copy, waits: due !== null}]));
+	return [...copies.values()];
+}

@@ -1,0 +1,95 @@
+import test from 'ava';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const service = serviceOf(test, {workspaces: {shop: [], empty: [], stopped: []}});
+const of = (name: string) => service().workspaces[name] as Workspace;
+
+/** The figure of a tile. */
+function figure(page: string, title: string): string | undefined {
+	const [, shown] = new RegExp(`<span class="soft">${title}</span><strong>([^<]*)</strong>`).exec(page) ?? [];
+	return shown;
+}
+
+async function send({live, from, templates}: Workspace, to: string): Promise<string> {
+	const {body} = await live.post<{id: string}>('/v1/messages', {
+		from,
+		to,
+		templateId: templates.plain,
+		data: {name: 'x'},
+	});
+	return body.id;
+}
+
+async function delivered({live}: Workspace, id: string): Promise<void> {
+	await waitFor('delivered', async () => {
+		const {body} = await live.get<{status: string}>(`/v1/messages/${id}`);
+		return body.status === 'delivered';
+	});
+}
+
+test('of a workspace without mail it says what to do next', async t => {
+	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/overview');
+	t.regex(text, /all well/);
+	t.regex(text, /2 of 6 done/, 'a sender brought the domain, and the template is its own');
+	t.regex(text, /No mail in 24 hours/);
+	t.is(figure(text, 'Accepted'), '0');
+	t.notRegex(text, /data-chart/);
+});
+
+test('it counts what happened, by hour and by day, and how long deliveries took', async t => {
+	const shop = of('shop');
+	for (const id of [await send(shop, 'a@dest.example'), await send(shop, 'b@dest.example')]) {
+		await delivered(shop, id);
+	}
+	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	for (const period of ['', '?period=7d', '?period=30d']) {
+		const {text} = await visitor.get(`/overview${period}`);
+		t.is(figure(text, 'Accepted'), '2', period);
+		t.is(figure(text, 'Delivered'), '2', period);
+		t.is(figure(text, 'Bounced'), '0', period);
+		t.regex(figure(text, 'Time to delivery') ?? '', /^\d+(\.\d)? (ms|s)$/);
+		t.regex(text, /data-chart=/);
+		t.regex(text, /<td class="right">2<\/td><td class="right">2<\/td><td class="right">0<\/td>/, 'the table beside it');
+	}
+	const [, drawn = ''] = /data-chart="([^"]+)"/.exec((await visitor.get('/overview')).text) ?? [];
+	const {unit, times, series} = JSON.parse(drawn.replaceAll('&quot;', '"'));
+	t.is(unit, 'count');
+	t.is(times.length, 24);
+	t.deepEqual(
+		series.map(({values}: {values: number[]}) => [values.length, values.reduce((sum, n) => sum + n)]),
+		[
+			[24, 2],
+			[24, 2],
+			[24, 0],
+			[24, 0],
+		],
+	);
+});
+
+test('only its pages load what draws charts', async t => {
+	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	t.regex((await visitor.get('/overview')).text, /uplot\.js/);
+	t.notRegex((await visitor.get('/messages')).text, /uplot/);
+});
+
+test('what keeps mail back is told, of the own workspace alone, and strangers’ words are kept in place', async t => {
+	const {id} = of('stopped');
+	const {cli} = service().program;
+	await cli('queue', 'suspend', 'waits.example', '--reason', 'their wish');
+	const visitor = await visitorOf(service(), 'viewer', 'stopped');
+	await waitFor('mail that waits', async () => {
+		// The daemon may deliver before it hears of the suspension.
+		await send(of('stopped'), 'a@waits.example');
+		const {text} = await visitor.get('/overview');
+		return figure(text, 'Waiting') !== '0' && /Needs attention.*their wish/s.test(text);
+	});
+	await cli('workspace', 'pause', id, '--reason', 'too <b>many</b> bounces');
+	t.regex((await visitor.get('/overview')).text, /too &lt;b&gt;many&lt;\/b&gt; bounces/);
+
+	const {text: other} = await (await visitorOf(service(), 'viewer', 'shop')).get('/overview');
+	t.notRegex(other, /too &lt;b|their wish|Needs attention/);
+	const {text: all} = await (await visitorOf(service(), 'viewer')).get('/overview');
+	t.regex(all, /too &lt;b/, 'who may see all workspaces hears of all that are paused');
+});
