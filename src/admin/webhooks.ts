@@ -4,10 +4,15 @@ import type {Mode} from '../mail/message.ts';
 import type {Acting, ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
-import {recordAct} from '../store/audit.ts';
+import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Vault} from '../store/sealed.ts';
-import {replayDelivery, type StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
+import {
+	type ReplayFilter,
+	replayDeliveries,
+	replayDelivery,
+	type StoredDelivery,
+} from '../store/webhooks/webhook-deliveries.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,
@@ -176,6 +181,45 @@ export async function replay(
 	if (replayed) {
 		await recordAct(trx, tools, {action: 'webhook.replayed', workspaceId, target: id});
 		await bumpGeneration(trx);
+	}
+	return replayed;
+}
+
+export type Replay = Omit<ReplayFilter, 'endpointId' | 'until'> & {
+	readonly endpointIds: readonly string[];
+	/** What the audit trail names: the endpoint, or null for all of the workspace. */
+	readonly target: string | null;
+};
+
+const rowsPerStep = 1000;
+
+/**
+ * Has the deliveries of some endpoints posted again whose event came since a time; how many. Step by step: others write too.
+ * What comes meanwhile is not replayed.
+ */
+export async function replaySince(
+	write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>,
+	tools: ActTools,
+	{endpointIds, target, ...filter}: Replay,
+	onStep: (replayed: number) => void = () => undefined,
+): Promise<number> {
+	const {workspaceId, since, eventType: event, state: status} = filter;
+	const until = tools.clock.now();
+	const record = beginAct(tools, {action: 'webhook.replayed', workspaceId, target});
+	let replayed = 0;
+	for (const endpointId of endpointIds) {
+		for (let after: string | null | undefined = null; after !== undefined; ) {
+			const step = {after, limit: rowsPerStep, now: storeTime(tools.clock.now())};
+			const ids: string[] = await write(async trx => {
+				await bumpGeneration(trx);
+				const restarted = await replayDeliveries(trx, {...filter, endpointId, until}, step);
+				await record(trx, {since: storeTime(since), event, status, deliveries: replayed + restarted.length});
+				return restarted;
+			});
+			replayed += ids.length;
+			onStep(replayed);
+			after = ids.length === rowsPerStep ? ids.at(-1) : undefined;
+		}
 	}
 	return replayed;
 }

@@ -1,16 +1,12 @@
 import type {Command} from 'commander';
-import {replay} from '../admin/webhooks.ts';
+import {replay, replaySince} from '../admin/webhooks.ts';
 import {deliveryView} from '../api/views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
-import {storeTime} from '../mail/time.ts';
 import {type DeliveryState, deliveryStates, isListener, mostEndpoints} from '../mail/webhook.ts';
-import {beginAct} from '../store/audit.ts';
-import {bumpGeneration} from '../store/changes.ts';
 import {
 	findDelivery,
 	listDeliveries,
 	listPosts,
-	replayDeliveries,
 	type StoredDelivery,
 	type StoredPost,
 } from '../store/webhooks/webhook-deliveries.ts';
@@ -98,8 +94,6 @@ async function showDelivery(session: Session, delivery: StoredDelivery): Promise
 
 type ReplayOptions = {since?: number; event?: WebhookEventType; endpoint?: string; status?: DeliveryState};
 
-const rowsPerStep = 1000;
-
 export function replayVerb(webhook: Command): void {
 	verb(
 		webhook,
@@ -134,32 +128,19 @@ async function replayOne(session: Session, text: string): Promise<void> {
 	}
 }
 
-/** Step by step: a daemon that runs writes too. What comes meanwhile is not replayed. */
 async function replayAll(session: Session, since: number, {event, endpoint, status}: ReplayOptions): Promise<void> {
 	const chosen = endpoint === undefined ? undefined : await chosenEndpoint(session, endpoint);
 	const {id: workspaceId} = await session.workspace();
-	const {clock} = session.tools;
 	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
 	const endpoints = chosen ? [chosen] : all.filter(({url}) => !isListener(url));
-	const until = clock.now();
-	const progress = createProgress(session.terminal, clock, 'deliveries');
-	const record = beginAct(session.tools, {action: 'webhook.replayed', workspaceId, target: chosen?.id ?? null});
-	let replayed = 0;
-	for (const {id: endpointId} of endpoints) {
-		const filter = {workspaceId, endpointId, since, until, eventType: event, state: status};
-		for (let after: string | null | undefined = null; after !== undefined; ) {
-			const step = {after, limit: rowsPerStep, now: storeTime(clock.now())};
-			const ids: string[] = await session.write(async trx => {
-				await bumpGeneration(trx);
-				const restarted = await replayDeliveries(trx, filter, step);
-				await record(trx, {since: storeTime(since), event, status, deliveries: replayed + restarted.length});
-				return restarted;
-			});
-			replayed += ids.length;
-			progress.show(replayed, null);
-			after = ids.length === rowsPerStep ? ids.at(-1) : undefined;
-		}
-	}
+	const progress = createProgress(session.terminal, session.tools.clock, 'deliveries');
+	const filter = {workspaceId, since, eventType: event, state: status};
+	const replayed = await replaySince(
+		session.write,
+		session.tools,
+		{...filter, endpointIds: endpoints.map(({id}) => id), target: chosen?.id ?? null},
+		done => progress.show(done, null),
+	);
 	progress.end();
 	session.show({replayed}, () => [`${grouped(replayed)} deliveries are due now`]);
 }

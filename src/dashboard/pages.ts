@@ -14,6 +14,7 @@ import {suppressionPages} from './recipients/suppressions.ts';
 import {topicPages} from './recipients/topics.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
 import {templatePages} from './templates/pages.ts';
+import {webhookPages} from './webhooks/pages.ts';
 
 /** Every page that wants a log-in: each group of them adds its rows here. */
 export function pages(parts: DashboardParts): readonly Route[] {
@@ -32,6 +33,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...keyPages(parts),
 		...workspacePages(parts),
 		...auditPages(parts),
+		...webhookPages(parts),
 	];
 }
 

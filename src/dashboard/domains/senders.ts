@@ -61,7 +61,9 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 	return section(
 		'Senders',
 		html`${may('admin') && isWrong ? html`<div class="card">${addForm(to, domain, form)}</div>` : null}${shown}${more ?? null}`,
-		may('admin') && !isWrong ? opened('Add a sender', addForm(to, domain, form)) : nothing,
+		may('admin') && !isWrong
+			? html`<div class="actions">${opened('Add a sender', addForm(to, domain, form))}</div>`
+			: nothing,
 	);
 }
 

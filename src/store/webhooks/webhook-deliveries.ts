@@ -97,6 +97,8 @@ export type DeliveryPage = {
 	readonly after: string | null;
 	readonly limit: number;
 	readonly state?: DeliveryState | undefined;
+	/** Only those whose event came then or later, milliseconds. */
+	readonly since?: number | undefined;
 };
 
 /** Newest first. */
@@ -122,9 +124,14 @@ export async function scanDeliveries(
 	return {rows: await withLastAttempt(reader, rows), next: ids.length < found.length ? (ids.at(-1) ?? null) : null};
 }
 
-function deliveryListQuery(reader: Knex, endpointId: string, {after, limit, state}: DeliveryPage): Knex.QueryBuilder {
+function deliveryListQuery(
+	reader: Knex,
+	endpointId: string,
+	{after, limit, state, since}: DeliveryPage,
+): Knex.QueryBuilder {
 	const leading = {endpoint_id: endpointId, ...(state !== undefined && {state})};
-	return alongIndex(reader, 'webhook_deliveries', {leading, id: 'id'}, {below: after}).limit(limit);
+	const range = {from: since === undefined ? null : idFloor('whd', since), below: after};
+	return alongIndex(reader, 'webhook_deliveries', {leading, id: 'id'}, range).limit(limit);
 }
 
 export async function findDelivery(reader: Knex, workspaceId: string, id: string): Promise<StoredDelivery | undefined> {
