@@ -36,6 +36,10 @@ storeTest(test, 'deliveries in one state are listed along an index, in its order
 		t.regex(plan, /webhook_deliveries_by_state/);
 		t.notRegex(plan, /Sort|TEMP B-TREE/, plan);
 	}
+	const page = {after: null, limit: 25, state: 'pending'} as const;
+	const countSince = async (since: number) => (await listDeliveries(store.reader, endpointId, {...page, since})).length;
+	t.is(await countSince(Date.now() - 3_600_000), 3);
+	t.is(await countSince(Date.now() + 3_600_000), 0);
 });
 
 storeTest(test, 'claims, ends of attempts and lists find their deliveries by an index', async (t, store, engine) => {

@@ -93,7 +93,7 @@ function replayForm(to: string, events: Endpoint['events']): Html {
 			...events.map(event => ({value: event, label: event})),
 		]),
 	]);
-	return html`<p>They are posted again, oldest first, each up to five times. Your program must know an id that it has seen.</p>${act(
+	return html`<div class="stack"><p>They are posted again, each up to five times. They keep their ids, so your program can tell which it has seen.</p>${act(
 		{
 			to: `${to}/replay`,
 			label: 'Replay',

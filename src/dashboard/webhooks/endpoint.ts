@@ -1,8 +1,9 @@
-import {changeEndpoint, removeEndpoint, setEndpointActive} from '../../admin/webhooks.ts';
+import {changeEndpoint, removeEndpoint, setEndpointActive, signingSecret} from '../../admin/webhooks.ts';
 import {createSeats} from '../../api/seats.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Endpoint, endpointState, findEndpoint} from '../../store/webhooks/webhook-endpoints.ts';
+import {live} from '../live.ts';
 import {act, facts, join, opened, section, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
@@ -10,7 +11,7 @@ import {deliveriesSection} from './deliveries.ts';
 import {answerText} from './delivery-table.ts';
 import {endpointForm, fieldsFault, typedFields} from './endpoint-form.ts';
 import {endpointBadge} from './list.ts';
-import {secretSection} from './secret.ts';
+import {damagedText, secretSection} from './secret.ts';
 
 /** Tests of one workspace, at once. */
 const mostTests = 4;
@@ -22,7 +23,7 @@ export type EndpointPage = {
 	readonly about: (work: (visit: Visit, endpoint: Endpoint) => Promise<Answer>) => Route['answer'];
 };
 
-export function createEndpointPage({reader, change, webhooks}: DashboardParts): EndpointPage & {
+export function createEndpointPage({reader, change, vault, webhooks}: DashboardParts): EndpointPage & {
 	readonly routes: readonly Route[];
 } {
 	const takeSeat = createSeats(mostTests);
@@ -30,6 +31,7 @@ export function createEndpointPage({reader, change, webhooks}: DashboardParts): 
 	const show: EndpointPage['show'] = async (visit, endpoint, {problem, top} = {}) => {
 		const {may, now} = visit;
 		const {id, url, events, mode, failingSince, createdAt} = endpoint;
+		const isDamaged = signingSecret(vault, endpoint) === null;
 		return {
 			kind: 'page',
 			...(problem !== undefined && {status: 422, problem}),
@@ -41,14 +43,21 @@ export function createEndpointPage({reader, change, webhooks}: DashboardParts): 
 			]),
 			content: join([
 				...(top ? [top] : []),
-				...(endpointState(endpoint) === 'failing' && !top ? [failingNotice] : []),
-				facts([
-					['State', endpointBadge(endpoint)],
-					['Failing since', failingSince && time(failingSince, now)],
-					['Events', events.join(', ')],
-					['Mail', mode === 'test' ? 'test mail alone' : null],
-					['Added', time(createdAt, now)],
-				]),
+				live(
+					'state',
+					`/webhooks/${id}`,
+					join([
+						...(isDamaged ? [notice(damagedText)] : []),
+						...(endpointState(endpoint) === 'failing' && !top ? [notice(failingText)] : []),
+						facts([
+							['State', endpointBadge(endpoint, isDamaged)],
+							['Failing since', failingSince && time(failingSince, now)],
+							['Events', events.join(', ')],
+							['Mail', mode === 'test' ? 'test mail alone' : null],
+							['Added', time(createdAt, now)],
+						]),
+					]),
+				),
 				...(problem !== undefined && visit.form.has('url')
 					? [section('Change', html`<div class="card stack">${changeForm(visit, endpoint)}</div>`)]
 					: []),
@@ -65,6 +74,9 @@ export function createEndpointPage({reader, change, webhooks}: DashboardParts): 
 	};
 
 	async function test(visit: Visit, endpoint: Endpoint): Promise<Answer> {
+		if (signingSecret(vault, endpoint) === null) {
+			return await show(visit, endpoint, {problem: damagedText});
+		}
 		const leave = takeSeat(endpoint.workspaceId);
 		if (leave === undefined) {
 			return await show(visit, endpoint, {
@@ -119,7 +131,9 @@ export function createEndpointPage({reader, change, webhooks}: DashboardParts): 
 	return {show, about, routes};
 }
 
-const failingNotice = html`<p class="notice warn">The last attempt failed. Each delivery is tried five times. Once your program works again, replay those that are exhausted.</p>`;
+const failingText =
+	'The last attempt failed. Each delivery is tried five times. Once your program works again, replay those that are exhausted.';
+const notice = (text: string): Html => html`<p class="notice warn">${text}</p>`;
 
 function adminActions(visit: Visit, endpoint: Endpoint, isWrong: boolean): Html[] {
 	const {id, disabledAt} = endpoint;

@@ -1,4 +1,4 @@
-import {addEndpoint} from '../../admin/webhooks.ts';
+import {addEndpoint, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {mostEndpoints} from '../../mail/webhook.ts';
 import {listDeliveries, type StoredDelivery} from '../../store/webhooks/webhook-deliveries.ts';
@@ -10,7 +10,7 @@ import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {deliveryBadge, lastAnswer} from './delivery-table.ts';
 import {endpointForm, fieldsFault, typedFields} from './endpoint-form.ts';
 
-type Row = Endpoint & {readonly newest: StoredDelivery | undefined};
+type Row = Endpoint & {readonly newest: StoredDelivery | undefined; readonly isDamaged: boolean};
 
 /** The endpoints of a workspace with how each is doing, and a form that adds one. */
 export function endpointListPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
@@ -20,7 +20,7 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 		const rows = await Promise.all(
 			endpoints.map(async (endpoint): Promise<Row> => {
 				const [newest] = await listDeliveries(reader, endpoint.id, {after: null, limit: 1});
-				return {...endpoint, newest};
+				return {...endpoint, newest, isDamaged: signingSecret(vault, endpoint) === null};
 			}),
 		);
 		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);
@@ -68,7 +68,7 @@ function endpointTable(rows: readonly Row[], now: number): Html {
 		link: ({id}) => `/webhooks/${id}`,
 		columns: [
 			{title: 'URL', cell: ({url}) => name(url), cut: true},
-			{title: 'State', cell: row => endpointBadge(row)},
+			{title: 'State', cell: row => endpointBadge(row, row.isDamaged)},
 			{title: 'Failing since', cell: row => time(row.failingSince, now), wide: true},
 			{
 				title: 'Newest delivery',
@@ -91,7 +91,7 @@ const tones: Readonly<Record<ReturnType<typeof endpointState>, Tone>> = {
 	disabled: 'idle',
 };
 
-export function endpointBadge(endpoint: Endpoint): Html {
+export function endpointBadge(endpoint: Endpoint, isDamaged: boolean): Html {
 	const state = endpointState(endpoint);
-	return html`${badge(state, tones[state])}${endpoint.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`;
+	return html`${isDamaged ? badge('secret damaged', 'bad') : badge(state, tones[state])}${endpoint.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`;
 }

@@ -1,4 +1,4 @@
-import {rotateSecret} from '../../admin/webhooks.ts';
+import {rotateSecret, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../mail/time.ts';
 import {longestOverlap, usualOverlap} from '../../mail/webhook.ts';
@@ -17,6 +17,8 @@ const overlaps = [
 	{value: String(longestOverlap), label: 'signs for 30 days more'},
 ];
 
+export const damagedText = 'What is stored is damaged, so nothing is posted. Rotate the secret.';
+
 /** The secret itself is a page of its own, for those who logged in just now. */
 export function secretSection({now}: Visit, {id, previousUntil}: Endpoint): Html {
 	const fields = select({name: 'overlap', label: 'The old secret', value: String(usualOverlap)}, overlaps);
@@ -30,14 +32,16 @@ export function secretSection({now}: Visit, {id, previousUntil}: Endpoint): Html
 }
 
 export function secretPages({change, vault}: DashboardParts, {show, about}: EndpointPage): readonly Route[] {
-	async function reveal({now}: Visit, {id, url, secret, previousUntil}: Endpoint): Promise<Answer> {
+	async function reveal({now}: Visit, endpoint: Endpoint): Promise<Answer> {
+		const {id, url, previousUntil} = endpoint;
+		const secret = signingSecret(vault, endpoint);
 		const until = previousUntil !== null && previousUntil > storeTime(now) ? previousUntil : null;
 		return {
 			kind: 'page',
 			place: 'webhooks',
 			title: 'Signing secret',
 			content: html`${facts([
-				['Secret', copyable(vault.open(id, secret), 'the secret')],
+				['Secret', secret === null ? damagedText : copyable(secret, 'the secret')],
 				['Endpoint', html`<a href="/webhooks/${id}">${url}</a>`],
 				['Old secret ends', until && time(until, now)],
 			])}`,

@@ -1,0 +1,131 @@
+import {mkdtemp} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import test from 'ava';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {type Service, serviceOf} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
+
+let receiver: Receiver;
+const service = serviceOf(test, {
+	workspaces: {shop: []},
+	async settings(scope) {
+		receiver = await startReceiver(scope, await mkdtemp(join(tmpdir(), 'mailctl-hooks-')), ['hooks.shop.example']);
+		return {...receiver.settings, MAILCTL_WEBHOOK_BACKOFF: '1ms'};
+	},
+});
+
+type Shown = {
+	readonly url: string;
+	readonly events: string[];
+	readonly active: boolean;
+	readonly signing_secret: string;
+};
+const show = (page: string) =>
+	service().program.cli<Shown>('webhook', 'show', page.split('/')[2] ?? '', '--workspace', 'shop');
+const shop = () => service().workspaces.shop as NonNullable<Service['workspaces'][string]>;
+
+async function send(to: string, metadata = {}): Promise<string> {
+	const {live, from, templates} = shop();
+	const {body} = await live.post<{id: string}>('/v1/messages', {from, to, templateId: templates.plain, metadata});
+	return body.id;
+}
+
+/** Adds an endpoint by the form; the path of its page. */
+async function added(path: string, events = 'delivered'): Promise<string> {
+	const admin = await visitorOf(service(), 'admin', 'shop');
+	const {location} = await admin.submit('/webhooks', {url: receiver.url(path), event: events});
+	return location ?? '';
+}
+
+test('what an endpoint missed in an outage is replayed, one or all', async t => {
+	const operator = await visitorOf(service(), 'operator', 'shop');
+	const page = await added('/outage');
+	receiver.behave('/outage', (_, response) => response.writeHead(503).end());
+	await send('ann@dest.example', {note: '<script>alert(1)</script>'});
+	await send('bob@dest.example');
+	const exhausted = async () => (await operator.get(`${page}?state=exhausted`)).text;
+	await waitFor('both are given up', async () => (await exhausted()).match(/badge bad">exhausted/g)?.length === 2);
+	const {text} = await operator.get(page);
+	t.regex(text, /badge bad">failing/);
+	t.regex(text, /answered 503/);
+	t.notRegex((await operator.get(`${page}?state=delivered`)).text, /ann@dest/);
+	t.regex((await operator.get(`${page}?hours=1&state=exhausted`)).text, /ann@dest/);
+
+	const [, one = ''] = /href="([^"]+)" data-row><bdi>ann@dest\.example/.exec(await exhausted()) ?? [];
+	const delivery = await operator.get(one);
+	t.true(delivery.text.includes('&lt;script&gt;alert(1)'), 'the body as it was posted');
+	t.is(delivery.text.match(/<td>answered 503/g)?.length, 5);
+
+	receiver.behave('/outage', (_, response) => response.end());
+	t.is((await operator.submit(`${one}/replay`)).location, one);
+	await waitFor('one arrives', async () => /badge good">delivered/.test((await operator.get(one)).text));
+	t.regex(await exhausted(), /bob@dest/, 'the other waits still');
+	const done = await operator.submit(`${page}/replay`, {hours: '24', state: 'exhausted', event: ''});
+	t.regex((await operator.get(done.location ?? '')).text, /posted again now: 1\./);
+	await waitFor('the other too', async () => !/bob@dest/.test(await exhausted()));
+	t.regex((await operator.get(page)).text, /badge good">active/);
+	t.is((await operator.submit(`${page}/replay`, {state: 'exhausted'})).status, 422, 'since when is not said');
+	const elsewhere = await added('/elsewhere');
+	t.is((await operator.get(one.replace(page, elsewhere))).status, 404, 'it is of another endpoint');
+});
+
+test('a test shows what came back', async t => {
+	const operator = await visitorOf(service(), 'operator', 'shop');
+	const page = await added('/tested', 'complained');
+	t.regex((await operator.submit(`${page}/test`)).text, /was acknowledged: the endpoint answered 200 after \d+ ms/);
+	receiver.behave('/tested', (_, response) => response.writeHead(500).end());
+	t.regex((await operator.submit(`${page}/test`)).text, /was not acknowledged: the endpoint answered 500/);
+	t.regex((await operator.get(page)).text, /Nothing was posted to this endpoint yet/, 'a test is not stored');
+});
+
+test('an endpoint is added, changed, switched, given a new secret and removed', async t => {
+	const admin = await visitorOf(service(), 'admin', 'shop');
+	const kept = await admin.submit('/webhooks', {url: 'http://shop.example/"', event: 'opened'});
+	t.is(kept.status, 422);
+	t.regex(kept.text, /The URL must be an https URL/);
+	t.true(kept.text.includes('value="http://shop.example/&quot;"') && kept.text.includes('value="opened" checked'));
+	t.is((await admin.submit('/webhooks', {url: receiver.url('/none')})).status, 422, 'no event');
+
+	const page = await added('/changed');
+	t.like(await show(page), {url: receiver.url('/changed'), events: ['delivered']});
+	const before = (await show(page)).signing_secret;
+	const secret = async () => (await admin.get(`${page}/secret`)).text;
+	t.true((await secret()).includes(`data-copy="${before}"`));
+	t.false((await admin.get(page)).text.includes(before));
+	t.is((await admin.submit(`${page}/change`, {url: 'https://localhost', event: 'bounced'})).status, 422);
+	await admin.submit(`${page}/change`, {url: receiver.url('/moved'), event: 'bounced'});
+	t.like(await show(page), {url: receiver.url('/moved'), events: ['bounced']});
+	await admin.submit(`${page}/disable`);
+	t.like(await show(page), {active: false});
+	await admin.submit(`${page}/enable`);
+	t.like(await show(page), {active: true});
+
+	t.is((await admin.submit(`${page}/rotate`, {overlap: '99999999999'})).status, 422);
+	t.is((await admin.submit(`${page}/rotate`, {overlap: '3600000'})).location, `${page}/secret`);
+	const {signing_secret: after} = await show(page);
+	t.not(after, before);
+	t.regex(await secret(), new RegExp(`data-copy="${after}".*Old secret ends.*in \\d`, 's'));
+
+	t.is((await admin.submit(`${page}/remove`, {typed: 'no'})).status, 422);
+	t.is((await admin.get(page)).status, 200);
+	await admin.submit(`${page}/remove`, {typed: 'remove'});
+	t.is((await admin.get(page)).status, 404);
+});
+
+test('a viewer sees how endpoints do, and neither their secrets nor a form', async t => {
+	const viewer = await visitorOf(service(), 'viewer', 'shop');
+	const page = await added('/seen?token=<b>');
+	for (const path of ['/webhooks', page]) {
+		const {status, text} = await viewer.get(path);
+		t.is(status, 200);
+		t.regex(text, /\/seen\?token=%3Cb%3E|\/seen\?token=&lt;b&gt;/);
+		t.notRegex(text, /whsec_/);
+		t.deepEqual(
+			[...text.matchAll(/action="([^"]+)"/g)].map(([, to]) => to),
+			['/logout'],
+		);
+	}
+	t.is((await viewer.get(`${page}/secret`)).status, 403);
+});
