@@ -64,13 +64,14 @@ export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void
 }
 
 /**
- * Lets requests pass that name the server by an address, `localhost` or `name`; others get 404. A page elsewhere may let its
+ * Lets requests pass that name the server by an address, `localhost` or one of `names`; others get 404. A page elsewhere may let its
  * own name lead to 127.0.0.1 (DNS rebinding), and the browser of somebody here then reads for it what is behind that name.
  */
-export function localHostGuard(name: string): onRequestHookHandler {
+export function localHostGuard(...names: readonly string[]): onRequestHookHandler {
+	const own = names.map(name => name.toLowerCase());
 	return ({headers}, _reply, done) => {
 		const host = hostOf(headers.host ?? '');
-		const isOurs = host === '' || isIP(host) !== 0 || host === 'localhost' || host === name.toLowerCase();
+		const isOurs = host === '' || isIP(host) !== 0 || host === 'localhost' || own.includes(host);
 		done(isOurs ? undefined : apiError('not_found', {message: 'Use the address of the admin listener, or localhost.'}));
 	};
 }

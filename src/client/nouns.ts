@@ -34,7 +34,7 @@ export type Suppression = {
 	/** As it was spelled when it was added. */
 	recipient: string;
 	reason: 'hard_bounce' | 'complaint' | 'manual' | 'unsubscribe';
-	/** `api`, `one-click`, `cli`, `import`, or the id of the message whose bounce or complaint made the entry. */
+	/** `api`, `one-click`, `cli`, `dashboard`, `import`, or the id of the message whose bounce or complaint made the entry. */
 	source: string;
 	/** `test`: a test key made it, and it stops mail of test keys alone. */
 	mode: 'live' | 'test';

@@ -33,6 +33,14 @@ const rules: readonly Rule[] = [
 		},
 	},
 	{
+		needs: ['oidcIssuer', 'oidcClientId'],
+		problem({oidcIssuer, oidcClientId}) {
+			if ((oidcIssuer === null) !== (oidcClientId === null)) {
+				return 'MAILCTL_OIDC_ISSUER and MAILCTL_OIDC_CLIENT_ID are not both set: set both, or neither';
+			}
+		},
+	},
+	{
 		needs: ['delivery', 'relays'],
 		problem({delivery, relays}) {
 			if (delivery === 'relay' && relays.length === 0) {

@@ -1,4 +1,5 @@
 import type {Setting} from './setting.ts';
+import {dashboard} from './table/dashboard.ts';
 import {delivery} from './table/delivery.ts';
 import {reports} from './table/reports.ts';
 import {server} from './table/server.ts';
@@ -7,11 +8,12 @@ import {submission} from './table/submission.ts';
 import {webhooks} from './table/webhooks.ts';
 
 /** Every setting, in the order of the pages; the keys are the names in the code. */
-export const table = {...server, ...submission, ...delivery, ...sources, ...reports, ...webhooks};
+export const table = {...server, ...dashboard, ...submission, ...delivery, ...sources, ...reports, ...webhooks};
 
 /** The settings by what they are about, as the pages show them. */
 export const topics: ReadonlyArray<{readonly title: string; readonly keys: readonly SettingKey[]}> = [
 	topic('The process', server),
+	topic('Dashboard', dashboard),
 	topic('Submission', submission),
 	topic('Delivery', delivery),
 	topic('Sources', sources),

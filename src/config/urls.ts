@@ -1,6 +1,7 @@
 import {isIP} from 'node:net';
 import {resolve} from 'node:path';
 import {hostName} from '../net/host-name.ts';
+import {isLoopbackAddress} from '../net/public-address.ts';
 import {decodeLogin, parseRelayUrl, type Relay} from '../net/relay-url.ts';
 import {allowed, type Parser, value} from './parsers.ts';
 
@@ -34,6 +35,15 @@ export const publicUrl: Parser<string> = text => {
 	const isBase = url && /^https?:$/.test(url.protocol) && !url.username && !url.password && !/[?#]/.test(text);
 	return isBase ? value(url.href.replace(/\/+$/, '')) : allowed('use http://host[:port][/path] or https://…');
 };
+
+/** An OpenID Connect issuer; unencrypted only on this machine. It is compared octet by octet, so it stays as it is. */
+export const issuer: Parser<string> = text => {
+	const url = parseUrl(text);
+	const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopbackName(url.hostname));
+	return url && isSafe && !url.username && !/[?#]/.test(text) ? value(text) : allowed('use https://host[:port][/path]');
+};
+
+const isLoopbackName = (host: string) => host === 'localhost' || isLoopbackAddress(host.replace(/^\[|\]$/g, ''));
 
 /** A `postgres://` URL, kept as it is for the driver. */
 export const databaseUrl: Parser<string> = text =>

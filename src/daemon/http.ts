@@ -9,7 +9,7 @@ import {createCursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import type {Listen} from '../config/addresses.ts';
-import {linkBase, listenUrl} from '../config/derive.ts';
+import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
@@ -24,12 +24,9 @@ import {createErase} from '../outcome/erase.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {createAttempts} from '../users/attempts.ts';
-import {createLogIn} from '../users/log-in.ts';
-import {createPasskeys} from '../users/passkeys.ts';
-import {createSessions} from '../users/sessions.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {Intake} from './intake.ts';
+import {createLogIns} from './log-ins.ts';
 import {createMailCopies} from './mail-copies.ts';
 import {guardOf, postExample} from './webhooks.ts';
 
@@ -78,7 +75,10 @@ export function createHttp(options: HttpOptions) {
 	}
 
 	const {adminListen, metricsToken} = settings;
-	const onAdmin = localHostGuard(adminListen === null || adminListen === 'shared' ? '' : adminListen.host);
+	const adminName = adminListen === null || adminListen === 'shared' ? '' : adminListen.host;
+	const onAdmin = localHostGuard(adminName);
+	// A proxy with https may pass the dashboard too: without it there were no way to log in from elsewhere.
+	const onDashboard = localHostGuard(adminName, settings.publicUrl?.startsWith('https:') ? publicHost(settings) : '');
 	const health = healthRoutes({notReady: options.notReady});
 	const scrape = metricsRoutes({
 		metrics: options.metrics,
@@ -142,7 +142,6 @@ export function createHttp(options: HttpOptions) {
 		mayAccept: options.mayAccept,
 	};
 
-	const attempts = createAttempts(clock);
 	const dashboard = settings.dashboard
 		? [
 				dashboardRoutes(
@@ -153,12 +152,10 @@ export function createHttp(options: HttpOptions) {
 						version: options.version,
 						store,
 						secrets: options.secrets,
-						sessions: createSessions({store, ...tools}),
-						logIn: createLogIn({store, vault: options.vault, clock, attempts}),
-						passkeys: createPasskeys({store, vault: options.vault, clock, newId, attempts}),
+						...createLogIns({settings, store, vault: options.vault, tools}),
 						apiUrl: () => linkBase(settings, boundUrl),
 					},
-					onAdmin,
+					onDashboard,
 				),
 			]
 		: [];

@@ -17,7 +17,7 @@ import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
 import {go, type OpenAnswer, type OpenRoute, type Page, type Route, type Visit} from './route.ts';
-import {formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
+import {csrfCookie, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
 /** How long after a log-in one may do what wants a fresh one. */
 export const freshMs = 15 * 60_000;
@@ -137,7 +137,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			scope.addHook('onRequest', guard);
 			scope.addHook('onRequest', checkOrigin);
 			await scope.register(csrf, {
-				cookieKey: 'mailctl_csrf',
+				cookieKey: csrfCookie,
 				cookieOpts: {path: '/', httpOnly: true, sameSite: 'strict'},
 				getUserInfo: request => formOwner(request.visitor),
 				getToken: request => formOf(request.body).get('_csrf') ?? '',

@@ -8,6 +8,7 @@ import {overviewPages} from './overview/overview.ts';
 import type {DashboardParts} from './parts.ts';
 import {accountPages} from './people/account.ts';
 import {logInPages} from './people/log-in.ts';
+import {singleSignOnPages} from './people/single-sign-on.ts';
 import {userPages} from './people/users.ts';
 import {contactPages} from './recipients/contacts.ts';
 import {suppressionPages} from './recipients/suppressions.ts';
@@ -38,4 +39,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 }
 
 /** Pages for those who are not logged in. */
-export const openPages = (parts: DashboardParts): readonly OpenRoute[] => logInPages(parts);
+export const openPages = (parts: DashboardParts): readonly OpenRoute[] => [
+	...logInPages(parts),
+	...singleSignOnPages(parts),
+];

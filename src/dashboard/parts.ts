@@ -3,6 +3,7 @@ import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {PasswordLogIns} from '../users/log-in.ts';
+import type {Oidc} from '../users/oidc.ts';
 import type {Passkeys} from '../users/passkeys.ts';
 import type {Sessions} from '../users/sessions.ts';
 
@@ -18,6 +19,8 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly sessions: Sessions;
 	readonly logIn: PasswordLogIns;
 	readonly passkeys: Passkeys;
+	/** Null: there is no provider. */
+	readonly oidc: Oidc | null;
 	/** Where callers reach the API, without a slash at the end. */
 	readonly apiUrl: () => string;
 };

@@ -16,6 +16,9 @@ export async function readSignedIn(sessions: Sessions, request: FastifyRequest):
 	return token === undefined ? null : await sessions.find(token);
 }
 
+/** What the tokens of a browser's forms are made of. */
+export const csrfCookie = 'mailctl_csrf';
+
 /** Whose forms a token is good for; those of the log-in are nobody's. An empty text would fit no token. */
 export const formOwner = (visitor: {readonly signedIn: SignedIn} | null): string =>
 	visitor?.signedIn.sessionId ?? 'nobody';

@@ -1,4 +1,6 @@
 import test from 'ava';
+import {openStore} from '../../src/store/store.ts';
+import {findUserByEmail} from '../../src/store/users.ts';
 import {totpCode, totpStep} from '../../src/users/totp.ts';
 import {type Seen, strangerTo, tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
@@ -160,4 +162,30 @@ test('over http from elsewhere nobody logs in, and the link stays good', async t
 	t.regex(answer, /^HTTP\/1\.1 403 /);
 	t.regex(answer, /ssh -L 8125:localhost:8125 192\.0\.2\.7/);
 	t.is((await visitor.get(path)).status, 200);
+});
+
+test('what changes an account wants a log-in of the last minutes; a password confirms', async t => {
+	const {visitor, email} = await settled();
+	const store = await openStore(service().store);
+	t.teardown(() => store.close());
+	const user = await findUserByEmail(store.reader, email);
+	const age = async () =>
+		await store.database('user_sessions').where({user_id: user?.id}).update({confirmed_at: '2026-01-01T00:00:00.000Z'});
+	await age();
+	t.is((await visitor.submit('/account/password', {password: 'another good one'})).location, '/confirm?to=%2F');
+	const page = await visitor.get('/confirm?to=%2Faccount');
+	t.is(page.status, 200);
+	const wrong = await fill(visitor, page, '/confirm?to=%2Faccount', {password: 'not the password'});
+	t.is(wrong.status, 403);
+	t.regex(wrong.text, /The password is wrong/);
+	t.is((await visitor.submit('/account/codes/remove')).location, '/confirm?to=%2F');
+	t.is((await fill(visitor, page, '/confirm?to=%2Faccount', {password})).location, '/account');
+	t.is((await visitor.submit('/account/codes/remove')).location, '/account');
+
+	const other = await settled();
+	await age();
+	const {text} = await visitor.get('/confirm');
+	t.notRegex(text, /name="email"/, 'nobody confirms as somebody else');
+	t.is((await strangerTo(service().url).get('/confirm?to=%2Faccount')).location, '/login?to=%2Faccount');
+	t.is((await other.visitor.submit('/account/codes/remove')).location, '/account');
 });

@@ -1,6 +1,6 @@
 import {cidr, listen, listenOrWordOff} from '../addresses.ts';
 import {rateLimit} from '../delivery-values.ts';
-import {boolean, choice, count, duration, keys256, list, path, size, token, value, wordSet} from '../parsers.ts';
+import {choice, count, duration, keys256, list, path, size, token, value, wordSet} from '../parsers.ts';
 import {optional, optionalList, setting} from '../setting.ts';
 import {databaseUrl, hidden, maskPassword, publicUrl} from '../urls.ts';
 
@@ -51,12 +51,6 @@ export const server = {
 		'the HTTP listener where that is loopback, else `127.0.0.1:8126`',
 		listenOrWordOff,
 		'Where `/metrics`, `/docs` and `/openapi.json` are served; elsewhere they answer 404. The same address as MAILCTL_HTTP_LISTEN: one listener serves all. `off`: nowhere.',
-	),
-	dashboard: setting(
-		'MAILCTL_DASHBOARD',
-		'true',
-		boolean,
-		'Serve the dashboard on MAILCTL_ADMIN_LISTEN; `false`: its pages answer 404.',
 	),
 	metricsToken: optional(
 		'MAILCTL_METRICS_TOKEN',

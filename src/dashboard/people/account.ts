@@ -89,13 +89,13 @@ ${section(
 /** The form that sets a password. */
 export function newPassword({email, password_hash}: User): Html {
 	const field = {name: 'password', label: 'New password', type: 'password', required: true} as const;
-	const hint = 'At least 12 characters. Three or four words are good. Your other sessions end.';
-	const fields = html`<input type="hidden" name="username" autocomplete="username" value="${email}">${input({...field, hint, autocomplete: 'new-password'})}`;
-	return act({
+	const fields = html`<input type="hidden" name="username" autocomplete="username" value="${email}">${input({...field, autocomplete: 'new-password'})}`;
+	const form = act({
 		to: '/account/password',
 		label: password_hash === null ? 'Set the password' : 'Change the password',
 		fields,
 	});
+	return html`<p class="soft">At least 12 characters; three or four words are good. Your other sessions end.</p>${form}`;
 }
 
 /** The form that makes a passkey, or why there can be none here. */
@@ -110,7 +110,6 @@ export async function newPasskey(parts: DashboardParts, user: User, request: Fas
 		name: 'name',
 		label: 'Name of the passkey',
 		placeholder: 'Phone',
-		hint: 'To tell it from others.',
 	});
 	return html`${passkeyForm('create', asked, {to: '/account/passkeys', label: 'Add a passkey', fields})}<noscript><p class="soft">Passkeys need scripts in the browser.</p></noscript>`;
 }

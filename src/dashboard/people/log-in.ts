@@ -18,6 +18,7 @@ import {
 	unencrypted,
 	wayBack,
 } from './proof.ts';
+import {singleSignOn} from './single-sign-on.ts';
 
 type Knocked = (knock: Knock) => Promise<OpenAnswer>;
 type Failed = Exclude<LogIn, {readonly ok: true}>;
@@ -40,6 +41,7 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 		const fields = html`${input({...email, value: form.get('email') ?? ''})}${passwordField}`;
 		const content = html`<div class="card">${act({to: hrefOf('/login', query), label: 'Log in', fields})}</div>
 ${asked && passkeyForm('get', asked, {to: hrefOf('/login/passkey', query), label: 'Log in with a passkey'})}
+${singleSignOn(parts, '/login/oidc', query)}
 <p class="soft">No password yet, or lost it? <code>mailctl user link EMAIL</code> prints a link that logs in once.</p>`;
 		return {...here, content};
 	}
@@ -82,7 +84,7 @@ ${asked && passkeyForm('get', asked, {to: hrefOf('/login/passkey', query), label
 		const content = html`<p>You are logged in as ${user.email}. The link works no more, so choose how you log in the next time.</p>
 ${section('Passkey', await newPasskey(parts, user, request))}
 ${section('Password', newPassword(user))}
-<p><a class="button main" href="/">Go to the messages</a></p>`;
+<section><a class="button main" href="/">Go to the messages</a></section>`;
 		return {kind: 'page', place: null, title: 'Welcome', content, session};
 	}
 
@@ -112,7 +114,7 @@ ${section('Password', newPassword(user))}
 			passkeyForm('get', asked, {to: hrefOf('/confirm/passkey', query), label: 'Confirm with a passkey'});
 		return {
 			...here,
-			content: html`<p>What you asked for wants a log-in of the last 15 minutes.</p>${byPassword}${byPasskey || null}`,
+			content: html`<p>What you asked for wants a log-in of the last 15 minutes.</p>${byPassword}${byPasskey || null}${singleSignOn(parts, '/confirm/oidc', query)}`,
 		};
 	}
 

@@ -23,8 +23,8 @@ export function userPages({reader, change}: DashboardParts): readonly Route[] {
 			value: form.get('email') ?? '',
 		} as const;
 		const fields = html`${input(email)}${roleField('viewer')}${workspaceField(visit, signedIn.user.workspaceId)}`;
-		const content = html`${opened('Add a user', act({to: '/users', label: 'Add', fields}))}${userTable(rows, now)}`;
-		return {kind: 'page', place: 'users', title: 'Users', content, ...more};
+		const actions = opened('Add a user', act({to: '/users', label: 'Add', fields}));
+		return {kind: 'page', place: 'users', title: 'Users', actions, content: userTable(rows, now), ...more};
 	}
 
 	/** The user of the path, if the visitor may change them. */

@@ -1,0 +1,144 @@
+import type {Configuration, CustomFetch} from 'openid-client';
+import {Agent, fetch} from 'undici';
+import type {Clock} from '../mail/clock.ts';
+import type {Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
+import {findUserByEmail, type User} from '../store/users.ts';
+import {createPending} from './pending.ts';
+import {emailKey} from './users.ts';
+
+export type OidcOptions = {
+	readonly issuer: string;
+	readonly clientId: string;
+	/** Null: a public client. */
+	readonly clientSecret: string | null;
+	/** Certificate authorities besides the public ones (PEM); null: none. */
+	readonly ca: string | null;
+	readonly store: Pick<Store, 'reader'>;
+	readonly vault: Vault;
+	readonly clock: Pick<Clock, 'now'>;
+};
+
+/** What a log-in there is for. */
+export type OidcPurpose = {
+	/** Of this server, where the provider sends the browser back to. */
+	readonly returnTo: string;
+	/** What the browser must still have when it is back; nobody else can finish the log-in. */
+	readonly browser: string;
+	/** The path where the user wanted to go. */
+	readonly to: string;
+	/** The session that wants a fresh log-in; null: a new one begins. */
+	readonly sessionId: string | null;
+};
+
+export type OidcLogIn =
+	| {readonly ok: true; readonly user: User; readonly purpose: OidcPurpose}
+	| {readonly ok: false; readonly problem: string};
+
+type Begun = OidcPurpose & {readonly verifier: string; readonly nonce: string};
+
+const seconds = 10;
+/** How old the log-in at the provider may be where a fresh one is wanted. */
+const freshSeconds = 300;
+
+const library = async () => await import('openid-client');
+
+export type Oidc = ReturnType<typeof createOidc>;
+
+/** Log-in by an OpenID Connect provider: authorization code with PKCE. Only users who were added can, by their verified address. */
+export function createOidc({issuer, clientId, clientSecret, ca, store, vault, clock}: OidcOptions) {
+	const going = createPending<Begun>(vault, clock, 'log-in by OpenID Connect');
+	let discovered: Promise<Configuration> | undefined;
+
+	async function configuration(): Promise<Configuration> {
+		discovered ??= discover();
+		return await discovered.catch(error => {
+			// It may answer the next time.
+			discovered = undefined;
+			throw error;
+		});
+	}
+
+	async function discover(): Promise<Configuration> {
+		const {discovery, allowInsecureRequests, ClientSecretBasic, None, customFetch} = await library();
+		const server = new URL(issuer);
+		const options = {
+			timeout: seconds,
+			execute: server.protocol === 'http:' ? [allowInsecureRequests] : [],
+			...(ca !== null && {[customFetch]: fetchWith(ca)}),
+		};
+		const proof = clientSecret === null ? None() : ClientSecretBasic(clientSecret);
+		return await discovery(server, clientId, undefined, proof, options);
+	}
+
+	/** The address that the provider vouches for; null: it vouches for none. */
+	async function emailOf(config: Configuration, answer: URL, {verifier, nonce, sessionId}: Begun, state: string) {
+		const {authorizationCodeGrant, fetchUserInfo} = await library();
+		const tokens = await authorizationCodeGrant(config, answer, {
+			pkceCodeVerifier: verifier,
+			expectedState: state,
+			expectedNonce: nonce,
+			idTokenExpected: true,
+			...(sessionId !== null && {maxAge: freshSeconds}),
+		});
+		const claims = tokens.claims();
+		const told =
+			claims?.email === undefined ? await fetchUserInfo(config, tokens.access_token, claims?.sub ?? '') : claims;
+		return typeof told.email === 'string' && told.email_verified === true ? told.email : null;
+	}
+
+	return {
+		/** The provider's name for people. */
+		name: new URL(issuer).host,
+
+		/** Where the browser goes to log in; null: the provider does not answer. */
+		async begin(purpose: OidcPurpose): Promise<string | null> {
+			const {buildAuthorizationUrl, calculatePKCECodeChallenge, randomNonce, randomPKCECodeVerifier} = await library();
+			const config = await configuration().catch(() => null);
+			if (config === null) {
+				return null;
+			}
+			const [verifier, nonce] = [randomPKCECodeVerifier(), randomNonce()];
+			return buildAuthorizationUrl(config, {
+				redirect_uri: purpose.returnTo,
+				scope: 'openid email',
+				state: going.seal({...purpose, verifier, nonce}),
+				nonce,
+				code_challenge: await calculatePKCECodeChallenge(verifier),
+				code_challenge_method: 'S256',
+				...(purpose.sessionId !== null && {prompt: 'login', max_age: String(freshSeconds)}),
+			}).href;
+		},
+
+		/** `query`: what the provider sent the browser back with. `browser`: see OidcPurpose. */
+		async finish(query: URLSearchParams, browser: string): Promise<OidcLogIn> {
+			const state = query.get('state') ?? '';
+			const begun = going.take(state);
+			if (!begun || begun.browser !== browser) {
+				return {ok: false, problem: 'The log-in took too long, or began in another browser. Begin again.'};
+			}
+			const answer = new URL(begun.returnTo);
+			answer.search = query.toString();
+			try {
+				const email = await emailOf(await configuration(), answer, begun, state);
+				const user = email === null ? undefined : await findUserByEmail(store.reader, emailKey(email));
+				return user
+					? {ok: true, user, purpose: begun}
+					: {
+							ok: false,
+							problem:
+								email === null
+									? 'The provider did not tell a verified e-mail address.'
+									: `There is no user ${email} here. Ask an admin to add one.`,
+						};
+			} catch (error) {
+				return {ok: false, problem: `The provider refused the log-in: ${(error as Error).message}.`};
+			}
+		},
+	};
+}
+
+function fetchWith(ca: string): CustomFetch {
+	const dispatcher = new Agent({connect: {ca}});
+	return (async (url, options) => await fetch(url, {...options, dispatcher} as never)) as CustomFetch;
+}
