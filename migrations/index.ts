@@ -23,4 +23,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['016_message_terms', () => import('./016_message_terms.ts')],
 	['017_users', () => import('./017_users.ts')],
 	['018_usage_hours', () => import('./018_usage_hours.ts')],
+	['019_event_positions', () => import('./019_event_positions.ts')],
 ];

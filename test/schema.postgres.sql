@@ -89,6 +89,7 @@ events.type text C not null
 events.occurred_at text C not null
 events.recorded_at text C not null
 events.detail text C
+events.position bigint default nextval('event_positions'::regclass)
 idempotency_keys.workspace_id text C not null
 idempotency_keys.mode text C not null
 idempotency_keys.key text C not null
@@ -474,6 +475,7 @@ CREATE UNIQUE INDEX domains_by_name ON public.domains USING btree (workspace_id,
 CREATE INDEX domains_by_workspace ON public.domains USING btree (workspace_id, id)
 CREATE UNIQUE INDEX domains_pkey ON public.domains USING btree (id)
 CREATE UNIQUE INDEX engagement_pkey ON public.engagement USING btree (recipient_id, kind, url)
+CREATE INDEX events_by_position ON public.events USING btree ("position") WHERE ("position" IS NOT NULL)
 CREATE UNIQUE INDEX events_pkey ON public.events USING btree (message_id, id)
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (created_at)
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)

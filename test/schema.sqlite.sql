@@ -58,6 +58,7 @@ CREATE TABLE audit (id text,
   primary key (id));
 CREATE TABLE changes (id integer,
   generation integer not null,
+  event_position integer not null default 0,
   primary key (id));
 CREATE UNIQUE INDEX contacts_by_address on contacts (workspace_id, address_key);
 CREATE INDEX contacts_by_workspace on contacts (workspace_id, id);
@@ -109,6 +110,7 @@ CREATE TABLE engagement (recipient_id text not null,
   last_at text not null,
   foreign key(recipient_id) references recipients(id) on delete CASCADE,
   primary key (recipient_id, kind, url));
+CREATE INDEX events_by_position on events (position) where position is not null;
 CREATE TABLE events (id text not null,
   message_id text not null,
   recipient_id text,
@@ -116,6 +118,7 @@ CREATE TABLE events (id text not null,
   occurred_at text not null,
   recorded_at text not null,
   detail text,
+  position integer,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (message_id, id)) without rowid;
 CREATE INDEX idempotency_keys_by_age on idempotency_keys (created_at);

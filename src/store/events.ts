@@ -1,6 +1,8 @@
 import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
+import type {Mode} from '../mail/message.ts';
 import {insertRows} from './engine/insert-rows.ts';
+import {takePositions} from './event-positions.ts';
 
 /** A timeline entry to be written; times in the store's form, `detail` as JSON text. */
 export type NewEvent = {
@@ -14,12 +16,20 @@ export type NewEvent = {
 };
 
 export async function insertEvents(trx: Knex.Transaction, events: readonly NewEvent[]): Promise<void> {
-	await insertRows(
-		trx,
-		'events',
-		['id', 'message_id', 'recipient_id', 'type', 'occurred_at', 'recorded_at', 'detail'],
-		events.map(one => [one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt, one.detail]),
+	if (events.length === 0) {
+		return;
+	}
+	const columns = ['id', 'message_id', 'recipient_id', 'type', 'occurred_at', 'recorded_at', 'detail'];
+	const rows = events.map(
+		one => [one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt, one.detail] as const,
 	);
+	const before = await takePositions(trx, rows.length);
+	if (before === null) {
+		await insertRows(trx, 'events', columns, rows);
+	} else {
+		const numbered = rows.map((row, index) => [...row, before + 1 + index]);
+		await insertRows(trx, 'events', [...columns, 'position'], numbered);
+	}
 }
 
 export type StoredEvent = {
@@ -43,6 +53,59 @@ export async function readEvents(
 		.limit(limit)
 		.select('id', 'type', 'occurred_at as occurredAt', 'recorded_at as recordedAt', 'detail');
 	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
+}
+
+/** An event in the stream, with the message that it is about. */
+export type StreamedEvent = StoredEvent & {
+	readonly position: number;
+	readonly messageId: string;
+	readonly mode: Mode;
+};
+
+export type StreamPart = {
+	readonly events: readonly StreamedEvent[];
+	/** All up to here was read. */
+	readonly position: number;
+};
+
+const positionsAtOnce = 5000;
+const eventsAtOnce = 200;
+
+/**
+ * The events of a workspace after a position, up to another, in their order. It reads a bounded part: the work is the same
+ * however many events other workspaces have between them.
+ */
+export async function readStream(
+	reader: Knex,
+	workspaceId: string,
+	{after, upTo}: {readonly after: number; readonly upTo: number},
+): Promise<StreamPart> {
+	const end = Math.min(upTo, after + positionsAtOnce);
+	const rows: Array<Omit<StreamedEvent, 'detail' | 'position'> & {position: number | string; detail: string | null}> =
+		await reader('events as e')
+			// SQLite joins in this order, where it would read all messages of the workspace first.
+			.joinRaw('cross join messages as m')
+			.whereRaw('m.id = e.message_id')
+			.where('e.position', '>', after)
+			.where('e.position', '<=', end)
+			.where('m.workspace_id', workspaceId)
+			.orderBy('e.position')
+			.limit(eventsAtOnce)
+			.select('e.position', 'e.id', 'e.type', 'e.occurred_at as occurredAt', 'e.recorded_at as recordedAt', 'e.detail')
+			.select('e.message_id as messageId', 'm.mode');
+	const events = rows.map(row => ({...row, position: Number(row.position), detail: JSON.parse(row.detail ?? '{}')}));
+	return {events, position: rows.length < eventsAtOnce ? end : (events.at(-1)?.position ?? end)};
+}
+
+/** The event at a position, and whose it is; undefined: there is none, or retention has removed it. */
+export async function findAtPosition(
+	reader: Knex,
+	position: number,
+): Promise<{readonly id: string; readonly workspaceId: string} | undefined> {
+	return await reader('events as e')
+		.join('messages as m', 'm.id', 'e.message_id')
+		.where('e.position', position)
+		.first('e.id', 'm.workspace_id as workspaceId');
 }
 
 /** The details of a copy's events of one type. */

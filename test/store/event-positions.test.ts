@@ -1,0 +1,165 @@
+import test from 'ava';
+import {up} from '../../migrations/019_event_positions.ts';
+import {createSettled, readLastPosition} from '../../src/store/event-positions.ts';
+import {findAtPosition, insertEvents, readStream} from '../../src/store/events.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {newEvent, startLateWrite} from '../helpers/events.ts';
+import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+async function prepare(store: Store) {
+	const {workspaceId} = await insertWorkspace(store);
+	const [message = '', other = ''] = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test']);
+	return {workspaceId, message, other};
+}
+
+storeTest(
+	test,
+	'events are read in the order in which they were written, in parts, one workspace alone',
+	async (t, store) => {
+		const {workspaceId, message} = await prepare(store);
+		const {workspaceId: foreign} = await insertWorkspace(store, 'other');
+		const [foreignMessage = ''] = await insertMessages(store, foreign, ['c@x.test']);
+		const start = await readLastPosition(store.reader);
+		const events = Array.from({length: 450}, () => newEvent(message));
+		for (let at = 0; at < events.length; at += 9) {
+			await store.writer.transaction(trx => insertEvents(trx, [...events.slice(at, at + 9), newEvent(foreignMessage)]));
+		}
+		const last = await readLastPosition(store.reader);
+		t.is(last, start + 500);
+		t.is(await createSettled(store.reader)(), last);
+		const read: string[] = [];
+		for (let after = start, parts = 1; after < last; parts++) {
+			const part = await readStream(store.reader, workspaceId, {after, upTo: last});
+			read.push(...part.events.map(({id}) => id));
+			t.true(part.position > after && parts <= 3);
+			after = part.position;
+		}
+		t.deepEqual(
+			read,
+			events.map(({id}) => id),
+		);
+		const [first] = (await readStream(store.reader, workspaceId, {after: start, upTo: last})).events;
+		t.like(first, {id: events[0]?.id, position: start + 1, messageId: message, mode: 'live', detail: {n: 1}});
+		t.deepEqual(await findAtPosition(store.reader, start + 1), {id: events[0]?.id, workspaceId});
+		t.is(await findAtPosition(store.reader, last + 1), undefined);
+	},
+);
+
+storeTest(
+	test,
+	'a part is bounded where all events are of others, and no statement reads all rows',
+	async (t, store, engine) => {
+		const {workspaceId, message} = await prepare(store);
+		const {workspaceId: idle} = await insertWorkspace(store, 'idle');
+		for (let n = 0; n < 3; n++) {
+			await store.writer.transaction(trx =>
+				insertEvents(
+					trx,
+					Array.from({length: 2000}, () => newEvent(message)),
+				),
+			);
+		}
+		const upTo = await readLastPosition(store.reader);
+		const part = await readStream(store.reader, idle, {after: 0, upTo});
+		t.deepEqual(part, {events: [], position: 5000});
+		t.deepEqual(await readStream(store.reader, idle, {after: 5000, upTo}), {events: [], position: upTo});
+		if (engine === 'postgres') {
+			await store.database.raw('analyze');
+		}
+		const plans = await plansDuring(store, engine, async () => {
+			await readStream(store.reader, workspaceId, {after: upTo - 100, upTo});
+			await findAtPosition(store.reader, upTo);
+		});
+		t.is(plans.length, 2);
+		for (const plan of plans) {
+			t.regex(plan, /events_by_position/);
+			t.false(readsAll(plan), plan);
+		}
+	},
+);
+
+storeTest(test, 'a position is given once, also after what had it was removed', async (t, store) => {
+	const {message, other} = await prepare(store);
+	await store.writer.transaction(trx => insertEvents(trx, [newEvent(message)]));
+	await store.writer.transaction(trx => insertEvents(trx, [newEvent(other)]));
+	const last = await readLastPosition(store.reader);
+	await store.database('messages').where({id: other}).delete();
+	await store.writer.transaction(trx => insertEvents(trx, [newEvent(message)]));
+	t.is(await readLastPosition(store.reader), last + 1);
+	t.truthy(await findAtPosition(store.reader, last + 1));
+});
+
+storeTest(test, 'what was rolled back is no event', async (t, store) => {
+	const {workspaceId, message} = await prepare(store);
+	const after = await readLastPosition(store.reader);
+	await t.throwsAsync(
+		store.writer.transaction(async trx => {
+			await insertEvents(trx, [newEvent(message)]);
+			throw new Error('no');
+		}),
+	);
+	await store.writer.transaction(trx => insertEvents(trx, [newEvent(message)]));
+	const upTo = await createSettled(store.reader)();
+	t.is((await readStream(store.reader, workspaceId, {after, upTo})).events.length, 1);
+});
+
+storeTest(
+	test,
+	'a position is settled once every transaction has ended that may write before it',
+	async (t, store, engine) => {
+		const {workspaceId, message} = await prepare(store);
+		const settled = createSettled(store.reader);
+		const start = await settled();
+		t.is(start, await readLastPosition(store.reader));
+		if (engine === 'sqlite') {
+			return; // It has one writer.
+		}
+		const late = await startLateWrite(t, store, message);
+		const prompt = newEvent(message);
+		await store.writer.transaction(trx => insertEvents(trx, [prompt]));
+		t.is(await settled(), start);
+		t.is(await settled(), start);
+		t.is(await createSettled(store.reader)(), 0, 'who comes anew does not know what is settled');
+		// Another begins before the late one ends: there is no moment at which nobody writes.
+		const later = await startLateWrite(t, store, message);
+		await late.end();
+		const upTo = await waitFor('the late one is settled', async () => {
+			const now = await settled();
+			return now > start && now;
+		});
+		t.is(upTo, start + 2);
+		const {events} = await readStream(store.reader, workspaceId, {after: start, upTo});
+		t.deepEqual(
+			events.map(({id}) => id),
+			[late.event.id, prompt.id],
+		);
+		await later.end();
+		t.is(await settled(), start + 3);
+	},
+);
+
+storeTest(
+	test,
+	'events of a store from before have no position, and those that follow have',
+	async (t, store, engine) => {
+		const {workspaceId, message} = await prepare(store);
+		await store.writer.transaction(trx => insertEvents(trx, [newEvent(message)]));
+		await store.database.raw('drop index events_by_position');
+		await store.database.raw('alter table events drop column position');
+		await store.database.raw(
+			engine === 'postgres' ? 'drop sequence event_positions' : 'alter table changes drop column event_position',
+		);
+		await store.database.transaction(up);
+		t.is(await readLastPosition(store.reader), 0);
+		const event = newEvent(message);
+		await store.writer.transaction(trx => insertEvents(trx, [event]));
+		const {events} = await readStream(store.reader, workspaceId, {after: 0, upTo: 1});
+		t.deepEqual(
+			events.map(({id, position}) => [id, position]),
+			[[event.id, 1]],
+		);
+	},
+);
