@@ -1,0 +1,74 @@
+import {setTimeout as wait} from 'node:timers/promises';
+import type {Knex} from 'knex';
+import {createSettled, readLastPosition} from '../store/event-positions.ts';
+import {readStream, type StreamPart} from '../store/events.ts';
+
+/** Workspaces' events as they are stored, by whichever process: for those who follow them. */
+export type Feed = {
+	/**
+	 * Follows a workspace's events after a position; null: from now on. Comes back twice a second with what there is, often
+	 * nothing, so that who follows can look around too. It ends when the feed is closed, and throws what the store throws.
+	 */
+	readonly open: (workspaceId: string, after: number | null) => Promise<AsyncIterable<StreamPart>>;
+	/** Aborted by `close`. */
+	readonly closing: AbortSignal;
+	readonly close: () => void;
+};
+
+const usualPause = 500;
+
+/**
+ * All who follow share one look at the store, and those who have read as far share what they read next. Where nobody follows,
+ * or who follows takes nothing, nothing is read. `pause`: milliseconds between looks.
+ */
+export function createFeed(reader: Knex, pause = usualPause): Feed {
+	const closed = new AbortController();
+	const closing = closed.signal;
+	const share = createShared();
+	const settle = createSettled(reader);
+	const look = () => share('look', settle);
+	const nextLook = () =>
+		share('next look', async () => {
+			// Closing ends the pause.
+			await wait(pause, undefined, {signal: closing}).catch(() => undefined);
+			return await look();
+		});
+	const read = (workspaceId: string, after: number, upTo: number) =>
+		share(`${workspaceId} ${after} ${upTo}`, () => readStream(reader, workspaceId, {after, upTo}));
+
+	async function* follow(workspaceId: string, after: number, upTo: number): AsyncGenerator<StreamPart> {
+		let [position, settled] = [after, upTo];
+		while (!closing.aborted) {
+			const part: StreamPart = position < settled ? await read(workspaceId, position, settled) : {events: [], position};
+			position = part.position;
+			yield part;
+			if (position >= settled) {
+				settled = await nextLook();
+			}
+		}
+	}
+
+	return {
+		async open(workspaceId, after) {
+			const now = after ?? (await readLastPosition(reader));
+			let settled = await look();
+			// What was being written is no news; all that is committed from here on is.
+			while (after === null && settled < now && !closing.aborted) {
+				settled = await nextLook();
+			}
+			return follow(workspaceId, after ?? settled, settled);
+		},
+		closing,
+		close: () => closed.abort(),
+	};
+}
+
+/** Whoever asks for what is being fetched already gets the same. */
+function createShared() {
+	const underWay = new Map<string, Promise<unknown>>();
+	return <Result>(name: string, fetch: () => Promise<Result>): Promise<Result> => {
+		const result = underWay.get(name) ?? fetch().finally(() => underWay.delete(name));
+		underWay.set(name, result);
+		return result as Promise<Result>;
+	};
+}

@@ -1,0 +1,171 @@
+import test, {type ExecutionContext} from 'ava';
+import {createFeed, type Feed} from '../../src/outcome/feed.ts';
+import {migrate} from '../../src/store/engine/migrate.ts';
+import {insertEvents, type StreamedEvent} from '../../src/store/events.ts';
+import {openStore, type Store} from '../../src/store/store.ts';
+import {engines, newLocation, storeTest} from '../helpers/databases.ts';
+import {newEvent, startLateWrite} from '../helpers/events.ts';
+import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+
+function startFeed(t: ExecutionContext, store: Store): Feed {
+	const feed = createFeed(store.reader, 10);
+	t.teardown(feed.close);
+	return feed;
+}
+
+async function prepare(store: Store, name = 'test') {
+	const {workspaceId} = await insertWorkspace(store, name);
+	const [message = ''] = await insertMessages(store, workspaceId, ['a@x.test']);
+	return {workspaceId, message};
+}
+
+/** Follows until there are so many events; `looked` is told of each look. */
+async function take(
+	feed: Feed,
+	workspaceId: string,
+	{after, count, looked = () => undefined}: {after: number | null; count: number; looked?: (looks: number) => unknown},
+): Promise<StreamedEvent[]> {
+	const events: StreamedEvent[] = [];
+	let looks = 0;
+	for await (const part of await feed.open(workspaceId, after)) {
+		events.push(...part.events);
+		if (events.length >= count) {
+			break;
+		}
+		await looked(++looks);
+	}
+	return events;
+}
+
+const write = (store: Store, messages: readonly string[]) => {
+	const events = messages.map(message => newEvent(message));
+	return store.writer.transaction(trx => insertEvents(trx, events)).then(() => events.map(({id}) => id));
+};
+const idsOf = (events: readonly StreamedEvent[]) => events.map(({id}) => id);
+
+storeTest(
+	test,
+	'who follows gets what is written from then on, of the workspace alone, and goes on where it was',
+	async (t, store) => {
+		const feed = startFeed(t, store);
+		const [own, other] = [await prepare(store), await prepare(store, 'other')];
+		await write(store, [own.message]);
+		const written: string[] = [];
+		const first = await take(feed, own.workspaceId, {
+			after: null,
+			count: 2,
+			looked: async looks => looks < 3 && written.push(...(await write(store, [other.message, own.message])).slice(1)),
+		});
+		t.deepEqual(idsOf(first), written);
+		const missed = await write(store, [own.message, other.message, own.message]);
+		const next = await take(feed, own.workspaceId, {after: first.at(-1)?.position ?? 0, count: 2});
+		t.deepEqual(idsOf(next), [missed[0], missed[2]]);
+	},
+);
+
+storeTest(
+	test,
+	'those who have read as far share what they read, and nothing is read where nobody follows',
+	async (t, store) => {
+		const feed = startFeed(t, store);
+		const {workspaceId, message} = await prepare(store);
+		const statements: string[] = [];
+		store.reader.on('query', ({sql}) => statements.push(sql));
+		let begun = 0;
+		const all = await Promise.all(
+			[1, 2, 3].map(() =>
+				take(feed, workspaceId, {
+					after: null,
+					count: 1,
+					async looked(looks) {
+						begun += looks === 1 ? 1 : 0;
+						if (looks === 1 && begun === 3) {
+							await write(store, [message]);
+						}
+					},
+				}),
+			),
+		);
+		t.deepEqual(
+			all.map(events => events.length),
+			[1, 1, 1],
+		);
+		t.is(statements.filter(sql => sql.includes('join messages')).length, 1);
+		statements.length = 0;
+		await write(store, [message]);
+		t.deepEqual(statements, []);
+	},
+);
+
+storeTest(test, 'when the feed closes, all who follow end', async (t, store) => {
+	const feed = createFeed(store.reader, 600_000);
+	const {workspaceId} = await prepare(store);
+	const parts = await feed.open(workspaceId, null);
+	const ending = (async () => {
+		for await (const {events} of parts) {
+			t.deepEqual(events, []);
+			setImmediate(feed.close);
+		}
+	})();
+	await t.notThrowsAsync(ending);
+	t.true(feed.closing.aborted);
+});
+
+if (engines.includes('postgres')) {
+	test('nothing is skipped where transactions of several nodes commit in another order than they began', async t => {
+		const location = await newLocation(t, 'postgres');
+		const nodes = await Promise.all([1, 2, 3].map(() => openStore(location)));
+		t.teardown(() => Promise.all(nodes.map(node => node.close())));
+		const [node] = nodes as [Store, ...Store[]];
+		await migrate(node.database);
+		const {workspaceId, message} = await prepare(node);
+		const feed = startFeed(t, node);
+		const late = await startLateWrite(t, node, message);
+		// What was being written when the stream began must have ended, or come.
+		const opening = take(feed, workspaceId, {after: 0, count: 1 + 3 * 40});
+		const written = await Promise.all(
+			nodes.map(async store => {
+				const ids: string[] = [];
+				for (let n = 0; n < 20; n++) {
+					ids.push(...(await write(store, [message, message])));
+				}
+				return ids;
+			}),
+		);
+		await late.end();
+		const ids = idsOf(await opening);
+		t.deepEqual(ids.toSorted(), [late.event.id, ...written.flat()].toSorted());
+		t.is(ids[0], late.event.id);
+		for (const own of written) {
+			t.deepEqual(
+				ids.filter(id => own.includes(id)),
+				own,
+			);
+		}
+	});
+
+	test('a stream that begins while others write has all that is committed once it is open', async t => {
+		const location = await newLocation(t, 'postgres');
+		const store = await openStore(location);
+		t.teardown(() => store.close());
+		await migrate(store.database);
+		const {workspaceId, message} = await prepare(store);
+		const feed = startFeed(t, store);
+		const late = await startLateWrite(t, store, message);
+		let isOpen = false;
+		const opening = feed.open(workspaceId, null).finally(() => {
+			isOpen = true;
+		});
+		await write(store, [message]);
+		t.false(isOpen, 'nobody knows yet where it begins');
+		await late.end();
+		const parts = await opening;
+		const after = await write(store, [message]);
+		for await (const {events} of parts) {
+			if (events.length > 0) {
+				t.is(events.at(-1)?.id, after[0]);
+				break;
+			}
+		}
+	});
+}
