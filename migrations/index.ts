@@ -24,4 +24,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['017_users', () => import('./017_users.ts')],
 	['018_usage_hours', () => import('./018_usage_hours.ts')],
 	['019_event_positions', () => import('./019_event_positions.ts')],
+	['020_events_scope', () => import('./020_events_scope.ts')],
 ];

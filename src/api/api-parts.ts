@@ -4,6 +4,7 @@ import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import type {Tools} from '../mail/operator.ts';
 import type {Erase} from '../outcome/erase.ts';
+import type {Feed} from '../outcome/feed.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Auth} from './auth.ts';
@@ -46,6 +47,8 @@ export type ApiParts = {
 	readonly accept: Accept;
 	readonly limits: RateLimits;
 	readonly erase: Erase;
+	/** Where events are followed; its end ends the streams. */
+	readonly feed: Feed;
 	readonly mails: Mails;
 	/** The message of a Message-ID; null: not one of ours. */
 	readonly readMessageId: (messageId: string) => string | null;

@@ -2,6 +2,7 @@ import type {ApiParts} from './api-parts.ts';
 import {batchRoutes} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
 import {domainRoutes} from './routes/domains.ts';
+import {eventRoutes} from './routes/events.ts';
 import {messageContentRoutes} from './routes/message-content.ts';
 import {messageCopyRoutes} from './routes/message-copies.ts';
 import {messageListRoutes} from './routes/message-list.ts';
@@ -30,6 +31,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		messageCopyRoutes(parts),
 		messageContentRoutes(parts),
 		resendRoutes(parts),
+		eventRoutes(parts),
 		suppressionRoutes(parts),
 		suppressionFileRoutes(parts),
 		topicRoutes(parts),

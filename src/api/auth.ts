@@ -18,6 +18,8 @@ export type Auth = {
 	 * Whatever is answered to a valid key says how much of the bucket is left.
 	 */
 	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
+	/** Whether the key of a request is still valid and has the scope: for answers that go on for hours. */
+	readonly holds: (request: FastifyRequest, scope: Scope) => Promise<boolean>;
 	/** Whose a key is that came by another way; null: nobody's now. */
 	readonly identify: (key: string) => Promise<Caller | null>;
 	/** To be called when the store's change generation grew. */
@@ -79,7 +81,7 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 					showAllowance(reply, limits.read(caller, bucket));
 					done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 				};
-				const key = keyOf(/^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]);
+				const key = keyOf(bearerOf(request));
 				if (key instanceof Promise) {
 					key.then(judge, done);
 				} else {
@@ -87,6 +89,10 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 				}
 			};
 			return Object.assign(hook, {scope});
+		},
+		async holds(request, scope) {
+			const key = await keyOf(bearerOf(request));
+			return isValid(key) && key.scopes.includes(scope);
 		},
 		async identify(key) {
 			const row = await keyOf(key);
@@ -98,6 +104,10 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 		},
 		clear: keys.clear,
 	};
+}
+
+function bearerOf({headers}: FastifyRequest): string | undefined {
+	return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
 }
 
 function callerFrom({id, workspace_id, mode, scopes, rate_limit}: KeyRow): Caller {

@@ -4,6 +4,7 @@ import type {ApiErrorCode} from '../mail/api-error.ts';
 /** The resources of the API, by which its description is grouped. */
 export type Tag =
 	| 'Messages'
+	| 'Events'
 	| 'Suppressions'
 	| 'Topics'
 	| 'Webhooks'
@@ -31,7 +32,7 @@ export type Description = {
 	readonly errors?: readonly ApiErrorCode[];
 	/** For routes that answer people: the statuses besides `answer` whose body is a page too, and what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
-	/** What `answer` holds where it is no JSON, nor a page; null: nothing. */
+	/** What `answer` holds where it is no JSON, nor a page; null: nothing. Its schema: of one message of a stream. */
 	readonly media?: string | null;
 };
 

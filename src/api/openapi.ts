@@ -110,6 +110,7 @@ delivery follow.
 
 const tags = [
 	{name: 'Messages', description: 'Send, and see what became of it.'},
+	{name: 'Events', description: 'What happens, as it happens.'},
 	{name: 'Suppressions', description: 'Addresses that get no mail of this workspace at all.'},
 	{name: 'Topics', description: 'Groups of mail that a recipient can opt out of.'},
 	{name: 'Webhooks', description: 'Events posted to your endpoints, signed.'},

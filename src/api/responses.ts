@@ -37,7 +37,7 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	const responses: Record<string, unknown> = {};
 	const {pages, media = pages && 'text/html'} = route;
 	for (const [status, meaning, body] of route.answers) {
-		const own = body ? content(body) : media && {[media]: {schema: Type.String()}};
+		const own = body ? {[media ?? 'application/json']: {schema: body}} : media && {[media]: {schema: Type.String()}};
 		responses[status] = {description: meaning, headers, ...(own ? {content: own} : {type: 'null'})};
 	}
 	for (const [status, description] of Object.entries(pages ?? {})) {

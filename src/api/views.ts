@@ -5,7 +5,7 @@ import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {apiTime} from '../mail/time.ts';
 import type {Contact} from '../store/contacts.ts';
 import type {Domain} from '../store/domains.ts';
-import type {StoredEvent} from '../store/events.ts';
+import type {StoredEvent, StreamedEvent} from '../store/events.ts';
 import type {ListedAttempt, ListedCopy} from '../store/message-copies.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {Sender} from '../store/senders.ts';
@@ -50,6 +50,11 @@ export function messageView(message: StoredMessage) {
 /** An entry of the timeline (docs/reference/interface.md, Message event), with `detail` besides. */
 export function eventView({id, type, occurredAt, recordedAt, detail}: StoredEvent) {
 	return {id, type, occurred_at: apiTime(occurredAt), recorded_at: apiTime(recordedAt), detail};
+}
+
+/** An event in the stream: the entry of the timeline, with its message. */
+export function streamedEventView(event: StreamedEvent) {
+	return {...eventView(event), message_id: event.messageId, mode: event.mode};
 }
 
 /** A copy of a message as the API shows it. */

@@ -4,7 +4,7 @@ import {Nouns, type WebhookEvent} from './nouns.ts';
 
 export {MailctlError, type Violation} from './error.ts';
 export type * from './nouns.ts';
-export type {CallOptions, ClientOptions, Items, Page, SendOptions} from './requests.ts';
+export type {CallOptions, ClientOptions, Items, Page, SendOptions, Streamed, StreamOptions} from './requests.ts';
 
 /**
  * The API of a mailctl, a method for each route: `new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})`.

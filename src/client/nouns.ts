@@ -1,5 +1,5 @@
 // Made by `npm run docs` from the OpenAPI document. Do not edit.
-import {type CallOptions, type Items, Requests, type SendOptions} from './requests.ts';
+import {type CallOptions, type Items, Requests, type SendOptions, type Streamed, type StreamOptions} from './requests.ts';
 
 export type Message = {
 	id: string;
@@ -426,6 +426,24 @@ export type StatGetAnswer = {
 	truncated: boolean;
 };
 
+export type EventStreamQuery = {
+	/** Only events of these types, with commas between them: `delivered,bounced`. */
+	types?: string | null | undefined;
+};
+
+export type EventStreamItem = {
+	id: string;
+	type: 'accepted' | 'queued' | 'sent' | 'delivered' | 'opened' | 'clicked' | 'bounced' | 'complained' | 'suppressed' | 'unsubscribed' | 'errored';
+	/** UTC, `2026-06-09T10:15:30+00:00` */
+	occurred_at: string;
+	/** UTC, `2026-06-09T10:15:30+00:00` */
+	recorded_at: string;
+	/** What is known besides: recipient, role, SMTP reply, reason, URL … */
+	detail: Record<string, unknown>;
+	message_id: string;
+	mode: 'live' | 'test';
+};
+
 export type SuppressionCreateBody = {
 	/** A bare address. Upper and lower case, and the spelling of an international domain, do not matter. */
 	recipient: string;
@@ -849,6 +867,18 @@ export class Nouns extends Requests {
 		 */
 		get: (query: StatGetQuery = {}, options: CallOptions = {}): Promise<StatGetAnswer> =>
 			this.call('GET', `/v1/stats`, 'json', {query}, options),
+	};
+
+	readonly events = {
+		/**
+		 * Follow events.
+		 *
+		 * Every event of the workspace’s messages as a server-sent event, from now on or from behind `Last-Event-ID`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most 10 streams of one key.
+		 *
+		 * Needs the scope `events:read`.
+		 */
+		stream: (options: StreamOptions & EventStreamQuery = {}): AsyncGenerator<Streamed<EventStreamItem>, never> =>
+			this.stream(`/v1/events`, options),
 	};
 
 	readonly suppressions = {

@@ -1,6 +1,7 @@
 import {randomUUID} from 'node:crypto';
 import {setTimeout as wait} from 'node:timers/promises';
 import {MailctlError, type Violation} from './error.ts';
+import {messagesOf} from './event-stream.ts';
 
 export type ClientOptions = {
 	/** Where mailctl is, such as `https://mail.example.com`. */
@@ -22,6 +23,14 @@ export type SendOptions = CallOptions & {
 	/** Makes one message however often the call is repeated, also by another process. By default a random one for each call. */
 	readonly idempotencyKey?: string | undefined;
 };
+
+export type StreamOptions = CallOptions & {
+	/** Where the stream goes on: behind the item that came with it. By default it begins now. */
+	readonly lastEventId?: string | undefined;
+};
+
+/** What a stream tells, and the `lastEventId` with which another stream goes on behind it. */
+export type Streamed<Item> = {readonly event: Item; readonly lastEventId: string};
 
 /** A page of a list; `next_cursor` null: it is the last one. */
 export type Page<Item> = {readonly data: readonly Item[]; readonly next_cursor: string | null};
@@ -46,6 +55,8 @@ type Call = {
 type Kind = 'json' | 'text' | 'bytes' | 'nothing';
 
 const longestWaitMs = 60_000;
+/** Three heartbeats of a stream were due. */
+const silenceMs = 45_000;
 /** The server, or a proxy before it, could not do it now. */
 const passing: ReadonlySet<number> = new Set([429, 500, 502, 503, 504]);
 
@@ -101,6 +112,37 @@ export class Requests {
 		}
 	}
 
+	/**
+	 * Follows a stream, for as long as you iterate. A connection that is lost is opened again, and the stream goes on behind the last
+	 * item; one item may come twice. Rejects with a MailctlError where that is refused, or with the reason of the signal.
+	 */
+	protected async *stream<Item>(
+		path: string,
+		{signal, lastEventId, ...query}: StreamOptions & Query,
+	): AsyncGenerator<Streamed<Item>, never> {
+		const {baseUrl, apiKey, timeoutMs} = this.#options;
+		const url = `${baseUrl}${path}${queryText(query)}`;
+		let last = lastEventId;
+		for (let failures = 0; ; failures += 1) {
+			const headers = {authorization: `Bearer ${apiKey}`, ...(last !== undefined && {'last-event-id': last})};
+			const opened = await openStream(url, headers, timeoutMs, signal);
+			if (opened.ok) {
+				for await (const {id, data} of messagesOf(opened.answer, silenceMs)) {
+					failures = 0;
+					last = id ?? last;
+					if (data !== '') {
+						yield {event: JSON.parse(data) as Item, lastEventId: last ?? ''};
+					}
+				}
+			} else if (opened.error.status !== 0 && !passing.has(opened.error.status)) {
+				throw opened.error;
+			}
+			signal?.throwIfAborted();
+			const pauseMs = Math.random() * 500 * 2 ** Math.min(failures, 6);
+			await wait(opened.ok ? pauseMs : (opened.retryAfterMs ?? pauseMs), undefined, signal ? {signal} : {});
+		}
+	}
+
 	/** Reads a list page by page. */
 	protected pages<Item>(path: string, {query = {}}: Call, options: CallOptions): Items<Item> {
 		const page = (cursor?: string) => this.call<Page<Item>>('GET', path, 'json', {query: {...query, cursor}}, options);
@@ -136,6 +178,31 @@ function queryText(query: Query): string {
 	}
 	const text = parameters.toString();
 	return text === '' ? '' : `?${text}`;
+}
+
+async function openStream(
+	url: string,
+	headers: Readonly<Record<string, string>>,
+	timeoutMs: number,
+	signal: AbortSignal | undefined,
+): Promise<Answered<ReadableStream<Uint8Array>>> {
+	const limit = new AbortController();
+	const timer = setTimeout(() => limit.abort(), timeoutMs);
+	try {
+		const ends = signal ? AbortSignal.any([signal, limit.signal]) : limit.signal;
+		const response = await fetch(url, {headers, redirect: 'error', signal: ends});
+		if (!response.ok) {
+			return refusalOf(response, await response.text());
+		}
+		const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
+		return isStream && response.body
+			? {ok: true, answer: response.body}
+			: {ok: false, error: foreign(response, undefined), retryAfterMs: null};
+	} catch (error) {
+		return noAnswer(error, `GET ${url}`);
+	} finally {
+		clearTimeout(timer);
+	}
 }
 
 async function read<Answer>(response: Response, kind: Kind): Promise<Answered<Answer>> {

@@ -21,6 +21,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
+import {createFeed} from '../outcome/feed.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -67,6 +68,8 @@ export function createHttp(options: HttpOptions) {
 		onError: onStoreError,
 		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
 	});
+
+	const feed = createFeed(store.reader);
 
 	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
 		const result = await store.writer.transaction(work);
@@ -118,6 +121,7 @@ export function createHttp(options: HttpOptions) {
 		vault: options.vault,
 		accept,
 		erase: createErase({store, clock, outbox, removeCaptured: options.uncapture}),
+		feed,
 		domains: {
 			names: sendingNames(settings),
 			openSources: () =>
@@ -200,6 +204,7 @@ export function createHttp(options: HttpOptions) {
 		},
 		/** Answers what is being asked, writes what was collected, and takes nothing more. */
 		async close(): Promise<void> {
+			feed.close();
 			await Promise.all([api?.close(), admin?.close()]);
 			await collector.stop();
 		},

@@ -67,6 +67,7 @@ export const scopes = [
 	'contacts:read',
 	'usage:read',
 	'stats:read',
+	'events:read',
 ] as const;
 export type Scope = (typeof scopes)[number];
 

@@ -47,7 +47,9 @@ async function call(
 	const id = response.headers.get('x-request-id') ?? '';
 	const where = `${method} ${path}`;
 	t.true(isId('req', id), where);
-	const text = await response.text();
+	const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
+	const text = isStream ? '' : await response.text();
+	await (isStream && response.body?.cancel()); // It would not end by itself.
 	if (response.status === 401) {
 		t.is(text, '{"error":"Unauthorized"}', where);
 		return {status: 401, code: undefined, headers: response.headers};

@@ -2,9 +2,11 @@ import {once} from 'node:events';
 import {createServer, type IncomingMessage, type ServerResponse} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
+import fc from 'fast-check';
 import {Mailctl, MailctlError, verifyWebhook} from '../../src/client/client.ts';
+import {createMessageReader, type StreamMessage} from '../../src/client/event-stream.ts';
 import {signature} from '../../src/webhook/sign.ts';
-import {startApi} from '../helpers/api.ts';
+import {idOf, startApi} from '../helpers/api.ts';
 import {newStore} from '../helpers/databases.ts';
 
 async function clientOf(t: ExecutionContext) {
@@ -157,6 +159,84 @@ test('it gives up: after the retries, at a refusal, at a Retry-After of hours, a
 	const stop = new AbortController();
 	stop.abort(new Error('enough'));
 	await t.throwsAsync(other.client.messages.get('x', {signal: stop.signal}), {message: 'enough'});
+});
+
+const stream = (...messages: string[]): Answer => ({
+	status: 200,
+	headers: {'content-type': 'text/event-stream; charset=utf-8'},
+	body: messages.join(''),
+});
+const message = (n: number) => `id: ${n}\nevent: sent\ndata: {"id":"evt_${n}","type":"sent"}\n\n`;
+
+test('a stream tells what happens, goes on where another one was, and ends when told to', async t => {
+	const {api, client} = await clientOf(t);
+	const stop = new AbortController();
+	const events = client.events.stream({types: 'accepted', signal: stop.signal, lastEventId: '0'});
+	const [one = '', two = ''] = [await api.send(), await api.send()].map(idOf);
+	const first = (await events.next()).value;
+	t.is(first.event.message_id, one);
+	for await (const {event} of client.events.stream({lastEventId: first.lastEventId})) {
+		t.is(event.message_id, two);
+		break;
+	}
+	t.is((await events.next()).value.event.message_id, two);
+	stop.abort(new Error('enough'));
+	await t.throwsAsync(events.next(), {message: 'enough'});
+});
+
+test('a stream whose connection is lost is opened again behind the last message', async t => {
+	const {client, asked} = await scripted(
+		t,
+		stream(message(1), ': heartbeat\nid: 2\n\n', 'id: 3\ndata: {"cut'),
+		'hang up',
+		refusal(503, 'unavailable', {'retry-after': '0'}),
+		stream(message(3)),
+		refusal(403, 'insufficient_scope'),
+	);
+	const told: string[] = [];
+	const error = await t.throwsAsync(
+		async () => {
+			for await (const {event, lastEventId} of client.events.stream({types: 'sent'})) {
+				told.push(`${event.id} ${lastEventId}`);
+			}
+		},
+		{instanceOf: MailctlError},
+	);
+	t.like(error, {status: 403, code: 'insufficient_scope'});
+	t.deepEqual(told, ['evt_1 1', 'evt_3 3']);
+	t.deepEqual(
+		asked.map(({headers}) => headers['last-event-id']),
+		[undefined, '2', '2', '2', '3'],
+	);
+	t.like(asked[0], {method: 'GET', url: '/v1/events?types=sent'});
+	const proxy = await scripted(t, {status: 200, body: '<html>'});
+	t.like(await t.throwsAsync(proxy.client.events.stream().next()), {code: 'bad_answer'});
+});
+
+test('messages of a stream are the same however they come in pieces, and no text breaks the reading', t => {
+	const line = fc.oneof(
+		fc.constantFrom('', ':', 'id', 'id:', 'data', 'data: ', 'event: sent', 'id: evt_1-1', 'data: {"a":1}', 'retry: 5'),
+		fc.string(),
+	);
+	fc.assert(
+		fc.property(fc.array(line), fc.constantFrom('\n', '\r\n'), fc.array(fc.nat(20)), (lines, end, cuts) => {
+			const text = `${lines.map(one => one.replaceAll(/[\r\n]/g, '')).join(end)}${end}`;
+			const whole = createMessageReader()(text);
+			const read = createMessageReader();
+			const pieces: StreamMessage[] = [];
+			let at = 0;
+			for (const cut of [...cuts, text.length]) {
+				pieces.push(...read(text.slice(at, at + cut)));
+				at += cut;
+			}
+			t.deepEqual(pieces, whole);
+			t.true(whole.every(one => one.id !== null || one.data !== '' || lines.some(one => one.startsWith('data'))));
+		}),
+	);
+	t.deepEqual(createMessageReader()('data: a\ndata:b\nid: 7\n\n: x\n\nid: 8\n\ndata: c'), [
+		{id: '7', data: 'a\nb'},
+		{id: '8', data: ''},
+	]);
 });
 
 const secret = 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456';

@@ -22,6 +22,9 @@ const singular = (noun: string) => pascal(noun).replace(/ies$/, 'y').replace(/s$
 /** The name of a method: the field's usual verb for a collection or an item, else the last word of the path. */
 function nameOf(verb: string, {noun, rest}: Place, operation: Operation): string {
 	const last = rest.findLast(part => !part.startsWith('{'));
+	if (answerOf(operation)?.media === 'text/event-stream') {
+		return 'stream';
+	}
 	if (last === undefined) {
 		const isItem = rest.length > 0;
 		const isList = itemOf(operation) !== null;
@@ -154,7 +157,7 @@ export function clientSource(document: ApiDocument): string {
 	const event = document.webhooks.event.post.requestBody.content['application/json'].schema;
 	types.push(`/** What endpoints get: the body of a webhook. */\nexport type WebhookEvent = ${typeOf(event, named)};`);
 	return `// Made by \`npm run docs\` from the OpenAPI document. Do not edit.
-import {type CallOptions, type Items, Requests, type SendOptions} from './requests.ts';
+import {type CallOptions, type Items, Requests, type SendOptions, type Streamed, type StreamOptions} from './requests.ts';
 
 ${types.join('\n\n')}
 
@@ -173,7 +176,7 @@ function methodSource(
 ): string {
 	const parameters = operation.parameters ?? [];
 	const inPath = parameters.filter(one => one.in === 'path').map(one => `${one.name}: string`);
-	const query = parameters.filter(one => one.in === 'query' && one.name !== 'cursor');
+	const query = parameters.filter(one => one.in === 'query' && !['cursor', 'after'].includes(one.name));
 	const about = `${singular(noun)}${pascal(name)}`;
 	const item = itemOf(operation);
 	const [bodyMedia, body] = Object.entries(operation.requestBody?.content ?? {})[0] ?? [];
@@ -210,6 +213,11 @@ function methodSource(
 		return `${comment}\n${name}: (${given.join(', ')}): Items<${type}> =>\n\tthis.pages(${target}, {${query.length > 0 ? 'query' : ''}}, options),`;
 	}
 	const answer = answerOf(operation);
+	if (answer?.media === 'text/event-stream') {
+		const type = `${about}Item`;
+		declare(type, answer.schema);
+		return `${comment}\n${name}: (options: StreamOptions & ${about}Query = {}): AsyncGenerator<Streamed<${type}>, never> =>\n\tthis.stream(${target}, options),`;
+	}
 	const kind = answer === null ? 'nothing' : kindOf(answer.media);
 	let type = {nothing: 'void', text: 'string', bytes: 'Uint8Array', json: `${about}Answer`}[kind];
 	if (answer && kind === 'json') {

@@ -23,6 +23,7 @@ import type {RateLimit} from '../../src/mail/api-key.ts';
 import {type Clock, systemClock} from '../../src/mail/clock.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase} from '../../src/outcome/erase.ts';
+import {createFeed} from '../../src/outcome/feed.ts';
 import type {Outbox} from '../../src/outcome/outbox.ts';
 import {noteKeyUse} from '../../src/store/api-keys.ts';
 import {createVault} from '../../src/store/sealed.ts';
@@ -55,6 +56,8 @@ export type TestApi = {
 	readonly dataDir: string;
 	/** The webhook endpoints for which something was said to be due. */
 	readonly due: string[];
+	/** Ends it as the daemon does. */
+	readonly stop: () => Promise<void>;
 	/** Empties the caches, as the daemon does when the generation grows. */
 	readonly clear: () => void;
 	readonly post: (path: string, body: unknown, key?: string, headers?: Record<string, string>) => Promise<Answer>;
@@ -79,6 +82,8 @@ export type ApiOptions = {
 	readonly keyWait?: number;
 	/** `ip:port`, asked for the records of domains. */
 	readonly dnsServers?: readonly string[];
+	/** Between the looks of those who follow events, milliseconds. */
+	readonly feedPause?: number;
 	/** A workspace and its key that are there already: a second server of the same store. */
 	readonly like?: Pick<TestApi, 'workspace' | 'key'>;
 };
@@ -98,6 +103,7 @@ export async function startApi(
 		keyRetention = day,
 		keyWait = 30_000,
 		dnsServers = ['127.0.0.1:1'],
+		feedPause = 20,
 		like,
 	}: ApiOptions = {},
 ): Promise<TestApi> {
@@ -148,6 +154,7 @@ export async function startApi(
 	const vault = createVault(secrets);
 	const dataDir = mkdtempSync(join(tmpdir(), 'mailctl-api-'));
 	t.teardown(() => rm(dataDir, {recursive: true}));
+	const feed = createFeed(store.reader, feedPause);
 	const api = createApi({
 		newId,
 		version: '0.0.0',
@@ -176,6 +183,7 @@ export async function startApi(
 					uncaptured.push(...copyIds);
 				},
 			}),
+			feed,
 			domains: {
 				names: {
 					host: 'out.mail.example',
@@ -244,10 +252,12 @@ export async function startApi(
 		isUnavailable: store.dialect.isUnavailable,
 		report: (_request, error) => reported.push(error),
 	});
-	t.teardown(async () => {
+	const stop = async () => {
+		feed.close();
 		await api.close();
 		await collector.stop();
-	});
+	};
+	t.teardown(stop);
 	// Where the machine stands still, a server must not close a connection that `fetch` is about to use again.
 	api.server.keepAliveTimeout = 600_000;
 	await api.listen({host: '127.0.0.1', port: 0});
@@ -292,6 +302,7 @@ export async function startApi(
 		uncaptured,
 		dataDir,
 		due,
+		stop,
 		clear: forget,
 		post,
 		get: (path, bearer = key) => request(path, {}, bearer),

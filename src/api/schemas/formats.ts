@@ -1,6 +1,7 @@
 import {LRUCache} from 'lru-cache';
 import {mostDays} from '../../admin/stats.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
+import {eventTypes} from '../../mail/event.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {isTopicCode} from '../../mail/message.ts';
 import {askedTerms, mostAsked} from '../../mail/terms.ts';
@@ -100,6 +101,10 @@ export function createFormats() {
 			parseQueryTime(text) === undefined
 				? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'
 				: null,
+		'event-types': text =>
+			text.split(',', eventTypes.length + 1).every(one => (eventTypes as readonly string[]).includes(one))
+				? null
+				: `must be types of events, with commas between them: ${eventTypes.join(', ')}`,
 		'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
 		'day-count': text =>
 			/^[1-9]\d?$/.test(text) && Number(text) <= mostDays ? null : `must be a whole number from 1 to ${mostDays}`,

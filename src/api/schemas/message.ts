@@ -65,16 +65,21 @@ export const messageSchema = Type.Object(
 	{examples: [messageExample]},
 );
 
+const eventProperties = {
+	id: Type.String(),
+	type: Type.Enum([...eventTypes]),
+	occurred_at: time,
+	recorded_at: time,
+	detail: Type.Object({}, {description: 'What is known besides: recipient, role, SMTP reply, reason, URL …'}),
+};
+
 /** An entry of the timeline (docs/reference/interface.md, Message event). */
-export const eventSchema = Type.Object(
-	{
-		id: Type.String(),
-		type: Type.Enum([...eventTypes]),
-		occurred_at: time,
-		recorded_at: time,
-		detail: Type.Object({}, {description: 'What is known besides: recipient, role, SMTP reply, reason, URL …'}),
-	},
-	{examples: [eventExample]},
+export const eventSchema = Type.Object(eventProperties, {examples: [eventExample]});
+
+/** An event in the stream: that entry, with its message. */
+export const streamedEventSchema = Type.Object(
+	{...eventProperties, message_id: Type.String(), mode: Type.Enum(['live', 'test'])},
+	{examples: [{...eventExample, message_id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n', mode: 'live'}]},
 );
 
 const role = Type.Enum(['to', 'cc']);

@@ -1,0 +1,147 @@
+import type {ServerResponse} from 'node:http';
+import {Readable} from 'node:stream';
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {FastifyRequest} from 'fastify';
+import {readLastPosition} from '../../store/event-positions.ts';
+import {findAtPosition, type StreamPart} from '../../store/events.ts';
+import type {ApiParts} from '../api-parts.ts';
+import {callerOf} from '../auth.ts';
+import {visibleMode} from '../caller.ts';
+import {describe} from '../describe.ts';
+import {apiError, retryAfter} from '../errors.ts';
+import {eventMessage, heartbeat, parseStreamPlace} from '../event-stream.ts';
+import {streamedEventSchema} from '../schemas/message.ts';
+import {Type} from '../schemas/type.ts';
+import {createSeats} from '../seats.ts';
+import type {Routes} from '../server.ts';
+
+/** Of one key, at once, in one process. */
+const mostStreams = 10;
+/** Proxies end a connection on which nothing comes, often after 30 or 60 seconds. */
+const heartbeatMs = 15_000;
+
+const scope = 'events:read';
+const lastEventId = 'Last-Event-ID';
+const streamQuery = Type.Object(
+	{
+		types: Type.Optional(
+			Type.String({
+				format: 'event-types',
+				description: 'Only events of these types, with commas between them: `delivered,bounced`.',
+			}),
+		),
+		after: Type.Optional(
+			Type.String({description: `The same as the header \`${lastEventId}\`, which goes before it.`}),
+		),
+	},
+	{additionalProperties: false},
+);
+const streamHeaders = Type.Object({
+	[lastEventId]: Type.Optional(
+		Type.String({description: 'The `id` of the last message that you got: the stream goes on behind it.'}),
+	),
+});
+
+/** What happens to the messages of a workspace, as it happens. */
+export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Routes {
+	const takeSeat = createSeats(mostStreams);
+	const open = new Set<ServerResponse>();
+
+	// Those who take nothing would hold up a stop.
+	feed.closing.addEventListener('abort', () => {
+		for (const response of open) {
+			if (response.writableNeedDrain) {
+				response.destroy();
+			}
+		}
+	});
+
+	/** Null: none is named. Throws `validation_failed` for a place that this store's stream of the workspace does not have. */
+	async function placeOf({headers, query}: FastifyRequest, workspaceId: string): Promise<number | null> {
+		const {after} = query as {after?: string};
+		const header = headers['last-event-id'];
+		const given = typeof header === 'string' && header !== '' ? header : after;
+		if (given === undefined) {
+			return null;
+		}
+		const place = parseStreamPlace(given);
+		if (place && place.position <= (await readLastPosition(reader))) {
+			const there = place.eventId === null ? undefined : await findAtPosition(reader, place.position);
+			if (there === undefined || (there.id === place.eventId && there.workspaceId === workspaceId)) {
+				return place.position;
+			}
+		}
+		const field = given === header ? lastEventId : 'after';
+		const message = 'must be the id of a message of this stream; without it the stream begins now';
+		throw apiError('validation_failed', {violations: [{field, message}]});
+	}
+
+	async function* messagesOf(request: FastifyRequest, parts: AsyncIterable<StreamPart>): AsyncGenerator<Buffer> {
+		const {types} = request.query as {types?: string};
+		const wanted = types?.split(',');
+		const mode = visibleMode(callerOf(request));
+		let wroteAt = Number.NEGATIVE_INFINITY;
+		for await (const {events, position} of parts) {
+			if (!(await auth.holds(request, scope))) {
+				return;
+			}
+			const told = events.filter(
+				event => (wanted?.includes(event.type) ?? true) && event.mode === (mode ?? event.mode),
+			);
+			if (told.length > 0) {
+				yield Buffer.from(told.map(eventMessage).join(''));
+			} else if (clock.monotonic() - wroteAt >= heartbeatMs) {
+				yield Buffer.from(heartbeat(position));
+			} else {
+				continue;
+			}
+			wroteAt = clock.monotonic();
+		}
+	}
+
+	return api => {
+		api.withTypeProvider<TypeBoxTypeProvider>().get(
+			'/v1/events',
+			{
+				onRequest: auth.needs(scope),
+				schema: {
+					...describe({
+						tag: 'Events',
+						summary: 'Follow events',
+						description: `Every event of the workspace’s messages as a server-sent event, from now on or from behind \`${lastEventId}\`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most ${mostStreams} streams of one key.`,
+						answer: [200, 'Messages whose `data` is an event; the stream does not end by itself.', streamedEventSchema],
+						media: 'text/event-stream',
+					}),
+					querystring: streamQuery,
+					headers: streamHeaders,
+				},
+			},
+			async (request, reply) => {
+				const {keyId, workspaceId} = callerOf(request);
+				const place = await placeOf(request, workspaceId);
+				// The connection ends with the stream: a stop does not wait for it. The last header is for nginx.
+				const answer = (body?: Readable) =>
+					reply
+						.type('text/event-stream; charset=utf-8')
+						.headers({'cache-control': 'no-cache', connection: 'close', 'x-accel-buffering': 'no'})
+						.send(body);
+				const {raw} = reply;
+				if (request.method === 'HEAD' || raw.destroyed) {
+					return answer();
+				}
+				const leave = takeSeat(keyId);
+				if (leave === undefined) {
+					const message = `This key has ${mostStreams} streams open: close one first.`;
+					throw apiError('rate_limited', {message, headers: retryAfter(heartbeatMs)});
+				}
+				open.add(raw);
+				raw.once('close', () => {
+					open.delete(raw);
+					leave();
+				});
+				const parts = await feed.open(workspaceId, place);
+				return answer(Readable.from(messagesOf(request, parts), {objectMode: false}));
+			},
+		);
+	};
+}

@@ -1,0 +1,256 @@
+import {once} from 'node:events';
+import {connect} from 'node:net';
+import test, {type ExecutionContext} from 'ava';
+import fc from 'fast-check';
+import {heartbeat, parseStreamPlace} from '../../src/api/event-stream.ts';
+import {apiKeyHash} from '../../src/mail/api-key.ts';
+import {systemClock} from '../../src/mail/clock.ts';
+import {insertEvents} from '../../src/store/events.ts';
+import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {newStore, storeTest} from '../helpers/databases.ts';
+import {openStream, type StreamMessage} from '../helpers/event-stream.ts';
+import {newEvent} from '../helpers/events.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {addKey, addWorkspace} from '../helpers/workspace.ts';
+
+/** The next messages, so many. */
+async function next(stream: Awaited<ReturnType<typeof openStream>>, count: number): Promise<StreamMessage[]> {
+	const messages: StreamMessage[] = [];
+	while (messages.length < count) {
+		messages.push((await stream.message()) as StreamMessage);
+	}
+	return messages;
+}
+
+const write = (api: TestApi, messageId: string, ...types: Array<Parameters<typeof newEvent>[1]>) =>
+	api.store.writer.transaction(trx =>
+		insertEvents(
+			trx,
+			types.map(type => newEvent(messageId, type)),
+		),
+	);
+
+const refused = async (t: ExecutionContext, api: TestApi, options: Parameters<typeof openStream>[3]) => {
+	const {response} = await openStream(t, api.base, api.key, options);
+	return response.status;
+};
+
+storeTest(test, 'a stream tells what happens from now on, and goes on behind the last message', async (t, store) => {
+	const api = await startApi(t, store);
+	await api.send();
+	const stream = await openStream(t, api.base, api.key);
+	t.is(stream.response.status, 200);
+	t.is(stream.response.headers.get('content-type'), 'text/event-stream; charset=utf-8');
+	t.is(stream.response.headers.get('cache-control'), 'no-cache');
+	t.regex((await stream.block()) ?? '', /^: heartbeat\nid: \d+$/);
+	const id = idOf(await api.send());
+	const [accepted] = await next(stream, 1);
+	const {data: timeline} = (await api.get(`/v1/messages/${id}/events`)).body as {data: object[]};
+	t.deepEqual(accepted?.data, {...timeline[0], message_id: id, mode: 'live'});
+	t.is(accepted?.event, 'accepted');
+	t.regex(accepted?.id ?? '', new RegExp(`^${accepted?.data.id}-\\d+$`));
+	stream.close();
+
+	await write(api, id, 'sent', 'delivered');
+	const lastEventId = accepted?.id ?? '';
+	for (const options of [{headers: {'last-event-id': lastEventId}}, {query: `?after=${lastEventId}`}]) {
+		const [sent, delivered] = await next(await openStream(t, api.base, api.key, options), 2);
+		t.deepEqual([sent?.event, delivered?.event], ['sent', 'delivered']);
+	}
+	const before = await openStream(t, api.base, api.key, {
+		query: `?after=${lastEventId}`,
+		headers: {
+			'last-event-id':
+				(await next(await openStream(t, api.base, api.key, {query: `?after=${lastEventId}`}), 1))[0]?.id ?? '',
+		},
+	});
+	t.is((await next(before, 1))[0]?.event, 'delivered', 'the header goes before the query');
+});
+
+storeTest(test, 'nothing is missed over a restart, also of a stream that has told nothing yet', async (t, store) => {
+	const first = await startApi(t, store);
+	const id = idOf(await first.send());
+	const stream = await openStream(t, first.base, first.key);
+	const start = /^id: (\d+)$/m.exec((await stream.block()) ?? '')?.[1] ?? '';
+	stream.close();
+	await write(first, id, 'queued', 'sent');
+	const second = await startApi(t, store, {like: first});
+	await write(second, id, 'delivered');
+	const again = await openStream(t, second.base, second.key, {headers: {'last-event-id': start}});
+	t.deepEqual(
+		(await next(again, 3)).map(({event}) => event),
+		['queued', 'sent', 'delivered'],
+	);
+});
+
+storeTest(
+	test,
+	'each workspace sees its own events, a test key those of test mail, `types` chooses',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const globex = await addWorkspace(store, 'globex');
+		const foreignKey = await addKey(store, globex.id);
+		const foreign = await openStream(t, api.base, foreignKey);
+		const ofTests = await addKey(store, api.workspace.id, {mode: 'test'});
+		const [all, tests, chosen] = await Promise.all([
+			openStream(t, api.base, api.key),
+			openStream(t, api.base, ofTests),
+			openStream(t, api.base, api.key, {query: '?types=delivered,opened'}),
+		]);
+		const [live, tested] = [idOf(await api.send()), idOf(await api.send({}, ofTests))];
+		await write(api, live, 'delivered');
+		await write(api, tested, 'sent', 'opened');
+		const told = (messages: readonly StreamMessage[]) => messages.map(({event, data}) => `${event} ${data.mode}`);
+		t.deepEqual(told(await next(all, 5)), [
+			'accepted live',
+			'accepted test',
+			'delivered live',
+			'sent test',
+			'opened test',
+		]);
+		t.deepEqual(told(await next(tests, 3)), ['accepted test', 'sent test', 'opened test']);
+		t.deepEqual(told(await next(chosen, 2)), ['delivered live', 'opened test']);
+		const [, {id: last} = {id: ''}] = await next(await openStream(t, api.base, api.key, {query: '?after=0'}), 2);
+		t.is(await refused(t, api, {headers: {'last-event-id': last}}), 200);
+		const {response} = await openStream(t, api.base, foreignKey, {headers: {'last-event-id': last}});
+		t.is(response.status, 422, 'the event of another workspace');
+		const own = idOf(await api.send({from: globex.sender, templateId: globex.templateId}, foreignKey));
+		t.is((await next(foreign, 1))[0]?.data.message_id, own);
+	},
+);
+
+test('what is no place of this stream is refused, and so are a key without the scope and wrong types', async t => {
+	const store = await newStore(t, 'sqlite');
+	const api = await startApi(t, store);
+	await api.send();
+	const [accepted] = await next(await openStream(t, api.base, api.key, {query: '?after=0'}), 1);
+	const event = accepted?.id.split('-')[0] ?? '';
+	t.is(await refused(t, api, {headers: {'last-event-id': ''}}), 200, 'as a browser that has none');
+	for (const place of ['x', '-1', '1e3', '2', event, `${event}-2`, `${newEvent('').id}-1`]) {
+		const answer = await api.get(`/v1/events?after=${place}`);
+		t.is(answer.status, 422, place);
+		t.like(answer.body, {error: {code: 'validation_failed', violations: [{field: 'after'}]}});
+		const header = await fetch(`${api.base}/v1/events`, {
+			headers: {authorization: `Bearer ${api.key}`, 'last-event-id': place},
+		});
+		t.like(await header.json(), {error: {violations: [{field: 'Last-Event-ID'}]}});
+	}
+	for (const types of ['', 'delivered,', 'nothing', 'delivered,delivered2']) {
+		t.like((await api.get(`/v1/events?types=${types}`)).body, {error: {violations: [{field: 'types'}]}}, types);
+	}
+	const bare = await addKey(store, api.workspace.id, {scopes: '["messages:read"]'});
+	t.is(codeOf(await api.get('/v1/events', bare)), 'insufficient_scope');
+	// Retention may have removed the message since.
+	await store.database('messages').delete();
+	t.is(await refused(t, api, {headers: {'last-event-id': accepted?.id ?? ''}}), 200);
+});
+
+test('a stream ends when its key is revoked, expires or loses the scope', async t => {
+	const store = await newStore(t, 'sqlite');
+	let now = Date.now();
+	const api = await startApi(t, store, {clock: {...systemClock, now: () => now}});
+	const change = (key: string, fields: object) =>
+		store
+			.database('api_keys')
+			.where({hash: apiKeyHash(key)})
+			.update(fields);
+	const changes: Array<(key: string) => Promise<unknown>> = [
+		key => change(key, {revoked_at: new Date(now).toISOString()}).then(api.clear),
+		key => change(key, {scopes: '["messages:read"]'}).then(api.clear),
+		async () => {
+			now += 3_600_000;
+		},
+	];
+	for (const revoke of changes) {
+		const key = await addKey(store, api.workspace.id, {expires_at: new Date(now + 3_000_000).toISOString()});
+		const stream = await openStream(t, api.base, key);
+		await stream.block();
+		await revoke(key);
+		t.is(await stream.message(), null);
+	}
+});
+
+test('heartbeats come while nothing happens, and say how far the stream has come', async t => {
+	let monotonic = 0;
+	const store = await newStore(t, 'sqlite');
+	const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => monotonic}});
+	const id = idOf(await api.send());
+	const stream = await openStream(t, api.base, api.key, {query: '?types=opened'});
+	t.is(await stream.block(), heartbeat(1).trimEnd());
+	await write(api, id, 'delivered');
+	monotonic += 15_000;
+	t.is(await stream.block(), heartbeat(2).trimEnd());
+	await write(api, id, 'opened');
+	t.is((await stream.message())?.event, 'opened');
+});
+
+test('a key has ten streams, another one has its own, and what ends makes room; HEAD takes none', async t => {
+	const store = await newStore(t, 'sqlite');
+	const api = await startApi(t, store);
+	const streams = await Promise.all(Array.from({length: 10}, () => openStream(t, api.base, api.key)));
+	t.true(streams.every(({response}) => response.status === 200));
+	const eleventh = await api.get('/v1/events');
+	t.is(codeOf(eleventh), 'rate_limited');
+	t.is(eleventh.headers.get('retry-after'), '15');
+	const headers = {authorization: `Bearer ${api.key}`};
+	const head = await fetch(`${api.base}/v1/events`, {method: 'HEAD', headers});
+	t.is(head.status, 200);
+	t.is(head.headers.get('content-type'), 'text/event-stream; charset=utf-8');
+	const other = await openStream(t, api.base, await addKey(store, api.workspace.id));
+	t.is(other.response.status, 200);
+	streams[0]?.close();
+	await waitFor('a seat is free', async () => (await refused(t, api, {})) === 200);
+});
+
+test('a client that reads nothing is not read for, and holds up no stop', async t => {
+	const store = await newStore(t, 'sqlite');
+	const api = await startApi(t, store);
+	const id = idOf(await api.send());
+	const big = {...newEvent(id), detail: JSON.stringify({reply: 'x'.repeat(10_000)})};
+	const count = 3000;
+	await store.writer.transaction(trx =>
+		insertEvents(
+			trx,
+			Array.from({length: count}, () => ({...big, id: newEvent(id).id})),
+		),
+	);
+	let reads = 0;
+	store.reader.on('query', ({sql}) => {
+		reads += sql.includes('join messages') ? 1 : 0;
+	});
+	const socket = connect(Number(new URL(api.base).port), '127.0.0.1');
+	t.teardown(() => socket.destroy());
+	socket.on('error', () => undefined);
+	socket.pause();
+	await once(socket, 'connect');
+	socket.write(`GET /v1/events?after=0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.key}\r\n\r\n`);
+	// What another one reads meanwhile shows that time has passed.
+	const reading = await openStream(t, api.base, api.key, {query: '?after=1'});
+	await next(reading, count);
+	const readByOther = Math.ceil(count / 200);
+	t.true(reads < readByOther + 10, `${reads} reads`);
+	await api.stop();
+	const closed = once(socket, 'close');
+	socket.resume();
+	await closed;
+	t.true(socket.bytesRead < (count * 10_000) / 2);
+	t.is(await reading.message(), null);
+});
+
+test('a place is read from the id of a message, and from nothing else', t => {
+	fc.assert(
+		fc.property(fc.oneof(fc.string(), fc.stringMatching(/^(evt_[0-9a-z]{26}-)?\d{1,17}$/)), text => {
+			const place = parseStreamPlace(text);
+			if (place) {
+				const {eventId, position} = place;
+				t.is(eventId === null ? `${position}` : `${eventId}-${position}`, text);
+				t.true(Number.isSafeInteger(position));
+			}
+		}),
+	);
+	t.deepEqual(parseStreamPlace('evt_01m84q2e6sbfvh34ejpx1z6ykr-8'), {
+		eventId: 'evt_01m84q2e6sbfvh34ejpx1z6ykr',
+		position: 8,
+	});
+	t.deepEqual(parseStreamPlace('0'), {eventId: null, position: 0});
+});
