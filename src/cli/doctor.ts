@@ -111,7 +111,7 @@ async function selfToken({tools}: Session, settings: Settings, {store}: OpenedSt
 
 const words = {ok: 'ok', warn: 'WARN', fail: 'FAIL'} as const;
 const statusColumns = 6;
-const checkColumns = 14;
+const checkColumns = 16;
 
 /** One finding: a line where all is well, with the reason and the mend below where it is not. */
 function linesOf({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {

@@ -189,7 +189,7 @@ export function noStore({databaseUrl, dataDir}: Settings): CliError {
 	const wrong = `no store at ${below.startsWith('..') ? dataDir : `./${below}`}`;
 	const mend =
 		dataDir === resolve('data') && existsSync(systemFile)
-			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile}`
+			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile} (sudo)`
 			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init makes a store)';
 	return new CliError('unavailable', wrong, mend);
 }

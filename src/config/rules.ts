@@ -154,7 +154,7 @@ function fileProblem(name: string, path: string | null): string | undefined {
 			readSettingFile(path);
 		}
 	} catch (error) {
-		return `${name}="${path}" cannot be read: ${(error as Error).message}`;
+		return `${name}="${path}" cannot be read: ${(error as Error).message}: name a file that the user of the daemon may read`;
 	}
 }
 

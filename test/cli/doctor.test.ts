@@ -48,8 +48,8 @@ test('doctor works on a fresh machine, makes nothing, and says what to mend', as
 
 	const {stdout, code} = await cli.run('doctor', ...lab);
 	t.is(code, 1);
-	t.regex(stdout, /^FAIL {2}blocklists {4}127\.0\.0\.9 is on list\.test \(127\.0\.0\.2\)$/m);
-	t.regex(stdout, /^ {20}fix: find out why/m);
+	t.regex(stdout, /^FAIL {2}blocklists {6}127\.0\.0\.9 is on list\.test \(127\.0\.0\.2\)$/m);
+	t.regex(stdout, /^ {22}fix: find out why/m);
 	t.regex(stdout, /\n\d+ ok, 2 warnings, 2 failures\n$/);
 	t.true(stdout.split('\n').every(line => line.length <= 80));
 

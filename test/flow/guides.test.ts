@@ -74,7 +74,7 @@ async function startLab(t: ExecutionContext): Promise<Lab> {
 		['msg_06f3k2ab', message.slice(0, -3)],
 		['rcp_…', shown.recipients[0]?.id ?? ''],
 		['whe_…', endpoint.id],
-		['/var/backups', place('backups')],
+		['/var/backups/mailctl', place('backups')],
 		['/var/mail/bounces', place('bounces')],
 	];
 	const env = {...program.environment.env, PATH: `${place('bin')}:${process.env.PATH}`, HOME: program.folder};
