@@ -59,7 +59,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 		const {user, confirmedAt} = visitor.signedIn;
 		if (!mayActAs(user.role, route.role) || (route.everywhere && user.workspaceId !== null)) {
 			const needed = route.everywhere ? `${route.role} of all workspaces` : route.role;
-			const why = `You are ${user.role} here; this needs the role ${needed}. An admin can change yours (mailctl user add).`;
+			const why = `You are ${user.role} here; this needs the role ${needed}. An admin can change yours at Users.`;
 			return refuse(request, reply, {status: 403, title: 'Not allowed'}, why);
 		}
 		if (route.fresh && tools.clock.now() - Date.parse(confirmedAt) > freshMs) {

@@ -1,6 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
 import type {Page} from 'playwright-core';
 import {openBrowser} from '../helpers/browser.ts';
+import {strangerTo} from '../helpers/dashboard.ts';
+import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
 import {serviceOf} from '../helpers/service.ts';
 
 // What people do with a browser; what the pages answer is in log-in.test.ts.
@@ -20,6 +22,32 @@ async function openAt(t: ExecutionContext): Promise<{page: Page; base: string; l
 	const {link} = await service().program.cli<{link: string}>('user', 'add', email, '--role', 'admin');
 	return {page, base, link: `${base}${new URL(link).pathname}`, email};
 }
+
+test.serial('without script one logs in by password, and is offered no passkey', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		t.pass();
+		return;
+	}
+	const {url, program} = service();
+	const {link} = await program.cli<{link: string}>('user', 'add', 'eve@staff.example', '--role', 'viewer');
+	const {page} = await openWindow(browser, {url, visitor: strangerTo(url), script: false});
+	await page.goto(link);
+	await page.getByLabel('New password').fill(password);
+	await page.keyboard.press('Enter');
+	await page.getByText('The password is set.').waitFor();
+	await page.goto('/users');
+	await page.getByText('this needs the role admin').waitFor();
+	await page.goto('/account');
+	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
+	t.is(await page.getByRole('button', {name: 'Log in with a passkey'}).count(), 0);
+	await page.getByLabel('E-mail').fill('eve@staff.example');
+	await page.keyboard.press('Tab');
+	await page.keyboard.type(password);
+	await page.keyboard.press('Enter');
+	await page.getByRole('heading', {name: 'Messages'}).waitFor();
+	t.is(new URL(page.url()).pathname, '/messages');
+});
 
 test.serial('first log-in by link, a passkey, a password, and ten wrong ones', async t => {
 	const opened = await openAt(t);
@@ -45,9 +73,18 @@ test.serial('first log-in by link, a passkey, a password, and ten wrong ones', a
 	});
 
 	await page.goto(link);
+	t.deepEqual(await faultsOf(page), []);
 	await page.getByLabel('Name of the passkey').fill('Laptop');
 	await page.getByRole('button', {name: 'Add a passkey'}).click();
 	await page.getByText('The passkey is added.').waitFor();
+	await page.getByText('Set up', {exact: true}).click();
+	t.deepEqual(await faultsOf(page), []);
+	await page.goto(`${base}/users`);
+	await page.getByText('Add a user').click();
+	t.deepEqual(await faultsOf(page), []);
+	await page.goto(`${base}/confirm`);
+	t.deepEqual(await faultsOf(page), []);
+	await page.goto(`${base}/account`);
 	t.true(await page.getByRole('cell', {name: 'Laptop'}).isVisible());
 	await page.getByLabel('New password').fill(password);
 	await page.getByRole('button', {name: 'Set the password'}).click();
@@ -55,6 +92,7 @@ test.serial('first log-in by link, a passkey, a password, and ten wrong ones', a
 
 	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
 	await page.getByText('You are logged out.').waitFor();
+	t.deepEqual(await faultsOf(page), []);
 	await page.getByRole('button', {name: 'Log in with a passkey'}).click();
 	await page.getByRole('heading', {name: 'Messages'}).waitFor();
 	t.is(new URL(page.url()).pathname, '/messages');
