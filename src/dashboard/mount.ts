@@ -2,7 +2,7 @@ import {hkdfSync} from 'node:crypto';
 import cookie from '@fastify/cookie';
 import csrf from '@fastify/csrf-protection';
 import type {FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler} from 'fastify';
-import {apiError, toApiError} from '../api/errors.ts';
+import {apiError, sendError, toApiError} from '../api/errors.ts';
 import {isStorable} from '../api/schemas/formats.ts';
 import type {Routes} from '../api/server.ts';
 import {html} from '../hosted/html.ts';
@@ -136,6 +136,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			await scope.register(cookie);
 			scope.addHook('onRequest', guard);
 			scope.addHook('onRequest', checkOrigin);
+			scope.addHook('onRequest', leaveToApi);
 			await scope.register(csrf, {
 				cookieKey: csrfCookie,
 				cookieOpts: {path: '/', httpOnly: true, sameSite: 'strict'},
@@ -145,6 +146,9 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			});
 			await readForms(scope);
 			scope.setErrorHandler((error, request, reply) => {
+				if (request.headers.authorization !== undefined) {
+					return sendError(reply, toApiError(error, parts.store.dialect.isUnavailable));
+				}
 				if ((error as {code?: string}).code?.startsWith('FST_CSRF')) {
 					return refuse(
 						request,
@@ -216,6 +220,11 @@ function checkOrigin(request: FastifyRequest, _reply: FastifyReply, done: (error
 /** Forms outlive a restart, and any node takes them. */
 function formKey({keys, current}: MasterKeys): string {
 	return Buffer.from(hkdfSync('sha256', keys[current] as Uint8Array, '', 'form', 32)).toString('base64');
+}
+
+/** Who brings a key asks for the API, where such a path is not: `/messages` without `/v1` is a slip to be told. */
+function leaveToApi({headers}: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
+	done(headers.authorization === undefined ? undefined : apiError('not_found'));
 }
 
 function urlOf(text = ''): URL | null {

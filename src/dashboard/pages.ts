@@ -10,6 +10,7 @@ import {accountPages} from './people/account.ts';
 import {logInPages} from './people/log-in.ts';
 import {singleSignOnPages} from './people/single-sign-on.ts';
 import {userPages} from './people/users.ts';
+import {queuePages} from './queue/list.ts';
 import {contactPages} from './recipients/contacts.ts';
 import {suppressionPages} from './recipients/suppressions.ts';
 import {topicPages} from './recipients/topics.ts';
@@ -23,6 +24,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
 		...messagePages(parts),
 		...overviewPages(parts),
+		...queuePages(parts),
 		...domainPages(parts),
 		...suppressionPages(parts),
 		...topicPages(parts),

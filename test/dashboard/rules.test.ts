@@ -32,6 +32,7 @@ async function thingsOf({workspaces, program}: Service): Promise<Readonly<Record
 		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
 		keys: await made('key', 'create', '--name', 'secret-key'),
 		topics: 'secret-topic',
+		queue: 'dest.example',
 		workspaces: workspace,
 		suppressions: await made('suppression', 'add', 'secret-listed@dest.example'),
 		contacts: await made('contact', 'show', 'secret-recipient@dest.example'),
@@ -114,7 +115,8 @@ test('the things of another workspace are not there', async t => {
 			t.is(own.status, 200, `own ${named(route)}`);
 		}
 		const seen = await ask(foreigner, route, path ?? route.path);
-		if (path !== null) {
+		// A destination is nobody's: whoever names one sees their own mail to it.
+		if (path !== null && !path.startsWith('/queue/')) {
 			t.true([303, 404].includes(seen.status), `${named(route)} answered ${seen.status}`);
 			t.true(route.method === 'POST' || seen.status === 404, named(route));
 		}

@@ -1,20 +1,6 @@
-import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import type {Knex} from 'knex';
-import {auditQueue} from '../../admin/queue-audit.ts';
+import {changeQueue, drop, fail, flush, hold, type QueueChange, release} from '../../admin/queue-changes.ts';
 import {resumeDestination, suspendDestination} from '../../admin/suspensions.ts';
-import {storeTime} from '../../mail/time.ts';
-import type {Outbox} from '../../outcome/outbox.ts';
-import {type GivenUp, giveUp} from '../../outcome/settle.ts';
-import {bumpGeneration} from '../../store/changes.ts';
-import {
-	type ChangedCopy,
-	findClaimed,
-	holdCopies,
-	makeDue,
-	releaseHeld,
-	type Step,
-} from '../../store/queue/queue-change.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import {readDaemons} from '../open-store.ts';
@@ -28,35 +14,11 @@ import {chosenTargets, type TargetOptions, type Targets, targetOptions} from './
 
 type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
 
-const hold: Change = {
-	done: 'held',
-	says: copies => `held ${copies}`,
-	passesOver: false,
-	apply: holdCopies,
-};
-
-const release: Change = {
-	done: 'released',
-	says: copies => `released ${copies}`,
-	passesOver: true,
-	apply: releaseHeld,
-};
-
-const flush: Change = {
-	done: 'flushed',
-	says: copies => `${copies} due now`,
-	passesOver: true,
-	apply: makeDue,
-};
-
-const end = (done: string, how: GivenUp): Change => ({
-	done,
-	says: copies => `${done} ${copies}`,
-	passesOver: false,
-	apply: (trx, step, outbox) => giveUp(trx, step, how, outbox),
-});
-
-const failed = 'given up by the operator';
+/** What the result says for people: `held 3 copies`. */
+const saysOf =
+	({done}: QueueChange) =>
+	(copies: string) =>
+		done === 'flushed' ? `${copies} due now` : `${done} ${copies}`;
 
 /** The verbs that change copies of the queue. */
 export function changeVerbs(queue: Command): void {
@@ -81,7 +43,7 @@ export function changeVerbs(queue: Command): void {
 			if (targets.copies.length > 0) {
 				await session.confirm(`Drop ${copies}? They end as errored and are never sent.`, options.yes);
 			}
-			await runChange(session, end('dropped', {kind: 'drop'}), targets);
+			await runChange(session, drop, targets);
 		}),
 	);
 
@@ -89,12 +51,12 @@ export function changeVerbs(queue: Command): void {
 		targetVerb(queue, 'fail', 'End mail as bounced, as if its time were over; webhooks are told', '--older-than 2d'),
 	).action(
 		changing(async (session, ids, options) => {
-			await change(session, end('failed', {kind: 'fail', reason: options.reason ?? failed}), ids, options);
+			await change(session, fail(options.reason), ids, options);
 		}),
 	);
 }
 
-async function change(session: Session, change: Change, ids: readonly string[], options: Options): Promise<void> {
+async function change(session: Session, change: QueueChange, ids: readonly string[], options: Options): Promise<void> {
 	const {reason} = options;
 	await runChange(session, change, await chosenTargets(session, ids, options), reason === undefined ? {} : {reason});
 }
@@ -111,50 +73,34 @@ function reasonOption(command: Command): Command {
 	return command.option('--reason <text>', 'why: kept, and shown by queue why', label('--reason'));
 }
 
-/** What is done to copies of the queue. */
-export type Change = {
-	/** Names the count in the result, and the action in the audit trail: `held`. */
-	readonly done: string;
-	/** `held 3 copies` */
-	readonly says: (copies: string) => string;
-	/** Whether a copy that is being tried needs nothing done; else it is asked for again when its try may be over. */
-	readonly passesOver: boolean;
-	readonly apply: (trx: Knex.Transaction, step: Step, outbox: Outbox) => Promise<readonly ChangedCopy[]>;
-};
-
-type Done = {readonly changed: number; readonly busy: readonly string[]};
-
-const copiesPerStep = 500;
-/** How long tries under way are waited for, milliseconds: before the second look, before the third … */
-const patience = [250, 500, 1000, 2000];
-
 /**
  * Changes the copies step by step, beside a running daemon or without one, and tells what came of it. Throws temporary (75)
  * where some are still being tried.
  */
 export async function runChange(
 	session: Session,
-	change: Change,
+	change: QueueChange,
 	{copies, gone, chosen}: Targets,
 	detail: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
-	const noted = {...chosen, ...detail};
-	let {changed, busy} = await takeSteps(session, change, copies, noted);
-	for (const wait of change.passesOver ? [] : patience) {
-		if (busy.length === 0) {
-			break;
-		}
-		await sleep(wait);
-		const again = await takeSteps(session, change, busy, noted);
-		changed += again.changed;
-		busy = again.busy;
-	}
+	const {clock, newId} = session.tools;
+	const progress = createProgress(session.terminal, clock, 'copies');
+	const options = {
+		transaction: session.write,
+		tools: session.tools,
+		// A daemon beside finds by itself what is due.
+		outbox: {newId, onDue: () => undefined},
+		readSilentSince: async () => (await readDaemons(session)).silentSince,
+		onStep: (done: number, of: number) => progress.show(done, done / of),
+	};
+	const {changed, busy} = await changeQueue(options, change, copies, {...chosen, ...detail});
+	progress.end();
 	const unchanged = copies.length - changed - busy.length;
 	session.show({[change.done]: changed, unchanged, in_flight: busy.length, not_queued: gone.length}, () =>
 		copies.length + gone.length === 0
 			? ['nothing in the queue matches']
 			: [
-					...(changed > 0 ? [change.says(copiesOf(changed))] : []),
+					...(changed > 0 ? [saysOf(change)(copiesOf(changed))] : []),
 					...(unchanged > 0 ? [`${copiesOf(unchanged)} as before: nothing was to be changed`] : []),
 					...(gone.length > 0 ? [`${copiesOf(gone.length)} not in the queue any more`] : []),
 					...(busy.length > 0 && change.passesOver ? [`${copiesOf(busy.length)} being tried right now`] : []),
@@ -163,40 +109,6 @@ export async function runChange(
 	if (busy.length > 0 && !change.passesOver) {
 		throw new CliError('temporary', `${copiesOf(busy.length)} being tried right now`, 'run it again in a moment');
 	}
-}
-
-/** Short transactions: a daemon beside goes on writing, and learns of each. */
-async function takeSteps(
-	session: Session,
-	change: Change,
-	ids: readonly string[],
-	detail: Readonly<Record<string, unknown>>,
-): Promise<Done> {
-	const {clock, newId} = session.tools;
-	// A daemon beside finds by itself what is due.
-	const outbox = {newId, onDue: () => undefined};
-	const progress = createProgress(session.terminal, clock, 'copies');
-	let changed = 0;
-	const busy: string[] = [];
-	for (let from = 0; from < ids.length; from += copiesPerStep) {
-		const some = ids.slice(from, from + copiesPerStep);
-		const {silentSince} = await readDaemons(session);
-		const now = storeTime(clock.now());
-		const done = await session.write(async trx => {
-			const copies = await change.apply(trx, {ids: some, now, silentSince}, outbox);
-			const action = {action: `queue.${change.done}`, at: now, detail};
-			await auditQueue(trx, session.tools, action, copies);
-			if (copies.length > 0) {
-				await bumpGeneration(trx);
-			}
-			return {changed: copies.length, busy: await findClaimed(trx, some)};
-		});
-		changed += done.changed;
-		busy.push(...done.busy);
-		progress.show(from + some.length, (from + some.length) / ids.length);
-	}
-	progress.end();
-	return {changed, busy};
 }
 
 function copiesOf(count: number): string {

@@ -1,11 +1,10 @@
 import type {Command} from 'commander';
+import {free, type QueueStanding, readQueueStanding, readStopped, type Stopped} from '../../admin/queue-standing.ts';
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {storeTime} from '../../mail/time.ts';
 import {readCopyFacts} from '../../store/queue/queue-facts.ts';
 import {listQueue, type QueuedCopy} from '../../store/queue/queue-list.ts';
-import {type QueueSummary, summarizeQueue} from '../../store/queue/queue-summary.ts';
-import {listSiteSuspensions, listSuspensions} from '../../store/queue/suspensions.ts';
 import {readDaemons} from '../open-store.ts';
 import {count} from '../options.ts';
 import {verb} from '../program.ts';
@@ -25,19 +24,6 @@ export function queueCommands(queue: Command): void {
 	suspendVerbs(queue);
 }
 
-/** What stops all mail to a destination. */
-type Stopped = {
-	/** `operator`, `failures` of its site, or its `route`: a smarthost that refuses us. */
-	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
-	readonly suspended_until: string | null;
-	readonly suspension_reason: string | null;
-};
-
-type Row = Omit<QueueSummary, 'oldest'> & Stopped & {readonly oldest: string | null; readonly suspended: boolean};
-
-const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
-const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
-
 export function summaryVerb(queue: Command): void {
 	watchOption(
 		verb(queue, 'summary', 'What waits, by destination, the most first', 'mailctl queue summary --watch'),
@@ -56,46 +42,19 @@ export function summaryVerb(queue: Command): void {
 	);
 }
 
-async function summary(session: Session): Promise<{readonly rows: readonly Row[]; readonly now: number}> {
+async function summary(session: Session): Promise<{readonly rows: readonly QueueStanding[]; readonly now: number}> {
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	const now = session.tools.clock.now();
-	const counted = await summarizeQueue(await session.reader(), {now: storeTime(now), workspaceId});
-	const stopped = await readStopped(session, storeTime(now));
-	const rows: Row[] = counted.map(row => withStop(row, stopped.get(row.destination) ?? free));
-	// Those without mail are shown too, or nobody would think of them again.
-	const known = new Set(counted.map(({destination}) => destination));
-	const others = [...stopped].filter(([destination]) => workspaceId === undefined && !known.has(destination));
-	rows.push(...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)));
-	return {rows, now};
-}
-
-async function readStopped(session: Session, now: string): Promise<Map<string, Stopped>> {
-	const reader = await session.reader();
-	const stopped = new Map<string, Stopped>();
-	for (const {destination, reason, waits_for: waitsFor, suspended_until: until} of await listSiteSuspensions(
-		reader,
-		now,
-	)) {
-		const by = waitsFor === 'route' ? 'route' : 'failures';
-		stopped.set(destination, {suspended_by: by, suspended_until: until, suspension_reason: reason});
-	}
-	for (const {destination, reason} of await listSuspensions(reader)) {
-		stopped.set(destination, {suspended_by: 'operator', suspended_until: null, suspension_reason: reason});
-	}
-	return stopped;
-}
-
-function withStop(row: Omit<Row, keyof Stopped | 'suspended'>, stop: Stopped): Row {
-	return {...row, suspended: stop.suspended_by !== null, ...stop};
+	return {rows: await readQueueStanding(await session.reader(), {now, workspaceId}), now};
 }
 
 const nothing = 'no mail waits';
 
-function lines({terminal}: Session, rows: readonly Row[], now: number): string[] {
+function lines({terminal}: Session, rows: readonly QueueStanding[], now: number): string[] {
 	if (rows.length === 0) {
 		return [nothing];
 	}
-	const sum = (of: (row: Row) => number) => rows.reduce((all, row) => all + of(row), 0);
+	const sum = (of: (row: QueueStanding) => number) => rows.reduce((all, row) => all + of(row), 0);
 	const shown = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
 	const total = {
 		...free,
@@ -107,7 +66,7 @@ function lines({terminal}: Session, rows: readonly Row[], now: number): string[]
 		age: Math.max(...shown.map(({age}) => age ?? 0)),
 		last_reply: '',
 	};
-	return table<Omit<Row, 'oldest' | 'suspended'> & {readonly age: number | null}>(
+	return table<Omit<QueueStanding, 'oldest' | 'suspended'> & {readonly age: number | null}>(
 		[
 			{title: 'DESTINATION', cell: row => row.destination, cut: true},
 			{title: 'READY', cell: row => row.ready, right: true},
@@ -145,17 +104,11 @@ export function listVerb(queue: Command): void {
 async function list(session: Session, {destination, olderThan, held, suspended, limit}: Options): Promise<void> {
 	const workspace = await session.chosenWorkspace();
 	const now = session.tools.clock.now();
-	const stopped = await suspendedDestinations(session, storeTime(now));
+	const stopped = new Set((await readStopped(await session.reader(), storeTime(now))).keys());
 	const destinations = suspended && [...stopped];
 	const filter = {workspaceId: workspace?.id, destination, before: olderThan, held, destinations, limit};
 	const rows = await listQueue(await session.reader(), filter);
 	session.list(queuedAt(now, stopped), rows);
-}
-
-async function suspendedDestinations(session: Session, now: string): Promise<Set<string>> {
-	const reader = await session.reader();
-	const all = [...(await listSuspensions(reader)), ...(await listSiteSuspensions(reader, now))];
-	return new Set(all.map(({destination}) => destination));
 }
 
 /** Copies as they are at a time, where mail to some destinations is stopped. */

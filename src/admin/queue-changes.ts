@@ -1,0 +1,104 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import type {Knex} from 'knex';
+import type {ActTools} from '../mail/operator.ts';
+import {storeTime} from '../mail/time.ts';
+import type {Outbox} from '../outcome/outbox.ts';
+import {type GivenUp, giveUp} from '../outcome/settle.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {
+	type ChangedCopy,
+	findClaimed,
+	holdCopies,
+	makeDue,
+	releaseHeld,
+	type Step,
+} from '../store/queue/queue-change.ts';
+import {auditQueue} from './queue-audit.ts';
+
+/** What is done to copies of the queue. */
+export type QueueChange = {
+	/** Names the count in the result, and the action in the audit trail: `held`. */
+	readonly done: string;
+	/** Whether a copy that is being tried needs nothing done; else it is asked for again when its try may be over. */
+	readonly passesOver: boolean;
+	readonly apply: (trx: Knex.Transaction, step: Step, outbox: Outbox) => Promise<readonly ChangedCopy[]>;
+};
+
+export const hold: QueueChange = {done: 'held', passesOver: false, apply: holdCopies};
+export const release: QueueChange = {done: 'released', passesOver: true, apply: releaseHeld};
+export const flush: QueueChange = {done: 'flushed', passesOver: true, apply: makeDue};
+
+const end = (done: string, how: GivenUp): QueueChange => ({
+	done,
+	passesOver: false,
+	apply: (trx, step, outbox) => giveUp(trx, step, how, outbox),
+});
+
+/** It ends as errored, and no webhook is told. */
+export const drop: QueueChange = end('dropped', {kind: 'drop'});
+
+/** It ends as bounced, and webhooks are told. */
+export const fail = (reason = 'given up by the operator'): QueueChange => end('failed', {kind: 'fail', reason});
+
+export type ChangeOptions = {
+	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	readonly tools: ActTools;
+	readonly outbox: Outbox;
+	/** Of `Daemons`, asked before each step. */
+	readonly readSilentSince: () => Promise<string | null>;
+	readonly onStep?: (done: number, of: number) => void;
+};
+
+/** How many copies were changed, and those that were being tried all the time. */
+export type QueueChanged = {readonly changed: number; readonly busy: readonly string[]};
+
+const copiesPerStep = 500;
+/** How long tries under way are waited for, milliseconds: before the second look, before the third … */
+const patience = [250, 500, 1000, 2000];
+
+/** Changes copies step by step, in short transactions: whoever delivers goes on writing, and learns of each. */
+export async function changeQueue(
+	options: ChangeOptions,
+	change: QueueChange,
+	copies: readonly string[],
+	detail: Readonly<Record<string, unknown>>,
+): Promise<QueueChanged> {
+	let {changed, busy} = await takeSteps(options, change, copies, detail);
+	for (const wait of change.passesOver ? [] : patience) {
+		if (busy.length === 0) {
+			break;
+		}
+		await sleep(wait);
+		const again = await takeSteps(options, change, busy, detail);
+		changed += again.changed;
+		busy = again.busy;
+	}
+	return {changed, busy};
+}
+
+async function takeSteps(
+	{transaction, tools, outbox, readSilentSince, onStep}: ChangeOptions,
+	change: QueueChange,
+	ids: readonly string[],
+	detail: Readonly<Record<string, unknown>>,
+): Promise<QueueChanged> {
+	let changed = 0;
+	const busy: string[] = [];
+	for (let from = 0; from < ids.length; from += copiesPerStep) {
+		const some = ids.slice(from, from + copiesPerStep);
+		const silentSince = await readSilentSince();
+		const now = storeTime(tools.clock.now());
+		const done = await transaction(async trx => {
+			const copies = await change.apply(trx, {ids: some, now, silentSince}, outbox);
+			await auditQueue(trx, tools, {action: `queue.${change.done}`, at: now, detail}, copies);
+			if (copies.length > 0) {
+				await bumpGeneration(trx);
+			}
+			return {changed: copies.length, busy: await findClaimed(trx, some)};
+		});
+		changed += done.changed;
+		busy.push(...done.busy);
+		onStep?.(from + some.length, ids.length);
+	}
+	return {changed, busy};
+}

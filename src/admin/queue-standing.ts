@@ -1,0 +1,55 @@
+import type {Knex} from 'knex';
+import {storeTime} from '../mail/time.ts';
+import {type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
+import {listSiteSuspensions, listSuspensions} from '../store/queue/suspensions.ts';
+
+/** What stops all mail to a destination. */
+export type Stopped = {
+	/** `operator`, `failures` of its site, or its `route`: a smarthost that refuses us. */
+	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
+	readonly suspended_until: string | null;
+	readonly suspension_reason: string | null;
+};
+
+/** What waits for a destination. */
+export type QueueStanding = Omit<QueueSummary, 'oldest'> &
+	Stopped & {readonly oldest: string | null; readonly suspended: boolean};
+
+export const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
+const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
+
+/** What waits, by destination, the most first; of all workspaces also what is suspended without mail. `now` in milliseconds. */
+export async function readQueueStanding(
+	reader: Knex,
+	{now, workspaceId}: {readonly now: number; readonly workspaceId: string | undefined},
+): Promise<QueueStanding[]> {
+	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId});
+	const stopped = await readStopped(reader, storeTime(now));
+	const known = new Set(counted.map(({destination}) => destination));
+	// Those without mail are shown too, or nobody would think of them again.
+	const others = [...stopped].filter(([destination]) => workspaceId === undefined && !known.has(destination));
+	return [
+		...counted.map(row => withStop(row, stopped.get(row.destination) ?? free)),
+		...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)),
+	];
+}
+
+/** By destination, at a time in the store's form. */
+export async function readStopped(reader: Knex, now: string): Promise<Map<string, Stopped>> {
+	const stopped = new Map<string, Stopped>();
+	for (const {destination, reason, waits_for: waitsFor, suspended_until: until} of await listSiteSuspensions(
+		reader,
+		now,
+	)) {
+		const by = waitsFor === 'route' ? 'route' : 'failures';
+		stopped.set(destination, {suspended_by: by, suspended_until: until, suspension_reason: reason});
+	}
+	for (const {destination, reason} of await listSuspensions(reader)) {
+		stopped.set(destination, {suspended_by: 'operator', suspended_until: null, suspension_reason: reason});
+	}
+	return stopped;
+}
+
+function withStop(row: Omit<QueueStanding, keyof Stopped | 'suspended'>, stop: Stopped): QueueStanding {
+	return {...row, suspended: stop.suspended_by !== null, ...stop};
+}

@@ -1,0 +1,154 @@
+import {changeQueue, drop, fail, flush, hold, type QueueChange, release} from '../../admin/queue-changes.ts';
+import {readQueueStanding} from '../../admin/queue-standing.ts';
+import {type Why, whyWaiting} from '../../admin/why.ts';
+import {readWhyContext} from '../../admin/why-context.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {labelFault} from '../../mail/unprintable.ts';
+import {readCopyFacts} from '../../store/queue/queue-facts.ts';
+import {findWaiting, listQueue} from '../../store/queue/queue-list.ts';
+import {readDaemons} from '../daemons.ts';
+import {live} from '../live.ts';
+import {act, count, facts, input, name, nothing, opened, section, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, type Route, type Visit} from '../route.ts';
+import {standingBadge} from './list.ts';
+
+const path = '/queue';
+const mostShown = 50;
+
+/** The mail that waits for one destination, why each waits, and what an operator can do about it. */
+export function destinationPages(parts: DashboardParts): readonly Route[] {
+	const {reader, writer, webhooks, settings} = parts;
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {params, workspace, now, may, signedIn} = visit;
+		const destination = params.destination ?? '';
+		const all = await readQueueStanding(reader, {now, workspaceId: workspace.id});
+		const standing = all.find(row => row.destination === destination);
+		const copies = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
+		const read = await readCopyFacts(
+			reader,
+			copies.map(({id}) => id),
+		);
+		const context = await readWhyContext(reader, read, {now, daemons: await readDaemons(parts, now), settings});
+		const reasons = new Map(read.map(copy => [copy.id, whyWaiting(copy, context)]));
+		const known = standing
+			? facts([
+					['State', standingBadge(standing)],
+					['Why', standing.suspension_reason && name(standing.suspension_reason)],
+					['Until', standing.suspended_until && time(standing.suspended_until, now)],
+					['Ready', count(standing.ready)],
+					['Later try', count(standing.deferred)],
+					['Being tried', count(standing.in_flight)],
+					['Held', count(standing.held)],
+					['Oldest', time(standing.oldest, now)],
+				])
+			: html`<p>No mail of this workspace waits for it.</p>`;
+		const reply = standing?.last_reply ? section('Last reply', html`<pre>${standing.last_reply}</pre>`) : nothing;
+		const waiting = table({
+			label: `Mail that waits for ${destination}`,
+			link: copy => `/messages/${copy.message_id}?copy=${copy.id}`,
+			columns: [
+				{title: 'To', cell: copy => name(copy.address), cut: true},
+				{title: 'Why it waits', cell: copy => reasonText(reasons.get(copy.id))},
+				{title: 'Tries', cell: copy => count(copy.attempts), right: true},
+				{title: 'Accepted', cell: copy => time(copy.accepted_at, now), right: true, wide: true},
+				{title: 'Next try', cell: copy => time(copy.next_attempt_at, now), right: true, wide: true},
+			],
+			rows: copies,
+			empty: html`<p>Nothing waits.</p>`,
+		});
+		const more = copies.length === mostShown ? html`<p class="soft">The ${mostShown} that are due first.</p>` : nothing;
+		const content = live(
+			'destination',
+			`${path}/${destination}`,
+			html`<div class="card">${known}</div>${reply}${section('Mail', html`${waiting}${more}`)}`,
+			'10s',
+		);
+		const acts = may('operator')
+			? actions(destination, standing?.suspended ?? false, signedIn.user.workspaceId === null)
+			: nothing;
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'queue',
+			title: destination,
+			actions: acts,
+			content,
+		};
+	}
+
+	async function run(
+		visit: Visit,
+		change: QueueChange,
+		detail: Readonly<Record<string, unknown>> = {},
+	): Promise<Answer> {
+		const {params, workspace, tools} = visit;
+		const destination = params.destination ?? '';
+		const copies = await findWaiting(reader, {workspaceId: workspace.id, destination});
+		const options = {
+			transaction: writer.transaction,
+			tools,
+			outbox: {newId: tools.newId, onDue: webhooks.onDue},
+			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
+		};
+		const {changed, busy} = await changeQueue(options, change, copies, {destination, ...detail});
+		const left = busy.length > 0 ? ` ${count(busy.length)} being tried right now: repeat it in a moment.` : '';
+		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${left}`);
+	}
+
+	/** With the reason that was typed; null: none was, and the change has its own. */
+	async function withReason(visit: Visit, changeFor: (reason: string | undefined) => QueueChange): Promise<Answer> {
+		const reason = visit.form.get('reason')?.trim() || undefined;
+		const fault = reason === undefined ? null : labelFault(reason);
+		return fault === null
+			? await run(visit, changeFor(reason), reason === undefined ? {} : {reason})
+			: await show(visit, `The reason ${fault}.`);
+	}
+
+	const typed =
+		(work: (visit: Visit) => Promise<Answer>) =>
+		async (visit: Visit): Promise<Answer> =>
+			visit.form.get('typed') === visit.params.destination
+				? await work(visit)
+				: await show(visit, `Nothing was ended: type ${visit.params.destination} to end its mail.`);
+
+	const to = (verb: string) => `${path}/:destination/${verb}`;
+	return [
+		{method: 'GET', path: `${path}/:destination`, role: 'viewer', answer: visit => show(visit)},
+		{method: 'POST', path: to('hold'), role: 'operator', answer: visit => withReason(visit, () => hold)},
+		{method: 'POST', path: to('release'), role: 'operator', answer: visit => run(visit, release)},
+		{method: 'POST', path: to('flush'), role: 'operator', answer: visit => run(visit, flush)},
+		{method: 'POST', path: to('drop'), role: 'operator', fresh: true, answer: typed(visit => run(visit, drop))},
+		{method: 'POST', path: to('fail'), role: 'operator', fresh: true, answer: typed(visit => withReason(visit, fail))},
+	];
+}
+
+function reasonText(why: Why | undefined): Html {
+	if (why === undefined) {
+		return html`<span class="soft">it has just left the queue</span>`;
+	}
+	return html`${name(why.detail)}${why.mend === null ? null : html`<br><small>${name(why.mend)}</small>`}`;
+}
+
+function actions(destination: string, isSuspended: boolean, seesAll: boolean): Html {
+	const to = (verb: string) => `${path}/${destination}/${verb}`;
+	const reason = input({name: 'reason', label: 'Reason'});
+	const suspension = isSuspended
+		? act({to: to('resume'), label: 'Resume'})
+		: opened(
+				'Suspend',
+				act({
+					to: `${path}/suspend`,
+					label: 'Send nothing to it',
+					fields: html`<input type="hidden" name="domain" value="${destination}">${reason}`,
+				}),
+			);
+	return html`${act({to: to('flush'), label: 'Try now'})}${act({to: to('release'), label: 'Release', look: 'quiet'})}${opened(
+		'Hold',
+		act({to: to('hold'), label: 'Hold all of it', fields: reason}),
+	)}${seesAll ? suspension : nothing}${opened(
+		'End',
+		html`<div class="stack"><p>Drop: it ends as errored, and no webhook is told. Fail: it ends as bounced, and webhooks are told.</p>${act({to: to('drop'), label: 'Drop all of it', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all of it', look: 'danger', typed: destination, fields: reason})}</div>`,
+	)}`;
+}

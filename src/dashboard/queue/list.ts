@@ -1,0 +1,94 @@
+import {type QueueStanding, readQueueStanding} from '../../admin/queue-standing.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {live} from '../live.ts';
+import {act, badge, count, input, name, nothing, opened, table, time} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import type {Answer, Route, Visit} from '../route.ts';
+import {destinationPages} from './destination.ts';
+import {suspensionPages} from './suspension.ts';
+
+const path = '/queue';
+
+/** What waits, where it goes, and what keeps it. */
+export function queuePages(parts: DashboardParts): readonly Route[] {
+	const list = (visit: Visit, problem?: string) => queueList(parts, visit, problem ?? null);
+	return [
+		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		...suspensionPages(parts, list),
+		...destinationPages(parts),
+	];
+}
+
+async function queueList(
+	{reader}: DashboardParts,
+	{workspace, signedIn, now, form, may}: Visit,
+	problem: string | null = null,
+): Promise<Answer> {
+	const rows = await readQueueStanding(reader, {now, workspaceId: workspace.id});
+	const seesAll = signedIn.user.workspaceId === null;
+	return {
+		kind: 'page',
+		...(problem !== null && {status: 422, problem}),
+		place: 'queue',
+		title: 'Queue',
+		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
+		content: live('queue', path, html`${totals(rows)}${standings(rows, now)}`, '10s'),
+	};
+}
+
+function totals(rows: readonly QueueStanding[]): Html {
+	const sum = (of: (row: QueueStanding) => number) => count(rows.reduce((all, row) => all + of(row), 0));
+	const figures = [
+		['Ready', sum(row => row.ready)],
+		['Later try', sum(row => row.deferred)],
+		['Being tried', sum(row => row.in_flight)],
+		['Held', sum(row => row.held)],
+	];
+	return html`<div class="grid">${figures.map(
+		([title = '', figure = '']) =>
+			html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong></div>`,
+	)}</div>`;
+}
+
+function standings(rows: readonly QueueStanding[], now: number): Html {
+	return html`<section><h2>By destination</h2>${table({
+		label: 'What waits, by destination',
+		link: row => `${path}/${row.destination}`,
+		columns: [
+			{title: 'Destination', cell: row => name(row.destination), cut: true},
+			{title: 'State', cell: standingBadge},
+			{title: 'Ready', cell: row => count(row.ready), right: true},
+			{title: 'Later', cell: row => count(row.deferred), right: true},
+			{title: 'Now', cell: row => count(row.in_flight), right: true, wide: true},
+			{title: 'Held', cell: row => count(row.held), right: true, wide: true},
+			{title: 'Oldest', cell: row => time(row.oldest, now), right: true},
+			{title: 'Last reply', cell: row => name(row.suspension_reason ?? row.last_reply ?? ''), wide: true, cut: true},
+		],
+		rows,
+		empty: html`<p>No mail waits.</p><p>What cannot be delivered at once stands here, with the reason and the time of the next try.</p>`,
+	})}</section>`;
+}
+
+export function standingBadge({suspended_by: by, held, ready, deferred, in_flight: now}: QueueStanding): Html {
+	switch (by) {
+		case 'operator':
+			return badge('suspended', 'bad');
+		case 'failures':
+			return badge('left alone', 'warn');
+		case 'route':
+			return badge('route refuses', 'bad');
+		case null:
+			return held > 0 && ready + deferred + now === 0
+				? badge('held', 'warn')
+				: deferred > 0 && ready + now === 0
+					? badge('later', 'warn')
+					: badge('going', 'busy');
+	}
+}
+
+const suspendForm = (value: string): Html =>
+	act({
+		to: `${path}/suspend`,
+		label: 'Suspend',
+		fields: html`${input({name: 'domain', label: 'Domain', required: true, value, placeholder: 'example.com'})}${input({name: 'reason', label: 'Reason', placeholder: 'their disk is full'})}`,
+	});

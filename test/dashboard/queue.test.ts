@@ -1,0 +1,107 @@
+import test from 'ava';
+import {openBrowser} from '../helpers/browser.ts';
+import {type Visitor, visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {type Service, serviceOf} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const service = serviceOf(test, {workspaces: {shop: [], other: []}});
+
+const workspaceOf = ({workspaces}: Service, name: string) =>
+	workspaces[name] as NonNullable<(typeof workspaces)[string]>;
+
+async function sent(to: string, workspace = 'shop'): Promise<string> {
+	const {live, from, templates} = workspaceOf(service(), workspace);
+	const {body} = await live.post<{id: string}>('/v1/messages', {from, to, templateId: templates.plain, data: {}});
+	return body.id;
+}
+
+/** Sends until a mail waits: the scheduler learns of a suspension within half a second. */
+async function waiting(visitor: Visitor, to: string, workspace = 'shop'): Promise<string> {
+	return await waitFor(`mail to ${to}`, async () => {
+		const id = await sent(to, workspace);
+		const {text} = await visitor.get(`/queue/${to.split('@')[1]}`);
+		return new RegExp(`${id}[\\s\\S]{0,600}suspended`).test(text) ? id : null;
+	});
+}
+
+const statusOf = async (id: string, workspace = 'shop') =>
+	(await workspaceOf(service(), workspace).live.get<{status: string}>(`/v1/messages/${id}`)).body.status;
+
+test('a suspended domain keeps its mail, says why, and lets it go when it is resumed', async t => {
+	const visitor = await visitorOf(service(), 'operator');
+	await visitor.submit('/workspaces/use', {workspace: workspaceOf(service(), 'shop').id});
+	t.is((await visitor.submit('/queue/suspend', {domain: 'no domain'})).status, 422);
+	t.is(
+		(await visitor.submit('/queue/suspend', {domain: 'stopped.example', reason: '<b>full'})).location,
+		'/queue/stopped.example',
+	);
+	const id = await waiting(visitor, 'ann@stopped.example');
+	t.regex((await visitor.get('/queue')).text, /stopped\.example[\s\S]*suspended[\s\S]*&lt;b&gt;full/);
+	const {text} = await visitor.get('/queue/stopped.example');
+	t.regex(text, new RegExp(`${id}[\\s\\S]*ann@stopped\\.example`));
+	t.regex(text, /suspended/i);
+	// Whoever sees one workspace neither sees the mail of others nor stops it.
+	const other = await visitorOf(service(), 'operator', 'other');
+	t.notRegex((await other.get('/queue/stopped.example')).text, /ann@/);
+	t.is((await other.submit('/queue/suspend', {domain: 'dest.example'})).status, 403);
+	await visitor.submit('/queue/stopped.example/resume');
+	await waitFor('the mail', async () => (await statusOf(id)) === 'delivered');
+	t.notRegex((await visitor.get('/queue')).text, /\/queue\/stopped\.example/);
+});
+
+test('mail is dropped and failed only where its destination is typed, and only one’s own', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const operator = await visitorOf(service(), 'operator');
+	await operator.submit('/queue/suspend', {domain: 'ended.example'});
+	const own = await waiting(visitor, 'ann@ended.example');
+	const foreign = await sent('ann@ended.example', 'other');
+	t.is((await visitor.submit('/queue/ended.example/drop', {typed: 'ended'})).status, 422);
+	t.is(await statusOf(own), 'accepted');
+	t.is((await visitor.submit('/queue/ended.example/drop', {typed: 'ended.example'})).status, 303);
+	t.is(await statusOf(own), 'errored');
+	t.is(await statusOf(foreign, 'other'), 'accepted');
+	const next = await sent('ann@ended.example');
+	await visitor.submit('/queue/ended.example/fail', {typed: 'ended.example', reason: 'no use'});
+	t.is(await statusOf(next), 'bounced');
+	const acts = await service().program.cli<Array<{action: string; detail: {reason?: string}}>>('audit', 'list');
+	t.deepEqual(
+		acts
+			.filter(({action}) => /^queue\.(?:dropped|failed)$/.test(action))
+			.map(({action, detail}) => [action, detail.reason]),
+		[
+			['queue.failed', 'no use'],
+			['queue.dropped', undefined],
+		],
+	);
+});
+
+test('why a mail waits is found and it is let go, without a mouse', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const operator = await visitorOf(service(), 'operator');
+	await operator.submit('/queue/suspend', {domain: 'held.example'});
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const id = await waiting(visitor, 'ann@held.example');
+	const held = await visitor.submit('/queue/held.example/hold', {reason: 'I ask the customer'});
+	t.is(held.status, 303, held.text);
+	await operator.submit('/queue/held.example/resume');
+	const {page, complaints} = await openWindow(browser, {url: service().url, visitor});
+	await page.goto('/messages');
+	await page.keyboard.press('g');
+	await page.keyboard.press('q');
+	await page.waitForURL(/\/queue$/);
+	t.deepEqual(await faultsOf(page), []);
+	await page.getByRole('link', {name: 'held.example'}).focus();
+	await page.keyboard.press('Enter');
+	await page.waitForURL(/held\.example/);
+	await page.getByText('I ask the customer').first().waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	await page.getByRole('button', {name: 'Release'}).focus();
+	await page.keyboard.press('Enter');
+	await page.getByText('1 released.').waitFor();
+	await waitFor('the mail', async () => (await statusOf(id)) === 'delivered');
+	t.deepEqual(complaints, []);
+});
