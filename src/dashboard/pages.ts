@@ -1,3 +1,4 @@
+import {deliverabilityPages} from './deliverability/deliverability.ts';
 import {domainPages} from './domains/pages.ts';
 import {auditPages} from './installation/audit.ts';
 import {keyPages} from './installation/keys.ts';
@@ -25,6 +26,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...messagePages(parts),
 		...overviewPages(parts),
 		...queuePages(parts),
+		...deliverabilityPages(parts),
 		...domainPages(parts),
 		...suppressionPages(parts),
 		...topicPages(parts),

@@ -51,8 +51,9 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 				and e.type = 'bounced' order by e.id limit 1) as detail`),
 		);
 	const refusals: Refusal[] = bounced.map(({destination, detail}) => {
-		const {category = null, reason = '', reply = reason} = JSON.parse(detail ?? '{}');
-		return {destination, category, reply, waits: false};
+		// A report has no reply of a conversation.
+		const {category = null, reply = '', reason = reply} = JSON.parse(detail ?? '{}');
+		return {destination, category, reply: reason, waits: false};
 	});
 	for (const state of ['queued', 'sent'] as const) {
 		const copies = copiesIn(reader, sample, state).select(

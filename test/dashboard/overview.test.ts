@@ -32,7 +32,7 @@ async function delivered({live}: Workspace, id: string): Promise<void> {
 test('of a workspace without mail it says what to do next', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/overview');
 	t.regex(text, /all well/);
-	t.regex(text, /2 of 6 done/, 'a sender brought the domain, and the template is its own');
+	t.regex(text, /2 of 5 done/, 'a sender brought the domain, and the template is its own');
 	t.regex(text, /No mail in 24 hours/);
 	t.is(figure(text, 'Accepted'), '0');
 	t.notRegex(text, /data-chart/);

@@ -1,5 +1,5 @@
 import type {ExecutionContext} from 'ava';
-import {type Program, prepareProgram, type Settings} from './daemon.ts';
+import {type Program, prepareProgram, type Scope, type Settings} from './daemon.ts';
 import {type FakeDns, startFakeDns} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from './fake-mx.ts';
 
@@ -8,7 +8,7 @@ export const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
 
 /** One host for all mail to `domains`, and the settings of a program that delivers to it. */
 export async function startMx(
-	t: ExecutionContext,
+	t: Scope,
 	options: FakeMxOptions,
 ): Promise<{mx: FakeMx; dns: FakeDns; settings: Settings}> {
 	const mx = await startFakeMx(t, options);

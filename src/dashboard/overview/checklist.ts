@@ -14,8 +14,8 @@ export type SetUp = {
 	readonly workspaceId: string;
 	readonly domains: readonly Domain[];
 	readonly endpoints: readonly Endpoint[];
-	/** MAILCTL_DELIVERY is `capture`. */
-	readonly captures: boolean;
+	/** Whether mail leaves the machine; null: nothing that this user could change. */
+	readonly leaves: boolean | null;
 };
 
 /** What is still to do before an application's mail arrives; nothing once all is done. */
@@ -32,7 +32,7 @@ export async function checklist(reader: Knex, setUp: SetUp): Promise<Html> {
 	return html`<section class="card"><header class="part"><h2>Set up</h2><span class="soft">${done} of ${steps.length} done</span></header><ol class="steps">${lines}</ol></section>`;
 }
 
-async function stepsOf(reader: Knex, {workspaceId, domains, endpoints, captures}: SetUp): Promise<Step[]> {
+async function stepsOf(reader: Knex, {workspaceId, domains, endpoints, leaves}: SetUp): Promise<Step[]> {
 	const own = domains.filter(({name}) => name !== sampleDomain);
 	// Few are enough to tell: the sample is the oldest.
 	const templates = await pageTemplates(reader, workspaceId, {after: null, limit: 2});
@@ -62,12 +62,16 @@ async function stepsOf(reader: Knex, {workspaceId, domains, endpoints, captures}
 			to: '/keys',
 			how: 'The first start printed two keys; you can make others.',
 		},
-		{
-			isDone: !captures,
-			text: 'Let mail leave this machine',
-			to: '/health',
-			how: 'Now it is captured. Set MAILCTL_DELIVERY to mx or relay and start again.',
-		},
+		...(leaves === null
+			? []
+			: [
+					{
+						isDone: leaves,
+						text: 'Let mail leave this machine',
+						to: '/health',
+						how: 'Now it is captured. Set MAILCTL_DELIVERY to mx or relay and start again.',
+					},
+				]),
 		{
 			isDone: endpoints.length > 0,
 			text: 'Add a webhook',

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {WaitCode} from '../../mail/wait-reason.ts';
 import {isNewestOfLane} from './lane-waits.ts';
+import {readWarmUps, type WarmUpCount} from './warm-up.ts';
 
 /** How the pace keeps mail back; all from small tables. */
 export type PaceFigures = {
@@ -9,7 +10,7 @@ export type PaceFigures = {
 	/** Lanes (one workspace's mail for one destination) whose mail is kept back, due or not, by why. */
 	readonly lanes: ReadonlyArray<{readonly waitsFor: WaitCode; readonly n: number}>;
 	/** Copies that a new source was counted for today. */
-	readonly warmUp: ReadonlyArray<{readonly source: string; readonly provider: string; readonly n: number}>;
+	readonly warmUp: readonly WarmUpCount[];
 };
 
 /** `now` in the store's form. */
@@ -22,9 +23,7 @@ export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFi
 			.select('l.waits_for as waitsFor')
 			.count('* as n')
 			.groupBy('l.waits_for') as Promise<Array<{waitsFor: WaitCode; n: number | string}>>,
-		reader('warmup_days')
-			.where({day: now.slice(0, 10)})
-			.select('source', 'provider', 'n'),
+		readWarmUps(reader, now.slice(0, 10)),
 	]);
 	const routes = sites.filter(waitsFor => waitsFor === 'route').length;
 	return {

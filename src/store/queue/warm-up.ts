@@ -16,6 +16,13 @@ export async function readWarmUp(reader: Knex, {source, group, day}: WarmUpDay):
 	return row?.n ?? 0;
 }
 
+/** Copies that new sources were counted for on a day. */
+export type WarmUpCount = {readonly source: string; readonly provider: string; readonly n: number};
+
+export async function readWarmUps(reader: Knex, day: string): Promise<WarmUpCount[]> {
+	return await reader('warmup_days').where({day}).orderBy(['source', 'provider']).select('source', 'provider', 'n');
+}
+
 /** Counts copies; answers how many there are then. */
 export async function addWarmUp(
 	trx: Knex.Transaction,

@@ -1,0 +1,56 @@
+import test from 'ava';
+import {openBrowser} from '../helpers/browser.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const service = serviceOf(test, {workspaces: {shop: []}});
+
+test('the overview and deliverability, empty and full, with script and without', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const {url, workspaces} = service();
+	const {live, from, templates} = workspaces.shop as Workspace;
+	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const {page, complaints} = await openWindow(browser, {url, visitor});
+	for (const path of ['/overview', '/deliverability']) {
+		await page.goto(path);
+		t.deepEqual(await faultsOf(page), []);
+	}
+
+	const send = {from, to: 'ann@dest.example', templateId: templates.plain, data: {name: 'x'}};
+	const {body} = await live.post<{id: string}>('/v1/messages', send);
+	await waitFor('delivered', async () => {
+		const {body: message} = await live.get<{status: string}>(`/v1/messages/${body.id}`);
+		return message.status === 'delivered';
+	});
+	await page.goto('/messages');
+	await page.keyboard.press('g');
+	await page.keyboard.press('o');
+	await page.waitForURL(/\/overview$/);
+	await page.getByText('Messages by hour').first().waitFor();
+	t.is(await page.locator('.chart canvas').count(), 3);
+	t.deepEqual(await faultsOf(page), []);
+	await page.setViewportSize({width: 500, height: 800});
+	const fits = () =>
+		page.evaluate(
+			`[...document.querySelectorAll('.chart')].every(one => one.querySelector('canvas').clientWidth <= one.clientWidth)`,
+		);
+	await waitFor('charts as wide as the window', fits);
+	await page.getByRole('link', {name: '30 days'}).click();
+	await page.getByText('Messages by day').first().waitFor();
+	await page.getByText('As a table').first().click();
+	t.regex(await page.locator('.charted table').first().innerText(), /Accepted/);
+	await page.goto('/deliverability');
+	t.deepEqual(await faultsOf(page), []);
+	t.deepEqual(complaints, []);
+
+	const bare = await openWindow(browser, {url, visitor, script: false});
+	await bare.page.goto('/overview');
+	t.is(await bare.page.locator('.chart:visible').count(), 0);
+	await bare.page.getByText('As a table').first().click();
+	t.regex(await bare.page.locator('.charted table').first().innerText(), /\s1\s+1\s+0\s/);
+});
