@@ -1,7 +1,9 @@
 import {type Html, html} from '../hosted/html.ts';
+import type {MailFile} from './messages/mail.ts';
 import type {Content} from './route.ts';
 
-// Mail and templates are foreign html. They are shown in a frame that can do nothing and reach nothing.
+// Mail and templates are foreign html. They are shown in a frame that can do nothing and reach nothing. Three walls keep them
+// in: the frame and its policy, the policy of the page around it (no other host in frames), and what is changed in the html.
 
 /**
  * The sandbox without exceptions has no scripts, forms or refresh, an origin of its own, and no way out of the frame.
@@ -12,24 +14,66 @@ function policyOf(images: boolean): string {
 		'sandbox',
 		"default-src 'none'",
 		"style-src 'unsafe-inline'",
-		`img-src data:${images ? ' https:' : ''}`,
+		`img-src data:${images ? ' https: http:' : ''}`,
 		"form-action 'none'",
 		"base-uri 'none'",
 		"frame-ancestors 'self'",
 	].join('; ');
 }
 
-// Browsers connect to the hosts that these name, whatever the policy says.
-const ahead = /<(?=(?:link|meta)\b)/gi;
-
-/** The html of a mail, for a frame. */
-export function mailContent(mail: string, images: boolean): Content {
+/** The html of a mail, for a frame. `files`: what it brings along, and may show. */
+export function mailContent(mail: string, images: boolean, files: readonly MailFile[] = []): Content {
 	return {
 		kind: 'content',
 		type: 'text/html; charset=utf-8',
-		body: mail.replace(ahead, '<x-'),
+		body: withImages(defused(mail), files),
 		policy: policyOf(images),
 	};
+}
+
+/** Browsers connect to what some of these name, though they then ask for nothing, whatever the policy says. */
+const dangerous = /<(\/?)(link|base|i?frame|frameset|fencedframe|object|embed|applet|portal)(?=[\s/>])/gi;
+
+/**
+ * Links lead nowhere; elements that name another page or file, and `http-equiv`, mean nothing. This holds for any text: a tag
+ * begins with its name, and of two attributes the first one counts (HTML Standard §13.2.5).
+ */
+function defused(mail: string): string {
+	return mail
+		.replace(dangerous, '<$1x-$2')
+		.replace(/\bhttp-equiv\b/gi, 'x-http-equiv')
+		.replace(/<(a|area)(?=[\s/>])/gi, '<$1 href="#_"');
+}
+
+/** Of these nothing runs and nothing is fetched, whatever their bytes. */
+const imageTypes: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/avif']);
+/** Characters: an image may be named again and again. */
+const mostOfImages = 32 * 1024 * 1024;
+
+function withImages(mail: string, files: readonly MailFile[]): string {
+	const images = new Map(
+		files.flatMap(file => (file.contentId !== null && imageTypes.has(file.type) ? [[file.contentId, file]] : [])),
+	);
+	const urls = new Map<MailFile, string>();
+	let length = 0;
+	return mail.replace(/\bcid:([^\s"'()<>]{1,256})/gi, (whole, id: string) => {
+		const file = images.get(id) ?? images.get(unescaped(id));
+		if (file === undefined) {
+			return whole;
+		}
+		const url = urls.get(file) ?? `data:${file.type};base64,${file.content().toString('base64')}`;
+		urls.set(file, url);
+		length += url.length;
+		return length > mostOfImages ? whole : url;
+	});
+}
+
+function unescaped(id: string): string {
+	try {
+		return decodeURIComponent(id);
+	} catch {
+		return id;
+	}
 }
 
 /** A plain text in the place of the mail: its text part, or why it cannot be shown. */
@@ -45,10 +89,12 @@ export type MailFrame = {
 	readonly title: string;
 	/** As wide as a phone. */
 	readonly phone?: boolean;
+	/** For those who prefer dark colours. */
+	readonly dark?: boolean;
 };
 
-export function mailFrame({path, name, title, phone = false}: MailFrame): Html {
+export function mailFrame({path, name, title, phone = false, dark = false}: MailFrame): Html {
 	const source = path === undefined ? null : html` src="${path}"`;
 	const target = name === undefined ? null : html` name="${name}"`;
-	return html`<iframe class="frame${phone ? ' phone' : ''}" title="${title}" sandbox=""${source}${target}></iframe>`;
+	return html`<iframe class="frame${phone ? ' phone' : ''}${dark ? ' dark' : ''}" title="${title}" sandbox=""${source}${target}></iframe>`;
 }

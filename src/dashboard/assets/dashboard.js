@@ -53,6 +53,7 @@
 		if (button) {
 			await navigator.clipboard.writeText(button.dataset.copy);
 			button.textContent = 'Copied';
+			button.ariaLabel = 'Copied';
 		}
 	});
 

@@ -2,8 +2,8 @@ import {type Html, html} from '../../hosted/html.ts';
 import {linksOf} from '../../links/rewrite.ts';
 import {decodeWords} from '../../report/decode.ts';
 import type {StoredMessage} from '../../store/messages.ts';
+import {mailFrame} from '../mail-frame.ts';
 import {chips, code, copyButton, count, hrefOf, name, nothing, section, table} from '../markup.ts';
-import {hasRemoteImages} from './frame.ts';
 import type {ShownMail} from './mail.ts';
 import {lines} from './timeline.ts';
 
@@ -25,7 +25,7 @@ export function previewContent({message, mail, query}: Looked): Html {
 	const isPhone = look === 'phone';
 	const frame = hrefOf(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
 	return html`${remade(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${imagesNote(mail.html, query, path)}
-<iframe class="frame${isPhone ? ' phone' : ''}${isDark ? ' dark' : ''}" title="The mail" sandbox="" referrerpolicy="no-referrer" src="${frame}"></iframe>
+${mailFrame({path: frame, title: 'The mail', phone: isPhone, dark: isDark})}
 ${filesOf(message, mail, query)}${linkList(mail.html)}`;
 }
 
@@ -51,6 +51,13 @@ function imagesNote(markup: string, query: URLSearchParams, path: string): Html 
 	return shown
 		? html`<p class="soft">Images of other hosts are shown: those hosts see that you look. <a href="${href}">Hide them</a></p>`
 		: html`<p class="soft">Images of other hosts are not loaded. <a href="${href}">Show remote images</a></p>`;
+}
+
+/** Whether it asks for images of other hosts, as far as that is seen without a browser. */
+function hasRemoteImages(markup: string): boolean {
+	return /(?:src|srcset|background|poster)\s*=\s*["']?\s*(?:https?:)?\/\/|url\(\s*["']?\s*(?:https?:)?\/\//i.test(
+		markup,
+	);
 }
 
 function remade({isCaptured, fault}: ShownMail): Html {

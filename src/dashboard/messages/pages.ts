@@ -1,10 +1,10 @@
 import {type Html, html} from '../../hosted/html.ts';
 import {live} from '../live.ts';
+import {mailContent} from '../mail-frame.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {actionsOf, actRoutes} from './acts.ts';
 import {headersContent, type Looked, previewContent, sourceContent, textContent, variablesContent} from './content.ts';
-import {framedHtml, framePolicy} from './frame.ts';
 import {createMailReader, type ShownMail} from './mail.ts';
 import {copyChips, messagePage, noMessage, type Opened, openMessage, type Tab, tabPath} from './one.ts';
 import {timelineOf} from './timeline.ts';
@@ -103,12 +103,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			// Alone in a window its links could lead somewhere.
 			request.headers['sec-fetch-dest'] === 'document'
 				? go(tabPath(message.id, 'preview'))
-				: {
-						kind: 'content',
-						type: 'text/html; charset=utf-8',
-						body: framedHtml(mail.html ?? '', mail.files),
-						policy: framePolicy({remoteImages: query.get('images') === '1'}),
-					},
+				: mailContent(mail.html ?? '', query.get('images') === '1', mail.files),
 		),
 		ofMail('raw', (_visit, {raw}, {message}) => ({
 			kind: 'content',
