@@ -1,4 +1,5 @@
 import {readResend} from '../../accept/resend.ts';
+import {isBuiltIn} from '../../admin/submission-template.ts';
 import {manualEntry, suppressWrite} from '../../admin/suppressions.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
@@ -20,7 +21,7 @@ export async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, 
 		return join([]);
 	}
 	const {workspace, now} = visit;
-	const sent = await findSent(reader, workspace.id, message.id);
+	const sent = isBuiltIn({id: message.templateId}) ? undefined : await findSent(reader, workspace.id, message.id);
 	const parts = [];
 	if (sent) {
 		const command = curlCommand(apiUrl(), sent);

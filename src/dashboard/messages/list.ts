@@ -1,14 +1,33 @@
-import type {Html} from '../../hosted/html.ts';
-import {html} from '../../hosted/html.ts';
+import type {Knex} from 'knex';
+import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {type ListedMessage, readLines, scanMessages} from '../../store/message-scan.ts';
+import {pageTemplates} from '../../store/templates.ts';
 import {live} from '../live.ts';
-import {badge, chips, hrefOf, input, name, nothing, type Table, type Tone, table, time} from '../markup.ts';
+import {mailFrame} from '../mail-frame.ts';
+import {
+	badge,
+	type Choice,
+	chips,
+	hrefOf,
+	input,
+	name,
+	nothing,
+	section,
+	select,
+	type Table,
+	type Tone,
+	table,
+	time,
+} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
 import {filterOf, searchHint} from './search.ts';
 
 const perPage = 50;
+/** With no more than these there is room for a mail below them. */
+const fewRows = 5;
+const mostTemplates = 100;
 
 /** The list of messages, which follows what happens. */
 export function messagePages({reader, readMessageId, settings}: DashboardParts): readonly Route[] {
@@ -21,18 +40,20 @@ export function messagePages({reader, readMessageId, settings}: DashboardParts):
 				: await scanMessages(reader, {...filter, workspaceId: workspace.id}, {after, limit: perPage});
 		const rows = await readLines(reader, ids);
 		const isFiltered = ['q', 'status', 'template', 'hours'].some(key => (query.get(key) ?? '') !== '');
+		const isCaptured = settings.delivery === 'capture';
 		const found = {
 			...messageTable(now),
+			// Who captures mail wants to see it.
+			...(isCaptured && {link: ({id}: ListedMessage) => `/messages/${id}/preview`}),
 			rows,
-			empty:
-				next === null
-					? emptyList(isFiltered, settings.delivery === 'capture')
-					: html`<p>None among those looked at so far.</p>`,
+			empty: next === null ? emptyList(isFiltered, isCaptured) : html`<p>None among those looked at so far.</p>`,
 		};
-		const content = html`${searchForm(query)}${statusChips(query)}${timeChips(query)}${live(
+		const newest = isCaptured && !isFiltered && after === null && rows.length <= fewRows ? newestMail(rows) : null;
+		const templates = await templateChoices(reader, workspace.id, query.get('template') ?? '');
+		const content = html`${searchForm(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips(query)}${live(
 			'messages',
 			after === null ? hrefOf('/messages', query) : null,
-			html`${table(found)}<div class="more">${olderAndNewer(query, after, next)}</div>`,
+			html`${table(found)}<div class="more">${olderAndNewer(query, after, next)}</div>${newest}`,
 		)}`;
 		return {kind: 'page', place: 'messages', title: 'Messages', content};
 	}
@@ -75,8 +96,33 @@ const tones: Readonly<Record<RecipientState, Tone>> = {
 
 export const stateBadge = (state: RecipientState): Html => badge(state, tones[state]);
 
-function searchForm(query: URLSearchParams): Html {
-	const kept = ['status', 'hours', 'template'].flatMap(key => {
+/** Of the newest message: in capture mode it is what one came for. */
+function newestMail(rows: readonly ListedMessage[]): Html | null {
+	const newest = rows.find(({status}) => status === 'delivered');
+	if (newest === undefined) {
+		return null;
+	}
+	const {id, subject} = newest;
+	const more = html`<a href="/messages/${id}/preview">Open</a>`;
+	return section(
+		`The newest: ${plainName(subject ?? '')}`,
+		mailFrame({path: `/messages/${id}/frame`, title: 'The mail'}),
+		more,
+	);
+}
+
+async function templateChoices(reader: Knex, workspaceId: string, chosen: string): Promise<Choice[]> {
+	const listed = await pageTemplates(reader, workspaceId, {after: null, limit: mostTemplates});
+	const isListed = chosen === '' || listed.some(({id}) => id === chosen);
+	return [
+		{value: '', label: 'All templates'},
+		...listed.map(({id, name}) => ({value: id, label: plainName(name)})),
+		...(isListed ? [] : [{value: chosen, label: chosen}]),
+	];
+}
+
+function searchForm(query: URLSearchParams, templates: readonly Choice[]): Html {
+	const kept = ['status', 'hours'].flatMap(key => {
 		const value = query.get(key);
 		return value ? [html`<input type="hidden" name="${key}" value="${value}">`] : [];
 	});
@@ -87,7 +133,23 @@ function searchForm(query: URLSearchParams): Html {
 		value: query.get('q') ?? '',
 		placeholder: 'ann@example.com, receipt, order_id=1042',
 	});
-	return html`<form class="filter" role="search" action="/messages">${field}${kept}<button>Search</button><small>${searchHint}</small></form>`;
+	const template = select({name: 'template', label: 'Template', value: query.get('template') ?? ''}, templates);
+	return html`<form class="filter" role="search" action="/messages">${field}${template}${kept}<button>Search</button><small>${searchHint}</small></form>`;
+}
+
+/** What the search asks for besides words, each to be taken out again. */
+function searchedChips(query: URLSearchParams): Html | null {
+	const parts = (query.get('q') ?? '').split(/\s+/).filter(part => part !== '');
+	const links = parts.flatMap((part, index) => {
+		if (!/^[^<].*[:=]/.test(part)) {
+			return [];
+		}
+		const href = hrefOf('/messages', query, {q: parts.toSpliced(index, 1).join(' ') || null, after: null});
+		return [
+			html`<a class="chip" aria-current="true" href="${href}" title="Search without it">${name(part)} <span aria-hidden="true">×</span></a>`,
+		];
+	});
+	return links.length === 0 ? null : html`<nav class="chips" aria-label="Searched">${links}</nav>`;
 }
 
 const statusChips = (query: URLSearchParams): Html =>

@@ -1,8 +1,10 @@
+import {isBuiltIn} from '../../admin/submission-template.ts';
 import {type Html, html, type Value} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {erasedAddress} from '../../mail/message.ts';
 import {readCopies, type StoredCopy} from '../../store/message-copies.ts';
 import {findMessage, findMessageStanding, type StoredMessage} from '../../store/messages.ts';
+import {live} from '../live.ts';
 import {badge, code, facts, hrefOf, join, name, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {missing, type Page, type Visit} from '../route.ts';
@@ -59,13 +61,15 @@ export type Shown = {
 	readonly content: Html;
 	readonly actions: Html;
 	readonly problem?: string | null;
+	/** It is fetched again while it is looked at: something of it may change soon. */
+	readonly isMoving?: boolean;
 };
 
 /** What stands on every page of a message. */
 export function messagePage(
 	opened: Opened,
 	{query, now}: Pick<Visit, 'query' | 'now'>,
-	{tab, content, actions, problem = null}: Shown,
+	{tab, content, actions, problem = null, isMoving = false}: Shown,
 ): Page {
 	const {message} = opened;
 	return {
@@ -75,7 +79,11 @@ export function messagePage(
 		problem,
 		title: message.subject ?? (opened.isErased ? 'Erased message' : 'No subject yet'),
 		actions,
-		content: html`${head(opened, now, tab === '')}${tabLinks(message.id, tab, query)}${content}`,
+		content: live(
+			'message',
+			isMoving ? tabPath(message.id, tab) : null,
+			html`${head(opened, now, tab === '')}${tabLinks(message.id, tab, query)}${content}`,
+		),
 	};
 }
 
@@ -98,7 +106,12 @@ function head({message, copies}: Opened, now: number, isWhole: boolean): Html {
 		['To', html`${name(to)} ${stateBadge(status)}${test}`],
 		['From', name(from)],
 		['Cc', others.length === 0 ? null : join(others)],
-		['Template', html`<a href="/templates/${templateId}">${name(templateName)}</a> version ${templateVersion}`],
+		[
+			'Template',
+			isBuiltIn({id: templateId})
+				? 'none: submitted by SMTP'
+				: html`<a href="/templates/${templateId}">${name(templateName)}</a> version ${templateVersion}`,
+		],
 		['Accepted', time(message.createdAt, now)],
 		...(isWhole ? more(message) : []),
 	])}</div>`;

@@ -1,22 +1,19 @@
 import {type Html, html} from '../../hosted/html.ts';
-import {live} from '../live.ts';
-import {mailContent} from '../mail-frame.ts';
+import {mailContent, textContent as textPart} from '../mail-frame.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {actionsOf, actRoutes} from './acts.ts';
 import {headersContent, type Looked, previewContent, sourceContent, textContent, variablesContent} from './content.ts';
 import {createMailReader, type ShownMail} from './mail.ts';
-import {copyChips, messagePage, noMessage, type Opened, openMessage, type Tab, tabPath} from './one.ts';
+import {copyChips, messagePage, noMessage, type Opened, openMessage, type Shown, type Tab, tabPath} from './one.ts';
 import {timelineOf} from './timeline.ts';
 
 /** The pages of one message, and what may be done with it. */
 export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 	const read = createMailReader(parts);
 
-	/** The page of a tab; `problem`: what a form could not do. */
-	async function shown(visit: Visit, opened: Opened, tab: Tab, content: Html, problem: string | null = null) {
-		const actions = await actionsOf(parts, visit, opened);
-		return messagePage(opened, visit, {tab, content, actions, problem});
+	async function shown(visit: Visit, opened: Opened, what: Omit<Shown, 'actions'>): Promise<Answer> {
+		return messagePage(opened, visit, {...what, actions: await actionsOf(parts, visit, opened)});
 	}
 
 	async function timeline(visit: Visit, problem: string | null = null): Promise<Answer> {
@@ -24,16 +21,9 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		if (opened === null) {
 			return noMessage;
 		}
-		const {message, copies} = opened;
 		const content = await timelineOf(parts, opened, visit.now);
-		const isMoving = copies.some(copy => copy.next_attempt_at !== null);
-		return await shown(
-			visit,
-			opened,
-			'',
-			live('timeline', isMoving ? tabPath(message.id, '') : null, content),
-			problem,
-		);
+		const isMoving = opened.copies.some(copy => copy.next_attempt_at !== null);
+		return await shown(visit, opened, {tab: '', content, problem, isMoving});
 	}
 
 	/** Answers of the mail of the copy that is meant. `absent`: it cannot be had. */
@@ -61,7 +51,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		answer: visit => {
 			const page = (opened: Opened, content: Html) => {
 				const chips = copyChips(opened, tabPath(opened.message.id, tab), visit.query);
-				return shown(visit, opened, tab, html`${chips}${content}`);
+				return shown(visit, opened, {tab, content: html`${chips}${content}`});
 			};
 			return withMail(
 				visit,
@@ -96,14 +86,18 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			role: 'viewer',
 			async answer(visit) {
 				const opened = await openMessage(parts, visit);
-				return opened ? await shown(visit, opened, 'variables', variablesContent(opened.message)) : noMessage;
+				return opened
+					? await shown(visit, opened, {tab: 'variables', content: variablesContent(opened.message)})
+					: noMessage;
 			},
 		},
 		ofMail('frame', ({query, request}, mail, {message}) =>
 			// Alone in a window its links could lead somewhere.
 			request.headers['sec-fetch-dest'] === 'document'
 				? go(tabPath(message.id, 'preview'))
-				: mailContent(mail.html ?? '', query.get('images') === '1', mail.files),
+				: mail.html === null
+					? textPart(mail.text ?? '')
+					: mailContent(mail.html, query.get('images') === '1', mail.files),
 		),
 		ofMail('raw', (_visit, {raw}, {message}) => ({
 			kind: 'content',
