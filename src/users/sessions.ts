@@ -1,3 +1,4 @@
+import type {Knex} from 'knex';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Role} from '../mail/user.ts';
@@ -62,7 +63,9 @@ export function createSessions({
 				return null;
 			}
 			if (now - Date.parse(row.seen_at) >= noteMs) {
-				await writer.transaction(trx => updateUserSession(trx, row.id, {seen_at: storeTime(now)}));
+				// A store that cannot be written, as on a full disk, can still be looked at.
+				const note = (trx: Knex.Transaction) => updateUserSession(trx, row.id, {seen_at: storeTime(now)});
+				await writer.transaction(note).catch(() => undefined);
 			}
 			const {email, role, of_workspace: workspaceId} = row;
 			return {

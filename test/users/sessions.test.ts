@@ -8,7 +8,7 @@ import {findWorkspace} from '../../src/store/workspaces.ts';
 import {setPassword} from '../../src/users/credentials.ts';
 import {createSessions} from '../../src/users/sessions.ts';
 import {addUser, changeUser, emailKey, linkFor, operatorOf, removeUser, useLink} from '../../src/users/users.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {newStore, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
 
@@ -82,6 +82,16 @@ storeTest(test, 'a session says who asks, and ends after 12 hours idle or 7 days
 	tools.advance(11 * hour);
 	t.is(await sessions.find(token), null, 'seven days are over');
 	t.deepEqual(await sessions.listOf(user.id), []);
+});
+
+test('where nothing can be written a session still tells who asks', async t => {
+	const store = await newStore(t, 'sqlite');
+	const {tools, sessions, write, add} = labOf(store);
+	const token = await sessions.start((await add('ann@x.example')).user, {...client, by: 'link'});
+	await write(async trx => await trx.raw('pragma query_only = on'));
+	await t.throwsAsync(() => sessions.confirm('ses_x'), {message: /readonly/});
+	tools.advance(hour);
+	t.like(await sessions.find(token), {user: {email: 'ann@x.example'}});
 });
 
 storeTest(test, 'sessions end one by one, all but one, with a new password, and with their user', async (t, store) => {
