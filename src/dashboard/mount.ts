@@ -161,6 +161,10 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 				if (status >= 500) {
 					throw error;
 				}
+				if ((request.cookies as object | null) === null) {
+					// Refused before anybody asked who it is, as a path that ends with a slash.
+					return reply.code(status).type('text/plain; charset=utf-8').send(message);
+				}
 				return refuse(request, reply, {status, title: 'That did not work'}, message);
 			});
 			await serveAssets(scope);

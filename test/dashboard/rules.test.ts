@@ -140,6 +140,13 @@ test('text that no store takes is refused, whatever the page', async t => {
 	}
 });
 
+test('a path that ends before its id is not there', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	for (const {path} of routes.filter(one => one.method === 'GET' && one.path.endsWith(':id'))) {
+		t.is((await visitor.get(path.replace(':id', ''))).status, 404, path);
+	}
+});
+
 test('roles are told apart by their pages', t => {
 	const least = (role: Role) => routes.filter(one => one.role === role).map(named);
 	for (const route of routes.filter(one => one.method === 'POST')) {

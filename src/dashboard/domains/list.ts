@@ -36,7 +36,8 @@ export function domainListPages({reader, change, vault}: DashboardParts): readon
 			place: 'domains',
 			title: 'Domains',
 			problem,
-			...(may('admin') && !asksForOne && {actions: opened('Add a domain', addForm(form))}),
+			...(may('admin') &&
+				!asksForOne && {actions: opened('Add a domain', html`<div class="stack">${addForm(form)}</div>`)}),
 			content: join([
 				...(asksForOne ? [html`<div class="card stack">${addForm(form)}</div>`] : []),
 				...(asksForOne && rows.length === 0 ? [] : [domains]),

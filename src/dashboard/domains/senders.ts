@@ -10,7 +10,7 @@ import {findSenderById, pageDomainSenders, type Sender} from '../../store/sender
 import {
 	act,
 	badge,
-	type Column,
+	facts,
 	hrefOf,
 	input,
 	join,
@@ -40,17 +40,14 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 	const rows = found.slice(0, perPage);
 	const last = found.length > perPage ? rows.at(-1) : undefined;
 	const to = `/domains/${domain.id}`;
-	const changes: ReadonlyArray<Column<Sender>> = may('admin')
-		? [{title: 'Actions', cell: row => opened('Change', changesOf(to, row))}]
-		: [];
 	const shown = table<Sender>({
 		label: 'Senders',
+		link: ({id}) => `${to}/senders/${id}`,
 		columns: [
 			{title: 'Address', cell: row => name(row.address)},
 			{title: 'Name', cell: nameOf, cut: true, wide: true},
-			{title: 'State', cell: row => badge(senderState(row), tones[senderState(row)])},
+			{title: 'State', cell: senderBadge},
 			{title: 'Added', cell: row => time(row.created_at, now), right: true, wide: true},
-			...changes,
 		],
 		rows,
 		empty: html`<p>No senders yet.</p><p>Add the addresses that mail comes from, such as no-reply@${domain.name}.</p>`,
@@ -60,11 +57,16 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 	const isWrong = form.has('address');
 	return section(
 		'Senders',
-		html`${may('admin') && isWrong ? html`<div class="card">${addForm(to, domain, form)}</div>` : null}${shown}${more ?? null}`,
+		html`${may('admin') && isWrong ? html`<div class="card stack">${addForm(to, domain, form)}</div>` : null}${shown}${more ?? null}`,
 		may('admin') && !isWrong
-			? html`<div class="actions">${opened('Add a sender', addForm(to, domain, form))}</div>`
+			? html`<div class="actions">${opened('Add a sender', html`<div class="stack">${addForm(to, domain, form)}</div>`)}</div>`
 			: nothing,
 	);
+}
+
+function senderBadge(row: Sender): Html {
+	const state = senderState(row);
+	return badge(state, tones[state]);
 }
 
 function nameOf(row: Sender): Html | string {
@@ -92,16 +94,20 @@ const changeNotices = {
 	disable: 'may not send any more',
 } as const;
 
-function changesOf(domain: string, row: Sender): Html {
-	const to = `${domain}/senders/${row.id}`;
-	const state = senderState(row);
+function actionsOf(to: string, sender: Sender): Html {
+	const state = senderState(sender);
+	const removal = html`<p>Its queued mail ends as errored.</p>${act({
+		to: `${to}/remove`,
+		label: 'Remove the sender',
+		look: 'danger',
+		typed: sender.address,
+	})}`;
 	return join([
-		...(state === 'unverified' ? [act({to: `${to}/verify`, label: 'Verify without DNS', look: 'quiet'})] : []),
+		...(state === 'unverified' ? [act({to: `${to}/verify`, label: 'Verify without DNS'})] : []),
 		state === 'disabled'
-			? act({to: `${to}/enable`, label: 'Let it send again', look: 'quiet'})
-			: act({to: `${to}/disable`, label: 'Refuse its sends', look: 'quiet'}),
-		html`<p class="soft">Removing it fails its queued mail.</p>`,
-		act({to: `${to}/remove`, label: 'Remove', look: 'danger', typed: row.address}),
+			? act({to: `${to}/enable`, label: 'Enable', look: 'quiet'})
+			: act({to: `${to}/disable`, label: 'Disable', look: 'quiet'}),
+		opened('Remove', removal),
 	]);
 }
 
@@ -135,9 +141,32 @@ export function senderPages({reader, change, vault}: DashboardParts, {show, abou
 				: missing('This domain has no such sender.');
 		});
 
-	async function remove(visit: Visit, domain: Domain, {id, address}: Sender): Promise<Answer> {
+	async function look(
+		{may, now}: Visit,
+		{id, name: domain}: Domain,
+		sender: Sender,
+		problem?: string,
+	): Promise<Answer> {
+		const to = `/domains/${id}/senders/${sender.id}`;
+		return {
+			kind: 'page',
+			...(problem !== undefined && {status: 422, problem}),
+			place: 'domains',
+			title: sender.address,
+			...(may('admin') && {actions: actionsOf(to, sender)}),
+			content: facts([
+				['State', senderBadge(sender)],
+				['Name in From', sender.name && name(sender.name)],
+				['Domain', html`<a href="/domains/${id}">${domain}</a>`],
+				['Added', time(sender.created_at, now)],
+			]),
+		};
+	}
+
+	async function remove(visit: Visit, domain: Domain, sender: Sender): Promise<Answer> {
+		const {id, address} = sender;
 		if (visit.form.get('typed') !== address) {
-			return await show(visit, domain, `Nothing was removed: type ${address} to remove it.`);
+			return await look(visit, domain, sender, `Nothing was removed: type ${address} to remove it.`);
 		}
 		await change(trx => removeSender(trx, visit.tools, domain.workspace_id, {id}));
 		return go(`/domains/${domain.id}`, `${address} is removed.`);
@@ -145,14 +174,20 @@ export function senderPages({reader, change, vault}: DashboardParts, {show, abou
 
 	return [
 		{method: 'POST', path: '/domains/:id/senders', role: 'admin', answer: about(add)},
+		{
+			method: 'GET',
+			path: '/domains/:id/senders/:sender',
+			role: 'viewer',
+			answer: aboutSender((visit, domain, sender) => look(visit, domain, sender)),
+		},
 		...(['verify', 'enable', 'disable'] as const).map(
 			(step): Route => ({
 				method: 'POST',
 				path: `/domains/:id/senders/:sender/${step}`,
 				role: 'admin',
-				answer: aboutSender(async ({tools}, domain, {address, address_key: key}) => {
+				answer: aboutSender(async ({tools}, domain, {id, address, address_key: key}) => {
 					await change(trx => changeSender(trx, tools, domain.workspace_id, key, step));
-					return go(`/domains/${domain.id}`, `${address} ${changeNotices[step]}.`);
+					return go(`/domains/${domain.id}/senders/${id}`, `${address} ${changeNotices[step]}.`);
 				}),
 			}),
 		),
