@@ -50,3 +50,17 @@ export async function faultsOf(page: Page): Promise<string[]> {
 	}
 	return faults;
 }
+
+/** Presses Tab until the element with this tag and text has the focus. */
+export async function tabTo(page: Page, tag: 'summary' | 'button' | 'a', text: string): Promise<void> {
+	for (let n = 0; n < 100; n++) {
+		await page.keyboard.press('Tab');
+		const isThere = await page.evaluate(
+			`document.activeElement?.localName === '${tag}' && document.activeElement.textContent.trim() === '${text}'`,
+		);
+		if (isThere === true) {
+			return;
+		}
+	}
+	throw new Error(`Tab leads to no ${tag} ${text}`);
+}
