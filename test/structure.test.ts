@@ -28,7 +28,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	pool: ['mail'],
 	queue: ['mail', 'store', 'outcome', 'pace', 'pool'],
 	domains: ['mail', 'net', 'store', 'compose'],
-	admin: ['mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users'],
+	admin: ['mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
 	declared: ['mail', 'store', 'compose', 'domains', 'admin', 'config/urls.ts', 'api/validate.ts', 'api/schemas'],
 	webhook: ['mail', 'net', 'store', 'pool'],
 	inbound: ['mail', 'net', 'store', 'links', 'outcome', 'config', 'pool'],

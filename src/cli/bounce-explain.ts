@@ -3,12 +3,12 @@ import type {Command} from 'commander';
 import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
 import {mailFiles} from '../inbound/mail-files.ts';
-import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
+import type {Classify, Judgement} from '../mail/bounce.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import {openRegular} from '../mail/regular-file.ts';
-import type {Reading, Report, ReportAction, ReportKind} from '../mail/report.ts';
+import type {Reading, Report} from '../mail/report.ts';
+import {evidenceOf, kindOf, type Row, replyRows, reportRows} from '../report/explain.ts';
 import {readReport} from '../report/read-report.ts';
-import {replyIn} from '../report/reply.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
 import {oneOf} from './options.ts';
@@ -72,16 +72,13 @@ function explainReply(
 	if (names.length > 0) {
 		throw new CliError('usage', '--reply and files cannot be read together', 'leave one of them out');
 	}
-	const {code, enhanced, text} = replyIn(reply);
-	if (code === null) {
-		throw new CliError('data', 'the reply has no code', "begin it with one, as in --reply '550 5.1.1 no such user'");
+	const read = evidenceOf(reply, phase, mx ?? null);
+	if (!read.ok) {
+		throw new CliError('data', read.fault, read.mend);
 	}
-	if (code < 400) {
-		throw new CliError('data', `the reply ${code} refuses nothing`, 'give one that begins with 4 or 5');
-	}
-	const evidence: Evidence = {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null};
-	const judgement = classify(evidence);
-	session.show({reply, phase, host: evidence.host, code, status: enhanced, ...judgement}, () =>
+	const {code, enhanced, host} = read.evidence;
+	const judgement = classify(read.evidence);
+	session.show({reply, phase, host, code, status: enhanced, ...judgement}, () =>
 		explainedReply(judgement, session.terminal),
 	);
 }
@@ -151,84 +148,24 @@ function viewOf({kind, reports, fault}: Reading) {
 	return {kind, reports: reports.map(reportView), ...(fault !== null && {fault})};
 }
 
-const kinds: Readonly<Record<ReportKind, string>> = {
-	dsn: 'A delivery status notification.',
-	text: 'A bounce in words.',
-	arf: 'A feedback report.',
-	auto_reply: 'An automatic reply: it says nothing about delivery, and nothing follows from it.',
-	other: 'Neither a bounce nor a feedback report; nothing follows from it.',
-};
-
-const actions: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {
-	delayed: 'delayed, the host goes on trying',
-	delivered: 'delivered',
-	relayed: 'handed on to a host that reports no more',
-	expanded: 'delivered to a list, which hands it on',
-	complaint: 'its reader called the mail spam',
-	unsubscribe: 'its reader wants no more of it',
-	none: 'reported, and no complaint',
-};
-
 /** How a mail is read and why, for people: lines of at most the terminal's width. */
-export function explained({kind, reports, fault}: Reading, terminal: Terminal): string[] {
+export function explained(reading: Reading, terminal: Terminal): string[] {
+	const {kind, reports, fault} = reading;
 	return [
-		kind === 'other' && reports.length > 0 ? 'A mail that asks for no more.' : kinds[kind],
+		kindOf(reading),
 		...(fault === null ? [] : [`Read in part: ${fault}.`]),
-		...reports.flatMap(report => [
-			'',
-			terminal.bold(named(report)),
-			...rows(kind === 'auto_reply' ? [['subject', report.reason]] : rowsOf(report), terminal),
-		]),
+		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(reportRows(kind, report), terminal)]),
 	];
 }
 
 /** The same of a reply that was given on the command line. */
 export function explainedReply(judgement: Judgement, terminal: Terminal): string[] {
-	return rows([['what', whatFailed(judgement)], ...judged(judgement)], terminal);
+	return rows(replyRows(judgement), terminal);
 }
-
-type Row = readonly [name: string, value: string];
 
 function named({recipient, originalRecipient}: Report): string {
 	const name = printable(recipient ?? 'a recipient that is not named');
 	return originalRecipient === null ? name : `${name} (sent to ${printable(originalRecipient)})`;
-}
-
-function rowsOf(report: Report): Row[] {
-	const {action, status, code, host, reason, feedbackType, rule, matched} = report;
-	const said = [status, code === null ? null : `reply code ${code}`].filter(each => each !== null).join(', ');
-	const refused = action === 'failed' || action === 'delayed';
-	return [
-		['what', action === 'failed' ? whatFailed(report) : actions[action]],
-		...(feedbackType === null ? [] : [['feedback', feedbackType] as const]),
-		...(refused
-			? judged(report)
-			: [['effect', effectOf(report)] as const, ...(rule === null ? [] : ruleRows({rule, matched}))]),
-		...(said === '' ? [] : [['status', said] as const]),
-		...(host === null ? [] : [['host', host] as const]),
-		...(reason === '' ? [] : [['reason', reason] as const]),
-	];
-}
-
-function judged(judgement: Pick<Report, 'category' | 'suppresses' | 'rule' | 'matched'>): Row[] {
-	return [['category', judgement.category ?? 'none'], ['effect', effectOf(judgement)], ...ruleRows(judgement)];
-}
-
-function whatFailed({type}: Pick<Report, 'type'>): string {
-	return type === 'permanent'
-		? 'failed, permanent: the address takes no mail'
-		: 'failed, transient: the address may be good';
-}
-
-function effectOf({suppresses, action}: Pick<Report, 'suppresses'> & {readonly action?: ReportAction}): string {
-	if (action === 'unsubscribe') {
-		return 'unsubscribes, as the link in the mail does';
-	}
-	return suppresses ? 'suppresses the address' : 'suppresses nothing';
-}
-
-function ruleRows({rule, matched}: Pick<Report, 'rule' | 'matched'>): Row[] {
-	return [['rule', rule ?? 'none matched'], ...(matched === null ? [] : [['matched', matched] as const])];
 }
 
 const indent = 2;

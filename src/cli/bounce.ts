@@ -1,8 +1,6 @@
 import type {Command} from 'commander';
-import type {Kept, Report} from '../mail/report.ts';
-import type {Review, TokenFault} from '../outcome/report-summary.ts';
-import {readMail} from '../report/mime.ts';
-import {senderOf, subjectOf} from '../report/sender-mail.ts';
+import {letterOf, reviewOf, tokenFaults, whyOf} from '../admin/kept-mail.ts';
+import type {Report} from '../mail/report.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound/kept-mails.ts';
 import {explainCommand, reportView} from './bounce-explain.ts';
 import {ingestCommand} from './bounce-ingest.ts';
@@ -79,20 +77,6 @@ async function show(session: Session, {raw}: Options, id: string): Promise<void>
 }
 
 const shownId = 12;
-const nothingKnown: Review = {kind: 'other', reports: [], tried: []};
-
-function reviewOf({reading}: KeptMail): Review {
-	return reading === null ? nothingKnown : (JSON.parse(reading) as Review);
-}
-
-type Letter = {readonly from: string | null; readonly subject: string | null};
-
-/** Who wrote to the operator, and about what; null: it is no such mail. */
-function letterOf({head}: KeptMail): Letter | null {
-	const mail = head && readMail(Buffer.from(head));
-	return mail && {from: senderOf(mail), subject: subjectOf(mail) || null};
-}
-
 function view(mail: KeptMail) {
 	const {kind, reports, tried} = reviewOf(mail);
 	return {
@@ -112,22 +96,6 @@ function view(mail: KeptMail) {
 	};
 }
 
-const keptFor: Readonly<Record<Kept, string>> = {
-	unmatched: 'no token',
-	unread: 'not readable',
-	operator: 'for you',
-};
-const faults: Readonly<Record<TokenFault, string>> = {
-	late: 'token too old',
-	gone: 'copy is gone',
-	forged: 'forged token',
-};
-
-function whyOf(mail: KeptMail): string {
-	const [token] = reviewOf(mail).tried;
-	return mail.fault ?? (mail.kept === 'unmatched' && token ? faults[token.fault] : keptFor[mail.kept]);
-}
-
 function describe(mail: KeptMail, width: number): string[] {
 	const {kind, reports, tried} = reviewOf(mail);
 	const letter = letterOf(mail);
@@ -145,7 +113,9 @@ function describe(mail: KeptMail, width: number): string[] {
 				: []),
 			['kept', `${mail.kept}: ${whyOf(mail)}`],
 			['kind', kind],
-			...tried.map(({via, id, fault}) => ['tried', `${id} by ${via.replaceAll('_', ' ')}: ${faults[fault]}`] as const),
+			...tried.map(
+				({via, id, fault}) => ['tried', `${id} by ${via.replaceAll('_', ' ')}: ${tokenFaults[fault]}`] as const,
+			),
 		]),
 		...reports.flatMap(report => reportLines(report, width)),
 		'',

@@ -162,6 +162,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		live,
 		intake,
 		version,
+		bounceRules: rules.current,
 		store,
 		secrets,
 		vault,

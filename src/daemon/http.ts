@@ -17,6 +17,7 @@ import {sendingNames} from '../domains/domain-records.ts';
 import {createCollector} from '../hosted/collector.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
 import {createLinks} from '../links/links.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
@@ -36,6 +37,7 @@ export type HttpOptions = {
 	readonly live: () => LiveSettings;
 	readonly intake: Intake;
 	readonly version: string;
+	readonly bounceRules: () => readonly BounceRule[];
 	readonly store: Store;
 	readonly secrets: MasterKeys;
 	readonly vault: Vault;
@@ -154,6 +156,7 @@ export function createHttp(options: HttpOptions) {
 						settings,
 						live: options.live,
 						version: options.version,
+						bounceRules: options.bounceRules,
 						store,
 						secrets: options.secrets,
 						...createLogIns({settings, store, vault: options.vault, tools}),

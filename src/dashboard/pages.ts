@@ -15,6 +15,7 @@ import {queuePages} from './queue/list.ts';
 import {contactPages} from './recipients/contacts.ts';
 import {suppressionPages} from './recipients/suppressions.ts';
 import {topicPages} from './recipients/topics.ts';
+import {returnedMailPages} from './returned/pages.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
 import {templatePages} from './templates/pages.ts';
 import {webhookPages} from './webhooks/pages.ts';
@@ -39,6 +40,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...workspacePages(parts),
 		...auditPages(parts),
 		...webhookPages(parts),
+		...returnedMailPages(parts),
 	];
 }
 

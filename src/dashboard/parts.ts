@@ -1,5 +1,6 @@
 import type {ApiParts} from '../api/api-parts.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
+import type {BounceRule} from '../mail/bounce.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {PasswordLogIns} from '../users/log-in.ts';
@@ -21,6 +22,8 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly passkeys: Passkeys;
 	/** Null: there is no provider. */
 	readonly oidc: Oidc | null;
+	/** By which refusals are judged now. */
+	readonly bounceRules: () => readonly BounceRule[];
 	/** Where callers reach the API, without a slash at the end. */
 	readonly apiUrl: () => string;
 };

@@ -32,11 +32,19 @@ const columns = [
 ] as const;
 const head = "case when kept = 'operator' then substr(raw, 1, 16384) end as head";
 
-/** Newest first. */
-export async function listKept(reader: Knex, limit: number): Promise<KeptMail[]> {
+/** Newest first; `before`: those that are older than this one. */
+export async function listKept(
+	reader: Knex,
+	limit: number,
+	before?: Pick<KeptMail, 'receivedAt' | 'id'>,
+): Promise<KeptMail[]> {
 	const rows = await reader('inbound')
 		.whereNotNull('kept')
-		.orderBy('received_at', 'desc')
+		.where(mails => void (before && mails.whereRaw('(received_at, id) < (?, ?)', [before.receivedAt, before.id])))
+		.orderBy([
+			{column: 'received_at', order: 'desc'},
+			{column: 'id', order: 'desc'},
+		])
 		.limit(limit)
 		.select(...columns, reader.raw(head));
 	return rows.map(keptMail);

@@ -1,0 +1,133 @@
+import {writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import test from 'ava';
+import {tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
+import {serviceOf} from '../helpers/service.ts';
+
+const service = serviceOf(test, {workspaces: {shop: []}});
+
+/** A bounce of a mail that was never ours. */
+function bounce(recipient: string, said = '550 5.1.1 no such user'): string {
+	return `From: Mail Delivery System <MAILER-DAEMON@mx.dest.example>
+To: someone@shop.example
+Subject: Undelivered Mail Returned to Sender
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+Content-Type: text/plain
+
+It could not be delivered.
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.dest.example
+
+Final-Recipient: rfc822; ${recipient}
+Action: failed
+Status: 5.1.1
+Remote-MTA: dns; mx.dest.example
+Diagnostic-Code: smtp; ${said}
+
+--b--
+`.replaceAll('\n', '\r\n');
+}
+
+async function ingest(mail: string): Promise<void> {
+	const file = join(service().program.folder, 'returned.eml');
+	await writeFile(file, mail);
+	await service().program.cli('bounce', 'ingest', file);
+}
+
+/** The form as browsers send it where it has a file. */
+async function upload(visitor: Visitor, fields: Readonly<Record<string, string>>, file: string) {
+	const form = new FormData();
+	form.set('_csrf', tokenIn((await visitor.get('/returned/explain')).text));
+	for (const [key, value] of Object.entries(fields)) {
+		form.set(key, value);
+	}
+	form.set('file', new Blob([file]), 'returned.eml');
+	return await visitor.raw('/returned/explain', {method: 'POST', body: form, headers: {origin: service().url}});
+}
+
+test.serial('a report that matches nothing is listed and shown in full, whatever it holds', async t => {
+	const visitor = await visitorOf(service(), 'viewer');
+	t.regex((await visitor.get('/returned')).text, /Nothing is kept/);
+
+	await ingest(bounce('gone@dest.example', '550 5.1.1 <script>alert(1)</script> \u202eno such user'));
+	const {text: listed} = await visitor.get('/returned');
+	const [, path = ''] = /href="(\/returned\/[0-9a-f]{64})"/.exec(listed) ?? [];
+	t.regex(listed, /gone@dest\.example/);
+	t.regex(listed, /no token/);
+
+	const {text} = await visitor.get(path);
+	t.regex(text, /<h1>About gone@dest\.example<\/h1>/);
+	t.regex(text, /A delivery status notification/);
+	t.regex(text, /failed, permanent: the address takes no mail/);
+	t.regex(text, /unknown_user/);
+	t.regex(text, /suppresses the address/);
+	t.regex(text, /Reporting-MTA: dns; mx\.dest\.example/, 'the mail itself');
+	t.notRegex(text, /<script>alert/);
+	const raw = await visitor.get(`${path}/raw`);
+	t.regex(raw.headers.get('content-disposition') ?? '', /^attachment; filename="[0-9a-f]{12}\.eml"$/);
+	t.regex(raw.text, /^From: Mail Delivery System/);
+	t.is((await visitor.get(`/returned/${'0'.repeat(64)}`)).status, 404);
+});
+
+test.serial('there are more than a page of them', async t => {
+	const mails = Array.from({length: 55}, (_, index) => bounce(`u${index}@dest.example`));
+	const file = join(service().program.folder, 'returned.mbox');
+	await writeFile(
+		file,
+		mails.map(mail => `From x@y Mon Nov 23 10:00:00 2026\n${mail.replaceAll('\r\n', '\n')}\n`).join(''),
+	);
+	await service().program.cli('bounce', 'ingest', file);
+	const visitor = await visitorOf(service(), 'viewer');
+	const seen = new Set<string>();
+	let path: string | undefined = '/returned';
+	while (path !== undefined) {
+		const {text}: {text: string} = await visitor.get(path);
+		for (const [, about = ''] of text.matchAll(/<bdi>(u\d+@dest\.example)<\/bdi>/g)) {
+			t.false(seen.has(about), about);
+			seen.add(about);
+		}
+		path = /href="(\/returned\?after=[0-9a-f]+)" rel="next"/.exec(text)?.[1];
+	}
+	t.is(seen.size, 55);
+});
+
+test.serial('explain reads what is pasted, a file and a reply, and keeps nothing', async t => {
+	const visitor = await visitorOf(service(), 'viewer');
+	const {text: before} = await visitor.get('/returned');
+	for (const {status, text} of [
+		await visitor.submit('/returned/explain', {mail: bounce('pasted@dest.example')}),
+		await upload(visitor, {mail: ''}, bounce('pasted@dest.example')),
+	]) {
+		t.is(status, 200);
+		t.regex(text, /A delivery status notification/);
+		t.regex(text, /<bdi>pasted@dest\.example<\/bdi>/);
+		t.regex(text, /unknown_user/);
+	}
+	const reply = await visitor.submit('/returned/explain', {
+		reply: '452 4.2.2 mailbox "full"',
+		phase: 'data',
+		mx: 'MX.Example',
+	});
+	t.regex(reply.text, /mailbox_full/);
+	t.regex(reply.text, /suppresses nothing/);
+	t.regex(reply.text, /value="452 4\.2\.2 mailbox &quot;full&quot;"/, 'what was typed is kept');
+	for (const fields of [{mail: ' '}, {reply: 'no'}, {reply: '250 ok'}]) {
+		const {status, text} = await visitor.submit('/returned/explain', fields);
+		t.is(status, 422);
+		t.regex(text, /role="alert">[A-Z]/);
+	}
+	t.is((await visitor.get('/returned')).text.match(/data-row/g)?.length, before.match(/data-row/g)?.length);
+	t.deepEqual(await service().program.cli('suppression', 'list', '--workspace', 'shop'), []);
+});
+
+test.serial('users of one workspace see how mail is read, and none that came back', async t => {
+	const visitor = await visitorOf(service(), 'admin', 'shop');
+	const seen = await visitor.get('/returned');
+	t.is(seen.location, '/returned/explain');
+	t.is((await visitor.get('/returned/explain')).status, 200);
+	t.is((await visitor.get(`/returned/${'0'.repeat(64)}`)).status, 403);
+});
