@@ -21,7 +21,7 @@ import {
 /** What is stored of a variant: its source, and what was made of it. */
 export function storedVariant(
 	{locale, subject, mjml, html, text}: VariantSource,
-	made: CompiledVariant,
+	made: Pick<CompiledVariant, 'html' | 'text'>,
 ): TemplateVariant {
 	return {
 		locale,
@@ -136,22 +136,36 @@ export async function saveTemplate(
 }
 
 /**
- * Saves variants as the template's next version, whatever the newest one holds; the sample stays. Undefined: there is no
- * such template.
+ * Saves variants as the template's next version, whatever the newest one holds. `sample` left out: it stays. `after`: the version that
+ * they were made from (null: there was none), where another one must not be replaced unseen; `newer`: there is one. Undefined:
+ * there is no such template.
  */
 export async function addVersion(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{workspaceId, id, variants}: {readonly workspaceId: string; readonly id: string} & Pick<Content, 'variants'>,
-): Promise<TemplateVersion | undefined> {
+	{workspaceId, id, variants, sample, after}: NextVersion,
+): Promise<TemplateVersion | 'newer' | undefined> {
 	const template = await lockTemplate(trx, workspaceId, {id});
 	if (!template) {
 		return undefined;
 	}
 	const {row_id: rowId, latest_version: latest} = template;
+	if (after !== undefined && after !== latest) {
+		return 'newer';
+	}
 	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
-	return await insertNext(trx, tools, template, {variants, sample: newest?.sample ?? null});
+	return await insertNext(trx, tools, template, {
+		variants,
+		sample: sample === undefined ? (newest?.sample ?? null) : sample,
+	});
 }
+
+type NextVersion = Pick<Content, 'variants'> & {
+	readonly workspaceId: string;
+	readonly id: string;
+	readonly sample?: string | null;
+	readonly after?: number | null;
+};
 
 /**
  * Saves an old version's content as the next version, compiled as it was. `newest`: it is the newest version itself.

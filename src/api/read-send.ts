@@ -17,7 +17,9 @@ export type ReadSend =
 	| {readonly ok: false; readonly code: ApiErrorCode; readonly violations?: readonly Violation[]};
 
 /** Reads the body of a send, or an item of a batch: checks its shape and turns its texts into what they mean. */
-export function createReadSend(checks: Checks): (body: unknown, caller: Caller) => ReadSend {
+export function createReadSend(
+	checks: Checks,
+): (body: unknown, caller: Pick<Caller, 'workspaceId' | 'mode'>) => ReadSend {
 	const check = checks.checkOf(sendBody);
 	return (body, caller) => {
 		const violations = check(withoutEmptyPreferences(body));
@@ -52,7 +54,7 @@ function isOnlyWithoutTemplate(body: unknown, violations: readonly Violation[]):
 	return templateId === undefined || templateId === '';
 }
 
-function toSend(body: SendBody, {workspaceId, mode}: Caller): Send {
+function toSend(body: SendBody, {workspaceId, mode}: Pick<Caller, 'workspaceId' | 'mode'>): Send {
 	const to = checkedAddress(body.to);
 	return {
 		workspaceId,

@@ -191,16 +191,18 @@ export type Act = {
 	readonly file?: true;
 	/** A word that must be typed before it happens: what the form destroys does not come back. */
 	readonly typed?: string;
+	/** For what belongs to the form and stands outside of it. */
+	readonly id?: string;
 };
 
 /** Where `layout` puts the token that proves that the form is ours. Forms are made before it is known. */
 const tokenPlace = '\u0000token\u0000';
 
-export function act({to, label, fields, look = 'main', file, typed}: Act): Html {
+export function act({to, label, fields, look = 'main', file, typed, id}: Act): Html {
 	const encoding = file ? html` enctype="multipart/form-data"` : nothing;
 	const word = typed === undefined ? null : input({name: 'typed', label: `Type ${typed} to go on`, required: true});
 	const inside = html`<input type="hidden" name="_csrf" value="${{markup: tokenPlace}}">${fields ?? null}${word}<button class="${look}">${label}</button>`;
-	return html`<form method="post" action="${to}" class="act${fields || word ? ' full' : ''}"${encoding}>${inside}</form>`;
+	return html`<form method="post" action="${to}" class="act${fields || word ? ' full' : ''}"${encoding}${attribute('id', id)}>${inside}</form>`;
 }
 
 /** The same behind a button that opens it: for what has fields and is not needed at every look. */

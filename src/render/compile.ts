@@ -4,6 +4,7 @@ import {deepestHtml, longestSource} from './limits.ts';
 import {liquidFault, type Shielded, shield} from './liquid-source.ts';
 import {compileMjml, type MjmlResult} from './mjml.ts';
 import {nestsTooDeeply, textTemplate} from './text-part.ts';
+import {type DataPath, dataPaths} from './variables.ts';
 import type {Violation} from './violation.ts';
 
 /** One locale's variant of a template as its author wrote it. Exactly one of `mjml` and `html`. */
@@ -24,6 +25,8 @@ export type CompiledVariant = {
 	readonly html: string;
 	/** Null: it must be made from the rendered html of each mail, because the html's Liquid makes html of its own. */
 	readonly text: string | null;
+	/** What it reads of the data. */
+	readonly reads: readonly DataPath[];
 };
 
 export type CompileResult = CompiledVariant | {readonly ok: false; readonly violations: readonly Violation[]};
@@ -56,7 +59,13 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 		return {ok: false, violations: [...plain, ...(body.ok ? [] : body.violations)].slice(0, mostViolations)};
 	}
 
-	return {ok: true, subject, html: body.html, text: text ?? textTemplate(engines.plain, body.html)};
+	return {
+		ok: true,
+		subject,
+		html: body.html,
+		text: text ?? textTemplate(engines.plain, body.html),
+		reads: dataPaths(engines.html, [subject, body.html, text ?? '']),
+	};
 }
 
 async function compileBody(engine: Liquid, mjml: string | undefined, html: string): Promise<MjmlResult> {

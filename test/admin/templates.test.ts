@@ -77,6 +77,18 @@ storeTest(test, 'of two who save the same number one is refused', async (t, stor
 	t.is((await listVersions(store.reader, id)).length, 1);
 });
 
+storeTest(test, 'of two who began from one version the second is told', async (t, store) => {
+	const {tools, workspaceId, save} = await prepare(store);
+	const {id} = await save('receipt', [variant]);
+	const add = (after: number | null, more: {sample?: string | null} = {}) =>
+		store.database.transaction(trx => addVersion(trx, tools, {workspaceId, id, variants: [variant], after, ...more}));
+	t.like(await add(1, {sample: '{"a":1}'}), {version: 2, sample: '{"a":1}'});
+	t.is(await add(1), 'newer');
+	t.is(await add(null), 'newer');
+	t.like(await add(2), {version: 3, sample: '{"a":1}'}, 'left out, it stays');
+	t.like(await add(3, {sample: null}), {version: 4, sample: null});
+});
+
 storeTest(test, 'nodes that save at once count on, and none is refused', async (t, store) => {
 	const {tools, workspaceId, save} = await prepare(store);
 	const {id} = await save('receipt', [variant]);
@@ -86,7 +98,7 @@ storeTest(test, 'nodes that save at once count on, and none is refused', async (
 			store.database.transaction(trx => addVersion(trx, tools, {workspaceId, id, variants: [variant]})),
 		),
 	);
-	t.deepEqual(added.map(one => one?.version).toSorted(), [2, 3, 4, 5, 6, 7]);
+	t.deepEqual(added.map(one => (typeof one === 'object' ? one.version : one)).toSorted(), [2, 3, 4, 5, 6, 7]);
 	const pushed = await Promise.all(
 		['a', 'b', 'c'].map(subject =>
 			store.database.transaction(trx =>

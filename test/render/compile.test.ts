@@ -21,6 +21,7 @@ test('takes html and text as they are', async t => {
 		subject: 's',
 		html: '<p>a</p>',
 		text: 'b {{ c }}',
+		reads: [['c']],
 	});
 });
 

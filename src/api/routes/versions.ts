@@ -92,7 +92,7 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 				}
 				const {variants} = ready;
 				const version = await change(trx => addVersion(trx, actAs(tools, request), {workspaceId, id, variants}));
-				if (!version) {
+				if (typeof version !== 'object') {
 					throw apiError('not_found');
 				}
 				return reply.code(201).send(versionView(id, version, variants));

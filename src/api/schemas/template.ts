@@ -30,7 +30,7 @@ export const templateBody = Type.Object(
 );
 
 /** Most languages of one version. */
-const mostVariants = 50;
+export const mostVariants = 50;
 
 const variantBody = Type.Object(
 	{

@@ -63,6 +63,36 @@
 		}
 	});
 
+	/**
+	 * Sends what is being edited to its frame. A new frame each time: another page of the old one would be a step of the history. The old
+	 * one stays until the new one has loaded.
+	 */
+	function preview(button) {
+		const old = document.getElementsByName(button.formTarget)[0];
+		const next = old.cloneNode();
+		next.removeAttribute('src');
+		next.hidden = true;
+		next.name = `${old.name}+`;
+		button.formTarget = next.name;
+		old.after(next);
+		next.addEventListener('load', () => {
+			next.hidden = false;
+			while (next.previousElementSibling?.localName === 'iframe') {
+				next.previousElementSibling.remove();
+			}
+		});
+		button.form.requestSubmit(button);
+	}
+
+	let typing;
+	document.addEventListener('input', event => {
+		const button = event.target.form?.querySelector('[data-preview]');
+		if (button) {
+			clearTimeout(typing);
+			typing = setTimeout(() => preview(button), 600);
+		}
+	});
+
 	/** Shows what only works with script; runs again for each part that was fetched. */
 	function wake(root) {
 		for (const button of root.querySelectorAll('[data-copy]')) {
@@ -73,6 +103,13 @@
 		}
 	}
 	wake(document);
+	for (const button of document.querySelectorAll('[data-preview], [data-live]')) {
+		button.hidden = true;
+	}
+	const unseen = document.querySelector('iframe[name]:not([src])');
+	if (unseen) {
+		preview(document.querySelector('[data-preview]'));
+	}
 	document.addEventListener('htmx:after:swap', () => wake(document));
 	if (location.hash === '#search') {
 		document.querySelector('main input[type="search"]')?.focus();

@@ -1,3 +1,4 @@
+import {isBuiltIn} from '../../admin/submission-template.ts';
 import {createTemplate} from '../../admin/templates.ts';
 import {html} from '../../hosted/html.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
@@ -27,7 +28,11 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 				label: 'Templates',
 				link: ({id}) => `/templates/${id}`,
 				columns: [
-					{title: 'Name', cell: row => name(row.name), cut: true},
+					{
+						title: 'Name',
+						cell: row => html`${name(row.name)}${isBuiltIn(row) ? html` ${badge('built in', 'idle')}` : nothing}`,
+						cut: true,
+					},
 					{
 						title: 'Version',
 						cell: row => (row.latest_version === null ? badge('none yet', 'warn') : row.latest_version),

@@ -1,5 +1,6 @@
 import {removeTemplate, rollBack} from '../../admin/templates.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {listSenders} from '../../store/senders.ts';
 import {
 	listSubjects,
 	pageVersions,
@@ -20,6 +21,7 @@ import {
 	type Saved,
 	versionNumber,
 } from './chosen.ts';
+import {testForm} from './test-send.ts';
 
 const versionsPerPage = 20;
 
@@ -41,13 +43,21 @@ export function oneTemplatePages({reader, change}: DashboardParts): readonly Rou
 			place: 'templates',
 			title: template.name,
 			problem,
-			actions: may('operator') ? actions(template) : nothing,
+			actions: may('operator') ? await actions(template, saved, visit) : nothing,
 			content: html`${facts([
 				['Id', copyable(template.id, 'the id')],
 				['Made', time(template.created_at, now)],
 				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
 			])}${content}${may('operator') ? removal(template) : nothing}`,
 		};
+	}
+
+	async function actions({id, latest_version: latest}: Template, saved: Saved | undefined, {workspace, query}: Visit) {
+		const test =
+			saved && saved.version.version === latest
+				? opened('Send a test', testForm(id, saved, query, await listSenders(reader, workspace.id)))
+				: nothing;
+		return html`${test}<a class="button main" href="/templates/${id}/edit${languageOf(query)}">Edit</a>`;
 	}
 
 	async function versions(template: Template, {query, now, may}: Visit): Promise<Html> {
@@ -135,8 +145,9 @@ export function oneTemplatePages({reader, change}: DashboardParts): readonly Rou
 	];
 }
 
-function actions({id}: Template): Html {
-	return html`<a class="button main" href="/templates/${id}/edit">Edit</a>`;
+function languageOf(query: URLSearchParams): string {
+	const locale = query.get('locale');
+	return locale === null ? '' : `?locale=${encodeURIComponent(locale)}`;
 }
 
 /** Which version is shown; an older one says what to do with it. */

@@ -1,0 +1,118 @@
+import {createHash} from 'node:crypto';
+import {LRUCache} from 'lru-cache';
+import {previewVariant} from '../../admin/preview.ts';
+import {storedVariant} from '../../admin/templates.ts';
+import {createTurns} from '../../api/turns.ts';
+import {linksOf} from '../../links/rewrite.ts';
+import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
+import {missingPaths} from '../../render/variables.ts';
+import type {TemplateVariant} from '../../store/templates.ts';
+import type {Workspace} from '../../store/workspaces.ts';
+import {checkDraft, type Draft} from './draft.ts';
+
+export type Checked = {
+	/** What keeps it from being saved. */
+	readonly faults: readonly string[];
+	/** What may be meant so: saved once they were seen. */
+	readonly doubts: readonly string[];
+	/** Null: a fault. */
+	readonly variant: TemplateVariant | null;
+	readonly sample: string | null;
+	/** With the sample's variables; null: it cannot be rendered. */
+	readonly mail: {readonly subject: string; readonly html: string; readonly text: string} | null;
+};
+
+export type CheckDraft = (workspace: Workspace, draft: Draft) => Promise<Checked>;
+
+/** Gmail shows no more of a mail's html, and hides the rest behind a link. */
+export const gmailOctets = 102 * 1024;
+const mostNamed = 10;
+/** A preview and its checks are asked for at once, and the same is saved a moment later. */
+const mostKept = 8;
+
+/** Compiles a draft and renders it with its sample, each in a thread of its own: templates are foreign code. */
+export function createChecks(): CheckDraft {
+	const compileTurns = createTurns();
+	const renderTurns = createTurns();
+	const kept = new LRUCache<string, Promise<Checked>>({max: mostKept});
+
+	async function check(workspace: Workspace, draft: Draft): Promise<Checked> {
+		const read = checkDraft(draft);
+		const none = {doubts: [], variant: null, sample: null, mail: null};
+		if (!read.ok) {
+			return {...none, faults: read.problems};
+		}
+		const [compiled] = await compileTurns(workspace.id, () => compileInWorker([read.source]));
+		if (!compiled?.ok) {
+			const faults = (compiled?.violations ?? []).map(
+				({field, message, line, column}) => `${titles[field] ?? field}, line ${line}, column ${column}: ${message}.`,
+			);
+			return {...none, faults};
+		}
+		const variant = storedVariant(read.source, compiled);
+		const rendered = await previewVariant({id: 'draft', sample: null}, variant, {
+			workspace,
+			data: read.data,
+			locale: variant.locale,
+			timezone: null,
+			render: job => renderTurns(workspace.id, () => renderInWorker(job)),
+		});
+		const missing = missingPaths(compiled.reads, read.data);
+		return {
+			faults: [],
+			doubts: [
+				...(missing.length > 0 ? [`The sample lacks ${named(missing)}.`] : []),
+				...(rendered.ok ? doubtsOf(rendered) : [`With this sample it fails at ${rendered.message}.`]),
+			],
+			variant,
+			sample: read.sample,
+			mail: rendered.ok ? rendered : null,
+		};
+	}
+
+	return async (workspace, draft) => {
+		const key = createHash('sha256')
+			.update(JSON.stringify([workspace.id, workspace.name, workspace.locale, workspace.timezone, draft]))
+			.digest('hex');
+		const checked = kept.get(key) ?? check(workspace, draft);
+		kept.set(key, checked);
+		const forget = () => kept.delete(key);
+		// A busy machine can make a fault of a compile that took too long: the next time it may not.
+		checked.then(({mail}) => mail ?? forget(), forget);
+		return await checked;
+	};
+}
+
+const titles: Readonly<Record<string, string>> = {subject: 'Subject', mjml: 'MJML', html: 'HTML', text: 'Text'};
+
+/** What a reader of the mail would stumble over. */
+function doubtsOf({subject, html}: {readonly subject: string; readonly html: string}): string[] {
+	const links = linksOf(html).filter(link => !isUrl(link));
+	const octets = Buffer.byteLength(html);
+	return [
+		...(subject === '' ? ['The subject is empty.'] : []),
+		...(links.length > 0
+			? [`Links that are no URL: ${named(links.map(link => (link === '' ? '(empty)' : link)))}.`]
+			: []),
+		...(octets > gmailOctets ? [`The html has ${kilobytes(octets)}: Gmail cuts it at ${kilobytes(gmailOctets)}.`] : []),
+	];
+}
+
+const schemes = new Set(['http:', 'https:', 'mailto:', 'tel:', 'sms:']);
+
+/** Whether a mail's link can lead anywhere: a mail has no page that it would be relative to. */
+function isUrl(link: string): boolean {
+	return URL.canParse(link) && schemes.has(new URL(link).protocol);
+}
+
+function named(all: readonly string[]): string {
+	const shown = all.slice(0, mostNamed).map(one => (one.length > 100 ? `${one.slice(0, 100)}…` : one));
+	return shown.join(', ') + (all.length > mostNamed ? ` and ${all.length - mostNamed} more` : '');
+}
+
+export const kilobytes = (octets: number): string => `${(octets / 1024).toFixed(octets < 10_240 ? 1 : 0)} KB`;
+
+/** Names a set of doubts, so that a form can say that they were seen. */
+export function doubtsSeen(doubts: readonly string[]): string {
+	return createHash('sha256').update(JSON.stringify(doubts)).digest('base64url').slice(0, 16);
+}

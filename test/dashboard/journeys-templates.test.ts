@@ -1,0 +1,208 @@
+import {type AddressInfo, createServer} from 'node:net';
+import test from 'ava';
+import type {Browser, Page} from 'playwright-core';
+import {openBrowser} from '../helpers/browser.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {serviceOf} from '../helpers/service.ts';
+
+const receipt = {
+	'template.json': '{"subject":"Receipt {{ number }}"}',
+	'body.mjml':
+		'<mjml><mj-body><mj-section><mj-column><mj-text>Total {{ total }}</mj-text></mj-column></mj-section></mj-body></mjml>',
+	'sample.json': '{"number": 1042, "total": "19.90"}',
+};
+const service = serviceOf(test, {workspaces: {shop: []}, templates: {receipt, invoice: receipt}});
+
+async function openAs(browser: Browser, script = true) {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	return {visitor, ...(await openWindow(browser, {url: service().url, visitor, script}))};
+}
+
+const shownBy = (page: Page) => page.frameLocator('iframe:visible').locator('body');
+
+test.serial('a template is edited with its preview beside it, and rolled back, by mouse', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const {page, complaints} = await openAs(browser);
+	await page.goto('/templates');
+	t.deepEqual(await faultsOf(page), []);
+	await page.getByRole('link', {name: 'receipt'}).click();
+	await shownBy(page).getByText('Total 19.90').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+
+	await page.getByRole('link', {name: 'Edit', exact: true}).click();
+	await shownBy(page).getByText('Total 19.90').waitFor();
+	const source = page.getByRole('textbox', {name: 'Source', exact: true});
+	const before = await source.inputValue();
+	await source.fill(before.replace('Total', '{{ total'));
+	await page.getByText(/MJML, line 1, column \d+/).waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	await source.fill(before.replace('Total', 'Altogether {{ currency }}'));
+	await shownBy(page).getByText('Altogether').waitFor();
+	await page.getByText('The sample lacks currency.').waitFor();
+	await page
+		.getByRole('textbox', {name: /^Sample variables/})
+		.fill('{"number": 1043, "total": "20", "currency": "EUR"}');
+	await shownBy(page).getByText('Altogether EUR 20').waitFor();
+	await page.getByText('The checks found nothing wrong.').waitFor();
+	t.is(await page.locator('iframe').count(), 1);
+	t.is(await page.evaluate('history.length'), 4, 'previews are no steps back');
+	t.deepEqual(await faultsOf(page), []);
+	await page.getByRole('button', {name: 'Save as a new version'}).click();
+	await page.getByText('Saved version 2. New messages use it.').waitFor();
+	await shownBy(page).getByText('Altogether EUR 20').waitFor();
+
+	await page.getByRole('link', {name: 'since 1'}).click();
+	await page.getByText('Total {{ total }}').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	await page.goBack();
+	await page.getByRole('button', {name: 'Roll back to 1'}).click();
+	await page.getByText('Saved version 3, equal to version 1.').waitFor();
+	await shownBy(page).getByText('Total 19.90').waitFor();
+	t.deepEqual(complaints, []);
+});
+
+test.serial('the same without a mouse', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const {page, complaints} = await openAs(browser);
+	const {keyboard} = page;
+	await page.goto('/messages');
+	await keyboard.press('g');
+	await keyboard.press('t');
+	await page.waitForURL(/\/templates$/);
+	// Newest first: walk to the one that is meant.
+	for (let row = 0; row < 5 && !(await isFocused(page, 'invoice')); row++) {
+		await keyboard.press('j');
+	}
+	await keyboard.press('Enter');
+	await page.waitForURL(/\/templates\/tpl_/);
+	await tabTo(page, 'Edit');
+	await keyboard.press('Enter');
+	await page.waitForURL(/\/edit/);
+	await tabTo(page, '', 'subject');
+	await keyboard.press('End');
+	await keyboard.type(' of the shop');
+	await page.getByText('Receipt 1042 of the shop').waitFor();
+	await tabTo(page, 'Save as a new version');
+	await keyboard.press('Enter');
+	await page.getByText('Saved version 2.').waitFor();
+	await tabTo(page, 'Roll back to 1');
+	await keyboard.press('Enter');
+	await page.getByText('Saved version 3, equal to version 1.').waitFor();
+	t.deepEqual(complaints, []);
+});
+
+test.serial('without script a preview is one press away, and the checks come before what is saved', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const {page} = await openAs(browser, false);
+	await page.goto('/templates');
+	await page.getByText('New template').click();
+	await page.getByLabel('Name').fill('welcome');
+	await page.getByRole('button', {name: 'Make it'}).click();
+	await page.getByRole('button', {name: 'Preview'}).click();
+	await shownBy(page).getByText('Hello Zoë').waitFor();
+	await page.getByRole('textbox', {name: /^Sample variables/}).fill('{"name": "Zoë"}');
+	await page.getByRole('button', {name: 'Check'}).click();
+	await page.getByText('The sample lacks order.').waitFor();
+	t.is(await page.getByRole('textbox', {name: /^Sample variables/}).inputValue(), '{"name": "Zoë"}');
+	await page.getByRole('button', {name: 'Save as a new version'}).click();
+	await page.getByText('Saved version 1.').waitFor();
+});
+
+test.serial('hostile source in a preview reaches nothing', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	let visits = 0;
+	const evil = createServer(socket => {
+		visits++;
+		socket.on('error', () => undefined);
+		socket.destroy();
+	});
+	await new Promise<void>(resolve => {
+		evil.listen(0, '127.0.0.1', resolve);
+	});
+	t.teardown(() => evil.close());
+	const host = `127.0.0.1:${(evil.address() as AddressInfo).port}`;
+
+	const {page, visitor} = await openAs(browser);
+	const id = 'tpl_hostile';
+	await visitor.submit('/templates', {name: 'hostile', id});
+	const fields = {
+		begun: '',
+		subject: '<script>alert(1)</script>',
+		kind: 'html',
+		source: hostileSource(host),
+		sample: '',
+	};
+	t.is((await visitor.submit(`/templates/${id}/edit`, fields)).location, `/templates/${id}`);
+
+	const dialogs: string[] = [];
+	page.on('dialog', dialog => {
+		dialogs.push(dialog.message());
+		void dialog.dismiss();
+	});
+	for (const path of [`/templates/${id}`, `/templates/${id}?show=phone`, `/templates/${id}/edit`]) {
+		await page.goto(path);
+		await shownBy(page).getByText('the end of it').waitFor();
+		await page.getByRole('heading', {level: 1, name: 'hostile'}).click({trial: true});
+		t.is(new URL(page.url()).pathname, path.replace(/\?.*/, ''));
+	}
+	// What is being typed is shown under the same rules.
+	const source = page.getByRole('textbox', {name: 'Source', exact: true});
+	await source.fill((await source.inputValue()).replace('the end of it', 'the very end'));
+	await shownBy(page).getByText('the very end').waitFor();
+	t.is(visits, 0);
+	t.deepEqual(dialogs, []);
+	t.deepEqual(
+		page.frames().map(frame => new URL(frame.url()).pathname),
+		[`/templates/${id}/edit`, `/templates/${id}/draft`],
+	);
+
+	// Asked for, images of the web load, so the host above would have seen what else asks for it.
+	await page.goto(`/templates/${id}?images=1`);
+	await shownBy(page).getByText('the end of it').waitFor();
+	await page.waitForLoadState('networkidle');
+	t.true(visits > 0);
+});
+
+function hostileSource(host: string): string {
+	const url = `http://${host}`;
+	return `<html><head><base href="${url}/"><meta http-equiv="refresh" content="0;url=${url}/refresh">
+<link rel="preconnect" href="${url}"><link rel="dns-prefetch" href="//${host}"><link rel="stylesheet" href="${url}/style.css">
+<style>@import "${url}/import.css"; @font-face {font-family: x; src: url(${url}/font)}
+body {font-family: x; background: url(${url}/background)} .cover {position: fixed; inset: 0; z-index: 99999; background: red}</style>
+<script>top.location = '${url}/top'; fetch('${url}/fetch'); alert(document.cookie)</script></head>
+<body onload="location = '${url}/onload'"><div class="cover" onclick="alert(1)"></div>
+<img src="${url}/image" srcset="${url}/large 2x" onerror="alert(2)"><img src="https://${host}/image">
+<iframe src="${url}/frame"></iframe><iframe srcdoc="<script>parent.parent.location='${url}'</script>"></iframe>
+<object data="${url}/object"></object><embed src="${url}/embed"><video src="${url}/video" autoplay></video><audio src="${url}/audio" autoplay></audio>
+<svg><use href="${url}/use#a"></use><image href="${url}/svg"></image><script>alert(3)</script></svg>
+<form action="${url}/form"><input name="a" autofocus onfocus="this.form.submit()"><button>Send</button></form>
+<a href="${url}/link" target="_top" ping="${url}/ping">out</a><math><mtext><script>alert(4)</script></mtext></math>
+<portal src="${url}/portal"></portal><p>the end of it</p></body></html>`;
+}
+
+const isFocused = async (page: Page, text: string): Promise<boolean> =>
+	(await page.evaluate('document.activeElement?.textContent?.trim()')) === text;
+
+/** Presses Tab until what has this text, or the field of this name, has the focus. */
+async function tabTo(page: Page, text: string, field = ''): Promise<void> {
+	for (let n = 0; n < 80; n++) {
+		await page.keyboard.press('Tab');
+		if (field === '' ? await isFocused(page, text) : (await page.evaluate('document.activeElement?.name')) === field) {
+			return;
+		}
+	}
+	throw new Error(`Tab does not lead to ${text || field}`);
+}

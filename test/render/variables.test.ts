@@ -1,0 +1,42 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {createEngines} from '../../src/render/engine.ts';
+import {dataPaths, missingPaths} from '../../src/render/variables.ts';
+
+const pathsOf = (...sources: string[]) => dataPaths(createEngines().html, sources);
+
+test('finds what a template reads of its data, and nothing that it makes itself', t => {
+	const source = `{% assign a = order.total %}{{ a }}{% for item in order.items %}{{ item.name }}{{ forloop.index }}{% endfor %}
+		{% if note %}{{ note | upcase }}{% endif %}{{ names[0].first }}{{ labels[kind].text }}`;
+	t.deepEqual(
+		pathsOf(source, '{{ note }}').map(path => path.join('.')),
+		['order.total', 'order.items', 'note', 'names.0.first', 'labels', 'kind'],
+	);
+});
+
+test('tells what is missing in the data, as far as the first name that is', t => {
+	const data = {order: {items: [{name: 'a'}], note: null}, word: 'x'};
+	const missing = (source: string) => missingPaths(pathsOf(source), data);
+	t.deepEqual(
+		missing('{{ order.items.first.name }}{{ order.items.size }}{{ order.note }}{{ order.items[0].name }}'),
+		[],
+	);
+	t.deepEqual(missing('{{ recipient.email }}{{ unsubscribe_url }}{{ workspace.name }}{{ message.id }}'), []);
+	t.deepEqual(missing('{{ order.total.net }}{{ order.total.tax }}{{ shop.name }}'), ['order.total', 'shop']);
+	t.deepEqual(missing('{{ order.note.text }}{{ order.constructor }}{{ word.size }}{{ word.length }}'), [
+		'order.note.text',
+		'order.constructor',
+		'word.length',
+	]);
+});
+
+test('any path and any data have an answer', t => {
+	const path = fc.array(fc.oneof(fc.string(), fc.nat(3), fc.constantFrom('first', 'size', '__proto__')), {
+		minLength: 1,
+	});
+	fc.assert(
+		fc.property(fc.array(path), fc.dictionary(fc.string(), fc.jsonValue()), (paths, data) => {
+			t.true(missingPaths(paths, data).length <= paths.length);
+		}),
+	);
+});
