@@ -41,7 +41,7 @@ const dangerous = /<(\/?)(link|base|i?frame|frameset|fencedframe|object|embed|ap
 function defused(mail: string): string {
 	return mail
 		.replace(dangerous, '<$1x-$2')
-		.replace(/\bhttp-equiv\b/gi, 'x-http-equiv')
+		.replace(/http-equiv/gi, 'x-http-equiv')
 		.replace(/<(a|area)(?=[\s/>])/gi, '<$1 href="#_"');
 }
 

@@ -119,13 +119,13 @@ export function textContent({mail}: Looked): Html {
 }
 
 // As RFCs and mail programs write them; names in mail have no case.
-const spellings: Readonly<Record<string, string>> = {
-	'dkim-signature': 'DKIM-Signature',
-	'message-id': 'Message-ID',
-	'mime-version': 'MIME-Version',
-	'content-id': 'Content-ID',
-	'list-id': 'List-ID',
-};
+const spellings: ReadonlyMap<string, string> = new Map([
+	['dkim-signature', 'DKIM-Signature'],
+	['message-id', 'Message-ID'],
+	['mime-version', 'MIME-Version'],
+	['content-id', 'Content-ID'],
+	['list-id', 'List-ID'],
+]);
 
 export function headersContent({mail}: Looked): Html {
 	return html`${remade(mail)}${table({
@@ -140,16 +140,15 @@ export function headersContent({mail}: Looked): Html {
 }
 
 const spelled = (field: string) =>
-	spellings[field] ?? field.replace(/(^|-)[a-z]/g, first => first.toUpperCase()).slice(0, 200);
+	spellings.get(field) ?? field.replace(/(^|-)[a-z]/g, first => first.toUpperCase()).slice(0, 200);
 
-/** Characters of a source that are shown; the file has all. */
-const longestSource = 256 * 1024;
+/** Octets of a source that may be shown; the file has all. */
+const longestSource = 1024 * 1024;
 
 export function sourceContent({message, mail, query}: Looked): Html {
 	const href = hrefOf(`/messages/${message.id}/raw`, kept(query, ['copy']));
 	const text = mail.raw.toString('utf8', 0, longestSource);
-	const cut = mail.raw.length > longestSource ? html`<p class="soft">Only the beginning is shown.</p>` : null;
-	return html`${remade(mail)}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p>${cut}<pre class="source">${lines(text)}</pre>`;
+	return html`${remade(mail)}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
 }
 
 /** What the caller gave the template. */

@@ -1,7 +1,9 @@
+import {LRUCache} from 'lru-cache';
 import {createTurns} from '../../api/turns.ts';
 import {decodeWords} from '../../report/decode.ts';
 import {type Field, fieldOf, leavesOf, type Part, readContentType, readMail} from '../../report/mime.ts';
 import type {DashboardParts} from '../parts.ts';
+import type {Opened} from './one.ts';
 
 /** The mail of a copy, taken apart to be looked at. */
 export type ShownMail = {
@@ -28,21 +30,37 @@ export type MailFile = {
 /** Octets of a part that are shown. */
 const longestPart = 8 * 1024 * 1024;
 
+/** Mails that were made again are kept for a while: their page, its frame and its tabs ask for the same one. */
+const kept = {max: 8, ttl: 60_000, ttlAutopurge: true};
+
 /** Reads mails of copies. Templates are foreign code: each that is made again has a thread of its own, one at a time. */
 export function createMailReader({mails}: Pick<DashboardParts, 'mails'>) {
 	const turns = createTurns();
-	return async (workspaceId: string, copyId: string): Promise<ShownMail | {readonly missing: string}> => {
-		const captured = await mails.captured(copyId);
+	const remade = new LRUCache<string, ShownMail>(kept);
+	return async (
+		workspaceId: string,
+		{message, copy}: Pick<Opened, 'message' | 'copy'>,
+	): Promise<ShownMail | {readonly missing: string}> => {
+		const captured = await mails.captured(copy.id);
 		if (captured !== null) {
 			return shownMail(captured, true);
 		}
-		const made = await turns(workspaceId, () => mails.remade(workspaceId, copyId));
+		// Who is erased from the addresses is not to be seen in what was made before.
+		const key = JSON.stringify([copy.id, copy.address, message.to, message.cc, message.replyTo]);
+		const known = remade.get(key);
+		if (known) {
+			return known;
+		}
+		const made = await turns(workspaceId, () => mails.remade(workspaceId, copy.id));
 		if (made === 'no_sender') {
 			return {missing: 'The mail cannot be made again: its sender was removed.'};
 		}
-		return made.ok
-			? shownMail(made.mail, false)
-			: {missing: `The mail cannot be made: ${made.message.replace(/\.$/, '')}.`};
+		if (!made.ok) {
+			return {missing: `The mail cannot be made: ${made.message.replace(/\.$/, '')}.`};
+		}
+		const shown = shownMail(made.mail, false);
+		remade.set(key, shown);
+		return shown;
 	};
 }
 

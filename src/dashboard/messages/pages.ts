@@ -39,7 +39,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		if (opened.isErased) {
 			return await absent(opened, 'The recipient was erased, and what the message said with them.');
 		}
-		const mail = await read(visit.workspace.id, opened.copy.id);
+		const mail = await read(visit.workspace.id, opened);
 		return 'missing' in mail ? await absent(opened, mail.missing) : await present(opened, mail);
 	}
 

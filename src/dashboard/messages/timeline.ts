@@ -130,9 +130,13 @@ function counted(count: EngagementCount, now: number): Html {
 	return html`<li>${engagementText(count)}, last ${time(count.lastAt, now)}${link}</li>`;
 }
 
-/** What strangers said, each line kept apart. */
+const longestText = 256 * 1024;
+const mostLines = 5000;
+
+/** What strangers said, each line kept apart; of what is very long the beginning. */
 export function lines(text: string): Html {
-	return join(
-		text.split(/\r?\n/).map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`),
-	);
+	const all = text.slice(0, longestText).split(/\r?\n/, mostLines);
+	const shown = all.map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`);
+	const isCut = text.length > longestText || all.length === mostLines;
+	return html`${shown}${isCut ? html`\n<em>Only the beginning is shown.</em>` : null}`;
 }
