@@ -12,10 +12,10 @@ const receipt = {
 		'<mjml><mj-body><mj-section><mj-column><mj-text>Total {{ total }}</mj-text></mj-column></mj-section></mj-body></mjml>',
 	'sample.json': '{"number": 1042, "total": "19.90"}',
 };
-const service = serviceOf(test, {workspaces: {shop: []}, templates: {receipt, invoice: receipt}});
+const service = serviceOf(test, {workspaces: {shop: [], bare: []}, templates: {receipt, invoice: receipt}});
 
-async function openAs(browser: Browser, script = true) {
-	const visitor = await visitorOf(service(), 'operator', 'shop');
+async function openAs(browser: Browser, script = true, workspace = 'shop') {
+	const visitor = await visitorOf(service(), 'operator', workspace);
 	return {visitor, ...(await openWindow(browser, {url: service().url, visitor, script}))};
 }
 
@@ -42,7 +42,7 @@ test.serial('a template is edited with its preview beside it, and rolled back, b
 	t.deepEqual(await faultsOf(page), []);
 	await source.fill(before.replace('Total', 'Altogether {{ currency }}'));
 	await shownBy(page).getByText('Altogether').waitFor();
-	await page.getByText('The sample lacks currency.').waitFor();
+	await page.getByText('Not in the sample: currency.').waitFor();
 	await page
 		.getByRole('textbox', {name: /^Sample variables/})
 		.fill('{"number": 1043, "total": "20", "currency": "EUR"}');
@@ -112,10 +112,51 @@ test.serial('without script a preview is one press away, and the checks come bef
 	await shownBy(page).getByText('Hello Zoë').waitFor();
 	await page.getByRole('textbox', {name: /^Sample variables/}).fill('{"name": "Zoë"}');
 	await page.getByRole('button', {name: 'Check'}).click();
-	await page.getByText('The sample lacks order.').waitFor();
+	await page.getByText('Not in the sample: order.').waitFor();
 	t.is(await page.getByRole('textbox', {name: /^Sample variables/}).inputValue(), '{"name": "Zoë"}');
 	await page.getByRole('button', {name: 'Save as a new version'}).click();
 	await page.getByText('Saved version 1.').waitFor();
+});
+
+test.serial('every other state is fit for all, and a test leads to its message', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const {page, visitor, complaints} = await openAs(browser, true, 'bare');
+	const {templates = {}} = service().workspaces.bare ?? {};
+	for (const [typed, id] of Object.entries(templates)) {
+		await visitor.submit(`/templates/${id}/delete`, {typed});
+	}
+	await page.goto('/templates');
+	await page.getByText('No templates yet.').waitFor();
+	await page.getByText('New template').click();
+	t.deepEqual(await faultsOf(page), []);
+	await page.getByLabel('Name').fill('welcome');
+	await page.getByLabel('Id, to send with').fill('tpl_welcome');
+	await page.getByRole('button', {name: 'Make it'}).click();
+	await page.goto('/templates/tpl_welcome');
+	await page.getByText('Nothing was saved yet.').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+
+	await page.getByRole('link', {name: 'Edit', exact: true}).click();
+	const first = {begun: '', locale: '', subject: 'Hi', kind: 'html', source: '<p>Hi</p>', text: '', sample: ''};
+	await visitor.submit('/templates/tpl_welcome/edit', first);
+	await page.getByRole('button', {name: 'Save as a new version'}).click();
+	await page.getByText('version 1 was saved while you edited the first one').waitFor();
+	await shownBy(page).getByText('Hello Zoë').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	t.deepEqual(complaints.splice(0).length, 1, 'the browser tells of the status 409');
+
+	await page.goto('/templates/tpl_welcome');
+	await page.getByText('Delete this template').click();
+	await page.getByText('Send a test').click();
+	t.deepEqual(await faultsOf(page), []);
+	await page.getByLabel('To', {exact: true}).fill('ann@dest.example');
+	await page.getByRole('button', {name: 'Send it'}).click();
+	await page.waitForURL(/\/messages\/msg_/);
+	await page.getByText('Version 1 is on its way to ann@dest.example.').waitFor();
+	t.deepEqual(complaints, []);
 });
 
 test.serial('hostile source in a preview reaches nothing', async t => {

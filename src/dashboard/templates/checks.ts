@@ -6,6 +6,7 @@ import {createTurns} from '../../api/turns.ts';
 import {linksOf} from '../../links/rewrite.ts';
 import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
 import {missingPaths} from '../../render/variables.ts';
+import type {Violation} from '../../render/violation.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {checkDraft, type Draft} from './draft.ts';
@@ -44,9 +45,7 @@ export function createChecks(): CheckDraft {
 		}
 		const [compiled] = await compileTurns(workspace.id, () => compileInWorker([read.source]));
 		if (!compiled?.ok) {
-			const faults = (compiled?.violations ?? []).map(
-				({field, message, line, column}) => `${titles[field] ?? field}, line ${line}, column ${column}: ${message}.`,
-			);
+			const faults = (compiled?.violations ?? []).map(one => placed(one, draft));
 			return {...none, faults};
 		}
 		const variant = storedVariant(read.source, compiled);
@@ -61,7 +60,7 @@ export function createChecks(): CheckDraft {
 		return {
 			faults: [],
 			doubts: [
-				...(missing.length > 0 ? [`The sample lacks ${named(missing)}.`] : []),
+				...(missing.length > 0 ? [`Not in the sample: ${named(missing)}.`] : []),
 				...(rendered.ok ? doubtsOf(rendered) : [`With this sample it fails at ${rendered.message}.`]),
 			],
 			variant,
@@ -84,6 +83,15 @@ export function createChecks(): CheckDraft {
 }
 
 const titles: Readonly<Record<string, string>> = {subject: 'Subject', mjml: 'MJML', html: 'HTML', text: 'Text'};
+const longestLine = 100;
+
+/** A fault with the line that it is in: an editor without line numbers finds it by its text. */
+function placed({field, message, line, column}: Violation, {subject, source, text}: Draft): string {
+	const written = field === 'subject' ? subject : field === 'text' ? text : source;
+	const there = (written.split('\n')[line - 1] ?? '').trim();
+	const shown = there.length > longestLine ? `${there.slice(0, longestLine)}…` : there;
+	return `${titles[field] ?? field}, line ${line}, column ${column}: ${message}${shown === '' ? '.' : `, in: ${shown}`}`;
+}
 
 /** What a reader of the mail would stumble over. */
 function doubtsOf({subject, html}: {readonly subject: string; readonly html: string}): string[] {
