@@ -15,7 +15,7 @@ import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
 import {keysSection} from './keys.ts';
 import {domainBadge} from './list.ts';
 import {recordCards, type ShownRecord} from './records.ts';
-import {sendersSection} from './senders.ts';
+import {isSenderAsked, senderForm, sendersSection} from './senders.ts';
 
 /** Looks at DNS of one workspace, at once. */
 const mostAsked = 4;
@@ -68,6 +68,7 @@ export function createDomainPage({reader, change, settings, domains, tools}: Das
 				...(may('admin') ? [removeForm(domain)] : []),
 			]),
 			content: join([
+				...(isSenderAsked(visit) ? [html`<div class="card">${senderForm(domain, visit.form)}</div>`] : []),
 				following(
 					to,
 					records,

@@ -39,7 +39,9 @@ export function domainListPages({reader, change, vault}: DashboardParts): readon
 			...(may('admin') &&
 				!asksForOne && {actions: opened('Add a domain', html`<div class="stack">${addForm(form)}</div>`)}),
 			content: join([
-				...(asksForOne ? [html`<div class="card stack">${addForm(form)}</div>`] : []),
+				...(asksForOne
+					? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm(form)}</div>`]
+					: []),
 				...(asksForOne && rows.length === 0 ? [] : [domains]),
 				...(last === undefined ? [] : [more(query, last.id)]),
 			]),
@@ -70,6 +72,8 @@ export function domainListPages({reader, change, vault}: DashboardParts): readon
 		{method: 'POST', path: '/domains', role: 'admin', answer: add},
 	];
 }
+
+const welcome = html`<p>No domains yet. Add the one that your mail comes from, then publish its DNS records.</p>`;
 
 const tones: Readonly<Record<DomainState, Tone>> = {pending: 'busy', verified: 'good', degraded: 'warn', failed: 'bad'};
 

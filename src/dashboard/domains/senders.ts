@@ -54,12 +54,11 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 	});
 	const more =
 		last && html`<p><a href="${hrefOf(to, query, {senders: last.address_key})}" rel="next">More senders</a></p>`;
-	const isWrong = form.has('address');
 	return section(
 		'Senders',
-		html`${may('admin') && isWrong ? html`<div class="card stack">${addForm(to, domain, form)}</div>` : null}${shown}${more ?? null}`,
-		may('admin') && !isWrong
-			? html`<div class="actions">${opened('Add a sender', html`<div class="stack">${addForm(to, domain, form)}</div>`)}</div>`
+		html`${shown}${more ?? null}`,
+		may('admin') && !isSenderAsked(visit)
+			? html`<div class="actions">${opened('Add a sender', senderForm(domain, form))}</div>`
 			: nothing,
 	);
 }
@@ -73,7 +72,10 @@ function nameOf(row: Sender): Html | string {
 	return row.name === null ? (row.address === sampleSender ? '(sample)' : '') : name(row.name);
 }
 
-function addForm(to: string, {name: domain}: Domain, typed: URLSearchParams): Html {
+/** What was typed into the form was wrong: then it stands above all. */
+export const isSenderAsked = ({form}: Visit): boolean => form.has('address');
+
+export function senderForm({id, name: domain}: Domain, typed: URLSearchParams): Html {
 	const fields = join([
 		input({
 			name: 'address',
@@ -85,7 +87,7 @@ function addForm(to: string, {name: domain}: Domain, typed: URLSearchParams): Ht
 		}),
 		input({name: 'name', label: 'Name in From (optional)', value: typed.get('name') ?? '', placeholder: 'Shop'}),
 	]);
-	return act({to: `${to}/senders`, label: 'Add the sender', fields});
+	return html`<div class="stack">${act({to: `/domains/${id}/senders`, label: 'Add the sender', fields})}</div>`;
 }
 
 const changeNotices = {
