@@ -1,19 +1,8 @@
-import {randomBytes} from 'node:crypto';
-import {existsSync} from 'node:fs';
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
-import {secretsFile} from '../config/secrets-file.ts';
-import type {Settings} from '../config/settings.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {secretsOf} from '../data-folder/ensure-secrets.ts';
-import {openRecordSources} from '../dns/record-sources.ts';
-import {createResolver} from '../dns/resolver.ts';
 import type {TimeServer} from '../doctor/clock.ts';
-import {checksFor} from '../doctor/doctor.ts';
-import {examine, type Finding} from '../doctor/finding.ts';
-import {publicInterfaceAddresses} from '../doctor/names.ts';
-import {type OpenedStore, openForDoctor} from '../doctor/store.ts';
-import {createLinks} from '../links/links.ts';
+import type {Finding} from '../doctor/finding.ts';
+import {inspect, usual} from '../doctor/inspect.ts';
 import {CliError, exitCodes} from './fault.ts';
 import {domain} from './options.ts';
 import {example, version} from './program.ts';
@@ -23,19 +12,13 @@ import {printable, wrapped} from './text.ts';
 
 type Options = {to?: string[]; blocklist?: string[]; timeServer?: TimeServer};
 
-const usualTargets = ['gmail.com', 'outlook.com'];
-const usualTimeServer: TimeServer = {host: 'pool.ntp.org', port: 123};
-const usualBlocklists = ['zen.spamhaus.org'];
-
-const dnsTimeoutMs = 5000;
-
 export function doctorCommand(command: Command): void {
 	example(command, 'mailctl doctor --json')
-		.option('--to <domain...>', `greet the mail hosts of these domains (default: ${usualTargets.join(' ')})`, domains)
-		.option('--blocklist <zone...>', `ask these blocklists (default: ${usualBlocklists.join(' ')})`, domains)
+		.option('--to <domain...>', `greet the mail hosts of these domains (default: ${usual.targets.join(' ')})`, domains)
+		.option('--blocklist <zone...>', `ask these blocklists (default: ${usual.blocklists.join(' ')})`, domains)
 		.option(
 			'--time-server <host[:port]>',
-			`compare the clock with this one (default: ${usualTimeServer.host})`,
+			`compare the clock with this one (default: ${usual.timeServer.host})`,
 			timeServer,
 		)
 		.action(
@@ -55,58 +38,30 @@ async function findingsOf(session: Session, options: Options): Promise<Finding[]
 	if (!loaded.ok) {
 		throw new ConfigError(loaded.problems);
 	}
-	const {settings, sources} = loaded;
-	const resolver = createResolver({
-		servers: settings.dnsServers,
-		timeoutMs: dnsTimeoutMs,
-		tries: 1,
-		clock: session.tools.clock,
-	});
-	const store = await openForDoctor(settings);
 	try {
-		const checks = checksFor({
-			settings,
-			version: version(),
-			returnPathChosen: sources.returnPathDomain !== 'default',
-			resolver,
-			clock: session.tools.clock,
-			store,
-			daemon: settings.databaseUrl === null ? liveDaemon(settings.dataDir) : null,
-			selfToken: await selfToken(session, settings, store),
-			interfaceAddresses: publicInterfaceAddresses(),
-			targets: options.to ?? usualTargets,
-			blocklists: options.blocklist ?? usualBlocklists,
-			timeServer: options.timeServer ?? usualTimeServer,
-			openSources: () =>
-				openRecordSources({
-					servers: settings.dnsServers,
-					allowPrivate: settings.allowPrivateMx,
-					clock: session.tools.clock,
-				}),
-		});
-		return await examine(checks, {
-			began: check => terminal.status(`checking ${check} …`),
-			found(finding) {
-				terminal.status(null);
-				if (!session.json) {
-					terminal.print(linesOf(finding, terminal));
-				}
+		return await inspect(
+			{
+				settings: loaded.settings,
+				version: version(),
+				returnPathChosen: loaded.sources.returnPathDomain !== 'default',
+				tools: session.tools,
+				...(options.to && {targets: options.to}),
+				...(options.blocklist && {blocklists: options.blocklist}),
+				...(options.timeServer && {timeServer: options.timeServer}),
 			},
-		});
+			{
+				began: check => terminal.status(`checking ${check} …`),
+				found(finding) {
+					terminal.status(null);
+					if (!session.json) {
+						terminal.print(linesOf(finding, terminal));
+					}
+				},
+			},
+		);
 	} finally {
 		terminal.status(null);
-		await store.store?.close();
 	}
-}
-
-/** The return path of a copy that does not exist; null where no secrets are there yet: none are made to look. */
-async function selfToken({tools}: Session, settings: Settings, {store}: OpenedStore): Promise<string | null> {
-	if (store === null || (settings.databaseUrl === null && !existsSync(secretsFile(settings.dataDir)))) {
-		return null;
-	}
-	const keys = await secretsOf(store, settings);
-	const links = createLinks({keys, publicUrl: '', random: randomBytes});
-	return links.returnPathLocal(tools.newId('rcp'), `postmaster@${settings.returnPathDomain}`);
 }
 
 const words = {ok: 'ok', warn: 'WARN', fail: 'FAIL'} as const;

@@ -1,12 +1,10 @@
 import type {Logger} from 'pino';
-import type {Clock} from '../mail/clock.ts';
+import {type Clock, noticeableSkewMs} from '../mail/clock.ts';
 import type {Store} from '../store/store.ts';
 import {createThrottle} from './throttle.ts';
 
 const lookMs = 60_000;
 const tellMs = 60 * 60_000;
-/** More than clocks that are kept by NTP ever differ, milliseconds. */
-export const noticeableSkewMs = 2000;
 
 export type ClockSkewOptions = {
 	readonly store: Pick<Store, 'skew'>;

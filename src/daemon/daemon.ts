@@ -2,6 +2,7 @@ import {existsSync} from 'node:fs';
 import process from 'node:process';
 import {linkBase} from '../config/derive.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
+import type {RunningSetting} from '../config/show.ts';
 import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import type {Held} from '../data-folder/open.ts';
@@ -11,6 +12,7 @@ import {createMailLog} from '../log/maillog.ts';
 import {createIdSource} from '../mail/ids.ts';
 import {createInfrastructureAlarm} from '../reputation/alarm.ts';
 import {readGeneration} from '../store/changes.ts';
+import {readStoreSize} from '../store/size.ts';
 import {createFigures} from './figures.ts';
 import {watchFreeSpace} from './free-space.ts';
 import {createHttp} from './http.ts';
@@ -19,6 +21,7 @@ import {createLiveRules} from './live-rules.ts';
 import {actingOf} from './parts.ts';
 import {createRoles} from './roles.ts';
 import {watchForStoreFaults} from './store-faults.ts';
+import {watchStoreSize} from './store-sizes.ts';
 import {createSubmission} from './submission.ts';
 import {createTelling} from './telling.ts';
 import {startUpkeep} from './upkeep.ts';
@@ -30,6 +33,8 @@ export type DaemonOptions = {
 	readonly version: string;
 	readonly held: Held;
 	readonly log: Log;
+	/** The settings as people read them. */
+	readonly shown: () => readonly RunningSetting[];
 };
 
 export type Daemon = {
@@ -49,7 +54,7 @@ export type Daemon = {
 };
 
 /** The composition root: everything is made here, started in order, and drained in reverse. */
-export async function startDaemon({settings, version, held, log}: DaemonOptions): Promise<Daemon> {
+export async function startDaemon({settings, version, held, log, shown}: DaemonOptions): Promise<Daemon> {
 	const {secrets, vault, release} = held;
 	const {logger} = log;
 	const {clock} = held.store;
@@ -100,6 +105,8 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 			}
 		},
 	});
+
+	const sizes = watchStoreSize({read: () => readStoreSize(store.reader), now: clock.now, onError: onStoreError});
 
 	async function notReady(): Promise<string | null> {
 		if (phase !== 'running') {
@@ -163,6 +170,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		intake,
 		version,
 		bounceRules: rules.current,
+		process: {startedAt: clock.now(), shown, recentLines: log.recent, storeSizes: sizes.past},
 		store,
 		secrets,
 		vault,
@@ -185,6 +193,7 @@ export async function startDaemon({settings, version, held, log}: DaemonOptions)
 		await writing.stop();
 		storeFaults.stop();
 		space.stop();
+		sizes.stop();
 	}
 
 	async function start() {

@@ -12,6 +12,7 @@ import type {Listen} from '../config/addresses.ts';
 import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
+import type {DashboardParts} from '../dashboard/parts.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {createCollector} from '../hosted/collector.ts';
@@ -38,6 +39,7 @@ export type HttpOptions = {
 	readonly intake: Intake;
 	readonly version: string;
 	readonly bounceRules: () => readonly BounceRule[];
+	readonly process: DashboardParts['process'];
 	readonly store: Store;
 	readonly secrets: MasterKeys;
 	readonly vault: Vault;
@@ -157,6 +159,7 @@ export function createHttp(options: HttpOptions) {
 						live: options.live,
 						version: options.version,
 						bounceRules: options.bounceRules,
+						process: options.process,
 						store,
 						secrets: options.secrets,
 						...createLogIns({settings, store, vault: options.vault, tools}),

@@ -4,7 +4,8 @@ import {setFlagsFromString} from 'node:v8';
 import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
-import {reloadSettings, type Settings} from '../config/settings.ts';
+import {type LoadedSettings, reloadSettings, type Settings} from '../config/settings.ts';
+import {showRunning} from '../config/show.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {createLog} from '../log/log.ts';
 import {type Daemon, startDaemon} from './daemon.ts';
@@ -27,7 +28,9 @@ const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 /** Runs the daemon until SIGTERM or SIGINT, or until its terminal is closed; resolves with the exit code. Throws ConfigError when it cannot start. */
 export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions): Promise<number> {
 	keepHeapSmall();
-	let settings = loadOrThrow(envFile);
+	const started = loadOrThrow(envFile);
+	let latest = started;
+	let {settings} = started;
 	const log = createLog({level: settings.logLevel, format: settings.logFormat, colour: process.stdout.isTTY === true});
 	const {logger} = log;
 	const notify = createNotify({env: processEnvironment(), warn: text => logger.warn(text)});
@@ -46,7 +49,13 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	let welcome: Awaited<ReturnType<RunOptions['prepare']>>;
 	try {
 		welcome = await prepare(held, settings);
-		daemon = await startDaemon({settings, version, held, log});
+		daemon = await startDaemon({
+			settings,
+			version,
+			held,
+			log,
+			shown: () => showRunning(started, latest),
+		});
 	} catch (error) {
 		await held.release();
 		// Parts that had started may keep the process alive.
@@ -80,6 +89,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		if (loaded.ok) {
 			const {settings: next, changed, waiting} = reloadSettings(settings, loaded.settings);
 			settings = next;
+			latest = loaded;
 			daemon.reload(next);
 			logger.info({event: 'reloaded', changed, needs_restart: waiting});
 		} else {
@@ -134,12 +144,12 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	return await drain();
 }
 
-function loadOrThrow(envFile: string | undefined): Settings {
+function loadOrThrow(envFile: string | undefined): LoadedSettings & {ok: true} {
 	const loaded = loadProcessSettings(envFile);
 	if (!loaded.ok) {
 		throw new ConfigError(loaded.problems);
 	}
-	return loaded.settings;
+	return loaded;
 }
 
 /** Resolves at the next of these signals. */

@@ -1,5 +1,6 @@
 import {deliverabilityPages} from './deliverability/deliverability.ts';
 import {domainPages} from './domains/pages.ts';
+import {healthPages} from './health/pages.ts';
 import {auditPages} from './installation/audit.ts';
 import {keyPages} from './installation/keys.ts';
 import {workspacePages} from './installation/workspaces.ts';
@@ -41,6 +42,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...auditPages(parts),
 		...webhookPages(parts),
 		...returnedMailPages(parts),
+		...healthPages(parts),
 	];
 }
 

@@ -1,5 +1,7 @@
 import type {ApiParts} from '../api/api-parts.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
+import type {RunningSetting} from '../config/show.ts';
+import type {RecentLines} from '../log/recent.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -24,6 +26,18 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly oidc: Oidc | null;
 	/** By which refusals are judged now. */
 	readonly bounceRules: () => readonly BounceRule[];
+	readonly process: ProcessParts;
 	/** Where callers reach the API, without a slash at the end. */
 	readonly apiUrl: () => string;
+};
+
+/** What the process that serves the pages tells of itself. */
+export type ProcessParts = {
+	/** Milliseconds. */
+	readonly startedAt: number;
+	/** Its settings, secrets masked. */
+	readonly shown: () => readonly RunningSetting[];
+	readonly recentLines: RecentLines;
+	/** How large the store was since it started, oldest first. */
+	readonly storeSizes: () => ReadonlyArray<{readonly at: number; readonly bytes: number}>;
 };

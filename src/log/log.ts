@@ -1,6 +1,7 @@
 import pino, {type DestinationStream, type Logger} from 'pino';
 import {createOutput, type Output} from './output.ts';
 import {prettyLine} from './pretty.ts';
+import {createRecentLines, type RecentLines} from './recent.ts';
 import {inSource} from './source-places.ts';
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
@@ -20,14 +21,21 @@ export type Log = {
 	readonly logger: Logger;
 	/** Takes effect at once (SIGHUP). */
 	readonly setLevel: (level: LogLevel) => void;
+	/** What was written last. */
+	readonly recent: RecentLines;
 	/** Lines that nobody took, see `Output`. */
 	readonly dropped: () => number;
 };
 
 /** One line per record to standard output: level, time, then the record's own fields. */
 export function createLog({level, format, colour, destination = createOutput()}: LogInput): Log {
-	const stream: DestinationStream =
-		format === 'json' ? destination : {write: line => destination.write(prettyLine(line, colour))};
+	const recent = createRecentLines();
+	const stream: DestinationStream = {
+		write(line) {
+			recent.note(line);
+			destination.write(format === 'json' ? line : prettyLine(line, colour));
+		},
+	};
 	const logger = pino(
 		{
 			level,
@@ -43,6 +51,7 @@ export function createLog({level, format, colour, destination = createOutput()}:
 		setLevel(next) {
 			logger.level = next;
 		},
+		recent,
 		dropped: () => destination.dropped?.() ?? 0,
 	};
 }

@@ -8,19 +8,44 @@ const eventWidth = 10;
 
 /** A JSON log line for people: time, level, event or message, then `name=value` for each field that has one. */
 export function prettyLine(line: string, colour: boolean): string {
-	const {level, time, event, msg, recipient, err, ...fields} = parseRecord(line);
+	const {level, time, event, texts, fields, error} = readLine(line);
 	const paint = (text: string, code: number) => (colour ? `\u001b[${code}m${text}\u001b[0m` : text);
-	const severity = clean(level ?? '').toUpperCase();
+	const severity = level.toUpperCase();
 	const parts = [
-		paint(clean(time ?? '').slice(11, 23), 90),
+		paint(time.slice(11, 23), 90),
 		paint(severity.padEnd(levelWidth), levelColours[severity] ?? 0),
-		...(event === undefined ? [] : [paint(clean(event).padEnd(eventWidth), 1)]),
-		...[recipient, msg].filter(isGiven).map(clean),
-		...Object.entries(fields)
-			.filter(([, value]) => isGiven(value))
-			.map(([name, value]) => `${paint(`${clean(name)}=`, 90)}${clean(value)}`),
+		...(event === null ? [] : [paint(event.padEnd(eventWidth), 1)]),
+		...texts,
+		...fields.map(([name, value]) => `${paint(`${name}=`, 90)}${value}`),
 	];
-	return `${parts.join(' ')}${errorLines(err)}\n`;
+	return `${parts.join(' ')}${error.map(part => `\n    ${part}`).join('')}\n`;
+}
+
+/** A line of the log, without characters that would draw. */
+export type ReadLine = {
+	/** RFC 3339; empty where the line is none of ours. */
+	readonly time: string;
+	readonly level: string;
+	readonly event: string | null;
+	/** Whom it is about, and a sentence. */
+	readonly texts: readonly string[];
+	readonly fields: ReadonlyArray<readonly [name: string, value: string]>;
+	/** The error's stack, line by line. */
+	readonly error: readonly string[];
+};
+
+export function readLine(line: string): ReadLine {
+	const {level, time, event, msg, recipient, err, ...fields} = parseRecord(line);
+	return {
+		time: clean(time ?? ''),
+		level: clean(level ?? ''),
+		event: event === undefined ? null : clean(event),
+		texts: [recipient, msg].filter(isGiven).map(clean),
+		fields: Object.entries(fields)
+			.filter(([, value]) => isGiven(value))
+			.map(([name, value]) => [clean(name), clean(value)]),
+		error: errorLines(err),
+	};
 }
 
 function parseRecord(line: string): Record<string, unknown> {
@@ -40,13 +65,8 @@ function clean(value: unknown): string {
 	return text.replace(unsafe, ' ').trim();
 }
 
-function errorLines(error: unknown): string {
+function errorLines(error: unknown): string[] {
 	const {stack, message} = Object(error) as {stack?: unknown; message?: unknown};
 	const text = stack ?? message;
-	return typeof text === 'string'
-		? text
-				.split('\n')
-				.map(part => `\n    ${clean(part)}`)
-				.join('')
-		: '';
+	return typeof text === 'string' ? text.split('\n').map(clean) : [];
 }

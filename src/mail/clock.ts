@@ -45,3 +45,6 @@ function monotonicMs(): number {
 	const [seconds, nanoseconds] = process.hrtime();
 	return seconds * 1000 + Math.floor(nanoseconds / 1e6);
 }
+
+/** More than clocks that are kept by NTP ever differ, milliseconds. */
+export const noticeableSkewMs = 2000;

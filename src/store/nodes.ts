@@ -23,10 +23,13 @@ export async function removeNode(trx: Knex.Transaction, id: string): Promise<voi
 	await trx('nodes').where({id}).delete();
 }
 
+export type SeenNode = Node & {readonly startedAt: string; readonly seenAt: string};
+
 /** Nodes that were seen since then. */
-export async function listNodes(reader: Knex, since: string): Promise<Node[]> {
-	const rows: Array<{id: string; host: string; pid: number; roles: string | null}> = await reader('nodes')
+export async function listNodes(reader: Knex, since: string): Promise<SeenNode[]> {
+	const rows: Array<Omit<SeenNode, 'roles'> & {roles: string | null}> = await reader('nodes')
 		.where('seen_at', '>=', since)
-		.select('id', 'host', 'pid', 'roles');
+		.orderBy(['host', 'started_at'])
+		.select('id', 'host', 'pid', 'roles', 'started_at as startedAt', 'seen_at as seenAt');
 	return rows.map(row => ({...row, roles: row.roles?.split(',') ?? []}));
 }

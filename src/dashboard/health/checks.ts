@@ -1,0 +1,66 @@
+import type {Finding, Status} from '../../doctor/finding.ts';
+import {inspect} from '../../doctor/inspect.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {badge, count, name, type Tone, table} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import type {Answer, Route} from '../route.ts';
+import {healthPage, healthPath} from './frame.ts';
+
+const path = `${healthPath}/checks`;
+
+/** The checks of `mailctl doctor`, made by the daemon while the page is asked for. */
+export function checksPages({settings, live, version, process, tools}: DashboardParts): readonly Route[] {
+	let running: Promise<Finding[]> | null = null;
+
+	/** Whoever asks while the checks run gets what they find. */
+	function look(): Promise<Finding[]> {
+		const returnPath = process.shown().find(row => row.name === 'MAILCTL_RETURN_PATH_DOMAIN');
+		running ??= inspect(
+			{
+				settings: {...settings, ...live()},
+				version,
+				returnPathChosen: returnPath !== undefined && returnPath.source !== 'default',
+				tools,
+			},
+			{began: () => undefined, found: () => undefined},
+		).finally(() => {
+			running = null;
+		});
+		return running;
+	}
+
+	async function show(): Promise<Answer> {
+		return healthPage('/checks', html`<div id="checks">${findings(await look())}</div>`);
+	}
+
+	return [{method: 'GET', path, role: 'admin', everywhere: true, answer: show}];
+}
+
+/** Where the checks come once they are made; without script a link leads to them. */
+export const awaitedChecks: Html = html`<div id="checks" hx-get="${path}" hx-trigger="load" hx-select="#checks" hx-swap="outerHTML"><div class="empty"><p>The checks take some seconds: they ask DNS, mail hosts and a time server.</p><p><a href="${path}">Run the checks</a></p></div></div>`;
+
+const tones: Readonly<Record<Status, Tone>> = {ok: 'good', warn: 'warn', fail: 'bad'};
+const order: readonly Status[] = ['fail', 'warn', 'ok'];
+
+/** What needs somebody comes first. */
+function findings(found: readonly Finding[]): Html {
+	const rows = found.toSorted((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
+	const number = (status: Status) => found.filter(one => one.status === status).length;
+	const sum = order.filter(status => number(status) > 0).map(status => `${count(number(status))} ${status}`);
+	return html`<p>${sum.join(', ')}. <a href="${path}">Check again</a></p>${table<Finding>({
+		label: 'Checks',
+		columns: [
+			{title: 'Status', cell: ({status}) => badge(status, tones[status])},
+			{title: 'Check', cell: ({check}) => check},
+			{title: 'Found', cell: told},
+		],
+		rows,
+		empty: html`<p>There is nothing to check.</p>`,
+	})}`;
+}
+
+function told({status, detail, why, fix}: Finding): Html {
+	return status === 'ok'
+		? name(detail)
+		: html`${name(detail)}<br><span class="soft">${why}</span><br><strong>Fix:</strong> ${name(fix)}`;
+}

@@ -1,0 +1,77 @@
+import test from 'ava';
+import {openBrowser} from '../helpers/browser.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {serviceOf} from '../helpers/service.ts';
+
+const service = serviceOf(test, {
+	workspaces: {shop: []},
+	settings: async () => ({MAILCTL_LOG_LEVEL: 'info', MAILCTL_METRICS_TOKEN: 'hunter2-hunter2-hunter2-hunter2'}),
+});
+
+test('health shows the process, its store and where the checks are', async t => {
+	const {text} = await (await visitorOf(service(), 'admin')).get('/health');
+	t.regex(text, /<dt>Version<\/dt><dd>\d+\.\d+\.\d+/);
+	t.regex(text, /<dt>Size<\/dt><dd>[\d.,]+ (KB|MB)<\/dd>/);
+	t.regex(text, /<dt>Free there<\/dt><dd>[\d.,]+ [KMGT]B<\/dd>/);
+	t.regex(text, /api, deliver/);
+	t.regex(text, /<a href="\/health\/checks">Run the checks<\/a>/);
+});
+
+test('the checks are those of doctor', async t => {
+	const {text} = await (await visitorOf(service(), 'admin')).get('/health/checks');
+	const checks = [...text.matchAll(/<span class="badge \w+">(ok|warn|fail)<\/span><\/td><td>([\w-]+)<\/td>/g)];
+	// The command exits with 1 where a check failed, as on a machine without room.
+	const found = await service().program.cli<Array<{check: string}>>('doctor');
+	t.deepEqual(checks.map(([, , check]) => check).toSorted(), found.map(({check}) => check).toSorted());
+	t.regex(text, /ready at http:/);
+});
+
+test('the log shows what the daemon said', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	t.regex((await visitor.get('/health/log')).text, /<td class="wide">listening<\/td>/);
+	t.notRegex((await visitor.get('/health/log?level=warn')).text, /listening/);
+});
+
+test('settings have their source, and no secret', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	const {text} = await visitor.get('/health/settings');
+	t.regex(text, /<code>MAILCTL_LOG_LEVEL<\/code><\/td><td><code>info<\/code><\/td><td>environment/);
+	t.regex(text, /<code>MAILCTL_RETENTION_DAYS<\/code><\/td><td><code>\d+<\/code><\/td><td>default/);
+	t.regex(text, /<code>MAILCTL_METRICS_TOKEN<\/code><\/td><td><code>\*\*\*<\/code>/);
+	t.notRegex(text, /hunter2/);
+	const {text: found} = await visitor.get('/health/settings?q=log+level&only=set');
+	t.is(found.match(/<code>MAILCTL_/g)?.length, 1);
+	t.regex((await visitor.get('/health/settings?q=nonsense')).text, /No setting matches/);
+});
+
+test('in a browser: the checks come by themselves, every page is fit for all, and returned mail is explained', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const {url} = service();
+	const visitor = await visitorOf(service(), 'admin');
+	const {page, complaints} = await openWindow(browser, {url, visitor});
+	await page.goto('/messages');
+	await page.keyboard.press('g');
+	await page.keyboard.press('h');
+	await page.waitForURL(/\/health$/);
+	await page.getByText('Check again').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	for (const path of ['/health/checks', '/health/log', '/health/settings', '/returned', '/returned/explain']) {
+		await page.goto(path);
+		t.deepEqual(await faultsOf(page), []);
+	}
+	await page.getByLabel('Reply').fill('550 5.1.1 no such user');
+	await page.keyboard.press('Enter');
+	await page.getByText('suppresses the address').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	t.deepEqual(complaints, []);
+
+	const bare = await openWindow(browser, {url, visitor, script: false});
+	await bare.page.goto('/health');
+	await bare.page.getByRole('link', {name: 'Run the checks'}).click();
+	await bare.page.getByText('Check again').waitFor();
+	t.pass();
+});

@@ -1,0 +1,21 @@
+import test from 'ava';
+import {beat, listNodes} from '../../src/store/nodes.ts';
+import {readStoreSize} from '../../src/store/size.ts';
+import {storeTest} from '../helpers/databases.ts';
+
+storeTest(test, 'the store says how large it is', async (t, store) => {
+	const before = await readStoreSize(store.reader);
+	t.true(before > 100_000);
+	await store.database.schema.createTable('filler', table => void table.binary('bytes'));
+	await store.database('filler').insert({bytes: Buffer.alloc(3_000_000, 'abcdefg')});
+	t.true((await readStoreSize(store.reader)) > before);
+});
+
+storeTest(test, 'nodes are listed with when they started and were seen', async (t, store) => {
+	const node = {id: 'n1', host: 'a.example', pid: 7, roles: ['api', 'deliver']};
+	const [startedAt, seenAt] = ['2026-11-23T10:00:00.000Z', '2026-11-23T10:00:05.000Z'];
+	await store.writer.transaction(trx => beat(trx, node, startedAt));
+	await store.writer.transaction(trx => beat(trx, node, seenAt));
+	t.deepEqual(await listNodes(store.reader, seenAt), [{...node, startedAt, seenAt}]);
+	t.deepEqual(await listNodes(store.reader, '2026-11-23T10:00:06.000Z'), []);
+});
