@@ -1,4 +1,8 @@
+import {execFile} from 'node:child_process';
+import process from 'node:process';
+import {promisify} from 'node:util';
 import test from 'ava';
+import {readAttribute} from '../../src/links/rewrite.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {type Service, serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -34,6 +38,9 @@ async function sent({workspaces}: Service, to: string): Promise<string> {
 	return body.id;
 }
 
+type Message = {id: string; to: string; cc: string[]; data: object; metadata: object; tags: string[]};
+const run = promisify(execFile);
+
 test('a message: what it is, its timeline, and each part of its mail', async t => {
 	const id = await sent(service(), 'ann@dest.example');
 	const visitor = await visitorOf(service(), 'viewer');
@@ -50,7 +57,6 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 	}
 	t.false(page.text.includes('<img src=x'), 'a subject is text');
 	t.false(/<bdi>[^<]*\u202e/.test(page.text), 'a subject turns nothing round');
-	t.regex(page.text, /it&#39;\\&#39;&#39;s \\&quot;new/, 'the command is quoted for a shell');
 
 	const text = await visitor.get(`/messages/${id}/text`);
 	t.true(text.text.includes('Hello'));
@@ -76,6 +82,19 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 	}
 	t.is((await visitor.get('/messages/msg_00000000000000000000000000')).status, 404);
 	t.is((await visitor.get('/messages/nonsense')).status, 404);
+});
+
+test('the call of a message, as a shell runs it, sends the same', async t => {
+	const id = await sent(service(), 'henry@dest.example');
+	const visitor = await visitorOf(service(), 'viewer');
+	const [, command = ''] = /data-copy="(curl[^"]+)"/.exec((await visitor.get(`/messages/${id}`)).text) ?? [];
+	const {live} = service().workspaces.shop as Workspace;
+	const {stdout} = await run('sh', ['-c', readAttribute(command) ?? ''], {env: {...process.env, API_KEY: live.key}});
+	const {body: first} = await live.get<Message>(`/v1/messages/${id}`);
+	const {body: second} = await live.get<Message>(`/v1/messages/${JSON.parse(stdout).id}`);
+	t.not(second.id, first.id);
+	const {to, cc, data, metadata, tags} = first;
+	t.like(second, {to, cc, data, metadata, tags});
 });
 
 test('the mail itself comes with a policy that lets nothing out, and its links are dead', async t => {
@@ -135,3 +154,21 @@ async function copyOf(id: string, address: string): Promise<string> {
 	);
 	return shown.recipients.find(copy => copy.address === address)?.id ?? '';
 }
+
+test('of an erased message nothing is shown, also not what was just made or captured', async t => {
+	const id = await sent(service(), 'ida@dest.example');
+	const operator = await visitorOf(service(), 'operator');
+	t.regex((await operator.get(`/messages/${id}/frame`)).text, /Hello/);
+	const {live} = service().workspaces.shop as Workspace;
+	const {body} = await live.get<{data: Array<{id: string}>}>('/v1/contacts?email=ida@dest.example');
+	t.is((await live.remove(`/v1/contacts/${body.data[0]?.id}`)).status, 204);
+	t.is((await operator.get(`/messages/${id}/frame`)).status, 404);
+	t.is((await operator.get(`/messages/${id}/raw`)).status, 404);
+	for (const tab of ['', '/preview', '/text', '/headers', '/source', '/variables']) {
+		const page = await operator.get(`/messages/${id}${tab}`);
+		t.is(page.status, 200, tab);
+		t.notRegex(page.text, /ida@|onerror|1042|resend/, tab);
+	}
+	t.is((await operator.submit(`/messages/${id}/resend`)).status, 422);
+	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 422);
+});

@@ -1,48 +1,66 @@
+import type {Knex} from 'knex';
 import {readResend} from '../../accept/resend.ts';
 import {isBuiltIn} from '../../admin/submission-template.ts';
 import {manualEntry, suppressWrite} from '../../admin/suppressions.ts';
-import {type Html, html} from '../../hosted/html.ts';
+import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
 import {erasedAddress} from '../../mail/message.ts';
 import {recordAct} from '../../store/audit.ts';
 import {findSent} from '../../store/messages.ts';
 import {findSuppression} from '../../store/suppressions.ts';
-import {act, opened as behind, copyButton, join, name, time} from '../markup.ts';
+import {act, opened as behind, copyButton, join, name, select, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {curlCommand} from './curl.ts';
 import {noMessage, type Opened, openMessage, tabPath} from './one.ts';
 
+/** Characters of a command that stands on each page of its message. */
+const longestCommand = 16 * 1024;
+
 /** What one may do with a message. */
 export async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, opened: Opened): Promise<Html> {
-	const {message, copy, isErased} = opened;
+	const {message, isErased} = opened;
 	if (isErased) {
 		return join([]);
 	}
-	const {workspace, now} = visit;
+	const {workspace} = visit;
 	const sent = isBuiltIn({id: message.templateId}) ? undefined : await findSent(reader, workspace.id, message.id);
 	const parts = [];
 	if (sent) {
 		const command = curlCommand(apiUrl(), sent);
 		const files = message.attachments.length > 0 ? html`<p class="soft">Without its attachments.</p>` : null;
-		parts.push(behind('Copy as curl', html`${files}<pre>${command}</pre><p>${copyButton(command, 'the command')}</p>`));
+		const content =
+			command.length > longestCommand
+				? html`<p>Its variables are too long for a page. <code>mailctl message show ${message.id} --json</code> prints them.</p>`
+				: html`${files}<pre>${command}</pre><p>${copyButton(command, 'the command')}</p>`;
+		parts.push(behind('Copy as curl', content));
 	}
 	if (!visit.may('operator')) {
 		return join(parts);
 	}
-	const address = addressOf(copy.address);
-	const listed = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
-	if (listed) {
-		const note = html`<p>${name(copy.address)} is on the suppression list since ${time(listed.created_at, now)}: ${listed.reason}.</p>`;
-		parts.push(behind('Suppressed', note));
-	} else if (address) {
-		const fields = html`<input type="hidden" name="copy" value="${copy.id}"><p>${name(copy.address)} gets no mail of this workspace any more, until somebody removes the entry.</p>`;
-		const form = act({to: `/messages/${message.id}/suppress`, label: 'Suppress', fields, look: 'danger'});
-		parts.push(behind('Suppress recipient', form));
-	}
+	parts.push(await suppression(reader, visit, opened));
 	parts.push(act({to: `/messages/${message.id}/resend`, label: 'Send again'}));
 	return join(parts);
+}
+
+/** The form that suppresses one of the recipients, or that the only one is suppressed already. */
+async function suppression(reader: Knex, {workspace, now}: Visit, {message, copies, copy}: Opened): Promise<Html> {
+	const [only] = copies;
+	const address = copies.length === 1 && only ? addressOf(only.address) : null;
+	const listed = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
+	if (listed) {
+		const note = html`<p>${name(address.spelling)} is on the suppression list since ${time(listed.created_at, now)}: ${listed.reason}.</p>`;
+		return behind('Suppressed', note);
+	}
+	const choices = copies
+		.filter(({address}) => addressOf(address) !== null)
+		.map(({id, address}) => ({value: id, label: plainName(address)}));
+	const fields = html`${select({name: 'copy', label: 'Recipient', value: copy.id}, choices)}<p>They get no mail of this workspace any more, until somebody removes the entry.</p>`;
+	return behind(
+		'Suppress recipient',
+		act({to: `/messages/${message.id}/suppress`, label: 'Suppress', fields, look: 'danger'}),
+	);
 }
 
 /** `refused`: the message's page with what was wrong. */

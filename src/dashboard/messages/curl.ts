@@ -21,7 +21,7 @@ export function curlCommand(apiUrl: string, sent: SentMessage): string {
 	return [
 		`curl -sS ${apiUrl}/v1/messages \\`,
 		"  -H 'Content-Type: application/json' \\",
-		'  -H "Authorization: Bearer $MAILCTL_API_KEY" \\',
+		'  -H "Authorization: Bearer $API_KEY" \\',
 		`  --data-binary ${quoted(JSON.stringify(body, null, 2))}`,
 	].join('\n');
 }
