@@ -24,7 +24,7 @@ export const usual = {
 const dnsTimeoutMs = 5000;
 
 export type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen'> &
-	Partial<Pick<DoctorInput, 'targets' | 'blocklists' | 'timeServer'>> & {
+	Partial<Pick<DoctorInput, 'daemon' | 'targets' | 'blocklists' | 'timeServer'>> & {
 		readonly tools: {readonly clock: Clock; readonly newId: NewId};
 	};
 
@@ -39,12 +39,13 @@ export async function inspect(
 	try {
 		const checks = checksFor({
 			...usual,
+			// With PostgreSQL the daemon's data folder need not be the command's.
+			daemon: settings.databaseUrl === null ? liveDaemon(settings.dataDir) : null,
 			...input,
 			settings,
 			resolver,
 			clock,
 			store,
-			daemon: settings.databaseUrl === null ? liveDaemon(settings.dataDir) : null,
 			selfToken: await selfToken(tools, settings, store),
 			interfaceAddresses: publicInterfaceAddresses(),
 			openSources: () =>

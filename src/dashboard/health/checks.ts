@@ -1,3 +1,4 @@
+import {liveDaemon} from '../../data-folder/daemon-file.ts';
 import type {Finding, Status} from '../../doctor/finding.ts';
 import {inspect} from '../../doctor/inspect.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -19,6 +20,7 @@ export function checksPages({settings, live, version, process, tools}: Dashboard
 			{
 				settings: {...settings, ...live()},
 				version,
+				daemon: liveDaemon(settings.dataDir),
 				returnPathChosen: returnPath !== undefined && returnPath.source !== 'default',
 				tools,
 			},

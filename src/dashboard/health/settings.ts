@@ -44,7 +44,7 @@ function settings(rows: readonly RunningSetting[]): Html {
 	return table<RunningSetting>({
 		label: 'Settings',
 		columns: [
-			{title: 'Setting', cell: row => code(row.name)},
+			{title: 'Setting', cell: row => settingName(row.name)},
 			{title: 'Value', cell: row => (row.value === null ? html`<span class="soft">not set</span>` : code(row.value))},
 			{
 				title: 'From',
@@ -55,4 +55,10 @@ function settings(rows: readonly RunningSetting[]): Html {
 		rows,
 		empty: html`<p>No setting matches.</p><p><a href="${path}">Show all settings</a></p>`,
 	});
+}
+
+/** It may be broken behind each underscore, where the window is narrow. */
+function settingName(text: string): Html {
+	const [first = '', ...rest] = text.split('_');
+	return html`<code>${first}${rest.map(part => html`_<wbr>${part}`)}</code>`;
 }
