@@ -53,6 +53,7 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 		},
 	});
 	await database('usage_days').insert({workspace_id: id, day: '2026-06-09', status: 'accepted', n: 1});
+	await database('usage_hours').insert({workspace_id: id, hour: '2026-06-09T10', status: 'accepted', n: 1});
 	await database('usage_months').insert({workspace_id: id, month: '2026-06', accepted: 1, test: 0});
 	await database('reputation_hours').insert({
 		...{workspace_id: id, hour: '2026-06-09T10', attempted: 1, hard: 0, delivered: 1, complained: 0},

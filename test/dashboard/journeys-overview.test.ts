@@ -46,6 +46,16 @@ test('the overview and deliverability, empty and full, with script and without',
 	t.regex(await page.locator('.charted table').first().innerText(), /Accepted/);
 	await page.goto('/deliverability');
 	t.deepEqual(await faultsOf(page), []);
+
+	// What was opened stays open when the page follows what happens.
+	await page.clock.install();
+	await page.goto('/overview');
+	await page.getByText('As a table').first().click();
+	await page.evaluate(`document.addEventListener('htmx:after:swap', () => document.body.classList.add('swapped'))`);
+	await page.clock.fastForward(31_000);
+	await waitFor('the page fetched again', () => page.evaluate(`document.body.matches('.swapped')`));
+	t.true(await page.locator('.charted table').first().isVisible());
+	t.is(await page.locator('.chart canvas').count(), 3);
 	t.deepEqual(complaints, []);
 
 	const bare = await openWindow(browser, {url, visitor, script: false});

@@ -76,26 +76,32 @@
 		};
 	}
 
-	function draw(element) {
-		drawn.get(element)?.destroy();
+	/** What is drawn already stays while the figures are the same, unless the colours changed. */
+	function draw(element, anew) {
+		const known = drawn.get(element);
+		const {chart} = element.dataset;
 		element.hidden = false;
-		const data = JSON.parse(element.dataset.chart);
+		if (known?.chart === chart && !anew) {
+			return;
+		}
+		known?.plot.destroy();
+		const data = JSON.parse(chart);
 		const columns = [data.times, ...data.series.map(({values}) => values)];
-		drawn.set(element, new uPlot(options(data, element.clientWidth), columns, element));
+		drawn.set(element, {chart, plot: new uPlot(options(data, element.clientWidth), columns, element)});
 		sizes.observe(element);
 	}
 
 	const sizes = new ResizeObserver(entries => {
 		for (const {target, contentRect} of entries) {
-			const plot = drawn.get(target);
+			const plot = drawn.get(target)?.plot;
 			if (plot && contentRect.width > 0 && plot.width !== Math.floor(contentRect.width)) {
 				plot.setSize({width: Math.floor(contentRect.width), height: 240});
 			}
 		}
 	});
 
-	function drawAll() {
-		for (const [element, plot] of drawn) {
+	function drawAll(anew) {
+		for (const [element, {plot}] of drawn) {
 			if (!element.isConnected) {
 				plot.destroy();
 				sizes.unobserve(element);
@@ -103,11 +109,11 @@
 			}
 		}
 		for (const element of document.querySelectorAll('[data-chart]')) {
-			draw(element);
+			draw(element, anew);
 		}
 	}
 
-	drawAll();
-	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll);
-	document.addEventListener('htmx:after:swap', drawAll);
+	drawAll(false);
+	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => drawAll(true));
+	document.addEventListener('htmx:after:swap', () => drawAll(false));
 })();
