@@ -32,6 +32,7 @@ async function delivered({live}: Workspace, id: string): Promise<void> {
 test('of a workspace without mail it says what to do next', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/overview');
 	t.regex(text, /all well/);
+	t.notRegex(text, /Run the checks/);
 	t.regex(text, /2 of 5 done/, 'a sender brought the domain, and the template is its own');
 	t.regex(text, /No mail in 24 hours/);
 	t.is(figure(text, 'Accepted'), '0');
@@ -90,6 +91,7 @@ test('what keeps mail back is told, of the own workspace alone, and strangers’
 
 	const {text: other} = await (await visitorOf(service(), 'viewer', 'shop')).get('/overview');
 	t.notRegex(other, /too &lt;b|their wish|Needs attention/);
-	const {text: all} = await (await visitorOf(service(), 'viewer')).get('/overview');
+	const {text: all} = await (await visitorOf(service(), 'admin')).get('/overview');
+	t.regex(all, /href="\/health\/checks"/);
 	t.regex(all, /too &lt;b/, 'who may see all workspaces hears of all that are paused');
 });

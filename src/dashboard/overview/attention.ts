@@ -7,7 +7,7 @@ import {listSiteSuspensions, listSuspensions} from '../../store/queue/suspension
 import {readMonth} from '../../store/usage.ts';
 import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
 import type {Workspace} from '../../store/workspaces.ts';
-import {badge, count, name, section, time} from '../markup.ts';
+import {badge, count, name, nothing, section, time} from '../markup.ts';
 
 /** Something that keeps mail back, or will: worst first. */
 type Trouble = {readonly tone: 'bad' | 'warn'; readonly what: string; readonly text: Html; readonly to: string};
@@ -20,6 +20,8 @@ export type AttentionInput = {
 	readonly endpoints: readonly Endpoint[];
 	/** Where its mail waits for. */
 	readonly destinations: ReadonlySet<string>;
+	/** Whether the user may run the checks of the installation. */
+	readonly runsIt: boolean;
 	readonly now: number;
 };
 
@@ -37,13 +39,15 @@ export async function attention(reader: Knex, input: AttentionInput): Promise<Ht
 		...webhookTroubles(input),
 		...(await quotaTroubles(reader, input)),
 	];
+	// They take seconds, and ask others: not at each look.
+	const checks = input.runsIt ? html`<a href="/health/checks">Run the checks</a>` : nothing;
 	if (troubles.length === 0) {
-		return html`<p>${badge('all well', 'good')} Nothing is paused, suspended or failing.</p>`;
+		return html`<p>${badge('all well', 'good')} Nothing is paused, suspended or failing. ${checks}</p>`;
 	}
 	const lines = troubles.map(
 		({tone, what, text, to}) => html`<li>${badge(what, tone)} <div>${text} <a href="${to}">Look</a></div></li>`,
 	);
-	return section('Needs attention', html`<ul class="steps card">${lines}</ul>`);
+	return section('Needs attention', html`<ul class="steps card">${lines}</ul>`, checks);
 }
 
 function pauses({workspace, workspaces, now}: AttentionInput): Trouble[] {

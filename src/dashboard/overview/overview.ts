@@ -22,7 +22,7 @@ const every = '30s';
 
 /** How the mail of a workspace fares, and what needs somebody. */
 export function overviewPages({reader, settings, live: liveSettings}: DashboardParts): readonly Route[] {
-	async function overview({query, signedIn, workspace, workspaces, now}: Visit): Promise<Answer> {
+	async function overview({query, signedIn, may, workspace, workspaces, now}: Visit): Promise<Answer> {
 		const period = periodOf(query);
 		const since = now - hoursOf(period) * 3_600_000;
 		const [traffic, times, queue, reputation, domains, endpoints] = await Promise.all([
@@ -34,9 +34,11 @@ export function overviewPages({reader, settings, live: liveSettings}: DashboardP
 			listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints}),
 		]);
 		const destinations = new Set(queue.map(({destination}) => destination));
-		const leaves = signedIn.user.workspaceId === null ? settings.delivery !== 'capture' : null;
+		// As the pages of the installation's health are for those alone.
+		const runsIt = may('admin') && signedIn.user.workspaceId === null;
+		const leaves = runsIt ? settings.delivery !== 'capture' : null;
 		const parts = [
-			await attention(reader, {workspace, workspaces, domains, endpoints, destinations, now}),
+			await attention(reader, {workspace, workspaces, domains, endpoints, destinations, runsIt, now}),
 			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, leaves}),
 			tiles(traffic, period, workspace.track_opens_at !== null),
 			waitingAndTime(queue, times, now),
