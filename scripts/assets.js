@@ -6,22 +6,26 @@ import {brotliCompressSync, constants, gzipSync} from 'node:zlib';
 const own = 'src/dashboard/assets';
 /** What the pages take of packages, by the name that it is served by. */
 export const ofPackages = {
-	'htmx.js': 'node_modules/htmx.org/dist/htmx.min.js',
-	'htmx-sse.js': 'node_modules/htmx.org/dist/ext/hx-sse.min.js',
-	'uplot.js': 'node_modules/uplot/dist/uPlot.iife.min.js',
-	'uplot.css': 'node_modules/uplot/dist/uPlot.min.css',
+	// In one file: htmx begins with the page in a moment of its own, and by then its extension must be there.
+	'htmx.js': ['node_modules/htmx.org/dist/htmx.min.js', 'node_modules/htmx.org/dist/ext/hx-sse.min.js'],
+	'uplot.js': ['node_modules/uplot/dist/uPlot.iife.min.js'],
+	'uplot.css': ['node_modules/uplot/dist/uPlot.min.css'],
 };
 
 /** Writes them into a folder, each with its compressed forms. */
 export function writeAssets(folder) {
 	mkdirSync(folder, {recursive: true});
-	const ours = Object.fromEntries(readdirSync(own).map(name => [name, path.join(own, name)]));
-	for (const [name, source] of Object.entries({...ours, ...ofPackages})) {
-		// The maps that the minified files name are not served.
-		const content = readFileSync(source, 'utf8').replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n');
+	const ours = Object.fromEntries(readdirSync(own).map(name => [name, [path.join(own, name)]]));
+	for (const [name, sources] of Object.entries({...ours, ...ofPackages})) {
+		const content = sources.map(readPlain).join('\n');
 		const file = path.join(folder, name);
 		writeFileSync(file, content);
 		writeFileSync(`${file}.br`, brotliCompressSync(content, {params: {[constants.BROTLI_PARAM_QUALITY]: 9}}));
 		writeFileSync(`${file}.gz`, gzipSync(content));
 	}
+}
+
+/** The maps that minified files name are not served. */
+function readPlain(source) {
+	return readFileSync(source, 'utf8').replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n');
 }

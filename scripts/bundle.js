@@ -135,7 +135,7 @@ const id = createHash('sha256').update(readFileSync(main)).digest('hex').slice(0
 appendFileSync(main, `\n//${id}\n`);
 writeFileSync(
 	path.join(outdir, 'LICENSES.txt'),
-	licencesOf([...inputs, ...Object.values(ofPackages)]).join(`\n${'-'.repeat(80)}\n\n`),
+	licencesOf([...inputs, ...Object.values(ofPackages).flat()]).join(`\n${'-'.repeat(80)}\n\n`),
 );
 if (existsSync(folder)) {
 	renameSync(folder, former);

@@ -38,7 +38,7 @@ export function sendAnswer(
 			}
 			return reply.redirect(answer.to, 303);
 		case 'content':
-			reply.header('content-security-policy', answer.policy ?? "default-src 'none'");
+			reply.headers({'content-security-policy': answer.policy ?? "default-src 'none'", ...answer.headers});
 			if (answer.saveAs !== undefined) {
 				reply.header('content-disposition', `attachment; filename="${answer.saveAs.replace(/[^\w.@-]/g, '_')}"`);
 			}

@@ -11,7 +11,6 @@ const files = {
 	style: 'dashboard.css',
 	script: 'dashboard.js',
 	htmx: 'htmx.js',
-	live: 'htmx-sse.js',
 	plot: 'uplot.js',
 	plotStyle: 'uplot.css',
 	charts: 'charts.js',

@@ -45,7 +45,6 @@ export function layout(frame: Frame): string {
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="${assets.style}" nonce="${nonce}">
 <script src="${assets.htmx}" nonce="${nonce}" defer></script>
-<script src="${assets.live}" nonce="${nonce}" defer></script>
 <script src="${assets.script}" nonce="${nonce}" defer></script>
 ${hasCharts ? charting(assets, nonce) : nothing}</head>
 <body${visitor ? nothing : html` class="bare"`}>

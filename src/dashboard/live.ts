@@ -1,11 +1,83 @@
+import {Readable} from 'node:stream';
+import {createSeats} from '../api/seats.ts';
 import {type Html, html} from '../hosted/html.ts';
+import type {StreamPart} from '../store/events.ts';
+import type {DashboardParts} from './parts.ts';
+import {missing, type Route, type Visit} from './route.ts';
+import {sharedMs} from './shared.ts';
+import {readSignedIn} from './visitor.ts';
+
+const streamPath = '/live';
+/** Of one session, at once. */
+const mostStreams = 20;
+/** A page that follows is told no more often, however much happens. */
+const tellMs = 3000;
+/** How often it is looked whether somebody is still logged in; something is sent too, for proxies end silent connections. */
+const lookMs = 30_000;
+/** A comment, which browsers pass over. */
+const silence = Buffer.from(':\n\n');
 
 /**
  * A part of a page that is fetched again while it is looked at: its own page is asked for, and this part of it put in its place.
- * `path`: null where the part does not change by itself, as the older pages of a list.
+ * `path`: null where the part does not change by itself, as the older pages of a list. `when`: `mail` as soon as something
+ * happens to a message of the workspace, else every so often.
  */
-export function live(id: string, path: string | null, content: Html, every = '5s'): Html {
-	return path === null
-		? html`<div id="${id}">${content}</div>`
-		: html`<div id="${id}" hx-get="${path}" hx-trigger="every ${every}" hx-select="#${id}" hx-swap="outerMorph">${content}</div>`;
+export function live(id: string, path: string | null, content: Html, when: 'mail' | `${number}s` = '5s'): Html {
+	if (path === null) {
+		return html`<div id="${id}">${content}</div>`;
+	}
+	const trigger = when === 'mail' ? 'mail from:body' : `every ${when}`;
+	const stream = when === 'mail' ? html`<div id="${id}-events" hx-sse:connect="${streamPath}"></div>` : null;
+	return html`${stream}<div id="${id}" hx-get="${path}" hx-trigger="${trigger}" hx-select="#${id}" hx-swap="outerMorph">${content}</div>`;
+}
+
+/** Tells open pages that something happened to a message of their workspace; what, they ask for themselves. */
+export function livePages({feed, sessions, tools: {clock}}: DashboardParts): readonly Route[] {
+	const takeSeat = createSeats(mostStreams);
+
+	async function* told({request}: Visit, parts: AsyncIterable<StreamPart>): AsyncGenerator<Buffer> {
+		let [toldAt, lookedAt] = [Number.NEGATIVE_INFINITY, clock.monotonic()];
+		let newsAt: number | null = null;
+		// The head of the answer goes out with the first of its body.
+		yield silence;
+		for await (const {events} of parts) {
+			const now = clock.monotonic();
+			newsAt ??= events.length > 0 ? now : null;
+			// By then no page gets an answer from before the news.
+			if (newsAt !== null && now - newsAt >= sharedMs && now - toldAt >= tellMs) {
+				yield Buffer.from('event: mail\ndata: 1\n\n');
+				[toldAt, newsAt] = [now, null];
+			}
+			if (now - lookedAt >= lookMs) {
+				if ((await readSignedIn(sessions, request)) === null) {
+					return;
+				}
+				yield silence;
+				lookedAt = now;
+			}
+		}
+	}
+
+	return [
+		{
+			method: 'GET',
+			path: streamPath,
+			role: 'viewer',
+			async answer(visit) {
+				const leave = takeSeat(visit.signedIn.sessionId);
+				if (leave === undefined) {
+					return missing(`You have ${mostStreams} live pages open: close one first.`);
+				}
+				visit.request.raw.socket.once('close', leave);
+				const parts = await feed.open(visit.workspace.id, null);
+				return {
+					kind: 'content',
+					type: 'text/event-stream; charset=utf-8',
+					body: Readable.from(told(visit, parts), {objectMode: false}),
+					// The connection ends with the stream: a stop does not wait for it. The last one is for nginx.
+					headers: {connection: 'close', 'x-accel-buffering': 'no'},
+				};
+			},
+		},
+	];
 }

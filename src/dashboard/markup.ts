@@ -44,7 +44,8 @@ export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Htm
 			const shown = index === 0 && link ? html`<a href="${link(row)}" data-row>${value}</a>` : html`${value}`;
 			return html`<td${classOf(column)}>${shown}</td>`;
 		});
-		return html`<tr>${cells}</tr>`;
+		// By its id a row is known again when the table is renewed, and keeps the focus.
+		return html`<tr${link ? html` id="row-${link(row)}"` : nothing}>${cells}</tr>`;
 	});
 	return html`<div class="scroll" tabindex="0" role="region" aria-label="${label}"><table>
 <thead><tr>${head}</tr></thead>

@@ -4,6 +4,7 @@ import {healthPages} from './health/pages.ts';
 import {auditPages} from './installation/audit.ts';
 import {keyPages} from './installation/keys.ts';
 import {workspacePages} from './installation/workspaces.ts';
+import {livePages} from './live.ts';
 import {messagePages} from './messages/list.ts';
 import {oneMessagePages} from './messages/pages.ts';
 import {overviewPages} from './overview/overview.ts';
@@ -25,6 +26,7 @@ import {webhookPages} from './webhooks/pages.ts';
 export function pages(parts: DashboardParts): readonly Route[] {
 	return [
 		{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
+		...livePages(parts),
 		...messagePages(parts),
 		...overviewPages(parts),
 		...queuePages(parts),

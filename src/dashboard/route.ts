@@ -89,6 +89,7 @@ export type Content = {
 	readonly body: string | Buffer | Readable;
 	/** The name to be saved by; absent: the browser shows it. */
 	readonly saveAs?: string;
+	readonly headers?: Readonly<Record<string, string>>;
 	/** Its Content-Security-Policy; absent: `default-src 'none'`. */
 	readonly policy?: string;
 };

@@ -53,7 +53,10 @@ export function strangerTo(url: string): Visitor {
 				jar.set(name, value);
 			}
 		}
-		const text = await answer.text();
+		// A stream does not end by itself.
+		const isStream = answer.headers.get('content-type')?.startsWith('text/event-stream') ?? false;
+		await (isStream ? answer.body?.cancel() : null);
+		const text = isStream ? '' : await answer.text();
 		return {status: answer.status, headers: answer.headers, text, location: answer.headers.get('location')};
 	}
 

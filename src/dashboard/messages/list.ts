@@ -22,6 +22,7 @@ import {
 } from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
+import {createShared} from '../shared.ts';
 import {filterOf, searchHint} from './search.ts';
 
 const perPage = 50;
@@ -30,15 +31,23 @@ const fewRows = 5;
 const mostTemplates = 100;
 
 /** The list of messages, which follows what happens. */
-export function messagePages({reader, readMessageId, settings}: DashboardParts): readonly Route[] {
+export function messagePages({reader, readMessageId, settings, tools: {clock}}: DashboardParts): readonly Route[] {
+	const shared = createShared(clock);
+
 	async function list({query, workspace, now}: Visit): Promise<Answer> {
 		const filter = filterOf(query, now, readMessageId);
 		const after = query.get('after');
-		const {ids, next} =
+		const {rows, next} =
 			filter === null
-				? {ids: [], next: null}
-				: await scanMessages(reader, {...filter, workspaceId: workspace.id}, {after, limit: perPage});
-		const rows = await readLines(reader, ids);
+				? {rows: [], next: null}
+				: await shared(`${workspace.id} ${query}`, async () => {
+						const {ids, next} = await scanMessages(
+							reader,
+							{...filter, workspaceId: workspace.id},
+							{after, limit: perPage},
+						);
+						return {rows: await readLines(reader, ids), next};
+					});
 		const isFiltered = ['q', 'status', 'template', 'hours'].some(key => (query.get(key) ?? '') !== '');
 		const isCaptured = settings.delivery === 'capture';
 		const found = {
@@ -54,6 +63,7 @@ export function messagePages({reader, readMessageId, settings}: DashboardParts):
 			'messages',
 			after === null ? hrefOf('/messages', query) : null,
 			html`${table(found)}<div class="more">${olderAndNewer(query, after, next)}</div>${newest}`,
+			'mail',
 		)}`;
 		return {kind: 'page', place: 'messages', title: 'Messages', content};
 	}

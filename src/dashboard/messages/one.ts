@@ -83,6 +83,7 @@ export function messagePage(
 			'message',
 			isMoving ? tabPath(message.id, tab) : null,
 			html`${head(opened, now, tab === '')}${tabLinks(message.id, tab, query)}${content}`,
+			'mail',
 		),
 	};
 }

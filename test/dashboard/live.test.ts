@@ -1,0 +1,39 @@
+import test from 'ava';
+import {openBrowser} from '../helpers/browser.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {openWindow} from '../helpers/dashboard-browser.ts';
+import {serviceOf} from '../helpers/service.ts';
+
+const service = serviceOf(test, {workspaces: {shop: [], other: []}});
+
+async function sent(workspace: string, to: string): Promise<void> {
+	const {live, from, templates} = service().workspaces[workspace] as NonNullable<
+		ReturnType<typeof service>['workspaces'][string]
+	>;
+	const {status, text} = await live.post('/v1/messages', {from, to, templateId: templates.plain, data: {}});
+	if (status !== 202) {
+		throw new Error(text);
+	}
+}
+
+test('an open list shows a new mail by itself, and none of another workspace', async t => {
+	const browser = await openBrowser(t);
+	if (browser === null) {
+		return;
+	}
+	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const {page, complaints} = await openWindow(browser, {url: service().url, visitor});
+	const stream = page.waitForResponse(response => response.url().endsWith('/live'));
+	await page.goto('/messages');
+	await stream;
+	await sent('other', 'foreign@dest.example');
+	await sent('shop', 'own@dest.example');
+	await page.getByText('own@dest.example').waitFor();
+	t.is(await page.getByText('foreign@dest.example').count(), 0);
+	// The mark of the row and the focus stay where they are when the list is renewed.
+	await page.keyboard.press('j');
+	await sent('shop', 'second@dest.example');
+	await page.getByText('second@dest.example').waitFor();
+	t.regex(String(await page.evaluate('document.activeElement.textContent')), /own@dest\.example/);
+	t.deepEqual(complaints, []);
+});
