@@ -105,6 +105,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'hosted/html.ts',
 		'log/pretty.ts',
 		'log/recent.ts',
+		'queue/site.ts',
 		'webhook/guard.ts',
 	],
 	cli: [

@@ -3,6 +3,7 @@ import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {RunningSetting} from '../config/show.ts';
 import type {RecentLines} from '../log/recent.ts';
 import type {BounceRule} from '../mail/bounce.ts';
+import type {SiteReport} from '../queue/site.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {PasswordLogIns} from '../users/log-in.ts';
@@ -40,4 +41,6 @@ export type ProcessParts = {
 	readonly recentLines: RecentLines;
 	/** How large the store was since it started, oldest first. */
 	readonly storeSizes: () => ReadonlyArray<{readonly at: number; readonly bytes: number}>;
+	/** How it paces sites; none without the role `deliver`. */
+	readonly sites: () => readonly SiteReport[];
 };

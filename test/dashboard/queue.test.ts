@@ -37,13 +37,16 @@ test('a suspended domain keeps its mail, says why, and lets it go when it is res
 		'/queue/stopped.example',
 	);
 	const id = await waiting(visitor, 'ann@stopped.example');
-	t.regex((await visitor.get('/queue')).text, /stopped\.example[\s\S]*suspended[\s\S]*&lt;b&gt;full/);
+	const queue = (await visitor.get('/queue')).text;
+	t.regex(queue, /stopped\.example[\s\S]*suspended[\s\S]*&lt;b&gt;full/);
+	t.regex(queue, /By site/);
 	const {text} = await visitor.get('/queue/stopped.example');
 	t.regex(text, new RegExp(`${id}[\\s\\S]*ann@stopped\\.example`));
 	t.regex(text, /suspended/i);
 	// Whoever sees one workspace neither sees the mail of others nor stops it.
 	const other = await visitorOf(service(), 'operator', 'other');
 	t.notRegex((await other.get('/queue/stopped.example')).text, /ann@/);
+	t.notRegex((await other.get('/queue')).text, /By site/);
 	t.is((await other.submit('/queue/suspend', {domain: 'dest.example'})).status, 403);
 	await visitor.submit('/queue/stopped.example/resume');
 	await waitFor('the mail', async () => (await statusOf(id)) === 'delivered');

@@ -1,5 +1,7 @@
 import {type QueueStanding, readQueueStanding} from '../../admin/queue-standing.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {storeTime} from '../../mail/time.ts';
+import type {SiteReport} from '../../queue/site.ts';
 import {live} from '../live.ts';
 import {act, badge, count, input, name, nothing, opened, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -8,6 +10,7 @@ import {destinationPages} from './destination.ts';
 import {suspensionPages} from './suspension.ts';
 
 const path = '/queue';
+const mostSites = 50;
 
 /** What waits, where it goes, and what keeps it. */
 export function queuePages(parts: DashboardParts): readonly Route[] {
@@ -20,7 +23,7 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 }
 
 async function queueList(
-	{reader}: DashboardParts,
+	{reader, process: {sites}}: DashboardParts,
 	{workspace, signedIn, now, form, may}: Visit,
 	problem: string | null = null,
 ): Promise<Answer> {
@@ -32,7 +35,12 @@ async function queueList(
 		place: 'queue',
 		title: 'Queue',
 		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
-		content: live('queue', path, html`${totals(rows)}${standings(rows, now)}`, '10s'),
+		content: live(
+			'queue',
+			path,
+			html`${totals(rows)}${standings(rows, now)}${seesAll ? bySite(sites(), now) : null}`,
+			'10s',
+		),
 	};
 }
 
@@ -84,6 +92,38 @@ export function standingBadge({suspended_by: by, held, ready, deferred, in_fligh
 					? badge('later', 'warn')
 					: badge('going', 'busy');
 	}
+}
+
+/** How this process paces the hosts that share a limit. It tells of the mail of all workspaces. */
+function bySite(sites: readonly SiteReport[], now: number): Html {
+	const busy = sites.toSorted((a, b) => b.inFlight - a.inFlight).slice(0, mostSites);
+	return html`<section><h2>By site</h2>${table({
+		label: 'How sites are paced',
+		columns: [
+			{title: 'Site', cell: row => name(row.site), cut: true},
+			{title: 'State', cell: siteBadge},
+			{title: 'In flight', cell: row => count(row.inFlight), right: true},
+			{title: 'Connections', cell: row => `${row.connections} of ${row.mostConnections}`, right: true},
+			{title: 'A minute', cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)), right: true},
+			{title: 'Until', cell: row => time(untilOf(row), now), right: true, wide: true},
+			{title: 'Why', cell: row => name(row.reason ?? ''), wide: true, cut: true},
+		],
+		rows: busy,
+		empty: html`<p>Nothing was sent for a while.</p><p>Hosts that share a limit are one site; each has its own pace.</p>`,
+	})}</section>`;
+}
+
+function siteBadge({suspendedUntil, waitsFor, slowUntil}: SiteReport): Html {
+	return suspendedUntil !== null
+		? badge(waitsFor === 'route' ? 'route refuses' : 'left alone', 'bad')
+		: slowUntil !== null
+			? badge('slowed', 'warn')
+			: badge('open', 'good');
+}
+
+function untilOf({suspendedUntil, slowUntil}: SiteReport): string | null {
+	const until = suspendedUntil ?? slowUntil;
+	return until === null ? null : storeTime(until);
 }
 
 const suspendForm = (value: string): Html =>
