@@ -61,5 +61,5 @@ test('a file that is no database, or cannot be made, is an error', async t => {
 	const file = newFile();
 	writeFileSync(file, 'no database, but long enough to be taken for one '.repeat(30));
 	await t.throwsAsync(lockFolder(file, self), {code: 'SQLITE_NOTADB'});
-	await t.throwsAsync(lockFolder(join(file, 'below'), self), {code: 'SQLITE_CANTOPEN'});
+	await t.throwsAsync(lockFolder(join(file, 'below'), self), {code: 'ENOTDIR'});
 });
