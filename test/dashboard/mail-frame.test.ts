@@ -109,3 +109,16 @@ test('whatever bytes a mail is, its pages can be made', t => {
 	);
 	t.pass();
 });
+
+test('a run of blanks of any length is looked through once for remote images', t => {
+	const show = (html: string) => {
+		const mail = {...shownMail(Buffer.from('Content-Type: text/html\r\n\r\n'), false), html};
+		const message = {id: 'msg_00000000000000000000000000'} as StoredMessage;
+		return previewContent({message, mail, query: new URLSearchParams()}).markup;
+	};
+	const blanks = ' '.repeat(1_000_000);
+	for (const begin of ['<img src=', '<p style="background:url(', "<img srcset = '"]) {
+		t.notRegex(show(`${begin}${blanks}x`), /remote images/);
+		t.regex(show(`${begin}${blanks}//images.example/x.png`), /remote images/);
+	}
+});

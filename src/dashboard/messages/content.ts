@@ -55,9 +55,8 @@ function imagesNote(markup: string, query: URLSearchParams, path: string): Html 
 
 /** Whether it asks for images of other hosts, as far as that is seen without a browser. */
 function hasRemoteImages(markup: string): boolean {
-	return /(?:src|srcset|background|poster)\s*=\s*["']?\s*(?:https?:)?\/\/|url\(\s*["']?\s*(?:https?:)?\/\//i.test(
-		markup,
-	);
+	// One run of blanks and quotes: two beside each other take the square of a long one's time.
+	return /(?:(?:src|srcset|background|poster)\s*=|url\()[\s"']*(?:https?:)?\/\//i.test(markup);
 }
 
 function remade({isCaptured, fault}: ShownMail): Html {
