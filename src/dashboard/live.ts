@@ -8,6 +8,7 @@ import {sharedMs} from './shared.ts';
 import {readSignedIn} from './visitor.ts';
 
 const streamPath = '/live';
+const streamType = 'text/event-stream; charset=utf-8';
 /** Of one session, at once. */
 const mostStreams = 20;
 /** A page that follows is told no more often, however much happens. */
@@ -35,7 +36,13 @@ export function live(id: string, path: string | null, content: Html, when: 'mail
 export function livePages({feed, sessions, tools: {clock}}: DashboardParts): readonly Route[] {
 	const takeSeat = createSeats(mostStreams);
 
-	async function* told({request}: Visit, parts: AsyncIterable<StreamPart>): AsyncGenerator<Buffer> {
+	/** Not those who were logged out, removed, or moved to another workspace. */
+	async function maySee({request, workspace}: Visit): Promise<boolean> {
+		const signedIn = await readSignedIn(sessions, request);
+		return signedIn !== null && (signedIn.user.workspaceId ?? workspace.id) === workspace.id;
+	}
+
+	async function* told(visit: Visit, parts: AsyncIterable<StreamPart>): AsyncGenerator<Buffer> {
 		let [toldAt, lookedAt] = [Number.NEGATIVE_INFINITY, clock.monotonic()];
 		let newsAt: number | null = null;
 		// The head of the answer goes out with the first of its body.
@@ -49,7 +56,7 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 				[toldAt, newsAt] = [now, null];
 			}
 			if (now - lookedAt >= lookMs) {
-				if ((await readSignedIn(sessions, request)) === null) {
+				if (!(await maySee(visit))) {
 					return;
 				}
 				yield silence;
@@ -64,15 +71,20 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 			path: streamPath,
 			role: 'viewer',
 			async answer(visit) {
+				const {method, raw} = visit.request;
+				// Nobody would take the stream, and what would give the seat back has happened already.
+				if (method === 'HEAD' || raw.socket.destroyed) {
+					return {kind: 'content', type: streamType, body: ''};
+				}
 				const leave = takeSeat(visit.signedIn.sessionId);
 				if (leave === undefined) {
 					return missing(`You have ${mostStreams} live pages open: close one first.`);
 				}
-				visit.request.raw.socket.once('close', leave);
+				raw.socket.once('close', leave);
 				const parts = await feed.open(visit.workspace.id, null);
 				return {
 					kind: 'content',
-					type: 'text/event-stream; charset=utf-8',
+					type: streamType,
 					body: Readable.from(told(visit, parts), {objectMode: false}),
 					// The connection ends with the stream: a stop does not wait for it. The last one is for nginx.
 					headers: {connection: 'close', 'x-accel-buffering': 'no'},

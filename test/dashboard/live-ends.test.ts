@@ -1,0 +1,77 @@
+import {once} from 'node:events';
+import {Socket} from 'node:net';
+import type {Readable} from 'node:stream';
+import test, {type ExecutionContext} from 'ava';
+import {livePages} from '../../src/dashboard/live.ts';
+import type {DashboardParts} from '../../src/dashboard/parts.ts';
+import type {Route, Visit} from '../../src/dashboard/route.ts';
+import {createFeed} from '../../src/outcome/feed.ts';
+import type {Store} from '../../src/store/store.ts';
+import {findWorkspace} from '../../src/store/workspaces.ts';
+import {createSessions} from '../../src/users/sessions.ts';
+import {addUser, changeUser, removeUser} from '../../src/users/users.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertWorkspace} from '../helpers/messages.ts';
+import {testTools} from '../helpers/tools.ts';
+
+async function labOf(t: ExecutionContext, store: Store) {
+	const tools = testTools();
+	const feed = createFeed(store.reader, 10);
+	t.teardown(feed.close);
+	const sessions = createSessions({store, ...tools});
+	const [route] = livePages({feed, sessions, tools} as unknown as DashboardParts) as [Route];
+	const {workspaceId} = await insertWorkspace(store, 'shop');
+	return {
+		tools,
+		async logIn(name: string) {
+			const input = {email: `${name}@x.example`, role: 'viewer', workspaceId} as const;
+			const added = await store.writer.transaction(trx => addUser(trx, tools, input));
+			if (!added) {
+				throw new Error(`There is a user ${name} already`);
+			}
+			const token = await sessions.start(added.user, {address: '192.0.2.1', agent: 'Firefox', by: 'link'});
+			return {user: added.user, token};
+		},
+		async follow(token: string, {method = 'GET', socket = new Socket()} = {}) {
+			const visit: unknown = {
+				signedIn: await sessions.find(token),
+				workspace: await findWorkspace(store.reader, workspaceId),
+				request: {method, protocol: 'http', cookies: {mailctl: token}, raw: {socket}},
+			};
+			return await route.answer(visit as Visit);
+		},
+	};
+}
+
+storeTest(test, 'a live page ends for who is removed or moved to another workspace', async (t, store) => {
+	const {tools, logIn, follow} = await labOf(t, store);
+	const {workspaceId: other} = await insertWorkspace(store, 'other');
+	const changes = {
+		moved: (id: string) => store.writer.transaction(trx => changeUser(trx, tools, id, {workspace_id: other})),
+		removed: (id: string) => store.writer.transaction(trx => removeUser(trx, tools, id)),
+	};
+	for (const [how, change] of Object.entries(changes)) {
+		const {user, token} = await logIn(how);
+		const {body} = (await follow(token)) as {body: Readable};
+		const ended = once(body.resume(), 'end');
+		await change(user.id);
+		tools.advance(60_000);
+		await ended;
+		t.true(body.readableEnded, how);
+	}
+});
+
+storeTest(test, 'who left before the stream began, or asks for its head alone, takes no seat', async (t, store) => {
+	const {logIn, follow} = await labOf(t, store);
+	const {token} = await logIn('ann');
+	for (let n = 0; n < 20; n++) {
+		t.like(await follow(token, {socket: new Socket().destroy()}), {kind: 'content', body: ''});
+		t.like(await follow(token, {method: 'HEAD'}), {kind: 'content', body: ''});
+	}
+	for (let n = 0; n < 20; n++) {
+		const {kind, body} = (await follow(token)) as {kind: string; body: Readable};
+		t.is(kind, 'content');
+		body.destroy();
+	}
+	t.like(await follow(token), {kind: 'missing'});
+});
