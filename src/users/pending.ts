@@ -32,7 +32,10 @@ export function createPending<Content>(vault: Vault, clock: Pick<Clock, 'now'>, 
 		open,
 		take(sealed) {
 			const content = taken.has(sealed) ? undefined : open(sealed);
-			taken.set(sealed, true);
+			// What was never sealed here is not kept: it could be long, and would drive out what was taken.
+			if (content !== undefined) {
+				taken.set(sealed, true);
+			}
 			return content;
 		},
 	};
