@@ -1,5 +1,7 @@
 import multipart from '@fastify/multipart';
-import type {FastifyInstance} from 'fastify';
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify';
+import {apiError, unavailable} from '../api/errors.ts';
+import {createSeats} from '../api/seats.ts';
 import type {Visit} from './route.ts';
 
 // What a form sends, with a file or without.
@@ -9,48 +11,78 @@ export const formLimit = 1024 * 1024;
 export const fileLimit = 32 * 1024 * 1024;
 
 const mostFields = 100;
+/** Forms with a file that are in memory at once. */
+const mostUploads = 4;
+
+type WithFile = {readonly form: URLSearchParams; readonly file: Visit['file']};
 
 /** Lets the routes of a scope take forms. */
 export async function readForms(scope: FastifyInstance): Promise<void> {
+	const takeSeat = createSeats(mostUploads);
 	const limits = {fileSize: fileLimit, files: 1, fields: mostFields, fieldSize: formLimit};
-	await scope.register(multipart, {limits, attachFieldsToBody: 'keyValues', onFile});
+	await scope.register(multipart, {limits});
+	scope.addHook('preValidation', async (request, reply) => {
+		if (request.isMultipart()) {
+			checkUpload(request);
+			hold(reply, takeSeat('uploads'));
+			request.body = await readParts(request);
+		}
+	});
 	scope.addContentTypeParser<string>('application/x-www-form-urlencoded', {parseAs: 'string'}, (_request, body, done) =>
 		done(null, new URLSearchParams(body)),
 	);
 }
 
-type Uploaded = NonNullable<Visit['file']>;
-
-// The value of the field is then the file with its name, which the fields of the body do not have.
-async function onFile(
-	this: unknown,
-	part: {filename: string; toBuffer: () => Promise<Buffer>; value?: unknown},
-): Promise<void> {
-	part.value = {name: part.filename, content: await part.toBuffer()} satisfies Uploaded;
+/** The parts come as a stream, whose length Fastify does not limit. Only forms that take a file are sent so. */
+function checkUpload({headers, routeOptions}: FastifyRequest): void {
+	if (routeOptions.bodyLimit !== fileLimit) {
+		throw apiError('unsupported_media_type', {message: 'This form takes no file.'});
+	}
+	const {'content-length': length, 'content-type': type = ''} = headers;
+	if (length === undefined || !/boundary=/i.test(type)) {
+		throw apiError('bad_request', {message: 'A form with a file needs its Content-Length and a boundary.'});
+	}
+	if (Number(length) > fileLimit + formLimit) {
+		throw apiError('payload_too_large');
+	}
 }
 
-/** The fields. */
-export function formOf(body: unknown): URLSearchParams {
-	if (body instanceof URLSearchParams) {
-		return body;
+function hold({raw}: FastifyReply, leave: (() => void) | undefined): void {
+	if (leave === undefined) {
+		throw unavailable();
 	}
+	if (raw.destroyed) {
+		leave();
+	} else {
+		raw.once('close', leave);
+	}
+}
+
+async function readParts(request: FastifyRequest): Promise<WithFile> {
 	const form = new URLSearchParams();
-	for (const [name, value] of Object.entries(body ?? {})) {
-		for (const one of [value].flat()) {
-			if (typeof one === 'string') {
-				form.append(name, one);
+	let file: Visit['file'] = null;
+	try {
+		for await (const part of request.parts()) {
+			if (part.type === 'file') {
+				const content = await part.toBuffer();
+				file = part.filename ? {name: part.filename, content} : null;
+			} else if (typeof part.value === 'string') {
+				form.append(part.fieldname, part.value);
 			}
 		}
+	} catch (error) {
+		throw apiError((error as {statusCode?: number}).statusCode === 413 ? 'payload_too_large' : 'bad_request');
 	}
-	return form;
+	return {form, file};
+}
+
+/** The fields. A body that is no form, as JSON, has none. */
+export function formOf(body: unknown): URLSearchParams {
+	return body instanceof URLSearchParams ? body : (withFile(body)?.form ?? new URLSearchParams());
 }
 
 /** The file; null: none was chosen. */
-export function fileOf(body: unknown): Visit['file'] {
-	const found = Object.values(body instanceof URLSearchParams ? {} : (body ?? {})).find(isUploaded);
-	return found === undefined || found.name === '' ? null : found;
-}
+export const fileOf = (body: unknown): Visit['file'] => withFile(body)?.file ?? null;
 
-function isUploaded(value: unknown): value is Uploaded {
-	return typeof value === 'object' && value !== null && 'content' in value && Buffer.isBuffer(value.content);
-}
+const withFile = (body: unknown): WithFile | undefined =>
+	(body as WithFile | null | undefined)?.form instanceof URLSearchParams ? (body as WithFile) : undefined;

@@ -1,3 +1,4 @@
+import {randomUUID} from 'node:crypto';
 import {type Html, html, nameMarkup, type Value} from '../hosted/html.ts';
 
 // The pieces that pages are made of. No style stands in an attribute: the Content-Security-Policy lets none in.
@@ -196,8 +197,8 @@ export type Act = {
 	readonly id?: string;
 };
 
-/** Where `layout` puts the token that proves that the form is ours. Forms are made before it is known. */
-const tokenPlace = '\u0000token\u0000';
+/** Where `layout` puts the token that proves that the form is ours. Forms are made before it is known; no text names the place. */
+const tokenPlace = `\u0000${randomUUID()}\u0000`;
 
 export function act({to, label, fields, look = 'main', file, typed, id}: Act): Html {
 	const encoding = file ? html` enctype="multipart/form-data"` : nothing;

@@ -12,6 +12,8 @@ import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
 
 const path = '/keys';
 const dayMs = 86_400_000;
+/** Of a key that ends. */
+const mostDays = 3650;
 const gone = 'There is no such key, or it has ended.';
 
 const lifetimes = [
@@ -70,6 +72,9 @@ export function keyPages({reader, change, settings}: DashboardParts): readonly R
 			return await list(visit, 'The rate limit must be requests per seconds, as 6000/60, or 0 for none.');
 		}
 		const days = Number(form.get('expires') ?? '');
+		if (!(days >= 0 && days <= mostDays)) {
+			return await list(visit, 'Choose when the key ends.');
+		}
 		const made = await change(trx =>
 			createKey(trx, tools, {
 				workspaceId: workspace.id,

@@ -81,7 +81,7 @@ const stateOf = (text: string | null): DeliveryState | undefined => deliveryStat
 
 /** Milliseconds; undefined: any time. */
 function sinceOf(hours: string | null, now: number): number | undefined {
-	return Number(hours) > 0 ? now - Number(hours) * hourMs : undefined;
+	return Number(hours) > 0 ? Math.max(0, now - Number(hours) * hourMs) : undefined;
 }
 
 function replayForm(to: string, events: Endpoint['events']): Html {

@@ -1,0 +1,89 @@
+import test from 'ava';
+import {act, withToken} from '../../src/dashboard/markup.ts';
+import {html} from '../../src/hosted/html.ts';
+import {strangerTo, tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
+import {rawHttp} from '../helpers/raw-http.ts';
+import {serviceOf} from '../helpers/service.ts';
+
+// What somebody tries who wants more than a browser would ask for.
+const service = serviceOf(test, {workspaces: {shop: [], other: []}});
+
+const cookieOf = (visitor: Visitor) =>
+	visitor
+		.cookies()
+		.map(({name, value}) => `${name}=${value}`)
+		.join('; ');
+
+/** The status of an answer to bytes as they are. */
+async function statusOf(line: string, headers: readonly string[], body = ''): Promise<number> {
+	const {port, host} = new URL(service().url);
+	const head = [`${line} HTTP/1.1`, `Host: ${host}`, 'Connection: close', ...headers].join('\r\n');
+	return Number((await rawHttp(Number(port), `${head}\r\n\r\n${body}`)).slice(9, 12));
+}
+
+async function upload(visitor: Visitor, path: string, content: Buffer): Promise<number> {
+	const form = new FormData();
+	form.set('_csrf', tokenIn((await visitor.get(path)).text));
+	form.set('file', new File([new Uint8Array(content)], 'mail.eml'));
+	return (await visitor.raw(path, {method: 'POST', body: form})).status;
+}
+
+test('no file is read before the log-in, nor where a form takes none', async t => {
+	const small = Buffer.from('From: a@b.example\r\n\r\nHello');
+	t.is(await upload(strangerTo(service().url), '/login', small), 415);
+	const visitor = await visitorOf(service(), 'admin');
+	t.is(await upload(visitor, '/webhooks', small), 415);
+	t.is(await upload(visitor, '/returned/explain', small), 200);
+	t.is(await upload(visitor, '/returned/explain', Buffer.alloc(33 * 1024 * 1024, 'a')), 413);
+});
+
+test('a form of many large fields is refused', async t => {
+	const visitor = await visitorOf(service(), 'viewer');
+	const form = new FormData();
+	form.set('_csrf', tokenIn((await visitor.get('/returned/explain')).text));
+	for (let n = 0; n < 40; n++) {
+		form.set(`field${n}`, 'a'.repeat(1_000_000));
+	}
+	t.is((await visitor.raw('/returned/explain', {method: 'POST', body: form})).status, 413);
+});
+
+test('a form with a file that is none, or does not tell its length, is no fault of the server', async t => {
+	const visitor = await visitorOf(service(), 'viewer');
+	const cookie = `Cookie: ${cookieOf(visitor)}`;
+	const type = 'Content-Type: multipart/form-data; boundary=b';
+	const post = 'POST /returned/explain';
+	t.is(await statusOf(post, [cookie, 'Content-Type: multipart/form-data', 'Content-Length: 0']), 400);
+	t.is(await statusOf(post, [cookie, type, 'Transfer-Encoding: chunked'], '1\r\na\r\n0\r\n\r\n'), 400);
+	for (const body of ['--b\r\nno part', '--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nno end', 'nothing']) {
+		t.is(await statusOf(post, [cookie, type, `Content-Length: ${body.length}`], body), 400, body);
+	}
+	// A body that is JSON is no form either.
+	const json = '{"form": "x", "file": {"name": "x"}}';
+	t.is(await statusOf('POST /login', ['Content-Type: application/json', `Content-Length: ${json.length}`], json), 403);
+});
+
+test('an address of no header is encoded where a form leads to it', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const seen = await visitor.submit('/queue/%C3%BC%0D%0AX-Evil:%201%E2%80%AE/release');
+	t.is(seen.status, 303);
+	t.is(seen.location, '/queue/%C3%BC%0D%0AX-Evil:%201%E2%80%AE');
+	t.is(seen.headers.get('x-evil'), null);
+});
+
+test('a text of a stranger is never taken for the place of a token', t => {
+	const page = html`${act({to: '/x', label: 'Go'})}<a href="https://evil.example/?${'\0token\0'}">x</a>`;
+	t.is(withToken(page, 'secret').split('secret').length, 2);
+});
+
+test('numbers that no form of ours sends are no fault of the server', async t => {
+	const visitor = await visitorOf(service(), 'admin', 'shop');
+	const add = ['webhook', 'add', 'https://hooks.example/x', '--event', 'delivered', '--workspace', 'shop'];
+	const {id} = await service().program.cli<{id: string}>(...add);
+	for (const hours of ['1e15', 'Infinity']) {
+		t.is((await visitor.get(`/webhooks/${id}?hours=${hours}`)).status, 200, hours);
+		t.is((await visitor.submit(`/webhooks/${id}/replay`, {hours})).status, 303, hours);
+	}
+	for (const expires of ['1e9', '-1', 'soon']) {
+		t.is((await visitor.submit('/keys', {name: 'key', scope: 'messages:send', expires})).status, 422, expires);
+	}
+});
