@@ -1,5 +1,5 @@
 /** Lines of each kind that are remembered. */
-const most = 200;
+const most = 100;
 /** UTF-16 units of a line. */
 const longest = 4096;
 const warning = /^\{"level":"(?:warn|error|fatal)"/;

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
-import {alongIndex} from './engine/along-index.ts';
+import {alongIndex, rowOfAddress} from './engine/along-index.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import {type Pair, pairKey, selectOfPairs} from './engine/pairs.ts';
 import {findSuppressed} from './suppressions.ts';
@@ -114,10 +114,10 @@ export async function listContacts(
 	{addressKey, after, limit}: ContactPart,
 ): Promise<Contact[]> {
 	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
-	const query = alongIndex(reader, 'contacts', index, {below: after}).limit(limit);
-	if (addressKey !== undefined) {
-		query.where({address_key: addressKey});
-	}
+	const query =
+		addressKey === undefined
+			? alongIndex(reader, 'contacts', index, {below: after}).limit(limit)
+			: rowOfAddress(reader, 'contacts', {workspace_id: workspaceId, address_key: addressKey}, after);
 	return await withBars(reader, workspaceId, await query.select<Row[]>(columns));
 }
 

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {alongIndex} from './engine/along-index.ts';
+import {alongIndex, rowOfAddress} from './engine/along-index.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import {type Pair, pairKey, selectPairs} from './engine/pairs.ts';
 
@@ -118,12 +118,16 @@ export function suppressionListQuery(
 	reader: Knex,
 	{workspaceId, addressKey, reason, after, limit}: SuppressionFilter,
 ): Knex.QueryBuilder {
-	const leading = {workspace_id: workspaceId, ...(reason !== undefined && {reason})};
-	const query = alongIndex(reader, 'suppressions', {leading, id: 'id'}, {below: after}).limit(limit);
+	const ofReason = reason !== undefined && {reason};
 	if (addressKey !== undefined) {
-		query.where({address_key: addressKey});
+		const address = {workspace_id: workspaceId, address_key: addressKey};
+		const one = rowOfAddress(reader, 'suppressions', address, after).select(...columns);
+		return ofReason ? one.where(ofReason) : one;
 	}
-	return query.select(...columns);
+	const leading = {workspace_id: workspaceId, ...ofReason};
+	return alongIndex(reader, 'suppressions', {leading, id: 'id'}, {below: after})
+		.limit(limit)
+		.select(...columns);
 }
 
 export async function countSuppressions(

@@ -13,7 +13,7 @@ for (const format of ['json', 'pretty'] as const) {
 		const all = recent.all().map(line => JSON.parse(line).n);
 		t.deepEqual(
 			all,
-			Array.from({length: 200}, (_, index) => index + 250),
+			Array.from({length: 100}, (_, index) => index + 350),
 		);
 		t.deepEqual(
 			recent.warnings().map(line => readLine(line).event),

@@ -10,7 +10,7 @@ import {countCategories, type Group, groupCopies, groupRefusals, sumOf, type Wor
 import {sourcesOf} from './sources.ts';
 
 /** So many of the newest messages are looked at, and of the newest in each state that tells a refusal. */
-const sampled = {messages: 2000, refusals: 1000};
+const sampled = {messages: 1000, refusals: 500};
 const mostRows = 12;
 const mostDestinations = 3;
 

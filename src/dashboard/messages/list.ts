@@ -34,20 +34,14 @@ const mostTemplates = 100;
 export function messagePages({reader, readMessageId, settings, tools: {clock}}: DashboardParts): readonly Route[] {
 	const shared = createShared(clock);
 
-	async function list({query, workspace, now}: Visit): Promise<Answer> {
+	async function contentOf({query, workspace, now}: Visit): Promise<Html> {
 		const filter = filterOf(query, now, readMessageId);
 		const after = query.get('after');
-		const {rows, next} =
+		const {ids, next} =
 			filter === null
-				? {rows: [], next: null}
-				: await shared(`${workspace.id} ${query}`, async () => {
-						const {ids, next} = await scanMessages(
-							reader,
-							{...filter, workspaceId: workspace.id},
-							{after, limit: perPage},
-						);
-						return {rows: await readLines(reader, ids), next};
-					});
+				? {ids: [], next: null}
+				: await scanMessages(reader, {...filter, workspaceId: workspace.id}, {after, limit: perPage});
+		const rows = await readLines(reader, ids);
 		const isFiltered = ['q', 'status', 'template', 'hours'].some(key => (query.get(key) ?? '') !== '');
 		const isCaptured = settings.delivery === 'capture';
 		const found = {
@@ -59,12 +53,17 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		};
 		const newest = isCaptured && !isFiltered && after === null && rows.length <= fewRows ? newestMail(rows) : null;
 		const templates = await templateChoices(reader, workspace.id, query.get('template') ?? '');
-		const content = html`${searchForm(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips(query)}${live(
+		return html`${searchForm(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips(query)}${live(
 			'messages',
 			after === null ? hrefOf('/messages', query) : null,
 			html`${table(found)}<div class="more">${olderAndNewer(query, after, next)}</div>${newest}`,
 			'mail',
 		)}`;
+	}
+
+	/** What it shows depends on nothing of the user: open pages share it as it is written. */
+	async function list(visit: Visit): Promise<Answer> {
+		const content = await shared(`${visit.workspace.id} ${visit.query}`, () => contentOf(visit));
 		return {kind: 'page', place: 'messages', title: 'Messages', content};
 	}
 

@@ -22,6 +22,20 @@ export function alongIndex(
 		.orderBy([last[0], id].map(column => ({column, order: 'desc'})));
 }
 
+/**
+ * The row of an address, one at most, if it is older than `after` (null: any). By its own index: SQLite would look for it among
+ * all rows of the workspace where their order is asked for too.
+ */
+export function rowOfAddress(
+	reader: Knex,
+	table: 'contacts' | 'suppressions',
+	address: {readonly workspace_id: string; readonly address_key: string},
+	after: string | null,
+): Knex.QueryBuilder {
+	const query = reader(table).where(address);
+	return after === null ? query : query.where('id', '<', after);
+}
+
 /** What callers wrote into the rows of one page, octets; a single row may have more. */
 const mostBytes = 1024 * 1024;
 
