@@ -25,7 +25,7 @@ type Failed = Exclude<LogIn, {readonly ok: true}>;
 
 /** Logging in and out, and proving again who one is. */
 export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
-	const {change, sessions, tools, reader, logIn, passkeys} = parts;
+	const {writer, sessions, tools, reader, logIn, passkeys} = parts;
 
 	/** The forms to log in by; `failed`: what was wrong with the last attempt. */
 	async function logInPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
@@ -74,7 +74,7 @@ ${singleSignOn(parts, '/login/oidc', query)}
 		// What only looks ahead must not use the link up.
 		const isLooking =
 			request.method === 'HEAD' || /prefetch|preview/.test(String(request.headers['sec-purpose'] ?? ''));
-		const user = isLooking ? undefined : await change(trx => useLink(trx, tools, token));
+		const user = isLooking ? undefined : await writer.transaction(trx => useLink(trx, tools, token));
 		if (!user) {
 			const content = html`<p>This link was used before, or has ended. <code>mailctl user link EMAIL</code> prints another.</p>
 <p><a href="/login">Log in</a></p>`;

@@ -1,4 +1,5 @@
 import {createImport, insertEntries, readRecords} from '../../admin/suppression-import.ts';
+import {createSeats} from '../../api/seats.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {live} from '../live.ts';
@@ -10,6 +11,8 @@ const path = '/suppressions/import';
 const mostFaults = 100;
 /** Of the process; the oldest one is forgotten then. */
 const mostKept = 20;
+/** Of one workspace: each holds its file. */
+const mostAtOnce = 2;
 /** Bytes that are read before others have their turn. */
 const pieceBytes = 64 * 1024;
 
@@ -32,6 +35,7 @@ type Job = {
 /** Takes a CSV file of suppressed addresses. The form answers at once; the page that it leads to follows the work. */
 export function importPages({store: {writer}, tools: {random}}: DashboardParts): readonly Route[] {
 	const jobs = new Map<string, Job>();
+	const takeSeat = createSeats(mostAtOnce);
 
 	async function run(job: Job, content: Buffer, reason: SuppressionReason | undefined, {tools, workspace}: Visit) {
 		const reading = createImport({
@@ -67,6 +71,10 @@ export function importPages({store: {writer}, tools: {random}}: DashboardParts):
 		if (file === null || file.content.length === 0) {
 			return go('/suppressions', 'Nothing was imported: choose a CSV file that is not empty.');
 		}
+		const leave = takeSeat(workspace.id);
+		if (leave === undefined) {
+			return go('/suppressions', 'Two imports are running. Wait until one has ended, then send the file again.');
+		}
 		const id = random(9).toString('base64url');
 		const job: Job = {
 			id,
@@ -84,9 +92,11 @@ export function importPages({store: {writer}, tools: {random}}: DashboardParts):
 			jobs.delete(old);
 		}
 		const reason = suppressionReasons.find(one => one === form.get('reason'));
-		run(job, file.content, reason, visit).catch(() => {
-			job.end = {fault: 'The store could not be written. What was imported so far stays; import the file again.'};
-		});
+		run(job, file.content, reason, visit)
+			.catch(() => {
+				job.end = {fault: 'The store could not be written. What was imported so far stays; import the file again.'};
+			})
+			.finally(leave);
 		return go(`${path}/${id}`);
 	}
 
