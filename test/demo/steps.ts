@@ -115,7 +115,7 @@ function signersOf(signature: string): string {
 }
 
 /** A report of abuse (RFC 5965) that returns the mail. */
-function complaintAbout(mail: string, recipient: string): string {
+export function complaintAbout(mail: string, recipient: string): string {
 	return [
 		'From: Feedback <reports@inbox.example>',
 		'Subject: Abuse report',

@@ -10,15 +10,23 @@ const names = ['chromium', 'chromium-browser', 'google-chrome'];
 
 /** A real browser, closed after the test; null where there is none (the test has then said so). */
 export async function openBrowser(t: ExecutionContext): Promise<Browser | null> {
+	const browser = await launchBrowser();
+	if (browser === null) {
+		return notRunHere(t, 'there is no Chromium on the PATH (scripts/debian-browser.sh installs it)');
+	}
+	t.teardown(() => browser.close());
+	return browser;
+}
+
+/** Null where there is none. */
+export async function launchBrowser(): Promise<Browser | null> {
 	const executablePath = await findOnPath(names);
 	if (executablePath === null) {
-		return notRunHere(t, 'there is no Chromium on the PATH (scripts/debian-browser.sh installs it)');
+		return null;
 	}
 	// Its sandbox does not start for root.
 	const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-	const browser = await chromium.launch({executablePath, args});
-	t.teardown(() => browser.close());
-	return browser;
+	return await chromium.launch({executablePath, args});
 }
 
 async function findOnPath(programs: readonly string[]): Promise<string | null> {

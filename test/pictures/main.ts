@@ -1,0 +1,89 @@
+import {mkdir, rm} from 'node:fs/promises';
+import process from 'node:process';
+import {launchBrowser} from '../helpers/browser.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {openWindow} from '../helpers/dashboard-browser.ts';
+import {type Shop, startShop} from './shop.ts';
+
+// `npm run pictures`: makes docs/ui anew, a picture of each page of the dashboard as a shop's operator sees it.
+
+const folder = 'docs/ui';
+const looks = [
+	{name: 'wide-light', width: 1280, height: 800, colorScheme: 'light'},
+	{name: 'wide-dark', width: 1280, height: 800, colorScheme: 'dark'},
+	{name: 'phone-light', width: 390, height: 780, colorScheme: 'light'},
+] as const;
+
+const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
+	messages: '/messages',
+	message: `/messages/${ids.bounced}`,
+	'message-waits': `/messages/${ids.waiting}`,
+	preview: `/messages/${ids.bounced}/preview`,
+	overview: '/overview',
+	queue: '/queue',
+	destination: '/queue/campus.example',
+	deliverability: '/deliverability',
+	returned: '/returned',
+	domains: '/domains',
+	domain: `/domains/${ids.domain}`,
+	templates: '/templates',
+	template: `/templates/${ids.template}`,
+	'template-edit': `/templates/${ids.template}/edit`,
+	webhooks: '/webhooks',
+	webhook: `/webhooks/${ids.webhook}`,
+	keys: '/keys',
+	suppressions: '/suppressions',
+	topics: '/topics',
+	contacts: '/contacts',
+	workspaces: '/workspaces',
+	workspace: `/workspaces/${ids.workspace}`,
+	users: '/users',
+	audit: '/audit',
+	health: '/health',
+	settings: '/health/settings',
+	checks: '/health/checks',
+	account: '/account',
+});
+
+async function draw(shop: Shop): Promise<void> {
+	const browser = await launchBrowser();
+	if (browser === null) {
+		throw new Error('there is no Chromium on the PATH, install one (scripts/debian-browser.sh)');
+	}
+	endings.push(() => browser.close());
+	const visitor = await visitorOf(shop, 'admin');
+	await visitor.submit('/workspaces/use', {workspace: shop.ids.workspace});
+	const {page} = await openWindow(browser, {url: shop.url, visitor});
+	await rm(folder, {recursive: true, force: true});
+	await mkdir(folder, {recursive: true});
+	for (const [name, path] of Object.entries(pagesOf(shop))) {
+		for (const {name: look, width, height, colorScheme} of looks) {
+			await page.setViewportSize({width, height});
+			await page.emulateMedia({colorScheme, reducedMotion: 'reduce'});
+			await page.goto(path, {waitUntil: 'load'});
+			// A page in a frame, the curves, and what htmx asks for at once.
+			await page.waitForTimeout(300);
+			await page.screenshot({path: `${folder}/${name}-${look}.png`, fullPage: process.env.FULL === '1'});
+		}
+	}
+}
+
+const endings: Array<() => unknown> = [];
+const scope = {
+	passed: true,
+	log: (...lines: readonly unknown[]) => console.log(...lines),
+	teardown: (work: () => unknown) => void endings.push(work),
+};
+
+try {
+	await draw(await startShop(scope));
+} catch (error) {
+	scope.passed = false;
+	console.error(error);
+	process.exitCode = 1;
+} finally {
+	for (let end = endings.pop(); end; end = endings.pop()) {
+		await end();
+	}
+	process.exit();
+}

@@ -1,0 +1,212 @@
+import {mkdtemp, writeFile} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import path from 'node:path';
+import {createTransport} from 'nodemailer';
+import {Mailctl} from '../../src/client/client.ts';
+import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
+import {complaintAbout} from '../demo/steps.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {eventsOf, type Program, prepareProgram, type Scope} from '../helpers/daemon.ts';
+import {publish, type ToPublish} from '../helpers/domain-zone.ts';
+import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
+import {dsnOf} from '../helpers/report-mails.ts';
+import {skewedBy} from '../helpers/skewed.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {startReceiver} from '../helpers/webhook-receiver.ts';
+
+/** A shop that has sent mail for a month, with what goes wrong in one. */
+export type Shop = {
+	readonly program: Program;
+	readonly url: string;
+	/** What single pages are of. */
+	readonly ids: Readonly<Record<'domain' | 'template' | 'webhook' | 'workspace' | 'bounced' | 'waiting', string>>;
+};
+
+const hosts = ['inbox.example', 'post.example', 'campus.example', 'works.example'];
+const people = 'ada bela cleo dora emil finn greta hugo ida jon kaya lena milo nora otto pia rosa sven tilda udo'.split(' ');
+const families = 'berger costa dahl engel farkas garcia huber ito jansen keller'.split(' ');
+const templates = path.resolve('test/pictures/templates');
+
+const stray = dsnOf(
+	'Reporting-MTA: dns; mx.works.example\n\nFinal-Recipient: rfc822; jon.ito@works.example\nAction: failed\nStatus: 5.2.2',
+	'The mailbox of jon.ito@works.example is full.',
+).toString('latin1');
+
+type Send = {readonly to: string; readonly template: string; readonly news?: boolean};
+
+export async function startShop(scope: Scope): Promise<Shop> {
+	const servers = await mailServers(scope);
+	const clock = await clockOf(scope);
+	const receiver = await startReceiver(scope, clock.folder, ['hooks.shop.example']);
+	receiver.zone['mail.shop.example'] = {a: ['192.0.2.25']};
+	for (const [index, host] of hosts.entries()) {
+		receiver.zone[host] = {mx: [[10, `mx.${host}`]]};
+		receiver.zone[`mx.${host}`] = {a: [servers[index]?.host ?? '']};
+	}
+	const program = await prepareProgram(scope, {
+		...clock.settings,
+		...receiver.settings,
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_HOSTNAME: 'mail.shop.example',
+		MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.mail.shop.example',
+		MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',
+		MAILCTL_MX_PORT: String(servers[0]?.port),
+		MAILCTL_ALLOW_PRIVATE_MX: 'true',
+		MAILCTL_MTA_STS: 'false',
+		MAILCTL_MAKERS: '1',
+		MAILCTL_WEBHOOK_BACKOFF: '1s',
+	});
+	await clock.set('-31d');
+	const {url} = await program.serve();
+	const cli = <T>(...args: readonly string[]) => program.cli<T>(...args, '--workspace', 'shop');
+	const {id: workspace} = await program.cli<{id: string}>(
+		...['workspace', 'create', '--name', 'shop', '--brand-name', 'Corner Shop', '--monthly-quota', '5000'],
+	);
+	await program.cli('workspace', 'create', '--name', 'newsletter');
+	const {id: domain} = await cli<{id: string}>('domain', 'add', 'shop.example');
+	const {records} = await cli<{records: readonly ToPublish[]}>('domain', 'show', 'shop.example');
+	publish(receiver.zone, records);
+	await cli('domain', 'verify', 'shop.example');
+	await cli('domain', 'add', 'corner-shop.example');
+	await cli('sender', 'add', 'orders@shop.example', '--name', 'Corner Shop');
+	await cli('sender', 'add', 'news@shop.example', '--name', 'Corner Shop News');
+	await cli('topic', 'create', '--code', 'news', '--name', 'Monthly news');
+	await cli('topic', 'create', '--code', 'offers', '--name', 'Offers');
+	const pushed = await cli<Array<{id: string; name: string}>>('template', 'push', templates);
+	const template = Object.fromEntries(pushed.map(({id, name}) => [name, id]));
+	const {key} = await cli<{key: string}>('key', 'create', '--name', 'web shop', '--rate-limit', '0');
+	await cli('key', 'create', '--name', 'staging', '--mode', 'test');
+	await program.cli('user', 'add', 'ann@shop.example', '--role', 'operator');
+	await program.cli('user', 'add', 'bob@shop.example', '--workspace', 'shop');
+	const client = new Mailctl({baseUrl: url, apiKey: key});
+
+	let number = 1000;
+	async function send({to, template: name, news = false}: Send): Promise<string> {
+		number++;
+		const {id} = await client.messages.send({
+			from: news ? 'news@shop.example' : 'orders@shop.example',
+			to,
+			templateId: template[name] ?? '',
+			data: dataOf(to, number),
+			metadata: {order_id: String(number)},
+			tags: [name],
+			...(news && {unsubscribeGroup: 'news'}),
+		});
+		return id;
+	}
+	const ended = (id: string) =>
+		waitFor(`${id} has come to its end`, async () => {
+			const {status} = await client.messages.get(id);
+			return !['accepted', 'queued'].includes(status);
+		});
+
+	const random = chance();
+	const any = <T>(list: readonly T[]) => list[Math.floor(random() * list.length)] as T;
+	const someone = () => `${any(people)}.${any(families)}@${any([...hosts.slice(0, 2), ...hosts])}`;
+	async function traffic(count: number): Promise<void> {
+		const ids: string[] = [];
+		for (let n = 0; n < count; n++) {
+			const to = random() < 0.02 ? `${any(people)}.gone@${any(hosts)}` : someone();
+			// Who is on the suppression list is refused.
+			ids.push(...(await send({to, template: random() < 0.7 ? 'receipt' : 'password-reset'}).then(id => [id], () => [])));
+		}
+		await Promise.all(ids.map(ended));
+	}
+	for (let day = 30; day >= 2; day--) {
+		await clock.set(`-${day * 24}h`);
+		await traffic(20 + Math.floor(random() * 15));
+	}
+	for (let hour = 24; hour >= 1; hour--) {
+		await clock.set(`-${hour * 3600 - 120}`);
+		await traffic(3 + Math.floor(random() * 10));
+	}
+	await clock.set('+0');
+
+	const {id: webhook} = await cli<{id: string}>('webhook', 'add', receiver.url('/mail'), '--event', 'delivered,bounced,complained');
+	await cli('webhook', 'add', receiver.url('/stock'), '--event', 'bounced');
+	receiver.behave('/stock', (_, response) => response.writeHead(503).end('The stock service is being updated.'));
+	const complained = await send({to: 'ida.keller@inbox.example', template: 'monthly-news', news: true});
+	await ended(complained);
+	const raw = (await program.cliBytes('message', 'raw', complained)).toString('latin1');
+	await bring(program, complaintAbout(raw, 'ida.keller@inbox.example'));
+	await bring(program, stray);
+	await waitFor('the complaint is read', async () => (await client.messages.get(complained)).status === 'complained');
+	await traffic(9);
+	const bounced = await send({to: 'max.gone@works.example', template: 'receipt'});
+	await ended(bounced);
+	await program.cli('queue', 'suspend', 'post.example', '--reason', 'their disk is full until Monday');
+	await send({to: 'nora.dahl@post.example', template: 'receipt'});
+	await send({to: 'emil.ito@post.example', template: 'password-reset'});
+	const waiting = await send({to: 'rosa.busy@campus.example', template: 'receipt'});
+	await waitFor('it was put off', async () => (await eventsOf(program, 'deferred')).length > 0);
+	for (const address of ['old.customer@inbox.example', 'press@works.example', 'spamtrap@campus.example']) {
+		await cli('suppression', 'add', address);
+	}
+	return {program, url, ids: {domain, template: template.receipt ?? '', webhook, workspace, bounced, waiting}};
+}
+
+/** The recipients' mail servers: one port, an address each. */
+async function mailServers(scope: Scope): Promise<FakeMx[]> {
+	const tls = makeCertificate(...hosts.map(host => `mx.${host}`));
+	const servers: FakeMx[] = [];
+	for (const [index, name] of hosts.entries()) {
+		servers.push(
+			await startFakeMx(scope, {
+				host: `127.0.0.${index + 1}`,
+				port: servers[0]?.port ?? 0,
+				// The last of them is too old for it.
+				...(index < hosts.length - 1 && {tls}),
+				greeting: `220 mx.${name} ESMTP`,
+				rcpt(line) {
+					if (line.includes('.gone@')) {
+						return '550 5.1.1 There is nobody of this name';
+					}
+					return line.includes('.busy@') ? '451 4.7.1 Greylisted, please try again in 5 minutes' : '250 2.1.5 Ok';
+				},
+			}),
+		);
+	}
+	return servers;
+}
+
+/** The daemon's clock, which can be set; without libfaketime it cannot, and everything happened just now. */
+async function clockOf(scope: Scope) {
+	const folder = await mkdtemp(path.join(tmpdir(), 'mailctl-clock-'));
+	const file = path.join(folder, 'clock');
+	const skewed = skewedBy('+0');
+	if (skewed === null) {
+		scope.log('libfaketime is not installed: all mail of the pictures is of this minute.');
+	}
+	const {FAKETIME: _, ...rest} = skewed ?? {};
+	return {
+		folder,
+		settings: {...rest, ...(skewed && {FAKETIME_TIMESTAMP_FILE: file, FAKETIME_NO_CACHE: '1'})},
+		set: async (offset: string) => await writeFile(file, `${offset}\n`),
+	};
+}
+
+/** Numbers from 0 to 1, the same each time. */
+function chance(): () => number {
+	let state = 42;
+	return () => {
+		state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+		return state / 2 ** 31;
+	};
+}
+
+function dataOf(to: string, number: number) {
+	const [name = ''] = to.split('.');
+	const lines = [
+		{name: 'Earl Grey, 250 g', price: '12.90 €'},
+		{name: 'Teapot, blue', price: '36.00 €'},
+	];
+	return {name: `${name[0]?.toUpperCase()}${name.slice(1)}`, code: '7f3a9c', order: {number: String(number), total: '48.90 €', lines}};
+}
+
+async function bring({folder}: Program, raw: string): Promise<void> {
+	const {port} = new URL(`smtp://${readDaemonFile(path.join(folder, 'data'))?.inbound}`);
+	const transport = createTransport({host: '127.0.0.1', port: Number(port), ignoreTLS: true});
+	await transport.sendMail({envelope: {from: 'reports@inbox.example', to: 'fbl@bounce.mail.shop.example'}, raw});
+	transport.close();
+}
