@@ -20,13 +20,11 @@ export type Visitor = {
 	readonly cookies: () => ReadonlyArray<{readonly name: string; readonly value: string}>;
 };
 
-/** Where they go. */
-type Place = {readonly program: Pick<Service['program'], 'cli'>; readonly url: string};
 type Role = 'viewer' | 'operator' | 'admin';
 let users = 0;
 
 /** A user who was added by command, logged in by their link. `workspace`: the only one that they may see. */
-export async function visitorOf({program, url}: Place, role: Role, workspace?: string): Promise<Visitor> {
+export async function visitorOf({program, url}: Service, role: Role, workspace?: string): Promise<Visitor> {
 	users++;
 	const more = workspace === undefined ? [] : ['--workspace', workspace];
 	const email = `${role}${users}@staff.example`;

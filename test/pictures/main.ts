@@ -1,16 +1,15 @@
-import {mkdir, rm} from 'node:fs/promises';
+import {mkdir, rm, writeFile} from 'node:fs/promises';
 import process from 'node:process';
 import {launchBrowser} from '../helpers/browser.ts';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {openWindow} from '../helpers/dashboard-browser.ts';
+import {withPalette} from './palette.ts';
 import {type Shop, startShop} from './shop.ts';
 
 // `npm run pictures`: makes docs/ui anew, a picture of each page of the dashboard as a shop's operator sees it.
 
 const folder = 'docs/ui';
 const looks = [
-	{name: 'wide-light', width: 1280, height: 800, colorScheme: 'light'},
-	{name: 'wide-dark', width: 1280, height: 800, colorScheme: 'dark'},
+	{name: 'wide-light', width: 1200, height: 750, colorScheme: 'light'},
+	{name: 'wide-dark', width: 1200, height: 750, colorScheme: 'dark'},
 	{name: 'phone-light', width: 390, height: 780, colorScheme: 'light'},
 ] as const;
 
@@ -51,9 +50,13 @@ async function draw(shop: Shop): Promise<void> {
 		throw new Error('there is no Chromium on the PATH, install one (scripts/debian-browser.sh)');
 	}
 	endings.push(() => browser.close());
-	const visitor = await visitorOf(shop, 'admin');
-	await visitor.submit('/workspaces/use', {workspace: shop.ids.workspace});
-	const {page} = await openWindow(browser, {url: shop.url, visitor});
+	const page = await (await browser.newContext({baseURL: shop.url})).newPage();
+	const {link} = await shop.program.cli<{link: string}>('user', 'link', 'ann@shop.example');
+	await page.goto(new URL(link).pathname);
+	await page.goto('/messages');
+	await page.locator('.workspace select').selectOption('shop');
+	await page.waitForLoadState();
+	await page.getByText('Your order').first().waitFor();
 	await rm(folder, {recursive: true, force: true});
 	await mkdir(folder, {recursive: true});
 	for (const [name, path] of Object.entries(pagesOf(shop))) {
@@ -63,7 +66,7 @@ async function draw(shop: Shop): Promise<void> {
 			await page.goto(path, {waitUntil: 'load'});
 			// A page in a frame, the curves, and what htmx asks for at once.
 			await page.waitForTimeout(300);
-			await page.screenshot({path: `${folder}/${name}-${look}.png`, fullPage: process.env.FULL === '1'});
+			await writeFile(`${folder}/${name}-${look}.png`, withPalette(await page.screenshot()));
 		}
 	}
 }

@@ -72,7 +72,7 @@ export function createDomainPage({reader, change, settings, domains, tools}: Das
 				following(
 					to,
 					records,
-					html`${facts([
+					html`<div class="card">${facts([
 						['State', html`${domainBadge(domain.state)} since ${time(domain.state_at, now)}`],
 						['DNS checked', html`${time(domain.checked_at, now)}${next && html`, next ${time(next, now)}`}`],
 						[
@@ -81,7 +81,7 @@ export function createDomainPage({reader, change, settings, domains, tools}: Das
 								? `${settings.returnPathDomain}, until DNS shows the records of its own (${returnPathHost(domain)})`
 								: returnPathHost(domain),
 						],
-					])}${section(
+					])}</div>${section(
 						'DNS records',
 						html`<p class="soft">Publish these where the DNS of the domain is managed. Each value is one line, however long.</p>${recordCards(records)}`,
 						isAsked ? nothing : html`<a href="${to}?dns=now">Ask DNS now</a>`,

@@ -53,7 +53,7 @@ function findings(found: readonly Finding[]): Html {
 		label: 'Checks',
 		columns: [
 			{title: 'Status', cell: ({status}) => badge(status, tones[status])},
-			{title: 'Check', cell: ({check}) => check},
+			{title: 'Check', cell: ({check}) => check, cut: true},
 			{title: 'Found', cell: told},
 		],
 		rows,
@@ -64,5 +64,5 @@ function findings(found: readonly Finding[]): Html {
 function told({status, detail, why, fix}: Finding): Html {
 	return status === 'ok'
 		? name(detail)
-		: html`${name(detail)}<br><span class="soft">${why}</span><br><strong>Fix:</strong> ${name(fix)}`;
+		: html`<div class="told">${name(detail)}<br><span class="soft">${why}</span><br><strong>Fix:</strong> ${name(fix)}</div>`;
 }

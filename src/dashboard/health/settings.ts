@@ -50,7 +50,7 @@ function settings(rows: readonly RunningSetting[]): Html {
 				title: 'From',
 				cell: row => html`${row.source}${row.waits ? html` ${badge('changed, restart', 'warn')}` : null}`,
 			},
-			{title: 'Changes', cell: row => (row.live ? 'with SIGHUP' : 'with a restart'), wide: true},
+			{title: 'Changes', cell: row => (row.live ? 'with SIGHUP' : 'with a restart'), wide: true, cut: true},
 		],
 		rows,
 		empty: html`<p>No setting matches.</p><p><a href="${path}">Show all settings</a></p>`,

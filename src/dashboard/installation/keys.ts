@@ -43,7 +43,7 @@ export function keyPages({reader, change, settings}: DashboardParts): readonly R
 				label: 'API keys',
 				columns: [
 					{title: 'Name', cell: row => name(row.name), cut: true},
-					{title: 'Key', cell: row => code(`${row.hint}…`)},
+					{title: 'Key', cell: row => code(`${row.hint}…`), cut: true},
 					{title: 'State', cell: row => stateBadge(row, storeTime(now))},
 					{title: 'May', cell: row => scopeText(row), wide: true},
 					{title: 'Last used', cell: row => time(row.last_used_at, now), right: true},

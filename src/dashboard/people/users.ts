@@ -144,7 +144,7 @@ function userTable(rows: readonly ListedUser[], now: number): Html {
 			{title: 'Role', cell: row => badge(row.role, row.role === 'admin' ? 'busy' : 'idle')},
 			{title: 'Workspace', cell: row => (row.workspace === null ? 'all' : name(row.workspace)), cut: true},
 			{title: 'Log-in', cell: logInOf, wide: true},
-			{title: 'Last log-in', cell: row => time(row.last_login_at, now), right: true},
+			{title: 'Last log-in', cell: row => time(row.last_login_at, now), right: true, wide: true},
 		],
 	});
 }

@@ -3,7 +3,7 @@ import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../mail/time.ts';
 import type {SiteReport} from '../../queue/site.ts';
 import {live} from '../live.ts';
-import {act, badge, count, input, name, nothing, opened, table, time} from '../markup.ts';
+import {act, badge, count, input, name, nothing, opened, section, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
 import {destinationPages} from './destination.ts';
@@ -52,29 +52,32 @@ function totals(rows: readonly QueueStanding[]): Html {
 		['Being tried', sum(row => row.in_flight)],
 		['Held', sum(row => row.held)],
 	];
-	return html`<div class="grid">${figures.map(
+	return html`<div class="grid tiles">${figures.map(
 		([title = '', figure = '']) =>
 			html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong></div>`,
 	)}</div>`;
 }
 
 function standings(rows: readonly QueueStanding[], now: number): Html {
-	return html`<section><h2>By destination</h2>${table({
-		label: 'What waits, by destination',
-		link: row => `${path}/${row.destination}`,
-		columns: [
-			{title: 'Destination', cell: row => name(row.destination), cut: true},
-			{title: 'State', cell: standingBadge},
-			{title: 'Ready', cell: row => count(row.ready), right: true},
-			{title: 'Later', cell: row => count(row.deferred), right: true},
-			{title: 'Now', cell: row => count(row.in_flight), right: true, wide: true},
-			{title: 'Held', cell: row => count(row.held), right: true, wide: true},
-			{title: 'Oldest', cell: row => time(row.oldest, now), right: true},
-			{title: 'Last reply', cell: row => name(row.suspension_reason ?? row.last_reply ?? ''), wide: true, cut: true},
-		],
-		rows,
-		empty: html`<p>No mail waits.</p><p>What cannot be delivered at once stands here, with the reason and the time of the next try.</p>`,
-	})}</section>`;
+	return section(
+		'By destination',
+		table({
+			label: 'What waits, by destination',
+			link: row => `${path}/${row.destination}`,
+			columns: [
+				{title: 'Destination', cell: row => name(row.destination), cut: true},
+				{title: 'State', cell: standingBadge},
+				{title: 'Ready', cell: row => count(row.ready), right: true},
+				{title: 'Later', cell: row => count(row.deferred), right: true},
+				{title: 'Now', cell: row => count(row.in_flight), right: true, wide: true},
+				{title: 'Held', cell: row => count(row.held), right: true, wide: true},
+				{title: 'Oldest', cell: row => time(row.oldest, now), right: true, wide: true},
+				{title: 'Last reply', cell: row => name(row.suspension_reason ?? row.last_reply ?? ''), wide: true, cut: true},
+			],
+			rows,
+			empty: html`<p>No mail waits.</p><p>What cannot be delivered at once stands here, with the reason and the time of the next try.</p>`,
+		}),
+	);
 }
 
 export function standingBadge({suspended_by: by, held, ready, deferred, in_flight: now}: QueueStanding): Html {

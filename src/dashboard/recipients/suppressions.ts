@@ -111,7 +111,7 @@ const entriesTable = (now: number, mayRemove: boolean) => ({
 				html`${badge(reasonWords[row.reason], row.reason === 'complaint' ? 'bad' : 'warn')}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
 		},
 		{title: 'Because of', cell: (row: Suppression) => sourceOf(row), wide: true as const},
-		{title: 'Since', cell: (row: Suppression) => time(row.created_at, now), right: true as const},
+		{title: 'Since', cell: (row: Suppression) => time(row.created_at, now), right: true as const, wide: true as const},
 		...(mayRemove
 			? [
 					{

@@ -44,11 +44,11 @@ export function oneTemplatePages({reader, change}: DashboardParts): readonly Rou
 			title: template.name,
 			problem,
 			actions: may('operator') ? await actions(template, saved, visit) : nothing,
-			content: html`${facts([
+			content: html`<div class="card">${facts([
 				['Id', copyable(template.id, 'the id')],
 				['Made', time(template.created_at, now)],
 				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
-			])}${content}${may('operator') ? removal(template) : nothing}`,
+			])}</div>${content}${may('operator') ? removal(template) : nothing}`,
 		};
 	}
 

@@ -49,13 +49,13 @@ export function createEndpointPage({reader, change, vault, webhooks}: DashboardP
 					join([
 						...(isDamaged ? [notice(damagedText)] : []),
 						...(endpointState(endpoint) === 'failing' && !top ? [notice(failingText)] : []),
-						facts([
+						html`<div class="card">${facts([
 							['State', endpointBadge(endpoint, isDamaged)],
 							['Failing since', failingSince && time(failingSince, now)],
 							['Events', events.join(', ')],
 							['Mail', mode === 'test' ? 'test mail alone' : null],
 							['Added', time(createdAt, now)],
-						]),
+						])}</div>`,
 					]),
 				),
 				...(problem !== undefined && visit.form.has('url')

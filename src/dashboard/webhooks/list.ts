@@ -76,6 +76,7 @@ function endpointTable(rows: readonly Row[], now: number): Html {
 					newest === undefined
 						? html`<span class="soft">none yet</span>`
 						: html`${deliveryBadge(newest.state)} ${lastAnswer(newest)}`,
+				cut: true,
 			},
 			{title: 'Events', cell: ({events}) => events.join(', '), cut: true, wide: true},
 			{title: 'Added', cell: row => time(row.createdAt, now), right: true, wide: true},
