@@ -27,7 +27,8 @@ export function live(id: string, path: string | null, content: Html, when: 'mail
 	if (path === null) {
 		return html`<div id="${id}">${content}</div>`;
 	}
-	const trigger = when === 'mail' ? 'mail from:body' : `every ${when}`;
+	// A try that failed is no event of the message: it is seen a little later.
+	const trigger = when === 'mail' ? 'mail from:body, every 30s' : `every ${when}`;
 	const stream = when === 'mail' ? html`<div id="${id}-events" hx-sse:connect="${streamPath}"></div>` : null;
 	return html`${stream}<div id="${id}" hx-get="${path}" hx-trigger="${trigger}" hx-select="#${id}" hx-swap="outerMorph">${content}</div>`;
 }

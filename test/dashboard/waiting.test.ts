@@ -38,7 +38,7 @@ test('a message that waits: why, and the conversation of its try', async t => {
 	t.regex(text, /C: RCPT TO:&lt;full@a\.example&gt;/);
 	t.true(text.includes('4.2.2 or so'), 'the reply in full');
 	t.notRegex(text, /<b>|\u202e/, 'nothing of it is markup, nor turns the page round');
-	t.regex(text, /hx-get="\/messages\/msg_\w+" hx-trigger="every/, 'it follows what happens');
+	t.regex(text, /hx-get="\/messages\/msg_\w+" hx-trigger="mail from:body/, 'it follows what happens');
 
 	const preview = await viewer.get(`/messages/${id}/preview`);
 	t.true(preview.text.includes('Made again from the template'));
@@ -67,5 +67,5 @@ test('what came back is told with how it was read', async t => {
 	t.regex(text, /by rule /);
 	t.true(text.includes('550 5.1.1 No such user here'));
 	t.true(text.includes('bounced'));
-	t.false(text.includes('hx-trigger="every'), 'nothing of it changes by itself any more');
+	t.false(text.includes('hx-trigger="mail from:body'), 'nothing of it changes by itself any more');
 });
