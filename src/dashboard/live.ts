@@ -45,7 +45,8 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 
 	async function* told(visit: Visit, parts: AsyncIterable<StreamPart>): AsyncGenerator<Buffer> {
 		let [toldAt, lookedAt] = [Number.NEGATIVE_INFINITY, clock.monotonic()];
-		let newsAt: number | null = null;
+		// What happened after the page was made and before it follows is news too.
+		let newsAt: number | null = lookedAt;
 		// The head of the answer goes out with the first of its body.
 		yield silence;
 		for await (const {events} of parts) {

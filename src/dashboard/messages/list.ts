@@ -61,9 +61,15 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		)}`;
 	}
 
-	/** What it shows depends on nothing of the user: open pages share it as it is written. */
+	/**
+	 * What it shows depends on nothing of the user: pages that follow share it as it is written. Who opens the page sees what
+	 * there is at that moment.
+	 */
 	async function list(visit: Visit): Promise<Answer> {
-		const content = await shared(`${visit.workspace.id} ${visit.query}`, () => contentOf(visit));
+		const follows = visit.request.headers['hx-request'] !== undefined;
+		const content = await (follows
+			? shared(`${visit.workspace.id} ${visit.query}`, () => contentOf(visit))
+			: contentOf(visit));
 		return {kind: 'page', place: 'messages', title: 'Messages', content};
 	}
 
