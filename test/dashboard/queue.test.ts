@@ -36,6 +36,7 @@ test('a suspended domain keeps its mail, says why, and lets it go when it is res
 		(await visitor.submit('/queue/suspend', {domain: 'stopped.example', reason: '<b>full'})).location,
 		'/queue/stopped.example',
 	);
+	t.regex((await visitor.get('/queue/stopped.example')).text, />Resume</, 'also without mail');
 	const id = await waiting(visitor, 'ann@stopped.example');
 	const queue = (await visitor.get('/queue')).text;
 	t.regex(queue, /stopped\.example[\s\S]*suspended[\s\S]*&lt;b&gt;full/);

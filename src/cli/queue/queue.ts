@@ -45,7 +45,10 @@ export function summaryVerb(queue: Command): void {
 async function summary(session: Session): Promise<{readonly rows: readonly QueueStanding[]; readonly now: number}> {
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	const now = session.tools.clock.now();
-	return {rows: await readQueueStanding(await session.reader(), {now, workspaceId}), now};
+	return {
+		rows: await readQueueStanding(await session.reader(), {now, workspaceId, idle: workspaceId === undefined}),
+		now,
+	};
 }
 
 const nothing = 'no mail waits';

@@ -23,7 +23,8 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {params, workspace, now, may, signedIn} = visit;
 		const destination = params.destination ?? '';
-		const all = await readQueueStanding(reader, {now, workspaceId: workspace.id});
+		const seesAll = signedIn.user.workspaceId === null;
+		const all = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll});
 		const standing = all.find(row => row.destination === destination);
 		const copies = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
 		const read = await readCopyFacts(
@@ -65,9 +66,7 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 			html`<div class="card">${known}</div>${reply}${section('Mail', html`${waiting}${more}`)}`,
 			'10s',
 		);
-		const acts = may('operator')
-			? actions(destination, standing?.suspended ?? false, signedIn.user.workspaceId === null)
-			: nothing;
+		const acts = may('operator') ? actions(destination, standing?.suspended ?? false, seesAll) : nothing;
 		return {
 			kind: 'page',
 			...(problem !== null && {status: 422, problem}),

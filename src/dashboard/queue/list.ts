@@ -27,8 +27,9 @@ async function queueList(
 	{workspace, signedIn, now, form, may}: Visit,
 	problem: string | null = null,
 ): Promise<Answer> {
-	const rows = await readQueueStanding(reader, {now, workspaceId: workspace.id});
+	// A domain is suspended for all workspaces.
 	const seesAll = signedIn.user.workspaceId === null;
+	const rows = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll});
 	return {
 		kind: 'page',
 		...(problem !== null && {status: 422, problem}),
