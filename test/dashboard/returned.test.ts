@@ -3,34 +3,9 @@ import {join} from 'node:path';
 import test from 'ava';
 import {tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {serviceOf} from '../helpers/service.ts';
+import {unmatchedBounce as bounce} from '../helpers/unmatched-bounce.ts';
 
 const service = serviceOf(test, {workspaces: {shop: []}});
-
-/** A bounce of a mail that was never ours. */
-function bounce(recipient: string, said = '550 5.1.1 no such user'): string {
-	return `From: Mail Delivery System <MAILER-DAEMON@mx.dest.example>
-To: someone@shop.example
-Subject: Undelivered Mail Returned to Sender
-Content-Type: multipart/report; report-type=delivery-status; boundary="b"
-
---b
-Content-Type: text/plain
-
-It could not be delivered.
---b
-Content-Type: message/delivery-status
-
-Reporting-MTA: dns; mx.dest.example
-
-Final-Recipient: rfc822; ${recipient}
-Action: failed
-Status: 5.1.1
-Remote-MTA: dns; mx.dest.example
-Diagnostic-Code: smtp; ${said}
-
---b--
-`.replaceAll('\n', '\r\n');
-}
 
 async function ingest(mail: string): Promise<void> {
 	const file = join(service().program.folder, 'returned.eml');

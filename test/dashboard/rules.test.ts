@@ -1,58 +1,12 @@
 import test from 'ava';
-import {pages} from '../../src/dashboard/pages.ts';
-import type {DashboardParts} from '../../src/dashboard/parts.ts';
 import type {Route} from '../../src/dashboard/route.ts';
 import {type Role, roles} from '../../src/mail/user.ts';
 import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {type Service, serviceOf} from '../helpers/service.ts';
+import {named, pathOf, routes, thingsOf} from '../helpers/dashboard-routes.ts';
+import {serviceOf} from '../helpers/service.ts';
 
 // Every route of the dashboard, from its table: a new one is tried here without being named.
 const service = serviceOf(test, {workspaces: {shop: [], other: []}});
-
-/** The table without what its pages work with: nothing is asked of them. */
-const anything: unknown = new Proxy(() => undefined, {
-	get: (_, key) => (key === Symbol.toPrimitive ? () => '' : anything),
-	apply: () => anything,
-});
-const routes = pages(anything as DashboardParts);
-const named = ({method, path}: Route) => `${method} ${path}`;
-
-/** A thing of the workspace `shop` for each path that names one, so that others can be shown to see nothing of it. */
-async function thingsOf({workspaces, program}: Service): Promise<Readonly<Record<string, string>>> {
-	const {live, from, templates, id: workspace} = workspaces.shop as NonNullable<(typeof workspaces)[string]>;
-	const send = {from, to: 'secret-recipient@dest.example', templateId: templates.plain, data: {text: 'x'}};
-	const {body} = await live.post<{id: string}>('/v1/messages', send);
-	const made = async (...command: string[]) =>
-		(await program.cli<{id: string}>(...command, '--workspace', workspace)).id;
-	await made('topic', 'create', '--code', 'secret-topic', '--name', 'Secret');
-	return {
-		messages: body.id,
-		domains: await made('domain', 'add', 'secret.example'),
-		templates: templates.plain ?? '',
-		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
-		keys: await made('key', 'create', '--name', 'secret-key'),
-		topics: 'secret-topic',
-		queue: 'dest.example',
-		workspaces: workspace,
-		suppressions: await made('suppression', 'add', 'secret-listed@dest.example'),
-		contacts: await made('contact', 'show', 'secret-recipient@dest.example'),
-		users: await made('user', 'add', 'secret@staff.example'),
-		account: 'psk_00000000000000000000000000',
-	};
-}
-
-/** The path with the id of a thing; null: it names none. */
-function pathOf({path}: Route, things: Readonly<Record<string, string>>): string | null {
-	if (!path.includes(':')) {
-		return null;
-	}
-	const [, noun = ''] = path.split('/');
-	const thing = things[noun];
-	if (thing === undefined) {
-		throw new Error(`${path} names a thing that this test has none of: add it to thingsOf`);
-	}
-	return path.replace(/:\w+/g, (_, at: number) => (at === path.indexOf(':') ? thing : '1'));
-}
 
 const ask = (visitor: Visitor, route: Route, path: string) =>
 	route.method === 'GET' ? visitor.get(path) : visitor.submit(path);

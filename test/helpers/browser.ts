@@ -1,7 +1,7 @@
 import {access, constants} from 'node:fs/promises';
 import path from 'node:path';
 import process from 'node:process';
-import type {ExecutionContext} from 'ava';
+import type {ExecutionContext, TestFn} from 'ava';
 import axe from 'axe-core';
 import {type Browser, chromium} from 'playwright-core';
 import {notRunHere} from './not-run-here.ts';
@@ -10,12 +10,24 @@ const names = ['chromium', 'chromium-browser', 'google-chrome'];
 
 /** A real browser, closed after the test; null where there is none (the test has then said so). */
 export async function openBrowser(t: ExecutionContext): Promise<Browser | null> {
-	const browser = await launchBrowser();
-	if (browser === null) {
-		return notRunHere(t, 'there is no Chromium on the PATH (scripts/debian-browser.sh installs it)');
-	}
-	t.teardown(() => browser.close());
+	const browser = await launch(t);
+	t.teardown(async () => await browser?.close());
 	return browser;
+}
+
+/** The same for all serial tests of a file, closed after the last. */
+export function browserOf(test: TestFn): (t: ExecutionContext) => Promise<Browser | null> {
+	let browser: Browser | null = null;
+	test.after.always(async () => await browser?.close());
+	return async t => {
+		browser ??= await launch(t);
+		return browser;
+	};
+}
+
+async function launch(t: ExecutionContext): Promise<Browser | null> {
+	const browser = await launchBrowser();
+	return browser ?? notRunHere(t, 'there is no Chromium on the PATH (scripts/debian-browser.sh installs it)');
 }
 
 /** Null where there is none. */

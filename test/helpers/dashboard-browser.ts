@@ -53,14 +53,19 @@ export async function faultsOf(page: Page): Promise<string[]> {
 
 /** Presses Tab until the element with this tag and text has the focus. */
 export async function tabTo(page: Page, tag: 'summary' | 'button' | 'a', text: string): Promise<void> {
-	for (let n = 0; n < 100; n++) {
+	const isIt = `document.activeElement.localName === '${tag}' && document.activeElement.textContent.trim() === '${text}'`;
+	await tabUntil(page, isIt, `${tag} ${text}`);
+}
+
+const mostTabs = 150;
+
+/** Presses Tab until the page answers true to this expression. `what`: for whoever reads that it never did. */
+export async function tabUntil(page: Page, expression: string, what: string): Promise<void> {
+	for (let n = 0; n < mostTabs; n++) {
 		await page.keyboard.press('Tab');
-		const isThere = await page.evaluate(
-			`document.activeElement?.localName === '${tag}' && document.activeElement.textContent.trim() === '${text}'`,
-		);
-		if (isThere === true) {
+		if ((await page.evaluate(expression)) === true) {
 			return;
 		}
 	}
-	throw new Error(`Tab leads to no ${tag} ${text}`);
+	throw new Error(`Tab leads to no ${what} at ${page.url()}`);
 }

@@ -1,0 +1,54 @@
+import {pages} from '../../src/dashboard/pages.ts';
+import type {DashboardParts} from '../../src/dashboard/parts.ts';
+import type {Route} from '../../src/dashboard/route.ts';
+import type {Service} from './service.ts';
+
+/** The table without what its pages work with: nothing is asked of them. */
+const anything: unknown = new Proxy(() => undefined, {
+	get: (_, key) => (key === Symbol.toPrimitive ? () => '' : anything),
+	apply: () => anything,
+});
+
+/** Every route of the dashboard for those who are logged in. */
+export const routes: readonly Route[] = pages(anything as DashboardParts);
+export const named = ({method, path}: Route) => `${method} ${path}`;
+
+/** Ids by the first segment of the paths that name them. */
+export type Things = Readonly<Record<string, string>>;
+
+/** A thing of the workspace `shop` for each path that names one, so that others can be shown to see nothing of it. */
+export async function thingsOf({workspaces, program}: Service): Promise<Things> {
+	const {live, from, templates, id: workspace} = workspaces.shop as NonNullable<(typeof workspaces)[string]>;
+	const send = {from, to: 'secret-recipient@dest.example', templateId: templates.plain, data: {text: 'x'}};
+	const {body} = await live.post<{id: string}>('/v1/messages', send);
+	const made = async (...command: string[]) =>
+		(await program.cli<{id: string}>(...command, '--workspace', workspace)).id;
+	await made('topic', 'create', '--code', 'secret-topic', '--name', 'Secret');
+	return {
+		messages: body.id,
+		domains: await made('domain', 'add', 'secret.example'),
+		templates: templates.plain ?? '',
+		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
+		keys: await made('key', 'create', '--name', 'secret-key'),
+		topics: 'secret-topic',
+		queue: 'dest.example',
+		workspaces: workspace,
+		suppressions: await made('suppression', 'add', 'secret-listed@dest.example'),
+		contacts: await made('contact', 'show', 'secret-recipient@dest.example'),
+		users: await made('user', 'add', 'secret@staff.example'),
+		account: 'psk_00000000000000000000000000',
+	};
+}
+
+/** The path with the id of a thing; null: it names none. */
+export function pathOf({path}: Route, things: Things): string | null {
+	if (!path.includes(':')) {
+		return null;
+	}
+	const [, noun = ''] = path.split('/');
+	const thing = things[noun];
+	if (thing === undefined) {
+		throw new Error(`${path} names a thing that this test has none of: add it to thingsOf`);
+	}
+	return path.replace(/:\w+/g, (_, at: number) => (at === path.indexOf(':') ? thing : '1'));
+}
