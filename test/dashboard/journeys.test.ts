@@ -136,7 +136,8 @@ journey('mail is held, and released when one knows more', async (t, {open, own})
 	// The scheduler learns of it within half a second.
 	const id = await waitFor('mail that waits', async () => {
 		const {body} = await send('shop', `ann@${domain}`);
-		return (await operator.get(`/queue/${domain}`)).text.includes(body.id) ? body.id : null;
+		const {text} = await operator.get(`/queue/${domain}`);
+		return new RegExp(`${body.id}[\\s\\S]{0,600}suspended`).test(text) ? body.id : null;
 	});
 	await page.reload();
 	await press('Hold', 'summary');
