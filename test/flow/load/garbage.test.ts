@@ -117,13 +117,20 @@ function send(agent: Agent, url: string, {method, target, headers, body}: Garbag
 				timeout: answerLimit,
 			},
 			response => {
+				const {statusCode = 0, headers: answered} = response;
+				if (answered['content-type']?.startsWith('text/event-stream')) {
+					// A stream does not end by itself: its head is the answer.
+					response.destroy();
+					resolve({status: statusCode, headers: answered, text: ''});
+					return;
+				}
 				const chunks: Buffer[] = [];
 				response.on('data', chunk => chunks.push(chunk));
 				response.on('error', reject);
 				response.on('end', () =>
 					resolve({
-						status: response.statusCode ?? 0,
-						headers: response.headers,
+						status: statusCode,
+						headers: answered,
 						text: Buffer.concat(chunks).toString(),
 					}),
 				);
