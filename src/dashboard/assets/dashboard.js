@@ -1,4 +1,4 @@
-// What pages do more where scripts run: keys, copying, a chosen workspace that needs no button. Everything works without it.
+// What pages do more where scripts run: keys, copying, previews while one types. Everything works without it.
 (() => {
 	const goes = {
 		m: 'messages',
@@ -57,12 +57,6 @@
 		}
 	});
 
-	document.addEventListener('change', event => {
-		if (event.target.closest?.('.workspace form, [data-submit]')) {
-			event.target.form.requestSubmit();
-		}
-	});
-
 	/**
 	 * Sends what is being edited to its frame. A new frame each time: another page of the old one would be a step of the history. The old
 	 * one stays until the new one has loaded.
@@ -97,9 +91,6 @@
 	function wake(root) {
 		for (const button of root.querySelectorAll('[data-copy]')) {
 			button.hidden = !navigator.clipboard;
-		}
-		for (const button of root.querySelectorAll('.workspace button')) {
-			button.hidden = true;
 		}
 	}
 	wake(document);
