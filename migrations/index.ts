@@ -25,4 +25,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['018_usage_hours', () => import('./018_usage_hours.ts')],
 	['019_event_positions', () => import('./019_event_positions.ts')],
 	['020_events_scope', () => import('./020_events_scope.ts')],
+	['021_rate_windows', () => import('./021_rate_windows.ts')],
 ];

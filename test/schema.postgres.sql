@@ -169,6 +169,11 @@ passkeys.counter text C not null
 passkeys.name text C not null
 passkeys.created_at text C not null
 passkeys.used_at text C
+rate_windows.key_id text C not null
+rate_windows.bucket text C not null
+rate_windows.ends_at text C not null
+rate_windows.given integer not null
+rate_windows.part integer not null
 recipients.id text C not null
 recipients.workspace_id text C not null
 recipients.message_id text C not null
@@ -403,6 +408,8 @@ nodes: PRIMARY KEY (id)
 passkeys: FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 passkeys: PRIMARY KEY (id)
 passkeys: UNIQUE (credential_id)
+rate_windows: FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE CASCADE
+rate_windows: PRIMARY KEY (key_id, bucket)
 recipients: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
 recipients: PRIMARY KEY (id)
 reports: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
@@ -499,6 +506,7 @@ CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
 CREATE INDEX passkeys_by_user ON public.passkeys USING btree (user_id, id)
 CREATE UNIQUE INDEX passkeys_credential_id_unique ON public.passkeys USING btree (credential_id)
 CREATE UNIQUE INDEX passkeys_pkey ON public.passkeys USING btree (id)
+CREATE UNIQUE INDEX rate_windows_pkey ON public.rate_windows USING btree (key_id, bucket)
 CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)
 CREATE INDEX recipients_by_state ON public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
 CREATE INDEX recipients_cc_by_address ON public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)

@@ -4,6 +4,7 @@ import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import {clientNetwork} from '../net/client-network.ts';
+import type {PartAsked, PartGiven} from '../store/rate-windows.ts';
 import type {Caller} from './caller.ts';
 
 /** Single sends and the items of batches draw on buckets of their own, with the same limit. */
@@ -19,19 +20,46 @@ export type Allowance = {
 
 export type RateLimits = {
 	readonly read: (caller: Caller, bucket: Bucket) => Allowance;
-	/** Takes one; false: none is left. */
-	readonly take: (caller: Caller, bucket: Bucket) => boolean;
+	/** Takes up to `n` and answers how many there were; a promise where the nodes that share the store have to be asked. */
+	readonly take: (caller: Caller, bucket: Bucket, n: number) => number | Promise<number>;
 };
 
-type Window = {readonly end: number; used: number};
+/** Gives this node a part of a key's window, which all nodes share. Rejects if the store cannot be asked. */
+export type LeasePart = (ask: PartAsked) => Promise<PartGiven>;
+
+/** A node's own count of a window. */
+type Window = {
+	readonly end: number;
+	used: number;
+	/** What this node may use; all of it where it is alone. */
+	leased: number;
+	/** What is given out to all nodes, as far as is known here. */
+	given: number;
+	/** By limits up to this one nothing is left for any node. */
+	spentAt: number;
+	/** What requests wait for. */
+	wanted: number;
+	asking: Promise<void> | null;
+};
 
 // What the headers say where there is no limit.
 const plenty = 1_000_000_000;
 const plentyMs = 60_000;
 const sweepMs = 60_000;
+/** A node asks for this part of what it used: what it holds unused when it goes silent is lost to the others. */
+const ahead = 4;
+/** It asks for no less than this part of the limit, so that it seldom asks. */
+const leastPart = 100;
 
-/** Fixed windows, aligned to the epoch, for each key; counted in this process. `usual` is for keys without a limit of their own. */
-export function createRateLimits(clock: Clock, usual: () => RateLimit | null): RateLimits {
+/**
+ * Fixed windows, aligned to the epoch, for each key. `usual` is for keys without a limit of their own. Where nodes share a
+ * store they share the windows too: each takes small parts of them by `lease`; null: this process counts alone.
+ */
+export function createRateLimits(
+	clock: Pick<Clock, 'now'>,
+	usual: () => RateLimit | null,
+	lease: LeasePart | null,
+): RateLimits {
 	const windows: Readonly<Record<Bucket, Map<string, Window>>> = {send: new Map(), batch: new Map()};
 	let sweepAt = 0;
 
@@ -40,12 +68,18 @@ export function createRateLimits(clock: Clock, usual: () => RateLimit | null): R
 		return own === undefined ? usual() : own;
 	}
 
-	function open(keyId: string, bucket: Bucket, end: number, now: number): Window {
+	function windowOf(keyId: string, bucket: Bucket, limit: RateLimit, now: number): Window {
+		const end = endOfWindow(limit, now);
+		const known = windows[bucket].get(keyId);
+		if (known?.end === end) {
+			return known;
+		}
 		if (now >= sweepAt) {
 			sweepAt = now + sweepMs;
 			sweep(now);
 		}
-		const window = {end, used: 0};
+		const leased = lease === null ? Number.POSITIVE_INFINITY : 0;
+		const window = {end, used: 0, leased, given: 0, spentAt: lease === null ? leased : 0, wanted: 0, asking: null};
 		windows[bucket].set(keyId, window);
 		return window;
 	}
@@ -61,6 +95,44 @@ export function createRateLimits(clock: Clock, usual: () => RateLimit | null): R
 		}
 	}
 
+	function takeLeased(window: Window, {requests}: RateLimit, n: number): number {
+		const taken = Math.max(0, Math.min(n, requests - window.used, window.leased - window.used));
+		window.used += taken;
+		return taken;
+	}
+
+	/** Without the store this node counts alone: what is sent meanwhile cannot be stored either. */
+	async function ask(window: Window, part: Omit<PartAsked, 'wants' | 'usual'>): Promise<void> {
+		const wants = window.wanted;
+		const usualPart = Math.ceil(Math.max(window.used / ahead, part.limit / leastPart));
+		try {
+			const {granted, given} = await (lease as LeasePart)({...part, wants, usual: usualPart});
+			window.leased += granted;
+			window.given = given;
+			window.spentAt = given >= part.limit ? part.limit : 0;
+		} catch {
+			window.leased = Number.POSITIVE_INFINITY;
+			window.spentAt = window.leased;
+		}
+	}
+
+	/** Waits for as much of the window as is missing. */
+	async function takeShared(window: Window, limit: RateLimit, part: Omit<PartAsked, 'wants' | 'usual'>, n: number) {
+		let taken = 0;
+		window.wanted += n;
+		while (taken < n && window.spentAt < limit.requests) {
+			window.asking ??= ask(window, part).finally(() => {
+				window.asking = null;
+			});
+			await window.asking;
+			const more = takeLeased(window, limit, n - taken);
+			window.wanted -= more;
+			taken += more;
+		}
+		window.wanted -= n - taken;
+		return taken;
+	}
+
 	return {
 		read(caller, bucket) {
 			const limit = limitOf(caller);
@@ -68,25 +140,28 @@ export function createRateLimits(clock: Clock, usual: () => RateLimit | null): R
 			if (limit === null) {
 				return {limit: plenty, remaining: plenty, reset: Math.ceil((now + plentyMs) / 1000)};
 			}
+			const {requests} = limit;
 			const end = endOfWindow(limit, now);
 			const window = windows[bucket].get(caller.keyId);
-			const used = window?.end === end ? window.used : 0;
-			return {limit: limit.requests, remaining: Math.max(0, limit.requests - used), reset: end / 1000};
+			if (window?.end !== end) {
+				return {limit: requests, remaining: requests, reset: end / 1000};
+			}
+			const others = Number.isFinite(window.leased) ? Math.max(0, window.given - window.leased) : 0;
+			return {limit: requests, remaining: Math.max(0, requests - others - window.used), reset: end / 1000};
 		},
-		take(caller, bucket) {
+		take(caller, bucket, n) {
 			const limit = limitOf(caller);
 			if (limit === null) {
-				return true;
+				return n;
 			}
-			const now = clock.now();
-			const end = endOfWindow(limit, now);
-			const known = windows[bucket].get(caller.keyId);
-			const window = known?.end === end ? known : open(caller.keyId, bucket, end, now);
-			if (window.used >= limit.requests) {
-				return false;
+			const {keyId} = caller;
+			const window = windowOf(keyId, bucket, limit, clock.now());
+			const taken = takeLeased(window, limit, n);
+			if (taken === n || window.spentAt >= limit.requests) {
+				return taken;
 			}
-			window.used++;
-			return true;
+			const part = {keyId, bucket, end: window.end, limit: limit.requests};
+			return takeShared(window, limit, part, n - taken).then(more => taken + more);
 		},
 	};
 }

@@ -98,10 +98,17 @@ function json(value: object | undefined, text: (value: object) => string = JSON.
 export function limitSends(limits: RateLimits, clock: Clock) {
 	return (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
 		const caller = callerOf(request);
-		const taken = limits.take(caller, 'send');
-		const allowance = limits.read(caller, 'send');
-		showAllowance(reply, allowance);
-		done(taken ? undefined : rateLimited(allowance, clock.now()));
+		const taken = limits.take(caller, 'send', 1);
+		const go = (n: number) => {
+			const allowance = limits.read(caller, 'send');
+			showAllowance(reply, allowance);
+			done(n === 1 ? undefined : rateLimited(allowance, clock.now()));
+		};
+		if (typeof taken === 'number') {
+			go(taken);
+		} else {
+			void taken.then(go);
+		}
 	};
 }
 

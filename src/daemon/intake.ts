@@ -7,6 +7,7 @@ import type {LiveSettings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import {noteKeyUse} from '../store/api-keys.ts';
+import {leasePart} from '../store/rate-windows.ts';
 import type {Store} from '../store/store.ts';
 import {findKey} from '../store/templates.ts';
 
@@ -22,7 +23,8 @@ export type IntakeOptions = Pick<AcceptOptions, 'onWriting' | 'onAccepted'> & {
 export function createIntake({live, store, clock, newId, onWriting, onAccepted}: IntakeOptions) {
 	const {reader, writer} = store;
 	const catalog = createCatalog(reader);
-	const limits = createRateLimits(clock, () => live().rateLimit);
+	const shared = store.dialect.name === 'postgres';
+	const limits = createRateLimits(clock, () => live().rateLimit, shared ? part => leasePart(reader, part) : null);
 	const countFailure = createFailureLimit(clock, () => live().authFailures);
 	const auth = createAuth({
 		findKey: hash => findKey(reader, hash),

@@ -63,7 +63,7 @@ export function createSubmission(options: SubmissionOptions) {
 					accept,
 					reader: store.reader,
 					templateOf,
-					takeRate: caller => limits.take(caller, 'send'),
+					takeRate: async caller => (await limits.take(caller, 'send', 1)) === 1,
 					mayAccept: options.mayAccept,
 				}),
 				hasDisk: options.hasRoom,

@@ -50,7 +50,7 @@ export type SubmitOptions = {
 	/** The id of the workspace's template `submission`, made if it is missing. */
 	readonly templateOf: (workspaceId: string) => Promise<string>;
 	/** Takes one send of the key's rate limit; false: none is left. */
-	readonly takeRate: (caller: Caller) => boolean;
+	readonly takeRate: (caller: Caller) => Promise<boolean>;
 	/** False while outcomes cannot be stored, or the daemon stops. */
 	readonly mayAccept: () => boolean;
 };
@@ -88,7 +88,7 @@ export function createSubmit({accept, reader, templateOf, takeRate, mayAccept}: 
 			if (!parsed.ok) {
 				return {ok: false, ...refusing('address', 553, `5.1.3 The address ${parsed.fault}`)};
 			}
-			if (!takeRate(caller)) {
+			if (!(await takeRate(caller))) {
 				return {ok: false, ...refusing('rate_limit', 451, '4.7.1 Too many sends with this key, try again later')};
 			}
 			const {address} = parsed;

@@ -1,14 +1,15 @@
 import {setFlagsFromString} from 'node:v8';
 import {runInNewContext} from 'node:vm';
-import test from 'ava';
+import test, {type ExecutionContext} from 'ava';
 import type {Caller} from '../../src/api/caller.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {readRateLimit} from '../../src/mail/api-key.ts';
+import {leasePart} from '../../src/store/rate-windows.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
-import {addKey, newId} from '../helpers/workspace.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const start = Date.UTC(2026, 5, 9, 10, 0, 20);
 const limitsIn = ({headers}: {headers: Headers}) =>
@@ -143,35 +144,111 @@ test('429 comes before the body is read', async t => {
 test('windows: settings may change, the clock may step, keys are forgotten', t => {
 	const {state, clock} = clockAt(start);
 	let usual = readRateLimit('2/60') ?? null;
-	const limits = createRateLimits(clock, () => usual);
+	const limits = createRateLimits(clock, () => usual, null);
 	const caller: Caller = {keyId: 'key_1', workspaceId: 'ws_1', mode: 'live', scopes: [], rateLimit: null};
 	t.deepEqual(
-		[1, 2, 3].map(() => limits.take(caller, 'send')),
-		[true, true, false],
+		[1, 2, 3].map(() => limits.take(caller, 'send', 1)),
+		[1, 1, 0],
 	);
-	t.true(limits.take(caller, 'batch'));
+	t.is(limits.take(caller, 'batch', 4), 2);
 	usual = readRateLimit('5/60') ?? null;
 	t.deepEqual(limits.read(caller, 'send'), {limit: 5, remaining: 3, reset: start / 1000 + 40});
 	usual = readRateLimit('1/60') ?? null;
 	t.deepEqual(limits.read(caller, 'send'), {limit: 1, remaining: 0, reset: start / 1000 + 40});
-	t.false(limits.take(caller, 'send'));
+	t.is(limits.take(caller, 'send', 1), 0);
 	state.time -= 3_600_000;
-	t.true(limits.take(caller, 'send'));
+	t.is(limits.take(caller, 'send', 1), 1);
 	state.time += 7_200_000;
-	t.true(limits.take(caller, 'send'));
+	t.is(limits.take(caller, 'send', 1), 1);
 	usual = null;
-	t.true(limits.take(caller, 'send'));
-	t.true(limits.take({...caller, rateLimit: '0'}, 'send'));
+	t.is(limits.take(caller, 'send', 1), 1);
+	t.is(limits.take({...caller, rateLimit: '0'}, 'send', 1), 1);
 
 	// A million keys, one after the other: their windows do not stay.
 	usual = readRateLimit('1/1') ?? null;
 	const before = heldBytes();
 	for (let n = 0; n < 1_000_000; n++) {
 		state.time += 1000;
-		limits.take({...caller, keyId: `key_${n}`}, 'send');
+		limits.take({...caller, keyId: `key_${n}`}, 'send', 1);
 	}
 	t.true(heldBytes() - before < 60_000_000);
 });
+
+/** Two processes that share a store and count the sends of one key. */
+async function sharing(t: ExecutionContext, rateLimit: string) {
+	const store = await newStore(t, 'postgres');
+	const workspace = await addWorkspace(store, 'Shared');
+	await addKey(store, workspace.id);
+	const [keyId = ''] = await store.reader('api_keys').pluck('id');
+	const {state, clock} = clockAt(start);
+	const asked = {n: 0, fails: false};
+	const node = () =>
+		createRateLimits(
+			clock,
+			() => null,
+			async part => {
+				asked.n++;
+				return asked.fails ? Promise.reject(new Error('away')) : await leasePart(store.reader, part);
+			},
+		);
+	const caller: Caller = {keyId, workspaceId: workspace.id, mode: 'live', scopes: [], rateLimit};
+	return {state, caller, asked, a: node(), b: node()};
+}
+
+if (engines.includes('postgres')) {
+	test('nodes on one store share the window of a key, however sends fall on them', async t => {
+		const {state, caller, asked, a, b} = await sharing(t, '50/60');
+		let taken = 0;
+		for (let n = 0; n < 80; n++) {
+			taken += await (n % 2 === 0 ? a : b).take(caller, 'send', 1);
+		}
+		t.is(taken, 50);
+		t.is(a.read(caller, 'send').remaining + b.read(caller, 'send').remaining, 0);
+		const before = asked.n;
+		t.is(await a.take(caller, 'send', 1), 0);
+		t.is(asked.n, before, 'a window that is used up is not asked for again');
+
+		state.time += 60_000;
+		const crowd = await Promise.all(Array.from({length: 90}, (_, n) => (n % 3 === 0 ? a : b).take(caller, 'send', 1)));
+		t.is(
+			crowd.reduce((sum, n) => sum + n, 0),
+			50,
+		);
+
+		state.time += 60_000;
+		t.is(await a.take(caller, 'send', 1), 1);
+		t.is(a.read(caller, 'send').remaining, 49);
+		t.is(await b.take(caller, 'batch', 70), 50);
+		t.is(await a.take(caller, 'batch', 1), 0);
+	});
+
+	test('a node that falls silent holds little that the others miss', async t => {
+		const {caller, a, b} = await sharing(t, '50/60');
+		let taken = 0;
+		for (let n = 0; n < 20; n++) {
+			taken += await a.take(caller, 'send', 1);
+		}
+		for (let n = 0; n < 60; n++) {
+			taken += await b.take(caller, 'send', 1);
+		}
+		t.true(taken >= 46 && taken <= 50, `${taken} of 50`);
+	});
+
+	test('a large window is asked for seldom, and without the store each node counts alone', async t => {
+		const {state, caller, asked, a, b} = await sharing(t, '6000/60');
+		for (let n = 0; n < 3000; n++) {
+			t.is(await a.take(caller, 'send', 1), 1);
+			t.is(await b.take(caller, 'send', 1), 1);
+		}
+		t.is(await b.take(caller, 'send', 1), 0);
+		t.true(asked.n < 100, `${asked.n} statements`);
+
+		asked.fails = true;
+		state.time += 60_000;
+		t.is(await a.take(caller, 'send', 7000), 6000);
+		t.is(await b.take(caller, 'send', 1), 1);
+	});
+}
 
 test('limits as texts', t => {
 	t.deepEqual(readRateLimit('6000/60'), {requests: 6000, windowMs: 60_000});

@@ -26,6 +26,7 @@ import {createErase} from '../../src/outcome/erase.ts';
 import {createFeed} from '../../src/outcome/feed.ts';
 import type {Outbox} from '../../src/outcome/outbox.ts';
 import {noteKeyUse} from '../../src/store/api-keys.ts';
+import {leasePart} from '../../src/store/rate-windows.ts';
 import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findKey} from '../../src/store/templates.ts';
@@ -110,7 +111,8 @@ export async function startApi(
 	const workspace = like?.workspace ?? (await addWorkspace(store, 'acme'));
 	const key = like?.key ?? (await addKey(store, workspace.id));
 	const catalog = createCatalog(store.reader);
-	const limits = createRateLimits(clock, () => rateLimit);
+	const shared = store.dialect.name === 'postgres';
+	const limits = createRateLimits(clock, () => rateLimit, shared ? part => leasePart(store.reader, part) : null);
 	const auth = createAuth({
 		findKey: hash => findKey(store.reader, hash),
 		clock,

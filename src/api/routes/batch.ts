@@ -100,11 +100,7 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: B
 	const checkQuery = checks.checkOf(noQuery);
 	const checkBody = checks.checkOf(batchBody);
 
-	/** Each item draws on the key's bucket, whatever becomes of it. */
 	function readItem(item: unknown, caller: Caller): Item {
-		if (!limits.take(caller, 'batch')) {
-			return {fault: faultOf('rate_limited')};
-		}
 		if (item === oversized) {
 			return {fault: faultOf('payload_too_large')};
 		}
@@ -121,13 +117,13 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: B
 	}
 
 	/** A batch that is refused for its body costs as much to read as one that is taken: it draws one. */
-	function drawForRefused(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+	async function drawForRefused(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<never> {
 		const {caller} = request;
 		if (caller && bodyFaults.has(toApiError(error, () => false).status)) {
-			const taken = limits.take(caller, 'batch');
+			const taken = await limits.take(caller, 'batch', 1);
 			const allowance = limits.read(caller, 'batch');
 			showAllowance(reply, allowance);
-			if (!taken) {
+			if (taken === 0) {
 				throw rateLimited(allowance, clock.now());
 			}
 		}
@@ -176,8 +172,14 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: B
 
 				const items: Item[] = [];
 				const {messages} = body as Static<typeof batchBody>;
+				// Each item draws on the key's bucket, whatever becomes of it.
+				const taken = await limits.take(caller, 'batch', messages.length);
 				for (const [index, item] of messages.entries()) {
-					items.push(request.isHeavy ? await inSlice(() => readItem(item, caller)) : readItem(item, caller));
+					if (index >= taken) {
+						items.push({fault: faultOf('rate_limited')});
+					} else {
+						items.push(request.isHeavy ? await inSlice(() => readItem(item, caller)) : readItem(item, caller));
+					}
 					// What was read is let go: the texts of attachments are large.
 					messages[index] = null;
 				}
