@@ -26,4 +26,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['019_event_positions', () => import('./019_event_positions.ts')],
 	['020_events_scope', () => import('./020_events_scope.ts')],
 	['021_rate_windows', () => import('./021_rate_windows.ts')],
+	['022_node_versions', () => import('./022_node_versions.ts')],
 ];

@@ -161,6 +161,7 @@ nodes.pid integer not null
 nodes.started_at text C not null
 nodes.seen_at text C not null
 nodes.roles text C
+nodes.version text C
 passkeys.id text C not null
 passkeys.user_id text C not null
 passkeys.credential_id text C not null

@@ -211,6 +211,7 @@ CREATE TABLE nodes (id text,
   started_at text not null,
   seen_at text not null,
   roles text,
+  version text,
   primary key (id));
 CREATE INDEX passkeys_by_user on passkeys (user_id, id);
 CREATE UNIQUE INDEX passkeys_credential_id_unique on passkeys (credential_id);

@@ -149,6 +149,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./audit.ts')).auditCommands,
 	},
 	{
+		name: 'node',
+		about: 'Daemons that share the store',
+		load: async () => (await import('./node.ts')).nodeCommands,
+	},
+	{
 		name: 'queue',
 		about: 'Mail that waits; all workspaces unless you name one',
 		load: async () => (await import('./queue/queue.ts')).queueCommands,

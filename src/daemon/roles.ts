@@ -41,7 +41,7 @@ export function createRoles(options: RolesOptions) {
 	const parts: PartsOptions = {...options, outbox};
 	const presence = createPresence({
 		store,
-		node: {id: boot, host: hostname(), pid: process.pid, roles: settings.roles},
+		node: {id: boot, host: hostname(), pid: process.pid, version: options.version, roles: settings.roles},
 		former: readBoot(settings.dataDir),
 		onBegin: () => writeBoot(settings.dataDir, boot),
 		clock,

@@ -4,6 +4,7 @@ export type Node = {
 	readonly id: string;
 	readonly host: string;
 	readonly pid: number;
+	readonly version: string;
 	/** What it does: MAILCTL_ROLES. */
 	readonly roles: readonly string[];
 };
@@ -12,9 +13,9 @@ export type Node = {
 export const silentMs = 30_000;
 
 /** This daemon is alive at `now`; a node that was given up for dead in the meantime is there again. */
-export async function beat(trx: Knex.Transaction, {id, host, pid, roles}: Node, now: string): Promise<void> {
+export async function beat(trx: Knex.Transaction, {id, host, pid, version, roles}: Node, now: string): Promise<void> {
 	await trx('nodes')
-		.insert({id, host, pid, roles: roles.join(','), started_at: now, seen_at: now})
+		.insert({id, host, pid, version, roles: roles.join(','), started_at: now, seen_at: now})
 		.onConflict('id')
 		.merge({seen_at: now});
 }
@@ -27,9 +28,10 @@ export type SeenNode = Node & {readonly startedAt: string; readonly seenAt: stri
 
 /** Nodes that were seen since then. */
 export async function listNodes(reader: Knex, since: string): Promise<SeenNode[]> {
-	const rows: Array<Omit<SeenNode, 'roles'> & {roles: string | null}> = await reader('nodes')
-		.where('seen_at', '>=', since)
-		.orderBy(['host', 'started_at'])
-		.select('id', 'host', 'pid', 'roles', 'started_at as startedAt', 'seen_at as seenAt');
-	return rows.map(row => ({...row, roles: row.roles?.split(',') ?? []}));
+	const rows: Array<Omit<SeenNode, 'version' | 'roles'> & {version: string | null; roles: string | null}> =
+		await reader('nodes')
+			.where('seen_at', '>=', since)
+			.orderBy(['host', 'started_at'])
+			.select('id', 'host', 'pid', 'version', 'roles', 'started_at as startedAt', 'seen_at as seenAt');
+	return rows.map(row => ({...row, version: row.version ?? '', roles: row.roles?.split(',') ?? []}));
 }

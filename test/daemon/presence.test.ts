@@ -34,7 +34,7 @@ storeTest(
 		await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
 		const clock = {now: () => start, monotonic: () => 0};
 		const presenceOf = (id: string) => {
-			const node = {id, host: 'h', pid: 1, roles: ['deliver']};
+			const node = {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']};
 			const presence = createPresence({
 				store,
 				node,
@@ -88,7 +88,7 @@ storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, 
 	const presenceOf = (id: string) => {
 		const presence = createPresence({
 			store,
-			node: {id, host: 'h', pid: 1, roles: ['deliver']},
+			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			clock: {now: () => start, monotonic: () => 0},
 			onReleased: () => undefined,
 			onError: error => t.fail(String(error)),
@@ -138,7 +138,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 	}
 	const presence = createPresence({
 		store: {...store, writer: {...store.writer, transaction}},
-		node: {id: 'boot_mine', host: 'h', pid: 1, roles: ['deliver']},
+		node: {id: 'boot_mine', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 		clock: {now: () => start, monotonic: () => monotonic},
 		beatMs: 20,
 		onReleased: () => undefined,
@@ -187,7 +187,7 @@ test('a clock that is an hour off takes nobody for dead, and nobody takes its da
 	const presenceOf = (id: string, skew: number) => {
 		const presence = createPresence({
 			store,
-			node: {id, host: 'h', pid: 1, roles: ['deliver']},
+			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			clock: {now: () => Date.now() + skew, monotonic: () => 0},
 			onReleased: () => t.fail(`${id} released claims`),
 			onError: error => t.fail(String(error)),
@@ -235,7 +235,7 @@ test('what the daemon before on this data folder held is given back at once, unl
 	async function startAfter(id: string): Promise<void> {
 		const presence = createPresence({
 			store,
-			node: {id, host: 'h', pid: 1, roles: ['deliver']},
+			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			former: 'boot_before',
 			clock: systemClock,
 			onReleased: () => undefined,

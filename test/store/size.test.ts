@@ -12,7 +12,7 @@ storeTest(test, 'the store says how large it is', async (t, store) => {
 });
 
 storeTest(test, 'nodes are listed with when they started and were seen', async (t, store) => {
-	const node = {id: 'n1', host: 'a.example', pid: 7, roles: ['api', 'deliver']};
+	const node = {id: 'n1', host: 'a.example', pid: 7, version: '0.1.0', roles: ['api', 'deliver']};
 	const [startedAt, seenAt] = ['2026-11-23T10:00:00.000Z', '2026-11-23T10:00:05.000Z'];
 	await store.writer.transaction(trx => beat(trx, node, startedAt));
 	await store.writer.transaction(trx => beat(trx, node, seenAt));

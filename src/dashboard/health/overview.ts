@@ -22,7 +22,7 @@ export function overviewPages({reader, settings, version, process}: DashboardPar
 	async function nodes(now: number): Promise<readonly SeenNode[]> {
 		const [startedAt, seenAt] = [storeTime(process.startedAt), storeTime(now)];
 		return settings.databaseUrl === null
-			? [{id: '', host: hostname(), pid, roles: settings.roles, startedAt, seenAt}]
+			? [{id: '', host: hostname(), pid, version, roles: settings.roles, startedAt, seenAt}]
 			: await listNodes(reader, storeTime(now - silentMs));
 	}
 
@@ -82,6 +82,7 @@ function nodeTable(rows: readonly SeenNode[], now: number): Html {
 		columns: [
 			{title: 'Host', cell: ({host}) => name(host), cut: true},
 			{title: 'Process', cell: row => String(row.pid), right: true},
+			{title: 'Version', cell: row => row.version || '–', wide: true},
 			{title: 'Does', cell: ({roles}) => roles.join(', ') || '–'},
 			{title: 'Started', cell: ({startedAt}) => time(startedAt, now), right: true},
 			{title: 'Seen', cell: ({seenAt}) => time(seenAt, now), right: true, wide: true},

@@ -1,0 +1,74 @@
+import {hostname} from 'node:os';
+import type {Command} from 'commander';
+import type {Knex} from 'knex';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {storeTime} from '../mail/time.ts';
+import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
+import {verb} from './program.ts';
+import {action, type Session} from './session.ts';
+import {type Noun, shortTime} from './text.ts';
+
+/** A node, and whether it was heard of lately. With SQLite a daemon has no name, and it is not known when it started. */
+type ListedNode = Omit<SeenNode, 'id' | 'startedAt'> & {
+	readonly id: string | null;
+	readonly startedAt: string | null;
+	readonly silent: boolean;
+};
+
+export function nodeCommands(node: Command): void {
+	verb(
+		node,
+		'list',
+		'List the nodes on this PostgreSQL; a silent one is given up for dead. With SQLite there is the one daemon',
+		'mailctl node list',
+	).action(
+		action(async session => {
+			const reader = await session.reader();
+			const isShared = session.settings().databaseUrl !== null;
+			session.list(nodes, isShared ? await sharedNodes(reader, session) : ownDaemon(session));
+		}),
+	);
+}
+
+async function sharedNodes(reader: Knex, {tools}: Session): Promise<ListedNode[]> {
+	const rows = await listNodes(reader, '');
+	const silentSince = storeTime(tools.clock.now() - silentMs);
+	return rows.map(row => ({...row, silent: row.seenAt < silentSince}));
+}
+
+/** With SQLite the data folder tells of the one daemon. */
+function ownDaemon(session: Session): ListedNode[] {
+	const daemon = liveDaemon(session.settings().dataDir);
+	if (daemon === null) {
+		return [];
+	}
+	const {pid, version, roles} = daemon;
+	const seenAt = storeTime(session.tools.clock.now());
+	return [{id: null, host: hostname(), pid, version, roles, startedAt: null, seenAt, silent: false}];
+}
+
+const nodes: Noun<ListedNode> = {
+	none: 'no node runs, mailctl serve starts one',
+	json: row => ({
+		id: row.id,
+		host: row.host,
+		pid: row.pid,
+		version: row.version,
+		roles: row.roles,
+		state: stateOf(row),
+		started_at: row.startedAt,
+		seen_at: row.seenAt,
+	}),
+	fields: [
+		{title: 'HOST', cell: row => row.host, cut: true},
+		{title: 'PID', cell: row => String(row.pid)},
+		{title: 'VERSION', cell: row => row.version},
+		{title: 'ROLES', cell: row => row.roles.join(',')},
+		{title: 'STATE', cell: stateOf},
+		{title: 'STARTED', cell: row => row.startedAt && shortTime(row.startedAt).slice(0, 16)},
+	],
+};
+
+function stateOf({silent}: ListedNode): string {
+	return silent ? 'silent' : 'running';
+}
