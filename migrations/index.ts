@@ -2,8 +2,11 @@ import type {Knex} from 'knex';
 
 type Migration = {readonly up: (knex: Knex) => Promise<void>};
 
-/** Every migration in order, by its name; only those that a store lacks are loaded. Append only. */
-export const migrations: ReadonlyArray<readonly [name: string, load: () => Promise<Migration>]> = [
+/**
+ * Every migration in order, by its name; only those that a store lacks are loaded. Append only. `breaking`: the program of the
+ * version before cannot use the store any more. Any other migration leaves what that program reads and writes as it was.
+ */
+export const migrations: ReadonlyArray<readonly [name: string, load: () => Promise<Migration>, effect?: 'breaking']> = [
 	['001_workspaces', () => import('./001_workspaces.ts')],
 	['002_messages', () => import('./002_messages.ts')],
 	['003_opt_outs', () => import('./003_opt_outs.ts')],

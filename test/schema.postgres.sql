@@ -149,6 +149,7 @@ messages.created_at text C not null
 messages.erased_at text C
 migrations.name text not null
 migrations.applied_at text not null
+migrations.effect text
 mta_sts.domain text C not null
 mta_sts.policy_id text C not null
 mta_sts.mode text C not null

@@ -197,6 +197,7 @@ CREATE TABLE messages (id text,
   primary key (id));
 CREATE TABLE migrations (name text,
   applied_at text not null,
+  effect text,
   primary key (name));
 CREATE TABLE mta_sts (domain text,
   policy_id text not null,

@@ -3,7 +3,7 @@ import {type Daemons, daemonsOfNodes} from '../admin/why-context.ts';
 import type {Settings} from '../config/settings.ts';
 import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {ensureSecrets} from '../data-folder/ensure-secrets.ts';
-import {lockData, storeFile} from '../data-folder/open.ts';
+import {lockData, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
 import {finishRestore, isRestored} from '../data-folder/restored.ts';
 import {storeTime} from '../mail/time.ts';
 import {isFolderLocked} from '../store/engine/lock.ts';
@@ -49,7 +49,10 @@ export async function migrateStore(settings: Settings): Promise<string[]> {
 		if ((await schemaState(store.database)) === 'newer') {
 			throw newer();
 		}
-		return await migrate(store.database, async trx => void (await ensureSecrets(trx, settings)));
+		return await migrate(store.database, {
+			beforeBreaking: refuseBesideOthers,
+			within: async trx => void (await ensureSecrets(trx, settings)),
+		});
 	} finally {
 		await store.close();
 	}

@@ -1,6 +1,7 @@
 import {hostname} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
+import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
 import {loadSecrets} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
@@ -9,6 +10,7 @@ import {storeTime} from '../mail/time.ts';
 import {sqliteDialect} from '../store/engine/dialect.ts';
 import {lockFolder} from '../store/engine/lock.ts';
 import {migrate, schemaState} from '../store/engine/migrate.ts';
+import {runningNodes} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {openDataDir} from './data-dir.ts';
@@ -89,14 +91,28 @@ async function openCurrentStore(settings: Settings): Promise<Opened> {
 	}
 }
 
+/** Nodes of the version before would fail at what the migration changes. Throws ConfigError if some run. */
+export async function refuseBesideOthers(trx: Knex.Transaction): Promise<void> {
+	if (trx.client.driverName === 'pg') {
+		const running = await runningNodes(trx);
+		if (running.length > 0) {
+			const who = running.map(({host, pid}) => `process ${pid} on ${host}`).join(', ');
+			throw new ConfigError([`this version changes the store so that older ones cannot use it: stop ${who} first`], 75);
+		}
+	}
+}
+
 async function migrated(store: Store, settings: Settings, where: string): Promise<Opened> {
 	try {
 		if ((await schemaState(store.database)) === 'newer') {
 			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);
 		}
 		let secrets: MasterKeys | undefined;
-		await migrate(store.database, async trx => {
-			secrets = await ensureSecrets(trx, settings);
+		await migrate(store.database, {
+			beforeBreaking: refuseBesideOthers,
+			within: async trx => {
+				secrets = await ensureSecrets(trx, settings);
+			},
 		});
 		return {store, secrets: secrets as MasterKeys};
 	} catch (error) {

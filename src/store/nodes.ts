@@ -1,4 +1,6 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../mail/time.ts';
+import {readServerTime} from './engine/dialect.ts';
 
 export type Node = {
 	readonly id: string;
@@ -22,6 +24,12 @@ export async function beat(trx: Knex.Transaction, {id, host, pid, version, roles
 
 export async function removeNode(trx: Knex.Transaction, id: string): Promise<void> {
 	await trx('nodes').where({id}).delete();
+}
+
+/** Nodes that live, also in a store of the version before. */
+export async function runningNodes(trx: Knex.Transaction): Promise<Array<Pick<Node, 'host' | 'pid'>>> {
+	const since = storeTime((await readServerTime(trx)) - silentMs);
+	return await trx('nodes').where('seen_at', '>=', since).orderBy('started_at').select('host', 'pid');
 }
 
 export type SeenNode = Node & {readonly startedAt: string; readonly seenAt: string};

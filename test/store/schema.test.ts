@@ -71,7 +71,14 @@ for (const engine of engines) {
 			.where({name: migrations.at(-1)?.[0]})
 			.delete();
 		t.is(await schemaState(store.database), 'older');
-		await store.database('migrations').insert({name: '999_future', applied_at: ''});
+		const future = (values: object) => store.database('migrations').where({name: '999_future'}).update(values);
+		await store.database('migrations').insert({name: '999_future', applied_at: '', effect: 'additive'});
+		t.is(await schemaState(store.database), 'newer', 'something of ours is missing');
+		await store.database('migrations').insert({name: migrations.at(-1)?.[0], applied_at: ''});
+		t.is(await schemaState(store.database), 'current', 'what a newer program only added is not in the way');
+		await future({effect: 'breaking'});
+		t.is(await schemaState(store.database), 'newer');
+		await future({effect: null});
 		t.is(await schemaState(store.database), 'newer');
 		t.is(await schemaName(store.database), '999_future');
 		t.true(knowsSchema('001_workspaces'));

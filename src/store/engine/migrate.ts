@@ -4,18 +4,22 @@ import {systemClock} from '../../mail/clock.ts';
 import {storeTime} from '../../mail/time.ts';
 import {lockSchema} from './dialect.ts';
 
-/** What the store's schema is, compared with what this program knows. */
+/** What the store's schema is, compared with what this program knows. `current`: it can be used. */
 export type SchemaState = 'empty' | 'older' | 'current' | 'newer';
+
+export type MigrateOptions = {
+	/** Before a migration that ends the use of the store by the program of the version before. */
+	readonly beforeBreaking?: (trx: Knex.Transaction) => Promise<void>;
+	/** At the end, in the same transaction. */
+	readonly within?: (trx: Knex.Transaction) => Promise<void>;
+};
 
 /**
  * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a second
- * one that migrates at the same time waits and finds the work done. Where `within` rejects, nothing is changed. Answers the
+ * one that migrates at the same time waits and finds the work done. Where an option rejects, nothing is changed. Answers the
  * names applied.
  */
-export async function migrate(
-	database: Knex,
-	within: (trx: Knex.Transaction) => Promise<void> = async () => undefined,
-): Promise<string[]> {
+export async function migrate(database: Knex, {beforeBreaking, within}: MigrateOptions = {}): Promise<string[]> {
 	return await database.transaction(async trx => {
 		await lockSchema(trx);
 		if (!(await trx.schema.hasTable('migrations'))) {
@@ -24,14 +28,20 @@ export async function migrate(
 				table.text('applied_at').notNullable();
 			});
 		}
+		if (!(await trx.schema.hasColumn('migrations', 'effect'))) {
+			await trx.schema.alterTable('migrations', table => table.text('effect'));
+		}
 		const applied = new Set<string>(await trx('migrations').pluck('name'));
 		const missing = migrations.filter(([name]) => !applied.has(name));
-		for (const [name, load] of missing) {
+		if (applied.size > 0 && missing.some(([, , effect]) => effect === 'breaking')) {
+			await beforeBreaking?.(trx);
+		}
+		for (const [name, load, effect = 'additive'] of missing) {
 			const {up} = await load();
 			await up(trx);
-			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now())});
+			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now()), effect});
 		}
-		await within(trx);
+		await within?.(trx);
 		return missing.map(([name]) => name);
 	});
 }
@@ -40,12 +50,15 @@ export async function schemaState(database: Knex): Promise<SchemaState> {
 	if (!(await database.schema.hasTable('migrations'))) {
 		return 'empty';
 	}
-	const applied: string[] = await database('migrations').pluck('name');
+	const applied: ReadonlyArray<{readonly name: string; readonly effect?: string | null}> = await database('migrations');
 	const known = new Set(migrations.map(([name]) => name));
-	if (applied.some(name => !known.has(name))) {
+	const newer = applied.filter(({name}) => !known.has(name));
+	const isMissing = applied.length - newer.length < migrations.length;
+	// What a newer program says it has only added is not in the way of this one.
+	if (newer.some(({effect}) => effect !== 'additive') || (newer.length > 0 && isMissing)) {
 		return 'newer';
 	}
-	return applied.length < migrations.length ? 'older' : 'current';
+	return isMissing ? 'older' : 'current';
 }
 
 /** The last migration of a store, `014_secrets`; undefined for an empty one. */
