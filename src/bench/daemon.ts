@@ -13,6 +13,7 @@ import type {Workload} from './workload.ts';
 /** A daemon in a process of its own, so that what it uses is its own. */
 export type Daemon = {
 	readonly pid: number;
+	readonly url: string;
 	/** From the start of the process until it was ready, milliseconds. */
 	readonly readyMs: number;
 	readonly order: (messages: number, connections: number) => LoadOrder;
@@ -64,6 +65,7 @@ export async function startDaemon(
 	const send = JSON.stringify({from: benchSender, to, templateId, data});
 	return {
 		pid,
+		url: http,
 		readyMs: performance.now() - begun,
 		order: (messages, connections) => ({
 			...{host, port: Number(port), key, send, domains, perRequest, messages, connections},

@@ -20,6 +20,8 @@ export type Bench = {
 	readonly settings?: Settings;
 	/** Of Node.js, for the daemon: profiles. */
 	readonly nodeOptions?: readonly string[];
+	/** What else goes on while mail goes through; answers how to end it. */
+	readonly beside?: (daemon: Daemon, shop: Shop) => Promise<() => void>;
 };
 
 /** Rates are messages a second; CPU time is that of the daemon with all its threads. */
@@ -54,12 +56,14 @@ export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): 
 	const daemon = await serve(bench, shop, {});
 	const warm = await load(daemon.order(Math.min(warmUp, bench.messages), bench.connections));
 	await arrival(sink, warm.accepted);
+	const endBeside = await bench.beside?.(daemon, shop);
 	const before = daemon.usage();
 	const begun = performance.now();
 	const report = await load(daemon.order(bench.messages, bench.connections));
 	await arrival(sink, warm.accepted + report.accepted);
 	const ms = performance.now() - begun;
 	const after = daemon.usage();
+	endBeside?.();
 	await daemon.stop();
 	return {
 		accepted_per_s: rate(report.accepted, report.ms),

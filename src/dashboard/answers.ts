@@ -44,7 +44,10 @@ export function sendAnswer(
 			if (answer.saveAs !== undefined) {
 				reply.header('content-disposition', `attachment; filename="${answer.saveAs.replace(/[^\w.@-]/g, '_')}"`);
 			}
-			return reply.type(answer.type).send(answer.body);
+			return reply
+				.code(answer.status ?? 200)
+				.type(answer.type)
+				.send(answer.body);
 		case 'missing':
 			return sendPage(request, reply, answering, visitor, {
 				status: 404,

@@ -1,9 +1,8 @@
 import {Readable} from 'node:stream';
 import {createSeats} from '../api/seats.ts';
 import {type Html, html} from '../hosted/html.ts';
-import type {StreamPart} from '../store/events.ts';
 import type {DashboardParts} from './parts.ts';
-import {missing, type Route, type Visit} from './route.ts';
+import type {Answer, Route, Visit} from './route.ts';
 import {sharedMs} from './shared.ts';
 import {readSignedIn} from './visitor.ts';
 
@@ -11,10 +10,19 @@ const streamPath = '/live';
 const streamType = 'text/event-stream; charset=utf-8';
 /** Of one session, at once. */
 const mostStreams = 20;
-/** A page that follows is told no more often, however much happens. */
-const tellMs = 3000;
+/** A page that follows is told no more often, however much happens: less and less while it goes on. */
+const tellMs = {first: 3000, last: 12_000};
 /** How often it is looked whether somebody is still logged in; something is sent too, for proxies end silent connections. */
 const lookMs = 30_000;
+const retrySeconds = 30;
+/** The page stays as it is, and asks every so often. */
+const tooMany: Answer = {
+	kind: 'content',
+	status: 429,
+	type: 'text/plain; charset=utf-8',
+	body: `You have ${mostStreams} live pages open: close one first.\n`,
+	headers: {'retry-after': String(retrySeconds)},
+};
 /** A comment, which browsers pass over. */
 const silence = Buffer.from(':\n\n');
 
@@ -43,17 +51,19 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 		return signedIn !== null && (signedIn.user.workspaceId ?? workspace.id) === workspace.id;
 	}
 
-	async function* told(visit: Visit, parts: AsyncIterable<StreamPart>): AsyncGenerator<Buffer> {
+	async function* told(visit: Visit, looks: AsyncIterable<boolean>): AsyncGenerator<Buffer> {
 		let [toldAt, lookedAt] = [Number.NEGATIVE_INFINITY, clock.monotonic()];
 		// What happened after the page was made and before it follows is news too.
 		let newsAt: number | null = lookedAt;
+		let pause = tellMs.first;
 		// The head of the answer goes out with the first of its body.
 		yield silence;
-		for await (const {events} of parts) {
+		for await (const hasNews of looks) {
 			const now = clock.monotonic();
-			newsAt ??= events.length > 0 ? now : null;
+			newsAt ??= hasNews ? now : null;
 			// By then no page gets an answer from before the news.
-			if (newsAt !== null && now - newsAt >= sharedMs && now - toldAt >= tellMs) {
+			if (newsAt !== null && now - newsAt >= sharedMs && now - toldAt >= pause) {
+				pause = now - toldAt < 2 * pause ? Math.min(2 * pause, tellMs.last) : tellMs.first;
 				yield Buffer.from('event: mail\ndata: 1\n\n');
 				[toldAt, newsAt] = [now, null];
 			}
@@ -80,14 +90,14 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 				}
 				const leave = takeSeat(visit.signedIn.sessionId);
 				if (leave === undefined) {
-					return missing(`You have ${mostStreams} live pages open: close one first.`);
+					return tooMany;
 				}
 				raw.socket.once('close', leave);
-				const parts = await feed.open(visit.workspace.id, null);
+				const looks = await feed.news(visit.workspace.id);
 				return {
 					kind: 'content',
 					type: streamType,
-					body: Readable.from(told(visit, parts), {objectMode: false}),
+					body: Readable.from(told(visit, looks), {objectMode: false}),
 					// The connection ends with the stream: a stop does not wait for it. The last one is for nginx.
 					headers: {connection: 'close', 'x-accel-buffering': 'no'},
 				};

@@ -90,6 +90,8 @@ export type Content = {
 	/** The name to be saved by; absent: the browser shows it. */
 	readonly saveAs?: string;
 	readonly headers?: Readonly<Record<string, string>>;
+	/** Absent: 200. */
+	readonly status?: number;
 	/** Its Content-Security-Policy; absent: `default-src 'none'`. */
 	readonly policy?: string;
 };

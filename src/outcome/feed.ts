@@ -1,7 +1,7 @@
 import {setTimeout as wait} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {createSettled, readLastPosition} from '../store/event-positions.ts';
-import {readStream, type StreamPart} from '../store/events.ts';
+import {hasEvents, readStream, type StreamPart} from '../store/events.ts';
 
 /** Workspaces' events as they are stored, by whichever process: for those who follow them. */
 export type Feed = {
@@ -10,6 +10,8 @@ export type Feed = {
 	 * nothing, so that who follows can look around too. It ends when the feed is closed, and throws what the store throws.
 	 */
 	readonly open: (workspaceId: string, after: number | null) => Promise<AsyncIterable<StreamPart>>;
+	/** Looks as often for events from now on, and says each time whether there are any. What they are is not read. */
+	readonly news: (workspaceId: string) => Promise<AsyncIterable<boolean>>;
 	/** Aborted by `close`. */
 	readonly closing: AbortSignal;
 	readonly close: () => void;
@@ -48,7 +50,18 @@ export function createFeed(reader: Knex, pause = usualPause): Feed {
 		}
 	}
 
+	async function* hearOf(workspaceId: string, from: number): AsyncGenerator<boolean> {
+		let position = from;
+		while (!closing.aborted) {
+			const [after, upTo] = [position, await nextLook()];
+			position = upTo;
+			yield after < upTo &&
+				(await share(`news ${workspaceId} ${after} ${upTo}`, () => hasEvents(reader, workspaceId, {after, upTo})));
+		}
+	}
+
 	return {
+		news: async workspaceId => hearOf(workspaceId, await look()),
 		async open(workspaceId, after) {
 			const now = after ?? (await readLastPosition(reader));
 			let settled = await look();

@@ -82,19 +82,42 @@ export async function readStream(
 ): Promise<StreamPart> {
 	const end = Math.min(upTo, after + positionsAtOnce);
 	const rows: Array<Omit<StreamedEvent, 'detail' | 'position'> & {position: number | string; detail: string | null}> =
-		await reader('events as e')
-			// SQLite joins in this order, where it would read all messages of the workspace first.
-			.joinRaw('cross join messages as m')
-			.whereRaw('m.id = e.message_id')
-			.where('e.position', '>', after)
-			.where('e.position', '<=', end)
-			.where('m.workspace_id', workspaceId)
+		await eventsBetween(reader, workspaceId, {after, upTo: end})
 			.orderBy('e.position')
 			.limit(eventsAtOnce)
 			.select('e.position', 'e.id', 'e.type', 'e.occurred_at as occurredAt', 'e.recorded_at as recordedAt', 'e.detail')
 			.select('e.message_id as messageId', 'm.mode');
 	const events = rows.map(row => ({...row, position: Number(row.position), detail: JSON.parse(row.detail ?? '{}')}));
 	return {events, position: rows.length < eventsAtOnce ? end : (events.at(-1)?.position ?? end)};
+}
+
+/** Whether something happened to a workspace after a position, up to another. Where too much happened to look, it did. */
+export async function hasEvents(
+	reader: Knex,
+	workspaceId: string,
+	{after, upTo}: {readonly after: number; readonly upTo: number},
+): Promise<boolean> {
+	if (upTo - after > positionsAtOnce) {
+		return true;
+	}
+	const found = await eventsBetween(reader, workspaceId, {after, upTo}).first(reader.raw('1'));
+	return found !== undefined;
+}
+
+function eventsBetween(
+	reader: Knex,
+	workspaceId: string,
+	{after, upTo}: {readonly after: number; readonly upTo: number},
+): Knex.QueryBuilder {
+	return (
+		reader('events as e')
+			// SQLite joins in this order, where it would read all messages of the workspace first.
+			.joinRaw('cross join messages as m')
+			.whereRaw('m.id = e.message_id')
+			.where('e.position', '>', after)
+			.where('e.position', '<=', upTo)
+			.where('m.workspace_id', workspaceId)
+	);
 }
 
 /** The event at a position, and whose it is; undefined: there is none, or retention has removed it. */

@@ -17,6 +17,7 @@ import {
 import {plain} from '../../src/bench/workload.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
+import {openDashboards} from './dashboards.ts';
 import {startDatabase} from './database.ts';
 import {startLab, toManyDomains} from './many-domains.ts';
 import {runPeers} from './peers.ts';
@@ -24,7 +25,7 @@ import {startSinkOf} from './sink.ts';
 
 // What `mailctl bench` measures, with more workloads and beside peers:
 // npm run bench -- [--messages N] [--connections N] [--workload plain|receipt] [--only NAME] [--peer SCRIPT]... [--no-peers]
-// [--postgres] [--cpu-prof FOLDER]
+// [--postgres] [--dashboards N] [--cpu-prof FOLDER]
 
 const {values: options} = parseArgs({
 	allowNegative: true,
@@ -37,9 +38,11 @@ const {values: options} = parseArgs({
 		'cpu-prof': {type: 'string'},
 		only: {type: 'string'},
 		postgres: {type: 'boolean', default: false},
+		dashboards: {type: 'string', default: '0'},
 	},
 });
 const messages = Number(options.messages);
+const dashboards = Number(options.dashboards);
 const isReceipt = options.workload === 'receipt';
 const workload = isReceipt ? toManyDomains : plain;
 // A batch is many sends already.
@@ -57,7 +60,17 @@ async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Fi
 	};
 	try {
 		const settings = database?.settings ?? {};
-		return await measure({folder, tools, workload, messages, connections, nodeOptions, settings});
+		const beside = dashboards > 0 ? openDashboards(dashboards, tools) : undefined;
+		return await measure({
+			folder,
+			tools,
+			workload,
+			messages,
+			connections,
+			nodeOptions,
+			settings,
+			...(beside && {beside}),
+		});
 	} finally {
 		await database?.stop();
 		rmSync(folder, {recursive: true});

@@ -14,10 +14,12 @@ import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
 
-async function labOf(t: ExecutionContext, store: Store) {
+/** `looks`: what is heard of mail, in place of the store's events. */
+async function labOf(t: ExecutionContext, store: Store, looks?: () => AsyncIterable<boolean>) {
 	const tools = testTools();
-	const feed = createFeed(store.reader, 10);
-	t.teardown(feed.close);
+	const stored = createFeed(store.reader, 10);
+	t.teardown(stored.close);
+	const feed = looks === undefined ? stored : {...stored, news: async () => looks()};
 	const sessions = createSessions({store, ...tools});
 	const [route] = livePages({feed, sessions, tools} as unknown as DashboardParts) as [Route];
 	const {workspaceId} = await insertWorkspace(store, 'shop');
@@ -73,5 +75,38 @@ storeTest(test, 'who left before the stream began, or asks for its head alone, t
 		t.is(kind, 'content');
 		body.destroy();
 	}
-	t.like(await follow(token), {kind: 'missing'});
+	t.like(await follow(token), {kind: 'content', status: 429, headers: {'retry-after': '30'}});
 });
+
+storeTest(
+	test,
+	'while news goes on a page is told less and less often, and soon again after a rest',
+	async (t, store) => {
+		const {tools, logIn, follow} = await labOf(t, store, looks);
+		const {token} = await logIn('ann');
+		const begin = tools.clock.monotonic();
+		const toldAt: number[] = [];
+		/** A look each second: something happens for a minute, then nothing for one, then once. */
+		async function* looks() {
+			for (let second = 1; second <= 125; second++) {
+				tools.advance(1000);
+				yield second < 60 || second === 120;
+			}
+		}
+		const {body} = (await follow(token)) as {body: Readable};
+		for await (const chunk of body) {
+			if (String(chunk).includes('event: mail')) {
+				toldAt.push((tools.clock.monotonic() - begin) / 1000);
+			}
+		}
+		const meanwhile = toldAt.filter(at => at < 100);
+		const gaps = meanwhile.slice(1).map((at, index) => at - (meanwhile[index] as number));
+		t.deepEqual(
+			gaps,
+			gaps.toSorted((a, b) => a - b),
+		);
+		t.deepEqual([gaps[0], gaps.at(-1)], [3, 12]);
+		t.is(toldAt.length, meanwhile.length + 1);
+		t.true((toldAt.at(-1) ?? 0) - 120 <= 5);
+	},
+);

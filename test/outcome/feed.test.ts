@@ -169,3 +169,26 @@ if (engines.includes('postgres')) {
 		}
 	});
 }
+
+storeTest(
+	test,
+	'who only wants to hear of news is told of the own workspace, at the look that follows',
+	async (t, store) => {
+		const feed = startFeed(t, store);
+		const [own, other] = [await prepare(store), await prepare(store, 'other')];
+		await write(store, [own.message]);
+		const heard: boolean[] = [];
+		const writes = [[other.message], [own.message, other.message], [], [own.message]];
+		for await (const hasNews of await feed.news(own.workspaceId)) {
+			heard.push(hasNews);
+			// PostgreSQL settles an event a look after the one that saw its writer.
+			if (heard.filter(Boolean).length === 2) {
+				break;
+			}
+			const messages = writes.shift() ?? [];
+			await (messages.length > 0 && write(store, messages));
+		}
+		t.false(heard[0]);
+		t.is(writes.length, 0);
+	},
+);
