@@ -66,7 +66,7 @@ export function createMailCopies({settings, store, vault, secrets, clock, public
 				// Else a test key could have a mail signed that it may not send, and post it elsewhere.
 				signing: copy.mode === 'live' ? await signing.keys(keyIds) : [],
 			};
-			const ended = await inWorker<Remade>(thread, input, {timeoutMs: makeLimitMs, limits});
+			const ended = await inWorker<Remade>(thread, input, {timeoutMs: makeLimitMs, limits, ahead: true});
 			return ended.ok
 				? ended.result
 				: {ok: false, message: `rendering takes too ${ended.spent === 'time' ? 'long' : 'much memory'}`};

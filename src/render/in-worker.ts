@@ -1,4 +1,5 @@
-import {parentPort, type ResourceLimits, Worker, workerData} from 'node:worker_threads';
+import {once} from 'node:events';
+import {parentPort, type ResourceLimits, Worker} from 'node:worker_threads';
 import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
 import type {CompileResult, VariantSource} from './compile.ts';
 import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
@@ -7,6 +8,8 @@ export type WorkerOptions = {
 	/** For the work, once the thread has loaded its code: of the clock and of the CPU (`limitWork`). */
 	readonly timeoutMs: number;
 	readonly limits: ResourceLimits;
+	/** The next thread is started ahead: one piece of work follows the other. */
+	readonly ahead?: boolean;
 	readonly clocks?: WorkClocks;
 };
 
@@ -19,6 +22,45 @@ export type Ended<Result> =
 const longestStartMs = 20_000;
 const looksPerLimit = 10;
 
+/** Whoever looks at a mail often looks at another one soon: then a thread is started ahead, and waits so long. */
+const aheadMs = 60_000;
+
+type Thread = {readonly worker: Worker; loaded: boolean};
+/** By the module that they run. */
+const ahead = new Map<string, Thread>();
+
+function startThread(file: URL, limits: ResourceLimits): Thread {
+	const thread = {worker: new Worker(file, {resourceLimits: limits, env: {}}), loaded: false};
+	thread.worker.once('message', () => {
+		thread.loaded = true;
+	});
+	return thread;
+}
+
+function takeThread(file: URL, limits: ResourceLimits): Thread {
+	const thread = ahead.get(file.href);
+	ahead.delete(file.href);
+	thread?.worker.removeAllListeners('error').removeAllListeners('exit').ref();
+	return thread ?? startThread(file, limits);
+}
+
+/** Nobody waits for such a thread, and the process may end beside it. */
+function startAhead(file: URL, limits: ResourceLimits): void {
+	if (ahead.has(file.href)) {
+		return;
+	}
+	const thread = startThread(file, limits);
+	const drop = () => {
+		if (ahead.get(file.href) === thread) {
+			ahead.delete(file.href);
+			void thread.worker.terminate();
+		}
+	};
+	thread.worker.on('error', drop).on('exit', drop).unref();
+	ahead.set(file.href, thread);
+	setTimeout(drop, aheadMs).unref();
+}
+
 /**
  * Does one piece of work in a thread of its own, which is ended whatever happens: no template can hold the caller up or
  * use its memory up.
@@ -29,9 +71,11 @@ const looksPerLimit = 10;
 export function inWorker<Result>(
 	file: URL,
 	input: unknown,
-	{timeoutMs, limits, clocks = systemClocks}: WorkerOptions,
+	{timeoutMs, limits, ahead: goesOn = false, clocks = systemClocks}: WorkerOptions,
 ): Promise<Ended<Result>> {
-	const worker = new Worker(file, {workerData: input, resourceLimits: limits, env: {}});
+	const thread = takeThread(file, limits);
+	const {worker} = thread;
+	worker.postMessage(input);
 	let timer: NodeJS.Timeout;
 	return new Promise<Ended<Result>>((resolve, reject) => {
 		const endIn = (milliseconds: number) => {
@@ -44,7 +88,7 @@ export function inWorker<Result>(
 			};
 			return setInterval(look, milliseconds / looksPerLimit);
 		};
-		timer = endIn(longestStartMs);
+		timer = endIn(thread.loaded ? timeoutMs : longestStartMs);
 		worker.on('message', (message: 'loaded' | {readonly result: Result}) => {
 			if (message === 'loaded') {
 				clearInterval(timer);
@@ -63,14 +107,19 @@ export function inWorker<Result>(
 		worker.once('exit', code => reject(new Error(`The thread of ${file.pathname} ended with ${code}.`)));
 	}).finally(() => {
 		clearInterval(timer);
+		if (goesOn) {
+			startAhead(file, limits);
+		}
 		return worker.terminate();
 	});
 }
 
 /** The thread's side: says that it has loaded, works, and answers. */
 export async function answer(work: (input: unknown) => unknown): Promise<void> {
-	parentPort?.postMessage('loaded');
-	parentPort?.postMessage({result: await work(workerData)});
+	const port = parentPort as NonNullable<typeof parentPort>;
+	port.postMessage('loaded');
+	const [input] = await once(port, 'message');
+	port.postMessage({result: await work(input)});
 }
 
 const compileWorker = new URL('../render/compile-worker.js', import.meta.url);
@@ -110,10 +159,12 @@ const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32,
 
 /**
  * Renders one mail in a thread of its own, for callers that have other duties: the limits of a render are cooperative.
- * It costs a tenth of a second; makers, who render much, have threads that stay.
+ * The first costs a tenth of a second; makers, who render much, have threads that stay.
  */
 export async function renderInWorker(job: RenderJob, timeoutMs = 2000, clocks = systemClocks): Promise<RenderResult> {
-	const ended = await inWorker<RenderResult>(renderWorker, job, {timeoutMs, limits: renderLimits, clocks});
+	const ended = await inWorker<RenderResult>(renderWorker, job, {
+		...{timeoutMs, limits: renderLimits, ahead: true, clocks},
+	});
 	return ended.ok
 		? ended.result
 		: {

@@ -33,3 +33,13 @@ test('a render that outlasts its limit without CPU time is a render', async t =>
 	t.like(await renderInWorker(job, 20, {clock: {monotonic}, cpu}), {ok: true});
 	t.true(looks > 0);
 });
+
+test.serial('one render after the other: each has a thread of its own, whatever the one before did', async t => {
+	const endless = {variant: variant({html: '{% for a in n %}{% assign b = n | sort | reverse | uniq %}{% endfor %}'})};
+	const rows = Array.from({length: 3000}, (_, index) => index);
+	for (let n = 0; n < 3; n++) {
+		const good = await renderInWorker({variant: variant({html: `<p>${n}</p>`}), input: input({})});
+		t.like(good, {ok: true, html: `<p>${n}</p>`});
+		t.like(await renderInWorker({...endless, input: input({n: rows})}, 20), {ok: false, reason: 'render_limit'});
+	}
+});
