@@ -65,6 +65,7 @@ type Shown = {
 	readonly title: string;
 	readonly actions?: Html;
 	readonly problem?: string | null;
+	readonly retryAfter?: number;
 	readonly content: Html;
 	readonly charts?: true;
 };
@@ -74,12 +75,15 @@ function sendPage(
 	reply: FastifyReply,
 	{assets, random}: Answering,
 	visitor: Visitor | null,
-	{status = 200, place = null, title, actions = nothing, problem = null, content, charts}: Shown,
+	{status = 200, place = null, title, actions = nothing, problem = null, retryAfter, content, charts}: Shown,
 ): FastifyReply {
 	const nonce = random(nonceLength).toString('base64');
 	const notice = request.cookies[noticeCookie] ?? null;
 	if (notice !== null) {
 		reply.clearCookie(noticeCookie, cookieOptions(request));
+	}
+	if (retryAfter !== undefined) {
+		reply.header('retry-after', Math.ceil(retryAfter));
 	}
 	const token = reply.generateCsrf({userInfo: formOwner(visitor), ...cookieOptions(request)});
 	return reply

@@ -134,6 +134,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 		api.register(async scope => {
 			scope.decorateRequest('visitor', null);
 			await scope.register(cookie);
+			scope.addHook('onRequest', beStrict);
 			scope.addHook('onRequest', guard);
 			scope.addHook('onRequest', checkOrigin);
 			scope.addHook('onRequest', leaveToApi);
@@ -224,6 +225,12 @@ function checkOrigin(request: FastifyRequest, _reply: FastifyReply, done: (error
 /** Forms outlive a restart, and any node takes them. */
 function formKey({keys, current}: MasterKeys): string {
 	return Buffer.from(hkdfSync('sha256', keys[current] as Uint8Array, '', 'form', 32)).toString('base64');
+}
+
+/** For what is no page, as errors told in JSON or text; pages have a policy of their own. */
+function beStrict(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+	reply.header('content-security-policy', "default-src 'none'");
+	done();
 }
 
 /** Who brings a key asks for the API, where such a path is not: `/messages` without `/v1` is a slip to be told. */

@@ -1,5 +1,6 @@
 import {deliverabilityPages} from './deliverability/deliverability.ts';
 import {domainPages} from './domains/pages.ts';
+import {createMadeChecks} from './health/made-checks.ts';
 import {healthPages} from './health/pages.ts';
 import {auditPages} from './installation/audit.ts';
 import {keyPages} from './installation/keys.ts';
@@ -24,11 +25,12 @@ import {webhookPages} from './webhooks/pages.ts';
 
 /** Every page that wants a log-in: each group of them adds its rows here. */
 export function pages(parts: DashboardParts): readonly Route[] {
+	const checks = createMadeChecks(parts);
 	return [
 		{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
 		...livePages(parts),
 		...messagePages(parts),
-		...overviewPages(parts),
+		...overviewPages(parts, checks),
 		...queuePages(parts),
 		...deliverabilityPages(parts),
 		...domainPages(parts),
@@ -44,7 +46,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...auditPages(parts),
 		...webhookPages(parts),
 		...returnedMailPages(parts),
-		...healthPages(parts),
+		...healthPages(parts, checks),
 	];
 }
 

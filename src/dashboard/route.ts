@@ -74,6 +74,8 @@ export type Page = {
 	readonly actions?: Html;
 	/** What was wrong, and how to mend it; stands above the content. */
 	readonly problem?: string | null;
+	/** With 429: when it is worth another try, seconds. */
+	readonly retryAfter?: number;
 	readonly content: Html;
 	/** It has charts (charts.ts): the files that draw them are loaded. */
 	readonly charts?: true;

@@ -87,3 +87,15 @@ test('numbers that no form of ours sends are no fault of the server', async t =>
 		t.is((await visitor.submit('/keys', {name: 'key', scope: 'messages:send', expires})).status, 422, expires);
 	}
 });
+
+test('what is no page has the strictest policy: files, errors, answers to keys', async t => {
+	const visitor = await visitorOf(service(), 'viewer');
+	const {text} = await visitor.get('/messages');
+	const [, asset = ''] = /<script[^>]* src="([^"]+)"/.exec(text) ?? [];
+	const {headers} = await visitor.raw('/messages', {headers: {authorization: 'Bearer x'}});
+	t.is(headers.get('content-security-policy'), "default-src 'none'");
+	const file = await visitor.raw(asset, {});
+	t.is(file.status, 200);
+	t.is(file.headers.get('content-security-policy'), "default-src 'none'");
+	t.regex((await visitor.raw('/messages', {})).headers.get('content-security-policy') ?? '', /script-src 'nonce-/);
+});

@@ -113,6 +113,7 @@ test.serial('first log-in by link, a passkey, a password, and ten wrong ones', a
 		const answer = page.waitForResponse(response => response.request().method() === 'POST');
 		await page.getByRole('button', {name: 'Log in', exact: true}).click();
 		t.is((await answer).status(), n < 10 ? 403 : 429);
+		t.is('retry-after' in (await answer).headers(), n === 10);
 		await page
 			.getByRole('alert')
 			.filter({hasText: n < 10 ? 'is wrong' : 'Try again in'})

@@ -1,5 +1,9 @@
 import test from 'ava';
+import {attention} from '../../src/dashboard/overview/attention.ts';
+import {findWorkspace} from '../../src/store/workspaces.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
+import {newStore} from '../helpers/databases.ts';
+import {insertWorkspace} from '../helpers/messages.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -91,7 +95,25 @@ test('what keeps mail back is told, of the own workspace alone, and strangers’
 
 	const {text: other} = await (await visitorOf(service(), 'viewer', 'shop')).get('/overview');
 	t.notRegex(other, /too &lt;b|their wish|Needs attention/);
-	const {text: all} = await (await visitorOf(service(), 'admin')).get('/overview');
+	const admin = await visitorOf(service(), 'admin');
+	const {text: all} = await admin.get('/overview');
 	t.regex(all, /href="\/health\/checks"/);
 	t.regex(all, /too &lt;b/, 'who may see all workspaces hears of all that are paused');
+});
+
+test('the checks are made once for who runs the installation, and those that fail are told', async t => {
+	const admin = await visitorOf(service(), 'admin');
+	await waitFor('the checks are made', async () => /Checked <time/.test((await admin.get('/overview')).text));
+
+	const store = await newStore(t, 'sqlite');
+	const {workspaceId} = await insertWorkspace(store, 'shop');
+	const workspace = (await findWorkspace(store.reader, workspaceId)) as NonNullable<
+		Awaited<ReturnType<typeof findWorkspace>>
+	>;
+	const finding = {check: 'reverse-dns', detail: '192.0.2.1 has <no> name', why: '', fix: ''};
+	const input = {workspace, workspaces: [], domains: [], endpoints: [], destinations: new Set<string>(), now: 1000};
+	const told = async (status: 'warn' | 'fail') =>
+		(await attention(store.reader, {...input, checked: {at: 0, findings: [{...finding, status}]}})).markup;
+	t.regex(await told('fail'), /Needs attention.*reverse-dns: .*192\.0\.2\.1.*&lt;no&gt;.*href="\/health\/checks"/s);
+	t.regex(await told('warn'), /all well/);
 });

@@ -1,38 +1,16 @@
-import {liveDaemon} from '../../data-folder/daemon-file.ts';
 import type {Finding, Status} from '../../doctor/finding.ts';
-import {inspect} from '../../doctor/inspect.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {badge, count, name, type Tone, table} from '../markup.ts';
-import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route} from '../route.ts';
 import {healthPage, healthPath} from './frame.ts';
+import type {MadeChecks} from './made-checks.ts';
 
 const path = `${healthPath}/checks`;
 
-/** The checks of `mailctl doctor`, made by the daemon while the page is asked for. */
-export function checksPages({settings, live, version, process, tools}: DashboardParts): readonly Route[] {
-	let running: Promise<Finding[]> | null = null;
-
-	/** Whoever asks while the checks run gets what they find. */
-	function look(): Promise<Finding[]> {
-		const returnPath = process.shown().find(row => row.name === 'MAILCTL_RETURN_PATH_DOMAIN');
-		running ??= inspect(
-			{
-				settings: {...settings, ...live()},
-				version,
-				daemon: liveDaemon(settings.dataDir),
-				returnPathChosen: returnPath !== undefined && returnPath.source !== 'default',
-				tools,
-			},
-			{began: () => undefined, found: () => undefined},
-		).finally(() => {
-			running = null;
-		});
-		return running;
-	}
-
+/** The checks of `mailctl doctor`, made while the page is asked for. */
+export function checksPages(checks: MadeChecks): readonly Route[] {
 	async function show(): Promise<Answer> {
-		return healthPage('/checks', html`<div id="checks">${findings(await look())}</div>`);
+		return healthPage('/checks', html`<div id="checks">${findings((await checks.look()).findings)}</div>`);
 	}
 
 	return [{method: 'GET', path, role: 'admin', everywhere: true, answer: show}];

@@ -7,6 +7,7 @@ import {listSiteSuspensions, listSuspensions} from '../../store/queue/suspension
 import {readMonth} from '../../store/usage.ts';
 import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
 import type {Workspace} from '../../store/workspaces.ts';
+import type {Found} from '../health/made-checks.ts';
 import {badge, count, name, nothing, section, time} from '../markup.ts';
 
 /** Something that keeps mail back, or will: worst first. */
@@ -20,8 +21,8 @@ export type AttentionInput = {
 	readonly endpoints: readonly Endpoint[];
 	/** Where its mail waits for. */
 	readonly destinations: ReadonlySet<string>;
-	/** Whether the user may run the checks of the installation. */
-	readonly runsIt: boolean;
+	/** What the checks of the installation found; null: they are being made. Absent: the user may not see them. */
+	readonly checked?: Found | null | undefined;
 	readonly now: number;
 };
 
@@ -38,9 +39,9 @@ export async function attention(reader: Knex, input: AttentionInput): Promise<Ht
 		...domainTroubles(input),
 		...webhookTroubles(input),
 		...(await quotaTroubles(reader, input)),
+		...checkTroubles(input),
 	];
-	// They take seconds, and ask others: not at each look.
-	const checks = input.runsIt ? html`<a href="/health/checks">Run the checks</a>` : nothing;
+	const checks = checksLine(input);
 	if (troubles.length === 0) {
 		return html`<p>${badge('all well', 'good')} Nothing is paused, suspended or failing. ${checks}</p>`;
 	}
@@ -140,6 +141,28 @@ async function quotaTroubles(reader: Knex, {workspace, now}: AttentionInput): Pr
 	}
 	const text = html`${count(accepted)} of ${count(quota)} messages of this month are used.`;
 	return [{tone: accepted < quota ? 'warn' : 'bad', what: 'quota', text, to: `/workspaces/${workspace.id}`}];
+}
+
+function checkTroubles({checked}: AttentionInput): Trouble[] {
+	const failed = checked?.findings.filter(({status}) => status === 'fail') ?? [];
+	return few(
+		failed,
+		({check, detail}) => ({
+			tone: 'bad',
+			what: 'check',
+			text: html`${check}: ${name(detail)}.`,
+			to: '/health/checks',
+		}),
+		left => ({tone: 'bad', what: 'check', text: html`${left} more checks fail.`, to: '/health/checks'}),
+	);
+}
+
+function checksLine({checked, now}: AttentionInput): Html {
+	if (checked === undefined) {
+		return nothing;
+	}
+	const when = checked === null ? 'The checks are being made.' : html`Checked ${time(storeTime(checked.at), now)}.`;
+	return html`<span class="soft">${when}</span> <a href="/health/checks">Run the checks</a>`;
 }
 
 function few<Row>(rows: readonly Row[], each: (row: Row) => Trouble, more: (left: number) => Trouble): Trouble[] {

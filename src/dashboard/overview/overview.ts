@@ -5,6 +5,7 @@ import {sizeOf, summarizeQueue} from '../../store/queue/queue-summary.ts';
 import {readDeliveryTimes} from '../../store/samples.ts';
 import {listEndpoints} from '../../store/webhooks/webhook-endpoints.ts';
 import {chart} from '../charts.ts';
+import type {MadeChecks} from '../health/made-checks.ts';
 import {live} from '../live.ts';
 import {chips, count, hrefOf, share, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -21,7 +22,10 @@ const mostEndpoints = 1000;
 const every = '30s';
 
 /** How the mail of a workspace fares, and what needs somebody. */
-export function overviewPages({reader, settings, live: liveSettings}: DashboardParts): readonly Route[] {
+export function overviewPages(
+	{reader, settings, live: liveSettings}: DashboardParts,
+	checks: MadeChecks,
+): readonly Route[] {
 	async function overview({query, signedIn, may, workspace, workspaces, now}: Visit): Promise<Answer> {
 		const period = periodOf(query);
 		const since = now - hoursOf(period) * 3_600_000;
@@ -38,7 +42,15 @@ export function overviewPages({reader, settings, live: liveSettings}: DashboardP
 		const runsIt = may('admin') && signedIn.user.workspaceId === null;
 		const leaves = runsIt ? settings.delivery !== 'capture' : null;
 		const parts = [
-			await attention(reader, {workspace, workspaces, domains, endpoints, destinations, runsIt, now}),
+			await attention(reader, {
+				workspace,
+				workspaces,
+				domains,
+				endpoints,
+				destinations,
+				checked: runsIt ? checks.last() : undefined,
+				now,
+			}),
 			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, leaves}),
 			tiles(traffic, period, workspace.track_opens_at !== null),
 			waitingAndTime(queue, times, now),

@@ -79,11 +79,12 @@ export const codeField = input({
 export function problemOf(
 	result: Exclude<LogIn, {readonly ok: true}>,
 	wrong: string,
-): Pick<Page, 'status' | 'problem'> {
+): Pick<Page, 'status' | 'problem' | 'retryAfter'> {
 	switch (result.reason) {
 		case 'limited': {
-			const minutes = Math.ceil(result.seconds / 60);
-			return {status: 429, problem: `There were too many failed attempts. Try again in ${minutes} min.`};
+			const {seconds} = result;
+			const problem = `There were too many failed attempts. Try again in ${Math.ceil(seconds / 60)} min.`;
+			return {status: 429, problem, retryAfter: seconds};
 		}
 		case 'code_needed':
 			return {};
