@@ -30,4 +30,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['020_events_scope', () => import('./020_events_scope.ts')],
 	['021_rate_windows', () => import('./021_rate_windows.ts')],
 	['022_node_versions', () => import('./022_node_versions.ts')],
+	['023_webhook_answers', () => import('./023_webhook_answers.ts')],
 ];

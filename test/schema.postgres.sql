@@ -331,6 +331,7 @@ webhook_attempts.at text C not null
 webhook_attempts.status integer
 webhook_attempts.error text C
 webhook_attempts.ms integer not null
+webhook_attempts.answer text C
 webhook_deliveries.id text C not null
 webhook_deliveries.workspace_id text C not null
 webhook_deliveries.endpoint_id text C not null

@@ -449,6 +449,7 @@ CREATE TABLE webhook_attempts (delivery_id text not null,
   status integer,
   error text,
   ms integer not null,
+  answer text,
   foreign key(delivery_id) references webhook_deliveries(id) on delete CASCADE,
   primary key (delivery_id, generation, n));
 CREATE INDEX webhook_deliveries_by_endpoint on webhook_deliveries (endpoint_id, id);

@@ -191,7 +191,7 @@ export async function rewriteAddresses(
 /** The body of a webhook (docs/reference/interface.md, Webhook request). */
 export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
 
-/** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. */
+/** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. What was answered may name anybody. */
 export async function rewriteWebhookBodies(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -200,6 +200,10 @@ export async function rewriteWebhookBodies(
 	const deliveries: Array<{id: string; body: Uint8Array}> = await trx('webhook_deliveries')
 		.whereIn('message_id', messageIds)
 		.select('id', 'body');
+	const ids = deliveries.map(({id}) => id);
+	if (ids.length > 0) {
+		await trx('webhook_attempts').whereIn('delivery_id', ids).whereNotNull('answer').update({answer: null});
+	}
 	for (const {id, body} of deliveries) {
 		const rewritten = JSON.stringify(rewrite(JSON.parse(Buffer.from(body).toString())));
 		await trx('webhook_deliveries')

@@ -29,6 +29,15 @@ export type DispatcherOptions = LanesOptions &
 
 /** How exactly waiting deliveries come due, milliseconds. */
 const tickMs = 100;
+const ourFault: PostEnd = {
+	status: null,
+	error: 'a fault of this server',
+	detail: null,
+	answer: null,
+	address: null,
+	tls: null,
+	ms: 0,
+};
 
 /**
  * Posts what is due. One transaction after the other stores the attempts that have ended and claims what may start in
@@ -146,7 +155,7 @@ export function createDispatcher(options: DispatcherOptions) {
 	async function attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
 		const end = await options.post(delivery).catch(error => {
 			options.onFault(error);
-			return {status: null, error: 'a fault of this server', detail: null, address: null, tls: null, ms: 0};
+			return ourFault;
 		});
 		const when = moment();
 		const acknowledged = end !== null && end.error === null;

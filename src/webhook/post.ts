@@ -24,6 +24,8 @@ export type PostEnd = {
 	readonly error: string | null;
 	/** What else is known of the failure, for the operator alone: it may name addresses. */
 	readonly detail: string | null;
+	/** How the body of an answer begins that refused; null: there was none, or it was acknowledged. */
+	readonly answer: string | null;
 	/** Where the connection went to, and its protocol and cipher; null: there was none. */
 	readonly address: string | null;
 	readonly tls: string | null;
@@ -61,6 +63,7 @@ export function createPoster(options: PosterOptions): Poster {
 		const end = await attempt(post, began + timeoutMs).catch(error => ({
 			status: null,
 			...faultOf(error),
+			answer: null,
 			address: null,
 			tls: null,
 		}));
@@ -128,10 +131,12 @@ export function createPoster(options: PosterOptions): Poster {
 
 	function endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
 		if (answered.ok) {
-			return {status: answered.status, error: refusalOf(answered.status), detail: null, address, tls};
+			const {status, begin} = answered;
+			const error = refusalOf(status);
+			return {status, error, detail: null, answer: error === null || begin === '' ? null : begin, address, tls};
 		}
 		const late: Fault = {error: `no answer within ${timeoutMs / 1000} s`, detail: null};
-		return {status: null, ...(answered.late ? late : faultOf(answered.error)), address, tls};
+		return {status: null, ...(answered.late ? late : faultOf(answered.error)), answer: null, address, tls};
 	}
 }
 
@@ -163,11 +168,13 @@ export type Request = {
 
 /** What came back: a status, or what kept it from coming. */
 export type Answered =
-	| {readonly ok: true; readonly status: number}
+	| {readonly ok: true; readonly status: number /** Of its body. */; readonly begin: string}
 	| {readonly ok: false; readonly error: unknown /** The time was up. */; readonly late: boolean};
 
-/** The answer is its status: what follows is read only so that the connection can serve again, and no further than this. */
+/** The answer is its status: what follows is read for people, and so that the connection can serve again, no further than this. */
 const mostRead = 64 * 1024;
+/** So much of it is kept, octets. */
+const mostKept = 1000;
 const readPatienceMs = 1000;
 
 /**
@@ -182,6 +189,7 @@ export function exchange(
 	return new Promise(resolve => {
 		let status: number | null = null;
 		let read = 0;
+		let kept: Buffer = Buffer.alloc(0);
 		let timer = setTimeout(() => finish({ok: false, error: null, late: true}, false), limitMs);
 
 		function finish(answered: Answered, reusable: boolean): void {
@@ -189,29 +197,33 @@ export function exchange(
 			resolve({...answered, reusable});
 		}
 
+		const answered = (code: number): Answered => ({ok: true, status: code, begin: kept.toString().trim()});
+
 		const handler: Dispatcher.DispatchHandler = {
 			onRequestStart: () => undefined,
 			onResponseStart(_controller, code) {
 				if (code >= 200) {
-					const answered = {ok: true, status: code} as const;
 					status = code;
 					clearTimeout(timer);
-					timer = setTimeout(() => finish(answered, false), Math.min(readPatienceMs, limitMs));
+					timer = setTimeout(() => finish(answered(code), false), Math.min(readPatienceMs, limitMs));
 				}
 			},
 			onResponseData(_controller, chunk) {
 				read += chunk.length;
+				if (kept.length < mostKept) {
+					kept = Buffer.concat([kept, chunk.subarray(0, mostKept - kept.length)]);
+				}
 				if (read > mostRead && status !== null) {
-					finish({ok: true, status}, false);
+					finish(answered(status), false);
 				}
 			},
 			onResponseEnd() {
 				if (status !== null) {
-					finish({ok: true, status}, true);
+					finish(answered(status), true);
 				}
 			},
 			onResponseError(_controller, error) {
-				finish(status === null ? {ok: false, error, late: false} : {ok: true, status}, false);
+				finish(status === null ? {ok: false, error, late: false} : answered(status), false);
 			},
 		};
 		client.dispatch(

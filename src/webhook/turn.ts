@@ -84,6 +84,6 @@ function endOf({delivery, end, began, after}: Attempted): DeliveryEnd {
 		state: after.state,
 		nextAttemptAt: after.nextAttemptAt === null ? null : storeTime(after.nextAttemptAt),
 		at: storeTime(began),
-		end: end && {status: end.status, error: end.error, ms: end.ms},
+		end: end && {status: end.status, error: end.error, answer: end.answer, ms: end.ms},
 	};
 }

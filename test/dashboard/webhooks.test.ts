@@ -42,7 +42,7 @@ async function added(path: string, events = 'delivered'): Promise<string> {
 test('what an endpoint missed in an outage is replayed, one or all', async t => {
 	const operator = await visitorOf(service(), 'operator', 'shop');
 	const page = await added('/outage');
-	receiver.behave('/outage', (_, response) => response.writeHead(503).end());
+	receiver.behave('/outage', (_, response) => response.writeHead(503).end('maintenance <b>'));
 	await send('ann@dest.example', {note: '<script>alert(1)</script>'});
 	await send('bob@dest.example');
 	const exhausted = async () => (await operator.get(`${page}?state=exhausted`)).text;
@@ -57,6 +57,7 @@ test('what an endpoint missed in an outage is replayed, one or all', async t => 
 	const delivery = await operator.get(one);
 	t.true(delivery.text.includes('&lt;script&gt;alert(1)'), 'the body as it was posted');
 	t.is(delivery.text.match(/<td>answered 503/g)?.length, 5);
+	t.regex(delivery.text, /It said.*maintenance &lt;b&gt;/s);
 
 	receiver.behave('/outage', (_, response) => response.end());
 	t.is((await operator.submit(`${one}/replay`)).location, one);

@@ -86,6 +86,7 @@ export const acknowledged: PostEnd = {
 	status: 200,
 	error: null,
 	detail: null,
+	answer: null,
 	address: '127.0.0.1',
 	tls: 'TLSv1.3',
 	ms: 1,

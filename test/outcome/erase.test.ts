@@ -115,10 +115,15 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 		});
 		for (const next of [null, at]) {
 			const body = {type: 'clicked', message_id: messageId, recipient: address, occurred_at: at, metadata};
+			const deliveryId = newId('whd');
 			await database('webhook_deliveries').insert({
-				...{id: newId('whd'), workspace_id: workspace.id, endpoint_id: endpoint, message_id: messageId},
+				...{id: deliveryId, workspace_id: workspace.id, endpoint_id: endpoint, message_id: messageId},
 				...{event_id: eventId, event_type: 'clicked', body: Buffer.from(JSON.stringify(body)), attempts: 0},
 				...{state: next ? 'pending' : 'delivered', generation: 1, next_attempt_at: next, created_at: at},
+			});
+			await database('webhook_attempts').insert({
+				...{delivery_id: deliveryId, generation: 1, n: 1, at, status: 500, error: 'it answered 500', ms: 1},
+				answer: `No such user: ${address}`,
 			});
 		}
 	}

@@ -58,7 +58,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 		state: 'failed',
 		nextAttemptAt: now,
 		at: now,
-		end: {status: 500, error: 'x', ms: 1},
+		end: {status: 500, error: 'x', answer: 'y', ms: 1},
 	};
 	const plans = await plansDuring(store, engine, async () => {
 		await transaction(trx => claimDeliveries(trx, boot, {grants, now}));

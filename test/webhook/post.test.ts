@@ -74,10 +74,29 @@ for (const [status, error] of [
 			answer: (_received, response) =>
 				void response.writeHead(status, {location: `https://127.0.0.1:${receiver.port}/elsewhere`}).end('x'),
 		});
-		t.like(await posting(t)(`https://127.0.0.1:${receiver.port}/`), {status, error});
+		const answer = error === null ? null : 'x';
+		t.like(await posting(t)(`https://127.0.0.1:${receiver.port}/`), {status, error, answer});
 		t.is(receiver.received.length, 1);
 	});
 }
+
+test.serial('of an answer that refuses the begin is kept, whatever its bytes are; it may never end', async t => {
+	const receiver = await startReceiver(t, certificate, {
+		answer: ({path}, response) => {
+			response.writeHead(500);
+			if (path === '/endless') {
+				response.write('begin');
+			} else {
+				response.end(path === '/long' ? 'ü'.repeat(100_000) : Buffer.from([0, 0xff, 0xfe]));
+			}
+		},
+	});
+	const post = posting(t);
+	const to = async (path: string) => (await post(`https://127.0.0.1:${receiver.port}${path}`)).answer;
+	t.is(await to('/long'), 'ü'.repeat(500));
+	t.is(await to('/bytes'), '\0\ufffd\ufffd');
+	t.is(await to('/endless'), 'begin');
+});
 
 test.serial(
 	'the name is looked up at each attempt; the connection goes to the checked address, with the name for TLS',

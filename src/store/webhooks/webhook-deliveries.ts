@@ -149,6 +149,8 @@ export type StoredPost = {
 	readonly at: string;
 	readonly status: number | null;
 	readonly error: string | null;
+	/** How the body of an answer begins that refused. */
+	readonly answer: string | null;
 	readonly ms: number;
 };
 
@@ -157,7 +159,7 @@ export async function listPosts(reader: Knex, deliveryId: string): Promise<Store
 	return await reader('webhook_attempts')
 		.where({delivery_id: deliveryId})
 		.orderBy(['generation', 'n'])
-		.select('generation', 'n', 'at', 'status', 'error', 'ms');
+		.select('generation', 'n', 'at', 'status', 'error', 'answer', 'ms');
 }
 
 async function withLastAttempt(

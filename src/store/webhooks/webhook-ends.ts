@@ -11,7 +11,12 @@ export type DeliveryEnd = {
 	readonly nextAttemptAt: string | null;
 	readonly at: string;
 	/** Null: it could not begin, and is not kept. */
-	readonly end: {readonly status: number | null; readonly error: string | null; readonly ms: number} | null;
+	readonly end: {
+		readonly status: number | null;
+		readonly error: string | null;
+		readonly answer: string | null;
+		readonly ms: number;
+	} | null;
 };
 
 /**
@@ -47,16 +52,16 @@ export async function writeDeliveryEnds(
 /** Keeps what came of attempts. */
 async function keepAttempts(trx: Knex.Transaction, ends: readonly DeliveryEnd[]): Promise<void> {
 	const rows = ends.flatMap(({id, generation, n, at, end}) =>
-		end === null ? [] : [[id, generation, n, at, end.status, end.error, Math.round(end.ms)]],
+		end === null ? [] : [[id, generation, n, at, end.status, end.error, end.answer, Math.round(end.ms)]],
 	);
 	if (rows.length === 0) {
 		return;
 	}
-	const tried = rowSource(trx, rows, 7);
+	const tried = rowSource(trx, rows, 8);
 	await trx.raw(
-		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, ms)
+		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, answer, ms)
 		select v.column1, cast(v.column2 as integer), cast(v.column3 as integer), v.column4, cast(v.column5 as integer),
-			v.column6, cast(v.column7 as integer)
+			v.column6, v.column7, cast(v.column8 as integer)
 		from (${tried.sql}) as v join webhook_deliveries as d on d.id = v.column1
 		where true on conflict (delivery_id, generation, n) do nothing`,
 		tried.bindings as Knex.RawBinding[],
