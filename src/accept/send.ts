@@ -35,8 +35,8 @@ export type AcceptOptions = {
 	 * on finds them, the same transaction if it is claimed at once.
 	 */
 	readonly onWriting: (lanes: Iterable<LaneKey>) => void;
-	/** Called after the commit of one request's messages. */
-	readonly onAccepted: (mode: Mode, messages: number) => void;
+	/** Called after the commit of one request's messages, with the lanes of their copies. */
+	readonly onAccepted: (mode: Mode, messages: number, lanes: Iterable<LaneKey>) => void;
 };
 
 const usualKeyWait = 30_000;
@@ -64,7 +64,7 @@ export function createAccept(options: AcceptOptions): Accept {
 		const results = await writing;
 		const taken = drafts.filter((_, index) => isTaken(results[index] as Accepted));
 		if (taken[0]) {
-			options.onAccepted(taken[0].send.mode, taken.length);
+			options.onAccepted(taken[0].send.mode, taken.length, lanesOf(taken));
 		}
 		return results;
 	}

@@ -149,7 +149,10 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		clock,
 		newId,
 		onWriting: lanes => roles.arriving(lanes),
-		onAccepted: metrics.accepted,
+		onAccepted(mode, messages, lanes) {
+			metrics.accepted(mode, messages);
+			roles.accepted(lanes);
+		},
 	});
 	const mayAccept = () => phase === 'running' && !storeFailing() && space.enough();
 	const submission = createSubmission({

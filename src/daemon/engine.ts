@@ -33,8 +33,8 @@ import {readResumed, readSuspensions} from '../store/queue/suspensions.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createPermits} from '../threads/permits.ts';
+import {readArrivalNotice, watchArrivals} from './arrivals.ts';
 import {createSigning, makeJob} from './make-job.ts';
-import {watchArrivals} from './presence.ts';
 import {startMakers, startSenders} from './workers.ts';
 
 export type EngineOptions = {
@@ -77,6 +77,8 @@ const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 /** How long it waits before it asks a failing store again, milliseconds. */
 const renewRetryMs = 1000;
+/** Other nodes tell of mail that waits: so often it is looked for what nobody told, milliseconds. */
+const missedMs = 3000;
 const copiesPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
@@ -187,7 +189,7 @@ export function createEngine(options: EngineOptions) {
 	});
 
 	let remembered = new Map<string, SavedSite>();
-	let arrivals: {stop: () => void} | null = null;
+	let arrivals: ReturnType<typeof watchArrivals> | null = null;
 
 	/** Nobody tells of a change twice. */
 	async function renewWays(): Promise<void> {
@@ -207,11 +209,21 @@ export function createEngine(options: EngineOptions) {
 			remembered = await readSites(store.reader);
 			await scheduler.start();
 			if (store.dialect.name === 'postgres') {
-				arrivals = watchArrivals({
+				const watched = watchArrivals({
 					readDue: () => readDue(store.reader, now()),
 					onDue: scheduler.noticed,
 					onError: options.onStoreError,
 					clock,
+					periodMs: missedMs,
+				});
+				arrivals = watched;
+				await store.listen(notice => {
+					const lanes = readArrivalNotice(notice, boot);
+					if (lanes === null) {
+						watched.look();
+					} else {
+						scheduler.noticed(lanes);
+					}
 				});
 			}
 		},

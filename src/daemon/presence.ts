@@ -3,15 +3,19 @@ import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {releaseOthers, releaseOwn} from '../store/held-claims.ts';
-import {beat, type Node, removeNode, silentMs} from '../store/nodes.ts';
+import {beat, listNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
 import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/queue/lane-waits.ts';
 import {copyClaims, releaseSilentClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhooks/webhook-claims.ts';
 
-const usualBeatMs = 5000;
+const usualBeatMs = 2000;
+/** A node that tells nothing for so long, and whose connection the server saw end, is dead; one that is frozen keeps it. */
+const quietMs = 3 * usualBeatMs;
 /** Whoever could not tell for so long does not know whether others could. */
-const gapMs = silentMs / 2;
+const gapMs = quietMs / 2;
+/** After such a gap: in this time others connect again, and tell. */
+const returnMs = 2 * quietMs;
 
 export type PresenceOptions = {
 	readonly store: Store;
@@ -48,27 +52,51 @@ export function createPresence({
 	/** Of the last beat, and from when on others may be judged: monotonic milliseconds. */
 	let told: number | null = null;
 	let judgesFrom = Number.NEGATIVE_INFINITY;
+	let buriesFrom = Number.NEGATIVE_INFINITY;
+	let peers = 0;
 
 	async function tell(): Promise<void> {
 		const monotonic = clock.monotonic();
-		if (told !== null && monotonic - told > gapMs) {
+		if (told === null || monotonic - told > gapMs) {
+			buriesFrom = monotonic + returnMs;
+		}
+		if (told !== null && monotonic - told > silentMs / 2) {
 			judgesFrom = monotonic + silentMs;
 		}
 		const released = await store.writer.transaction(async trx => {
 			// By the server's clock alone: a node whose clock is wrong must not take others for dead.
 			const now = await readServerTime(trx);
 			await beat(trx, node, storeTime(now));
+			const others = (await listNodes(trx, '')).filter(({id}) => id !== node.id);
+			peers = others.filter(
+				({seenAt, roles}) => seenAt >= storeTime(now - quietMs) && roles.includes('deliver'),
+			).length;
+			const buried = monotonic < buriesFrom ? 0 : await bury(trx, others, now);
 			if (monotonic < judgesFrom) {
-				return 0;
+				return buried;
 			}
 			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
 			// Nodes are forgotten together with their copies: the deliveries go first.
-			return (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
+			const released = (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
+			return buried + released;
 		});
 		told = monotonic;
 		if (released > 0) {
 			onReleased();
 		}
+	}
+
+	/** Gives back what nodes held that were killed: they are quiet, and their name is free. Answers how many there were. */
+	async function bury(trx: Knex.Transaction, others: readonly SeenNode[], now: number): Promise<number> {
+		let buried = 0;
+		for (const {id, seenAt} of others) {
+			if (seenAt < storeTime(now - quietMs) && (await isUnheld(trx, id))) {
+				await releaseAll(trx, id);
+				await removeNode(trx, id);
+				buried++;
+			}
+		}
+		return buried;
 	}
 
 	/** A folder may be the copy of one whose daemon lives: then that one's connection holds its name. */
@@ -88,6 +116,8 @@ export function createPresence({
 	}
 
 	return {
+		/** Whether other nodes deliver, as far as is known. */
+		hasPeers: (): boolean => peers > 0,
 		/** To be awaited before anything is claimed. */
 		async begin(): Promise<void> {
 			if (alone) {
@@ -112,46 +142,6 @@ export function createPresence({
 				await releaseAll(trx, node.id);
 				await removeNode(trx, node.id);
 			});
-		},
-	};
-}
-
-const periodMs = 1000;
-/** The store spends at most this part of its time on the question. */
-const share = 0.1;
-
-export type ArrivalsOptions<Due> = {
-	/** What has work that may be claimed now. */
-	readonly readDue: () => Promise<Due[]>;
-	readonly onDue: (due: Due[]) => void;
-	readonly onError: (error: unknown) => void;
-	readonly clock: Clock;
-};
-
-/**
- * Where several nodes share a store, mail that another node accepted, or left behind, comes due unannounced: the store is
- * asked every second, less often if a long queue makes the answer slow.
- */
-export function watchArrivals<Due>({readDue, onDue, onError, clock}: ArrivalsOptions<Due>): {stop: () => void} {
-	let stopped = false;
-	let timer = setTimeout(look, periodMs);
-
-	async function look(): Promise<void> {
-		const began = clock.monotonic();
-		try {
-			onDue(await readDue());
-		} catch (error) {
-			onError(error);
-		}
-		if (!stopped) {
-			timer = setTimeout(look, Math.max(periodMs, (clock.monotonic() - began) / share));
-		}
-	}
-
-	return {
-		stop() {
-			stopped = true;
-			clearTimeout(timer);
 		},
 	};
 }

@@ -5,6 +5,7 @@ import {readBoot, writeBoot} from '../data-folder/daemon-file.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {Guard} from '../reputation/guard.ts';
+import {createArrivalNotices} from './arrivals.ts';
 import type {DomainChecks} from './domain-checks.ts';
 import type {Engine} from './engine.ts';
 import type {Inbound} from './inbound.ts';
@@ -26,6 +27,8 @@ export type RolesOptions = Omit<PartsOptions, 'outbox'>;
 export function createRoles(options: RolesOptions) {
 	const {settings, live, store, clock, newId, boot, onStoreError, logger} = options;
 	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
+	const isShared = store.dialect.name === 'postgres';
+	const tell = createArrivalNotices({store, boot, onError: onStoreError});
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
@@ -61,7 +64,7 @@ export function createRoles(options: RolesOptions) {
 		/** Resolves with the address of the listener for reports, `host:port`; null: there is none. */
 		async start(publicUrl: string): Promise<string | null> {
 			let inboundAddress: string | null = null;
-			if (has('deliver') || has('webhook')) {
+			if (has('deliver') || has('webhook') || isShared) {
 				await presence.begin();
 			}
 			if (has('webhook')) {
@@ -87,6 +90,12 @@ export function createRoles(options: RolesOptions) {
 
 		/** Mail for these lanes was handed to the writer. */
 		arriving: (lanes: Iterable<LaneKey>): void => engine?.scheduler.arriving(lanes),
+		/** Mail of these lanes is stored: what this node has to let wait, or does not deliver, others may take. */
+		accepted(lanes: Iterable<LaneKey>): void {
+			if (isShared && presence.hasPeers()) {
+				tell(engine === null ? lanes : [...lanes].filter(lane => engine?.scheduler.isWaiting(lane)));
+			}
+		},
 		/** Whether an outcome waits for the store. */
 		storeFailing: (): boolean => engine?.scheduler.storeFailing === true,
 		sites: () => engine?.scheduler.sites() ?? [],

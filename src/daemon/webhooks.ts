@@ -23,7 +23,10 @@ import type {PostEnd} from '../webhook/post.ts';
 import {createPostThread} from '../webhook/post-thread.ts';
 import {type Signing, signingAt} from '../webhook/sign.ts';
 import {type Attempted, createTurnWrite} from '../webhook/turn.ts';
-import {watchArrivals} from './presence.ts';
+import {watchArrivals} from './arrivals.ts';
+
+/** How often it is looked for events that another node wrote, milliseconds. */
+const arrivalsMs = 1000;
 
 export type WebhooksOptions = {
 	readonly settings: Settings;
@@ -120,6 +123,7 @@ export function createWebhooks(options: WebhooksOptions) {
 					onDue: dispatcher.due,
 					onError: onStoreError,
 					clock,
+					periodMs: arrivalsMs,
 				});
 			}
 		},

@@ -67,6 +67,8 @@ export function createLaneRegistry() {
 			return lane;
 		},
 
+		find: (key: LaneKey): Lane | undefined => lanes.get(laneText(key)),
+
 		/** More of it is due at `at` (wall-clock milliseconds), if nothing is before. */
 		waitUntil(lane: Lane, at: number): void {
 			if (lane.at === null || at < lane.at) {

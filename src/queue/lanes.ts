@@ -110,6 +110,12 @@ export function createLanes(options: LanesOptions) {
 			}
 		},
 
+		/** Whether its mail waits here: for its turn, or for the end of a claim. */
+		isWaiting(key: LaneKey): boolean {
+			const lane = registry.find(key);
+			return lane?.state === 'ready' || (lane?.state === 'claiming' && lane.again);
+		},
+
 		/** The store holds mail that is due, accepted or left behind by another node. */
 		noticed(key: LaneKey, now: Moment): void {
 			const lane = registry.of(key);

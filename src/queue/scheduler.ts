@@ -175,6 +175,9 @@ export function createScheduler(options: SchedulerOptions) {
 			go();
 		},
 
+		/** Whether mail of the lane has to wait here, so that another node may take it. */
+		isWaiting: lanes.isWaiting,
+
 		/** These lanes have work that is due, it may be of another node. */
 		noticed(keys: Iterable<LaneKey>): void {
 			const now = moment();

@@ -1,6 +1,7 @@
 import createKnex, {type Knex} from 'knex';
 import {createSharedClock, type SharedClock} from '../mail/clock.ts';
 import {
+	channel,
 	type Dialect,
 	postgresConfig,
 	postgresDialect,
@@ -26,6 +27,10 @@ export type Store = {
 	readonly skew: () => number;
 	/** Shows other daemons that the one of this name lives, for as long as the server sees its connection. */
 	readonly hold: (name: string) => Promise<void>;
+	/** PostgreSQL: hears what other nodes `tell`. Null: something may have been missed. With SQLite there is nobody to hear. */
+	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
+	/** PostgreSQL: tells all nodes, at most `longestNotice` octets. What is lost is found later. */
+	readonly tell: (notice: string) => Promise<void>;
 	/** Resolves if the store answers soon. */
 	readonly ping: () => Promise<void>;
 	/** Waits for the writer, then closes every connection. */
@@ -40,10 +45,13 @@ export type StoreOptions = {
 };
 
 /** What differs by the engine before anything is asked of it. */
-type Opened = Pick<Store, 'dialect' | 'clock' | 'skew' | 'hold'> & {
+type Opened = Pick<Store, 'dialect' | 'clock' | 'skew' | 'hold' | 'listen'> & {
 	readonly connect: (connections: number) => Knex;
 	readonly stop: () => void;
 };
+
+/** PostgreSQL takes 8,000 at most. */
+export const longestNotice = 7900;
 
 const readers = 4;
 const pingMs = 1500;
@@ -60,6 +68,8 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		reader,
 		writer,
 		database,
+		// A transaction of its own that writes nothing: within that of the mail, NOTIFY would let commits wait for each other.
+		tell: async notice => void (await reader.raw('select pg_notify(?, ?)', [channel, notice])),
 		ping: () => soon(reader.raw('select 1')),
 		async close() {
 			await writer.idle();
@@ -107,6 +117,7 @@ async function openSqlite(file: string): Promise<Opened> {
 		clock: createSharedClock(),
 		skew: () => 0,
 		hold: async () => undefined,
+		listen: async () => undefined,
 		connect: connections => createKnex(sqliteConfig(file, connections)),
 		stop: () => undefined,
 	};

@@ -5,6 +5,7 @@ import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
+import {beat} from '../../src/store/nodes.ts';
 import {copyClaims} from '../../src/store/queue/releases.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
@@ -258,6 +259,64 @@ test('what the daemon before on this data folder held is given back at once, unl
 	await waitFor('its name is free', async () => (await held()) < heldByBoth);
 	await startAfter('boot_after');
 	t.deepEqual(await holders(), [[null], [null]]);
+});
+
+test('who was killed is given up for dead in seconds, who only says nothing is not', async t => {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return;
+	}
+	const location = await newLocation(t, 'postgres');
+	const [killed, frozen, store] = [await openStore(location), await openStore(location), await openStore(location)];
+	t.teardown(() => Promise.all([frozen.close(), store.close()]));
+	await migrate(store.database);
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['killed@a.test', 'frozen@a.test']);
+	const seen = storeTime(Date.now());
+	for (const [id, holder] of [
+		['boot_killed', killed],
+		['boot_frozen', frozen],
+	] as const) {
+		await holder.hold(id);
+		await store.writer.transaction(trx =>
+			beat(trx, {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']}, seen),
+		);
+		await store
+			.database('recipients')
+			.where({address: `${id.slice(5)}@a.test`})
+			.update({claimed_by: id});
+	}
+	let monotonic = 0;
+	let released = 0;
+	const presence = createPresence({
+		store,
+		node: {id: 'boot_mine', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
+		clock: {now: Date.now, monotonic: () => monotonic},
+		beatMs: 10,
+		onReleased: () => {
+			released++;
+		},
+		onError: error => t.fail(String(error)),
+	});
+	t.teardown(() => presence.end());
+	await presence.begin();
+	t.true(presence.hasPeers());
+	await killed.close();
+	await age(store, 8000, {id: 'boot_killed'});
+	await age(store, 8000, {id: 'boot_frozen'});
+	// A node that has just come, or was cut off itself, waits until others had the time to say something.
+	const claims = async () => await store.reader('recipients').orderBy('address').pluck('claimed_by');
+	t.deepEqual(await claims(), ['boot_frozen', 'boot_killed']);
+	const seenAt = async () => (await store.reader('nodes').where({id: 'boot_mine'}).first('seen_at')).seen_at;
+	for (let beats = 0; beats < 8; beats++) {
+		const before = await seenAt();
+		monotonic += 2000;
+		await waitFor('a beat', async () => (await seenAt()) !== before);
+	}
+	await waitFor('its claims are given back', () => released > 0);
+	t.deepEqual(await claims(), ['boot_frozen', null]);
+	t.deepEqual((await store.reader('nodes').orderBy('id').pluck('id')).includes('boot_killed'), false);
+	t.false(presence.hasPeers(), 'the frozen one says nothing either');
 });
 
 storeTest(

@@ -73,6 +73,9 @@ export const serverMs = 'extract(epoch from clock_timestamp()) * 1000';
 /** The class of the advisory locks that show which daemons live; the other half is the hash of the daemon's boot id. */
 export const nodeLocks = schemaLock + 1;
 
+/** Of NOTIFY: on it nodes tell each other where to look. */
+export const channel = 'mailctl';
+
 /** Whether no daemon holds this name (`Store.hold`), until the transaction ends. */
 export async function isUnheld(trx: Knex.Transaction, name: string): Promise<boolean> {
 	const {rows} = await trx.raw('select pg_try_advisory_xact_lock(?, hashtext(?)) as free', [nodeLocks, name]);

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type {SharedClock} from '../../mail/clock.ts';
-import {nodeLocks, serverMs} from './dialect.ts';
+import {channel, nodeLocks, serverMs} from './dialect.ts';
 import {NoAnswerError} from './postgres-client.ts';
 
 export type PulseOptions = {
@@ -19,6 +19,10 @@ export type Pulse = {
 	readonly skew: () => number;
 	/** Holds the lock of this name for life, or until the server sees that this process or its connection is gone. */
 	readonly hold: (name: string) => Promise<void>;
+	/**
+	 * Hears what nodes tell each other by NOTIFY. Null: the connection is new, and something may have been missed.
+	 */
+	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
 	readonly stop: () => void;
 };
 
@@ -41,6 +45,8 @@ const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
 export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions): Promise<Pulse> {
 	let client: pg.Client | null = null;
 	let held: {readonly name: string; by: pg.Client | null} | null = null;
+	let onNotice: ((notice: string | null) => void) | null = null;
+	let listening: pg.Client | null = null;
 	let silent = false;
 	let stopped = false;
 	let skew: number | null = null;
@@ -53,6 +59,7 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 		const fresh = new pg.Client({connectionString: url, application_name: 'mailctl pulse', keepAlive: true});
 		fresh.on('error', () => leave(fresh));
 		fresh.on('end', () => leave(fresh));
+		fresh.on('notification', ({payload = ''}) => onNotice?.(payload));
 		client = fresh;
 		await inTime(fresh, fresh.connect(), limit);
 		return fresh;
@@ -78,6 +85,15 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 		}
 		skew = Date.now() - now;
 		await lock(asked);
+		await hear(asked);
+	}
+
+	async function hear(asked: pg.Client): Promise<void> {
+		if (onNotice !== null && listening !== asked) {
+			await inTime(asked, asked.query(`listen ${channel}`), answerMs);
+			listening = asked;
+			onNotice(null);
+		}
 	}
 
 	/** A connection that the server still takes for alive may hold the lock: then it is asked for again at the next beat. */
@@ -136,6 +152,10 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 		async hold(name) {
 			held = {name, by: null};
 			await lock(await connected(answerMs));
+		},
+		async listen(listener) {
+			onNotice = listener;
+			await hear(await connected(answerMs));
 		},
 		stop,
 	};

@@ -1,0 +1,122 @@
+import type {Clock} from '../mail/clock.ts';
+import type {LaneKey} from '../mail/way.ts';
+import {longestNotice, type Store} from '../store/store.ts';
+
+// Where several nodes share a store, mail that one accepted may leave through another: who accepts tells, who delivers hears.
+// What nobody heard of is found by asking the store.
+
+/** The store spends at most this part of its time on the question. */
+const share = 0.1;
+
+export type ArrivalsOptions<Due> = {
+	/** What has work that may be claimed now. */
+	readonly readDue: () => Promise<Due[]>;
+	readonly onDue: (due: Due[]) => void;
+	readonly onError: (error: unknown) => void;
+	readonly clock: Clock;
+	/** Between two questions, milliseconds. */
+	readonly periodMs: number;
+};
+
+/** Asks the store what is due: mail that another node accepted, or left behind. Less often if a long queue makes the answer slow. */
+export function watchArrivals<Due>({readDue, onDue, onError, clock, periodMs}: ArrivalsOptions<Due>): {
+	/** Asks now, unless it is asking. */
+	readonly look: () => void;
+	readonly stop: () => void;
+} {
+	let stopped = false;
+	let looking = false;
+	let timer = setTimeout(look, periodMs);
+
+	async function look(): Promise<void> {
+		if (stopped || looking) {
+			return;
+		}
+		looking = true;
+		clearTimeout(timer);
+		const began = clock.monotonic();
+		try {
+			onDue(await readDue());
+		} catch (error) {
+			onError(error);
+		}
+		looking = false;
+		if (!stopped) {
+			timer = setTimeout(look, Math.max(periodMs, (clock.monotonic() - began) / share));
+		}
+	}
+
+	return {
+		look: () => void look(),
+		stop() {
+			stopped = true;
+			clearTimeout(timer);
+		},
+	};
+}
+
+/** What a node tells when it is more than a notice holds: look. */
+const all = '*';
+
+/**
+ * Tells other nodes of lanes whose mail waits. All that is to be told while one notice is on its way goes with the next.
+ * `boot`: the own node's, which need not listen to itself.
+ */
+export function createArrivalNotices({
+	store,
+	boot,
+	onError,
+}: {
+	readonly store: Pick<Store, 'tell'>;
+	readonly boot: string;
+	readonly onError: (error: unknown) => void;
+}): (lanes: Iterable<LaneKey>) => void {
+	let waiting = new Map<string, readonly [destination: string, workspaceId: string]>();
+	let telling = false;
+
+	async function tellAll(): Promise<void> {
+		while (waiting.size > 0) {
+			const lanes = JSON.stringify([...waiting.values()]);
+			waiting = new Map();
+			await store.tell(`${boot} ${Buffer.byteLength(lanes) < longestNotice - boot.length ? lanes : all}`);
+		}
+	}
+
+	return lanes => {
+		for (const {destination, workspaceId} of lanes) {
+			waiting.set(`${destination} ${workspaceId}`, [destination, workspaceId]);
+		}
+		if (!telling && waiting.size > 0) {
+			telling = true;
+			tellAll()
+				.catch(onError)
+				.finally(() => {
+					telling = false;
+				});
+		}
+	};
+}
+
+/** What a notice says: lanes whose mail waits; null: look yourself. Of the own notices and of strangers' nothing is taken. */
+export function readArrivalNotice(notice: string | null, boot: string): LaneKey[] | null {
+	const space = notice?.indexOf(' ') ?? -1;
+	if (notice === null || space === -1) {
+		return null;
+	}
+	const told = notice.slice(space + 1);
+	if (notice.slice(0, space) === boot) {
+		return [];
+	}
+	try {
+		const lanes: unknown = JSON.parse(told);
+		return Array.isArray(lanes) && lanes.every(isLane)
+			? lanes.map(([destination, workspaceId]) => ({destination, workspaceId}))
+			: null;
+	} catch {
+		return null;
+	}
+}
+
+function isLane(lane: unknown): lane is [string, string] {
+	return Array.isArray(lane) && lane.length === 2 && lane.every(part => typeof part === 'string');
+}

@@ -1,0 +1,72 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {createArrivalNotices, readArrivalNotice} from '../../src/daemon/arrivals.ts';
+import type {LaneKey} from '../../src/mail/way.ts';
+import {openStore} from '../../src/store/store.ts';
+import {engines, newLocation} from '../helpers/databases.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const lane = (n: number): LaneKey => ({destination: `dest-${n}.example`, workspaceId: 'ws_1'});
+
+test('a notice tells lanes to others; what is too long for one, or no notice of ours, means: look', async t => {
+	const notices: string[] = [];
+	let answer = () => undefined as unknown;
+	const store = {
+		tell: async (notice: string) => {
+			notices.push(notice);
+			await new Promise(resolve => {
+				answer = () => resolve(undefined);
+			});
+		},
+	};
+	const tell = createArrivalNotices({store, boot: 'req_a', onError: error => t.fail(String(error))});
+	tell([]);
+	tell([lane(1), lane(2)]);
+	// While that one is on its way.
+	tell([lane(3), lane(1)]);
+	tell([lane(3)]);
+	t.is(notices.length, 1);
+	answer();
+	await waitFor('the next', () => notices.length === 2);
+	t.deepEqual(
+		notices.map(notice => readArrivalNotice(notice, 'req_b')),
+		[
+			[lane(1), lane(2)],
+			[lane(3), lane(1)],
+		],
+	);
+	t.deepEqual(readArrivalNotice(notices[0] ?? '', 'req_a'), [], 'its own');
+	tell(Array.from({length: 1000}, (_, n) => lane(n)));
+	answer();
+	await waitFor('the third', () => notices.length === 3);
+	t.true((notices[2] ?? '').length < 8000);
+	t.is(readArrivalNotice(notices[2] ?? '', 'req_b'), null);
+	t.is(readArrivalNotice(null, 'req_b'), null);
+	fc.assert(
+		fc.property(fc.string(), text => {
+			const read = readArrivalNotice(`req_x ${text}`, 'req_b');
+			t.true(read === null || Array.isArray(read));
+		}),
+	);
+});
+
+if (engines.includes('postgres')) {
+	test('what one node tells the others hear, also after their connection was cut', async t => {
+		const location = await newLocation(t, 'postgres');
+		const [one, other] = [await openStore(location), await openStore(location)];
+		t.teardown(() => Promise.all([one.close(), other.close()]));
+		const heard: Array<string | null> = [];
+		await other.listen(notice => heard.push(notice));
+		t.deepEqual(heard, [null], 'what was told before may have been missed');
+		await one.tell('hello');
+		await waitFor('the notice', () => heard.includes('hello'));
+
+		const cut = `select pg_terminate_backend(pid) from pg_stat_activity
+			where application_name = 'mailctl pulse' and datname = current_database()`;
+		await one.database.raw(cut);
+		await waitFor('it listens again', () => heard.length === 3);
+		t.is(heard[2], null);
+		await one.tell('again');
+		await waitFor('the notice', () => heard[3] === 'again');
+	});
+}
