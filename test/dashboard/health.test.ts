@@ -1,13 +1,14 @@
 import test from 'ava';
-import {openBrowser} from '../helpers/browser.ts';
+import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {openWindow} from '../helpers/dashboard-browser.ts';
 import {serviceOf} from '../helpers/service.ts';
 
 const service = serviceOf(test, {
 	workspaces: {shop: []},
 	settings: async () => ({MAILCTL_LOG_LEVEL: 'info', MAILCTL_METRICS_TOKEN: 'hunter2-hunter2-hunter2-hunter2'}),
 });
+const browserFor = browserOf(test);
 
 test('health shows the process, its store and where the checks are', async t => {
 	const {text} = await (await visitorOf(service(), 'admin')).get('/health');
@@ -45,8 +46,8 @@ test('settings have their source, and no secret', async t => {
 	t.regex((await visitor.get('/health/settings?q=nonsense')).text, /No setting matches/);
 });
 
-test('in a browser: the checks come by themselves, every page is fit for all, and returned mail is explained', async t => {
-	const browser = await openBrowser(t);
+test('in a browser the checks come by themselves, and without script by a link', async t => {
+	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
 	}
@@ -58,15 +59,6 @@ test('in a browser: the checks come by themselves, every page is fit for all, an
 	await page.keyboard.press('h');
 	await page.waitForURL(/\/health$/);
 	await page.getByText('Check again').waitFor();
-	t.deepEqual(await faultsOf(page), []);
-	for (const path of ['/health/checks', '/health/log', '/health/settings', '/returned', '/returned/explain']) {
-		await page.goto(path);
-		t.deepEqual(await faultsOf(page), []);
-	}
-	await page.getByLabel('Reply').fill('550 5.1.1 no such user');
-	await page.keyboard.press('Enter');
-	await page.getByText('suppresses the address').waitFor();
-	t.deepEqual(await faultsOf(page), []);
 	t.deepEqual(complaints, []);
 
 	const bare = await openWindow(browser, {url, visitor, script: false});

@@ -1,171 +1,146 @@
+import {writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
 import test from 'ava';
-import type {Page} from 'playwright-core';
-import {openBrowser} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
-import {hostileHtml, openTrap, type Trap} from '../helpers/hostile-html.ts';
+import {faultsOf} from '../helpers/dashboard-browser.ts';
+import {journeysOf} from '../helpers/journeys.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {unmatchedBounce} from '../helpers/unmatched-bounce.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** What a page has and Node.js has not. */
-type Styled = {readonly getComputedStyle: (element: unknown) => {readonly color: string}};
+const service = serviceOf(test, {workspaces: {shop: []}});
+const journey = journeysOf(test, 'journeys-messages', service);
+const shop = () => service().workspaces.shop as Workspace;
 
-const service = serviceOf(test, {
-	workspaces: {shop: []},
-	// The mail is what the caller says.
-	templates: {letter: {'template.json': '{"subject":"{{ subject }}"}', 'body.html': '{{ body | raw }}'}},
-});
-
-async function sent(data: object, more: object = {}): Promise<string> {
-	const {live, from, templates} = service().workspaces.shop as Workspace;
-	const send = {from, to: 'ann@dest.example', templateId: templates.letter, data, ...more};
-	const {body} = await live.post<{id: string}>('/v1/messages', send);
-	await waitFor('the mail', async () => {
-		return (await live.get<{status: string}>(`/v1/messages/${body.id}`)).body.status === 'delivered';
+async function send(to: string, more: object = {}): Promise<string> {
+	const {live, from, templates} = shop();
+	const {body} = await live.post<{id: string}>('/v1/messages', {
+		...{from, to, templateId: templates.plain, data: {name: 'Ann'}},
+		...more,
 	});
 	return body.id;
 }
 
-test.serial('the first mail appears by itself, is opened, and seen as others see it', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	const visitor = await visitorOf(service(), 'operator', 'shop');
-	const {page, complaints} = await openWindow(browser, {url: service().url, visitor});
-	await page.goto('/');
-	await page.getByText('No messages yet.').waitFor();
-	t.deepEqual(await faultsOf(page), []);
-	await sent({
-		subject: 'Your receipt',
-		body: '<style>h1 { color: #111 } @media (prefers-color-scheme: dark) { h1 { color: #eee } }</style><h1>Thanks, Ann</h1>',
-	});
-	await page.getByRole('heading', {name: 'The newest: Your receipt'}).waitFor();
-	const mail = page.frameLocator('iframe.frame').getByRole('heading', {name: 'Thanks, Ann'});
-	await mail.waitFor();
-	t.deepEqual(await faultsOf(page), []);
+const statusOf = async (id: string) => (await shop().live.get<{status: string}>(`/v1/messages/${id}`)).body.status;
+const hasStatus = (id: string, status: string) =>
+	waitFor(`${id} ${status}`, async () => (await statusOf(id)) === status);
 
-	// From here on as the frame says: what a test sets holds for frames too.
-	await page.emulateMedia({colorScheme: null});
-	const colour = () => mail.evaluate(h1 => (globalThis as unknown as Styled).getComputedStyle(h1).color);
-	await page.getByRole('link', {name: 'ann@dest.example'}).click();
-	await page.getByRole('heading', {name: 'Your receipt', exact: true}).waitFor();
-	t.is(await colour(), 'rgb(17, 17, 17)');
-	await page.getByRole('link', {name: 'Phone'}).click();
-	await page.waitForURL(/look=phone/);
-	await page.getByRole('link', {name: 'Dark'}).click();
-	await page.waitForURL(/scheme=dark/);
-	t.is(await colour(), 'rgb(238, 238, 238)');
-	for (const tab of ['Preview', 'Text', 'Headers', 'Source', 'Variables', 'Timeline']) {
-		await page.getByRole('link', {name: tab, exact: true}).click();
-		await page.locator('.tabs [aria-current]', {hasText: tab}).waitFor();
-		t.deepEqual(await faultsOf(page), [], tab);
-	}
-	await page.getByRole('button', {name: 'Send again'}).click();
-	await page.getByText('Sent again: this is the new message.').waitFor();
-	t.deepEqual(complaints, []);
-});
-
-test.serial('an order is found by its number without a mouse, and without script', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	const order = (n: number) => ({metadata: {order_id: `${n}`}, to: `customer${n}@dest.example`, tags: ['receipt']});
-	await sent({subject: 'Order 1042', body: '<p>1042</p>'}, order(1042));
-	await sent({subject: 'Order 1043', body: '<p>1043</p>'}, order(1043));
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
-	const {page} = await openWindow(browser, {url: service().url, visitor});
-	await page.goto('/messages');
-	await page.keyboard.press('/');
-	await page.keyboard.type('order_id=1042 tag:receipt');
-	await page.keyboard.press('Enter');
-	await page.waitForURL(/q=order_id/);
-	t.deepEqual(await page.locator('main tbody tr').count(), 1);
-	t.deepEqual(await faultsOf(page), []);
-	await page.keyboard.press('j');
-	await page.keyboard.press('Enter');
-	await page.getByRole('heading', {name: 'Order 1042'}).waitFor();
-
-	const plain = await openWindow(browser, {url: service().url, visitor, script: false});
-	await plain.page.goto('/messages');
-	await plain.page.getByLabel('Search', {exact: true}).fill('order_id=1043');
-	await plain.page.getByRole('button', {name: 'Search'}).click();
-	await openFirst(plain.page);
-	await plain.page.frameLocator('iframe.frame').getByText('1043').waitFor();
-	await plain.page.getByRole('link', {name: 'Timeline'}).click();
-	await plain.page.getByRole('link', {name: 'order_id=1043'}).click();
-	await plain.page.getByRole('link', {name: 'order_id=1043'}).click();
-	t.true((await plain.page.locator('main tbody tr').count()) > 1, 'the search is taken back by its chip');
-});
-
-async function openFirst(page: Page): Promise<void> {
-	await page.locator('a[data-row]').first().click();
+async function comesBack(mail: string): Promise<void> {
+	const file = join(service().program.folder, 'returned.eml');
+	await writeFile(file, mail);
+	await service().program.cli('bounce', 'ingest', file);
 }
 
-test.serial('hostile mail in the preview reaches nothing and touches nothing', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	const trap: Trap = await openTrap(t);
-	const id = await sent({subject: 'Hostile', body: hostileHtml(trap.url)});
-	const visitor = await visitorOf(service(), 'viewer');
-	const {page, context} = await openWindow(browser, {url: service().url, visitor});
-	const path = `/messages/${id}/preview`;
-	await page.goto(path, {waitUntil: 'load'});
-	const frame = page.frameLocator('iframe.frame');
-	await frame.getByText('Click here').waitFor({state: 'attached'});
+journey('a captured mail is opened and seen', async (t, {open, own}) => {
+	const to = own('captured@dest.example');
+	await hasStatus(await send(to), 'delivered');
+	const {page, press, open: openRow} = await open(await visitorOf(service(), 'viewer', 'shop'));
+	await page.goto('/');
+	await openRow(to);
+	await page.frameLocator('iframe.frame').getByText('Hello Ann').waitFor();
+	await press('Phone', 'a');
+	await page.waitForURL(/look=phone/);
+	await press('Headers', 'a');
+	t.regex(await page.locator('main').innerText(), new RegExp(`To\\s+${to}`));
+});
 
-	// What people do with it, by mouse and by keyboard.
-	const box = await page.locator('iframe.frame').boundingBox();
-	for (const at of [0.1, 0.5, 0.9]) {
-		await page.mouse.click((box?.x ?? 0) + (box?.width ?? 0) * at, (box?.y ?? 0) + (box?.height ?? 0) * at);
+journey('an order is found by its number', async (t, {open, own}) => {
+	for (const order_id of [own('1042'), own('1043')]) {
+		await hasStatus(
+			await send(`${order_id}@dest.example`, {metadata: {order_id}, tags: ['receipt'], data: {name: order_id}}),
+			'delivered',
+		);
 	}
-	for (const one of await frame.locator('a, area, input, button, summary').all()) {
-		// Some cannot be focused, which is as well.
-		await one.focus({timeout: 1000});
-		await page.keyboard.press('Enter');
-	}
-	t.is(new URL(page.url()).pathname, path);
-	t.is(await page.title(), 'Hostile · mailctl');
-	t.is(context.pages().length, 1, 'no window was opened');
-	const heading = page.getByRole('heading', {name: 'Hostile'});
-	await heading.click({timeout: 5000});
-	t.is(
-		await page.evaluate(
-			"document.elementFromPoint(document.querySelector('h1').getBoundingClientRect().x + 4, document.querySelector('h1').getBoundingClientRect().y + 4).tagName",
-		),
-		'H1',
-	);
-	t.deepEqual(await faultsOf(page), []);
-	t.deepEqual(trap.caught, []);
-
-	// With its images it reaches the host of those, and by nothing else.
-	await page.getByRole('link', {name: 'Show remote images'}).click();
-	await waitFor('the images', () => trap.caught.includes('/img') && trap.caught.includes('/over'));
+	const {page, search, press, open: openRow} = await open(await visitorOf(service(), 'viewer', 'shop'));
 	await page.goto('/messages');
-	const images = [
-		'connected',
-		'/img',
-		'/srcset',
-		'/source',
-		'/table',
-		'/body',
-		'/html',
-		'/background',
-		'/over',
-		'/list',
-		'/content',
-		'/style',
-		'/poster',
-		'/svg',
-		'/cursor',
-		'/input',
-		'/lowsrc',
-	];
-	t.deepEqual(
-		[...new Set(trap.caught)].filter(one => !images.includes(one)),
-		[],
+	await search(`order_id=${own('1042')} tag:receipt`);
+	t.is(await page.locator('main tbody tr').count(), 1);
+	t.deepEqual(await faultsOf(page), []);
+	await openRow(own('1042'));
+	await page.getByRole('heading', {name: `Hello ${own('1042')}`}).waitFor();
+	await press('Timeline', 'a');
+	await press(`order_id=${own('1042')}`, 'a');
+	t.is(await page.locator('main tbody tr').count(), 1, 'and again by what the message says of itself');
+});
+
+journey('why a mail waits is found, and it is released', async (t, {open, own}) => {
+	const operator = await visitorOf(service(), 'operator');
+	await operator.submit('/workspaces/use', {workspace: shop().id});
+	const {page, press, type, go, open: openRow} = await open(operator);
+	const domain = own('held.example');
+	await page.goto('/messages');
+	await go('Queue');
+	await press('Suspend a domain', 'summary');
+	await type('Domain', domain);
+	await press('Suspend');
+	await page.getByText(`Nothing is sent to ${domain}`).waitFor();
+	// The scheduler learns of it within half a second.
+	const id = await waitFor('mail that waits', async () => {
+		const sent = await send(`ann@${domain}`);
+		const {text} = await operator.get(`/queue/${domain}`);
+		return new RegExp(`${sent}[\\s\\S]{0,600}suspended`).test(text) ? sent : null;
+	});
+	await page.reload();
+	await press('Hold', 'summary');
+	await type('Reason', 'I ask the customer');
+	await press('Hold all of it');
+	await page.getByText('held.', {exact: false}).first().waitFor();
+	await press('Resume');
+	await page.getByText(`Mail to ${domain} goes again.`).waitFor();
+	t.is(await statusOf(id), 'accepted');
+
+	await openRow(domain);
+	await page.getByText('I ask the customer').first().waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	await press('Release');
+	await page.getByText('released.').waitFor();
+	await hasStatus(id, 'delivered');
+});
+
+journey('a bounce is found, and how it was read', async (t, {open, own}) => {
+	const to = own('gone@dest.example');
+	const id = await send(to);
+	await hasStatus(id, 'delivered');
+	const operator = await visitorOf(service(), 'operator', 'shop');
+	const [ref = ''] = /X-Mailctl-Ref: \S+/.exec((await operator.get(`/messages/${id}/raw`)).text) ?? [];
+	await comesBack(
+		unmatchedBounce(to).replace('--b--', `--b\r\nContent-Type: text/rfc822-headers\r\n\r\n${ref}\r\n\r\n--b--`),
 	);
+	const {page, press, go, search, open: openRow} = await open(operator);
+	await page.goto('/overview');
+	await go('Messages');
+	await press('bounced', 'a');
+	await openRow(to);
+	await press('Timeline', 'a');
+	const came = page.locator('article', {hasText: 'Came back'});
+	t.regex(await came.innerText(), /unknown_user/);
+	t.regex(await came.innerText(), /550 5\.1\.1 no such user/);
+	t.deepEqual(await faultsOf(page), []);
+
+	await go('Suppressions');
+	await search(to);
+	t.regex(await page.locator('main tbody tr').innerText(), /hard bounce/);
+	await press('the message', 'a');
+	t.is(new URL(page.url()).pathname, `/messages/${id}`);
+});
+
+journey('returned mail is explained', async (t, {open, own}) => {
+	const about = own('unknown@dest.example');
+	await comesBack(unmatchedBounce(about));
+	const {page, press, go, type, choose, open: openRow} = await open(await visitorOf(service(), 'viewer'));
+	await page.goto('/messages');
+	await go('Returned');
+	await openRow(about);
+	await page.getByText('suppresses the address').waitFor();
+	await go('Returned');
+	await press('Explain a mail or a reply', 'a');
+	await type('Reply', '452 4.2.2 mailbox full');
+	await choose('Answer to', 'data');
+	await press('Explain the reply');
+	await page.getByText('suppresses nothing').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	await type('Source of the mail', 'From: a@b.example\nSubject: hello\n\nhello');
+	await press('Explain the mail');
+	await page.getByRole('heading', {name: 'How it is read'}).waitFor();
+	t.deepEqual(await service().program.cli('suppression', 'list', '--workspace', 'shop', '--reason', 'complaint'), []);
 });

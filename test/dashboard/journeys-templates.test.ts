@@ -1,249 +1,76 @@
-import {type AddressInfo, createServer} from 'node:net';
 import test from 'ava';
-import type {Browser, Page} from 'playwright-core';
-import {openBrowser} from '../helpers/browser.ts';
+import type {Page} from 'playwright-core';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {faultsOf} from '../helpers/dashboard-browser.ts';
+import {journeysOf} from '../helpers/journeys.ts';
 import {serviceOf} from '../helpers/service.ts';
 
 const receipt = {
 	'template.json': '{"subject":"Receipt {{ number }}"}',
-	'body.mjml':
-		'<mjml><mj-body><mj-section><mj-column><mj-text>Total {{ total }}</mj-text></mj-column></mj-section></mj-body></mjml>',
+	'body.html': '<p>Total {{ total }}</p>',
 	'sample.json': '{"number": 1042, "total": "19.90"}',
 };
-const service = serviceOf(test, {workspaces: {shop: [], bare: []}, templates: {receipt, invoice: receipt}});
+const templates = {'mouse-receipt': receipt, 'keys-receipt': receipt, 'mouse-letter': receipt, 'keys-letter': receipt};
+const service = serviceOf(test, {workspaces: {shop: []}, templates});
+const journey = journeysOf(test, 'journeys-templates', service);
 
-async function openAs(browser: Browser, script = true, workspace = 'shop') {
-	const visitor = await visitorOf(service(), 'operator', workspace);
-	return {visitor, ...(await openWindow(browser, {url: service().url, visitor, script}))};
-}
-
+const operator = () => visitorOf(service(), 'operator', 'shop');
 const shownBy = (page: Page) => page.frameLocator('iframe:visible').locator('body');
 
-test.serial('a template is edited with its preview beside it, and rolled back, by mouse', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	const {page, complaints} = await openAs(browser);
-	await page.goto('/templates');
-	t.deepEqual(await faultsOf(page), []);
-	await page.getByRole('link', {name: 'receipt'}).click();
+journey('a template is edited with its preview beside it, and rolled back', async (t, {open, own}) => {
+	const {page, go, press, type, open: openRow} = await open(await operator());
+	await page.goto('/messages');
+	await go('Templates');
+	await openRow(own('receipt'));
 	await shownBy(page).getByText('Total 19.90').waitFor();
+	await press('Edit', 'a');
+	const steps = await page.evaluate('history.length');
+	await type('Source', '<p>Total {{ total</p>');
+	await page.getByText('It cannot be saved like this:').waitFor();
 	t.deepEqual(await faultsOf(page), []);
-
-	await page.getByRole('link', {name: 'Edit', exact: true}).click();
-	await shownBy(page).getByText('Total 19.90').waitFor();
-	const source = page.getByRole('textbox', {name: 'Source', exact: true});
-	const before = await source.inputValue();
-	await source.fill(before.replace('Total', '{{ total'));
-	await page.getByText(/MJML, line 1, column \d+/).waitFor();
-	t.deepEqual(await faultsOf(page), []);
-	await source.fill(before.replace('Total', 'Altogether {{ currency }}'));
-	await shownBy(page).getByText('Altogether').waitFor();
+	await type('Source', '<p>Altogether {{ currency }} {{ total }}</p>');
 	await page.getByText('Not in the sample: currency.').waitFor();
-	await page
-		.getByRole('textbox', {name: /^Sample variables/})
-		.fill('{"number": 1043, "total": "20", "currency": "EUR"}');
+	await type('Sample variables, JSON, of all languages', '{"number": 1043, "total": "20", "currency": "EUR"}');
 	await shownBy(page).getByText('Altogether EUR 20').waitFor();
 	await page.getByText('The checks found nothing wrong.').waitFor();
 	t.is(await page.locator('iframe').count(), 1);
-	t.is(await page.evaluate('history.length'), 4, 'previews are no steps back');
-	t.deepEqual(await faultsOf(page), []);
-	await page.getByRole('button', {name: 'Save as a new version'}).click();
+	t.is(await page.evaluate('history.length'), steps, 'previews are no steps back');
+	await press('Save as a new version');
 	await page.getByText('Saved version 2. New messages use it.').waitFor();
 	await shownBy(page).getByText('Altogether EUR 20').waitFor();
-
-	await page.getByRole('link', {name: 'since 1'}).click();
-	await page.getByText('Total {{ total }}').waitFor();
-	t.deepEqual(await faultsOf(page), []);
-	await page.goBack();
-	await page.getByRole('button', {name: 'Roll back to 1'}).click();
+	await press('Roll back to 1');
 	await page.getByText('Saved version 3, equal to version 1.').waitFor();
 	await shownBy(page).getByText('Total 19.90').waitFor();
-	t.deepEqual(complaints, []);
 });
 
-test.serial('the same without a mouse', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
+journey('two versions of a template are compared', async (t, {open, own}) => {
+	const visitor = await operator();
+	const {page, go, press, choose, open: openRow} = await open(visitor);
+	const id = service().workspaces.shop?.templates[own('letter')] ?? '';
+	for (const [begun, subject] of [
+		['1', 'The second'],
+		['2', 'The third'],
+	] as const) {
+		const fields = {begun, locale: '', kind: 'html', source: '<p>Total {{ total }}</p>', text: '', sample: ''};
+		// What the sample lacks was seen.
+		const asked = await visitor.submit(`/templates/${id}/edit`, {...fields, subject});
+		const [, seen = ''] = /name="seen" form="editor" value="([^"]*)"/.exec(asked.text) ?? [];
+		await visitor.submit(`/templates/${id}/edit`, {...fields, subject, seen});
 	}
-	const {page, complaints} = await openAs(browser);
-	const {keyboard} = page;
 	await page.goto('/messages');
-	await keyboard.press('g');
-	await keyboard.press('t');
-	await page.waitForURL(/\/templates$/);
-	// Newest first: walk to the one that is meant.
-	for (let row = 0; row < 5 && !(await isFocused(page, 'invoice')); row++) {
-		await keyboard.press('j');
-	}
-	await keyboard.press('Enter');
-	await page.waitForURL(/\/templates\/tpl_/);
-	await tabTo(page, 'Edit');
-	await keyboard.press('Enter');
-	await page.waitForURL(/\/edit/);
-	await tabTo(page, '', 'subject');
-	await keyboard.press('End');
-	await keyboard.type(' of the shop');
-	await page.getByText('Receipt 1042 of the shop').waitFor();
-	await tabTo(page, 'Save as a new version');
-	await keyboard.press('Enter');
-	await page.getByText('Saved version 2.').waitFor();
-	await tabTo(page, 'Roll back to 1');
-	await keyboard.press('Enter');
-	await page.getByText('Saved version 3, equal to version 1.').waitFor();
-	t.deepEqual(complaints, []);
-});
-
-test.serial('without script a preview is one press away, and the checks come before what is saved', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	const {page} = await openAs(browser, false);
-	await page.goto('/templates');
-	await page.getByText('New template').click();
-	await page.getByLabel('Name').fill('welcome');
-	await page.getByRole('button', {name: 'Make it'}).click();
-	await page.getByRole('button', {name: 'Preview'}).click();
-	await shownBy(page).getByText('Hello Zoë').waitFor();
-	await page.getByRole('textbox', {name: /^Sample variables/}).fill('{"name": "Zoë"}');
-	await page.getByRole('button', {name: 'Check'}).click();
-	await page.getByText('Not in the sample: order.').waitFor();
-	t.is(await page.getByRole('textbox', {name: /^Sample variables/}).inputValue(), '{"name": "Zoë"}');
-	await page.getByRole('button', {name: 'Save as a new version'}).click();
-	await page.getByText('Saved version 1.').waitFor();
-});
-
-test.serial('every other state is fit for all, and a test leads to its message', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	const {page, visitor, complaints} = await openAs(browser, true, 'bare');
-	const {templates = {}} = service().workspaces.bare ?? {};
-	for (const [typed, id] of Object.entries(templates)) {
-		await visitor.submit(`/templates/${id}/delete`, {typed});
-	}
-	await page.goto('/templates');
-	await page.getByText('No templates yet.').waitFor();
-	await page.getByText('New template').click();
-	t.deepEqual(await faultsOf(page), []);
-	await page.getByLabel('Name').fill('welcome');
-	await page.getByLabel('Id, to send with').fill('tpl_welcome');
-	await page.getByRole('button', {name: 'Make it'}).click();
-	await page.goto('/templates/tpl_welcome');
-	await page.getByText('Nothing was saved yet.').waitFor();
-	t.deepEqual(await faultsOf(page), []);
-
-	await page.getByRole('link', {name: 'Edit', exact: true}).click();
-	const first = {begun: '', locale: '', subject: 'Hi', kind: 'html', source: '<p>Hi</p>', text: '', sample: ''};
-	await visitor.submit('/templates/tpl_welcome/edit', first);
-	await page.getByRole('button', {name: 'Save as a new version'}).click();
-	await page.getByText('version 1 was saved while you edited the first one').waitFor();
-	await shownBy(page).getByText('Hello Zoë').waitFor();
-	t.deepEqual(await faultsOf(page), []);
-	t.deepEqual(complaints.splice(0).length, 1, 'the browser tells of the status 409');
-
-	await page.goto('/templates/tpl_welcome');
-	await page.getByText('Delete this template').click();
-	await page.getByText('Send a test').click();
-	t.deepEqual(await faultsOf(page), []);
-	await page.getByLabel('To', {exact: true}).fill('ann@dest.example');
-	await page.getByRole('button', {name: 'Send it'}).click();
-	await page.waitForURL(/\/messages\/msg_/);
-	await page.getByText('Version 1 is on its way to ann@dest.example.').waitFor();
-	t.deepEqual(complaints, []);
-});
-
-test.serial('hostile source in a preview reaches nothing', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	let visits = 0;
-	const evil = createServer(socket => {
-		visits++;
-		socket.on('error', () => undefined);
-		socket.destroy();
-	});
-	await new Promise<void>(resolve => {
-		evil.listen(0, '127.0.0.1', resolve);
-	});
-	t.teardown(() => evil.close());
-	const host = `127.0.0.1:${(evil.address() as AddressInfo).port}`;
-
-	const {page, visitor} = await openAs(browser);
-	const id = 'tpl_hostile';
-	await visitor.submit('/templates', {name: 'hostile', id});
-	const fields = {
-		begun: '',
-		subject: '<script>alert(1)</script>',
-		kind: 'html',
-		source: hostileSource(host),
-		sample: '',
-	};
-	t.is((await visitor.submit(`/templates/${id}/edit`, fields)).location, `/templates/${id}`);
-
-	const dialogs: string[] = [];
-	page.on('dialog', dialog => {
-		dialogs.push(dialog.message());
-		void dialog.dismiss();
-	});
-	for (const path of [`/templates/${id}`, `/templates/${id}?show=phone`, `/templates/${id}/edit`]) {
-		await page.goto(path);
-		await shownBy(page).getByText('the end of it').waitFor();
-		await page.getByRole('heading', {level: 1, name: 'hostile'}).click({trial: true});
-		t.is(new URL(page.url()).pathname, path.replace(/\?.*/, ''));
-	}
-	// What is being typed is shown under the same rules.
-	const source = page.getByRole('textbox', {name: 'Source', exact: true});
-	await source.fill((await source.inputValue()).replace('the end of it', 'the very end'));
-	await shownBy(page).getByText('the very end').waitFor();
-	t.is(visits, 0);
-	t.deepEqual(dialogs, []);
+	await go('Templates');
+	await openRow(own('letter'));
+	await press('since 2', 'a');
 	t.deepEqual(
-		page.frames().map(frame => new URL(frame.url()).pathname),
-		[`/templates/${id}/edit`, `/templates/${id}/draft`],
+		[await page.locator('del').first().innerText(), await page.locator('ins').first().innerText()],
+		['- The second', '+ The third'],
 	);
-
-	// Asked for, images of the web load, so the host above would have seen what else asks for it.
-	await page.goto(`/templates/${id}?images=1`);
-	await shownBy(page).getByText('the end of it').waitFor();
-	await page.waitForLoadState('networkidle');
-	t.true(visits > 0);
+	t.deepEqual(await faultsOf(page), []);
+	await choose('From', 'Version 1');
+	await choose('To', 'Version 2');
+	await press('Compare');
+	t.deepEqual(
+		[await page.locator('del').first().innerText(), await page.locator('ins').first().innerText()],
+		['- Receipt {{ number }}', '+ The second'],
+	);
 });
-
-function hostileSource(host: string): string {
-	const url = `http://${host}`;
-	return `<html><head><base href="${url}/"><meta http-equiv="refresh" content="0;url=${url}/refresh">
-<link rel="preconnect" href="${url}"><link rel="dns-prefetch" href="//${host}"><link rel="stylesheet" href="${url}/style.css">
-<style>@import "${url}/import.css"; @font-face {font-family: x; src: url(${url}/font)}
-body {font-family: x; background: url(${url}/background)} .cover {position: fixed; inset: 0; z-index: 99999; background: red}</style>
-<script>top.location = '${url}/top'; fetch('${url}/fetch'); alert(document.cookie)</script></head>
-<body onload="location = '${url}/onload'"><div class="cover" onclick="alert(1)"></div>
-<img src="${url}/image" srcset="${url}/large 2x" onerror="alert(2)"><img src="https://${host}/image">
-<iframe src="${url}/frame"></iframe><iframe srcdoc="<script>parent.parent.location='${url}'</script>"></iframe>
-<object data="${url}/object"></object><embed src="${url}/embed"><video src="${url}/video" autoplay></video><audio src="${url}/audio" autoplay></audio>
-<svg><use href="${url}/use#a"></use><image href="${url}/svg"></image><script>alert(3)</script></svg>
-<form action="${url}/form"><input name="a" autofocus onfocus="this.form.submit()"><button>Send</button></form>
-<a href="${url}/link" target="_top" ping="${url}/ping">out</a><math><mtext><script>alert(4)</script></mtext></math>
-<portal src="${url}/portal"></portal><p>the end of it</p></body></html>`;
-}
-
-const isFocused = async (page: Page, text: string): Promise<boolean> =>
-	(await page.evaluate('document.activeElement?.textContent?.trim()')) === text;
-
-/** Presses Tab until what has this text, or the field of this name, has the focus. */
-async function tabTo(page: Page, text: string, field = ''): Promise<void> {
-	for (let n = 0; n < 80; n++) {
-		await page.keyboard.press('Tab');
-		if (field === '' ? await isFocused(page, text) : (await page.evaluate('document.activeElement?.name')) === field) {
-			return;
-		}
-	}
-	throw new Error(`Tab does not lead to ${text || field}`);
-}

@@ -1,10 +1,11 @@
 import test from 'ava';
-import {openBrowser} from '../helpers/browser.ts';
+import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
 import {serviceOf} from '../helpers/service.ts';
 
 const service = serviceOf(test, {workspaces: {shop: [], other: []}});
+const browserFor = browserOf(test);
 
 async function sent(workspace: string, to: string): Promise<void> {
 	const {live, from, templates} = service().workspaces[workspace] as NonNullable<
@@ -17,7 +18,7 @@ async function sent(workspace: string, to: string): Promise<void> {
 }
 
 test('an open list shows a new mail by itself, and none of another workspace', async t => {
-	const browser = await openBrowser(t);
+	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
 	}

@@ -1,7 +1,5 @@
 import test from 'ava';
-import {openBrowser} from '../helpers/browser.ts';
 import {type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
 import {type Service, serviceOf} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -78,34 +76,4 @@ test('mail is dropped and failed only where its destination is typed, and only o
 			['queue.dropped', undefined],
 		],
 	);
-});
-
-test('why a mail waits is found and it is let go, without a mouse', async t => {
-	const browser = await openBrowser(t);
-	if (browser === null) {
-		return;
-	}
-	const operator = await visitorOf(service(), 'operator');
-	await operator.submit('/queue/suspend', {domain: 'held.example'});
-	const visitor = await visitorOf(service(), 'operator', 'shop');
-	const id = await waiting(visitor, 'ann@held.example');
-	const held = await visitor.submit('/queue/held.example/hold', {reason: 'I ask the customer'});
-	t.is(held.status, 303, held.text);
-	await operator.submit('/queue/held.example/resume');
-	const {page, complaints} = await openWindow(browser, {url: service().url, visitor});
-	await page.goto('/messages');
-	await page.keyboard.press('g');
-	await page.keyboard.press('q');
-	await page.waitForURL(/\/queue$/);
-	t.deepEqual(await faultsOf(page), []);
-	await page.getByRole('link', {name: 'held.example'}).focus();
-	await page.keyboard.press('Enter');
-	await page.waitForURL(/held\.example/);
-	await page.getByText('I ask the customer').first().waitFor();
-	t.deepEqual(await faultsOf(page), []);
-	await page.getByRole('button', {name: 'Release'}).focus();
-	await page.keyboard.press('Enter');
-	await page.getByText('1 released.').waitFor();
-	await waitFor('the mail', async () => (await statusOf(id)) === 'delivered');
-	t.deepEqual(complaints, []);
 });

@@ -1,40 +1,91 @@
-import {writeFile} from 'node:fs/promises';
-import {join} from 'node:path';
 import test from 'ava';
+import type {Page} from 'playwright-core';
 import {browserOf} from '../helpers/browser.ts';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {openWindow} from '../helpers/dashboard-browser.ts';
-import {named, pathOf, routes, thingsOf} from '../helpers/dashboard-routes.ts';
+import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {emptyPaths, fill, openPaths} from '../helpers/dashboard-pages.ts';
+import {oidcSettings, startOidcProvider} from '../helpers/oidc-provider.ts';
 import {serviceOf} from '../helpers/service.ts';
-import {unmatchedBounce} from '../helpers/unmatched-bounce.ts';
 
-// Every page of the table of routes, with something of each kind to show: a new one is walked without being named.
-const service = serviceOf(test, {workspaces: {shop: [], other: []}});
+// Every page of the table of routes, with nothing and with something of each kind to show: a new one is walked without being named.
+const service = serviceOf(test, {
+	workspaces: {shop: [], other: []},
+	settings: async scope => oidcSettings(await startOidcProvider(scope)),
+});
 const browserFor = browserOf(test);
 
-/** Paths of all pages that there are for an admin; what is saved or shown in a frame is none. */
+let admin: Visitor;
+/** Paths of all pages that there are for an admin. */
 let paths: readonly string[] = [];
 
-test.serial('the store is filled with something of each kind, and each has its page', async t => {
-	const {program} = service();
-	const file = join(program.folder, 'returned.eml');
-	await writeFile(file, unmatchedBounce('gone@dest.example'));
-	await program.cli('bounce', 'ingest', file);
-	const admin = await visitorOf(service(), 'admin');
-	const [, returned = ''] = /href="\/returned\/([0-9a-f]{64})"/.exec((await admin.get('/returned')).text) ?? [];
-	const things = {...(await thingsOf(service())), returned};
-	await service().program.cli('queue', 'suspend', 'slow.example');
-	const found: string[] = [];
-	for (const route of routes.filter(one => one.method === 'GET')) {
-		const path = pathOf(route, things) ?? route.path;
-		const seen = await admin.get(path);
-		t.true(path.split('/').length !== 3 || seen.status === 200, `${named(route)} answered ${seen.status}`);
-		if (/<main id="main"/.test(seen.text)) {
-			found.push(path);
+/** What is wrong with pages for whoever sees badly, hears them, or has a phone: as they are, and with all that opens opened. */
+async function faultsAmong(page: Page, walked: readonly string[]): Promise<string[]> {
+	const faults: string[] = [];
+	for (const path of walked) {
+		await page.goto(path);
+		faults.push(...(await faultsOf(page)));
+		const opened = await page.evaluate(
+			`[...document.querySelectorAll('main details')].map(one => { one.open = true; }).length`,
+		);
+		if (Number(opened) > 0) {
+			faults.push(...(await faultsOf(page)).map(fault => `opened: ${fault}`));
 		}
 	}
-	paths = found;
+	return faults;
+}
+
+test.serial('each page that has nothing to show yet is fit for all', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	admin = await visitorOf(service(), 'admin');
+	await admin.submit('/workspaces', {name: 'empty'});
+	const {page, context} = await openWindow(browser, {url: service().url, visitor: admin});
+	t.teardown(() => context.close());
+	const walked = await emptyPaths(admin);
+	t.true(walked.length > 15, `${walked}`);
+	t.deepEqual(await faultsAmong(page, [...walked, '/messages/nothing']), []);
+	const stranger = strangerTo(service().url);
+	const open = await openPaths(stranger);
+	t.true(open.length > 2, `${open}`);
+	const outside = await openWindow(browser, {url: service().url, visitor: stranger});
+	t.teardown(() => outside.context.close());
+	t.deepEqual(await faultsAmong(outside.page, open), []);
+});
+
+test.serial('each page that has something of each kind to show is fit for all', async t => {
+	paths = await fill(service(), admin);
 	t.true(paths.length > 30, `${paths}`);
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const {page, context} = await openWindow(browser, {url: service().url, visitor: admin});
+	t.teardown(() => context.close());
+	t.deepEqual(await faultsAmong(page, [...paths, '/confirm']), []);
+});
+
+test.serial('on a phone the list of messages shows status and time without scrolling', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const {page, context} = await openWindow(browser, {url: service().url, visitor: admin});
+	t.teardown(() => context.close());
+	await page.setViewportSize({width: 390, height: 780});
+	await page.goto('/messages');
+	t.true((await page.locator('main tbody tr').count()) > 5);
+	t.is(
+		await page.evaluate(
+			`(box => box.scrollWidth - box.clientWidth)(document.querySelector('[aria-label="Messages"]'))`,
+		),
+		0,
+	);
+	for (const row of await page.locator('main tbody tr').all()) {
+		t.true((await row.locator('.badge').first().isVisible()) && (await row.locator('time').isVisible()));
+		t.true(((await row.locator('td').first().boundingBox())?.width ?? 0) > 100, 'and there is room for the recipient');
+	}
 });
 
 test.serial('a viewer has no form on any page but to log out, to look, and of the own account', async t => {
@@ -51,13 +102,29 @@ test.serial('a viewer has no form on any page but to log out, to look, and of th
 	}
 });
 
+test.serial('no page has a link to what its reader may not see', async t => {
+	const viewer = await visitorOf(service(), 'viewer');
+	const followed = new Set<string>();
+	for (const path of paths) {
+		const {text} = await viewer.get(path);
+		const [, main = ''] = text.split('<main');
+		for (const [, href = ''] of main.matchAll(/<a [^>]*href="(\/[^"]*)"/g)) {
+			const to = href.replaceAll('&amp;', '&');
+			if (!followed.has(to)) {
+				followed.add(to);
+				t.not((await viewer.get(to)).status, 403, `${path} leads to ${to}`);
+			}
+		}
+	}
+	t.true(followed.size > paths.length);
+});
+
 test.serial('without script each page has its content', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
 	}
-	const visitor = await visitorOf(service(), 'admin');
-	const {page, context} = await openWindow(browser, {url: service().url, visitor, script: false});
+	const {page, context} = await openWindow(browser, {url: service().url, visitor: admin, script: false});
 	t.teardown(() => context.close());
 	for (const path of paths) {
 		await page.goto(path);

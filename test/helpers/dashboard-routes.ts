@@ -8,9 +8,10 @@ const anything: unknown = new Proxy(() => undefined, {
 	get: (_, key) => (key === Symbol.toPrimitive ? () => '' : anything),
 	apply: () => anything,
 });
+export const noParts = anything as DashboardParts;
 
 /** Every route of the dashboard for those who are logged in. */
-export const routes: readonly Route[] = pages(anything as DashboardParts);
+export const routes: readonly Route[] = pages(noParts);
 export const named = ({method, path}: Route) => `${method} ${path}`;
 
 /** Ids by the first segment of the paths that name them. */
@@ -19,8 +20,10 @@ export type Things = Readonly<Record<string, string>>;
 /** A thing of the workspace `shop` for each path that names one, so that others can be shown to see nothing of it. */
 export async function thingsOf({workspaces, program}: Service): Promise<Things> {
 	const {live, from, templates, id: workspace} = workspaces.shop as NonNullable<(typeof workspaces)[string]>;
-	const send = {from, to: 'secret-recipient@dest.example', templateId: templates.plain, data: {text: 'x'}};
-	const {body} = await live.post<{id: string}>('/v1/messages', send);
+	const {body} = await live.post<{id: string}>('/v1/messages', {
+		...{from, to: 'secret-recipient@dest.example', templateId: templates.plain, data: {text: 'x'}},
+		attachments: ['a', 'b'].map(name => ({filename: `${name}.txt`, contentType: 'text/plain', content: 'YQ=='})),
+	});
 	const made = async (...command: string[]) =>
 		(await program.cli<{id: string}>(...command, '--workspace', workspace)).id;
 	await made('topic', 'create', '--code', 'secret-topic', '--name', 'Secret');
@@ -40,8 +43,8 @@ export async function thingsOf({workspaces, program}: Service): Promise<Things> 
 	};
 }
 
-/** The path with the id of a thing; null: it names none. */
-export function pathOf({path}: Route, things: Things): string | null {
+/** The path with the id of a thing, and that of a second one within it; null: it names none. */
+export function pathOf({path}: Route, things: Things, within: Things = {}): string | null {
 	if (!path.includes(':')) {
 		return null;
 	}
@@ -50,5 +53,5 @@ export function pathOf({path}: Route, things: Things): string | null {
 	if (thing === undefined) {
 		throw new Error(`${path} names a thing that this test has none of: add it to thingsOf`);
 	}
-	return path.replace(/:\w+/g, (_, at: number) => (at === path.indexOf(':') ? thing : '1'));
+	return path.replace(/:\w+/g, (_, at: number) => (at === path.indexOf(':') ? thing : (within[noun] ?? '1')));
 }

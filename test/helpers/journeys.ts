@@ -4,6 +4,7 @@ import {browserOf} from './browser.ts';
 import type {Visitor} from './dashboard.ts';
 import {openWindow} from './dashboard-browser.ts';
 import {type Hands, handsOn, type Way, ways} from './hands.ts';
+import {type JourneyFile, type JourneyTitle, journeys} from './journey-list.ts';
 import type {Service} from './service.ts';
 
 export type Window = Hands & {readonly page: Page};
@@ -14,12 +15,27 @@ type Stage = {
 	readonly open: (visitor: Visitor) => Promise<Window>;
 };
 
-type Journey = (title: string, walk: (t: ExecutionContext, stage: Stage) => Promise<void>) => void;
+type Journey<Title> = (title: Title, walk: (t: ExecutionContext, stage: Stage) => Promise<void>) => void;
 
-/** Makes two tests of what people do: by mouse, and by the keyboard alone. All of a file have one browser. */
-export function journeysOf(test: TestFn, service: () => Service): Journey {
+/** Of the keyboard's journeys: whatever touched the page was no key. */
+const noMouse = `addEventListener('pointerdown', () => console.error('A mouse was used.'), {capture: true})`;
+
+/**
+ * Makes two tests of each of a file's journeys: by mouse, and by the keyboard alone. All of a file have one browser. The file
+ * walks all that the list has for it.
+ */
+export function journeysOf<File extends JourneyFile>(
+	test: TestFn,
+	file: File,
+	service: () => Service,
+): Journey<JourneyTitle<File>> {
 	const browserFor = browserOf(test);
+	const walked = new Set<string>();
+	test.serial(`the journeys of ${file} are those of the list`, t => {
+		t.deepEqual([...walked].toSorted(), [...journeys[file]].toSorted());
+	});
 	return (title, walk) => {
+		walked.add(title);
 		for (const way of ways) {
 			test.serial(`${title}, by ${way}`, async t => {
 				const browser = await browserFor(t);
@@ -31,6 +47,9 @@ export function journeysOf(test: TestFn, service: () => Service): Journey {
 					const opened = await openWindow(browser, {url: service().url, visitor});
 					complaints.push(opened.complaints);
 					t.teardown(() => opened.context.close());
+					if (way === 'keys') {
+						await opened.page.addInitScript(noMouse);
+					}
 					return {page: opened.page, ...handsOn(opened.page, way)};
 				};
 				await walk(t, {way, open, own: name => `${way}-${name}`});

@@ -82,7 +82,12 @@ export function messageTable(now: number): Omit<Table<ListedMessage>, 'rows' | '
 		label: 'Messages',
 		link: ({id}) => `/messages/${id}`,
 		columns: [
-			{title: 'To', cell: row => name(row.to), cut: true},
+			// On a phone the subject stands below it, so that status and time are seen without scrolling.
+			{
+				title: 'To',
+				cell: row => html`${name(row.to)}${row.subject && html`<small class="narrow">${name(row.subject)}</small>`}`,
+				cut: true,
+			},
 			{
 				title: 'Status',
 				cell: row => html`${stateBadge(row.status)}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
@@ -91,6 +96,7 @@ export function messageTable(now: number): Omit<Table<ListedMessage>, 'rows' | '
 				title: 'Subject',
 				cell: row => (row.subject === null ? html`<span class="soft">not made yet</span>` : name(row.subject)),
 				cut: true,
+				wide: true,
 			},
 			{title: 'From', cell: row => name(row.from), cut: true, wide: true},
 			{title: 'Accepted', cell: row => time(row.created_at, now), right: true},

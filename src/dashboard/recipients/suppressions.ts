@@ -46,11 +46,9 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 			...(problem !== null && {status: 422, problem}),
 			place: 'suppressions',
 			title: 'Suppressions',
-			actions: html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null, q: null})}">Export</a>${
-				visit.may('operator')
-					? html`${opened('Import', uploadForm())}${opened('Add', addForm(form.get('address') ?? ''))}`
-					: null
-			}`,
+			actions: visit.may('operator')
+				? html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null, q: null})}">Export</a>${opened('Import', uploadForm())}${opened('Add', addForm(form.get('address') ?? ''))}`
+				: nothing,
 			content,
 		};
 	}

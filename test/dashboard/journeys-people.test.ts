@@ -1,0 +1,90 @@
+import test from 'ava';
+import {strangerTo, visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf} from '../helpers/dashboard-browser.ts';
+import {journeysOf} from '../helpers/journeys.ts';
+import {serviceOf, type Workspace} from '../helpers/service.ts';
+
+const service = serviceOf(test, {workspaces: {shop: []}});
+const journey = journeysOf(test, 'journeys-people', service);
+const password = 'correct horse battery';
+
+journey('one comes by a link, sets a password, and logs in with it', async (t, {open, own}) => {
+	const {url, program} = service();
+	const email = own('first@staff.example');
+	const {link} = await program.cli<{link: string}>('user', 'add', email, '--role', 'viewer');
+	const {page, type, press} = await open(strangerTo(url));
+	await page.goto(link);
+	await type('New password', password);
+	await press('Set the password');
+	await page.getByText('The password is set.').waitFor();
+	await press('Log out');
+	await page.getByText('You are logged out.').waitFor();
+	await type('E-mail', email);
+	await type('Password', password);
+	await press('Log in');
+	await page.getByRole('heading', {name: 'Messages'}).waitFor();
+	t.is(new URL(page.url()).pathname, '/messages');
+});
+
+journey('one logs out everywhere else', async (t, {open, own}) => {
+	const {url, program} = service();
+	const email = own('lost@staff.example');
+	const [here, lost] = [strangerTo(url), strangerTo(url)];
+	for (const [visitor, verb] of [[here, 'add'] as const, [lost, 'link'] as const]) {
+		const role = verb === 'add' ? ['--role', 'viewer'] : [];
+		const {link} = await program.cli<{link: string}>('user', verb, email, ...role);
+		await visitor.get(new URL(link).pathname);
+	}
+	const [first, second] = [await open(here), await open(lost)];
+	await second.page.goto('/messages');
+	await first.page.goto('/messages');
+	await first.press(email, 'a');
+	await first.press('Log out everywhere else');
+	await first.page.getByText('All other sessions have ended.').waitFor();
+	await second.page.reload();
+	t.is(new URL(second.page.url()).pathname, '/login');
+});
+
+journey('a user is added, and their role changed', async (t, {open, own}) => {
+	const email = own('new@staff.example');
+	const {page, go, press, type, choose, open: openRow} = await open(await visitorOf(service(), 'admin'));
+	await page.goto('/messages');
+	await go('Users');
+	await press('Add a user', 'summary');
+	await type('E-mail', email);
+	await choose('Role', 'operator: acts on mail and lists');
+	await press('Add');
+	t.deepEqual(await faultsOf(page), []);
+	const link = await page.locator('.copyable code').innerText();
+
+	const theirs = await open(strangerTo(service().url));
+	await theirs.page.goto(link);
+	await theirs.page.goto('/keys');
+	t.is(await theirs.page.getByText('New key').count(), 0);
+
+	await press('Back to the users', 'a');
+	await openRow(email);
+	await choose('Role', 'admin: changes everything');
+	await press('Save');
+	await page.getByText('Saved. It holds at once.').waitFor();
+	await theirs.page.reload();
+	t.is(await theirs.page.getByText('New key').count(), 1);
+});
+
+journey('a viewer goes everywhere and finds nothing to change', async (t, {open}) => {
+	const {live, from, templates} = service().workspaces.shop as Workspace;
+	await live.post('/v1/messages', {from, to: 'ann@dest.example', templateId: templates.plain, data: {name: 'Ann'}});
+	const {page, go} = await open(await visitorOf(service(), 'viewer', 'shop'));
+	await page.goto('/messages');
+	const places = await page.locator('nav.side .menu li a').allInnerTexts();
+	t.is(places.length, 16);
+	for (const place of places) {
+		await go(place);
+		await page.waitForURL(new RegExp(`/${place.toLowerCase()}`));
+		const isOpen = (await page.getByText('this needs the role').count()) === 0;
+		t.is(isOpen, !['Users', 'Audit', 'Health'].includes(place), place);
+		for (const form of await page.locator('main form[method=post]').all()) {
+			t.is(await form.getAttribute('action'), '/returned/explain', place);
+		}
+	}
+});

@@ -1,0 +1,87 @@
+import {mkdtemp} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import test from 'ava';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf} from '../helpers/dashboard-browser.ts';
+import {journeysOf} from '../helpers/journeys.ts';
+import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
+
+let receiver: Receiver;
+const service = serviceOf(test, {
+	workspaces: {mouse: [], keys: []},
+	async settings(scope) {
+		receiver = await startReceiver(scope, await mkdtemp(join(tmpdir(), 'mailctl-hooks-')), ['hooks.shop.example']);
+		return {...receiver.settings, MAILCTL_WEBHOOK_BACKOFF: '1ms'};
+	},
+});
+const journey = journeysOf(test, 'journeys-webhooks', service);
+
+type Endpoint = {readonly workspace: string; readonly path: string; readonly id: string};
+
+/** Mail whose events the receiver refuses until they are given up. */
+async function sendInOutage(addresses: readonly string[], {workspace, path, id}: Endpoint): Promise<void> {
+	const {live, from, templates} = service().workspaces[workspace] as Workspace;
+	receiver.behave(path, (_, response) => response.writeHead(503).end());
+	for (const to of addresses) {
+		await live.post('/v1/messages', {from, to, templateId: templates.plain});
+	}
+	await waitFor('its deliveries are exhausted', async () => {
+		const command = ['webhook', 'deliveries', id, '--status', 'exhausted', '--workspace', workspace];
+		return (await service().program.cli<unknown[]>(...command)).length === addresses.length;
+	});
+	receiver.behave(path, (_, response) => response.end());
+}
+
+journey('webhooks are replayed after an outage', async (t, {open, way}) => {
+	const path = `/hooks-of-${way}`;
+	const command = ['webhook', 'add', receiver.url(path), '--event', 'delivered', '--workspace', way];
+	const {id} = await service().program.cli<{id: string}>(...command);
+	const endpoint = {workspace: way, path, id};
+	await sendInOutage(['ann@dest.example', 'bob@dest.example'], endpoint);
+	const {page, go, press, open: openRow} = await open(await visitorOf(service(), 'operator', way));
+	await page.goto('/messages');
+	await go('Webhooks');
+	await page.getByText('failing', {exact: true}).waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	await openRow(receiver.url(path));
+	await press('Replay many', 'summary');
+	await press('Replay');
+	await page.getByText('posted again now: 2.').waitFor();
+	await page.locator('#deliveries .badge.good').nth(1).waitFor();
+	await page.locator('#state').getByText('active').waitFor();
+
+	await sendInOutage(['cy@dest.example'], endpoint);
+	await go('Webhooks');
+	await openRow(receiver.url(path));
+	await openRow('cy@dest.example');
+	await page.getByRole('heading', {name: 'delivered: cy@dest.example'}).waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	await press('Replay');
+	await page.getByText('It is posted again now.').waitFor();
+	await page.locator('#delivery .badge.good').waitFor();
+});
+
+journey('an endpoint is added and tested', async (t, {open, way}) => {
+	const path = `/tested-by-${way}`;
+	await service().program.cli('webhook', 'add', receiver.url('/other'), '--event', 'opened', '--workspace', way);
+	const {page, go, press, type, tick} = await open(await visitorOf(service(), 'admin', way));
+	await page.goto('/messages');
+	await go('Webhooks');
+	await press('Add an endpoint', 'summary');
+	await type('URL', receiver.url(path));
+	await tick('bounced: it did not arrive and will not');
+	await press('Add the endpoint');
+	receiver.behave(path, (_, response) => response.writeHead(500).end());
+	await press('Send a test');
+	await page.getByText('The test event was not acknowledged: the endpoint answered 500').waitFor();
+	t.deepEqual(await faultsOf(page), []);
+	receiver.behave(path, (_, response) => response.end());
+	await press('Send a test');
+	await page.getByText('The test event was acknowledged').waitFor();
+	t.is(receiver.postsTo(path).length, 2);
+	await press('Show', 'a');
+	await page.getByText(/^whsec_/).waitFor();
+});

@@ -1,0 +1,149 @@
+import test from 'ava';
+import {browserOf} from '../helpers/browser.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
+import {hostileHtml, openTrap, type Trap} from '../helpers/hostile-html.ts';
+import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+/** What a page has and Node.js has not. */
+type Styled = {readonly getComputedStyle: (element: unknown) => {readonly color: string}};
+
+const service = serviceOf(test, {
+	workspaces: {shop: []},
+	// The mail is what the caller says.
+	templates: {letter: {'template.json': '{"subject":"{{ subject }}"}', 'body.html': '{{ body | raw }}'}},
+});
+
+const browserFor = browserOf(test);
+
+async function sent(data: object, more: object = {}): Promise<string> {
+	const {live, from, templates} = service().workspaces.shop as Workspace;
+	const send = {from, to: 'ann@dest.example', templateId: templates.letter, data, ...more};
+	const {body} = await live.post<{id: string}>('/v1/messages', send);
+	await waitFor('the mail', async () => {
+		return (await live.get<{status: string}>(`/v1/messages/${body.id}`)).body.status === 'delivered';
+	});
+	return body.id;
+}
+
+test.serial('the first mail appears by itself, is opened, and seen as others see it', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const {page, complaints} = await openWindow(browser, {url: service().url, visitor});
+	await page.goto('/');
+	await page.getByText('No messages yet.').waitFor();
+	await sent({
+		subject: 'Your receipt',
+		body: '<style>h1 { color: #111 } @media (prefers-color-scheme: dark) { h1 { color: #eee } }</style><h1>Thanks, Ann</h1>',
+	});
+	await page.getByRole('heading', {name: 'The newest: Your receipt'}).waitFor();
+	const mail = page.frameLocator('iframe.frame').getByRole('heading', {name: 'Thanks, Ann'});
+	await mail.waitFor();
+	t.deepEqual(await faultsOf(page), []);
+
+	// From here on as the frame says: what a test sets holds for frames too.
+	await page.emulateMedia({colorScheme: null});
+	const colour = () => mail.evaluate(h1 => (globalThis as unknown as Styled).getComputedStyle(h1).color);
+	await page.getByRole('link', {name: 'ann@dest.example'}).click();
+	await page.getByRole('heading', {name: 'Your receipt', exact: true}).waitFor();
+	t.is(await colour(), 'rgb(17, 17, 17)');
+	await page.getByRole('link', {name: 'Phone'}).click();
+	await page.waitForURL(/look=phone/);
+	await page.getByRole('link', {name: 'Dark'}).click();
+	await page.waitForURL(/scheme=dark/);
+	t.is(await colour(), 'rgb(238, 238, 238)');
+	await page.getByRole('button', {name: 'Send again'}).click();
+	await page.getByText('Sent again: this is the new message.').waitFor();
+	t.deepEqual(complaints, []);
+});
+
+test.serial('without script an order is found by its number', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const metadata = {order_id: '1043'};
+	await sent({subject: 'Order 1043', body: '<p>1043</p>'}, {metadata, to: 'customer@dest.example'});
+	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const {page} = await openWindow(browser, {url: service().url, visitor, script: false});
+	await page.goto('/messages');
+	await page.getByLabel('Search', {exact: true}).fill('order_id=1043');
+	await page.getByRole('button', {name: 'Search'}).click();
+	await page.locator('a[data-row]').first().click();
+	await page.frameLocator('iframe.frame').getByText('1043').waitFor();
+	await page.getByRole('link', {name: 'Timeline'}).click();
+	await page.getByRole('link', {name: 'order_id=1043'}).click();
+	await page.getByRole('link', {name: 'order_id=1043'}).click();
+	t.true((await page.locator('main tbody tr').count()) > 1, 'the search is taken back by its chip');
+});
+
+test.serial('hostile mail in the preview reaches nothing and touches nothing', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const trap: Trap = await openTrap(t);
+	const id = await sent({subject: 'Hostile', body: hostileHtml(trap.url)});
+	const visitor = await visitorOf(service(), 'viewer');
+	const {page, context} = await openWindow(browser, {url: service().url, visitor});
+	const path = `/messages/${id}/preview`;
+	await page.goto(path, {waitUntil: 'load'});
+	const frame = page.frameLocator('iframe.frame');
+	await frame.getByText('Click here').waitFor({state: 'attached'});
+
+	// What people do with it, by mouse and by keyboard.
+	const box = await page.locator('iframe.frame').boundingBox();
+	for (const at of [0.1, 0.5, 0.9]) {
+		await page.mouse.click((box?.x ?? 0) + (box?.width ?? 0) * at, (box?.y ?? 0) + (box?.height ?? 0) * at);
+	}
+	for (const one of await frame.locator('a, area, input, button, summary').all()) {
+		// Some cannot be focused, which is as well.
+		await one.focus({timeout: 1000});
+		await page.keyboard.press('Enter');
+	}
+	t.is(new URL(page.url()).pathname, path);
+	t.is(await page.title(), 'Hostile · mailctl');
+	t.is(context.pages().length, 1, 'no window was opened');
+	const heading = page.getByRole('heading', {name: 'Hostile'});
+	await heading.click({timeout: 5000});
+	t.is(
+		await page.evaluate(
+			"document.elementFromPoint(document.querySelector('h1').getBoundingClientRect().x + 4, document.querySelector('h1').getBoundingClientRect().y + 4).tagName",
+		),
+		'H1',
+	);
+	t.deepEqual(await faultsOf(page), []);
+	t.deepEqual(trap.caught, []);
+
+	// With its images it reaches the host of those, and by nothing else.
+	await page.getByRole('link', {name: 'Show remote images'}).click();
+	await waitFor('the images', () => trap.caught.includes('/img') && trap.caught.includes('/over'));
+	await page.goto('/messages');
+	const images = [
+		'connected',
+		'/img',
+		'/srcset',
+		'/source',
+		'/table',
+		'/body',
+		'/html',
+		'/background',
+		'/over',
+		'/list',
+		'/content',
+		'/style',
+		'/poster',
+		'/svg',
+		'/cursor',
+		'/input',
+		'/lowsrc',
+	];
+	t.deepEqual(
+		[...new Set(trap.caught)].filter(one => !images.includes(one)),
+		[],
+	);
+});

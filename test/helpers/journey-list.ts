@@ -1,0 +1,38 @@
+/**
+ * What people do with the dashboard, by the file of `test/dashboard` that walks it: each once by mouse, and once by the
+ * keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter).
+ */
+export const journeys = {
+	'journeys-people': [
+		'one comes by a link, sets a password, and logs in with it',
+		'one logs out everywhere else',
+		'a user is added, and their role changed',
+		'a viewer goes everywhere and finds nothing to change',
+	],
+	'journeys-workspaces': [
+		'what another workspace has stays unseen',
+		'one looks at another workspace',
+		'a workspace is paused, what it sends is refused, and it is resumed',
+		'a key is made, replaced and ended',
+	],
+	'journeys-messages': [
+		'a captured mail is opened and seen',
+		'an order is found by its number',
+		'why a mail waits is found, and it is released',
+		'a bounce is found, and how it was read',
+		'returned mail is explained',
+	],
+	'journeys-templates': [
+		'a template is edited with its preview beside it, and rolled back',
+		'two versions of a template are compared',
+	],
+	'journeys-recipients': [
+		'a list of 100,000 addresses is imported, one of them found and let go',
+		'suppressions are exported',
+	],
+	'journeys-domains': ['a domain is added, and DNS turns green while one looks'],
+	'journeys-webhooks': ['webhooks are replayed after an outage', 'an endpoint is added and tested'],
+} as const;
+
+export type JourneyFile = keyof typeof journeys;
+export type JourneyTitle<File extends JourneyFile> = (typeof journeys)[File][number];
