@@ -49,6 +49,8 @@ export type Daemon = {
 	/** Base of the links in mail. */
 	readonly publicUrl: string;
 	readonly reload: (settings: LiveSettings) => void;
+	/** Says from now on that it is not ready, and goes on: load balancers look elsewhere. */
+	readonly leave: () => void;
 	/** Takes nothing new, ends what is under way, gives the rest back to the queue, closes everything. */
 	readonly stop: () => Promise<void>;
 };
@@ -82,7 +84,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	const onStoreError = storeFaults.noted;
 	const storeFailing = () => storeFaults.failing() || roles.storeFailing();
 	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
-	let phase: 'starting' | 'running' | 'draining' = 'starting';
+	let phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
 
 	/** What this process remembers of the store is read again. */
 	function forget(): void {
@@ -154,7 +156,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			roles.accepted(lanes);
 		},
 	});
-	const mayAccept = () => phase === 'running' && !storeFailing() && space.enough();
+	const mayAccept = () => (phase === 'running' || phase === 'leaving') && !storeFailing() && space.enough();
 	const submission = createSubmission({
 		settings,
 		intake,
@@ -255,6 +257,9 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			upkeep.reschedule();
 			log.setLevel(next.logLevel);
 			roles.reload({renewed: rules.renew(next), certificates: submission.reload});
+		},
+		leave() {
+			phase = 'leaving';
 		},
 		async stop() {
 			phase = 'draining';

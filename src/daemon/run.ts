@@ -116,13 +116,19 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		reloading = false;
 	}
 
+	async function leave(): Promise<void> {
+		daemon.leave();
+		await (settings.drainDelay > 0 && after(settings.drainDelay));
+		await daemon.stop();
+	}
+
 	async function drain(): Promise<number> {
 		clearInterval(watchdog);
 		logger.info({event: 'stopping'});
 		void notify.stopping();
 		// A second signal, or the limit, ends it at once: what was claimed is claimed again at the next start.
 		const drained = await Promise.race([
-			daemon.stop().then(
+			leave().then(
 				() => true,
 				(error: unknown) => {
 					logger.error({event: 'stop_failed', err: error});
@@ -130,7 +136,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 				},
 			),
 			signalled(stopSignals).then(() => false),
-			after(settings.drainLimit).then(() => false),
+			after(settings.drainDelay + settings.drainLimit).then(() => false),
 		]);
 		logger.info({event: 'stopped', drained});
 		killIfStuck(exitSeconds);

@@ -95,6 +95,24 @@ test.serial(
 	},
 );
 
+test.serial('a daemon that is to stop is unready first, and goes on for MAILCTL_DRAIN_DELAY', async t => {
+	const {program, mx} = await deliveringTo(t, {});
+	const daemon = await program.serve({MAILCTL_DRAIN_DELAY: '60s'});
+	const readiness = async () => (await fetch(`${daemon.url}/readyz`)).status;
+	t.is(await readiness(), 200);
+	daemon.signal('SIGTERM');
+	await waitFor('it says that it is not ready', async () => (await readiness()) === 503);
+	t.is((await send(daemon.url, await welcomeOf(program), 'late@a.example')).status, 202);
+	await waitFor('what it takes now is delivered', () => mx.count() === 1);
+	// A second signal ends it at once.
+	daemon.signal('SIGTERM');
+	t.is(await daemon.ended, 0);
+
+	const brief = await program.serve({MAILCTL_DRAIN_DELAY: '100ms'});
+	t.is(await brief.stop(), 0);
+	t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
+});
+
 test.serial('a session that hangs ends with the drain limit, or at once with a second signal', async t => {
 	const settings = {MAILCTL_DRAIN_LIMIT: '300ms'};
 	let hanging = 0;

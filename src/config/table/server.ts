@@ -106,6 +106,13 @@ export const server = {
 		'How often old messages, expired keys and caches are swept.',
 		{live: true},
 	),
+	drainDelay: setting(
+		'MAILCTL_DRAIN_DELAY',
+		'0s',
+		duration(),
+		'How long after SIGTERM everything goes on while `/readyz` answers 503, so that a load balancer looks elsewhere first.',
+		{live: true},
+	),
 	drainLimit: setting(
 		'MAILCTL_DRAIN_LIMIT',
 		'30s',
