@@ -8,7 +8,7 @@ import {type LaneKey, laneText} from '../../mail/way.ts';
 import {type Dialect, rowSource} from '../engine/dialect.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {insertEvents} from '../events.ts';
-import {addWarmUp, readWarmUp, type WarmUpDay} from './warm-up.ts';
+import {addWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** What a lane may start now. */
 export type Claim = LaneKey & {
@@ -128,13 +128,13 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		return claimed;
 	}
 
-	/** A day's share may be nearly used up: one after the other. */
+	/** A day's share may be nearly used up: one after the other, also of several nodes, for counting none holds the row. */
 	async function claimWarm(
 		trx: Knex.Transaction,
 		one: Claim,
 		warmUp: NonNullable<Claim['warmUp']>,
 	): Promise<ClaimedNow> {
-		const limit = Math.min(one.limit, warmUp.perDay - (await readWarmUp(trx, warmUp)));
+		const limit = Math.min(one.limit, warmUp.perDay - (await addWarmUp(trx, warmUp, 0)));
 		const none: ClaimedNow = {copies: [], nextDue: null, warmedUp: null};
 		const [claimed = none] = limit > 0 ? await claim(trx, [{...one, limit}]) : [];
 		return {...claimed, warmedUp: await addWarmUp(trx, warmUp, claimed.copies.length)};

@@ -10,12 +10,6 @@ export type WarmUpDay = {
 	readonly day: string;
 };
 
-/** Copies that the source sent to the group that day. */
-export async function readWarmUp(reader: Knex, {source, group, day}: WarmUpDay): Promise<number> {
-	const row: {n: number} | undefined = await reader('warmup_days').where({source, provider: group, day}).first('n');
-	return row?.n ?? 0;
-}
-
 /** Copies that new sources were counted for on a day. */
 export type WarmUpCount = {readonly source: string; readonly provider: string; readonly n: number};
 
@@ -23,7 +17,7 @@ export async function readWarmUps(reader: Knex, day: string): Promise<WarmUpCoun
 	return await reader('warmup_days').where({day}).orderBy(['source', 'provider']).select('source', 'provider', 'n');
 }
 
-/** Counts copies; answers how many there are then. */
+/** Counts copies; answers how many there are then. Nobody else counts any until the transaction ends. */
 export async function addWarmUp(
 	trx: Knex.Transaction,
 	{source, group, day}: WarmUpDay,
