@@ -31,4 +31,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['021_rate_windows', () => import('./021_rate_windows.ts')],
 	['022_node_versions', () => import('./022_node_versions.ts')],
 	['023_webhook_answers', () => import('./023_webhook_answers.ts')],
+	['024_leases', () => import('./024_leases.ts')],
 ];

@@ -118,6 +118,14 @@ lane_waits.waits_for text C not null
 lane_waits.detail text C not null
 lane_waits.until text C
 lane_waits.updated_at text C not null
+lease_terms.node text C not null
+lease_terms.until bigint not null
+lease_terms.alone integer not null
+leases.site text C not null
+leases.node text C not null
+leases.slots integer not null
+leases.wants integer not null
+leases.per_minute integer
 mailbox_checkpoints.mailbox text C not null
 mailbox_checkpoints.position text C not null
 mailbox_checkpoints.updated_at text C not null
@@ -402,6 +410,8 @@ idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (id)
 lane_waits: PRIMARY KEY (destination, workspace_id, node)
+lease_terms: PRIMARY KEY (node)
+leases: PRIMARY KEY (site, node)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
 message_terms: PRIMARY KEY (workspace_id, term, message_id)
 messages: PRIMARY KEY (id)
@@ -495,6 +505,9 @@ CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, id, size, 
 CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (id)
 CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
 CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id, node)
+CREATE UNIQUE INDEX lease_terms_pkey ON public.lease_terms USING btree (node)
+CREATE INDEX leases_by_node ON public.leases USING btree (node)
+CREATE UNIQUE INDEX leases_pkey ON public.leases USING btree (site, node)
 CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
 CREATE UNIQUE INDEX message_terms_pkey ON public.message_terms USING btree (workspace_id, term, message_id)
 CREATE INDEX messages_by_recipient ON public.messages USING btree (workspace_id, to_key, id)

@@ -16,7 +16,7 @@ import type {LaneKey} from '../mail/way.ts';
 import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type JudgedTry, type TriedCopy} from '../outcome/record.ts';
-import {connectionsOf, type SiteChange} from '../pace/site.ts';
+import type {SiteChange} from '../pace/site.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
@@ -27,6 +27,7 @@ import {createWays} from '../routing/ways.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {type Claimed, createClaimWrite, readDue, readLanes} from '../store/queue/claims.ts';
 import {createLaneWaitWrite} from '../store/queue/lane-waits.ts';
+import {removeLeases} from '../store/queue/leases.ts';
 import {releaseUnknownClaims} from '../store/queue/releases.ts';
 import {readSites, siteWrite} from '../store/queue/sites.ts';
 import {readResumed, readSuspensions} from '../store/queue/suspensions.ts';
@@ -34,6 +35,7 @@ import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createPermits} from '../threads/permits.ts';
 import {readArrivalNotice, watchArrivals} from './arrivals.ts';
+import {leaseStoreOf} from './lease-store.ts';
 import {createSigning, makeJob} from './make-job.ts';
 import {startMakers, startSenders} from './workers.ts';
 
@@ -143,6 +145,7 @@ export function createEngine(options: EngineOptions) {
 		},
 	};
 
+	const isShared = store.dialect.name === 'postgres';
 	const scheduler = createScheduler({
 		writer: store.writer,
 		claimWrite: createClaimWrite({dialect: store.dialect, boot, newId, clock}),
@@ -170,10 +173,11 @@ export function createEngine(options: EngineOptions) {
 			remembered.delete(site);
 			return saved;
 		},
-		onSite(site, changes) {
-			senders.allow(site.name, connectionsOf(site.state, clock.monotonic()));
-			options.onSite(site, changes);
-		},
+		onSite: options.onSite,
+		allow: (site, connections) => senders.allow(site.name, connections),
+		leaseStore: isShared
+			? leaseStoreOf({writer: store.writer, node: boot, countConnections: senders.countConnections, now})
+			: null,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(laneWaitWrite, note),
 		onWayError(error, lane) {
@@ -208,7 +212,7 @@ export function createEngine(options: EngineOptions) {
 		async start(): Promise<void> {
 			remembered = await readSites(store.reader);
 			await scheduler.start();
-			if (store.dialect.name === 'postgres') {
+			if (isShared) {
 				const watched = watchArrivals({
 					readDue: () => readDue(store.reader, now()),
 					onDue: scheduler.noticed,
@@ -253,6 +257,10 @@ export function createEngine(options: EngineOptions) {
 		},
 		async stop(): Promise<void> {
 			await Promise.all([makers.stop(), senders.stop()]);
+			if (isShared) {
+				// Others may have what it had, for all its connections are closed.
+				await store.writer.transaction(trx => removeLeases(trx, boot)).catch(options.onStoreError);
+			}
 		},
 	};
 }

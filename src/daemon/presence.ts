@@ -5,6 +5,7 @@ import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {releaseOthers, releaseOwn} from '../store/held-claims.ts';
 import {beat, listNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
 import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/queue/lane-waits.ts';
+import {removeLeases} from '../store/queue/leases.ts';
 import {copyClaims, releaseSilentClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhooks/webhook-claims.ts';
@@ -104,6 +105,7 @@ export function createPresence({
 		await store.writer.transaction(async trx => {
 			if (await isUnheld(trx, boot)) {
 				await releaseAll(trx, boot);
+				await removeLeases(trx, boot);
 			}
 		});
 	}

@@ -15,7 +15,7 @@ import type {Delivery} from './delivery.ts';
 import {createSecureContexts} from './hello.ts';
 import {createFamilies, mxRoutes} from './mx-routes.ts';
 import type {NoRoute} from './no-route.ts';
-import {createPool, type Place} from './pool.ts';
+import {createPool, type Place, type Pool} from './pool.ts';
 import {createRelayRoutes, type LookUp} from './relay-routes.ts';
 import {type Route, sameRoute, sourceFor} from './route.ts';
 import type {Session} from './session.ts';
@@ -74,6 +74,8 @@ export type Deliverer = {
 	/** From now on the site may have so many connections; 0: what waits for one comes back as `released`. */
 	readonly allow: (site: string, limit: number) => void;
 	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
+	/** Connections by site, those that are idle or ending included. */
+	readonly bySite: Pool['bySite'];
 	/** Takes no more work, waits for what is under way, ends idle sessions. */
 	readonly close: () => Promise<void>;
 };
@@ -116,7 +118,6 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			setMaxListeners(0, signal); // One signal may stop any number of deliveries.
 		}
 
-		pool.allow(site, Math.max(1, limit));
 		const begun = clock.now();
 		const result = (outcome: Outcome, attempts: readonly Attempt[], sentAt: string | null): AttemptResult => ({
 			recipientId: job.recipientId,
@@ -142,8 +143,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			return result({kind: 'errored', reason: 'bad_envelope'}, [], null);
 		}
 
-		const found = await findRoutes(job);
+		const expected = pool.expect(site, Math.max(1, limit));
+		const found = await findRoutes(job).catch(error => {
+			expected();
+			throw error;
+		});
 		if (!Array.isArray(found)) {
+			expected();
 			const {outcome, code, enhanced, reply, tlsResult} = found;
 			const ms = clock.now() - begun;
 			const at = storeTime(begun);
@@ -158,7 +164,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		const {terms} = job;
 		// A host that knows the copy from an earlier try (greylisting) is asked first again.
 		const wanted = job.attempt === 1 ? found : found.filter(({host}) => host === found[0]?.host);
-		const place = await pool.acquire(site, limit, session => serves(session, wanted, terms), signal);
+		const asked = pool.acquire(site, limit, session => serves(session, wanted, terms), signal);
+		expected();
+		const place = await asked;
 		if (place === null) {
 			return result({kind: 'released'}, [], null);
 		}
@@ -176,7 +184,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		}
 	}
 
-	return {deliver, allow: pool.allow, count: pool.count, close: pool.close};
+	return {deliver, allow: pool.allow, count: pool.count, bySite: pool.bySite, close: pool.close};
 }
 
 function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply): Attempt {

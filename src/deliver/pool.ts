@@ -21,9 +21,16 @@ export type Pool = {
 		fits: (session: Session) => boolean,
 		signal?: AbortSignal,
 	) => Promise<Place | null>;
+	/**
+	 * Mail is on its way to the site, which may hold so many connections from now on. What is allowed meanwhile holds for it
+	 * too, until it is called that it came, or does not come.
+	 */
+	readonly expect: (site: string, limit: number) => () => void;
 	/** From now on the site may hold so many connections; 0: those who wait are sent away. */
 	readonly allow: (site: string, limit: number) => void;
 	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
+	/** Connections by site, those that are idle or ending included. */
+	readonly bySite: () => Array<readonly [site: string, connections: number]>;
 	/** Sends the waiting away, ends idle sessions, waits for the busy ones. */
 	readonly close: () => Promise<void>;
 };
@@ -43,7 +50,15 @@ type Waiter = {
 
 type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
 
-type Site = {limit: number; readonly waiters: Waiter[]; readonly idle: Idle[]; busy: number; ending: number};
+type Site = {
+	limit: number;
+	readonly waiters: Waiter[];
+	readonly idle: Idle[];
+	busy: number;
+	ending: number;
+	/** Mails that are on their way there. */
+	expected: number;
+};
 
 /** Lends places for connections, site by site in turn, and keeps sessions warm between mails. */
 export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
@@ -58,7 +73,7 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 	function siteOf(name: string, limit: number): Site {
 		let site = sites.get(name);
 		if (site === undefined) {
-			site = {limit, waiters: [], idle: [], busy: 0, ending: 0};
+			site = {limit, waiters: [], idle: [], busy: 0, ending: 0, expected: 0};
 			sites.set(name, site);
 		}
 
@@ -66,7 +81,7 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 	}
 
 	function forget(name: string, site: Site): void {
-		if (site.busy + site.ending + site.idle.length + site.waiters.length === 0) {
+		if (site.busy + site.ending + site.idle.length + site.waiters.length + site.expected === 0) {
 			sites.delete(name);
 		}
 
@@ -210,6 +225,29 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 		}
 	}
 
+	function allow(name: string, limit: number): void {
+		const site = sites.get(name);
+		if (site === undefined) {
+			return;
+		}
+
+		site.limit = limit;
+		while (site.idle.length > 0 && site.busy + site.idle.length > limit) {
+			endIdle(name, site);
+		}
+
+		for (const waiter of limit === 0 ? site.waiters.splice(0) : []) {
+			waiter.grant(null);
+		}
+
+		if (site.waiters.length === 0) {
+			turns.delete(name);
+		}
+
+		forget(name, site);
+		serve();
+	}
+
 	return {
 		acquire(name, limit, fits, signal) {
 			const site = siteOf(name, Math.max(1, limit));
@@ -241,27 +279,19 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 				serve();
 			});
 		},
-		allow(name, limit) {
-			const site = sites.get(name);
-			if (site === undefined) {
-				return;
-			}
-
-			site.limit = limit;
-			while (site.idle.length > 0 && site.busy + site.idle.length > limit) {
-				endIdle(name, site);
-			}
-
-			for (const waiter of limit === 0 ? site.waiters.splice(0) : []) {
-				waiter.grant(null);
-			}
-
-			if (site.waiters.length === 0) {
-				turns.delete(name);
-			}
-
-			forget(name, site);
-			serve();
+		expect(name, limit) {
+			const site = siteOf(name, limit);
+			site.expected += 1;
+			allow(name, limit);
+			return () => {
+				site.expected -= 1;
+				forget(name, site);
+			};
+		},
+		allow,
+		bySite() {
+			const counts = Array.from(sites, ([name, site]) => [name, site.busy + site.ending + site.idle.length] as const);
+			return counts.filter(([, connections]) => connections > 0);
 		},
 		count() {
 			let waiting = 0;

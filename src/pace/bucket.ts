@@ -1,6 +1,10 @@
 /** A token bucket that never lets more than `perMinute` through in any minute. */
 export type Bucket = {
 	readonly perMinute: number;
+	/** Whether nothing that was taken counts any more. */
+	readonly isFull: (now: number) => boolean;
+	/** One that holds as much, and is filled faster or more slowly from now on. */
+	readonly withRate: (perMinute: number, now: number) => Bucket;
 	/** Whole tokens there are now (monotonic milliseconds). */
 	readonly left: (now: number) => number;
 	/** Takes tokens, which must be there; a negative number gives back. */
@@ -13,12 +17,12 @@ const minute = 60_000;
 /** The sum of many small parts of a token may be a little less than one. */
 const hair = 1e-6;
 
-/** It holds a second's worth, so that claims are not made one by one; what it holds is taken off the rate. */
-export function createBucket(perMinute: number): Bucket {
+/** It holds a second's worth, so that claims are not made one by one; what it holds is taken off the rate. `held`: at the start. */
+export function createBucket(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null): Bucket {
 	const most = Math.max(1, Math.floor(perMinute / 60));
-	const perMs = (perMinute - most + 1) / minute;
-	let tokens = most;
-	let filledAt: number | null = null;
+	const perMs = perMinute === 0 ? 0 : (perMinute - most + 1) / minute;
+	let tokens = Math.min(most, held);
+	let filledAt = since;
 
 	function fill(now: number): void {
 		tokens = Math.min(most, tokens + Math.max(0, now - (filledAt ?? now)) * perMs);
@@ -27,6 +31,14 @@ export function createBucket(perMinute: number): Bucket {
 
 	return {
 		perMinute,
+		isFull(now) {
+			fill(now);
+			return tokens + hair >= most || perMinute === 0;
+		},
+		withRate(changed, now) {
+			fill(now);
+			return createBucket(changed, tokens, now);
+		},
 		left(now) {
 			fill(now);
 			return Math.floor(tokens + hair);

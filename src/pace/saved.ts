@@ -1,6 +1,8 @@
 import type {SavedSite} from '../mail/saved-site.ts';
 import type {Pace} from '../mail/way.ts';
-import {newSite, type SiteState, setRate} from './site.ts';
+import type {Lease} from './lease.ts';
+import {rateOf, setRate} from './rate.ts';
+import {newSite, type SiteState} from './site.ts';
 
 /** The same instant on both clocks. */
 export type Moment = {readonly now: number; readonly monotonic: number};
@@ -27,24 +29,56 @@ export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite 
 }
 
 /** The site as it was, at a later time; no wait is longer than `longestWait`, whatever the clocks did meanwhile. */
-export function restoredSite(pace: Pace, saved: SavedSite, {now, monotonic}: Moment, longestWait: number): SiteState {
-	const site = newSite(pace);
-	const later = (at: number) => monotonic + Math.min(at - now, longestWait);
+export function restoredSite(
+	pace: Pace,
+	saved: SavedSite,
+	moment: Moment,
+	longestWait: number,
+	lease: Lease | null = null,
+): SiteState {
+	const site = newSite(pace, lease, moment.monotonic);
 	site.connections = Math.max(1, Math.min(saved.window, pace.connections));
 	site.mailsPerSession = Math.min(saved.mailsPerSession ?? pace.mailsPerSession, pace.mailsPerSession);
-	if (saved.suspendedUntil !== null) {
-		site.answers = false;
-		site.backoff = {
-			until: later(saved.suspendedUntil),
-			step: saved.step,
-			reason: saved.reason ?? '',
-			waitsFor: saved.waitsFor ?? 'suspension',
-		};
-	}
-	if (saved.slowUntil !== null && saved.slowUntil > now) {
-		const [perMinute, connections] = [saved.slowPerMinute ?? 1, saved.slowConnections ?? 1];
-		site.slow = {until: later(saved.slowUntil), perMinute, connections};
-		setRate(site, Math.min(perMinute, pace.perMinute ?? perMinute));
-	}
+	restoreBackoff(site, saved, moment, longestWait);
+	restoreSlow(site, saved, moment, longestWait);
 	return site;
+}
+
+/** It is left alone as long as was saved, or no longer. */
+export function restoreBackoff(
+	site: SiteState,
+	saved: SavedSite | null,
+	{now, monotonic}: Moment,
+	longestWait: number,
+): void {
+	if (saved === null || saved.suspendedUntil === null) {
+		site.backoff = null;
+		return;
+	}
+	site.answers = false;
+	site.backoff = {
+		until: monotonic + Math.min(saved.suspendedUntil - now, longestWait),
+		step: saved.step,
+		reason: saved.reason ?? '',
+		waitsFor: saved.waitsFor ?? 'suspension',
+	};
+}
+
+/** It is slowed as long as was saved, or no longer. */
+export function restoreSlow(
+	site: SiteState,
+	saved: SavedSite | null,
+	{now, monotonic}: Moment,
+	longestWait: number,
+): void {
+	const until = saved?.slowUntil ?? null;
+	site.slow =
+		saved === null || until === null || until <= now
+			? null
+			: {
+					until: monotonic + Math.min(until - now, longestWait),
+					perMinute: saved.slowPerMinute ?? 1,
+					connections: saved.slowConnections ?? 1,
+				};
+	setRate(site, rateOf(site), monotonic);
 }

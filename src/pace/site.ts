@@ -1,6 +1,8 @@
 import type {Pace, PaceReaction} from '../mail/way.ts';
-import {type Bucket, createBucket} from './bucket.ts';
+import type {Bucket} from './bucket.ts';
 import {commonReactions} from './common-reactions.ts';
+import {type Lease, leased} from './lease.ts';
+import {rateOf, setRate} from './rate.ts';
 
 /** How a try ended, as far as it tells something of the site. */
 export type SiteEnd = {
@@ -43,6 +45,8 @@ export type SiteState = {
 	slow: {until: number; perMinute: number; connections: number} | null;
 	mailsPerSession: number;
 	bucket: Bucket | null;
+	/** What this node has of all that; null: everything. */
+	lease: Lease | null;
 };
 
 /** What changed so that it is worth a word. */
@@ -60,8 +64,9 @@ const minute = 60_000;
 /** How long a site is left alone, time after time (R8.2). */
 const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
-export function newSite(pace: Pace): SiteState {
-	return {
+/** One of which nothing is known yet at `now`. */
+export function newSite(pace: Pace, lease: Lease | null = null, now = 0): SiteState {
+	const site: SiteState = {
 		pace,
 		connections: Math.min(pace.startConnections, pace.connections),
 		answers: null,
@@ -70,30 +75,23 @@ export function newSite(pace: Pace): SiteState {
 		backoff: null,
 		slow: null,
 		mailsPerSession: pace.mailsPerSession,
-		bucket: pace.perMinute === null ? null : createBucket(pace.perMinute),
+		bucket: null,
+		lease,
 	};
+	setRate(site, pace.perMinute, now);
+	return site;
 }
 
 /** The destinations file, or what it says of this site, may have changed. */
-export function setPace(site: SiteState, pace: Pace): void {
+export function setPace(site: SiteState, pace: Pace, now: number): void {
 	if (site.pace === pace) {
 		return;
 	}
 	const shortened = site.mailsPerSession < site.pace.mailsPerSession;
 	site.mailsPerSession = Math.min(pace.mailsPerSession, shortened ? site.mailsPerSession : pace.mailsPerSession);
 	site.connections = Math.min(site.connections, pace.connections);
-	const perMinute = site.slow ? Math.min(site.slow.perMinute, pace.perMinute ?? site.slow.perMinute) : pace.perMinute;
 	site.pace = pace;
-	setRate(site, perMinute);
-}
-
-/** Mails per minute from now on; null: any number. */
-export function setRate(site: SiteState, perMinute: number | null): void {
-	if (perMinute === null) {
-		site.bucket = null;
-	} else if (site.bucket?.perMinute !== perMinute) {
-		site.bucket = createBucket(perMinute);
-	}
+	setRate(site, rateOf(site), now);
 }
 
 /** Whether nothing may try it now. */
@@ -106,8 +104,18 @@ export function isProbing(site: SiteState, now: number): boolean {
 	return site.backoff !== null && site.backoff.until <= now;
 }
 
-/** Connections that the site may have now; 0: it is left alone. */
+/** Connections that this node may have to the site now; 0: none, it is left alone or others have them. */
 export function connectionsOf(site: SiteState, now: number): number {
+	return Math.min(allConnectionsOf(site, now), leased(site.lease, now));
+}
+
+/** Whether others have what this node could use of the site. */
+export function isShort(site: SiteState, now: number): boolean {
+	return leased(site.lease, now) < allConnectionsOf(site, now);
+}
+
+/** Connections that the site may have now from all nodes together; 0: it is left alone. */
+export function allConnectionsOf(site: SiteState, now: number): number {
 	endSlow(site, now);
 	if (site.backoff) {
 		return site.backoff.until <= now ? 1 : 0;
@@ -138,7 +146,7 @@ export function spend(site: SiteState, mails: number, now: number): void {
 function endSlow(site: SiteState, now: number): void {
 	if (site.slow && site.slow.until <= now) {
 		site.slow = null;
-		setRate(site, site.pace.perMinute);
+		setRate(site, site.pace.perMinute, now);
 	}
 }
 
@@ -269,7 +277,7 @@ function react(
 		case 'slow': {
 			const {perMinute, connections, forMs} = reaction;
 			site.slow = {until: now + Math.min(forMs, longestWait), perMinute, connections};
-			setRate(site, Math.min(perMinute, site.pace.perMinute ?? perMinute));
+			setRate(site, rateOf(site), now);
 			return ['slowed'];
 		}
 		case 'mails_per_session': {

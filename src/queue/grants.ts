@@ -1,12 +1,12 @@
 import type {Way} from '../mail/way.ts';
 import type {Moment} from '../pace/saved.ts';
-import {connectionsOf, type SiteChange, type SiteEnd, spend, tried} from '../pace/site.ts';
+import {connectionsOf, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site.ts';
 import type {SentToday, WarmUpDay} from '../pace/warm-up.ts';
 import {firstTurn, type Turn, takeTurn} from './fair-ring.ts';
 import type {ToFind} from './find-ways.ts';
 import type {Lane, LaneRegistry} from './lane.ts';
 import type {Room} from './room.ts';
-import {isProven, ownRoom, type Rank, rankAt, ranks, type Site, type SiteRegistry} from './site.ts';
+import {isProven, ownRoom, type Rank, rankAt, ranks, readyLanes, type Site, type SiteRegistry} from './site.ts';
 
 /** A claim to be made now: at most `limit` copies of this lane, and where it `asksNext`, when the next one is due. */
 export type Grant = {
@@ -125,6 +125,16 @@ export function createGrants(options: GrantsOptions & Around) {
 		return granted;
 	}
 
+	/** What the site may have is changed. */
+	function change(site: Site, how: (state: SiteState) => void): void {
+		const before = isProven(site);
+		how(site.state);
+		sites.noteBackoff(site);
+		if (isProven(site) !== before) {
+			room.moved(site, before);
+		}
+	}
+
 	return {
 		/** The claims to be made now; their room is taken until `claimed`. */
 		grants: (now: Moment): Grant[] => [
@@ -169,17 +179,32 @@ export function createGrants(options: GrantsOptions & Around) {
 			return {connections, way: lowered ? {...way, terms: {...way.terms, mailsPerSession}} : way};
 		},
 
+		/** Something other than a try here changed what the site may have. */
+		regrade(site: Site, how: (state: SiteState) => void, now: Moment): void {
+			change(site, how);
+			room.enlist(site, now);
+		},
+
+		/** Other nodes have all of the site: its lanes here have no work until it is noticed again. */
+		leave(site: Site): void {
+			for (const lane of readyLanes(site)) {
+				lane.state = 'idle';
+				lane.fresh = false;
+				registry.waiting.delete(lane);
+				room.unqueue(lane, site);
+				rest(lane);
+			}
+		},
+
 		/** A claimed copy is done; `end`: what its try tells of the site, null where none was asked. */
 		done({lane, site, rank}: Grant, end: SiteEnd | null, now: Moment): void {
 			lane.inFlight--;
 			room.take(site, rank, -1);
 			if (end) {
-				const before = isProven(site);
-				const changes = tried(site.state, end, now.monotonic, longestWait());
-				sites.noteBackoff(site);
-				if (isProven(site) !== before) {
-					room.moved(site, before);
-				}
+				let changes: readonly SiteChange[] = [];
+				change(site, state => {
+					changes = tried(state, end, now.monotonic, longestWait());
+				});
 				if (changes.length > 0) {
 					onSite(site, changes);
 				}

@@ -14,6 +14,8 @@ export type NotesOptions = {
 	readonly noteSites: (notes: readonly SiteNote[]) => Promise<void>;
 	readonly noteWaits: (note: LaneWaitNote) => Promise<void>;
 	readonly moment: () => Moment;
+	/** Whether the paces of sites are this node's alone: else nodes write down together what they agree on. */
+	readonly isAlone: () => boolean;
 };
 
 /** What is noted of a lane: it is written again only if one of these changes. */
@@ -26,7 +28,7 @@ const mostLanes = 5000;
 const mostChanges = 1000;
 
 /** Writes down what lanes wait for, and how sites are doing, for those who look from outside and for the next start. */
-export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}: NotesOptions) {
+export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment, isAlone}: NotesOptions) {
 	const noted = new Map<Lane, Noted>();
 	const changed = new Set<Site>();
 	let writing = false;
@@ -115,7 +117,7 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment}
 			}
 			writing = true;
 			try {
-				await Promise.all([writeSites(), writeWaits()]);
+				await Promise.all([isAlone() && writeSites(), writeWaits()]);
 			} finally {
 				writing = false;
 			}

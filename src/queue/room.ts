@@ -1,15 +1,17 @@
 import type {Moment} from '../pace/saved.ts';
-import {opensAt} from '../pace/site.ts';
+import {isBackingOff, isShort, opensAt} from '../pace/site.ts';
 import {createAgenda} from './agenda.ts';
 import {addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './fair-ring.ts';
 import type {Lane} from './lane.ts';
-import {isProven, ownRoom, type Rank, rankAt, ranks, readyWorkspaces, type Site, windowOf} from './site.ts';
+import {inFlightOf, isProven, ownRoom, type Rank, rankAt, ranks, readyWorkspaces, type Site, windowOf} from './site.ts';
 
 export type RoomOptions = {
 	/** Copies claimed and not yet done, in all. */
 	readonly maxInFlight: number;
 	/** Those of them for sites of which it is not known that they answer; at most half of these for what was tried before. */
 	readonly maxUnproven: number;
+	/** The site has work, and could have more connections if other nodes had fewer. */
+	readonly onShort?: (site: Site) => void;
 };
 
 /** Fresh mail takes no more than this while a backlog waits, which never takes more than that: mail may come at any time. */
@@ -25,7 +27,7 @@ const noGroups = [null] as const;
  * a row while it may start something. Where nobody may answer every try waits for a time-out: such sites get a part of the
  * room only, or a few dozen of them would stop all mail, and workspaces take turns for it.
  */
-export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
+export function createRoom({maxInFlight, maxUnproven, onShort}: RoomOptions) {
 	const row = () => ({proven: createRow(), unproven: createRow()});
 	const rows = {fresh: row(), mixed: row(), backlog: row()};
 	const none = {fresh: 0, mixed: 0, backlog: 0};
@@ -80,8 +82,14 @@ export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
 		if (opens > monotonic) {
 			delist(site);
 			openLater.set(site, opens);
+			if (state.bucket?.perMinute === 0 && !isBackingOff(state, monotonic)) {
+				onShort?.(site);
+			}
 		} else if (ownRoom(site, maxInFlight, monotonic) <= 0) {
 			delist(site); // Until one of its copies is done.
+			if (isShort(state, monotonic)) {
+				onShort?.(site);
+			}
 		} else {
 			const proven = isProven(site);
 			for (const rank of ranks) {
@@ -128,6 +136,7 @@ export function createRoom({maxInFlight, maxUnproven}: RoomOptions) {
 		/** So many copies more, or less, are claimed for the site. */
 		take(site: Site, rank: Rank, copies: number): void {
 			site.inFlight[rank] += copies;
+			site.peak = Math.max(site.peak, inFlightOf(site));
 			inFlight[classOf(isProven(site))][rank] += copies;
 		},
 

@@ -1,4 +1,5 @@
 import type {LaneKey, Way} from '../mail/way.ts';
+import {connectionsOf} from '../pace/site.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
 import {type ClaimsOptions, createClaims} from './claims.ts';
@@ -6,11 +7,12 @@ import {type ConclusionsOptions, createConclusions, type Tried} from './conclusi
 import {createFindWays} from './find-ways.ts';
 import type {Grant} from './grants.ts';
 import {createLanes, type LanesOptions} from './lanes.ts';
+import {createLeases, type LeaseStore} from './leases.ts';
 import {createNotes, type NotesOptions} from './notes.ts';
 import {createScan, type ScanOptions} from './scan.ts';
-import {reportSites, type SiteReport} from './site.ts';
+import {reportSites, type Site, type SiteReport} from './site.ts';
 
-export type SchedulerOptions = Omit<LanesOptions, 'longestWait'> &
+export type SchedulerOptions = Omit<LanesOptions, 'longestWait' | 'newLease' | 'onShort'> &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
 	ScanOptions &
 	ClaimsOptions &
@@ -20,6 +22,10 @@ export type SchedulerOptions = Omit<LanesOptions, 'longestWait'> &
 		/** The way of a lane could not be found; it is tried again. */
 		readonly onWayError: (error: unknown, lane: LaneKey) => void;
 		readonly steps: AttemptSteps;
+		/** Null: no other node shares the store. */
+		readonly leaseStore?: LeaseStore | null;
+		/** The site may have so many connections from now on. */
+		readonly allow?: (site: Site, connections: number) => void;
 		/** Whether an error says that the store cannot be used now. */
 		readonly isUnavailable: (error: unknown) => boolean;
 	};
@@ -37,17 +43,37 @@ const noteMs = 1000;
 export function createScheduler(options: SchedulerOptions) {
 	const {clock} = options;
 	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
+	const longestWait = () => Math.max(...options.retry().schedule.waits);
+	const leases = options.leaseStore
+		? createLeases({
+				store: options.leaseStore,
+				sites: () => lanes.sites(),
+				regrade(site, how) {
+					lanes.regrade(site, how, moment());
+					allow(site);
+					plan();
+				},
+				leave: site => lanes.leave(site),
+				moment,
+				longestWait,
+				onError: options.onStoreError,
+			})
+		: null;
 	const lanes = createLanes({
 		...options,
-		longestWait: () => Math.max(...options.retry().schedule.waits),
+		...(leases ? {newLease: leases.newLease, onShort: leases.short} : {}),
+		longestWait,
 		onSite(site, changes) {
+			allow(site);
+			leases?.changed(site, changes);
 			if (site.saved || changes.some(change => change !== 'grew')) {
 				notes.changed(site);
 			}
 			options.onSite(site, changes);
 		},
 	});
-	const notes = createNotes({...options, waiting: lanes.waiting, moment});
+	const isAlone = () => leases?.isAlone ?? true;
+	const notes = createNotes({...options, waiting: lanes.waiting, moment, isAlone});
 	const findWays = createFindWays({
 		wayOf: options.wayOf,
 		next: lanes.nextToFind,
@@ -68,6 +94,7 @@ export function createScheduler(options: SchedulerOptions) {
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	let timer: NodeJS.Timeout | undefined;
 	let noteTimer: NodeJS.Timeout | undefined;
+	let leaseTimer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
 
 	function plan(): void {
@@ -77,7 +104,12 @@ export function createScheduler(options: SchedulerOptions) {
 		}
 	}
 
+	function allow(site: Site): void {
+		options.allow?.(site, connectionsOf(site.state, clock.monotonic()));
+	}
+
 	function tick(): void {
+		leases?.advance();
 		lanes.advance(moment());
 		plan();
 	}
@@ -160,6 +192,8 @@ export function createScheduler(options: SchedulerOptions) {
 			state = 'running';
 			timer = setInterval(tick, tickMs);
 			noteTimer = setInterval(() => track(notes.write().catch(options.onStoreError)), noteMs);
+			leaseTimer = leases ? setInterval(leases.renew, noteMs) : undefined;
+			await leases?.renew();
 			await scan.scan();
 		},
 
@@ -205,6 +239,8 @@ export function createScheduler(options: SchedulerOptions) {
 			while (running.size > 0) {
 				await Promise.all(running);
 			}
+			clearInterval(leaseTimer);
+			await leases?.settled();
 			await notes.write().catch(options.onStoreError);
 		},
 

@@ -11,6 +11,8 @@ export type ToSender<Delivery> =
 	| {readonly kind: 'deliver'; readonly jobs: ReadonlyArray<SenderJob<Delivery>>}
 	/** From now on the site may have so many connections; 0: what waits for one comes back. */
 	| {readonly kind: 'allow'; readonly site: string; readonly connections: number}
+	/** Is answered by `counted`. */
+	| {readonly kind: 'count'}
 	/** Their outcomes are on stable storage. */
 	| {readonly kind: 'recorded'; readonly recipientIds: readonly string[]}
 	/** By these rules refusals are read from now on. */
@@ -25,7 +27,10 @@ export type SenderResult = AttemptResult | {readonly recipientId: string; readon
 
 export type FromSender =
 	/** It has started and takes jobs. */
-	{readonly kind: 'ready'} | {readonly kind: 'results'; readonly results: readonly SenderResult[]};
+	| {readonly kind: 'ready'}
+	| {readonly kind: 'results'; readonly results: readonly SenderResult[]}
+	/** Connections by site, those that are idle or ending included. */
+	| {readonly kind: 'counted'; readonly sites: ReadonlyArray<readonly [site: string, connections: number]>};
 
 export type SendersOptions = {
 	readonly count: number;
@@ -44,6 +49,10 @@ type Sender<Delivery> = {
 	readonly jobs: Array<SenderJob<Delivery>>;
 	readonly recorded: string[];
 	readonly allowed: Map<string, number>;
+	/** Who waits to know how many connections it has. */
+	readonly counting: Array<(sites: ReadonlyArray<readonly [site: string, connections: number]>) => void>;
+	/** Those of them that were not passed on yet. */
+	uncounted: number;
 	flushing: boolean;
 };
 
@@ -70,6 +79,10 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 				onEnd() {
 					sender.ready = false;
 					refuseHeld(sender);
+					for (const counted of sender.counting.splice(0)) {
+						counted([]); // Its connections ended with it.
+					}
+					sender.uncounted = 0;
 				},
 			}),
 			ready: false,
@@ -77,6 +90,8 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			jobs: [],
 			recorded: [],
 			allowed: new Map(),
+			counting: [],
+			uncounted: 0,
 			flushing: false,
 		};
 		sender.thread.start();
@@ -87,6 +102,10 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		if (message.kind === 'ready') {
 			sender.ready = true;
 			flushSoon(sender);
+			return;
+		}
+		if (message.kind === 'counted') {
+			sender.counting.shift()?.(message.sites);
 			return;
 		}
 		for (const result of message.results) {
@@ -136,6 +155,9 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			post({kind: 'allow', site, connections});
 		}
 		sender.allowed.clear();
+		for (; sender.uncounted > 0; sender.uncounted--) {
+			post({kind: 'count'});
+		}
 		// Last: who waited for it finds what is allowed now.
 		if (sender.recorded.length > 0) {
 			post({kind: 'recorded', recipientIds: sender.recorded.splice(0)});
@@ -170,6 +192,26 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 				sender.allowed.set(site, sharing.includes(sender) ? shareOf(connections) : 0);
 				flushSoon(sender);
 			}
+		},
+		/** Connections by site, of all threads, once they know all that was handed over or allowed before. */
+		async countConnections(): Promise<ReadonlyMap<string, number>> {
+			const counts = senders.map(
+				sender =>
+					new Promise<ReadonlyArray<readonly [site: string, connections: number]>>(resolve => {
+						if (!sender.ready) {
+							resolve([]); // It has none yet.
+							return;
+						}
+						sender.counting.push(resolve);
+						sender.uncounted++;
+						flushSoon(sender);
+					}),
+			);
+			const all = new Map<string, number>();
+			for (const [site, connections] of (await Promise.all(counts)).flat()) {
+				all.set(site, (all.get(site) ?? 0) + connections);
+			}
+			return all;
 		},
 		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
 		recorded(recipientId: string): void {

@@ -1,5 +1,6 @@
 import type {SavedSite} from '../mail/saved-site.ts';
 import type {Way} from '../mail/way.ts';
+import type {Lease} from '../pace/lease.ts';
 import {type Moment, restoredSite} from '../pace/saved.ts';
 import {
 	connectionsOf,
@@ -29,6 +30,8 @@ export type Site = Timed & {
 	readonly state: SiteState;
 	/** Copies that one connection may have in hand: being made, waiting for it, being recorded. */
 	copiesPerConnection: number;
+	/** The most copies claimed and not yet done since this was last asked. */
+	peak: number;
 	/** Copies claimed, or being claimed, and not yet done. */
 	readonly inFlight: Record<Rank, number>;
 	/** Lanes with work due now, by workspace. */
@@ -57,6 +60,7 @@ export function newSiteOf(way: Omit<Way, 'warmUp'>, state: SiteState, saved: boo
 		provider: way.provider,
 		state,
 		copiesPerConnection: copiesPerConnection[way.terms.route.kind],
+		peak: 0,
 		inFlight: {fresh: 0, mixed: 0, backlog: 0},
 		ready: {fresh: new Map(), mixed: new Map(), backlog: new Map()},
 		lanes: 0,
@@ -95,6 +99,11 @@ export function rankAt(site: Site, rank: Rank): Rank {
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
 }
 
+/** The lanes that wait for their turn at the site. */
+export function readyLanes({ready}: Site): Lane[] {
+	return ranks.flatMap(rank => [...ready[rank].values()].flatMap(lanes => [...lanes]));
+}
+
 /** The workspaces whose lanes at the site have this rank now, the next ones first. */
 export function readyWorkspaces(site: Site, rank: Rank): Array<string | null> {
 	const found = new Set<string | null>();
@@ -114,10 +123,12 @@ export type SiteRegistryOptions = {
 	readonly longestWait: () => number;
 	/** What is remembered of a site. */
 	readonly remembered: (site: string) => SavedSite | undefined;
+	/** What this node has of a site at first; absent: no other node shares the store. */
+	readonly newLease?: () => Lease;
 };
 
 /** The sites that have lanes, or had some lately. */
-export function createSiteRegistry({longestWait, remembered}: SiteRegistryOptions) {
+export function createSiteRegistry({longestWait, remembered, newLease}: SiteRegistryOptions) {
 	const sites = new Map<string, Site>();
 	const idleSites = new Set<Site>();
 	const backedOff = new Set<Site>();
@@ -136,7 +147,9 @@ export function createSiteRegistry({longestWait, remembered}: SiteRegistryOption
 		let site = sites.get(way.site);
 		if (!site) {
 			const saved = remembered(way.site);
-			const state = saved ? restoredSite(way.pace, saved, now, longestWait()) : newSite(way.pace);
+			const state = saved
+				? restoredSite(way.pace, saved, now, longestWait(), newLease?.())
+				: newSite(way.pace, newLease?.(), now.monotonic);
 			site = newSiteOf(way, state, saved !== undefined);
 			sites.set(way.site, site);
 			if (toProbe.delete(way.site)) {
@@ -144,7 +157,7 @@ export function createSiteRegistry({longestWait, remembered}: SiteRegistryOption
 			}
 			noteBackoff(site);
 		}
-		setPace(site.state, way.pace);
+		setPace(site.state, way.pace, now.monotonic);
 		site.provider = way.provider;
 		return site;
 	}

@@ -79,6 +79,10 @@ port.on('message', (message: ToSender<Delivery>) => {
 		deliverer.allow(message.site, message.connections);
 		return;
 	}
+	if (message.kind === 'count') {
+		port.postMessage({kind: 'counted', sites: deliverer.bySite()} satisfies FromSender);
+		return;
+	}
 	for (const {site, connections, delivery} of message.jobs) {
 		const {recipientId, data} = delivery;
 		// A fault of ours with one copy must not end the sessions of all others.

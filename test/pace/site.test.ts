@@ -157,14 +157,14 @@ test('the rules of a destination go before those for all', t => {
 test('a new pace holds at once, what was learnt stays', t => {
 	const site = newSite(paceOf({startConnections: 8, perMinute: 60}));
 	tried(site, end('throttled', '421 too many messages per connection'), 0, longest);
-	setPace(site, paceOf({connections: 3, mailsPerSession: 100}));
+	setPace(site, paceOf({connections: 3, mailsPerSession: 100}), 0);
 	t.deepEqual([connectionsOf(site, 0), site.mailsPerSession, mailsAllowed(site, 0)], [3, 25, Number.POSITIVE_INFINITY]);
 });
 
 test('a new pace makes nothing faster that a reply has slowed', t => {
 	const site = newSite(paceOf({perMinute: 2}));
 	site.slow = {until: 90 * minute, perMinute: 600, connections: 1};
-	setPace(site, paceOf({perMinute: 1}));
+	setPace(site, paceOf({perMinute: 1}), 0);
 	t.is(site.bucket?.perMinute, 1);
 });
 

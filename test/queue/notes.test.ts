@@ -30,6 +30,7 @@ function notesOf(waiting: () => Iterable<Lane>) {
 		maxInFlight: 64,
 		noteSites: async () => {},
 		noteWaits: async note => void written.push(note),
+		isAlone: () => true,
 		moment: () => moment,
 	});
 	return {notes, written};

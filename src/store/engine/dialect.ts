@@ -76,6 +76,9 @@ export const nodeLocks = schemaLock + 1;
 /** Of NOTIFY: on it nodes tell each other where to look. */
 export const channel = 'mailctl';
 
+/** Who holds it divides sites among nodes. */
+export const leaseLock = schemaLock + 2;
+
 /** Whether no daemon holds this name (`Store.hold`), until the transaction ends. */
 export async function isUnheld(trx: Knex.Transaction, name: string): Promise<boolean> {
 	const {rows} = await trx.raw('select pg_try_advisory_xact_lock(?, hashtext(?)) as free', [nodeLocks, name]);

@@ -50,6 +50,12 @@ export async function readSites(reader: Knex): Promise<Map<string, SavedSite>> {
 	return new Map(rows.map(row => [row.site, savedSite(row)]));
 }
 
+/** How these sites were doing when it was last noted, by their names. */
+export async function readSitesOf(reader: Knex, sites: readonly string[]): Promise<Map<string, SavedSite>> {
+	const rows: Row[] = await reader('sites').whereIn('site', sites).select('*');
+	return new Map(rows.map(row => [row.site, savedSite(row)]));
+}
+
 /** What is remembered of one site; undefined: nothing. */
 export async function readSite(reader: Knex, site: string): Promise<SavedSite | undefined> {
 	const row: Row | undefined = await reader('sites').where({site}).first('*');

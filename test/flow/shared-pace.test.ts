@@ -1,0 +1,65 @@
+import {writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import test from 'ava';
+import createKnex from 'knex';
+import {engines, temporaryFolder} from '../helpers/databases.ts';
+import {type FleetNode, mostSessions, startFleet} from '../helpers/fleet.ts';
+import {notRunHere} from '../helpers/not-run-here.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+/** Two nodes alone could have more, and three cannot have as much each. */
+const cap = 6;
+const orders = 60;
+
+type Lease = {readonly node: string; readonly slots: number};
+
+test('a host never sees more connections than its cap, while nodes share it, one is killed and one joins', async t => {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return;
+	}
+	t.timeout(600_000);
+	const file = join(await temporaryFolder(t), 'destinations.json');
+	await writeFile(file, JSON.stringify({default: {connections: cap, startConnections: cap}}));
+	const machine = {MAILCTL_DESTINATIONS_FILE: file};
+	const fleet = await startFleet(t, [machine, machine, machine]);
+	const [one, two, three] = fleet.nodes as [FleetNode, FleetNode, FleetNode];
+	const database = createKnex({client: 'pg', connection: fleet.url, pool: {min: 0, max: 1}});
+	t.teardown(() => database.destroy());
+	const leases = async (): Promise<Lease[]> => await database('leases').where('slots', '>', 0).select('node', 'slots');
+	const sharedBy = async (nodes: number) =>
+		await waitFor(`${nodes} nodes have some of it`, async () => (await leases()).length === nodes);
+
+	await one.start();
+	await fleet.order(orders);
+	const alone = fleet.mx.mostOpen();
+	t.true(alone > 1 && alone <= mostSessions, `a node alone needs nobody's leave: ${alone}`);
+	t.deepEqual(await leases(), [], 'and writes down nothing of it');
+
+	// The second joins while the first has them all, the third joins under load, and one dies.
+	await two.start();
+	const load = fleet.order(8 * orders);
+	await sharedBy(2);
+	await three.start();
+	await sharedBy(3);
+	one.away = true;
+	await one.daemon().kill();
+	await sharedBy(2);
+	await one.start();
+	await sharedBy(3);
+	await load;
+	const twice = await fleet.arrived();
+	t.log(`${fleet.answers.size} orders, ${twice} mails twice, at most ${fleet.mx.mostOpen()} connections at once`);
+	t.is(fleet.mx.mostOpen(), cap);
+	t.true(twice <= mostSessions, `${twice} came twice`);
+
+	// Who stops leaves nothing behind, and who is left has all.
+	t.is(await two.daemon().stop(), 0);
+	t.is(await three.daemon().stop(), 0);
+	await waitFor('the last one has all', async () => {
+		const terms = await database('lease_terms').select('alone');
+		return terms.length === 1 && terms[0].alone === 1;
+	});
+	t.is(await one.daemon().stop(), 0);
+	t.deepEqual(await database('lease_terms').select(), []);
+});

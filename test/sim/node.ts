@@ -1,0 +1,257 @@
+import {connectionsOf} from '../../src/pace/site.ts';
+import type {Grant} from '../../src/queue/grants.ts';
+import {createLanes} from '../../src/queue/lanes.ts';
+import {createLeases} from '../../src/queue/leases.ts';
+import type {Site} from '../../src/queue/site.ts';
+import type {LeaseTables} from './lease-store.ts';
+import type {Time} from './time.ts';
+import type {SimSite, World} from './world.ts';
+
+/** The connections of a node to a site: as src/deliver/pool.ts lends them. */
+type Pool = {limit: number; busy: number; idle: number; readonly waiters: Grant[]};
+
+export type NodeOptions = {
+	readonly id: string;
+	readonly time: Time;
+	readonly world: World;
+	readonly tables: LeaseTables;
+	readonly chance: () => number;
+	/** How long a mail takes, milliseconds. */
+	readonly mailMs: () => number;
+	readonly maxSessions: number;
+};
+
+const claimMs = 4;
+const turnMs = 5;
+const tickMs = 100;
+const keptMs = 2000;
+const retryMs = 5000;
+/** After which others give back what a dead node had claimed, milliseconds. */
+const givenBackMs = 8000;
+
+/** A node: the lanes, sites and leases of src/queue, and a model of what it is to send a mail. */
+export function createNode({id, time, world, tables, chance, mailMs, maxSessions}: NodeOptions) {
+	const pools = new Map<string, Pool>();
+	const under = new Map<SimSite, number>();
+	const born = time.now();
+	let isAlive = true;
+	let isCutOff = false;
+	let isPlanned = false;
+	let delivered = 0;
+	const moment = () => ({now: time.now(), monotonic: time.now()});
+
+	const countConnections = () =>
+		new Map([...pools].map(([site, {busy, idle}]) => [site, busy + idle] as const).filter(([, count]) => count > 0));
+	const leases = createLeases({
+		store: tables.storeOf(id, countConnections, () => !isCutOff),
+		sites: () => lanes.sites(),
+		regrade(site, how) {
+			lanes.regrade(site, how, moment());
+			allow(site);
+			plan();
+		},
+		leave: site => lanes.leave(site),
+		moment,
+		longestWait: () => 60_000,
+		onError: () => undefined,
+	});
+	const lanes = createLanes({
+		maxInFlight: maxSessions * 4,
+		maxUnproven: Math.ceil(maxSessions * 0.75),
+		longestWait: () => 60_000,
+		remembered: () => undefined,
+		newLease: leases.newLease,
+		onShort(site) {
+			time.settle();
+			leases.short(site);
+		},
+		onSite(site, changes) {
+			allow(site);
+			leases.changed(site, changes);
+		},
+	});
+
+	function poolOf(name: string): Pool {
+		let pool = pools.get(name);
+		if (!pool) {
+			pool = {limit: 0, busy: 0, idle: 0, waiters: []};
+			pools.set(name, pool);
+		}
+		return pool;
+	}
+
+	function allow(site: Site): void {
+		const pool = pools.get(site.name);
+		if (!pool) {
+			return;
+		}
+		pool.limit = connectionsOf(site.state, time.now());
+		const simSite = world.of(site.name);
+		while (pool.idle > 0 && pool.busy + pool.idle > pool.limit) {
+			pool.idle--;
+			world.closed(simSite);
+		}
+		for (const grant of pool.limit === 0 ? pool.waiters.splice(0) : []) {
+			giveBack(grant, simSite);
+		}
+		serve(pool, simSite);
+	}
+
+	function later(ms: number, happens: () => void): void {
+		time.after(ms, () => isAlive && happens());
+	}
+
+	function plan(): void {
+		if (!isPlanned) {
+			isPlanned = true;
+			later(turnMs, turn);
+		}
+	}
+
+	function turn(): void {
+		isPlanned = false;
+		for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
+			lanes.placed(lane, world.of(lane.destination).way, moment());
+		}
+		for (const grant of isCutOff ? [] : lanes.grants(moment())) {
+			later(claimMs, () => claimed(grant));
+		}
+	}
+
+	function claimed(grant: Grant): void {
+		const site = world.of(grant.lane.destination);
+		const count = isCutOff ? 0 : world.claim(site, grant.limit);
+		lanes.claimed(grant, {count, nextDue: isCutOff ? time.now() + 1000 : null, warmedUp: null}, moment());
+		under.set(site, (under.get(site) ?? 0) + count);
+		for (let copy = 0; copy < count; copy++) {
+			const terms = lanes.travelTerms(grant, moment());
+			if (terms === null) {
+				giveBack(grant, site);
+				continue;
+			}
+			const pool = poolOf(grant.site.name);
+			pool.limit = terms.connections;
+			pool.waiters.push(grant);
+			serve(pool, site);
+		}
+		plan();
+	}
+
+	function serve(pool: Pool, site: SimSite): void {
+		while (pool.waiters.length > 0 && pool.busy < pool.limit) {
+			if (pool.idle > 0) {
+				pool.idle--;
+			} else if (pool.busy + pool.idle < pool.limit) {
+				world.opened(site);
+			} else {
+				return;
+			}
+			pool.busy++;
+			const grant = pool.waiters.shift() as Grant;
+			later(mailMs(), () => sent(grant, pool, site));
+		}
+	}
+
+	function sent(grant: Grant, pool: Pool, site: SimSite): void {
+		const end = world.end(site);
+		ended(site);
+		if (end.kind === 'answered') {
+			delivered++;
+		} else {
+			time.after(retryMs * (1 + chance()), () => world.arrive(site));
+			lanes.due(grant.lane, time.now() + 2 * retryMs, moment());
+		}
+		lanes.done(grant, end, moment());
+		pool.busy--;
+		if (end.kind === 'failed' || pool.busy + pool.idle >= pool.limit) {
+			world.closed(site);
+		} else {
+			pool.idle++;
+			later(keptMs, () => {
+				if (pool.idle > 0 && pool.waiters.length === 0) {
+					pool.idle--;
+					world.closed(site);
+				}
+			});
+		}
+		serve(pool, site);
+		plan();
+	}
+
+	function ended(site: SimSite): void {
+		under.set(site, (under.get(site) ?? 0) - 1);
+	}
+
+	function giveBack(grant: Grant, site: SimSite): void {
+		ended(site);
+		world.arrive(site);
+		lanes.due(grant.lane, time.now(), moment());
+		lanes.done(grant, null, moment());
+	}
+
+	function tick(): void {
+		time.settle();
+		leases.advance();
+		lanes.advance(moment());
+		plan();
+		later(tickMs, tick);
+	}
+
+	function renew(): void {
+		time.settle();
+		void leases.renew();
+		later(1000, renew);
+	}
+
+	time.settle();
+	void leases.renew().then(() => later(0, tick));
+	later(1000 * (1 + chance()), renew);
+
+	return {
+		id,
+		get isAlive() {
+			return isAlive;
+		},
+		get isCutOff() {
+			return isCutOff;
+		},
+		get delivered() {
+			return delivered;
+		},
+		/** Milliseconds that it lives. */
+		age: () => time.now() - born,
+		/** It accepted mail for the site. */
+		arrived(site: SimSite): void {
+			world.arrive(site);
+			lanes.arrived(world.keyOf(site), moment());
+			plan();
+		},
+		/** It is told of what waits. */
+		noticed(sites: readonly SimSite[]): void {
+			for (const site of sites) {
+				lanes.noticed(world.keyOf(site), moment());
+			}
+			plan();
+		},
+		cutOff(is: boolean): void {
+			isCutOff = is;
+		},
+		kill(): void {
+			isAlive = false;
+			for (const [name, {busy, idle}] of pools) {
+				for (let connection = 0; connection < busy + idle; connection++) {
+					world.closed(world.of(name));
+				}
+			}
+			time.after(givenBackMs, () => {
+				for (const [site, copies] of under) {
+					for (let copy = 0; copy < copies; copy++) {
+						world.arrive(site);
+					}
+				}
+			});
+		},
+	};
+}
+
+export type SimNode = ReturnType<typeof createNode>;
