@@ -21,7 +21,7 @@ export type Bench = {
 	/** Of Node.js, for the daemon: profiles. */
 	readonly nodeOptions?: readonly string[];
 	/** What else goes on while mail goes through; answers how to end it. */
-	readonly beside?: (daemon: Daemon, shop: Shop) => Promise<() => void>;
+	readonly beside?: (daemon: Daemon, shop: Shop) => Promise<() => void | Promise<void>>;
 };
 
 /** Rates are messages a second; CPU time is that of the daemon with all its threads. */
@@ -63,7 +63,7 @@ export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): 
 	await arrival(sink, warm.accepted + report.accepted);
 	const ms = performance.now() - begun;
 	const after = daemon.usage();
-	endBeside?.();
+	await endBeside?.();
 	await daemon.stop();
 	return {
 		accepted_per_s: rate(report.accepted, report.ms),

@@ -3,6 +3,8 @@ import {chmod, mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
+import createKnex from 'knex';
+import type {Bench} from '../../src/bench/measures.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {postgresProgram} from '../postgres-program.ts';
 
@@ -35,5 +37,27 @@ export async function startDatabase(): Promise<Database> {
 			await server.stop();
 			await rm(folder, {recursive: true, force: true});
 		},
+	};
+}
+
+/** What mail costs the server: octets of its log and of what is stored, for each of so many messages. */
+export function watchDatabase(url: string, messages: number): NonNullable<Bench['beside']> {
+	const database = createKnex({client: 'pg', connection: url, pool: {min: 0, max: 1}});
+	const look = async (): Promise<{readonly wal: number; readonly stored: number}> => {
+		const {rows} = await database.raw(
+			`select pg_current_wal_lsn() - '0/0' as wal, pg_database_size(current_database()) as stored`,
+		);
+		return {wal: Number(rows[0].wal), stored: Number(rows[0].stored)};
+	};
+	return async () => {
+		// Full pages are written once after a checkpoint: as on a server that has run for a while.
+		await database.raw('checkpoint');
+		const before = await look();
+		return async () => {
+			const after = await look();
+			await database.destroy();
+			const each = (octets: number) => `${Math.round(octets / messages)} octets`;
+			console.log(`a message: log ${each(after.wal - before.wal)}, stored ${each(after.stored - before.stored)}`);
+		};
 	};
 }

@@ -18,7 +18,7 @@ import {plain} from '../../src/bench/workload.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {openDashboards} from './dashboards.ts';
-import {startDatabase} from './database.ts';
+import {startDatabase, watchDatabase} from './database.ts';
 import {startLab, toManyDomains} from './many-domains.ts';
 import {runPeers} from './peers.ts';
 import {startSinkOf} from './sink.ts';
@@ -60,7 +60,9 @@ async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Fi
 	};
 	try {
 		const settings = database?.settings ?? {};
-		const beside = dashboards > 0 ? openDashboards(dashboards, tools) : undefined;
+		const url = database?.settings.MAILCTL_DATABASE_URL;
+		const beside =
+			url !== undefined ? watchDatabase(url, messages) : dashboards > 0 ? openDashboards(dashboards, tools) : undefined;
 		return await measure({
 			folder,
 			tools,
