@@ -17,6 +17,8 @@ export type Column<Row> = {
 	readonly wide?: true;
 	/** May be cut, with the whole on hover. */
 	readonly cut?: true;
+	/** Takes what room there is, with a second line in small letters that may be cut. */
+	readonly details?: true;
 };
 
 export type Table<Row> = {
@@ -54,8 +56,10 @@ export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Htm
 </table></div>`;
 }
 
-function classOf<Row>({right, wide, cut}: Column<Row>): Html {
-	const names = [right && 'right', wide && 'wide', cut && 'cut'].filter(name => name !== undefined).join(' ');
+function classOf<Row>({right, wide, cut, details}: Column<Row>): Html {
+	const names = [right && 'right', wide && 'wide', cut && 'cut', details && 'details']
+		.filter(name => name !== undefined)
+		.join(' ');
 	return names === '' ? nothing : html` class="${names}"`;
 }
 

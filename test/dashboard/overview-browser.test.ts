@@ -29,6 +29,11 @@ test('the overview has its charts, which follow what happens; without script it 
 	await page.waitForURL(/\/overview$/);
 	await page.getByText('Messages by hour').first().waitFor();
 	t.is(await page.locator('.chart canvas').count(), 3);
+	t.regex(
+		await page.locator('.u-legend').first().innerText(),
+		/Accepted:?\s*1/,
+		'the newest, while nothing is pointed at',
+	);
 	await page.setViewportSize({width: 500, height: 800});
 	const fits = () =>
 		page.evaluate(

@@ -66,7 +66,7 @@ test.serial('each page that has something of each kind to show is fit for all', 
 	t.deepEqual(await faultsAmong(page, [...paths, '/confirm']), []);
 });
 
-test.serial('on a phone the list of messages shows status and time without scrolling', async t => {
+test.serial('on a phone no page scrolls sideways, and the list of messages shows status and time', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -86,6 +86,17 @@ test.serial('on a phone the list of messages shows status and time without scrol
 		t.true((await row.locator('.badge').first().isVisible()) && (await row.locator('time').isVisible()));
 		t.true(((await row.locator('td').first().boundingBox())?.width ?? 0) > 100, 'and there is room for the recipient');
 	}
+	const cut = page.locator('main td.cut').first();
+	await cut.hover();
+	t.is(await cut.getAttribute('title'), await cut.innerText());
+	const wider: string[] = [];
+	const tooWide = `[...document.querySelectorAll('html, .scroll')].filter(one => one.scrollWidth > one.clientWidth && one.checkVisibility())`;
+	for (const path of paths) {
+		await page.goto(path);
+		const found = await page.evaluate<string[]>(`${tooWide}.map(one => one.ariaLabel ?? one.localName)`);
+		wider.push(...found.map(one => `${path} ${one}`));
+	}
+	t.deepEqual(wider, []);
 });
 
 test.serial('a viewer has no form on any page but to log out, to look, and of the own account', async t => {

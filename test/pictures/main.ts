@@ -55,8 +55,8 @@ async function draw(shop: Shop): Promise<void> {
 	await page.goto(new URL(link).pathname);
 	await page.goto('/messages');
 	await page.locator('.workspace select').selectOption('shop');
-	await page.waitForLoadState();
-	await page.getByText('Your order').first().waitFor();
+	await page.getByRole('button', {name: 'Go'}).click();
+	await page.getByText('Your order').filter({visible: true}).first().waitFor();
 	await rm(folder, {recursive: true, force: true});
 	await mkdir(folder, {recursive: true});
 	for (const [name, path] of Object.entries(pagesOf(shop))) {

@@ -4,6 +4,8 @@ type Picture = {readonly width: number; readonly height: number; readonly pixels
 
 const signature = Buffer.from('89504e470d0a1a0a', 'hex');
 const rgb = 3;
+/** Squared, over the three channels. */
+const tellsApart = 144;
 
 /** A PNG of the browser with at most 256 colours, the rarer ones as their nearest: a third of the bytes, and it looks the same. */
 export function withPalette(png: Buffer): Buffer {
@@ -22,16 +24,8 @@ export function withPalette(png: Buffer): Buffer {
 			seen.set(like(at), {count: 1, colour: pixels.subarray(at, at + rgb)});
 		}
 	}
-	const palette = [...seen.values()].sort((a, b) => b.count - a.count).slice(0, 256);
-	const places = new Map(
-		[...seen].map(([key, {colour}]) => [
-			key,
-			nearest(
-				palette.map(({colour: one}) => one),
-				colour,
-			),
-		]),
-	);
+	const palette = chosen([...seen.values()].sort((a, b) => b.count - a.count).map(({colour}) => colour));
+	const places = new Map([...seen].map(([key, {colour}]) => [key, nearest(palette, colour)]));
 	const rows = Buffer.alloc((width + 1) * height);
 	for (let y = 0; y < height; y++) {
 		for (let x = 0; x < width; x++) {
@@ -46,17 +40,30 @@ export function withPalette(png: Buffer): Buffer {
 	return Buffer.concat([
 		signature,
 		chunk('IHDR', head),
-		chunk('PLTE', Buffer.concat(palette.map(({colour}) => colour))),
+		chunk('PLTE', Buffer.concat(palette)),
 		chunk('IDAT', deflateSync(rows, {level: 9, memLevel: 9})),
 		chunk('IEND', Buffer.alloc(0)),
 	]);
 }
 
+/** The commonest, and only one of those that are alike: the shades of letters must not push out a badge that stands once. */
+function chosen(byCount: readonly Buffer[]): Buffer[] {
+	const palette: Buffer[] = [];
+	for (const colour of byCount) {
+		if (palette.length < 256 && palette.every(one => distance(one, colour) > tellsApart)) {
+			palette.push(colour);
+		}
+	}
+	return palette;
+}
+
 function nearest(colours: readonly Buffer[], wanted: Buffer): number {
-	const distances = colours.map(colour =>
-		colour.reduce((sum, value, n) => sum + (value - (wanted[n] as number)) ** 2, 0),
-	);
+	const distances = colours.map(colour => distance(colour, wanted));
 	return distances.indexOf(Math.min(...distances));
+}
+
+function distance(one: Buffer, other: Buffer): number {
+	return one.reduce((sum, value, n) => sum + (value - (other[n] as number)) ** 2, 0);
 }
 
 function chunk(type: string, data: Buffer): Buffer {

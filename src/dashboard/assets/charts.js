@@ -23,6 +23,9 @@
 		return unit === 'count' ? value.toLocaleString('en') : `${Number((value * 100).toFixed(value < 0.01 ? 2 : 1))} %`;
 	}
 
+	/** Under the pointer; while there is none, the newest. */
+	const pointed = (plot, value, series, index) => (index == null ? plot.data[series].at(-1) : value);
+
 	function options({unit, daily, times, series}, width) {
 		const axis = {
 			stroke: colour('soft'),
@@ -61,7 +64,7 @@
 				},
 			],
 			series: [
-				{label: 'UTC', value: (_, value) => (value === null ? '–' : at(value, daily, true))},
+				{label: 'UTC', value: (...of) => at(pointed(...of), daily, true)},
 				...series.map(one => ({
 					label: one.label,
 					stroke: colour(one.tone),
@@ -70,7 +73,7 @@
 					width: one.look === 'bars' ? 1 : 2,
 					dash: dashes[one.look],
 					points: {show: !one.isLimit && one.look !== 'bars' && times.length < 40, size: 5},
-					value: (_, value) => text(value, unit),
+					value: (...of) => text(pointed(...of), unit),
 				})),
 			],
 		};

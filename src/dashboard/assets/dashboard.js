@@ -57,6 +57,13 @@
 		}
 	});
 
+	document.addEventListener('mouseover', event => {
+		const cell = event.target.closest?.('td.cut, td.details small');
+		if (cell && cell.scrollWidth > cell.clientWidth) {
+			cell.title = cell.innerText;
+		}
+	});
+
 	/**
 	 * Sends what is being edited to its frame. A new frame each time: another page of the old one would be a step of the history. The old
 	 * one stays until the new one has loaded.

@@ -3,7 +3,8 @@ import {addDomain, sampleDomain} from '../../domains/domains.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {type Domain, type DomainState, pageDomains} from '../../store/domains.ts';
-import {act, badge, hrefOf, input, join, opened, type Tone, table, time} from '../markup.ts';
+import {pager} from '../lists.ts';
+import {act, badge, input, join, opened, type Tone, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 
@@ -43,7 +44,7 @@ export function domainListPages({reader, change, vault}: DashboardParts): readon
 					? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm(form)}</div>`]
 					: []),
 				...(asksForOne && rows.length === 0 ? [] : [domains]),
-				...(last === undefined ? [] : [more(query, last.id)]),
+				pager('/domains', query, last?.id ?? null),
 			]),
 		};
 	}
@@ -101,6 +102,3 @@ function addForm(typed: URLSearchParams): Html {
 	]);
 	return act({to: '/domains', label: 'Add the domain', fields});
 }
-
-const more = (query: URLSearchParams, after: string): Html =>
-	html`<div class="more"><span></span><a href="${hrefOf('/domains', query, {after})}" rel="next">More</a></div>`;

@@ -40,7 +40,7 @@ function findings(found: readonly Finding[]): Html {
 }
 
 function told({status, detail, why, fix}: Finding): Html {
-	return status === 'ok'
-		? name(detail)
-		: html`<div class="told">${name(detail)}<br><span class="soft">${why}</span><br><strong>Fix:</strong> ${name(fix)}</div>`;
+	const advice =
+		status === 'ok' ? null : html`<br><span class="soft">${why}</span><br><strong>Fix:</strong> ${name(fix)}`;
+	return html`<div class="told">${name(detail)}${advice}</div>`;
 }

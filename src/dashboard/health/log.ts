@@ -49,5 +49,5 @@ function text({event, texts, fields, error}: ReadLine): Html {
 	const said = texts.length === 0 ? [event ?? ''] : texts;
 	const pairs = fields.map(([key, value]) => html` <span class="soft">${key}</span> ${name(value)}`);
 	const stack = error.length === 0 ? null : html`<pre>${error.join('\n')}</pre>`;
-	return html`${name(said.join(' '))}${pairs}${stack}`;
+	return html`<div class="told">${name(said.join(' '))}${pairs}${stack}</div>`;
 }

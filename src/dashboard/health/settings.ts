@@ -1,6 +1,7 @@
 import type {RunningSetting} from '../../config/show.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {badge, chips, code, input, table} from '../markup.ts';
+import {searchForm} from '../lists.ts';
+import {badge, chips, code, table} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
 import {healthPage, healthPath} from './frame.ts';
@@ -20,24 +21,11 @@ export function settingsPages({process: {shown}}: DashboardParts): readonly Rout
 		const rows = shown().filter(row => row.name.includes(part) && (isAll || row.source !== 'default'));
 		return healthPage(
 			'/settings',
-			html`${search(query)}${chips('Which', query, 'only', kinds, path)}${settings(rows)}`,
+			html`${searchForm({to: path, query, placeholder: 'retention', kept: ['only']})}${chips('Which', query, 'only', kinds, path)}${settings(rows)}`,
 		);
 	}
 
 	return [{method: 'GET', path, role: 'admin', everywhere: true, answer: show}];
-}
-
-function search(query: URLSearchParams): Html {
-	const field = input({
-		name: 'q',
-		label: 'Search',
-		type: 'search',
-		value: query.get('q') ?? '',
-		placeholder: 'retention',
-	});
-	const only = query.get('only');
-	const kept = only ? html`<input type="hidden" name="only" value="${only}">` : null;
-	return html`<form class="filter" role="search" action="${path}">${field}${kept}<button>Search</button></form>`;
 }
 
 function settings(rows: readonly RunningSetting[]): Html {

@@ -2,7 +2,8 @@ import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type AuditEntry, listAudit} from '../../store/audit.ts';
 import {readWorkspaceNames} from '../../store/workspaces.ts';
-import {chips, code, hrefOf, name, table, time} from '../markup.ts';
+import {pager} from '../lists.ts';
+import {chips, code, name, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
 
@@ -35,8 +36,8 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 			columns: [
 				{title: 'When', cell: row => time(row.at, now)},
 				{title: 'Who', cell: row => name(row.actor), cut: true},
-				{title: 'Did', cell: row => row.action},
-				{title: 'To', cell: target, cut: true},
+				{title: 'Did', cell: did, details: true},
+				{title: 'To', cell: target, wide: true, cut: true},
 				{
 					title: 'Workspace',
 					cell: row => name(names.get(row.workspaceId ?? '') ?? row.workspaceId ?? '–'),
@@ -44,15 +45,11 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 					cut: true,
 				},
 				{title: 'From', cell: row => (row.from === null ? '–' : name(row.from)), wide: true, cut: true},
-				{title: 'Details', cell: details, wide: true, cut: true},
 			],
 			rows,
 			empty: html`<p>Nothing was changed in this time.</p>`,
 		});
-		const older =
-			last &&
-			html`<div class="more"><span></span><a href="${hrefOf(path, query, {after: last.id})}" rel="next">Older</a></div>`;
-		const content = html`${chips('Time', query, 'hours', times, path)}${acts}${older ?? null}`;
+		const content = html`${chips('Time', query, 'hours', times, path)}${acts}${pager(path, query, last?.id ?? null)}`;
 		return {kind: 'page', place: 'audit', title: 'Audit', content};
 	}
 
@@ -67,10 +64,11 @@ function target({target: id}: AuditEntry): Html {
 	return id === null ? html`–` : kind ? html`<a href="/${homes[kind]}/${id}">${id}</a>` : code(id);
 }
 
-function details({detail}: AuditEntry): Html {
-	return html`${Object.entries(detail).map(
-		([key, value]) => html`<span class="soft">${key.replaceAll('_', ' ')}</span> ${name(textOf(value))} `,
-	)}`;
+function did({action, detail}: AuditEntry): Html {
+	const details = Object.entries(detail).map(
+		([key, value], index) => html`${index > 0 ? ', ' : ''}${key.replaceAll('_', ' ')}: ${name(textOf(value))}`,
+	);
+	return html`${action}${details.length === 0 ? null : html`<small>${details}</small>`}`;
 }
 
 const textOf = (value: unknown): string =>

@@ -46,10 +46,16 @@ export function keyPages({reader, change, settings}: DashboardParts): readonly R
 					{title: 'Key', cell: row => code(`${row.hint}…`), cut: true},
 					{title: 'State', cell: row => stateBadge(row, storeTime(now))},
 					{title: 'May', cell: row => scopeText(row), wide: true},
-					{title: 'Last used', cell: row => time(row.last_used_at, now), right: true},
+					{title: 'Last used', cell: row => time(row.last_used_at, now), right: true, wide: true},
 					{title: 'Ends', cell: row => time(row.expires_at, now), right: true, wide: true},
 					...(mayAct
-						? [{title: '', cell: (row: ApiKey) => (hasEnded(row, storeTime(now)) ? nothing : keyActs(row))}]
+						? [
+								{
+									title: '',
+									cell: (row: ApiKey) => (hasEnded(row, storeTime(now)) ? nothing : keyActs(row)),
+									right: true as const,
+								},
+							]
 						: []),
 				],
 				rows: await listApiKeys(reader, workspace.id),

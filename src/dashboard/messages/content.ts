@@ -62,7 +62,7 @@ function hasRemoteImages(markup: string): boolean {
 function remade({isCaptured, fault}: ShownMail): Html {
 	const again = isCaptured
 		? null
-		: html`<p class="soft">Made again from the template and the variables of this message: signatures and the tokens of links are other ones than in the mail that was sent.</p>`;
+		: html`<p class="soft">Made again from the template and the variables of this message. Its signatures and the tokens of its links differ from the mail that was sent.</p>`;
 	return html`${again}${fault === null ? null : html`<p class="notice warn">Not all of this mail is shown: ${fault}.</p>`}`;
 }
 

@@ -3,6 +3,7 @@ import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {type ListedMessage, readLines, scanMessages} from '../../store/message-scan.ts';
 import {pageTemplates} from '../../store/templates.ts';
+import {pager, searchForm} from '../lists.ts';
 import {live} from '../live.ts';
 import {mailFrame} from '../mail-frame.ts';
 import {
@@ -10,7 +11,6 @@ import {
 	type Choice,
 	chips,
 	hrefOf,
-	input,
 	name,
 	nothing,
 	section,
@@ -53,10 +53,10 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		};
 		const newest = isCaptured && !isFiltered && after === null && rows.length <= fewRows ? newestMail(rows) : null;
 		const templates = await templateChoices(reader, workspace.id, query.get('template') ?? '');
-		return html`${searchForm(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips(query)}${live(
+		return html`${messageSearch(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips(query)}${live(
 			'messages',
 			after === null ? hrefOf('/messages', query) : null,
-			html`${table(found)}<div class="more">${olderAndNewer(query, after, next)}</div>${newest}`,
+			html`${table(found)}${pager('/messages', query, next)}${newest}`,
 			'mail',
 		)}`;
 	}
@@ -107,7 +107,7 @@ export function messageTable(now: number): Omit<Table<ListedMessage>, 'rows' | '
 const tones: Readonly<Record<RecipientState, Tone>> = {
 	accepted: 'busy',
 	queued: 'busy',
-	sent: 'good',
+	sent: 'busy',
 	delivered: 'good',
 	bounced: 'bad',
 	complained: 'bad',
@@ -142,20 +142,15 @@ async function templateChoices(reader: Knex, workspaceId: string, chosen: string
 	];
 }
 
-function searchForm(query: URLSearchParams, templates: readonly Choice[]): Html {
-	const kept = ['status', 'hours'].flatMap(key => {
-		const value = query.get(key);
-		return value ? [html`<input type="hidden" name="${key}" value="${value}">`] : [];
-	});
-	const field = input({
-		name: 'q',
-		label: 'Search',
-		type: 'search',
-		value: query.get('q') ?? '',
+function messageSearch(query: URLSearchParams, templates: readonly Choice[]): Html {
+	return searchForm({
+		to: '/messages',
+		query,
 		placeholder: 'ann@example.com, receipt, order_id=1042',
+		kept: ['status', 'hours'],
+		fields: select({name: 'template', label: 'Template', value: query.get('template') ?? ''}, templates),
+		hint: searchHint,
 	});
-	const template = select({name: 'template', label: 'Template', value: query.get('template') ?? ''}, templates);
-	return html`<form class="filter" role="search" action="/messages">${field}${template}${kept}<button>Search</button><small>${searchHint}</small></form>`;
 }
 
 /** What the search asks for besides words, each to be taken out again. */
@@ -199,12 +194,4 @@ function emptyList(isFiltered: boolean, isCaptured: boolean): Html {
 	return html`<p>No messages yet.</p><p>Send the first one with <code>mailctl send</code> or <code>POST /v1/messages</code>.${
 		isCaptured ? ' In capture mode it appears here and leaves the machine for nobody.' : nothing
 	}</p>`;
-}
-
-function olderAndNewer(query: URLSearchParams, after: string | null, next: string | null): Html {
-	const newest =
-		after === null ? html`<span></span>` : html`<a href="${hrefOf('/messages', query, {after: null})}">Newest</a>`;
-	const older =
-		next === null ? nothing : html`<a href="${hrefOf('/messages', query, {after: next})}" rel="next">Older</a>`;
-	return html`${newest}${older}`;
 }

@@ -73,7 +73,7 @@ function reasonText({detail, until, mend}: Pick<Reason, 'detail' | 'until' | 'me
 const tones: Readonly<Record<EventType, Tone>> = {
 	accepted: 'idle',
 	queued: 'idle',
-	sent: 'good',
+	sent: 'idle',
 	delivered: 'good',
 	opened: 'good',
 	clicked: 'good',

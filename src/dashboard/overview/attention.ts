@@ -162,7 +162,7 @@ function checksLine({checked, now}: AttentionInput): Html {
 		return nothing;
 	}
 	const when = checked === null ? 'The checks are being made.' : html`Checked ${time(storeTime(checked.at), now)}.`;
-	return html`<span class="soft">${when}</span> <a href="/health/checks">Run the checks</a>`;
+	return html`<span><span class="soft">${when}</span> <a href="/health/checks">Run the checks</a></span>`;
 }
 
 function few<Row>(rows: readonly Row[], each: (row: Row) => Trouble, more: (left: number) => Trouble): Trouble[] {

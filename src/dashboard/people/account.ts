@@ -155,8 +155,12 @@ function sessionTable(rows: readonly UserSession[], own: string, now: number): H
 		rows,
 		empty: html`<p>No sessions.</p>`,
 		columns: [
-			{title: 'Browser', cell: row => name(browserOf(row.agent)), cut: true},
-			{title: 'Address', cell: row => code(row.address)},
+			{
+				title: 'Browser',
+				cell: row => html`${name(browserOf(row.agent))}<small class="narrow">${row.address}</small>`,
+				cut: true,
+			},
+			{title: 'Address', cell: row => code(row.address), wide: true},
 			{title: 'Began', cell: row => time(row.created_at, now), wide: true},
 			{title: 'Seen', cell: row => time(row.seen_at, now)},
 			{

@@ -101,20 +101,23 @@ export function standingBadge({suspended_by: by, held, ready, deferred, in_fligh
 /** How this process paces the hosts that share a limit. It tells of the mail of all workspaces. */
 function bySite(sites: readonly SiteReport[], now: number): Html {
 	const busy = sites.toSorted((a, b) => b.inFlight - a.inFlight).slice(0, mostSites);
-	return html`<section><h2>By site</h2>${table({
-		label: 'How sites are paced',
-		columns: [
-			{title: 'Site', cell: row => name(row.site), cut: true},
-			{title: 'State', cell: siteBadge},
-			{title: 'In flight', cell: row => count(row.inFlight), right: true},
-			{title: 'Connections', cell: row => `${row.connections} of ${row.mostConnections}`, right: true},
-			{title: 'A minute', cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)), right: true},
-			{title: 'Until', cell: row => time(untilOf(row), now), right: true, wide: true},
-			{title: 'Why', cell: row => name(row.reason ?? ''), wide: true, cut: true},
-		],
-		rows: busy,
-		empty: html`<p>Nothing was sent for a while.</p><p>Hosts that share a limit are one site; each has its own pace.</p>`,
-	})}</section>`;
+	return section(
+		'By site',
+		table({
+			label: 'How sites are paced',
+			columns: [
+				{title: 'Site', cell: row => name(row.site), cut: true},
+				{title: 'State', cell: siteBadge},
+				{title: 'In flight', cell: row => count(row.inFlight), right: true},
+				{title: 'Connections', cell: row => `${row.connections} of ${row.mostConnections}`, right: true, wide: true},
+				{title: 'A minute', cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)), right: true},
+				{title: 'Until', cell: row => time(untilOf(row), now), right: true, wide: true},
+				{title: 'Why', cell: row => name(row.reason ?? ''), wide: true, cut: true},
+			],
+			rows: busy,
+			empty: html`<p>Nothing was sent for a while.</p><p>Hosts that share a limit are one site; each has its own pace.</p>`,
+		}),
+	);
 }
 
 function siteBadge({suspendedUntil, waitsFor, slowUntil}: SiteReport): Html {

@@ -5,6 +5,7 @@ import {isId} from '../../mail/ids.ts';
 import {type Contact, findContact, listContacts} from '../../store/contacts.ts';
 import {readLines, scanMessages} from '../../store/message-scan.ts';
 import {findSuppression} from '../../store/suppressions.ts';
+import {pager, searchForm} from '../lists.ts';
 import {act, badge, facts, hrefOf, input, name, section, table, time} from '../markup.ts';
 import {messageTable} from '../messages/list.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -29,25 +30,22 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 		const all = asked !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
 		const rows = all.slice(0, perPage);
 		const last = all.length > perPage ? rows.at(-1) : undefined;
-		const field = input({name: 'q', label: 'Search', type: 'search', value: asked, placeholder: 'user@example.com'});
-		const content = html`<form class="filter" role="search" action="${path}">${field}<button>Search</button></form>${table(
-			{
-				label: 'Contacts',
-				link: row => `${path}/${row.id}`,
-				columns: [
-					{title: 'Address', cell: row => name(row.address), cut: true},
-					{title: 'Gets', cell: standing},
-					{title: 'Language', cell: row => row.locale ?? '–', wide: true},
-					{title: 'Time zone', cell: row => row.timezone ?? '–', wide: true},
-					{title: 'First mailed', cell: row => time(row.createdAt, now), right: true},
-				],
-				rows,
-				empty:
-					asked === ''
-						? html`<p>No contacts yet.</p><p>The first mail to an address makes one.</p>`
-						: html`<p>${address === null ? 'Type a whole address: user@example.com.' : 'Nobody of this address was mailed.'}</p><p><a href="${path}">Show all</a></p>`,
-			},
-		)}${last ? html`<div class="more"><span></span><a href="${hrefOf(path, query, {after: last.id})}" rel="next">Older</a></div>` : null}`;
+		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com'})}${table({
+			label: 'Contacts',
+			link: row => `${path}/${row.id}`,
+			columns: [
+				{title: 'Address', cell: row => name(row.address), cut: true},
+				{title: 'Gets', cell: standing},
+				{title: 'Language', cell: row => row.locale ?? '–', wide: true},
+				{title: 'Time zone', cell: row => row.timezone ?? '–', wide: true},
+				{title: 'First mailed', cell: row => time(row.createdAt, now), right: true},
+			],
+			rows,
+			empty:
+				asked === ''
+					? html`<p>No contacts yet.</p><p>The first mail to an address makes one.</p>`
+					: html`<p>${address === null ? 'Type a whole address: user@example.com.' : 'Nobody of this address was mailed.'}</p><p><a href="${path}">Show all</a></p>`,
+		})}${pager(path, query, last?.id ?? null)}`;
 		return {kind: 'page', place: 'contacts', title: 'Contacts', content};
 	}
 

@@ -5,6 +5,7 @@ import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {listSuppressions, type Suppression} from '../../store/suppressions.ts';
+import {pager, searchForm} from '../lists.ts';
 import {act, badge, chips, hrefOf, input, name, nothing, opened, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
@@ -34,13 +35,15 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 		const rows = found.slice(0, perPage);
 		const last = found.length > perPage ? rows.at(-1) : undefined;
 		const isFiltered = asked !== '' || reasonOf(query) !== undefined;
-		const content = html`${searchForm(query)}${reasonChips(query)}${table({
-			...entriesTable(now, visit.may('operator')),
-			rows,
-			empty: isFiltered
-				? html`<p>${asked !== '' && address === null ? 'Type a whole address: user@example.com.' : 'No such address is suppressed.'}</p><p><a href="${path}">Show all</a></p>`
-				: html`<p>No address is suppressed.</p><p>Hard bounces, complaints and unsubscribes put addresses here by themselves.</p>`,
-		})}${last ? html`<div class="more"><span></span><a href="${hrefOf(path, query, {after: last.id})}" rel="next">Older</a></div>` : null}`;
+		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com', kept: ['reason']})}${reasonChips(query)}${table(
+			{
+				...entriesTable(now, visit.may('operator')),
+				rows,
+				empty: isFiltered
+					? html`<p>${asked !== '' && address === null ? 'Type a whole address: user@example.com.' : 'No such address is suppressed.'}</p><p><a href="${path}">Show all</a></p>`
+					: html`<p>No address is suppressed.</p><p>Hard bounces, complaints and unsubscribes put addresses here by themselves.</p>`,
+			},
+		)}${pager(path, query, last?.id ?? null)}`;
 		return {
 			kind: 'page',
 			...(problem !== null && {status: 422, problem}),
@@ -142,19 +145,6 @@ function sourceOf({source}: Suppression): Html {
 	return isId('msg', source)
 		? html`<a href="/messages/${source}">the message</a>`
 		: html`${sourceWords[source] ?? source}`;
-}
-
-function searchForm(query: URLSearchParams): Html {
-	const reason = query.get('reason');
-	const kept = reason ? html`<input type="hidden" name="reason" value="${reason}">` : nothing;
-	const field = input({
-		name: 'q',
-		label: 'Search',
-		type: 'search',
-		value: query.get('q') ?? '',
-		placeholder: 'user@example.com',
-	});
-	return html`<form class="filter" role="search" action="${path}">${field}${kept}<button>Search</button></form>`;
 }
 
 const reasonChips = (query: URLSearchParams): Html =>

@@ -42,7 +42,7 @@ export function topicPages({reader, change, store: {writer}}: DashboardParts): r
 					{title: 'Name', cell: row => (row.topic ? name(row.topic.name) : badge('removed', 'idle')), cut: true},
 					{title: 'Opted out', cell: row => count(row.optedOut), right: true},
 					{title: 'Since', cell: row => time(row.topic?.created_at ?? null, now), right: true, wide: true},
-					...(mayAct ? [{title: '', cell: rowActs}] : []),
+					...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
 				],
 				rows: await readRows(workspace.id),
 				empty: html`<p>No topics yet.</p><p>With a topic (<code>unsubscribeGroup</code> of a send) recipients can unsubscribe from newsletters and still get receipts.</p>`,

@@ -2,8 +2,9 @@ import {letterOf, reviewOf, whyOf} from '../../admin/kept-mail.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import type {Kept} from '../../mail/report.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../../store/inbound/kept-mails.ts';
+import {pager} from '../lists.ts';
 import {live} from '../live.ts';
-import {badge, hrefOf, name, type Tone, table, time} from '../markup.ts';
+import {badge, name, type Tone, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
 import {keptMail} from './one.ts';
@@ -30,9 +31,7 @@ export function returnedPages({reader}: DashboardParts): readonly Route[] {
 		const found = await listKept(reader, perPage + 1, last);
 		const rows = found.slice(0, perPage);
 		const next = found.length > perPage ? rows.at(-1) : undefined;
-		const newest = after === null ? html`<span></span>` : html`<a href="${path}">Newest</a>`;
-		const older = next && html`<a href="${hrefOf(path, query, {after: next.id})}" rel="next">Older</a>`;
-		const shown = html`${keptTable(rows, now)}<div class="more">${newest}${older ?? null}</div>`;
+		const shown = html`${keptTable(rows, now)}${pager(path, query, next?.id ?? null)}`;
 		return {
 			kind: 'page',
 			place: 'returned',

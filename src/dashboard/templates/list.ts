@@ -4,6 +4,7 @@ import {html} from '../../hosted/html.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {labelFault} from '../../mail/unprintable.ts';
 import {pageTemplates, type Template} from '../../store/templates.ts';
+import {pager} from '../lists.ts';
 import {act, badge, code, input, join, name, nothing, opened, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
@@ -19,10 +20,6 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 		const rows = await pageTemplates(reader, workspace.id, {after, limit: perPage + 1});
 		const shown = rows.slice(0, perPage);
 		const older = rows.length > perPage ? shown.at(-1)?.row_id : undefined;
-		const more = [
-			after === null ? html`<span></span>` : html`<a href="/templates">Newest</a>`,
-			older === undefined ? nothing : html`<a href="/templates?after=${older}" rel="next">Older</a>`,
-		];
 		const content = html`${problem === null ? null : html`<div class="card stack">${newTemplate(form)}</div>`}${table<Template>(
 			{
 				label: 'Templates',
@@ -44,7 +41,7 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 				rows: shown,
 				empty: html`<p>No templates yet.</p><p>Make one here, or push a folder of them: <code>mailctl template push templates</code></p>`,
 			},
-		)}<div class="more">${join(more)}</div>`;
+		)}${pager('/templates', query, older ?? null)}`;
 		return {
 			kind: 'page',
 			status: problem === null ? 200 : 422,

@@ -8,6 +8,7 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../../store/templates.ts';
+import {pager} from '../lists.ts';
 import {mailFrame} from '../mail-frame.ts';
 import {act, badge, copyable, facts, hrefOf, name, nothing, opened, section, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -101,9 +102,8 @@ export function oneTemplatePages({reader, change}: DashboardParts): readonly Rou
 			rows,
 			empty: html`<p>No older versions.</p>`,
 		});
-		const newest = before === null ? html`<span></span>` : html`<a href="/templates/${id}">Newest</a>`;
-		const older = oldest > 1 ? html`<a href="/templates/${id}?before=${oldest}" rel="next">Older</a>` : nothing;
-		return section('Versions', html`${listed}<div class="more">${newest}${older}</div>`);
+		const older = oldest > 1 ? String(oldest) : null;
+		return section('Versions', html`${listed}${pager(`/templates/${id}`, query, older, 'before')}`);
 	}
 
 	return [

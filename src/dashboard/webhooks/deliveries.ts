@@ -12,6 +12,7 @@ import {
 	scanDeliveries,
 } from '../../store/webhooks/webhook-deliveries.ts';
 import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
+import {pager} from '../lists.ts';
 import {live} from '../live.ts';
 import {
 	act,
@@ -59,11 +60,7 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 	const empty = isFiltered
 		? html`<p>No delivery matches.</p><p><a href="${to}">Show all deliveries</a></p>`
 		: html`<p>Nothing was posted to this endpoint yet.</p><p>Send a test, or a message whose events it gets.</p>`;
-	const more = [
-		after === null ? html`<span></span>` : html`<a href="${hrefOf(to, query, {after: null})}">Newest</a>`,
-		next === null ? nothing : html`<a href="${hrefOf(to, query, {after: next})}" rel="next">Older</a>`,
-	];
-	const list = html`${table({...deliveryTable(to, now), rows, empty})}<div class="more">${more}</div>`;
+	const list = html`${table({...deliveryTable(to, now), rows, empty})}${pager(to, query, next)}`;
 	return section(
 		'Deliveries',
 		html`${chips('State', query, 'state', statesAndAll, to)}${chips(

@@ -75,10 +75,10 @@ function endpointTable(rows: readonly Row[], now: number): Html {
 				cell: ({newest}) =>
 					newest === undefined
 						? html`<span class="soft">none yet</span>`
-						: html`${deliveryBadge(newest.state)} ${lastAnswer(newest)}`,
+						: html`${deliveryBadge(newest.state)} <span class="wide">${lastAnswer(newest)}</span>`,
 				cut: true,
 			},
-			{title: 'Events', cell: ({events}) => events.join(', '), cut: true, wide: true},
+			{title: 'Events', cell: ({events}) => events.join(', '), wide: true},
 			{title: 'Added', cell: row => time(row.createdAt, now), right: true, wide: true},
 		],
 		rows,

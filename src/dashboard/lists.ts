@@ -1,0 +1,33 @@
+import {type Html, html} from '../hosted/html.ts';
+import {hrefOf, input, nothing} from './markup.ts';
+
+// What lists have around them: a search, and the way to older rows.
+
+export type Search = {
+	readonly to: string;
+	readonly query: URLSearchParams;
+	readonly placeholder: string;
+	/** Other filters of the query that a search keeps. */
+	readonly kept?: readonly string[];
+	/** Further fields beside the search. */
+	readonly fields?: Html;
+	readonly hint?: string;
+};
+
+export function searchForm({to, query, placeholder, kept = [], fields = nothing, hint}: Search): Html {
+	const field = input({name: 'q', label: 'Search', type: 'search', value: query.get('q') ?? '', placeholder});
+	const filters = kept.flatMap(key => {
+		const value = query.get(key);
+		return value ? [html`<input type="hidden" name="${key}" value="${value}">`] : [];
+	});
+	return html`<form class="filter" role="search" action="${to}">${field}${fields}${filters}<button>Search</button>${hint === undefined ? null : html`<small>${hint}</small>`}</form>`;
+}
+
+/** Links to the newest rows, where others are shown, and to those behind `next`; null: these are the last. */
+export function pager(path: string, query: URLSearchParams, next: string | null, key = 'after'): Html {
+	const newest = query.has(key)
+		? html`<a href="${hrefOf(path, query, {[key]: null})}">Newest</a>`
+		: html`<span></span>`;
+	const older = next === null ? nothing : html`<a href="${hrefOf(path, query, {[key]: next})}" rel="next">Older</a>`;
+	return html`<div class="more">${newest}${older}</div>`;
+}
