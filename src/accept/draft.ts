@@ -1,6 +1,7 @@
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Attachment, Mode} from '../mail/message.ts';
+import type {Operator} from '../mail/operator.ts';
 import type {Idempotency} from './idempotency.ts';
 
 /** A send whose shape is right: what was text is read, what was left out is null. JSON is text already. */
@@ -23,6 +24,8 @@ export type Send = {
 	readonly attachments: readonly Attachment[];
 	/** The message that this one repeats; null: it repeats none. */
 	readonly resentFrom: string | null;
+	/** The user of the dashboard who sends it, for the audit trail; absent: a program, whose messages are the record. */
+	readonly by?: Operator;
 };
 
 /** A send that passed every check that needs no transaction. */

@@ -8,6 +8,7 @@ import {suppresses} from '../mail/suppression.ts';
 import {termsOf} from '../mail/terms.ts';
 import {storeTime} from '../mail/time.ts';
 import {insertAttachments} from '../store/attachments.ts';
+import {recordAct} from '../store/audit.ts';
 import {type Addressee, type Preferences, readAddressees, teachContacts} from '../store/contacts.ts';
 import {type Pair, pairKey} from '../store/engine/pairs.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
@@ -56,7 +57,9 @@ export function createAcceptWrite({
 			if (over.size > 0) {
 				await releaseRefused(trx, drafts, over);
 			}
-			await insertNew(trx, entriesOf(drafts, results), {addressees, reasonOf, now: storeTime(now), newId});
+			const entries = entriesOf(drafts, results);
+			await insertNew(trx, entries, {addressees, reasonOf, now: storeTime(now), newId});
+			await recordSends(trx, entries, {clock, newId});
 			return regroup(groups, results);
 		},
 	};
@@ -99,6 +102,22 @@ async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], makin
 		now,
 		newId,
 	);
+}
+
+/** What users of the dashboard send is an act of theirs. */
+async function recordSends(
+	trx: Knex.Transaction,
+	entries: readonly Entry[],
+	tools: Pick<AcceptWriteOptions, 'clock' | 'newId'>,
+): Promise<void> {
+	for (const {id, draft} of entries) {
+		const {by: operator, workspaceId, templateId, resentFrom} = draft.send;
+		if (operator) {
+			const [action, detail] =
+				resentFrom === null ? ['message.sent', {template: templateId}] : ['message.resent', {resent_from: resentFrom}];
+			await recordAct(trx, {...tools, operator}, {action, workspaceId, target: id, detail});
+		}
+	}
 }
 
 function pairsOf({send}: Draft): Pair[] {

@@ -1,4 +1,8 @@
 import test from 'ava';
+import type {Send} from '../../src/accept/draft.ts';
+import {readResend} from '../../src/accept/resend.ts';
+import {createAcceptWrite} from '../../src/accept/write.ts';
+import {systemClock} from '../../src/mail/clock.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
@@ -258,4 +262,32 @@ storeTest(test, 'a message was created when its id says, and nothing of it is ol
 		const {occurred_at} = await store.reader('events').where({message_id: id}).first();
 		t.true(occurred_at >= created_at);
 	}
+});
+
+storeTest(test, 'what a user sends again is there with its row in the audit trail, or neither is', async (t, store) => {
+	const api = await startApi(t, store);
+	const id = idOf(await api.send());
+	const send = (await readResend(store.reader, api.workspace.id, id)) as Send;
+	const {version_id: versionId} = await store.reader('messages').where({id}).first();
+	const by = {actor: 'user:ann@shop.example', from: '192.0.2.1'};
+	const draft = {send: {...send, by}, idempotency: null, versionId, topicId: null, quota: null};
+	const row = newId('aud');
+	const write = createAcceptWrite({
+		clock: systemClock,
+		newId: kind => (kind === 'aud' ? row : newId(kind)),
+		keyRetention: () => 1000,
+	});
+	const [result] = await store.writer.submit(write, [draft]);
+	const acts = await store.reader('audit').select('action', 'actor', 'target', 'detail');
+	t.true(result?.ok);
+	t.deepEqual(acts, [
+		{
+			action: 'message.resent',
+			actor: by.actor,
+			target: result?.ok ? result.id : '',
+			detail: JSON.stringify({resent_from: id}),
+		},
+	]);
+	await t.throwsAsync(async () => await store.writer.submit(write, [draft]), undefined, 'the row is there already');
+	t.is((await store.reader('messages')).length, 2);
 });

@@ -82,6 +82,9 @@ test.serial('explain reads what is pasted, a file and a reply, and keeps nothing
 		t.regex(text, /<bdi>pasted@dest\.example<\/bdi>/);
 		t.regex(text, /unknown_user/);
 	}
+	const long = await upload(visitor, {mail: ''}, bounce('pasted@dest.example') + 'x'.repeat(600 * 1024));
+	t.regex(long.text, /Only the first 524,288 of 61\d,\d{3} octets were read/);
+	t.regex(long.text, /unknown_user/);
 	const reply = await visitor.submit('/returned/explain', {
 		reply: '452 4.2.2 mailbox "full"',
 		phase: 'data',

@@ -6,7 +6,6 @@ import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
 import {erasedAddress} from '../../mail/message.ts';
-import {recordAct} from '../../store/audit.ts';
 import {findSent} from '../../store/messages.ts';
 import {findSuppression} from '../../store/suppressions.ts';
 import {act, opened as behind, copyButton, join, name, select, time} from '../markup.ts';
@@ -68,10 +67,10 @@ export function actRoutes(
 	parts: DashboardParts,
 	refused: (visit: Visit, problem: string) => Promise<Answer>,
 ): readonly Route[] {
-	const {reader, accept, change, writer, mayAccept} = parts;
+	const {reader, accept, writer, mayAccept} = parts;
 
 	async function resend(visit: Visit): Promise<Answer> {
-		const {workspace, params, tools} = visit;
+		const {workspace, tools} = visit;
 		const opened = await openMessage(parts, visit);
 		const send = opened && (await readResend(reader, workspace.id, opened.message.id));
 		if (!send) {
@@ -80,14 +79,12 @@ export function actRoutes(
 		if (send === 'erased') {
 			return await refused(visit, 'The message was erased: nothing is left of it that could be sent again.');
 		}
-		const result = mayAccept() ? await accept.single(send, null) : ({ok: false, code: 'unavailable'} as const);
+		const result = mayAccept()
+			? await accept.single({...send, by: tools.operator}, null)
+			: ({ok: false, code: 'unavailable'} as const);
 		if (!result.ok) {
 			return await refused(visit, `It was not sent again. ${apiErrors[result.code].message}`);
 		}
-		const detail = {resent_from: params.id};
-		await change(trx =>
-			recordAct(trx, tools, {action: 'message.resent', workspaceId: workspace.id, target: result.id, detail}),
-		);
 		return go(tabPath(result.id, ''), 'Sent again: this is the new message.');
 	}
 

@@ -38,11 +38,12 @@ export function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 			return {problem: 'There is no mail: paste its source, headers included, or choose its file.', content: nothing};
 		}
 		const reading = readReport(raw.subarray(0, mostRead), createClassify(bounceRules()));
-		const notes = [
-			...(reading.fault === null ? [] : [`Read in part: ${reading.fault}.`]),
-			...(raw.length > mostRead ? [`The first ${count(mostRead)} octets of ${count(raw.length)} were read.`] : []),
-		];
-		const told = html`<p>${[kindOf(reading), ...notes].join(' ')}</p>${reportCards(reading.kind, reading.reports)}`;
+		const rest =
+			raw.length > mostRead
+				? html`<p class="notice warn">Only the first ${count(mostRead)} of ${count(raw.length)} octets were read. <code>mailctl bounce explain FILE</code> reads all of it.</p>`
+				: null;
+		const fault = reading.fault === null ? '' : ` Read in part: ${reading.fault}.`;
+		const told = html`${rest}<p>${kindOf(reading)}${fault}</p>${reportCards(reading.kind, reading.reports)}`;
 		return {content: section('How it is read', told)};
 	}
 
@@ -80,7 +81,12 @@ function mailForm(form: URLSearchParams): Html {
 	const hint = 'As it came, with its headers: “Show original” or “View source” of a mail program.';
 	const fields = join([
 		textarea({name: 'mail', label: 'Source of the mail', value: form.get('mail') ?? '', hint}, 10),
-		input({name: 'file', label: 'Or its file (.eml)', type: 'file'}),
+		input({
+			name: 'file',
+			label: 'Or its file (.eml)',
+			type: 'file',
+			hint: `Of a larger one the first ${count(mostRead)} octets are read.`,
+		}),
 	]);
 	return act({to: path, label: 'Explain the mail', fields, file: true});
 }

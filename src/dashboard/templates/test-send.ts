@@ -13,7 +13,7 @@ export function testSendPages({reader, accept, mayAccept}: DashboardParts): read
 	const readSend = createReadSend(createChecks());
 
 	async function send(visit: Visit): Promise<Answer> {
-		const {form, workspace} = visit;
+		const {form, workspace, tools} = visit;
 		const template = await chosenTemplate(reader, visit);
 		const saved = template && (await chosenVersion(reader, template, null));
 		if (!template || !saved) {
@@ -40,7 +40,9 @@ export function testSendPages({reader, accept, mayAccept}: DashboardParts): read
 		if (!read.ok) {
 			return refused((read.violations ?? []).map(({field, message}) => `${field} ${message}.`).join(' '));
 		}
-		const accepted = mayAccept() ? await accept.single(read.send, null) : ({ok: false, code: 'unavailable'} as const);
+		const accepted = mayAccept()
+			? await accept.single({...read.send, by: tools.operator}, null)
+			: ({ok: false, code: 'unavailable'} as const);
 		return accepted.ok
 			? go(`/messages/${accepted.id}`, `Version ${saved.version.version} is on its way to ${body.to}.`)
 			: refused(apiError(accepted.code).message);
