@@ -1,7 +1,8 @@
-import {Counter, Gauge, type Registry} from 'prom-client';
+import {Counter, type Registry} from 'prom-client';
 import type {RefusalReason} from '../inbound/listener.ts';
 import type {EventType} from '../mail/event.ts';
 import type {InboundSource, Kept, ReportAction, ReportKind} from '../mail/report.ts';
+import {registerAsked} from './asked-gauge.ts';
 import type {MailboxFigures} from './mailbox.ts';
 
 /** Asked at each scrape. */
@@ -24,29 +25,15 @@ export type InboundFigures = {
 };
 
 export function registerInbound(registers: Registry[], {unread, sessions, mailbox}: InboundInput): InboundFigures {
-	new Gauge({
+	registerAsked(registers, {
 		name: 'mailctl_inbound_unread',
 		help: 'Mails that came in and wait to be read.',
-		registers,
-		async collect() {
-			this.remove();
-			const count = await unread().catch(() => undefined);
-			if (count !== undefined) {
-				this.set(count);
-			}
-		},
+		ask: unread,
 	});
-	new Gauge({
+	registerAsked(registers, {
 		name: 'mailctl_inbound_sessions',
 		help: 'SMTP sessions that the listener for reports has now.',
-		registers,
-		collect() {
-			this.remove();
-			const count = sessions();
-			if (count !== null) {
-				this.set(count);
-			}
-		},
+		ask: sessions,
 	});
 	registerMailboxMetrics(registers, mailbox);
 	const mails = new Counter({
@@ -83,16 +70,12 @@ export function registerInbound(registers: Registry[], {unread, sessions, mailbo
 
 /** How the mailbox that is polled for bounces is doing; null where there is none, or not in this process. */
 export function registerMailboxMetrics(registers: Registry[], figures: () => MailboxFigures | null): void {
-	new Gauge({
+	registerAsked(registers, {
 		name: 'mailctl_mailbox_up',
 		help: 'Whether the bounce mailbox could be read the last time.',
-		registers,
-		collect() {
-			this.remove();
+		ask: () => {
 			const up = figures()?.up ?? null;
-			if (up !== null) {
-				this.set(up ? 1 : 0);
-			}
+			return up === null ? null : Number(up);
 		},
 	});
 	new Counter({

@@ -2,6 +2,7 @@ import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-c
 import type {Mode} from '../mail/message.ts';
 import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.ts';
 import type {DeliveryState} from '../mail/webhook.ts';
+import {registerAsked} from './asked-gauge.ts';
 import {type InboundFigures, type InboundInput, registerInbound} from './inbound-figures.ts';
 import {type QueueGaugesInput, registerQueueGauges} from './queue-gauges.ts';
 import {type ReputationGaugesInput, registerReputationGauges} from './reputation-gauges.ts';
@@ -78,17 +79,10 @@ export function createMetrics({
 	});
 	registerQueueGauges(registers, figures);
 	registerReputationGauges(registers, figures);
-	new Gauge({
+	registerAsked(registers, {
 		name: 'mailctl_webhook_pending',
 		help: 'Deliveries of events to endpoints that wait for an attempt or are being tried.',
-		registers,
-		async collect() {
-			this.remove();
-			const pending = await webhooksPending().catch(() => undefined);
-			if (pending !== undefined) {
-				this.set(pending);
-			}
-		},
+		ask: webhooksPending,
 	});
 	new Gauge({
 		name: 'mailctl_domains',
@@ -111,17 +105,10 @@ export function createMetrics({
 			this.inc(logDropped());
 		},
 	});
-	new Gauge({
+	registerAsked(registers, {
 		name: 'mailctl_free_disk_bytes',
 		help: 'Free space of the file system of the data folder.',
-		registers,
-		collect() {
-			this.remove();
-			const free = freeDisk();
-			if (free !== null) {
-				this.set(free);
-			}
-		},
+		ask: freeDisk,
 	});
 	const webhooks = new Histogram({
 		name: 'mailctl_webhook_attempt_duration_seconds',

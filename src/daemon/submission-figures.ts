@@ -1,5 +1,6 @@
-import {Counter, Gauge, type Registry} from 'prom-client';
+import {Counter, type Registry} from 'prom-client';
 import type {RefusalReason} from '../submission/submit.ts';
+import {registerAsked} from './asked-gauge.ts';
 
 /** What programs submit by SMTP. */
 export type SubmissionFigures = {
@@ -10,17 +11,10 @@ export type SubmissionFigures = {
 
 /** `sessions`: those that are open now; null: there is no listener. Asked at each scrape. */
 export function registerSubmission(registers: Registry[], sessions: () => number | null): SubmissionFigures {
-	new Gauge({
+	registerAsked(registers, {
 		name: 'mailctl_submission_sessions',
 		help: 'SMTP sessions that the listener for submission has now.',
-		registers,
-		collect() {
-			this.remove();
-			const count = sessions();
-			if (count !== null) {
-				this.set(count);
-			}
-		},
+		ask: sessions,
 	});
 	const mails = new Counter({
 		name: 'mailctl_submission_mails_total',

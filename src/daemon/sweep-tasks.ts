@@ -63,86 +63,56 @@ export function messageTask({store, clock, days, removeCaptured, messagesPerStep
 	};
 }
 
-export type AuditTaskOptions = {
+export type RowTaskOptions = {
 	readonly store: Pick<Store, 'writer'>;
 	readonly clock: Pick<Clock, 'now'>;
-	/** How long messages are kept; 0: for ever. */
-	readonly days: () => number;
 	readonly rowsPerStep?: number;
 };
+
+/** Removes at most `limit` old rows of each kind, and says how many. */
+type Purge = (trx: Knex.Transaction, limit: number) => Promise<readonly number[]>;
+
+/** Goes on while a step finds as many rows of a kind as it may remove. What is old is settled when the task begins. */
+function rowTask(
+	name: string,
+	{store, clock, rowsPerStep = 1000}: RowTaskOptions,
+	begin: (now: number) => Purge,
+): SweepTask {
+	return {
+		name,
+		begin() {
+			const purge = begin(clock.now());
+			return async () => (await inStep(store, trx => purge(trx, rowsPerStep))).includes(rowsPerStep);
+		},
+	};
+}
 
 /** Who did what is asked long after the messages are gone. */
 const leastAuditDays = 365;
 
-/** The audit trail past its retention. */
-export function auditTask({store, clock, days, rowsPerStep = 1000}: AuditTaskOptions): SweepTask {
-	return {
-		name: 'audit',
-		begin() {
-			const keptDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), leastAuditDays);
-			const before = clock.now() - keptDays * dayMs;
-			return async () => {
-				const removed = await inStep(store, trx => purgeAudit(trx, before, rowsPerStep));
-				return removed === rowsPerStep;
-			};
-		},
-	};
-}
+/** The audit trail past its retention. `days`: how long messages are kept; 0: for ever. */
+export const auditTask = ({days, ...options}: RowTaskOptions & {readonly days: () => number}): SweepTask =>
+	rowTask('audit', options, now => {
+		const keptDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), leastAuditDays);
+		return async (trx, limit) => [await purgeAudit(trx, now - keptDays * dayMs, limit)];
+	});
 
-export type KeyTaskOptions = {
-	readonly store: Pick<Store, 'writer'>;
-	readonly clock: Pick<Clock, 'now'>;
-	/** How long an Idempotency-Key holds, milliseconds. */
-	readonly retention: () => number;
-	readonly keysPerStep?: number;
-};
-
-/** Idempotency-Keys that hold no longer. */
-export function keyTask({store, clock, retention, keysPerStep = 1000}: KeyTaskOptions): SweepTask {
-	return {
-		name: 'idempotency_keys',
-		begin() {
-			const before = storeTime(clock.now() - retention());
-			return async () => {
-				const removed = await inStep(store, trx => purgeIdempotencyKeys(trx, before, keysPerStep));
-				return removed === keysPerStep;
-			};
-		},
-	};
-}
-
-export type TlsTaskOptions = {
-	readonly store: Pick<Store, 'writer'>;
-	readonly clock: Pick<Clock, 'now'>;
-	readonly rowsPerStep?: number;
-};
+/** Idempotency-Keys that hold no longer. `retention`: how long they do, milliseconds. */
+export const keyTask = ({retention, ...options}: RowTaskOptions & {readonly retention: () => number}): SweepTask =>
+	rowTask('idempotency_keys', options, now => {
+		const before = storeTime(now - retention());
+		return async (trx, limit) => [await purgeIdempotencyKeys(trx, before, limit)];
+	});
 
 /** Reports of TLS are made of a day; half a year shows what has changed. */
 const tlsDaysKept = 180;
 
 /** MTA-STS policies that hold no longer, and old counts of TLS results. */
-export function tlsTask({store, clock, rowsPerStep = 1000}: TlsTaskOptions): SweepTask {
-	return {
-		name: 'tls',
-		begin() {
-			const now = clock.now();
-			const firstDay = storeTime(now - tlsDaysKept * dayMs).slice(0, 10);
-			return async () => {
-				const removed = await inStep(store, async trx => [
-					await purgePolicies(trx, storeTime(now), rowsPerStep),
-					await purgeTlsDays(trx, firstDay, rowsPerStep),
-				]);
-				return removed.includes(rowsPerStep);
-			};
-		},
-	};
-}
-
-export type PaceTaskOptions = {
-	readonly store: Pick<Store, 'writer'>;
-	readonly clock: Pick<Clock, 'now'>;
-	readonly rowsPerStep?: number;
-};
+export const tlsTask = (options: RowTaskOptions): SweepTask =>
+	rowTask('tls', options, now => async (trx, limit) => [
+		await purgePolicies(trx, storeTime(now), limit),
+		await purgeTlsDays(trx, dayBefore(now, tlsDaysKept), limit),
+	]);
 
 /** What a site took so long ago says nothing of what it takes now. */
 const sitesKept = 30;
@@ -150,30 +120,11 @@ const sitesKept = 30;
 const warmUpDaysKept = 60;
 
 /** Sites that nothing was noted of for long, and old counts of new sources. */
-export function paceTask({store, clock, rowsPerStep = 1000}: PaceTaskOptions): SweepTask {
-	return {
-		name: 'pace',
-		begin() {
-			const now = clock.now();
-			const since = storeTime(now - sitesKept * dayMs);
-			const firstDay = storeTime(now - warmUpDaysKept * dayMs).slice(0, 10);
-			return async () => {
-				const removed = await inStep(store, async trx => [
-					await purgeSites(trx, since, storeTime(now), rowsPerStep),
-					await purgeWarmUp(trx, firstDay, rowsPerStep),
-				]);
-				return removed.includes(rowsPerStep);
-			};
-		},
-	};
-}
-
-export type InboundTaskOptions = {
-	readonly store: Pick<Store, 'writer'>;
-	readonly clock: Pick<Clock, 'now'>;
-	readonly caps?: KeptCaps;
-	readonly mailsPerStep?: number;
-};
+export const paceTask = (options: RowTaskOptions): SweepTask =>
+	rowTask('pace', options, now => async (trx, limit) => [
+		await purgeSites(trx, storeTime(now - sitesKept * dayMs), storeTime(now), limit),
+		await purgeWarmUp(trx, dayBefore(now, warmUpDaysKept), limit),
+	]);
 
 /** How long what is kept for review waits for somebody. */
 const keptDays = 30;
@@ -181,68 +132,31 @@ const keptDays = 30;
 const emptiedDays = 7;
 
 /** Mails that came in and were read: what is kept of them, and that they were there. */
-export function inboundTask({store, clock, caps = keptCaps, mailsPerStep = 200}: InboundTaskOptions): SweepTask {
-	return {
-		name: 'inbound',
-		begin() {
-			const now = clock.now();
-			const until = {emptied: storeTime(now - emptiedDays * dayMs), kept: storeTime(now - keptDays * dayMs)};
-			return async () => {
-				const removed = await inStep(store, async trx => [
-					await purgeRead(trx, until, mailsPerStep),
-					await trimKept(trx, caps, mailsPerStep),
-				]);
-				return removed.includes(mailsPerStep);
-			};
-		},
-	};
-}
-
-export type ReputationTaskOptions = {
-	readonly store: Pick<Store, 'writer'>;
-	readonly clock: Pick<Clock, 'now'>;
-	readonly rowsPerStep?: number;
-};
+export const inboundTask = ({
+	caps = keptCaps,
+	rowsPerStep = 200,
+	...options
+}: RowTaskOptions & {readonly caps?: KeptCaps}): SweepTask =>
+	rowTask('inbound', {...options, rowsPerStep}, now => {
+		const until = {emptied: storeTime(now - emptiedDays * dayMs), kept: storeTime(now - keptDays * dayMs)};
+		return async (trx, limit) => [await purgeRead(trx, until, limit), await trimKept(trx, caps, limit)];
+	});
 
 /** Figures of hours by which nobody is judged any more, and those of usage as old. */
-export function reputationTask({store, clock, rowsPerStep = 1000}: ReputationTaskOptions): SweepTask {
-	return {
-		name: 'reputation',
-		begin() {
-			const first = firstKeptHour(clock.now());
-			return async () => {
-				const removed = await inStep(store, async trx => [
-					await purgeReputation(trx, first, rowsPerStep),
-					await purgeUsageHours(trx, first, rowsPerStep),
-				]);
-				return removed.includes(rowsPerStep);
-			};
-		},
-	};
-}
-
-export type UserTaskOptions = {
-	readonly store: Pick<Store, 'writer'>;
-	readonly clock: Pick<Clock, 'now'>;
-	readonly rowsPerStep?: number;
-};
+export const reputationTask = (options: RowTaskOptions): SweepTask =>
+	rowTask('reputation', options, now => async (trx, limit) => [
+		await purgeReputation(trx, firstKeptHour(now), limit),
+		await purgeUsageHours(trx, firstKeptHour(now), limit),
+	]);
 
 /** Sessions of the dashboard that have ended, and links that were not used. */
-export function userTask({store, clock, rowsPerStep = 1000}: UserTaskOptions): SweepTask {
-	return {
-		name: 'users',
-		begin() {
-			const now = clock.now();
-			return async () => {
-				const removed = await inStep(store, async trx => {
-					await purgeLinks(trx, storeTime(now));
-					return await purgeUserSessions(trx, sessionLimits(now), rowsPerStep);
-				});
-				return removed === rowsPerStep;
-			};
-		},
-	};
-}
+export const userTask = (options: RowTaskOptions): SweepTask =>
+	rowTask('users', options, now => async (trx, limit) => {
+		await purgeLinks(trx, storeTime(now));
+		return [await purgeUserSessions(trx, sessionLimits(now), limit)];
+	});
+
+const dayBefore = (now: number, days: number): string => storeTime(now - days * dayMs).slice(0, 10);
 
 /** The room in the file that the others made. */
 export function fileTask({

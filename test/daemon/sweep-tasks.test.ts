@@ -160,7 +160,7 @@ storeTest(test, 'keys go when they hold no longer, a step at a time, along their
 			...{message_id: newId('msg'), created_at: storeTime(now - retention - age)},
 		})),
 	);
-	const step = keyTask({store, clock: {now: () => now}, retention: () => retention, keysPerStep: 2}).begin();
+	const step = keyTask({store, clock: {now: () => now}, retention: () => retention, rowsPerStep: 2}).begin();
 	const plans = await plansDuring(store, engine, async () => {
 		t.true(await step());
 	});
@@ -205,7 +205,7 @@ storeTest(test, 'sites that are long forgotten and old warm-up days go, a step a
 storeTest(test, 'kept mails: the newest within both caps, none older than 30 days; others 7 days', async (t, store) => {
 	const now = Date.UTC(2026, 10, 21);
 	const step = async (caps: {mails: number; bytes: number}) => {
-		const next = inboundTask({store, clock: {now: () => now}, caps, mailsPerStep: 3}).begin();
+		const next = inboundTask({store, clock: {now: () => now}, caps, rowsPerStep: 3}).begin();
 		while (await next()) {}
 	};
 	const insert = async (id: string, days: number, kept: string | null, isRead = true) => {
