@@ -18,16 +18,26 @@ export type QueueStanding = Omit<QueueSummary, 'oldest'> &
 export const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
 const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
 
-/** What waits, by destination, the most first; with `idle` also what is suspended and has no mail. `now` in milliseconds. */
+export type StandingQuery = {
+	/** Milliseconds. */
+	readonly now: number;
+	readonly workspaceId: string | undefined;
+	/** Also destinations that are suspended and have no mail. */
+	readonly idle: boolean;
+	/** This one alone. */
+	readonly destination?: string;
+};
+
+/** What waits, by destination, the most first. */
 export async function readQueueStanding(
 	reader: Knex,
-	{now, workspaceId, idle}: {readonly now: number; readonly workspaceId: string | undefined; readonly idle: boolean},
+	{now, workspaceId, idle, destination}: StandingQuery,
 ): Promise<QueueStanding[]> {
-	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId});
+	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
 	const stopped = await readStopped(reader, storeTime(now));
 	const known = new Set(counted.map(({destination}) => destination));
 	// Those without mail are shown too, or nobody would think of them again.
-	const others = [...stopped].filter(([destination]) => idle && !known.has(destination));
+	const others = [...stopped].filter(([name]) => idle && !known.has(name) && name === (destination ?? name));
 	return [
 		...counted.map(row => withStop(row, stopped.get(row.destination) ?? free)),
 		...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)),

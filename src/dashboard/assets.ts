@@ -32,7 +32,7 @@ export function readAssets(): Assets {
 	return Object.fromEntries(urls);
 }
 
-/** Serves the files to whoever asks: nothing in them is secret, and the page for logging in needs them. */
+/** Serves the files without a session: nothing in them is secret, and the log-in page needs them. */
 export async function serveAssets(scope: FastifyInstance): Promise<void> {
 	await scope.register(serveStatic, {
 		root: folder,

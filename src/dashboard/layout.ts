@@ -5,7 +5,7 @@ import type {Assets} from './assets.ts';
 import {act, nothing, select, withToken} from './markup.ts';
 import {groups, type Place} from './places.ts';
 
-/** What stands around the content of a page. */
+/** What surrounds the content of a page. */
 export type Frame = {
 	readonly title: string;
 	readonly actions: Html;

@@ -10,7 +10,7 @@ const streamPath = '/live';
 const streamType = 'text/event-stream; charset=utf-8';
 /** Of one session, at once. */
 const mostStreams = 20;
-/** A page that follows is told no more often, however much happens: less and less while it goes on. */
+/** The least time between two notices to an open page. It grows while news goes on. */
 const tellMs = {first: 3000, last: 12_000};
 /** How often it is looked whether somebody is still logged in; something is sent too, for proxies end silent connections. */
 const lookMs = 30_000;
@@ -51,7 +51,7 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 		return signedIn !== null && (signedIn.user.workspaceId ?? workspace.id) === workspace.id;
 	}
 
-	async function* told(visit: Visit, looks: AsyncIterable<boolean>): AsyncGenerator<Buffer> {
+	async function* notices(visit: Visit, looks: AsyncIterable<boolean>): AsyncGenerator<Buffer> {
 		let [toldAt, lookedAt] = [Number.NEGATIVE_INFINITY, clock.monotonic()];
 		// What happened after the page was made and before it follows is news too.
 		let newsAt: number | null = lookedAt;
@@ -97,7 +97,7 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 				return {
 					kind: 'content',
 					type: streamType,
-					body: Readable.from(told(visit, looks), {objectMode: false}),
+					body: Readable.from(notices(visit, looks), {objectMode: false}),
 					// The connection ends with the stream: a stop does not wait for it. The last one is for nginx.
 					headers: {connection: 'close', 'x-accel-buffering': 'no'},
 				};

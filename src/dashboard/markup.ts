@@ -1,7 +1,7 @@
 import {randomUUID} from 'node:crypto';
 import {type Html, html, nameMarkup, type Value} from '../hosted/html.ts';
 
-// The pieces that pages are made of. No style stands in an attribute: the Content-Security-Policy lets none in.
+// The building blocks of pages. The Content-Security-Policy allows no style attributes.
 
 /** Markup of parts that stand side by side. */
 export const join = (parts: readonly Html[]): Html => html`${parts}`;
@@ -22,11 +22,11 @@ export type Column<Row> = {
 };
 
 export type Table<Row> = {
-	/** For those who hear the page. */
+	/** Its name for screen readers. */
 	readonly label: string;
 	readonly columns: ReadonlyArray<Column<Row>>;
 	readonly rows: readonly Row[];
-	/** What stands there when there is none, with what to do next. */
+	/** Shown when there are no rows, with what to do next. */
 	readonly empty: Html;
 	/** Where a row leads: `j` and `k` walk the rows, Enter opens. */
 	readonly link?: (row: Row) => string;
@@ -74,14 +74,14 @@ export function section(title: string, content: Html, actions: Html = nothing): 
 	return html`<section><header class="part"><h2>${title}</h2>${actions}</header>${content}</section>`;
 }
 
-/** How well something stands: the colour never says it alone. */
+/** How good a state is. The colour never says it alone. */
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle';
 
 export function badge(text: string, tone: Tone): Html {
 	return html`<span class="badge ${tone}">${text}</span>`;
 }
 
-/** A stored time (RFC 3339) as how long ago or ahead it is; the exact one on hover. */
+/** A stored time (RFC 3339) as a distance from now; the exact one on hover. */
 export function time(stored: string | null, now: number): Html {
 	if (stored === null) {
 		return html`<span class="soft">–</span>`;
@@ -197,7 +197,7 @@ export type Act = {
 	readonly file?: true;
 	/** A word that must be typed before it happens: what the form destroys does not come back. */
 	readonly typed?: string;
-	/** For what belongs to the form and stands outside of it. */
+	/** For elements outside the form that belong to it. */
 	readonly id?: string;
 };
 

@@ -227,13 +227,13 @@ function formKey({keys, current}: MasterKeys): string {
 	return Buffer.from(hkdfSync('sha256', keys[current] as Uint8Array, '', 'form', 32)).toString('base64');
 }
 
-/** For what is no page, as errors told in JSON or text; pages have a policy of their own. */
+/** For answers that are not pages, such as errors in JSON or text; pages have their own policy. */
 function beStrict(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
 	reply.header('content-security-policy', "default-src 'none'");
 	done();
 }
 
-/** Who brings a key asks for the API, where such a path is not: `/messages` without `/v1` is a slip to be told. */
+/** A request with a key is meant for the API, which has no such path: `/messages` without `/v1` gets an error that says so. */
 function leaveToApi({headers}: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
 	done(headers.authorization === undefined ? undefined : apiError('not_found'));
 }

@@ -12,7 +12,7 @@ export type Route = {
 	readonly method: 'GET' | 'POST';
 	/** As Fastify reads it; ids are parameters. */
 	readonly path: string;
-	/** Whoever has this role or more may ask for it. */
+	/** The least role that may ask for it. */
 	readonly role: Role;
 	/** Only for users of all workspaces: what is shown or changed is the installation's. */
 	readonly everywhere?: true;
@@ -43,7 +43,7 @@ export type Visit = {
 	readonly now: number;
 	/** For workflows that change something: the audit trail says that it was this user. */
 	readonly tools: ActTools;
-	/** For what is told of the connection itself: a stream that ends with it. */
+	/** For facts about the connection: a stream ends with it. */
 	readonly request: FastifyRequest;
 };
 
@@ -70,9 +70,9 @@ export type Page = {
 	readonly place: Place | null;
 	/** Of the browser's tab and the page's heading. */
 	readonly title: string;
-	/** What stands beside the heading: what one may do here. */
+	/** Beside the heading: what the visitor can do here. */
 	readonly actions?: Html;
-	/** What was wrong, and how to mend it; stands above the content. */
+	/** What was wrong and how to fix it; shown above the content. */
 	readonly problem?: string | null;
 	/** With 429: when it is worth another try, seconds. */
 	readonly retryAfter?: number;
@@ -98,7 +98,7 @@ export type Content = {
 	readonly policy?: string;
 };
 
-/** There is no such thing, or it is another workspace's: both are told alike. */
+/** It does not exist, or belongs to another workspace: the answer is the same. */
 export type Missing = {readonly kind: 'missing'; readonly what: string};
 
 export const go = (to: string, notice?: string): Redirect => ({

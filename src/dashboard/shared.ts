@@ -1,27 +1,44 @@
+import type {FastifyRequest} from 'fastify';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
 
 const mostKept = 200;
 
-/** How long an answer is good, milliseconds. Whoever is told to look again is told no sooner. */
+/** How long an answer is shared, milliseconds. Open pages get no notice sooner. */
 export const sharedMs = 1000;
 
+/** The `rest` of counting the queue: it is as long as the queue. A million that wait take half a second. */
+export const countingRest = 20;
+
+type Kept = {readonly until: number; readonly answer: Promise<unknown>};
+
 /**
- * What many open pages ask for at the same moment is read once. `name` must tell apart all that the answer depends on, the
- * workspace first of all.
+ * What many open pages ask for at the same moment is read once. Those who open a page see what there is at that moment.
+ * `name` must tell apart all that the answer depends on, the workspace first of all. `rest`: what took long is shared for
+ * so many times as long, so that following pages cost a small part of the time, however many they are.
  */
-export function createShared(clock: Pick<Clock, 'monotonic'>) {
-	const kept = new LRUCache<string, {readonly at: number; readonly answer: Promise<unknown>}>({max: mostKept});
-	return <Result>(name: string, read: () => Promise<Result>): Promise<Result> => {
+export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
+	const kept = new LRUCache<string, Kept>({max: mostKept});
+	return <Result>(
+		{request}: {readonly request: Pick<FastifyRequest, 'headers'>},
+		name: string,
+		read: () => Promise<Result>,
+	): Promise<Result> => {
+		if (request.headers['hx-request'] === undefined) {
+			return read();
+		}
 		const now = clock.monotonic();
 		const known = kept.get(name);
-		if (known && now - known.at < sharedMs) {
+		if (known && now < known.until) {
 			return known.answer as Promise<Result>;
 		}
 		const answer = read();
-		kept.set(name, {at: now, answer});
-		// A failure is nobody's answer but of those who wait for it now.
-		answer.catch(() => kept.delete(name));
+		kept.set(name, {until: rest === 0 ? now + sharedMs : Number.POSITIVE_INFINITY, answer});
+		answer.then(
+			() => kept.set(name, {until: Math.max(now + sharedMs, now + (rest + 1) * (clock.monotonic() - now)), answer}),
+			// A failure is nobody's answer but of those who wait for it now.
+			() => kept.delete(name),
+		);
 		return answer;
 	};
 }

@@ -36,7 +36,7 @@ export function setSession(request: FastifyRequest, reply: FastifyReply, token: 
 	}
 }
 
-/** The workspaces that somebody may look at, newest first, and the one that is looked at; null: there is none. */
+/** The workspaces that a user may see, newest first, and the chosen one; null: they may see none. */
 export async function readWorkspaces(
 	reader: Knex,
 	{user, workspaceId}: SignedIn,

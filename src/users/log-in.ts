@@ -15,7 +15,7 @@ export type LogInOptions = {
 	readonly attempts: Attempts;
 };
 
-/** How a log-in ended. `pending` stands for the right password until the code comes; it holds for five minutes. */
+/** How a log-in ended. `pending` proves the right password until the code comes, for five minutes. */
 export type LogIn =
 	| {readonly ok: true; readonly user: User}
 	| {readonly ok: false; readonly reason: 'limited'; readonly seconds: number}

@@ -9,7 +9,7 @@ const mostKept = 10_000;
 /** What a client carries from one step of a log-in to the next; it can neither be read nor changed there. */
 export type Pending<Content> = {
 	readonly seal: (content: Content) => string;
-	/** Undefined: it is none of these, or older than five minutes. */
+	/** Undefined: it is unknown, or older than five minutes. */
 	readonly open: (sealed: string) => Content | undefined;
 	/** As `open`, but only once (in this process). */
 	readonly take: (sealed: string) => Content | undefined;

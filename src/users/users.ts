@@ -63,7 +63,7 @@ export async function linkFor(trx: Knex.Transaction, tools: ActTools, {id}: User
 	return user && {user, token};
 }
 
-/** Uses up a link: whoever has it is its user. Undefined: it was used before, has ended, or was never made. */
+/** Uses up a link: anyone who has it is logged in as its user. Undefined: it was used before, has ended, or was never made. */
 export async function useLink(
 	trx: Knex.Transaction,
 	{clock}: Pick<ActTools, 'clock'>,

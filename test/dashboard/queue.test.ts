@@ -39,6 +39,8 @@ test('a suspended domain keeps its mail, says why, and lets it go when it is res
 	const queue = (await visitor.get('/queue')).text;
 	t.regex(queue, /stopped\.example[\s\S]*suspended[\s\S]*&lt;b&gt;full/);
 	t.regex(queue, /By site/);
+	t.regex((await visitor.get('/queue?q=Stopp')).text, /data-row><bdi>stopped\.example/);
+	t.regex((await visitor.get('/queue?q=other')).text, /No mail waits for such a destination/);
 	const {text} = await visitor.get('/queue/stopped.example');
 	t.regex(text, new RegExp(`${id}[\\s\\S]*ann@stopped\\.example`));
 	t.regex(text, /suspended/i);

@@ -9,7 +9,7 @@ import type {Answer, Route, Visit} from '../route.ts';
 import {countCategories, type Group, groupCopies, groupRefusals, sumOf, type Wording} from './groups.ts';
 import {sourcesOf} from './sources.ts';
 
-/** So many of the newest messages are looked at, and of the newest in each state that tells a refusal. */
+/** How many of the newest messages are read, and of the newest in each state that has a refusal. */
 const sampled = {messages: 1000, refusals: 500};
 const mostRows = 12;
 const mostDestinations = 3;
@@ -37,7 +37,7 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 }
 
 const noMail = ({label}: Period): Html =>
-	html`<div class="empty"><p>No mail in ${label}.</p><p>Here stands what the hosts of recipients make of it: what they take, put off and refuse, and why.</p></div>`;
+	html`<div class="empty"><p>No mail in ${label}.</p><p>This page shows what the hosts of recipients accept, put off and refuse, and why.</p></div>`;
 
 function summary(copies: readonly TriedCopy[], {label}: Period): Html {
 	const all = sumOf(copies);
@@ -122,7 +122,7 @@ function categoryTable(refusals: readonly Refusal[]): Html {
 		rows: countCategories(refusals),
 		empty: nothing,
 		columns: [
-			{title: 'Category', cell: row => (row.category === null ? badge('not told', 'idle') : row.category)},
+			{title: 'Category', cell: row => (row.category === null ? badge('not known', 'idle') : row.category)},
 			{title: 'Bounced', cell: row => count(row.bounced), right: true},
 			{title: 'Of bounces', cell: row => share(row.bounced, bounced), right: true},
 			{title: 'Waiting', cell: row => count(row.waiting), right: true},

@@ -90,7 +90,7 @@ function addForm(typed: URLSearchParams): Html {
 			required: true,
 			value: typed.get('name') ?? '',
 			placeholder: 'shop.example',
-			hint: 'What stands after the @ of your From addresses.',
+			hint: 'The part after the @ of your From addresses.',
 		}),
 		input({
 			name: 'return_path_domain',

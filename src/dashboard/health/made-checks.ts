@@ -13,7 +13,7 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 	let running: Promise<Found> | null = null;
 	let newest: Found | null = null;
 
-	/** Makes them now. Whoever asks while they run gets what they find. */
+	/** Makes them now. Those who ask while they run get the same findings. */
 	function look(): Promise<Found> {
 		const returnPath = process.shown().find(row => row.name === 'MAILCTL_RETURN_PATH_DOMAIN');
 		running ??= inspect(
@@ -41,7 +41,7 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 		/** What they found last. Where that is an hour ago, or never, they are made for those who ask next; null: not yet. */
 		last(): Found | null {
 			if (newest === null || tools.clock.now() - newest.at > freshMs) {
-				look().catch(() => undefined); // Whoever opens the checks is told.
+				look().catch(() => undefined); // The page of the checks shows the error.
 			}
 			return newest;
 		},

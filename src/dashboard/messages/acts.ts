@@ -14,7 +14,7 @@ import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {curlCommand} from './curl.ts';
 import {noMessage, type Opened, openMessage, tabPath} from './one.ts';
 
-/** Characters of a command that stands on each page of its message. */
+/** Characters of the longest command that is part of its message's pages. */
 const longestCommand = 16 * 1024;
 
 /** What one may do with a message. */

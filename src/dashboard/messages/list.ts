@@ -61,15 +61,9 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		)}`;
 	}
 
-	/**
-	 * What it shows depends on nothing of the user: pages that follow share it as it is written. Who opens the page sees what
-	 * there is at that moment.
-	 */
+	/** What it shows depends on nothing of the user: pages that follow share it as it is written. */
 	async function list(visit: Visit): Promise<Answer> {
-		const follows = visit.request.headers['hx-request'] !== undefined;
-		const content = await (follows
-			? shared(`${visit.workspace.id} ${visit.query}`, () => contentOf(visit))
-			: contentOf(visit));
+		const content = await shared(visit, `${visit.workspace.id} ${visit.query}`, () => contentOf(visit));
 		return {kind: 'page', place: 'messages', title: 'Messages', content};
 	}
 
@@ -82,7 +76,7 @@ export function messageTable(now: number): Omit<Table<ListedMessage>, 'rows' | '
 		label: 'Messages',
 		link: ({id}) => `/messages/${id}`,
 		columns: [
-			// On a phone the subject stands below it, so that status and time are seen without scrolling.
+			// On a phone the subject is below it, so that status and time are seen without scrolling.
 			{
 				title: 'To',
 				cell: row => html`${name(row.to)}${row.subject && html`<small class="narrow">${name(row.subject)}</small>`}`,

@@ -65,7 +65,7 @@ export type Shown = {
 	readonly isMoving?: boolean;
 };
 
-/** What stands on every page of a message. */
+/** Shown on every page of a message. */
 export function messagePage(
 	opened: Opened,
 	{query, now}: Pick<Visit, 'query' | 'now'>,

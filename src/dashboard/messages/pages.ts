@@ -61,7 +61,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		},
 	});
 
-	/** What is no page: where the mail cannot be had, there is none. */
+	/** For answers that are not pages: missing where the mail is not available. */
 	const ofMail = (path: string, contentOf: (visit: Visit, mail: ShownMail, opened: Opened) => Answer): Route => ({
 		method: 'GET',
 		path: `/messages/:id/${path}`,

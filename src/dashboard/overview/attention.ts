@@ -28,10 +28,10 @@ export type AttentionInput = {
 
 /** More of one kind are summed up. */
 const mostOfAKind = 5;
-/** From this part of the month's quota on one hears of it. */
+/** The part of the month's quota from which on this page warns. */
 const nearQuota = 0.9;
 
-/** What needs somebody's hand, with a link to where it is mended. */
+/** What needs somebody's hand, with a link to where it can be fixed. */
 export async function attention(reader: Knex, input: AttentionInput): Promise<Html> {
 	const troubles = [
 		...pauses(input),

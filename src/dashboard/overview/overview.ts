@@ -10,12 +10,13 @@ import {live} from '../live.ts';
 import {chips, count, hrefOf, share, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
+import {countingRest, createShared} from '../shared.ts';
 import {attention} from './attention.ts';
 import {checklist} from './checklist.ts';
 import {readReputation, reputationSection} from './reputation.ts';
 import {hoursOf, type Period, periodOf, periods, readTraffic, type Traffic, trafficSeries} from './traffic.ts';
 
-/** So many deliveries tell how long they take. */
+/** The time to delivery is measured on this many of the newest deliveries. */
 const timed = 1000;
 const mostEndpoints = 1000;
 /** It shows sums of hours: looked at again often enough. */
@@ -23,16 +24,19 @@ const every = '30s';
 
 /** How the mail of a workspace fares, and what needs somebody. */
 export function overviewPages(
-	{reader, settings, live: liveSettings}: DashboardParts,
+	{reader, settings, live: liveSettings, tools: {clock}}: DashboardParts,
 	checks: MadeChecks,
 ): readonly Route[] {
-	async function overview({query, signedIn, may, workspace, workspaces, now}: Visit): Promise<Answer> {
+	const shared = createShared(clock, countingRest);
+
+	async function overview(visit: Visit): Promise<Answer> {
+		const {query, signedIn, may, workspace, workspaces, now} = visit;
 		const period = periodOf(query);
 		const since = now - hoursOf(period) * 3_600_000;
 		const [traffic, times, queue, reputation, domains, endpoints] = await Promise.all([
 			readTraffic(reader, workspace.id, period, now),
 			readDeliveryTimes(reader, {workspaceId: workspace.id, since, limit: timed}),
-			summarizeQueue(reader, {now: storeTime(now), workspaceId: workspace.id}),
+			shared(visit, workspace.id, () => summarizeQueue(reader, {now: storeTime(now), workspaceId: workspace.id})),
 			readReputation(reader, workspace.id, now),
 			listDomains(reader, workspace.id),
 			listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints}),

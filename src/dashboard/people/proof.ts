@@ -49,7 +49,7 @@ export function passkeyForm(
 	return html`<div data-passkeys hidden>${act({to, label, fields: hidden, look: 'main'})}</div>`;
 }
 
-/** What a form of a passkey sent; an answer that is no JSON is none. */
+/** What the form of a passkey sent; what is not JSON counts as no answer. */
 export function passkeyOf(form: URLSearchParams): {readonly pending: string; readonly answer: unknown} {
 	const pending = form.get('pending') ?? '';
 	try {

@@ -24,8 +24,7 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 		const {params, workspace, now, may, signedIn} = visit;
 		const destination = params.destination ?? '';
 		const seesAll = signedIn.user.workspaceId === null;
-		const all = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll});
-		const standing = all.find(row => row.destination === destination);
+		const [standing] = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
 		const copies = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
 		const read = await readCopyFacts(
 			reader,
@@ -148,6 +147,6 @@ function actions(destination: string, isSuspended: boolean, seesAll: boolean): H
 		act({to: to('hold'), label: 'Hold all of it', fields: reason}),
 	)}${seesAll ? suspension : nothing}${opened(
 		'End',
-		html`<div class="stack"><p>Drop: it ends as errored, and no webhook is told. Fail: it ends as bounced, and webhooks are told.</p>${act({to: to('drop'), label: 'Drop all of it', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all of it', look: 'danger', typed: destination, fields: reason})}</div>`,
+		html`<div class="stack"><p>Drop: the mail ends as errored, without webhooks. Fail: it ends as bounced, and webhooks are sent.</p>${act({to: to('drop'), label: 'Drop all of it', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all of it', look: 'danger', typed: destination, fields: reason})}</div>`,
 	)}`;
 }

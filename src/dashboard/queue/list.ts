@@ -2,19 +2,31 @@ import {type QueueStanding, readQueueStanding} from '../../admin/queue-standing.
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../mail/time.ts';
 import type {SiteReport} from '../../queue/site.ts';
+import {searchForm} from '../lists.ts';
 import {live} from '../live.ts';
-import {act, badge, count, input, name, nothing, opened, section, table, time} from '../markup.ts';
+import {act, badge, count, hrefOf, input, name, nothing, opened, section, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
+import {countingRest, createShared} from '../shared.ts';
 import {destinationPages} from './destination.ts';
 import {suspensionPages} from './suspension.ts';
 
 const path = '/queue';
 const mostSites = 50;
+/** Destinations that are listed, and stopped ones behind them. A search finds the others. */
+const mostListed = 100;
 
 /** What waits, where it goes, and what keeps it. */
 export function queuePages(parts: DashboardParts): readonly Route[] {
-	const list = (visit: Visit, problem?: string) => queueList(parts, visit, problem ?? null);
+	const shared = createShared(parts.tools.clock, countingRest);
+	const list = (visit: Visit, problem: string | null = null) => {
+		// A domain is suspended for all workspaces.
+		const idle = visit.signedIn.user.workspaceId === null;
+		const {workspace, now} = visit;
+		const standing = {now, workspaceId: workspace.id, idle};
+		const rows = shared(visit, `${workspace.id} ${idle}`, () => readQueueStanding(parts.reader, standing));
+		return queueList(parts, visit, {rows, problem});
+	};
 	return [
 		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
 		...suspensionPages(parts, list),
@@ -23,25 +35,25 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 }
 
 async function queueList(
-	{reader, process: {sites}}: DashboardParts,
-	{workspace, signedIn, now, form, may}: Visit,
-	problem: string | null = null,
+	{process: {sites}}: DashboardParts,
+	{signedIn, query, now, form, may}: Visit,
+	{rows: reading, problem}: {readonly rows: Promise<QueueStanding[]>; readonly problem: string | null},
 ): Promise<Answer> {
-	// A domain is suspended for all workspaces.
 	const seesAll = signedIn.user.workspaceId === null;
-	const rows = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll});
+	const rows = await reading;
 	return {
 		kind: 'page',
 		...(problem !== null && {status: 422, problem}),
 		place: 'queue',
 		title: 'Queue',
 		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
-		content: live(
+		// Outside of what is fetched again while somebody types.
+		content: html`${rows.length > mostListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
-			path,
-			html`${totals(rows)}${standings(rows, now)}${seesAll ? bySite(sites(), now) : null}`,
+			hrefOf(path, query),
+			html`${totals(rows)}${standings(rows, query, now)}${seesAll ? bySite(sites(), now) : null}`,
 			'10s',
-		),
+		)}`,
 	};
 }
 
@@ -59,10 +71,15 @@ function totals(rows: readonly QueueStanding[]): Html {
 	)}</div>`;
 }
 
-function standings(rows: readonly QueueStanding[], now: number): Html {
+function standings(rows: readonly QueueStanding[], query: URLSearchParams, now: number): Html {
+	const part = query.get('q')?.trim().toLowerCase() ?? '';
+	const found = rows.filter(({destination}) => destination.includes(part));
+	const stopped = found.slice(mostListed).filter(row => row.suspended);
+	const listed = [...found.slice(0, mostListed), ...stopped.slice(0, mostListed)];
+	const left = found.length - listed.length;
 	return section(
 		'By destination',
-		table({
+		html`${table({
 			label: 'What waits, by destination',
 			link: row => `${path}/${row.destination}`,
 			columns: [
@@ -75,9 +92,12 @@ function standings(rows: readonly QueueStanding[], now: number): Html {
 				{title: 'Oldest', cell: row => time(row.oldest, now), right: true, wide: true},
 				{title: 'Last reply', cell: row => name(row.suspension_reason ?? row.last_reply ?? ''), wide: true, cut: true},
 			],
-			rows,
-			empty: html`<p>No mail waits.</p><p>What cannot be delivered at once stands here, with the reason and the time of the next try.</p>`,
-		}),
+			rows: listed,
+			empty:
+				part === ''
+					? html`<p>No mail waits.</p><p>Mail that cannot be delivered at once is listed here, with the reason and the time of the next try.</p>`
+					: html`<p>No mail waits for such a destination.</p><p><a href="${path}">Show all</a></p>`,
+		})}${left > 0 ? html`<p class="more soft">and ${count(left)} more with less mail: search for them</p>` : nothing}`,
 	);
 }
 

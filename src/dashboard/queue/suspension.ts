@@ -6,10 +6,10 @@ import {type Answer, go, type Route, type Visit} from '../route.ts';
 
 const path = '/queue';
 
-/** Stops all mail to a domain, whoever's it is, and lets it go again. */
+/** Stops all mail to a domain, of every workspace, and resumes it. */
 export function suspensionPages(
 	{change}: DashboardParts,
-	list: (visit: Visit, problem?: string) => Promise<Answer>,
+	list: (visit: Visit, problem: string) => Promise<Answer>,
 ): readonly Route[] {
 	async function suspend(visit: Visit): Promise<Answer> {
 		const destination = parseDomain(visit.form.get('domain')?.trim() ?? '');

@@ -161,7 +161,7 @@ function preferences({id, locale, timezone}: Contact, form: URLSearchParams): Ht
 }
 
 function erasing({id, address}: Contact): Html {
-	return html`<div class="card"><p>Removes the contact, the content of all mail to it, and the address wherever it stands. Suppressions and opt-outs stay, so that they get no mail again.</p>${act(
+	return html`<div class="card"><p>Removes the contact, the content of all mail to it, and the address wherever it appears. Suppressions and opt-outs stay, so that they get no mail again.</p>${act(
 		{to: `${path}/${id}/erase`, label: 'Erase', look: 'danger', typed: address},
 	)}</div>`;
 }

@@ -35,7 +35,7 @@ export function lastAnswer({lastStatus, lastError}: Pick<StoredDelivery, 'lastSt
 		: html`${answerText(lastStatus, lastError)}`;
 }
 
-/** The status, or why there is none. */
+/** The status, or why it is missing. */
 export const answerText = (status: number | null, error: string | null): string =>
 	status === null ? (error ?? 'no answer') : `answered ${status}`;
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {idTime} from '../../mail/ids.ts';
 import {storeTime} from '../../mail/time.ts';
 import {firstAccepted} from '../engine/dialect.ts';
-import {queuePart} from './queue-parts.ts';
+import {type QueueFilter, queuePart} from './queue-parts.ts';
 
 /** What waits for one destination; counts of copies. */
 export type QueueSummary = {
@@ -44,16 +44,16 @@ const summaryColumns = `destination,
 	min(message_id) as oldest,
 	max(case when last_reply is not null then next_attempt_at || last_reply end) as replied`;
 
-/** Every destination with mail in the queue, the most first; of one workspace, or of all. */
+/** Every destination with mail in the queue, the most first; or one alone. Of one workspace, or of all. */
 export async function summarizeQueue(
 	reader: Knex,
-	{now, workspaceId}: {readonly now: string; readonly workspaceId?: string | undefined},
+	{now, ...filter}: Pick<QueueFilter, 'workspaceId' | 'destination'> & {readonly now: string},
 ): Promise<QueueSummary[]> {
 	const sums = new Map<string, Row>();
-	const held: Row[] = await queuePart(reader, 'held', {workspaceId})
+	const held: Row[] = await queuePart(reader, 'held', filter)
 		.select(reader.raw(summaryColumns, [now, now]))
 		.groupBy('destination');
-	for (const row of [...(await summarizeDue(reader, now, workspaceId)), ...held]) {
+	for (const row of [...(await summarizeDue(reader, now, filter)), ...held]) {
 		const before = sums.get(row.destination);
 		sums.set(row.destination, before ? added(before, row) : row);
 	}
@@ -73,9 +73,9 @@ const mostRead = 20;
  * By lane. A million copies may wait: they are counted from their index alone, and of each lane only those are read that are
  * shown. What is being tried is in an index of its own.
  */
-async function summarizeDue(reader: Knex, now: string, workspaceId: string | undefined): Promise<Row[]> {
+async function summarizeDue(reader: Knex, now: string, filter: QueueFilter): Promise<Row[]> {
 	const first = firstAccepted(reader, 'l.first_one');
-	const lanes = queuePart(reader, 'due', {workspaceId})
+	const lanes = queuePart(reader, 'due', filter)
 		.select('destination', 'workspace_id')
 		.select(reader.raw(`count(*) as n, ${counted('next_attempt_at <= ?', 'due')}, ${first.column} as first_one`, [now]))
 		.groupBy('destination', 'workspace_id');
