@@ -42,12 +42,15 @@ const timeOf = file => statSync(file, {throwIfNoEntry: false})?.mtimeMs ?? 0;
 function startedFiles() {
 	const files = readdirSync('src', {recursive: true, encoding: 'utf8'}).filter(file => file.endsWith('.ts'));
 	const started = /new URL\('\.\.\/([\w-]+\/[\w-]+)\.js', import\.meta\.url\)/g;
-	return files.flatMap(file => [...readFileSync(`src/${file}`, 'utf8').matchAll(started)].map(([, name]) => name));
+	const names = files.flatMap(file =>
+		[...readFileSync(`src/${file}`, 'utf8').matchAll(started)].map(([, name]) => name),
+	);
+	return names.map(name => `src/${name}.ts`);
 }
 
-async function bundle(entries, options) {
+async function bundle(entryPoints, options) {
 	const {metafile} = await build({
-		entryPoints: entries.map(name => `src/${name}.ts`),
+		entryPoints,
 		outdir,
 		// As deep as the files of dist/src: what they name beside themselves is found from here too.
 		outbase: 'src',
@@ -66,6 +69,17 @@ async function bundle(entries, options) {
 	return Object.keys(metafile.inputs);
 }
 
+// Large, and few processes use them: each has a file of its own beside the program, which would take memory from all.
+const seldom = {'@simplewebauthn/server': 'libraries/webauthn', 'openid-client': 'libraries/openid'};
+const leaveOut = {
+	name: 'seldom',
+	setup: ({onResolve}) => {
+		onResolve({filter: /^[@\w]/}, ({path: name, kind}) =>
+			kind === 'dynamic-import' && seldom[name] ? {path: `../${seldom[name]}.cjs`, external: true} : undefined,
+		);
+	},
+};
+
 // For libraries that are CommonJS.
 const threads = {
 	format: 'esm',
@@ -78,7 +92,9 @@ const program = {
 	define: {'import.meta.url': 'ownUrl'},
 	banner: {js: '(function (module, require, ownUrl) {'},
 	footer: {js: '})'},
+	plugins: [leaveOut],
 };
+const libraries = {format: 'cjs', outExtension: {'.js': '.cjs'}, sourcemap: false};
 
 /** The licences of what was bundled, which ask to go wherever it goes. */
 function licencesOf(inputs) {
@@ -124,7 +140,11 @@ if (timeOf(`${folder}/cli/main.js`) > Math.max(...madeOf.map(timeOf))) {
 for (const rest of [outdir, former]) {
 	rmSync(rest, {recursive: true, force: true});
 }
-const inputs = [...(await bundle(startedFiles(), threads)), ...(await bundle(['cli/main'], program))];
+const inputs = [
+	...(await bundle(startedFiles(), threads)),
+	...(await bundle(['src/cli/main.ts'], program)),
+	...(await bundle(Object.fromEntries(Object.entries(seldom).map(([name, file]) => [file, name])), libraries)),
+];
 await makeClient();
 writeAssets(path.join(outdir, 'dashboard/assets'));
 const main = path.join(outdir, 'cli/main.js');

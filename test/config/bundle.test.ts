@@ -43,7 +43,17 @@ test('the bundle has every thread that the program starts, and the licence of ea
 	const kept = () => readdirSync(`${folder}/cli`).filter(file => file.endsWith('.cache'));
 	t.is(kept().length, 1, 'what V8 compiled');
 	const file = path.resolve(folder, 'cli/main.js');
-	t.notRegex(readFileSync(file, 'latin1'), /[^\0-\x7f]/, 'bin/program.js reads it as Latin-1');
+	const program = readFileSync(file, 'latin1');
+	t.notRegex(program, /[^\0-\x7f]/, 'bin/program.js reads it as Latin-1');
+	const load = createRequire(file);
+	for (const [library, name] of [
+		['webauthn', 'verifyRegistrationResponse'],
+		['openid', 'authorizationCodeGrant'],
+	] as const) {
+		t.true(program.includes(`require("../libraries/${library}.cjs")`), library);
+		t.is(typeof load(`../libraries/${library}.cjs`)[name], 'function', library);
+		t.false(program.includes(`function ${name}(`), `every process would hold ${library}`);
+	}
 	const version = () => execFileSync(process.execPath, ['-e', runs, file, '--version'], {encoding: 'utf8'});
 	const said = version();
 	t.regex(said, /^\d+\.\d+\.\d+\n$/);
@@ -56,7 +66,7 @@ test('the bundle has every thread that the program starts, and the licence of ea
 
 	const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8')) as {dependencies: Record<string, string>};
 	const licences = readFileSync(`${folder}/LICENSES.txt`, 'utf8');
-	for (const name of ['fastify', 'knex', 'undici']) {
+	for (const name of ['fastify', 'knex', 'undici', 'openid-client', '@simplewebauthn/server']) {
 		t.false(name in dependencies, 'what the bundle holds is not installed beside it');
 		const {version, license} = JSON.parse(readFileSync(`node_modules/${name}/package.json`, 'utf8'));
 		t.regex(licences, new RegExp(`^${name} ${version.replaceAll('.', '\\.')} \\(${license}\\)\n\n\\S`, 'm'));
