@@ -40,7 +40,7 @@ export function layout(frame: Frame): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="robots" content="noindex">
-<meta name="htmx-config" content='{"includeIndicatorCSS":false,"history":true,"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":".chart"}'>
+<meta name="htmx-config" content='{"includeIndicatorCSS":false,"history":true,"noSwap":[204,304,"4xx","5xx"],"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":".chart"}'>
 <title>${plainName(title)} · mailctl</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="${assets.style}" nonce="${nonce}">

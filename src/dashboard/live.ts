@@ -15,7 +15,7 @@ const tellMs = {first: 3000, last: 12_000};
 /** How often it is looked whether somebody is still logged in; something is sent too, for proxies end silent connections. */
 const lookMs = 30_000;
 const retrySeconds = 30;
-/** The page stays as it is, and asks every so often. */
+/** The page stays as it is, and asks again every so often. */
 const tooMany: Answer = {
 	kind: 'content',
 	status: 429,
@@ -36,8 +36,10 @@ export function live(id: string, path: string | null, content: Html, when: 'mail
 		return html`<div id="${id}">${content}</div>`;
 	}
 	// A try that failed is no event of the message: it is seen a little later.
-	const trigger = when === 'mail' ? 'mail from:body, every 30s' : `every ${when}`;
-	const stream = when === 'mail' ? html`<div id="${id}-events" hx-sse:connect="${streamPath}"></div>` : null;
+	const trigger = when === 'mail' ? `mail from:body, every ${retrySeconds}s` : `every ${when}`;
+	// A stream that was refused is asked for again; one that goes on, or was lost, is not.
+	const events = html`<div id="${id}-events" hx-sse:connect="${streamPath}" hx-trigger="load, every ${retrySeconds}s"></div>`;
+	const stream = when === 'mail' ? events : null;
 	return html`${stream}<div id="${id}" hx-get="${path}" hx-trigger="${trigger}" hx-select="#${id}" hx-swap="outerMorph">${content}</div>`;
 }
 

@@ -54,7 +54,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 	function stopped(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | null {
 		const {visitor} = request;
 		if (visitor === null) {
-			return send(request, reply, toLogIn(request));
+			return send(request, reply, isPart(request) ? ended(request) : toLogIn(request));
 		}
 		const {user, confirmedAt} = visitor.signedIn;
 		if (!mayActAs(user.role, route.role) || (route.everywhere && user.workspaceId !== null)) {
@@ -200,6 +200,23 @@ function queryOf({raw}: FastifyRequest): URLSearchParams {
 function toLogIn(request: FastifyRequest): OpenAnswer {
 	const page = pageOf(request);
 	return go(page === '/' ? '/login' : `/login?to=${encodeURIComponent(page)}`);
+}
+
+/** Whether a page that is open asks, for a part of itself. */
+const isPart = ({headers}: FastifyRequest) => headers['hx-request'] !== undefined;
+
+/**
+ * To a page whose session has ended meanwhile. A redirect would be followed, and its page taken for the part; a stream would begin again at
+ * once, for ever. The page is loaded anew, which leads to the log-in, unless something was typed in it.
+ */
+function ended({method}: FastifyRequest): OpenAnswer {
+	return {
+		kind: 'content',
+		status: 401,
+		type: 'text/plain; charset=utf-8',
+		body: 'Your session has ended: log in again.\n',
+		headers: method === 'GET' ? {'hx-refresh': 'true'} : {},
+	};
 }
 
 /** The page that a request is about: itself, or the one whose form it sends. */

@@ -38,3 +38,48 @@ test('an open list shows a new mail by itself, and none of another workspace', a
 	t.regex(String(await page.evaluate('document.activeElement.textContent')), /own@dest\.example/);
 	t.deepEqual(complaints, []);
 });
+
+test('a page that may not follow stays as it is, and follows when a seat is free', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const cookie = visitor
+		.cookies()
+		.map(({name, value}) => `${name}=${value}`)
+		.join('; ');
+	const ending = new AbortController();
+	const follow = () => fetch(`${service().url}/live`, {headers: {cookie}, signal: ending.signal});
+	const seats = await Promise.all(Array.from({length: 20}, follow));
+	t.true(seats.every(({status}) => status === 200));
+	const {page} = await openWindow(browser, {url: service().url, visitor});
+	await page.clock.install();
+	const answered = (status: number) =>
+		page.waitForResponse(response => response.url().endsWith('/live') && response.status() === status);
+	const refused = answered(429);
+	await page.goto('/messages');
+	await refused;
+	const again = answered(429);
+	await page.clock.runFor(31_000);
+	await again;
+	t.is(await page.locator('#messages-events').textContent(), '');
+	ending.abort();
+	const followed = answered(200);
+	await page.clock.runFor(31_000);
+	await followed;
+});
+
+test('a page whose session has ended leads to the log-in', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const {page} = await openWindow(browser, {url: service().url, visitor});
+	await page.goto('/messages?status=sent');
+	await visitor.submit('/logout');
+	await page.evaluate(`document.body.dispatchEvent(new Event('mail'))`);
+	await page.waitForURL('**/login?to=*');
+	t.is(new URL(page.url()).searchParams.get('to'), '/messages?status=sent');
+});

@@ -23,6 +23,20 @@ test('without a session every page leads to the log-in', async t => {
 	}
 });
 
+test('an open page without a session anymore gets no other page for a part of itself', async t => {
+	const stranger = strangerTo(service().url);
+	for (const route of routes) {
+		const {status, headers} = await stranger.raw(route.path.replaceAll(/:\w+/g, 'x'), {
+			method: route.method,
+			headers: {'hx-request': 'true'},
+			...(route.method === 'POST' && {body: new URLSearchParams()}),
+		});
+		t.is(status, 401, named(route));
+		// What was typed is not thrown away.
+		t.is(headers.get('hx-refresh'), route.method === 'GET' ? 'true' : null, named(route));
+	}
+});
+
 test('whoever has too small a role gets 403, whatever the page', async t => {
 	for (const [index, role] of roles.entries()) {
 		const visitor = await visitorOf(service(), role);
