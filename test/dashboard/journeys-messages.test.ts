@@ -2,7 +2,6 @@ import {writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf} from '../helpers/dashboard-browser.ts';
 import {journeysOf} from '../helpers/journeys.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 import {unmatchedBounce} from '../helpers/unmatched-bounce.ts';
@@ -44,7 +43,7 @@ journey('a captured mail is opened and seen', async (t, {open, own}) => {
 	t.regex(await page.locator('main').innerText(), new RegExp(`To\\s+${to}`));
 });
 
-journey('an order is found by its number', async (t, {open, own}) => {
+journey('an order is found by its number', async (t, {open, own, suitsAll}) => {
 	for (const order_id of [own('1042'), own('1043')]) {
 		await hasStatus(
 			await send(`${order_id}@dest.example`, {metadata: {order_id}, tags: ['receipt'], data: {name: order_id}}),
@@ -55,7 +54,7 @@ journey('an order is found by its number', async (t, {open, own}) => {
 	await page.goto('/messages');
 	await search(`order_id=${own('1042')} tag:receipt`);
 	t.is(await page.locator('main tbody tr').count(), 1);
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	await openRow(own('1042'));
 	await page.getByRole('heading', {name: `Hello ${own('1042')}`}).waitFor();
 	await press('Timeline', 'a');
@@ -63,7 +62,7 @@ journey('an order is found by its number', async (t, {open, own}) => {
 	t.is(await page.locator('main tbody tr').count(), 1, 'and again by what the message says of itself');
 });
 
-journey('why a mail waits is found, and it is released', async (t, {open, own}) => {
+journey('why a mail waits is found, and it is released', async (t, {open, own, suitsAll}) => {
 	const operator = await visitorOf(service(), 'operator');
 	await operator.submit('/workspaces/use', {workspace: shop().id});
 	const {page, press, type, go, open: openRow} = await open(operator);
@@ -91,13 +90,13 @@ journey('why a mail waits is found, and it is released', async (t, {open, own}) 
 
 	await openRow(domain);
 	await page.getByText('I ask the customer').first().waitFor();
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	await press('Release');
 	await page.getByText('released.').waitFor();
 	await hasStatus(id, 'delivered');
 });
 
-journey('a bounce is found, and how it was read', async (t, {open, own}) => {
+journey('a bounce is found, and how it was read', async (t, {open, own, suitsAll}) => {
 	const to = own('gone@dest.example');
 	const id = await send(to);
 	await hasStatus(id, 'delivered');
@@ -115,7 +114,7 @@ journey('a bounce is found, and how it was read', async (t, {open, own}) => {
 	const came = page.locator('article', {hasText: 'Came back'});
 	t.regex(await came.innerText(), /unknown_user/);
 	t.regex(await came.innerText(), /550 5\.1\.1 no such user/);
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 
 	await go('Suppressions');
 	await search(to);
@@ -124,7 +123,7 @@ journey('a bounce is found, and how it was read', async (t, {open, own}) => {
 	t.is(new URL(page.url()).pathname, `/messages/${id}`);
 });
 
-journey('returned mail is explained', async (t, {open, own}) => {
+journey('returned mail is explained', async (t, {open, own, suitsAll}) => {
 	const about = own('unknown@dest.example');
 	await comesBack(unmatchedBounce(about));
 	const {page, press, go, type, choose, open: openRow} = await open(await visitorOf(service(), 'viewer'));
@@ -138,7 +137,7 @@ journey('returned mail is explained', async (t, {open, own}) => {
 	await choose('Answer to', 'data');
 	await press('Explain the reply');
 	await page.getByText('suppresses nothing').waitFor();
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	await type('Source of the mail', 'From: a@b.example\nSubject: hello\n\nhello');
 	await press('Explain the mail');
 	await page.getByRole('heading', {name: 'How it is read'}).waitFor();

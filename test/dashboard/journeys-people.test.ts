@@ -1,6 +1,5 @@
 import test from 'ava';
 import {strangerTo, visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf} from '../helpers/dashboard-browser.ts';
 import {journeysOf} from '../helpers/journeys.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 
@@ -45,7 +44,7 @@ journey('one logs out everywhere else', async (t, {open, own}) => {
 	t.is(new URL(second.page.url()).pathname, '/login');
 });
 
-journey('a user is added, and their role changed', async (t, {open, own}) => {
+journey('a user is added, and their role changed', async (t, {open, own, suitsAll}) => {
 	const email = own('new@staff.example');
 	const {page, go, press, type, choose, open: openRow} = await open(await visitorOf(service(), 'admin'));
 	await page.goto('/messages');
@@ -54,7 +53,7 @@ journey('a user is added, and their role changed', async (t, {open, own}) => {
 	await type('E-mail', email);
 	await choose('Role', 'operator: acts on mail and lists');
 	await press('Add');
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	const link = await page.locator('.copyable code').innerText();
 
 	const theirs = await open(strangerTo(service().url));

@@ -3,7 +3,6 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf} from '../helpers/dashboard-browser.ts';
 import {journeysOf} from '../helpers/journeys.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -35,7 +34,7 @@ async function sendInOutage(addresses: readonly string[], {workspace, path, id}:
 	receiver.behave(path, (_, response) => response.end());
 }
 
-journey('webhooks are replayed after an outage', async (t, {open, way}) => {
+journey('webhooks are replayed after an outage', async (_, {open, way, suitsAll}) => {
 	const path = `/hooks-of-${way}`;
 	const command = ['webhook', 'add', receiver.url(path), '--event', 'delivered', '--workspace', way];
 	const {id} = await service().program.cli<{id: string}>(...command);
@@ -45,7 +44,7 @@ journey('webhooks are replayed after an outage', async (t, {open, way}) => {
 	await page.goto('/messages');
 	await go('Webhooks');
 	await page.getByText('failing', {exact: true}).waitFor();
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	await openRow(receiver.url(path));
 	await press('Replay many', 'summary');
 	await press('Replay');
@@ -58,13 +57,13 @@ journey('webhooks are replayed after an outage', async (t, {open, way}) => {
 	await openRow(receiver.url(path));
 	await openRow('cy@dest.example');
 	await page.getByRole('heading', {name: 'delivered: cy@dest.example'}).waitFor();
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	await press('Replay');
 	await page.getByText('It is posted again now.').waitFor();
 	await page.locator('#delivery .badge.good').waitFor();
 });
 
-journey('an endpoint is added and tested', async (t, {open, way}) => {
+journey('an endpoint is added and tested', async (t, {open, way, suitsAll}) => {
 	const path = `/tested-by-${way}`;
 	await service().program.cli('webhook', 'add', receiver.url('/other'), '--event', 'opened', '--workspace', way);
 	const {page, go, press, type, tick} = await open(await visitorOf(service(), 'admin', way));
@@ -77,7 +76,7 @@ journey('an endpoint is added and tested', async (t, {open, way}) => {
 	receiver.behave(path, (_, response) => response.writeHead(500).end());
 	await press('Send a test');
 	await page.getByText('The test event was not acknowledged: the endpoint answered 500').waitFor();
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	receiver.behave(path, (_, response) => response.end());
 	await press('Send a test');
 	await page.getByText('The test event was acknowledged').waitFor();

@@ -1,7 +1,6 @@
 import test from 'ava';
 import type {Page} from 'playwright-core';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {faultsOf} from '../helpers/dashboard-browser.ts';
 import {journeysOf} from '../helpers/journeys.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -51,7 +50,7 @@ journey('one looks at another workspace', async (t, {open, own}) => {
 	}
 });
 
-journey('a workspace is paused, what it sends is refused, and it is resumed', async (t, {open, own}) => {
+journey('a workspace is paused, what it sends is refused, and it is resumed', async (t, {open, own, suitsAll}) => {
 	const {page, press, type, go, open: openRow} = await open(await visitorOf(service(), 'admin', 'third'));
 	await page.goto('/messages');
 	await go('Workspaces');
@@ -59,7 +58,7 @@ journey('a workspace is paused, what it sends is refused, and it is resumed', as
 	await type('Reason', 'under review');
 	await press('Pause');
 	await page.getByText('Paused: sends are refused').waitFor();
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	t.is((await send('third', own('ann@dest.example'))).status, 403);
 	await press('Resume');
 	await page.getByText('It sends again').waitFor();
@@ -69,7 +68,7 @@ journey('a workspace is paused, what it sends is refused, and it is resumed', as
 /** The only page that has it. */
 const shownKey = (page: Page): Promise<string> => page.locator('.copyable code').innerText();
 
-journey('a key is made, replaced and ended', async (t, {open, own}) => {
+journey('a key is made, replaced and ended', async (t, {open, own, suitsAll}) => {
 	const name = own('short');
 	const {page, press, type, choose, go} = await open(await visitorOf(service(), 'admin', 'shop'));
 	await page.goto('/messages');
@@ -78,7 +77,7 @@ journey('a key is made, replaced and ended', async (t, {open, own}) => {
 	await type('Name', name);
 	await press('Make the key');
 	const first = await shownKey(page);
-	t.deepEqual(await faultsOf(page), []);
+	await suitsAll(page);
 	t.is(await answerTo(first), 200);
 
 	await press('To the keys', 'a');

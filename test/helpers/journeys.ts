@@ -2,7 +2,7 @@ import type {ExecutionContext, TestFn} from 'ava';
 import type {Page} from 'playwright-core';
 import {browserOf} from './browser.ts';
 import type {Visitor} from './dashboard.ts';
-import {openWindow} from './dashboard-browser.ts';
+import {faultsOf, openWindow} from './dashboard-browser.ts';
 import {type Hands, handsOn, type Way, ways} from './hands.ts';
 import {type JourneyFile, type JourneyTitle, journeys} from './journey-list.ts';
 import type {Service} from './service.ts';
@@ -13,6 +13,8 @@ type Stage = {
 	/** A name that the journey has for itself. */
 	readonly own: (name: string) => string;
 	readonly open: (visitor: Visitor) => Promise<Window>;
+	/** Whether the page is fit for all as it is now. Both ways lead to the same, so it is looked at once. */
+	readonly suitsAll: (page: Page) => Promise<void>;
 };
 
 type Journey<Title> = (title: Title, walk: (t: ExecutionContext, stage: Stage) => Promise<void>) => void;
@@ -52,7 +54,10 @@ export function journeysOf<File extends JourneyFile>(
 					}
 					return {page: opened.page, ...handsOn(opened.page, way)};
 				};
-				await walk(t, {way, open, own: name => `${way}-${name}`});
+				const suitsAll = async (page: Page) => {
+					t.deepEqual(way === 'mouse' ? await faultsOf(page) : [], []);
+				};
+				await walk(t, {way, open, suitsAll, own: name => `${way}-${name}`});
 				// The browser tells of each answer that refuses.
 				t.deepEqual(
 					complaints.flat().filter(text => !/status of 40[34]/.test(text)),
