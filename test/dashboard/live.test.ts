@@ -17,7 +17,7 @@ async function sent(workspace: string, to: string): Promise<void> {
 	}
 }
 
-test('an open list shows a new mail by itself, and none of another workspace', async t => {
+test.serial('an open list shows a new mail by itself, and none of another workspace', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -39,7 +39,7 @@ test('an open list shows a new mail by itself, and none of another workspace', a
 	t.deepEqual(complaints, []);
 });
 
-test('a page that may not follow stays as it is, and follows when a seat is free', async t => {
+test.serial('a page that may not follow stays as it is, and follows when a seat is free', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -70,7 +70,7 @@ test('a page that may not follow stays as it is, and follows when a seat is free
 	await followed;
 });
 
-test('a page whose session has ended leads to the log-in', async t => {
+test.serial('a page whose session has ended leads to the log-in', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;

@@ -38,7 +38,8 @@ test('a host never sees more connections than its cap, while nodes share it, one
 
 	// The second joins while the first has them all, the third joins under load, and one dies.
 	await two.start();
-	const load = fleet.order(8 * orders);
+	let isEnough = false;
+	const load = fleet.orderUntil(() => isEnough);
 	await sharedBy(2);
 	await three.start();
 	await sharedBy(3);
@@ -47,6 +48,7 @@ test('a host never sees more connections than its cap, while nodes share it, one
 	await sharedBy(2);
 	await one.start();
 	await sharedBy(3);
+	isEnough = true;
 	await load;
 	const twice = await fleet.arrived();
 	t.log(`${fleet.answers.size} orders, ${twice} mails twice, at most ${fleet.mx.mostOpen()} connections at once`);

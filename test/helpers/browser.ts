@@ -15,19 +15,22 @@ export async function openBrowser(t: ExecutionContext): Promise<Browser | null> 
 	return browser;
 }
 
-/** The same for all serial tests of a file, closed after the last. */
+/** The same for all tests of a file, closed after the last. */
 export function browserOf(test: TestFn): (t: ExecutionContext) => Promise<Browser | null> {
-	let browser: Browser | null = null;
-	test.after.always(async () => await browser?.close());
+	let launching: Promise<Browser | null> | null = null;
+	test.after.always(async () => await (await launching)?.close());
 	return async t => {
-		browser ??= await launch(t);
-		return browser;
+		launching ??= launchBrowser();
+		return (await launching) ?? saidMissing(t);
 	};
 }
 
 async function launch(t: ExecutionContext): Promise<Browser | null> {
-	const browser = await launchBrowser();
-	return browser ?? notRunHere(t, 'there is no Chromium on the PATH (scripts/debian-browser.sh installs it)');
+	return (await launchBrowser()) ?? saidMissing(t);
+}
+
+function saidMissing(t: ExecutionContext): null {
+	return notRunHere(t, 'there is no Chromium on the PATH (scripts/debian-browser.sh installs it)');
 }
 
 /** Null where there is none. */

@@ -28,6 +28,8 @@ export type Fleet = {
 	readonly nodes: readonly FleetNode[];
 	/** Sends more orders by all nodes that are not away, each with its key until it is answered, then once more elsewhere. */
 	readonly order: (count: number) => Promise<void>;
+	/** Sends orders so until `enough`, so that there is load for as long as a test needs it. */
+	readonly orderUntil: (enough: () => boolean) => Promise<void>;
 	/** The message ids that each order was answered. */
 	readonly answers: ReadonlyMap<string, ReadonlySet<string>>;
 	/** Waits until every order has arrived; answers how many mails came more than once. */
@@ -38,6 +40,8 @@ export const mostSessions = 4;
 const width = 8;
 /** How long the host takes a mail: some are always under way. */
 const answerMs = 200;
+/** More than all nodes' sessions together have under way. */
+const mostWaiting = 200;
 const requestLimitMs = 15_000;
 const arrivalLimitMs = 180_000;
 
@@ -118,20 +122,30 @@ export async function startFleet(t: ExecutionContext, machines: readonly Setting
 		answers.set(to, body ? seen.add(body.id) : seen);
 		return body !== null;
 	}
+	async function order(count: number): Promise<void> {
+		const first = answers.size;
+		const orders = Array.from({length: count}, (_, n) => `user-${first + n}@a.example`);
+		await eachOf(orders, width, async to => {
+			for (let answered = 0; answered < 2; ) {
+				answered += (await send(to)) ? 1 : 0;
+			}
+		});
+	}
 	return {
 		url,
 		mx,
 		shop,
 		nodes,
 		answers,
-		async order(count) {
-			const first = answers.size;
-			const orders = Array.from({length: count}, (_, n) => `user-${first + n}@a.example`);
-			await eachOf(orders, width, async to => {
-				for (let answered = 0; answered < 2; ) {
-					answered += (await send(to)) ? 1 : 0;
+		order,
+		async orderUntil(enough) {
+			while (!enough()) {
+				// Not more than can soon be delivered, or what comes after would wait behind it.
+				await waitFor('fewer orders wait', () => enough() || answers.size - mx.received.length < mostWaiting);
+				if (!enough()) {
+					await order(width);
 				}
-			});
+			}
 		},
 		async arrived() {
 			const reached = () => new Set(mx.received.map(({to: [to]}) => to)).size;
