@@ -173,8 +173,8 @@ const none: Readonly<Record<string, string>> = {
 	...Object.fromEntries(
 		[
 			...['doctor', 'stats', 'completion', 'export', 'config show', 'config check', 'config pace', 'audit list'],
-			...['workspace list', 'workspace show', 'key list', 'user list', 'domain list', 'domain show', 'sender list'],
-			...['template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
+			...['workspace list', 'workspace show', 'key list', 'user list', 'node list', 'domain list', 'domain show'],
+			...['sender list', 'template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
 			...['suppression export', 'topic list', 'message list', 'message show', 'message raw', 'contact list'],
 			...['contact show', 'webhook list', 'webhook show', 'webhook deliveries', 'bounce unmatched', 'bounce explain'],
 			...['queue summary', 'queue list', 'queue why', 'queue trace'],

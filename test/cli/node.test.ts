@@ -27,22 +27,20 @@ if (engines.includes('postgres')) {
 			MAILCTL_ROLES: 'api,deliver',
 		});
 		const daemon = await cli.serve();
-		const store = await openStore(location);
-		const long = {roles: 'inbound', version: '0.0.9', started_at: '2026-01-01T00:00:00.000Z'};
-		await store.database('nodes').insert({id: 'req_old', host: 'a', pid: 7, ...long, seen_at: long.started_at});
-		await store.close();
-		const listed = await cli.json<Listed[]>('node', 'list');
-		t.like(
-			listed.find(({pid}) => pid === 7),
-			{id: 'req_old', host: 'a', version: '0.0.9', roles: ['inbound'], state: 'silent', seen_at: long.started_at},
-		);
-		t.like(
-			listed.find(({pid}) => pid !== 7),
-			{state: 'running', roles: ['api', 'deliver']},
-		);
+		const [running, ...none] = await cli.json<Listed[]>('node', 'list');
+		t.like(running, {state: 'running', roles: ['api', 'deliver']});
+		t.is(none.length, 0);
 		const text = await cli.text('node', 'list');
 		t.regex(text, /^HOST +PID +VERSION +ROLES +STATE +STARTED\n/);
 		t.true(text.split('\n').every(line => line.length <= 80));
 		await daemon.stop();
+
+		// Another node would soon give a silent one up for dead.
+		const store = await openStore(location);
+		const long = {roles: 'inbound', version: '0.0.9', started_at: '2026-01-01T00:00:00.000Z'};
+		await store.database('nodes').insert({id: 'req_old', host: 'a', pid: 7, ...long, seen_at: long.started_at});
+		await store.close();
+		const [silent] = await cli.json<Listed[]>('node', 'list');
+		t.like(silent, {id: 'req_old', version: '0.0.9', roles: ['inbound'], state: 'silent', seen_at: long.started_at});
 	});
 }
