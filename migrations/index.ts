@@ -32,4 +32,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['022_node_versions', () => import('./022_node_versions.ts')],
 	['023_webhook_answers', () => import('./023_webhook_answers.ts')],
 	['024_leases', () => import('./024_leases.ts')],
+	['025_queue', () => import('./025_queue.ts'), 'breaking'],
 ];

@@ -45,6 +45,10 @@ audit.origin text C
 audit.recipient text C
 changes.id integer not null
 changes.generation integer not null
+claims.recipient_id text C not null
+claims.claimed_by text C not null
+claims.attempts integer not null
+claims.until text C not null
 contacts.id text C not null
 contacts.workspace_id text C not null
 contacts.address text C not null
@@ -179,6 +183,11 @@ passkeys.counter text C not null
 passkeys.name text C not null
 passkeys.created_at text C not null
 passkeys.used_at text C
+queue.recipient_id text C not null
+queue.workspace_id text C not null
+queue.destination text C not null
+queue.next_attempt_at text C not null
+queue.held_at text C
 rate_windows.key_id text C not null
 rate_windows.bucket text C not null
 rate_windows.ends_at text C not null
@@ -195,9 +204,6 @@ recipients.state text C not null
 recipients.state_at text C not null
 recipients.subject text C
 recipients.attempts integer not null
-recipients.next_attempt_at text C
-recipients.claimed_by text C
-recipients.held_at text C
 recipients.sent_at text C
 recipients.last_category text C
 recipients.last_reply text C
@@ -393,6 +399,7 @@ attempts: FOREIGN KEY (recipient_id) REFERENCES recipients(id) ON DELETE CASCADE
 attempts: PRIMARY KEY (recipient_id, n, "position")
 audit: PRIMARY KEY (id)
 changes: PRIMARY KEY (id)
+claims: PRIMARY KEY (recipient_id)
 contacts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 contacts: PRIMARY KEY (id)
 contacts: UNIQUE (workspace_id, address_key)
@@ -421,6 +428,7 @@ nodes: PRIMARY KEY (id)
 passkeys: FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 passkeys: PRIMARY KEY (id)
 passkeys: UNIQUE (credential_id)
+queue: PRIMARY KEY (recipient_id)
 rate_windows: FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE CASCADE
 rate_windows: PRIMARY KEY (key_id, bucket)
 recipients: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
@@ -486,6 +494,7 @@ CREATE INDEX audit_by_recipient ON public.audit USING btree (workspace_id, recip
 CREATE INDEX audit_by_workspace ON public.audit USING btree (workspace_id, id)
 CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
 CREATE UNIQUE INDEX changes_pkey ON public.changes USING btree (id)
+CREATE UNIQUE INDEX claims_pkey ON public.claims USING btree (recipient_id)
 CREATE UNIQUE INDEX contacts_by_address ON public.contacts USING btree (workspace_id, address_key)
 CREATE INDEX contacts_by_workspace ON public.contacts USING btree (workspace_id, id)
 CREATE UNIQUE INDEX contacts_pkey ON public.contacts USING btree (id)
@@ -522,13 +531,13 @@ CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
 CREATE INDEX passkeys_by_user ON public.passkeys USING btree (user_id, id)
 CREATE UNIQUE INDEX passkeys_credential_id_unique ON public.passkeys USING btree (credential_id)
 CREATE UNIQUE INDEX passkeys_pkey ON public.passkeys USING btree (id)
+CREATE INDEX queue_due ON public.queue USING btree (destination, workspace_id, next_attempt_at, recipient_id) WHERE (held_at IS NULL)
+CREATE INDEX queue_held ON public.queue USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
+CREATE UNIQUE INDEX queue_pkey ON public.queue USING btree (recipient_id)
 CREATE UNIQUE INDEX rate_windows_pkey ON public.rate_windows USING btree (key_id, bucket)
 CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)
 CREATE INDEX recipients_by_state ON public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
 CREATE INDEX recipients_cc_by_address ON public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
-CREATE INDEX recipients_claimed ON public.recipients USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
-CREATE INDEX recipients_due ON public.recipients USING btree (destination, workspace_id, next_attempt_at) WHERE ((next_attempt_at IS NOT NULL) AND (held_at IS NULL))
-CREATE INDEX recipients_held ON public.recipients USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
 CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (id)
 CREATE INDEX reports_by_message ON public.reports USING btree (message_id, id)
 CREATE UNIQUE INDEX reports_once ON public.reports USING btree (recipient_id, inbound_sha256) WHERE ((recipient_id IS NOT NULL) AND (inbound_sha256 IS NOT NULL))

@@ -60,6 +60,11 @@ CREATE TABLE changes (id integer,
   generation integer not null,
   event_position integer not null default 0,
   primary key (id));
+CREATE TABLE claims (recipient_id text not null,
+  claimed_by text not null,
+  attempts integer not null,
+  until text not null,
+  primary key (recipient_id)) without rowid;
 CREATE UNIQUE INDEX contacts_by_address on contacts (workspace_id, address_key);
 CREATE INDEX contacts_by_workspace on contacts (workspace_id, id);
 CREATE TABLE contacts (id text,
@@ -226,12 +231,17 @@ CREATE TABLE passkeys (id text,
   used_at text,
   foreign key(user_id) references users(id) on delete CASCADE,
   primary key (id));
+CREATE INDEX queue_due on queue (destination, workspace_id, next_attempt_at, held_at) where held_at is null;
+CREATE INDEX queue_held on queue (destination, workspace_id) where held_at is not null;
+CREATE TABLE queue (recipient_id text not null,
+  workspace_id text not null,
+  destination text not null,
+  next_attempt_at text not null,
+  held_at text,
+  primary key (recipient_id)) without rowid;
 CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_by_state on recipients (workspace_id, state, message_id) where role = 'to';
 CREATE INDEX recipients_cc_by_address on recipients (workspace_id, address_key) where role = 'cc';
-CREATE INDEX recipients_claimed on recipients (claimed_by) where claimed_by is not null;
-CREATE INDEX recipients_due on recipients (destination, workspace_id, next_attempt_at) where next_attempt_at is not null and held_at is null;
-CREATE INDEX recipients_held on recipients (destination, workspace_id) where held_at is not null;
 CREATE TABLE recipients (id text,
   workspace_id text not null,
   message_id text not null,
@@ -243,9 +253,6 @@ CREATE TABLE recipients (id text,
   state_at text not null,
   subject text,
   attempts integer not null,
-  next_attempt_at text,
-  claimed_by text,
-  held_at text,
   sent_at text,
   last_category text,
   last_reply text,

@@ -45,9 +45,9 @@ export async function readWhyContext(
 		delivering,
 		lives,
 		attemptDeadlineMs: attemptDeadline,
-		claimedAt({next_attempt_at: next}) {
-			// A claim moves the next try past the deadline; where the daemon has other settings it cannot be told.
-			const at = Date.parse(next ?? '') - attemptDeadline - claimMarginMs;
+		claimedAt({claimed_until: until}) {
+			// Where the daemon has other settings it cannot be told.
+			const at = Date.parse(until ?? '') - attemptDeadline - claimMarginMs;
 			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
 		},
 		givesUpAt: ({accepted_at: accepted, queue_lifetime_s: own}) =>

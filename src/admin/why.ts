@@ -141,7 +141,7 @@ function endReason({end_detail: json, last_reply: reply}: CopyFacts): string | n
 
 function inFlight(copy: CopyFacts, {claimedAt, attemptDeadlineMs}: WhyContext): Reason {
 	const since = claimedAt(copy);
-	const until = since === null ? copy.next_attempt_at : storeTime(Date.parse(since) + attemptDeadlineMs);
+	const until = since === null ? copy.claimed_until : storeTime(Date.parse(since) + attemptDeadlineMs);
 	const begun = since === null ? '' : `, since ${utc(since)}`;
 	return {
 		waits_for: 'in_flight',

@@ -6,9 +6,9 @@ import {storeTime} from '../mail/time.ts';
 import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
 import {bringForward} from '../store/held-claims.ts';
-import {copyClaims} from '../store/queue/releases.ts';
+import {waitingCopies} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
-import {deliveryClaims} from '../store/webhooks/webhook-claims.ts';
+import {waitingDeliveries} from '../store/webhooks/webhook-claims.ts';
 import {watchClockSkew} from './clock-skew.ts';
 import {listenerTask} from './listener-task.ts';
 import {startSweep} from './sweep.ts';
@@ -165,8 +165,8 @@ export function watchClockSteps(options: ClockStepsOptions): {readonly stop: () 
 		const now = clock.now();
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
-			await bringForward(trx, copyClaims, storeTime(now + options.longestWait()), storeTime(now));
-			await bringForward(trx, deliveryClaims, storeTime(now + options.longestPost), storeTime(now));
+			await bringForward(waitingCopies(trx), storeTime(now + options.longestWait()), storeTime(now));
+			await bringForward(waitingDeliveries(trx), storeTime(now + options.longestPost), storeTime(now));
 		});
 		options.onMoved();
 	}

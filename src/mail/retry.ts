@@ -22,7 +22,7 @@ export type FailedTry = {
 	readonly waitMs?: number | undefined;
 };
 
-/** A claim moves `next_attempt_at` to this long after the attempt deadline, milliseconds. */
+/** A claim without its daemon lasts so much longer than the attempt deadline, milliseconds. */
 export const claimMarginMs = 60_000;
 
 const jitter = 0.1;

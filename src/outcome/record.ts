@@ -11,6 +11,7 @@ import {countTls, type TlsDay} from '../store/mta-sts.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {
 	type EndedTry,
+	endClaims,
 	findReported,
 	insertAttempts,
 	readPossibleDuplicates,
@@ -88,11 +89,15 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 		rank: 3,
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
+			const ended = await endClaims(trx, boot, items.map(toEndedTry));
+			const held = new Set(ended.map(({recipientId}) => recipientId));
 			const reported = await findReported(
 				trx,
-				items.filter(({verdict}) => verdict.outcome.kind === 'bounced').map(({copy}) => copy.id),
+				items
+					.filter(({copy, verdict}) => verdict.outcome.kind === 'bounced' && held.has(copy.id))
+					.map(({copy}) => copy.id),
 			);
-			const written = await writeOutcomes(trx, boot, items.map(toEndedTry));
+			const written = await writeOutcomes(trx, ended);
 			await insertTerms(trx, items.filter(({copy}) => written.has(copy.id)).flatMap(termsOfMade));
 			const mine = await escalateSoft(
 				trx,

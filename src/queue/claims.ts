@@ -15,7 +15,7 @@ export type ClaimsOptions = {
 	readonly recordWrite: GroupWrite<JudgedTry, boolean>;
 	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
 	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly LaneKey[]>;
-	/** With a margin: how far a claim moves `next_attempt_at`. Past it another daemon may take the copy if this one is gone. */
+	/** With a margin: how long a claim lasts without its daemon. Past it another one may take the copy if nobody knows this one. */
 	readonly attemptDeadlineMs: number;
 	readonly clock: Clock;
 	/** After an outcome is on stable storage. */
@@ -43,7 +43,7 @@ export function createClaims(options: ClaimsOptions) {
 				workspaceId: lane.workspaceId,
 				limit,
 				newestFirst,
-				dueAgainAfterMs: attemptDeadlineMs + claimMarginMs,
+				lastsMs: attemptDeadlineMs + claimMarginMs,
 				asksNext,
 				warmUp,
 			});

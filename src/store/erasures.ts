@@ -4,6 +4,7 @@ import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {messageIdTerm} from '../mail/terms.ts';
 import {holdsBytes, rowSource} from './engine/dialect.ts';
 import {deleteTerms} from './message-terms.ts';
+import {dequeue, lockOpen} from './queue/open-copies.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
@@ -57,15 +58,17 @@ export async function endCopies(
 	copyIds: readonly string[],
 	{state, at}: {readonly state: RecipientState; readonly at: string},
 ): Promise<CopyRef[]> {
-	const ended: CopyRef[] = await trx('recipients')
-		.whereIn('id', copyIds)
+	const release = () => trx('claims').whereIn('recipient_id', copyIds).delete();
+	// Before the queue, as outcomes do; and what was claimed until the queue was locked.
+	await release();
+	const open = await lockOpen(trx, copyIds);
+	await release();
+	await dequeue(trx, open);
+	return await trx('recipients')
+		.whereIn('id', open)
 		.whereIn('state', statesBefore(state))
-		.whereNotNull('next_attempt_at')
-		.update({state, state_at: at, next_attempt_at: null, claimed_by: null, held_at: null})
+		.update({state, state_at: at})
 		.returning(['id', 'message_id as messageId', 'role']);
-	// What a report ended while it is tried has left the queue and is still claimed.
-	await trx('recipients').whereIn('id', copyIds).whereNotNull('claimed_by').update({claimed_by: null});
-	return ended;
 }
 
 /** Erases the address, and what hosts said of it, from copies. */

@@ -178,12 +178,14 @@ const byEnding = (delivered: string, bounced: string, waiting = 'null') =>
 const derived: readonly string[] = [
 	`insert into recipients
 		(id, workspace_id, message_id, address, address_key, role, destination, state, state_at, subject, attempts,
-			next_attempt_at, sent_at, last_category, last_reply, crashes)
+			sent_at, last_category, last_reply, crashes)
 		select ${copy}, workspace_id, ${message}, address, address, 'to', domain,
 			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, a3, 'Your receipt ' || n, 1,
-			due, case when ${isEnded} then a2 end, ${byEnding('null', 'null', `'network'`)},
+			case when ${isEnded} then a2 end, ${byEnding('null', 'null', `'network'`)},
 			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 0
 		from filling`,
+	`insert into queue (recipient_id, workspace_id, destination, next_attempt_at)
+		select ${copy}, workspace_id, domain, due from filling where not (${isEnded})`,
 	`insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail)
 		select 'evt_' || ${byEvent('t0', 't1', 't2', 't3')} || s, ${message}, ${copy},
 			${byEvent(`'accepted'`, `'queued'`, `'sent'`, byEnding(`'delivered'`, `'bounced'`))},

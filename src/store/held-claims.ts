@@ -2,51 +2,38 @@ import {setTimeout as delay} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {rowSource} from './engine/dialect.ts';
 
-/** What daemons claim: rows of a table with `claimed_by` and `next_attempt_at`. The rest differs, as SQL. */
+/** What daemons claim: rows of a table with `claimed_by`. The rest differs. */
 export type Claimable = {
 	readonly table: string;
-	/** The name under which a daemon knows a row that it claimed. */
+	/** The name under which a daemon knows what it claimed, as SQL. */
 	readonly name: string;
-	/** When a row is due that is given back at `:now`. */
-	readonly dueAgain: string;
-	/** Rows that a step back of the clock may bring forward. */
-	readonly mayMove: string;
-	/** Columns that tell who has work again. */
-	readonly owner: readonly string[];
+	/** Gives back the claims of these rows at `now`: what was claimed is due again, for any daemon. */
+	readonly giveBack: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => Knex.QueryBuilder;
+	/** Columns that tell what has work again. */
+	readonly told: readonly string[];
 };
-
-/** Gives back the claims of these rows: they are due again, for any daemon. */
-export function giveBack(
-	trx: Knex.Transaction,
-	query: Knex.QueryBuilder,
-	{dueAgain}: Claimable,
-	now: string,
-): Knex.QueryBuilder {
-	return query.update({claimed_by: null, next_attempt_at: trx.raw(dueAgain, {now})});
-}
 
 /** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
 export async function releaseOthers(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
-	const others = trx(of.table).whereNotNull('claimed_by').whereNot('claimed_by', boot);
-	return await giveBack(trx, others, of, now);
+	return await of.giveBack(trx, trx(of.table).whereNotNull('claimed_by').whereNot('claimed_by', boot), now);
 }
 
 /** Gives back what this daemon still held when it stopped. */
 export async function releaseOwn(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
-	return await giveBack(trx, trx(of.table).where({claimed_by: boot}), of, now);
+	return await of.giveBack(trx, trx(of.table).where({claimed_by: boot}), now);
 }
 
 /**
  * Gives back what this daemon holds and does not know of (`known`: the names that it does): a claim was committed, and the
- * answer to the commit never came. Answers the owners.
+ * answer to the commit never came. Answers what has work again.
  */
-export async function releaseUnknown<Owner>(
+export async function releaseUnknown<Told>(
 	trx: Knex.Transaction,
 	of: Claimable,
 	boot: string,
 	known: readonly string[],
 	now: string,
-): Promise<Owner[]> {
+): Promise<Told[]> {
 	const query = trx(of.table).where({claimed_by: boot});
 	if (known.length > 0) {
 		const {sql, bindings} = rowSource(
@@ -56,20 +43,14 @@ export async function releaseUnknown<Owner>(
 		);
 		query.whereRaw(`${of.name} not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
 	}
-	const owners = await giveBack(trx, query, of, now).returning([...of.owner]);
-	return owners as Owner[];
+	const released = await query.clone().select([...of.told]);
+	await of.giveBack(trx, query, now);
+	return released as Told[];
 }
 
-/**
- * After the wall clock stepped back: brings forward what waits longer than any wait can be. What is claimed ends by result
- * and is left alone.
- */
-export async function bringForward(trx: Knex.Transaction, of: Claimable, latest: string, now: string): Promise<number> {
-	return await trx(of.table)
-		.whereNull('claimed_by')
-		.whereRaw(of.mayMove)
-		.where('next_attempt_at', '>', latest)
-		.update({next_attempt_at: now});
+/** After the wall clock stepped back: brings forward those of the rows that wait longer than any wait can be. */
+export async function bringForward(rows: Knex.QueryBuilder, latest: string, now: string): Promise<number> {
+	return await rows.where('next_attempt_at', '>', latest).update({next_attempt_at: now});
 }
 
 /** How long a failing store is left alone before it is asked again, milliseconds. */

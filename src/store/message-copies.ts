@@ -36,10 +36,11 @@ export type StoredCopy = ListedCopy & {readonly attempts: readonly StoredAttempt
 
 /** A message's copies, the `to` one first. */
 export async function listCopies(reader: Knex, workspaceId: string, messageId: string): Promise<ListedCopy[]> {
-	return await reader('recipients')
-		.where({message_id: messageId, workspace_id: workspaceId})
-		.orderBy([{column: 'role', order: 'desc'}, {column: 'id'}])
-		.select('id', 'address', 'role', 'state', 'state_at', 'next_attempt_at', 'last_reply');
+	return await reader('recipients as r')
+		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
+		.where({'r.message_id': messageId, 'r.workspace_id': workspaceId})
+		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
+		.select('r.id', 'r.address', 'r.role', 'r.state', 'r.state_at', 'q.next_attempt_at', 'r.last_reply');
 }
 
 /** The same, each with its attempts in order. */
@@ -103,6 +104,9 @@ export async function readStatus(
 	reader: Knex,
 	messageId: string,
 ): Promise<{readonly state: RecipientState; readonly waiting: boolean} | undefined> {
-	const row = await reader('recipients').where({message_id: messageId, role: 'to'}).first('state', 'next_attempt_at');
+	const row = await reader('recipients as r')
+		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
+		.where({'r.message_id': messageId, 'r.role': 'to'})
+		.first('r.state', 'q.next_attempt_at');
 	return row && {state: row.state, waiting: row.next_attempt_at !== null};
 }

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {insertRows} from './engine/insert-rows.ts';
+import {dequeue, enqueue, lockOpen} from './queue/open-copies.ts';
 
 /** A copy of a new message; times in the store's form. */
 export type NewRecipient = {
@@ -34,7 +35,6 @@ export async function insertRecipients(trx: Knex.Transaction, recipients: readon
 			'destination',
 			'state',
 			'state_at',
-			'next_attempt_at',
 			'attempts',
 			'crashes',
 		],
@@ -48,10 +48,15 @@ export async function insertRecipients(trx: Knex.Transaction, recipients: readon
 			one.destination,
 			one.state,
 			one.stateAt,
-			one.nextAttemptAt,
 			0,
 			0,
 		]),
+	);
+	await enqueue(
+		trx,
+		recipients.flatMap(({id, nextAttemptAt, ...one}) =>
+			nextAttemptAt === null ? [] : [{...one, recipientId: id, nextAttemptAt}],
+		),
 	);
 }
 
@@ -65,12 +70,15 @@ export async function moveRecipients(
 	to: RecipientState,
 	at: string,
 ): Promise<Set<string>> {
-	const moved: Array<{id: string}> = await trx('recipients')
+	await lockOpen(trx, ids);
+	const rows: Array<{id: string}> = await trx('recipients')
 		.whereIn('id', ids)
 		.whereIn('state', statesBefore(to))
-		.update({state: to, state_at: at, next_attempt_at: null, held_at: null})
+		.update({state: to, state_at: at})
 		.returning('id');
-	return new Set(moved.map(({id}) => id));
+	const moved = rows.map(({id}) => id);
+	await dequeue(trx, moved);
+	return new Set(moved);
 }
 
 /** The copy of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or was erased. */

@@ -38,10 +38,10 @@ export async function removeMessages(
 	);
 	const rows: Array<{id: string}> = Array.isArray(found) ? found : found.rows;
 	const ids = rows.map(({id}) => id);
-	const waiting: string[] = await trx('recipients')
-		.whereIn('message_id', ids)
-		.where(copy => copy.whereNotNull('next_attempt_at').orWhereNotNull('held_at'))
-		.pluck('message_id');
+	const waiting: string[] = await trx('recipients as r')
+		.whereIn('r.message_id', ids)
+		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
+		.pluck('r.message_id');
 	const old = ids.filter(id => !waiting.includes(id));
 	const copyIds: string[] = await trx('recipients').whereIn('message_id', old).pluck('id');
 	await deleteTerms(trx, old, {keepTags: false});

@@ -30,6 +30,9 @@ export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<n
 		.map(({message_id: id, state_at: at}) => Math.max(0, Date.parse(at) - idTime(id)));
 }
 
+/** The id of a copy that is in the queue. As a value it is looked up for each copy. */
+const queued = '(select q.recipient_id from queue as q where q.recipient_id = r.id)';
+
 /** What a host said against a copy. */
 export type Refusal = {
 	readonly destination: string;
@@ -56,12 +59,12 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 		return {destination, category, reply: reason, waits: false};
 	});
 	for (const state of ['queued', 'sent'] as const) {
-		const copies = copiesIn(reader, sample, state).select(
-			...['r.destination', 'r.last_category as category', 'r.last_reply as reply', 'r.next_attempt_at'],
-		);
+		const copies = copiesIn(reader, sample, state)
+			.select('r.destination', 'r.last_category as category', 'r.last_reply as reply')
+			.select(reader.raw(`${queued} as queued`));
 		const waiting: Array<Omit<Refusal, 'waits'>> = await reader
 			.from(copies.as('rows'))
-			.whereNotNull('next_attempt_at')
+			.whereNotNull('queued')
 			.whereNotNull('reply')
 			.whereNot('destination', simulatorDomain)
 			.select('destination', 'category', 'reply');
@@ -91,7 +94,7 @@ export async function readTriedCopies(reader: Knex, {workspaceId, since, limit}:
 		.limit(limit)
 		.select('id');
 	const last = `(select b.n from attempts as b where b.recipient_id = r.id order by b.n desc limit 1)`;
-	const rows: Array<Omit<TriedCopy, 'waits'> & {id: string; due: string | null}> = await reader
+	const rows: Array<Omit<TriedCopy, 'waits'> & {id: string; queued: string | null}> = await reader
 		.with('newest', newest)
 		.from('newest as rows')
 		.join('recipients as r', 'r.message_id', 'rows.id')
@@ -100,8 +103,9 @@ export async function readTriedCopies(reader: Knex, {workspaceId, since, limit}:
 		})
 		.whereNot('r.destination', simulatorDomain)
 		.orderBy(['r.id', 'a.position'])
-		.select('r.id', 'r.destination', 'r.state', 'r.attempts', 'r.next_attempt_at as due', 'a.host', 'a.tls', 'a.code');
+		.select('r.id', 'r.destination', 'r.state', 'r.attempts', 'a.host', 'a.tls', 'a.code')
+		.select(reader.raw(`${queued} as queued`));
 	// Of the conversations of its last try the last one counts.
-	const copies = new Map(rows.map(({id, due, ...copy}) => [id, {...copy, waits: due !== null}]));
+	const copies = new Map(rows.map(({id, queued: open, ...copy}) => [id, {...copy, waits: open !== null}]));
 	return [...copies.values()];
 }

@@ -6,6 +6,7 @@ import {systemClock} from '../../src/mail/clock.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -170,7 +171,7 @@ storeTest(
 			'picky@example.net',
 		];
 		const id = idOf(await api.send({cc, unsubscribeGroup: 'news'}));
-		const copies = await store.reader('recipients').where({message_id: id}).orderBy('id');
+		const copies = await copyRows(store.reader).where({message_id: id}).orderBy('id');
 		t.deepEqual(
 			copies.map(copy => [copy.role, copy.address, copy.state, copy.next_attempt_at !== null]),
 			[

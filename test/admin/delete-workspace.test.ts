@@ -4,6 +4,7 @@ import {type DeleteOptions, deleteWorkspace} from '../../src/admin/delete-worksp
 import {listAudit} from '../../src/store/audit.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findWorkspace, type Workspace} from '../../src/store/workspaces.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
@@ -24,7 +25,7 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	await addKey(store, id);
 	const people = Array.from({length: messages}, (_, n) => `u${n}@x.example`);
 	const [messageId] = await insertMessages(store, id, people);
-	await database('recipients').update({state: 'delivered', next_attempt_at: null});
+	await changeCopies(database, all => all, {state: 'delivered', next_attempt_at: null});
 	await database('messages').where({id: messageId}).update({tags: '["vip"]'});
 	await database('message_terms').insert({workspace_id: id, term: 't:vip', message_id: messageId});
 	const [first = ''] = people;
@@ -91,8 +92,8 @@ storeTest(test, 'a workspace goes with all that is in it, others stay, and the a
 	const before = await rowsOf(store, other.id);
 	t.deepEqual(
 		Object.entries(await rowsOf(store, acme.id)).filter(([, rows]) => rows === 0),
-		[],
-		'every table has rows of it',
+		[['queue', 0]],
+		'every table has rows of it, but nothing waits',
 	);
 	const captured: string[] = [];
 	const copies: string[] = await store.reader('recipients').where({workspace_id: acme.id}).orderBy('id').pluck('id');
@@ -113,7 +114,7 @@ storeTest(test, 'a workspace goes with all that is in it, others stay, and the a
 storeTest(test, 'while mail waits nothing is deleted, be it held or of a paused workspace', async (t, store) => {
 	const acme = await fill(store, 'acme', 2);
 	await insertMessages(store, acme.id, ['a@x.example', 'b@x.example']);
-	await store.database('recipients').where({address: 'a@x.example'}).update({held_at: at});
+	await changeCopies(store.database, all => all.where({address: 'a@x.example'}), {held_at: at});
 	const before = await rowsOf(store, acme.id);
 	t.deepEqual(await remove(store, acme), {kind: 'waiting', copies: 2});
 	t.deepEqual(await rowsOf(store, acme.id), before);
@@ -148,7 +149,7 @@ storeTest(test, 'mail that comes later still is kept; once it is final the delet
 	t.deepEqual(await remove(store, acme, {onStep}), {kind: 'waiting', copies: 1});
 	await late;
 	t.like(await rowsOf(store, acme.id), {messages: 1, recipients: 1, api_keys: 0, workspaces: undefined});
-	await store.database('recipients').update({state: 'delivered', next_attempt_at: null});
+	await changeCopies(store.database, all => all, {state: 'delivered', next_attempt_at: null});
 	t.deepEqual(await remove(store, (await findWorkspace(store.reader, acme.id)) as Workspace), {
 		...{kind: 'deleted', messages: 1},
 	});

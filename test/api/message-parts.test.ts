@@ -5,6 +5,7 @@ import {simpleParser} from 'mailparser';
 import {capturedName} from '../../src/deliver/capture.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {addKey} from '../helpers/workspace.ts';
 
@@ -13,7 +14,7 @@ type Page = {readonly data: readonly Item[]; readonly next_cursor: string | null
 
 /** Copies of a message in the order of their addresses: `to` first. */
 async function copiesOf({store}: TestApi, messageId: string): Promise<Array<{id: string; address: string}>> {
-	return await store.reader('recipients').where({message_id: messageId}).orderBy('id');
+	return await copyRows(store.reader).where({message_id: messageId}).orderBy('id');
 }
 
 async function addVariant({store, workspace}: TestApi, subject: string, html: string): Promise<void> {
@@ -36,8 +37,8 @@ storeTest(test, 'recipients: each copy with its state and its next attempt, page
 	const [to, b] = await copiesOf(api, id);
 	const next = '2099-01-01T00:00:00.000Z';
 	const waits = {state: 'queued', next_attempt_at: next, last_reply: '451 later'};
-	await store.database('recipients').where({id: to?.id}).update(waits);
-	await store.database('recipients').where({id: b?.id}).update({state: 'delivered', next_attempt_at: null});
+	await changeCopies(store.database, all => all.where({id: to?.id}), waits);
+	await changeCopies(store.database, all => all.where({id: b?.id}), {state: 'delivered', next_attempt_at: null});
 	const {body} = await api.get(`/v1/messages/${id}/recipients`);
 	const {data, next_cursor} = body as Page;
 	t.is(next_cursor, null);

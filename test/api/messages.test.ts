@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import {sendBody} from '../../src/api/schemas/send.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
+import {copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -17,7 +18,7 @@ storeTest(test, 'a send is answered with 202, and is stored and announced by the
 	t.is(answer.text, JSON.stringify({id, status: 'accepted'}));
 	t.true(isId('req', answer.headers.get('x-request-id') ?? ''));
 	t.deepEqual(api.announced, ['example.org']);
-	const [copy] = await store.reader('recipients').where({message_id: id});
+	const [copy] = await copyRows(store.reader).where({message_id: id});
 	t.like(copy, {role: 'to', address: 'user@example.org', state: 'accepted', destination: 'example.org', attempts: 0});
 	t.truthy(copy.next_attempt_at);
 });

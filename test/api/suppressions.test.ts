@@ -2,6 +2,7 @@ import test from 'ava';
 import {scopes} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -212,12 +213,12 @@ storeTest(
 		});
 		await scheduler.start();
 		const states = async () => {
-			const rows: Array<{address: string; state: string}> = await store.reader('recipients').orderBy('address');
+			const rows: Array<{address: string; state: string}> = await copyRows(store.reader).orderBy('address');
 			return rows.map(({address, state}) => `${address} ${state}`);
 		};
 		await waitFor(
 			'every copy',
-			async () => (await store.reader('recipients').whereNotNull('next_attempt_at')).length === 0,
+			async () => (await copyRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
 		);
 		await scheduler.stop();
 		t.deepEqual(await states(), ['deferred@b.test suppressed', 'other@a.test delivered', 'waits@a.test suppressed']);

@@ -7,6 +7,7 @@ import {mailctl} from '../../src/cli/commands.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, newCli} from '../helpers/cli.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
@@ -144,7 +145,7 @@ const acts: Readonly<Record<string, Act>> = {
 	'queue flush': [
 		'queue.flushed',
 		async ({store}) => {
-			await store.database('recipients').update({next_attempt_at: storeTime(Date.now() + day)});
+			await changeCopies(store.database, all => all, {next_attempt_at: storeTime(Date.now() + day)});
 			return [];
 		},
 	],

@@ -7,6 +7,7 @@ import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {lockData} from '../../src/data-folder/open.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Cli, newCli, refused} from '../helpers/cli.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {engines, migrateUpTo, newLocation} from '../helpers/databases.ts';
 import {insertMessages} from '../helpers/messages.ts';
 
@@ -173,7 +174,7 @@ test('restore --hold: all that waits is held, and queue why says so', async t =>
 	const [acme] = await cli.json<Array<{id: string}>>('workspace', 'list');
 	const store = await cli.store();
 	await insertMessages(store, acme?.id ?? '', ['a@x.test', 'b@x.test']);
-	await store.database('recipients').where({address: 'a@x.test'}).update({claimed_by: 'req_dead'});
+	await changeCopies(store.database, all => all.where({address: 'a@x.test'}), {claimed_by: 'req_dead'});
 	await cli.json('backup', 'waiting.tar');
 	t.like(await cli.json('restore', 'waiting.tar', '--yes'), {waiting: 2, held: 0});
 	const told = await cli.text('restore', 'waiting.tar', '--yes');

@@ -5,6 +5,7 @@ import {capturedName} from '../../src/deliver/capture.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 import {delayed, hard, reading, record, returnPath} from '../helpers/reports.ts';
 
@@ -26,9 +27,9 @@ async function prepare(t: ExecutionContext): Promise<Prepared> {
 		.update({template_id: templateId, version_id: versionId, ...from});
 	const next = '2099-01-01T00:00:00.000Z';
 	const reply = '4.7.1 Try again later \x1b[31mnow\nsecond line';
-	const copy = await store.database('recipients').where({message_id: id}).first();
+	const copy = await copyRows(store.database).where({message_id: id}).first();
 	const deferred = {state: 'queued', attempts: 1, next_attempt_at: next, subject: 'Größe', last_reply: reply};
-	await store.database('recipients').where({id: copy.id}).update(deferred);
+	await changeCopies(store.database, all => all.where({id: copy.id}), deferred);
 	await store.database('attempts').insert({
 		recipient_id: copy.id,
 		n: 1,
@@ -116,10 +117,12 @@ test('message show: how often each copy was opened, each link clicked, of what i
 
 test('message show: what came back, made safe to print', async t => {
 	const {cli, store, id} = await prepare(t);
-	const copy = await store.reader('recipients').where({message_id: id}).first();
-	await store
-		.database('recipients')
-		.update({state: 'delivered', sent_at: storeTime(Date.now()), next_attempt_at: null});
+	const copy = await copyRows(store.reader).where({message_id: id}).first();
+	await changeCopies(store.database, all => all, {
+		state: 'delivered',
+		sent_at: storeTime(Date.now()),
+		next_attempt_at: null,
+	});
 	const to = [returnPath(copy)];
 	const hostile = {
 		...hard,

@@ -1,6 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 
@@ -27,8 +28,8 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 		{held_at: storeTime(Date.now())},
 		{state: 'delivered', next_attempt_at: null, last_reply: '250 2.0.0 Ok'},
 	].entries()) {
-		await store.database('recipients').where({message_id: messages[index]}).update(values);
-		copies.push((await store.reader('recipients').where({message_id: messages[index]}).first()).id);
+		await changeCopies(store.database, all => all.where({message_id: messages[index]}), values);
+		copies.push((await copyRows(store.reader).where({message_id: messages[index]}).first()).id);
 	}
 	await store.database('attempts').insert({
 		recipient_id: copies[0],
@@ -47,7 +48,7 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 			'     0 S: 220 mx.slow.example\n     1 C: EHLO out.example\n     7 S: 451 4.7.1 Try again later \x1b[31mnow, and then once more, for this host is very busy',
 	});
 	const [slow = '', fast = '', held = '', over = ''] = copies;
-	const read = async (id: string) => await store.reader('recipients').where({id}).first();
+	const read = async (id: string) => await copyRows(store.reader).where({id}).first();
 	return {cli, store, workspaceId, messages, slow, fast, held, over, read};
 }
 
@@ -272,10 +273,7 @@ test('what cannot be meant is refused, and another workspace’s mail is unknown
 test('what is being tried is left alone while its daemon lives', async t => {
 	const {cli, store, slow, read} = await prepare(t, {MAILCTL_ROLES: 'api'});
 	const daemon = await cli.serve();
-	await store
-		.database('recipients')
-		.where({id: slow})
-		.update({claimed_by: newId('req')});
+	await changeCopies(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});
 	const {code, stdout, stderr} = await cli.run('queue', 'hold', '--destination', 'slow.example');
 	t.is(code, 75);
 	t.is(stdout, '');
@@ -284,10 +282,7 @@ test('what is being tried is left alone while its daemon lives', async t => {
 	t.is(await cli.text('queue', 'flush', slow), '1 copy being tried right now\n');
 	t.like((await cli.json<object[]>('queue', 'why', slow))[0], {waits_for: 'in_flight'});
 	await daemon.stop();
-	await store
-		.database('recipients')
-		.where({id: slow})
-		.update({claimed_by: newId('req')});
+	await changeCopies(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});
 	t.is(await cli.text('queue', 'hold', slow), 'held 1 copy\n');
 	t.like(await read(slow), {claimed_by: null, next_attempt_at: later});
 });

@@ -8,6 +8,7 @@ import {releaseOthers} from '../../src/store/held-claims.ts';
 import {beat} from '../../src/store/nodes.ts';
 import {copyClaims} from '../../src/store/queue/releases.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
@@ -51,11 +52,11 @@ storeTest(
 		const deliveryOf: Readonly<Record<string, string>> = {'one@a.test': one, 'two@a.test': two};
 		const claimAs = (boot: string, address: string) =>
 			store.writer.transaction(async trx => {
-				await trx('recipients').where({address}).update({claimed_by: boot});
+				await changeCopies(trx, all => all.where({address}), {claimed_by: boot});
 				await trx('webhook_deliveries').where({id: deliveryOf[address]}).update({claimed_by: boot});
 			});
 		const claims = async () => {
-			const copies = await store.reader('recipients').orderBy('address').pluck('claimed_by');
+			const copies = await copyRows(store.reader).orderBy('address').pluck('claimed_by');
 			t.deepEqual(await store.reader('webhook_deliveries').orderBy('id').pluck('claimed_by'), copies, 'webhooks too');
 			return copies;
 		};
@@ -146,7 +147,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 		onError: error => failures.push(error),
 	});
 	t.teardown(() => presence.end());
-	const holder = async () => (await store.reader('recipients').first('claimed_by')).claimed_by;
+	const holder = async () => (await copyRows(store.reader).first('claimed_by')).claimed_by;
 	const hasTold = () => told === monotonic;
 
 	await store.database('nodes').insert({
@@ -156,7 +157,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 		started_at: storeTime(Date.now()),
 		seen_at: storeTime(Date.now()),
 	});
-	await store.database('recipients').update({claimed_by: 'boot_theirs'});
+	await changeCopies(store.database, all => all, {claimed_by: 'boot_theirs'});
 	await presence.begin();
 
 	away = true;
@@ -205,8 +206,8 @@ test('a clock that is an hour off takes nobody for dead, and nobody takes its da
 	];
 	for (const [id, skew] of nodes) {
 		await presenceOf(id, skew).begin();
-		await store.database('recipients').whereNull('claimed_by').update({claimed_by: id});
-		t.is((await store.reader('recipients').first('claimed_by')).claimed_by, 'boot_right', id);
+		await changeCopies(store.database, all => all.whereNull('claimed_by'), {claimed_by: id});
+		t.is((await copyRows(store.reader).first('claimed_by')).claimed_by, 'boot_right', id);
 	}
 	t.is((await store.reader('nodes')).length, nodes.length);
 });
@@ -224,13 +225,13 @@ test('what the daemon before on this data folder held is given back at once, unl
 	const endpoint = await insertEndpoint(before, workspaceId);
 	await insertDue(before, workspaceId, endpoint, 1);
 	await before.hold('boot_before');
-	await before.database('recipients').update({claimed_by: 'boot_before'});
+	await changeCopies(before.database, all => all, {claimed_by: 'boot_before'});
 	await before.database('webhook_deliveries').update({claimed_by: 'boot_before'});
 
 	const store = await openStore(location);
 	t.teardown(() => store.close());
 	const holders = async () => [
-		await store.reader('recipients').pluck('claimed_by'),
+		await copyRows(store.reader).pluck('claimed_by'),
 		await store.reader('webhook_deliveries').pluck('claimed_by'),
 	];
 	async function startAfter(id: string): Promise<void> {
@@ -281,10 +282,8 @@ test('who was killed is given up for dead in seconds, who only says nothing is n
 		await store.writer.transaction(trx =>
 			beat(trx, {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']}, seen),
 		);
-		await store
-			.database('recipients')
-			.where({address: `${id.slice(5)}@a.test`})
-			.update({claimed_by: id});
+		const address = `${id.slice(5)}@a.test`;
+		await changeCopies(store.database, all => all.where({address}), {claimed_by: id});
 	}
 	let monotonic = 0;
 	let released = 0;
@@ -305,7 +304,7 @@ test('who was killed is given up for dead in seconds, who only says nothing is n
 	await age(store, 8000, {id: 'boot_killed'});
 	await age(store, 8000, {id: 'boot_frozen'});
 	// A node that has just come, or was cut off itself, waits until others had the time to say something.
-	const claims = async () => await store.reader('recipients').orderBy('address').pluck('claimed_by');
+	const claims = async () => await copyRows(store.reader).orderBy('address').pluck('claimed_by');
 	t.deepEqual(await claims(), ['boot_frozen', 'boot_killed']);
 	const seenAt = async () => (await store.reader('nodes').where({id: 'boot_mine'}).first('seen_at')).seen_at;
 	for (let beats = 0; released === 0 && beats < 60; beats++) {
@@ -324,13 +323,16 @@ storeTest(
 	'a copy that a report ended during its try is not tried again when its daemon dies',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
-		await insertMessages(store, workspaceId, ['ended@a.test', 'tried@a.test']);
+		await insertMessages(store, workspaceId, ['ended@a.test', 'tried@a.test'], {due: start});
 		await store.writer.transaction(async trx => {
-			await trx('recipients').update({claimed_by: 'boot_dead'});
-			await trx('recipients').where({address: 'ended@a.test'}).update({state: 'complained', next_attempt_at: null});
+			await changeCopies(trx, all => all, {claimed_by: 'boot_dead'});
+			await changeCopies(trx, all => all.where({address: 'ended@a.test'}), {
+				state: 'complained',
+				next_attempt_at: null,
+			});
 			const now = storeTime(start);
 			await releaseOthers(trx, copyClaims, 'boot_new', now);
-			const rows = await trx('recipients').orderBy('address').select('claimed_by', 'next_attempt_at');
+			const rows = await copyRows(trx).orderBy('address').select('claimed_by', 'next_attempt_at');
 			t.deepEqual(rows, [
 				{claimed_by: null, next_attempt_at: null},
 				{claimed_by: null, next_attempt_at: now},

@@ -5,6 +5,7 @@ import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {trimKept} from '../../src/store/inbound/kept-mails.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
@@ -29,7 +30,7 @@ async function sweepMessages(options: Options): Promise<number> {
 }
 
 const finish = async (store: Store) =>
-	await store.database('recipients').update({state: 'sent', next_attempt_at: null});
+	await changeCopies(store.database, all => all, {state: 'sent', next_attempt_at: null});
 const countOf = async (store: Store, table: string) => Number((await store.reader(table).count('* as n').first())?.n);
 
 storeTest(test, 'old messages go with all that belongs to them, and nothing else does', async (t, store) => {
@@ -103,18 +104,23 @@ storeTest(test, 'what is in the queue stays, however old, and holds up none behi
 		Array.from({length: 40}, (_, index) => `u${index}@x.test`),
 	);
 	const waiting = ids.slice(0, 25);
-	await store
-		.database('recipients')
-		.whereIn('message_id', ids.slice(25))
-		.update({state: 'sent', next_attempt_at: null});
+	await changeCopies(store.database, all => all.whereIn('message_id', ids.slice(25)), {
+		state: 'sent',
+		next_attempt_at: null,
+	});
 	const copy = await store.reader('recipients').where({message_id: ids[30]}).first();
-	await store.database('recipients').insert({...copy, id: newId('rcp'), role: 'cc', next_attempt_at: '2099'});
-	await store.database('recipients').where({message_id: ids[31]}).update({held_at: '2026'});
+	const cc = newId('rcp');
+	await store.database('recipients').insert({...copy, id: cc, role: 'cc'});
+	await changeCopies(store.database, all => all.where({id: cc}), {next_attempt_at: '2099'});
+	await changeCopies(store.database, all => all.where({message_id: ids[31]}), {
+		next_attempt_at: '2099',
+		held_at: '2026',
+	});
 	t.is(await sweepMessages({store, messagesPerStep: 10}), 5);
 	const left = await store.reader('messages').orderBy('id').pluck('id');
 	t.deepEqual(left, [...waiting, ids[30], ids[31]].sort());
 	await finish(store);
-	await store.database('recipients').update({held_at: null});
+	await changeCopies(store.database, all => all, {next_attempt_at: null});
 	await sweepMessages({store, messagesPerStep: 10});
 	t.is(await countOf(store, 'messages'), 0);
 });

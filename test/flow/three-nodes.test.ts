@@ -3,6 +3,7 @@ import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import createKnex from 'knex';
+import {copyRows} from '../helpers/copies.ts';
 import {eventsOf} from '../helpers/daemon.ts';
 import {engines} from '../helpers/databases.ts';
 import {type FleetNode, mostSessions, readiness, startFleet, trySend} from '../helpers/fleet.ts';
@@ -41,7 +42,7 @@ test('three nodes on one PostgreSQL are skewed, killed, frozen, cut off and rest
 	t.teardown(() => database.destroy());
 	const bootOf = async ({program}: FleetNode) => (await readFile(join(program.folder, 'data', 'boot'), 'utf8')).trim();
 	const claimsOf = async (boot: string) => {
-		const held = await database('recipients').where({claimed_by: boot}).pluck('id');
+		const held = await copyRows(database).where({claimed_by: boot}).pluck('id');
 		return held.length;
 	};
 	const passed = (what: string) => t.log(`${what}: ${fleet.answers.size} orders, ${fleet.mx.received.length} mails`);
@@ -139,10 +140,7 @@ test('three nodes on one PostgreSQL are skewed, killed, frozen, cut off and rest
 	t.is(statuses.filter(status => status === 202).length, room, statuses.join(' '));
 
 	// SIGTERM with a silent server ends it too, and at once where no outcome waits to be written.
-	await waitFor(
-		'the queue is empty',
-		async () => !(await database('recipients').whereNotNull('next_attempt_at').first()),
-	);
+	await waitFor('the queue is empty', async () => !(await copyRows(database).whereNotNull('next_attempt_at').first()));
 	three.proxy.mute();
 	const stopping = performance.now();
 	t.is(await three.daemon().stop(), 0);

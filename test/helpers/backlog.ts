@@ -1,5 +1,6 @@
 import {storeTime} from '../../src/mail/time.ts';
 import {insertRows} from '../../src/store/engine/insert-rows.ts';
+import {enqueue} from '../../src/store/queue/open-copies.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId} from './messages.ts';
 
@@ -37,16 +38,26 @@ export async function insertBacklog(store: Store, options: BacklogOptions): Prom
 					...[versionId, 0, at],
 				]),
 			);
+			const copies = indexes.map(() => newId('rcp'));
+			await enqueue(
+				trx,
+				indexes.map((index, position) => ({
+					recipientId: copies[position] as string,
+					workspaceId,
+					destination: destinationOf(index),
+					nextAttemptAt: storeTime(dueOf(index)),
+				})),
+			);
 			await insertRows(
 				trx,
 				'recipients',
 				[
 					...['id', 'workspace_id', 'message_id', 'address', 'address_key', 'role', 'destination', 'state', 'state_at'],
-					...['attempts', 'next_attempt_at', 'last_category', 'last_reply', 'crashes'],
+					...['attempts', 'last_category', 'last_reply', 'crashes'],
 				],
 				addresses.map((address, index) => [
-					...[newId('rcp'), workspaceId, messages[index] as string, address, address, 'to'],
-					...[destinationOf(first + index), 'queued', at, 2, storeTime(dueOf(first + index))],
+					...[copies[index] as string, workspaceId, messages[index] as string, address, address, 'to'],
+					...[destinationOf(first + index), 'queued', at, 2],
 					...['network', 'connect ETIMEDOUT', 0],
 				]),
 			);

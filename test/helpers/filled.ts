@@ -68,14 +68,15 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 	const copy = {
 		...{id: 'id(rcp)', workspace_id: ws, message_id: 'id(msg)', ...person, role: "'to'", destination: "'x.test'"},
 		...{state: rareOr('delivered', 'complained'), state_at: time, attempts: '1', crashes: '0'},
-		next_attempt_at: `case when i <= ${waiting} then ${time} end`,
-		held_at: `case when i <= ${waiting / 2} then ${time} end`,
 	};
 	const before = {rows: idle, newer: 0};
 	await insert(store, 'messages', {...message, workspace_id: foreign}, before);
-	await insert(store, 'recipients', {...copy, workspace_id: foreign, next_attempt_at: 'null', held_at: 'null'}, before);
+	await insert(store, 'recipients', {...copy, workspace_id: foreign}, before);
 	await insert(store, 'messages', message);
 	await insert(store, 'recipients', copy);
+	const open = {recipient_id: copy.id, workspace_id: ws, destination: copy.destination, next_attempt_at: time};
+	const held_at = `case when i <= ${waiting / 2} then ${time} end`;
+	await insert(store, 'queue', {...open, held_at}, {rows: waiting, newer: idle});
 	for (const kind of ['w:', 't:', 'm1:k=']) {
 		await insert(store, 'message_terms', {
 			...{workspace_id: ws, term: rareOr(`${kind}many`, `${kind}rare`), message_id: 'id(msg)'},

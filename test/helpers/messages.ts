@@ -3,6 +3,7 @@ import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {insertRows} from '../../src/store/engine/insert-rows.ts';
+import {insertRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 
 export const newId = createIdSource(systemClock);
@@ -92,37 +93,20 @@ export async function writeMessages(
 			at,
 		]),
 	);
-	await insertRows(
+	await insertRecipients(
 		trx,
-		'recipients',
-		[
-			'id',
-			'workspace_id',
-			'message_id',
-			'address',
-			'address_key',
-			'role',
-			'destination',
-			'state',
-			'state_at',
-			'attempts',
-			'next_attempt_at',
-			'crashes',
-		],
-		addresses.map((address, index) => [
-			newId('rcp'),
+		addresses.map((address, index) => ({
+			id: newId('rcp'),
 			workspaceId,
-			ids[index] as string,
+			messageId: ids[index] as string,
 			address,
-			address,
-			'to',
-			address.split('@')[1] as string,
-			'accepted',
-			at,
-			0,
-			at,
-			0,
-		]),
+			addressKey: address,
+			role: 'to',
+			destination: address.split('@')[1] as string,
+			state: 'accepted',
+			stateAt: at,
+			nextAttemptAt: at,
+		})),
 	);
 	return ids;
 }

@@ -41,7 +41,7 @@ export async function plansDuring(store: Store, engine: Engine, work: () => Prom
 	for (const connection of connections) {
 		connection.removeListener('query', note);
 	}
-	const explained = statements.filter(({sql}) => /^\s*(?:select|with|update|delete)\b/i.test(sql));
+	const explained = statements.filter(({sql}) => /^\s*(?:select|with|update|delete|insert into claims)\b/i.test(sql));
 	return await Promise.all(
 		explained.map(async ({sql, bindings}) => `${sql}\n${await planOf(store, engine, sql, bindings)}`),
 	);

@@ -5,6 +5,7 @@ import type {CameIn, Clues, Reading, Report} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createReportWrite, type ReadMail, type ReportEffect} from '../../src/outcome/reports.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from './copies.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from './messages.ts';
 
 export const links = createLinks({
@@ -116,19 +117,23 @@ export async function mailed(store: Store, name = newId('req'), address = 'ada@a
 	const [messageId] = (await insertMessages(store, workspaceId, [address])) as [string];
 	const {database} = store;
 	const at = storeTime(Date.now());
-	await database('recipients')
-		.where({message_id: messageId})
-		.update({state: 'delivered', sent_at: at, attempts: 1, next_attempt_at: null});
-	const to: Copy = await database('recipients').where({message_id: messageId}).first();
+	await changeCopies(database, all => all.where({message_id: messageId}), {
+		state: 'delivered',
+		sent_at: at,
+		attempts: 1,
+		next_attempt_at: null,
+	});
+	const to: Copy = await copyRows(database).where({message_id: messageId}).first();
 	const other = {address: 'bob@b.test', address_key: 'bob@b.test', role: 'cc', destination: 'b.test'};
-	await database('recipients').insert({...to, id: newId('rcp'), ...other});
-	const cc: Copy = await database('recipients').where({message_id: messageId, role: 'cc'}).first();
+	const row = await database('recipients').where({id: to.id}).first();
+	await database('recipients').insert({...row, id: newId('rcp'), ...other});
+	const cc: Copy = await copyRows(database).where({message_id: messageId, role: 'cc'}).first();
 	return {workspaceId, messageId, to, cc};
 }
 
 export const returnPath = ({id, address}: Copy) => links.returnPathLocal(id, address);
 
-export const stateOf = async (store: Store, {id}: Copy) => (await store.reader('recipients').where({id}).first()).state;
+export const stateOf = async (store: Store, {id}: Copy) => (await copyRows(store.reader).where({id}).first()).state;
 
 /** The suppressed addresses with reason and source. */
 export async function suppressed(store: Store, workspaceId: string): Promise<string[]> {

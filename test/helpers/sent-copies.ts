@@ -4,6 +4,7 @@ import path from 'node:path';
 import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {createLinks, type Links} from '../../src/links/links.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
+import {changeCopies} from './copies.ts';
 import {insertMessages, insertWorkspace} from './messages.ts';
 
 export type SentCopy = {readonly recipientId: string; readonly address: string; readonly returnPath: string};
@@ -26,9 +27,11 @@ async function insertDelivered(
 		await insertMessages(store, workspaceId, addresses.slice(first, first + perInsert));
 	}
 	await store.writer.transaction(async trx => {
-		await trx('recipients')
-			.where({workspace_id: workspaceId})
-			.update({state: 'delivered', next_attempt_at: null, attempts: 1});
+		await changeCopies(trx, all => all.where({workspace_id: workspaceId}), {
+			state: 'delivered',
+			next_attempt_at: null,
+			attempts: 1,
+		});
 	});
 	const rows: Array<{id: string; address: string}> = await store
 		.reader('recipients')

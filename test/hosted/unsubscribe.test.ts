@@ -584,7 +584,7 @@ storeTest(serially, 'what waits in the queue is not sent any more', async (t, st
 		...lane,
 		limit: 10,
 		newestFirst: false,
-		dueAgainAfterMs: 60_000,
+		lastsMs: 60_000,
 		asksNext: false,
 		warmUp: null,
 	});

@@ -6,6 +6,7 @@ import {readEvents} from '../../src/store/events.ts';
 import {readCopies} from '../../src/store/message-copies.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 
@@ -32,12 +33,12 @@ const taken: Attempt = {...lost, code: 250, reply: 'ok', dialogue: null};
 async function newCopy(store: Store): Promise<Claimed> {
 	const {workspaceId} = await insertWorkspace(store, newId('ws'));
 	await insertMessages(store, workspaceId, ['ada@a.test'], {due: accepted});
-	const {id} = await store.reader('recipients').where({workspace_id: workspaceId}).first();
+	const {id} = await copyRows(store.reader).where({workspace_id: workspaceId}).first();
 	return await claimed(store, workspaceId, id);
 }
 
 async function claimed(store: Store, workspaceId: string, id: string): Promise<Claimed> {
-	await store.database('recipients').where({id}).update({claimed_by: boot});
+	await changeCopies(store.database, all => all.where({id}), {claimed_by: boot});
 	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
 }
 
@@ -91,7 +92,7 @@ storeTest(test, 'what was said stands with the attempt', async (t, store) => {
 storeTest(test, 'when the lifetime is over: bounced, transient, 4.4.7, nothing suppressed', async (t, store) => {
 	const copy = await newCopy(store);
 	const again = await record(store, copy, doubtful, [lost], 59);
-	const row = () => store.reader('recipients').where({id: copy.id}).first();
+	const row = () => copyRows(store.reader).where({id: copy.id}).first();
 	t.is((await row()).next_attempt_at, new Date(accepted + 60 * minute).toISOString(), 'the last try ends the lifetime');
 	await record(store, again, doubtful, [lost], 60);
 	t.like(await row(), {state: 'bounced', next_attempt_at: null});

@@ -8,6 +8,7 @@ import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 import {reading, record, returnPath, soft} from '../helpers/reports.ts';
@@ -37,8 +38,8 @@ async function sendOn(
 ): Promise<Claimed> {
 	const now = start + onDay * day;
 	const [messageId] = await insertMessages(store, workspaceId, [address], {due: now});
-	const {id} = await store.reader('recipients').where({message_id: messageId}).first();
-	await store.database('recipients').where({id}).update({claimed_by: boot, state: 'queued'});
+	const {id} = await copyRows(store.reader).where({message_id: messageId}).first();
+	await changeCopies(store.database, all => all.where({id}), {claimed_by: boot, state: 'queued'});
 	const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
 	const result = {recipientId: id, outcome, attempts: [], sentAt: null, at: storeTime(now)};
 	const end = {result, acceptedAt: now - acceptedDaysBefore * day, attempts: 0, sentBefore: false, retry};
@@ -129,9 +130,9 @@ storeTest(test, 'reports without any code do not count, those with a code do', a
 		['bob@a.test', {...vague, status: '5.0.0'}],
 	] as const) {
 		const mails = await insertMessages(store, workspaceId, [address, address, address]);
-		await store.database('recipients').whereIn('message_id', mails).update({state: 'delivered', attempts: 1});
+		await changeCopies(store.database, all => all.whereIn('message_id', mails), {state: 'delivered', attempts: 1});
 		for (const [n, receivedAt] of days.entries()) {
-			const copy = await store.reader('recipients').where({message_id: mails[n]}).first();
+			const copy = await copyRows(store.reader).where({message_id: mails[n]}).first();
 			await record(store, reading([report]), {to: [returnPath(copy)], cameIn: {receivedAt}});
 		}
 	}

@@ -6,6 +6,7 @@ import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 
@@ -24,8 +25,8 @@ async function claimed(store: Store, tracks: Tracks, tracking: string | null = n
 	}
 	const [messageId] = await insertMessages(store, workspaceId, ['complained@simulator.test']);
 	await store.database('messages').where({id: messageId}).update({tracking});
-	const {id} = await store.reader('recipients').where({message_id: messageId}).first();
-	await store.database('recipients').where({id}).update({state: 'queued', claimed_by: boot});
+	const {id} = await copyRows(store.reader).where({message_id: messageId}).first();
+	await changeCopies(store.database, all => all.where({id}), {state: 'queued', claimed_by: boot});
 	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
 }
 
@@ -51,7 +52,7 @@ storeTest(test, 'complained: event, state and suppression come with the delivery
 	const copy = await claimed(store, {});
 	t.true(await store.writer.submit(write, delivered(copy, 'complained')));
 	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'complained simulated']);
-	t.like(await store.reader('recipients').where({id: copy.id}).first(), {state: 'complained', claimed_by: null});
+	t.like(await copyRows(store.reader).where({id: copy.id}).first(), {state: 'complained', claimed_by: null});
 	t.like(await store.reader('suppressions'), {
 		length: 1,
 		0: {address: 'complained@simulator.test', reason: 'complaint', source: copy.message_id},
@@ -74,7 +75,7 @@ for (const [follows, tracks, tracking, expected] of [
 		t.true(await store.writer.submit(write, delivered(copy, follows)));
 		t.deepEqual(await timelineOf(store, copy), [...expected]);
 		t.is((await readEngagement(store.reader, copy.message_id)).length, expected.length - 2);
-		t.is((await store.reader('recipients').where({id: copy.id}).first()).state, 'delivered');
+		t.is((await copyRows(store.reader).where({id: copy.id}).first()).state, 'delivered');
 	});
 }
 
@@ -98,7 +99,7 @@ storeTest(test, 'where it cannot be written, the delivery is not either', async 
 	await store.database.schema.renameTable('engagement', 'gone');
 	await t.throwsAsync(store.writer.submit(write, delivered(copy, 'opened')));
 	t.deepEqual(await timelineOf(store, copy), []);
-	t.like(await store.reader('recipients').where({id: copy.id}).first(), {state: 'queued', claimed_by: boot});
+	t.like(await copyRows(store.reader).where({id: copy.id}).first(), {state: 'queued', claimed_by: boot});
 	await store.database.schema.renameTable('gone', 'engagement');
 	t.true(await store.writer.submit(write, delivered(copy, 'opened')));
 	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'opened']);

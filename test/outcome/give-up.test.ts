@@ -3,6 +3,7 @@ import {storeTime} from '../../src/mail/time.ts';
 import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
 import {findWaiting} from '../../src/store/queue/queue-list.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
@@ -13,13 +14,13 @@ async function given(store: Store, how: GivenUp) {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertEndpoint(store, workspaceId, {events: ['delivered', 'bounced']});
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test']);
-	await store.database('recipients').update({state: 'queued', attempts: 2});
+	await changeCopies(store.database, all => all, {state: 'queued', attempts: 2});
 	const ids = await findWaiting(store.reader, {});
 	const ended = await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, outbox));
 	const [event] = await store.reader('events').where({message_id: messageId});
 	return {
 		ended,
-		copy: await store.reader('recipients').first(),
+		copy: await copyRows(store.reader).first(),
 		event: {...event, detail: JSON.parse(event.detail)},
 		posts: await store.reader('webhook_deliveries').pluck('event_type'),
 		days: await store.reader('usage_days').select('status', 'n'),

@@ -7,6 +7,7 @@ import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {newId, outbox} from '../helpers/messages.ts';
 import {complaint, hard, mailed, reading, record, returnPath, soft, stateOf, suppressed} from '../helpers/reports.ts';
@@ -29,7 +30,7 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome) 
 	const mail = await mailed(store);
 	const {to, workspaceId, messageId} = mail;
 	const {database} = store;
-	await database('recipients').where({id: to.id}).update({state: 'sent', attempts: 1, claimed_by: boot});
+	await changeCopies(database, all => all.where({id: to.id}), {state: 'sent', attempts: 1, claimed_by: boot});
 	await database('attempts').insert({
 		...{recipient_id: to.id, n: 1, position: 0, at, host: 'mx.a.test', phase: 'dot', reply: '', ms: 1},
 	});

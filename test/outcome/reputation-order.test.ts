@@ -8,6 +8,7 @@ import {decideNext} from '../../src/outcome/settle.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {newId, outbox} from '../helpers/messages.ts';
 import {complaint, hard, mailed, reading, reportWrite, returnPath, soft, taken} from '../helpers/reports.ts';
@@ -34,7 +35,7 @@ const conversation: Attempt = {
 /** A copy whose first try is under way; what may happen to it now. */
 async function begun(store: Store) {
 	const {to, workspaceId} = await mailed(store);
-	await store.database('recipients').where({id: to.id}).update({state: 'sent', attempts: 0, claimed_by: boot});
+	await changeCopies(store.database, all => all.where({id: to.id}), {state: 'sent', attempts: 0, claimed_by: boot});
 	const copy = (await readCopy(store.reader, workspaceId, to.id)) as Claimed;
 	return {
 		async end(outcome: Outcome, through = store) {

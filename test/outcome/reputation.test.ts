@@ -6,6 +6,7 @@ import {decideNext} from '../../src/outcome/settle.ts';
 import {findReportedCopies} from '../../src/store/inbound/reports.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -58,7 +59,7 @@ async function newCopies(store: Store, addresses: readonly string[]): Promise<{i
 async function end(store: Store, ids: readonly string[], name: Name, at: string, box = outbox): Promise<void> {
 	const write = createRecordWrite(boot, box);
 	const {workspace_id: workspaceId} = await store.reader('recipients').where({id: ids[0]}).first('workspace_id');
-	await store.database('recipients').whereIn('id', ids).update({claimed_by: boot, state: 'queued'});
+	await changeCopies(store.database, all => all.whereIn('id', ids), {claimed_by: boot, state: 'queued'});
 	const tries: JudgedTry[] = [];
 	for (const id of ids) {
 		const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;

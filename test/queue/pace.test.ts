@@ -6,6 +6,7 @@ import type {Claimed} from '../../src/store/queue/claims.ts';
 import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
 import {readSites} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
@@ -154,7 +155,7 @@ storeTest(test, 'a site comes back when its probe is taken', async (t, store) =>
 	await scheduler.start();
 	await waitFor('three backoffs', () => changes.filter(change => change === 'backed_off').length >= 3);
 	dead = false;
-	await waitFor('all', async () => (await store.reader('recipients').where({state: 'delivered'})).length === 20);
+	await waitFor('all', async () => (await copyRows(store.reader).where({state: 'delivered'})).length === 20);
 	t.true(changes.includes('resumed'));
 	await waitFor('no waits', async () => (await waits(store)).length === 0);
 	await scheduler.stop();
@@ -193,11 +194,11 @@ storeTest(
 		await waitFor('two probes', () => changes.filter(change => change === 'backed_off').length >= 3);
 		t.is(changes.filter(change => change === 'route_stopped').length, 1);
 		t.true(tries <= 8 + 3, 'one connection each, then one copy each time');
-		const rows = await store.reader('recipients').where({destination: 'a.test'});
+		const rows = await copyRows(store.reader).where({destination: 'a.test'});
 		t.true(rows.every(row => row.attempts === 0 && row.next_attempt_at !== null));
 		t.true(rows.some(row => row.last_category === 'config' && row.last_reply === '535 5.7.8 bad password'));
 		wrongPassword = false;
-		await waitFor('all', async () => (await store.reader('recipients').where({state: 'delivered'})).length === 21);
+		await waitFor('all', async () => (await copyRows(store.reader).where({state: 'delivered'})).length === 21);
 		t.is(changes.filter(change => change === 'route_resumed').length, 1);
 		await scheduler.stop();
 		t.is((await store.reader('events').where({type: 'bounced'})).length, 0);
@@ -259,7 +260,7 @@ storeTest(test, 'mail of a paused workspace and held mail is not asked for again
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	await insertMessages(store, paused.workspaceId, ['two@a.test']);
 	await store.writer.transaction(async trx => {
-		await trx('recipients').where({address: 'one@a.test'}).update({held_at: now()});
+		await changeCopies(trx, all => all.where({address: 'one@a.test'}), {held_at: now()});
 		await trx('workspaces').where({id: paused.workspaceId}).update({paused_at: now(), pause_reason: 'test'});
 	});
 	let claims = 0;

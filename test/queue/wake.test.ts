@@ -1,6 +1,7 @@
 import test from 'ava';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {GroupWrite} from '../../src/store/engine/writer.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, writeMessages} from '../helpers/messages.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
@@ -60,12 +61,9 @@ storeTest(test, 'a claim that was given back and came again while it is tried go
 	await scheduler.start();
 	await waitFor('the try', () => finish.length === 1);
 	// As another node does that believes this one dead.
-	await store.writer.transaction(trx => trx('recipients').update({claimed_by: null, next_attempt_at: now()}));
+	await store.writer.transaction(trx => changeCopies(trx, all => all, {claimed_by: null, next_attempt_at: now()}));
 	await scheduler.rescan();
-	await waitFor(
-		'the second claim',
-		async () => (await store.reader('recipients').whereNotNull('claimed_by')).length === 1,
-	);
+	await waitFor('the second claim', async () => (await copyRows(store.reader).whereNotNull('claimed_by')).length === 1);
 	await insertMessages(store, workspaceId, ['two@b.test']);
 	scheduler.arriving([{destination: 'b.test', workspaceId}]);
 	await waitFor('another', () => finish.length >= 2);
@@ -160,11 +158,11 @@ storeTest(test, 'a copy whose parts cannot be read for now is tried again, howev
 		{onStoreError: error => errors.push(error)},
 	);
 	await scheduler.start();
-	await waitFor('the end', async () => (await store.reader('recipients').where({state: 'delivered'})).length === 1);
+	await waitFor('the end', async () => (await copyRows(store.reader).where({state: 'delivered'})).length === 1);
 	await scheduler.stop();
 	t.is(recorded.length, 5);
 	t.is(errors.length, 4);
-	t.like(await store.reader('recipients').first(), {crashes: 0, attempts: 1});
+	t.like(await copyRows(store.reader).first(), {crashes: 0, attempts: 1});
 });
 
 storeTest(test, 'new mail whose way is known is claimed in the transaction that writes it', async (t, store) => {
@@ -187,7 +185,7 @@ storeTest(test, 'new mail whose way is known is claimed in the transaction that 
 	const written = store.writer.submit(write, 'one@a.test');
 	scheduler.arriving([{destination: 'a.test', workspaceId}]);
 	await written;
-	t.like(await store.reader('recipients').first(), {state: 'queued', claimed_by: boot});
+	t.like(await copyRows(store.reader).first(), {state: 'queued', claimed_by: boot});
 	await waitFor('the try', () => finish.length === 1);
 	finish[0]?.();
 	await waitFor('the outcome', () => recorded.length === 1);

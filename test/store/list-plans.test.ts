@@ -130,7 +130,7 @@ function verbsOf(command: Command, path: readonly string[] = []): Array<readonly
  * rows of one page of versions, and the copies of one message.
  */
 const ofWaiting =
-	/INDEX (?:recipients_due|recipients_held|inbound_kept|recipients_by_message)\b|template_variants_1 \(version_id=/;
+	/SEARCH q USING PRIMARY KEY|INDEX (?:queue_due|queue_held|inbound_kept|recipients_by_message)\b|template_variants_1 \(version_id=/;
 
 storeTest(
 	test,

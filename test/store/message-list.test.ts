@@ -3,6 +3,7 @@ import {storeTime} from '../../src/mail/time.ts';
 import {readCopies, readStatus} from '../../src/store/message-copies.ts';
 import {listMessages, type MessageFilter} from '../../src/store/message-scan.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 
@@ -11,8 +12,8 @@ async function prepare(store: Store) {
 	const foreign = await insertWorkspace(store, 'foreign');
 	await insertMessages(store, foreign.workspaceId, ['a@x.test']);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'a@x.test', 'c@y.test']);
-	await store.database('recipients').where({message_id: ids[1]}).update({state: 'bounced', next_attempt_at: null});
-	await store.database('recipients').where({message_id: ids[2]}).update({state: 'bounced', next_attempt_at: null});
+	await changeCopies(store.database, all => all.where({message_id: ids[1]}), {state: 'bounced', next_attempt_at: null});
+	await changeCopies(store.database, all => all.where({message_id: ids[2]}), {state: 'bounced', next_attempt_at: null});
 	const list = async (filter: Partial<MessageFilter>, limit = 10) => {
 		const rows = await listMessages(store.reader, {workspaceId, ...filter}, limit);
 		return rows.map(({id}) => ids.indexOf(id));

@@ -3,6 +3,7 @@ import {recipientStates} from '../../src/mail/recipient-state.ts';
 import {insertRows} from '../../src/store/engine/insert-rows.ts';
 import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {planOfQuery, plansDuring, readsAll} from '../helpers/plans.ts';
@@ -36,10 +37,10 @@ async function fill(store: Store, workspaceId: string, count: number): Promise<s
 			mode = case when to_key like '%5@x.test' or to_key = 'u12@x.test' then 'test' else 'live' end`,
 	);
 	for (const [index, state] of recipientStates.entries()) {
-		await store
-			.database('recipients')
-			.whereLike('address_key', `u%${index}@x.test`)
-			.update({state, next_attempt_at: null});
+		await changeCopies(store.database, all => all.whereLike('address_key', `u%${index}@x.test`), {
+			state,
+			next_attempt_at: null,
+		});
 	}
 	// All have one word, the second tenth another one.
 	const rows = ids.flatMap((id, index) => [

@@ -4,6 +4,7 @@ import {idFloor} from '../../src/mail/ids.ts';
 import {eraseMessages} from '../../src/store/erasures.ts';
 import {removeMessages} from '../../src/store/retention.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
@@ -16,7 +17,7 @@ async function prepare(store: Store): Promise<string[]> {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test']);
 	await store.database('messages').update({metadata: '{"order_id":"1042"}', tags: '["shop"]'});
-	await store.database('recipients').update({subject: 'Receipt 1042', next_attempt_at: null});
+	await changeCopies(store.database, all => all, {subject: 'Receipt 1042', next_attempt_at: null});
 	await store.database.schema.dropTable('message_terms');
 	await store.database.transaction(up);
 	return ids;

@@ -12,11 +12,7 @@ const now = storeTime(Date.now());
 
 /** Those that read the copies from end to end, delivered ones too. */
 const greedy = (plans: readonly string[]) =>
-	plans.filter(plan =>
-		/SCAN (?:recipients|r)\b(?! USING (?:COVERING )?INDEX recipients_(?:due|held|claimed))|Seq Scan on recipients/.test(
-			plan,
-		),
-	);
+	plans.filter(plan => /SCAN (?:recipients|r|f)\b|Seq Scan on recipients/.test(plan.replace('SCAN f\nSEARCH r', '')));
 
 storeTest(test, 'what looks at the queue reads the indexes of what waits', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
@@ -35,7 +31,7 @@ storeTest(test, 'what looks at the queue reads the indexes of what waits', async
 	t.true(plans.length >= 15, String(plans.length));
 	t.deepEqual(greedy(plans), []);
 	t.deepEqual(
-		plans.filter(plan => !/recipients_(due|held|claimed)/.test(plan)),
+		plans.filter(plan => !/queue_(due|held|pkey)|claims|q USING PRIMARY KEY/.test(plan)),
 		[],
 	);
 });

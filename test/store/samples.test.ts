@@ -2,6 +2,7 @@ import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {readDeliveryTimes, readRefusals, readTriedCopies, type Sample} from '../../src/store/samples.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
@@ -16,15 +17,12 @@ async function end(
 	id: string | undefined,
 	{state, after = 0, waits = false, reply}: End,
 ): Promise<string> {
-	const copy = await store.reader('recipients').where({message_id: id}).first();
+	const copy = await copyRows(store.reader).where({message_id: id}).first();
 	const at = storeTime(now + after);
-	await store
-		.database('recipients')
-		.where({id: copy.id})
-		.update({
-			...{state, state_at: at, next_attempt_at: waits ? at : null, attempts: 1},
-			...(waits && {last_reply: reply, last_category: 'greylist'}),
-		});
+	await changeCopies(store.database, all => all.where({id: copy.id}), {
+		...{state, state_at: at, next_attempt_at: waits ? at : null, attempts: 1},
+		...(waits && {last_reply: reply, last_category: 'greylist'}),
+	});
 	if (state === 'bounced') {
 		await store.database('events').insert({
 			...{id: newId('evt'), message_id: id, recipient_id: copy.id, type: state, occurred_at: at, recorded_at: at},

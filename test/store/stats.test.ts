@@ -3,6 +3,7 @@ import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {countStats, type StatsQuery, statsGroups} from '../../src/store/stats.ts';
 import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
@@ -13,12 +14,12 @@ const all = {by: null, from: now - hourMs, to: now + hourMs} as const;
 const zeros = {accepted: 0, delivered: 0, bounced: 0, complained: 0, opened: 0, clicked: 0, errored: 0};
 
 async function copyOf(store: Store, messageId: string | undefined) {
-	return await store.reader('recipients').where({message_id: messageId, role: 'to'}).first();
+	return await copyRows(store.reader).where({message_id: messageId, role: 'to'}).first();
 }
 
 async function end(store: Store, messageId: string | undefined, state: string, detail?: object): Promise<void> {
 	const {id} = await copyOf(store, messageId);
-	await store.database('recipients').where({id}).update({state, next_attempt_at: null});
+	await changeCopies(store.database, all => all.where({id}), {state, next_attempt_at: null});
 	const at = storeTime(now);
 	await store.database('events').insert({
 		...{id: newId('evt'), message_id: messageId, recipient_id: id, type: state, occurred_at: at, recorded_at: at},
@@ -55,7 +56,15 @@ async function prepare(store: Store) {
 	await engage(store, ids[1], 'opened');
 	await engage(store, ids[6], 'opened');
 	await engage(store, foreign, 'opened');
-	const cc = {...(await copyOf(store, ids[5])), id: newId('rcp'), role: 'cc', state: 'bounced'};
+	const cc = {
+		...(await store
+			.reader('recipients')
+			.where({id: (await copyOf(store, ids[5])).id})
+			.first()),
+		id: newId('rcp'),
+		role: 'cc',
+		state: 'bounced',
+	};
 	await store.database('recipients').insert(cc);
 	await store.database('messages').where({id: ids[4]}).update({from_key: 'b@other.example', template_id: 'tpl_y'});
 	return {workspaceId, otherId: other.workspaceId, ids};
@@ -115,7 +124,7 @@ storeTest(test, 'the range is of acceptance, and half-open', async (t, store) =>
 		await store.database('messages').insert({...(await store.reader('messages').where({id: ids[index]}).first()), id});
 		// The copies of a message are made after it.
 		const copy = {message_id: id, id: idFloor('rcp', at + 1)};
-		await store.database('recipients').where({message_id: ids[index]}).update(copy);
+		await changeCopies(store.database, all => all.where({message_id: ids[index]}), copy);
 		await engage(store, id, 'opened');
 	}
 	const counted = async (from: number, to: number, own: boolean) => {

@@ -255,16 +255,6 @@ export function holdsBytes(database: Knex, column: string): string {
 		: `position(encode(?::bytea, 'escape') in lower(encode(${column}, 'escape') collate "C")) > 0`;
 }
 
-/**
- * The message of the copy that was accepted first, of a group: `column` is read with the group, and `messageId` made of it
- * where it is called `name`. SQLite has rows in the order in which they came, and their numbers in every index.
- */
-export function firstAccepted(database: Knex, name: string): {readonly column: string; readonly messageId: string} {
-	return database.client.driverName === 'sqlite3'
-		? {column: 'min(rowid)', messageId: `(select f.message_id from recipients as f where f.rowid = ${name})`}
-		: {column: 'min(message_id)', messageId: name};
-}
-
 /** Half-open range of ids; null or left out: without end. */
 export type IdRange = {readonly from?: string | null | undefined; readonly below: string | null};
 

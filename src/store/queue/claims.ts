@@ -5,9 +5,10 @@ import type {NewId} from '../../mail/ids.ts';
 import type {Mode, Role} from '../../mail/message.ts';
 import {storeTime} from '../../mail/time.ts';
 import {type LaneKey, laneText} from '../../mail/way.ts';
-import {type Dialect, rowSource} from '../engine/dialect.ts';
+import type {Dialect} from '../engine/dialect.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {insertEvents} from '../events.ts';
+import {among} from './open-copies.ts';
 import {addWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** What a lane may start now. */
@@ -15,8 +16,8 @@ export type Claim = LaneKey & {
 	readonly limit: number;
 	/** Takes what came due last: mail just accepted does not wait for a backlog of its own lane. */
 	readonly newestFirst: boolean;
-	/** How far the claim moves `next_attempt_at`, milliseconds: past it another daemon may take the copy if ours is gone. */
-	readonly dueAgainAfterMs: number;
+	/** How long a claim lasts without its daemon, milliseconds: past it another one may take the copy if nobody knows ours. */
+	readonly lastsMs: number;
 	/** Whether to find out when the next copy is due, if fewer than `limit` are due now. */
 	readonly asksNext: boolean;
 	/** The copies count in this day of a new source, which has no more than so many; null: in none. */
@@ -113,9 +114,9 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		const now = clock.now();
 		const times = {
 			now: storeTime(now),
-			until: storeTime(now + Math.max(...claims.map(({dueAgainAfterMs}) => dueAgainAfterMs))),
+			until: storeTime(now + Math.max(...claims.map(({lastsMs}) => lastsMs))),
 		};
-		const rows = await selectDue(trx, dialect, boot, claims, times);
+		const rows = await claimDue(trx, dialect, boot, claims, times);
 		const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
 		const claimed: ClaimedNow[] = [];
 		for (const one of claims) {
@@ -123,7 +124,6 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 			const nextDue = one.asksNext && copies.length < one.limit ? await readNextDue(trx, one, times.now) : null;
 			claimed.push({copies, nextDue, warmedUp: null});
 		}
-		await markClaimed(trx, boot, times, rows);
 		await recordQueued(trx, newId, times.now, rows);
 		return claimed;
 	}
@@ -160,31 +160,49 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 }
 
 /**
- * A claim ends by result, however long the try takes: what is claimed is passed over, unless its daemon is neither this one
- * nor known any more.
+ * A claim ends by result, however long the try takes: what is claimed is passed over. When it was due is left as it is:
+ * moving it would cost as much as all the rest of a claim.
  */
-async function selectDue(
+async function claimDue(
 	trx: Knex.Transaction,
 	dialect: Dialect,
 	boot: string,
 	claims: readonly Claim[],
-	{now}: Times,
+	{now, until}: Times,
 ): Promise<Row[]> {
 	const lanes = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', dialect));
 	const bindings = claims.flatMap(({destination, workspaceId, limit}) => [
-		...[destination, workspaceId, now, boot],
+		...[destination, workspaceId, now],
 		...[workspaceId, limit],
 	]);
-	return await copiesWithMail(trx).whereRaw(`r.id in (${lanes.join(' union all ')})`, bindings);
+	// Another node may have claimed a copy just before it was locked here.
+	const answer = await trx.raw(
+		`insert into claims (recipient_id, claimed_by, attempts, until)
+		select r.id, ?, r.attempts, ? from recipients as r where r.id in (${lanes.join(' union all ')})
+		on conflict (recipient_id) do nothing returning recipient_id as id`,
+		[boot, until, ...bindings],
+	);
+	const claimed: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
+	if (claimed.length === 0) {
+		return [];
+	}
+	const [condition, ids] = among(
+		trx,
+		'r.id',
+		claimed.map(({id}) => id),
+	);
+	const read = await trx.raw(`${copiesWithMail} where ${condition}`, ids);
+	return Array.isArray(read) ? read : read.rows;
 }
 
-/** A query of the ids of a lane's due copies. As text: the query builder would take longer than the engine where lanes are many. */
+/** A query of the ids of a lane's due copies. As text, for lanes may be many. */
 function dueOf(order: 'asc' | 'desc', {skipLocked}: Dialect): string {
-	// A part of a union takes neither order nor limit, but for a table in it.
-	return `select d.id from (
-		select q.id from recipients as q
+	// A part of a union takes neither order nor limit, but for a table in it. As a value a claim is looked up for each copy:
+	// PostgreSQL might join by reading the whole lane.
+	return `select d.recipient_id from (
+		select q.recipient_id from queue as q
 		where q.destination = ? and q.workspace_id = ? and q.next_attempt_at <= ? and q.held_at is null
-			and (q.claimed_by is null or (q.claimed_by <> ? and q.claimed_by not in (select n.id from nodes as n)))
+			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
 			and not exists (select 1 from workspaces as p where p.id = ? and p.paused_at is not null)
 		order by q.next_attempt_at ${order} limit ? ${skipLocked}) as d`;
 }
@@ -194,78 +212,64 @@ async function readNextDue(
 	{destination, workspaceId}: Claim,
 	now: string,
 ): Promise<string | null> {
-	const row = await trx('recipients')
-		.min('next_attempt_at as due')
-		.where({destination, workspace_id: workspaceId})
-		.where('next_attempt_at', '>', now)
-		.whereNull('held_at')
-		.first<{due: string | null}>();
+	const answer = await trx.raw(
+		`select min(next_attempt_at) as due from queue
+		where destination = ? and workspace_id = ? and next_attempt_at > ? and held_at is null`,
+		[destination, workspaceId, now],
+	);
+	const [row]: Array<{due: string | null}> = Array.isArray(answer) ? answer : answer.rows;
 	return row?.due ?? null;
 }
 
-/** Copies with all that they are made of. */
-function copiesWithMail(connection: Knex): Knex.QueryBuilder {
-	return connection('recipients as r')
-		.select(connection.raw(columns))
-		.join('messages as m', 'm.id', 'r.message_id')
-		.join('workspaces as w', 'w.id', 'r.workspace_id')
-		.leftJoin('senders as s', function () {
-			this.on('s.workspace_id', 'm.workspace_id').andOn('s.address_key', 'm.from_key').andOnNull('s.disabled_at');
-		});
-}
+/** A query of copies with all that they are made of. As text: the query builder would take longer than the engine. */
+const copiesWithMail = `select ${columns} from recipients as r
+	join messages as m on m.id = r.message_id
+	join workspaces as w on w.id = r.workspace_id
+	left join senders as s on s.workspace_id = m.workspace_id and s.address_key = m.from_key and s.disabled_at is null`;
 
 /** One copy as a claim would give it, without claiming it: to look at its mail. */
 export async function readCopy(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
-	return await copiesWithMail(reader).where({'r.id': id, 'r.workspace_id': workspaceId}).first();
+	const answer = await reader.raw(`${copiesWithMail} where r.id = ? and r.workspace_id = ?`, [id, workspaceId]);
+	const rows: Claimed[] = Array.isArray(answer) ? answer : answer.rows;
+	return rows[0];
 }
 
-async function markClaimed(
-	trx: Knex.Transaction,
-	boot: string,
-	{now, until}: Times,
-	rows: readonly Row[],
-): Promise<void> {
-	if (rows.length === 0) {
+/** A copy that was claimed before is queued; `queued` stands once in a message's timeline, when its `to` copy first is. */
+async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, rows: readonly Row[]): Promise<void> {
+	const first = rows.filter(({state}) => state === 'accepted');
+	if (first.length === 0) {
 		return;
 	}
-	const {sql, bindings} = rowSource(
+	const [condition, bindings] = among(
 		trx,
-		rows.map(row => [row.id]),
-		1,
+		'id',
+		first.map(({id}) => id),
 	);
-	await trx('recipients')
-		.whereRaw(`id in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[])
-		.update({
-			claimed_by: boot,
-			next_attempt_at: until,
-			state: trx.raw(`case when state = 'accepted' then 'queued' else state end`),
-			state_at: trx.raw(`case when state = 'accepted' then ? else state_at end`, [now]),
-		});
-}
-
-/** `queued` stands once in a message's timeline: when its `to` copy is first claimed. */
-async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, rows: readonly Row[]): Promise<void> {
-	const first = rows.filter(row => row.state === 'accepted' && row.role === 'to');
+	await trx.raw(`update recipients set state = 'queued', state_at = ? where state = 'accepted' and ${condition}`, [
+		now,
+		...bindings,
+	]);
 	await insertEvents(
 		trx,
-		first.map(row => ({
-			id: newId('evt'),
-			messageId: row.message_id,
-			recipientId: row.id,
-			type: 'queued',
-			occurredAt: now,
-			recordedAt: now,
-			detail: null,
-		})),
+		first
+			.filter(({role}) => role === 'to')
+			.map(row => ({
+				id: newId('evt'),
+				messageId: row.message_id,
+				recipientId: row.id,
+				type: 'queued',
+				occurredAt: now,
+				recordedAt: now,
+				detail: null,
+			})),
 	);
 }
 
 /** Lanes with work of workspaces that are not paused, and when the first copy of each is due: what the scheduler starts from. */
 export async function readLanes(reader: Knex): Promise<Array<LaneKey & {readonly due: string}>> {
-	return await reader('recipients')
+	return await reader('queue')
 		.select('destination', 'workspace_id as workspaceId')
 		.min('next_attempt_at as due')
-		.whereNotNull('next_attempt_at')
 		.whereNull('held_at')
 		.whereNotIn('workspace_id', pausedWorkspaces(reader))
 		.groupBy('destination', 'workspace_id');
@@ -273,10 +277,11 @@ export async function readLanes(reader: Knex): Promise<Array<LaneKey & {readonly
 
 /** Lanes with copies that a claim would get now. */
 export async function readDue(reader: Knex, now: string): Promise<LaneKey[]> {
-	return await reader('recipients')
+	return await reader('queue')
 		.distinct('destination', 'workspace_id as workspaceId')
 		.where('next_attempt_at', '<=', now)
 		.whereNull('held_at')
+		.whereNotIn('recipient_id', reader('claims').select('recipient_id'))
 		.whereNotIn('workspace_id', pausedWorkspaces(reader));
 }
 

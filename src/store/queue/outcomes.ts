@@ -1,8 +1,10 @@
 import type {Knex} from 'knex';
+import {groupBy} from '../../mail/group-by.ts';
 import type {Attempt} from '../../mail/outcome.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
+import {among, dequeue, postpone} from './open-copies.ts';
 
 /** How a claimed copy's row changes at the end of a try. */
 export type EndedTry = {
@@ -24,47 +26,75 @@ const legalSteps = recipientStates.flatMap(from => nextStates[from].map(to => `'
 const mayMove = `(recipients.state = v.column2 or recipients.state || '>' || v.column2 in (${legalSteps}))`;
 
 /**
- * Writes the end of many tries in one statement. Compare-and-set: only rows still claimed by this daemon change; answers
- * their states by their ids. Another node that took the claim over has moved the others first. A report that came in during
- * the try has moved the state: a step back is not taken, and what is final is not tried again.
+ * Ends the claims of these tries, and what of them the queue knows. Compare-and-set: answers those that this daemon still
+ * held. Another node may have taken a copy over from it while it was frozen, and it may have claimed it again after that
+ * one's try. What a report ended during the try has left the queue already.
+ */
+export async function endClaims(trx: Knex.Transaction, boot: string, tries: readonly EndedTry[]): Promise<EndedTry[]> {
+	const held = new Set<string>();
+	for (const [attempts, some] of groupBy(tries, ({attemptsBefore}) => attemptsBefore)) {
+		const [condition, ids] = among(
+			trx,
+			'recipient_id',
+			some.map(({recipientId}) => recipientId),
+		);
+		const answer = await trx.raw(
+			`delete from claims where claimed_by = ? and attempts = ? and ${condition} returning recipient_id as id`,
+			[boot, attempts, ...ids],
+		);
+		const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
+		for (const {id} of rows) {
+			held.add(id);
+		}
+	}
+	const ended = tries.filter(({recipientId}) => held.has(recipientId));
+	await dequeue(
+		trx,
+		ended.filter(({nextAttemptAt}) => nextAttemptAt === null).map(({recipientId}) => recipientId),
+	);
+	await postpone(
+		trx,
+		ended.flatMap(({recipientId, nextAttemptAt}) => (nextAttemptAt === null ? [] : [{recipientId, nextAttemptAt}])),
+	);
+	return ended;
+}
+
+/**
+ * Writes the end of many tries; answers the states of the copies by their ids. A report that came in during the try has moved
+ * the state: a step back is not taken.
  */
 export async function writeOutcomes(
 	trx: Knex.Transaction,
-	boot: string,
 	ended: readonly EndedTry[],
 ): Promise<Map<string, RecipientState>> {
+	if (ended.length === 0) {
+		return new Map();
+	}
 	const {sql, bindings} = rowSource(
 		trx,
 		ended.map(one => [
 			one.recipientId,
 			one.state,
 			one.stateAt,
-			one.nextAttemptAt,
 			one.attempts,
 			one.sentAt,
 			one.subject,
 			one.category,
 			one.reply,
 			one.crashes,
-			one.attemptsBefore,
 		]),
-		11,
+		9,
 	);
 	const changed = await trx.raw(
 		`update recipients set
 			state = case when ${mayMove} then v.column2 else recipients.state end,
 			state_at = case when ${mayMove} then v.column3 else recipients.state_at end,
-			next_attempt_at = case when recipients.state in ('accepted', 'queued', 'sent') then v.column4 end,
-			attempts = cast(v.column5 as integer), sent_at = v.column6, subject = v.column7, last_category = v.column8,
-			last_reply = v.column9, crashes = cast(v.column10 as integer), claimed_by = null
+			attempts = cast(v.column4 as integer), sent_at = v.column5, subject = v.column6, last_category = v.column7,
+			last_reply = v.column8, crashes = cast(v.column9 as integer)
 		from (${sql}) as v
 		where recipients.id = v.column1
-			-- Not an index on claims, which would be read as a whole for each row.
-			and coalesce(recipients.claimed_by, '') = ?
-			-- This daemon may have lost the copy while it was frozen, and have claimed it again after another one's try.
-			and recipients.attempts = cast(v.column11 as integer)
 		returning recipients.id, recipients.state`,
-		[...bindings, boot] as Knex.RawBinding[],
+		bindings as Knex.RawBinding[],
 	);
 	const rows: Array<{id: string; state: RecipientState}> = Array.isArray(changed) ? changed : changed.rows;
 	return new Map(rows.map(({id, state}) => [id, state]));

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Role} from '../../mail/message.ts';
 import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
+import {dequeue, lockOpen} from './open-copies.ts';
 
 /** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
 export type Step = {
@@ -37,10 +38,12 @@ const columns = [
 
 /** Held copies stay in the queue and are never claimed. */
 export async function holdCopies(trx: Knex.Transaction, step: Step): Promise<ChangedCopy[]> {
-	return await untried(trx, step)
-		.whereNull('held_at')
-		.update({held_at: step.now, claimed_by: null})
-		.returning([...columns]);
+	const untried = await lockUntried(trx, step);
+	const held: string[] = await idsOf(
+		trx('queue').whereIn('recipient_id', untried).whereNull('held_at').update({held_at: step.now}),
+	);
+	await endClaims(trx, held);
+	return await readChanged(trx, held);
 }
 
 /** Holds all that waits in a store that no daemon has; how many copies of each workspace. */
@@ -48,56 +51,83 @@ export async function holdAll(
 	trx: Knex.Transaction,
 	now: string,
 ): Promise<ReadonlyArray<{readonly workspaceId: string; readonly copies: number}>> {
-	const all = trx('recipients').whereNotNull('next_attempt_at').whereNull('held_at');
+	const all = trx('queue').whereNull('held_at');
 	const held: Array<{id: string; copies: number | string}> = await all
 		.clone()
 		.groupBy('workspace_id')
 		.select('workspace_id as id')
 		.count('* as copies');
-	await all.update({held_at: now, claimed_by: null});
+	await all.update({held_at: now});
+	await trx('claims').delete();
 	return held.map(({id, copies}) => ({workspaceId: id, copies: Number(copies)}));
 }
 
 /** They are tried when they would have been. */
 export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<ChangedCopy[]> {
-	return await waiting(trx, ids)
-		.whereNotNull('held_at')
-		.update({held_at: null})
-		.returning([...columns]);
+	const released = await idsOf(waiting(trx, ids).whereNotNull('held_at').update({held_at: null}));
+	return await readChanged(trx, released);
 }
 
 /** Makes them due now, however long they would have waited; what is held stays so. */
 export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids' | 'now'>): Promise<ChangedCopy[]> {
-	return await waiting(trx, ids)
-		.whereNull('claimed_by')
-		.whereNull('held_at')
-		.where('next_attempt_at', '>', now)
-		.update({next_attempt_at: now})
-		.returning([...columns]);
+	const due = await idsOf(
+		waiting(trx, ids)
+			.whereNotExists(claimOf(trx))
+			.whereNull('held_at')
+			.where('next_attempt_at', '>', now)
+			.update({next_attempt_at: now}),
+	);
+	return await readChanged(trx, due);
 }
 
 /** Takes copies out of the queue, held or not. */
 export async function endWaiting(trx: Knex.Transaction, step: Step, state: RecipientState): Promise<ChangedCopy[]> {
-	return await untried(trx, step)
+	const ended: ChangedCopy[] = await trx('recipients')
+		.whereIn('id', await lockUntried(trx, step))
 		.whereIn('state', statesBefore(state))
-		.update({state, state_at: step.now, next_attempt_at: null, held_at: null, claimed_by: null})
+		.update({state, state_at: step.now})
 		.returning([...columns]);
+	const ids = ended.map(({id}) => id);
+	await dequeue(trx, ids);
+	await endClaims(trx, ids);
+	return ended;
 }
 
 /** Those of the copies that are claimed. */
 export async function findClaimed(reader: Knex, ids: readonly string[]): Promise<string[]> {
-	return await waiting(reader, ids).whereNotNull('claimed_by').pluck('id');
+	return await waiting(reader, ids).whereExists(claimOf(reader)).pluck('recipient_id');
 }
 
 function waiting(connection: Knex, ids: readonly string[]): Knex.QueryBuilder {
-	return connection('recipients').whereIn('id', ids).whereNotNull('next_attempt_at');
+	return connection('queue').whereIn('recipient_id', ids);
 }
 
-function untried(trx: Knex.Transaction, {ids, silentSince}: Step): Knex.QueryBuilder {
-	const query = waiting(trx, ids);
-	if (silentSince === null) {
-		return query.whereNull('claimed_by');
+function claimOf(connection: Knex): Knex.QueryBuilder {
+	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
+}
+
+/** Those that nobody is trying, or only a dead daemon. Nobody claims them until the transaction ends. */
+async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Step): Promise<string[]> {
+	const open = await lockOpen(trx, ids);
+	const query = trx('claims').whereIn('recipient_id', open);
+	if (silentSince !== null) {
+		query.whereIn('claimed_by', trx('nodes').select('id').where('seen_at', '>=', silentSince));
 	}
-	const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
-	return query.where(claim => claim.whereNull('claimed_by').orWhereNotIn('claimed_by', alive));
+	const tried: ReadonlySet<string> = new Set(await query.pluck('recipient_id'));
+	return open.filter(id => !tried.has(id));
+}
+
+async function endClaims(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	await trx('claims').whereIn('recipient_id', ids).delete();
+}
+
+async function idsOf(update: Knex.QueryBuilder): Promise<string[]> {
+	const rows: Array<{recipient_id: string}> = await update.returning('recipient_id');
+	return rows.map(({recipient_id: id}) => id);
+}
+
+async function readChanged(trx: Knex.Transaction, ids: readonly string[]): Promise<ChangedCopy[]> {
+	return await trx('recipients')
+		.whereIn('id', ids)
+		.select([...columns]);
 }

@@ -18,6 +18,8 @@ export type CopyFacts = {
 	readonly attempts: number;
 	readonly next_attempt_at: string | null;
 	readonly claimed_by: string | null;
+	/** Past it the claim of a daemon that nobody knows ends. */
+	readonly claimed_until: string | null;
 	readonly held_at: string | null;
 	readonly last_category: BounceCategory | null;
 	readonly last_reply: string | null;
@@ -53,13 +55,13 @@ const lastAttempt = (column: string) =>
 	`(select a.${column} from attempts as a where a.recipient_id = r.id order by a.n desc, a.position desc limit 1)`;
 
 const columns = `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, r.state, r.state_at, r.attempts,
-	r.next_attempt_at, r.claimed_by, r.held_at, r.last_category, r.last_reply,
+	q.next_attempt_at, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
 	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for, l.detail as wait_detail, l.until as lane_until,
 	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
 	${lastAttempt('at')} as tried_at, ${lastAttempt('host')} as tried_host,
-	case when r.next_attempt_at is null then (select e.detail from events as e where e.message_id = r.message_id
+	case when q.recipient_id is null then (select e.detail from events as e where e.message_id = r.message_id
 		and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
 
 const copiesAtOnce = 500;
@@ -73,6 +75,8 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 			.select(reader.raw(columns))
 			.join('messages as m', 'm.id', 'r.message_id')
 			.join('workspaces as w', 'w.id', 'r.workspace_id')
+			.leftJoin('queue as q', 'q.recipient_id', 'r.id')
+			.leftJoin('claims as c', 'c.recipient_id', 'r.id')
 			.leftJoin('suspensions as o', 'o.destination', 'r.destination')
 			.leftJoin('lane_waits as l', function () {
 				this.on('l.destination', 'r.destination')

@@ -33,12 +33,17 @@ export async function listQueue(reader: Knex, listing: QueueListing): Promise<Qu
 	const {held, destinations, limit, ...filter} = listing;
 	const rows: Array<Omit<QueuedCopy, 'accepted_at'>> = [];
 	for (const part of held ? (['held'] as const) : queueParts) {
-		const query = queuePart(reader, part, filter)
-			.select('id', 'workspace_id', 'message_id', 'address', 'destination', 'state', 'attempts', 'next_attempt_at')
-			.select('claimed_by', 'held_at', 'last_reply')
-			.orderBy(['next_attempt_at', 'id'])
-			.limit(limit);
-		rows.push(...(await (destinations === undefined ? query : query.whereIn('destination', destinations))));
+		const first = queuePart(reader, part, filter).orderBy(['q.next_attempt_at', 'q.recipient_id']).limit(limit);
+		if (destinations !== undefined) {
+			first.whereIn('q.destination', destinations);
+		}
+		const found: typeof rows = await reader
+			.from(first.select('q.*').as('f'))
+			.join('recipients as r', 'r.id', 'f.recipient_id')
+			.leftJoin('claims as c', 'c.recipient_id', 'f.recipient_id')
+			.select('r.id', 'r.workspace_id', 'r.message_id', 'r.address', 'r.destination', 'r.state', 'r.attempts')
+			.select('f.next_attempt_at', 'c.claimed_by', 'f.held_at', 'r.last_reply');
+		rows.push(...found);
 	}
 	return rows
 		.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1))
@@ -51,7 +56,7 @@ const orderOf = ({next_attempt_at: due, id}: {readonly next_attempt_at: string; 
 /** The ids of all copies in the queue that the filter means. */
 export async function findWaiting(reader: Knex, filter: QueueFilter): Promise<string[]> {
 	const parts = await Promise.all(
-		queueParts.map(part => queuePart(reader, part, filter).pluck('id') as Promise<string[]>),
+		queueParts.map(part => queuePart(reader, part, filter).pluck('q.recipient_id') as Promise<string[]>),
 	);
 	return parts.flat().sort();
 }
@@ -70,13 +75,15 @@ export async function findNamed(
 	const found: NamedCopy[] = [];
 	for (let from = 0; from < ids.length; from += idsAtOnce) {
 		const some = ids.slice(from, from + idsAtOnce);
-		for (const column of ['id', 'message_id']) {
-			const query = reader('recipients').whereIn(column, some).select('id', 'message_id', 'next_attempt_at');
-			const rows: Array<{id: string; message_id: string; next_attempt_at: string | null}> = await (workspaceId ===
-			undefined
+		for (const column of ['r.id', 'r.message_id']) {
+			const query = reader('recipients as r')
+				.leftJoin('queue as q', 'q.recipient_id', 'r.id')
+				.whereIn(column, some)
+				.select('r.id', 'r.message_id', 'q.recipient_id as queued');
+			const rows: Array<{id: string; message_id: string; queued: string | null}> = await (workspaceId === undefined
 				? query
-				: query.where('workspace_id', workspaceId));
-			found.push(...rows.map(({next_attempt_at: next, ...row}) => ({...row, waits: next !== null})));
+				: query.where('r.workspace_id', workspaceId));
+			found.push(...rows.map(({queued, ...row}) => ({...row, waits: queued !== null})));
 		}
 	}
 	return found;

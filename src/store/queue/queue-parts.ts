@@ -9,32 +9,31 @@ export type QueueFilter = {
 	readonly before?: number | undefined;
 };
 
-/**
- * The queue is two partial indexes, of copies that come due by themselves and of held ones: a query on both at once would
- * read every copy there ever was.
- */
+/** The queue is two partial indexes, of copies that come due by themselves and of held ones. */
 export type QueuePart = 'due' | 'held';
 
 export const queueParts = ['due', 'held'] as const satisfies readonly QueuePart[];
 
-/** The copies of one part of the queue, as `recipients`. */
-export function queuePart(reader: Knex, part: QueuePart, filter: QueueFilter = {}): Knex.QueryBuilder {
-	const {workspaceId, destination, before} = filter;
-	const query = reader('recipients').whereNotNull('next_attempt_at');
+/** The copies of one part of the queue, as `q`. */
+export function queuePart(
+	reader: Knex,
+	part: QueuePart,
+	{workspaceId, destination, before}: QueueFilter = {},
+): Knex.QueryBuilder {
+	const query = reader('queue as q');
 	if (part === 'due') {
-		query.whereNull('held_at');
+		query.whereNull('q.held_at');
 	} else {
-		query.whereNotNull('held_at');
+		query.whereNotNull('q.held_at');
 	}
 	if (workspaceId !== undefined) {
-		query.where('workspace_id', workspaceId);
+		query.where('q.workspace_id', workspaceId);
 	}
 	if (destination !== undefined) {
-		query.where('destination', destination);
+		query.where('q.destination', destination);
 	}
 	if (before !== undefined) {
-		// As an expression: along an index of it SQLite would read every copy there ever was.
-		query.whereRaw("message_id || '' < ?", [idFloor('msg', before)]);
+		query.where('q.recipient_id', '<', idFloor('rcp', before));
 	}
 	return query;
 }

@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
 import {idTime} from '../../mail/ids.ts';
 import {storeTime} from '../../mail/time.ts';
-import {firstAccepted} from '../engine/dialect.ts';
 import {type QueueFilter, queuePart} from './queue-parts.ts';
 
 /** What waits for one destination; counts of copies. */
@@ -36,24 +35,13 @@ const timeLength = storeTime(0).length;
 // A filter: SQLite reads a row of an index in two thirds of the time that a sum of cases takes.
 const counted = (condition: string, name: string) => `cast(count(*) filter (where ${condition}) as integer) ${name}`;
 
-const summaryColumns = `destination,
-	${counted('claimed_by is null and held_at is null and next_attempt_at <= ?', 'ready')},
-	${counted('claimed_by is null and held_at is null and next_attempt_at > ?', 'deferred')},
-	${counted('claimed_by is not null', 'in_flight')},
-	${counted('claimed_by is null and held_at is not null', 'held')},
-	min(message_id) as oldest,
-	max(case when last_reply is not null then next_attempt_at || last_reply end) as replied`;
-
 /** Every destination with mail in the queue, the most first; or one alone. Of one workspace, or of all. */
 export async function summarizeQueue(
 	reader: Knex,
 	{now, ...filter}: Pick<QueueFilter, 'workspaceId' | 'destination'> & {readonly now: string},
 ): Promise<QueueSummary[]> {
 	const sums = new Map<string, Row>();
-	const held: Row[] = await queuePart(reader, 'held', filter)
-		.select(reader.raw(summaryColumns, [now, now]))
-		.groupBy('destination');
-	for (const row of [...(await summarizeDue(reader, now, filter)), ...held]) {
+	for (const row of [...(await summarizeDue(reader, now, filter)), ...(await summarizeHeld(reader, filter))]) {
 		const before = sums.get(row.destination);
 		sums.set(row.destination, before ? added(before, row) : row);
 	}
@@ -66,48 +54,63 @@ export async function summarizeQueue(
 		.sort((a, b) => sizeOf(b) - sizeOf(a) || (a.destination < b.destination ? -1 : 1));
 }
 
+async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> {
+	return await queuePart(reader, 'held', filter)
+		.join('recipients as r', 'r.id', 'q.recipient_id')
+		.groupBy('q.destination')
+		.select('q.destination', reader.raw('0 as ready, 0 as deferred, 0 as in_flight'))
+		.select(
+			reader.raw(`cast(count(*) as integer) as held, min(r.message_id) as oldest,
+				max(case when r.last_reply is not null then q.next_attempt_at || r.last_reply end) as replied`),
+		);
+}
+
 /** So many copies of a lane, those that wait longest, are looked at for its last reply where the first has none. */
 const mostRead = 20;
 
 /**
  * By lane. A million copies may wait: they are counted from their index alone, and of each lane only those are read that are
- * shown. What is being tried is in an index of its own.
+ * shown. What is being tried is few.
  */
 async function summarizeDue(reader: Knex, now: string, filter: QueueFilter): Promise<Row[]> {
-	const first = firstAccepted(reader, 'l.first_one');
+	const counts = reader.raw(`count(*) as n, ${counted('q.next_attempt_at <= ?', 'due')}`, [now]);
 	const lanes = queuePart(reader, 'due', filter)
-		.select('destination', 'workspace_id')
-		.select(reader.raw(`count(*) as n, ${counted('next_attempt_at <= ?', 'due')}, ${first.column} as first_one`, [now]))
-		.groupBy('destination', 'workspace_id');
-	// As expressions: along the index of what is due all of it would be read.
-	const claimed = reader('recipients')
-		.whereNotNull('claimed_by')
-		.whereRaw("coalesce(next_attempt_at, '') <> '' and coalesce(held_at, '') = ''")
-		.select('destination', 'workspace_id')
-		.select(reader.raw(`count(*) as n, ${counted('next_attempt_at <= ?', 'due')}`, [now]))
-		.groupBy('destination', 'workspace_id');
+		.select('q.destination', 'q.workspace_id', counts, reader.raw('min(q.recipient_id) as first_one'))
+		.groupBy('q.destination', 'q.workspace_id');
+	const claimed = tried(reader)
+		.select('q.destination', 'q.workspace_id', counts)
+		.groupBy('q.destination', 'q.workspace_id');
 	return await reader
 		.with('lanes', lanes)
 		.with('claimed', claimed)
 		.from('lanes as l')
+		.join('recipients as f', 'f.id', 'l.first_one')
 		.leftJoin('claimed as c', function () {
 			this.on('c.destination', 'l.destination').andOn('c.workspace_id', 'l.workspace_id');
 		})
-		.select('l.destination', reader.raw('0 as held'), reader.raw(`${first.messageId} as oldest`))
+		.select('l.destination', reader.raw('0 as held'), 'f.message_id as oldest')
 		.select(
 			reader.raw(`cast(l.due - coalesce(c.due, 0) as integer) as ready,
 				cast(l.n - l.due - coalesce(c.n, 0) + coalesce(c.due, 0) as integer) as deferred,
 				cast(coalesce(c.n, 0) as integer) as in_flight,
-				coalesce((${longestWaits('r.next_attempt_at || r.last_reply', 1)}), (select max(t.next_attempt_at || t.last_reply)
-					from (${longestWaits('r.next_attempt_at, r.last_reply', mostRead)}) as t)) as replied`),
+				coalesce((${longestWaits('w.next_attempt_at || r.last_reply', 1)}), (select max(t.next_attempt_at || t.last_reply)
+					from (${longestWaits('w.next_attempt_at, r.last_reply', mostRead)}) as t)) as replied`),
 		);
 }
 
-/** A query of the copies of lane `l` that wait longest. */
-const longestWaits = (columns: string, limit: number) => `select ${columns} from recipients as r
-	where r.destination = l.destination and r.workspace_id = l.workspace_id and r.next_attempt_at is not null
-		and r.held_at is null and r.claimed_by is null
-	order by r.next_attempt_at desc limit ${limit}`;
+/** What is being tried, as `q`. SQLite would read all that waits, and not the few claims, but for the order and the expression. */
+function tried(reader: Knex): Knex.QueryBuilder {
+	return reader('claims as t')
+		.crossJoin(reader.raw('queue as q'))
+		.whereRaw("q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''");
+}
+
+/** A query of the copies of lane `l` that wait longest, as `w` and `r`. */
+const longestWaits = (columns: string, limit: number) => `select ${columns}
+	from (select q.recipient_id, q.next_attempt_at from queue as q
+		where q.destination = l.destination and q.workspace_id = l.workspace_id and q.held_at is null
+		order by q.next_attempt_at desc limit ${limit}) as w
+	join recipients as r on r.id = w.recipient_id`;
 
 /** Copies of all kinds. */
 export function sizeOf({
@@ -139,19 +142,22 @@ export type QueueSize = {
 	readonly held: number;
 };
 
-/**
- * Counts from the indexes alone, for it is asked often and the queue may be long. A claim moves what is being tried past
- * now, so that of what is not due a part is in flight.
- */
+/** Counts from the indexes alone, for it is asked often and the queue may be long. What is being tried is few. */
 export async function readQueueSize(reader: Knex, now: string): Promise<QueueSize> {
-	const counts = await Promise.all([
-		queuePart(reader, 'due').where('next_attempt_at', '<=', now).count('* as n').first<Count>(),
-		queuePart(reader, 'due').where('next_attempt_at', '>', now).count('* as n').first<Count>(),
-		reader('recipients').whereNotNull('claimed_by').count('* as n').first<Count>(),
-		queuePart(reader, 'held').count('* as n').first<Count>(),
-	]);
-	const [ready = 0, later = 0, inFlight = 0, held = 0] = counts.map(row => Number(row?.n ?? 0));
-	return {ready, deferred: Math.max(0, later - inFlight), inFlight, held};
+	const counts = await Promise.all(
+		[
+			queuePart(reader, 'due').where('q.next_attempt_at', '<=', now),
+			tried(reader).where('q.next_attempt_at', '<=', now),
+			queuePart(reader, 'due').where('q.next_attempt_at', '>', now),
+			tried(reader).where('q.next_attempt_at', '>', now),
+			reader('claims'),
+			queuePart(reader, 'held'),
+		].map(query => query.count('* as n').first<Count>()),
+	);
+	const [due = 0, triedDue = 0, later = 0, triedLater = 0, inFlight = 0, held = 0] = counts.map(row =>
+		Number(row?.n ?? 0),
+	);
+	return {ready: Math.max(0, due - triedDue), deferred: Math.max(0, later - triedLater), inFlight, held};
 }
 
 type Count = {readonly n: number | string};

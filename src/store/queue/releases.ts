@@ -1,21 +1,32 @@
 import type {Knex} from 'knex';
-import {type LaneKey, laneText} from '../../mail/way.ts';
-import {type Claimable, giveBack, releaseUnknown} from '../held-claims.ts';
+import type {LaneKey} from '../../mail/way.ts';
+import {type Claimable, releaseUnknown} from '../held-claims.ts';
 import {removeGoneLaneWaits} from './lane-waits.ts';
+import {among} from './open-copies.ts';
 
-/** Copies. One that a report ended during its try has left the queue, and stays out of it. */
+/** Copies. A claim leaves a copy's row in the queue as it is: without its claim it is due since when it was. */
 export const copyClaims: Claimable = {
-	table: 'recipients',
-	name: 'id',
-	dueAgain: 'case when next_attempt_at is not null then :now end',
-	mayMove: 'held_at is null',
-	owner: ['destination', 'workspace_id'],
+	table: 'claims',
+	name: 'recipient_id',
+	giveBack: (_, claims) => claims.delete(),
+	told: ['recipient_id'],
 };
 
-/** Forgets nodes that were silent too long and gives back their claims (several machines on PostgreSQL). */
+/** Copies that come due by themselves. What is claimed ends by result, whenever it was due. */
+export function waitingCopies(trx: Knex.Transaction): Knex.QueryBuilder {
+	return trx('queue').whereNull('held_at');
+}
+
+/**
+ * Forgets nodes that were silent too long and gives back their claims (several machines on PostgreSQL); also what a node that
+ * nobody knows has held for longer than a try may take.
+ */
 export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
 	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
-	const released = await giveBack(trx, trx(copyClaims.table).whereIn('claimed_by', dead), copyClaims, now);
+	const theirs = trx('claims')
+		.whereIn('claimed_by', dead)
+		.orWhere(claim => claim.where('until', '<=', now).whereNotIn('claimed_by', trx('nodes').select('id')));
+	const released = await copyClaims.giveBack(trx, theirs, now);
 	const gone = await trx('nodes').where('seen_at', '<', silentSince).delete();
 	await (gone > 0 && removeGoneLaneWaits(trx));
 	return released;
@@ -28,13 +39,12 @@ export async function releaseUnknownClaims(
 	known: readonly string[],
 	now: string,
 ): Promise<LaneKey[]> {
-	const released: Array<{destination: string; workspace_id: string}> = await releaseUnknown(
-		trx,
-		copyClaims,
-		boot,
-		known,
-		now,
-	);
-	const lanes = released.map(({destination, workspace_id: workspaceId}) => ({destination, workspaceId}));
-	return [...new Map(lanes.map(lane => [laneText(lane), lane])).values()];
+	const released: Array<{recipient_id: string}> = await releaseUnknown(trx, copyClaims, boot, known, now);
+	if (released.length === 0) {
+		return [];
+	}
+	const ids = released.map(({recipient_id: id}) => id);
+	return await trx('queue')
+		.whereRaw(...among(trx, 'recipient_id', ids))
+		.distinct('destination', 'workspace_id as workspaceId');
 }

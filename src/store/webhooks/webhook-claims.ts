@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {rowSource} from '../engine/dialect.ts';
-import {type Claimable, giveBack} from '../held-claims.ts';
+import type {Claimable} from '../held-claims.ts';
 
 /** So many attempts an endpoint may start now. */
 export type EndpointGrant = {readonly endpointId: string; readonly limit: number};
@@ -162,10 +162,18 @@ export async function readDueEndpoints(reader: Knex, now: string): Promise<strin
 export const deliveryClaims: Claimable = {
 	table: 'webhook_deliveries',
 	name: "id || ' ' || generation",
-	dueAgain: 'case when next_attempt_at > :now then :now else next_attempt_at end',
-	mayMove: 'true',
-	owner: ['endpoint_id'],
+	giveBack: (trx, claims, now) =>
+		claims.update({
+			claimed_by: null,
+			next_attempt_at: trx.raw('case when next_attempt_at > :now then :now else next_attempt_at end', {now}),
+		}),
+	told: ['endpoint_id'],
 };
+
+/** Deliveries that nobody has. What is claimed ends by result. */
+export function waitingDeliveries(trx: Knex.Transaction): Knex.QueryBuilder {
+	return trx(deliveryClaims.table).whereNull('claimed_by');
+}
 
 /** A replay begins a new generation, which may be tried while the attempt before it is under way. */
 export function claimName({id, generation}: Pick<ClaimedDelivery, 'id' | 'generation'>): string {
@@ -180,5 +188,5 @@ export async function releaseSilentDeliveries(
 ): Promise<number> {
 	const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
 	const ofOthers = trx(deliveryClaims.table).whereNotNull('claimed_by').whereNotIn('claimed_by', alive);
-	return await giveBack(trx, ofOthers, deliveryClaims, now);
+	return await deliveryClaims.giveBack(trx, ofOthers, now);
 }

@@ -12,6 +12,7 @@ import {
 import {findNamed, findWaiting, listQueue} from '../../../src/store/queue/queue-list.ts';
 import {readQueueSize} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
+import {changeCopies, copyRows} from '../../helpers/copies.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';
 
@@ -29,13 +30,10 @@ async function prepare(store: Store) {
 		names.map(name => `${name}@x.test`),
 		{due: now - 1000},
 	);
-	const rows: Array<{id: string; message_id: string; address: string}> = await store.reader('recipients').select();
+	const rows: Array<{id: string; message_id: string; address: string}> = await copyRows(store.reader).select();
 	const idOf = (name: string) => rows.find(({address}) => address === `${name}@x.test`)?.id ?? '';
 	const set = (name: string, values: object) =>
-		store
-			.database('recipients')
-			.where({id: idOf(name)})
-			.update(values);
+		changeCopies(store.database, all => all.where({id: idOf(name)}), values);
 	await set('deferred', {state: 'queued', next_attempt_at: later});
 	await set('tried', {state: 'queued', next_attempt_at: later, claimed_by: 'req_alive'});
 	await set('held', {held_at: at});
@@ -52,8 +50,7 @@ storeTest(test, 'hold keeps the state and the time, and leaves what is being tri
 	const {step, changed, idOf, all} = await prepare(store);
 	t.deepEqual(await changed(trx => holdCopies(trx, step)), ['deferred', 'due']);
 	t.like(
-		await store
-			.reader('recipients')
+		await copyRows(store.reader)
 			.where({id: idOf('deferred')})
 			.first(),
 		{
@@ -67,8 +64,7 @@ storeTest(test, 'hold keeps the state and the time, and leaves what is being tri
 	t.deepEqual(await changed(trx => releaseHeld(trx, step)), ['deferred', 'due', 'held']);
 	t.is(
 		(
-			await store
-				.reader('recipients')
+			await copyRows(store.reader)
 				.where({id: idOf('deferred')})
 				.first()
 		).next_attempt_at,
@@ -81,8 +77,7 @@ storeTest(test, 'flush makes due what waits for later, and nothing else', async 
 	t.deepEqual(await changed(trx => makeDue(trx, step)), ['deferred']);
 	t.is(
 		(
-			await store
-				.reader('recipients')
+			await copyRows(store.reader)
 				.where({id: idOf('deferred')})
 				.first()
 		).next_attempt_at,
@@ -90,8 +85,7 @@ storeTest(test, 'flush makes due what waits for later, and nothing else', async 
 	);
 	t.is(
 		(
-			await store
-				.reader('recipients')
+			await copyRows(store.reader)
 				.where({id: idOf('tried')})
 				.first()
 		).next_attempt_at,
@@ -103,8 +97,7 @@ storeTest(test, 'an end takes held copies too, and none that is being tried or o
 	const {step, changed, idOf} = await prepare(store);
 	t.deepEqual(await changed(trx => endWaiting(trx, step, 'bounced')), ['deferred', 'due', 'held']);
 	t.like(
-		await store
-			.reader('recipients')
+		await copyRows(store.reader)
 			.where({id: idOf('held')})
 			.first(),
 		{
@@ -117,8 +110,7 @@ storeTest(test, 'an end takes held copies too, and none that is being tried or o
 	t.deepEqual(await changed(trx => endWaiting(trx, step, 'bounced')), []);
 	t.is(
 		(
-			await store
-				.reader('recipients')
+			await copyRows(store.reader)
 				.where({id: idOf('over')})
 				.first()
 		).state,
@@ -174,8 +166,7 @@ storeTest(test, 'all that waits is held, claims of the dead too, and counted by 
 	});
 	t.deepEqual(await readQueueSize(store.reader, later), {ready: 0, deferred: 0, inFlight: 0, held: 6});
 	const heldAt = async (name: string) =>
-		await store
-			.reader('recipients')
+		await copyRows(store.reader)
 			.where({id: idOf(name)})
 			.first('held_at', 'claimed_by');
 	t.deepEqual(await heldAt('tried'), {held_at: later, claimed_by: null});

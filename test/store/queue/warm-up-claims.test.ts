@@ -30,7 +30,7 @@ test('nodes that claim at once for a new source do not exceed its share of the d
 							workspaceId,
 							limit: 5,
 							newestFirst: false,
-							dueAgainAfterMs: 60_000,
+							lastsMs: 60_000,
 							asksNext: false,
 						},
 						warmUp: {source: '192.0.2.1', group: 'big', day: '2026-11-23', perDay: 7},

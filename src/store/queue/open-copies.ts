@@ -1,0 +1,71 @@
+import type {Knex} from 'knex';
+import type {LaneKey} from '../../mail/way.ts';
+import {rowSource} from '../engine/dialect.ts';
+import {insertRows} from '../engine/insert-rows.ts';
+
+/*
+ * The table `queue` has a row for each copy that waits or is being tried, `claims` one for each that a daemon has. Who changes
+ * several takes claims first, then the queue, then `recipients`. A claim is made with the copy's row in the queue locked:
+ * whoever asks whether there is one locks that row before.
+ */
+
+/** A copy that waits; its time in the store's form. */
+export type OpenCopy = LaneKey & {readonly recipientId: string; readonly nextAttemptAt: string};
+
+/** Puts new copies into the queue. */
+export async function enqueue(trx: Knex.Transaction, copies: readonly OpenCopy[]): Promise<void> {
+	await insertRows(
+		trx,
+		'queue',
+		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at'],
+		copies.map(one => [one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt]),
+	);
+}
+
+/** Moves copies that are in the queue to other times. */
+export async function postpone(
+	trx: Knex.Transaction,
+	copies: ReadonlyArray<Pick<OpenCopy, 'recipientId' | 'nextAttemptAt'>>,
+): Promise<void> {
+	if (copies.length === 0) {
+		return;
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		copies.map(one => [one.recipientId, one.nextAttemptAt]),
+		2,
+	);
+	await trx.raw(
+		`update queue set next_attempt_at = v.column2 from (${sql}) as v where queue.recipient_id = v.column1`,
+		bindings as Knex.RawBinding[],
+	);
+}
+
+/** Takes copies out of the queue. */
+export async function dequeue(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	if (ids.length === 0) {
+		return;
+	}
+	const [condition, bindings] = among(trx, 'recipient_id', ids);
+	// As text: the query builder would take longer than the engine.
+	await trx.raw(`delete from queue where ${condition}`, bindings);
+}
+
+/** Those of the copies that are in the queue. Their rows stay as they are until the transaction ends, and nobody claims them. */
+export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): Promise<string[]> {
+	return await trx('queue').whereIn('recipient_id', ids).orderBy('recipient_id').forUpdate().pluck('recipient_id');
+}
+
+/** A condition: a column has one of these values, however many they are. */
+export function among(
+	connection: Knex,
+	column: string,
+	values: readonly string[],
+): [sql: string, bindings: Knex.RawBinding[]] {
+	const {sql, bindings} = rowSource(
+		connection,
+		values.map(value => [value]),
+		1,
+	);
+	return [`${column} in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]];
+}

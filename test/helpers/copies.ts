@@ -1,0 +1,67 @@
+import type {Knex} from 'knex';
+
+const recipients = (connection: Knex) => connection('recipients');
+
+/** Copies with what the queue and their claims say of them, as rows of `recipients`. */
+export function copyRows(connection: Knex): ReturnType<typeof recipients> {
+	return connection.from(
+		connection.raw(`(select r.*, q.next_attempt_at, q.held_at, c.claimed_by from recipients as r
+			left join queue as q on q.recipient_id = r.id left join claims as c on c.recipient_id = r.id) as recipients`),
+	);
+}
+
+type Changes = {
+	/** Null: it is not in the queue any more. */
+	readonly next_attempt_at?: string | null;
+	readonly held_at?: string | null;
+	readonly claimed_by?: string | null;
+	readonly claimed_until?: string;
+	readonly [column: string]: unknown;
+};
+
+/** Changes copies, wherever what is changed stands. */
+export async function changeCopies(
+	connection: Knex,
+	which: (copies: Knex.QueryBuilder) => Knex.QueryBuilder,
+	changes: Changes | object,
+): Promise<void> {
+	const {
+		next_attempt_at: next,
+		held_at: held,
+		claimed_by: claim,
+		claimed_until: until = '2099',
+		...row
+	} = changes as Changes;
+	const ids: string[] = await which(copyRows(connection)).pluck('id');
+	if (Object.keys(row).length > 0) {
+		await connection('recipients').whereIn('id', ids).update(row);
+	}
+	const mine = (table: string) => connection(table).whereIn('recipient_id', ids);
+	const rows: Array<{id: string; workspace_id: string; destination: string; attempts: number}> = await connection(
+		'recipients',
+	).whereIn('id', ids);
+	if (next === null) {
+		await mine('queue').delete();
+	} else if (next !== undefined && rows.length > 0) {
+		await connection('queue')
+			.insert(
+				rows.map(({id, workspace_id, destination}) => ({
+					...{recipient_id: id, workspace_id, destination},
+					next_attempt_at: next,
+				})),
+			)
+			.onConflict('recipient_id')
+			.merge(['next_attempt_at']);
+	}
+	if (held !== undefined) {
+		await mine('queue').update({held_at: held});
+	}
+	if (claim !== undefined) {
+		await mine('claims').delete();
+	}
+	if (claim && rows.length > 0) {
+		await connection('claims').insert(
+			rows.map(({id, attempts}) => ({recipient_id: id, claimed_by: claim, attempts, until})),
+		);
+	}
+}
