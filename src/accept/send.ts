@@ -60,8 +60,14 @@ export function createAccept(options: AcceptOptions): Accept {
 
 	async function write(drafts: readonly Draft[]): Promise<readonly Accepted[]> {
 		const writing = writer.submit(acceptWrite, drafts);
-		options.onWriting(lanesOf(drafts));
+		// A claim that follows shares the transaction.
+		if (writer.isOrdered) {
+			options.onWriting(lanesOf(drafts));
+		}
 		const results = await writing;
+		if (!writer.isOrdered) {
+			options.onWriting(lanesOf(drafts));
+		}
 		const taken = drafts.filter((_, index) => isTaken(results[index] as Accepted));
 		if (taken[0]) {
 			options.onAccepted(taken[0].send.mode, taken.length, lanesOf(taken));

@@ -10,6 +10,7 @@ import {storeTime} from '../mail/time.ts';
 import {insertAttachments} from '../store/attachments.ts';
 import {recordAct} from '../store/audit.ts';
 import {type Addressee, type Preferences, readAddressees, teachContacts} from '../store/contacts.ts';
+import {askTogether} from '../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../store/engine/pairs.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertEvents, type NewEvent} from '../store/events.ts';
@@ -40,12 +41,17 @@ export function createAcceptWrite({
 	return {
 		name: 'accept',
 		rank: 1,
+		isBeside: true,
 		size: sends => sends.length,
 		bytes: sends => sends.reduce((sum, draft) => sum + bytesOf(draft), 0),
 		async apply(trx, groups) {
 			const drafts = groups.flat();
-			const addressees = await readAddressees(trx, drafts.flatMap(pairsOf));
-			const reasonOf = await readBarred(trx, drafts, addressees);
+			const [addressees, optedOut] = await askTogether(
+				trx,
+				() => readAddressees(trx, drafts.flatMap(pairsOf)),
+				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf)),
+			);
+			const reasonOf = barring(addressees, optedOut);
 			const judged = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
 			// After the ids were made: nothing of a message is older than itself.
 			const now = clock.now();
@@ -124,8 +130,7 @@ function pairsOf({send}: Draft): Pair[] {
 	return [send.to, ...send.cc].map(({key}) => [send.workspaceId, key]);
 }
 
-async function readBarred(trx: Knex.Transaction, drafts: readonly Draft[], addressees: Addressees): Promise<ReasonOf> {
-	const optedOut = await findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf));
+function barring(addressees: Addressees, optedOut: ReadonlyMap<string, ReadonlySet<string>>): ReasonOf {
 	return ({send}, addressKey) => {
 		const pair = pairKey(send.workspaceId, addressKey);
 		if (suppresses(addressees.get(pair)?.suppressed ?? undefined, send.mode)) {

@@ -3,6 +3,7 @@ import type {Role} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {insertEvents, type NewEvent} from '../store/events.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
+import type {Subscriber} from '../store/webhooks/webhook-endpoints.ts';
 import {addToOutbox, type Outbox} from './outbox.ts';
 
 /** A timeline entry with whom it is about. */
@@ -23,11 +24,16 @@ const countedTypes: ReadonlySet<string> = new Set([
 
 /**
  * Writes what happened to copies into the timeline and the figures of usage, and into the outbox of the webhooks. Every
- * event that comes after the acceptance passes here.
+ * event that comes after the acceptance passes here. `subscribers`: of the workspaces, if they were read already.
  */
-export async function announce(trx: Knex.Transaction, happenings: readonly Happening[], outbox: Outbox): Promise<void> {
+export async function announce(
+	trx: Knex.Transaction,
+	happenings: readonly Happening[],
+	outbox: Outbox,
+	subscribers?: readonly Subscriber[],
+): Promise<void> {
 	await insertEvents(trx, happenings);
-	await addToOutbox(trx, happenings, outbox);
+	await addToOutbox(trx, happenings, outbox, subscribers);
 	const counted = happenings.filter(one => one.counted && countedTypes.has(one.type));
 	await countUsage(
 		trx,

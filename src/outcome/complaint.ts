@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {moveRecipients} from '../store/recipients.ts';
-import {insertSuppressions} from '../store/suppressions.ts';
+import {addSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
 import type {Outbox} from './outbox.ts';
 
@@ -53,7 +53,7 @@ export async function recordComplaints(
 		});
 	}
 	await announce(trx, happenings, outbox);
-	await insertSuppressions(
+	await addSuppressions(
 		trx,
 		complaints
 			.filter(({suppresses}) => suppresses)

@@ -21,10 +21,12 @@ export async function addToOutbox(
 	trx: Knex.Transaction,
 	happenings: readonly Happening[],
 	outbox: Outbox,
+	known?: readonly Subscriber[],
 ): Promise<void> {
 	const carried = happenings.filter(isCarried);
 	if (carried.length > 0) {
-		await fanOut(trx, carried, outbox);
+		const workspaceIds = [...new Set(carried.map(({workspaceId}) => workspaceId))];
+		await fanOut(trx, carried, known ?? (await findSubscribers(trx, workspaceIds)), outbox);
 	}
 }
 
@@ -34,8 +36,12 @@ function isCarried(happening: Happening): happening is Carried {
 	return (webhookEventTypes as readonly string[]).includes(happening.type);
 }
 
-async function fanOut(trx: Knex.Transaction, happenings: readonly Carried[], {newId, onDue}: Outbox): Promise<void> {
-	const subscribers = await findSubscribers(trx, [...new Set(happenings.map(({workspaceId}) => workspaceId))]);
+async function fanOut(
+	trx: Knex.Transaction,
+	happenings: readonly Carried[],
+	subscribers: readonly Subscriber[],
+	{newId, onDue}: Outbox,
+): Promise<void> {
 	const ofTests = await findTests(trx, happenings, subscribers);
 	const pairs = happenings.flatMap(happening =>
 		subscribers

@@ -5,19 +5,15 @@ import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {subjectTerms} from '../mail/terms.ts';
 import {storeTime} from '../mail/time.ts';
+import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
 import {countTls, type TlsDay} from '../store/mta-sts.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import {
-	type EndedTry,
-	endClaims,
-	findReported,
-	insertAttempts,
-	readPossibleDuplicates,
-	writeOutcomes,
-} from '../store/queue/outcomes.ts';
-import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
+import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
+import {type EarlierTries, readTries} from '../store/reputation.ts';
+import {addSuppressions, type NewSuppression} from '../store/suppressions.ts';
+import {findSubscribers} from '../store/webhooks/webhook-endpoints.ts';
 import {announce, eventDetail, type Happening} from './announce.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {recordFollowing} from './following.ts';
@@ -66,6 +62,8 @@ export function triedCopy(copy: Claimed): TriedCopy {
 	};
 }
 
+const idOf = ({copy}: JudgedTry): string => copy.id;
+
 /** The end of a try, judged, to be written. */
 export type JudgedTry = {
 	readonly copy: TriedCopy;
@@ -91,13 +89,16 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 		async apply(trx, items) {
 			const ended = await endClaims(trx, boot, items.map(toEndedTry));
 			const held = new Set(ended.map(({recipientId}) => recipientId));
-			const reported = await findReported(
+			const ours = items.filter(({copy}) => held.has(copy.id));
+			const bounced = ours.filter(({verdict}) => verdict.outcome.kind === 'bounced');
+			const triedBefore = ours.filter(({copy}) => copy.attempts > 0);
+			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
-				items
-					.filter(({copy, verdict}) => verdict.outcome.kind === 'bounced' && held.has(copy.id))
-					.map(({copy}) => copy.id),
+				() => findReported(trx, bounced.map(idOf)),
+				() => writeOutcomes(trx, ended),
+				() => readTries(trx, triedBefore.map(idOf)),
+				() => findSubscribers(trx, [...new Set(ours.map(({copy}) => copy.workspace_id))]),
 			);
-			const written = await writeOutcomes(trx, ended);
 			await insertTerms(trx, items.filter(({copy}) => written.has(copy.id)).flatMap(termsOfMade));
 			const mine = await escalateSoft(
 				trx,
@@ -111,21 +112,17 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 				trx,
 				mine.map(({copy, result, verdict}) => ({recipientId: copy.id, n: verdict.attempts, attempts: result.attempts})),
 			);
-			const doubtful = await readPossibleDuplicates(
-				trx,
-				mine.filter(mayBeDuplicate).map(({copy}) => copy.id),
-			);
 			await announce(
 				trx,
 				mine.flatMap(item =>
-					eventsOf(item, {doubtful: doubtful.has(item.copy.id), refused: refusedOf(item, reported, told)}, newId),
+					eventsOf(item, {doubtful: isDoubtful(item, earlier), refused: refusedOf(item, reported, told)}, newId),
 				),
 				outbox,
+				subscribers,
 			);
 			await suppress(trx, mine, newId);
 			await recordFollowing(trx, outbox, mine);
-			const weights = new Map([...told].map(([id, its]) => [id, its.weights]));
-			await countTries(trx, mine, weights, outbox);
+			await countTries(trx, mine, {earlier, told}, outbox);
 			await countTls(trx, mine.flatMap(tlsOf));
 			return items.map(({copy}) => written.has(copy.id));
 		},
@@ -181,9 +178,9 @@ function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry
 	};
 }
 
-/** Whether there is an end to tell and a try before it of which that has to be asked. */
-function mayBeDuplicate({copy, result, verdict}: JudgedTry): boolean {
-	return verdict.event !== null && (copy.attempts > 0 || result.attempts.some(isPossibleDuplicate));
+/** Whether this try or an earlier one may have arrived: the data was sent and no answer came. */
+function isDoubtful({copy, result}: JudgedTry, earlier: ReadonlyMap<string, EarlierTries>): boolean {
+	return earlier.get(copy.id)?.doubtful === true || result.attempts.some(isPossibleDuplicate);
 }
 
 /** What each new connection of the try has shown of the TLS of its host. */
@@ -276,5 +273,5 @@ async function suppress(trx: Knex.Transaction, items: readonly JudgedTry[], newI
 			});
 		}
 	}
-	await insertSuppressions(trx, entries);
+	await addSuppressions(trx, entries);
 }

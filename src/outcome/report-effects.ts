@@ -6,7 +6,7 @@ import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
 import type {ReportedCopy} from '../store/inbound/reports.ts';
 import {moveRecipients} from '../store/recipients.ts';
-import {insertSuppressions} from '../store/suppressions.ts';
+import {addSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
@@ -122,7 +122,7 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 		outbox,
 	);
 	const hard = told.filter(one => one.report.suppresses || gone.has(one));
-	await insertSuppressions(
+	await addSuppressions(
 		trx,
 		hard
 			.filter(({copy}) => mayBlock(copy))

@@ -3,7 +3,7 @@ import type {BounceCategory} from '../mail/outcome.ts';
 import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {ReportedCopy} from '../store/inbound/reports.ts';
-import {countHours, type ReputationCount, readFirstTries} from '../store/reputation.ts';
+import {countHours, type EarlierTries, type ReputationCount, readTries} from '../store/reputation.ts';
 import type {Outbox} from './outbox.ts';
 import type {JudgedTry} from './record.ts';
 
@@ -49,27 +49,32 @@ export function figuresOf({tried, taken, weights}: Course): Figures {
 }
 
 /**
- * Counts ends of tries, in their transaction, each copy in the hour of its first try. `told`: what reports weigh that came
- * in while copies were tried; before the end of a first try they could not be counted.
+ * Counts ends of tries, in their transaction, each copy in the hour of its first try. `earlier`: of copies that were tried
+ * before. `told`: what reports weigh that came in while copies were tried; before the end of a first try they could not be
+ * counted.
  */
 export async function countTries(
 	trx: Knex.Transaction,
 	recorded: readonly JudgedTry[],
-	told: ReadonlyMap<string, Weights>,
+	{
+		earlier,
+		told,
+	}: {
+		readonly earlier: ReadonlyMap<string, EarlierTries>;
+		readonly told: ReadonlyMap<string, {readonly weights: Weights}>;
+	},
 	outbox: Outbox,
 ): Promise<void> {
 	const changes = recorded.flatMap(one => {
-		const change = changeOf(one.copy, ...coursesOfTry(one, told.get(one.copy.id) ?? none));
+		const change = changeOf(one.copy, ...coursesOfTry(one, told.get(one.copy.id)?.weights ?? none));
 		return change === null ? [] : [{one, change}];
 	});
-	const later = changes.filter(({one}) => one.copy.attempts > 0).map(({one}) => one.copy.id);
-	const firstTries = await readFirstTries(trx, later);
 	await count(
 		trx,
 		changes.map(({one: {copy, result}, change}) => ({
 			...change,
 			workspaceId: copy.workspace_id,
-			at: firstTries.get(copy.id)?.at ?? result.attempts[0]?.at ?? result.at,
+			at: earlier.get(copy.id)?.at ?? result.attempts[0]?.at ?? result.at,
 		})),
 		outbox,
 	);
@@ -105,7 +110,7 @@ export async function countReported(
 	reweighed: readonly Reweighed[],
 	outbox: Outbox,
 ): Promise<void> {
-	const firstTries = await readFirstTries(
+	const firstTries = await readTries(
 		trx,
 		reweighed.map(({copy}) => copy.id),
 	);

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {type Attachment, submittedType} from '../mail/message.ts';
-import {insertRows, type Row} from './engine/insert-rows.ts';
+import {insertReturning, insertRows, type Row} from './engine/insert-rows.ts';
 
 const columns = ['message_id', 'position', 'filename', 'content_type', 'content'];
 
@@ -16,7 +16,8 @@ export async function insertAttachments(
 	for (const {messageId, attachments} of messages) {
 		for (const [position, {filename, contentType, content}] of attachments.entries()) {
 			if (bytes + content.length > bytesPerStatement) {
-				await insertRows(trx, 'attachments', columns, rows);
+				// Waited for: then its copies are free.
+				await insertReturning(trx, 'attachments', columns, rows);
 				[rows, bytes] = [[], 0];
 			}
 			rows.push([messageId, position, filename, contentType, content]);

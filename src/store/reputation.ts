@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {type Figures, figureNames, type Windows} from '../mail/reputation.ts';
 import {rowSource} from './engine/dialect.ts';
+import {unanswered} from './engine/postgres-pipeline.ts';
 
 /** What is added to the figures of the hour in which a copy was first tried (`at`, in the store's form). */
 export type ReputationCount = Figures & {readonly workspaceId: string; readonly at: string};
@@ -18,7 +19,7 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 		counts.map(one => [one.workspaceId, one.at, one.attempted, one.hard, one.delivered, one.complained]),
 		6,
 	);
-	await trx.raw(
+	const statement = trx.raw(
 		`insert into reputation_hours (workspace_id, hour, attempted, hard, delivered, complained)
 		select w.id, substr(v.column2, 1, 13), sum(cast(v.column3 as integer)), sum(cast(v.column4 as integer)),
 			sum(cast(v.column5 as integer)), sum(cast(v.column6 as integer))
@@ -34,27 +35,39 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 			complained = reputation_hours.complained + excluded.complained`,
 		bindings as Knex.RawBinding[],
 	);
+	await statement.options(unanswered);
 }
 
-/** The first try of a copy that counts: when its first conversation was (in the store's form), and whether a host took it, then or later. */
-export type FirstTry = {readonly at: string; readonly taken: boolean};
+/** What is recorded of a copy's tries. */
+export type EarlierTries = {
+	/** When the first conversation of one that counts was, in the store's form; null: there was none. */
+	readonly at: string | null;
+	/** Whether a host took it in one that counts. */
+	readonly taken: boolean;
+	/** Whether it may have arrived unknown to us (`isPossibleDuplicate`). */
+	readonly doubtful: boolean;
+};
 
-/** When copies were first tried. Absent: no try is recorded. */
-export async function readFirstTries(
+/** By the ids of copies. Absent: no try is recorded. */
+export async function readTries(
 	trx: Knex.Transaction,
 	recipientIds: readonly string[],
-): Promise<Map<string, FirstTry>> {
+): Promise<Map<string, EarlierTries>> {
 	if (recipientIds.length === 0) {
 		return new Map();
 	}
-	const rows: Array<{recipient_id: string; at: string; taken: number}> = await trx('attempts')
+	const rows: Array<{recipient_id: string; at: string | null; taken: number; doubtful: number}> = await trx('attempts')
 		.select('recipient_id')
-		.min('at as at')
-		.max({taken: trx.raw("case when phase = 'dot' and code between 200 and 299 then 1 else 0 end")})
+		.min({at: trx.raw('case when n > 0 then at end')})
+		.max({
+			taken: trx.raw("case when n > 0 and phase = 'dot' and code between 200 and 299 then 1 else 0 end"),
+			doubtful: trx.raw("case when phase = 'dot' and code is null then 1 else 0 end"),
+		})
 		.whereIn('recipient_id', recipientIds)
-		.where('n', '>', 0)
 		.groupBy('recipient_id');
-	return new Map(rows.map(({recipient_id: id, at, taken}) => [id, {at, taken: taken === 1}]));
+	return new Map(
+		rows.map(({recipient_id: id, at, taken, doubtful}) => [id, {at, taken: taken === 1, doubtful: doubtful === 1}]),
+	);
 }
 
 /** A workspace with its figures; times in the store's form. */

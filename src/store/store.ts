@@ -1,25 +1,20 @@
 import createKnex, {type Knex} from 'knex';
 import {createSharedClock, type SharedClock} from '../mail/clock.ts';
-import {
-	channel,
-	type Dialect,
-	postgresConfig,
-	postgresDialect,
-	postgresLimits,
-	sqliteConfig,
-	sqliteDialect,
-} from './engine/dialect.ts';
+import {channel, type Dialect, postgresDialect, sqliteConfig, sqliteDialect} from './engine/dialect.ts';
 import {NoAnswerError} from './engine/postgres-client.ts';
+import {postgresConfig, postgresLimits, type Use} from './engine/postgres-config.ts';
 import {loadSqlite, refuseTruncated} from './engine/sqlite-client.ts';
-import {createWriter, type Writer} from './engine/writer.ts';
+import {createWriter, type Writer, writeBeside} from './engine/writer.ts';
 
-/** An open store: connections to read with, and the one writer. */
+/** An open store: connections to read with, and what writes. */
 export type Store = {
 	readonly dialect: Dialect;
 	/** Several connections, for reading only. */
 	readonly reader: Knex;
 	readonly writer: Writer;
-	/** The writer's own connection, for migrations and maintenance while nothing else runs. */
+	/** The writer's connections. */
+	readonly writing: readonly Knex[];
+	/** For migrations and maintenance while nothing else runs; on SQLite the writer's own connection. */
 	readonly database: Knex;
 	/** The time that all daemons of the store share: on PostgreSQL the server's, else the system's. */
 	readonly clock: SharedClock;
@@ -46,7 +41,7 @@ export type StoreOptions = {
 
 /** What differs by the engine before anything is asked of it. */
 type Opened = Pick<Store, 'dialect' | 'clock' | 'skew' | 'hold' | 'listen'> & {
-	readonly connect: (connections: number) => Knex;
+	readonly connect: (connections: number, use: Use) => Knex;
 	readonly stop: () => void;
 };
 
@@ -60,13 +55,17 @@ const pingMs = 1500;
 export async function openStore(location: StoreLocation, options: StoreOptions = {}): Promise<Store> {
 	const {connect, stop, ...engine} =
 		'file' in location ? await openSqlite(location.file) : await openPostgres(location.url, options);
-	const database = connect(1);
-	const reader = connect(readers);
-	const writer = createWriter(database, engine.dialect);
+	const database = connect(1, 'maintenance');
+	const reader = connect(readers, 'reading');
+	// On PostgreSQL an accept waits for no locks of outcomes. SQLite has one writer.
+	const writing = engine.dialect.name === 'postgres' ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
+	const [most, accepts] = writing.map(connection => createWriter(connection, engine.dialect)) as [Writer, Writer?];
+	const writer = accepts ? writeBeside(most, accepts) : most;
 	const store: Store = {
 		...engine,
 		reader,
 		writer,
+		writing,
 		database,
 		// A transaction of its own that writes nothing: within that of the mail, NOTIFY would let commits wait for each other.
 		tell: async notice => void (await reader.raw('select pg_notify(?, ?)', [channel, notice])),
@@ -74,8 +73,9 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		async close() {
 			await writer.idle();
 			// One after the other: the last connection to close takes SQLite's log into the file.
-			await reader.destroy();
-			await database.destroy();
+			for (const connection of new Set([reader, ...writing, database])) {
+				await connection.destroy();
+			}
 			stop();
 		},
 	};
@@ -96,7 +96,7 @@ export async function openWriter(file: string): Promise<{
 	readonly close: () => Promise<void>;
 }> {
 	const {dialect, connect} = await openSqlite(file);
-	const database = connect(1);
+	const database = connect(1, 'writing');
 	const writer = createWriter(database, dialect);
 	await database.raw('select 1');
 	return {
@@ -137,14 +137,8 @@ async function openPostgres(url: string, {isPatient = false}: StoreOptions): Pro
 		...pulse,
 		dialect: postgresDialect,
 		clock,
-		connect: connections =>
-			createKnex(
-				postgresConfig(url, {
-					...{client: client.Client, connections, isPatient},
-					// The one connection that writes.
-					prepares: connections === 1,
-				}),
-			),
+		connect: (connections, use) =>
+			createKnex(postgresConfig(url, {client: client.Client, connections, use, isPatient})),
 	};
 }
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {alongIndex, rowOfAddress} from './engine/along-index.ts';
-import {insertRows} from './engine/insert-rows.ts';
+import {insertReturning, insertRows} from './engine/insert-rows.ts';
 import {type Pair, pairKey, selectPairs} from './engine/pairs.ts';
 
 export type NewSuppression = {
@@ -40,12 +40,23 @@ export async function insertSuppressions(
 	trx: Knex.Transaction,
 	entries: readonly NewSuppression[],
 ): Promise<Set<string>> {
+	const {table, columns: names, rows, suffix} = insertOf(entries);
+	const added = await insertReturning<{id: string}>(trx, table, names, rows, `${suffix} returning id`);
+	return new Set(added.map(({id}) => id));
+}
+
+/** The same, where nobody needs to know which were added. */
+export async function addSuppressions(trx: Knex.Transaction, entries: readonly NewSuppression[]): Promise<void> {
+	const {table, columns: names, rows, suffix} = insertOf(entries);
+	await insertRows(trx, table, names, rows, suffix);
+}
+
+function insertOf(entries: readonly NewSuppression[]) {
 	const sorted = [...firstOfEach(entries)].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
-	const added = await insertRows<{id: string}>(
-		trx,
-		'suppressions',
-		['id', 'workspace_id', 'address', 'address_key', 'reason', 'source', 'mode', 'created_at'],
-		sorted.map(([, one]) => [
+	return {
+		table: 'suppressions',
+		columns: ['id', 'workspace_id', 'address', 'address_key', 'reason', 'source', 'mode', 'created_at'],
+		rows: sorted.map(([, one]) => [
 			one.id,
 			one.workspaceId,
 			one.address,
@@ -55,13 +66,11 @@ export async function insertSuppressions(
 			one.mode ?? 'live',
 			one.createdAt,
 		]),
-		`on conflict (workspace_id, address_key) do update
+		suffix: `on conflict (workspace_id, address_key) do update
 			set id = excluded.id, address = excluded.address, reason = excluded.reason, source = excluded.source,
 				mode = excluded.mode, created_at = excluded.created_at
-			where suppressions.mode = 'test' and excluded.mode = 'live'
-			returning id`,
-	);
-	return new Set(added.map(({id}) => id));
+			where suppressions.mode = 'test' and excluded.mode = 'live'`,
+	};
 }
 
 /** One statement must not write a row twice (PostgreSQL). */

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Store} from '../../src/store/store.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {engines, storeTest} from '../helpers/databases.ts';
+import {engines, onWriting, storeTest} from '../helpers/databases.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {eachOf} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -105,7 +105,7 @@ if (engines.includes('postgres')) {
 
 	test('a machine that hangs does not hold another one up for ever: 503, and nothing is stored', async t => {
 		const [{store}, api] = await startTwoNodes(t);
-		await api.store.database.raw(`set lock_timeout = '300ms'`);
+		await Promise.all(api.store.writing.map(connection => connection.raw(`set lock_timeout = '300ms'`)));
 		const hung = await store.database.transaction();
 		await hung('idempotency_keys').insert({
 			workspace_id: api.workspace.id,
@@ -275,7 +275,8 @@ storeTest(test, 'who waits too long for the first send is told to come again', a
 	const held = new Promise<void>(resolve => {
 		release = resolve;
 	});
-	const hold = store.writer.transaction(() => held);
+	const holding = {name: 'held', rank: 0, isBeside: true, apply: () => held.then(() => [null])};
+	const hold = store.writer.submit(holding, null);
 	const both = [keyed(api, 'k'), keyed(api, 'k')];
 	const early = await Promise.race(both);
 	t.is(early.status, 503);
@@ -292,7 +293,7 @@ storeTest(test, 'a send that fails with the store frees its key', async (t, stor
 	const api = await startApi(t, store);
 	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
 	const failing = {is: true};
-	store.database.on('start', builder => {
+	onWriting(store, 'start', builder => {
 		if (builder && failing.is) {
 			throw lost;
 		}

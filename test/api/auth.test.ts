@@ -1,7 +1,7 @@
 import test from 'ava';
 import {createApiKey} from '../../src/mail/api-key.ts';
 import {idOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {onWriting, storeTest} from '../helpers/databases.ts';
 import {addKey} from '../helpers/workspace.ts';
 
 const now = Date.UTC(2026, 5, 9, 12);
@@ -82,7 +82,7 @@ storeTest(test, 'a key’s last use is noted to the minute, once in each', async
 	let at = Date.UTC(2026, 5, 9, 12, 0, 30);
 	const api = await startApi(t, store, {clock: {now: () => at, monotonic: () => 0}});
 	const updates: string[] = [];
-	store.database.on('query', ({sql}) => updates.push(sql));
+	onWriting(store, 'query', ({sql}) => updates.push(sql));
 	const lastUse = async () => {
 		await api.get('/v1/messages/x');
 		await store.writer.idle();

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {apiErrors} from '../../src/mail/api-error.ts';
 import {type Answer, codeOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {onWriting, storeTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -95,7 +95,7 @@ storeTest(test, 'items are judged one by one, and results stand in their order',
 storeTest(test, 'a batch is one transaction, in order', async (t, store) => {
 	const api = await startApi(t, store);
 	let inserts = 0;
-	store.database.on('query', ({sql}: {sql: string}) => {
+	onWriting(store, 'query', ({sql}: {sql: string}) => {
 		inserts += sql.startsWith('insert into messages') ? 1 : 0;
 	});
 	const answers = await Promise.all(
@@ -204,7 +204,7 @@ storeTest(test, 'items draw on a bucket of their own', async (t, store) => {
 storeTest(test, 'a store that cannot be written answers 503 and stores nothing', async (t, store) => {
 	const api = await startApi(t, store);
 	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
-	store.database.on('start', builder => {
+	onWriting(store, 'start', builder => {
 		throw builder && lost;
 	});
 	const answer = await batch(api, [itemOf(api), 'x', itemOf(api)]);

@@ -4,7 +4,7 @@ import {sendBody} from '../../src/api/schemas/send.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
 import {copyRows} from '../helpers/copies.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {onWriting, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
@@ -213,7 +213,7 @@ storeTest(test, 'while outcomes cannot be stored nothing is taken in', async (t,
 storeTest(test, 'a store that cannot be written answers 503 and stores nothing', async (t, store) => {
 	const api = await startApi(t, store);
 	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
-	store.database.on('start', builder => {
+	onWriting(store, 'start', builder => {
 		throw builder && lost;
 	});
 	const answer = await api.send();

@@ -110,3 +110,14 @@ export function storeTest(
 		});
 	}
 }
+
+/** Listens to knex's events of the connections that write. */
+export function onWriting(
+	{writing}: Store,
+	event: 'query' | 'start',
+	listen: (told: {readonly sql: string}) => void,
+): void {
+	for (const connection of writing) {
+		connection.on(event, listen);
+	}
+}

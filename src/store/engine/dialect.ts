@@ -9,6 +9,8 @@ export type Dialect = {
 	readonly skipLocked: string;
 	/** Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item. */
 	readonly isUnavailable: (error: unknown) => boolean;
+	/** Whether the connection was lost: a transaction whose end it was not told has written nothing. */
+	readonly isLost: (error: unknown) => boolean;
 	/** Whether the engine asks for the transaction to be repeated (deadlock, serialization failure). */
 	readonly isConflict: (error: unknown) => boolean;
 	/** Whether the error means damaged data or a failing disk: the process must not go on. */
@@ -32,13 +34,15 @@ export const sqliteDialect: Dialect = {
 	name: 'sqlite',
 	skipLocked: '',
 	isUnavailable: error => sqliteUnavailable.has(codeOf(error)),
+	isLost: () => false,
 	isConflict: () => false,
 	isDamage: error => sqliteDamage.has(codeOf(error)),
 };
 
-// Class 08: connection, 53: resources, 57: operator intervention, 25P03 and 55P03: limits that a connection sets; the
-// words are Node's and the pool's.
-const postgresUnavailable = /^(08|53|57|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
+// Class 08: connection, 53: resources, 57: operator intervention, 25006: the server is a replica, 25P03 and 55P03: limits that a
+// connection sets; the words are Node's and the pool's.
+const postgresUnavailable = /^(08|53|57|25006|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
+const ended = /connection (terminated|ended|error)/i;
 
 /** A newer node has changed the table since the statement was prepared ("cached plan must not change result type"). */
 export function isStalePlan(error: unknown): boolean {
@@ -50,7 +54,12 @@ export const postgresDialect: Dialect = {
 	skipLocked: 'for update skip locked',
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
-		(error instanceof Error && /connection (terminated|ended|error)|acquiring a connection/i.test(error.message)),
+		(error instanceof Error && (ended.test(error.message) || /acquiring a connection/i.test(error.message))),
+	// A server that fell silent is not asked again at once.
+	isLost: error =>
+		Object(error).severity === 'FATAL' ||
+		/^E(CONN|PIPE)/.test(codeOf(error)) ||
+		(codeOf(error) === '' && error instanceof Error && ended.test(error.message)),
 	isConflict: error => codeOf(error) === '40P01' || codeOf(error) === '40001' || isStalePlan(error),
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
@@ -137,7 +146,12 @@ const sqlitePragmas = `
 `;
 
 // What goes wrong is thrown; knex would print it as well.
-const quiet = {warn: () => undefined, error: () => undefined, deprecate: () => undefined, debug: () => undefined};
+export const quiet = {
+	warn: () => undefined,
+	error: () => undefined,
+	deprecate: () => undefined,
+	debug: () => undefined,
+};
 
 // Precedes the first page, and only there: on a store that is there it would be a write.
 const freshPragmas = 'pragma busy_timeout = 5000; pragma auto_vacuum = incremental;';
@@ -163,47 +177,22 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 }
 
 /**
- * What PostgreSQL may take, milliseconds. A server that answers its pulse ends statements by itself: the limit for them here is
- * for a connection that died alone, and above all that the server is allowed.
+ * Asks things of which none needs another's answer: PostgreSQL at once, which works on them in this order, SQLite one after
+ * the other.
  */
-export const postgresLimits = {connectMs: 10_000, statementMs: 60_000};
-
-// A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, a month's figures): the server
-// ends its transaction before they give up.
-const hurried = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
-const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
-
-type PostgresConnection = {query: (sql: string, done: (error: Error | null) => void) => void};
-
-export type PostgresOptions = {
-	readonly client: unknown;
-	readonly connections: number;
-	readonly isPatient: boolean;
-	/** Whether statements that come again are prepared: not those of lists, whose best plan depends on the values of filters. */
-	readonly prepares: boolean;
-};
-
-/** `isPatient`: statements may take as long as they need. */
-export function postgresConfig(
-	url: string,
-	{client, connections, isPatient, prepares}: PostgresOptions,
-): Knex.Config & {readonly prepares: boolean} {
-	return {
-		client: client as typeof Knex.Client,
-		connection: {connectionString: url, application_name: 'mailctl', keepAlive: true},
-		compileSqlOnError: false,
-		log: quiet,
-		acquireConnectionTimeout: 10_000,
-		prepares,
-		pool: {
-			min: 0,
-			max: connections,
-			afterCreate: (
-				connection: PostgresConnection,
-				done: (error: Error | null, connection: PostgresConnection) => void,
-			) => connection.query(isPatient ? patient : hurried, error => done(error, connection)),
-		},
-	};
+export async function askTogether<Asks extends ReadonlyArray<() => Promise<unknown>>>(
+	trx: Knex,
+	...asks: Asks
+): Promise<{-readonly [Index in keyof Asks]: Awaited<ReturnType<Asks[Index]>>}> {
+	const answers: unknown[] = [];
+	if (trx.client.driverName === 'pg') {
+		answers.push(...(await Promise.all(asks.map(ask => ask()))));
+	} else {
+		for (const ask of asks) {
+			answers.push(await ask());
+		}
+	}
+	return answers as {-readonly [Index in keyof Asks]: Awaited<ReturnType<Asks[Index]>>};
 }
 
 type Value = string | number | Uint8Array | null;

@@ -63,8 +63,8 @@ declare module 'knex/lib/dialects/postgres/index.js' {
 	export default class PostgresDialect {
 		constructor(config: unknown);
 		readonly driver: {readonly Client: new (settings: unknown) => PostgresConnection};
-		readonly config: {readonly prepares?: boolean};
-		readonly connectionSettings: unknown;
+		readonly config: {readonly prepares?: boolean; readonly pipelines?: boolean};
+		readonly connectionSettings: object;
 		_acquireOnlyConnection(): Promise<PostgresConnection>;
 		_query(connection: PostgresConnection, query: object): Promise<unknown>;
 		destroyRawConnection(connection: PostgresConnection): Promise<void>;

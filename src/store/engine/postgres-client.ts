@@ -2,6 +2,7 @@ import type {Socket} from 'node:net';
 import PostgresDialect, {type PostgresConnection} from 'knex/lib/dialects/postgres/index.js';
 import {LRUCache} from 'lru-cache';
 import {isStalePlan} from './dialect.ts';
+import {type Statement, sendOn} from './postgres-pipeline.ts';
 
 export type PostgresLimits = {
 	/** To connect and log in, milliseconds. */
@@ -10,7 +11,10 @@ export type PostgresLimits = {
 	readonly statementMs: number | null;
 };
 
-type Query = {readonly sql: string; readonly bindings?: readonly unknown[]; options?: {readonly name?: string}};
+type Query = Statement & {
+	readonly bindings?: readonly unknown[];
+	options?: Statement['options'] & {readonly name?: string};
+};
 
 /** So many statements are prepared at most. */
 const mostNamed = 200;
@@ -37,6 +41,30 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		}
 	}
 
+	const waits = new WeakMap<PostgresConnection, {open: number; readonly timer: NodeJS.Timeout}>();
+
+	/** Each answer is waited for from the one before it on: several statements may be under way. */
+	async function inTime<Result>(connection: PostgresConnection, answer: Promise<Result>): Promise<Result> {
+		if (statementMs === null) {
+			return await answer;
+		}
+		const late = `no answer within ${statementMs / 1000} s`;
+		const wait = waits.get(connection) ?? {open: 0, timer: setTimeout(() => cut(connection, late), statementMs)};
+		waits.set(connection, wait);
+		wait.open++;
+		try {
+			return await answer;
+		} finally {
+			wait.open--;
+			if (wait.open === 0) {
+				clearTimeout(wait.timer);
+				waits.delete(connection);
+			} else {
+				wait.timer.refresh();
+			}
+		}
+	}
+
 	/** Gives a statement that comes again and again a name, under which the connection keeps it parsed and planned. */
 	function named(query: Query): Query {
 		const {sql, bindings} = query;
@@ -49,7 +77,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 				names.set(sql, name);
 			}
 		}
-		return name === undefined ? query : Object.assign(query, {options: {name}});
+		return name === undefined ? query : Object.assign(query, {options: {...query.options, name}});
 	}
 
 	class LimitedPostgres extends PostgresDialect {
@@ -57,7 +85,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 			if (silent) {
 				throw new NoAnswerError('the PostgreSQL server does not answer');
 			}
-			const connection = new this.driver.Client(this.connectionSettings);
+			const connection = new this.driver.Client({...this.connectionSettings, pipeline: this.config.pipelines});
 			// The pool looks at this mark before it lends a connection.
 			connection.on('error', error => {
 				connection.__knex__disposed = error;
@@ -72,23 +100,20 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		}
 
 		override async _query(connection: PostgresConnection, query: Query): Promise<unknown> {
-			const work = super._query(connection, this.config.prepares ? named(query) : query);
-			try {
-				return await (statementMs === null ? work : within(connection, statementMs, work));
-			} catch (error) {
-				if (isStalePlan(error)) {
-					// The next connection plans anew. Here the statement goes once more, without a plan; within a transaction, which the
-					// error has ended, that fails too, and whoever began the transaction repeats it.
-					connection.__knex__disposed = error;
-					const again = super._query(connection, {...query, options: {}}).catch(() => Promise.reject(error));
-					return await (statementMs === null ? again : within(connection, statementMs, again));
-				}
-				// All that is not the statement's own fault: the connection is gone, also where that is noticed later.
-				if (!('severity' in Object(error)) || Object(error).severity === 'FATAL') {
-					connection.__knex__disposed ??= error;
-				}
-				throw error;
+			const {prepares, pipelines} = this.config;
+			const ask = (one: Query) => inTime(connection, super._query(connection, one));
+			const send = (one: Query) => ask(prepares ? named(one) : one).catch(error => fail(connection, error));
+			if (pipelines) {
+				// The writer repeats a transaction whose plan was stale.
+				return await sendOn(connection, query, send);
 			}
+			return await send(query).catch(error => {
+				// Here it goes once more, without a plan; within a transaction, which the error has ended, that fails too, and whoever
+				// began the transaction repeats it.
+				return isStalePlan(error)
+					? ask({...query, options: {}}).catch(() => Promise.reject(error))
+					: Promise.reject(error);
+			});
 		}
 
 		override async destroyRawConnection(connection: PostgresConnection): Promise<void> {
@@ -111,6 +136,16 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 			}
 		},
 	};
+}
+
+/** Marks a connection that must not be used again after this error. */
+function fail(connection: PostgresConnection, error: unknown): never {
+	// A stale plan: the next connection plans anew. Else what is not the statement's own fault: the connection is gone, also where that
+	// is noticed later.
+	if (isStalePlan(error) || !('severity' in Object(error)) || Object(error).severity === 'FATAL') {
+		connection.__knex__disposed ??= error;
+	}
+	throw error;
 }
 
 function cut(connection: PostgresConnection, why: string): void {

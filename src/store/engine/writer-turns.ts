@@ -59,6 +59,7 @@ export function takeTurns(own: Writer, other: OtherWriter): Writer {
 	}
 
 	return {
+		isOrdered: true,
 		submit: <Item, Result>(write: AnyWrite, item: Item) =>
 			other.makes(write)
 				? add('other', () => other.submit(write.name, item) as Promise<Result>)

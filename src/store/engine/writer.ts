@@ -12,12 +12,16 @@ export type GroupWrite<Item, Result> = {
 	readonly apply: (trx: Knex.Transaction, items: readonly Item[]) => Promise<readonly Result[]>;
 	/** How many rows' worth of work the item is; absent: one. */
 	readonly size?: (item: Item) => number;
+	/** On PostgreSQL it has a connection of its own: it needs no rows that others lock. */
+	readonly isBeside?: boolean;
 	/** About how many bytes the item writes; absent: little. */
 	readonly bytes?: (item: Item) => number;
 };
 
-/** The one place that writes: one transaction at a time; whatever arrives meanwhile shares the next one (group commit). */
+/** A place that writes: one transaction at a time; whatever arrives meanwhile shares the next one (group commit). */
 export type Writer = {
+	/** Whether a write finds what was submitted before it; else only what was answered before it was submitted. */
+	readonly isOrdered: boolean;
 	/** Resolves after the item's transaction committed, with its result; rejects if the item fails alone. */
 	readonly submit: <Item, Result>(write: GroupWrite<Item, Result>, item: Item) => Promise<Result>;
 	/** Runs `work` in a transaction of its own, in turn with the groups. */
@@ -61,6 +65,7 @@ export function createWriter(database: Knex, dialect: Dialect): Writer {
 	}
 
 	return {
+		isOrdered: true,
 		submit: (write, item) =>
 			new Promise((resolve, reject) => {
 				const [size, bytes] = [write.size?.(item) ?? 1, write.bytes?.(item) ?? 0];
@@ -74,6 +79,19 @@ export function createWriter(database: Knex, dialect: Dialect): Writer {
 			while (running) {
 				await running;
 			}
+		},
+	};
+}
+
+/** Makes one writer of two that write at the same time, each on its connection. */
+export function writeBeside(most: Writer, beside: Writer): Writer {
+	return {
+		isOrdered: false,
+		submit: (write, item) => (write.isBeside ? beside : most).submit(write, item),
+		transaction: most.transaction,
+		async idle() {
+			await beside.idle();
+			await most.idle();
 		},
 	};
 }
@@ -102,17 +120,19 @@ type StoreFault = {readonly error: unknown};
 async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[]): Promise<StoreFault | null> {
 	for (let repeats = 0; ; repeats++) {
 		let results: Map<Entry, unknown>;
-		let begun = false;
+		let [begun, applied] = [false, false];
 		try {
-			results = await database.transaction(trx => {
+			results = await database.transaction(async trx => {
 				// knex comes here also where BEGIN failed.
 				begun = !trx.isCompleted();
-				return applyBatch(trx, batch);
+				const all = await applyBatch(trx, batch);
+				applied = true;
+				return all;
 			});
 		} catch (error) {
 			// A connection that had ended unnoticed wrote nothing: another one may.
-			const isStale = !begun && repeats === 0 && dialect.isUnavailable(error);
-			if (isStale || (dialect.isConflict(error) && repeats < maxRepeats)) {
+			const isStale = begun ? !applied && dialect.isLost(error) : dialect.isUnavailable(error);
+			if ((isStale && repeats === 0) || (dialect.isConflict(error) && repeats < maxRepeats)) {
 				continue;
 			}
 			return await failBatch(database, dialect, batch, error);

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {type CameIn, type InboundSource, type Kept, keptLength} from '../../mail/report.ts';
 import {rowSource} from '../engine/dialect.ts';
-import {insertRows} from '../engine/insert-rows.ts';
+import {insertReturning} from '../engine/insert-rows.ts';
 
 /** A mail that came in, as it is kept until it was read. */
 export type NewInbound = CameIn & {
@@ -15,7 +15,7 @@ export type UnreadInbound = CameIn & {readonly raw: Buffer};
 
 /** Stores mails; answers the ids of those that were not there yet. */
 export async function insertInbound(trx: Knex.Transaction, mails: readonly NewInbound[]): Promise<Set<string>> {
-	const inserted = await insertRows<{id: string}>(
+	const inserted = await insertReturning<{id: string}>(
 		trx,
 		'inbound',
 		['id', 'digest', 'source', 'node', 'mail_from', 'rcpt_to', 'raw', 'size', 'received_at'],

@@ -3,7 +3,7 @@ import type {EventType} from '../../mail/event.ts';
 import type {Mode, Role} from '../../mail/message.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
 import type {ReportKind} from '../../mail/report.ts';
-import {insertRows} from '../engine/insert-rows.ts';
+import {insertReturning} from '../engine/insert-rows.ts';
 
 /** A copy that a report may be about, as it stands. */
 export type ReportedCopy = {
@@ -93,7 +93,7 @@ export type NewReport = {
 
 /** Adds reports; the same mail about the same copy stands once. Answers the ids of those that were added. */
 export async function insertReports(trx: Knex.Transaction, reports: readonly NewReport[]): Promise<Set<string>> {
-	const added = await insertRows<{id: string}>(
+	const added = await insertReturning<{id: string}>(
 		trx,
 		'reports',
 		[

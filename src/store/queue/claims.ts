@@ -6,6 +6,7 @@ import type {Mode, Role} from '../../mail/message.ts';
 import {storeTime} from '../../mail/time.ts';
 import {type LaneKey, laneText} from '../../mail/way.ts';
 import type {Dialect} from '../engine/dialect.ts';
+import {unanswered} from '../engine/postgres-pipeline.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {insertEvents} from '../events.ts';
 import {among} from './open-copies.ts';
@@ -245,10 +246,12 @@ async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, ro
 		'id',
 		first.map(({id}) => id),
 	);
-	await trx.raw(`update recipients set state = 'queued', state_at = ? where state = 'accepted' and ${condition}`, [
-		now,
-		...bindings,
-	]);
+	await trx
+		.raw(`update recipients set state = 'queued', state_at = ? where state = 'accepted' and ${condition}`, [
+			now,
+			...bindings,
+		])
+		.options(unanswered);
 	await insertEvents(
 		trx,
 		first

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {LaneKey} from '../../mail/way.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
+import {unanswered} from '../engine/postgres-pipeline.ts';
 
 /*
  * The table `queue` has a row for each copy that waits or is being tried, `claims` one for each that a daemon has. Who changes
@@ -35,10 +36,12 @@ export async function postpone(
 		copies.map(one => [one.recipientId, one.nextAttemptAt]),
 		2,
 	);
-	await trx.raw(
-		`update queue set next_attempt_at = v.column2 from (${sql}) as v where queue.recipient_id = v.column1`,
-		bindings as Knex.RawBinding[],
-	);
+	await trx
+		.raw(
+			`update queue set next_attempt_at = v.column2 from (${sql}) as v where queue.recipient_id = v.column1`,
+			bindings as Knex.RawBinding[],
+		)
+		.options(unanswered);
 }
 
 /** Takes copies out of the queue. */
@@ -48,7 +51,7 @@ export async function dequeue(trx: Knex.Transaction, ids: readonly string[]): Pr
 	}
 	const [condition, bindings] = among(trx, 'recipient_id', ids);
 	// As text: the query builder would take longer than the engine.
-	await trx.raw(`delete from queue where ${condition}`, bindings);
+	await trx.raw(`delete from queue where ${condition}`, bindings).options(unanswered);
 }
 
 /** Those of the copies that are in the queue. Their rows stay as they are until the transaction ends, and nobody claims them. */

@@ -114,22 +114,6 @@ export async function findReported(trx: Knex.Transaction, recipientIds: readonly
 	return new Set(copies.filter(({state}) => state === 'bounced' || state === 'complained').map(({id}) => id));
 }
 
-/** Those of the copies of which an earlier try may have arrived: the data was sent and no answer came. */
-export async function readPossibleDuplicates(
-	trx: Knex.Transaction,
-	recipientIds: readonly string[],
-): Promise<Set<string>> {
-	if (recipientIds.length === 0) {
-		return new Set();
-	}
-	const ids: string[] = await trx('attempts')
-		.whereIn('recipient_id', recipientIds)
-		.where({phase: 'dot', code: null})
-		.distinct()
-		.pluck('recipient_id');
-	return new Set(ids);
-}
-
 /**
  * Every conversation of a try, for `message show`. A try that is recorded already stays as it is: another node may have
  * had the copy meanwhile, and an outcome must never fail for that.

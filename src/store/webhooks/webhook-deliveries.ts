@@ -5,6 +5,7 @@ import type {Mode} from '../../mail/message.ts';
 import type {DeliveryState} from '../../mail/webhook.ts';
 import {alongIndex, firstThatFit} from '../engine/along-index.ts';
 import {rowSource, textAsBytes} from '../engine/dialect.ts';
+import {unanswered} from '../engine/postgres-pipeline.ts';
 
 /** An event for one endpoint. */
 export type NewDelivery = {
@@ -42,14 +43,16 @@ export async function insertDeliveries(trx: Knex.Transaction, deliveries: readon
 				]),
 			9,
 		);
-		await trx.raw(
-			`insert into webhook_deliveries (id, workspace_id, endpoint_id, message_id, event_id, event_type, body, state,
-				attempts, generation, next_attempt_at, created_at)
-			select v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, ${textAsBytes(trx, 'v.column7')}, 'pending',
-				0, 0, v.column8, v.column9
-			from (${sql}) as v`,
-			bindings as Knex.RawBinding[],
-		);
+		await trx
+			.raw(
+				`insert into webhook_deliveries (id, workspace_id, endpoint_id, message_id, event_id, event_type, body, state,
+					attempts, generation, next_attempt_at, created_at)
+				select v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, ${textAsBytes(trx, 'v.column7')},
+					'pending', 0, 0, v.column8, v.column9
+				from (${sql}) as v`,
+				bindings as Knex.RawBinding[],
+			)
+			.options(unanswered);
 	}
 }
 

@@ -142,7 +142,7 @@ if (engines.includes('postgres')) {
 		t.is(await written('one'), 'ONE');
 
 		// While nothing runs, too.
-		const {rows} = await store.database.raw('select pg_backend_pid() as pid');
+		const {rows} = await store.writer.transaction(trx => trx.raw('select pg_backend_pid() as pid'));
 		await store.reader.raw('select pg_terminate_backend(?)', [rows[0].pid]);
 		t.is(await written('two'), 'TWO');
 		t.is(await written('three'), 'THREE');
@@ -152,11 +152,12 @@ if (engines.includes('postgres')) {
 if (engines.includes('postgres')) {
 	test('a transaction that hangs is ended by PostgreSQL; the store is told to be unavailable, and goes on', async t => {
 		const store = await newStore(t, 'postgres');
-		const setting = async (name: string) => Object.values((await store.database.raw(`show ${name}`)).rows[0])[0];
+		const asked = (sql: string) => store.writer.transaction(trx => trx.raw(sql));
+		const setting = async (name: string) => Object.values((await asked(`show ${name}`)).rows[0])[0];
 		t.is(await setting('idle_in_transaction_session_timeout'), '7s');
 		t.is(await setting('lock_timeout'), '8s');
 
-		await store.database.raw(`set idle_in_transaction_session_timeout = '100ms'`);
+		await asked(`set idle_in_transaction_session_timeout = '100ms'`);
 		const error = await t.throwsAsync(
 			store.writer.transaction(async trx => {
 				const {rows} = await trx.raw('select pg_backend_pid() as pid');

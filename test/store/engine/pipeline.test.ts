@@ -1,0 +1,85 @@
+import test from 'ava';
+import type {Knex} from 'knex';
+import {unanswered} from '../../../src/store/engine/postgres-pipeline.ts';
+import type {Store} from '../../../src/store/store.ts';
+import {engines, newStore, onWriting} from '../../helpers/databases.ts';
+
+// What goes on before it is answered; on SQLite nothing does.
+for (const engine of engines) {
+	const thingsIn = async (store: Store) => (await store.reader('things').orderBy('id').pluck('id')) as number[];
+	const insert = (trx: Knex.Transaction, id: number) =>
+		trx.raw('insert into things (id) values (?)', [id]).options(unanswered);
+
+	test(`a statement that fails unanswered fails its transaction, and nothing after it is written (${engine})`, async t => {
+		const store = await newStore(t, engine);
+		await store.database.raw('create table things (id integer primary key)');
+		// So often that PostgreSQL's statement has a name.
+		for (let id = 1; id <= 5; id++) {
+			await store.writer.transaction(trx => insert(trx, id));
+		}
+		const ends: Array<(trx: Knex.Transaction) => Promise<unknown>> = [
+			// It ends with the failure; with a statement that is not answered; with one that is; with another error.
+			trx => Promise.resolve(trx),
+			trx => insert(trx, 7),
+			trx => trx('things').select('id'),
+			trx => Promise.reject(new Error(`${trx.isTransaction}`)),
+		];
+		for (const [index, end] of ends.entries()) {
+			const error = await t.throwsAsync(
+				store.writer.transaction(async trx => {
+					await insert(trx, 6);
+					await insert(trx, 1);
+					await insert(trx, 7);
+					await end(trx);
+				}),
+			);
+			t.regex(error.message, index === 3 && engine === 'postgres' ? /^true$/ : /duplicate key|UNIQUE constraint/);
+			t.deepEqual(await thingsIn(store), [1, 2, 3, 4, 5]);
+		}
+		await store.writer.transaction(trx => insert(trx, 6));
+		t.deepEqual(await thingsIn(store), [1, 2, 3, 4, 5, 6]);
+	});
+}
+
+if (engines.includes('postgres')) {
+	test('PostgreSQL: where there is no transaction nothing is written', async t => {
+		const store = await newStore(t, 'postgres');
+		const error = await t.throwsAsync(
+			store.writer.transaction(async trx => {
+				// As where BEGIN failed.
+				await trx.raw('rollback');
+				await trx('changes').update({generation: 7}).options(unanswered);
+				await trx('changes').update({generation: 8}).options(unanswered);
+			}),
+		);
+		t.is((error as Error & {code: string}).code, '25006');
+		t.is((await store.reader('changes').first()).generation, 1);
+	});
+
+	test('PostgreSQL: a failure that is passed over does not pass for success', async t => {
+		const store = await newStore(t, 'postgres');
+		const error = await t.throwsAsync(
+			store.writer.transaction(async trx => {
+				await trx('changes').update({generation: 7});
+				await trx.raw('select 1 / 0').catch(() => undefined);
+			}),
+		);
+		t.is((error as Error & {code: string}).code, '22012');
+		t.is((await store.reader('changes').first()).generation, 1);
+	});
+
+	test('PostgreSQL: what is unanswered is sent before anything is waited for', async t => {
+		const store = await newStore(t, 'postgres');
+		const sent: string[] = [];
+		onWriting(store, 'query', ({sql}) => sent.push(sql));
+		await store.writer.transaction(async trx => {
+			const asked = trx.raw('select pg_sleep(0.05)').then(() => sent.push('answered'));
+			await trx('changes').update({generation: 7}).options(unanswered);
+			await trx('changes').update({generation: 8}).options(unanswered);
+			t.is(sent.filter(sql => sql.startsWith('update')).length, 2);
+			t.false(sent.includes('answered'));
+			await asked;
+		});
+		t.is((await store.reader('changes').first()).generation, 8);
+	});
+}
