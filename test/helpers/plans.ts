@@ -33,7 +33,7 @@ export async function plansDuring(store: Store, engine: Engine, work: () => Prom
 	const note = (query: {sql: string; bindings?: readonly Knex.RawBinding[]}) =>
 		// PostgreSQL's client has numbered the bindings by then.
 		statements.push({sql: query.sql.replaceAll(/\$\d+/g, '?'), bindings: query.bindings ?? []});
-	const connections = [store.reader, store.database];
+	const connections = new Set([store.reader, store.database, ...store.writing]);
 	for (const connection of connections) {
 		connection.on('query', note);
 	}
