@@ -1,0 +1,80 @@
+import test from 'ava';
+import {systemClock} from '../../../src/mail/clock.ts';
+import type {Attempt, AttemptResult} from '../../../src/mail/outcome.ts';
+import {createRecordWrite} from '../../../src/outcome/record.ts';
+import {decideNext} from '../../../src/outcome/settle.ts';
+import type {unanswered} from '../../../src/store/engine/postgres-pipeline.ts';
+import {createClaimWrite} from '../../../src/store/queue/claims.ts';
+import type {Store} from '../../../src/store/store.ts';
+import {startApi} from '../../helpers/api.ts';
+import {copyRows} from '../../helpers/copies.ts';
+import {engines, newStore, onWriting} from '../../helpers/databases.ts';
+import {newId, outbox} from '../../helpers/messages.ts';
+
+type Told = {readonly sql: string; readonly options?: typeof unanswered};
+
+/** Counts the round trips of connections that write: statements after an answer that was waited for. */
+function countTrips(store: Store): () => number {
+	let [trips, isAnswered] = [0, true];
+	onWriting(store, 'query', () => {
+		trips += isAnswered ? 1 : 0;
+		isAnswered = false;
+	});
+	for (const connection of store.writing) {
+		connection.on('query-response', (_response: unknown, {sql, options}: Told) => {
+			isAnswered ||= options?.unanswered !== true && !sql.startsWith('begin');
+		});
+	}
+	return () => {
+		const counted = trips;
+		[trips, isAnswered] = [0, true];
+		return counted;
+	};
+}
+
+if (engines.includes('postgres')) {
+	test('a batch is few round trips to PostgreSQL', async t => {
+		const store = await newStore(t, 'postgres');
+		// In one minute: a key's use is noted in each.
+		const now = Date.now();
+		const api = await startApi(t, store, {clock: {now: () => now, monotonic: () => 0}});
+		const trips = countTrips(store);
+		const {sender: from, templateId} = api.workspace;
+		const send = async (to: string) => t.is((await api.post('/v1/messages', {from, to, templateId})).status, 202);
+		// The first use of a key is noted, and so is a month.
+		await send('first@a.test');
+		await Promise.all(Array.from({length: 20}, (_, n) => send(`p${n}@a.test`)));
+		await store.writer.idle();
+		trips();
+		await send('last@a.test');
+		t.is(trips(), 3, 'an accept');
+		const [row] = await copyRows(store.reader);
+		const boot = newId('req');
+		const claim = createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock});
+		const lane = {destination: 'a.test', workspaceId: row.workspace_id};
+		const {copies} = await store.writer.submit(claim, {
+			...lane,
+			...{limit: 50, newestFirst: false, lastsMs: 60_000, asksNext: false, warmUp: null},
+		});
+		t.is(copies.length, 22);
+		t.is(trips(), 3, 'a claim');
+		const at = new Date().toISOString();
+		const attempt: Attempt = {
+			...{at, host: 'mx.test', ip: '192.0.2.1', tls: null, phase: 'dot', code: 250, enhanced: null, reply: 'ok', ms: 1},
+			dialogue: null,
+		};
+		const record = createRecordWrite(boot, outbox);
+		const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
+		await Promise.all(
+			copies.map(async copy => {
+				const result: AttemptResult = {
+					...{recipientId: copy.id, outcome: {kind: 'delivered'}, attempts: [attempt], sentAt: null, at},
+				};
+				const end = {result, acceptedAt: Date.now(), attempts: 0, sentBefore: false, retry};
+				const verdict = decideNext(end, Date.now(), Math.random);
+				await store.writer.submit(record, {copy, made: null, result, verdict, crashes: 0});
+			}),
+		);
+		t.is(trips(), 3, 'outcomes, all in one transaction');
+	});
+}
