@@ -170,7 +170,7 @@ function checkAnswer(t: ExecutionContext, shown: string, {method, target}: Garba
 function countMade(made: Map<string, number>, {method, target}: GarbageRequest, {status, text}: Answered): void {
 	const add = (what: string, n: number) => made.set(what, (made.get(what) ?? 0) + n);
 	const [path] = target.split('?');
-	if (method === 'POST' && path === '/v1/messages' && status === 202) {
+	if (method === 'POST' && /^\/v1\/messages(\/[^/]+\/resend)?$/.test(path ?? '') && status === 202) {
 		add('messages', 1);
 	} else if (method === 'POST' && path === '/v1/messages/batch' && status === 200) {
 		const {data} = JSON.parse(text) as {data: Array<{status: string}>};
