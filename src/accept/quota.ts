@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {monthOf, storeTime} from '../mail/time.ts';
-import {countMonth, countUsage, giveBack} from '../store/usage.ts';
+import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
 import type {Accepted, Draft, Send} from './draft.ts';
 
 /** The sends of one workspace in a group. */
@@ -14,39 +14,50 @@ type Share = {
 };
 
 /**
- * Counts the sends that were accepted and refuses those above their workspace's monthly quota, the last ones of the group
- * first: as if they were judged one by one, in order. Answers the positions of the refused besides the results.
+ * Refuses sends above their workspace's monthly quota, the last ones of the group first: as if they were judged one by one,
+ * in order. Answers the positions of the refused besides the results. Of a workspace with a quota all its accepts take turns
+ * from here to their commit; the others are counted by `countSends`.
  */
-export async function countSends(
+export async function holdToQuotas(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
 	results: readonly Accepted[],
 	now: number,
 ): Promise<{readonly results: readonly Accepted[]; readonly over: ReadonlySet<number>}> {
-	const shares = sharesOf(drafts, results);
+	const limited = sharesOf(drafts, results).filter(({quota}) => quota !== null);
 	const over = new Set<number>();
-	if (shares.length === 0) {
+	if (limited.length === 0) {
 		return {results, over};
 	}
 	const month = monthOf(now);
-	const totals = await countMonth(
-		trx,
-		month.name,
-		shares.map(({workspaceId, counted, simulated}) => ({workspaceId, accepted: counted.length, test: simulated})),
-	);
+	const totals = await countMonth(trx, month.name, limited.map(monthCount));
 	const judged = [...results];
 	const excess: Array<{workspaceId: string; n: number}> = [];
-	for (const {workspaceId, quota, counted} of shares) {
-		const above = quota === null ? 0 : Math.min(counted.length, (totals.get(workspaceId) ?? 0) - quota);
-		if (quota !== null && above > 0) {
+	for (const {workspaceId, quota, counted} of limited) {
+		const limit = quota ?? 0;
+		const above = Math.min(counted.length, (totals.get(workspaceId) ?? 0) - limit);
+		if (above > 0) {
 			excess.push({workspaceId, n: above});
-			for (const index of counted.splice(-above)) {
-				judged[index] = {ok: false, code: 'quota_exceeded', quota: {limit: quota, endsAt: month.end}};
+			for (const index of counted.slice(-above)) {
+				judged[index] = {ok: false, code: 'quota_exceeded', quota: {limit, endsAt: month.end}};
 				over.add(index);
 			}
 		}
 	}
 	await giveBack(trx, month.name, excess);
+	return {results: judged, over};
+}
+
+/** Counts what was accepted. Last in its transaction: until the commit no other one counts for the same workspaces. */
+export async function countSends(
+	trx: Knex.Transaction,
+	drafts: readonly Draft[],
+	results: readonly Accepted[],
+	now: number,
+): Promise<void> {
+	const shares = sharesOf(drafts, results);
+	const unlimited = shares.filter(({quota}) => quota === null);
+	await addToMonth(trx, monthOf(now).name, unlimited.map(monthCount));
 	const at = storeTime(now);
 	await countUsage(
 		trx,
@@ -54,7 +65,10 @@ export async function countSends(
 			n > 0 ? [{workspaceId, at, status: 'accepted' as const, n}] : [],
 		),
 	);
-	return {results: judged, over};
+}
+
+function monthCount({workspaceId, counted, simulated}: Share): MonthCount {
+	return {workspaceId, accepted: counted.length, test: simulated};
 }
 
 function sharesOf(drafts: readonly Draft[], results: readonly Accepted[]): Share[] {

@@ -20,7 +20,7 @@ import {insertRecipients, type NewRecipient} from '../store/recipients.ts';
 import {findOptedOut} from '../store/topics.ts';
 import {type Accepted, accepted, type Draft, refused} from './draft.ts';
 import {releaseRefused, resolveKeys} from './idempotency.ts';
-import {countSends} from './quota.ts';
+import {countSends, holdToQuotas} from './quota.ts';
 
 export type AcceptWriteOptions = {
 	readonly clock: Clock;
@@ -59,13 +59,14 @@ export function createAcceptWrite({
 				now: storeTime(now),
 				expiredBefore: storeTime(now - keyRetention()),
 			});
-			const {results, over} = await countSends(trx, drafts, settled, now);
+			const {results, over} = await holdToQuotas(trx, drafts, settled, now);
 			if (over.size > 0) {
 				await releaseRefused(trx, drafts, over);
 			}
 			const entries = entriesOf(drafts, results);
 			await insertNew(trx, entries, {addressees, reasonOf, now: storeTime(now), newId});
 			await recordSends(trx, entries, {clock, newId});
+			await countSends(trx, drafts, results, now);
 			return regroup(groups, results);
 		},
 	};

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {rowSource} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
+import {unanswered} from './engine/postgres-pipeline.ts';
 
 /** What the API tells of a day. */
 export const usageStatuses = ['accepted', 'delivered', 'bounced', 'complained'] as const;
@@ -69,29 +70,42 @@ export async function purgeUsageHours(trx: Knex.Transaction, firstHour: string, 
 /** Sends of a workspace to be counted in a month (`2026-11`), real and simulated ones apart. */
 export type MonthCount = {readonly workspaceId: string; readonly accepted: number; readonly test: number};
 
+/** Adds to the figures of a month. */
+export async function addToMonth(trx: Knex.Transaction, month: string, counts: readonly MonthCount[]): Promise<void> {
+	if (counts.length > 0) {
+		await trx.raw(...addition(trx, month, counts)).options(unanswered);
+	}
+}
+
 /**
- * Adds to the figures of a month and answers what `accepted` is now, by workspace. The rows stay locked until the
- * transaction ends, so that what is judged by them is exact.
+ * The same; answers what `accepted` is now, by workspace. The rows stay locked until the transaction ends, so that what is
+ * judged by them is exact.
  */
 export async function countMonth(
 	trx: Knex.Transaction,
 	month: string,
 	counts: readonly MonthCount[],
 ): Promise<Map<string, number>> {
+	const [sql, bindings] = addition(trx, month, counts);
+	const answer = await trx.raw(`${sql} returning workspace_id, accepted`, bindings);
+	const counted: Array<{workspace_id: string; accepted: number}> = Array.isArray(answer) ? answer : answer.rows;
+	return new Map(counted.map(row => [row.workspace_id, row.accepted]));
+}
+
+function addition(
+	trx: Knex.Transaction,
+	month: string,
+	counts: readonly MonthCount[],
+): [sql: string, bindings: Knex.RawBinding[]] {
 	// In the order of their keys, for two nodes may count for the same workspaces.
 	const rows = counts
 		.toSorted((a, b) => (a.workspaceId < b.workspaceId ? -1 : 1))
 		.map(one => [one.workspaceId, month, one.accepted, one.test]);
 	const {sql, bindings} = rowSource(trx, rows, 4);
-	const answer = await trx.raw(
-		`insert into usage_months (workspace_id, month, accepted, test) ${sql}
-			on conflict (workspace_id, month) do update
-				set accepted = usage_months.accepted + excluded.accepted, test = usage_months.test + excluded.test
-			returning workspace_id, accepted`,
-		bindings as Knex.RawBinding[],
-	);
-	const counted: Array<{workspace_id: string; accepted: number}> = Array.isArray(answer) ? answer : answer.rows;
-	return new Map(counted.map(row => [row.workspace_id, row.accepted]));
+	const adding = `insert into usage_months (workspace_id, month, accepted, test) ${sql}
+		on conflict (workspace_id, month) do update
+			set accepted = usage_months.accepted + excluded.accepted, test = usage_months.test + excluded.test`;
+	return [adding, bindings as Knex.RawBinding[]];
 }
 
 /** Takes back what `countMonth` added too much in the same transaction. */

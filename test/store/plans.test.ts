@@ -2,8 +2,9 @@ import test from 'ava';
 import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {bringForward, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
-import {createClaimWrite, readDue, readLanes} from '../../src/store/queue/claims.ts';
+import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {copyClaims, releaseUnknownClaims, waitingCopies} from '../../src/store/queue/releases.ts';
+import {readDue, readLanes} from '../../src/store/queue/waiting-lanes.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
@@ -24,7 +25,9 @@ storeTest(test, 'a claim reads no other copies than those that it takes', async 
 		}
 	});
 	t.deepEqual(greedy(plans), []);
-	const reads = plans.filter(plan => /^(?:select|insert into claims)/.test(plan) && plan.includes('queue_due'));
+	const reads = plans.filter(
+		plan => /^(?:select|insert into claims|with claimed)/.test(plan) && plan.includes('queue_due'),
+	);
 	t.is(reads.length, 6, plans.join('\n\n'));
 	for (const plan of reads) {
 		// All of the key: the backlogs of other workspaces for the same destination are not read.

@@ -13,6 +13,9 @@ export const postgresLimits = {connectMs: 10_000, statementMs: 60_000};
 const hurried = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
 const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
 
+// To compile a statement takes longer than any of ours, and the server's guess of what it would gain is far off.
+const interpreted = 'set jit = off';
+
 type PostgresConnection = {query: (sql: string, done: (error: Error | null) => void) => void};
 
 /** What a pool of connections is for: many that read, one for maintenance, one on which a group writer writes. */
@@ -27,7 +30,11 @@ export type PostgresOptions = {
 };
 
 export function postgresConfig(url: string, {client, connections, use, isPatient}: PostgresOptions) {
-	const limits = isPatient ? patient : hurried;
+	const session = [
+		isPatient ? patient : hurried,
+		interpreted,
+		...(use === 'writing' ? [writesInTransactions] : []),
+	].join('; ');
 	return {
 		client: client as typeof Knex.Client,
 		connection: {connectionString: url, application_name: 'mailctl', keepAlive: true},
@@ -43,10 +50,7 @@ export function postgresConfig(url: string, {client, connections, use, isPatient
 			afterCreate: (
 				connection: PostgresConnection,
 				done: (error: Error | null, connection: PostgresConnection) => void,
-			) =>
-				connection.query(use === 'writing' ? `${limits}; ${writesInTransactions}` : limits, error =>
-					done(error, connection),
-				),
+			) => connection.query(session, error => done(error, connection)),
 		},
 	} satisfies Knex.Config & {readonly prepares: boolean; readonly pipelines: boolean};
 }

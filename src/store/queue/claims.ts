@@ -177,13 +177,19 @@ async function claimDue(
 		...[workspaceId, limit],
 	]);
 	// Another node may have claimed a copy just before it was locked here.
-	const answer = await trx.raw(
-		`insert into claims (recipient_id, claimed_by, attempts, until)
+	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until)
 		select r.id, ?, r.attempts, ? from recipients as r where r.id in (${lanes.join(' union all ')})
-		on conflict (recipient_id) do nothing returning recipient_id as id`,
-		[boot, until, ...bindings],
-	);
-	const claimed: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
+		on conflict (recipient_id) do nothing returning recipient_id as id`;
+	const values = [boot, until, ...bindings];
+	if (dialect.name === 'postgres') {
+		// A round trip less.
+		const {rows} = await trx.raw(
+			`with claimed as (${claiming}) ${copiesWithMail} where r.id in (select id from claimed)`,
+			values,
+		);
+		return rows;
+	}
+	const claimed: Array<{id: string}> = await trx.raw(claiming, values);
 	if (claimed.length === 0) {
 		return [];
 	}
@@ -192,8 +198,7 @@ async function claimDue(
 		'r.id',
 		claimed.map(({id}) => id),
 	);
-	const read = await trx.raw(`${copiesWithMail} where ${condition}`, ids);
-	return Array.isArray(read) ? read : read.rows;
+	return await trx.raw(`${copiesWithMail} where ${condition}`, ids);
 }
 
 /** A query of the ids of a lane's due copies. As text, for lanes may be many. */
@@ -266,28 +271,4 @@ async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, ro
 				detail: null,
 			})),
 	);
-}
-
-/** Lanes with work of workspaces that are not paused, and when the first copy of each is due: what the scheduler starts from. */
-export async function readLanes(reader: Knex): Promise<Array<LaneKey & {readonly due: string}>> {
-	return await reader('queue')
-		.select('destination', 'workspace_id as workspaceId')
-		.min('next_attempt_at as due')
-		.whereNull('held_at')
-		.whereNotIn('workspace_id', pausedWorkspaces(reader))
-		.groupBy('destination', 'workspace_id');
-}
-
-/** Lanes with copies that a claim would get now. */
-export async function readDue(reader: Knex, now: string): Promise<LaneKey[]> {
-	return await reader('queue')
-		.distinct('destination', 'workspace_id as workspaceId')
-		.where('next_attempt_at', '<=', now)
-		.whereNull('held_at')
-		.whereNotIn('recipient_id', reader('claims').select('recipient_id'))
-		.whereNotIn('workspace_id', pausedWorkspaces(reader));
-}
-
-function pausedWorkspaces(reader: Knex): Knex.QueryBuilder {
-	return reader('workspaces').select('id').whereNotNull('paused_at');
 }

@@ -1,0 +1,73 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {readDue, readLanes} from '../../../src/store/queue/waiting-lanes.ts';
+import {storeTest} from '../../helpers/databases.ts';
+import {plansDuring} from '../../helpers/plans.ts';
+
+/** What of a copy decides whether its lane has work. */
+const copies = fc.array(
+	fc.record({
+		destination: fc.constantFrom('a.test', 'b.test', 'b.test.c', 'ä.test'),
+		workspace: fc.constantFrom('ws_going', 'ws_paused', 'ws_other'),
+		hour: fc.nat(9),
+		held: fc.boolean(),
+		claimed: fc.boolean(),
+	}),
+	{maxLength: 20},
+);
+
+storeTest(test, 'lanes with work are found as if each copy were looked at', async (t, {database, reader}) => {
+	for (const id of ['ws_going', 'ws_paused', 'ws_other']) {
+		await database('workspaces').insert({id, name: id, created_at: '', paused_at: id === 'ws_paused' ? 'x' : null});
+	}
+	await fc.assert(
+		fc.asyncProperty(copies, fc.nat(9), async (waiting, now) => {
+			await database('queue').delete();
+			await database('claims').delete();
+			for (const [index, {destination, workspace, hour, held, claimed}] of waiting.entries()) {
+				const id = {recipient_id: `rcp_${index}`};
+				const lane = {destination, workspace_id: workspace};
+				await database('queue').insert({...id, ...lane, next_attempt_at: `${hour}`, held_at: held ? 'x' : null});
+				await (claimed && database('claims').insert({...id, claimed_by: 'x', attempts: 0, until: 'x'}));
+			}
+			const going = waiting
+				.filter(({workspace, held}) => workspace !== 'ws_paused' && !held)
+				.map(one => ({...one, lane: `${one.workspace} ${one.destination}`}));
+			const first = new Map<string, number>();
+			for (const {lane, hour} of going) {
+				first.set(lane, Math.min(hour, first.get(lane) ?? hour));
+			}
+			const lanes = await readLanes(reader);
+			t.deepEqual(
+				lanes.map(one => [`${one.workspaceId} ${one.destination}`, Number(one.due)]).sort(),
+				[...first].sort(),
+			);
+			const due = new Set(going.filter(({hour, claimed}) => hour <= now && !claimed).map(({lane}) => lane));
+			t.deepEqual(
+				(await readDue(reader, `${now}`)).map(one => `${one.workspaceId} ${one.destination}`).sort(),
+				[...due].sort(),
+			);
+		}),
+		{numRuns: 60},
+	);
+});
+
+storeTest(test, 'what waits in a lane is not read to find the next one', async (t, store, engine) => {
+	const plans = await plansDuring(store, engine, async () => {
+		await readLanes(store.reader);
+		await readDue(store.reader, '9');
+	});
+	t.is(plans.length, 2);
+	for (const plan of plans) {
+		if (engine === 'sqlite') {
+			t.regex(plan, /queue_due \(destination=\? AND workspace_id>\?\).*queue_due \(destination>\?\)/s);
+			t.notRegex(plan, /B-TREE FOR ORDER/);
+		} else {
+			t.regex(
+				plan,
+				/\(destination = p\.destination\) AND \(workspace_id > p\.workspace_id\).*\(destination > p\.destination\)/s,
+			);
+			t.notRegex(plan, /Sort Key/);
+		}
+	}
+});
