@@ -1,6 +1,6 @@
 import {writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import test from 'ava';
+import test, {type ExecutionContext} from 'ava';
 import createKnex from 'knex';
 import {engines, temporaryFolder} from '../helpers/databases.ts';
 import {type FleetNode, mostSessions, startFleet} from '../helpers/fleet.ts';
@@ -19,16 +19,8 @@ test('a host never sees more connections than its cap, while nodes share it, one
 		return;
 	}
 	t.timeout(600_000);
-	const file = join(await temporaryFolder(t), 'destinations.json');
-	await writeFile(file, JSON.stringify({default: {connections: cap, startConnections: cap}}));
-	const machine = {MAILCTL_DESTINATIONS_FILE: file};
-	const fleet = await startFleet(t, [machine, machine, machine]);
+	const {fleet, database, leases, sharedBy} = await startSharing(t, 3);
 	const [one, two, three] = fleet.nodes as [FleetNode, FleetNode, FleetNode];
-	const database = createKnex({client: 'pg', connection: fleet.url, pool: {min: 0, max: 1}});
-	t.teardown(() => database.destroy());
-	const leases = async (): Promise<Lease[]> => await database('leases').where('slots', '>', 0).select('node', 'slots');
-	const sharedBy = async (nodes: number) =>
-		await waitFor(`${nodes} nodes have some of it`, async () => (await leases()).length === nodes);
 
 	await one.start();
 	await fleet.order(orders);
@@ -65,3 +57,53 @@ test('a host never sees more connections than its cap, while nodes share it, one
 	t.is(await one.daemon().stop(), 0);
 	t.deepEqual(await database('lease_terms').select(), []);
 });
+
+test('PostgreSQL is silent for longer than nodes may use what they have of a host: nobody goes on, and the cap holds', async t => {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return;
+	}
+	t.timeout(600_000);
+	const {fleet, database, sharedBy} = await startSharing(t, 2);
+	await Promise.all(fleet.nodes.map(node => node.start()));
+	let isEnough = false;
+	const load = fleet.orderUntil(() => isEnough);
+	await sharedBy(2);
+	for (const {proxy} of fleet.nodes) {
+		proxy.mute();
+	}
+	await waitFor('their terms are over', async () => {
+		const [row] = await database('lease_terms').max('until as until');
+		return Number(row?.until) < Date.now();
+	});
+	await waitFor('no connection to the host is open', () => fleet.mx.open() === 0);
+	const before = fleet.mx.received.length;
+	for (const {proxy} of fleet.nodes) {
+		proxy.unmute();
+	}
+	await sharedBy(2);
+	await waitFor('mail flows again', () => fleet.mx.received.length > before + orders);
+	isEnough = true;
+	await load;
+	const twice = await fleet.arrived();
+	t.log(`${fleet.answers.size} orders, ${twice} mails twice, at most ${fleet.mx.mostOpen()} connections at once`);
+	t.true(fleet.mx.mostOpen() <= cap, `${fleet.mx.mostOpen()} connections`);
+	t.true(twice <= 2 * mostSessions, `${twice} came twice`);
+});
+
+/** Nodes with a cap on connections to the one host, none of them started. */
+async function startSharing(t: ExecutionContext, nodes: number) {
+	const file = join(await temporaryFolder(t), 'destinations.json');
+	await writeFile(file, JSON.stringify({default: {connections: cap, startConnections: cap}}));
+	const machine = {MAILCTL_DESTINATIONS_FILE: file};
+	const fleet = await startFleet(
+		t,
+		Array.from({length: nodes}, () => machine),
+	);
+	const database = createKnex({client: 'pg', connection: fleet.url, pool: {min: 0, max: 1}});
+	t.teardown(() => database.destroy());
+	const leases = async (): Promise<Lease[]> => await database('leases').where('slots', '>', 0).select('node', 'slots');
+	const sharedBy = async (count: number) =>
+		await waitFor(`${count} nodes have some of it`, async () => (await leases()).length === count);
+	return {fleet, database, leases, sharedBy};
+}

@@ -45,8 +45,13 @@ const mostWaiting = 200;
 const requestLimitMs = 15_000;
 const arrivalLimitMs = 180_000;
 
-export async function startFleet(t: ExecutionContext, machines: readonly Settings[]): Promise<Fleet> {
-	const location = await newLocation(t, 'postgres');
+/** `database`: an empty one; absent: a new one of the run's server. */
+export async function startFleet(
+	t: ExecutionContext,
+	machines: readonly Settings[],
+	database?: string,
+): Promise<Fleet> {
+	const location = database === undefined ? await newLocation(t, 'postgres') : {url: database};
 	const url = 'url' in location ? location.url : '';
 	const {mx, settings} = await startMx(t, {
 		dot(_line, connection) {

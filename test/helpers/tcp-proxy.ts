@@ -10,12 +10,15 @@ export type TcpProxy = {
 	readonly mute: () => void;
 	/** New connections go through. Those from before stay silent for ever, as of a server that was replaced. */
 	readonly unmute: () => void;
+	/** Ends every connection; new ones go to this port, as where an address moves to another server. */
+	readonly moveTo: (port: number) => void;
 };
 
 /** Hands connections on to a server, until it is cut. */
 export async function startTcpProxy(t: ExecutionContext, target: {host: string; port: number}): Promise<TcpProxy> {
 	const sockets = new Set<Socket>();
 	let muted = false;
+	let {port} = target;
 	const server = createServer({allowHalfOpen: true}, client => {
 		if (muted) {
 			sockets.add(client);
@@ -23,7 +26,7 @@ export async function startTcpProxy(t: ExecutionContext, target: {host: string; 
 			client.once('close', () => sockets.delete(client));
 			return;
 		}
-		const upstream = connect(target.port, target.host);
+		const upstream = connect(port, target.host);
 		for (const socket of [client, upstream]) {
 			sockets.add(socket);
 			socket.on('error', () => undefined);
@@ -35,11 +38,14 @@ export async function startTcpProxy(t: ExecutionContext, target: {host: string; 
 		}
 		client.pipe(upstream).pipe(client);
 	});
-	const cut = () => {
-		server.close();
+	const endAll = () => {
 		for (const socket of sockets) {
 			socket.destroy();
 		}
+	};
+	const cut = () => {
+		server.close();
+		endAll();
 	};
 	const mute = () => {
 		muted = true;
@@ -51,8 +57,12 @@ export async function startTcpProxy(t: ExecutionContext, target: {host: string; 
 	const unmute = () => {
 		muted = false;
 	};
+	const moveTo = (other: number) => {
+		port = other;
+		endAll();
+	};
 	server.listen(0, '127.0.0.1');
 	await once(server, 'listening');
 	t.teardown(cut);
-	return {port: (server.address() as AddressInfo).port, cut, mute, unmute};
+	return {port: (server.address() as AddressInfo).port, cut, mute, unmute, moveTo};
 }

@@ -44,9 +44,17 @@ export const sqliteDialect: Dialect = {
 const postgresUnavailable = /^(08|53|57|25006|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 const ended = /connection (terminated|ended|error)/i;
 
+// The server's messages are in its own language: of a refusal that has no code to itself, the name of PostgreSQL's function tells.
+const refusedBy = (error: unknown, routine: string) => codeOf(error) === '0A000' && Object(error).routine === routine;
+
 /** A newer node has changed the table since the statement was prepared ("cached plan must not change result type"). */
 export function isStalePlan(error: unknown): boolean {
-	return Object(error).code === '0A000' && /cached plan/.test(String(Object(error).message));
+	return refusedBy(error, 'RevalidateCachedQuery');
+}
+
+/** What `begin read write` is told by a replica ("cannot set transaction read-write mode during recovery"). */
+function isReplica(error: unknown): boolean {
+	return refusedBy(error, 'call_bool_check_hook');
 }
 
 export const postgresDialect: Dialect = {
@@ -54,6 +62,7 @@ export const postgresDialect: Dialect = {
 	skipLocked: 'for update skip locked',
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
+		isReplica(error) ||
 		(error instanceof Error && (ended.test(error.message) || /acquiring a connection/i.test(error.message))),
 	// A server that fell silent is not asked again at once.
 	isLost: error =>
