@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 
-type Migration = {readonly up: (knex: Knex) => Promise<void>};
+/** `tell` hears what takes long before it begins. */
+type Migration = {readonly up: (knex: Knex, tell?: (line: string) => void) => Promise<void>};
 
 /**
  * Every migration in order, by its name; only those that a store lacks are loaded. Append only. `breaking`: the program of the
@@ -33,4 +34,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['023_webhook_answers', () => import('./023_webhook_answers.ts')],
 	['024_leases', () => import('./024_leases.ts')],
 	['025_queue', () => import('./025_queue.ts'), 'breaking'],
+	['026_days', () => import('./026_days.ts'), 'breaking'],
 ];

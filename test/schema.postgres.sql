@@ -21,6 +21,11 @@ attachments.position integer not null
 attachments.filename text C not null
 attachments.content_type text C not null
 attachments.content bytea not null
+attachments_other.message_id text C not null
+attachments_other.position integer not null
+attachments_other.filename text C not null
+attachments_other.content_type text C not null
+attachments_other.content bytea not null
 attempts.recipient_id text C not null
 attempts.n integer not null
 attempts.position integer not null
@@ -34,6 +39,19 @@ attempts.enhanced text C
 attempts.reply text C not null
 attempts.ms integer not null
 attempts.dialogue text C
+attempts_other.recipient_id text C not null
+attempts_other.n integer not null
+attempts_other.position integer not null
+attempts_other.at text C not null
+attempts_other.host text C
+attempts_other.ip text C
+attempts_other.tls text C
+attempts_other.phase text C not null
+attempts_other.code integer
+attempts_other.enhanced text C
+attempts_other.reply text C not null
+attempts_other.ms integer not null
+attempts_other.dialogue text C
 audit.id text C not null
 audit.at text C not null
 audit.workspace_id text C
@@ -86,6 +104,13 @@ engagement.n integer not null
 engagement.machine_n integer not null
 engagement.first_at text C not null
 engagement.last_at text C not null
+engagement_other.recipient_id text C not null
+engagement_other.kind text C not null
+engagement_other.url text C not null
+engagement_other.n integer not null
+engagement_other.machine_n integer not null
+engagement_other.first_at text C not null
+engagement_other.last_at text C not null
 events.id text C not null
 events.message_id text C not null
 events.recipient_id text C
@@ -94,6 +119,14 @@ events.occurred_at text C not null
 events.recorded_at text C not null
 events.detail text C
 events.position bigint default nextval('event_positions'::regclass)
+events_other.id text C not null
+events_other.message_id text C not null
+events_other.recipient_id text C
+events_other.type text C not null
+events_other.occurred_at text C not null
+events_other.recorded_at text C not null
+events_other.detail text C
+events_other.position bigint default nextval('event_positions'::regclass)
 idempotency_keys.workspace_id text C not null
 idempotency_keys.mode text C not null
 idempotency_keys.key text C not null
@@ -136,6 +169,9 @@ mailbox_checkpoints.updated_at text C not null
 message_terms.workspace_id text C not null
 message_terms.term text C not null
 message_terms.message_id text C not null
+message_terms_other.workspace_id text C not null
+message_terms_other.term text C not null
+message_terms_other.message_id text C not null
 messages.id text C not null
 messages.workspace_id text C not null
 messages.mode text C not null
@@ -159,6 +195,29 @@ messages.attachments integer not null
 messages.resent_from text C
 messages.created_at text C not null
 messages.erased_at text C
+messages_other.id text C not null
+messages_other.workspace_id text C not null
+messages_other.mode text C not null
+messages_other.from_address text C not null
+messages_other.from_key text C not null
+messages_other.to_address text C not null
+messages_other.to_key text C not null
+messages_other.reply_to text C
+messages_other.cc text C
+messages_other.template_id text C not null
+messages_other.version_id text C not null
+messages_other.data text C
+messages_other.metadata text C
+messages_other.tags text C
+messages_other.topic_id text C
+messages_other.topic_code text C
+messages_other.locale text C
+messages_other.timezone text C
+messages_other.tracking text C
+messages_other.attachments integer not null
+messages_other.resent_from text C
+messages_other.created_at text C not null
+messages_other.erased_at text C
 migrations.name text not null
 migrations.applied_at text not null
 migrations.effect text
@@ -188,6 +247,7 @@ queue.workspace_id text C not null
 queue.destination text C not null
 queue.next_attempt_at text C not null
 queue.held_at text C
+queue.attempts integer not null default 0
 rate_windows.key_id text C not null
 rate_windows.bucket text C not null
 rate_windows.ends_at text C not null
@@ -208,6 +268,21 @@ recipients.sent_at text C
 recipients.last_category text C
 recipients.last_reply text C
 recipients.crashes integer not null
+recipients_other.id text C not null
+recipients_other.workspace_id text C not null
+recipients_other.message_id text C not null
+recipients_other.address text C not null
+recipients_other.address_key text C not null
+recipients_other.role text C not null
+recipients_other.destination text C not null
+recipients_other.state text C not null
+recipients_other.state_at text C not null
+recipients_other.subject text C
+recipients_other.attempts integer not null
+recipients_other.sent_at text C
+recipients_other.last_category text C
+recipients_other.last_reply text C
+recipients_other.crashes integer not null
 reports.id text C not null
 reports.workspace_id text C
 reports.message_id text C
@@ -393,10 +468,10 @@ address_health: PRIMARY KEY (workspace_id, address_key)
 api_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 api_keys: PRIMARY KEY (id)
 api_keys: UNIQUE (hash)
-attachments: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
 attachments: PRIMARY KEY (message_id, "position")
-attempts: FOREIGN KEY (recipient_id) REFERENCES recipients(id) ON DELETE CASCADE
+attachments_other: PRIMARY KEY (message_id, "position")
 attempts: PRIMARY KEY (recipient_id, n, "position")
+attempts_other: PRIMARY KEY (recipient_id, n, "position")
 audit: PRIMARY KEY (id)
 changes: PRIMARY KEY (id)
 claims: PRIMARY KEY (recipient_id)
@@ -409,10 +484,10 @@ dkim_keys: UNIQUE (domain_id, selector)
 domains: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 domains: PRIMARY KEY (id)
 domains: UNIQUE (workspace_id, name)
-engagement: FOREIGN KEY (recipient_id) REFERENCES recipients(id) ON DELETE CASCADE
 engagement: PRIMARY KEY (recipient_id, kind, url)
-events: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+engagement_other: PRIMARY KEY (recipient_id, kind, url)
 events: PRIMARY KEY (message_id, id)
+events_other: PRIMARY KEY (message_id, id)
 idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (id)
@@ -421,7 +496,9 @@ lease_terms: PRIMARY KEY (node)
 leases: PRIMARY KEY (site, node)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
 message_terms: PRIMARY KEY (workspace_id, term, message_id)
+message_terms_other: PRIMARY KEY (workspace_id, term, message_id)
 messages: PRIMARY KEY (id)
+messages_other: PRIMARY KEY (id)
 migrations: PRIMARY KEY (name)
 mta_sts: PRIMARY KEY (domain)
 nodes: PRIMARY KEY (id)
@@ -431,9 +508,8 @@ passkeys: UNIQUE (credential_id)
 queue: PRIMARY KEY (recipient_id)
 rate_windows: FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE CASCADE
 rate_windows: PRIMARY KEY (key_id, bucket)
-recipients: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
 recipients: PRIMARY KEY (id)
-reports: FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+recipients_other: PRIMARY KEY (id)
 reports: PRIMARY KEY (id)
 reputation_hours: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 reputation_hours: PRIMARY KEY (workspace_id, hour)
@@ -488,8 +564,10 @@ CREATE UNIQUE INDEX address_health_pkey ON public.address_health USING btree (wo
 CREATE INDEX api_keys_by_workspace ON public.api_keys USING btree (workspace_id, id)
 CREATE UNIQUE INDEX api_keys_hash_unique ON public.api_keys USING btree (hash)
 CREATE UNIQUE INDEX api_keys_pkey ON public.api_keys USING btree (id)
-CREATE UNIQUE INDEX attachments_pkey ON public.attachments USING btree (message_id, "position")
-CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (recipient_id, n, "position")
+CREATE UNIQUE INDEX attachments_other_pkey ON public.attachments_other USING btree (message_id, "position")
+CREATE UNIQUE INDEX attachments_pkey ON ONLY public.attachments USING btree (message_id, "position")
+CREATE UNIQUE INDEX attempts_other_pkey ON public.attempts_other USING btree (recipient_id, n, "position")
+CREATE UNIQUE INDEX attempts_pkey ON ONLY public.attempts USING btree (recipient_id, n, "position")
 CREATE INDEX audit_by_recipient ON public.audit USING btree (workspace_id, recipient) WHERE (recipient IS NOT NULL)
 CREATE INDEX audit_by_workspace ON public.audit USING btree (workspace_id, id)
 CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
@@ -503,9 +581,12 @@ CREATE UNIQUE INDEX dkim_keys_pkey ON public.dkim_keys USING btree (id)
 CREATE UNIQUE INDEX domains_by_name ON public.domains USING btree (workspace_id, name)
 CREATE INDEX domains_by_workspace ON public.domains USING btree (workspace_id, id)
 CREATE UNIQUE INDEX domains_pkey ON public.domains USING btree (id)
-CREATE UNIQUE INDEX engagement_pkey ON public.engagement USING btree (recipient_id, kind, url)
-CREATE INDEX events_by_position ON public.events USING btree ("position") WHERE ("position" IS NOT NULL)
-CREATE UNIQUE INDEX events_pkey ON public.events USING btree (message_id, id)
+CREATE UNIQUE INDEX engagement_other_pkey ON public.engagement_other USING btree (recipient_id, kind, url)
+CREATE UNIQUE INDEX engagement_pkey ON ONLY public.engagement USING btree (recipient_id, kind, url)
+CREATE INDEX events_by_position ON ONLY public.events USING btree ("position") WHERE ("position" IS NOT NULL)
+CREATE UNIQUE INDEX events_other_pkey ON public.events_other USING btree (message_id, id)
+CREATE INDEX events_other_position_idx ON public.events_other USING btree ("position") WHERE ("position" IS NOT NULL)
+CREATE UNIQUE INDEX events_pkey ON ONLY public.events USING btree (message_id, id)
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (created_at)
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
@@ -518,13 +599,20 @@ CREATE UNIQUE INDEX lease_terms_pkey ON public.lease_terms USING btree (node)
 CREATE INDEX leases_by_node ON public.leases USING btree (node)
 CREATE UNIQUE INDEX leases_pkey ON public.leases USING btree (site, node)
 CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
-CREATE UNIQUE INDEX message_terms_pkey ON public.message_terms USING btree (workspace_id, term, message_id)
-CREATE INDEX messages_by_recipient ON public.messages USING btree (workspace_id, to_key, id)
-CREATE INDEX messages_by_sender ON public.messages USING btree (workspace_id, from_key, id)
-CREATE INDEX messages_by_template ON public.messages USING btree (workspace_id, template_id, id)
-CREATE INDEX messages_by_workspace ON public.messages USING btree (workspace_id, id)
-CREATE INDEX messages_of_tests ON public.messages USING btree (workspace_id, id) WHERE (mode = 'test'::text)
-CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (id)
+CREATE UNIQUE INDEX message_terms_other_pkey ON public.message_terms_other USING btree (workspace_id, term, message_id)
+CREATE UNIQUE INDEX message_terms_pkey ON ONLY public.message_terms USING btree (workspace_id, term, message_id)
+CREATE INDEX messages_by_recipient ON ONLY public.messages USING btree (workspace_id, to_key, id)
+CREATE INDEX messages_by_sender ON ONLY public.messages USING btree (workspace_id, from_key, id)
+CREATE INDEX messages_by_template ON ONLY public.messages USING btree (workspace_id, template_id, id)
+CREATE INDEX messages_by_workspace ON ONLY public.messages USING btree (workspace_id, id)
+CREATE INDEX messages_of_tests ON ONLY public.messages USING btree (workspace_id, id) WHERE (mode = 'test'::text)
+CREATE UNIQUE INDEX messages_other_pkey ON public.messages_other USING btree (id)
+CREATE INDEX messages_other_workspace_id_from_key_id_idx ON public.messages_other USING btree (workspace_id, from_key, id)
+CREATE INDEX messages_other_workspace_id_id_idx ON public.messages_other USING btree (workspace_id, id)
+CREATE INDEX messages_other_workspace_id_id_idx1 ON public.messages_other USING btree (workspace_id, id) WHERE (mode = 'test'::text)
+CREATE INDEX messages_other_workspace_id_template_id_id_idx ON public.messages_other USING btree (workspace_id, template_id, id)
+CREATE INDEX messages_other_workspace_id_to_key_id_idx ON public.messages_other USING btree (workspace_id, to_key, id)
+CREATE UNIQUE INDEX messages_pkey ON ONLY public.messages USING btree (id)
 CREATE UNIQUE INDEX migrations_pkey ON public.migrations USING btree (name)
 CREATE UNIQUE INDEX mta_sts_pkey ON public.mta_sts USING btree (domain)
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
@@ -535,10 +623,14 @@ CREATE INDEX queue_due ON public.queue USING btree (destination, workspace_id, n
 CREATE INDEX queue_held ON public.queue USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
 CREATE UNIQUE INDEX queue_pkey ON public.queue USING btree (recipient_id)
 CREATE UNIQUE INDEX rate_windows_pkey ON public.rate_windows USING btree (key_id, bucket)
-CREATE INDEX recipients_by_message ON public.recipients USING btree (message_id)
-CREATE INDEX recipients_by_state ON public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
-CREATE INDEX recipients_cc_by_address ON public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
-CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (id)
+CREATE INDEX recipients_by_message ON ONLY public.recipients USING btree (message_id)
+CREATE INDEX recipients_by_state ON ONLY public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
+CREATE INDEX recipients_cc_by_address ON ONLY public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
+CREATE INDEX recipients_other_message_id_idx ON public.recipients_other USING btree (message_id)
+CREATE UNIQUE INDEX recipients_other_pkey ON public.recipients_other USING btree (id)
+CREATE INDEX recipients_other_workspace_id_address_key_idx ON public.recipients_other USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
+CREATE INDEX recipients_other_workspace_id_state_message_id_idx ON public.recipients_other USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
+CREATE UNIQUE INDEX recipients_pkey ON ONLY public.recipients USING btree (id)
 CREATE INDEX reports_by_message ON public.reports USING btree (message_id, id)
 CREATE UNIQUE INDEX reports_once ON public.reports USING btree (recipient_id, inbound_sha256) WHERE ((recipient_id IS NOT NULL) AND (inbound_sha256 IS NOT NULL))
 CREATE UNIQUE INDEX reports_pkey ON public.reports USING btree (id)

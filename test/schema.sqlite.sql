@@ -238,6 +238,7 @@ CREATE TABLE queue (recipient_id text not null,
   destination text not null,
   next_attempt_at text not null,
   held_at text,
+  attempts integer not null default 0,
   primary key (recipient_id)) without rowid;
 CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_by_state on recipients (workspace_id, state, message_id) where role = 'to';

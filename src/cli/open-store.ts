@@ -42,8 +42,8 @@ export async function openStoreOf(settings: Settings, {makesStore = false, anyAg
 	}
 }
 
-/** Applies what is missing; the names of it. */
-export async function migrateStore(settings: Settings): Promise<string[]> {
+/** Applies what is missing; the names of it. `tell` hears what takes long before it begins. */
+export async function migrateStore(settings: Settings, tell: (line: string) => void): Promise<string[]> {
 	const store = await openAt(settings);
 	try {
 		if ((await schemaState(store.database)) === 'newer') {
@@ -51,6 +51,7 @@ export async function migrateStore(settings: Settings): Promise<string[]> {
 		}
 		return await migrate(store.database, {
 			beforeBreaking: refuseBesideOthers,
+			tell,
 			within: async trx => void (await ensureSecrets(trx, settings)),
 		});
 	} finally {

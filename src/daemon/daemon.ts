@@ -6,7 +6,7 @@ import type {RunningSetting} from '../config/show.ts';
 import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import type {Held} from '../data-folder/open.ts';
-import {capturedFolder, removeCaptured} from '../deliver/capture.ts';
+import {capturedFolder, removeCaptured, removeCapturedOf} from '../deliver/capture.ts';
 import type {Log} from '../log/log.ts';
 import {createMailLog} from '../log/maillog.ts';
 import {createIdSource} from '../mail/ids.ts';
@@ -18,6 +18,7 @@ import {watchFreeSpace} from './free-space.ts';
 import {createHttp} from './http.ts';
 import {createIntake} from './intake.ts';
 import {createLiveRules} from './live-rules.ts';
+import {dayTask} from './message-task.ts';
 import {actingOf} from './parts.ts';
 import {createRoles} from './roles.ts';
 import {watchForStoreFaults} from './store-faults.ts';
@@ -210,6 +211,8 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	async function start() {
 		try {
 			await space.look();
+			// Before mail of today.
+			await dayTask({store, clock}).begin()();
 			const since = await readGeneration(store.reader);
 			const {http: base, admin} = await http.listen();
 			const publicUrl = linkBase(settings, base);
@@ -236,6 +239,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		},
 		onMoved: roles.rescan,
 		uncapture,
+		uncaptureOf: (from, to) => removeCapturedOf(capturedFolder(settings.dataDir), from, to),
 		onStoreError,
 		logger,
 	});

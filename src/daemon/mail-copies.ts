@@ -6,7 +6,7 @@ import type {Clock} from '../mail/clock.ts';
 import {readRegular} from '../mail/regular-file.ts';
 import {inWorker} from '../render/in-worker.ts';
 import {listAttachments} from '../store/attachments.ts';
-import {readCopy} from '../store/queue/claims.ts';
+import {readCopy} from '../store/queue/claimed.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';

@@ -5,7 +5,7 @@ import {type Attachment, erasedAddress, trackingOf} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import {type DomainSigning, findDkimKeys, findDomainSigning} from '../store/dkim-keys.ts';
-import type {Claimed} from '../store/queue/claims.ts';
+import type {Claimed} from '../store/queue/claimed.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {MakeOptions} from '../threads/make.ts';

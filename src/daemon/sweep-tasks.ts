@@ -1,67 +1,23 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
-import {idFloor} from '../mail/ids.ts';
 import {keptCaps} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
 import {firstKeptHour} from '../reputation/findings.ts';
 import {purgeAudit} from '../store/audit.ts';
-import {giveBackPages, takeTime} from '../store/engine/dialect.ts';
+import {giveBackPages} from '../store/engine/dialect.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {type KeptCaps, purgeRead, trimKept} from '../store/inbound/kept-mails.ts';
 import {purgePolicies, purgeTlsDays} from '../store/mta-sts.ts';
 import {purgeSites} from '../store/queue/sites.ts';
 import {purgeWarmUp} from '../store/queue/warm-up.ts';
 import {purgeReputation} from '../store/reputation.ts';
-import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
 import {purgeUsageHours} from '../store/usage.ts';
 import {purgeUserSessions} from '../store/user-sessions.ts';
 import {purgeLinks} from '../store/users.ts';
 import {sessionLimits} from '../users/sessions.ts';
 import type {SweepTask} from './sweep.ts';
-
-export type MessageTaskOptions = {
-	readonly store: Pick<Store, 'writer' | 'dialect'>;
-	readonly clock: Pick<Clock, 'now'>;
-	/** How long messages are kept; 0: for ever. */
-	readonly days: () => number;
-	/** Removes the captured mails of copies. */
-	readonly removeCaptured: (copyIds: readonly string[]) => Promise<void>;
-	readonly messagesPerStep?: number;
-};
-
-const dayMs = 86_400_000;
-
-async function inStep<Result>(
-	{writer}: Pick<Store, 'writer'>,
-	work: (trx: Knex.Transaction) => Promise<Result>,
-): Promise<Result> {
-	return await writer.transaction(async trx => {
-		await takeTime(trx);
-		return await work(trx);
-	});
-}
-
-/** Messages past their retention. */
-export function messageTask({store, clock, days, removeCaptured, messagesPerStep = 50}: MessageTaskOptions): SweepTask {
-	return {
-		name: 'messages',
-		begin() {
-			const before = days() === 0 ? '' : idFloor('msg', clock.now() - days() * dayMs);
-			let after = '';
-			return async () => {
-				const next = await inStep(store, async trx => {
-					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
-					// Before the commit: until then the rows lead to the files, if all is interrupted.
-					await removeCaptured(removed.copyIds);
-					return removed.next;
-				});
-				after = next ?? after;
-				return next !== null;
-			};
-		},
-	};
-}
+import {dayMs, inStep} from './sweep-step.ts';
 
 export type RowTaskOptions = {
 	readonly store: Pick<Store, 'writer'>;

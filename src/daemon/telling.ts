@@ -8,7 +8,7 @@ import type {MakeJob} from '../queue/makers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
 import {findingsText} from '../reputation/words.ts';
-import type {Claimed} from '../store/queue/claims.ts';
+import type {Claimed} from '../store/queue/claimed.ts';
 import type {Attempted} from '../webhook/turn.ts';
 import type {createMetrics} from './metrics.ts';
 import {createThrottle} from './throttle.ts';

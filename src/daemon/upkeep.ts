@@ -11,18 +11,9 @@ import type {Store} from '../store/store.ts';
 import {waitingDeliveries} from '../store/webhooks/webhook-claims.ts';
 import {watchClockSkew} from './clock-skew.ts';
 import {listenerTask} from './listener-task.ts';
+import {dayTask, messageTask} from './message-task.ts';
 import {startSweep} from './sweep.ts';
-import {
-	auditTask,
-	fileTask,
-	inboundTask,
-	keyTask,
-	messageTask,
-	paceTask,
-	reputationTask,
-	tlsTask,
-	userTask,
-} from './sweep-tasks.ts';
+import {auditTask, fileTask, inboundTask, keyTask, paceTask, reputationTask, tlsTask, userTask} from './sweep-tasks.ts';
 
 export type UpkeepOptions = {
 	readonly settings: Pick<Settings, 'webhookBackoff'>;
@@ -40,6 +31,8 @@ export type UpkeepOptions = {
 	readonly onMoved: () => void;
 	/** Removes the captured mails of copies. */
 	readonly uncapture: (copyIds: readonly string[]) => Promise<void>;
+	/** Removes those of copies made in a range of time, milliseconds. */
+	readonly uncaptureOf: (from: number, to: number) => Promise<void>;
 	readonly onStoreError: (error: unknown) => void;
 	readonly logger: Logger;
 };
@@ -53,7 +46,7 @@ export type Upkeep = {
 
 /** What goes on beside the mail: changes of others and steps of the clock are noticed, what is old is swept away. */
 export function startUpkeep(options: UpkeepOptions): Upkeep {
-	const {live, store, clock, uncapture, onStoreError} = options;
+	const {live, store, clock, uncapture, uncaptureOf, onStoreError} = options;
 	const changes = watchChanges({
 		since: options.since,
 		read: () => readGeneration(store.reader),
@@ -71,7 +64,14 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 	const clockSkew = watchClockSkew(options);
 	const sweep = startSweep({
 		tasks: [
-			messageTask({store, clock, days: () => live().retentionDays, removeCaptured: uncapture}),
+			dayTask({store, clock}),
+			messageTask({
+				store,
+				clock,
+				days: () => live().retentionDays,
+				removeCaptured: uncapture,
+				removeCapturedOf: uncaptureOf,
+			}),
 			auditTask({store, clock, days: () => live().retentionDays}),
 			keyTask({store, clock, retention: () => live().idempotencyRetention}),
 			tlsTask({store, clock}),

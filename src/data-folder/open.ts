@@ -24,9 +24,13 @@ export type Held = Opened & {readonly vault: Vault; readonly release: () => Prom
 
 /**
  * Makes or checks the data folder, takes its lock, opens the store and brings its schema up to date. Throws ConfigError
- * with what keeps the daemon from starting; then nothing is left open, and the store is as it was.
+ * with what keeps the daemon from starting; then nothing is left open, and the store is as it was. `tell` hears of a migration
+ * that takes long before it begins.
  */
-export async function openData(settings: Settings, {asRoot}: {asRoot: boolean}): Promise<Held> {
+export async function openData(
+	settings: Settings,
+	{asRoot, tell}: {readonly asRoot: boolean; readonly tell?: (line: string) => void},
+): Promise<Held> {
 	const {dataDir} = settings;
 	openDataDir({dataDir, asRoot});
 	const unlock = await lockData(dataDir);
@@ -37,7 +41,7 @@ export async function openData(settings: Settings, {asRoot}: {asRoot: boolean}):
 	}
 	try {
 		finishRestore(dataDir);
-		const opened = await openCurrentStore(settings);
+		const opened = await openCurrentStore(settings, tell);
 		store = opened.store;
 		return {...opened, vault: vaultOf(settings, opened.secrets), release};
 	} catch (error) {
@@ -71,12 +75,12 @@ export function storeFile(dataDir: string): string {
 	return path.join(dataDir, 'mailctl.db');
 }
 
-async function openCurrentStore(settings: Settings): Promise<Opened> {
+async function openCurrentStore(settings: Settings, tell?: (line: string) => void): Promise<Opened> {
 	const {dataDir, databaseUrl} = settings;
 	if (databaseUrl !== null) {
 		// A migration may take long: it has connections without the limits of the daemon's.
 		const patient = await openStore({url: databaseUrl}, {isPatient: true});
-		const {store, secrets} = await migrated(patient, settings, 'the PostgreSQL of MAILCTL_DATABASE_URL');
+		const {store, secrets} = await migrated(patient, settings, 'the PostgreSQL of MAILCTL_DATABASE_URL', tell);
 		await store.close();
 		return {store: await openStore({url: databaseUrl}), secrets};
 	}
@@ -102,7 +106,12 @@ export async function refuseBesideOthers(trx: Knex.Transaction): Promise<void> {
 	}
 }
 
-async function migrated(store: Store, settings: Settings, where: string): Promise<Opened> {
+async function migrated(
+	store: Store,
+	settings: Settings,
+	where: string,
+	tell?: (line: string) => void,
+): Promise<Opened> {
 	try {
 		if ((await schemaState(store.database)) === 'newer') {
 			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);
@@ -110,6 +119,7 @@ async function migrated(store: Store, settings: Settings, where: string): Promis
 		let secrets: MasterKeys | undefined;
 		await migrate(store.database, {
 			beforeBreaking: refuseBesideOthers,
+			...(tell && {tell}),
 			within: async trx => {
 				secrets = await ensureSecrets(trx, settings);
 			},

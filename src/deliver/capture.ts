@@ -1,6 +1,6 @@
-import {access, mkdir, rename, rm, writeFile} from 'node:fs/promises';
+import {access, mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
-import {idBytes, isId} from '../mail/ids.ts';
+import {idBytes, idTime, isId} from '../mail/ids.ts';
 import type {Outcome} from '../mail/outcome.ts';
 import {storeTime} from '../mail/time.ts';
 import type {Delivery} from './delivery.ts';
@@ -46,6 +46,16 @@ export async function removeCaptured(folder: string, recipientIds: readonly stri
 		await rm(path.join(folder, capturedName(id)), {force: true});
 		await rm(partialFile(folder, id), {force: true});
 	}
+}
+
+/** Removes the captured mails of all copies that were made in a range of time, half-open, milliseconds. */
+export async function removeCapturedOf(folder: string, from: number, to: number): Promise<void> {
+	const names = await readdir(folder).catch(() => []);
+	const ids = names.flatMap(name => /rcp_[0-9a-z]{26}(?=\.(?:eml|tmp)$)/.exec(name) ?? []);
+	await removeCaptured(
+		folder,
+		ids.filter(id => idTime(id) >= from && idTime(id) < to),
+	);
 }
 
 // What is left of a process that died while it wrote.

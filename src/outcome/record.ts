@@ -9,7 +9,7 @@ import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
 import {countTls, type TlsDay} from '../store/mta-sts.ts';
-import type {Claimed} from '../store/queue/claims.ts';
+import type {Claimed} from '../store/queue/claimed.ts';
 import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
 import {type EarlierTries, readTries} from '../store/reputation.ts';
 import {addSuppressions, type NewSuppression} from '../store/suppressions.ts';

@@ -1,6 +1,6 @@
 import type {AttemptResult} from '../mail/outcome.ts';
 import type {Way} from '../mail/way.ts';
-import type {Claimed} from '../store/queue/claims.ts';
+import type {Claimed} from '../store/queue/claimed.ts';
 import type {TravelTerms} from './grants.ts';
 
 /** A finished mail, ready for the wire. */

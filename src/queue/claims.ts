@@ -6,7 +6,8 @@ import type {LaneKey} from '../mail/way.ts';
 import type {JudgedTry, TriedCopy} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
-import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
+import type {Claimed} from '../store/queue/claimed.ts';
+import type {Claim, ClaimedNow} from '../store/queue/claims.ts';
 import type {ClaimResult, Grant} from './grants.ts';
 
 export type ClaimsOptions = {

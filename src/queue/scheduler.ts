@@ -1,6 +1,6 @@
 import type {LaneKey, Way} from '../mail/way.ts';
 import {connectionsOf} from '../pace/site.ts';
-import type {Claimed} from '../store/queue/claims.ts';
+import type {Claimed} from '../store/queue/claimed.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
 import {type ClaimsOptions, createClaims} from './claims.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';

@@ -66,6 +66,8 @@ export async function hasDelivery(
 	const delivered = trx('recipients')
 		.whereIn('recipients.state', ['delivered', 'complained'])
 		.where('recipients.state_at', '>', since)
+		// The days in which they are.
+		.where('recipients.id', '>=', idFloor('rcp', Date.parse(since) - longestQueueMs))
 		.where('recipients.address_key', addressKey);
 	const direct = await delivered
 		.clone()

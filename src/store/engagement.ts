@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {rowSource} from './engine/dialect.ts';
+import {nearIds} from './engine/near-ids.ts';
 
 export type EngagementType = 'opened' | 'clicked';
 
@@ -67,6 +68,8 @@ export async function findTrackedCopies(trx: Knex.Transaction, messageIds: reado
 		.join('messages as m', 'm.id', 'r.message_id')
 		.join('workspaces as w', 'w.id', 'r.workspace_id')
 		.whereIn('r.message_id', messageIds)
+		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
+		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
 		.whereNull('m.erased_at')
 		.forShare('r')
 		.select(
@@ -86,6 +89,8 @@ export async function readEngagement(reader: Knex, messageId: string): Promise<E
 	return await reader('engagement as e')
 		.join('recipients as r', 'r.id', 'e.recipient_id')
 		.where('r.message_id', messageId)
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
+		.whereRaw(...nearIds(reader, 'e.recipient_id', 'rcp', [messageId]))
 		.orderBy([{column: 'e.recipient_id'}, {column: 'e.kind', order: 'desc'}, {column: 'e.first_at'}, {column: 'e.url'}])
 		.select(
 			'e.recipient_id as recipientId',

@@ -3,6 +3,7 @@ import {erasedAddress, isMessageId, type Role, submittedType} from '../mail/mess
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {messageIdTerm} from '../mail/terms.ts';
 import {holdsBytes, rowSource} from './engine/dialect.ts';
+import {nearIds} from './engine/near-ids.ts';
 import {deleteTerms} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-copies.ts';
 
@@ -41,7 +42,10 @@ export async function findCopiesTo(
 
 /** Every copy of messages. */
 export async function findCopiesOf(trx: Knex.Transaction, messageIds: readonly string[]): Promise<CopyRef[]> {
-	return await trx('recipients').whereIn('message_id', messageIds).select('id', 'message_id as messageId', 'role');
+	return await trx('recipients')
+		.whereIn('message_id', messageIds)
+		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
+		.select('id', 'message_id as messageId', 'role');
 }
 
 /** Whether the address of a copy was erased. */
@@ -141,7 +145,11 @@ export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly 
 		attachments: 0,
 		erased_at: at,
 	});
-	await trx('recipients').whereIn('message_id', messageIds).whereNotNull('subject').update({subject: null});
+	await trx('recipients')
+		.whereIn('message_id', messageIds)
+		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
+		.whereNotNull('subject')
+		.update({subject: null});
 	await trx('attachments').whereIn('message_id', messageIds).delete();
 }
 
@@ -185,9 +193,11 @@ export async function rewriteAddresses(
 		replyTo === null ? null : rewrite(replyTo),
 	]);
 	const {sql, bindings} = rowSource(trx, rows, 3);
+	const [near, about] = nearIds(trx, 'messages.id', 'msg', messageIds);
 	await trx.raw(
-		`update messages set cc = v.column2, reply_to = v.column3 from (${sql}) as v where messages.id = v.column1`,
-		bindings as Knex.RawBinding[],
+		`update messages set cc = v.column2, reply_to = v.column3 from (${sql}) as v
+		where messages.id = v.column1 and ${near}`,
+		[...bindings, ...about] as Knex.RawBinding[],
 	);
 }
 

@@ -1,4 +1,6 @@
 import type {Knex} from 'knex';
+import {idTime} from '../mail/ids.ts';
+import {makeDays} from './days.ts';
 import {eachText} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import type {Store} from './store.ts';
@@ -119,6 +121,9 @@ export async function endFilling({database, reader}: Connections): Promise<void>
  */
 export async function insertFilled(trx: Knex.Transaction, messages: FilledMessages): Promise<void> {
 	const {first, each, moments, together, hours, addresses, domains, data} = messages;
+	const timeOf = (four: FilledMoments | undefined) => idTime(`msg_${four?.[0].id}${'0'.repeat(16)}`);
+	const [from, to] = [timeOf(moments[0]), timeOf(moments.at(-1))];
+	await makeDays(trx, from, {from, to});
 	for (const table of ['filling', 'filling_hours', 'filling_moments']) {
 		await trx.raw(`delete from ${table}`);
 	}
@@ -184,8 +189,8 @@ const derived: readonly string[] = [
 			case when ${isEnded} then a2 end, ${byEnding('null', 'null', `'network'`)},
 			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 0
 		from filling`,
-	`insert into queue (recipient_id, workspace_id, destination, next_attempt_at)
-		select ${copy}, workspace_id, domain, due from filling where not (${isEnded})`,
+	`insert into queue (recipient_id, workspace_id, destination, next_attempt_at, attempts)
+		select ${copy}, workspace_id, domain, due, 1 from filling where not (${isEnded})`,
 	`insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail)
 		select 'evt_' || ${byEvent('t0', 't1', 't2', 't3')} || s, ${message}, ${copy},
 			${byEvent(`'accepted'`, `'queued'`, `'sent'`, byEnding(`'delivered'`, `'bounced'`))},

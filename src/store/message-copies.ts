@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import type {Phase} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
+import {nearIds} from './engine/near-ids.ts';
 
 /** One conversation about a copy, as it was stored. */
 export type StoredAttempt = {
@@ -39,6 +40,7 @@ export async function listCopies(reader: Knex, workspaceId: string, messageId: s
 	return await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.workspace_id': workspaceId})
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
 		.select('r.id', 'r.address', 'r.role', 'r.state', 'r.state_at', 'q.next_attempt_at', 'r.last_reply');
 }
@@ -107,6 +109,7 @@ export async function readStatus(
 	const row = await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.role': 'to'})
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.first('r.state', 'q.next_attempt_at');
 	return row && {state: row.state, waiting: row.next_attempt_at !== null};
 }

@@ -5,6 +5,7 @@ import type {RecipientState} from '../mail/recipient-state.ts';
 import type {Term} from '../mail/terms.ts';
 import {alongIndex} from './engine/along-index.ts';
 import type {IdRange} from './engine/dialect.ts';
+import {nearIds, newestFirst} from './engine/near-ids.ts';
 
 /** Which messages of a workspace are meant; what is left out does not matter. */
 export type MessageFilter = {
@@ -72,8 +73,20 @@ export async function scanMessages(
 	filter: MessageFilter,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
+	const ids: string[] = [];
+	for (const range of newestFirst(reader, rangeOf(filter, after))) {
+		const part = await scanRange(reader, filter, range, limit - ids.length);
+		ids.push(...part.ids);
+		if (part.next !== null) {
+			return {ids, next: part.next};
+		}
+	}
+	return {ids, next: null};
+}
+
+async function scanRange(reader: Knex, filter: MessageFilter, range: IdRange, limit: number): Promise<Scanned> {
 	const matches = matchesOf(filter);
-	const asked = {workspaceId: filter.workspaceId, matches, range: rangeOf(filter, after)};
+	const asked = {workspaceId: filter.workspaceId, matches, range};
 	const leads = matches.filter(match => !isMode(match) || match.value === 'test');
 	const [lead = null] = leads;
 	const isExact = matches.length === (lead === null ? 0 : 1);
@@ -217,6 +230,7 @@ export async function readLines(reader: Knex, ids: readonly string[]): Promise<L
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.whereRaw("r.role = 'to'")
 		.whereIn('m.id', ids)
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 		.orderBy('m.id', 'desc')
 		.select('m.id', 'm.mode', 'r.state as status', 'm.from_address as from', 'm.to_address as to', 'r.subject')
 		.select('m.created_at');

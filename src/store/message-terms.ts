@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {subjectTerms, type Term, termsOf} from '../mail/terms.ts';
 import {rowSource} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
+import {nearIds} from './engine/near-ids.ts';
 
 /** What a message can be found by. */
 export type MessageTerms = {
@@ -40,13 +41,16 @@ export async function deleteTerms(
 		.leftJoin('attachments as a', join => join.on('a.message_id', 'm.id').andOnVal('a.position', 0))
 		.whereRaw("r.role = 'to'")
 		.whereIn('m.id', messageIds)
+		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
 		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject', 'a.filename', 'a.content_type');
+	const [near, about] = nearIds(trx, 'message_id', 'msg', messageIds);
 	const rows = rowsOf(found.map(row => storedTerms(keepTags ? {...row, tags: null} : row)));
 	for (let start = 0; start < rows.length; start += rowsAtOnce) {
 		const {sql, bindings} = rowSource(trx, rows.slice(start, start + rowsAtOnce), columns.length);
 		await trx.raw(
-			`delete from message_terms where (${columns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)`,
-			bindings as Knex.RawBinding[],
+			`delete from message_terms where (${columns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
+				and ${near}`,
+			[...bindings, ...about] as Knex.RawBinding[],
 		);
 	}
 }

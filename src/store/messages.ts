@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {type Mode, submittedType} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {insertRows} from './engine/insert-rows.ts';
+import {nearIds} from './engine/near-ids.ts';
 
 /** A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form. */
 export type NewMessage = {
@@ -151,6 +152,7 @@ export async function readMessages(
 		.join('template_versions as v', 'v.id', 'm.version_id')
 		.join('templates as t', 't.id', 'v.template_id')
 		.whereIn('m.id', ids)
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 		.where({'m.workspace_id': workspaceId})
 		.orderBy('m.id', 'desc')
 		.select('m.*', 'r.state', 'r.state_at', 'r.subject', 't.name as template_name', 'v.version');

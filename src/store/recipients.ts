@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {insertRows} from './engine/insert-rows.ts';
+import {nearIds} from './engine/near-ids.ts';
 import {dequeue, enqueue, lockOpen} from './queue/open-copies.ts';
 
 /** A copy of a new message; times in the store's form. */
@@ -88,6 +89,7 @@ export async function findCopyFor(
 ): Promise<string | undefined> {
 	const row = await trx('recipients')
 		.where({message_id: messageId, address_key: addressKey, role})
+		.whereRaw(...nearIds(trx, 'id', 'rcp', [messageId]))
 		.forShare()
 		.first('id');
 	return row?.id;

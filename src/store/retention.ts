@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {Dialect} from './engine/dialect.ts';
+import {nearIds} from './engine/near-ids.ts';
 import {deleteTerms} from './message-terms.ts';
 
 export type Removal = {
@@ -40,13 +41,24 @@ export async function removeMessages(
 	const ids = rows.map(({id}) => id);
 	const waiting: string[] = await trx('recipients as r')
 		.whereIn('r.message_id', ids)
+		.whereRaw(...nearIds(trx, 'r.id', 'rcp', ids))
 		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
 		.pluck('r.message_id');
 	const old = ids.filter(id => !waiting.includes(id));
-	const copyIds: string[] = await trx('recipients').whereIn('message_id', old).pluck('id');
 	await deleteTerms(trx, old, {keepTags: false});
-	// The others go by their foreign keys; these outlive a message whose endpoint is there.
-	await trx('webhook_deliveries').whereIn('message_id', old).delete();
+	// What is just being added to a copy has locked its row, and is there when the others go.
+	const copyIds: string[] = await trx('recipients')
+		.whereIn('message_id', old)
+		.whereRaw(...nearIds(trx, 'id', 'rcp', old))
+		.forUpdate()
+		.pluck('id');
+	for (const table of ['attempts', 'engagement']) {
+		await trx(table).whereIn('recipient_id', copyIds).delete();
+	}
+	for (const table of ['events', 'attachments', 'reports', 'webhook_deliveries']) {
+		await trx(table).whereIn('message_id', old).delete();
+	}
+	await trx('recipients').whereIn('id', copyIds).delete();
 	const messages = await trx('messages').whereIn('id', old).delete();
 	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, copyIds};
 }

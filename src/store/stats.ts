@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import {recipientStates} from '../mail/recipient-state.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import {lagMs} from './engine/near-ids.ts';
 
 /** What messages can be grouped by: `domain` is the sender's, `category` the one of the bounce. */
 export const statsGroups = ['workspace', 'domain', 'template', 'destination', 'category'] as const;
@@ -57,9 +58,6 @@ export async function countStats(reader: Knex, query: StatsQuery): Promise<Stats
 	});
 }
 
-/** A transaction takes less from the first id of a message to those of its copies. */
-const lagMs = 3_600_000;
-
 type Engaged = {readonly opened: number; readonly clicked: number};
 
 async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
@@ -86,6 +84,10 @@ function copiesOf(reader: Knex, query: StatsQuery, tables: Knex.QueryBuilder): K
 		.whereNot('r.destination', simulatorDomain)
 		.where('r.message_id', '>=', idFloor('msg', from))
 		.where('r.message_id', '<', idFloor('msg', to));
+	if (!isSqlite(reader)) {
+		// The days in which they are.
+		void tables.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
+	}
 	if (workspaceId !== undefined) {
 		void tables
 			.where('r.workspace_id', workspaceId)

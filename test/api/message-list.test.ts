@@ -56,7 +56,7 @@ storeTest(test, 'a page costs the same few queries however long it is', async (t
 	store.reader.on('query', count);
 	await list(api, '?limit=2');
 	const few = queries;
-	await list(api, '?limit=12');
+	await list(api, '?limit=11');
 	store.reader.removeListener('query', count);
 	t.is(queries, 2 * few);
 	t.true(few <= 4);
@@ -184,7 +184,7 @@ storeTest(test, 'createdAfter and createdBefore are a half-open range of any RFC
 		await store.database('messages').insert({...row, id, created_at: new Date(now).toISOString()});
 		await store.database('recipients').insert({
 			...(await store.reader('recipients').where({message_id: row.id}).first()),
-			...{id: newId('rcp'), message_id: id},
+			...{id: idFloor('rcp', now), message_id: id},
 		});
 		return id;
 	};

@@ -1,6 +1,7 @@
 import test from 'ava';
 import {listenerTask} from '../../src/daemon/listener-task.ts';
-import {fileTask, inboundTask, keyTask, messageTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
+import {messageTask} from '../../src/daemon/message-task.ts';
+import {fileTask, inboundTask, keyTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
 import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {trimKept} from '../../src/store/inbound/kept-mails.ts';
@@ -20,6 +21,7 @@ async function sweepMessages(options: Options): Promise<number> {
 		clock: {now: () => Date.now() + 91 * day},
 		days: () => 90,
 		removeCaptured: async () => {},
+		removeCapturedOf: async () => {},
 		...options,
 	}).begin();
 	let steps = 1;

@@ -45,13 +45,16 @@ export async function changeCopies(
 	} else if (next !== undefined && rows.length > 0) {
 		await connection('queue')
 			.insert(
-				rows.map(({id, workspace_id, destination}) => ({
-					...{recipient_id: id, workspace_id, destination},
+				rows.map(({id, workspace_id, destination, attempts}) => ({
+					...{recipient_id: id, workspace_id, destination, attempts},
 					next_attempt_at: next,
 				})),
 			)
 			.onConflict('recipient_id')
 			.merge(['next_attempt_at']);
+	}
+	if ('attempts' in row) {
+		await mine('queue').update({attempts: row.attempts});
 	}
 	if (held !== undefined) {
 		await mine('queue').update({held_at: held});

@@ -17,8 +17,25 @@ export async function planOf(
 	return await store.reader.transaction(async trx => {
 		await trx.raw('set local enable_seqscan = off');
 		const {rows} = await trx.raw(`explain ${sql}`, [...bindings]);
-		return rows.map((row: Record<string, string>) => row['QUERY PLAN']).join('\n');
+		const plan: string = rows.map((row: Record<string, string>) => row['QUERY PLAN']).join('\n');
+		return withoutDays(plan, await listParts(trx));
 	});
+}
+
+type Part = {readonly name: string; readonly parent: string};
+
+/** The parts of tables and of indexes (`src/store/days.ts`) with what they are of. */
+async function listParts(trx: Knex): Promise<Part[]> {
+	const {rows} = await trx.raw(
+		'select inhrelid::regclass::text as name, inhparent::regclass::text as parent from pg_inherits',
+	);
+	return rows;
+}
+
+/** A plan by the names of the migrations, whatever part of a table is read. */
+function withoutDays(plan: string, parts: readonly Part[]): string {
+	const parentOf = new Map(parts.map(({name, parent}) => [name, parent]));
+	return plan.replaceAll(/\b\w+\b/g, word => parentOf.get(word) ?? word);
 }
 
 /** How the engine would run a query. */

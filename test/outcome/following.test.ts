@@ -4,7 +4,7 @@ import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
+import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -5,7 +5,7 @@ import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
+import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';

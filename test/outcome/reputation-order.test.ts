@@ -6,7 +6,7 @@ import {createRecordWrite} from '../../src/outcome/record.ts';
 import {figuresOf, type Weight} from '../../src/outcome/reputation.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
+import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';

@@ -4,7 +4,7 @@ import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
 import {countReported} from '../../src/outcome/reputation.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {findReportedCopies} from '../../src/store/inbound/reports.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claims.ts';
+import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -2,7 +2,7 @@ import test from 'ava';
 import type {Outcome} from '../../src/mail/outcome.ts';
 import type {Way} from '../../src/mail/way.ts';
 import type {SiteChange} from '../../src/pace/site.ts';
-import type {Claimed} from '../../src/store/queue/claims.ts';
+import type {Claimed} from '../../src/store/queue/claimed.ts';
 import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
 import {readSites} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
-import type {Claimed} from '../../src/store/queue/claims.ts';
+import type {Claimed} from '../../src/store/queue/claimed.ts';
 import {copyClaims} from '../../src/store/queue/releases.ts';
 import type {Store} from '../../src/store/store.ts';
 import {copyRows} from '../helpers/copies.ts';

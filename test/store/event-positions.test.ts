@@ -73,10 +73,13 @@ storeTest(
 			await readStream(store.reader, workspaceId, {after: upTo - 100, upTo});
 			await findAtPosition(store.reader, upTo);
 		});
-		t.is(plans.length, 2);
+		// PostgreSQL finds out first which messages they are about; last comes the message of the position.
+		t.is(plans.length, engine === 'postgres' ? 4 : 3);
 		for (const plan of plans) {
-			t.regex(plan, /events_by_position/);
 			t.false(readsAll(plan), plan);
+		}
+		for (const plan of plans.slice(0, -1)) {
+			t.regex(plan, /events_by_position/);
 		}
 	},
 );

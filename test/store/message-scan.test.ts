@@ -198,16 +198,19 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 			scanMessages(store.reader, {workspaceId, ...filter}, {after: null, limit: 25}),
 		);
 		const named = JSON.stringify(filter);
-		t.regex(plans.at(-1) ?? '', index, named);
+		// PostgreSQL looks among the newest days first, and believes that nothing is in those before.
+		const place = engine === 'postgres' ? plans.findIndex(plan => !/count\(\*\)|offset/.test(plan)) : plans.length - 1;
+		const first = plans[place] ?? '';
+		t.regex(first, index, named);
 		if (engine === 'postgres') {
 			// Of columns that are compared as one row it would read on beyond the lower bound, in the versions before 18.
-			const [bounds = ''] = plans.at(-1)?.match(/Index Cond: .*/) ?? [];
-			t.regex(bounds, 'since' in filter || 'id' in filter ? /_id = .*id >= .*id < / : /_id = /, named);
+			const [bounds = ''] = first.match(/Index Cond: .*/) ?? [];
+			t.regex(bounds, 'since' in filter || 'id' in filter ? /_id = .*id >= .*id < / : /_id = .*id >= /, named);
 			const isKeyed = /_by_(?:recipient|state|template|sender)|_terms_/.test(index.source);
 			t.is(bounds.match(/ = /g)?.length, isKeyed ? 2 : 1, `${named} ${bounds}`);
 			t.notRegex(bounds, /ROW\(/, named);
 		}
-		for (const plan of plans) {
+		for (const plan of plans.slice(0, place + 1)) {
 			t.false(readsAll(plan), `${named}\n${plan}`);
 			// What is only counted PostgreSQL may sort, where it believes that there is little of it.
 			if (engine === 'sqlite' || !plan.includes('count(*)')) {

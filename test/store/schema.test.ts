@@ -131,6 +131,30 @@ storeTest(test, 'keys that named no scope get those that came later, others do n
 	t.deepEqual(await scopesOf('named'), named.toSorted());
 });
 
+if (engines.includes('postgres')) {
+	test('what is ended for a deadlock with a node is made again', async t => {
+		const store = await openStore(await newLocation(t, 'postgres'));
+		t.teardown(() => store.close());
+		await migrate(store.database);
+		let tries = 0;
+		const node = await store.writing[0]?.transaction();
+		// The other one looks for deadlocks first, and is ended.
+		await node?.raw(`set local deadlock_timeout = '60s'`);
+		await node?.raw('lock table api_keys');
+		let waiting: PromiseLike<unknown> | undefined;
+		await migrate(store.database, {
+			async within(trx) {
+				await trx.raw('lock table workspaces');
+				tries++;
+				waiting ??= node?.raw('lock table workspaces').then(() => node.commit());
+				await trx.raw('lock table api_keys');
+			},
+		});
+		await waiting;
+		t.is(tries, 2);
+	});
+}
+
 test('SQLite is set to survive power loss and to distrust its file', async t => {
 	const store = await openStore(await newLocation(t, 'sqlite'));
 	t.teardown(() => store.close());

@@ -73,6 +73,11 @@ export const postgresDialect: Dialect = {
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
 
+/** Whether the error says that others held something for longer than was to be waited. */
+export function isInUse(error: unknown): boolean {
+	return codeOf(error) === '55P03';
+}
+
 // Any number, as long as it is always the same one.
 const schemaLock = 0x6d61696c;
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {migrations} from '../../../migrations/index.ts';
 import {systemClock} from '../../mail/clock.ts';
 import {storeTime} from '../../mail/time.ts';
-import {lockSchema} from './dialect.ts';
+import {lockSchema, postgresDialect} from './dialect.ts';
 
 /** What the store's schema is, compared with what this program knows. `current`: it can be used. */
 export type SchemaState = 'empty' | 'older' | 'current' | 'newer';
@@ -12,14 +12,32 @@ export type MigrateOptions = {
 	readonly beforeBreaking?: (trx: Knex.Transaction) => Promise<void>;
 	/** At the end, in the same transaction. */
 	readonly within?: (trx: Knex.Transaction) => Promise<void>;
+	/** Hears what takes long before it begins: lines of text. */
+	readonly tell?: (line: string) => void;
 };
+
+/** As often as a node's transaction may be in the way of one that alters several tables. */
+const maxRepeats = 5;
 
 /**
  * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a second
  * one that migrates at the same time waits and finds the work done. Where an option rejects, nothing is changed. Answers the
  * names applied.
  */
-export async function migrate(database: Knex, {beforeBreaking, within}: MigrateOptions = {}): Promise<string[]> {
+export async function migrate(database: Knex, options: MigrateOptions = {}): Promise<string[]> {
+	for (let repeats = 0; ; repeats++) {
+		try {
+			return await migrateOnce(database, options);
+		} catch (error) {
+			// PostgreSQL ended the transaction for a deadlock: nothing of it was done.
+			if (!postgresDialect.isConflict(error) || repeats === maxRepeats) {
+				throw error;
+			}
+		}
+	}
+}
+
+async function migrateOnce(database: Knex, {beforeBreaking, within, tell}: MigrateOptions): Promise<string[]> {
 	return await database.transaction(async trx => {
 		await lockSchema(trx);
 		if (!(await trx.schema.hasTable('migrations'))) {
@@ -38,7 +56,7 @@ export async function migrate(database: Knex, {beforeBreaking, within}: MigrateO
 		}
 		for (const [name, load, effect = 'additive'] of missing) {
 			const {up} = await load();
-			await up(trx);
+			await up(trx, tell);
 			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now()), effect});
 		}
 		await within?.(trx);

@@ -13,8 +13,8 @@ export const postgresLimits = {connectMs: 10_000, statementMs: 60_000};
 const hurried = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
 const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
 
-// To compile a statement takes longer than any of ours, and the server's guess of what it would gain is far off.
-const interpreted = 'set jit = off';
+// To compile a statement, or to start other processes for it, takes longer than most of ours, and tables of many days invite both.
+const plain = 'set jit = off; set max_parallel_workers_per_gather = 0';
 
 type PostgresConnection = {query: (sql: string, done: (error: Error | null) => void) => void};
 
@@ -30,11 +30,9 @@ export type PostgresOptions = {
 };
 
 export function postgresConfig(url: string, {client, connections, use, isPatient}: PostgresOptions) {
-	const session = [
-		isPatient ? patient : hurried,
-		interpreted,
-		...(use === 'writing' ? [writesInTransactions] : []),
-	].join('; ');
+	const session = [isPatient ? patient : hurried, plain, ...(use === 'writing' ? [writesInTransactions] : [])].join(
+		'; ',
+	);
 	return {
 		client: client as typeof Knex.Client,
 		connection: {connectionString: url, application_name: 'mailctl', keepAlive: true},

@@ -4,6 +4,7 @@ import type {Mode, Role} from '../../mail/message.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
 import type {ReportKind} from '../../mail/report.ts';
 import {insertReturning} from '../engine/insert-rows.ts';
+import {nearIds} from '../engine/near-ids.ts';
 
 /** A copy that a report may be about, as it stands. */
 export type ReportedCopy = {
@@ -40,6 +41,8 @@ export async function findReportedCopies(
 		.join('messages as m', 'm.id', 'c.message_id')
 		.join('workspaces as w', 'w.id', 'c.workspace_id')
 		.whereIn(column, ids)
+		.whereRaw(...nearIds(trx, 'c.id', 'rcp', ids))
+		.whereRaw(...nearIds(trx, 'm.id', 'msg', ids))
 		// In one order: others may be locking the same rows.
 		.orderBy('c.id')
 		.forNoKeyUpdate('c')

@@ -1,14 +1,15 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../../mail/clock.ts';
 import {groupBy} from '../../mail/group-by.ts';
-import type {NewId} from '../../mail/ids.ts';
-import type {Mode, Role} from '../../mail/message.ts';
+import {idFloor, type NewId} from '../../mail/ids.ts';
 import {storeTime} from '../../mail/time.ts';
 import {type LaneKey, laneText} from '../../mail/way.ts';
 import type {Dialect} from '../engine/dialect.ts';
+import {nearIds} from '../engine/near-ids.ts';
 import {unanswered} from '../engine/postgres-pipeline.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {insertEvents} from '../events.ts';
+import {type Claimed, type ClaimedRow, copiesWithMail, readClaimed} from './claimed.ts';
 import {among} from './open-copies.ts';
 import {addWarmUp, type WarmUpDay} from './warm-up.ts';
 
@@ -33,68 +34,6 @@ export type ClaimedNow = {
 	readonly warmedUp: number | null;
 };
 
-/** A claimed copy with everything that is needed to make and deliver it. */
-export type Claimed = {
-	readonly id: string;
-	readonly workspace_id: string;
-	readonly message_id: string;
-	readonly address: string;
-	readonly address_key: string;
-	readonly role: Role;
-	readonly destination: string;
-	readonly subject: string | null;
-	readonly attempts: number;
-	readonly sent_at: string | null;
-	/** When its last try ended. */
-	readonly state_at: string;
-	readonly last_category: string | null;
-	readonly crashes: number;
-	readonly mode: Mode;
-	readonly from_address: string;
-	readonly to_address: string;
-	readonly reply_to: string | null;
-	readonly cc: string | null;
-	readonly template_id: string;
-	readonly version_id: string;
-	readonly data: string | null;
-	readonly topic_id: string | null;
-	readonly topic_code: string | null;
-	readonly locale: string | null;
-	readonly timezone: string | null;
-	/** What the send switched off: JSON text. */
-	readonly tracking: string | null;
-	readonly attachments: number;
-	readonly created_at: string;
-	readonly workspace_name: string;
-	readonly workspace_locale: string | null;
-	readonly workspace_timezone: string | null;
-	readonly track_opens_at: string | null;
-	readonly track_clicks_at: string | null;
-	readonly queue_lifetime_s: number | null;
-	/** Null: the sender is gone. */
-	readonly sender_id: string | null;
-	readonly sender_name: string | null;
-	readonly domain_id: string | null;
-	/** The address was suppressed, or opted out of the message's topic, after acceptance. */
-	readonly stop: 'suppressed' | 'opted_out' | null;
-};
-
-const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state, r.state_at,
-	r.attempts, r.sent_at, r.last_category, r.crashes,
-	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.template_id, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
-	m.timezone, m.tracking, m.attachments, m.created_at,
-	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.track_opens_at,
-	w.track_clicks_at, w.queue_lifetime_s,
-	s.id as sender_id, s.name as sender_name, s.domain_id,
-	case
-		when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key
-			and (x.mode = 'live' or m.mode = 'test')) then 'suppressed'
-		when m.topic_code is not null and exists (select 1 from topic_optouts o where o.workspace_id = r.workspace_id
-			and o.address_key = r.address_key and o.code = m.topic_code) then 'opted_out'
-	end as stop`;
-
-type Row = Claimed & {readonly state: string};
-
 export type ClaimWriteOptions = {
 	readonly dialect: Dialect;
 	/** Claims are marked with this daemon's id. */
@@ -103,8 +42,8 @@ export type ClaimWriteOptions = {
 	readonly clock: Clock;
 };
 
-/** When a transaction claims, and until when: in the store's form. */
-type Times = {readonly now: string; readonly until: string};
+/** When a transaction claims, in milliseconds and in the store's form, and until when. */
+type Times = {readonly at: number; readonly now: string; readonly until: string};
 
 /**
  * Claims due copies for one daemon, so few of each lane that no backlog holds up another lane's mail: all lanes of a
@@ -114,6 +53,7 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<ClaimedNow[]> {
 		const now = clock.now();
 		const times = {
+			at: now,
 			now: storeTime(now),
 			until: storeTime(now + Math.max(...claims.map(({lastsMs}) => lastsMs))),
 		};
@@ -169,8 +109,8 @@ async function claimDue(
 	dialect: Dialect,
 	boot: string,
 	claims: readonly Claim[],
-	{now, until}: Times,
-): Promise<Row[]> {
+	{at, now, until}: Times,
+): Promise<ClaimedRow[]> {
 	const lanes = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', dialect));
 	const bindings = claims.flatMap(({destination, workspaceId, limit}) => [
 		...[destination, workspaceId, now],
@@ -178,35 +118,54 @@ async function claimDue(
 	]);
 	// Another node may have claimed a copy just before it was locked here.
 	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until)
-		select r.id, ?, r.attempts, ? from recipients as r where r.id in (${lanes.join(' union all ')})
+		select d.recipient_id, ?, d.attempts, ? from (${lanes.join(' union all ')}) as d where true
 		on conflict (recipient_id) do nothing returning recipient_id as id`;
 	const values = [boot, until, ...bindings];
 	if (dialect.name === 'postgres') {
-		// A round trip less.
-		const {rows} = await trx.raw(
-			`with claimed as (${claiming}) ${copiesWithMail} where r.id in (select id from claimed)`,
-			values,
-		);
-		return rows;
+		return await claimRecent(trx, claiming, values, at);
 	}
 	const claimed: Array<{id: string}> = await trx.raw(claiming, values);
-	if (claimed.length === 0) {
-		return [];
-	}
-	const [condition, ids] = among(
-		trx,
-		'r.id',
-		claimed.map(({id}) => id),
-	);
-	return await trx.raw(`${copiesWithMail} where ${condition}`, ids);
+	return await readClaimed(trx, claimed);
 }
 
-/** A query of the ids of a lane's due copies. As text, for lanes may be many. */
+/** Most mail is claimed soon. No more than two days are in it, milliseconds before and after now. */
+const recent = {before: 23 * 3_600_000, after: 3_600_000};
+
+/**
+ * One statement claims and reads: a round trip less. It reads what was made lately alone, for to plan for all days would take
+ * longer than all the rest; what is older is read after it.
+ */
+async function claimRecent(
+	trx: Knex.Transaction,
+	claiming: string,
+	values: readonly Knex.RawBinding[],
+	now: number,
+): Promise<ClaimedRow[]> {
+	const [from, to] = [now - recent.before, now + recent.after];
+	const answer = await trx.raw(
+		`with claimed as (${claiming}),
+			recent as (${copiesWithMail} where r.id in (select id from claimed) and r.id between ? and ? and m.id between ? and ?)
+		select claimed.id as claimed_id, recent.* from claimed left join recent on recent.id = claimed.id`,
+		[...values, idFloor('rcp', from), idFloor('rcp', to), idFloor('msg', from), idFloor('msg', to)],
+	);
+	const rows: Array<(ClaimedRow | Record<keyof ClaimedRow, null>) & {claimed_id: string}> = answer.rows;
+	const [found, older]: [ClaimedRow[], Array<{id: string}>] = [[], []];
+	for (const {claimed_id: id, ...row} of rows) {
+		if (row.id === null) {
+			older.push({id});
+		} else {
+			found.push(row);
+		}
+	}
+	return [...found, ...(await readClaimed(trx, older))];
+}
+
+/** A query of a lane's due copies. As text, for lanes may be many. */
 function dueOf(order: 'asc' | 'desc', {skipLocked}: Dialect): string {
 	// A part of a union takes neither order nor limit, but for a table in it. As a value a claim is looked up for each copy:
 	// PostgreSQL might join by reading the whole lane.
-	return `select d.recipient_id from (
-		select q.recipient_id from queue as q
+	return `select d.recipient_id, d.attempts from (
+		select q.recipient_id, q.attempts from queue as q
 		where q.destination = ? and q.workspace_id = ? and q.next_attempt_at <= ? and q.held_at is null
 			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
 			and not exists (select 1 from workspaces as p where p.id = ? and p.paused_at is not null)
@@ -227,34 +186,25 @@ async function readNextDue(
 	return row?.due ?? null;
 }
 
-/** A query of copies with all that they are made of. As text: the query builder would take longer than the engine. */
-const copiesWithMail = `select ${columns} from recipients as r
-	join messages as m on m.id = r.message_id
-	join workspaces as w on w.id = r.workspace_id
-	left join senders as s on s.workspace_id = m.workspace_id and s.address_key = m.from_key and s.disabled_at is null`;
-
-/** One copy as a claim would give it, without claiming it: to look at its mail. */
-export async function readCopy(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
-	const answer = await reader.raw(`${copiesWithMail} where r.id = ? and r.workspace_id = ?`, [id, workspaceId]);
-	const rows: Claimed[] = Array.isArray(answer) ? answer : answer.rows;
-	return rows[0];
-}
-
 /** A copy that was claimed before is queued; `queued` stands once in a message's timeline, when its `to` copy first is. */
-async function recordQueued(trx: Knex.Transaction, newId: NewId, now: string, rows: readonly Row[]): Promise<void> {
+async function recordQueued(
+	trx: Knex.Transaction,
+	newId: NewId,
+	now: string,
+	rows: readonly ClaimedRow[],
+): Promise<void> {
 	const first = rows.filter(({state}) => state === 'accepted');
 	if (first.length === 0) {
 		return;
 	}
-	const [condition, bindings] = among(
-		trx,
-		'id',
-		first.map(({id}) => id),
-	);
+	const ids = first.map(({id}) => id);
+	const [condition, bindings] = among(trx, 'id', ids);
+	const [near, about] = nearIds(trx, 'id', 'rcp', ids);
 	await trx
-		.raw(`update recipients set state = 'queued', state_at = ? where state = 'accepted' and ${condition}`, [
+		.raw(`update recipients set state = 'queued', state_at = ? where state = 'accepted' and ${condition} and ${near}`, [
 			now,
 			...bindings,
+			...about,
 		])
 		.options(unanswered);
 	await insertEvents(

@@ -11,10 +11,15 @@ import {unanswered} from '../engine/postgres-pipeline.ts';
  */
 
 /** A copy that waits; its time in the store's form. */
-export type OpenCopy = LaneKey & {readonly recipientId: string; readonly nextAttemptAt: string};
+export type OpenCopy = LaneKey & {
+	readonly recipientId: string;
+	readonly nextAttemptAt: string;
+	/** Tries that have ended. */
+	readonly attempts: number;
+};
 
 /** Puts new copies into the queue. */
-export async function enqueue(trx: Knex.Transaction, copies: readonly OpenCopy[]): Promise<void> {
+export async function enqueue(trx: Knex.Transaction, copies: ReadonlyArray<Omit<OpenCopy, 'attempts'>>): Promise<void> {
 	await insertRows(
 		trx,
 		'queue',
@@ -23,22 +28,23 @@ export async function enqueue(trx: Knex.Transaction, copies: readonly OpenCopy[]
 	);
 }
 
-/** Moves copies that are in the queue to other times. */
+/** Moves copies that are in the queue to the times of their next tries. */
 export async function postpone(
 	trx: Knex.Transaction,
-	copies: ReadonlyArray<Pick<OpenCopy, 'recipientId' | 'nextAttemptAt'>>,
+	copies: ReadonlyArray<Pick<OpenCopy, 'recipientId' | 'nextAttemptAt' | 'attempts'>>,
 ): Promise<void> {
 	if (copies.length === 0) {
 		return;
 	}
 	const {sql, bindings} = rowSource(
 		trx,
-		copies.map(one => [one.recipientId, one.nextAttemptAt]),
-		2,
+		copies.map(one => [one.recipientId, one.nextAttemptAt, one.attempts]),
+		3,
 	);
 	await trx
 		.raw(
-			`update queue set next_attempt_at = v.column2 from (${sql}) as v where queue.recipient_id = v.column1`,
+			`update queue set next_attempt_at = v.column2, attempts = cast(v.column3 as integer) from (${sql}) as v
+			where queue.recipient_id = v.column1`,
 			bindings as Knex.RawBinding[],
 		)
 		.options(unanswered);

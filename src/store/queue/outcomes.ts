@@ -4,6 +4,7 @@ import type {Attempt} from '../../mail/outcome.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
+import {nearIds} from '../engine/near-ids.ts';
 import {among, dequeue, postpone} from './open-copies.ts';
 
 /** How a claimed copy's row changes at the end of a try. */
@@ -54,7 +55,9 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 	);
 	await postpone(
 		trx,
-		ended.flatMap(({recipientId, nextAttemptAt}) => (nextAttemptAt === null ? [] : [{recipientId, nextAttemptAt}])),
+		ended.flatMap(({recipientId, nextAttemptAt, attempts}) =>
+			nextAttemptAt === null ? [] : [{recipientId, nextAttemptAt, attempts}],
+		),
 	);
 	return ended;
 }
@@ -85,6 +88,12 @@ export async function writeOutcomes(
 		]),
 		9,
 	);
+	const [near, about] = nearIds(
+		trx,
+		'recipients.id',
+		'rcp',
+		ended.map(({recipientId}) => recipientId),
+	);
 	const changed = await trx.raw(
 		`update recipients set
 			state = case when ${mayMove} then v.column2 else recipients.state end,
@@ -92,9 +101,9 @@ export async function writeOutcomes(
 			attempts = cast(v.column4 as integer), sent_at = v.column5, subject = v.column6, last_category = v.column7,
 			last_reply = v.column8, crashes = cast(v.column9 as integer)
 		from (${sql}) as v
-		where recipients.id = v.column1
+		where recipients.id = v.column1 and ${near}
 		returning recipients.id, recipients.state`,
-		bindings as Knex.RawBinding[],
+		[...bindings, ...about] as Knex.RawBinding[],
 	);
 	const rows: Array<{id: string; state: RecipientState}> = Array.isArray(changed) ? changed : changed.rows;
 	return new Map(rows.map(({id, state}) => [id, state]));

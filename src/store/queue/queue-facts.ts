@@ -3,6 +3,7 @@ import type {Mode, Role} from '../../mail/message.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
+import {nearIds} from '../engine/near-ids.ts';
 import {isNewestOfLane} from './lane-waits.ts';
 
 /** All that decides when a copy is tried; null where there is nothing such. */
@@ -51,18 +52,22 @@ export type CopyFacts = {
 
 type Row = Omit<CopyFacts, 'lane_reason'> & {readonly waits_for: WaitCode | null; readonly wait_detail: string | null};
 
-const lastAttempt = (column: string) =>
-	`(select a.${column} from attempts as a where a.recipient_id = r.id order by a.n desc, a.position desc limit 1)`;
+const lastAttempt = (column: string, near: string) =>
+	`(select a.${column} from attempts as a where a.recipient_id = r.id and ${near} order by a.n desc, a.position desc limit 1)`;
 
-const columns = `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, r.state, r.state_at, r.attempts,
+/** Columns of attempts and events that are near. */
+const columnsNear = (
+	attempt: string,
+	event: string,
+) => `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, r.state, r.state_at, r.attempts,
 	q.next_attempt_at, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
 	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for, l.detail as wait_detail, l.until as lane_until,
 	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
-	${lastAttempt('at')} as tried_at, ${lastAttempt('host')} as tried_host,
+	${lastAttempt('at', attempt)} as tried_at, ${lastAttempt('host', attempt)} as tried_host,
 	case when q.recipient_id is null then (select e.detail from events as e where e.message_id = r.message_id
-		and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
+		and ${event} and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
 
 const copiesAtOnce = 500;
 
@@ -71,8 +76,10 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 	const all: CopyFacts[] = [];
 	for (let from = 0; from < ids.length; from += copiesAtOnce) {
 		const some = ids.slice(from, from + copiesAtOnce);
+		const [attempt, tried] = nearIds(reader, 'a.recipient_id', 'rcp', some);
+		const [event, happened] = nearIds(reader, 'e.message_id', 'msg', some);
 		const rows: Row[] = await reader('recipients as r')
-			.select(reader.raw(columns))
+			.select(reader.raw(columnsNear(attempt, event), [...tried, ...tried, ...happened]))
 			.join('messages as m', 'm.id', 'r.message_id')
 			.join('workspaces as w', 'w.id', 'r.workspace_id')
 			.leftJoin('queue as q', 'q.recipient_id', 'r.id')
@@ -85,6 +92,7 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 			})
 			.leftJoin('sites as s', 's.site', 'l.site')
 			.whereIn('r.id', some)
+			.whereRaw(...nearIds(reader, 'm.id', 'msg', some))
 			.orderBy('r.id');
 		all.push(...rows.map(factsOf));
 	}

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {idTime} from '../../mail/ids.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
 import {storeTime} from '../../mail/time.ts';
+import {nearIds} from '../engine/near-ids.ts';
 import {type QueueFilter, queuePart, queueParts} from './queue-parts.ts';
 
 /** One copy that waits. */
@@ -79,6 +80,7 @@ export async function findNamed(
 			const query = reader('recipients as r')
 				.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 				.whereIn(column, some)
+				.whereRaw(...nearIds(reader, 'r.id', 'rcp', some))
 				.select('r.id', 'r.message_id', 'q.recipient_id as queued');
 			const rows: Array<{id: string; message_id: string; queued: string | null}> = await (workspaceId === undefined
 				? query

@@ -1,0 +1,146 @@
+import type {Knex} from 'knex';
+import {idFloor, idTime} from '../mail/ids.ts';
+import {lagMs} from './engine/near-ids.ts';
+
+/*
+ * On PostgreSQL the rows of mail lie in a part of their table for each day (UTC) of the id that they go with, so that a day
+ * goes at once. What has no day's part, because a clock was far ahead or the day is long ago, goes into `<table>_other`;
+ * what an older version stored is in `<table>_former`. On SQLite there are none, and all of this does nothing.
+ */
+
+const tables = [
+	['messages', 'id', 'msg'],
+	['recipients', 'id', 'rcp'],
+	['attempts', 'recipient_id', 'rcp'],
+	['engagement', 'recipient_id', 'rcp'],
+	['events', 'message_id', 'msg'],
+	['attachments', 'message_id', 'msg'],
+	['message_terms', 'message_id', 'msg'],
+] as const;
+
+const dayMs = 86_400_000;
+/** Days after today that have their parts: more than any two sweeps are apart. */
+const daysAhead = 3;
+
+/** A part of each table: half-open, milliseconds. `name` ends theirs. */
+export type Day = {readonly name: string; readonly from: number; readonly to: number};
+
+const startOf = (time: number) => Math.floor(time / dayMs) * dayMs;
+const isPostgres = (database: Knex) => database.client.driverName === 'pg';
+
+async function listDays(database: Knex): Promise<Day[]> {
+	const {rows}: {rows: Array<{name: string; bound: string}>} = await database.raw(
+		`select substr(c.relname, length('messages_') + 1) as name, pg_get_expr(c.relpartbound, c.oid) as bound
+		from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
+		where i.inhparent = 'messages'::regclass order by 1`,
+	);
+	return rows
+		.filter(({name}) => name !== 'other')
+		.map(({name, bound}) => {
+			const [to = '', from] = [...bound.matchAll(/msg_\w{26}/g)].map(([id]) => id).reverse();
+			return {name, from: from === undefined ? 0 : idTime(from), to: idTime(to)};
+		})
+		.sort((a, b) => a.from - b.from);
+}
+
+/** Others wait for a table as long as this does for it, so it does not wait long. */
+export async function hurry(trx: Knex.Transaction): Promise<void> {
+	if (isPostgres(trx)) {
+		await trx.raw(`set local lock_timeout = '100ms'`);
+	}
+}
+
+/** Makes the parts of today and the next days, as far as they are missing, or of days of the past. */
+export async function makeDays(
+	trx: Knex.Transaction,
+	now: number,
+	{from = now, to = now + daysAhead * dayMs}: {readonly from?: number; readonly to?: number} = {},
+): Promise<void> {
+	if (!isPostgres(trx)) {
+		return;
+	}
+	const there = await listDays(trx);
+	for (let start = startOf(from); start <= to; start += dayMs) {
+		if (!there.some(day => start < day.to && start + dayMs > day.from)) {
+			await makeDay(trx, start);
+		}
+	}
+}
+
+async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
+	const name = new Date(start).toISOString().slice(0, 10).replaceAll('-', '');
+	const bounds = tables.map(([table, key, prefix]) => ({
+		...{table, key, from: idFloor(prefix, start), to: idFloor(prefix, start + dayMs)},
+	}));
+	const taken = bounds.map(
+		({table, key, from, to}) => `exists (select from ${table}_other
+		where ${key} >= '${from}' and ${key} < '${to}')`,
+	);
+	const {rows} = await trx.raw(
+		`select ${taken.join(' or ')} as taken, to_regclass('messages_${name}') is not null as made`,
+	);
+	// Rows do not move: a day that has begun in the part of others ends there.
+	if (rows[0].taken || rows[0].made) {
+		return;
+	}
+	for (const {table, from, to} of bounds) {
+		// Attached, not made in its place: that would hold up all who use the table.
+		await trx.raw(`create table ${table}_${name} (like ${table} including all)`);
+		await trx.raw(`alter table ${table} attach partition ${table}_${name} for values from ('${from}') to ('${to}')`);
+	}
+}
+
+/** What of the past can go, and how. */
+export type Past = {
+	/** The oldest part that ended before, and of which nothing is in the queue; null: there is none. */
+	readonly day: Day | null;
+	/** Rows before this moment go one by one, once there is no such part: a day goes as a whole. */
+	readonly rowsBefore: number;
+};
+
+export async function findPast(database: Knex, before: number): Promise<Past> {
+	if (!isPostgres(database)) {
+		return {day: null, rowsBefore: before};
+	}
+	const days = await listDays(database);
+	const current = days.find(({name, from, to}) => name !== 'former' && from <= before && before < to);
+	const rowsBefore = current?.from ?? before;
+	for (const day of days.filter(({to}) => to <= before)) {
+		const open = await database('queue')
+			.where('recipient_id', '>=', idFloor('rcp', day.from))
+			.where('recipient_id', '<', idFloor('rcp', day.to + lagMs))
+			.first('recipient_id');
+		if (open === undefined) {
+			return {day, rowsBefore};
+		}
+	}
+	return {day: null, rowsBefore};
+}
+
+/**
+ * Removes what other tables have about messages of a day, and copies made after midnight of mail accepted before it, at most
+ * `limit` rows of each; false: there is nothing more.
+ */
+export async function emptyBeside(trx: Knex.Transaction, {from, to}: Day, limit: number): Promise<boolean> {
+	const ofDay = (table: string) =>
+		trx(table).where('message_id', '>=', idFloor('msg', from)).where('message_id', '<', idFloor('msg', to));
+	let most = 0;
+	for (const table of ['webhook_deliveries', 'reports']) {
+		const some = ofDay(table).select('id').limit(limit);
+		most = Math.max(most, await trx(table).whereIn('id', some).delete());
+	}
+	const late: string[] = await ofDay('recipients')
+		.where('id', '>=', idFloor('rcp', to))
+		.where('id', '<', idFloor('rcp', to + lagMs))
+		.limit(limit)
+		.pluck('id');
+	await trx('recipients').whereIn('id', late).delete();
+	await trx('attempts').whereIn('recipient_id', late).delete();
+	await trx('engagement').whereIn('recipient_id', late).delete();
+	return Math.max(most, late.length) === limit;
+}
+
+/** Drops a day with all its rows. */
+export async function dropDay(trx: Knex.Transaction, {name}: Day): Promise<void> {
+	await trx.raw(`drop table ${tables.map(([table]) => `${table}_${name}`).join(', ')}`);
+}

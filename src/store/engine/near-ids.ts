@@ -1,0 +1,57 @@
+import type {Knex} from 'knex';
+import {systemClock} from '../../mail/clock.ts';
+import {type IdPrefix, idFloor, idTime, isId} from '../../mail/ids.ts';
+import type {IdRange} from './dialect.ts';
+
+/** A transaction takes less from the first id of a message to those of its copies. */
+export const lagMs = 3_600_000;
+
+/**
+ * A condition: a column of ids of this kind is made about when these ids were. To be added where rows that belong to ids are
+ * looked up by another column, or by a join: PostgreSQL then opens the few days that they are in, not all (`days.ts`).
+ */
+export function nearIds(
+	database: Knex,
+	column: string,
+	prefix: IdPrefix,
+	ids: readonly string[],
+): [sql: string, bindings: Knex.RawBinding[]] {
+	let [first, last] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+	if (database.client.driverName === 'pg') {
+		for (const id of ids) {
+			const time = isId(id.slice(0, 3) as IdPrefix, id) ? idTime(id) : Number.NaN;
+			first = Math.min(first, time);
+			last = Math.max(last, time);
+		}
+	}
+	// SQLite; no ids; what nobody made is nowhere.
+	if (!(first <= last)) {
+		return ['1 = 1', []];
+	}
+	return [`${column} between ? and ?`, [idFloor(prefix, first - lagMs), idFloor(prefix, last + lagMs)]];
+}
+
+const dayMs = 86_400_000;
+/** How far back each part but the last goes from the one before. */
+const partsMs = [2 * dayMs, 14 * dayMs];
+
+/**
+ * A range of ids of messages in parts, the newest first, to be read one after the other until there are enough: only to plan a
+ * statement takes PostgreSQL ten milliseconds and more if it may be about all days. The clock decides nothing but where
+ * the parts meet.
+ */
+export function newestFirst(database: Knex, {from = null, below}: IdRange): IdRange[] {
+	const parts: IdRange[] = [];
+	let end = below;
+	let time = below === null ? systemClock.now() : idTime(below.slice(0, 30));
+	for (const back of database.client.driverName === 'pg' && !(time < 0) ? partsMs : []) {
+		time -= back;
+		const start = idFloor('msg', time);
+		if (start <= (from ?? '')) {
+			break;
+		}
+		parts.push({from: start, below: end});
+		end = start;
+	}
+	return [...parts, {from, below: end}];
+}

@@ -1,0 +1,206 @@
+import test, {type ExecutionContext} from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
+import {idFloor} from '../../src/mail/ids.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
+import {addEngagement, findTrackedCopies, readEngagement} from '../../src/store/engagement.ts';
+import {migrate} from '../../src/store/engine/migrate.ts';
+import {insertEvents, readEvents} from '../../src/store/events.ts';
+import {findReportedCopies, readEnds} from '../../src/store/inbound/reports.ts';
+import {readCopies, readStatus} from '../../src/store/message-copies.ts';
+import {readLines} from '../../src/store/message-scan.ts';
+import {findMessage, readMetadata} from '../../src/store/messages.ts';
+import {createClaimWrite} from '../../src/store/queue/claims.ts';
+import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
+import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {readTries} from '../../src/store/reputation.ts';
+import type {Store} from '../../src/store/store.ts';
+import {openStore} from '../../src/store/store.ts';
+import {changeCopies} from '../helpers/copies.ts';
+import {engines, migrateUpTo, newLocation, newStore} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {plansDuring} from '../helpers/plans.ts';
+
+const dayMs = 86_400_000;
+const tables = ['messages', 'recipients', 'attempts', 'engagement', 'events', 'attachments', 'message_terms'];
+const at = storeTime(Date.now());
+
+// SQLite has no such parts.
+const postgresTest = (title: string, work: (t: ExecutionContext, store: Store) => Promise<void>) => {
+	for (const engine of engines.filter(one => one === 'postgres')) {
+		test(`${title} (${engine})`, async t => await work(t, await newStore(t, engine)));
+	}
+};
+
+/** How many parts of one table a plan reads at most. */
+function mostParts(plan: string): number {
+	const counts = tables.map(table => new Set(plan.match(new RegExp(`\\bon ${table}\\b(?: \\w+)?`, 'g'))).size);
+	return Math.max(...counts);
+}
+
+const partOf = async (store: Store, table: string) =>
+	(await store.reader(table).first(store.reader.raw('tableoid::regclass::text as part')))?.part;
+
+postgresTest('work on mail opens the days of that mail, not all', async (t, store) => {
+	const now = Date.now();
+	await store.writer.transaction(trx => makeDays(trx, now, {from: now - 26 * dayMs, to: now + 3 * dayMs}));
+	const {workspaceId} = await insertWorkspace(store);
+	const ids = await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
+	const [id = ''] = ids;
+	const boot = newId('req');
+	const claim = createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock});
+	const {writer, reader} = store;
+	const {transaction} = writer;
+	const work: Record<string, (copies: string[]) => Promise<unknown>> = {
+		claim: () =>
+			writer.submit(claim, {
+				...{
+					destination: 'a.test',
+					workspaceId,
+					limit: 20,
+					newestFirst: false,
+					lastsMs: 0,
+					asksNext: true,
+					warmUp: null,
+				},
+			}),
+		outcome: copies =>
+			transaction(async trx => {
+				const ended = copies.map(recipientId => ({
+					...{recipientId, state: 'sent', stateAt: at, nextAttemptAt: null, attempts: 1, attemptsBefore: 0, sentAt: at},
+					...{subject: null, category: null, reply: null, crashes: 0},
+				}));
+				await findReported(trx, copies);
+				await readTries(trx, copies);
+				await endClaims(trx, boot, ended as never);
+				await writeOutcomes(trx, ended as never);
+				await readMetadata(trx, ids);
+			}),
+		show: async copies => {
+			await findMessage(reader, workspaceId, id);
+			await readCopies(reader, workspaceId, id);
+			await readStatus(reader, id);
+			await readLines(reader, ids);
+			await readEvents(reader, id, {after: null, limit: 9});
+			await readEngagement(reader, id);
+			await readCopyFacts(reader, copies);
+		},
+		reports: copies =>
+			transaction(async trx => {
+				await findReportedCopies(trx, {copyIds: copies});
+				await findReportedCopies(trx, {messageIds: ids});
+				await readEnds(trx, ids);
+			}),
+		engagement: copies =>
+			transaction(async trx => {
+				await findTrackedCopies(trx, ids);
+				await addEngagement(trx, [
+					{recipientId: copies[0] ?? '', kind: 'opened', url: '', n: 1, machineN: 0, firstAt: at, lastAt: at},
+				]);
+			}),
+	};
+	const copies: string[] = await reader('recipients').pluck('id');
+	for (const [name, run] of Object.entries(work)) {
+		const plans = await plansDuring(store, 'postgres', () => run(copies));
+		t.true(plans.length > 0, name);
+		for (const plan of plans) {
+			t.true(mostParts(plan) <= 2, `${name}: ${plan}`);
+		}
+	}
+	const all = await plansDuring(store, 'postgres', async () => await reader('recipients').where({message_id: id}));
+	t.true(mostParts(all[0] ?? '') >= 30, 'this test can fail');
+});
+
+postgresTest('a day goes as a whole, with all that is about its mail, when nothing of it waits', async (t, store) => {
+	const [now, {transaction}] = [Date.now(), store.writer];
+	await transaction(trx => makeDays(trx, now));
+	await transaction(trx => makeDays(trx, now));
+	const {workspaceId} = await insertWorkspace(store);
+	const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
+	t.regex(await partOf(store, 'messages'), /^messages_\d{8}$/);
+	const start = Math.floor(now / dayMs) * dayMs;
+	t.is((await findPast(store.reader, start + dayMs)).day, null, 'a copy waits');
+	await changeCopies(store.database, all => all, {state: 'sent', next_attempt_at: null});
+	// Its copy for another was made after midnight.
+	const {id: _, ...copy} = await store.reader('recipients').first();
+	const late = idFloor('rcp', start + dayMs + 5);
+	await store.database('recipients').insert({...copy, id: late, role: 'cc'});
+	await store.database('attempts').insert({recipient_id: late, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
+	await transaction(trx =>
+		insertEvents(trx, [
+			{id: newId('evt'), messageId: id, recipientId: late, type: 'sent', occurredAt: at, recordedAt: at, detail: null},
+		]),
+	);
+	await store.database('reports').insert({id: newId('evt'), message_id: id, kind: 'dsn', created_at: at});
+	t.is((await findPast(store.reader, start + dayMs - 1)).day, null, 'it has not ended');
+	t.is((await findPast(store.reader, start + dayMs - 1)).rowsBefore, start, 'and does not go row by row');
+	const {day} = await findPast(store.reader, start + dayMs);
+	t.is(day?.from, start);
+	if (day) {
+		t.true(await transaction(trx => emptyBeside(trx, day, 1)));
+		t.false(await transaction(trx => emptyBeside(trx, day, 100)));
+		await transaction(trx => dropDay(trx, day));
+	}
+	for (const table of [...tables, 'reports']) {
+		t.is(await store.reader(table).first(), undefined, table);
+	}
+	t.is((await findPast(store.reader, start + dayMs)).day, null);
+});
+
+postgresTest('what waited for days is claimed with all that it is made of', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
+	for (const days of [0, 2, 40]) {
+		const clock = {...systemClock, now: () => Date.now() + days * dayMs};
+		const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock});
+		const {copies} = await store.writer.submit(claim, {
+			...{destination: 'a.test', workspaceId, limit: 20, newestFirst: false, lastsMs: 0, asksNext: true, warmUp: null},
+		});
+		t.deepEqual(copies.map(({address, workspace_name: name}) => [address, name !== undefined]).sort(), [
+			['one@a.test', true],
+			['two@a.test', true],
+		]);
+		await store.database('claims').delete();
+	}
+});
+
+postgresTest('what has no day of its own is kept too, and its day stays where it began', async (t, store) => {
+	const now = Date.now();
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	t.is(await partOf(store, 'recipients'), 'recipients_other');
+	await store.writer.transaction(trx => makeDays(trx, now, {from: now - dayMs, to: now + dayMs}));
+	await insertMessages(store, workspaceId, ['two@a.test']);
+	const parts = await store.reader('messages').select(store.reader.raw('tableoid::regclass::text as part'));
+	t.deepEqual(new Set(parts.map(({part}) => part)), new Set(['messages_other']));
+	t.is((await findPast(store.reader, now)).rowsBefore, now, 'its rows go one by one');
+});
+
+for (const engine of engines.filter(one => one === 'postgres')) {
+	test(`what a former version stored is read, goes on and goes as one part (${engine})`, async t => {
+		const store = await openStore(await newLocation(t, engine));
+		t.teardown(() => store.close());
+		await migrateUpTo(store, '025_queue');
+		const {workspaceId} = await insertWorkspace(store);
+		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
+		const told: string[] = [];
+		t.deepEqual(await migrate(store.database, {tell: line => void told.push(line)}), ['026_days']);
+		t.deepEqual(told, ['Mail is divided by day: 0 MB are read once, about 1 s where 200 MB can be read in a second.']);
+		t.is(await partOf(store, 'messages'), 'messages_former');
+		const now = Date.now();
+		await store.writer.transaction(trx => makeDays(trx, now));
+		await insertMessages(store, workspaceId, ['two@a.test']);
+		t.is((await store.reader('messages').count('* as n').first())?.n, '2');
+		t.is((await readCopies(store.reader, workspaceId, id)).length, 1);
+		const names = await store.reader('pg_tables').whereLike('tablename', 'messages_%').pluck('tablename');
+		t.is(names.length, 2 + 2, `${names} has the days after tomorrow`);
+		await changeCopies(store.database, all => all, {state: 'sent', next_attempt_at: null});
+		t.is((await findPast(store.reader, now)).rowsBefore, now, 'its rows go one by one until it ends');
+		const {day} = await findPast(store.reader, now + 3 * dayMs);
+		t.is(day?.name, 'former');
+		if (day) {
+			await store.writer.transaction(trx => dropDay(trx, day));
+		}
+		t.is(await store.reader('recipients').first(), undefined);
+	});
+}
