@@ -4,6 +4,7 @@ import type {BounceCategory} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {alongIndex} from './engine/along-index.ts';
+import {idsSince} from './engine/near-ids.ts';
 
 // Of millions of messages the newest few say enough of how mail fares now: what is read here is bounded.
 
@@ -15,6 +16,7 @@ function copiesIn(reader: Knex, {workspaceId, since, limit}: Sample, state: Reci
 	const index = {leading: {'r.workspace_id': workspaceId, 'r.state': state}, id: 'r.message_id'};
 	return alongIndex(reader, 'recipients as r', index, {from: idFloor('msg', since), below: null})
 		.whereRaw("r.role = 'to'")
+		.whereRaw(...idsSince(reader, 'r.id', 'rcp', since))
 		.limit(limit);
 }
 
@@ -44,14 +46,18 @@ export type Refusal = {
 
 /** What is said against the newest messages that bounced, and against the newest that wait. */
 export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusal[]> {
+	const [ofSince, since] = idsSince(reader, 'e.message_id', 'msg', sample.since);
 	const bounced: Array<{destination: string; detail: string | null}> = await reader
 		.from(copiesIn(reader, sample, 'bounced').select('r.id', 'r.message_id', 'r.destination').as('rows'))
 		.whereNot('rows.destination', simulatorDomain)
 		// The first refusal ended the copy.
 		.select('rows.destination')
 		.select(
-			reader.raw(`(select e.detail from events as e where e.message_id = rows.message_id and e.recipient_id = rows.id
-				and e.type = 'bounced' order by e.id limit 1) as detail`),
+			reader.raw(
+				`(select e.detail from events as e where e.message_id = rows.message_id and e.recipient_id = rows.id
+				and e.type = 'bounced' and ${ofSince} order by e.id limit 1) as detail`,
+				since,
+			),
 		);
 	const refusals: Refusal[] = bounced.map(({destination, detail}) => {
 		// A report has no reply of a conversation.
@@ -93,14 +99,18 @@ export async function readTriedCopies(reader: Knex, {workspaceId, since, limit}:
 	const newest = alongIndex(reader, 'messages', index, {from: idFloor('msg', since), below: null})
 		.limit(limit)
 		.select('id');
-	const last = `(select b.n from attempts as b where b.recipient_id = r.id order by b.n desc limit 1)`;
+	const [ofLast, sinceLast] = idsSince(reader, 'b.recipient_id', 'rcp', since);
+	const last = `(select b.n from attempts as b where b.recipient_id = r.id and ${ofLast} order by b.n desc limit 1)`;
 	const rows: Array<Omit<TriedCopy, 'waits'> & {id: string; queued: string | null}> = await reader
 		.with('newest', newest)
 		.from('newest as rows')
 		.join('recipients as r', 'r.message_id', 'rows.id')
 		.leftJoin('attempts as a', function () {
-			this.on('a.recipient_id', 'r.id').andOn('a.n', reader.raw(last));
+			this.on('a.recipient_id', 'r.id')
+				.andOn('a.n', reader.raw(last, sinceLast))
+				.andOn(reader.raw(...idsSince(reader, 'a.recipient_id', 'rcp', since)));
 		})
+		.whereRaw(...idsSince(reader, 'r.id', 'rcp', since))
 		.whereNot('r.destination', simulatorDomain)
 		.orderBy(['r.id', 'a.position'])
 		.select('r.id', 'r.destination', 'r.state', 'r.attempts', 'a.host', 'a.tls', 'a.code')

@@ -31,6 +31,16 @@ export function nearIds(
 	return [`${column} between ? and ?`, [idFloor(prefix, first - lagMs), idFloor(prefix, last + lagMs)]];
 }
 
+/** A condition, as above: a column of ids of this kind is made at this time or later, milliseconds. */
+export function idsSince(
+	database: Knex,
+	column: string,
+	prefix: IdPrefix,
+	time: number,
+): [sql: string, bindings: Knex.RawBinding[]] {
+	return database.client.driverName === 'pg' ? [`${column} >= ?`, [idFloor(prefix, time)]] : ['1 = 1', []];
+}
+
 const dayMs = 86_400_000;
 /** How far back each part but the last goes from the one before. */
 const partsMs = [2 * dayMs, 14 * dayMs];
