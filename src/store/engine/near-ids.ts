@@ -28,7 +28,35 @@ export function nearIds(
 	if (!(first <= last)) {
 		return ['1 = 1', []];
 	}
-	return [`${column} between ? and ?`, [idFloor(prefix, first - lagMs), idFloor(prefix, last + lagMs)]];
+	return madeBetween(column, prefix, first - lagMs, last + lagMs);
+}
+
+/**
+ * A condition: a column of ids of this kind is made in a span of time, milliseconds. PostgreSQL holds a plain range to be a
+ * two-hundredth of a day that it knows nothing of yet, and would rather read it from end to end than look anything up; of an
+ * array it does not think so.
+ */
+export function madeBetween(
+	column: string,
+	prefix: IdPrefix,
+	from: number,
+	to: number,
+): [sql: string, bindings: Knex.RawBinding[]] {
+	return [`${column} >= ? and ${column} <= any (array[?])`, [idFloor(prefix, from), idFloor(prefix, to)]];
+}
+
+/**
+ * A condition: a column has one of these ids. To be added where they are joined by it: named one by one, PostgreSQL opens the
+ * days of these alone, and looks each of them up.
+ */
+export function namedIds(
+	database: Knex,
+	column: string,
+	ids: readonly string[],
+): [sql: string, bindings: Knex.RawBinding[]] {
+	return database.client.driverName === 'pg'
+		? [`${column} in (${ids.map(() => '?').join()})`, [...ids]]
+		: ['1 = 1', []];
 }
 
 /** A condition, as above: a column of ids of this kind is made at this time or later, milliseconds. */

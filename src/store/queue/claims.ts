@@ -1,16 +1,15 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../../mail/clock.ts';
 import {groupBy} from '../../mail/group-by.ts';
-import {idFloor, type NewId} from '../../mail/ids.ts';
+import type {NewId} from '../../mail/ids.ts';
 import {storeTime} from '../../mail/time.ts';
 import {type LaneKey, laneText} from '../../mail/way.ts';
 import type {Dialect} from '../engine/dialect.ts';
-import {nearIds} from '../engine/near-ids.ts';
+import {madeBetween} from '../engine/near-ids.ts';
 import {unanswered} from '../engine/postgres-pipeline.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {insertEvents} from '../events.ts';
 import {type Claimed, type ClaimedRow, copiesWithMail, readClaimed} from './claimed.ts';
-import {among} from './open-copies.ts';
 import {addWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** What a lane may start now. */
@@ -142,11 +141,13 @@ async function claimRecent(
 	now: number,
 ): Promise<ClaimedRow[]> {
 	const [from, to] = [now - recent.before, now + recent.after];
+	const [copy, ofCopy] = madeBetween('r.id', 'rcp', from, to);
+	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
+	// By its offset each copy is looked up by itself.
 	const answer = await trx.raw(
-		`with claimed as (${claiming}),
-			recent as (${copiesWithMail} where r.id in (select id from claimed) and r.id between ? and ? and m.id between ? and ?)
-		select claimed.id as claimed_id, recent.* from claimed left join recent on recent.id = claimed.id`,
-		[...values, idFloor('rcp', from), idFloor('rcp', to), idFloor('msg', from), idFloor('msg', to)],
+		`with claimed as (${claiming}) select claimed.id as claimed_id, found.* from claimed
+		left join lateral (${copiesWithMail} where r.id = claimed.id and ${copy} and ${message} offset 0) as found on true`,
+		[...values, ...ofCopy, ...ofMessage],
 	);
 	const rows: Array<(ClaimedRow | Record<keyof ClaimedRow, null>) & {claimed_id: string}> = answer.rows;
 	const [found, older]: [ClaimedRow[], Array<{id: string}>] = [[], []];
@@ -198,14 +199,11 @@ async function recordQueued(
 		return;
 	}
 	const ids = first.map(({id}) => id);
-	const [condition, bindings] = among(trx, 'id', ids);
-	const [near, about] = nearIds(trx, 'id', 'rcp', ids);
 	await trx
-		.raw(`update recipients set state = 'queued', state_at = ? where state = 'accepted' and ${condition} and ${near}`, [
-			now,
-			...bindings,
-			...about,
-		])
+		.raw(
+			`update recipients set state = 'queued', state_at = ? where state = 'accepted' and id in (${ids.map(() => '?').join()})`,
+			[now, ...ids],
+		)
 		.options(unanswered);
 	await insertEvents(
 		trx,

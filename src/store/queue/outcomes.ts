@@ -4,7 +4,7 @@ import type {Attempt} from '../../mail/outcome.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
-import {nearIds} from '../engine/near-ids.ts';
+import {namedIds} from '../engine/near-ids.ts';
 import {among, dequeue, postpone} from './open-copies.ts';
 
 /** How a claimed copy's row changes at the end of a try. */
@@ -88,10 +88,9 @@ export async function writeOutcomes(
 		]),
 		9,
 	);
-	const [near, about] = nearIds(
+	const [named, ids] = namedIds(
 		trx,
 		'recipients.id',
-		'rcp',
 		ended.map(({recipientId}) => recipientId),
 	);
 	const changed = await trx.raw(
@@ -101,9 +100,9 @@ export async function writeOutcomes(
 			attempts = cast(v.column4 as integer), sent_at = v.column5, subject = v.column6, last_category = v.column7,
 			last_reply = v.column8, crashes = cast(v.column9 as integer)
 		from (${sql}) as v
-		where recipients.id = v.column1 and ${near}
+		where recipients.id = v.column1 and ${named}
 		returning recipients.id, recipients.state`,
-		[...bindings, ...about] as Knex.RawBinding[],
+		[...bindings, ...ids] as Knex.RawBinding[],
 	);
 	const rows: Array<{id: string; state: RecipientState}> = Array.isArray(changed) ? changed : changed.rows;
 	return new Map(rows.map(({id, state}) => [id, state]));
