@@ -149,7 +149,11 @@ postgresTest('a day goes as a whole, with all that is about its mail, when nothi
 
 postgresTest('what waited for days is claimed with all that it is made of', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
+	const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
+	// A clock was set by five hours between the one and the other.
+	const earlier = idFloor('msg', Date.now() - dayMs / 5);
+	await store.database('messages').where({id}).update({id: earlier});
+	await store.database('recipients').where({message_id: id}).update({message_id: earlier});
 	for (const days of [0, 2, 40]) {
 		const clock = {...systemClock, now: () => Date.now() + days * dayMs};
 		const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock});

@@ -83,21 +83,31 @@ export async function readCopy(reader: Knex, workspaceId: string, id: string): P
 	return rows[0];
 }
 
-/** The same for many. */
+/** The same for many. A clock that was set while mail was written may have parted copies from it: those are looked for in all days. */
 export async function readClaimed(
 	trx: Knex.Transaction,
 	claimed: ReadonlyArray<{readonly id: string}>,
 ): Promise<ClaimedRow[]> {
-	if (claimed.length === 0) {
+	const found = await readRows(trx, claimed, nearCopies(trx, claimed));
+	const known = new Set(found.map(({id}) => id));
+	const parted = claimed.filter(({id}) => !known.has(id));
+	return [...found, ...(await readRows(trx, parted, ['1 = 1', []]))];
+}
+
+async function readRows(
+	trx: Knex.Transaction,
+	copies: ReadonlyArray<{readonly id: string}>,
+	[near, about]: [sql: string, bindings: Knex.RawBinding[]],
+): Promise<ClaimedRow[]> {
+	if (copies.length === 0) {
 		return [];
 	}
 	const [condition, ids] = among(
 		trx,
 		'r.id',
-		claimed.map(({id}) => id),
+		copies.map(({id}) => id),
 	);
-	const [near, copies] = nearCopies(trx, claimed);
-	const read = await trx.raw(`${copiesWithMail} where ${condition} and ${near}`, [...ids, ...copies]);
+	const read = await trx.raw(`${copiesWithMail} where ${condition} and ${near}`, [...ids, ...about]);
 	return Array.isArray(read) ? read : read.rows;
 }
 
