@@ -35,4 +35,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['024_leases', () => import('./024_leases.ts')],
 	['025_queue', () => import('./025_queue.ts'), 'breaking'],
 	['026_days', () => import('./026_days.ts'), 'breaking'],
+	['027_webhook_queue', () => import('./027_webhook_queue.ts'), 'breaking'],
 ];

@@ -421,6 +421,14 @@ webhook_attempts.status integer
 webhook_attempts.error text C
 webhook_attempts.ms integer not null
 webhook_attempts.answer text C
+webhook_attempts_other.delivery_id text C not null
+webhook_attempts_other.generation integer not null
+webhook_attempts_other.n integer not null
+webhook_attempts_other.at text C not null
+webhook_attempts_other.status integer
+webhook_attempts_other.error text C
+webhook_attempts_other.ms integer not null
+webhook_attempts_other.answer text C
 webhook_deliveries.id text C not null
 webhook_deliveries.workspace_id text C not null
 webhook_deliveries.endpoint_id text C not null
@@ -431,10 +439,20 @@ webhook_deliveries.body bytea not null
 webhook_deliveries.state text C not null
 webhook_deliveries.attempts integer not null
 webhook_deliveries.generation integer not null
-webhook_deliveries.next_attempt_at text C
-webhook_deliveries.claimed_by text C
 webhook_deliveries.last_attempt_at text C
 webhook_deliveries.created_at text C not null
+webhook_deliveries_other.id text C not null
+webhook_deliveries_other.workspace_id text C not null
+webhook_deliveries_other.endpoint_id text C not null
+webhook_deliveries_other.message_id text C
+webhook_deliveries_other.event_id text C
+webhook_deliveries_other.event_type text C not null
+webhook_deliveries_other.body bytea not null
+webhook_deliveries_other.state text C not null
+webhook_deliveries_other.attempts integer not null
+webhook_deliveries_other.generation integer not null
+webhook_deliveries_other.last_attempt_at text C
+webhook_deliveries_other.created_at text C not null
 webhook_endpoints.id text C not null
 webhook_endpoints.workspace_id text C not null
 webhook_endpoints.url text C not null
@@ -447,6 +465,11 @@ webhook_endpoints.deleted_at text C
 webhook_endpoints.mode text C not null default 'live'::text
 webhook_endpoints.previous_secret text C
 webhook_endpoints.previous_until text C
+webhook_queue.delivery_id text C not null
+webhook_queue.endpoint_id text C not null
+webhook_queue.next_attempt_at text C not null
+webhook_queue.generation integer not null
+webhook_queue.claimed_by text C
 workspaces.id text C not null
 workspaces.name text C not null
 workspaces.locale text C
@@ -552,12 +575,14 @@ users: PRIMARY KEY (id)
 users: UNIQUE (email)
 users: UNIQUE (link_hash)
 warmup_days: PRIMARY KEY (source, provider, day)
-webhook_attempts: FOREIGN KEY (delivery_id) REFERENCES webhook_deliveries(id) ON DELETE CASCADE
 webhook_attempts: PRIMARY KEY (delivery_id, generation, n)
-webhook_deliveries: FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoints(id) ON DELETE CASCADE
+webhook_attempts_other: PRIMARY KEY (delivery_id, generation, n)
 webhook_deliveries: PRIMARY KEY (id)
+webhook_deliveries_other: PRIMARY KEY (id)
 webhook_endpoints: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 webhook_endpoints: PRIMARY KEY (id)
+webhook_queue: FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoints(id) ON DELETE CASCADE
+webhook_queue: PRIMARY KEY (delivery_id)
 workspaces: PRIMARY KEY (id)
 workspaces: UNIQUE (name)
 CREATE UNIQUE INDEX address_health_pkey ON public.address_health USING btree (workspace_id, address_key)
@@ -676,14 +701,20 @@ CREATE UNIQUE INDEX users_email_unique ON public.users USING btree (email)
 CREATE UNIQUE INDEX users_link_hash_unique ON public.users USING btree (link_hash)
 CREATE UNIQUE INDEX users_pkey ON public.users USING btree (id)
 CREATE UNIQUE INDEX warmup_days_pkey ON public.warmup_days USING btree (source, provider, day)
-CREATE UNIQUE INDEX webhook_attempts_pkey ON public.webhook_attempts USING btree (delivery_id, generation, n)
-CREATE INDEX webhook_deliveries_by_endpoint ON public.webhook_deliveries USING btree (endpoint_id, id)
-CREATE INDEX webhook_deliveries_by_message ON public.webhook_deliveries USING btree (message_id)
-CREATE INDEX webhook_deliveries_by_state ON public.webhook_deliveries USING btree (endpoint_id, state, id)
-CREATE INDEX webhook_deliveries_claimed ON public.webhook_deliveries USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
-CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at, id) WHERE (next_attempt_at IS NOT NULL)
-CREATE UNIQUE INDEX webhook_deliveries_pkey ON public.webhook_deliveries USING btree (id)
+CREATE UNIQUE INDEX webhook_attempts_other_pkey ON public.webhook_attempts_other USING btree (delivery_id, generation, n)
+CREATE UNIQUE INDEX webhook_attempts_pkey ON ONLY public.webhook_attempts USING btree (delivery_id, generation, n)
+CREATE INDEX webhook_deliveries_by_endpoint ON ONLY public.webhook_deliveries USING btree (endpoint_id, id)
+CREATE INDEX webhook_deliveries_by_message ON ONLY public.webhook_deliveries USING btree (message_id)
+CREATE INDEX webhook_deliveries_by_state ON ONLY public.webhook_deliveries USING btree (endpoint_id, state, id)
+CREATE INDEX webhook_deliveries_other_endpoint_id_id_idx ON public.webhook_deliveries_other USING btree (endpoint_id, id)
+CREATE INDEX webhook_deliveries_other_endpoint_id_state_id_idx ON public.webhook_deliveries_other USING btree (endpoint_id, state, id)
+CREATE INDEX webhook_deliveries_other_message_id_idx ON public.webhook_deliveries_other USING btree (message_id)
+CREATE UNIQUE INDEX webhook_deliveries_other_pkey ON public.webhook_deliveries_other USING btree (id)
+CREATE UNIQUE INDEX webhook_deliveries_pkey ON ONLY public.webhook_deliveries USING btree (id)
 CREATE INDEX webhook_endpoints_by_workspace ON public.webhook_endpoints USING btree (workspace_id, id)
 CREATE UNIQUE INDEX webhook_endpoints_pkey ON public.webhook_endpoints USING btree (id)
+CREATE INDEX webhook_queue_claimed ON public.webhook_queue USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
+CREATE INDEX webhook_queue_due ON public.webhook_queue USING btree (endpoint_id, next_attempt_at, delivery_id) WHERE (claimed_by IS NULL)
+CREATE UNIQUE INDEX webhook_queue_pkey ON public.webhook_queue USING btree (delivery_id)
 CREATE UNIQUE INDEX workspaces_name_unique ON public.workspaces USING btree (name)
 CREATE UNIQUE INDEX workspaces_pkey ON public.workspaces USING btree (id)

@@ -463,8 +463,6 @@ CREATE TABLE webhook_attempts (delivery_id text not null,
 CREATE INDEX webhook_deliveries_by_endpoint on webhook_deliveries (endpoint_id, id);
 CREATE INDEX webhook_deliveries_by_message on webhook_deliveries (message_id);
 CREATE INDEX webhook_deliveries_by_state on webhook_deliveries (endpoint_id, state, id);
-CREATE INDEX webhook_deliveries_claimed on webhook_deliveries (claimed_by) where claimed_by is not null;
-CREATE INDEX webhook_deliveries_due on webhook_deliveries (endpoint_id, next_attempt_at, id) where next_attempt_at is not null;
 CREATE TABLE webhook_deliveries (id text,
   workspace_id text not null,
   endpoint_id text not null,
@@ -475,8 +473,6 @@ CREATE TABLE webhook_deliveries (id text,
   state text not null,
   attempts integer not null,
   generation integer not null,
-  next_attempt_at text,
-  claimed_by text,
   last_attempt_at text,
   created_at text not null,
   foreign key(endpoint_id) references webhook_endpoints(id) on delete CASCADE,
@@ -496,6 +492,15 @@ CREATE TABLE webhook_endpoints (id text,
   previous_until text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
+CREATE INDEX webhook_queue_claimed on webhook_queue (claimed_by) where claimed_by is not null;
+CREATE INDEX webhook_queue_due on webhook_queue (endpoint_id, next_attempt_at, delivery_id) where claimed_by is null;
+CREATE TABLE webhook_queue (delivery_id text not null,
+  endpoint_id text not null,
+  next_attempt_at text not null,
+  generation integer not null,
+  claimed_by text,
+  foreign key(endpoint_id) references webhook_endpoints(id) on delete CASCADE,
+  primary key (delivery_id)) without rowid;
 CREATE UNIQUE INDEX workspaces_name_unique on workspaces (name);
 CREATE TABLE workspaces (id text,
   name text not null,

@@ -7,12 +7,7 @@ import {mostEndpoints} from '../mail/webhook.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Vault} from '../store/sealed.ts';
-import {
-	type ReplayFilter,
-	replayDeliveries,
-	replayDelivery,
-	type StoredDelivery,
-} from '../store/webhooks/webhook-deliveries.ts';
+import type {StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,
@@ -22,6 +17,7 @@ import {
 	updateEndpoint,
 	updateSecrets,
 } from '../store/webhooks/webhook-endpoints.ts';
+import {type ReplayFilter, replayDeliveries, replayDelivery} from '../store/webhooks/webhook-replays.ts';
 
 export type EndpointInput = {
 	readonly workspaceId: string;

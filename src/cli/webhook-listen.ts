@@ -3,7 +3,7 @@ import type {Command} from 'commander';
 import {addEndpoint, removeEndpoint} from '../admin/webhooks.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {listenerUrl, mostEndpoints} from '../mail/webhook.ts';
-import {deleteDelivery, findWaiting, type StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
+import {deleteDeliveries, findWaiting, type StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
 import {findEndpoint} from '../store/webhooks/webhook-endpoints.ts';
 import {faultOf} from '../webhook/fault.ts';
 import {postHeaders} from '../webhook/sign.ts';
@@ -73,7 +73,7 @@ async function listen(session: Session, {forwardTo, event}: Options): Promise<vo
 			const delivery = await findWaiting(await session.reader(), id);
 			if (delivery) {
 				await forward(session, delivery, {forwardTo, secret, stop});
-				await session.write(trx => deleteDelivery(trx, delivery.id));
+				await session.write(trx => deleteDeliveries(trx, [delivery.id]));
 			} else if (await findEndpoint(await session.reader(), workspaceId, id)) {
 				await sleep(pollMs, undefined, {signal: stop}).catch(() => undefined);
 			} else {

@@ -8,7 +8,7 @@ import {readPaceFigures} from '../store/queue/pace-figures.ts';
 import {readQueueSize} from '../store/queue/queue-summary.ts';
 import {readStandings} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
-import {countPending} from '../store/webhooks/webhook-deliveries.ts';
+import {countPending} from '../store/webhooks/webhook-claims.ts';
 import {createMetrics, type Metrics} from './metrics.ts';
 import type {Roles} from './roles.ts';
 

@@ -10,11 +10,11 @@ import {copyClaims, releaseSilentClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhooks/webhook-claims.ts';
 
-const usualBeatMs = 2000;
+const usualBeatMs = 1500;
 /** A node that tells nothing for so long, and whose connection the server saw end, is dead; one that is frozen keeps it. */
 const quietMs = 3 * usualBeatMs;
 /** Whoever could not tell for so long does not know whether others could. */
-const gapMs = quietMs / 2;
+const gapMs = quietMs - usualBeatMs;
 /** After such a gap: in this time others connect again, and tell. */
 const returnMs = 2 * quietMs;
 

@@ -1,6 +1,8 @@
 import type {Knex} from 'knex';
 import {idFloor, idTime} from '../mail/ids.ts';
 import {lagMs} from './engine/near-ids.ts';
+import {dequeueDeliveries} from './webhooks/webhook-claims.ts';
+import {deleteDeliveries} from './webhooks/webhook-deliveries.ts';
 
 /*
  * On PostgreSQL the rows of mail lie in a part of their table for each day (UTC) of the id that they go with, so that a day
@@ -16,6 +18,8 @@ const tables = [
 	['events', 'message_id', 'msg'],
 	['attachments', 'message_id', 'msg'],
 	['message_terms', 'message_id', 'msg'],
+	['webhook_deliveries', 'id', 'whd'],
+	['webhook_attempts', 'delivery_id', 'whd'],
 ] as const;
 
 const dayMs = 86_400_000;
@@ -76,11 +80,9 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 		({table, key, from, to}) => `exists (select from ${table}_other
 		where ${key} >= '${from}' and ${key} < '${to}')`,
 	);
-	const {rows} = await trx.raw(
-		`select ${taken.join(' or ')} as taken, to_regclass('messages_${name}') is not null as made`,
-	);
+	const {rows} = await trx.raw(`select ${taken.join(' or ')} as taken`);
 	// Rows do not move: a day that has begun in the part of others ends there.
-	if (rows[0].taken || rows[0].made) {
+	if (rows[0].taken || (await hasPart(trx, 'messages', name))) {
 		return;
 	}
 	for (const {table, from, to} of bounds) {
@@ -118,17 +120,27 @@ export async function findPast(database: Knex, before: number): Promise<Past> {
 }
 
 /**
- * Removes what other tables have about messages of a day, and copies made after midnight of mail accepted before it, at most
- * `limit` rows of each; false: there is nothing more.
+ * Removes what other tables and other days have about the mail of a day: reports, deliveries to webhooks, copies made after
+ * midnight of mail accepted before it. At most `limit` rows of each; false: there is nothing more.
  */
-export async function emptyBeside(trx: Knex.Transaction, {from, to}: Day, limit: number): Promise<boolean> {
+export async function emptyBeside(trx: Knex.Transaction, {name, from, to}: Day, limit: number): Promise<boolean> {
 	const ofDay = (table: string) =>
 		trx(table).where('message_id', '>=', idFloor('msg', from)).where('message_id', '<', idFloor('msg', to));
-	let most = 0;
-	for (const table of ['webhook_deliveries', 'reports']) {
-		const some = ofDay(table).select('id').limit(limit);
-		most = Math.max(most, await trx(table).whereIn('id', some).delete());
+	const reports: string[] = await ofDay('reports').limit(limit).pluck('id');
+	await trx('reports').whereIn('id', reports).delete();
+	const deliveries = ofDay('webhook_deliveries').limit(limit);
+	if (await hasPart(trx, 'webhook_deliveries', name)) {
+		// The others go with the day.
+		deliveries.where('id', '>=', idFloor('whd', to));
 	}
+	const later: string[] = await deliveries.pluck('id');
+	await deleteDeliveries(trx, later);
+	const queued: string[] = await trx('webhook_queue')
+		.where('delivery_id', '>=', idFloor('whd', from))
+		.where('delivery_id', '<', idFloor('whd', to))
+		.limit(limit)
+		.pluck('delivery_id');
+	await dequeueDeliveries(trx, queued);
 	const late: string[] = await ofDay('recipients')
 		.where('id', '>=', idFloor('rcp', to))
 		.where('id', '<', idFloor('rcp', to + lagMs))
@@ -137,10 +149,15 @@ export async function emptyBeside(trx: Knex.Transaction, {from, to}: Day, limit:
 	await trx('recipients').whereIn('id', late).delete();
 	await trx('attempts').whereIn('recipient_id', late).delete();
 	await trx('engagement').whereIn('recipient_id', late).delete();
-	return Math.max(most, late.length) === limit;
+	return [reports, later, queued, late].some(({length}) => length === limit);
 }
 
-/** Drops a day with all its rows. */
+async function hasPart(trx: Knex.Transaction, table: string, name: string): Promise<boolean> {
+	const {rows} = await trx.raw('select to_regclass(?) is not null as made', [`${table}_${name}`]);
+	return rows[0].made;
+}
+
+/** Drops a day with all its rows. A table that got its days later than others has none of the first ones. */
 export async function dropDay(trx: Knex.Transaction, {name}: Day): Promise<void> {
-	await trx.raw(`drop table ${tables.map(([table]) => `${table}_${name}`).join(', ')}`);
+	await trx.raw(`drop table if exists ${tables.map(([table]) => `${table}_${name}`).join(', ')}`);
 }

@@ -6,6 +6,7 @@ import {holdsBytes, rowSource} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {deleteTerms} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-copies.ts';
+import {findAbout} from './webhooks/webhook-deliveries.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
@@ -210,13 +211,14 @@ export async function rewriteWebhookBodies(
 	messageIds: readonly string[],
 	rewrite: (body: WebhookBody) => WebhookBody,
 ): Promise<void> {
-	const deliveries: Array<{id: string; body: Uint8Array}> = await trx('webhook_deliveries')
-		.whereIn('message_id', messageIds)
-		.select('id', 'body');
-	const ids = deliveries.map(({id}) => id);
-	if (ids.length > 0) {
-		await trx('webhook_attempts').whereIn('delivery_id', ids).whereNotNull('answer').update({answer: null});
+	const ids = await findAbout(trx, messageIds);
+	if (ids.length === 0) {
+		return;
 	}
+	const deliveries: Array<{id: string; body: Uint8Array}> = await trx('webhook_deliveries')
+		.whereIn('id', ids)
+		.select('id', 'body');
+	await trx('webhook_attempts').whereIn('delivery_id', ids).whereNotNull('answer').update({answer: null});
 	for (const {id, body} of deliveries) {
 		const rewritten = JSON.stringify(rewrite(JSON.parse(Buffer.from(body).toString())));
 		await trx('webhook_deliveries')

@@ -74,7 +74,7 @@ export async function scanMessages(
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
 	const ids: string[] = [];
-	for (const range of newestFirst(reader, rangeOf(filter, after))) {
+	for (const range of newestFirst(reader, 'msg', rangeOf(filter, after))) {
 		const part = await scanRange(reader, filter, range, limit - ids.length);
 		ids.push(...part.ids);
 		if (part.next !== null) {

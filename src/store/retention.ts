@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {Dialect} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {deleteTerms} from './message-terms.ts';
+import {deleteDeliveries, findAbout} from './webhooks/webhook-deliveries.ts';
 
 export type Removal = {
 	/** Messages after this id are looked at; empty: from the oldest. */
@@ -55,9 +56,10 @@ export async function removeMessages(
 	for (const table of ['attempts', 'engagement']) {
 		await trx(table).whereIn('recipient_id', copyIds).delete();
 	}
-	for (const table of ['events', 'attachments', 'reports', 'webhook_deliveries']) {
+	for (const table of ['events', 'attachments', 'reports']) {
 		await trx(table).whereIn('message_id', old).delete();
 	}
+	await deleteDeliveries(trx, await findAbout(trx, old));
 	await trx('recipients').whereIn('id', copyIds).delete();
 	const messages = await trx('messages').whereIn('id', old).delete();
 	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, copyIds};

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {deleteDeliveries} from './webhooks/webhook-deliveries.ts';
 
 /** What a workspace may have any number of, besides messages: the table, its key, and how many rows a step takes. */
 const lists = [
@@ -21,8 +22,8 @@ export async function closeWorkspace(trx: Knex.Transaction, workspaceId: string,
 /** Removes some of its lists; false: there is nothing more. */
 export async function removeLists(trx: Knex.Transaction, workspaceId: string): Promise<boolean> {
 	const endpoints = trx('webhook_endpoints').where({workspace_id: workspaceId}).select('id');
-	const deliveries = trx('webhook_deliveries').whereIn('endpoint_id', endpoints).select('id').limit(500);
-	if ((await trx('webhook_deliveries').whereIn('id', deliveries).delete()) > 0) {
+	const deliveries = await trx('webhook_deliveries').whereIn('endpoint_id', endpoints).limit(500).pluck('id');
+	if ((await deleteDeliveries(trx, deliveries)) > 0) {
 		return true;
 	}
 	for (const [table, key, limit] of lists) {

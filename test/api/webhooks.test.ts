@@ -124,11 +124,16 @@ storeTest(test, 'deliveries: newest first, with what the last attempt came to', 
 	await store
 		.database('webhook_deliveries')
 		.where({id: first})
-		.update({state: 'failed', attempts: 2, last_attempt_at: attempt.at, next_attempt_at: '2026-06-09T10:16:31.600Z'});
+		.update({state: 'failed', attempts: 2, last_attempt_at: attempt.at});
+	await store
+		.database('webhook_queue')
+		.where({delivery_id: first})
+		.update({next_attempt_at: '2026-06-09T10:16:31.600Z'});
 	await store
 		.database('webhook_deliveries')
 		.where({id: second})
-		.update({state: 'delivered', attempts: 1, last_attempt_at: attempt.at, next_attempt_at: null});
+		.update({state: 'delivered', attempts: 1, last_attempt_at: attempt.at});
+	await store.database('webhook_queue').where({delivery_id: second}).delete();
 
 	const page = (await api.get(`/v1/webhooks/${endpoint}/deliveries`)).body as Page<Record<string, unknown>>;
 	t.is(page.next_cursor, null);
@@ -192,7 +197,8 @@ storeTest(test, 'replay: whatever became of it, it is due now, with no attempts'
 	await store
 		.database('webhook_deliveries')
 		.where({id})
-		.update({state: 'exhausted', attempts: 5, next_attempt_at: null, last_attempt_at: '2026-06-09T10:15:31.500Z'});
+		.update({state: 'exhausted', attempts: 5, last_attempt_at: '2026-06-09T10:15:31.500Z'});
+	await store.database('webhook_queue').where({delivery_id: id}).delete();
 	for (const [target, body] of [
 		[id, '{}'],
 		[id, ' {}'],

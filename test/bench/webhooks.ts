@@ -103,8 +103,7 @@ function waiting(): NewDelivery[] {
 }
 
 async function measurePending(): Promise<void> {
-	const left = async () =>
-		Number((await store.reader('webhook_deliveries').whereNotNull('next_attempt_at').count('* as n'))[0]?.n);
+	const left = async () => Number((await store.reader('webhook_queue').count('* as n'))[0]?.n);
 	const [cpuBefore, begun, before] = [cpuMs(), performance.now(), await left()];
 	while ((await left()) > 0) {
 		await wait(100);

@@ -53,11 +53,15 @@ storeTest(
 		const claimAs = (boot: string, address: string) =>
 			store.writer.transaction(async trx => {
 				await changeCopies(trx, all => all.where({address}), {claimed_by: boot});
-				await trx('webhook_deliveries').where({id: deliveryOf[address]}).update({claimed_by: boot});
+				await trx('webhook_queue').where({delivery_id: deliveryOf[address]}).update({claimed_by: boot});
 			});
 		const claims = async () => {
 			const copies = await copyRows(store.reader).orderBy('address').pluck('claimed_by');
-			t.deepEqual(await store.reader('webhook_deliveries').orderBy('id').pluck('claimed_by'), copies, 'webhooks too');
+			t.deepEqual(
+				await store.reader('webhook_queue').orderBy('delivery_id').pluck('claimed_by'),
+				copies,
+				'webhooks too',
+			);
 			return copies;
 		};
 
@@ -226,13 +230,13 @@ test('what the daemon before on this data folder held is given back at once, unl
 	await insertDue(before, workspaceId, endpoint, 1);
 	await before.hold('boot_before');
 	await changeCopies(before.database, all => all, {claimed_by: 'boot_before'});
-	await before.database('webhook_deliveries').update({claimed_by: 'boot_before'});
+	await before.database('webhook_queue').update({claimed_by: 'boot_before'});
 
 	const store = await openStore(location);
 	t.teardown(() => store.close());
 	const holders = async () => [
 		await copyRows(store.reader).pluck('claimed_by'),
-		await store.reader('webhook_deliveries').pluck('claimed_by'),
+		await store.reader('webhook_queue').pluck('claimed_by'),
 	];
 	async function startAfter(id: string): Promise<void> {
 		const presence = createPresence({

@@ -1,3 +1,4 @@
+import type {Knex} from 'knex';
 import {systemClock} from '../../src/mail/clock.ts';
 import type {WebhookEventType} from '../../src/mail/event.ts';
 import {storeTime} from '../../src/mail/time.ts';
@@ -69,8 +70,16 @@ export type DeliveryRow = {
 	readonly last_attempt_at: string | null;
 };
 
+/** Deliveries with what the queue says of them. */
+export function deliveryRows(connection: Knex): Knex.QueryBuilder {
+	return connection.from(
+		connection.raw(`(select d.*, q.next_attempt_at, q.claimed_by from webhook_deliveries as d
+			left join webhook_queue as q on q.delivery_id = d.id) as deliveries`),
+	);
+}
+
 export async function rowOf(store: Store, id: string): Promise<DeliveryRow> {
-	return await store.reader('webhook_deliveries').where({id}).first();
+	return await deliveryRows(store.reader).where({id}).first();
 }
 
 export async function statesOf(store: Store): Promise<Record<string, number>> {

@@ -118,8 +118,13 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 			await database('webhook_deliveries').insert({
 				...{id: deliveryId, workspace_id: workspace.id, endpoint_id: endpoint, message_id: messageId},
 				...{event_id: eventId, event_type: 'clicked', body: Buffer.from(JSON.stringify(body)), attempts: 0},
-				...{state: next ? 'pending' : 'delivered', generation: 1, next_attempt_at: next, created_at: at},
+				...{state: next ? 'pending' : 'delivered', generation: 1, created_at: at},
 			});
+			if (next) {
+				await database('webhook_queue').insert({
+					...{delivery_id: deliveryId, endpoint_id: endpoint, next_attempt_at: next, generation: 1},
+				});
+			}
 			await database('webhook_attempts').insert({
 				...{delivery_id: deliveryId, generation: 1, n: 1, at, status: 500, error: 'it answered 500', ms: 1},
 				answer: `No such user: ${address}`,

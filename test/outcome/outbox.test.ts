@@ -6,7 +6,7 @@ import type {Outbox} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
-import {insertEndpoint} from '../helpers/webhooks.ts';
+import {deliveryRows, insertEndpoint} from '../helpers/webhooks.ts';
 
 const at = Date.UTC(2026, 5, 9, 10, 15, 30, 987);
 
@@ -58,7 +58,7 @@ storeTest(test, 'the body has exactly the five fields, with the metadata as it w
 		[endpoint, `${head(one)},"metadata":${metadata}}`],
 		[endpoint, `${head(other)},"metadata":{}}`],
 	]);
-	t.like((await store.reader('webhook_deliveries').orderBy('id').first()) as object, {
+	t.like((await deliveryRows(store.reader).orderBy('id').first()) as object, {
 		workspace_id: workspaceId,
 		message_id: one,
 		event_type: 'delivered',

@@ -4,7 +4,6 @@ import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
 import {addEngagement, findTrackedCopies, readEngagement} from '../../src/store/engagement.ts';
-import {migrate} from '../../src/store/engine/migrate.ts';
 import {insertEvents, readEvents} from '../../src/store/events.ts';
 import {findReportedCopies, readEnds} from '../../src/store/inbound/reports.ts';
 import {readCopies, readStatus} from '../../src/store/message-copies.ts';
@@ -15,14 +14,15 @@ import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outc
 import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
 import {readTries} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
-import {openStore} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
-import {engines, migrateUpTo, newLocation, newStore} from '../helpers/databases.ts';
+import {engines, newStore} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
+import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 const dayMs = 86_400_000;
 const tables = ['messages', 'recipients', 'attempts', 'engagement', 'events', 'attachments', 'message_terms'];
+const webhookTables = ['webhook_deliveries', 'webhook_attempts', 'webhook_queue'];
 const at = storeTime(Date.now());
 
 // SQLite has no such parts.
@@ -36,6 +36,21 @@ const postgresTest = (title: string, work: (t: ExecutionContext, store: Store) =
 function mostParts(plan: string): number {
 	const counts = tables.map(table => new Set(plan.match(new RegExp(`\\bon ${table}\\b(?: \\w+)?`, 'g'))).size);
 	return Math.max(...counts);
+}
+
+/** What came of the first attempts of deliveries. */
+async function insertPosts(store: Store, ids: readonly string[]): Promise<void> {
+	for (const id of ids) {
+		await store.database('webhook_attempts').insert({delivery_id: id, generation: 0, n: 1, at, status: 500, ms: 1});
+	}
+}
+
+/** As if its event had come at another time. */
+async function moveDelivery(store: Store, id: string, to: {readonly id: string; readonly message_id?: string}) {
+	await store.database('webhook_deliveries').where({id}).update(to);
+	for (const table of ['webhook_attempts', 'webhook_queue']) {
+		await store.database(table).where({delivery_id: id}).update({delivery_id: to.id});
+	}
 }
 
 const partOf = async (store: Store, table: string) =>
@@ -132,6 +147,12 @@ postgresTest('a day goes as a whole, with all that is about its mail, when nothi
 		]),
 	);
 	await store.database('reports').insert({id: newId('evt'), message_id: id, kind: 'dsn', created_at: at});
+	// One of these events came after midnight.
+	const endpointId = await insertEndpoint(store, workspaceId);
+	const [delivery = '', other = ''] = await insertDue(store, workspaceId, endpointId, 2);
+	await insertPosts(store, [delivery, other]);
+	await moveDelivery(store, other, {id: idFloor('whd', start + dayMs + 5), message_id: id});
+	t.regex(await partOf(store, 'webhook_attempts'), /^webhook_attempts_\d{8}$/);
 	t.is((await findPast(store.reader, start + dayMs - 1)).day, null, 'it has not ended');
 	t.is((await findPast(store.reader, start + dayMs - 1)).rowsBefore, start, 'and does not go row by row');
 	const {day} = await findPast(store.reader, start + dayMs);
@@ -141,7 +162,7 @@ postgresTest('a day goes as a whole, with all that is about its mail, when nothi
 		t.false(await transaction(trx => emptyBeside(trx, day, 100)));
 		await transaction(trx => dropDay(trx, day));
 	}
-	for (const table of [...tables, 'reports']) {
+	for (const table of [...tables, ...webhookTables, 'reports']) {
 		t.is(await store.reader(table).first(), undefined, table);
 	}
 	t.is((await findPast(store.reader, start + dayMs)).day, null);
@@ -179,32 +200,3 @@ postgresTest('what has no day of its own is kept too, and its day stays where it
 	t.deepEqual(new Set(parts.map(({part}) => part)), new Set(['messages_other']));
 	t.is((await findPast(store.reader, now)).rowsBefore, now, 'its rows go one by one');
 });
-
-for (const engine of engines.filter(one => one === 'postgres')) {
-	test(`what a former version stored is read, goes on and goes as one part (${engine})`, async t => {
-		const store = await openStore(await newLocation(t, engine));
-		t.teardown(() => store.close());
-		await migrateUpTo(store, '025_queue');
-		const {workspaceId} = await insertWorkspace(store);
-		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
-		const told: string[] = [];
-		t.deepEqual(await migrate(store.database, {tell: line => void told.push(line)}), ['026_days']);
-		t.deepEqual(told, ['Mail is divided by day: 0 MB are read once, about 1 s where 200 MB can be read in a second.']);
-		t.is(await partOf(store, 'messages'), 'messages_former');
-		const now = Date.now();
-		await store.writer.transaction(trx => makeDays(trx, now));
-		await insertMessages(store, workspaceId, ['two@a.test']);
-		t.is((await store.reader('messages').count('* as n').first())?.n, '2');
-		t.is((await readCopies(store.reader, workspaceId, id)).length, 1);
-		const names = await store.reader('pg_tables').whereLike('tablename', 'messages_%').pluck('tablename');
-		t.is(names.length, 2 + 2, `${names} has the days after tomorrow`);
-		await changeCopies(store.database, all => all, {state: 'sent', next_attempt_at: null});
-		t.is((await findPast(store.reader, now)).rowsBefore, now, 'its rows go one by one until it ends');
-		const {day} = await findPast(store.reader, now + 3 * dayMs);
-		t.is(day?.name, 'former');
-		if (day) {
-			await store.writer.transaction(trx => dropDay(trx, day));
-		}
-		t.is(await store.reader('recipients').first(), undefined);
-	});
-}

@@ -8,14 +8,10 @@ import {
 	readDueEndpoints,
 	readEndpointWork,
 } from '../../src/store/webhooks/webhook-claims.ts';
-import {
-	findDelivery,
-	listDeliveries,
-	replayDeliveries,
-	replayDelivery,
-} from '../../src/store/webhooks/webhook-deliveries.ts';
+import {findDelivery, listDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
 import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
 import {writeDeliveryEnds} from '../../src/store/webhooks/webhook-ends.ts';
+import {replayDeliveries, replayDelivery} from '../../src/store/webhooks/webhook-replays.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
@@ -23,7 +19,7 @@ import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 /** Those that read the deliveries from end to end. */
 const greedy = (plans: readonly string[]) =>
-	plans.filter(plan => /SCAN (?:webhook_deliveries|d)\b|Seq Scan on webhook_deliveries/.test(plan));
+	plans.filter(plan => /SCAN (?:webhook_(?:deliveries|queue)|d)\b|Seq Scan on webhook_(?:deliveries|queue)/.test(plan));
 
 storeTest(test, 'deliveries in one state are listed along an index, in its order', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
@@ -76,12 +72,12 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 	t.true(plans.length >= 14);
 	t.deepEqual(greedy(plans), []);
 	// The claims of a daemon are many: an end must look for its row by the id.
-	const ends = plans.filter(plan => plan.includes('set state = v.column3'));
+	const ends = plans.filter(plan => plan.includes('set next_attempt_at = coalesce'));
 	t.is(ends.length, 1);
-	t.notRegex(ends[0] ?? '', /webhook_deliveries_claimed/);
+	t.notRegex(ends[0] ?? '', /webhook_queue_claimed/);
 	// What waits is read in the order of its start, however much it is.
 	const claims = plans.filter(plan => plan.includes('string_agg'));
 	t.is(claims.length, 1);
-	t.regex(claims[0] ?? '', /webhook_deliveries_due/);
+	t.regex(claims[0] ?? '', /webhook_queue_due/);
 	t.notRegex(claims[0] ?? '', /USE TEMP B-TREE FOR ORDER BY|Sort Key: d\.next_attempt_at/);
 });

@@ -3,8 +3,8 @@ import {removeEndpoint, setEndpointActive} from '../../src/admin/webhooks.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
 import {deliveryClaims} from '../../src/store/webhooks/webhook-claims.ts';
-import {replayDelivery} from '../../src/store/webhooks/webhook-deliveries.ts';
 import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
+import {replayDelivery} from '../../src/store/webhooks/webhook-replays.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
@@ -248,7 +248,11 @@ storeTest(
 		const {held, post} = heldPosts();
 		const {dispatcher, boot} = dispatcherOf(store, post);
 		const claimed = async () =>
-			(await store.reader('webhook_deliveries').where({claimed_by: boot}).orderBy('id').pluck('id')) as string[];
+			(await store
+				.reader('webhook_queue')
+				.where({claimed_by: boot})
+				.orderBy('delivery_id')
+				.pluck('delivery_id')) as string[];
 		await dispatcher.start();
 		await waitFor('four are under way', () => held.length === 4);
 		held[0]?.end(acknowledged);
@@ -387,7 +391,7 @@ storeTest(test, 'what waits in memory and has a place begins though the store fa
 	await waitFor('three are under way', () => held.length === 3);
 	held[0]?.end(acknowledged);
 	await waitFor('three wait in memory', async () => {
-		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		const [row] = await store.reader('webhook_queue').whereNotNull('claimed_by').count('* as n');
 		return Number(row?.n) === 6 && held.length === 4;
 	});
 	await insertDue(store, workspaceId, other, 2);
@@ -425,7 +429,7 @@ storeTest(test, 'of a deleted endpoint nothing begins that waited in memory', as
 	await waitFor('four are under way', () => held.length === 4);
 	held[0]?.end(acknowledged);
 	await waitFor('the others are claimed', async () => {
-		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		const [row] = await store.reader('webhook_queue').whereNotNull('claimed_by').count('* as n');
 		return Number(row?.n) === 11;
 	});
 	t.true(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
@@ -448,7 +452,7 @@ storeTest(test, 'what was claimed before a failure and succeeds after it ends th
 	await waitFor('four are under way', () => held.length === 4);
 	held[0]?.end(acknowledged);
 	await waitFor('the others are claimed', async () => {
-		const [row] = await store.reader('webhook_deliveries').whereNotNull('claimed_by').count('* as n');
+		const [row] = await store.reader('webhook_queue').whereNotNull('claimed_by').count('* as n');
 		return Number(row?.n) === 7;
 	});
 	held[1]?.end(refused);

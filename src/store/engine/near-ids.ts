@@ -59,7 +59,7 @@ export function namedIds(
 		: ['1 = 1', []];
 }
 
-/** A condition, as above: a column of ids of this kind is made at this time or later, milliseconds. */
+/** A condition: a column of ids of this kind is made at this time or later, milliseconds. */
 export function idsSince(
 	database: Knex,
 	column: string,
@@ -74,17 +74,17 @@ const dayMs = 86_400_000;
 const partsMs = [2 * dayMs, 14 * dayMs];
 
 /**
- * A range of ids of messages in parts, the newest first, to be read one after the other until there are enough: only to plan a
+ * A range of ids of one kind in parts, the newest first, to be read one after the other until there are enough: only to plan a
  * statement takes PostgreSQL ten milliseconds and more if it may be about all days. The clock decides nothing but where
  * the parts meet.
  */
-export function newestFirst(database: Knex, {from = null, below}: IdRange): IdRange[] {
+export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, below}: IdRange): IdRange[] {
 	const parts: IdRange[] = [];
 	let end = below;
 	let time = below === null ? systemClock.now() : idTime(below.slice(0, 30));
 	for (const back of database.client.driverName === 'pg' && !(time < 0) ? partsMs : []) {
 		time -= back;
-		const start = idFloor('msg', time);
+		const start = idFloor(prefix, time);
 		if (start <= (from ?? '')) {
 			break;
 		}

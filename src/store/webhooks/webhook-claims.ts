@@ -1,6 +1,38 @@
 import type {Knex} from 'knex';
 import {rowSource} from '../engine/dialect.ts';
+import {insertRows} from '../engine/insert-rows.ts';
 import type {Claimable} from '../held-claims.ts';
+
+/*
+ * The table `webhook_queue`: a row for each delivery that is to be posted, due or claimed. It goes when the delivery comes to
+ * its end. Whoever changes both locks this row before that of the delivery.
+ */
+
+/** A delivery that is to be posted; `generation` counts replays. */
+export type QueuedDelivery = {
+	readonly id: string;
+	readonly endpointId: string;
+	readonly dueAt: string;
+	readonly generation: number;
+};
+
+/** Puts deliveries into the queue; what is there or claimed already begins anew. */
+export async function enqueueDeliveries(trx: Knex.Transaction, deliveries: readonly QueuedDelivery[]): Promise<void> {
+	await insertRows(
+		trx,
+		'webhook_queue',
+		['delivery_id', 'endpoint_id', 'next_attempt_at', 'generation'],
+		deliveries.map(one => [one.id, one.endpointId, one.dueAt, one.generation]),
+		`on conflict (delivery_id) do update
+		set next_attempt_at = excluded.next_attempt_at, generation = excluded.generation, claimed_by = null`,
+	);
+}
+
+export async function dequeueDeliveries(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	if (ids.length > 0) {
+		await trx('webhook_queue').whereIn('delivery_id', ids).delete();
+	}
+}
 
 /** So many attempts an endpoint may start now. */
 export type EndpointGrant = {readonly endpointId: string; readonly limit: number};
@@ -84,9 +116,9 @@ async function findFirst(trx: Knex.Transaction, grants: readonly EndpointGrant[]
 		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
 			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince",
 			(select string_agg(q.due || ' ' || q.id, ',') from (
-				select d.id, d.next_attempt_at as due from webhook_deliveries as d
-				where d.endpoint_id = e.id and d.next_attempt_at is not null and d.claimed_by is null
-				order by d.next_attempt_at, d.id limit ${most + 1}) as q) as "first"
+				select d.delivery_id as id, d.next_attempt_at as due from webhook_queue as d
+				where d.endpoint_id = e.id and d.claimed_by is null
+				order by d.next_attempt_at, d.delivery_id limit ${most + 1}) as q) as "first"
 		from (${sql}) as g join webhook_endpoints as e on e.id = g.column1
 		where e.disabled_at is null and e.deleted_at is null`,
 		bindings as Knex.RawBinding[],
@@ -95,7 +127,8 @@ async function findFirst(trx: Knex.Transaction, grants: readonly EndpointGrant[]
 }
 
 type OfEndpoint = Omit<Found, 'endpointId' | 'first'>;
-type Marked = Omit<ClaimedDelivery, keyof OfEndpoint>;
+type Marked = Pick<ClaimedDelivery, 'id' | 'generation'>;
+type Read = Omit<ClaimedDelivery, keyof OfEndpoint | 'generation'>;
 
 /** Compare-and-set: what another node claimed meanwhile is passed over. */
 async function markClaimed(
@@ -112,17 +145,25 @@ async function markClaimed(
 		1,
 	);
 	const answer = await trx.raw(
-		`update webhook_deliveries set claimed_by = ?
-		where id in (select v.column1 from (${ids.sql}) as v) and claimed_by is null
-		returning id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
-			event_type as "eventType", body as "body", attempts as "attempts", generation as "generation"`,
+		`update webhook_queue set claimed_by = ?
+		where delivery_id in (select v.column1 from (${ids.sql}) as v) and claimed_by is null
+		returning delivery_id as "id", generation as "generation"`,
 		[boot, ...ids.bindings] as Knex.RawBinding[],
 	);
 	const marked: Marked[] = Array.isArray(answer) ? answer : answer.rows;
-	const rowOf = new Map(marked.map(row => [row.id, row]));
+	const generationOf = new Map(marked.map(({id, generation}) => [id, generation]));
+	const rows: Read[] = await trx('webhook_deliveries')
+		.whereIn('id', [...generationOf.keys()])
+		.select('id', 'workspace_id as workspaceId', 'endpoint_id as endpointId', 'message_id as messageId')
+		.select('event_type as eventType', 'body', 'attempts');
+	const rowOf = new Map(rows.map(row => [row.id, row]));
+	await dequeueDeliveries(
+		trx,
+		marked.filter(({id}) => !rowOf.has(id)).map(({id}) => id),
+	);
 	return [...wanted].flatMap(([id, {endpointId: _, first: __, ...endpoint}]) => {
-		const row = rowOf.get(id);
-		return row ? [{...row, ...endpoint}] : [];
+		const [row, generation] = [rowOf.get(id), generationOf.get(id)];
+		return row && generation !== undefined ? [{...row, ...endpoint, generation}] : [];
 	});
 }
 
@@ -136,8 +177,8 @@ export async function readEndpointWork(reader: Knex): Promise<EndpointWork[]> {
 		.whereNull('e.disabled_at')
 		.select('e.id as endpointId', 'e.failing_since as failingSince')
 		.select(
-			reader.raw(`(select d.next_attempt_at from webhook_deliveries as d
-				where d.endpoint_id = e.id and d.next_attempt_at is not null and d.claimed_by is null
+			reader.raw(`(select d.next_attempt_at from webhook_queue as d
+				where d.endpoint_id = e.id and d.claimed_by is null
 				order by d.next_attempt_at limit 1) as due`),
 		);
 	return rows.filter((row): row is EndpointWork => row.due !== null);
@@ -149,7 +190,7 @@ export async function readDueEndpoints(reader: Knex, now: string): Promise<strin
 		.whereNull('e.deleted_at')
 		.whereNull('e.disabled_at')
 		.whereExists(
-			reader('webhook_deliveries as d')
+			reader('webhook_queue as d')
 				.select(reader.raw('1'))
 				.whereRaw('d.endpoint_id = e.id')
 				.where('d.next_attempt_at', '<=', now)
@@ -160,8 +201,8 @@ export async function readDueEndpoints(reader: Knex, now: string): Promise<strin
 
 /** Deliveries. They are due since when they were, so that they keep their places; now, where the clock stepped back. */
 export const deliveryClaims: Claimable = {
-	table: 'webhook_deliveries',
-	name: "id || ' ' || generation",
+	table: 'webhook_queue',
+	name: "delivery_id || ' ' || generation",
 	giveBack: (trx, claims, now) =>
 		claims.update({
 			claimed_by: null,
@@ -189,4 +230,10 @@ export async function releaseSilentDeliveries(
 	const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
 	const ofOthers = trx(deliveryClaims.table).whereNotNull('claimed_by').whereNotIn('claimed_by', alive);
 	return await deliveryClaims.giveBack(trx, ofOthers, now);
+}
+
+/** Deliveries that wait for an attempt. */
+export async function countPending(reader: Knex): Promise<number> {
+	const row: {n: number | string} | undefined = await reader(deliveryClaims.table).first(reader.raw('count(*) as n'));
+	return Number(row?.n ?? 0);
 }

@@ -1,11 +1,12 @@
 import type {Knex} from 'knex';
 import type {WebhookEventType} from '../../mail/event.ts';
 import {idFloor} from '../../mail/ids.ts';
-import type {Mode} from '../../mail/message.ts';
 import type {DeliveryState} from '../../mail/webhook.ts';
 import {alongIndex, firstThatFit} from '../engine/along-index.ts';
 import {rowSource, textAsBytes} from '../engine/dialect.ts';
+import {newestFirst} from '../engine/near-ids.ts';
 import {unanswered} from '../engine/postgres-pipeline.ts';
+import {dequeueDeliveries, enqueueDeliveries} from './webhook-claims.ts';
 
 /** An event for one endpoint. */
 export type NewDelivery = {
@@ -38,31 +39,50 @@ export async function insertDeliveries(trx: Knex.Transaction, deliveries: readon
 					one.eventId,
 					one.eventType,
 					one.body,
-					one.dueAt,
 					one.createdAt,
 				]),
-			9,
+			8,
 		);
 		await trx
 			.raw(
 				`insert into webhook_deliveries (id, workspace_id, endpoint_id, message_id, event_id, event_type, body, state,
-					attempts, generation, next_attempt_at, created_at)
+					attempts, generation, created_at)
 				select v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, ${textAsBytes(trx, 'v.column7')},
-					'pending', 0, 0, v.column8, v.column9
+					'pending', 0, 0, v.column8
 				from (${sql}) as v`,
 				bindings as Knex.RawBinding[],
 			)
 			.options(unanswered);
 	}
+	await enqueueDeliveries(
+		trx,
+		deliveries.flatMap(({id, endpointId, dueAt}) => (dueAt === null ? [] : [{id, endpointId, dueAt, generation: 0}])),
+	);
 }
 
 /** The oldest delivery that waits for a listener. */
 export async function findWaiting(reader: Knex, endpointId: string): Promise<StoredDelivery | undefined> {
-	return await reader('webhook_deliveries').where({endpoint_id: endpointId}).orderBy('id').first(columns);
+	const rows = await reader('webhook_deliveries')
+		.where({endpoint_id: endpointId})
+		.orderBy('id')
+		.limit(1)
+		.select(columns);
+	return (await withTries(reader, rows))[0];
 }
 
-export async function deleteDelivery(trx: Knex.Transaction, id: string): Promise<void> {
-	await trx('webhook_deliveries').where({id}).delete();
+/** The deliveries about messages, whenever their events came. */
+export async function findAbout(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
+	return await reader('webhook_deliveries').whereIn('message_id', messageIds).pluck('id');
+}
+
+/** Removes deliveries with their attempts; how many there were. */
+export async function deleteDeliveries(trx: Knex.Transaction, ids: readonly string[]): Promise<number> {
+	if (ids.length === 0) {
+		return 0;
+	}
+	await dequeueDeliveries(trx, ids);
+	await trx('webhook_attempts').whereIn('delivery_id', ids).delete();
+	return await trx('webhook_deliveries').whereIn('id', ids).delete();
 }
 
 /** A delivery as it is read. */
@@ -90,7 +110,6 @@ const columns = [
 	'body',
 	'state',
 	'attempts',
-	'next_attempt_at as nextAttemptAt',
 	'last_attempt_at as lastAttemptAt',
 	'created_at as createdAt',
 ] as const;
@@ -106,7 +125,7 @@ export type DeliveryPage = {
 
 /** Newest first. */
 export async function listDeliveries(reader: Knex, endpointId: string, page: DeliveryPage): Promise<StoredDelivery[]> {
-	return await withLastAttempt(reader, await deliveryListQuery(reader, endpointId, page).select(columns));
+	return await readDeliveries(reader, await listIds(reader, endpointId, page));
 }
 
 /** The same, no more than fit one answer together; `next` is where the rest begins, null: there is none. */
@@ -115,26 +134,36 @@ export async function scanDeliveries(
 	endpointId: string,
 	{limit, ...page}: DeliveryPage,
 ): Promise<{readonly rows: readonly StoredDelivery[]; readonly next: string | null}> {
-	const found: Array<{id: string}> = await deliveryListQuery(reader, endpointId, {...page, limit: limit + 1}).select(
-		'id',
-	);
-	const ids = await firstThatFit(
-		reader,
-		'webhook_deliveries',
-		found.slice(0, limit).map(({id}) => id),
-	);
-	const rows = await reader('webhook_deliveries').whereIn('id', ids).orderBy('id', 'desc').select(columns);
-	return {rows: await withLastAttempt(reader, rows), next: ids.length < found.length ? (ids.at(-1) ?? null) : null};
+	const found = await listIds(reader, endpointId, {...page, limit: limit + 1});
+	const ids = await firstThatFit(reader, 'webhook_deliveries', found.slice(0, limit));
+	const rows = await readDeliveries(reader, ids);
+	return {rows, next: ids.length < found.length ? (ids.at(-1) ?? null) : null};
 }
 
-function deliveryListQuery(
+async function listIds(
 	reader: Knex,
 	endpointId: string,
 	{after, limit, state, since}: DeliveryPage,
-): Knex.QueryBuilder {
+): Promise<string[]> {
 	const leading = {endpoint_id: endpointId, ...(state !== undefined && {state})};
 	const range = {from: since === undefined ? null : idFloor('whd', since), below: after};
-	return alongIndex(reader, 'webhook_deliveries', {leading, id: 'id'}, range).limit(limit);
+	const ids: string[] = [];
+	for (const part of newestFirst(reader, 'whd', range)) {
+		const query = alongIndex(reader, 'webhook_deliveries', {leading, id: 'id'}, part);
+		ids.push(...(await query.limit(limit - ids.length).pluck('id')));
+		if (ids.length === limit) {
+			break;
+		}
+	}
+	return ids;
+}
+
+async function readDeliveries(reader: Knex, ids: readonly string[]): Promise<StoredDelivery[]> {
+	if (ids.length === 0) {
+		return [];
+	}
+	const rows = await reader('webhook_deliveries').whereIn('id', ids).orderBy('id', 'desc').select(columns);
+	return await withTries(reader, rows);
 }
 
 export async function findDelivery(reader: Knex, workspaceId: string, id: string): Promise<StoredDelivery | undefined> {
@@ -142,7 +171,7 @@ export async function findDelivery(reader: Knex, workspaceId: string, id: string
 		.where({id, workspace_id: workspaceId})
 		.whereIn('endpoint_id', presentEndpoints(reader, workspaceId))
 		.select(columns);
-	return (await withLastAttempt(reader, rows))[0];
+	return (await withTries(reader, rows))[0];
 }
 
 /** An attempt as it was stored; `generation` counts replays. */
@@ -165,105 +194,36 @@ export async function listPosts(reader: Knex, deliveryId: string): Promise<Store
 		.select('generation', 'n', 'at', 'status', 'error', 'answer', 'ms');
 }
 
-async function withLastAttempt(
+/** With the last attempt and the next one. */
+async function withTries(
 	reader: Knex,
-	rows: ReadonlyArray<Omit<StoredDelivery, 'lastStatus' | 'lastError'>>,
+	rows: ReadonlyArray<Omit<StoredDelivery, 'nextAttemptAt' | 'lastStatus' | 'lastError'>>,
 ): Promise<StoredDelivery[]> {
 	if (rows.length === 0) {
 		return [];
 	}
+	const ids = rows.map(({id}) => id);
 	const attempts: Array<{deliveryId: string; status: number | null; error: string | null}> = await reader(
 		'webhook_attempts',
 	)
-		.whereIn(
-			'delivery_id',
-			rows.map(({id}) => id),
-		)
+		.whereIn('delivery_id', ids)
 		.orderBy(['delivery_id', 'generation', 'n'])
 		.select('delivery_id as deliveryId', 'status', 'error');
 	// In order, so that the last one stays.
 	const last = new Map(attempts.map(attempt => [attempt.deliveryId, attempt]));
+	const queued: Array<{id: string; at: string}> = await reader('webhook_queue')
+		.whereIn('delivery_id', ids)
+		.select('delivery_id as id', 'next_attempt_at as at');
+	const next = new Map(queued.map(({id, at}) => [id, at]));
 	return rows.map(row => ({
 		...row,
+		nextAttemptAt: next.get(row.id) ?? null,
 		lastStatus: last.get(row.id)?.status ?? null,
 		lastError: last.get(row.id)?.error ?? null,
 	}));
 }
 
-/**
- * Starts a delivery anew, whatever became of it: a new generation, so that the end of an attempt that is under way moves
- * nothing. Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
- */
-export async function replayDelivery(
-	trx: Knex.Transaction,
-	workspaceId: string,
-	id: string,
-	now: string,
-	mode?: Mode | undefined,
-): Promise<StoredDelivery | undefined> {
-	const changed = await restart(trx, now)
-		.where({id, workspace_id: workspaceId})
-		.whereIn('endpoint_id', presentEndpoints(trx, workspaceId).where(mode === undefined ? {} : {mode}));
-	return changed === 0 ? undefined : await findDelivery(trx, workspaceId, id);
-}
-
-export type ReplayFilter = {
-	readonly workspaceId: string;
-	readonly endpointId: string;
-	/** Half-open range of the events' time, milliseconds. */
-	readonly since: number;
-	readonly until: number;
-	readonly eventType?: WebhookEventType | undefined;
-	readonly state?: DeliveryState | undefined;
-};
-
-function replayQuery(connection: Knex, filter: ReplayFilter): Knex.QueryBuilder {
-	const {workspaceId, endpointId, since, until, eventType, state} = filter;
-	const query = connection('webhook_deliveries')
-		.where({endpoint_id: endpointId})
-		.whereIn('endpoint_id', presentEndpoints(connection, workspaceId))
-		.where('id', '>=', idFloor('whd', since))
-		.where('id', '<', idFloor('whd', until));
-	if (eventType !== undefined) {
-		query.where({event_type: eventType});
-	}
-	if (state !== undefined) {
-		query.where({state});
-	}
-	return query;
-}
-
-/** Starts at most `limit` deliveries anew, oldest first, after the delivery `after` (null: from the first); their ids. */
-export async function replayDeliveries(
-	trx: Knex.Transaction,
-	filter: ReplayFilter,
-	{after, limit, now}: {readonly after: string | null; readonly limit: number; readonly now: string},
-): Promise<string[]> {
-	const some = replayQuery(trx, filter).orderBy('id').limit(limit).select('id');
-	const rows: Array<{id: string}> = await (after === null ? some : some.where('id', '>', after));
-	const ids = rows.map(({id}) => id);
-	await restart(trx, now).whereIn('id', ids);
-	return ids;
-}
-
-function restart(trx: Knex.Transaction, now: string): Knex.QueryBuilder {
-	return trx('webhook_deliveries').update({
-		state: 'pending',
-		attempts: 0,
-		generation: trx.raw('generation + 1'),
-		next_attempt_at: now,
-		claimed_by: null,
-	});
-}
-
-function presentEndpoints(connection: Knex, workspaceId: string): Knex.QueryBuilder {
+/** Those of the workspace that were not deleted. */
+export function presentEndpoints(connection: Knex, workspaceId: string): Knex.QueryBuilder {
 	return connection('webhook_endpoints').where({workspace_id: workspaceId}).whereNull('deleted_at').select('id');
-}
-
-/** Deliveries that wait for an attempt. */
-export async function countPending(reader: Knex): Promise<number> {
-	const row: {n: number | string} | undefined = await reader('webhook_deliveries')
-		.whereNotNull('next_attempt_at')
-		.first(reader.raw('count(*) as n'));
-	return Number(row?.n ?? 0);
 }

@@ -3,6 +3,7 @@ import type {WebhookEventType} from '../../mail/event.ts';
 import type {Mode} from '../../mail/message.ts';
 import {listenerUrl} from '../../mail/webhook.ts';
 import {alongIndex} from '../engine/along-index.ts';
+import {deleteDeliveries} from './webhook-deliveries.ts';
 
 /** An endpoint that events are posted to. */
 export type Endpoint = {
@@ -179,8 +180,8 @@ export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Prom
 	if (!row) {
 		return false;
 	}
-	const some = trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).select('id');
-	if ((await trx('webhook_deliveries').whereIn('id', some).delete()) === 0) {
+	const some = await trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).pluck('id');
+	if ((await deleteDeliveries(trx, some)) === 0) {
 		await trx('webhook_endpoints').where({id: row.id}).delete();
 	}
 	return true;

@@ -1,5 +1,7 @@
 import type {Knex} from 'knex';
 import {rowSource} from '../engine/dialect.ts';
+import {namedIds} from '../engine/near-ids.ts';
+import {claimName, dequeueDeliveries} from './webhook-claims.ts';
 
 /** The end of an attempt, judged, to be written. Times in the store's form. */
 export type DeliveryEnd = {
@@ -30,23 +32,59 @@ export async function writeDeliveryEnds(
 	ends: readonly DeliveryEnd[],
 ): Promise<Set<string>> {
 	await keepAttempts(trx, ends);
+	const held = await endClaims(trx, boot, ends);
+	if (held.length === 0) {
+		return new Set();
+	}
 	const moved = rowSource(
 		trx,
-		ends.map(one => [one.id, one.generation, one.state, one.n, one.nextAttemptAt, one.end && one.at]),
-		6,
+		held.map(one => [one.id, one.state, one.n, one.end && one.at]),
+		4,
+	);
+	const [named, ids] = namedIds(
+		trx,
+		'webhook_deliveries.id',
+		held.map(({id}) => id),
 	);
 	const answer = await trx.raw(
-		`update webhook_deliveries set state = v.column3, attempts = cast(v.column4 as integer),
-			next_attempt_at = v.column5, last_attempt_at = coalesce(v.column6, last_attempt_at), claimed_by = null
-		from (${moved.sql}) as v
-		where webhook_deliveries.id = v.column1 and webhook_deliveries.generation = cast(v.column2 as integer)
-			-- Not an index on claims, which would be read as a whole for each row.
-			and coalesce(webhook_deliveries.claimed_by, '') = ?
+		`update webhook_deliveries set state = v.column2, attempts = cast(v.column3 as integer),
+			last_attempt_at = coalesce(v.column4, last_attempt_at)
+		from (${moved.sql}) as v where webhook_deliveries.id = v.column1 and ${named}
 		returning webhook_deliveries.id`,
-		[...moved.bindings, boot] as Knex.RawBinding[],
+		[...moved.bindings, ...ids] as Knex.RawBinding[],
 	);
 	const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
 	return new Set(rows.map(({id}) => id));
+}
+
+/** Of the attempts whose deliveries this daemon holds still: moves them in the queue, or takes them out of it. */
+async function endClaims(
+	trx: Knex.Transaction,
+	boot: string,
+	ends: readonly DeliveryEnd[],
+): Promise<readonly DeliveryEnd[]> {
+	const {sql, bindings} = rowSource(
+		trx,
+		ends.map(({id, generation, nextAttemptAt}) => [id, generation, nextAttemptAt]),
+		3,
+	);
+	const answer = await trx.raw(
+		`update webhook_queue set next_attempt_at = coalesce(v.column3, next_attempt_at), claimed_by = null
+		from (${sql}) as v
+		where webhook_queue.delivery_id = v.column1 and webhook_queue.generation = cast(v.column2 as integer)
+			-- Not an index on claims, which would be read as a whole for each row.
+			and coalesce(webhook_queue.claimed_by, '') = ?
+		returning webhook_queue.delivery_id as "id", webhook_queue.generation as "generation"`,
+		[...bindings, boot] as Knex.RawBinding[],
+	);
+	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = Array.isArray(answer) ? answer : answer.rows;
+	const names = new Set(rows.map(claimName));
+	const held = ends.filter(end => names.has(claimName(end)));
+	await dequeueDeliveries(
+		trx,
+		held.filter(({nextAttemptAt}) => nextAttemptAt === null).map(({id}) => id),
+	);
+	return held;
 }
 
 /** Keeps what came of attempts. */
@@ -58,13 +96,18 @@ async function keepAttempts(trx: Knex.Transaction, ends: readonly DeliveryEnd[])
 		return;
 	}
 	const tried = rowSource(trx, rows, 8);
+	const [named, ids] = namedIds(
+		trx,
+		'd.id',
+		ends.map(({id}) => id),
+	);
 	await trx.raw(
 		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, answer, ms)
 		select v.column1, cast(v.column2 as integer), cast(v.column3 as integer), v.column4, cast(v.column5 as integer),
 			v.column6, v.column7, cast(v.column8 as integer)
 		from (${tried.sql}) as v join webhook_deliveries as d on d.id = v.column1
-		where true on conflict (delivery_id, generation, n) do nothing`,
-		tried.bindings as Knex.RawBinding[],
+		where ${named} on conflict (delivery_id, generation, n) do nothing`,
+		[...tried.bindings, ...ids] as Knex.RawBinding[],
 	);
 }
 

