@@ -46,17 +46,27 @@ export function madeBetween(
 }
 
 /**
- * A condition: a column has one of these ids. To be added where they are joined by it: named one by one, PostgreSQL opens the
- * days of these alone, and looks each of them up.
+ * A condition: a column has one of these values, however many they are. PostgreSQL gets them one by one: then it opens the
+ * days of these ids alone, and looks each of them up. SQLite gets one text (`rowSource`).
  */
+export function among(
+	database: Knex,
+	column: string,
+	values: readonly string[],
+): [sql: string, bindings: Knex.RawBinding[]] {
+	if (database.client.driverName === 'pg') {
+		return [`${column} in (${values.map(() => '?').join()})`, [...values]];
+	}
+	return [`${column} in (select value from json_each(?))`, [JSON.stringify(values)]];
+}
+
+/** The same, to be added where rows are joined by the column: only PostgreSQL needs it. */
 export function namedIds(
 	database: Knex,
 	column: string,
 	ids: readonly string[],
 ): [sql: string, bindings: Knex.RawBinding[]] {
-	return database.client.driverName === 'pg'
-		? [`${column} in (${ids.map(() => '?').join()})`, [...ids]]
-		: ['1 = 1', []];
+	return database.client.driverName === 'pg' ? among(database, column, ids) : ['1 = 1', []];
 }
 
 /** A condition: a column of ids of this kind is made at this time or later, milliseconds. */

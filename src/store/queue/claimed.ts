@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode, Role} from '../../mail/message.ts';
-import {nearIds} from '../engine/near-ids.ts';
-import {among} from './open-copies.ts';
+import {among, nearIds} from '../engine/near-ids.ts';
 
 /** A claimed copy with everything that is needed to make and deliver it. */
 export type Claimed = {

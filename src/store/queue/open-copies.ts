@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {LaneKey} from '../../mail/way.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
+import {among} from '../engine/near-ids.ts';
 import {unanswered} from '../engine/postgres-pipeline.ts';
 
 /*
@@ -63,18 +64,4 @@ export async function dequeue(trx: Knex.Transaction, ids: readonly string[]): Pr
 /** Those of the copies that are in the queue. Their rows stay as they are until the transaction ends, and nobody claims them. */
 export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): Promise<string[]> {
 	return await trx('queue').whereIn('recipient_id', ids).orderBy('recipient_id').forUpdate().pluck('recipient_id');
-}
-
-/** A condition: a column has one of these values, however many they are. */
-export function among(
-	connection: Knex,
-	column: string,
-	values: readonly string[],
-): [sql: string, bindings: Knex.RawBinding[]] {
-	const {sql, bindings} = rowSource(
-		connection,
-		values.map(value => [value]),
-		1,
-	);
-	return [`${column} in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]];
 }

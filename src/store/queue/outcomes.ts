@@ -4,8 +4,8 @@ import type {Attempt} from '../../mail/outcome.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
-import {namedIds} from '../engine/near-ids.ts';
-import {among, dequeue, postpone} from './open-copies.ts';
+import {among, namedIds} from '../engine/near-ids.ts';
+import {dequeue, postpone} from './open-copies.ts';
 
 /** How a claimed copy's row changes at the end of a try. */
 export type EndedTry = {

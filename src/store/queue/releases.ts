@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import type {LaneKey} from '../../mail/way.ts';
+import {among} from '../engine/near-ids.ts';
 import {type Claimable, releaseUnknown} from '../held-claims.ts';
 import {removeGoneLaneWaits} from './lane-waits.ts';
-import {among} from './open-copies.ts';
 
 /** Copies. A claim leaves a copy's row in the queue as it is: without its claim it is due since when it was. */
 export const copyClaims: Claimable = {

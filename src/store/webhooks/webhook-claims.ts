@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
+import {among} from '../engine/near-ids.ts';
 import type {Claimable} from '../held-claims.ts';
 
 /*
@@ -139,23 +140,18 @@ async function markClaimed(
 	if (wanted.size === 0) {
 		return [];
 	}
-	const ids = rowSource(
-		trx,
-		[...wanted.keys()].map(id => [id]),
-		1,
-	);
+	const [unclaimed, due] = among(trx, 'delivery_id', [...wanted.keys()]);
 	const answer = await trx.raw(
-		`update webhook_queue set claimed_by = ?
-		where delivery_id in (select v.column1 from (${ids.sql}) as v) and claimed_by is null
+		`update webhook_queue set claimed_by = ? where ${unclaimed} and claimed_by is null
 		returning delivery_id as "id", generation as "generation"`,
-		[boot, ...ids.bindings] as Knex.RawBinding[],
+		[boot, ...due],
 	);
 	const marked: Marked[] = Array.isArray(answer) ? answer : answer.rows;
 	const generationOf = new Map(marked.map(({id, generation}) => [id, generation]));
-	const rows: Read[] = await trx('webhook_deliveries')
-		.whereIn('id', [...generationOf.keys()])
-		.select('id', 'workspace_id as workspaceId', 'endpoint_id as endpointId', 'message_id as messageId')
-		.select('event_type as eventType', 'body', 'attempts');
+	const rows = await readClaimed(
+		trx,
+		marked.map(({id}) => id),
+	);
 	const rowOf = new Map(rows.map(row => [row.id, row]));
 	await dequeueDeliveries(
 		trx,
@@ -165,6 +161,19 @@ async function markClaimed(
 		const [row, generation] = [rowOf.get(id), generationOf.get(id)];
 		return row && generation !== undefined ? [{...row, ...endpoint, generation}] : [];
 	});
+}
+
+async function readClaimed(trx: Knex.Transaction, ids: readonly string[]): Promise<Read[]> {
+	if (ids.length === 0) {
+		return [];
+	}
+	const [named, bindings] = among(trx, 'id', ids);
+	const answer = await trx.raw(
+		`select id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
+			event_type as "eventType", body as "body", attempts as "attempts" from webhook_deliveries where ${named}`,
+		bindings,
+	);
+	return Array.isArray(answer) ? answer : answer.rows;
 }
 
 /** An endpoint with something to do: when its first delivery is due, and since when it fails. */

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {rowSource} from '../engine/dialect.ts';
 import {namedIds} from '../engine/near-ids.ts';
-import {claimName, dequeueDeliveries} from './webhook-claims.ts';
+import {claimName} from './webhook-claims.ts';
 
 /** The end of an attempt, judged, to be written. Times in the store's form. */
 export type DeliveryEnd = {
@@ -57,34 +57,51 @@ export async function writeDeliveryEnds(
 	return new Set(rows.map(({id}) => id));
 }
 
-/** Of the attempts whose deliveries this daemon holds still: moves them in the queue, or takes them out of it. */
+/** Of the attempts whose deliveries this daemon still holds: takes them out of the queue, or lets them wait for the next. */
 async function endClaims(
 	trx: Knex.Transaction,
 	boot: string,
 	ends: readonly DeliveryEnd[],
 ): Promise<readonly DeliveryEnd[]> {
+	// Not an index on claims, which would be read as a whole for each row.
+	const isHeld = `coalesce(webhook_queue.claimed_by, '') = ?`;
+	const returning = 'returning delivery_id as "id", generation as "generation"';
+	const last = await changeQueued(
+		trx,
+		ends.filter(({nextAttemptAt}) => nextAttemptAt === null),
+		rows => `delete from webhook_queue where (delivery_id, generation) in (
+				select v.column1, cast(v.column2 as integer) from (${rows}) as v) and ${isHeld} ${returning}`,
+		boot,
+	);
+	const repeated = await changeQueued(
+		trx,
+		ends.filter(({nextAttemptAt}) => nextAttemptAt !== null),
+		rows => `update webhook_queue set next_attempt_at = v.column3, claimed_by = null from (${rows}) as v
+			where delivery_id = v.column1 and generation = cast(v.column2 as integer) and ${isHeld} ${returning}`,
+		boot,
+	);
+	return [...last, ...repeated];
+}
+
+/** Those of the ends whose rows the statement changed. */
+async function changeQueued(
+	trx: Knex.Transaction,
+	ends: readonly DeliveryEnd[],
+	statement: (rows: string) => string,
+	boot: string,
+): Promise<readonly DeliveryEnd[]> {
+	if (ends.length === 0) {
+		return [];
+	}
 	const {sql, bindings} = rowSource(
 		trx,
 		ends.map(({id, generation, nextAttemptAt}) => [id, generation, nextAttemptAt]),
 		3,
 	);
-	const answer = await trx.raw(
-		`update webhook_queue set next_attempt_at = coalesce(v.column3, next_attempt_at), claimed_by = null
-		from (${sql}) as v
-		where webhook_queue.delivery_id = v.column1 and webhook_queue.generation = cast(v.column2 as integer)
-			-- Not an index on claims, which would be read as a whole for each row.
-			and coalesce(webhook_queue.claimed_by, '') = ?
-		returning webhook_queue.delivery_id as "id", webhook_queue.generation as "generation"`,
-		[...bindings, boot] as Knex.RawBinding[],
-	);
+	const answer = await trx.raw(statement(sql), [...bindings, boot] as Knex.RawBinding[]);
 	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = Array.isArray(answer) ? answer : answer.rows;
 	const names = new Set(rows.map(claimName));
-	const held = ends.filter(end => names.has(claimName(end)));
-	await dequeueDeliveries(
-		trx,
-		held.filter(({nextAttemptAt}) => nextAttemptAt === null).map(({id}) => id),
-	);
-	return held;
+	return ends.filter(end => names.has(claimName(end)));
 }
 
 /** Keeps what came of attempts. */
