@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../mail/time.ts';
+import {dayMs, storeTime} from '../mail/time.ts';
 import {
 	countStats,
 	type StatsFigures,
@@ -25,8 +25,6 @@ export type StatsLine = StatsFigures & {readonly key: string; readonly id?: stri
 
 /** How far back figures go, in days: as far as the usual MAILCTL_RETENTION_DAYS keeps mail. */
 export const mostDays = 90;
-
-const dayMs = 86_400_000;
 
 /** The first moment of the UTC day that many days ago, milliseconds. */
 export function dayStart(now: number, ago: number): number {

@@ -3,7 +3,7 @@ import {saveTemplate} from '../admin/templates.ts';
 import {createWorkspace} from '../admin/workspaces.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
+import {dayMs, storeTime} from '../mail/time.ts';
 import {
 	beginFilling,
 	endFilling,
@@ -34,7 +34,6 @@ export type FillOptions = {
 	readonly onProgress?: (done: number) => void;
 };
 
-const dayMs = 24 * 3_600_000;
 /** So far back traffic goes, and mail that waits. */
 const historyMs = 80 * dayMs;
 const waitingMs = 3_600_000;

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
-import {dayMs, nextCheck, patienceMs} from '../domains/domain-state.ts';
+import {nextCheck, patienceMs} from '../domains/domain-state.ts';
 import {type DomainCheck, lookAtDomain, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
 import type {Acting} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
+import {dayMs, storeTime} from '../mail/time.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 

@@ -1,12 +1,13 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {idFloor} from '../mail/ids.ts';
+import {dayMs} from '../mail/time.ts';
 import {type Day, dropDay, emptyBeside, findPast, hurry, makeDays} from '../store/days.ts';
 import {isInUse} from '../store/engine/dialect.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
 import type {SweepTask} from './sweep.ts';
-import {dayMs, inStep} from './sweep-step.ts';
+import {inStep} from './sweep-step.ts';
 
 export type MessageTaskOptions = {
 	readonly store: Pick<Store, 'writer' | 'reader' | 'dialect'>;

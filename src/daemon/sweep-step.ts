@@ -2,8 +2,6 @@ import type {Knex} from 'knex';
 import {takeTime} from '../store/engine/dialect.ts';
 import type {Store} from '../store/store.ts';
 
-export const dayMs = 86_400_000;
-
 /** A step of a sweep: a transaction whose statements may take long. */
 export async function inStep<Result>(
 	{writer}: Pick<Store, 'writer'>,

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import {keptCaps} from '../mail/report.ts';
-import {storeTime} from '../mail/time.ts';
+import {dayMs, storeTime} from '../mail/time.ts';
 import {firstKeptHour} from '../reputation/findings.ts';
 import {purgeAudit} from '../store/audit.ts';
 import {giveBackPages} from '../store/engine/dialect.ts';
@@ -17,7 +17,7 @@ import {purgeUserSessions} from '../store/user-sessions.ts';
 import {purgeLinks} from '../store/users.ts';
 import {sessionLimits} from '../users/sessions.ts';
 import type {SweepTask} from './sweep.ts';
-import {dayMs, inStep} from './sweep-step.ts';
+import {inStep} from './sweep-step.ts';
 
 export type RowTaskOptions = {
 	readonly store: Pick<Store, 'writer'>;

@@ -1,4 +1,4 @@
-import {storeTime} from '../mail/time.ts';
+import {dayMs, hourMs, storeTime} from '../mail/time.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain, DueDomain} from '../store/domains.ts';
 
@@ -6,8 +6,6 @@ import type {Domain, DueDomain} from '../store/domains.ts';
 export type Sight = 'shown' | 'absent' | 'unknown';
 
 const minuteMs = 60_000;
-const hourMs = 60 * minuteMs;
-export const dayMs = 24 * hourMs;
 /** A domain is given up after so many failures that span so long; until then it is asked about at least every hour. */
 export const patienceMs = 72 * hourMs;
 const mostFailures = 3;

@@ -1,4 +1,5 @@
 import type {BounceCategory} from './outcome.ts';
+import {dayMs} from './time.ts';
 
 /** What a mail that came back is. `other`: nothing that is read. */
 export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'other';
@@ -126,7 +127,6 @@ export type Candidate = {
 	readonly verify: (address: string) => boolean;
 };
 
-const dayMs = 86_400_000;
 /** Where messages are kept for ever. */
 const longestDays = 400;
 

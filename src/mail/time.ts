@@ -1,3 +1,6 @@
+export const hourMs = 3_600_000;
+export const dayMs = 24 * hourMs;
+
 /** The store's form: fixed-width UTC text with milliseconds (`2026-06-09T10:15:30.123Z`), so that text order is time order. */
 export function storeTime(milliseconds: number): string {
 	return new Date(milliseconds).toISOString();
@@ -26,7 +29,7 @@ export function parseQueryTime(text: string): number | undefined {
 	return parseTime(text.replace(/ (?=\d\d:\d\d$)/, '+'));
 }
 
-const units: Readonly<Record<string, number>> = {ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000};
+const units: Readonly<Record<string, number>> = {ms: 1, s: 1000, m: 60_000, h: hourMs, d: dayMs};
 
 /** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. Undefined: it is no duration. */
 export function parseDuration(text: string): number | undefined {

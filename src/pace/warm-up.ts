@@ -1,3 +1,4 @@
+import {dayMs} from '../mail/time.ts';
 import type {Way} from '../mail/way.ts';
 
 /** How a source that is new is made known to the receivers (R8.4; public guides: a small start, doubled daily). */
@@ -13,7 +14,6 @@ export const defaultTarget = 100_000;
 
 const firstDays = [50, 100, 200, 400, 800, 1500, 3000, 5000];
 const growth = 1.5;
-const dayMs = 86_400_000;
 
 /** More deferrals or complaints than this on a day, and the next day's share does not grow. */
 const mostDeferred = 0.1;

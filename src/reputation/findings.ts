@@ -1,4 +1,5 @@
 import {type Figures, type ReputationLimits, type Span, spans, type Windows} from '../mail/reputation.ts';
+import {hourMs} from '../mail/time.ts';
 
 export type Kind = 'bounces' | 'complaints';
 
@@ -80,7 +81,6 @@ export function wilsonLowerBound(hits: number, trials: number): number {
 	return Math.max(0, (centre - margin) / (1 + z ** 2 / trials));
 }
 
-const hourMs = 3_600_000;
 const hours: Readonly<Record<Span, number>> = {day: 24, week: 168};
 const keptHours = 8 * 24;
 

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {idFloor, idTime} from '../mail/ids.ts';
+import {dayMs} from '../mail/time.ts';
 import {lagMs} from './engine/near-ids.ts';
 import {dequeueDeliveries} from './webhooks/webhook-claims.ts';
 import {deleteDeliveries} from './webhooks/webhook-deliveries.ts';
@@ -10,6 +11,7 @@ import {deleteDeliveries} from './webhooks/webhook-deliveries.ts';
  * what an older version stored is in `<table>_former`. On SQLite there are none, and all of this does nothing.
  */
 
+/** A migration divided them (`migrations/by-day.ts`), and keeps its own list: what it did does not change. */
 const tables = [
 	['messages', 'id', 'msg'],
 	['recipients', 'id', 'rcp'],
@@ -22,7 +24,6 @@ const tables = [
 	['webhook_attempts', 'delivery_id', 'whd'],
 ] as const;
 
-const dayMs = 86_400_000;
 /** Days after today that have their parts: more than any two sweeps are apart. */
 const daysAhead = 3;
 

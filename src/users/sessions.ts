@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
+import {hourMs, storeTime} from '../mail/time.ts';
 import type {Role} from '../mail/user.ts';
 import type {Store} from '../store/store.ts';
 import {
@@ -16,7 +16,6 @@ import {findUser, type User, updateUser} from '../store/users.ts';
 import {createToken, tokenHash} from './token.ts';
 import {operatorOf, recordUserAct} from './users.ts';
 
-const hourMs = 3_600_000;
 const idleMs = 12 * hourMs;
 const wholeMs = 7 * 24 * hourMs;
 const noteMs = 60_000;

@@ -2,7 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
 import {mostDays} from '../../admin/stats.ts';
 import type {Tools} from '../../mail/operator.ts';
-import {apiTime, monthOf, storeTime} from '../../mail/time.ts';
+import {apiTime, dayMs, monthOf, storeTime} from '../../mail/time.ts';
 import {readMonth, readUsage, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import {type Auth, callerOf} from '../auth.ts';
@@ -64,7 +64,6 @@ const usageQuery = Type.Object(
 	},
 	{additionalProperties: false},
 );
-const dayMs = 86_400_000;
 
 export function usageRoutes({auth, reader, tools: {clock}}: UsageRoutesOptions): Routes {
 	return api => {

@@ -2,7 +2,7 @@ import {hostname} from 'node:os';
 import {version as nodeVersion, pid} from 'node:process';
 import {freeBytes} from '../../data-folder/data-dir.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {storeTime} from '../../mail/time.ts';
+import {dayMs, storeTime} from '../../mail/time.ts';
 import {listNodes, type SeenNode, silentMs} from '../../store/nodes.ts';
 import {readStoreSize} from '../../store/size.ts';
 import {live} from '../live.ts';
@@ -14,7 +14,6 @@ import {healthPage, healthPath, sizeText} from './frame.ts';
 import {logTable} from './log.ts';
 
 const mostLines = 10;
-const dayMs = 86_400_000;
 
 /** How the installation is doing: checks, processes, store, what was warned of. */
 export function overviewPages({reader, settings, version, process}: DashboardParts): readonly Route[] {

@@ -3,7 +3,7 @@ import {linkBase} from '../../config/derive.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {readRateLimit, type Scope, scopes, usualScopes} from '../../mail/api-key.ts';
 import {isId} from '../../mail/ids.ts';
-import {storeTime} from '../../mail/time.ts';
+import {dayMs, storeTime} from '../../mail/time.ts';
 import {labelFault} from '../../mail/unprintable.ts';
 import {type ApiKey, listApiKeys} from '../../store/api-keys.ts';
 import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from '../markup.ts';
@@ -11,7 +11,6 @@ import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
 
 const path = '/keys';
-const dayMs = 86_400_000;
 /** Of a key that ends. */
 const mostDays = 3650;
 const gone = 'There is no such key, or it has ended.';

@@ -9,14 +9,13 @@ import {
 	spans,
 	type Windows,
 } from '../../mail/reputation.ts';
-import {storeTime} from '../../mail/time.ts';
+import {hourMs, storeTime} from '../../mail/time.ts';
 import {findingsOf, hourOf, type Kind, windowStarts} from '../../reputation/findings.ts';
 import {spanNames} from '../../reputation/words.ts';
 import {readReputationHours, readStandings, type Standing} from '../../store/reputation.ts';
 import {chart, percent, type Series} from '../charts.ts';
 import {badge, type Column, count, nothing, section, table} from '../markup.ts';
 
-const hourMs = 3_600_000;
 /** The first of the windows, and how far the curve goes back: figures are kept for eight days. */
 const windowHours = 24;
 const curveHours = 7 * 24;

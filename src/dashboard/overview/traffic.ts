@@ -1,9 +1,7 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../../mail/time.ts';
+import {hourMs, storeTime} from '../../mail/time.ts';
 import {type CountedStatus, countedStatuses, readUsage, type UsageSpan, usageSpans} from '../../store/usage.ts';
 import type {Series} from '../charts.ts';
-
-const hourMs = 3_600_000;
 
 /** What the pages look back on, by the value in their query. */
 export const periods = [

@@ -3,6 +3,7 @@ import {replay, replaySince} from '../../admin/webhooks.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {webhookEventTypes} from '../../mail/event.ts';
 import {isId} from '../../mail/ids.ts';
+import {hourMs} from '../../mail/time.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
 import {
 	findDelivery,
@@ -36,7 +37,6 @@ import {answerText, deliveryBadge, deliveryTable, recipientOf} from './delivery-
 import type {EndpointPage} from './endpoint.ts';
 
 const perPage = 50;
-const hourMs = 3_600_000;
 
 const times: readonly Choice[] = [
 	{value: '1', label: 'Last hour'},

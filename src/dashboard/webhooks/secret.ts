@@ -1,6 +1,6 @@
 import {rotateSecret, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {storeTime} from '../../mail/time.ts';
+import {hourMs, storeTime} from '../../mail/time.ts';
 import {longestOverlap, usualOverlap} from '../../mail/webhook.ts';
 import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
 import {act, copyable, facts, opened, section, select, time} from '../markup.ts';
@@ -8,7 +8,6 @@ import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import type {EndpointPage} from './endpoint.ts';
 
-const hourMs = 3_600_000;
 const overlaps = [
 	{value: '0', label: 'ends at once'},
 	{value: String(hourMs), label: 'signs for 1 hour more'},

@@ -21,8 +21,8 @@ const maxRepeats = 5;
 
 /**
  * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a second
- * one that migrates at the same time waits and finds the work done. Where an option rejects, nothing is changed. Answers the
- * names applied.
+ * one that migrates at the same time waits and finds the work done. If PostgreSQL ends it for a deadlock with others, it is
+ * begun again. Where an option rejects, nothing is changed. Answers the names applied.
  */
 export async function migrate(database: Knex, options: MigrateOptions = {}): Promise<string[]> {
 	for (let repeats = 0; ; repeats++) {

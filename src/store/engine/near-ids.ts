@@ -1,10 +1,11 @@
 import type {Knex} from 'knex';
 import {systemClock} from '../../mail/clock.ts';
 import {type IdPrefix, idFloor, idTime, isId} from '../../mail/ids.ts';
+import {dayMs, hourMs} from '../../mail/time.ts';
 import type {IdRange} from './dialect.ts';
 
-/** A transaction takes less from the first id of a message to those of its copies. */
-export const lagMs = 3_600_000;
+/** More than passes between the ids of a message and of its copies, which are made in one transaction. */
+export const lagMs = hourMs;
 
 /**
  * A condition: a column of ids of this kind is made about when these ids were. To be added where rows that belong to ids are
@@ -79,7 +80,6 @@ export function idsSince(
 	return database.client.driverName === 'pg' ? [`${column} >= ?`, [idFloor(prefix, time)]] : ['1 = 1', []];
 }
 
-const dayMs = 86_400_000;
 /** How far back each part but the last goes from the one before. */
 const partsMs = [2 * dayMs, 14 * dayMs];
 

@@ -143,7 +143,7 @@ async function claimRecent(
 	const [from, to] = [now - recent.before, now + recent.after];
 	const [copy, ofCopy] = madeBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
-	// By its offset each copy is looked up by itself.
+	// With an `offset`, PostgreSQL looks each copy up by itself; a join it might make of all copies of a day.
 	const answer = await trx.raw(
 		`with claimed as (${claiming}) select claimed.id as claimed_id, found.* from claimed
 		left join lateral (${copiesWithMail} where r.id = claimed.id and ${copy} and ${message} offset 0) as found on true`,

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../../mail/ids.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
+import {dayMs} from '../../mail/time.ts';
 
 /** A day of a source that is new, and the group of sites that it sends to. */
 export type WarmUpDay = {
@@ -43,7 +44,6 @@ export type HostFigures = {readonly host: string; readonly conversations: number
 
 /** A day is judged by so many conversations at most, the first ones: reading all of a busy day would take seconds. */
 const mostRead = 20_000;
-const dayMs = 86_400_000;
 
 /** The conversations of a UTC day (`2026-11-05`) about copies that were accepted on it, by host. */
 export async function readHostFigures(reader: Knex, day: string): Promise<HostFigures[]> {
