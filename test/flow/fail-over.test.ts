@@ -15,7 +15,7 @@ test('PostgreSQL’s primary is killed under load and its replica takes over: no
 	}
 	t.timeout(600_000);
 	const postgres = await startReplicatedPostgres(t);
-	const fleet = await startFleet(t, [{}, {}], postgres.url);
+	const fleet = await startFleet(t, [{}, {}], {database: postgres.url});
 	const nodes = fleet.nodes as [FleetNode, FleetNode];
 	await Promise.all(nodes.map(node => node.start()));
 	const everyNodeSays = async (status: number) => {

@@ -3,8 +3,9 @@ import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import createKnex from 'knex';
 import {engines, temporaryFolder} from '../helpers/databases.ts';
-import {type FleetNode, mostSessions, startFleet} from '../helpers/fleet.ts';
+import {type Fleet, type FleetNode, mostSessions, startFleet} from '../helpers/fleet.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
+import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 /** Two nodes alone could have more, and three cannot have as much each. */
@@ -91,14 +92,63 @@ test('PostgreSQL is silent for longer than nodes may use what they have of a hos
 	t.true(twice <= 2 * mostSessions, `${twice} came twice`);
 });
 
+test('what a host tells one node holds for the others at once', async t => {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return;
+	}
+	t.timeout(600_000);
+	let refusals = 0;
+	const {fleet, database, sharedBy} = await startSharing(t, 2, {
+		reactions: [{text: 'come back* tomorrow', suspend: '2h'}],
+		rcpt() {
+			refusals--;
+			return refusals === 0 ? '450 4.2.0 come back, please, tomorrow' : undefined;
+		},
+	});
+	await Promise.all(fleet.nodes.map(node => node.start()));
+	let isEnough = false;
+	const load = fleet.orderUntil(() => isEnough);
+	await sharedBy(2);
+	refusals = 1;
+	const suspended = async () =>
+		(await database('lane_waits').where({destination: 'a.example', waits_for: 'suspension'}).distinct('node')).length;
+	await waitFor('both nodes say that it is left alone', async () => (await suspended()) === 2);
+	isEnough = true;
+	await load;
+	await waitFor('no connection is open', () => fleet.mx.open() === 0);
+	const before = fleet.mx.connections.length;
+	await fleet.order(orders);
+	for (const node of fleet.nodes) {
+		await simulate(fleet, node);
+	}
+	t.is(fleet.mx.connections.length, before, 'only one of them was told, and none has come since');
+	const waiting = await database('queue').count('* as n').first();
+	t.is(Number(waiting?.n), fleet.answers.size - fleet.mx.received.length, 'all of it waits');
+});
+
+/** A mail accepted by a node after all others is delivered. */
+async function simulate({shop}: Fleet, node: FleetNode): Promise<void> {
+	const {url} = node.daemon();
+	const mail = {from: shop.from, to: 'delivered@simulator.test', templateId: shop.templates.get('alert')};
+	const {id} = (await call(`${url}/v1/messages`, shop.key, mail)).body as {id: string};
+	const status = async () => ((await call(`${url}/v1/messages/${id}`, shop.key)).body as {status: string}).status;
+	await waitFor('the simulator has it', async () => (await status()) === 'delivered');
+}
+
 /** Nodes with a cap on connections to the one host, none of them started. */
-async function startSharing(t: ExecutionContext, nodes: number) {
+async function startSharing(
+	t: ExecutionContext,
+	nodes: number,
+	{reactions, rcpt}: {readonly reactions?: readonly object[]; readonly rcpt?: () => string | undefined} = {},
+) {
 	const file = join(await temporaryFolder(t), 'destinations.json');
-	await writeFile(file, JSON.stringify({default: {connections: cap, startConnections: cap}}));
+	await writeFile(file, JSON.stringify({default: {connections: cap, startConnections: cap, reactions}}));
 	const machine = {MAILCTL_DESTINATIONS_FILE: file};
 	const fleet = await startFleet(
 		t,
 		Array.from({length: nodes}, () => machine),
+		rcpt ? {rcpt} : {},
 	);
 	const database = createKnex({client: 'pg', connection: fleet.url, pool: {min: 0, max: 1}});
 	t.teardown(() => database.destroy());

@@ -45,15 +45,16 @@ const mostWaiting = 200;
 const requestLimitMs = 15_000;
 const arrivalLimitMs = 180_000;
 
-/** `database`: an empty one; absent: a new one of the run's server. */
+/** `database`: an empty one; absent: a new one of the run's server. `rcpt`: what the host says to recipients. */
 export async function startFleet(
 	t: ExecutionContext,
 	machines: readonly Settings[],
-	database?: string,
+	{database, rcpt}: {readonly database?: string; readonly rcpt?: () => string | undefined} = {},
 ): Promise<Fleet> {
 	const location = database === undefined ? await newLocation(t, 'postgres') : {url: database};
 	const url = 'url' in location ? location.url : '';
 	const {mx, settings} = await startMx(t, {
+		...(rcpt && {rcpt}),
 		dot(_line, connection) {
 			void delay(answerMs, undefined, {ref: false}).then(() => {
 				connection.say('250 2.0.0 Ok\r\n');
