@@ -132,7 +132,7 @@ export async function emptyBeside(trx: Knex.Transaction, {name, from, to}: Day, 
 	const deliveries = ofDay('webhook_deliveries').limit(limit);
 	if (await hasPart(trx, 'webhook_deliveries', name)) {
 		// The others go with the day.
-		deliveries.where('id', '>=', idFloor('whd', to));
+		deliveries.where(other => other.where('id', '<', idFloor('whd', from)).orWhere('id', '>=', idFloor('whd', to)));
 	}
 	const later: string[] = await deliveries.pluck('id');
 	await deleteDeliveries(trx, later);

@@ -65,19 +65,18 @@ async function endClaims(
 ): Promise<readonly DeliveryEnd[]> {
 	// Not an index on claims, which would be read as a whole for each row.
 	const isHeld = `coalesce(webhook_queue.claimed_by, '') = ?`;
-	const returning = 'returning delivery_id as "id", generation as "generation"';
 	const last = await changeQueued(
 		trx,
 		ends.filter(({nextAttemptAt}) => nextAttemptAt === null),
 		rows => `delete from webhook_queue where (delivery_id, generation) in (
-				select v.column1, cast(v.column2 as integer) from (${rows}) as v) and ${isHeld} ${returning}`,
+				select v.column1, cast(v.column2 as integer) from (${rows}) as v) and ${isHeld}`,
 		boot,
 	);
 	const repeated = await changeQueued(
 		trx,
 		ends.filter(({nextAttemptAt}) => nextAttemptAt !== null),
 		rows => `update webhook_queue set next_attempt_at = v.column3, claimed_by = null from (${rows}) as v
-			where delivery_id = v.column1 and generation = cast(v.column2 as integer) and ${isHeld} ${returning}`,
+			where delivery_id = v.column1 and generation = cast(v.column2 as integer) and ${isHeld}`,
 		boot,
 	);
 	return [...last, ...repeated];
@@ -98,7 +97,15 @@ async function changeQueued(
 		ends.map(({id, generation, nextAttemptAt}) => [id, generation, nextAttemptAt]),
 		3,
 	);
-	const answer = await trx.raw(statement(sql), [...bindings, boot] as Knex.RawBinding[]);
+	const [named, ids] = namedIds(
+		trx,
+		'delivery_id',
+		ends.map(({id}) => id),
+	);
+	const answer = await trx.raw(
+		`${statement(sql)} and ${named} returning delivery_id as "id", generation as "generation"`,
+		[...bindings, boot, ...ids] as Knex.RawBinding[],
+	);
 	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = Array.isArray(answer) ? answer : answer.rows;
 	const names = new Set(rows.map(claimName));
 	return ends.filter(end => names.has(claimName(end)));
