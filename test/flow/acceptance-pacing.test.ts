@@ -36,16 +36,27 @@ async function sendMany({url}: Daemon, shop: Welcome, addresses: readonly string
 	return ids;
 }
 
-/** Asks what a message waits for until it is that, and says it so. */
-async function untilWaits(program: Program, id: string, waitsFor: Why['waits_for'], detail: RegExp): Promise<Why> {
-	let last: Why | undefined;
+/** Asks what messages wait for until one of them waits for that, and says it so. */
+async function untilWaits(
+	program: Program,
+	ids: string | readonly string[],
+	waitsFor: Why['waits_for'],
+	detail: RegExp,
+): Promise<Why> {
+	const last = new Map<string, Why | undefined>();
 	try {
 		return await waitFor(`it waits for ${waitsFor}`, async () => {
-			[last] = await program.cli<Why[]>('queue', 'why', id);
-			return last?.waits_for === waitsFor && detail.test(last.detail) && last;
+			for (const id of [ids].flat()) {
+				const [why] = await program.cli<Why[]>('queue', 'why', id);
+				last.set(id, why);
+				if (why?.waits_for === waitsFor && detail.test(why.detail)) {
+					return why;
+				}
+			}
+			return undefined;
 		});
 	} catch (error) {
-		throw new Error(`${String(error)}\n${JSON.stringify(last)}`);
+		throw new Error(`${String(error)}\n${JSON.stringify([...last])}`);
 	}
 }
 
@@ -214,22 +225,23 @@ test.serial('a host that wants less gets half the connections, and more again as
 	await waitFor('eight connections', () => waiting.length === 8);
 	// All of them were begun before the first answer: it is one fault.
 	answer('451 4.7.0 Too many mails from your address, try again later');
-	await sendMany(daemon, shop, users(40, 'busy.example', 'more'));
+	// More than there are places: one of them waits.
+	const some = (await sendMany(daemon, shop, users(40, 'busy.example', 'more'))).slice(-9);
 	const last = await send('last@busy.example');
-	await untilWaits(program, last, 'pace', /its hosts get 4 connections now/);
+	await untilWaits(program, some, 'pace', /its hosts get 4 connections now/);
 	await waitFor('four connections', () => waiting.length >= 4);
-	await untilWaits(program, last, 'pace', /its hosts get 4 connections now/);
+	await untilWaits(program, some, 'pace', /its hosts get 4 connections now/);
 	t.is(waiting.length, 4);
 	answer('421 4.3.2 Too many connections');
-	await untilWaits(program, last, 'pace', /its hosts get 2 connections now/);
+	await untilWaits(program, some, 'pace', /its hosts get 2 connections now/);
 	// No place is lent again before it is known how many there are; a third one is earned by three mails taken.
 	for (const pair of ['the first two', 'the next two']) {
 		await waitFor(pair, () => waiting.length === 2);
 		answer('250 2.0.0 Ok: queued');
 	}
-	await untilWaits(program, last, 'pace', /its hosts get 3 connections now/);
+	await untilWaits(program, some, 'pace', /its hosts get 3 connections now/);
 	await waitFor('three connections', () => waiting.length >= 3);
-	await untilWaits(program, last, 'pace', /its hosts get 3 connections now/);
+	await untilWaits(program, some, 'pace', /its hosts get 3 connections now/);
 	t.is(waiting.length, 3);
 
 	open(true);
