@@ -6,7 +6,6 @@ import {holdsBytes, rowSource} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {deleteTerms} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-copies.ts';
-import {findAbout} from './webhooks/webhook-deliveries.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
@@ -211,15 +210,11 @@ export async function rewriteWebhookBodies(
 	messageIds: readonly string[],
 	rewrite: (body: WebhookBody) => WebhookBody,
 ): Promise<void> {
-	const ids = await findAbout(trx, messageIds);
-	if (ids.length === 0) {
-		return;
-	}
 	const deliveries: Array<{id: string; body: Uint8Array}> = await trx('webhook_deliveries')
-		.whereIn('id', ids)
+		.whereIn('message_id', messageIds)
 		.select('id', 'body');
-	await trx('webhook_attempts').whereIn('delivery_id', ids).whereNotNull('answer').update({answer: null});
 	for (const {id, body} of deliveries) {
+		await trx('webhook_attempts').where({delivery_id: id}).whereNotNull('answer').update({answer: null});
 		const rewritten = JSON.stringify(rewrite(JSON.parse(Buffer.from(body).toString())));
 		await trx('webhook_deliveries')
 			.where({id})

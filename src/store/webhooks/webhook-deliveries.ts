@@ -77,12 +77,15 @@ export async function findAbout(reader: Knex, messageIds: readonly string[]): Pr
 
 /** Removes deliveries with their attempts; how many there were. */
 export async function deleteDeliveries(trx: Knex.Transaction, ids: readonly string[]): Promise<number> {
-	if (ids.length === 0) {
-		return 0;
+	let deleted = 0;
+	// A few messages may have more deliveries than a statement takes values.
+	for (let start = 0; start < ids.length; start += rowsAtOnce) {
+		const some = ids.slice(start, start + rowsAtOnce);
+		await dequeueDeliveries(trx, some);
+		await trx('webhook_attempts').whereIn('delivery_id', some).delete();
+		deleted += await trx('webhook_deliveries').whereIn('id', some).delete();
 	}
-	await dequeueDeliveries(trx, ids);
-	await trx('webhook_attempts').whereIn('delivery_id', ids).delete();
-	return await trx('webhook_deliveries').whereIn('id', ids).delete();
+	return deleted;
 }
 
 /** A delivery as it is read. */
