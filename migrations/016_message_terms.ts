@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
-import {insertTerms, storedTerms} from '../src/store/message-terms.ts';
+import {insertRows} from '../src/store/engine/insert-rows.ts';
+import {storedTerms} from '../src/store/message-terms.ts';
 import {clusteredTable, columnsFor} from './columns.ts';
 
 const messagesAtOnce = 1000;
@@ -22,7 +23,13 @@ export async function up(knex: Knex): Promise<void> {
 			.orderBy('m.id')
 			.limit(messagesAtOnce)
 			.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject');
-		await insertTerms(knex as Knex.Transaction, rows.map(storedTerms));
+		await insertRows(
+			knex as Knex.Transaction,
+			'message_terms',
+			['workspace_id', 'term', 'message_id'],
+			rows.map(storedTerms).flatMap(one => one.terms.map(term => [one.workspaceId, term, one.messageId])),
+			'on conflict do nothing',
+		);
 		after = rows.at(-1)?.id;
 	}
 }

@@ -11,6 +11,12 @@ const megabyte = 1_000_000;
 const megabytesPerS = 200;
 const megabytesOf = (bytes: number) => `${Math.round(bytes / megabyte)} MB`;
 
+/** How long it takes to read tables of this size, octets, for people. */
+export function readingTakes(bytes: number): string {
+	const seconds = Math.ceil(bytes / megabyte / megabytesPerS);
+	return `${megabytesOf(bytes)} are read once, about ${seconds} s where ${megabytesPerS} MB can be read in a second.`;
+}
+
 /**
  * Divides tables of PostgreSQL by day (`src/store/days.ts`). Nothing is copied: what is there becomes the first part, and is
  * read once to prove it. Null: there is nothing.
@@ -28,10 +34,7 @@ export async function divide(
 	const sizes = await readSizes(knex, names);
 	const total = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
 	if (first !== null && total > 0) {
-		const seconds = Math.ceil(total / megabyte / megabytesPerS);
-		tell(
-			`${what} by day: ${megabytesOf(total)} are read once, about ${seconds} s where ${megabytesPerS} MB can be read in a second.`,
-		);
+		tell(`${what} by day: ${readingTakes(total)}`);
 	}
 	const indexes = await select<{table: string; name: string; definition: string; key: string | null}>(
 		knex,

@@ -36,4 +36,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['025_queue', () => import('./025_queue.ts'), 'breaking'],
 	['026_days', () => import('./026_days.ts'), 'breaking'],
 	['027_webhook_queue', () => import('./027_webhook_queue.ts'), 'breaking'],
+	['028_term_lists', () => import('./028_term_lists.ts'), 'breaking'],
 ];

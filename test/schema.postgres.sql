@@ -169,9 +169,11 @@ mailbox_checkpoints.updated_at text C not null
 message_terms.workspace_id text C not null
 message_terms.term text C not null
 message_terms.message_id text C not null
+message_terms.members text C
 message_terms_other.workspace_id text C not null
 message_terms_other.term text C not null
 message_terms_other.message_id text C not null
+message_terms_other.members text C
 messages.id text C not null
 messages.workspace_id text C not null
 messages.mode text C not null
@@ -649,12 +651,10 @@ CREATE INDEX queue_held ON public.queue USING btree (destination, workspace_id) 
 CREATE UNIQUE INDEX queue_pkey ON public.queue USING btree (recipient_id)
 CREATE UNIQUE INDEX rate_windows_pkey ON public.rate_windows USING btree (key_id, bucket)
 CREATE INDEX recipients_by_message ON ONLY public.recipients USING btree (message_id)
-CREATE INDEX recipients_by_state ON ONLY public.recipients USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
 CREATE INDEX recipients_cc_by_address ON ONLY public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
 CREATE INDEX recipients_other_message_id_idx ON public.recipients_other USING btree (message_id)
 CREATE UNIQUE INDEX recipients_other_pkey ON public.recipients_other USING btree (id)
 CREATE INDEX recipients_other_workspace_id_address_key_idx ON public.recipients_other USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
-CREATE INDEX recipients_other_workspace_id_state_message_id_idx ON public.recipients_other USING btree (workspace_id, state, message_id) WHERE (role = 'to'::text)
 CREATE UNIQUE INDEX recipients_pkey ON ONLY public.recipients USING btree (id)
 CREATE INDEX reports_by_message ON public.reports USING btree (message_id, id)
 CREATE UNIQUE INDEX reports_once ON public.reports USING btree (recipient_id, inbound_sha256) WHERE ((recipient_id IS NOT NULL) AND (inbound_sha256 IS NOT NULL))

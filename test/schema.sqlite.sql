@@ -170,6 +170,7 @@ CREATE TABLE mailbox_checkpoints (mailbox text,
 CREATE TABLE message_terms (workspace_id text not null,
   term text not null,
   message_id text not null,
+  members text,
   primary key (workspace_id, term, message_id)) without rowid;
 CREATE INDEX messages_by_recipient on messages (workspace_id, to_key, id);
 CREATE INDEX messages_by_sender on messages (workspace_id, from_key, id);
@@ -241,7 +242,6 @@ CREATE TABLE queue (recipient_id text not null,
   attempts integer not null default 0,
   primary key (recipient_id)) without rowid;
 CREATE INDEX recipients_by_message on recipients (message_id);
-CREATE INDEX recipients_by_state on recipients (workspace_id, state, message_id) where role = 'to';
 CREATE INDEX recipients_cc_by_address on recipients (workspace_id, address_key) where role = 'cc';
 CREATE TABLE recipients (id text,
   workspace_id text not null,

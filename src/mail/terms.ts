@@ -1,4 +1,5 @@
 import {type Attachment, submittedId} from './message.ts';
+import {type RecipientState, recipientStates} from './recipient-state.ts';
 
 /** A text that a message can be found by besides its columns; the store has an index of them. */
 export type Term = string;
@@ -39,6 +40,23 @@ export function metadataTerm(key: string, value: string): Term {
 export function tagTerm(tag: string): Term {
 	return `t:${tag}`;
 }
+
+/**
+ * A state that the message's `to` copy has reached. The message stays listed under it when the state changes, so a reader compares
+ * the copy's state.
+ */
+export function stateTerm(state: ListedState): Term {
+	return `s:${state}`;
+}
+
+/** What is accepted or queued is in the queue, and needs no term. */
+export type ListedState = Exclude<RecipientState, 'accepted' | 'queued'>;
+
+export function isListed(state: RecipientState): state is ListedState {
+	return state !== 'accepted' && state !== 'queued';
+}
+
+export const listedStates = recipientStates.filter(isListed);
 
 /** Of the mail itself, with angle brackets or without. */
 export function messageIdTerm(messageId: string): Term {

@@ -3,7 +3,7 @@ import type {NewId} from '../mail/ids.ts';
 import {type AttemptResult, isPossibleDuplicate} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
-import {subjectTerms} from '../mail/terms.ts';
+import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
 import {storeTime} from '../mail/time.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
@@ -99,7 +99,10 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 				() => readTries(trx, triedBefore.map(idOf)),
 				() => findSubscribers(trx, [...new Set(ours.map(({copy}) => copy.workspace_id))]),
 			);
-			await insertTerms(trx, items.filter(({copy}) => written.has(copy.id)).flatMap(termsOfMade));
+			await insertTerms(
+				trx,
+				items.flatMap(item => termsOf(item, written.get(item.copy.id))),
+			);
 			const mine = await escalateSoft(
 				trx,
 				items.filter(({copy}) => written.has(copy.id)),
@@ -152,11 +155,15 @@ function isOverruled({copy, verdict}: JudgedTry, written: ReadonlyMap<string, Re
 }
 
 /** A message is found by its subject once its first try ended; a copy that has one was tried before. */
-function termsOfMade({copy, made}: JudgedTry): MessageTerms[] {
-	const isFirst = copy.role === 'to' && copy.subject === null && made !== null;
-	return isFirst
-		? [{workspaceId: copy.workspace_id, messageId: copy.message_id, terms: subjectTerms(made.subject)}]
-		: [];
+function termsOf({copy, made, verdict}: JudgedTry, written: RecipientState | undefined): MessageTerms[] {
+	if (copy.role !== 'to' || written === undefined) {
+		return [];
+	}
+	const words = copy.subject === null && made !== null ? subjectTerms(made.subject) : [];
+	// A report has listed the state that it led to. A copy that was sent before is listed so.
+	const isNew = written === verdict.state && isListed(written) && !(written === 'sent' && copy.sent_at !== null);
+	const terms = isNew ? [...words, stateTerm(written)] : words;
+	return [{workspaceId: copy.workspace_id, messageId: copy.message_id, terms}];
 }
 
 function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry {

@@ -4,7 +4,7 @@ import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {messageIdTerm} from '../mail/terms.ts';
 import {holdsBytes, rowSource} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
-import {deleteTerms} from './message-terms.ts';
+import {eraseTerms, listState, type MovedCopy, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-copies.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
@@ -68,11 +68,13 @@ export async function endCopies(
 	const open = await lockOpen(trx, copyIds);
 	await release();
 	await dequeue(trx, open);
-	return await trx('recipients')
+	const ended: Array<MovedCopy & {id: string; role: Role}> = await trx('recipients')
 		.whereIn('id', open)
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: at})
-		.returning(['id', 'message_id as messageId', 'role']);
+		.returning(['id', 'workspace_id', 'message_id', 'role']);
+	await listState(trx, ended, state);
+	return ended.map(({id, message_id: messageId, role}) => ({id, messageId, role}));
 }
 
 /** Erases the address, and what hosts said of it, from copies. */
@@ -134,7 +136,7 @@ export async function eraseUnmatched(trx: Knex.Transaction, ids: readonly string
 
 /** Erases the recipient and the content of messages. */
 export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly string[], at: string): Promise<void> {
-	await deleteTerms(trx, messageIds, {keepTags: true});
+	await eraseTerms(trx, messageIds);
 	await trx('messages').whereIn('id', messageIds).update({
 		to_address: erasedAddress,
 		to_key: erasedAddress,
@@ -163,15 +165,14 @@ export async function findSubmittedBeside(
 		.whereIn('message_id', messageIds)
 		.where({position: 0, content_type: submittedType})
 		.pluck('filename');
-	const terms = [...new Set(names)].filter(isMessageId).map(messageIdTerm);
-	if (terms.length === 0) {
-		return [];
+	const beside = new Set<string>();
+	for (const name of new Set(names.filter(isMessageId))) {
+		const list = {workspaceId, term: messageIdTerm(name)};
+		for (const id of await readListed(trx, list, {below: null}, Number.POSITIVE_INFINITY)) {
+			beside.add(id);
+		}
 	}
-	return await trx('message_terms')
-		.where({workspace_id: workspaceId})
-		.whereIn('term', terms)
-		.whereNotIn('message_id', messageIds)
-		.pluck('message_id');
+	return [...beside].filter(id => !messageIds.includes(id));
 }
 
 /** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. */

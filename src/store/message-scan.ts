@@ -2,10 +2,12 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import type {Term} from '../mail/terms.ts';
+import {isListed, stateTerm, type Term} from '../mail/terms.ts';
 import {alongIndex} from './engine/along-index.ts';
 import type {IdRange} from './engine/dialect.ts';
-import {nearIds, newestFirst} from './engine/near-ids.ts';
+import {among, nearIds, newestFirst} from './engine/near-ids.ts';
+import {countListed, isInList, readListed, type TermList} from './message-terms.ts';
+import {readOpenOf} from './queue/waiting-lanes.ts';
 
 /** Which messages of a workspace are meant; what is left out does not matter. */
 export type MessageFilter = {
@@ -33,49 +35,95 @@ export type Scanned = {readonly ids: readonly string[]; readonly next: string | 
 /** Rows of an index that are read for one page, at most. */
 export const mostScanned = 10_000;
 
-/** One thing that a message must have: a value of a column, and the table where an index begins with it. */
-type Match = {readonly home: keyof typeof homes; readonly column: string; readonly value: string};
+/** An index that has all messages that match one thing, and perhaps others: those are looked at and left out. */
+type Lead = {
+	/** How many it has in a range of ids, roughly, but no more than so many are counted. */
+	readonly count: (range: IdRange, most: number) => Promise<number>;
+	/** Their ids, newest first, at most so many. */
+	readonly read: (range: IdRange, most: number) => Promise<readonly string[]>;
+};
 
-/** Where matches are looked up. The terms are an index of their own. */
-const homes = {
-	messages: {table: 'messages as m', id: 'm.id', workspaceId: 'm.workspace_id'},
-	recipients: {table: 'recipients as r', id: 'r.message_id', workspaceId: 'r.workspace_id'},
-	terms: {table: 'message_terms as w', id: 'w.message_id', workspaceId: 'w.workspace_id'},
-} as const;
-
-const isMode = ({column}: Match) => column === 'm.mode';
-
-/** Usually the narrowest first. Each has an index of its own, but the mode only where it is `test`. */
-function matchesOf({toKey, terms = [], status, templateId, fromKey, mode}: MessageFilter): Match[] {
-	const given = (home: Match['home'], column: string, value: string | undefined): Match[] =>
-		value === undefined ? [] : [{home, column, value}];
-	return [
-		...given('messages', 'm.to_key', toKey),
-		...terms.flatMap(term => given('terms', 'w.term', term)),
-		...given('recipients', 'r.state', status),
-		...given('messages', 'm.template_id', templateId),
-		...given('messages', 'm.from_key', fromKey),
-		...given('messages', 'm.mode', mode),
-	];
+/** Messages by a column that an index begins with; null: all of the workspace. */
+function byColumn(
+	reader: Knex,
+	workspaceId: string,
+	match: readonly [column: string, value: string] | null,
+	isWanted = (messages: Knex.QueryBuilder) => messages,
+): Lead {
+	const leading = {'m.workspace_id': workspaceId, ...(match && {[match[0]]: match[1]})};
+	const rows = (range: IdRange, most: number) =>
+		isWanted(alongIndex(reader, 'messages as m', {leading, id: 'm.id'}, range))
+			.limit(most)
+			.select('m.id as id');
+	return {
+		async count(range, most) {
+			const counted: {n: number | string} | undefined = await reader
+				.from(rows(range, most).as('rows'))
+				.count('* as n')
+				.first();
+			return Number(counted?.n ?? 0);
+		},
+		read: async (range, most) => (await rows(range, most)).map(({id}: {id: string}) => id),
+	};
 }
 
-/** What a scan asks for; null for `lead`: it runs along all messages of the workspace. */
-type Scan = {readonly workspaceId: string; readonly matches: readonly Match[]; readonly range: IdRange};
-type Lead = Match | null;
+function byTerm(reader: Knex, list: TermList): Lead {
+	return {
+		count: (range, most) => countListed(reader, list, range, most),
+		read: (range, most) => readListed(reader, list, range, most),
+	};
+}
+
+/** Messages that wait in the queue; null: so many that the newest messages have enough of them. */
+async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> {
+	const copyIds = await readOpenOf(reader, workspaceId, mostScanned + 1);
+	if (copyIds.length > mostScanned) {
+		return null;
+	}
+	const ids: string[] = [];
+	for (let start = 0; start < copyIds.length; start += mostAtOnce) {
+		const copies = reader('recipients').whereRaw(...among(reader, 'id', copyIds.slice(start, start + mostAtOnce)));
+		ids.push(...(await copies.whereRaw("role = 'to'").pluck('message_id')));
+	}
+	ids.sort().reverse();
+	const inRange = ({from, below}: IdRange) => ids.filter(id => id >= (from ?? '') && (below === null || id < below));
+	return {
+		count: async range => inRange(range).length,
+		read: async (range, most) => inRange(range).slice(0, most),
+	};
+}
+
+/** The indexes that may lead, usually the narrowest first. */
+async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
+	const {workspaceId, toKey, terms = [], status, templateId, fromKey, mode} = filter;
+	const all = (...match: Parameters<typeof byColumn>[2][]) => match.map(one => byColumn(reader, workspaceId, one));
+	const leads: Array<Lead | null> = [
+		...(toKey === undefined ? [] : all(['m.to_key', toKey])),
+		...terms.map(term => byTerm(reader, {workspaceId, term})),
+		...(status !== undefined && isListed(status) ? [byTerm(reader, {workspaceId, term: stateTerm(status)})] : []),
+		...(status !== undefined && !isListed(status) ? [await byQueue(reader, workspaceId)] : []),
+		...(templateId === undefined ? [] : all(['m.template_id', templateId])),
+		...(fromKey === undefined ? [] : all(['m.from_key', fromKey])),
+		// As the partial index has it.
+		...(mode === 'test' ? [byColumn(reader, workspaceId, null, messages => messages.whereRaw("m.mode = 'test'"))] : []),
+	];
+	const given = leads.filter(lead => lead !== null);
+	return given.length > 0 ? given : all(null);
+}
 
 /**
- * The messages that match and are older than `after` (null: all), at most `limit`. With several filters the index with the
- * fewest rows leads and no more than `mostScanned` of its rows are looked at, so that there may be a next page after an
- * empty one.
+ * The messages that match and are older than `after` (null: all), at most `limit`. The index with the fewest rows leads, and no
+ * more than `mostScanned` of its messages are looked at, so that there may be a next page after an empty one.
  */
 export async function scanMessages(
 	reader: Knex,
 	filter: MessageFilter,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
+	const leads = await leadsOf(reader, filter);
 	const ids: string[] = [];
 	for (const range of newestFirst(reader, 'msg', rangeOf(filter, after))) {
-		const part = await scanRange(reader, filter, range, limit - ids.length);
+		const part = await scanRange(reader, filter, leads, range, limit - ids.length);
 		ids.push(...part.ids);
 		if (part.next !== null) {
 			return {ids, next: part.next};
@@ -84,26 +132,35 @@ export async function scanMessages(
 	return {ids, next: null};
 }
 
-async function scanRange(reader: Knex, filter: MessageFilter, range: IdRange, limit: number): Promise<Scanned> {
-	const matches = matchesOf(filter);
-	const asked = {workspaceId: filter.workspaceId, matches, range};
-	const leads = matches.filter(match => !isMode(match) || match.value === 'test');
-	const [lead = null] = leads;
-	const isExact = matches.length === (lead === null ? 0 : 1);
-	const along = isExact ? {lead, floor: null} : await narrowest(reader, asked, lead === null ? [null] : leads);
-	return await scan(reader, asked, along, limit);
-}
+/** So many messages are looked at by one statement. */
+const mostAtOnce = 2000;
 
-async function scan(
+async function scanRange(
 	reader: Knex,
-	asked: Scan,
-	{lead, floor}: {readonly lead: Lead; readonly floor: string | null},
+	filter: MessageFilter,
+	leads: readonly Lead[],
+	range: IdRange,
 	limit: number,
 ): Promise<Scanned> {
-	const range = {...asked.range, from: floor ?? asked.range.from};
-	const found: Array<{id: string}> = await scanQuery(reader, {...asked, range}, lead).limit(limit + 1);
-	const ids = found.slice(0, limit).map(({id}) => id);
-	return {ids, next: found.length > limit ? (ids.at(-1) ?? null) : floor};
+	const lead = await narrowest(leads, range);
+	const ids: string[] = [];
+	let {below} = range;
+	for (let looked = 0, step = limit + 1; ; step *= 4) {
+		const most = Math.min(step, mostAtOnce, mostScanned - looked);
+		const found = await lead.read({...range, below}, most);
+		ids.push(...(isExact(filter) ? found : await thoseThatMatch(reader, filter, found)));
+		if (ids.length > limit) {
+			return {ids: ids.slice(0, limit), next: ids[limit - 1] ?? null};
+		}
+		if (found.length < most) {
+			return {ids, next: null};
+		}
+		looked += found.length;
+		below = found.at(-1) ?? null;
+		if (looked === mostScanned) {
+			return {ids, next: below};
+		}
+	}
 }
 
 function rangeOf({since, until, id}: MessageFilter, after: string | null): IdRange {
@@ -115,84 +172,64 @@ function rangeOf({since, until, id}: MessageFilter, after: string | null): IdRan
 
 const given = (ids: ReadonlyArray<string | null>) => ids.filter(id => id !== null).sort();
 
-/** The lead with the fewest rows in its index, and the oldest row that may be looked at if there are too many of them. */
-async function narrowest(
-	reader: Knex,
-	asked: Scan,
-	leads: readonly Lead[],
-): Promise<{lead: Lead; floor: string | null}> {
-	let lead: Lead = null;
-	let fewest = Number.POSITIVE_INFINITY;
-	for (const each of leads) {
-		const rows = await countQuery(reader, leadQuery(reader, asked, each).limit(Math.min(fewest, mostScanned)));
+async function narrowest(leads: readonly Lead[], range: IdRange): Promise<Lead> {
+	let [narrow, ...others] = leads as readonly [Lead, ...Lead[]];
+	let fewest = others.length === 0 ? 0 : await narrow.count(range, mostScanned);
+	for (const lead of others) {
+		const rows = await lead.count(range, Math.min(fewest, mostScanned));
 		if (rows < fewest) {
-			lead = each;
+			narrow = lead;
 			fewest = rows;
 		}
 	}
-	const oldest: {id: string} | undefined =
-		fewest < mostScanned
-			? undefined
-			: await leadQuery(reader, asked, lead)
-					.offset(mostScanned - 1)
-					.first();
-	return {lead, floor: oldest?.id ?? null};
+	return narrow;
 }
 
-async function countQuery(reader: Knex, rows: Knex.QueryBuilder): Promise<number> {
-	const counted: {n: number | string} | undefined = await reader.from(rows.as('rows')).count('* as n').first();
-	return Number(counted?.n ?? 0);
+/** Whether all that leads matches: one column that an index begins with, or none. */
+function isExact({toKey, terms = [], status, templateId, fromKey, mode}: MessageFilter): boolean {
+	const columns = [toKey, templateId, fromKey, mode].filter(value => value !== undefined);
+	return columns.length <= 1 && mode !== 'live' && terms.length === 0 && status === undefined;
 }
 
-/** Ids of what matches the lead, newest first, from its index alone. */
-function leadQuery(reader: Knex, {workspaceId, range}: Scan, lead: Lead): Knex.QueryBuilder {
-	const {table, id, ...home} = homes[lead?.home ?? 'messages'];
-	const leading = {
-		[home.workspaceId]: workspaceId,
-		...(lead !== null && !isMode(lead) && {[lead.column]: lead.value}),
-	};
-	const query = alongIndex(reader, table, {leading, id}, range).select(`${id} as id`);
-	// As the partial indexes have it.
-	if (lead !== null && isMode(lead)) {
-		query.whereRaw("m.mode = 'test'");
+/** Those of some messages that match, newest first. What is gone matches nothing. */
+async function thoseThatMatch(
+	reader: Knex,
+	{workspaceId, toKey, terms = [], status, templateId, fromKey, mode}: MessageFilter,
+	ids: readonly string[],
+): Promise<string[]> {
+	if (ids.length === 0) {
+		return [];
 	}
-	return lead?.home === 'recipients' ? query.whereRaw("r.role = 'to'") : query;
-}
-
-/** The same, with all that is asked for. */
-function scanQuery(reader: Knex, asked: Scan, lead: Lead): Knex.QueryBuilder {
-	const query = leadQuery(reader, asked, lead);
-	const here = lead?.home ?? 'messages';
-	const {id} = homes[here];
-	const others = asked.matches.filter(match => match !== lead);
-	for (const home of ['messages', 'recipients'] as const) {
-		const conditions = others.filter(match => match.home === home).map(match => matching(reader, match));
-		if (home === here) {
-			for (const condition of conditions) {
-				query.where(condition);
-			}
-		} else if (conditions.length > 0) {
-			const row = reader(homes[home].table).whereRaw('?? = ??', [homes[home].id, id]);
-			const ofCopy = home === 'recipients' ? row.whereRaw("r.role = 'to'") : row;
-			const all = reader.raw(conditions.map(() => '?').join(' and '), conditions);
-			// As a value it is looked up for each row of the lead: PostgreSQL might join by reading all of the other table.
-			query.whereRaw('?', [ofCopy.select(all)]);
+	const query = reader('messages as m')
+		.whereRaw(...among(reader, 'm.id', ids))
+		.orderBy('m.id', 'desc');
+	const columns = [
+		['m.workspace_id', workspaceId],
+		['m.to_key', toKey],
+		['m.template_id', templateId],
+		['m.from_key', fromKey],
+		['m.mode', mode],
+	] as const;
+	for (const [column, value] of columns) {
+		if (value !== undefined) {
+			query.where(matching(reader, column, value));
 		}
 	}
-	for (const {value} of others.filter(({home}) => home === 'terms')) {
-		const term = reader('message_terms as o')
-			.where({'o.workspace_id': asked.workspaceId, 'o.term': value})
-			.whereRaw('o.message_id = ??', [id]);
-		query.whereRaw('coalesce(?, false)', [term.select(reader.raw('true'))]);
+	if (status !== undefined) {
+		query
+			.join('recipients as r', 'r.message_id', 'm.id')
+			.whereRaw("r.role = 'to'")
+			.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
+			.where(matching(reader, 'r.state', status));
 	}
-	return query;
+	for (const term of terms) {
+		query.where(isInList(reader, {workspaceId, term}, 'm.id'));
+	}
+	return (await query.select('m.id as id')).map(({id}: {id: string}) => id);
 }
 
-/**
- * As an expression it can use no index of its own, only the leading one is bounded. PostgreSQL holds such a one to be true
- * of every second row, so that it looks row by row for the few that are asked for.
- */
-function matching(reader: Knex, {column, value}: Match): Knex.Raw {
+/** As an expression it can use no index of its own: the ids are to be looked up. */
+function matching(reader: Knex, column: string, value: string): Knex.Raw {
 	return reader.raw('coalesce(?? = ?, false)', [column, value]);
 }
 

@@ -1,8 +1,16 @@
 import type {Knex} from 'knex';
-import {subjectTerms, type Term, termsOf} from '../mail/terms.ts';
-import {rowSource} from './engine/dialect.ts';
-import {insertRows} from './engine/insert-rows.ts';
+import type {RecipientState} from '../mail/recipient-state.ts';
+import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
+import {alongIndex} from './engine/along-index.ts';
+import {type IdRange, rowSource} from './engine/dialect.ts';
+import {insertRows, type Row} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
+
+/*
+ * An index of messages by terms. A row of `message_terms` lists messages of about one second (`secondOf`) that share a term:
+ * messages that leave together mostly have the same words, and one row for all of them costs a tenth. `members` has the ends of
+ * their ids, `message_id` is the newest when the row was written. Without `members` it is the only one.
+ */
 
 /** What a message can be found by. */
 export type MessageTerms = {
@@ -11,46 +19,189 @@ export type MessageTerms = {
 	readonly terms: readonly Term[];
 };
 
-const columns = ['workspace_id', 'term', 'message_id'];
+/** A list of messages. */
+export type TermList = {readonly workspaceId: string; readonly term: Term};
 
-/** Adds to the index; what is there already stays. */
+const columns = ['workspace_id', 'term', 'message_id', 'members'];
+const keyColumns = columns.slice(0, 3);
+
+const secondLength = 12;
+/** Messages with the same beginning of their ids were made within 1,024 ms. A day has a whole number of these. */
+const secondOf = (messageId: string): string => messageId.slice(0, secondLength);
+const endOf = (messageId: string): string => messageId.slice(secondLength);
+/** Comes after all ids of a second. */
+const afterSecond = '~';
+
+const both = `coalesce(message_terms.members, substr(message_terms.message_id, ${secondLength + 1})) || ' ' || excluded.members`;
+// The same message may get the same terms again.
+const merging = `on conflict (${keyColumns.join(', ')}) do update set members = ${both} where excluded.members is not null`;
+
+/** Adds messages to the lists of their terms. */
 export async function insertTerms(trx: Knex.Transaction, messages: readonly MessageTerms[]): Promise<void> {
-	const rows = rowsOf(messages);
+	const lists = new Map<string, {readonly list: TermList; readonly ids: string[]}>();
+	for (const {workspaceId, messageId, terms} of messages) {
+		for (const term of terms) {
+			const name = `${workspaceId} ${secondOf(messageId)} ${term}`;
+			const found = lists.get(name);
+			if (found) {
+				found.ids.push(messageId);
+			} else {
+				lists.set(name, {list: {workspaceId, term}, ids: [messageId]});
+			}
+		}
+	}
+	const rows = [...lists.values()].map(({list: {workspaceId, term}, ids}): Row => {
+		const newestFirst = ids.sort().reverse();
+		const members = ids.length === 1 ? null : newestFirst.map(endOf).join(' ');
+		return [workspaceId, term, newestFirst[0] as string, members];
+	});
 	if (rows.length > 0) {
-		await insertRows(trx, 'message_terms', columns, rows, 'on conflict do nothing');
+		await insertRows(trx, 'message_terms', columns, rows, merging);
 	}
 }
 
-function rowsOf(messages: readonly MessageTerms[]): string[][] {
-	return messages.flatMap(({workspaceId, messageId, terms}) => terms.map(term => [workspaceId, term, messageId]));
+/** A copy whose state has changed. */
+export type MovedCopy = {readonly workspace_id: string; readonly message_id: string; readonly role: string};
+
+/** Lists the messages whose `to` copies have reached a state. */
+export async function listState(
+	trx: Knex.Transaction,
+	copies: readonly MovedCopy[],
+	state: RecipientState,
+): Promise<void> {
+	const terms = isListed(state) ? [stateTerm(state)] : [];
+	const main = copies.filter(({role}) => role === 'to');
+	await insertTerms(
+		trx,
+		main.map(({workspace_id: workspaceId, message_id: messageId}) => ({workspaceId, messageId, terms})),
+	);
 }
 
-const rowsAtOnce = 5000;
+/** Rows of a list by their newest messages. */
+function rowsOf(reader: Knex, {workspaceId, term}: TermList, range: IdRange): Knex.QueryBuilder {
+	const index = {leading: {'w.workspace_id': workspaceId, 'w.term': term}, id: 'w.message_id'};
+	return alongIndex(reader, 'message_terms as w', index, range);
+}
+
+const idLength = 30;
+
+/** How many messages of a range a list has, roughly; at most so many of its rows are counted. */
+export async function countListed(reader: Knex, list: TermList, range: IdRange, mostRows: number): Promise<number> {
+	const members = `(length(w.members) + 1) / ${idLength - secondLength + 1}`;
+	const rows = rowsOf(reader, list, range)
+		.limit(mostRows)
+		.select(reader.raw(`coalesce(${members}, 1) as n`));
+	const counted: {n: number | string | null} | undefined = await reader.from(rows.as('rows')).sum('n as n').first();
+	return Number(counted?.n ?? 0);
+}
+
+const mostRows = 200;
+
+/** The messages of a list, newest first, at most so many. Those that are gone may still be in it. */
+export async function readListed(
+	reader: Knex,
+	list: TermList,
+	{from, below: before}: IdRange,
+	most: number,
+): Promise<string[]> {
+	const found = new Set<string>();
+	const rowsAtOnce = Math.min(most, mostRows);
+	// A row lists messages of its second only, so that of `before` may have older ones in rows that are newer.
+	let below = before && secondOf(before) + afterSecond;
+	let members: string[] = [];
+	do {
+		const rows: Array<Omit<ListRow, 'term'>> = await rowsOf(reader, list, {from, below})
+			.limit(rowsAtOnce)
+			.select('w.message_id', 'w.members');
+		below = rows.length < rowsAtOnce ? '' : (rows.at(-1)?.message_id ?? '');
+		members = [...members, ...rows.flatMap(membersOf)].sort().reverse();
+		// Rows to come have messages before theirs.
+		const settled = members.findIndex(id => id < (below ?? ''));
+		for (const id of members.splice(0, settled === -1 ? members.length : settled)) {
+			if (id >= (from ?? '') && (before === null || id < before)) {
+				found.add(id);
+			}
+		}
+	} while (below !== '' && found.size < most);
+	return [...found].slice(0, most);
+}
+
+type ListRow = {readonly term: Term; readonly message_id: string; readonly members: string | null};
+
+function membersOf({message_id: id, members}: Omit<ListRow, 'term'>): string[] {
+	return members?.split(' ').map(end => secondOf(id) + end) ?? [id];
+}
+
+/** A condition: the message, an id as SQL, is in the list. */
+export function isInList(reader: Knex, {workspaceId, term}: TermList, id: string): Knex.Raw {
+	const row = reader('message_terms as o')
+		.where({'o.workspace_id': workspaceId, 'o.term': term})
+		.whereRaw(`o.message_id >= ${id}`)
+		.whereRaw(`o.message_id < substr(${id}, 1, ${secondLength}) || '${afterSecond}'`)
+		.whereRaw(
+			`coalesce(o.members, substr(o.message_id, ${secondLength + 1})) like '%' || substr(${id}, ${secondLength + 1}) || '%'`,
+		);
+	// As a value it is looked up for each message: PostgreSQL might join by reading all of the index.
+	return reader.raw('coalesce(?, false)', [row.limit(1).select(reader.raw('true'))]);
+}
+
+const messagesAtOnce = 500;
 
 /**
- * Takes messages out of the index, before their rows lose what they are found by: that tells where they are in it, so it
- * needs no second index. `keepTags`: their tags stay.
+ * Takes messages that are removed out of the lists, before their rows lose what they are found by: that tells where they are, so
+ * it needs no second index. Only rows of which they are the newest go. The others go with their newest: messages are removed in the
+ * order of their ids.
  */
-export async function deleteTerms(
-	trx: Knex.Transaction,
-	messageIds: readonly string[],
-	{keepTags}: {readonly keepTags: boolean},
-): Promise<void> {
-	const found: Found[] = await trx('messages as m')
-		.join('recipients as r', 'r.message_id', 'm.id')
-		.leftJoin('attachments as a', join => join.on('a.message_id', 'm.id').andOnVal('a.position', 0))
-		.whereRaw("r.role = 'to'")
-		.whereIn('m.id', messageIds)
-		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
-		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject', 'a.filename', 'a.content_type');
-	const [near, about] = nearIds(trx, 'message_id', 'msg', messageIds);
-	const rows = rowsOf(found.map(row => storedTerms(keepTags ? {...row, tags: null} : row)));
-	for (let start = 0; start < rows.length; start += rowsAtOnce) {
-		const {sql, bindings} = rowSource(trx, rows.slice(start, start + rowsAtOnce), columns.length);
+export async function dropTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
+	for (let start = 0; start < messageIds.length; start += messagesAtOnce) {
+		const ids = messageIds.slice(start, start + messagesAtOnce);
+		const rows = (await readTerms(trx, ids)).flatMap(({workspaceId, messageId, terms}) =>
+			[...terms, ...listedStates.map(stateTerm)].map(term => [workspaceId, term, messageId]),
+		);
+		const {sql, bindings} = rowSource(trx, rows, keyColumns.length);
+		const [near, about] = nearIds(trx, 'message_id', 'msg', ids);
 		await trx.raw(
-			`delete from message_terms where (${columns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
+			`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
 				and ${near}`,
 			[...bindings, ...about] as Knex.RawBinding[],
+		);
+	}
+}
+
+/** Takes messages out of the lists of all that a person may have said, before their rows lose it. Tags and states stay. */
+export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
+	for (const {workspaceId, messageId, terms} of await readTerms(trx, messageIds, {tags: null})) {
+		if (terms.length > 0) {
+			await eraseFrom(trx, {workspaceId, messageId, terms});
+		}
+	}
+}
+
+async function eraseFrom(trx: Knex.Transaction, {workspaceId, messageId, terms}: MessageTerms): Promise<void> {
+	const listing = trx('message_terms')
+		.where({workspace_id: workspaceId})
+		.whereIn('term', [...terms])
+		.where('message_id', '>=', messageId)
+		.where('message_id', '<', secondOf(messageId) + afterSecond)
+		.where(row => row.whereNull('members').orWhereLike('members', `%${endOf(messageId)}%`));
+	const isOther = (id: string) => id !== messageId;
+	// Another node may have erased others meanwhile: what it wrote is seen at the next look.
+	for (let rows: ListRow[]; ; ) {
+		rows = await listing.clone().forUpdate().select(columns);
+		rows = rows.filter(row => membersOf(row).includes(messageId));
+		if (rows.length === 0) {
+			return;
+		}
+		for (const {members: _, ...key} of rows) {
+			await trx('message_terms').where(key).delete();
+		}
+		await insertTerms(
+			trx,
+			rows.flatMap(row =>
+				membersOf(row)
+					.filter(isOther)
+					.map(id => ({workspaceId, messageId: id, terms: [row.term]})),
+			),
 		);
 	}
 }
@@ -66,7 +217,23 @@ type Found = {
 	readonly content_type?: string | null;
 };
 
-/** All that a message as it is stored can be found by. */
+/** What stored messages can be found by, but for their states. */
+async function readTerms(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+	without: Partial<Pick<Found, 'tags'>> = {},
+): Promise<MessageTerms[]> {
+	const found: Found[] = await trx('messages as m')
+		.join('recipients as r', 'r.message_id', 'm.id')
+		.leftJoin('attachments as a', join => join.on('a.message_id', 'm.id').andOnVal('a.position', 0))
+		.whereRaw("r.role = 'to'")
+		.whereIn('m.id', messageIds)
+		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
+		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject', 'a.filename', 'a.content_type');
+	return found.map(row => storedTerms({...row, ...without}));
+}
+
+/** All that a message as it is stored can be found by, but for its state. */
 export function storedTerms({id, workspace_id: workspaceId, subject, ...row}: Found): MessageTerms {
 	const attachments = row.filename ? [{filename: row.filename, contentType: row.content_type ?? ''}] : [];
 	return {workspaceId, messageId: id, terms: [...termsOf({...row, attachments}), ...subjectTerms(subject ?? '')]};

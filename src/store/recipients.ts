@@ -3,6 +3,7 @@ import type {Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
+import {listState, type MovedCopy} from './message-terms.ts';
 import {dequeue, enqueue, lockOpen} from './queue/open-copies.ts';
 
 /** A copy of a new message; times in the store's form. */
@@ -72,11 +73,12 @@ export async function moveRecipients(
 	at: string,
 ): Promise<Set<string>> {
 	await lockOpen(trx, ids);
-	const rows: Array<{id: string}> = await trx('recipients')
+	const rows: Array<MovedCopy & {id: string}> = await trx('recipients')
 		.whereIn('id', ids)
 		.whereIn('state', statesBefore(to))
 		.update({state: to, state_at: at})
-		.returning('id');
+		.returning(['id', 'workspace_id', 'message_id', 'role']);
+	await listState(trx, rows, to);
 	const moved = rows.map(({id}) => id);
 	await dequeue(trx, moved);
 	return new Set(moved);

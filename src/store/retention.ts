@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Dialect} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
-import {deleteTerms} from './message-terms.ts';
+import {dropTerms} from './message-terms.ts';
 import {deleteDeliveries, findAbout} from './webhooks/webhook-deliveries.ts';
 
 export type Removal = {
@@ -46,7 +46,7 @@ export async function removeMessages(
 		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
 		.pluck('r.message_id');
 	const old = ids.filter(id => !waiting.includes(id));
-	await deleteTerms(trx, old, {keepTags: false});
+	await dropTerms(trx, old);
 	// What is just being added to a copy has locked its row, and is there when the others go.
 	const copyIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)

@@ -4,28 +4,38 @@ import type {BounceCategory} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {alongIndex} from './engine/along-index.ts';
-import {idsSince} from './engine/near-ids.ts';
+import {among, idsSince} from './engine/near-ids.ts';
+import {scanMessages} from './message-scan.ts';
 
 // Of millions of messages the newest few say enough of how mail fares now: what is read here is bounded.
 
 /** The newest mail of a workspace that was accepted from `since` (milliseconds) on, at most so much. */
 export type Sample = {readonly workspaceId: string; readonly since: number; readonly limit: number};
 
-/** The `to` copies in a state, along the index of states. */
-function copiesIn(reader: Knex, {workspaceId, since, limit}: Sample, state: RecipientState): Knex.QueryBuilder {
-	const index = {leading: {'r.workspace_id': workspaceId, 'r.state': state}, id: 'r.message_id'};
-	return alongIndex(reader, 'recipients as r', index, {from: idFloor('msg', since), below: null})
+async function newestIn(
+	reader: Knex,
+	{workspaceId, since, limit}: Sample,
+	status: RecipientState,
+): Promise<readonly string[]> {
+	return (await scanMessages(reader, {workspaceId, status, since}, {after: null, limit})).ids;
+}
+
+/** The `to` copies of messages of the sample, the newest first. */
+function copiesOf(reader: Knex, {since}: Sample, messageIds: readonly string[]): Knex.QueryBuilder {
+	return reader('recipients as r')
+		.whereRaw(...among(reader, 'r.message_id', messageIds))
 		.whereRaw("r.role = 'to'")
 		.whereRaw(...idsSince(reader, 'r.id', 'rcp', since))
-		.limit(limit);
+		.orderBy('r.message_id', 'desc');
 }
 
 /** How long each of the newest delivered messages took from its acceptance, milliseconds. */
 export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<number[]> {
-	const rows: Array<{message_id: string; state_at: string; destination: string}> = await copiesIn(
+	const delivered = await newestIn(reader, sample, 'delivered');
+	const rows: Array<{message_id: string; state_at: string; destination: string}> = await copiesOf(
 		reader,
 		sample,
-		'delivered',
+		delivered,
 	).select('r.message_id', 'r.state_at', 'r.destination');
 	return rows
 		.filter(({destination}) => destination !== simulatorDomain)
@@ -47,14 +57,17 @@ export type Refusal = {
 /** What is said against the newest messages that bounced, and against the newest that wait. */
 export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusal[]> {
 	const [ofSince, since] = idsSince(reader, 'e.message_id', 'msg', sample.since);
-	const bounced: Array<{destination: string; detail: string | null}> = await reader
-		.from(copiesIn(reader, sample, 'bounced').select('r.id', 'r.message_id', 'r.destination').as('rows'))
-		.whereNot('rows.destination', simulatorDomain)
+	const bounced: Array<{destination: string; detail: string | null}> = await copiesOf(
+		reader,
+		sample,
+		await newestIn(reader, sample, 'bounced'),
+	)
+		.whereNot('r.destination', simulatorDomain)
 		// The first refusal ended the copy.
-		.select('rows.destination')
+		.select('r.destination')
 		.select(
 			reader.raw(
-				`(select e.detail from events as e where e.message_id = rows.message_id and e.recipient_id = rows.id
+				`(select e.detail from events as e where e.message_id = r.message_id and e.recipient_id = r.id
 				and e.type = 'bounced' and ${ofSince} order by e.id limit 1) as detail`,
 				since,
 			),
@@ -65,7 +78,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 		return {destination, category, reply: reason, waits: false};
 	});
 	for (const state of ['queued', 'sent'] as const) {
-		const copies = copiesIn(reader, sample, state)
+		const copies = copiesOf(reader, sample, await newestIn(reader, sample, state))
 			.select('r.destination', 'r.last_category as category', 'r.last_reply as reply')
 			.select(reader.raw(`${queued} as queued`));
 		const waiting: Array<Omit<Refusal, 'waits'>> = await reader

@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
-import {recipientStates} from '../mail/recipient-state.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {lagMs} from './engine/near-ids.ts';
 
@@ -39,7 +38,7 @@ const outcomes = {
  * machine. Ids are made in the order of time, so this reads the copies of the range and no others.
  */
 export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
-	const copies = copiesOf(reader, query, reader('recipients as r')).select('r.state');
+	const copies = copiesOf(reader, query, tablesOf(reader, query)).select('r.state');
 	const sums = Object.entries(outcomes).map(
 		([name, states]) =>
 			`sum(case when state in (${states.map(state => `'${state}'`).join()}) then 1 else 0 end) as ${name}`,
@@ -61,10 +60,10 @@ export async function countStats(reader: Knex, query: StatsQuery): Promise<Stats
 type Engaged = {readonly opened: number; readonly clicked: number};
 
 async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
-	// Whichever is fewer: the copies of one workspace, or what was opened and clicked in all of them. SQLite keeps the order.
-	const [first, second] =
-		query.workspaceId === undefined ? ['engagement as e', 'recipients as r'] : ['recipients as r', 'engagement as e'];
-	const engaged = copiesOf(reader, query, reader.from(reader.raw(`${first} cross join ${second}`)))
+	const copies = tablesOf(reader, query);
+	// Whichever is fewer: the copies of one workspace, or what was opened and clicked in all of them.
+	const tables = query.workspaceId === undefined ? ['engagement as e', ...copies] : [...copies, 'engagement as e'];
+	const engaged = copiesOf(reader, query, tables)
 		.whereRaw('e.recipient_id = r.id')
 		.whereBetween('e.recipient_id', [idFloor('rcp', query.from), idFloor('rcp', query.to + lagMs)])
 		.select('e.recipient_id', 'e.kind');
@@ -76,34 +75,42 @@ async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string
 	return new Map(rows.map(({key, opened, clicked}) => [key, {opened: Number(opened), clicked: Number(clicked)}]));
 }
 
+const messages = 'messages as m';
+
+/** Tables that tell of copies, in the order in which SQLite reads them. Only messages have an index by workspace. */
+function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
+	if (workspaceId !== undefined) {
+		// Of an index that covers more SQLite would read all of the workspace.
+		return [isSqlite(reader) ? `${messages} indexed by messages_by_workspace` : messages, 'recipients as r'];
+	}
+	return by === 'domain' || by === 'template' ? ['recipients as r', messages] : ['recipients as r'];
+}
+
 /** The `to` copies of the messages, with the key of their group. */
-function copiesOf(reader: Knex, query: StatsQuery, tables: Knex.QueryBuilder): Knex.QueryBuilder {
+function copiesOf(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
 	const {workspaceId, by, from, to} = query;
-	void tables
+	const range = {from: idFloor('msg', from), below: idFloor('msg', to)};
+	const copies = reader
+		.from(reader.raw(tables.join(' cross join ')))
 		.whereRaw("r.role = 'to'")
-		.whereNot('r.destination', simulatorDomain)
-		.where('r.message_id', '>=', idFloor('msg', from))
-		.where('r.message_id', '<', idFloor('msg', to));
+		.whereNot('r.destination', simulatorDomain);
 	if (!isSqlite(reader)) {
 		// The days in which they are.
-		void tables.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
+		void copies.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
 	}
-	if (workspaceId !== undefined) {
-		void tables
-			.where('r.workspace_id', workspaceId)
-			.whereIn('r.state', by === 'category' ? ['bounced'] : recipientStates);
-	} else if (by === 'category') {
-		void tables.where('r.state', 'bounced');
+	if (by === 'category') {
+		void copies.where('r.state', 'bounced');
 	}
-	if (by === 'domain' || by === 'template') {
-		// With the range of their ids PostgreSQL reads them from the index, not the whole table. SQLite keeps the order.
-		void tables
-			.crossJoin(reader.raw('messages as m'))
-			.whereRaw('m.id = r.message_id')
-			.where('m.id', '>=', idFloor('msg', from))
-			.where('m.id', '<', idFloor('msg', to));
+	if (workspaceId === undefined) {
+		void copies.where('r.message_id', '>=', range.from).where('r.message_id', '<', range.below);
+	} else {
+		void copies.where('m.workspace_id', workspaceId);
 	}
-	return tables.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
+	if (workspaceId !== undefined || tables.includes(messages)) {
+		// With the range of their ids PostgreSQL reads them from the index, not the whole table.
+		void copies.whereRaw('r.message_id = m.id').where('m.id', '>=', range.from).where('m.id', '<', range.below);
+	}
+	return copies.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
 }
 
 const isSqlite = (reader: Knex) => reader.client.driverName === 'sqlite3';

@@ -1,4 +1,6 @@
 import type {Knex} from 'knex';
+import {type RecipientState, recipientStates} from '../../src/mail/recipient-state.ts';
+import {listState} from '../../src/store/message-terms.ts';
 
 const recipients = (connection: Knex) => connection('recipients');
 
@@ -9,6 +11,15 @@ export function copyRows(connection: Knex): ReturnType<typeof recipients> {
 			left join queue as q on q.recipient_id = r.id left join claims as c on c.recipient_id = r.id) as recipients`),
 	);
 }
+
+type CopyRow = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly message_id: string;
+	readonly role: string;
+	readonly destination: string;
+	readonly attempts: number;
+};
 
 type Changes = {
 	/** Null: it is not in the queue any more. */
@@ -37,9 +48,10 @@ export async function changeCopies(
 		await connection('recipients').whereIn('id', ids).update(row);
 	}
 	const mine = (table: string) => connection(table).whereIn('recipient_id', ids);
-	const rows: Array<{id: string; workspace_id: string; destination: string; attempts: number}> = await connection(
-		'recipients',
-	).whereIn('id', ids);
+	const rows: CopyRow[] = await connection('recipients').whereIn('id', ids);
+	if ('state' in row) {
+		await listState(connection as Knex.Transaction, rows, row.state as RecipientState);
+	}
 	if (next === null) {
 		await mine('queue').delete();
 	} else if (next !== undefined && rows.length > 0) {
@@ -65,6 +77,18 @@ export async function changeCopies(
 	if (claim && rows.length > 0) {
 		await connection('claims').insert(
 			rows.map(({id, attempts}) => ({recipient_id: id, claimed_by: claim, attempts, until})),
+		);
+	}
+}
+
+/** Lists all messages by the states of their copies, for tests that wrote states as they are. */
+export async function listStates(connection: Knex): Promise<void> {
+	const rows: Array<CopyRow & {state: RecipientState}> = await connection('recipients');
+	for (const state of recipientStates) {
+		await listState(
+			connection as Knex.Transaction,
+			rows.filter(row => row.state === state),
+			state,
 		);
 	}
 }

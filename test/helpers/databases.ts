@@ -93,7 +93,8 @@ export async function migrateUpTo({database}: Store, last: string): Promise<void
 		table.text('applied_at').notNullable();
 	});
 	for (const [name, load] of migrations.filter(([name]) => name <= last)) {
-		await (await load()).up(database);
+		const {up} = await load();
+		await database.transaction(trx => up(trx));
 		await database('migrations').insert({name, applied_at: ''});
 	}
 }

@@ -17,6 +17,9 @@ const waiting = 200;
 
 const at = storeTime(Date.UTC(2026, 5, 9));
 
+/** One a millisecond: what an id has after its time. */
+const sameEnd = '0'.repeat(16);
+
 /** Rows whose every value is SQL of the row's number `i`, from 1; newer ones have higher numbers. */
 async function insert(
 	{database, dialect}: Store,
@@ -24,7 +27,10 @@ async function insert(
 	row: Readonly<Record<string, string>>,
 	{rows, newer} = {rows: filled, newer: idle},
 ): Promise<void> {
-	const id = dialect.name === 'sqlite' ? `printf('%025d', i + ${newer})` : `lpad((i + ${newer})::text, 25, '0')`;
+	const id =
+		dialect.name === 'sqlite'
+			? `printf('%09d', i + ${newer}) || '${sameEnd}'`
+			: `lpad((i + ${newer})::text, 9, '0') || '${sameEnd}'`;
 	const values = Object.values(row)
 		.join(', ')
 		.replaceAll(/id\((\w+)\)/g, (_, prefix) => `'${prefix}_0' || ${id}`);

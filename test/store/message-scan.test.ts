@@ -1,9 +1,9 @@
 import test from 'ava';
 import {recipientStates} from '../../src/mail/recipient-state.ts';
-import {insertRows} from '../../src/store/engine/insert-rows.ts';
 import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
+import {insertTerms} from '../../src/store/message-terms.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
+import {changeCopies, listStates} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {planOfQuery, plansDuring, readsAll} from '../helpers/plans.ts';
@@ -43,11 +43,19 @@ async function fill(store: Store, workspaceId: string, count: number): Promise<s
 		});
 	}
 	// All have one word, the second tenth another one.
-	const rows = ids.flatMap((id, index) => [
-		[workspaceId, 'w:receipt', id],
-		...(index % 10 === 2 ? [[workspaceId, 'w:rare', id]] : []),
-	]);
-	await store.writer.transaction(trx => insertRows(trx, 'message_terms', ['workspace_id', 'term', 'message_id'], rows));
+	const messages = ids.map((messageId, index) => ({
+		...{workspaceId, messageId},
+		terms: index % 10 === 2 ? ['w:receipt', 'w:rare'] : ['w:receipt'],
+	}));
+	// Neighbours share rows, as mails that leave together, and rows of one second have messages between each other's.
+	await store.writer.transaction(async trx => {
+		for (const remainder of [0, 1, 2]) {
+			const together = messages.filter((_, index) => index % 3 === remainder);
+			for (let start = 0; start < together.length; start += 7) {
+				await insertTerms(trx, together.slice(start, start + 7));
+			}
+		}
+	});
 	if (store.dialect.name === 'postgres') {
 		await store.database.raw('analyze');
 	}
@@ -131,6 +139,7 @@ storeTest(
 		await store.database('recipients').update({state: 'delivered'});
 		await store.database('messages').update({from_key: 'f@x.test'});
 		await store.database('recipients').where({message_id: ids[0]}).update({state: 'bounced'});
+		await listStates(store.database);
 		await store.database('messages').where({id: ids[1]}).update({from_key: 'g@x.test'});
 
 		const many = {workspaceId, status: 'delivered', fromKey: 'f@x.test'} as const;
@@ -144,6 +153,7 @@ storeTest(
 		await store.database('messages').where({id: ids[2]}).update({from_key: 'h@x.test'});
 		await store.database('recipients').whereNot({message_id: ids[2]}).update({state: 'delivered'});
 		await store.database('recipients').where({message_id: ids[2]}).update({state: 'bounced'});
+		await listStates(store.database);
 		const empty = await scanMessages(store.reader, {...none, fromKey: 'h@x.test'}, {after: null, limit: 10});
 		t.deepEqual(empty, {ids: [], next: null}, 'the index of the rare sender is read, not that of the state');
 
@@ -152,6 +162,7 @@ storeTest(
 		or to_key like '%2@x.test' or to_key like '%4@x.test' or to_key like '%6@x.test' or to_key like '%8@x.test'`);
 		await store.database.raw(`update recipients set state = case when message_id in
 		(select id from messages where from_key = 'even@x.test') then 'delivered' else 'bounced' end`);
+		await listStates(store.database);
 		const sparse = {workspaceId, status: 'bounced', fromKey: 'even@x.test'} as const;
 		const page = await scanMessages(store.reader, sparse, {after: null, limit: 10});
 		t.deepEqual(page.ids, []);
@@ -175,13 +186,13 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		[/messages_by_workspace/, range],
 		[/messages_by_recipient/, {toKey}],
 		[/messages_by_recipient/, {toKey, ...range}],
-		[/recipients_by_state/, {status}],
-		[/recipients_by_state/, {status, ...range}],
+		[term, {status}],
+		[term, {status, ...range}],
 		[/messages_by_template/, {templateId}],
 		[/messages_by_sender/, {fromKey}],
 		[/messages_by_recipient/, {toKey, status}],
 		[/messages_by_recipient/, {toKey, fromKey, templateId, status, ...range}],
-		[/recipients_by_state/, {status, templateId, fromKey}],
+		[term, {status, templateId, fromKey}],
 		[/messages_by_template/, {templateId, fromKey}],
 		[term, {terms: ['w:receipt']}],
 		[term, {terms: ['w:receipt'], ...range}],
@@ -199,21 +210,21 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		);
 		const named = JSON.stringify(filter);
 		// PostgreSQL looks among the newest days first, and believes that nothing is in those before.
-		const place = engine === 'postgres' ? plans.findIndex(plan => !/count\(\*\)|offset/.test(plan)) : plans.length - 1;
+		const place = plans.findIndex(plan => !/count\(\*\)|sum\(|m\.id in/.test(plan));
 		const first = plans[place] ?? '';
 		t.regex(first, index, named);
 		if (engine === 'postgres') {
 			// Of columns that are compared as one row it would read on beyond the lower bound, in the versions before 18.
 			const [bounds = ''] = first.match(/Index Cond: .*/) ?? [];
 			t.regex(bounds, 'since' in filter || 'id' in filter ? /_id = .*id >= .*id < / : /_id = .*id >= /, named);
-			const isKeyed = /_by_(?:recipient|state|template|sender)|_terms_/.test(index.source);
+			const isKeyed = /_by_(?:recipient|template|sender)|_terms_/.test(index.source);
 			t.is(bounds.match(/ = /g)?.length, isKeyed ? 2 : 1, `${named} ${bounds}`);
 			t.notRegex(bounds, /ROW\(/, named);
 		}
-		for (const plan of plans.slice(0, place + 1)) {
+		for (const plan of plans) {
 			t.false(readsAll(plan), `${named}\n${plan}`);
-			// What is only counted PostgreSQL may sort, where it believes that there is little of it.
-			if (engine === 'sqlite' || !plan.includes('count(*)')) {
+			// What is only counted, or looked up by its ids, may be sorted: it is little.
+			if (plan === first) {
 				t.notRegex(plan, /TEMP B-TREE|^ *-?>? *Sort/m, `${named}\n${plan}`);
 			}
 		}

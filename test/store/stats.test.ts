@@ -140,19 +140,19 @@ storeTest(test, 'the range is of acceptance, and half-open', async (t, store) =>
 
 storeTest(test, 'statistics read the copies of their days from an index', async (t, store, engine) => {
 	const {workspaceId} = await prepare(store);
-	for (const query of [{workspaceId}, {}]) {
+	for (const query of [{workspaceId}, {workspaceId: undefined}]) {
 		for (const by of [null, ...statsGroups]) {
 			const plans = await plansDuring(store, engine, () => countStats(store.reader, {...all, ...query, by}));
 			t.is(plans.length, 2);
 			for (const plan of plans) {
 				t.false(readsAll(plan), plan);
-				if (engine === 'postgres' && (by === 'domain' || by === 'template')) {
+				if (engine === 'postgres' && query.workspaceId === undefined && (by === 'domain' || by === 'template')) {
 					t.regex(plan, /messages_pkey[^\n]*\n\s+Index Cond: \([^\n]*id >= /, 'of messages those of the range');
 				}
 				t.regex(
 					plan,
 					engine === 'sqlite'
-						? /SEARCH [re] USING (?:\w+ )*INDEX \w+ \((?:workspace_id=\? AND state=\? AND message_id>\? AND message_id<\?|(?:recipient|message)_id>\? AND (?:recipient|message)_id<\?)\)/
+						? /SEARCH [mre] USING (?:\w+ )*INDEX \w+ \((?:workspace_id=\? AND id>\? AND id<\?|(?:recipient|message)_id>\? AND (?:recipient|message)_id<\?)\)/
 						: /Index Cond: \([^\n]*(?:message_id|id)\)?(?:::text)? >= /,
 				);
 			}

@@ -56,7 +56,7 @@ export function among(
 	values: readonly string[],
 ): [sql: string, bindings: Knex.RawBinding[]] {
 	if (database.client.driverName === 'pg') {
-		return [`${column} in (${values.map(() => '?').join()})`, [...values]];
+		return values.length === 0 ? ['false', []] : [`${column} in (${values.map(() => '?').join()})`, [...values]];
 	}
 	return [`${column} in (select value from json_each(?))`, [JSON.stringify(values)]];
 }

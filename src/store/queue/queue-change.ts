@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Role} from '../../mail/message.ts';
 import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
+import {listState} from '../message-terms.ts';
 import {dequeue, lockOpen} from './open-copies.ts';
 
 /** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
@@ -87,6 +88,7 @@ export async function endWaiting(trx: Knex.Transaction, step: Step, state: Recip
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: step.now})
 		.returning([...columns]);
+	await listState(trx, ended, state);
 	const ids = ended.map(({id}) => id);
 	await dequeue(trx, ids);
 	await endClaims(trx, ids);

@@ -48,7 +48,31 @@ export async function readDue(reader: Knex, now: string): Promise<LaneKey[]> {
 	);
 }
 
-async function rowsOf<Row>(reader: Knex, sql: string, bindings: readonly string[]): Promise<Row[]> {
+/**
+ * Ids of copies of a workspace that wait or are tried, at most so many, in no order: what has its lanes is read along them, however
+ * much waits for others.
+ */
+export async function readOpenOf(reader: Knex, workspaceId: string, limit: number): Promise<string[]> {
+	const open: string[] = [];
+	for (const part of ['q.held_at is null', 'q.held_at is not null']) {
+		const after = (name: string) =>
+			`select q.destination from queue as q where ${part} and q.destination > ${name} order by q.destination limit 1`;
+		const rows: Array<{id: string}> = await rowsOf(
+			reader,
+			`with recursive destinations (name) as (
+				select (${after("''")})
+				union all
+				select (${after('destinations.name')}) from destinations where destinations.name is not null)
+			select q.recipient_id as id from destinations cross join queue as q
+			where q.destination = destinations.name and q.workspace_id = ? and ${part} limit ?`,
+			[workspaceId, limit - open.length],
+		);
+		open.push(...rows.map(({id}) => id));
+	}
+	return open;
+}
+
+async function rowsOf<Row>(reader: Knex, sql: string, bindings: ReadonlyArray<string | number>): Promise<Row[]> {
 	const answer = await reader.raw(sql, bindings);
 	return Array.isArray(answer) ? answer : answer.rows;
 }
