@@ -189,6 +189,10 @@ const derived: readonly string[] = [
 			case when ${isEnded} then a2 end, ${byEnding('null', 'null', `'network'`)},
 			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 0
 		from filling`,
+	`insert into message_terms (workspace_id, term, message_id, members)
+		select workspace_id, ${byEnding(`'s:delivered'`, `'s:bounced'`)}, max(${message}),
+			case when count(*) > 1 then string_agg(substr(${message}, 13), ' ' order by ${message} desc) end
+		from filling where ${isEnded} group by workspace_id, ending, substr(t0, 1, 8)`,
 	`insert into queue (recipient_id, workspace_id, destination, next_attempt_at, attempts)
 		select ${copy}, workspace_id, domain, due, 1 from filling where not (${isEnded})`,
 	`insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail)

@@ -2,6 +2,7 @@ import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {fillStore} from '../../src/bench/fill.ts';
 import {readStoreBytes} from '../../src/store/filling.ts';
+import {scanMessages} from '../../src/store/message-scan.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addWorkspace} from '../helpers/workspace.ts';
 
@@ -29,6 +30,8 @@ storeTest(test, 'a store is filled with what real traffic leaves', async (t, sto
 	t.is(await sum('usage_months', 'accepted'), 300);
 	t.is(await sum('reputation_hours', 'delivered'), 300 - bounced);
 	t.is(await count('events', {type: 'bounced'}), bounced);
+	const {ids} = await scanMessages(store.reader, {workspaceId: id, status: 'bounced'}, {after: null, limit: 300});
+	t.is(ids.length, bounced);
 	const numbers: string[] = await store.reader('messages').pluck('data');
 	t.deepEqual(new Set(numbers), new Set(Array.from({length: 300}, (_, n) => `{"number":"${n}"}`)));
 	t.true((await readStoreBytes(store.reader)) > 300 * 1000);
