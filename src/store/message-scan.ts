@@ -123,8 +123,12 @@ export async function scanMessages(
 	const leads = await leadsOf(reader, filter);
 	const ids: string[] = [];
 	for (const range of newestFirst(reader, 'msg', rangeOf(filter, after))) {
-		const part = await scanRange(reader, filter, leads, range, limit - ids.length);
+		// One more tells whether there is a next page.
+		const part = await scanRange(reader, filter, leads, range, limit + 1 - ids.length);
 		ids.push(...part.ids);
+		if (ids.length > limit) {
+			return {ids: ids.slice(0, limit), next: ids[limit - 1] ?? null};
+		}
 		if (part.next !== null) {
 			return {ids, next: part.next};
 		}
@@ -135,25 +139,23 @@ export async function scanMessages(
 /** So many messages are looked at by one statement. */
 const mostAtOnce = 2000;
 
+/** At most so many messages of a range; `next` is where it goes on after as many were looked at as one page may. */
 async function scanRange(
 	reader: Knex,
 	filter: MessageFilter,
 	leads: readonly Lead[],
 	range: IdRange,
-	limit: number,
+	wanted: number,
 ): Promise<Scanned> {
 	const lead = await narrowest(leads, range);
 	const ids: string[] = [];
 	let {below} = range;
-	for (let looked = 0, step = limit + 1; ; step *= 4) {
+	for (let looked = 0, step = wanted; ; step *= 4) {
 		const most = Math.min(step, mostAtOnce, mostScanned - looked);
 		const found = await lead.read({...range, below}, most);
 		ids.push(...(isExact(filter) ? found : await thoseThatMatch(reader, filter, found)));
-		if (ids.length > limit) {
-			return {ids: ids.slice(0, limit), next: ids[limit - 1] ?? null};
-		}
-		if (found.length < most) {
-			return {ids, next: null};
+		if (ids.length >= wanted || found.length < most) {
+			return {ids: ids.slice(0, wanted), next: null};
 		}
 		looked += found.length;
 		below = found.at(-1) ?? null;

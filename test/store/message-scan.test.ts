@@ -1,5 +1,7 @@
 import test from 'ava';
+import {idFloor} from '../../src/mail/ids.ts';
 import {recipientStates} from '../../src/mail/recipient-state.ts';
+import {dayMs} from '../../src/mail/time.ts';
 import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -125,6 +127,17 @@ storeTest(test, 'a range of times is half-open, by the millisecond', async (t, s
 		t.deepEqual(await list({until: between}), [first]);
 		t.deepEqual(await list({since: 0, until: between + 60_000}), [second, first]);
 		t.deepEqual(await list({since: between, until: between}), []);
+	}
+});
+
+storeTest(test, 'a page that is full of the newest days is followed by one of older days', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [newest = ''] = await insertMessages(store, workspaceId, ['a@x.test']);
+	const message = await store.reader('messages').where({id: newest}).first();
+	const older = [20, 3, 3].map((days, index) => idFloor('msg', Date.now() - days * dayMs + index));
+	await store.database('messages').insert(older.map(id => ({...message, id})));
+	for (const limit of [1, 2, 3, 4]) {
+		t.deepEqual((await walk(store, {workspaceId}, limit)).ids, [newest, ...older.toReversed()], `${limit}`);
 	}
 });
 
