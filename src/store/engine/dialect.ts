@@ -211,6 +211,11 @@ export async function askTogether<Asks extends ReadonlyArray<() => Promise<unkno
 
 type Value = string | number | Uint8Array | null;
 
+/** True if a row holds bytes. JSON cannot hold them, and in the text of COPY they are twice as long. */
+export function hasBytes(rows: ReadonlyArray<readonly Value[]>): boolean {
+	return rows.some(row => row.some(value => typeof value === 'object' && value !== null));
+}
+
 /**
  * Many rows as the source of an insert, or (in brackets) of an update: a SELECT or VALUES of `width` columns, which both
  * engines name column1, column2 … SQLite gets them as one JSON text: binding thousands of single values costs the main
@@ -221,10 +226,7 @@ export function rowSource(
 	rows: ReadonlyArray<readonly Value[]>,
 	width: number,
 ): {sql: string; bindings: Value[]} {
-	const asJson =
-		database.client.driverName === 'sqlite3' &&
-		!rows.some(row => row.some(value => typeof value === 'object' && value !== null));
-	if (asJson) {
+	if (database.client.driverName === 'sqlite3' && !hasBytes(rows)) {
 		const columns = Array.from({length: width}, (_, index) => `value->>${index} as column${index + 1}`);
 		// `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
 		return {sql: `select ${columns.join(',')} from json_each(?) where true`, bindings: [JSON.stringify(rows)]};

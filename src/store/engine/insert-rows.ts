@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
-import {rowSource} from './dialect.ts';
+import {hasBytes, rowSource} from './dialect.ts';
+import {copyText} from './postgres-copy.ts';
 import {unanswered} from './postgres-pipeline.ts';
 
 type Value = string | number | Uint8Array | null;
@@ -10,7 +11,8 @@ const maxBindings = 30_000;
 
 /**
  * Inserts many rows by as few statements as the engines allow. Each row holds its values in the order of `columns`.
- * `suffix` follows the rows (`on conflict … do nothing`). The query builder costs three times as much for the same rows.
+ * `suffix` follows the rows (`on conflict … do nothing`). Without a suffix PostgreSQL gets several rows by COPY (decision 24).
+ * The query builder costs three times as much for the same rows.
  */
 export async function insertRows(
 	trx: Knex.Transaction,
@@ -19,6 +21,13 @@ export async function insertRows(
 	rows: readonly Row[],
 	suffix = '',
 ): Promise<void> {
+	// The log gains nothing from a single row.
+	if (trx.client.driverName === 'pg' && suffix === '' && rows.length > 1 && !hasBytes(rows)) {
+		for (const some of chunks(rows, columns.length)) {
+			await trx.raw(`copy ${table} (${columns.join(',')}) from stdin`).options({...unanswered, copied: copyText(some)});
+		}
+		return;
+	}
 	for (const {sql, bindings} of inserts(trx, table, columns, rows)) {
 		await trx.raw(`${sql} ${suffix}`, bindings as Knex.RawBinding[]).options(unanswered);
 	}
@@ -42,9 +51,15 @@ export async function insertReturning<Returned>(
 
 function* inserts(trx: Knex.Transaction, table: string, columns: readonly string[], rows: readonly Row[]) {
 	const into = `insert into ${table} (${columns.join(',')})`;
-	const perStatement = Math.floor(maxBindings / columns.length);
-	for (let start = 0; start < rows.length; start += perStatement) {
-		const {sql, bindings} = rowSource(trx, rows.slice(start, start + perStatement), columns.length);
+	for (const some of chunks(rows, columns.length)) {
+		const {sql, bindings} = rowSource(trx, some, columns.length);
 		yield {sql: `${into} ${sql}`, bindings};
+	}
+}
+
+function* chunks(rows: readonly Row[], width: number) {
+	const perStatement = Math.floor(maxBindings / width);
+	for (let start = 0; start < rows.length; start += perStatement) {
+		yield rows.slice(start, start + perStatement);
 	}
 }

@@ -51,10 +51,30 @@ declare module 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js' {
 }
 
 declare module 'knex/lib/dialects/postgres/index.js' {
+	/** What pg writes messages of PostgreSQL's protocol to. */
+	export type PostgresWire = {
+		readonly stream: import('node:stream').Duplex;
+		readonly query: (sql: string) => void;
+		readonly sendCopyFromChunk: (chunk: Uint8Array) => void;
+		readonly endCopyFrom: () => void;
+	};
+
+	/** One of pg's, as far as we look at it. */
+	export type PostgresQuery = {
+		submit: (wire: PostgresWire) => null;
+		handleCopyInResponse: () => void;
+	};
+	export type PostgresQueryClass = new (
+		sql: string,
+		values: undefined,
+		done: (error: Error | null, response: unknown) => void,
+	) => PostgresQuery;
+
 	/** One of pg's, as far as we look at it. */
 	export type PostgresConnection = {
-		readonly connection: {readonly stream: import('node:stream').Duplex};
+		readonly connection: PostgresWire;
 		readonly connect: () => Promise<unknown>;
+		readonly query: (query: PostgresQuery) => unknown;
 		readonly on: (event: 'error' | 'end', listener: (error: Error) => void) => void;
 		/** Set: the pool does not lend it again. */
 		__knex__disposed?: unknown;
@@ -62,7 +82,10 @@ declare module 'knex/lib/dialects/postgres/index.js' {
 
 	export default class PostgresDialect {
 		constructor(config: unknown);
-		readonly driver: {readonly Client: new (settings: unknown) => PostgresConnection};
+		readonly driver: {
+			readonly Client: new (settings: unknown) => PostgresConnection;
+			readonly Query: PostgresQueryClass;
+		};
 		readonly config: {readonly prepares?: boolean; readonly pipelines?: boolean};
 		readonly connectionSettings: object;
 		_acquireOnlyConnection(): Promise<PostgresConnection>;

@@ -2,6 +2,7 @@ import type {Socket} from 'node:net';
 import PostgresDialect, {type PostgresConnection} from 'knex/lib/dialects/postgres/index.js';
 import {LRUCache} from 'lru-cache';
 import {isStalePlan} from './dialect.ts';
+import {sendCopy} from './postgres-copy.ts';
 import {type Statement, sendOn} from './postgres-pipeline.ts';
 
 export type PostgresLimits = {
@@ -13,7 +14,7 @@ export type PostgresLimits = {
 
 type Query = Statement & {
 	readonly bindings?: readonly unknown[];
-	options?: Statement['options'] & {readonly name?: string};
+	options?: Statement['options'] & {readonly name?: string; readonly copied?: string};
 };
 
 /** So many statements are prepared at most. */
@@ -101,7 +102,11 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 
 		override async _query(connection: PostgresConnection, query: Query): Promise<unknown> {
 			const {prepares, pipelines} = this.config;
-			const ask = (one: Query) => inTime(connection, super._query(connection, one));
+			const start = (one: Query) =>
+				one.options?.copied === undefined
+					? super._query(connection, one)
+					: sendCopy(connection, this.driver.Query, one, one.options.copied);
+			const ask = (one: Query) => inTime(connection, start(one));
 			const send = (one: Query) => ask(prepares ? named(one) : one).catch(error => fail(connection, error));
 			if (pipelines) {
 				// The writer repeats a transaction whose plan was stale.

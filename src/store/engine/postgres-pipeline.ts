@@ -14,8 +14,10 @@ export const writesInTransactions = 'set default_transaction_read_only = on';
 type Running = {
 	/** Answers that nobody has waited for; none rejects. */
 	readonly sent: Array<Promise<void>>;
-	/** Of the first statement that failed: those after it fail because of it. */
-	failure: {readonly error: unknown} | null;
+	/** How many statements were sent. */
+	statements: number;
+	/** Of the first statement that failed: those after it fail because of it. Rejections may arrive in another order. */
+	failure: {readonly error: unknown; readonly place: number} | null;
 };
 
 const running = new WeakMap<object, Running>();
@@ -33,13 +35,14 @@ export async function sendOn<Sent extends Statement>(
 	const begins = statement.sql === 'BEGIN;';
 	const goesOn = begins || statement.options?.unanswered === true;
 	if (begins) {
-		running.set(connection, {sent: [], failure: null});
+		running.set(connection, {sent: [], statements: 0, failure: null});
 		statement.sql = 'begin read write';
 	}
 	const transaction = running.get(connection);
 	if (transaction === undefined) {
 		return await send(statement);
 	}
+	const place = transaction.statements++;
 	const answer = send(statement);
 	const settled = answer.then(
 		() => undefined,
@@ -48,7 +51,9 @@ export async function sendOn<Sent extends Statement>(
 				// knex would name the statement at which it is noticed alone.
 				error.message = `${statement.sql} - ${error.message}`;
 			}
-			transaction.failure ??= {error};
+			if (place < (transaction.failure?.place ?? Infinity)) {
+				transaction.failure = {error, place};
+			}
 		},
 	);
 	if (goesOn) {
