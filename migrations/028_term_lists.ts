@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {readingTakes, select} from './by-day.ts';
+import {readSizes, select, tellReading} from './by-day.ts';
 import {columnsFor} from './columns.ts';
 
 const listed = "role = 'to' and state not in ('accepted', 'queued')";
@@ -12,25 +12,23 @@ export async function up(knex: Knex, tell: (line: string) => void = () => undefi
 	await knex.schema.alterTable('message_terms', table => {
 		columnsFor(knex).text(table, 'members');
 	});
-	const parts =
-		knex.client.driverName === 'pg'
-			? await select<{name: string; bytes: string}>(
-					knex,
-					`select inhrelid::regclass as name, pg_relation_size(inhrelid) as bytes from pg_inherits
-				where inhparent = 'recipients'::regclass`,
-				)
-			: [];
-	const total = parts.reduce((sum, {bytes}) => sum + Number(bytes), 0);
-	if (total > 0) {
-		tell(`Messages by their states: ${readingTakes(total)}`);
+	const isPostgres = knex.client.driverName === 'pg';
+	if (isPostgres) {
+		tellReading('Copies', await readSizes(knex, ['recipients']), tell);
 	}
 	await knex.raw(`insert into message_terms (workspace_id, term, message_id, members)
 		select workspace_id, 's:' || state, max(message_id),
 			case when count(*) > 1 then string_agg(substr(message_id, 13), ' ' order by message_id desc) end
 		from recipients where ${listed} group by workspace_id, state, substr(message_id, 1, 12)`);
 	await knex.raw('drop index recipients_by_state');
-	// A copy's row is changed at the end of its try: in its page, if there is room.
-	for (const {name} of parts) {
-		await knex.raw(`alter table ${name} set (fillfactor = 50)`);
+	if (isPostgres) {
+		// A copy's row is changed at the end of its try: in its page, if there is room.
+		const parts = await select<{name: string}>(
+			knex,
+			`select inhrelid::regclass as name from pg_inherits where inhparent = 'recipients'::regclass`,
+		);
+		for (const {name} of parts) {
+			await knex.raw(`alter table ${name} set (fillfactor = 50)`);
+		}
 	}
 }

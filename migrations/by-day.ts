@@ -11,12 +11,6 @@ const megabyte = 1_000_000;
 const megabytesPerS = 200;
 const megabytesOf = (bytes: number) => `${Math.round(bytes / megabyte)} MB`;
 
-/** How long it takes to read tables of this size, octets, for people. */
-export function readingTakes(bytes: number): string {
-	const seconds = Math.ceil(bytes / megabyte / megabytesPerS);
-	return `${megabytesOf(bytes)} are read once, about ${seconds} s where ${megabytesPerS} MB can be read in a second.`;
-}
-
 /**
  * Divides tables of PostgreSQL by day (`src/store/days.ts`). Nothing is copied: what is there becomes the first part, and is
  * read once to prove it. Null: there is nothing.
@@ -32,9 +26,8 @@ export async function divide(
 ): Promise<void> {
 	const names = tables.map(([table]) => table);
 	const sizes = await readSizes(knex, names);
-	const total = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
-	if (first !== null && total > 0) {
-		tell(`${what} by day: ${readingTakes(total)}`);
+	if (first !== null) {
+		tellReading(`${what} by day`, sizes, tell);
 	}
 	const indexes = await select<{table: string; name: string; definition: string; key: string | null}>(
 		knex,
@@ -73,11 +66,24 @@ export async function divide(
 	}
 }
 
-/** Octets of the tables' rows. */
-async function readSizes(knex: Knex, tables: readonly string[]): Promise<ReadonlyMap<string, number>> {
+/** Says before tables are read how long that takes; nothing where they are empty. */
+export function tellReading(what: string, sizes: ReadonlyMap<string, number>, tell: (line: string) => void): void {
+	const total = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
+	if (total > 0) {
+		const seconds = Math.ceil(total / megabyte / megabytesPerS);
+		tell(
+			`${what}: ${megabytesOf(total)} are read once, about ${seconds} s where ${megabytesPerS} MB can be read in a second.`,
+		);
+	}
+}
+
+/** Octets of the rows of tables and their parts. */
+export async function readSizes(knex: Knex, tables: readonly string[]): Promise<ReadonlyMap<string, number>> {
 	const rows = await select<{table: string; bytes: string}>(
 		knex,
-		`select relname as table, pg_relation_size(oid) as bytes from pg_class where oid = any (cast(? as regclass[]))`,
+		`select c.relname as table, pg_relation_size(c.oid)
+			+ coalesce((select sum(pg_relation_size(p.relid)) from pg_partition_tree(c.oid) as p where p.isleaf), 0) as bytes
+		from pg_class as c where c.oid = any (cast(? as regclass[]))`,
 		[`{${tables.join()}}`],
 	);
 	return new Map(rows.map(({table, bytes}) => [table, Number(bytes)]));

@@ -40,7 +40,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 			'028_term_lists',
 		]);
 		const takes = '0 MB are read once, about 1 s where 200 MB can be read in a second.';
-		t.deepEqual(told, [`Mail by day: ${takes}`, `Messages by their states: ${takes}`]);
+		t.deepEqual(told, [`Mail by day: ${takes}`, `Copies: ${takes}`]);
 		t.is(await partOf(store, 'messages'), 'messages_former');
 		const now = Date.now();
 		await store.writer.transaction(trx => makeDays(trx, now));
