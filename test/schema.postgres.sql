@@ -67,6 +67,7 @@ claims.recipient_id text C not null
 claims.claimed_by text C not null
 claims.attempts integer not null
 claims.until text C not null
+claims.queued text C
 contacts.id text C not null
 contacts.workspace_id text C not null
 contacts.address text C not null
@@ -119,6 +120,7 @@ events.occurred_at text C not null
 events.recorded_at text C not null
 events.detail text C
 events.position bigint default nextval('event_positions'::regclass)
+events.earlier text C
 events_other.id text C not null
 events_other.message_id text C not null
 events_other.recipient_id text C
@@ -127,6 +129,7 @@ events_other.occurred_at text C not null
 events_other.recorded_at text C not null
 events_other.detail text C
 events_other.position bigint default nextval('event_positions'::regclass)
+events_other.earlier text C
 idempotency_keys.workspace_id text C not null
 idempotency_keys.mode text C not null
 idempotency_keys.key text C not null
@@ -197,6 +200,7 @@ messages.attachments integer not null
 messages.resent_from text C
 messages.created_at text C not null
 messages.erased_at text C
+messages.position bigint default nextval('event_positions'::regclass)
 messages_other.id text C not null
 messages_other.workspace_id text C not null
 messages_other.mode text C not null
@@ -220,6 +224,7 @@ messages_other.attachments integer not null
 messages_other.resent_from text C
 messages_other.created_at text C not null
 messages_other.erased_at text C
+messages_other.position bigint default nextval('event_positions'::regclass)
 migrations.name text not null
 migrations.applied_at text not null
 migrations.effect text
@@ -628,12 +633,14 @@ CREATE UNIQUE INDEX leases_pkey ON public.leases USING btree (site, node)
 CREATE UNIQUE INDEX mailbox_checkpoints_pkey ON public.mailbox_checkpoints USING btree (mailbox)
 CREATE UNIQUE INDEX message_terms_other_pkey ON public.message_terms_other USING btree (workspace_id, term, message_id)
 CREATE UNIQUE INDEX message_terms_pkey ON ONLY public.message_terms USING btree (workspace_id, term, message_id)
+CREATE INDEX messages_by_position ON ONLY public.messages USING btree ("position") WHERE ("position" IS NOT NULL)
 CREATE INDEX messages_by_recipient ON ONLY public.messages USING btree (workspace_id, to_key, id)
 CREATE INDEX messages_by_sender ON ONLY public.messages USING btree (workspace_id, from_key, id)
 CREATE INDEX messages_by_template ON ONLY public.messages USING btree (workspace_id, template_id, id)
 CREATE INDEX messages_by_workspace ON ONLY public.messages USING btree (workspace_id, id)
 CREATE INDEX messages_of_tests ON ONLY public.messages USING btree (workspace_id, id) WHERE (mode = 'test'::text)
 CREATE UNIQUE INDEX messages_other_pkey ON public.messages_other USING btree (id)
+CREATE INDEX messages_other_position_idx ON public.messages_other USING btree ("position") WHERE ("position" IS NOT NULL)
 CREATE INDEX messages_other_workspace_id_from_key_id_idx ON public.messages_other USING btree (workspace_id, from_key, id)
 CREATE INDEX messages_other_workspace_id_id_idx ON public.messages_other USING btree (workspace_id, id)
 CREATE INDEX messages_other_workspace_id_id_idx1 ON public.messages_other USING btree (workspace_id, id) WHERE (mode = 'test'::text)

@@ -64,6 +64,7 @@ CREATE TABLE claims (recipient_id text not null,
   claimed_by text not null,
   attempts integer not null,
   until text not null,
+  queued text,
   primary key (recipient_id)) without rowid;
 CREATE UNIQUE INDEX contacts_by_address on contacts (workspace_id, address_key);
 CREATE INDEX contacts_by_workspace on contacts (workspace_id, id);
@@ -124,6 +125,7 @@ CREATE TABLE events (id text not null,
   recorded_at text not null,
   detail text,
   position integer,
+  earlier text,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (message_id, id)) without rowid;
 CREATE INDEX idempotency_keys_by_age on idempotency_keys (created_at);
@@ -172,6 +174,7 @@ CREATE TABLE message_terms (workspace_id text not null,
   message_id text not null,
   members text,
   primary key (workspace_id, term, message_id)) without rowid;
+CREATE INDEX messages_by_position on messages (position) where position is not null;
 CREATE INDEX messages_by_recipient on messages (workspace_id, to_key, id);
 CREATE INDEX messages_by_sender on messages (workspace_id, from_key, id);
 CREATE INDEX messages_by_template on messages (workspace_id, template_id, id);
@@ -200,6 +203,7 @@ CREATE TABLE messages (id text,
   resent_from text,
   created_at text not null,
   erased_at text,
+  position integer,
   primary key (id));
 CREATE TABLE migrations (name text,
   applied_at text not null,

@@ -31,7 +31,7 @@ export type AcceptWriteOptions = {
 
 /**
  * Judges sends by the newest rows and writes those that are accepted, many in one transaction: Idempotency-Keys, usage,
- * contacts, messages, attachments, recipients, `accepted` events. An item is a send, or the sends of a batch.
+ * contacts, messages (each is its `accepted` event), attachments, recipients. An item is a send, or the sends of a batch.
  */
 export function createAcceptWrite({
 	clock,
@@ -200,21 +200,16 @@ async function insertCopies(
 	await insertRecipients(trx, copies);
 	await insertEvents(
 		trx,
-		copies.filter(copy => copy.role === 'to' || copy.barred !== null).map(copy => eventOf(copy, now, newId)),
+		copies.flatMap(copy => (copy.barred === null ? [] : [suppressedEvent(copy, copy.barred, now, newId)])),
 	);
 }
 
-// `accepted` stands once, for the message; a copy that is not sent has its own entry.
-function eventOf(copy: NewCopy, now: string, newId: NewId): NewEvent {
-	const {id: recipientId, messageId, address: recipient, role, barred: reason} = copy;
+// `accepted` is the message itself; a copy that is not sent has its own entry.
+function suppressedEvent(copy: NewCopy, reason: BarredReason, now: string, newId: NewId): NewEvent {
+	const {id: recipientId, messageId, address: recipient, role} = copy;
 	return {
-		id: newId('evt'),
-		messageId,
-		recipientId,
-		type: reason === null ? 'accepted' : 'suppressed',
-		occurredAt: now,
-		recordedAt: now,
-		detail: reason === null ? null : JSON.stringify({recipient, role, reason}),
+		...{id: newId('evt'), messageId, recipientId, type: 'suppressed', occurredAt: now, recordedAt: now},
+		detail: JSON.stringify({recipient, role, reason}),
 	};
 }
 

@@ -1,4 +1,4 @@
-import type {StreamedEvent} from '../store/events.ts';
+import type {StreamedEvent} from '../store/event-stream.ts';
 import {streamedEventView} from './views.ts';
 
 // The messages of `GET /v1/events`, in the form that browsers read: HTML Standard, "Server-sent events".

@@ -7,6 +7,7 @@ import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
 import {storeTime} from '../mail/time.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
+import {queuedEvent} from '../store/event-rows.ts';
 import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
 import {countTls, type TlsDay} from '../store/mta-sts.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
@@ -40,6 +41,7 @@ export type TriedCopy = Pick<
 	| 'tracking'
 	| 'track_opens_at'
 	| 'track_clicks_at'
+	| 'queued'
 >;
 
 export function triedCopy(copy: Claimed): TriedCopy {
@@ -59,6 +61,7 @@ export function triedCopy(copy: Claimed): TriedCopy {
 		tracking: copy.tracking,
 		track_opens_at: copy.track_opens_at,
 		track_clicks_at: copy.track_clicks_at,
+		queued: copy.queued,
 	};
 }
 
@@ -88,7 +91,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
 			const ended = await endClaims(trx, boot, items.map(toEndedTry));
-			const held = new Set(ended.map(({recipientId}) => recipientId));
+			const held = new Map(ended.map(one => [one.recipientId, one]));
 			const ours = items.filter(({copy}) => held.has(copy.id));
 			const bounced = ours.filter(({verdict}) => verdict.outcome.kind === 'bounced');
 			const triedBefore = ours.filter(({copy}) => copy.attempts > 0);
@@ -118,7 +121,15 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 			await announce(
 				trx,
 				mine.flatMap(item =>
-					eventsOf(item, {doubtful: isDoubtful(item, earlier), refused: refusedOf(item, reported, told)}, newId),
+					eventsOf(
+						item,
+						{
+							queued: held.get(item.copy.id)?.queued ?? null,
+							doubtful: isDoubtful(item, earlier),
+							refused: refusedOf(item, reported, told),
+						},
+						newId,
+					),
 				),
 				outbox,
 				subscribers,
@@ -182,6 +193,7 @@ function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry
 		category: deferred?.category ?? (lockedOut === null ? copy.last_category : 'config'),
 		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? null,
 		crashes,
+		queued: copy.queued,
 	};
 }
 
@@ -197,10 +209,17 @@ function tlsOf({copy, result}: JudgedTry): TlsDay[] {
 	);
 }
 
-/** `sent` stands once per copy, with its own time, before what followed it. */
+/**
+ * `queued` stands once per message, at the first claim of its `to` copy, and `sent` once per copy; each with its own time, before
+ * what followed it.
+ */
 function eventsOf(
 	{copy, result, verdict}: JudgedTry,
-	{doubtful, refused}: {readonly doubtful: boolean; readonly refused: Refused | undefined},
+	{
+		queued,
+		doubtful,
+		refused,
+	}: {readonly queued: string | null; readonly doubtful: boolean; readonly refused: Refused | undefined},
 	newId: NewId,
 ): Happening[] {
 	const events: Happening[] = [];
@@ -212,6 +231,9 @@ function eventsOf(
 		recordedAt: result.at,
 		counted: isCounted(copy.role, copy.destination) && refused === undefined,
 	};
+	if (queued !== null && copy.role === 'to') {
+		events.push({...common, ...queuedEvent(queued)});
+	}
 	if (copy.sent_at === null && result.sentAt !== null) {
 		const detail = JSON.stringify({recipient: copy.address, role: copy.role, attempt: verdict.attempts});
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});

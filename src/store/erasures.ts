@@ -6,6 +6,7 @@ import {holdsBytes, rowSource} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {eraseTerms, listState, type MovedCopy, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-copies.ts';
+import {storeQueued, takeClaims} from './queue/queued-events.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
@@ -62,19 +63,20 @@ export async function endCopies(
 	copyIds: readonly string[],
 	{state, at}: {readonly state: RecipientState; readonly at: string},
 ): Promise<CopyRef[]> {
-	const release = () => trx('claims').whereIn('recipient_id', copyIds).delete();
+	const take = () => takeClaims(trx, trx('claims').whereIn('recipient_id', copyIds));
 	// Before the queue, as outcomes do; and what was claimed until the queue was locked.
-	await release();
+	const before = await take();
 	const open = await lockOpen(trx, copyIds);
-	await release();
+	const ended = [...before, ...(await take())];
 	await dequeue(trx, open);
-	const ended: Array<MovedCopy & {id: string; role: Role}> = await trx('recipients')
+	await storeQueued(trx, ended);
+	const moved: Array<MovedCopy & {id: string; role: Role}> = await trx('recipients')
 		.whereIn('id', open)
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: at})
 		.returning(['id', 'workspace_id', 'message_id', 'role']);
-	await listState(trx, ended, state);
-	return ended.map(({id, message_id: messageId, role}) => ({id, messageId, role}));
+	await listState(trx, moved, state);
+	return moved.map(({id, message_id: messageId, role}) => ({id, messageId, role}));
 }
 
 /** Erases the address, and what hosts said of it, from copies. */

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {insertRows, type Row} from './engine/insert-rows.ts';
 
 // Where an event stands in the stream of all events. Who has read up to a settled position has missed none before it, whatever
 // clocks say: docs/internals/decisions/0021-event-positions.md.
@@ -16,6 +17,22 @@ export async function takePositions(trx: Knex.Transaction, count: number): Promi
 	return last - count;
 }
 
+/** Inserts rows that tell of events, each with a position. */
+export async function insertPlaced(
+	trx: Knex.Transaction,
+	table: 'events' | 'messages',
+	columns: readonly string[],
+	rows: readonly Row[],
+): Promise<void> {
+	const before = await takePositions(trx, rows.length);
+	if (before === null) {
+		await insertRows(trx, table, columns, rows);
+	} else {
+		const placed = rows.map((row, index) => [...row, before + 1 + index]);
+		await insertRows(trx, table, [...columns, 'position'], placed);
+	}
+}
+
 /** The last position that was taken, by transactions that may not have ended. */
 export async function readLastPosition(reader: Knex): Promise<number> {
 	if (reader.client.driverName === 'pg') {
@@ -28,9 +45,9 @@ export async function readLastPosition(reader: Knex): Promise<number> {
 	return row?.last ?? 0;
 }
 
-// Whoever inserts an event holds this lock from before it takes a position to the end of its transaction.
+// Whoever inserts an event, or a message, holds this lock from before it takes a position to the end of its transaction.
 const writersNow = `select virtualtransaction as id from pg_locks where locktype = 'relation' and granted
-	and relation = 'events'::regclass and database = (select oid from pg_database where datname = current_database())
+	and relation in ('events'::regclass, 'messages'::regclass) and database = (select oid from pg_database where datname = current_database())
 	and mode = 'RowExclusiveLock'`;
 
 /**

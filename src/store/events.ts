@@ -1,44 +1,36 @@
 import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
-import type {Mode} from '../mail/message.ts';
-import {insertRows} from './engine/insert-rows.ts';
-import {takePositions} from './event-positions.ts';
+import {nearIds} from './engine/near-ids.ts';
+import {insertPlaced} from './event-positions.ts';
+import {
+	acceptedEvent,
+	eventsOf,
+	type NewEvent,
+	queuedEvent,
+	rowColumns,
+	type StoredEvent,
+	type StoredRow,
+	sharedRows,
+} from './event-rows.ts';
+import {queuedOf} from './queue/claimed-state.ts';
 
-/** A timeline entry to be written; times in the store's form, `detail` as JSON text. */
-export type NewEvent = {
-	readonly id: string;
-	readonly messageId: string;
-	readonly recipientId: string | null;
-	readonly type: EventType;
-	readonly occurredAt: string;
-	readonly recordedAt: string;
-	readonly detail: string | null;
-};
+export type {NewEvent, StoredEvent} from './event-rows.ts';
 
+/** Writes events; those of a copy that follow one another share a row where they can. */
 export async function insertEvents(trx: Knex.Transaction, events: readonly NewEvent[]): Promise<void> {
 	if (events.length === 0) {
 		return;
 	}
-	const columns = ['id', 'message_id', 'recipient_id', 'type', 'occurred_at', 'recorded_at', 'detail'];
-	const rows = events.map(
-		one => [one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt, one.detail] as const,
+	const columns = ['id', 'message_id', 'recipient_id', 'type', 'occurred_at', 'recorded_at', 'detail', 'earlier'];
+	const rows = sharedRows(events).map(
+		one =>
+			[
+				...[one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt],
+				...[one.detail, one.earlier],
+			] as const,
 	);
-	const before = await takePositions(trx, rows.length);
-	if (before === null) {
-		await insertRows(trx, 'events', columns, rows);
-	} else {
-		const numbered = rows.map((row, index) => [...row, before + 1 + index]);
-		await insertRows(trx, 'events', [...columns, 'position'], numbered);
-	}
+	await insertPlaced(trx, 'events', columns, rows);
 }
-
-export type StoredEvent = {
-	readonly id: string;
-	readonly type: EventType;
-	readonly occurredAt: string;
-	readonly recordedAt: string;
-	readonly detail: Readonly<Record<string, unknown>>;
-};
 
 /** A message's timeline, oldest first, after the event `after` (null: from the start). */
 export async function readEvents(
@@ -46,108 +38,70 @@ export async function readEvents(
 	messageId: string,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<StoredEvent[]> {
-	const rows: Array<Omit<StoredEvent, 'detail'> & {detail: string | null}> = await reader('events')
+	// Before the rows: should its try end meanwhile, `queued` is in one of them.
+	const begun = await readBegun(reader, messageId);
+	const page: StoredRow[] = await reader('events')
 		.where({message_id: messageId})
 		.where('id', '>', after ?? '')
 		.orderBy('id')
 		.limit(limit)
-		.select('id', 'type', 'occurred_at as occurredAt', 'recorded_at as recordedAt', 'detail');
-	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
+		.select(rowColumns);
+	// `queued` may have its place here, and its row, which has the id of its last event, behind the end.
+	const beyond = page.length < limit ? undefined : await findQueuedRow(reader, messageId);
+	const events = new Map(
+		[...begun, ...[...page, ...(beyond ? [beyond] : [])].flatMap(eventsOf)].map(event => [event.id, event]),
+	);
+	return [...events.values()]
+		.filter(({id}) => id > (after ?? ''))
+		.sort((a, b) => (a.id < b.id ? -1 : 1))
+		.slice(0, limit);
 }
-
-/** An event in the stream, with the message that it is about. */
-export type StreamedEvent = StoredEvent & {
-	readonly position: number;
-	readonly messageId: string;
-	readonly mode: Mode;
-};
-
-export type StreamPart = {
-	readonly events: readonly StreamedEvent[];
-	/** All up to here was read. */
-	readonly position: number;
-};
-
-const positionsAtOnce = 5000;
-const eventsAtOnce = 200;
 
 /**
- * The events of a workspace after a position, up to another, in their order. It reads a bounded part: the work is the same
- * however many events other workspaces have between them.
+ * The row that has a message's `queued` event, which is among its first ones. As an expression, for PostgreSQL to look row by row:
+ * it believes every second one to be it.
  */
-export async function readStream(
-	reader: Knex,
-	workspaceId: string,
-	{after, upTo}: {readonly after: number; readonly upTo: number},
-): Promise<StreamPart> {
-	const end = Math.min(upTo, after + positionsAtOnce);
-	const {query} = await eventsBetween(reader, workspaceId, {after, upTo: end});
-	const rows: Array<Omit<StreamedEvent, 'detail' | 'position'> & {position: number | string; detail: string | null}> =
-		await query
-			.orderBy('e.position')
-			.limit(eventsAtOnce)
-			.select('e.position', 'e.id', 'e.type', 'e.occurred_at as occurredAt', 'e.recorded_at as recordedAt', 'e.detail')
-			.select('e.message_id as messageId', 'm.mode');
-	const events = rows.map(row => ({...row, position: Number(row.position), detail: JSON.parse(row.detail ?? '{}')}));
-	return {events, position: rows.length < eventsAtOnce ? end : (events.at(-1)?.position ?? end)};
+async function findQueuedRow(reader: Knex, messageId: string): Promise<StoredRow | undefined> {
+	return await reader('events')
+		.where({message_id: messageId})
+		.whereRaw(`coalesce(type = 'queued' or earlier like '%"queued"%', false)`)
+		.orderBy('id')
+		.first(rowColumns);
 }
 
-/** Whether something happened to a workspace after a position, up to another. Where too much happened to look, it did. */
-export async function hasEvents(
-	reader: Knex,
-	workspaceId: string,
-	{after, upTo}: {readonly after: number; readonly upTo: number},
-): Promise<boolean> {
-	if (upTo - after > positionsAtOnce) {
-		return true;
-	}
-	const {query} = await eventsBetween(reader, workspaceId, {after, upTo});
-	const found = await query.first(reader.raw('1'));
-	return found !== undefined;
+/** The events of a message that have no row of their own: its acceptance, and `queued` during the first try. */
+async function readBegun(reader: Knex, messageId: string): Promise<StoredEvent[]> {
+	const [near, ofMessage] = nearIds(reader, 'r.id', 'rcp', [messageId]);
+	const message: {position: unknown; created_at: string; queued: string | null} | undefined = await reader(
+		'messages as m',
+	)
+		.where({'m.id': messageId})
+		.first(
+			'm.position',
+			'm.created_at',
+			reader.raw(
+				`(select ${queuedOf('r')} from recipients as r where r.message_id = m.id and r.role = 'to' and ${near}) as queued`,
+				ofMessage,
+			),
+		);
+	return [
+		...(message && message.position !== null ? [acceptedEvent(messageId, message.created_at)] : []),
+		...(message?.queued ? [{...queuedEvent(message.queued), detail: {}}] : []),
+	];
 }
 
-/** In an object, for a query that is awaited runs. */
-async function eventsBetween(
-	reader: Knex,
-	workspaceId: string,
-	{after, upTo}: {readonly after: number; readonly upTo: number},
-): Promise<{readonly query: Knex.QueryBuilder}> {
-	const query = reader('events as e')
-		// SQLite joins in this order, where it would read all messages of the workspace first.
-		.joinRaw('cross join messages as m')
-		.whereRaw('m.id = e.message_id')
-		.where('e.position', '>', after)
-		.where('e.position', '<=', upTo)
-		.where('m.workspace_id', workspaceId);
-	if (reader.client.driverName !== 'pg') {
-		return {query};
-	}
-	// By name: to plan the join for all days takes PostgreSQL five times as long as to look for the few that it is about.
-	const ids: string[] = await reader('events')
-		.where('position', '>', after)
-		.where('position', '<=', upTo)
-		.distinct()
-		.pluck('message_id');
-	return {query: query.whereIn('m.id', ids).whereIn('e.message_id', ids)};
-}
-
-/** The event at a position, and whose it is; undefined: there is none, or retention has removed it. */
-export async function findAtPosition(
-	reader: Knex,
-	position: number,
-): Promise<{readonly id: string; readonly workspaceId: string} | undefined> {
-	const event: {id: string; message_id: string} | undefined = await reader('events')
-		.where({position})
-		.first('id', 'message_id');
-	const message: {workspace_id: string} | undefined =
-		event && (await reader('messages').where({id: event.message_id}).first('workspace_id'));
-	return event && message && {id: event.id, workspaceId: message.workspace_id};
-}
-
-/** The details of a copy's events of one type. */
+/** The details of a copy's events of one type, of which each has a row of its own. */
 export async function readDetails(
 	reader: Knex,
-	{messageId, recipientId, type}: {readonly messageId: string; readonly recipientId: string; readonly type: EventType},
+	{
+		messageId,
+		recipientId,
+		type,
+	}: {
+		readonly messageId: string;
+		readonly recipientId: string;
+		readonly type: Exclude<EventType, 'accepted' | 'queued' | 'sent'>;
+	},
 ): Promise<Array<StoredEvent['detail']>> {
 	const rows: Array<{detail: string | null}> = await reader('events')
 		.where({message_id: messageId, recipient_id: recipientId, type})

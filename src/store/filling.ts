@@ -3,6 +3,7 @@ import {idTime} from '../mail/ids.ts';
 import {makeDays} from './days.ts';
 import {eachText} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
+import {takePositions} from './event-positions.ts';
 import type {Store} from './store.ts';
 import {type CountedStatus, type UsageSpan, usageSpans} from './usage.ts';
 
@@ -115,8 +116,8 @@ export async function endFilling({database, reader}: Connections): Promise<void>
 }
 
 /**
- * Writes what real traffic leaves of messages: the message with its variables, its copy, four events and an attempt (two
- * where it waits), the contact, the figures, and a suppression where it bounced. The engine derives the rows from what
+ * Writes what real traffic leaves of messages: the message with its variables, its copy, the row of its events and an attempt,
+ * the contact, the figures, and a suppression where it bounced. The engine derives the rows from what
  * differs, which is several times as fast as sending it each.
  */
 export async function insertFilled(trx: Knex.Transaction, messages: FilledMessages): Promise<void> {
@@ -140,7 +141,9 @@ export async function insertFilled(trx: Knex.Transaction, messages: FilledMessag
 		hours.map(one => [one.workspace, one.hour, one.attempted, one.bounced, one.delivered]),
 	);
 	await trx.raw(fillingSql(trx), [together, domains, first, first, addresses, JSON.stringify(each)]);
-	await trx.raw(messagesSql, [...data]);
+	const place = await takePositions(trx, 2 * each.length);
+	await trx.raw(messagesSql(place, first), [...data]);
+	await trx.raw(eventsSql(place, first));
 	for (const sql of derived) {
 		await trx.raw(sql);
 	}
@@ -168,11 +171,16 @@ const refused = `'550 5.1.1 <' || address || '>: Recipient address rejected: Use
 const common = `'{"recipient":"' || address || '","role":"to","attempt":1'`;
 const conversation = `',"host":"' || ${host} || '","ip":"' || ${ip} || '","tls":"' || ${tls} || '"'`;
 
-const messagesSql = `insert into messages
+/** Positions after `place`, two for each message; null: PostgreSQL gives them. */
+const positionOf = (place: number | null, first: number, nth: number): string =>
+	place === null ? `nextval('event_positions')` : `${place + nth} + 2 * (n - ${first})`;
+
+const messagesSql = (place: number | null, first: number): string => `insert into messages
 	(id, workspace_id, mode, from_address, from_key, to_address, to_key, template_id, version_id, data, metadata,
-		attachments, created_at)
+		attachments, created_at, position)
 	select ${message}, workspace_id, 'live', sender, sender, address, address, template_id, version_id,
-		cast(? as text) || n || cast(? as text), '{"order_id":"' || n || '"}', 0, a0
+		cast(? as text) || n || cast(? as text), '{"order_id":"' || n || '"}', 0, a0,
+		${positionOf(place, first, 1)}
 	from filling`;
 
 const isEnded = `ending <> 'w'`;
@@ -195,13 +203,6 @@ const derived: readonly string[] = [
 		from filling where ${isEnded} group by workspace_id, ending, substr(t0, 1, 8)`,
 	`insert into queue (recipient_id, workspace_id, destination, next_attempt_at, attempts)
 		select ${copy}, workspace_id, domain, due, 1 from filling where not (${isEnded})`,
-	`insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail)
-		select 'evt_' || ${byEvent('t0', 't1', 't2', 't3')} || s, ${message}, ${copy},
-			${byEvent(`'accepted'`, `'queued'`, `'sent'`, byEnding(`'delivered'`, `'bounced'`))},
-			${byEvent('a0', 'a1', 'a2', 'a3')}, ${byEvent('a0', 'a1', 'a3', 'a3')},
-			${byEvent('null', 'null', `${common} || '}'`, detail())}
-		from filling cross join (select 0 as k union all select 1 union all select 2 union all select 3) as four
-		where ${isEnded} or k < 2`,
 	`insert into attempts (recipient_id, n, position, at, host, ip, tls, phase, code, enhanced, reply, ms)
 		select ${copy}, 1, 0, a2, ${host}, ${ip}, case when ${isEnded} then ${tls} end,
 			${byEnding(`'dot'`, `'rcpt'`, `'connect'`)}, ${byEnding('250', '550')}, ${byEnding(`'2.0.0'`, `'5.1.1'`)},
@@ -233,8 +234,22 @@ function hourly(): string {
 	return 'filling_hours as h join filling_workspaces as w on w.w = h.w where true';
 }
 
-function byEvent(accepted: string, queued: string, sent: string, end: string): string {
-	return `case k when 0 then ${accepted} when 1 then ${queued} when 2 then ${sent} else ${end} end`;
+/** The `accepted` event is the message. What waits has been queued, the rest is in one row. */
+const eventsSql = (place: number | null, first: number): string => {
+	const event = (moment: string) => `'evt_' || ${moment} || s`;
+	// Its id is made with that of the end.
+	const sent = `'evt_' || t3 || substr(s, 1, 8) || '00000000","sent","' || a2`;
+	return `insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail, earlier, position)
+		select ${byEnd(event('t3'), event('t1'))}, ${message}, ${copy},
+			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, ${byEnd('a3', 'a1')}, ${byEnd('a3', 'a1')},
+			${byEnd(detail())},
+			${byEnd(`'[["' || ${event('t1')} || '","queued"],["' || ${sent} || '"]]'`)},
+			${positionOf(place, first, 2)}
+		from filling`;
+};
+
+function byEnd(ended: string, waiting = 'null'): string {
+	return `case when ${isEnded} then ${ended} else ${waiting} end`;
 }
 
 function detail(): string {

@@ -8,7 +8,7 @@ export type Claimable = {
 	/** The name under which a daemon knows what it claimed, as SQL. */
 	readonly name: string;
 	/** Gives back the claims of these rows at `now`: what was claimed is due again, for any daemon. */
-	readonly giveBack: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => Knex.QueryBuilder;
+	readonly giveBack: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
 	/** Columns that tell what has work again. */
 	readonly told: readonly string[];
 };

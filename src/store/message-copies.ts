@@ -3,6 +3,7 @@ import type {Role} from '../mail/message.ts';
 import type {Phase} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {nearIds} from './engine/near-ids.ts';
+import {shown, stateColumns, stateOf} from './queue/claimed-state.ts';
 
 /** One conversation about a copy, as it was stored. */
 export type StoredAttempt = {
@@ -37,12 +38,13 @@ export type StoredCopy = ListedCopy & {readonly attempts: readonly StoredAttempt
 
 /** A message's copies, the `to` one first. */
 export async function listCopies(reader: Knex, workspaceId: string, messageId: string): Promise<ListedCopy[]> {
-	return await reader('recipients as r')
+	const rows = await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.workspace_id': workspaceId})
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
-		.select('r.id', 'r.address', 'r.role', 'r.state', 'r.state_at', 'q.next_attempt_at', 'r.last_reply');
+		.select('r.id', 'r.address', 'r.role', reader.raw(stateColumns('r')), 'q.next_attempt_at', 'r.last_reply');
+	return rows.map(shown) as ListedCopy[];
 }
 
 /** The same, each with its attempts in order. */
@@ -110,6 +112,6 @@ export async function readStatus(
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.role': 'to'})
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
-		.first('r.state', 'q.next_attempt_at');
+		.first(reader.raw(`${stateOf('r')} as state`), 'q.next_attempt_at');
 	return row && {state: row.state, waiting: row.next_attempt_at !== null};
 }

@@ -7,6 +7,7 @@ import {alongIndex} from './engine/along-index.ts';
 import type {IdRange} from './engine/dialect.ts';
 import {among, nearIds, newestFirst} from './engine/near-ids.ts';
 import {countListed, isInList, readListed, type TermList} from './message-terms.ts';
+import {stateOf} from './queue/claimed-state.ts';
 import {readOpenOf} from './queue/waiting-lanes.ts';
 
 /** Which messages of a workspace are meant; what is left out does not matter. */
@@ -222,7 +223,7 @@ async function thoseThatMatch(
 			.join('recipients as r', 'r.message_id', 'm.id')
 			.whereRaw("r.role = 'to'")
 			.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
-			.where(matching(reader, 'r.state', status));
+			.whereRaw(`coalesce(${stateOf('r')} = ?, false)`, [status]);
 	}
 	for (const term of terms) {
 		query.where(isInList(reader, {workspaceId, term}, 'm.id'));
@@ -271,6 +272,13 @@ export async function readLines(reader: Knex, ids: readonly string[]): Promise<L
 		.whereIn('m.id', ids)
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 		.orderBy('m.id', 'desc')
-		.select('m.id', 'm.mode', 'r.state as status', 'm.from_address as from', 'm.to_address as to', 'r.subject')
+		.select(
+			'm.id',
+			'm.mode',
+			reader.raw(`${stateOf('r')} as status`),
+			'm.from_address as from',
+			'm.to_address as to',
+			'r.subject',
+		)
 		.select('m.created_at');
 }

@@ -1,8 +1,9 @@
 import type {Knex} from 'knex';
 import {type Mode, submittedType} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {insertRows} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
+import {insertPlaced} from './event-positions.ts';
+import {shown, stateColumns} from './queue/claimed-state.ts';
 
 /** A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form. */
 export type NewMessage = {
@@ -56,36 +57,36 @@ const columns = [
 	'created_at',
 ];
 
+/** With each its `accepted` event is written: it is the message itself, which has a position for it. */
 export async function insertMessages(trx: Knex.Transaction, messages: readonly NewMessage[]): Promise<void> {
-	await insertRows(
-		trx,
-		'messages',
-		columns,
-		messages.map(one => [
-			one.id,
-			one.workspaceId,
-			one.mode,
-			one.from,
-			one.fromKey,
-			one.to,
-			one.toKey,
-			one.replyTo,
-			one.cc,
-			one.templateId,
-			one.versionId,
-			one.data,
-			one.metadata,
-			one.tags,
-			one.topicId,
-			one.topicCode,
-			one.locale,
-			one.timezone,
-			one.tracking,
-			one.attachments,
-			one.resentFrom,
-			one.createdAt,
-		]),
+	const rows = messages.map(
+		one =>
+			[
+				one.id,
+				one.workspaceId,
+				one.mode,
+				one.from,
+				one.fromKey,
+				one.to,
+				one.toKey,
+				one.replyTo,
+				one.cc,
+				one.templateId,
+				one.versionId,
+				one.data,
+				one.metadata,
+				one.tags,
+				one.topicId,
+				one.topicCode,
+				one.locale,
+				one.timezone,
+				one.tracking,
+				one.attachments,
+				one.resentFrom,
+				one.createdAt,
+			] as const,
 	);
+	await insertPlaced(trx, 'messages', columns, rows);
 }
 
 /** A message as it is read: with the state of its `to` copy, its template's name and its attachments' names. */
@@ -155,12 +156,12 @@ export async function readMessages(
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 		.where({'m.workspace_id': workspaceId})
 		.orderBy('m.id', 'desc')
-		.select('m.*', 'r.state', 'r.state_at', 'r.subject', 't.name as template_name', 'v.version');
+		.select('m.*', reader.raw(stateColumns('r')), 'r.subject', 't.name as template_name', 'v.version');
 	const attachmentsOf = await readAttachmentNames(
 		reader,
 		rows.filter(row => row.attachments > 0).map(row => row.id),
 	);
-	return rows.map(row => ({
+	return rows.map(shown).map(row => ({
 		id: row.id,
 		mode: row.mode,
 		status: row.state,

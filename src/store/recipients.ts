@@ -5,6 +5,7 @@ import {insertRows} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {listState, type MovedCopy} from './message-terms.ts';
 import {dequeue, enqueue, lockOpen} from './queue/open-copies.ts';
+import {storeQueued, takeQueued} from './queue/queued-events.ts';
 
 /** A copy of a new message; times in the store's form. */
 export type NewRecipient = {
@@ -72,7 +73,10 @@ export async function moveRecipients(
 	to: RecipientState,
 	at: string,
 ): Promise<Set<string>> {
+	const queued = await takeQueued(trx, ids);
 	await lockOpen(trx, ids);
+	// And what was claimed until the queue was locked.
+	await storeQueued(trx, [...queued, ...(await takeQueued(trx, ids))]);
 	const rows: Array<MovedCopy & {id: string}> = await trx('recipients')
 		.whereIn('id', ids)
 		.whereIn('state', statesBefore(to))

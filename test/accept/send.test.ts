@@ -5,6 +5,7 @@ import {createAcceptWrite} from '../../src/accept/write.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
+import {readEvents} from '../../src/store/events.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -182,15 +183,17 @@ storeTest(
 				['cc', 'picky@example.net', 'accepted', true],
 			],
 		);
-		const events = await store.reader('events').where({message_id: id}).orderBy('id');
+		const events = await readEvents(store.reader, id, {after: null, limit: 9});
 		t.deepEqual(
-			events.map(event => [event.type, event.recipient_id, JSON.parse(event.detail)]),
+			events.map(({type, detail}) => [type, detail]),
 			[
-				['accepted', copies[0].id, null],
-				['suppressed', copies[2].id, {recipient: 'gone@example.net', role: 'cc', reason: 'suppressed'}],
-				['suppressed', copies[3].id, {recipient: 'Tired@example.net', role: 'cc', reason: 'opted_out'}],
+				['accepted', {}],
+				['suppressed', {recipient: 'gone@example.net', role: 'cc', reason: 'suppressed'}],
+				['suppressed', {recipient: 'Tired@example.net', role: 'cc', reason: 'opted_out'}],
 			],
 		);
+		const about: string[] = await store.reader('events').where({message_id: id}).orderBy('id').pluck('recipient_id');
+		t.deepEqual(about, [copies[2].id, copies[3].id]);
 		const {body} = await api.get(`/v1/messages/${id}`);
 		t.deepEqual((body as {cc: string[]}).cc, [
 			'a@example.net',
@@ -260,8 +263,11 @@ storeTest(test, 'a message was created when its id says, and nothing of it is ol
 	t.is(messages.length, 20);
 	for (const {id, created_at} of messages) {
 		t.is(created_at, storeTime(idTime(id)));
-		const {occurred_at} = await store.reader('events').where({message_id: id}).first();
-		t.true(occurred_at >= created_at);
+		const [accepted] = await readEvents(store.reader, id, {after: null, limit: 9});
+		t.like(accepted, {type: 'accepted', occurredAt: created_at, recordedAt: created_at});
+		t.is(accepted?.id.slice(4), id.slice(4));
+		const {state_at} = await store.reader('recipients').where({message_id: id}).first();
+		t.true(state_at >= created_at);
 	}
 });
 

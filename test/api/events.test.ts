@@ -10,6 +10,7 @@ import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {openStream, type StreamMessage} from '../helpers/event-stream.ts';
 import {newEvent} from '../helpers/events.ts';
+import {endTry, startFirstTry} from '../helpers/first-try.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
@@ -81,6 +82,36 @@ storeTest(test, 'nothing is missed over a restart, also of a stream that has tol
 		(await next(again, 3)).map(({event}) => event),
 		['queued', 'sent', 'delivered'],
 	);
+});
+
+storeTest(test, 'a stream goes on behind each event, also of those that share a row', async (t, store) => {
+	const {api, id, boot, copy} = await startFirstTry(t, store);
+	await endTry(store, boot, copy, {kind: 'delivered'}, new Date().toISOString());
+	await write(api, id, 'opened');
+	t.is((await store.reader('events')).length, 2);
+	const from = (after: string, types = '') =>
+		openStream(t, api.base, api.key, {query: `?after=${after}${types && `&types=${types}`}`});
+	const all = await next(await from('0'), 5);
+	t.deepEqual(
+		all.map(({event}) => event),
+		['accepted', 'queued', 'sent', 'delivered', 'opened'],
+	);
+	const {data: timeline} = (await api.get(`/v1/messages/${id}/events`)).body as {data: object[]};
+	t.deepEqual(
+		all.map(({data}) => data),
+		timeline.map(event => ({...event, message_id: id, mode: 'live'})),
+	);
+	await write(api, id, 'clicked');
+	const [clicked] = await next(await from(all.at(-1)?.id ?? ''), 1);
+	for (const [n, {id: place}] of all.entries()) {
+		const rest = [...all.slice(n + 1), clicked];
+		t.deepEqual(await next(await from(place), rest.length), rest as StreamMessage[], `behind ${all[n]?.event}`);
+	}
+	const [, queued, sent] = all.map(one => one.id);
+	t.deepEqual(await next(await from(queued ?? '', 'delivered,clicked'), 2), [all[3], clicked] as StreamMessage[]);
+	const [position] = sent?.split('-').slice(1) ?? [];
+	t.is(await refused(t, api, {query: `?after=${newEvent(id).id}-${position}`}), 422, 'no event of that place');
+	t.is(await refused(t, api, {query: `?after=${all[0]?.id.split('-')[0]}-${position}`}), 422);
 });
 
 storeTest(

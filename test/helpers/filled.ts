@@ -90,7 +90,13 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 	}
 	const newest = (await store.reader('messages').max('id as id').first())?.id as string;
 	await insert(store, 'events', {
-		...{id: 'id(evt)', message_id: `'${newest}'`, type: "'opened'", occurred_at: time, recorded_at: time},
+		...{
+			id: 'id(evt)',
+			message_id: `'${newest}'`,
+			type: "case when i < 3 then 'queued' else 'opened' end",
+			occurred_at: time,
+			recorded_at: time,
+		},
 	});
 	await insert(store, 'suppressions', {
 		...{...base, id: 'id(sup)', ...person, reason: rareOr('manual', 'complaint'), source: "'api'"},

@@ -40,9 +40,14 @@ export async function insertWorkspace(store: Store, name = 'test'): Promise<{wor
 	return {workspaceId};
 }
 
-type MessageOptions = {readonly due?: number; readonly topic?: string | null};
+type MessageOptions = {
+	readonly due?: number;
+	readonly topic?: string | null;
+	/** In a store of a version whose messages had no position. */
+	readonly isFormer?: boolean;
+};
 
-/** Accepted messages, one per address; `destination` is the address's domain. Answers the message ids. */
+/** Accepted messages, one per address, without the event of it; `destination` is the address's domain. Answers the message ids. */
 export async function insertMessages(
 	store: Store,
 	workspaceId: string,
@@ -57,7 +62,7 @@ export async function writeMessages(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	addresses: readonly string[],
-	{due = Date.now(), topic = null}: MessageOptions = {},
+	{due = Date.now(), topic = null, isFormer = false}: MessageOptions = {},
 ): Promise<string[]> {
 	const at = storeTime(due);
 	const ids = addresses.map(() => newId('msg'));
@@ -77,6 +82,7 @@ export async function writeMessages(
 			'topic_code',
 			'attachments',
 			'created_at',
+			...(isFormer ? [] : ['position']),
 		],
 		addresses.map((address, index) => [
 			ids[index] as string,
@@ -91,6 +97,7 @@ export async function writeMessages(
 			topic,
 			0,
 			at,
+			...(isFormer ? [] : [null]),
 		]),
 	);
 	await insertRecipients(

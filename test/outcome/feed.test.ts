@@ -1,7 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
 import {createFeed, type Feed} from '../../src/outcome/feed.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
-import {insertEvents, type StreamedEvent} from '../../src/store/events.ts';
+import type {StreamedEvent} from '../../src/store/event-stream.ts';
+import {insertEvents} from '../../src/store/events.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {newEvent, startLateWrite} from '../helpers/events.ts';

@@ -83,7 +83,7 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 			transaction(async trx => {
 				const ended = copies.map(recipientId => ({
 					...{recipientId, state: 'sent', stateAt: at, nextAttemptAt: null, attempts: 1, attemptsBefore: 0, sentAt: at},
-					...{subject: null, category: null, reply: null, crashes: 0},
+					...{subject: null, category: null, reply: null, crashes: 0, queued: null},
 				}));
 				await findReported(trx, copies);
 				await readTries(trx, copies);

@@ -1,11 +1,16 @@
 import test from 'ava';
+import type {Knex} from 'knex';
 import {up} from '../../migrations/019_event_positions.ts';
+import {idTime} from '../../src/mail/ids.ts';
+import {storeTime} from '../../src/mail/time.ts';
 import {createSettled, readLastPosition} from '../../src/store/event-positions.ts';
-import {findAtPosition, insertEvents, readStream} from '../../src/store/events.ts';
+import {findAtPosition, readStream} from '../../src/store/event-stream.ts';
+import {insertEvents} from '../../src/store/events.ts';
+import {insertMessages as insertAccepted} from '../../src/store/messages.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {newEvent, startLateWrite} from '../helpers/events.ts';
-import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -13,6 +18,19 @@ async function prepare(store: Store) {
 	const {workspaceId} = await insertWorkspace(store);
 	const [message = '', other = ''] = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test']);
 	return {workspaceId, message, other};
+}
+
+/** A message as it is accepted. */
+async function insertMessage(trx: Knex.Transaction, workspaceId: string, id: string): Promise<void> {
+	const none = {replyTo: null, cc: null, data: null, metadata: null, tags: null, topicId: null, topicCode: null};
+	await insertAccepted(trx, [
+		{
+			...none,
+			...{id, workspaceId, mode: 'live', from: 'a@x.test', fromKey: 'a@x.test', to: 'b@x.test', toKey: 'b@x.test'},
+			...{templateId: 'tpl_x', versionId: 'tpv_x', locale: null, timezone: null, tracking: null, attachments: 0},
+			...{resentFrom: null, createdAt: storeTime(idTime(id))},
+		},
+	]);
 }
 
 storeTest(
@@ -43,7 +61,7 @@ storeTest(
 		);
 		const [first] = (await readStream(store.reader, workspaceId, {after: start, upTo: last})).events;
 		t.like(first, {id: events[0]?.id, position: start + 1, messageId: message, mode: 'live', detail: {n: 1}});
-		t.deepEqual(await findAtPosition(store.reader, start + 1), {id: events[0]?.id, workspaceId});
+		t.deepEqual(await findAtPosition(store.reader, start + 1), {ids: [events[0]?.id], workspaceId});
 		t.is(await findAtPosition(store.reader, last + 1), undefined);
 	},
 );
@@ -73,12 +91,13 @@ storeTest(
 			await readStream(store.reader, workspaceId, {after: upTo - 100, upTo});
 			await findAtPosition(store.reader, upTo);
 		});
-		// PostgreSQL finds out first which messages they are about; last comes the message of the position.
-		t.is(plans.length, engine === 'postgres' ? 4 : 3);
+		// Messages at the positions; PostgreSQL finds out first which ones the events are about; last comes that of the position.
+		t.is(plans.length, engine === 'postgres' ? 5 : 4);
 		for (const plan of plans) {
 			t.false(readsAll(plan), plan);
 		}
-		for (const plan of plans.slice(0, -1)) {
+		t.regex(plans[0] ?? '', /messages_(?:by|\w+)_position/);
+		for (const plan of plans.slice(1, -1)) {
 			t.regex(plan, /events_by_position/);
 		}
 	},
@@ -141,6 +160,23 @@ storeTest(
 		);
 		await later.end();
 		t.is(await settled(), start + 3);
+		// The event of an acceptance is its message alone.
+		const accept = await store.reader.transaction();
+		t.teardown(() => (accept.isCompleted() ? undefined : accept.rollback()));
+		const accepted = newId('msg');
+		await insertMessage(accept, workspaceId, accepted);
+		await store.writer.transaction(trx => insertEvents(trx, [newEvent(message)]));
+		t.is(await settled(), start + 3);
+		await accept.commit();
+		t.is(await settled(), start + 5);
+		const rest = await readStream(store.reader, workspaceId, {after: start + 3, upTo: start + 5});
+		t.deepEqual(
+			rest.events.map(({type, messageId}) => [type, messageId]),
+			[
+				['accepted', accepted],
+				['delivered', message],
+			],
+		);
 	},
 );
 
@@ -153,7 +189,9 @@ storeTest(
 		await store.database.raw('drop index events_by_position');
 		await store.database.raw('alter table events drop column position');
 		await store.database.raw(
-			engine === 'postgres' ? 'drop sequence event_positions' : 'alter table changes drop column event_position',
+			engine === 'postgres'
+				? 'drop sequence event_positions cascade'
+				: 'alter table changes drop column event_position',
 		);
 		await store.database.transaction(up);
 		t.is(await readLastPosition(store.reader), 0);

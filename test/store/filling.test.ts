@@ -1,6 +1,8 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {fillStore} from '../../src/bench/fill.ts';
+import {readLastPosition} from '../../src/store/event-positions.ts';
+import {readEvents} from '../../src/store/events.ts';
 import {readStoreBytes} from '../../src/store/filling.ts';
 import {scanMessages} from '../../src/store/message-scan.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -16,7 +18,18 @@ storeTest(test, 'a store is filled with what real traffic leaves', async (t, sto
 
 	await fillStore(store, {...options, messages: 300});
 	t.is(await count('messages'), 300);
-	t.is(await count('events'), 1200);
+	t.is(await count('events'), 300);
+	const [delivered = ''] = await store.reader('recipients').where({state: 'delivered'}).limit(1).pluck('message_id');
+	const timeline = await readEvents(store.reader, delivered, {after: null, limit: 9});
+	t.deepEqual(
+		timeline.map(({type}) => type),
+		['accepted', 'queued', 'sent', 'delivered'],
+	);
+	t.true(timeline.every(({occurredAt}, n) => n === 0 || occurredAt > (timeline[n - 1]?.occurredAt ?? '')));
+	t.like(timeline[2]?.detail, {role: 'to', attempt: 1, host: undefined});
+	const places = await store.reader('messages').union(store.reader('events').select('position')).select('position');
+	t.is(places.length, 600, 'each has a position of its own');
+	t.is(await readLastPosition(store.reader), Math.max(...places.map(({position}) => Number(position))));
 	t.is(await count('attempts'), 300);
 	t.is(await count('contacts'), 300);
 	t.is((await count('recipients', {state: 'delivered'})) + (await count('suppressions')), 300);

@@ -3,7 +3,7 @@ import {Readable} from 'node:stream';
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
 import {readLastPosition} from '../../store/event-positions.ts';
-import {findAtPosition, type StreamPart} from '../../store/events.ts';
+import {findAtPosition, type StreamPart} from '../../store/event-stream.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {visibleMode} from '../caller.ts';
@@ -19,6 +19,10 @@ import type {Routes} from '../server.ts';
 const mostStreams = 10;
 /** Proxies end a connection on which nothing comes, often after 30 or 60 seconds. */
 const heartbeatMs = 15_000;
+
+/** Where a stream begins: after a position, without what was seen of the next one. */
+type Place = {readonly after: number; readonly seen: ReadonlySet<string>};
+const nothing: Place['seen'] = new Set();
 
 const scope = 'events:read';
 const lastEventId = 'Last-Event-ID';
@@ -57,7 +61,7 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 	});
 
 	/** Null: none is named. Throws `validation_failed` for a place that this store's stream of the workspace does not have. */
-	async function placeOf({headers, query}: FastifyRequest, workspaceId: string): Promise<number | null> {
+	async function placeOf({headers, query}: FastifyRequest, workspaceId: string): Promise<Place | null> {
 		const {after} = query as {after?: string};
 		const header = headers['last-event-id'];
 		const given = typeof header === 'string' && header !== '' ? header : after;
@@ -66,9 +70,14 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 		}
 		const place = parseStreamPlace(given);
 		if (place && place.position <= (await readLastPosition(reader))) {
-			const there = place.eventId === null ? undefined : await findAtPosition(reader, place.position);
-			if (there === undefined || (there.id === place.eventId && there.workspaceId === workspaceId)) {
-				return place.position;
+			const {position, eventId} = place;
+			const there = eventId === null ? undefined : await findAtPosition(reader, position);
+			if (eventId === null || there === undefined) {
+				return {after: position, seen: nothing};
+			}
+			if (there.ids.includes(eventId) && there.workspaceId === workspaceId) {
+				// Others may stand at the same position, behind it.
+				return {after: position - 1, seen: new Set(there.ids.slice(0, there.ids.indexOf(eventId) + 1))};
 			}
 		}
 		const field = given === header ? lastEventId : 'after';
@@ -76,7 +85,11 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 		throw apiError('validation_failed', {violations: [{field, message}]});
 	}
 
-	async function* messagesOf(request: FastifyRequest, parts: AsyncIterable<StreamPart>): AsyncGenerator<Buffer> {
+	async function* messagesOf(
+		request: FastifyRequest,
+		parts: AsyncIterable<StreamPart>,
+		seen: Place['seen'],
+	): AsyncGenerator<Buffer> {
 		const {types} = request.query as {types?: string};
 		const wanted = types?.split(',');
 		const mode = visibleMode(callerOf(request));
@@ -86,7 +99,7 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 				return;
 			}
 			const told = events.filter(
-				event => (wanted?.includes(event.type) ?? true) && event.mode === (mode ?? event.mode),
+				event => (wanted?.includes(event.type) ?? true) && event.mode === (mode ?? event.mode) && !seen.has(event.id),
 			);
 			if (told.length > 0) {
 				yield Buffer.from(told.map(eventMessage).join(''));
@@ -139,8 +152,8 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 					open.delete(raw);
 					leave();
 				});
-				const parts = await feed.open(workspaceId, place);
-				return answer(Readable.from(messagesOf(request, parts), {objectMode: false}));
+				const parts = await feed.open(workspaceId, place?.after ?? null);
+				return answer(Readable.from(messagesOf(request, parts, place?.seen ?? nothing), {objectMode: false}));
 			},
 		);
 	};

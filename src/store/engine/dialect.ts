@@ -245,6 +245,12 @@ export function eachText(database: Knex): string {
 			from json_array_elements_text(cast(? as json)) with ordinality as one (value, ordinality)) as each_text`;
 }
 
+/** An expression: another one of the texts of a JSON array, which is bound to it, for each row. Beyond the last it is null. */
+export function textInTurn(database: Knex): string {
+	const texts = database.client.driverName === 'sqlite3' ? '?' : 'cast(? as json)';
+	return `${texts} ->> cast(row_number() over () - 1 as integer)`;
+}
+
 /** An expression that makes the bytes (UTF-8) of a text: rows that travel as JSON can hold no bytes. */
 export function textAsBytes(database: Knex, expression: string): string {
 	return database.client.driverName === 'sqlite3' ? `cast(${expression} as blob)` : `convert_to(${expression}, 'UTF8')`;

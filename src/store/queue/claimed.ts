@@ -46,6 +46,8 @@ export type Claimed = {
 	readonly domain_id: string | null;
 	/** The address was suppressed, or opted out of the message's topic, after acceptance. */
 	readonly stop: 'suppressed' | 'opted_out' | null;
+	/** The id of the `queued` event that its first claim has for it; null: it was queued before, or is not claimed. */
+	readonly queued: string | null;
 };
 
 const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state, r.state_at,
@@ -62,8 +64,16 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r
 			and o.address_key = r.address_key and o.code = m.topic_code) then 'opted_out'
 	end as stop`;
 
-/** With the state that it had. */
-export type ClaimedRow = Claimed & {readonly state: string};
+export type MailRow = Omit<Claimed, 'queued'> & {readonly state: string};
+
+/** A row of `claims` that was just made. */
+export type NewClaim = {readonly id: string; readonly queued: string | null};
+
+/** The copy of a claim. One that was given back has been queued before. */
+export const claimedOf = (row: MailRow, {queued}: NewClaim): Claimed => ({
+	...row,
+	queued: row.state === 'accepted' ? queued : null,
+});
 
 /** A query of copies with all that they are made of. As text: the query builder would take longer than the engine. */
 export const copiesWithMail = `select ${columns} from recipients as r
@@ -78,26 +88,26 @@ export async function readCopy(reader: Knex, workspaceId: string, id: string): P
 		...[id, workspaceId],
 		...copies,
 	]);
-	const rows: Claimed[] = Array.isArray(answer) ? answer : answer.rows;
-	return rows[0];
+	const rows: MailRow[] = Array.isArray(answer) ? answer : answer.rows;
+	return rows[0] && {...rows[0], queued: null};
 }
 
 /** The same for many. A clock that was set while mail was written may have parted copies from it: those are looked for in all days. */
-export async function readClaimed(
-	trx: Knex.Transaction,
-	claimed: ReadonlyArray<{readonly id: string}>,
-): Promise<ClaimedRow[]> {
+export async function readClaimed(trx: Knex.Transaction, claimed: readonly NewClaim[]): Promise<Claimed[]> {
 	const found = await readRows(trx, claimed, nearCopies(trx, claimed));
 	const known = new Set(found.map(({id}) => id));
 	const parted = claimed.filter(({id}) => !known.has(id));
-	return [...found, ...(await readRows(trx, parted, ['1 = 1', []]))];
+	const claims = new Map(claimed.map(claim => [claim.id, claim]));
+	return [...found, ...(await readRows(trx, parted, ['1 = 1', []]))].map(row =>
+		claimedOf(row, claims.get(row.id) as NewClaim),
+	);
 }
 
 async function readRows(
 	trx: Knex.Transaction,
 	copies: ReadonlyArray<{readonly id: string}>,
 	[near, about]: [sql: string, bindings: Knex.RawBinding[]],
-): Promise<ClaimedRow[]> {
+): Promise<MailRow[]> {
 	if (copies.length === 0) {
 		return [];
 	}

@@ -4,12 +4,10 @@ import {groupBy} from '../../mail/group-by.ts';
 import type {NewId} from '../../mail/ids.ts';
 import {storeTime} from '../../mail/time.ts';
 import {type LaneKey, laneText} from '../../mail/way.ts';
-import type {Dialect} from '../engine/dialect.ts';
+import {type Dialect, textInTurn} from '../engine/dialect.ts';
 import {madeBetween} from '../engine/near-ids.ts';
-import {unanswered} from '../engine/postgres-pipeline.ts';
 import type {GroupWrite} from '../engine/writer.ts';
-import {insertEvents} from '../events.ts';
-import {type Claimed, type ClaimedRow, copiesWithMail, readClaimed} from './claimed.ts';
+import {type Claimed, claimedOf, copiesWithMail, type MailRow, type NewClaim, readClaimed} from './claimed.ts';
 import {addWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** What a lane may start now. */
@@ -56,7 +54,7 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 			now: storeTime(now),
 			until: storeTime(now + Math.max(...claims.map(({lastsMs}) => lastsMs))),
 		};
-		const rows = await claimDue(trx, dialect, boot, claims, times);
+		const rows = await claimDue(trx, {dialect, boot, newId}, claims, times);
 		const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
 		const claimed: ClaimedNow[] = [];
 		for (const one of claims) {
@@ -64,7 +62,6 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 			const nextDue = one.asksNext && copies.length < one.limit ? await readNextDue(trx, one, times.now) : null;
 			claimed.push({copies, nextDue, warmedUp: null});
 		}
-		await recordQueued(trx, newId, times.now, rows);
 		return claimed;
 	}
 
@@ -105,25 +102,28 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
  */
 async function claimDue(
 	trx: Knex.Transaction,
-	dialect: Dialect,
-	boot: string,
+	{dialect, boot, newId}: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
 	claims: readonly Claim[],
 	{at, now, until}: Times,
-): Promise<ClaimedRow[]> {
+): Promise<Claimed[]> {
 	const lanes = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', dialect));
 	const bindings = claims.flatMap(({destination, workspaceId, limit}) => [
 		...[destination, workspaceId, now],
 		...[workspaceId, limit],
 	]);
 	// Another node may have claimed a copy just before it was locked here.
-	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until)
-		select d.recipient_id, ?, d.attempts, ? from (${lanes.join(' union all ')}) as d where true
-		on conflict (recipient_id) do nothing returning recipient_id as id`;
-	const values = [boot, until, ...bindings];
+	// A copy that was not tried yet may be queued by this.
+	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until, queued)
+		select d.recipient_id, ?, d.attempts, ?, case when d.attempts = 0 then ${textInTurn(trx)} end
+		from (${lanes.join(' union all ')}) as d where true
+		on conflict (recipient_id) do nothing returning recipient_id as id, queued`;
+	const most = claims.reduce((sum, {limit}) => sum + limit, 0);
+	const events = Array.from({length: most}, () => newId('evt'));
+	const values = [boot, until, JSON.stringify(events), ...bindings];
 	if (dialect.name === 'postgres') {
 		return await claimRecent(trx, claiming, values, at);
 	}
-	const claimed: Array<{id: string}> = await trx.raw(claiming, values);
+	const claimed: NewClaim[] = await trx.raw(claiming, values);
 	return await readClaimed(trx, claimed);
 }
 
@@ -139,23 +139,24 @@ async function claimRecent(
 	claiming: string,
 	values: readonly Knex.RawBinding[],
 	now: number,
-): Promise<ClaimedRow[]> {
+): Promise<Claimed[]> {
 	const [from, to] = [now - recent.before, now + recent.after];
 	const [copy, ofCopy] = madeBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
 	// With an `offset`, PostgreSQL looks each copy up by itself; a join it might make of all copies of a day.
 	const answer = await trx.raw(
-		`with claimed as (${claiming}) select claimed.id as claimed_id, found.* from claimed
+		`with claimed as (${claiming}) select claimed.id as claimed_id, claimed.queued, found.* from claimed
 		left join lateral (${copiesWithMail} where r.id = claimed.id and ${copy} and ${message} offset 0) as found on true`,
 		[...values, ...ofCopy, ...ofMessage],
 	);
-	const rows: Array<(ClaimedRow | Record<keyof ClaimedRow, null>) & {claimed_id: string}> = answer.rows;
-	const [found, older]: [ClaimedRow[], Array<{id: string}>] = [[], []];
-	for (const {claimed_id: id, ...row} of rows) {
+	const rows: Array<(MailRow | Record<keyof MailRow, null>) & {claimed_id: string; queued: string | null}> =
+		answer.rows;
+	const [found, older]: [Claimed[], NewClaim[]] = [[], []];
+	for (const {claimed_id: id, queued, ...row} of rows) {
 		if (row.id === null) {
-			older.push({id});
+			older.push({id, queued});
 		} else {
-			found.push(row);
+			found.push(claimedOf(row, {id, queued}));
 		}
 	}
 	return [...found, ...(await readClaimed(trx, older))];
@@ -185,38 +186,4 @@ async function readNextDue(
 	);
 	const [row]: Array<{due: string | null}> = Array.isArray(answer) ? answer : answer.rows;
 	return row?.due ?? null;
-}
-
-/** A copy that was claimed before is queued; `queued` stands once in a message's timeline, when its `to` copy first is. */
-async function recordQueued(
-	trx: Knex.Transaction,
-	newId: NewId,
-	now: string,
-	rows: readonly ClaimedRow[],
-): Promise<void> {
-	const first = rows.filter(({state}) => state === 'accepted');
-	if (first.length === 0) {
-		return;
-	}
-	const ids = first.map(({id}) => id);
-	await trx
-		.raw(
-			`update recipients set state = 'queued', state_at = ? where state = 'accepted' and id in (${ids.map(() => '?').join()})`,
-			[now, ...ids],
-		)
-		.options(unanswered);
-	await insertEvents(
-		trx,
-		first
-			.filter(({role}) => role === 'to')
-			.map(row => ({
-				id: newId('evt'),
-				messageId: row.message_id,
-				recipientId: row.id,
-				type: 'queued',
-				occurredAt: now,
-				recordedAt: now,
-				detail: null,
-			})),
-	);
 }

@@ -21,18 +21,22 @@ export type EndedTry = {
 	readonly category: string | null;
 	readonly reply: string | null;
 	readonly crashes: number;
+	/** The id of the `queued` event that the claim has for the copy; null: it was queued before. */
+	readonly queued: string | null;
 };
 
 const legalSteps = recipientStates.flatMap(from => nextStates[from].map(to => `'${from}>${to}'`)).join();
-const mayMove = `(recipients.state = v.column2 or recipients.state || '>' || v.column2 in (${legalSteps}))`;
+// What was claimed for the first time is queued.
+const before = `case when v.column10 is not null then 'queued' else recipients.state end`;
+const mayMove = `(${before} = v.column2 or ${before} || '>' || v.column2 in (${legalSteps}))`;
 
 /**
  * Ends the claims of these tries, and what of them the queue knows. Compare-and-set: answers those that this daemon still
  * held. Another node may have taken a copy over from it while it was frozen, and it may have claimed it again after that
- * one's try. What a report ended during the try has left the queue already.
+ * one's try. What a report ended during the try has left the queue already, and its `queued` event is stored.
  */
 export async function endClaims(trx: Knex.Transaction, boot: string, tries: readonly EndedTry[]): Promise<EndedTry[]> {
-	const held = new Set<string>();
+	const held = new Map<string, string | null>();
 	for (const [attempts, some] of groupBy(tries, ({attemptsBefore}) => attemptsBefore)) {
 		const [condition, ids] = among(
 			trx,
@@ -40,15 +44,17 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 			some.map(({recipientId}) => recipientId),
 		);
 		const answer = await trx.raw(
-			`delete from claims where claimed_by = ? and attempts = ? and ${condition} returning recipient_id as id`,
+			`delete from claims where claimed_by = ? and attempts = ? and ${condition} returning recipient_id as id, queued`,
 			[boot, attempts, ...ids],
 		);
-		const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
-		for (const {id} of rows) {
-			held.add(id);
+		const rows: Array<{id: string; queued: string | null}> = Array.isArray(answer) ? answer : answer.rows;
+		for (const {id, queued} of rows) {
+			held.set(id, queued);
 		}
 	}
-	const ended = tries.filter(({recipientId}) => held.has(recipientId));
+	const ended = tries
+		.filter(({recipientId}) => held.has(recipientId))
+		.map(one => (one.queued === held.get(one.recipientId) ? one : {...one, queued: null}));
 	await dequeue(
 		trx,
 		ended.filter(({nextAttemptAt}) => nextAttemptAt === null).map(({recipientId}) => recipientId),
@@ -85,8 +91,9 @@ export async function writeOutcomes(
 			one.category,
 			one.reply,
 			one.crashes,
+			one.queued,
 		]),
-		9,
+		10,
 	);
 	const [named, ids] = namedIds(
 		trx,

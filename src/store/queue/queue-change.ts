@@ -3,6 +3,7 @@ import type {Role} from '../../mail/message.ts';
 import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
 import {listState} from '../message-terms.ts';
 import {dequeue, lockOpen} from './open-copies.ts';
+import {endClaims} from './queued-events.ts';
 
 /** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
 export type Step = {
@@ -43,7 +44,7 @@ export async function holdCopies(trx: Knex.Transaction, step: Step): Promise<Cha
 	const held: string[] = await idsOf(
 		trx('queue').whereIn('recipient_id', untried).whereNull('held_at').update({held_at: step.now}),
 	);
-	await endClaims(trx, held);
+	await endClaims(trx, trx('claims').whereIn('recipient_id', held));
 	return await readChanged(trx, held);
 }
 
@@ -59,7 +60,7 @@ export async function holdAll(
 		.select('workspace_id as id')
 		.count('* as copies');
 	await all.update({held_at: now});
-	await trx('claims').delete();
+	await endClaims(trx, trx('claims'));
 	return held.map(({id, copies}) => ({workspaceId: id, copies: Number(copies)}));
 }
 
@@ -83,15 +84,18 @@ export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids
 
 /** Takes copies out of the queue, held or not. */
 export async function endWaiting(trx: Knex.Transaction, step: Step, state: RecipientState): Promise<ChangedCopy[]> {
+	const untried = await lockUntried(trx, step);
+	await endClaims(trx, trx('claims').whereIn('recipient_id', untried));
 	const ended: ChangedCopy[] = await trx('recipients')
-		.whereIn('id', await lockUntried(trx, step))
+		.whereIn('id', untried)
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: step.now})
 		.returning([...columns]);
 	await listState(trx, ended, state);
-	const ids = ended.map(({id}) => id);
-	await dequeue(trx, ids);
-	await endClaims(trx, ids);
+	await dequeue(
+		trx,
+		ended.map(({id}) => id),
+	);
 	return ended;
 }
 
@@ -117,10 +121,6 @@ async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Step): Pro
 	}
 	const tried: ReadonlySet<string> = new Set(await query.pluck('recipient_id'));
 	return open.filter(id => !tried.has(id));
-}
-
-async function endClaims(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
-	await trx('claims').whereIn('recipient_id', ids).delete();
 }
 
 async function idsOf(update: Knex.QueryBuilder): Promise<string[]> {

@@ -4,6 +4,7 @@ import type {BounceCategory} from '../../mail/outcome.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {nearIds} from '../engine/near-ids.ts';
+import {shown, stateColumns} from './claimed-state.ts';
 import {isNewestOfLane} from './lane-waits.ts';
 
 /** All that decides when a copy is tried; null where there is nothing such. */
@@ -50,7 +51,11 @@ export type CopyFacts = {
 	readonly end_detail: string | null;
 };
 
-type Row = Omit<CopyFacts, 'lane_reason'> & {readonly waits_for: WaitCode | null; readonly wait_detail: string | null};
+type Row = Omit<CopyFacts, 'lane_reason'> & {
+	readonly waits_for: WaitCode | null;
+	readonly wait_detail: string | null;
+	readonly queued_event: string | null;
+};
 
 const lastAttempt = (column: string, near: string) =>
 	`(select a.${column} from attempts as a where a.recipient_id = r.id and ${near} order by a.n desc, a.position desc limit 1)`;
@@ -59,7 +64,7 @@ const lastAttempt = (column: string, near: string) =>
 const columnsNear = (
 	attempt: string,
 	event: string,
-) => `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, r.state, r.state_at, r.attempts,
+) => `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, ${stateColumns('r')}, r.attempts,
 	q.next_attempt_at, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
 	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
@@ -100,5 +105,5 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 }
 
 function factsOf({waits_for: code, wait_detail: detail, ...row}: Row): CopyFacts {
-	return {...row, lane_reason: code === null || detail === null ? null : readWaitReason(code, detail)};
+	return {...shown(row), lane_reason: code === null || detail === null ? null : readWaitReason(code, detail)};
 }

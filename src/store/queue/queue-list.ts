@@ -3,6 +3,7 @@ import {idTime} from '../../mail/ids.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
 import {storeTime} from '../../mail/time.ts';
 import {nearIds} from '../engine/near-ids.ts';
+import {stateOf} from './claimed-state.ts';
 import {type QueueFilter, queuePart, queueParts} from './queue-parts.ts';
 
 /** One copy that waits. */
@@ -42,7 +43,8 @@ export async function listQueue(reader: Knex, listing: QueueListing): Promise<Qu
 			.from(first.select('q.*').as('f'))
 			.join('recipients as r', 'r.id', 'f.recipient_id')
 			.leftJoin('claims as c', 'c.recipient_id', 'f.recipient_id')
-			.select('r.id', 'r.workspace_id', 'r.message_id', 'r.address', 'r.destination', 'r.state', 'r.attempts')
+			.select('r.id', 'r.workspace_id', 'r.message_id', 'r.address', 'r.destination', 'r.attempts')
+			.select(reader.raw(`${stateOf('r')} as state`))
 			.select('f.next_attempt_at', 'c.claimed_by', 'f.held_at', 'r.last_reply');
 		rows.push(...found);
 	}

@@ -3,12 +3,13 @@ import type {LaneKey} from '../../mail/way.ts';
 import {among} from '../engine/near-ids.ts';
 import {type Claimable, releaseUnknown} from '../held-claims.ts';
 import {removeGoneLaneWaits} from './lane-waits.ts';
+import {endClaims} from './queued-events.ts';
 
 /** Copies. A claim leaves a copy's row in the queue as it is: without its claim it is due since when it was. */
 export const copyClaims: Claimable = {
 	table: 'claims',
 	name: 'recipient_id',
-	giveBack: (_, claims) => claims.delete(),
+	giveBack: endClaims,
 	told: ['recipient_id'],
 };
 

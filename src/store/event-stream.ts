@@ -1,0 +1,122 @@
+import type {Knex} from 'knex';
+import type {Mode} from '../mail/message.ts';
+import {acceptedEvent, eventsOf, rowColumns, type StoredEvent, type StoredRow} from './event-rows.ts';
+
+/** An event in the stream, with the message that it is about. Those that share a row have one position. */
+export type StreamedEvent = StoredEvent & {
+	readonly position: number;
+	readonly messageId: string;
+	readonly mode: Mode;
+};
+
+export type StreamPart = {
+	readonly events: readonly StreamedEvent[];
+	/** All up to here was read. */
+	readonly position: number;
+};
+
+/** Positions: after one, up to another. */
+type Range = {readonly after: number; readonly upTo: number};
+
+const positionsAtOnce = 5000;
+const rowsAtOnce = 200;
+
+/**
+ * The events of a workspace after a position, up to another, in their order. It reads a bounded part: the work is the same
+ * however many events other workspaces have between them.
+ */
+export async function readStream(reader: Knex, workspaceId: string, {after, upTo}: Range): Promise<StreamPart> {
+	const end = Math.min(upTo, after + positionsAtOnce);
+	const range = {after, upTo: end};
+	const accepted: Array<{position: number | string; messageId: string; mode: Mode; createdAt: string}> =
+		await acceptedBetween(reader, workspaceId, range)
+			.orderBy('m.position')
+			.limit(rowsAtOnce)
+			.select('m.position', 'm.id as messageId', 'm.mode', 'm.created_at as createdAt');
+	const {query} = await rowsBetween(reader, workspaceId, range);
+	const rows: Array<StoredRow & {position: number | string; messageId: string; mode: Mode}> = await query
+		.orderBy('e.position')
+		.limit(rowsAtOnce)
+		.select(rowColumns.map(column => `e.${column}`))
+		.select('e.position', 'e.message_id as messageId', 'm.mode');
+	const places = [
+		...accepted.map(({createdAt, ...one}) => ({
+			position: Number(one.position),
+			events: [{...one, ...acceptedEvent(one.messageId, createdAt)}],
+		})),
+		...rows.map(row => ({position: Number(row.position), events: eventsOf(row)})),
+	];
+	const read = places.sort((a, b) => a.position - b.position).slice(0, rowsAtOnce);
+	return {
+		events: read.flatMap(({position, events}) => events.map(event => ({...event, position}))),
+		position: places.length < rowsAtOnce ? end : (read.at(-1)?.position ?? end),
+	};
+}
+
+/** Whether something happened to a workspace after a position, up to another. Where too much happened to look, it did. */
+export async function hasEvents(reader: Knex, workspaceId: string, {after, upTo}: Range): Promise<boolean> {
+	if (upTo - after > positionsAtOnce) {
+		return true;
+	}
+	const one = reader.raw('1');
+	if ((await acceptedBetween(reader, workspaceId, {after, upTo}).first(one)) !== undefined) {
+		return true;
+	}
+	const {query} = await rowsBetween(reader, workspaceId, {after, upTo});
+	return (await query.first(one)) !== undefined;
+}
+
+/** The messages whose acceptance is there. */
+function acceptedBetween(reader: Knex, workspaceId: string, {after, upTo}: Range): Knex.QueryBuilder {
+	return (
+		reader('messages as m')
+			.where('m.position', '>', after)
+			.where('m.position', '<=', upTo)
+			// As an expression, or all messages of the workspace might be read for it.
+			.whereRaw("m.workspace_id || '' = ?", [workspaceId])
+	);
+}
+
+/** In an object, for a query that is awaited runs. */
+async function rowsBetween(
+	reader: Knex,
+	workspaceId: string,
+	{after, upTo}: Range,
+): Promise<{readonly query: Knex.QueryBuilder}> {
+	const query = reader('events as e')
+		// SQLite joins in this order, where it would read all messages of the workspace first.
+		.joinRaw('cross join messages as m')
+		.whereRaw('m.id = e.message_id')
+		.where('e.position', '>', after)
+		.where('e.position', '<=', upTo)
+		.where('m.workspace_id', workspaceId);
+	if (reader.client.driverName !== 'pg') {
+		return {query};
+	}
+	// By name: to plan the join for all days takes PostgreSQL five times as long as to look for the few that it is about.
+	const ids: string[] = await reader('events')
+		.where('position', '>', after)
+		.where('position', '<=', upTo)
+		.distinct()
+		.pluck('message_id');
+	return {query: query.whereIn('m.id', ids).whereIn('e.message_id', ids)};
+}
+
+/** The events at a position, in their order, and whose they are; undefined: there is none, or retention has removed it. */
+export async function findAtPosition(
+	reader: Knex,
+	position: number,
+): Promise<{readonly ids: readonly string[]; readonly workspaceId: string} | undefined> {
+	const row: (StoredRow & {messageId: string}) | undefined = await reader('events')
+		.where({position})
+		.first([...rowColumns, 'message_id as messageId']);
+	const messages = reader('messages').first('id', 'workspace_id as workspaceId', 'created_at as createdAt');
+	const message: {id: string; workspaceId: string; createdAt: string} | undefined = await (row === undefined
+		? messages.where({position})
+		: messages.where({id: row.messageId}));
+	if (message === undefined) {
+		return undefined;
+	}
+	const events = row === undefined ? [acceptedEvent(message.id, message.createdAt)] : eventsOf(row);
+	return {ids: events.map(({id}) => id), workspaceId: message.workspaceId};
+}

@@ -1,0 +1,87 @@
+import type {Knex} from 'knex';
+import {idTime} from '../../mail/ids.ts';
+import type {Role} from '../../mail/message.ts';
+import {storeTime} from '../../mail/time.ts';
+import {rowSource} from '../engine/dialect.ts';
+import {among, namedIds} from '../engine/near-ids.ts';
+import {queuedEvent} from '../event-rows.ts';
+import {insertEvents} from '../events.ts';
+
+/** What a claim says of its copy: `queued` is the id of the event of a first one. */
+type Claim = {readonly recipient_id: string; readonly queued: string | null};
+
+const told = ['recipient_id', 'queued'] as const;
+
+/** Ends claims without an outcome. What was seen of a first one stays: its copy is queued, and its event is stored. */
+export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<number> {
+	const ended = await takeClaims(trx, claims);
+	await storeQueued(trx, ended);
+	return ended.length;
+}
+
+/** The same in two steps, for who locks something between: rows of `recipients` come last. */
+export async function takeClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<Claim[]> {
+	const taken: Claim[] = await claims
+		.orderBy('recipient_id')
+		.forUpdate()
+		.select([...told]);
+	await (taken.length > 0 && claimsOf(trx, taken).delete());
+	return taken;
+}
+
+/** Of these copies, whose states change during their tries, the claims go on without the event: whoever asks for it stores it. */
+export async function takeQueued(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Claim[]> {
+	const first: Claim[] = await trx('claims')
+		.whereIn('recipient_id', recipientIds)
+		.whereNotNull('queued')
+		.orderBy('recipient_id')
+		.forUpdate()
+		.select([...told]);
+	await (first.length > 0 && claimsOf(trx, first).update({queued: null}));
+	return first;
+}
+
+function claimsOf(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBuilder {
+	return trx('claims').whereRaw(
+		...among(
+			trx,
+			'recipient_id',
+			claims.map(({recipient_id: id}) => id),
+		),
+	);
+}
+
+/** Moves the copies of first claims on to `queued`, and stores their events. A copy that had moved already keeps its state. */
+export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[]): Promise<void> {
+	const first = claims.flatMap(({recipient_id: id, queued}) => (queued === null ? [] : [{id, queued}]));
+	if (first.length === 0) {
+		return;
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		first.map(({id, queued}) => [id, storeTime(idTime(queued))]),
+		2,
+	);
+	const [named, ids] = namedIds(
+		trx,
+		'recipients.id',
+		first.map(({id}) => id),
+	);
+	const answer = await trx.raw(
+		`update recipients set state = 'queued', state_at = v.column2 from (${sql}) as v
+		where recipients.id = v.column1 and recipients.state = 'accepted' and ${named}
+		returning recipients.id, recipients.message_id, recipients.role`,
+		[...bindings, ...ids] as Knex.RawBinding[],
+	);
+	const moved: Array<{id: string; message_id: string; role: Role}> = Array.isArray(answer) ? answer : answer.rows;
+	const eventOf = new Map(first.map(({id, queued}) => [id, queued]));
+	await insertEvents(
+		trx,
+		moved
+			.filter(({role}) => role === 'to')
+			.map(({id, message_id: messageId}) => ({
+				...queuedEvent(eventOf.get(id) as string),
+				...{messageId, recipientId: id},
+			})),
+	);
+}

@@ -1,0 +1,80 @@
+import type {ExecutionContext} from 'ava';
+import {systemClock} from '../../src/mail/clock.ts';
+import {createIdSource} from '../../src/mail/ids.ts';
+import type {Outcome} from '../../src/mail/outcome.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
+import {decideNext} from '../../src/outcome/settle.ts';
+import type {Claimed} from '../../src/store/queue/claimed.ts';
+import {createClaimWrite} from '../../src/store/queue/claims.ts';
+import type {Store} from '../../src/store/store.ts';
+import {idOf, startApi, type TestApi} from './api.ts';
+import {newId, outbox} from './messages.ts';
+
+/** Claims what is due for a destination, as a daemon does. */
+export async function claimDue(
+	{store, workspace}: Pick<TestApi, 'store' | 'workspace'>,
+	boot: string,
+	destination = 'a.test',
+): Promise<readonly Claimed[]> {
+	const write = createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock});
+	const {copies} = await store.writer.submit(write, {
+		...{destination, workspaceId: workspace.id, limit: 9, newestFirst: false, lastsMs: 60_000, asksNext: false},
+		warmUp: null,
+	});
+	return copies;
+}
+
+/** A message to ada@a.test whose first try is under way. */
+export async function startFirstTry(t: ExecutionContext, store: Store, fields: object = {}) {
+	const api = await startApi(t, store);
+	const id = idOf(await api.send({to: 'ada@a.test', ...fields}));
+	const boot = newId('req');
+	const [copy] = await claimDue(api, boot);
+	return {api, id, boot, copy: copy as Claimed};
+}
+
+/** Records the end of a try, as the daemon `boot` does; answers whether it still had the copy. */
+export async function endTry(
+	store: Store,
+	boot: string,
+	copy: Claimed,
+	outcome: Outcome,
+	sentAt: string | null = null,
+): Promise<boolean> {
+	const now = Date.now();
+	const result = {recipientId: copy.id, outcome, attempts: [], sentAt, at: storeTime(now)};
+	const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
+	const {attempts, sent_at: before} = copy;
+	const end = {result, acceptedAt: now, attempts, sentBefore: before !== null, retry};
+	const judged: JudgedTry = {copy, made: null, result, verdict: decideNext(end, now, Math.random), crashes: 0};
+	// Its events are made within a millisecond.
+	const ids = createIdSource({now: () => now + 1, monotonic: () => 0});
+	return await store.writer.submit(createRecordWrite(boot, {...outbox, newId: ids}), judged);
+}
+
+type Seen = {
+	readonly status: string;
+	readonly updated_at: string;
+	readonly copies: ReadonlyArray<{readonly role: string; readonly state: string; readonly state_at: string}>;
+	readonly events: ReadonlyArray<{readonly id: string; readonly type: string; readonly occurred_at: string}>;
+	/** In which of the states the list of messages has it. */
+	readonly listed: readonly string[];
+};
+
+/** What the API shows of a message. */
+export async function seen(api: TestApi, id: string): Promise<Seen> {
+	const bodyOf = async (path: string) => (await api.get(path)).body as Seen & {readonly data: never[]};
+	const {status, updated_at: updated} = await bodyOf(`/v1/messages/${id}`);
+	const copies: Seen['copies'] = (await bodyOf(`/v1/messages/${id}/recipients`)).data;
+	const events: Seen['events'] = (await bodyOf(`/v1/messages/${id}/events`)).data;
+	const listed: string[] = [];
+	for (const state of ['accepted', 'queued', 'sent', 'delivered', 'bounced', 'suppressed']) {
+		const found: Array<{id: string; status: string}> = (await bodyOf(`/v1/messages?status=${state}`)).data;
+		listed.push(...found.filter(one => one.id === id && one.status === state).map(one => one.status));
+	}
+	const about = copies.map(({role, state, state_at}) => ({role, state, state_at}));
+	return {status, updated_at: updated, copies: about, events, listed};
+}
+
+export const typesOf = ({events}: Seen) => events.map(({type}) => type);

@@ -1,0 +1,174 @@
+import test from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {giveUp} from '../../src/outcome/settle.ts';
+import {releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
+import {beat, removeNode} from '../../src/store/nodes.ts';
+import type {Claimed} from '../../src/store/queue/claimed.ts';
+import {holdAll, holdCopies} from '../../src/store/queue/queue-change.ts';
+import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {listQueue} from '../../src/store/queue/queue-list.ts';
+import {copyClaims, releaseSilentClaims, releaseUnknownClaims} from '../../src/store/queue/releases.ts';
+import type {Store} from '../../src/store/store.ts';
+import {copyRows} from '../helpers/copies.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {claimDue, endTry, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';
+import {newId, outbox} from '../helpers/messages.ts';
+import {hard, reading, record, returnPath} from '../helpers/reports.ts';
+
+const now = () => storeTime(Date.now());
+const rowsOf = async (store: Store) => Number((await store.reader('events').count('* as n').first())?.n);
+
+storeTest(test, 'a copy in its first try is queued for all who look, and no row says so', async (t, store) => {
+	const {api, id, copy} = await startFirstTry(t, store, {cc: ['bob@b.test']});
+	const during = await seen(api, id);
+	t.like(during, {status: 'queued', listed: ['queued']});
+	t.deepEqual(typesOf(during), ['accepted', 'queued']);
+	t.deepEqual(
+		during.copies.map(({role, state}) => `${role} ${state}`),
+		['to queued', 'cc accepted'],
+	);
+	t.is(during.updated_at, during.events[1]?.occurred_at ?? '');
+	t.is(during.copies[0]?.state_at, during.updated_at);
+	const [facts] = await readCopyFacts(store.reader, [copy.id]);
+	const [waiting] = await listQueue(store.reader, {destinations: ['a.test'], limit: 9});
+	t.deepEqual([facts?.state, waiting?.state], ['queued', 'queued']);
+	const first = await api.get(`/v1/messages/${id}/events?limit=1`);
+	const {data, next_cursor: next} = first.body as {data: object[]; next_cursor: string};
+	t.like(data, [{type: 'accepted'}]);
+	t.like((await api.get(`/v1/messages/${id}/events?limit=1&cursor=${next}`)).body, {data: [{type: 'queued'}]});
+	t.is(await rowsOf(store), 0);
+	t.is((await copyRows(store.reader).where({id: copy.id}).first()).state, 'accepted');
+});
+
+type End = (store: Store, copy: Claimed, boot: string) => Promise<unknown>;
+
+const releases: Record<string, End> = {
+	'its daemon stops': (store, _, boot) => store.writer.transaction(trx => releaseOwn(trx, copyClaims, boot, now())),
+	'another daemon begins': store => store.writer.transaction(trx => releaseOthers(trx, copyClaims, 'req_x', now())),
+	'its node falls silent': (store, _, boot) =>
+		store.writer.transaction(async trx => {
+			await beat(trx, {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']}, '2026-01-01T00:00:00.000Z');
+			await releaseSilentClaims(trx, '2026-01-02T00:00:00.000Z', now());
+		}),
+	'nobody knows of it': (store, _, boot) =>
+		store.writer.transaction(trx => releaseUnknownClaims(trx, boot, [newId('rcp')], now())),
+	'the store is restored and held': store => store.writer.transaction(trx => holdAll(trx, now())),
+	'an operator holds what a dead daemon has': (store, {id}) =>
+		store.writer.transaction(trx => holdCopies(trx, {ids: [id], now: now(), silentSince: now()})),
+	'it is deferred before a host took it': (store, copy, boot) =>
+		endTry(store, boot, copy, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'}),
+	'it is given back by its try': (store, copy, boot) => endTry(store, boot, copy, {kind: 'released'}),
+};
+
+for (const [how, release] of Object.entries(releases)) {
+	storeTest(test, `what was seen of a first try stays when ${how}`, async (t, store) => {
+		const {api, id, copy, boot} = await startFirstTry(t, store, {cc: ['bob@a.test']});
+		await api.send({to: 'later@b.test'});
+		const during = await seen(api, id);
+		t.deepEqual(
+			during.copies.map(({role, state}) => `${role} ${state}`),
+			['to queued', 'cc queued'],
+		);
+		await release(store, copy, boot);
+		const after = await seen(api, id);
+		const isOutcome = after.copies[0]?.state_at !== during.copies[0]?.state_at;
+		t.is(isOutcome, how.includes('its try') || how.includes('deferred'), 'an outcome has a time of its own');
+		const without = (one: typeof after) => ({...one, updated_at: '', copies: one.copies.map(({state}) => state)});
+		t.deepEqual(isOutcome ? without(after) : after, isOutcome ? without(during) : during);
+		t.is(await rowsOf(store), 1);
+		// The next claim says nothing new.
+		await store.database('queue').update({next_attempt_at: now(), held_at: null});
+		await store.database('claims').delete();
+		const [again] = (await claimDue(api, boot)).filter(({role}) => role === 'to');
+		t.is(again?.queued, null);
+		t.deepEqual((await seen(api, id)).events, after.events);
+		t.true(await endTry(store, boot, again as Claimed, {kind: 'delivered'}, now()));
+		const ended = await seen(api, id);
+		t.deepEqual(ended.events.slice(0, 2), [...during.events]);
+		t.deepEqual(typesOf(ended), ['accepted', 'queued', 'sent', 'delivered']);
+		t.is(await rowsOf(store), 2);
+	});
+}
+
+const bounced = {kind: 'bounced', type: 'permanent', category: 'policy', reason: 'no', suppresses: false} as const;
+const ends = {
+	delivered: [{kind: 'delivered'}, true, ['sent', 'delivered']],
+	sent: [{kind: 'relayed'}, true, ['sent']],
+	bounced: [bounced, true, ['sent', 'bounced']],
+	errored: [{kind: 'errored', reason: 'template_error'}, false, ['errored']],
+	suppressed: [{kind: 'suppressed', reason: 'suppressed'}, false, ['suppressed']],
+} as const;
+
+for (const [state, [outcome, wasSent, types]] of Object.entries(ends)) {
+	storeTest(test, `a first try that ends ${state} leaves one row, which has all that was seen`, async (t, store) => {
+		const {api, id, copy, boot} = await startFirstTry(t, store);
+		const during = await seen(api, id);
+		t.true(await endTry(store, boot, copy, outcome, wasSent ? now() : null));
+		const after = await seen(api, id);
+		t.is(after.status, state);
+		t.deepEqual(after.events.slice(0, 2), [...during.events]);
+		t.deepEqual(typesOf(after).slice(2), [...types]);
+		t.is(await rowsOf(store), 1);
+		for (const event of after.events.slice(2)) {
+			t.like(event, {detail: {recipient: 'ada@a.test', role: 'to'}});
+		}
+	});
+}
+
+storeTest(test, 'a cc copy has no event of being queued, whatever becomes of its first try', async (t, store) => {
+	const {api, id, boot} = await startFirstTry(t, store, {cc: ['bob@b.test', 'eve@b.test']});
+	const [bob, eve] = await claimDue(api, boot, 'b.test');
+	t.true(await endTry(store, boot, bob as Claimed, {kind: 'delivered'}, now()));
+	t.true(await endTry(store, boot, eve as Claimed, {kind: 'released'}));
+	const {copies, ...all} = await seen(api, id);
+	t.deepEqual(
+		copies.map(({state}) => state),
+		['queued', 'delivered', 'queued'],
+	);
+	t.deepEqual(typesOf({copies, ...all}), ['accepted', 'queued', 'sent', 'delivered']);
+});
+
+storeTest(test, 'the end of a try that was given back and claimed again tells of `queued` once', async (t, store) => {
+	const {api, id, copy, boot} = await startFirstTry(t, store);
+	const during = await seen(api, id);
+	await store.writer.transaction(trx => releaseOwn(trx, copyClaims, boot, now()));
+	t.is((await claimDue(api, boot)).length, 1);
+	// Which of its claims it was cannot be told.
+	t.true(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
+	const after = await seen(api, id);
+	t.deepEqual(after.events.slice(0, 2), [...during.events]);
+	t.deepEqual(typesOf(after), ['accepted', 'queued', 'sent', 'delivered']);
+});
+
+storeTest(test, 'a report that bounces a copy in its first try comes behind `queued`', async (t, store) => {
+	const {api, id, copy, boot} = await startFirstTry(t, store);
+	const during = await seen(api, id);
+	const row = await copyRows(store.reader).where({id: copy.id}).first();
+	await record(store, reading([hard]), {to: [returnPath(row)]});
+	const reported = await seen(api, id);
+	t.like(reported, {status: 'bounced', listed: ['bounced']});
+	t.deepEqual(reported.events.slice(0, 2), [...during.events]);
+	t.deepEqual(typesOf(reported), ['accepted', 'queued', 'bounced']);
+	t.true(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
+	const after = await seen(api, id);
+	t.is(after.status, 'bounced');
+	t.deepEqual(after.events.slice(0, 3), [...reported.events]);
+	t.deepEqual(typesOf(after), ['accepted', 'queued', 'bounced', 'sent', 'delivered']);
+});
+
+storeTest(test, 'an operator ends what a dead daemon tried first: `queued` comes before it', async (t, store) => {
+	const {api, id, copy, boot} = await startFirstTry(t, store);
+	const during = await seen(api, id);
+	const step = {ids: [copy.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
+	const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
+	await store.writer.transaction(trx => beat(trx, node, now()));
+	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, outbox))).length, 0, 'it is tried');
+	t.deepEqual(await seen(api, id), during);
+	await store.writer.transaction(trx => removeNode(trx, boot));
+	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, outbox))).length, 1);
+	const after = await seen(api, id);
+	t.is(after.status, 'errored');
+	t.deepEqual(after.events.slice(0, 2), [...during.events]);
+	t.deepEqual(typesOf(after), ['accepted', 'queued', 'errored']);
+	t.false(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
+});
