@@ -2,6 +2,7 @@ import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import type {Answer, FakeMxOptions} from '../helpers/fake-mx.ts';
 import {clientOf, headerOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const never: Answer[] = [{do: 'never'}];
@@ -71,13 +72,25 @@ test('kill -9 at every step of a session: no mail is lost, only one whose dot wa
 	await waitFor('the mail was taken', () => host('mx.dot.example').count() === 1);
 	await waitFor('RSET was said', () => said('rset', 'RSET'));
 	await waitFor('DNS was asked', () => dns.queries.includes('MX dns.example'));
+	const expected = [...Object.keys(before), 'dot', 'dns'];
+	const timeline = async (daemon: {readonly url: string}, name: string) =>
+		((await call(`${daemon.url}/v1/messages/${idOf(name)}/events`, client.shop.key)).body as {data: object[]}).data;
+	const seen = new Map<string, object[]>();
+	for (const name of expected) {
+		// While DNS is asked for its way, nothing is claimed.
+		t.is(await client.status(idOf(name)), name === 'dns' ? 'accepted' : 'queued');
+		seen.set(name, await timeline(first, name));
+	}
 	await first.kill();
 
 	dns.zone['dns.example'] = {mx: [[10, 'mx.dns.example']]};
 	const second = await program.serve({MAILCTL_SMTP_TIMEOUTS: 'starttls=300ms'});
 	const again = await clientOf(program, second);
-	const expected = [...Object.keys(before), 'dot', 'dns'];
 	await Promise.all(expected.map(name => again.until(idOf(name), 'delivered')));
+	for (const [name, events] of seen) {
+		t.deepEqual((await timeline(second, name)).slice(0, events.length), events, `${name}: what was seen stays`);
+		t.is(events.length, name === 'dns' ? 1 : 2);
+	}
 	t.is(await again.status(idOf('quit')), 'delivered');
 	t.is(await again.status(idOf('rset')), 'bounced');
 	t.is(await second.stop(), 0);
