@@ -17,7 +17,7 @@ for (const engine of engines) {
 	test(`the events of a former version stay as they are, and go on in the new way (${engine})`, async t => {
 		const store = await openStore(await newLocation(t, engine));
 		t.teardown(() => store.close());
-		await migrateUpTo(store, '027_webhook_queue');
+		await migrateUpTo(store, '028_term_lists');
 		const {workspaceId} = await insertWorkspace(store);
 		const isFormer = true;
 		const [ended = ''] = await insertMessages(store, workspaceId, ['one@a.test'], {isFormer});

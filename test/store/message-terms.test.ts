@@ -132,7 +132,9 @@ for (const engine of engines) {
 		t.teardown(() => store.close());
 		await migrateUpTo(store, '027_webhook_queue');
 		const {workspaceId} = await insertWorkspace(store);
-		const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test', 'd@x.test']);
+		const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test', 'd@x.test'], {
+			isFormer: true,
+		});
 		for (const [index, state] of ['bounced', 'delivered', 'delivered'].entries()) {
 			await store.database('recipients').where({message_id: ids[index]}).update({state});
 		}
