@@ -42,15 +42,21 @@ export async function endTry(
 	outcome: Outcome,
 	sentAt: string | null = null,
 ): Promise<boolean> {
+	// Its events are made within a millisecond.
+	const later = Date.now() + 1;
+	const newIds = createIdSource({now: () => later, monotonic: () => 0});
+	const write = createRecordWrite(boot, {...outbox, newId: newIds});
+	return await store.writer.submit(write, judgedOf(copy, outcome, sentAt));
+}
+
+/** The end of a try, judged. */
+export function judgedOf(copy: Claimed, outcome: Outcome, sentAt: string | null = null): JudgedTry {
 	const now = Date.now();
 	const result = {recipientId: copy.id, outcome, attempts: [], sentAt, at: storeTime(now)};
 	const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 	const {attempts, sent_at: before} = copy;
 	const end = {result, acceptedAt: now, attempts, sentBefore: before !== null, retry};
-	const judged: JudgedTry = {copy, made: null, result, verdict: decideNext(end, now, Math.random), crashes: 0};
-	// Its events are made within a millisecond.
-	const ids = createIdSource({now: () => now + 1, monotonic: () => 0});
-	return await store.writer.submit(createRecordWrite(boot, {...outbox, newId: ids}), judged);
+	return {copy, made: null, result, verdict: decideNext(end, now, Math.random), crashes: 0};
 }
 
 type Seen = {

@@ -1,6 +1,10 @@
 import test from 'ava';
+import type {Knex} from 'knex';
 import {storeTime} from '../../src/mail/time.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
 import {giveUp} from '../../src/outcome/settle.ts';
+import {readLastPosition} from '../../src/store/event-positions.ts';
+import {readStream} from '../../src/store/event-stream.ts';
 import {releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {beat, removeNode} from '../../src/store/nodes.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
@@ -8,12 +12,15 @@ import {holdAll, holdCopies} from '../../src/store/queue/queue-change.ts';
 import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
 import {listQueue} from '../../src/store/queue/queue-list.ts';
 import {copyClaims, releaseSilentClaims, releaseUnknownClaims} from '../../src/store/queue/releases.ts';
+import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
+import {idOf} from '../helpers/api.ts';
 import {copyRows} from '../helpers/copies.ts';
-import {storeTest} from '../helpers/databases.ts';
-import {claimDue, endTry, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';
+import {engines, newStore, storeTest} from '../helpers/databases.ts';
+import {claimDue, endTry, judgedOf, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';
 import {newId, outbox} from '../helpers/messages.ts';
 import {hard, reading, record, returnPath} from '../helpers/reports.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const now = () => storeTime(Date.now());
 const rowsOf = async (store: Store) => Number((await store.reader('events').count('* as n').first())?.n);
@@ -136,6 +143,12 @@ storeTest(test, 'the end of a try that was given back and claimed again tells of
 	// Which of its claims it was cannot be told.
 	t.true(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
 	const after = await seen(api, id);
+	const upTo = await readLastPosition(store.reader);
+	const {events: streamed} = await readStream(store.reader, api.workspace.id, {after: 0, upTo});
+	t.deepEqual(
+		streamed.map(event => event.id),
+		after.events.map(event => event.id),
+	);
 	t.deepEqual(after.events.slice(0, 2), [...during.events]);
 	t.deepEqual(typesOf(after), ['accepted', 'queued', 'sent', 'delivered']);
 });
@@ -172,3 +185,45 @@ storeTest(test, 'an operator ends what a dead daemon tried first: `queued` comes
 	t.deepEqual(typesOf(after), ['accepted', 'queued', 'errored']);
 	t.false(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
 });
+
+if (engines.includes('postgres')) {
+	test('a report and the end of a first try at the same moment store `queued` once, whoever is first', async t => {
+		const store = await newStore(t, 'postgres');
+		const {api, id, copy, boot} = await startFirstTry(t, store);
+		const [during, row] = [await seen(api, id), await copyRows(store.reader).where({id: copy.id}).first()];
+		const isWaiting = async () => {
+			const mine = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
+			return (await mine.where({wait_event_type: 'Lock'})).length > 0;
+		};
+		const report = await store.reader.transaction();
+		t.teardown(() => (report.isCompleted() ? undefined : report.rollback()));
+		await moveRecipients(report, [copy.id], 'bounced', now());
+		const ending = endTry(store, boot, copy, {kind: 'delivered'}, now());
+		await waitFor('the outcome to wait', isWaiting);
+		t.deepEqual(await seen(api, id), during, 'nothing of it is committed');
+		await report.commit();
+		t.true(await ending);
+		const after = await seen(api, id);
+		t.is(after.status, 'bounced');
+		t.deepEqual(after.events.slice(0, 2), [...during.events]);
+		t.deepEqual(typesOf(after), ['accepted', 'queued', 'sent', 'delivered']);
+		await record(store, reading([hard]), {to: [returnPath(row)]});
+		t.deepEqual(typesOf(await seen(api, id)).slice(0, 4), typesOf(after), 'and later ones add to it');
+
+		const next = idOf(await api.send({to: 'ada@b.test'}));
+		const [other] = await claimDue(api, boot, 'b.test');
+		const before = await seen(api, next);
+		const outcome = await store.reader.transaction();
+		t.teardown(() => (outcome.isCompleted() ? undefined : outcome.rollback()));
+		await createRecordWrite(boot, outbox).apply(outcome, [judgedOf(other as Claimed, {kind: 'relayed'}, now())]);
+		const move = (trx: Knex.Transaction) => moveRecipients(trx, [other?.id ?? ''], 'bounced', now());
+		const moving = store.writer.transaction(move);
+		await waitFor('the report to wait', isWaiting);
+		await outcome.commit();
+		t.is((await moving).size, 1);
+		const ended = await seen(api, next);
+		t.is(ended.status, 'bounced');
+		t.deepEqual(ended.events.slice(0, 2), [...before.events]);
+		t.deepEqual(typesOf(ended), ['accepted', 'queued', 'sent']);
+	});
+}
