@@ -116,7 +116,10 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 			);
 			await insertAttempts(
 				trx,
-				mine.map(({copy, result, verdict}) => ({recipientId: copy.id, n: verdict.attempts, attempts: result.attempts})),
+				mine.map(({copy, result: {attempts}, verdict: {attempts: n}}) => ({
+					...{recipientId: copy.id, n, attempts},
+					isCounted: n > copy.attempts,
+				})),
 			);
 			await announce(
 				trx,

@@ -76,25 +76,37 @@ storeTest(test, 'a claim that was given back and came again while it is tried go
 	t.is(scheduler.inFlight, 0);
 });
 
-storeTest(test, 'an attempt that is recorded already does not keep its copy from ending', async (t, store) => {
+storeTest(test, 'attempts that are recorded already do not keep their copies from ending', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test']);
-	const [{id}] = await store.reader('recipients').select('id');
+	const addresses = Array.from({length: 12}, (_, index) => `u${index}@d${index}.test`);
+	await insertMessages(store, workspaceId, addresses);
+	// Another node took the claims over, recorded the same tries, and lost them again.
+	const row = {n: 1, position: 0, at: now(), phase: 'dot', reply: 'x', ms: 1};
+	const ids: string[] = await store.reader('recipients').pluck('id');
+	await store.database('attempts').insert(ids.map(id => ({...row, recipient_id: id})));
+	const ready: Array<() => void> = [];
 	const {scheduler, recorded} = schedulerOf(
 		store,
 		async copy => {
-			// Another node took the claim over, recorded the same try, and lost it again.
-			await store.writer.transaction(trx =>
-				trx('attempts').insert({recipient_id: id, n: 1, position: 0, at: now(), phase: 'dot', reply: 'x', ms: 1}),
-			);
+			// All end together.
+			await new Promise<void>(resolve => {
+				ready.push(resolve);
+				if (ready.length === addresses.length) {
+					for (const go of ready) {
+						go();
+					}
+				}
+			});
 			return resultOf(copy, {kind: 'delivered'});
 		},
 		{onStoreError: () => undefined},
 	);
 	await scheduler.start();
-	await waitFor('the end', () => recorded.length === 1);
+	await waitFor('the ends', () => recorded.length === addresses.length);
 	await scheduler.stop();
 	t.false(scheduler.storeFailing);
+	t.is((await store.reader('attempts').where({reply: 'x'})).length, addresses.length);
+	t.is((await store.reader('recipients').where({state: 'delivered'})).length, addresses.length);
 });
 
 storeTest(test, 'what a hostile host says can be stored, whatever it is', async (t, store) => {

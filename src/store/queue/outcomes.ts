@@ -135,8 +135,11 @@ export async function findReported(trx: Knex.Transaction, recipientIds: readonly
  */
 export async function insertAttempts(
 	trx: Knex.Transaction,
-	tries: ReadonlyArray<{recipientId: string; n: number; attempts: readonly Attempt[]}>,
+	tries: ReadonlyArray<{recipientId: string; n: number; isCounted: boolean; attempts: readonly Attempt[]}>,
 ): Promise<void> {
+	// Each counted try has a number of its own, so its rows can be copied. Should they be there after all, the writer tries
+	// each item alone.
+	const areNew = tries.length > 1 && tries.every(({isCounted}) => isCounted);
 	await insertRows(
 		trx,
 		'attempts',
@@ -172,6 +175,6 @@ export async function insertAttempts(
 				one.dialogue,
 			]),
 		),
-		'on conflict (recipient_id, n, position) do nothing',
+		areNew ? '' : 'on conflict (recipient_id, n, position) do nothing',
 	);
 }
