@@ -8,7 +8,7 @@ import {storeTime} from '../mail/time.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {queuedEvent} from '../store/event-rows.ts';
-import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
+import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms.ts';
 import {countTls, type TlsDay} from '../store/mta-sts.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
@@ -102,7 +102,8 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 				() => readTries(trx, triedBefore.map(idOf)),
 				() => findSubscribers(trx, [...new Set(ours.map(({copy}) => copy.workspace_id))]),
 			);
-			await insertTerms(
+			// Nobody has listed them so before. Should somebody have after all, the writer tries each item alone.
+			await (items.length > 1 ? insertTerms : mergeTerms)(
 				trx,
 				items.flatMap(item => termsOf(item, written.get(item.copy.id))),
 			);

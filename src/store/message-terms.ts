@@ -33,11 +33,19 @@ const endOf = (messageId: string): string => messageId.slice(secondLength);
 const afterSecond = '~';
 
 const both = `coalesce(message_terms.members, substr(message_terms.message_id, ${secondLength + 1})) || ' ' || excluded.members`;
-// The same message may get the same terms again.
 const merging = `on conflict (${keyColumns.join(', ')}) do update set members = ${both} where excluded.members is not null`;
 
-/** Adds messages to the lists of their terms. */
+/** Adds messages to lists in which none of them is. */
 export async function insertTerms(trx: Knex.Transaction, messages: readonly MessageTerms[]): Promise<void> {
+	await insertRows(trx, 'message_terms', columns, newRows(messages));
+}
+
+/** Adds messages to lists; those that are in them already stay. */
+export async function mergeTerms(trx: Knex.Transaction, messages: readonly MessageTerms[]): Promise<void> {
+	await insertRows(trx, 'message_terms', columns, newRows(messages), merging);
+}
+
+function newRows(messages: readonly MessageTerms[]): Row[] {
 	const lists = new Map<string, {readonly list: TermList; readonly ids: string[]}>();
 	for (const {workspaceId, messageId, terms} of messages) {
 		for (const term of terms) {
@@ -50,14 +58,11 @@ export async function insertTerms(trx: Knex.Transaction, messages: readonly Mess
 			}
 		}
 	}
-	const rows = [...lists.values()].map(({list: {workspaceId, term}, ids}): Row => {
+	return [...lists.values()].map(({list: {workspaceId, term}, ids}): Row => {
 		const newestFirst = ids.sort().reverse();
 		const members = ids.length === 1 ? null : newestFirst.map(endOf).join(' ');
 		return [workspaceId, term, newestFirst[0] as string, members];
 	});
-	if (rows.length > 0) {
-		await insertRows(trx, 'message_terms', columns, rows, merging);
-	}
 }
 
 /** A copy whose state has changed. */
@@ -71,7 +76,7 @@ export async function listState(
 ): Promise<void> {
 	const terms = isListed(state) ? [stateTerm(state)] : [];
 	const main = copies.filter(({role}) => role === 'to');
-	await insertTerms(
+	await mergeTerms(
 		trx,
 		main.map(({workspace_id: workspaceId, message_id: messageId}) => ({workspaceId, messageId, terms})),
 	);
@@ -195,7 +200,7 @@ async function eraseFrom(trx: Knex.Transaction, {workspaceId, messageId, terms}:
 		for (const {members: _, ...key} of rows) {
 			await trx('message_terms').where(key).delete();
 		}
-		await insertTerms(
+		await mergeTerms(
 			trx,
 			rows.flatMap(row =>
 				membersOf(row)

@@ -6,7 +6,7 @@ import type {RecipientState} from '../../src/mail/recipient-state.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {eraseMessages} from '../../src/store/erasures.ts';
 import {scanMessages} from '../../src/store/message-scan.ts';
-import {countListed, eraseTerms, insertTerms, readListed} from '../../src/store/message-terms.ts';
+import {countListed, eraseTerms, mergeTerms, readListed} from '../../src/store/message-terms.ts';
 import {removeMessages} from '../../src/store/retention.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
@@ -68,7 +68,7 @@ storeTest(test, 'messages that leave together share a row, and one that is erase
 	const listed = () => readListed(store.reader, list, {below: null}, 10);
 	const add = (...some: string[]) =>
 		store.writer.transaction(trx =>
-			insertTerms(
+			mergeTerms(
 				trx,
 				some.map(id => termOf(workspaceId, id, list.term)),
 			),
@@ -106,7 +106,7 @@ storeTest(test, 'a list is read in order, however its messages came into it', as
 			const idOf = (ms: number) => idFloor('msg', start + ms);
 			for (const group of groups) {
 				const messages = [...new Set(group)].map(ms => termOf(word.workspaceId, idOf(ms), word.term, 'w:y'));
-				await store.writer.transaction(trx => insertTerms(trx, messages));
+				await store.writer.transaction(trx => mergeTerms(trx, messages));
 			}
 			const range = {from: idOf(from)};
 			const found: string[] = [];
