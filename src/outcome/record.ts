@@ -105,7 +105,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 			// Nobody has listed them so before. Should somebody have after all, the writer tries each item alone.
 			await (items.length > 1 ? insertTerms : mergeTerms)(
 				trx,
-				items.flatMap(item => termsOf(item, written.get(item.copy.id))),
+				items.filter(({copy}) => written.has(copy.id)).flatMap(item => termsOf(item, written, reported)),
 			);
 			const mine = await escalateSoft(
 				trx,
@@ -170,14 +170,19 @@ function isOverruled({copy, verdict}: JudgedTry, written: ReadonlyMap<string, Re
 }
 
 /** A message is found by its subject once its first try ended; a copy that has one was tried before. */
-function termsOf({copy, made, verdict}: JudgedTry, written: RecipientState | undefined): MessageTerms[] {
-	if (copy.role !== 'to' || written === undefined) {
+function termsOf(
+	{copy, made, verdict}: JudgedTry,
+	written: ReadonlyMap<string, RecipientState>,
+	reported: ReadonlySet<string>,
+): MessageTerms[] {
+	const state = written.get(copy.id);
+	if (copy.role !== 'to' || state === undefined) {
 		return [];
 	}
 	const words = copy.subject === null && made !== null ? subjectTerms(made.subject) : [];
 	// A report has listed the state that it led to. A copy that was sent before is listed so.
-	const isNew = written === verdict.state && isListed(written) && !(written === 'sent' && copy.sent_at !== null);
-	const terms = isNew ? [...words, stateTerm(written)] : words;
+	const isKnown = reported.has(copy.id) || (state === 'sent' && copy.sent_at !== null);
+	const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
 	return [{workspaceId: copy.workspace_id, messageId: copy.message_id, terms}];
 }
 

@@ -226,7 +226,7 @@ async function thoseThatMatch(
 			.whereRaw(`coalesce(${stateOf('r')} = ?, false)`, [status]);
 	}
 	for (const term of terms) {
-		query.where(isInList(reader, {workspaceId, term}, 'm.id'));
+		query.where(isInList(reader, {workspaceId, term}, ids));
 	}
 	return (await query.select('m.id as id')).map(({id}: {id: string}) => id);
 }

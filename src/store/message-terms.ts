@@ -2,14 +2,14 @@ import type {Knex} from 'knex';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
 import {alongIndex} from './engine/along-index.ts';
-import {type IdRange, rowSource} from './engine/dialect.ts';
+import {type IdRange, lockLists, rowSource} from './engine/dialect.ts';
 import {insertRows, type Row} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
 
 /*
- * An index of messages by terms. A row of `message_terms` lists messages of about one second (`secondOf`) that share a term:
- * messages that leave together mostly have the same words, and one row for all of them costs a tenth. `members` has the ends of
- * their ids, `message_id` is the newest when the row was written. Without `members` it is the only one.
+ * An index of messages by terms. A row of `message_terms` lists messages of one second (`secondOf`) that share a term. Messages
+ * that leave together mostly have the same words, and one row for ten of them costs a tenth. `message_id` is the newest of them,
+ * `members` has the ends of all their ids; null: there is only the newest.
  */
 
 /** What a message can be found by. */
@@ -115,7 +115,7 @@ export async function readListed(
 	let below = before && secondOf(before) + afterSecond;
 	let members: string[] = [];
 	do {
-		const rows: Array<Omit<ListRow, 'term'>> = await rowsOf(reader, list, {from, below})
+		const rows: Listed[] = await rowsOf(reader, list, {from, below})
 			.limit(rowsAtOnce)
 			.select('w.message_id', 'w.members');
 		below = rows.length < rowsAtOnce ? '' : (rows.at(-1)?.message_id ?? '');
@@ -131,21 +131,23 @@ export async function readListed(
 	return [...found].slice(0, most);
 }
 
-type ListRow = {readonly term: Term; readonly message_id: string; readonly members: string | null};
+type Listed = {readonly message_id: string; readonly members: string | null};
+type ListRow = Listed & {readonly workspace_id: string; readonly term: Term};
 
-function membersOf({message_id: id, members}: Omit<ListRow, 'term'>): string[] {
+function membersOf({message_id: id, members}: Listed): string[] {
 	return members?.split(' ').map(end => secondOf(id) + end) ?? [id];
 }
 
-/** A condition: the message, an id as SQL, is in the list. */
-export function isInList(reader: Knex, {workspaceId, term}: TermList, id: string): Knex.Raw {
+/** A condition: the message of `m`, one of these, is in the list. */
+export function isInList(reader: Knex, {workspaceId, term}: TermList, ids: readonly string[]): Knex.Raw {
 	const row = reader('message_terms as o')
 		.where({'o.workspace_id': workspaceId, 'o.term': term})
-		.whereRaw(`o.message_id >= ${id}`)
-		.whereRaw(`o.message_id < substr(${id}, 1, ${secondLength}) || '${afterSecond}'`)
+		.whereRaw('o.message_id >= m.id')
+		.whereRaw(`o.message_id < substr(m.id, 1, ${secondLength}) || '${afterSecond}'`)
 		.whereRaw(
-			`coalesce(o.members, substr(o.message_id, ${secondLength + 1})) like '%' || substr(${id}, ${secondLength + 1}) || '%'`,
-		);
+			`coalesce(o.members, substr(o.message_id, ${secondLength + 1})) like '%' || substr(m.id, ${secondLength + 1}) || '%'`,
+		)
+		.whereRaw(...nearIds(reader, 'o.message_id', 'msg', ids));
 	// As a value it is looked up for each message: PostgreSQL might join by reading all of the index.
 	return reader.raw('coalesce(?, false)', [row.limit(1).select(reader.raw('true'))]);
 }
@@ -153,62 +155,71 @@ export function isInList(reader: Knex, {workspaceId, term}: TermList, id: string
 const messagesAtOnce = 500;
 
 /**
- * Takes messages that are removed out of the lists, before their rows lose what they are found by: that tells where they are, so
- * it needs no second index. Only rows of which they are the newest go. The others go with their newest: messages are removed in the
- * order of their ids.
+ * Takes messages that are about to be removed out of the lists. Their rows tell where they are, so it needs no second index. It
+ * looks for the list rows of which they are the newest. In other rows they stay until the newest one goes; readers leave out what
+ * does not exist.
  */
 export async function dropTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
+	await lockLists(trx);
+	const gone = new Set(messageIds);
 	for (let start = 0; start < messageIds.length; start += messagesAtOnce) {
 		const ids = messageIds.slice(start, start + messagesAtOnce);
-		const rows = (await readTerms(trx, ids)).flatMap(({workspaceId, messageId, terms}) =>
+		const keys = (await readTerms(trx, ids)).flatMap(({workspaceId, messageId, terms}) =>
 			[...terms, ...listedStates.map(stateTerm)].map(term => [workspaceId, term, messageId]),
 		);
-		const {sql, bindings} = rowSource(trx, rows, keyColumns.length);
-		const [near, about] = nearIds(trx, 'message_id', 'msg', ids);
-		await trx.raw(
-			`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
-				and ${near}`,
-			[...bindings, ...about] as Knex.RawBinding[],
-		);
+		if (keys.length > 0) {
+			const {sql, bindings} = rowSource(trx, keys, keyColumns.length);
+			const [near, about] = nearIds(trx, 'message_id', 'msg', ids);
+			const answer = await trx.raw(
+				`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
+					and ${near} returning ${columns.join(', ')}`,
+				[...bindings, ...about] as Knex.RawBinding[],
+			);
+			await listOthers(trx, Array.isArray(answer) ? answer : answer.rows, gone);
+		}
 	}
 }
 
 /** Takes messages out of the lists of all that a person may have said, before their rows lose it. Tags and states stay. */
 export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
+	await lockLists(trx);
 	for (const {workspaceId, messageId, terms} of await readTerms(trx, messageIds, {tags: null})) {
-		if (terms.length > 0) {
-			await eraseFrom(trx, {workspaceId, messageId, terms});
+		const rows: ListRow[] = await trx('message_terms')
+			.where({workspace_id: workspaceId})
+			.whereIn('term', [...terms])
+			.where('message_id', '>=', messageId)
+			.where('message_id', '<', secondOf(messageId) + afterSecond)
+			.where(row => row.whereNull('members').orWhereLike('members', `%${endOf(messageId)}%`))
+			.select(columns);
+		const listing = rows.filter(row => membersOf(row).includes(messageId));
+		for (const {members: _, ...key} of listing) {
+			await trx('message_terms').where(key).delete();
 		}
+		await listOthers(trx, listing, new Set([messageId]));
 	}
 }
 
-async function eraseFrom(trx: Knex.Transaction, {workspaceId, messageId, terms}: MessageTerms): Promise<void> {
-	const listing = trx('message_terms')
-		.where({workspace_id: workspaceId})
-		.whereIn('term', [...terms])
-		.where('message_id', '>=', messageId)
-		.where('message_id', '<', secondOf(messageId) + afterSecond)
-		.where(row => row.whereNull('members').orWhereLike('members', `%${endOf(messageId)}%`));
-	const isOther = (id: string) => id !== messageId;
-	// Another node may have erased others meanwhile: what it wrote is seen at the next look.
-	for (let rows: ListRow[]; ; ) {
-		rows = await listing.clone().forUpdate().select(columns);
-		rows = rows.filter(row => membersOf(row).includes(messageId));
-		if (rows.length === 0) {
-			return;
+/** Lists again the messages of deleted rows that are still there. */
+async function listOthers(trx: Knex.Transaction, rows: readonly ListRow[], gone: ReadonlySet<string>): Promise<void> {
+	const others = rows.flatMap(({workspace_id: workspaceId, term, ...row}) =>
+		membersOf(row)
+			.filter(id => !gone.has(id))
+			.map(messageId => ({workspaceId, messageId, terms: [term]})),
+	);
+	const ids = [...new Set(others.map(({messageId}) => messageId))];
+	const there = new Set<string>();
+	for (let start = 0; start < ids.length; start += messagesAtOnce) {
+		const some: string[] = await trx('messages')
+			.whereIn('id', ids.slice(start, start + messagesAtOnce))
+			.pluck('id');
+		for (const id of some) {
+			there.add(id);
 		}
-		for (const {members: _, ...key} of rows) {
-			await trx('message_terms').where(key).delete();
-		}
-		await mergeTerms(
-			trx,
-			rows.flatMap(row =>
-				membersOf(row)
-					.filter(isOther)
-					.map(id => ({workspaceId, messageId: id, terms: [row.term]})),
-			),
-		);
 	}
+	await mergeTerms(
+		trx,
+		others.filter(({messageId}) => there.has(messageId)),
+	);
 }
 
 type Found = {

@@ -46,13 +46,13 @@ export async function removeMessages(
 		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
 		.pluck('r.message_id');
 	const old = ids.filter(id => !waiting.includes(id));
-	await dropTerms(trx, old);
 	// What is just being added to a copy has locked its row, and is there when the others go.
 	const copyIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)
 		.whereRaw(...nearIds(trx, 'id', 'rcp', old))
 		.forUpdate()
 		.pluck('id');
+	await dropTerms(trx, old);
 	for (const table of ['attempts', 'engagement']) {
 		await trx(table).whereIn('recipient_id', copyIds).delete();
 	}

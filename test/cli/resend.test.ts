@@ -54,6 +54,7 @@ test('message resend: a new message that says the same, with every check', async
 			id: _,
 			created_at: __,
 			resent_from: ___,
+			position: ____,
 			...rest
 		} = await store.reader('messages').where({id: which}).first();
 		return rest;

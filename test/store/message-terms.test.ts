@@ -1,5 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
+import type {Knex} from 'knex';
 import {up} from '../../migrations/016_message_terms.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import type {RecipientState} from '../../src/mail/recipient-state.ts';
@@ -10,9 +11,10 @@ import {countListed, eraseTerms, mergeTerms, readListed} from '../../src/store/m
 import {removeMessages} from '../../src/store/retention.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
-import {engines, migrateUpTo, newLocation, storeTest} from '../helpers/databases.ts';
+import {engines, migrateUpTo, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const termsOf = async (store: Store, id: string | undefined): Promise<string[]> =>
 	await store.reader('message_terms').where({message_id: id}).orderBy('term').pluck('term');
@@ -93,6 +95,60 @@ storeTest(test, 'messages that leave together share a row, and one that is erase
 	await erase(a);
 	t.deepEqual(await store.reader('message_terms'), []);
 });
+
+storeTest(test, 'what is removed leaves the lists of what stays, and is not listed again', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test', 'd@x.test']);
+	const [a = '', b = '', c = '', d = ''] = ids;
+	await store.database('recipients').update({subject: 'Receipt'});
+	const list = {workspaceId, term: 'w:receipt'};
+	const listed = () => readListed(store.reader, list, {below: null}, 10);
+	await store.writer.transaction(trx =>
+		mergeTerms(
+			trx,
+			ids.map(id => termOf(workspaceId, id, list.term)),
+		),
+	);
+	// `b` and `c` wait.
+	const gone = (which: string[]) => (copies: Knex.QueryBuilder) => copies.whereIn('message_id', which);
+	await changeCopies(store.database, gone([a, d]), {state: 'delivered', next_attempt_at: null});
+	const range = {after: '', before: idFloor('msg', Date.now() + 60_000), limit: 10};
+	await store.writer.transaction(trx => removeMessages(trx, store.dialect, range));
+	t.deepEqual(await listed(), [c, b], 'what waits is found, though the newest of its row went');
+
+	await changeCopies(store.database, gone([b]), {state: 'delivered', next_attempt_at: null});
+	await store.writer.transaction(trx => removeMessages(trx, store.dialect, range));
+	await store.writer.transaction(trx => eraseTerms(trx, [c]));
+	t.deepEqual(await store.reader('message_terms').where({term: list.term}), [], 'nothing is left of what is gone');
+});
+
+if (engines.includes('postgres')) {
+	test('of two who are erased at once both leave the lists', async t => {
+		const store = await newStore(t, 'postgres');
+		const {workspaceId} = await insertWorkspace(store);
+		const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test']);
+		const [a = '', b = '', c = ''] = ids;
+		await store.database('recipients').update({subject: 'Receipt'});
+		const list = {workspaceId, term: 'w:receipt'};
+		await store.writer.transaction(trx =>
+			mergeTerms(
+				trx,
+				ids.map(id => termOf(workspaceId, id, list.term)),
+			),
+		);
+		const first = await store.reader.transaction();
+		t.teardown(() => (first.isCompleted() ? undefined : first.rollback()));
+		await eraseTerms(first, [a]);
+		const second = store.writer.transaction(trx => eraseTerms(trx, [b]));
+		await waitFor('the second to wait', async () => {
+			const mine = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
+			return (await mine.where({wait_event_type: 'Lock'})).length > 0;
+		});
+		await first.commit();
+		await second;
+		t.deepEqual(await readListed(store.reader, list, {below: null}, 10), [c]);
+	});
+}
 
 storeTest(test, 'a list is read in order, however its messages came into it', async (t, store) => {
 	const start = Date.UTC(2026, 5, 9);

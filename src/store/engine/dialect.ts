@@ -102,6 +102,18 @@ export const channel = 'mailctl';
 /** Who holds it divides sites among nodes. */
 export const leaseLock = schemaLock + 2;
 
+const listsLock = schemaLock + 3;
+
+/**
+ * Holds off others that take messages out of lists (`message-terms.ts`), until the transaction ends. They write rows anew, and a
+ * statement of PostgreSQL does not see rows that were written while it waited. SQLite has one writer.
+ */
+export async function lockLists(trx: Knex.Transaction): Promise<void> {
+	if (trx.client.driverName === 'pg') {
+		await trx.raw('select pg_advisory_xact_lock(?)', [listsLock]);
+	}
+}
+
 /** Whether no daemon holds this name (`Store.hold`), until the transaction ends. */
 export async function isUnheld(trx: Knex.Transaction, name: string): Promise<boolean> {
 	const {rows} = await trx.raw('select pg_try_advisory_xact_lock(?, hashtext(?)) as free', [nodeLocks, name]);

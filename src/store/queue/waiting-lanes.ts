@@ -53,23 +53,26 @@ export async function readDue(reader: Knex, now: string): Promise<LaneKey[]> {
  * much waits for others.
  */
 export async function readOpenOf(reader: Knex, workspaceId: string, limit: number): Promise<string[]> {
-	const open: string[] = [];
-	for (const part of ['q.held_at is null', 'q.held_at is not null']) {
-		const after = (name: string) =>
-			`select q.destination from queue as q where ${part} and q.destination > ${name} order by q.destination limit 1`;
-		const rows: Array<{id: string}> = await rowsOf(
-			reader,
-			`with recursive destinations (name) as (
-				select (${after("''")})
-				union all
-				select (${after('destinations.name')}) from destinations where destinations.name is not null)
-			select q.recipient_id as id from destinations cross join queue as q
-			where q.destination = destinations.name and q.workspace_id = ? and ${part} limit ?`,
-			[workspaceId, limit - open.length],
-		);
-		open.push(...rows.map(({id}) => id));
-	}
-	return open;
+	const parts = [
+		['due', 'q.held_at is null'],
+		['held', 'q.held_at is not null'],
+	] as const;
+	const destinations = parts.map(([name, part]) => {
+		const after = (last: string) =>
+			`(select q.destination from queue as q where ${part} and q.destination > ${last} order by q.destination limit 1)`;
+		return `${name} (destination) as (
+			select ${after("''")} union all select ${after(`${name}.destination`)} from ${name} where ${name}.destination is not null)`;
+	});
+	const copies = parts.map(
+		([name, part]) => `select q.recipient_id as id from ${name} cross join queue as q
+			where q.destination = ${name}.destination and q.workspace_id = ? and ${part}`,
+	);
+	const rows: Array<{id: string}> = await rowsOf(
+		reader,
+		`with recursive ${destinations.join(', ')} ${copies.join(' union all ')} limit ?`,
+		[workspaceId, workspaceId, limit],
+	);
+	return rows.map(({id}) => id);
 }
 
 async function rowsOf<Row>(reader: Knex, sql: string, bindings: ReadonlyArray<string | number>): Promise<Row[]> {
