@@ -3,7 +3,7 @@ import type {Workspace} from '../store/workspaces.ts';
 import type {SignedIn} from '../users/sessions.ts';
 import type {Assets} from './assets.ts';
 import {act, nothing, select, withToken} from './markup.ts';
-import {groups, type Place} from './places.ts';
+import {groups, type Place, placeKeys} from './places.ts';
 
 /** What surrounds the content of a page. */
 export type Frame = {
@@ -28,6 +28,8 @@ export type Visitor = {
 	readonly signedIn: SignedIn;
 	readonly workspace: Workspace | null;
 	readonly workspaces: readonly Workspace[];
+	/** The pages of the navigation that this user may open. */
+	readonly places: readonly Place[];
 };
 
 /** A whole page. Everything in it works without script; with it parts are fetched alone and lists follow what happens. */
@@ -56,7 +58,7 @@ ${notice === null ? null : html`<p class="notice good" role="status">${notice}</
 ${problem === null ? null : html`<p class="notice bad" role="alert">${problem}</p>`}
 ${content}
 </main>
-${visitor && keysHelp}
+${visitor && keysHelp(visitor.places)}
 </body>
 </html>
 `;
@@ -70,14 +72,19 @@ function charting({plotStyle, plot, charts}: Assets, nonce: string): Html {
 `;
 }
 
-function navigation({signedIn, workspace, workspaces}: Visitor, place: Place | null): Html {
-	const lists = groups.map(
-		group =>
-			html`<h2>${group.title}</h2><ul>${group.places.map(
-				one =>
-					html`<li><a href="/${one}"${one === place ? html` aria-current="page"` : nothing}>${titleOf(one)}</a></li>`,
-			)}</ul>`,
-	);
+function navigation({signedIn, workspace, workspaces, places}: Visitor, place: Place | null): Html {
+	const links = (group: readonly Place[]) =>
+		group
+			.filter(one => places.includes(one))
+			.map(one => {
+				const current = one === place ? html` aria-current="page"` : nothing;
+				const key = placeKeys[one] === undefined ? nothing : html` data-key="${placeKeys[one]}"`;
+				return html`<li><a href="/${one}"${current}${key}>${titleOf(one)}</a></li>`;
+			});
+	const lists = groups
+		.map(({title, places: all}) => ({title, shown: links(all)}))
+		.filter(({shown}) => shown.length > 0)
+		.map(({title, shown}) => html`<h2>${title}</h2><ul>${shown}</ul>`);
 	return html`<nav class="side" aria-label="Pages">
 <input type="checkbox" id="menu" aria-label="Show the menu">
 <div class="brand"><a href="/messages">mailctl</a><label for="menu" aria-hidden="true">Menu</label></div>
@@ -104,18 +111,16 @@ export function titleOf(place: Place): string {
 	return `${place[0]?.toUpperCase()}${place.slice(1)}`;
 }
 
-const keys: ReadonlyArray<readonly [string, string]> = [
-	['/', 'search'],
-	['j  k', 'next and previous row'],
-	['Enter', 'open the row'],
-	[
-		'g then a letter',
-		'go to a page: m messages, o overview, q queue, d domains, t templates, s suppressions, w webhooks, h health',
-	],
-	['?', 'this list'],
-	['Esc', 'close it'],
-];
-
-const keysHelp = html`<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl class="facts">${keys.map(
-	([key, text]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`,
-)}</dl><form method="dialog"><button>Close</button></form></dialog>`;
+function keysHelp(places: readonly Place[]): Html {
+	const pages = places.flatMap(place => (placeKeys[place] === undefined ? [] : [`${placeKeys[place]} ${place}`]));
+	const keys: ReadonlyArray<readonly [string, string]> = [
+		['/', 'search'],
+		['j  k', 'next and previous row'],
+		['Enter', 'open the row'],
+		['g then a letter', `go to a page: ${pages.join(', ')}`],
+		['?', 'this list'],
+		['Esc', 'close it'],
+	];
+	const rows = keys.map(([key, text]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`);
+	return html`<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl class="facts">${rows}</dl><form method="dialog"><button>Close</button></form></dialog>`;
+}

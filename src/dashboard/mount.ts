@@ -16,6 +16,7 @@ import {fileLimit, fileOf, formLimit, formOf, readForms} from './forms.ts';
 import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
+import {places} from './places.ts';
 import {go, type OpenAnswer, type OpenRoute, type Page, type Route, type Visit} from './route.ts';
 import {csrfCookie, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
@@ -35,11 +36,21 @@ declare module 'fastify' {
 export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandler): Routes {
 	const {reader, sessions, tools} = parts;
 	const answering = {assets: readAssets(), random: tools.random};
+	const table = pages(parts);
+	const placeRoutes = table.filter(({method, path}) => method === 'GET' && places.some(place => path === `/${place}`));
 
 	/** `token`: of a session that has just begun; absent: the one that the request has. */
 	async function known(request: FastifyRequest, token?: string): Promise<Visitor | null> {
 		const signedIn = token === undefined ? await readSignedIn(sessions, request) : await sessions.find(token);
-		return signedIn && {signedIn, ...(await readWorkspaces(reader, signedIn))};
+		return (
+			signedIn && {
+				signedIn,
+				...(await readWorkspaces(reader, signedIn)),
+				places: places.filter(place =>
+					placeRoutes.some(route => route.path === `/${place}` && mayAsk(signedIn, route)),
+				),
+			}
+		);
 	}
 
 	function send(request: FastifyRequest, reply: FastifyReply, answer: OpenAnswer): FastifyReply {
@@ -57,7 +68,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			return send(request, reply, isPart(request) ? ended(request) : toLogIn(request));
 		}
 		const {user, confirmedAt} = visitor.signedIn;
-		if (!mayActAs(user.role, route.role) || (route.everywhere && user.workspaceId !== null)) {
+		if (!mayAsk(visitor.signedIn, route)) {
 			const needed = route.everywhere ? `${route.role} of all workspaces` : route.role;
 			const why = `You are ${user.role} here; this needs the role ${needed}. An admin can change yours at Users.`;
 			return refuse(request, reply, {status: 403, title: 'Not allowed'}, why);
@@ -172,11 +183,16 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			for (const route of openPages(parts)) {
 				serveOpen(scope, route);
 			}
-			for (const route of pages(parts)) {
+			for (const route of table) {
 				serve(scope, route);
 			}
 		});
 	};
+}
+
+/** Whether the role and the workspaces of a user let them ask for a route. */
+function mayAsk({user}: SignedIn, {role, everywhere}: Route): boolean {
+	return mayActAs(user.role, role) && !(everywhere && user.workspaceId !== null);
 }
 
 const unreadable = 'Something in it is no text: it holds NUL or half a character.';

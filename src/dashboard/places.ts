@@ -20,6 +20,18 @@ export const places = [
 
 export type Place = (typeof places)[number];
 
+/** Letters that lead to a page after `g`. */
+export const placeKeys: Readonly<Partial<Record<Place, string>>> = {
+	messages: 'm',
+	overview: 'o',
+	queue: 'q',
+	domains: 'd',
+	templates: 't',
+	suppressions: 's',
+	webhooks: 'w',
+	health: 'h',
+};
+
 /** How the navigation groups them. */
 export const groups: ReadonlyArray<{readonly title: string; readonly places: readonly Place[]}> = [
 	{title: 'Mail', places: ['messages', 'overview', 'queue', 'deliverability', 'returned']},

@@ -113,22 +113,29 @@ test.serial('a viewer has no form on any page but to log out, to look, and of th
 	}
 });
 
-test.serial('no page has a link to what its reader may not see', async t => {
-	const viewer = await visitorOf(service(), 'viewer');
-	const followed = new Set<string>();
-	for (const path of paths) {
-		const {text} = await viewer.get(path);
-		const [, main = ''] = text.split('<main');
-		for (const [, href = ''] of main.matchAll(/<a [^>]*href="(\/[^"]*)"/g)) {
-			const to = href.replaceAll('&amp;', '&');
-			if (!followed.has(to)) {
-				followed.add(to);
-				t.not((await viewer.get(to)).status, 403, `${path} leads to ${to}`);
+for (const [role, workspace] of [
+	['viewer', undefined],
+	['operator', undefined],
+	['viewer', 'shop'],
+	['operator', 'shop'],
+	['admin', 'shop'],
+] as const) {
+	test.serial(`no page of ${role} of ${workspace ?? 'all workspaces'} has a link that answers 403`, async t => {
+		const visitor = await visitorOf(service(), role, workspace);
+		const followed = new Set<string>();
+		for (const path of paths) {
+			const {text} = await visitor.get(path);
+			for (const [, href = ''] of text.matchAll(/<a [^>]*href="(\/[^"]*)"/g)) {
+				const to = href.replaceAll('&amp;', '&');
+				if (!followed.has(to)) {
+					followed.add(to);
+					t.not((await visitor.get(to)).status, 403, `${path} leads to ${to}`);
+				}
 			}
 		}
-	}
-	t.true(followed.size > paths.length);
-});
+		t.true(followed.size > paths.length);
+	});
+}
 
 test.serial('without script each page has its content', async t => {
 	const browser = await browserFor(t);

@@ -1,15 +1,5 @@
 // What pages do more where scripts run: keys, copying, previews while one types. Everything works without it.
 (() => {
-	const goes = {
-		m: 'messages',
-		o: 'overview',
-		q: 'queue',
-		d: 'domains',
-		t: 'templates',
-		s: 'suppressions',
-		w: 'webhooks',
-		h: 'health',
-	};
 	let begun = '';
 
 	const rows = () => [...document.querySelectorAll('main a[data-row]')];
@@ -31,8 +21,9 @@
 			return;
 		}
 		const {key} = event;
-		if (begun === 'g' && goes[key]) {
-			location.assign(`/${goes[key]}`);
+		const page = begun === 'g' && document.querySelector(`nav a[data-key="${CSS.escape(key)}"]`);
+		if (page) {
+			page.click();
 		} else if (key === '/') {
 			const field = document.querySelector('main input[type="search"]');
 			field ? field.focus() : location.assign('/messages#search');
