@@ -4,10 +4,10 @@ import {appendFile, cp, mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs
 import path from 'node:path';
 import process from 'node:process';
 import {promisify} from 'node:util';
-import test from 'ava';
+import test, {type ExecutionContext} from 'ava';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
-import {findPeer} from '../helpers/peers/chroot.ts';
+import {findPeer, type PeerRoot} from '../helpers/peers/chroot.ts';
 
 const run = promisify(execFile);
 /** Nothing of this machine's: what the package needs must be in the package or in Debian. */
@@ -31,6 +31,15 @@ async function boot(root: string, script: string): Promise<string> {
 	return await readFile(path.join(root, 'root/said'), 'utf8');
 }
 
+/** A copy of the bare system, to be changed and booted. */
+async function copyOf(t: ExecutionContext, debian: PeerRoot): Promise<string> {
+	const parent = await mkdtemp(path.resolve(`${debian.folder}-test-`));
+	t.teardown(() => rm(parent, {recursive: true, force: true, maxRetries: 10}));
+	const root = path.join(parent, 'root');
+	await run('cp', ['-a', debian.folder, root]);
+	return root;
+}
+
 test('the Debian package is installed, serves, is upgraded, removed and purged', async t => {
 	const debian = await findPeer(t, 'debian');
 	if (debian === null) {
@@ -49,10 +58,8 @@ test('the Debian package is installed, serves, is upgraded, removed and purged',
 	const [name = ''] = await readdir(target);
 	t.regex(name, /^mailctl_[\d.]+_amd64\.deb$|^mailctl_[\d.]+_arm64\.deb$/);
 
-	const parent = await mkdtemp(path.resolve(`${debian.folder}-test-`));
-	t.teardown(() => rm(parent, {recursive: true, force: true, maxRetries: 10}));
-	const root = path.join(parent, 'root');
-	await run('cp', ['-a', debian.folder, root]);
+	const root = await copyOf(t, debian);
+	const parent = path.dirname(root);
 	const inside = async (...command: string[]) => (await run('chroot', [root, ...command], {env: bare})).stdout;
 	await cp(path.join(target, name), path.join(root, 'tmp/first.deb'));
 
@@ -95,6 +102,48 @@ test('the Debian package is installed, serves, is upgraded, removed and purged',
 	await inside('dpkg', '-P', 'mailctl');
 	t.false(existsSync(path.join(root, 'var/lib/mailctl')));
 	t.false(existsSync(path.join(root, 'etc/mailctl')));
+});
+
+test('the commands of docs/guide/systemd.md install, start, watch, change and upgrade the service', async t => {
+	const debian = await findPeer(t, 'debian');
+	if (debian === null) {
+		return;
+	}
+	const root = await copyOf(t, debian);
+	const place = (file: string) => path.join(root, file);
+	const [{filename}] = JSON.parse(
+		(await run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', place('root')])).stdout,
+	);
+	const page = await readFile('docs/guide/systemd.md', 'utf8');
+	const commands = [...page.matchAll(/^```sh\n([\s\S]*?)^```/gm)]
+		.flatMap(([, block]) => `${block}`.split('\n'))
+		.map(line => line.replace(/\s{2,}#.*/, ''))
+		.filter(line => line !== '' && line !== 'npm ci && npm pack');
+	// What the machine has: Node.js and its libraries. The bare system has no npm to compile sqlite3 and no sudo.
+	await cp(process.execPath, place('usr/bin/node'));
+	const {packages} = JSON.parse(await readFile('package-lock.json', 'utf8'));
+	for (const [folder, {dev}] of Object.entries<{dev?: boolean}>(packages)) {
+		if (folder !== '' && !dev && existsSync(folder)) {
+			await cp(folder, place(`root/${folder}`), {recursive: true});
+		}
+	}
+	const shim = async (name: string, text: string) => {
+		await writeFile(place(`usr/bin/${name}`), `#!/bin/sh -e\n${text}\n`, {mode: 0o755});
+	};
+	await shim('npm', 'cp -a /root/node_modules .');
+	await shim('sudo', 'if [ "$1" = -u ]; then shift; user=$1; shift; exec runuser -u "$user" -- "$@"; fi; exec "$@"');
+	await shim('sudoedit', 'sed -i s/^#MAILCTL_LOG_LEVEL=.*/MAILCTL_LOG_LEVEL=debug/ "$1"');
+
+	const said = await boot(
+		root,
+		['cd /root', ...commands.map(line => `${line} || echo "exit $? of: ${line}"`)].join('\n'),
+	);
+	t.deepEqual(said.match(/^exit .*$/gm) ?? [], [], said);
+	t.regex(said, /^msg_\w+$/m);
+	t.regex(said, /key_live_/);
+	t.regex(said, /Active: active \(running\)/);
+	t.regex(said, /"event":"reloaded","changed":\["MAILCTL_LOG_LEVEL"\]/);
+	t.true(existsSync(place(`root/${filename}`)));
 });
 
 test('the unit is confined: systemd calls its exposure 2.5 or less', async t => {
