@@ -38,4 +38,5 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['027_webhook_queue', () => import('./027_webhook_queue.ts'), 'breaking'],
 	['028_term_lists', () => import('./028_term_lists.ts'), 'breaking'],
 	['029_fewer_event_rows', () => import('./029_fewer_event_rows.ts'), 'breaking'],
+	['030_proofs', () => import('./030_proofs.ts')],
 ];

@@ -86,6 +86,7 @@ dkim_keys.active_from text C not null
 dkim_keys.retired_at text C
 dkim_keys.created_at text C not null
 dkim_keys.pending_at text C
+dkim_keys.seen_at text C
 domains.id text C not null
 domains.workspace_id text C not null
 domains.name text C not null
@@ -493,6 +494,7 @@ workspaces.created_at text C not null
 workspaces.source_pool text C
 workspaces.route text C
 workspaces.reputation_warned_at text C
+workspaces.paused_by text C
 address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 address_health: PRIMARY KEY (workspace_id, address_key)
 api_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE

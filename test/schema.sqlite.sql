@@ -89,6 +89,7 @@ CREATE TABLE dkim_keys (id text,
   retired_at text,
   created_at text not null,
   pending_at text,
+  seen_at text,
   foreign key(domain_id) references domains(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX domains_by_name on domains (workspace_id, name);
@@ -522,4 +523,5 @@ CREATE TABLE workspaces (id text,
   source_pool text,
   route text,
   reputation_warned_at text,
+  paused_by text,
   primary key (id));

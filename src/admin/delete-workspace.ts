@@ -37,9 +37,9 @@ const noBefore = idFloor('msg', 2 ** 48 - 1);
 export async function deleteWorkspace(options: DeleteOptions, workspace: Workspace): Promise<Deleted> {
 	const {store, tools, settled, removeCaptured, onStep} = options;
 	const {reader, writer} = store;
-	const {id, name, paused_at, pause_reason} = workspace;
+	const {id, name, paused_at, pause_reason, paused_by} = workspace;
 	const waiting = async () => (await findWaiting(reader, {workspaceId: id})).length;
-	const pause = async (changes: Pick<Workspace, 'paused_at' | 'pause_reason'>) =>
+	const pause = async (changes: Pick<Workspace, 'paused_at' | 'pause_reason' | 'paused_by'>) =>
 		await writer.transaction(async trx => {
 			await updateWorkspace(trx, id, changes);
 			await bumpGeneration(trx);
@@ -48,11 +48,12 @@ export async function deleteWorkspace(options: DeleteOptions, workspace: Workspa
 	if (before > 0) {
 		return {kind: 'waiting', copies: before};
 	}
-	await pause({paused_at: paused_at ?? storeTime(tools.clock.now()), pause_reason: 'it is being deleted'});
+	const pausedAt = paused_at ?? storeTime(tools.clock.now());
+	await pause({paused_at: pausedAt, pause_reason: 'it is being deleted', paused_by: null});
 	await settled();
 	const late = await waiting();
 	if (late > 0) {
-		await pause({paused_at, pause_reason});
+		await pause({paused_at, pause_reason, paused_by});
 		return {kind: 'waiting', copies: late};
 	}
 	const record = beginAct(tools, {action: 'workspace.deleted', workspaceId: id, target: id});

@@ -58,6 +58,7 @@ export async function createWorkspace(
 		...changes,
 		paused_at: null,
 		pause_reason: null,
+		paused_by: null,
 		reputation_since: null,
 		reputation_warned_at: null,
 		created_at: now,
@@ -98,7 +99,36 @@ export async function pauseWorkspace(
 ): Promise<Workspace> {
 	const pausedAt = workspace.paused_at ?? storeTime(tools.clock.now());
 	await record(trx, tools, 'workspace.paused', workspace.id, {reason});
-	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason});
+	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason, paused_by: null});
+}
+
+/** Whether somebody above its own users has paused a workspace: the guard, or a user of all workspaces. Only those resume it. */
+export function isPausedFromAbove({paused_at: at, paused_by: by}: Workspace): boolean {
+	return at !== null && by === null;
+}
+
+/** A pause by users of the workspace alone. False: it is paused from above, or gone; then nothing changes. */
+export async function pauseOwn(trx: Knex.Transaction, tools: ActTools, id: string, reason: string): Promise<boolean> {
+	const before = await findWorkspace(trx, id);
+	if (!before || isPausedFromAbove(before)) {
+		return false;
+	}
+	const workspace = await pauseWorkspace(trx, tools, before, reason);
+	await update(trx, workspace.id, {paused_by: 'workspace'});
+	return true;
+}
+
+/** Ends a pause by users of the workspace alone; what its reputation is judged by stays. False: it is paused from above, or gone. */
+export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: string): Promise<boolean> {
+	const before = await findWorkspace(trx, id);
+	if (!before || isPausedFromAbove(before)) {
+		return false;
+	}
+	if (before.paused_at !== null) {
+		await record(trx, tools, 'workspace.resumed', id, {});
+		await update(trx, id, {paused_at: null, pause_reason: null, paused_by: null});
+	}
+	return true;
 }
 
 /**
@@ -115,6 +145,7 @@ export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id
 	return await update(trx, id, {
 		paused_at: null,
 		pause_reason: null,
+		paused_by: null,
 		reputation_since: storeTime(tools.clock.now()),
 		reputation_warned_at: null,
 	});

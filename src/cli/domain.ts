@@ -3,7 +3,7 @@ import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {domainRecords, sendingNames} from '../domains/domain-records.ts';
-import {addDomain, removeDomain} from '../domains/domains.ts';
+import {addDomain, removeDomain, returnPathFault} from '../domains/domains.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
 import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
 import {zoneFile} from '../domains/zone-file.ts';
@@ -59,8 +59,9 @@ export function domainCommands(domain: Command): void {
 async function add(session: Session, options: {returnPathDomain?: string}, text: string): Promise<void> {
 	const name = parseDomain(text);
 	const returnPathDomain = options.returnPathDomain === undefined ? null : parseDomain(options.returnPathDomain);
-	if (returnPathDomain === name) {
-		throw new CliError('usage', `${name} cannot be its own return path`, `use a name below it such as bounce.${name}`);
+	const fault = returnPathFault(name, returnPathDomain);
+	if (fault !== null) {
+		throw new CliError('usage', `the return path is ${returnPathDomain}`, `it ${fault}`);
 	}
 	const {id: workspaceId} = await session.workspace();
 	const keys = await generateSigningKeys();

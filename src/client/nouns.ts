@@ -1074,7 +1074,7 @@ export class Nouns extends Requests {
 		/**
 		 * Add a domain.
 		 *
-		 * With keys that sign its mail at once. Publish the records of the answer, then verify it.
+		 * With keys that sign its mail once DNS shows them. Publish the records of the answer, then verify it.
 		 *
 		 * Needs the scope `domains:manage`.
 		 */

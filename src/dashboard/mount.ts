@@ -17,7 +17,7 @@ import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
 import {places} from './places.ts';
-import {go, type OpenAnswer, type OpenRoute, type Page, type Route, type Visit} from './route.ts';
+import {go, notAllowed, type OpenAnswer, type OpenRoute, type Page, type Route, type Visit} from './route.ts';
 import {csrfCookie, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
 /** How long after a log-in one may do what wants a fresh one. */
@@ -71,7 +71,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 		if (!mayAsk(visitor.signedIn, route)) {
 			const needed = route.everywhere ? `${route.role} of all workspaces` : route.role;
 			const why = `You are ${user.role} here; this needs the role ${needed}. An admin can change yours at Users.`;
-			return refuse(request, reply, {status: 403, title: 'Not allowed'}, why);
+			return send(request, reply, notAllowed(why));
 		}
 		if (route.fresh && tools.clock.now() - Date.parse(confirmedAt) > freshMs) {
 			return send(request, reply, go(`/confirm?to=${encodeURIComponent(pageOf(request))}`));
@@ -107,6 +107,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 					workspace: visitor.workspace as Visit['workspace'],
 					workspaces,
 					may: role => mayActAs(signedIn.user.role, role),
+					everywhere: signedIn.user.workspaceId === null,
 					now: tools.clock.now(),
 					tools: {...tools, operator: operatorOf(signedIn.user, request.ip)},
 					request,

@@ -1,6 +1,6 @@
 import type {Readable} from 'node:stream';
 import type {FastifyRequest} from 'fastify';
-import type {Html} from '../hosted/html.ts';
+import {type Html, html} from '../hosted/html.ts';
 import type {ActTools} from '../mail/operator.ts';
 import type {Role} from '../mail/user.ts';
 import type {Workspace} from '../store/workspaces.ts';
@@ -39,6 +39,8 @@ export type Visit = {
 	/** All that the user may look at. */
 	readonly workspaces: readonly Workspace[];
 	readonly may: (role: Role) => boolean;
+	/** A user of all workspaces, who may do what is the installation's. */
+	readonly everywhere: boolean;
 	/** Milliseconds. */
 	readonly now: number;
 	/** For workflows that change something: the audit trail says that it was this user. */
@@ -105,5 +107,9 @@ export const go = (to: string, notice?: string): Redirect => ({
 	kind: 'go',
 	to,
 	...(notice !== undefined && {notice}),
+});
+export const notAllowed = (why: string): Page => ({
+	...{kind: 'page', status: 403, place: null, title: 'Not allowed'},
+	content: html`<p>${why}</p>`,
 });
 export const missing = (what: string): Missing => ({kind: 'missing', what});

@@ -1,6 +1,7 @@
 import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
 import {canonicalLocale} from '../api/schemas/formats.ts';
 import {createChecks} from '../api/validate.ts';
+import {returnPathFault} from '../domains/domains.ts';
 import {parseDomain} from '../mail/address.ts';
 import {readRateLimit} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
@@ -145,8 +146,9 @@ function readDomain(item: Wanted['domain'], path: Path, refuse: Refuse): Wanted[
 	const ownPath = [...path, 'return_path_domain'];
 	const given = item.return_path_domain;
 	const own = given ? (parseDomain(given) ?? refuse(ownPath, domainForm)) : given;
-	if (own === name) {
-		refuse(ownPath, `must be another name, such as bounce.${name}`);
+	const fault = returnPathFault(name, own ?? null);
+	if (fault !== null) {
+		refuse(ownPath, fault);
 	}
 	return {name, ...(own !== undefined && {return_path_domain: own})};
 }

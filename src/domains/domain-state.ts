@@ -48,7 +48,7 @@ export function nextCheck(domain: DueDomain, now: number): number {
 /** When the daemon asks DNS next about a domain with these keys, in the store's form. */
 export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: number): string {
 	const pendingAt = keys
-		.map(key => key.pending_at)
+		.map(key => (key.seen_at === null && key.retired_at === null ? key.created_at : null))
 		.reduce((newest, at) => ((at ?? '') > (newest ?? '') ? at : newest), null);
 	return storeTime(Math.max(now, nextCheck({...domain, pending_at: pendingAt}, now)));
 }

@@ -15,18 +15,30 @@ export const sampleDomain = 'example.com';
 export type DomainInput = {
 	readonly workspaceId: string;
 	readonly name: string;
-	/** The host of its own return path; absent: `bounce.<name>`. */
+	/** The host of its own return path, as `returnPathFault` allows it; absent: `bounce.<name>`. */
 	readonly returnPathDomain?: string | null;
 	readonly keys: SigningKeys;
 };
 
-/** Adds a domain with its two DKIM keys, in use at once: mail is signed before DNS is verified. Undefined: it is there already. */
+/** What is wrong with the return path of a domain, a clause for people; null: nothing. Elsewhere it may be another tenant's. */
+export function returnPathFault(name: string, host: string | null): string | null {
+	return host === null || host.endsWith(`.${name}`) ? null : `must be a host below ${name}, such as bounce.${name}`;
+}
+
+/**
+ * Adds a domain with its two DKIM keys. Each signs once DNS showed it, or at once where an operator verified a sender of the domain.
+ * Undefined: it is there already.
+ */
 export async function addDomain(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	vault: Vault,
 	{workspaceId, name, returnPathDomain = null, keys}: DomainInput,
 ): Promise<{domain: Domain; keys: DkimKey[]} | undefined> {
+	const fault = returnPathFault(name, returnPathDomain);
+	if (fault !== null) {
+		throw new Error(`The return path of a domain ${fault}.`);
+	}
 	const {clock, newId, random} = tools;
 	const now = storeTime(clock.now());
 	const domain: Domain = {

@@ -40,6 +40,7 @@ export function keyRows({newId}: Pick<Tools, 'newId'>, vault: Vault, input: Keys
 			active_from: input.now,
 			pending_at: input.pendingAt,
 			retired_at: null,
+			seen_at: null,
 			created_at: input.now,
 		};
 	});

@@ -4,7 +4,7 @@ import type {Acting} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {activateDkimKey, deleteDkimKeys, listDkimKeys} from '../store/dkim-keys.ts';
+import {activateDkimKey, deleteDkimKeys, listDkimKeys, markKeysSeen} from '../store/dkim-keys.ts';
 import {claimDomainCheck, type Domain, updateCheckedDomain} from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
@@ -63,7 +63,7 @@ export async function recordDomainCheck(
 ): Promise<DomainCheck | undefined> {
 	const at = storeTime(acting.clock.now());
 	const standing = nextStanding(before, sightOf(records), at);
-	const changes = {...standing, return_path_at: returnPathAt(before, records, at)};
+	const changes = {...standing, return_path_at: returnPathAt({...before, ...standing}, records, at)};
 	if (!(await updateCheckedDomain(trx, before, changes))) {
 		return undefined;
 	}
@@ -72,18 +72,23 @@ export async function recordDomainCheck(
 		const {id, algorithm} = key as RecordKey;
 		await activateDkimKey(trx, {id, algorithm, domain_id: before.id}, at);
 	}
+	const signing = records.flatMap(({key, ok}) => (key?.state === 'active' && ok ? [key.id] : []));
+	const seen = await markKeysSeen(trx, signing, at);
 	const gone = records.filter(record => isGone(record, at)).map(({key}) => (key as RecordKey).id);
 	await deleteDkimKeys(trx, gone);
 
 	const domain = {...before, ...changes};
-	const isChanged = shown.length > 0 || gone.length > 0 || domain.return_path_at !== before.return_path_at;
+	const isChanged = shown.length > 0 || seen > 0 || gone.length > 0 || domain.return_path_at !== before.return_path_at;
 	const activated = shown.map(({name}) => name.slice(0, name.indexOf('.')));
 	if (isChanged || domain.state !== before.state) {
 		await recordAct(trx, acting, {
 			action: domain.state === before.state ? 'domain.updated' : `domain.${domain.state}`,
 			workspaceId: domain.workspace_id,
 			target: domain.id,
-			detail: {name: domain.name, activated, keys_removed: gone.length, return_path: domain.return_path_at !== null},
+			detail: {
+				...{name: domain.name, activated, keys_seen: seen, keys_removed: gone.length},
+				return_path: domain.return_path_at !== null,
+			},
 		});
 		await bumpGeneration(trx);
 	}
@@ -139,8 +144,18 @@ function sightOf(records: readonly CheckedRecord[]): Sight {
 	return proofs.some(({state}) => state === 'unknown') ? 'unknown' : 'absent';
 }
 
-/** Without its MX bounces would be lost, without its SPF mail be refused: both have to be there. No answer changes nothing. */
-function returnPathAt({return_path_at: before}: Domain, records: readonly CheckedRecord[], at: string): string | null {
+/**
+ * Without its MX bounces would be lost, without its SPF mail be refused: both have to be there. No answer changes nothing. Both may
+ * have been published for another workspace, so the domain has to have proved itself.
+ */
+function returnPathAt(
+	{return_path_at: before, verified_at: provedAt}: Pick<Domain, 'return_path_at' | 'verified_at'>,
+	records: readonly CheckedRecord[],
+	at: string,
+): string | null {
+	if (provedAt === null) {
+		return null;
+	}
 	const parts = records.filter(({purpose}) => purpose === 'return_path' || purpose === 'spf');
 	if (parts.every(({ok}) => ok)) {
 		return before ?? at;

@@ -96,6 +96,16 @@ export function readRateLimit(text: string): RateLimit | null | undefined {
 	return isGood ? {requests, windowMs: seconds * 1000} : undefined;
 }
 
+/** Whether a limit lets no more pass than another one does, neither at once nor over time. Null: no limit. */
+export function isWithin(limit: RateLimit | null, most: RateLimit | null): boolean {
+	return (
+		most === null ||
+		(limit !== null &&
+			limit.requests <= most.requests &&
+			limit.requests * most.windowMs <= most.requests * limit.windowMs)
+	);
+}
+
 function isFrom1(number: number | undefined, most: number): number is number {
 	return number !== undefined && number >= 1 && number <= most;
 }

@@ -14,6 +14,8 @@ export type DkimKey = {
 	/** Made by a rotation; not used before DNS shows it. */
 	readonly pending_at: string | null;
 	readonly retired_at: string | null;
+	/** When DNS first showed it; null: never. */
+	readonly seen_at: string | null;
 	readonly created_at: string;
 };
 
@@ -40,7 +42,12 @@ export async function activateDkimKey(
 	await trx('dkim_keys')
 		.where({domain_id: domainId, algorithm, pending_at: null, retired_at: null})
 		.update({retired_at: now});
-	await trx('dkim_keys').where({id}).update({pending_at: null, active_from: now});
+	await trx('dkim_keys').where({id}).update({pending_at: null, active_from: now, seen_at: now});
+}
+
+/** DNS shows these keys. Answers how many of them it never showed before. */
+export async function markKeysSeen(trx: Knex.Transaction, ids: readonly string[], now: string): Promise<number> {
+	return await trx('dkim_keys').whereIn('id', ids).whereNull('seen_at').update({seen_at: now});
 }
 
 export async function deleteDkimKeys(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
@@ -61,7 +68,7 @@ export async function findDkimKeys(
 
 /** What mail from a domain is signed and returned with, at a moment in the store's form. */
 export type DomainSigning = {
-	/** The newest active key of each algorithm. */
+	/** The newest active key of each algorithm, of those that DNS showed; of all where an operator verified a sender of the domain. */
 	readonly keyIds: readonly string[];
 	/** Null: DNS does not show the domain's own. */
 	readonly returnPathDomain: string | null;
@@ -71,6 +78,11 @@ export async function findDomainSigning(reader: Knex, domainId: string, now: str
 	const rows: Array<Pick<DkimKey, 'id' | 'algorithm'>> = await reader('dkim_keys')
 		.where({domain_id: domainId, pending_at: null, retired_at: null})
 		.where('active_from', '<=', now)
+		.where(known =>
+			known
+				.whereNotNull('seen_at')
+				.orWhereExists(reader('senders').where({domain_id: domainId}).whereNotNull('verified_at')),
+		)
 		.orderBy('active_from')
 		.orderBy('id')
 		.select('id', 'algorithm');

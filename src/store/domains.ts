@@ -77,7 +77,7 @@ export async function updateCheckedDomain(
 	);
 }
 
-/** A domain with what its next check depends on. */
+/** A domain with what its next check depends on: when the newest key was made that DNS has not shown yet. */
 export type DueDomain = Domain & {readonly pending_at: string | null};
 
 /** Moments in the store's form. */
@@ -95,11 +95,8 @@ export async function listDueDomains(
 	{now, minuteAgo, dayAgo, eager}: DueMoments,
 	limit: number,
 ): Promise<DueDomain[]> {
-	const pending = reader('dkim_keys as k')
-		.whereRaw('k.domain_id = d.id')
-		.whereNotNull('k.pending_at')
-		.max('k.pending_at')
-		.as('pending_at');
+	const unseen = () => reader('dkim_keys as k').whereRaw('k.domain_id = d.id').where({seen_at: null, retired_at: null});
+	const pending = unseen().max('k.created_at').as('pending_at');
 	return await reader('domains as d')
 		.whereNull('d.checked_at')
 		.orWhere('d.checked_at', '<=', dayAgo)
@@ -110,7 +107,7 @@ export async function listDueDomains(
 				hasten
 					.whereIn('d.state', ['pending', 'degraded'])
 					.orWhere(verified => verified.whereNull('d.return_path_at').where('d.state_at', '>', eager))
-					.orWhereExists(reader('dkim_keys as k').whereRaw('k.domain_id = d.id').whereNotNull('k.pending_at')),
+					.orWhereExists(unseen().where('k.created_at', '>', eager)),
 			),
 		)
 		.orderByRaw('case when d.checked_at is null then 0 else 1 end, d.checked_at, d.id')

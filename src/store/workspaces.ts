@@ -11,6 +11,8 @@ export type Workspace = {
 	readonly track_clicks_at: string | null;
 	readonly paused_at: string | null;
 	readonly pause_reason: string | null;
+	/** `workspace`: users of it alone paused it, and may resume it. Null: somebody above did, or nobody. */
+	readonly paused_by: 'workspace' | null;
 	/** When it was last resumed: its reputation counts from here. Null: never. */
 	readonly reputation_since: string | null;
 	/** Since when its figures are high; null: they are not. */
@@ -35,6 +37,7 @@ const columns = [
 	'track_clicks_at',
 	'paused_at',
 	'pause_reason',
+	'paused_by',
 	'reputation_since',
 	'reputation_warned_at',
 	'queue_lifetime_s',

@@ -120,6 +120,8 @@ test('what is no domain is a violation', async t => {
 		[{name: 7}, 'name'],
 		[{}, 'name'],
 		[{name: 'a.example', return_path_domain: 'A.example'}, 'return_path_domain'],
+		[{name: 'a.example', return_path_domain: 'bounce.shop.example'}, 'return_path_domain'],
+		[{name: 'a.example', return_path_domain: 'xa.example'}, 'return_path_domain'],
 		[{name: 'a.example', returnPathDomain: 'r.a.example'}, 'returnPathDomain'],
 	] as const) {
 		const answer = await api.post('/v1/domains', body);

@@ -274,6 +274,51 @@ storeTest(test, 'the own return path is used while DNS shows its MX and SPF', as
 	);
 });
 
+storeTest(
+	test,
+	'a domain gets no return path by records that another workspace published, and signs by no key',
+	async (t, store) => {
+		const {tools, write, zone, checks, records, selectors} = await prepare(t, store);
+		publish(zone, await records());
+		const other = await write(trx => createWorkspace(trx, tools, {name: 'other'}));
+		const input = {workspaceId: other?.id as string, name: 'shop.example', keys: await generateSigningKeys()};
+		const added = await write(trx => addDomain(trx, tools, testVault, input));
+		const signing = async () =>
+			await findDomainSigning(store.reader, added?.domain.id as string, storeTime(tools.clock.now()));
+		await checks.look();
+		t.deepEqual(await selectors(), ['mc1', 'mc2'], 'the owner signs');
+		t.deepEqual(await signing(), {keyIds: [], returnPathDomain: null});
+		// An operator vouches for a sender: its mail is signed, as it is before anything is published.
+		const sender = {
+			...input,
+			address: address('a@shop.example'),
+			name: null,
+			verified: true,
+			newKeys: async () => keys,
+		};
+		await write(trx => addSender(trx, tools, testVault, sender));
+		tools.advance(minute);
+		await checks.look();
+		t.like(await signing(), {keyIds: added?.keys.map(({id}) => id) ?? [], returnPathDomain: null});
+	},
+);
+
+storeTest(test, 'each key signs once DNS showed it', async (t, store) => {
+	const {tools, zone, checks, records, selectors} = await prepare(t, store);
+	const [ownership, rsa, , ...rest] = await records();
+	publish(zone, ownership === undefined ? [] : [ownership, ...rest]);
+	await checks.look();
+	t.deepEqual(await selectors(), []);
+	publish(zone, rsa === undefined ? [] : [rsa]);
+	tools.advance(minute);
+	await checks.look();
+	t.deepEqual(await selectors(), ['mc1'], 'it is looked for again, though all else is there');
+	delete zone['mc1._domainkey.shop.example'];
+	tools.advance(day);
+	await checks.look();
+	t.deepEqual(await selectors(), ['mc1']);
+});
+
 storeTest(test, 'of two nodes one checks each domain', async (t, store) => {
 	const {add, daemon, checks, checked, read} = await prepare(t, store);
 	const names = ['shop.example', ...Array.from({length: 7}, (_, n) => `d${n}.example`)];

@@ -75,6 +75,7 @@ test('keys rotate, and a rotation is cancelled', async t => {
 
 test('senders are added, switched and removed on the page of their domain', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
+	const operator = await visitorOf(service(), 'admin');
 	const page = await added(admin, 'senders.example');
 	const address = 'orders@senders.example';
 	const stateOf = async () =>
@@ -95,7 +96,7 @@ test('senders are added, switched and removed on the page of their domain', asyn
 		['disable', 'disabled'],
 		['enable', 'ready'],
 	] as const) {
-		await admin.submit(`${page}/senders/${id}/${step}`);
+		await (step === 'verify' ? operator : admin).submit(`${page}/senders/${id}/${step}`);
 		t.is(await stateOf(), state, step);
 	}
 	const elsewhere = await added(admin, 'other-senders.example');
@@ -116,6 +117,9 @@ test('a domain that is none, or there already, is asked for again', async t => {
 	const refused = await admin.submit('/domains', {name: 'no domain"', return_path_domain: 'kept.example'});
 	t.is(refused.status, 422);
 	t.true(refused.text.includes('value="no domain&quot;"') && refused.text.includes('value="kept.example"'));
+	for (const host of ['bounce.shop.example', 'b.example', 'no host.b.example']) {
+		t.is((await admin.submit('/domains', {name: 'b.example', return_path_domain: host})).status, 422, host);
+	}
 	await added(admin, 'twice.example');
 	t.regex((await admin.submit('/domains', {name: 'twice.example'})).text, /is there already/);
 	t.is((await admin.submit('/domains', {name: 'own.example', return_path_domain: 'own.example'})).status, 422);

@@ -54,21 +54,15 @@ test('settings are saved together, and what is wrong with one is said with all o
 	const calm = workspaceOf(service(), 'calm');
 	const visitor = await visitorOf(service(), 'admin', 'calm');
 	const path = `/workspaces/${calm.id}`;
-	const good = {name: 'calm', quota: '50', lifetime: '36h', locale: 'de-at', timezone: 'Europe/Vienna', opens: 'on'};
-	for (const wrong of [
-		{quota: 'many'},
-		{lifetime: 'soon'},
-		{locale: 'not a tag'},
-		{timezone: 'Mars'},
-		{colour: 'red'},
-	]) {
+	const good = {name: 'calm', lifetime: '36h', locale: 'de-at', timezone: 'Europe/Vienna', opens: 'on'};
+	for (const wrong of [{lifetime: 'soon'}, {locale: 'not a tag'}, {timezone: 'Mars'}, {colour: 'red'}]) {
 		const seen = await visitor.submit(path, {...good, ...wrong});
 		t.is(seen.status, 422, JSON.stringify(wrong));
 		t.regex(seen.text, new RegExp(`value="${Object.values(wrong)[0]}"`));
 	}
 	t.is((await visitor.submit(path, good)).location, path);
 	const shown = await service().program.cli<Record<string, unknown>>('workspace', 'show', calm.id);
-	t.like(shown, {monthly_quota: 50, locale: 'de-AT', timezone: 'Europe/Vienna'});
+	t.like(shown, {monthly_quota: null, locale: 'de-AT', timezone: 'Europe/Vienna'});
 	t.is((await visitor.submit(path, {...good, name: 'shop'})).status, 422, 'the name is another’s');
 	t.is((await visitor.submit(`/workspaces/${workspaceOf(service(), 'shop').id}`, good)).status, 404);
 	t.is((await visitor.submit('/workspaces', {name: 'mine'})).status, 403);
@@ -83,4 +77,57 @@ test('whoever sees all workspaces makes one and looks at it at once', async t =>
 	t.regex(text, /calm[\s\S]*shop|shop[\s\S]*calm/);
 	await visitor.submit('/workspaces/use', {workspace: workspaceOf(service(), 'shop').id});
 	t.regex((await visitor.get('/keys')).text, new RegExp(`value="${workspaceOf(service(), 'shop').id}" selected`));
+});
+
+test('what binds the owner of a workspace is changed by users of all workspaces alone', async t => {
+	const {id} = workspaceOf(service(), 'shop');
+	const path = `/workspaces/${id}`;
+	const [own, operator] = [await visitorOf(service(), 'admin', 'shop'), await visitorOf(service(), 'admin')];
+	type Shown = {
+		readonly monthly_quota: number | null;
+		readonly queue_lifetime: string | null;
+		readonly pause_reason: string | null;
+	};
+	const shown = () => service().program.cli<Shown>('workspace', 'show', id);
+
+	const settings = {name: 'shop', lifetime: '1h'};
+	t.is((await operator.submit(path, {...settings, quota: '50'})).location, path);
+	for (const wrong of [{quota: ''}, {quota: '51'}, {lifetime: '30d'}]) {
+		t.is((await own.submit(path, {...settings, ...wrong})).status, 403, JSON.stringify(wrong));
+	}
+	t.is((await own.submit(path, {...settings, lifetime: '2h'})).location, path);
+	t.like(await shown(), {monthly_quota: 50});
+	t.notRegex((await own.get(path)).text, /name="quota"/);
+	t.is((await operator.submit(path, {name: 'shop', quota: ''})).location, path);
+
+	for (const rate of ['0', '6001/60', '1000/1', '360000/3600']) {
+		t.is((await own.submit('/keys', {name: 'fast', rate_limit: rate})).status, 403, rate);
+	}
+	t.is((await own.submit('/keys', {name: 'slow', rate_limit: '60/1'})).status, 200);
+	t.is((await operator.submit('/workspaces/use', {workspace: id})).status, 303);
+	t.is((await operator.submit('/keys', {name: 'fast', rate_limit: '0'})).status, 200);
+
+	await operator.submit(`${path}/pause`, {reason: 'abuse'});
+	t.is((await own.submit(`${path}/resume`)).status, 403);
+	t.is((await own.submit(`${path}/pause`, {reason: 'ours'})).status, 403);
+	t.like(await shown(), {pause_reason: 'abuse'});
+	t.notRegex((await own.get(path)).text, /\/resume"/);
+	await operator.submit(`${path}/resume`);
+	await own.submit(`${path}/pause`, {reason: 'ours'});
+	await operator.submit(`${path}/pause`, {reason: 'theirs now'});
+	t.is((await own.submit(`${path}/resume`)).status, 403, 'a pause from above takes the place of one of their own');
+	await service().program.cli('workspace', 'resume', id);
+	t.like(await shown(), {pause_reason: null});
+});
+
+test('no scope of a key does what is the installation’s', async t => {
+	const {id} = workspaceOf(service(), 'calm');
+	const {key} = await service().program.cli<{key: string}>('key', 'create', '--name', 'all', '--workspace', id);
+	const {post, patch} = service().api(key);
+	t.is((await post('/v1/senders', {address: 'a@calm.example', verified: true})).status, 422);
+	const {body} = await post<{id: string}>('/v1/senders', {address: 'a@calm.example'});
+	t.is((await patch(`/v1/senders/${body.id}`, {verified: true})).status, 422);
+	for (const path of ['/v1/workspaces', `/v1/workspaces/${id}`, '/v1/keys', '/v1/users']) {
+		t.is((await post(path, {})).status, 404, path);
+	}
 });

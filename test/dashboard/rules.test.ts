@@ -57,6 +57,27 @@ test('what is the installation’s is closed to users of one workspace', async t
 	}
 });
 
+test('these acts and pages are the installation’s, and no others', t => {
+	t.deepEqual(
+		routes
+			.filter(one => one.everywhere)
+			.map(named)
+			.toSorted(),
+		[
+			'GET /health',
+			'GET /health/checks',
+			'GET /health/log',
+			'GET /health/settings',
+			'GET /returned/:id',
+			'GET /returned/:id/raw',
+			'POST /domains/:id/senders/:sender/verify',
+			'POST /queue/:destination/resume',
+			'POST /queue/suspend',
+			'POST /workspaces',
+		],
+	);
+});
+
 test('a form without its token, or from a page of another host, changes nothing', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	for (const route of routes.filter(one => one.method === 'POST')) {

@@ -124,7 +124,7 @@ workspaces:
 			'line 4: workspaces[0].settings.branding.accent must be six hex digits such as #0a7d4f',
 			'line 7: workspaces[0].domains[1] is there twice',
 			'line 8: workspaces[0].domains[2].name must be a full name such as shop.example',
-			'line 9: workspaces[0].domains[3].return_path_domain must be another name, such as bounce.b.example',
+			'line 9: workspaces[0].domains[3].return_path_domain must be a host below b.example, such as bounce.b.example',
 			'line 12: workspaces[0].senders[1] is there twice',
 			'line 13: workspaces[0].senders[2].address needs c.example among the domains',
 			'line 14: workspaces[0].topics[1] is there twice',

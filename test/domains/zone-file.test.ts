@@ -23,7 +23,14 @@ const base: DomainRecord = {
 
 async function records(): Promise<DomainRecord[]> {
 	const {rsa} = await generateSigningKeys();
-	const key = {id: 'dkm_1', domain_id: 'dom_1', algorithm: 'rsa-sha256', secret: '', created_at: now} as const;
+	const key = {
+		id: 'dkm_1',
+		domain_id: 'dom_1',
+		algorithm: 'rsa-sha256',
+		secret: '',
+		created_at: now,
+		seen_at: null,
+	} as const;
 	return domainRecords({
 		domain: {
 			...{id: 'dom_1', workspace_id: 'ws_1', name: 'shop.example', ownership_token: 'abc', created_at: now},

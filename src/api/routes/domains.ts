@@ -3,7 +3,7 @@ import type {FastifyRequest} from 'fastify';
 import {generateSigningKeys} from '../../compose/dkim.ts';
 import {domainRecords} from '../../domains/domain-records.ts';
 import {nextCheckAt} from '../../domains/domain-state.ts';
-import {addDomain, removeDomain} from '../../domains/domains.ts';
+import {addDomain, removeDomain, returnPathFault} from '../../domains/domains.ts';
 import {rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, type DomainSight, lookAtDomain} from '../../domains/verify-domain.ts';
 import {parseDomain} from '../../mail/address.ts';
@@ -105,7 +105,8 @@ export function domainRoutes({auth, reader, change, tools, vault, cursors, domai
 					...describe({
 						tag: 'Domains',
 						summary: 'Add a domain',
-						description: 'With keys that sign its mail at once. Publish the records of the answer, then verify it.',
+						description:
+							'With keys that sign its mail once DNS shows them. Publish the records of the answer, then verify it.',
 						answer: [201, 'The domain, with the records to publish.', domainSchema],
 						errors: ['conflict'],
 					}),
@@ -118,8 +119,8 @@ export function domainRoutes({auth, reader, change, tools, vault, cursors, domai
 				const name = parsed(request.body.name);
 				const own = request.body.return_path_domain;
 				const returnPathDomain = own === undefined ? null : parsed(own);
-				if (returnPathDomain === name) {
-					const message = 'must be another name than the domain';
+				const message = returnPathFault(name, returnPathDomain);
+				if (message !== null) {
 					throw apiError('validation_failed', {violations: [{field: 'return_path_domain', message}]});
 				}
 				const keys = await keyTurns(workspaceId, generateSigningKeys);

@@ -1,5 +1,5 @@
 import {generateSigningKeys} from '../../compose/dkim.ts';
-import {addDomain, sampleDomain} from '../../domains/domains.ts';
+import {addDomain, returnPathFault, sampleDomain} from '../../domains/domains.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {type Domain, type DomainState, pageDomains} from '../../store/domains.ts';
@@ -53,12 +53,13 @@ export function domainListPages({reader, change, vault}: DashboardParts): readon
 		const {form, workspace, tools} = visit;
 		const name = parseDomain(form.get('name')?.trim() ?? '');
 		const own = form.get('return_path_domain')?.trim() ?? '';
-		const returnPathDomain = own === '' ? null : parseDomain(own);
+		const returnPathDomain = own === '' ? null : (parseDomain(own) ?? '');
 		if (name === null) {
 			return await list(visit, 'This is no domain: use a name such as shop.example.');
 		}
-		if (own !== '' && (returnPathDomain === null || returnPathDomain === name)) {
-			return await list(visit, `The return path is a host below the domain, such as bounce.${name}.`);
+		const fault = returnPathFault(name, returnPathDomain);
+		if (fault !== null) {
+			return await list(visit, `The return path ${fault}.`);
 		}
 		const keys = await generateSigningKeys();
 		const input = {workspaceId: workspace.id, name, returnPathDomain, keys};

@@ -96,7 +96,7 @@ const changeNotices = {
 	disable: 'may not send any more',
 } as const;
 
-function actionsOf(to: string, sender: Sender): Html {
+function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 	const state = senderState(sender);
 	const removal = html`<p>Its queued mail ends as errored.</p>${act({
 		to: `${to}/remove`,
@@ -105,7 +105,7 @@ function actionsOf(to: string, sender: Sender): Html {
 		typed: sender.address,
 	})}`;
 	return join([
-		...(state === 'unverified' ? [act({to: `${to}/verify`, label: 'Verify without DNS'})] : []),
+		...(state === 'unverified' && everywhere ? [act({to: `${to}/verify`, label: 'Verify without DNS'})] : []),
 		state === 'disabled'
 			? act({to: `${to}/enable`, label: 'Enable', look: 'quiet'})
 			: act({to: `${to}/disable`, label: 'Disable', look: 'quiet'}),
@@ -144,7 +144,7 @@ export function senderPages({reader, change, vault}: DashboardParts, {show, abou
 		});
 
 	async function look(
-		{may, now}: Visit,
+		{may, everywhere, now}: Visit,
 		{id, name: domain}: Domain,
 		sender: Sender,
 		problem?: string,
@@ -155,7 +155,7 @@ export function senderPages({reader, change, vault}: DashboardParts, {show, abou
 			...(problem !== undefined && {status: 422, problem}),
 			place: 'domains',
 			title: sender.address,
-			...(may('admin') && {actions: actionsOf(to, sender)}),
+			...(may('admin') && {actions: actionsOf(to, sender, everywhere)}),
 			content: facts([
 				['State', senderBadge(sender)],
 				['Name in From', sender.name && name(sender.name)],
@@ -187,6 +187,8 @@ export function senderPages({reader, change, vault}: DashboardParts, {show, abou
 				method: 'POST',
 				path: `/domains/:id/senders/:sender/${step}`,
 				role: 'admin',
+				// Vouching for a sender is the installation's: it lets mail go out in the name of a domain that DNS has not proved.
+				...(step === 'verify' && {everywhere: true as const}),
 				answer: aboutSender(async ({tools}, domain, {id, address, address_key: key}) => {
 					await change(trx => changeSender(trx, tools, domain.workspace_id, key, step));
 					return go(`/domains/${domain.id}/senders/${id}`, `${address} ${changeNotices[step]}.`);

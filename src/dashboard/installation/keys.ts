@@ -1,14 +1,14 @@
 import {type CreatedKey, createKey, revokeKey, rotateKey} from '../../admin/keys.ts';
 import {linkBase} from '../../config/derive.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {readRateLimit, type Scope, scopes, usualScopes} from '../../mail/api-key.ts';
+import {isWithin, readRateLimit, type Scope, scopes, usualScopes} from '../../mail/api-key.ts';
 import {isId} from '../../mail/ids.ts';
 import {dayMs, storeTime} from '../../mail/time.ts';
 import {labelFault} from '../../mail/unprintable.ts';
 import {type ApiKey, listApiKeys} from '../../store/api-keys.ts';
 import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+import {type Answer, go, missing, notAllowed, type Route, type Visit} from '../route.ts';
 
 const path = '/keys';
 /** Of a key that ends. */
@@ -28,7 +28,7 @@ const overlaps = [
 ];
 
 /** Keys of the API: made, replaced and ended. Nobody can read one again. */
-export function keyPages({reader, change, settings}: DashboardParts): readonly Route[] {
+export function keyPages({reader, change, settings, live}: DashboardParts): readonly Route[] {
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {workspace, now, form} = visit;
 		const mayAct = visit.may('admin');
@@ -73,8 +73,12 @@ export function keyPages({reader, change, settings}: DashboardParts): readonly R
 		if (fault !== null) {
 			return await list(visit, `The name ${fault}.`);
 		}
-		if (rateLimit !== '' && readRateLimit(rateLimit) === undefined) {
+		const limit = readRateLimit(rateLimit);
+		if (rateLimit !== '' && limit === undefined) {
 			return await list(visit, 'The rate limit must be requests per seconds, as 6000/60, or 0 for none.');
+		}
+		if (limit !== undefined && !visit.everywhere && !isWithin(limit, live().rateLimit)) {
+			return notAllowed('A rate limit above the usual one is the installation’s: only users of all workspaces set it.');
 		}
 		const days = Number(form.get('expires') ?? '');
 		if (!(days >= 0 && days <= mostDays)) {

@@ -6,6 +6,7 @@ import {parseDuration} from '../../mail/time.ts';
 import {labelFault} from '../../mail/unprintable.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {act, input, nothing} from '../markup.ts';
+import type {Visit} from '../route.ts';
 
 // The form of a workspace's settings: what it shows and how it is read.
 
@@ -55,7 +56,7 @@ export function readSettings(form: URLSearchParams): Read {
 			name: text('name'),
 			locale: text('locale') === '' ? null : canonicalLocale(text('locale')),
 			timezone: orNull('timezone'),
-			monthlyQuota: quota === '' ? null : Number(quota),
+			...(form.has('quota') && {monthlyQuota: quota === '' ? null : Number(quota)}),
 			queueLifetime: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
 			trackOpens: form.has('opens'),
 			trackClicks: form.has('clicks'),
@@ -69,8 +70,25 @@ export function readSettings(form: URLSearchParams): Read {
 	};
 }
 
-/** `form`: what was typed before something was wrong with it. */
-export function settingsForm(workspace: Workspace, form: URLSearchParams): Html {
+/**
+ * What users of one workspace may not set, a sentence for them; null: nothing of it. The quota and how long the queue is used are the
+ * installation's. `longest`: milliseconds.
+ */
+export function foreignSetting(
+	{monthly_quota: quota, queue_lifetime_s: lifetime}: Workspace,
+	{monthlyQuota, queueLifetime}: Partial<WorkspaceInput>,
+	longest: number,
+): string | null {
+	if (monthlyQuota !== undefined && monthlyQuota !== quota) {
+		return 'The quota is the installation’s: only users of all workspaces change it.';
+	}
+	return queueLifetime != null && queueLifetime !== lifetime && queueLifetime * 1000 > longest
+		? `The queue lifetime is at most that of the installation (${longest / 1000}s): only users of all workspaces set a longer one.`
+		: null;
+}
+
+/** With what was typed before something was wrong with it. */
+export function settingsForm(workspace: Workspace, {form, everywhere}: Pick<Visit, 'form' | 'everywhere'>): Html {
 	const brand = readBranding(workspace.branding);
 	const isRepeated = form.has('name');
 	const field = (
@@ -84,7 +102,7 @@ export function settingsForm(workspace: Workspace, form: URLSearchParams): Html 
 	const lifetime = workspace.queue_lifetime_s === null ? null : `${workspace.queue_lifetime_s}s`;
 	const fields = html`<div class="grid">
 ${field('name', 'Name', workspace.name)}
-${field('quota', 'Messages a month', workspace.monthly_quota, {hint: 'Empty: no limit'})}
+${everywhere ? field('quota', 'Messages a month', workspace.monthly_quota, {hint: 'Empty: no limit'}) : nothing}
 ${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}
 ${field('locale', 'Language', workspace.locale, {placeholder: 'en', hint: 'Where neither send nor contact has one'})}
 ${field('timezone', 'Time zone', workspace.timezone, {placeholder: 'Europe/Vienna'})}

@@ -1,4 +1,12 @@
-import {changeWorkspace, createWorkspace, pauseWorkspace, resumeWorkspace} from '../../admin/workspaces.ts';
+import {
+	changeWorkspace,
+	createWorkspace,
+	isPausedFromAbove,
+	pauseOwn,
+	pauseWorkspace,
+	resumeOwn,
+	resumeWorkspace,
+} from '../../admin/workspaces.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {monthOf} from '../../mail/time.ts';
 import {labelFault} from '../../mail/unprintable.ts';
@@ -6,25 +14,27 @@ import {readMonth} from '../../store/usage.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {act, badge, code, count, facts, input, name, nothing, opened, section, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
-import {readSettings, settingsForm} from './workspace-settings.ts';
+import {type Answer, go, missing, notAllowed, type Route, type Visit} from '../route.ts';
+import {foreignSetting, readSettings, settingsForm} from './workspace-settings.ts';
 
 const path = '/workspaces';
 const gone = 'There is no such workspace.';
+const fromAbove =
+	'The operator of this installation, or the guard of its reputation, paused this workspace. Only users of all workspaces resume it.';
 
 type Row = {readonly workspace: Workspace; readonly accepted: number};
 
 /** Each workspace: what it may send, whether it is paused, how its pages look. */
-export function workspacePages({reader, change, sessions}: DashboardParts): readonly Route[] {
+export function workspacePages({reader, change, sessions, live}: DashboardParts): readonly Route[] {
 	const found = ({params, workspaces}: Visit): Workspace | undefined => workspaces.find(({id}) => id === params.id);
 	const accepted = async ({id}: Workspace, now: number) => (await readMonth(reader, id, monthOf(now).name)).accepted;
 
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {workspaces, signedIn, now, form} = visit;
+		const {workspaces, now, form} = visit;
 		const rows: Row[] = await Promise.all(
 			workspaces.map(async workspace => ({workspace, accepted: await accepted(workspace, now)})),
 		);
-		const mayCreate = visit.may('admin') && signedIn.user.workspaceId === null;
+		const mayCreate = visit.may('admin') && visit.everywhere;
 		return {
 			kind: 'page',
 			...(problem !== null && {status: 422, problem}),
@@ -52,7 +62,7 @@ export function workspacePages({reader, change, sessions}: DashboardParts): read
 		if (!workspace) {
 			return missing(gone);
 		}
-		const {now, form} = visit;
+		const {now} = visit;
 		const used = await accepted(workspace, now);
 		const share =
 			workspace.monthly_quota === null ? null : Math.min(100, (100 * used) / Math.max(1, workspace.monthly_quota));
@@ -73,7 +83,7 @@ export function workspacePages({reader, change, sessions}: DashboardParts): read
 		]);
 		const content = html`<div class="card">${known}</div>${
 			visit.may('admin')
-				? html`${section('Sending', pausing(workspace))}${section('Settings', settingsForm(workspace, form))}${section('Delete', deleting(workspace))}`
+				? html`${section('Sending', pausing(workspace, visit.everywhere))}${section('Settings', settingsForm(workspace, visit))}${section('Delete', deleting(workspace))}`
 				: null
 		}`;
 		return {
@@ -108,6 +118,10 @@ export function workspacePages({reader, change, sessions}: DashboardParts): read
 		if (!read.ok) {
 			return await show(visit, read.fault);
 		}
+		const foreign = visit.everywhere ? null : foreignSetting(workspace, read.input, live().queueLifetime);
+		if (foreign !== null) {
+			return notAllowed(foreign);
+		}
 		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, read.input));
 		return changed
 			? go(`${path}/${workspace.id}`, 'Saved.')
@@ -124,7 +138,15 @@ export function workspacePages({reader, change, sessions}: DashboardParts): read
 		if (fault !== null) {
 			return await show(visit, `The reason ${fault}.`);
 		}
-		await change(trx => pauseWorkspace(trx, visit.tools, workspace, reason));
+		const {tools, everywhere} = visit;
+		const paused = await change(async trx =>
+			everywhere
+				? await pauseWorkspace(trx, tools, workspace, reason)
+				: await pauseOwn(trx, tools, workspace.id, reason),
+		);
+		if (paused === false) {
+			return notAllowed(fromAbove);
+		}
 		return go(`${path}/${workspace.id}`, 'Paused: sends are refused, and what waits is held.');
 	}
 
@@ -133,7 +155,13 @@ export function workspacePages({reader, change, sessions}: DashboardParts): read
 		if (!workspace) {
 			return missing(gone);
 		}
-		await change(trx => resumeWorkspace(trx, visit.tools, workspace.id));
+		const {tools, everywhere} = visit;
+		const resumed = await change(async trx =>
+			everywhere ? await resumeWorkspace(trx, tools, workspace.id) : await resumeOwn(trx, tools, workspace.id),
+		);
+		if (resumed === false) {
+			return notAllowed(fromAbove);
+		}
 		return go(`${path}/${workspace.id}`, 'It sends again, what was held too.');
 	}
 
@@ -177,14 +205,19 @@ function newForm(form: URLSearchParams): Html {
 	return act({to: path, label: 'Make the workspace', fields});
 }
 
-function pausing({id, paused_at: paused, reputation_warned_at: warned}: Workspace): Html {
+function pausing(workspace: Workspace, everywhere: boolean): Html {
+	const {id, paused_at: paused, reputation_warned_at: warned} = workspace;
+	if (!everywhere && isPausedFromAbove(workspace)) {
+		return html`<div class="card"><p>${fromAbove}</p></div>`;
+	}
 	const reason = input({name: 'reason', label: 'Reason', required: true, placeholder: 'under review'});
 	const pause = act({
 		to: `${path}/${id}/pause`,
 		label: paused === null ? 'Pause' : 'Change the reason',
 		fields: reason,
 	});
-	const resume = paused === null && warned === null ? nothing : act({to: `${path}/${id}/resume`, label: 'Resume'});
+	const resume =
+		paused === null && !(everywhere && warned !== null) ? nothing : act({to: `${path}/${id}/resume`, label: 'Resume'});
 	return html`<div class="card"><p>While paused it refuses sends and holds what waits; nothing is lost.</p><div class="actions">${resume}${pause}</div></div>`;
 }
 

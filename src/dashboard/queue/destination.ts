@@ -21,9 +21,8 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 	const {reader, writer, webhooks, settings} = parts;
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {params, workspace, now, may, signedIn} = visit;
+		const {params, workspace, now, may, everywhere: seesAll} = visit;
 		const destination = params.destination ?? '';
-		const seesAll = signedIn.user.workspaceId === null;
 		const [standing] = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
 		const copies = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
 		const read = await readCopyFacts(

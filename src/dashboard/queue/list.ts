@@ -21,8 +21,7 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 	const shared = createShared(parts.tools.clock, countingRest);
 	const list = (visit: Visit, problem: string | null = null) => {
 		// A domain is suspended for all workspaces.
-		const idle = visit.signedIn.user.workspaceId === null;
-		const {workspace, now} = visit;
+		const {workspace, now, everywhere: idle} = visit;
 		const standing = {now, workspaceId: workspace.id, idle};
 		const rows = shared(visit, `${workspace.id} ${idle}`, () => readQueueStanding(parts.reader, standing));
 		return queueList(parts, visit, {rows, problem});
@@ -36,10 +35,9 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 
 async function queueList(
 	{process: {sites}}: DashboardParts,
-	{signedIn, query, now, form, may}: Visit,
+	{everywhere: seesAll, query, now, form, may}: Visit,
 	{rows: reading, problem}: {readonly rows: Promise<QueueStanding[]>; readonly problem: string | null},
 ): Promise<Answer> {
-	const seesAll = signedIn.user.workspaceId === null;
 	const rows = await reading;
 	return {
 		kind: 'page',
