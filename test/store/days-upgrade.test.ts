@@ -39,6 +39,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 			'027_webhook_queue',
 			'028_term_lists',
 			'029_fewer_event_rows',
+			'030_proofs',
 		]);
 		const reading = '0 MB are read once, about 1 s where 200 MB can be read in a second.';
 		t.deepEqual(told, [`Mail by day: ${reading}`, `Copies: ${reading}`, `Messages: ${reading}`]);

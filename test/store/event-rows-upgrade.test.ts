@@ -36,7 +36,7 @@ for (const engine of engines) {
 		await changeCopies(store.database, all => all.where({message_id: ended}), {
 			...{state: 'delivered', next_attempt_at: null},
 		});
-		t.deepEqual(await migrate(store.database), ['029_fewer_event_rows']);
+		t.deepEqual(await migrate(store.database), ['029_fewer_event_rows', '030_proofs']);
 		const timeline = async (id: string) =>
 			(await readEvents(store.reader, id, {after: null, limit: 9})).map(event => [event.id, event.type]);
 		const formerOf = (id: string) => former.filter(({message}) => message === id).map(one => [one.id, one.type]);

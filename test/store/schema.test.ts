@@ -5,7 +5,7 @@ import {migrations} from '../../migrations/index.ts';
 import {usualScopes} from '../../src/mail/api-key.ts';
 import {knowsSchema, migrate, schemaName, schemaState} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {type Engine, engines, newLocation, storeTest} from '../helpers/databases.ts';
+import {type Engine, engines, migrateUpTo, newLocation, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 /** The schema as text, in a fixed order: what a change of a migration does shows in the diff. */
@@ -130,6 +130,43 @@ storeTest(test, 'keys that named no scope get those that came later, others do n
 	t.deepEqual(await scopesOf('test'), usualScopes('test').toSorted());
 	t.deepEqual(await scopesOf('named'), named.toSorted());
 });
+
+for (const engine of engines) {
+	test(`an upgrade takes return paths away that no domain proved, and lets proved keys sign on (${engine})`, async t => {
+		const store = await openStore(await newLocation(t, engine));
+		t.teardown(() => store.close());
+		await migrateUpTo(store, '029_fewer_event_rows');
+		const {database} = store;
+		const at = '2026-06-09T10:00:00.000Z';
+		await database('workspaces').insert({id: 'ws_1', name: 'acme', created_at: at});
+		const domain = {...{workspace_id: 'ws_1', ownership_token: 'x', state_at: at, created_at: at}, return_path_at: at};
+		for (const [name, state, own] of [
+			['a.example', 'verified', null],
+			['b.example', 'verified', 'bounce.a.example'],
+			['c.example', 'pending', 'r.c.example'],
+			['d.example', 'verified', 'r.d.example'],
+		] as const) {
+			const verified_at = state === 'verified' ? at : null;
+			await database('domains').insert({...domain, id: name, name, state, verified_at, return_path_domain: own});
+			const key = {id: `k.${name}`, domain_id: name, selector: 'mc1', algorithm: 'rsa-sha256', secret: 'x'};
+			await database('dkim_keys').insert({...key, public_key: 'x', active_from: at, created_at: at});
+		}
+		await migrate(database);
+		const rows = await database('domains as d')
+			.join('dkim_keys as k', 'k.domain_id', 'd.id')
+			.orderBy('d.name')
+			.select('d.name', 'd.return_path_domain', 'd.return_path_at', 'k.seen_at');
+		t.deepEqual(
+			rows.map(row => [row.name, row.return_path_domain, row.return_path_at, row.seen_at]),
+			[
+				['a.example', null, at, at],
+				['b.example', null, null, at],
+				['c.example', 'r.c.example', null, null],
+				['d.example', 'r.d.example', at, at],
+			],
+		);
+	});
+}
 
 if (engines.includes('postgres')) {
 	test('what is ended for a deadlock with a node is made again', async t => {
