@@ -1,8 +1,19 @@
-import {accessSync, constants, existsSync, mkdirSync, readdirSync, rmdirSync, rmSync, statSync} from 'node:fs';
+import {
+	accessSync,
+	constants,
+	existsSync,
+	mkdirSync,
+	readdirSync,
+	readFileSync,
+	rmdirSync,
+	rmSync,
+	statSync,
+} from 'node:fs';
 import {statfs} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
+import {accessFault} from '../mail/regular-file.ts';
 import {isRestored} from './restored.ts';
 
 export type DataDirInput = {
@@ -16,30 +27,42 @@ export type DataDirInput = {
 };
 
 const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock|first-keys\.txt)/;
+/** What the daemon cannot work without, and whether it writes it: other files are replaced as a whole. */
+const needed: ReadonlyArray<readonly [name: RegExp, kind: 'file' | 'folder', mode: number]> = [
+	[/^(?:mailctl\.db|daemon\.lock)(?:-wal|-shm)?$/, 'file', constants.R_OK | constants.W_OK],
+	[/^secrets\.json$/, 'file', constants.R_OK],
+	[/^(?:captured|restore\.ready)$/, 'folder', constants.R_OK | constants.W_OK | constants.X_OK],
+];
+/** The disk's trouble, not the settings'. */
+const troubles = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'ENFILE', 'EMFILE', 'ENOMEM']);
 
 /**
  * Makes the data folder (mode 0700) or checks it, and lets all that this process makes from now on be its user's alone:
- * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 74 for a folder that cannot be used or whose
- * store was emptied (SQLite would take it for a new one), 78 for one that should not be used.
+ * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 78 for a folder that cannot or should not be used, 74
+ * where the disk fails or the store was emptied (SQLite would take it for a new one).
  */
 export function openDataDir({dataDir, asRoot = false, replaces = false, uid = process.getuid?.()}: DataDirInput): void {
 	process.umask(0o077);
 	try {
 		makeFolder(dataDir);
-		accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
 	} catch (error) {
-		const reason = (error as Error).message;
-		throw new ConfigError(
-			[`the data folder ${dataDir} cannot be written (${reason}): make it writable or set MAILCTL_DATA_DIR`],
-			74,
-		);
+		throw unusable(dataDir, error, uid);
 	}
 
 	const owner = statSync(dataDir).uid;
 	if (uid !== undefined && uid !== owner && !asRoot) {
 		throw new ConfigError([
-			`the data folder ${dataDir} belongs to user ${owner} and this is user ${uid}: run as that user (or with --as-root), or run chown ${uid} ${dataDir}`,
+			`the data folder ${dataDir} belongs to user ${owner} and this is user ${uid}: run as that user (or with --as-root), or run chown -R ${uid} ${dataDir}`,
 		]);
+	}
+	try {
+		accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
+	} catch (error) {
+		throw unusable(dataDir, error, uid);
+	}
+	const faults = readdirSync(dataDir).flatMap(name => faultsOf(dataDir, name, uid));
+	if (faults.length > 0) {
+		throw new ConfigError(faults);
 	}
 
 	const mode = statSync(dataDir).mode & 0o7777;
@@ -64,6 +87,85 @@ export function openDataDir({dataDir, asRoot = false, replaces = false, uid = pr
 		.filter(file => ((statSync(file, {throwIfNoEntry: false})?.mode ?? 0) & 0o066) !== 0);
 	if (exposed.length > 0) {
 		throw new ConfigError(exposed.map(file => `${file} can be read or written by others: run chmod 600 ${file}`));
+	}
+}
+
+/** Why the data folder can be neither made nor used, and how to fix it. */
+function unusable(dataDir: string, error: unknown, uid: number | undefined): ConfigError {
+	const {code = '', message} = error as NodeJS.ErrnoException;
+	const {at, isReached} = nearest(dataDir);
+	const closed = code === 'EACCES' ? accessFault(at, uid) : null;
+	const opening = isReached ? `run install -d -o ${uid} -m 700 ${dataDir}` : `run chmod o+x ${at}`;
+	let [why, fix] = [message, 'make it writable'];
+	if (isReached && !isFolder(at)) {
+		[why, fix] = [`${at} is not a folder`, 'move it away'];
+	} else if (code === 'EROFS') {
+		[why, fix] = [readOnly, `run mount -o remount,rw ${mountPoint(at)}`];
+	} else if (closed) {
+		[why, fix] = [closed.why, closed.isOwn || at === dataDir ? closed.fix : opening];
+	}
+	return new ConfigError(
+		[`the data folder ${dataDir} cannot be written (${why}): ${fix} or set MAILCTL_DATA_DIR`],
+		troubles.has(code) ? 74 : 78,
+	);
+}
+
+const readOnly = 'EROFS: the file system is mounted read-only';
+
+/** The folder itself, or the lowest one above it that is there. `isReached`: what is below can be looked up. */
+function nearest(path: string): {readonly at: string; readonly isReached: boolean} {
+	let isReached = true;
+	for (let at = path; ; at = dirname(at)) {
+		try {
+			if (statSync(at, {throwIfNoEntry: false}) || at === dirname(at)) {
+				return {at, isReached};
+			}
+		} catch {
+			isReached = false;
+		}
+	}
+}
+
+/** What a path is mounted by, as far as the system says. */
+function mountPoint(path: string): string {
+	let mounts = '';
+	try {
+		mounts = readFileSync('/proc/self/mounts', 'utf8');
+	} catch {
+		return path; // Not Linux.
+	}
+	const points = mounts.split('\n').map(line => (line.split(' ')[1] ?? '').replaceAll('\\040', ' '));
+	const above = points.filter(point => path === point || path.startsWith(point.endsWith('/') ? point : `${point}/`));
+	return above.sort((a, b) => b.length - a.length).find(point => point !== '') ?? path;
+}
+
+/** What is wrong with a file or folder in the data folder, if the daemon needs it. */
+function faultsOf(dataDir: string, name: string, uid: number | undefined): string[] {
+	const [, kind, mode] = needed.find(([names]) => names.test(name)) ?? [];
+	const path = join(dataDir, name);
+	if (kind === undefined) {
+		return [];
+	}
+	try {
+		const stats = statSync(path);
+		if (kind === 'folder' ? !stats.isDirectory() : !stats.isFile()) {
+			return [`${path} is no ${kind}: move it away`];
+		}
+		accessSync(path, mode);
+		return [];
+	} catch (error) {
+		const {code = '', message} = error as NodeJS.ErrnoException;
+		if (code === 'ENOENT') {
+			return []; // Another process has just removed it.
+		}
+		if (code === 'EROFS') {
+			return [`${path} cannot be written (${readOnly}): run mount -o remount,rw ${mountPoint(path)}`];
+		}
+		const {why, fix} = accessFault(path, uid) ?? {
+			why: `${path} cannot be used (${message})`,
+			fix: 'let this user write it',
+		};
+		return [`${why}: ${fix}`];
 	}
 }
 

@@ -1,5 +1,6 @@
-import {closeSync, constants, fstatSync, openSync, readSync, type Stats} from 'node:fs';
+import {closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync} from 'node:fs';
 import {type FileHandle, open} from 'node:fs/promises';
+import process from 'node:process';
 
 /** `refuse`: a file whose last name is a symbolic link is not read. Its folders may be links. */
 export type Links = 'follow' | 'refuse';
@@ -69,7 +70,8 @@ export function readGuarded(path: string, most = mostOfSettings): Guarded {
 	try {
 		file = openSync(path, flags('follow'));
 	} catch (error) {
-		throw asRefused(error, path);
+		const fault = (error as NodeJS.ErrnoException).code === 'EACCES' ? accessFault(path) : null;
+		throw fault ? Object.assign(new Error(`${fault.why}: ${fault.fix}`), {code: 'EACCES'}) : asRefused(error, path);
 	}
 	try {
 		const stats = fstatSync(file);
@@ -79,6 +81,38 @@ export function readGuarded(path: string, most = mostOfSettings): Guarded {
 	} finally {
 		closeSync(file);
 	}
+}
+
+/** `isOwn`: the file is this user's, only its mode is wrong. */
+export type AccessFault = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
+
+/** Why this user may not use a file or folder that is there, and the command that repairs it; null: for another reason. */
+export function accessFault(path: string, uid = process.getuid?.()): AccessFault | null {
+	let found: Stats;
+	try {
+		found = statSync(path);
+	} catch {
+		return null; // A folder above it is closed.
+	}
+	if (uid === undefined) {
+		return null;
+	}
+	if (found.uid !== uid) {
+		const recursive = found.isDirectory() ? '-R ' : '';
+		return {
+			why: `${path} belongs to user ${found.uid} and this is user ${uid}`,
+			fix: `run chown ${recursive}${uid} ${path}`,
+			isOwn: false,
+		};
+	}
+	const wanted = found.isDirectory() ? 0o700 : 0o600;
+	return (found.mode & wanted) === wanted
+		? null
+		: {
+				why: `${path} has mode ${(found.mode & 0o7777).toString(8)}`,
+				fix: `run chmod u+rw${found.isDirectory() ? 'x' : ''} ${path}`,
+				isOwn: true,
+			};
 }
 
 /** Files of /proc and /sys do not tell their size, and some have no end. */

@@ -152,17 +152,17 @@ test('migrate brings the schema up to date; a newer one is refused with 78', asy
 	}
 });
 
-test('a data folder or store that cannot be used is exit 74', async t => {
+test('a data folder that cannot be used is exit 78, a damaged store 74', async t => {
 	const cli = await newCli(t);
 	await writeFile(join(cli.folder, 'data'), 'a file');
-	refused(t, await cli.run('key', 'list'), 74, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
+	refused(t, await cli.run('key', 'list'), 78, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
 
 	// A folder that takes none, whoever asks.
 	const nowhere = await newCli(t, {MAILCTL_DATA_DIR: '/proc/mailctl/data'});
 	refused(
 		t,
 		await nowhere.run('workspace', 'create', '--name', 'a'),
-		74,
+		78,
 		/the data folder .* cannot be written .*MAILCTL_DATA_DIR/,
 	);
 

@@ -59,12 +59,12 @@ for (const mode of [0o700, 0o750, 0o755, 0o2750]) {
 	});
 }
 
-test('a folder that cannot be made is an input/output error', t => {
+test('a folder that cannot be made is refused', t => {
 	const file = join(folder(), 'file');
 	writeFileSync(file, '');
 	for (const dataDir of [file, join(file, 'below')]) {
 		const error = t.throws(() => openDataDir({dataDir}), {instanceOf: ConfigError, message: /set MAILCTL_DATA_DIR/});
-		t.is(error?.exitCode, 74);
+		t.is(error?.exitCode, 78);
 	}
 });
 
@@ -73,7 +73,7 @@ test('a folder of another user is refused unless forced', t => {
 	const uid = (process.getuid?.() ?? 0) + 1;
 	const error = t.throws(() => openDataDir({dataDir, uid}), {
 		instanceOf: ConfigError,
-		message: /belongs to user .*, or run chown \d+ /,
+		message: /belongs to user .*, or run chown -R \d+ /,
 	});
 	t.is(error?.exitCode, 78);
 	t.notThrows(() => openDataDir({dataDir, uid, asRoot: true}));

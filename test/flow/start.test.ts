@@ -1,5 +1,15 @@
-import {execFileSync} from 'node:child_process';
-import {chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync} from 'node:fs';
+import {execFileSync, spawnSync} from 'node:child_process';
+import {
+	chmodSync,
+	chownSync,
+	existsSync,
+	mkdirSync,
+	readFileSync,
+	rmSync,
+	statSync,
+	truncateSync,
+	writeFileSync,
+} from 'node:fs';
 import {createServer} from 'node:net';
 import {join, resolve} from 'node:path';
 import process from 'node:process';
@@ -159,15 +169,15 @@ test.serial('a port in use is named, with what to do', async t => {
 	t.false(existsSync(join(program.data, 'daemon.json')));
 });
 
-test.serial('a data folder that is a file, or below one, is an input/output error', async t => {
+test.serial('a data folder that is a file, or below one, is refused with what to do', async t => {
 	for (const folder of ['file', 'file/below']) {
 		const program = await prepareProgram(t, {MAILCTL_DATA_DIR: `./${folder}`});
 		writeFileSync(join(program.folder, 'file'), '');
-		refused(t, await program.run('serve'), 74, /data folder .*file.* cannot be written .*set MAILCTL_DATA_DIR/);
+		refused(t, await program.run('serve'), 78, /data folder .*file.* cannot be written .*set MAILCTL_DATA_DIR/);
 	}
 });
 
-test.serial('a data folder on a read-only file system is an input/output error', async t => {
+test.serial('a data folder on a read-only file system is refused with what to do', async t => {
 	const program = await usedFolder(t);
 	try {
 		execFileSync('mount', ['--bind', program.data, program.data], {stdio: 'pipe'});
@@ -176,8 +186,67 @@ test.serial('a data folder on a read-only file system is an input/output error',
 	} catch (error) {
 		return void notRunHere(t, `a file system cannot be mounted (${(error as Error).message.trim()})`);
 	}
-	refused(t, await program.run('serve'), 74, /data folder .* cannot be written \(EROFS/);
+	const fix = `: run mount -o remount,rw ${program.data} or set MAILCTL_DATA_DIR`;
+	refused(t, await program.run('serve'), 78, new RegExp(`data folder .* cannot be written \\(EROFS.*${fix}`));
 });
+
+/** Somebody who owns nothing. */
+const nobody = 65_534;
+
+test.serial('what belongs to another user is refused with both users and the command that repairs it', async t => {
+	if (process.getuid?.() !== 0) {
+		return void notRunHere(t, 'only root can give files to others');
+	}
+	const program = await usedFolder(t);
+	const serve = () => {
+		const options = {...program.environment, uid: nobody, gid: nobody, encoding: 'utf8'} as const;
+		const {status: code, stdout, stderr} = spawnSync(process.execPath, [resolve('bin/mailctl.js'), 'serve'], options);
+		return {code, stdout, stderr};
+	};
+	const asRoot = ` belongs to user 0 and this is user ${nobody}: `;
+	// The folder above is root's alone, and nobody else may enter it.
+	refused(t, serve(), 78, new RegExp(`data folder ${program.data} .*${program.folder}${`.* run chmod o\\+x`}`));
+	chmodSync(program.folder, 0o755);
+	refused(t, serve(), 78, new RegExp(`${program.data}${asRoot}.*run chown -R ${nobody} ${program.data}\n`));
+	execFileSync('chown', ['-R', String(nobody), program.data]);
+
+	for (const name of ['mailctl.db', 'mailctl.db-wal', 'mailctl.db-shm', 'secrets.json', 'daemon.lock', 'captured']) {
+		const file = join(program.data, name);
+		const isNew = !existsSync(file);
+		if (isNew) {
+			writeFileSync(file, '', {mode: 0o600});
+		}
+		if (name === 'captured') {
+			rmSync(file);
+			mkdirSync(file, {mode: 0o700});
+		}
+		chownSync(file, 0, 0);
+		const recursive = name === 'captured' ? '-R ' : '';
+		refused(t, serve(), 78, new RegExp(`^mailctl: ${file}${asRoot}run chown ${recursive}${nobody} ${file}\n$`));
+		chownSync(file, nobody, nobody);
+		if (isNew) {
+			rmSync(file, {recursive: true});
+		}
+	}
+
+	const settings = join(program.folder, '.env');
+	writeFileSync(settings, '', {mode: 0o600});
+	refused(t, serve(), 78, new RegExp(`\\.env cannot be read: ${settings}${asRoot}run chown ${nobody} ${settings}\n$`));
+	chownSync(settings, nobody, nobody);
+
+	const missing = join(program.folder, 'other');
+	Object.assign(program.environment.env, {MAILCTL_DATA_DIR: missing});
+	refused(t, serve(), 78, new RegExp(`belongs to user 0 .*: run install -d -o ${nobody} -m 700 ${missing} or set`));
+});
+
+for (const name of ['mailctl.db', 'secrets.json', 'daemon.lock']) {
+	test.serial(`a folder in the place of ${name} is refused with what to do`, async t => {
+		const program = await usedFolder(t);
+		rmSync(join(program.data, name), {force: true});
+		mkdirSync(join(program.data, name), {mode: 0o700});
+		refused(t, await program.run('serve'), 78, new RegExp(`${name} is no file: move it away\n$`));
+	});
+}
 
 test.serial('a second daemon on the folder learns who is the first', async t => {
 	const program = await prepareProgram(t, {});
@@ -294,10 +363,10 @@ test.serial('a PostgreSQL that is not there is worth another try', async t => {
 });
 
 if (process.getuid?.() !== 0) {
-	test.serial('a data folder that may not be written is an input/output error', async t => {
+	test.serial('a data folder that may not be written is refused with what to do', async t => {
 		const program = await usedFolder(t);
 		chmodSync(program.data, 0o500);
 		t.teardown(() => chmodSync(program.data, 0o700));
-		refused(t, await program.run('serve'), 74, /data folder .* cannot be written \(EACCES/);
+		refused(t, await program.run('serve'), 78, /data folder .* has mode 500\): run chmod u\+rwx /);
 	});
 }
