@@ -66,7 +66,8 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	let current: LiveSettings = settings;
 	const live = () => current;
 	const writing = createWriting({settings, live, store: held.store, boot, outbox: () => roles.outbox});
-	const store = {...held.store, writer: writing.writer};
+	const {writer} = writing;
+	const store = {...held.store, writer, ...(held.store.agreeing === held.store.writer && {agreeing: writer})};
 	const mailLog = createMailLog(logger);
 	const infrastructure = createInfrastructureAlarm(clock);
 	const metrics = createFigures({

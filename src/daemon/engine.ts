@@ -67,7 +67,7 @@ export type EngineOptions = {
 	/** What mail is made of cannot be used until somebody repairs it; the mail waits. */
 	readonly onResourceFault: (job: MakeJob, message: string) => void;
 	/** What became of a copy could not be judged. */
-	readonly onFault: (error: unknown, copy: Claimed) => void;
+	readonly onFault: (error: unknown, copy: TriedCopy) => void;
 	readonly onStoreError: (error: unknown) => void;
 	/** A recipient's domain announces an MTA-STS policy that could not be had. */
 	readonly onPolicyFailure: (failure: PolicyFailure) => void;
@@ -178,7 +178,7 @@ export function createEngine(options: EngineOptions) {
 		onSite: options.onSite,
 		allow: (site, connections) => senders.allow(site.name, connections),
 		leaseStore: isShared
-			? leaseStoreOf({writer: store.writer, node: boot, countConnections: senders.countConnections, now})
+			? leaseStoreOf({writer: store.agreeing, node: boot, countConnections: senders.countConnections, now})
 			: null,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(laneWaitWrite, note),
@@ -261,7 +261,7 @@ export function createEngine(options: EngineOptions) {
 			await Promise.all([makers.stop(), senders.stop()]);
 			if (isShared) {
 				// Others may have what it had, for all its connections are closed.
-				await store.writer.transaction(trx => removeLeases(trx, boot)).catch(options.onStoreError);
+				await store.agreeing.transaction(trx => removeLeases(trx, boot)).catch(options.onStoreError);
 			}
 		},
 	};

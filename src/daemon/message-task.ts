@@ -19,8 +19,6 @@ export type MessageTaskOptions = {
 	/** Removes the captured mails of the copies that were made in a range of time, milliseconds. */
 	readonly removeCapturedOf: (from: number, to: number) => Promise<void>;
 	readonly messagesPerStep?: number;
-	/** How many times a sweep tries to get at a day that others are using. */
-	readonly dropTries?: number;
 };
 
 /** False: somebody else was using a table for so long that the work was given up. */
@@ -69,7 +67,6 @@ export function messageTask({
 	removeCaptured,
 	removeCapturedOf,
 	messagesPerStep = 50,
-	dropTries = 20,
 }: MessageTaskOptions): SweepTask {
 	/** A whole day, or what other tables have of it; false: others are using it now. */
 	async function removeDay(day: Day): Promise<boolean> {
@@ -86,12 +83,11 @@ export function messageTask({
 		begin() {
 			const kept = days() === 0 ? 0 : clock.now() - days() * dayMs;
 			let after = '';
-			let tries = dropTries;
 			return async () => {
 				const {day, rowsBefore} = await findPast(store.reader, kept);
 				if (day !== null) {
-					// A long reader, such as pg_dump, may have it: at the next sweep.
-					return (await removeDay(day)) || --tries > 0;
+					// A long reader, such as pg_dump, may have it. All who need the table wait behind an attempt: the next sweep makes another.
+					return await removeDay(day);
 				}
 				const before = idFloor('msg', rowsBefore);
 				const next = await inStep(store, async trx => {

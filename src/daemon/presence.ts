@@ -64,7 +64,7 @@ export function createPresence({
 		if (told !== null && monotonic - told > silentMs / 2) {
 			judgesFrom = monotonic + silentMs;
 		}
-		const released = await store.writer.transaction(async trx => {
+		const released = await store.agreeing.transaction(async trx => {
 			// By the server's clock alone: a node whose clock is wrong must not take others for dead.
 			const now = await readServerTime(trx);
 			await beat(trx, node, storeTime(now));
@@ -102,7 +102,7 @@ export function createPresence({
 
 	/** A folder may be the copy of one whose daemon lives: then that one's connection holds its name. */
 	async function releaseFormer(boot: string): Promise<void> {
-		await store.writer.transaction(async trx => {
+		await store.agreeing.transaction(async trx => {
 			if (await isUnheld(trx, boot)) {
 				await releaseAll(trx, boot);
 				await removeLeases(trx, boot);
@@ -124,7 +124,7 @@ export function createPresence({
 		async begin(): Promise<void> {
 			if (alone) {
 				const now = storeTime(clock.now());
-				await store.writer.transaction(async trx => {
+				await store.agreeing.transaction(async trx => {
 					await releaseOthers(trx, copyClaims, node.id, now);
 					await releaseOthers(trx, deliveryClaims, node.id, now);
 					await removeOtherLaneWaits(trx, node.id);
@@ -140,7 +140,7 @@ export function createPresence({
 		/** Gives back what is still claimed and takes this node off the list. */
 		async end(): Promise<void> {
 			clearInterval(timer);
-			await store.writer.transaction(async trx => {
+			await store.agreeing.transaction(async trx => {
 				await releaseAll(trx, node.id);
 				await removeNode(trx, node.id);
 			});

@@ -3,12 +3,11 @@ import type {createMailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {LaneKey} from '../mail/way.ts';
-import type {JudgedTry} from '../outcome/record.ts';
+import type {JudgedTry, TriedCopy} from '../outcome/record.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
 import {findingsText} from '../reputation/words.ts';
-import type {Claimed} from '../store/queue/claimed.ts';
 import type {Attempted} from '../webhook/turn.ts';
 import type {createMetrics} from './metrics.ts';
 import {createThrottle} from './throttle.ts';
@@ -61,7 +60,7 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Telling
 			mailLog.reputation({workspace: workspaceId, name, kind, figures: findingsText(findings)});
 		},
 
-		copyFault(error: unknown, copy: Claimed): void {
+		copyFault(error: unknown, copy: TriedCopy): void {
 			mailLog.copyFault({messageId: copy.message_id, recipient: copy.address, workspace: copy.workspace_id}, error);
 		},
 

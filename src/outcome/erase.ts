@@ -19,7 +19,8 @@ import {
 	findCopiesOf,
 	findCopiesTo,
 	findMessagesTo,
-	findSubmittedBeside,
+	findSubmitted,
+	findSubmittedNames,
 	findUnmatched,
 	rewriteAddresses,
 	rewriteWebhookBodies,
@@ -44,6 +45,13 @@ export type Erased = {
 
 export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
 
+type StepContext = {
+	/** Messages whose submitted mails name the person to no other recipient any more. */
+	readonly cleaned: ReadonlySet<string>;
+	readonly unmatched: readonly string[];
+	readonly wasMailed: boolean;
+};
+
 export type EraseOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly clock: Clock;
@@ -56,6 +64,8 @@ export type EraseOptions = {
 };
 
 const messagesPerStep = 200;
+/** Mails may be large, and a mail as submitted is rewritten for each of its recipients. */
+const submittedPerStep = 50;
 
 /**
  * Erases a person: the content of every message to the address, the address wherever it stands, and the contact last, so
@@ -77,8 +87,9 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		let messages = 0;
 		let copies = 0;
 		for (;;) {
+			const cleaned = await eraseFromSubmitted(person);
 			const step = await writer.transaction(async trx => {
-				const taken = await takeStep(trx, person, {unmatched, wasMailed: messages + copies > 0});
+				const taken = await takeStep(trx, person, {cleaned, unmatched, wasMailed: messages + copies > 0});
 				const done = {messages: messages + taken.messages, cc_messages: copies + taken.copies};
 				if (taken.contact || done.messages + done.cc_messages > 0) {
 					await record(trx, done);
@@ -97,13 +108,15 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 	async function takeStep(
 		trx: Knex.Transaction,
 		person: Person,
-		{unmatched, wasMailed}: {readonly unmatched: readonly string[]; readonly wasMailed: boolean},
+		{cleaned, unmatched, wasMailed}: StepContext,
 	): Promise<{messages: number; copies: number; contact: boolean | null}> {
 		const {workspaceId, addressKey} = person;
 		// Who mails the placeholder itself finds every erased message under it.
 		const limit = addressKey === erasedAddress ? 0 : messagesPerStep;
-		const messageIds = await findMessagesTo(trx, workspaceId, addressKey, limit);
-		if (messageIds.length > 0) {
+		const found = await findMessagesTo(trx, workspaceId, addressKey, limit);
+		if (found.length > 0) {
+			// Those that came meanwhile are of the next step.
+			const messageIds = found.filter(id => cleaned.has(id));
 			await eraseMailTo(trx, person, messageIds);
 			return {messages: messageIds.length, copies: 0, contact: null};
 		}
@@ -125,7 +138,6 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 	async function eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
 		const at = storeTime(clock.now());
 		const copies = await findCopiesOf(trx, messageIds);
-		const beside = await findSubmittedBeside(trx, person.workspaceId, messageIds);
 		// First of all: from then on no other node writes an outcome of them.
 		const ended = await endCopies(trx, idsOf(copies), {state: 'suppressed', at});
 		await eraseCopies(trx, idsOf(copies.filter(({role}) => role === 'to')));
@@ -135,16 +147,27 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
-		await eraseFromSubmitted(trx, person, beside);
 		await removeCaptured(idsOf(copies));
 	}
 
-	/** Each recipient of a submitted mail has the whole of it. */
-	async function eraseFromSubmitted(
-		trx: Knex.Transaction,
-		{addressKey}: Person,
-		messageIds: readonly string[],
-	): Promise<void> {
+	/**
+	 * Each recipient of a submitted mail has the whole of it. Takes the person out of those that the next messages to them came
+	 * with, in steps of their own: a submitter may give all mails one Message-ID. Answers the messages that were looked at.
+	 */
+	async function eraseFromSubmitted({workspaceId, addressKey}: Person): Promise<ReadonlySet<string>> {
+		const limit = addressKey === erasedAddress ? 0 : messagesPerStep;
+		const messageIds = await findMessagesTo(reader, workspaceId, addressKey, limit);
+		for (const name of await findSubmittedNames(reader, messageIds)) {
+			for (let below: string | null | undefined = null; below !== undefined; ) {
+				const page = await findSubmitted(reader, workspaceId, name, {below, limit: submittedPerStep});
+				await writer.transaction(trx => eraseFrom(trx, addressKey, page));
+				below = page.length < submittedPerStep ? undefined : page.at(-1);
+			}
+		}
+		return new Set(messageIds);
+	}
+
+	async function eraseFrom(trx: Knex.Transaction, addressKey: string, messageIds: readonly string[]): Promise<void> {
 		// One after the other: they may be large.
 		for (const id of messageIds) {
 			const source = submittedSource(await listAttachments(trx, id));

@@ -23,6 +23,8 @@ export type ClaimsOptions = {
 	readonly onRecorded: (recorded: JudgedTry) => void;
 	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
 	readonly onLost: (copy: TriedCopy) => void;
+	/** One of the two has failed; the outcome is stored. */
+	readonly onFault: (error: unknown, copy: TriedCopy) => void;
 	/** The store could not be written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
@@ -32,7 +34,8 @@ export type ClaimsOptions = {
  * knows of them. An outcome that cannot be written is kept until it is, for what was sent must not be sent again.
  */
 export function createClaims(options: ClaimsOptions) {
-	const {writer, claimWrite, recordWrite, attemptDeadlineMs, clock, onRecorded, onLost, onStoreError} = options;
+	const {writer, claimWrite, recordWrite, attemptDeadlineMs, clock, onRecorded, onLost, onFault, onStoreError} =
+		options;
 	/** The copies being tried, by id. */
 	const held = createHeldClaims(options);
 	let unwritten = 0;
@@ -55,6 +58,21 @@ export function createClaims(options: ClaimsOptions) {
 		}
 	}
 
+	/** Until it is written; false: another daemon has taken the copy from us. */
+	async function write(recorded: JudgedTry): Promise<boolean> {
+		for (let failed = false; ; failed = true) {
+			try {
+				const isOurs = await writer.submit(recordWrite, recorded);
+				unwritten -= failed ? 1 : 0;
+				return isOurs;
+			} catch (error) {
+				unwritten += failed ? 0 : 1;
+				onStoreError(error);
+				await delay(storeRetryMs);
+			}
+		}
+	}
+
 	return {
 		/** The copies to be tried, until they are recorded, and what the lanes are to know; none where the store fails. */
 		async claim(grant: Grant): Promise<{readonly copies: readonly Claimed[]; readonly result: ClaimResult}> {
@@ -67,22 +85,18 @@ export function createClaims(options: ClaimsOptions) {
 
 		/** Resolves once the outcome of a claimed copy is on stable storage, or is somebody else's. */
 		async record(recorded: JudgedTry): Promise<void> {
-			for (let failed = false; ; failed = true) {
-				try {
-					if (await writer.submit(recordWrite, recorded)) {
-						onRecorded(recorded);
-					} else {
-						onLost(recorded.copy);
-					}
-					unwritten -= failed ? 1 : 0;
-					break;
-				} catch (error) {
-					unwritten += failed ? 0 : 1;
-					onStoreError(error);
-					await delay(storeRetryMs);
-				}
-			}
+			const isOurs = await write(recorded);
 			held.end(recorded.copy.id);
+			// Not within the retries: what fails here is no failure of the store, and the outcome must not be written again.
+			try {
+				if (isOurs) {
+					onRecorded(recorded);
+				} else {
+					onLost(recorded.copy);
+				}
+			} catch (error) {
+				onFault(error, recorded.copy);
+			}
 		},
 
 		/** Whether an outcome waits for the store. */

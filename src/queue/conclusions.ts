@@ -2,7 +2,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
 import type {Way} from '../mail/way.ts';
-import {type JudgedTry, triedCopy} from '../outcome/record.ts';
+import {type JudgedTry, type TriedCopy, triedCopy} from '../outcome/record.ts';
 import {decideNext, type NextStep} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
 import {fromSources} from '../pace/site-name.ts';
@@ -20,7 +20,7 @@ export type ConclusionsOptions = {
 	readonly clock: Clock;
 	readonly random: () => number;
 	/** What became of a copy could not be judged; that is held against the copy, as if it had taken a worker down. */
-	readonly onFault: (error: unknown, copy: Claimed) => void;
+	readonly onFault: (error: unknown, copy: TriedCopy) => void;
 };
 
 /** Before the host has taken us in nothing was said of the mail. */

@@ -181,9 +181,10 @@ export function createScheduler(options: SchedulerOptions) {
 		}
 	}
 
+	/** None rejects but for a bug in this folder, after which nobody knows what a lane holds: then the process ends (unhandledRejection). */
 	function track(promise: Promise<void>): void {
 		running.add(promise);
-		void promise.finally(() => running.delete(promise));
+		promise.then(() => running.delete(promise));
 	}
 
 	return {

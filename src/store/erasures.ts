@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {erasedAddress, isMessageId, type Role, submittedType} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {messageIdTerm} from '../mail/terms.ts';
-import {holdsBytes, rowSource} from './engine/dialect.ts';
+import {holdsBytes, lockLate, rowSource} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {eraseTerms, listState, type MovedCopy, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-copies.ts';
@@ -15,12 +15,12 @@ export type CopyRef = {readonly id: string; readonly messageId: string; readonly
 
 /** Some messages to an address, oldest first. */
 export async function findMessagesTo(
-	trx: Knex.Transaction,
+	reader: Knex,
 	workspaceId: string,
 	addressKey: string,
 	limit: number,
 ): Promise<string[]> {
-	return await trx('messages')
+	return await reader('messages')
 		.where({workspace_id: workspaceId, to_key: addressKey})
 		.orderBy('id')
 		.limit(limit)
@@ -63,11 +63,11 @@ export async function endCopies(
 	copyIds: readonly string[],
 	{state, at}: {readonly state: RecipientState; readonly at: string},
 ): Promise<CopyRef[]> {
-	const take = () => takeClaims(trx, trx('claims').whereIn('recipient_id', copyIds));
+	const claims = () => trx('claims').whereIn('recipient_id', copyIds);
 	// Before the queue, as outcomes do; and what was claimed until the queue was locked.
-	const before = await take();
+	const before = await takeClaims(trx, claims());
 	const open = await lockOpen(trx, copyIds);
-	const ended = [...before, ...(await take())];
+	const ended = [...before, ...(await takeClaims(trx, claims(), lockLate))];
 	await dequeue(trx, open);
 	await storeQueued(trx, ended);
 	const moved: Array<MovedCopy & {id: string; role: Role}> = await trx('recipients')
@@ -157,24 +157,26 @@ export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly 
 	await trx('attachments').whereIn('message_id', messageIds).delete();
 }
 
-/** Other messages that the mails of these were submitted for, found by their Message-ID. */
-export async function findSubmittedBeside(
-	trx: Knex.Transaction,
-	workspaceId: string,
-	messageIds: readonly string[],
-): Promise<string[]> {
-	const names: string[] = await trx('attachments')
+/** The Message-IDs of the mails that were submitted for messages. */
+export async function findSubmittedNames(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
+	if (messageIds.length === 0) {
+		return [];
+	}
+	const names: string[] = await reader('attachments')
 		.whereIn('message_id', messageIds)
 		.where({position: 0, content_type: submittedType})
 		.pluck('filename');
-	const beside = new Set<string>();
-	for (const name of new Set(names.filter(isMessageId))) {
-		const list = {workspaceId, term: messageIdTerm(name)};
-		for (const id of await readListed(trx, list, {below: null}, Number.POSITIVE_INFINITY)) {
-			beside.add(id);
-		}
-	}
-	return [...beside].filter(id => !messageIds.includes(id));
+	return [...new Set(names.filter(isMessageId))];
+}
+
+/** Messages that mails with this Message-ID were submitted for, newest first, at most so many. */
+export async function findSubmitted(
+	reader: Knex,
+	workspaceId: string,
+	name: string,
+	{below, limit}: {readonly below: string | null; readonly limit: number},
+): Promise<string[]> {
+	return await readListed(reader, {workspaceId, term: messageIdTerm(name)}, {below}, limit);
 }
 
 /** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. */

@@ -90,14 +90,32 @@ function rowsOf(reader: Knex, {workspaceId, term}: TermList, range: IdRange): Kn
 
 const idLength = 30;
 
-/** How many messages of a range a list has, roughly; at most so many of its rows are counted. */
-export async function countListed(reader: Knex, list: TermList, range: IdRange, mostRows: number): Promise<number> {
+/** Rows list up to a hundred messages: a count begins with as few rows as may hold all that is counted. */
+const mostPerRow = 100;
+
+/** How many messages of a range a list has, roughly. Counts in as few of its rows as hold `most`, and stops there. */
+export async function countListed(reader: Knex, list: TermList, range: IdRange, most: number): Promise<number> {
 	const members = `(length(w.members) + 1) / ${idLength - secondLength + 1}`;
-	const rows = rowsOf(reader, list, range)
-		.limit(mostRows)
-		.select(reader.raw(`coalesce(${members}, 1) as n`));
-	const counted: {n: number | string | null} | undefined = await reader.from(rows.as('rows')).sum('n as n').first();
-	return Number(counted?.n ?? 0);
+	let counted = 0;
+	let {below} = range;
+	for (let rowsAtOnce = Math.ceil(most / mostPerRow); counted < most; rowsAtOnce *= 4) {
+		const limit = Math.min(rowsAtOnce, most - counted);
+		const rows = rowsOf(reader, list, {...range, below})
+			.limit(limit)
+			.select('w.message_id', reader.raw(`coalesce(${members}, 1) as n`));
+		const found: {n: number | string | null; rows: number | string; last: string | null} = await reader
+			.from(rows.as('rows'))
+			.sum('n as n')
+			.count('* as rows')
+			.min('message_id as last')
+			.first();
+		counted += Number(found.n ?? 0);
+		below = found.last;
+		if (Number(found.rows) < limit) {
+			break;
+		}
+	}
+	return counted;
 }
 
 const mostRows = 200;
@@ -153,6 +171,14 @@ export function isInList(reader: Knex, {workspaceId, term}: TermList, ids: reado
 }
 
 const messagesAtOnce = 500;
+/** PostgreSQL allows 65,535 parameters in a statement, and a key has four at most. */
+const keysAtOnce = 5000;
+
+function* inParts<Item>(items: readonly Item[], most: number): Generator<readonly Item[]> {
+	for (let start = 0; start < items.length; start += most) {
+		yield items.slice(start, start + most);
+	}
+}
 
 /**
  * Takes messages that are about to be removed out of the lists. Their rows tell where they are, so it needs no second index. It
@@ -162,20 +188,12 @@ const messagesAtOnce = 500;
 export async function dropTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
 	const gone = new Set(messageIds);
-	for (let start = 0; start < messageIds.length; start += messagesAtOnce) {
-		const ids = messageIds.slice(start, start + messagesAtOnce);
+	for (const ids of inParts(messageIds, messagesAtOnce)) {
 		const keys = (await readTerms(trx, ids)).flatMap(({workspaceId, messageId, terms}) =>
-			[...terms, ...listedStates.map(stateTerm)].map(term => [workspaceId, term, messageId]),
+			[...terms, ...listedStates.map(stateTerm)].map(term => [workspaceId, term, messageId] as const),
 		);
-		if (keys.length > 0) {
-			const {sql, bindings} = rowSource(trx, keys, keyColumns.length);
-			const [near, about] = nearIds(trx, 'message_id', 'msg', ids);
-			const answer = await trx.raw(
-				`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
-					and ${near} returning ${columns.join(', ')}`,
-				[...bindings, ...about] as Knex.RawBinding[],
-			);
-			await listOthers(trx, Array.isArray(answer) ? answer : answer.rows, gone);
+		for (const some of inParts(keys, keysAtOnce)) {
+			await listOthers(trx, await deleteRows(trx, some), gone);
 		}
 	}
 }
@@ -183,20 +201,67 @@ export async function dropTerms(trx: Knex.Transaction, messageIds: readonly stri
 /** Takes messages out of the lists of all that a person may have said, before their rows lose it. Tags and states stay. */
 export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
-	for (const {workspaceId, messageId, terms} of await readTerms(trx, messageIds, {tags: null})) {
-		const rows: ListRow[] = await trx('message_terms')
-			.where({workspace_id: workspaceId})
-			.whereIn('term', [...terms])
-			.where('message_id', '>=', messageId)
-			.where('message_id', '<', secondOf(messageId) + afterSecond)
-			.where(row => row.whereNull('members').orWhereLike('members', `%${endOf(messageId)}%`))
-			.select(columns);
-		const listing = rows.filter(row => membersOf(row).includes(messageId));
-		for (const {members: _, ...key} of listing) {
-			await trx('message_terms').where(key).delete();
+	const gone = new Set(messageIds);
+	for (const ids of inParts(messageIds, messagesAtOnce)) {
+		const keys = (await readTerms(trx, ids, {tags: null})).flatMap(({workspaceId, messageId, terms}) =>
+			terms.map(term => [workspaceId, term, messageId, secondOf(messageId) + afterSecond] as const),
+		);
+		for (const some of inParts(keys, keysAtOnce)) {
+			const rows = (await readRows(trx, some)).filter(row => membersOf(row).some(id => gone.has(id)));
+			await listOthers(
+				trx,
+				await deleteRows(
+					trx,
+					rows.map(row => [row.workspace_id, row.term, row.message_id] as const),
+				),
+				gone,
+			);
 		}
-		await listOthers(trx, listing, new Set([messageId]));
 	}
+}
+
+/** The rows of lists that may have these messages: those of their seconds from themselves on. */
+async function readRows(
+	trx: Knex.Transaction,
+	keys: ReadonlyArray<readonly [workspaceId: string, term: Term, from: string, below: string]>,
+): Promise<ListRow[]> {
+	const {sql, bindings} = rowSource(trx, keys, 4);
+	const [near, about] = nearIds(
+		trx,
+		'w.message_id',
+		'msg',
+		keys.map(([, , id]) => id),
+	);
+	const answer = await trx.raw(
+		`select distinct ${columns.map(column => `w.${column}`).join(', ')} from (${sql}) as v join message_terms as w
+			on w.workspace_id = v.column1 and w.term = v.column2 and w.message_id >= v.column3 and w.message_id < v.column4
+		where ${near}`,
+		[...bindings, ...about] as Knex.RawBinding[],
+	);
+	return Array.isArray(answer) ? answer : answer.rows;
+}
+
+/** Deletes rows of lists; answers those that were there. */
+async function deleteRows(
+	trx: Knex.Transaction,
+	keys: ReadonlyArray<readonly [workspaceId: string, term: Term, messageId: string]>,
+): Promise<ListRow[]> {
+	if (keys.length === 0) {
+		return [];
+	}
+	const {sql, bindings} = rowSource(trx, keys, keyColumns.length);
+	const [near, about] = nearIds(
+		trx,
+		'message_id',
+		'msg',
+		keys.map(([, , id]) => id),
+	);
+	const answer = await trx.raw(
+		`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
+			and ${near} returning ${columns.join(', ')}`,
+		[...bindings, ...about] as Knex.RawBinding[],
+	);
+	return Array.isArray(answer) ? answer : answer.rows;
 }
 
 /** Lists again the messages of deleted rows that are still there. */
@@ -206,11 +271,10 @@ async function listOthers(trx: Knex.Transaction, rows: readonly ListRow[], gone:
 			.filter(id => !gone.has(id))
 			.map(messageId => ({workspaceId, messageId, terms: [term]})),
 	);
-	const ids = [...new Set(others.map(({messageId}) => messageId))];
 	const there = new Set<string>();
-	for (let start = 0; start < ids.length; start += messagesAtOnce) {
+	for (const ids of inParts([...new Set(others.map(({messageId}) => messageId))], messagesAtOnce)) {
 		const some: string[] = await trx('messages')
-			.whereIn('id', ids.slice(start, start + messagesAtOnce))
+			.whereIn('id', [...ids])
 			.pluck('id');
 		for (const id of some) {
 			there.add(id);

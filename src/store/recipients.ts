@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
+import {lockLate} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {listState, type MovedCopy} from './message-terms.ts';
@@ -76,7 +77,7 @@ export async function moveRecipients(
 	const queued = await takeQueued(trx, ids);
 	await lockOpen(trx, ids);
 	// And what was claimed until the queue was locked.
-	await storeQueued(trx, [...queued, ...(await takeQueued(trx, ids))]);
+	await storeQueued(trx, [...queued, ...(await takeQueued(trx, ids, lockLate))]);
 	const rows: Array<MovedCopy & {id: string}> = await trx('recipients')
 		.whereIn('id', ids)
 		.whereIn('state', statesBefore(to))

@@ -50,6 +50,7 @@ export async function removeMessages(
 	const copyIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)
 		.whereRaw(...nearIds(trx, 'id', 'rcp', old))
+		.orderBy('id')
 		.forUpdate()
 		.pluck('id');
 	await dropTerms(trx, old);

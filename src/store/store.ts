@@ -12,6 +12,8 @@ export type Store = {
 	/** Several connections, for reading only. */
 	readonly reader: Knex;
 	readonly writer: Writer;
+	/** For what nodes agree on: such a transaction may wait for a slow node, and outcomes must not wait behind it. SQLite: the writer. */
+	readonly agreeing: Writer;
 	/** The writer's connections. */
 	readonly writing: readonly Knex[];
 	/** For migrations and maintenance while nothing else runs; on SQLite the writer's own connection. */
@@ -61,10 +63,12 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 	const writing = engine.dialect.name === 'postgres' ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
 	const [most, accepts] = writing.map(connection => createWriter(connection, engine.dialect)) as [Writer, Writer?];
 	const writer = accepts ? writeBeside(most, accepts) : most;
+	const agreeing = accepts ? createWriter(database, engine.dialect) : writer;
 	const store: Store = {
 		...engine,
 		reader,
 		writer,
+		agreeing,
 		writing,
 		database,
 		// A transaction of its own that writes nothing: within that of the mail, NOTIFY would let commits wait for each other.
@@ -72,6 +76,7 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		ping: () => soon(reader.raw('select 1')),
 		async close() {
 			await writer.idle();
+			await agreeing.idle();
 			// One after the other: the last connection to close takes SQLite's log into the file.
 			for (const connection of new Set([reader, ...writing, database])) {
 				await connection.destroy();

@@ -138,12 +138,12 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 			throw new Error('away');
 		}
 		const at = monotonic;
-		const result = await store.writer.transaction(work);
+		const result = await store.agreeing.transaction(work);
 		told = at;
 		return result;
 	}
 	const presence = createPresence({
-		store: {...store, writer: {...store.writer, transaction}},
+		store: {...store, agreeing: {...store.agreeing, transaction}},
 		node: {id: 'boot_mine', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 		clock: {now: () => start, monotonic: () => monotonic},
 		beatMs: 20,
@@ -344,3 +344,25 @@ storeTest(
 		});
 	},
 );
+
+if (engines.includes('postgres')) {
+	test('outcomes do not wait while this node waits for others', async t => {
+		const store = await newStore(t, 'postgres');
+		const other = await store.reader.transaction();
+		t.teardown(() => (other.isCompleted() ? undefined : other.rollback()));
+		await other.raw('lock table nodes, leases in exclusive mode');
+		const node = {id: 'boot', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']};
+		const onError = (error: unknown) => t.fail(String(error));
+		const presence = createPresence({store, node, clock: systemClock, onReleased: () => undefined, onError});
+		const begun = presence.begin();
+		await waitFor('the node to wait', async () => {
+			const waiting = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
+			return (await waiting.where({wait_event_type: 'Lock'})).length > 0;
+		});
+		const {rows} = await store.writer.transaction(trx => trx.raw('select 1 as written'));
+		t.deepEqual(rows, [{written: 1}]);
+		await other.commit();
+		await begun;
+		await presence.end();
+	});
+}

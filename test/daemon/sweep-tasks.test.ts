@@ -4,10 +4,12 @@ import {messageTask} from '../../src/daemon/message-task.ts';
 import {fileTask, inboundTask, keyTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
 import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
+import {makeDays} from '../../src/store/days.ts';
+import type {Writer} from '../../src/store/engine/writer.ts';
 import {trimKept} from '../../src/store/inbound/kept-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 
@@ -349,3 +351,33 @@ storeTest(
 		t.deepEqual(await store.reader('audit').pluck('action'), ['webhook.removed']);
 	},
 );
+
+if (engines.includes('postgres')) {
+	test('a day that somebody reads is tried once a sweep', async t => {
+		const store = await newStore(t, 'postgres');
+		const {workspaceId} = await insertWorkspace(store);
+		await store.writer.transaction(trx => makeDays(trx, Date.now()));
+		await insertMessages(store, workspaceId, ['a@x.test']);
+		await finish(store);
+		const reading = await store.reader.transaction();
+		t.teardown(() => (reading.isCompleted() ? undefined : reading.rollback()));
+		await reading('messages');
+		let tries = 0;
+		const writer: Writer = {
+			...store.writer,
+			transaction: work =>
+				store.writer.transaction(async trx => {
+					trx.on('query', ({sql}: {sql: string}) => {
+						tries += sql.startsWith('drop table') ? 1 : 0;
+					});
+					return await work(trx);
+				}),
+		};
+		await sweepMessages({store: {...store, writer}});
+		t.is(tries, 1);
+		t.is(await countOf(store, 'messages'), 1);
+		await reading.commit();
+		await sweepMessages({store});
+		t.is(await countOf(store, 'messages'), 0);
+	});
+}

@@ -1,18 +1,22 @@
 import test from 'ava';
 import type {Knex} from 'knex';
 import {systemClock} from '../../src/mail/clock.ts';
+import {submittedType} from '../../src/mail/message.ts';
+import {messageIdTerm} from '../../src/mail/terms.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase, type Person} from '../../src/outcome/erase.ts';
 import {createUnsubscribeWrite} from '../../src/outcome/unsubscribe.ts';
+import {insertAttachments} from '../../src/store/attachments.ts';
 import {rewriteAddresses} from '../../src/store/erasures.ts';
 import {readEvents} from '../../src/store/events.ts';
+import {mergeTerms} from '../../src/store/message-terms.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {engines, storeTest} from '../helpers/databases.ts';
-import {outbox} from '../helpers/messages.ts';
+import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
@@ -416,3 +420,53 @@ async function isWaiting({reader}: Store): Promise<boolean> {
 storeTest(test, 'messages that another node removes at this moment need no rewriting', async (t, store) => {
 	await t.notThrowsAsync(store.writer.transaction(trx => rewriteAddresses(trx, [newId('msg')], () => '')));
 });
+
+storeTest(
+	test,
+	'mails under one Message-ID lose the person in bounded steps, those of later pages too',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const addresses = ['ada@example.org', ...Array.from({length: 120}, (_, index) => `u${index}@example.org`)];
+		const ids = await insertMessages(store, workspaceId, addresses);
+		const raw = 'From: a@shop.example\r\nTo: ada@example.org\r\nSubject: Hello\r\n\r\nHello\r\n';
+		const filename = '<one@shop.example>';
+		await store.writer.transaction(async trx => {
+			await insertAttachments(
+				trx,
+				ids.map(messageId => ({
+					messageId,
+					attachments: [{filename, contentType: submittedType, content: Buffer.from(raw)}],
+				})),
+			);
+			await mergeTerms(
+				trx,
+				ids.map(messageId => ({workspaceId, messageId, terms: [messageIdTerm(filename)]})),
+			);
+		});
+		let [transactions, most] = [0, 0];
+		const counting: Pick<Store, 'reader' | 'writer'> = {
+			reader: store.reader,
+			writer: {
+				...store.writer,
+				transaction: work =>
+					store.writer.transaction(async trx => {
+						transactions++;
+						let written = 0;
+						trx.on('query', ({sql}: {sql: string}) => {
+							written += sql.startsWith('update') && sql.includes('attachments') ? 1 : 0;
+							most = Math.max(most, written);
+						});
+						return await work(trx);
+					}),
+			},
+		};
+		const erase = createErase({store: counting, clock: systemClock, outbox, removeCaptured: async () => {}});
+		const erased = await erase({workspaceId, addressKey: 'ada@example.org'}, testOperator);
+		t.deepEqual(erased, {contact: false, messages: 1, copies: 0});
+		t.true(transactions >= 4, `${transactions}`);
+		t.true(most <= 50, `${most} mails in one transaction`);
+		const left: Array<{content: Buffer}> = await store.reader('attachments').select('content');
+		t.is(left.length, 120);
+		t.false(left.some(({content}) => content.includes('ada@example.org')));
+	},
+);

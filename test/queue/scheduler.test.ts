@@ -373,3 +373,27 @@ storeTest(test, 'a slow look at the store undoes nothing that a later one has se
 	await scheduler.stop();
 	t.pass();
 });
+
+storeTest(test, 'a fault in what follows a stored outcome is no failure of the store', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
+	const faults: string[] = [];
+	let followed = 0;
+	const {scheduler} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		onRecorded() {
+			followed++;
+			throw new Error('no figures');
+		},
+		onLost: () => t.fail('the outcome was written twice'),
+		onFault: (error, copy) => faults.push(`${copy.address}: ${(error as Error).message}`),
+		onStoreError: () => t.fail('the store has not failed'),
+	});
+	await scheduler.start();
+	await waitFor('the outcomes', () => faults.length === 2);
+	await waitFor('the lanes', () => scheduler.inFlight === 0);
+	t.false(scheduler.storeFailing);
+	await scheduler.stop();
+	t.is(followed, 2);
+	t.deepEqual(faults.sort(), ['one@a.test: no figures', 'two@a.test: no figures']);
+	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'two@a.test': 'delivered'});
+});

@@ -7,7 +7,7 @@ import type {RecipientState} from '../../src/mail/recipient-state.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {eraseMessages} from '../../src/store/erasures.ts';
 import {scanMessages} from '../../src/store/message-scan.ts';
-import {countListed, eraseTerms, mergeTerms, readListed} from '../../src/store/message-terms.ts';
+import {countListed, dropTerms, eraseTerms, mergeTerms, readListed} from '../../src/store/message-terms.ts';
 import {removeMessages} from '../../src/store/retention.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
@@ -181,6 +181,73 @@ storeTest(test, 'a list is read in order, however its messages came into it', as
 	);
 	await fc.assert(property, {numRuns: 60});
 });
+
+storeTest(test, 'counting a list reads as many of its rows as hold what is counted', async (t, store) => {
+	const word = {workspaceId: 'ws', term: 'w:x'};
+	const start = Date.UTC(2026, 5, 9);
+	await store.writer.transaction(trx =>
+		mergeTerms(
+			trx,
+			Array.from({length: 5000}, (_, index) =>
+				termOf(
+					word.workspaceId,
+					`${idFloor('msg', start + Math.floor(index / 100) * 1024).slice(0, 26)}${String(index).padStart(4, '0')}`,
+					word.term,
+				),
+			),
+		),
+	);
+	const rows = (await store.reader('message_terms')).length;
+	t.true(rows <= 60, `${rows}`);
+	let asked = 0;
+	store.reader.on('query', ({bindings = []}: {bindings?: readonly unknown[]}) => {
+		asked += Number(bindings.at(-1));
+	});
+	const count = async (most: number) => await countListed(store.reader, word, {from: null, below: null}, most);
+	t.true((await count(1000)) >= 1000);
+	t.true(asked <= 50, `${asked} rows for 1,000 messages`);
+	t.is(await count(10_000), 5000, 'to the end');
+});
+
+storeTest(
+	test,
+	'many messages are erased, and removed, by few statements, however many words they have',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const ids = await insertMessages(
+			store,
+			workspaceId,
+			Array.from({length: 400}, (_, index) => `a${index}@x.test`),
+		);
+		const metadata = Object.fromEntries(Array.from({length: 50}, (_, index) => [`k${index}`, 'v']));
+		await store.database('messages').update({metadata: JSON.stringify(metadata)});
+		const listed = Object.keys(metadata).map(key => `m${key.length}:${key}=v`);
+		const list = () =>
+			store.writer.transaction(trx =>
+				mergeTerms(
+					trx,
+					ids.map(id => termOf(workspaceId, id, ...listed)),
+				),
+			);
+		const stays = ids.at(-1) as string;
+		for (const take of [eraseTerms, dropTerms]) {
+			await list();
+			let statements = 0;
+			await store.writer.transaction(async trx => {
+				trx.on('query', () => statements++);
+				await take(
+					trx,
+					ids.filter(id => id !== stays),
+				);
+			});
+			t.true(statements < 60, `${take.name}: ${statements}`);
+			const found = await readListed(store.reader, {workspaceId, term: listed[0] as string}, {below: null}, 1000);
+			if (take === eraseTerms) {
+				t.deepEqual(found, [stays]);
+			}
+		}
+	},
+);
 
 for (const engine of engines) {
 	test(`messages of a former version are listed by their states (${engine})`, async t => {

@@ -73,6 +73,20 @@ export const postgresDialect: Dialect = {
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
 
+/**
+ * Locks the rows of a query against the order in which others lock, so it waits for nobody: if one of them is locked, the writer
+ * repeats the transaction (`isConflict`). SQLite has one writer.
+ */
+export async function lockLate<Row>(rows: Knex.QueryBuilder): Promise<Row[]> {
+	try {
+		return await (rows.client.driverName === 'pg' ? rows.forUpdate().noWait() : rows);
+	} catch (error) {
+		throw isInUse(error)
+			? Object.assign(new Error('another transaction has the rows', {cause: error}), {code: '40001'})
+			: error;
+	}
+}
+
 /** Whether the error says that others held something for longer than was to be waited. */
 export function isInUse(error: unknown): boolean {
 	return codeOf(error) === '55P03';

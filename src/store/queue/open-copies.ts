@@ -6,9 +6,9 @@ import {among} from '../engine/near-ids.ts';
 import {unanswered} from '../engine/postgres-pipeline.ts';
 
 /*
- * The table `queue` has a row for each copy that waits or is being tried, `claims` one for each that a daemon has. Who changes
- * several takes claims first, then the queue, then `recipients`. A claim is made with the copy's row in the queue locked:
- * whoever asks whether there is one locks that row before.
+ * The table `queue` has a row for each copy that waits or is being tried, `claims` one for each that a daemon has. All that
+ * change several lock claims first, then the queue, then `recipients`. A claim is made with the copy's row in the queue
+ * locked: to see that there is none, lock that row and look again. A claim found then is locked without waiting (`lockLate`).
  */
 
 /** A copy that waits; its time in the store's form. */

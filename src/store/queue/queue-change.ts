@@ -3,7 +3,7 @@ import type {Role} from '../../mail/message.ts';
 import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
 import {listState} from '../message-terms.ts';
 import {dequeue, lockOpen} from './open-copies.ts';
-import {endClaims} from './queued-events.ts';
+import {endClaims, storeQueued, takeClaims} from './queued-events.ts';
 
 /** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
 export type Step = {
@@ -59,8 +59,9 @@ export async function holdAll(
 		.groupBy('workspace_id')
 		.select('workspace_id as id')
 		.count('* as copies');
+	const ended = await takeClaims(trx, trx('claims'));
 	await all.update({held_at: now});
-	await endClaims(trx, trx('claims'));
+	await storeQueued(trx, ended);
 	return held.map(({id, copies}) => ({workspaceId: id, copies: Number(copies)}));
 }
 
@@ -112,14 +113,19 @@ function claimOf(connection: Knex): Knex.QueryBuilder {
 	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
 }
 
-/** Those that nobody is trying, or only a dead daemon. Nobody claims them until the transaction ends. */
+/** Those that nobody is trying, or only a dead daemon, whose claims are locked. Nobody claims them until the transaction ends. */
 async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Step): Promise<string[]> {
-	const open = await lockOpen(trx, ids);
-	const query = trx('claims').whereIn('recipient_id', open);
+	const claims = () => trx('claims').whereIn('recipient_id', ids);
+	const dead: string[] = [];
 	if (silentSince !== null) {
-		query.whereIn('claimed_by', trx('nodes').select('id').where('seen_at', '>=', silentSince));
+		const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
+		dead.push(
+			...(await claims().whereNotIn('claimed_by', alive).orderBy('recipient_id').forUpdate().pluck('recipient_id')),
+		);
 	}
-	const tried: ReadonlySet<string> = new Set(await query.pluck('recipient_id'));
+	const open = await lockOpen(trx, ids);
+	const claimed: string[] = await claims().pluck('recipient_id');
+	const tried = new Set(claimed.filter(id => !dead.includes(id)));
 	return open.filter(id => !tried.has(id));
 }
 

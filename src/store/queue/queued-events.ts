@@ -19,27 +19,36 @@ export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder
 	return ended.length;
 }
 
-/** The same in two steps, for who locks something between: rows of `recipients` come last. */
-export async function takeClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<Claim[]> {
-	const taken: Claim[] = await claims
-		.orderBy('recipient_id')
-		.forUpdate()
-		.select([...told]);
+/** The same in two steps, for those who lock something between: rows of `recipients` come last. */
+export async function takeClaims(
+	trx: Knex.Transaction,
+	claims: Knex.QueryBuilder,
+	lock = lockInOrder,
+): Promise<Claim[]> {
+	const taken: Claim[] = await lock(claims.orderBy('recipient_id').select([...told]));
 	await (taken.length > 0 && claimsOf(trx, taken).delete());
 	return taken;
 }
 
-/** Of these copies, whose states change during their tries, the claims go on without the event: whoever asks for it stores it. */
-export async function takeQueued(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Claim[]> {
-	const first: Claim[] = await trx('claims')
-		.whereIn('recipient_id', recipientIds)
-		.whereNotNull('queued')
-		.orderBy('recipient_id')
-		.forUpdate()
-		.select([...told]);
+/** Of these copies, whose states change during their tries, the claims go on without the event: the caller stores it. */
+export async function takeQueued(
+	trx: Knex.Transaction,
+	recipientIds: readonly string[],
+	lock = lockInOrder,
+): Promise<Claim[]> {
+	const first: Claim[] = await lock(
+		trx('claims')
+			.whereIn('recipient_id', recipientIds)
+			.whereNotNull('queued')
+			.orderBy('recipient_id')
+			.select([...told]),
+	);
 	await (first.length > 0 && claimsOf(trx, first).update({queued: null}));
 	return first;
 }
+
+/** Before rows of the queue are locked. After that it is `lockLate`. */
+const lockInOrder = async (claims: Knex.QueryBuilder): Promise<Claim[]> => await claims.forUpdate();
 
 function claimsOf(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBuilder {
 	return trx('claims').whereRaw(

@@ -1,5 +1,7 @@
 import test from 'ava';
+import type {Knex} from 'knex';
 import {storeTime} from '../../../src/mail/time.ts';
+import {lockLate} from '../../../src/store/engine/dialect.ts';
 import {
 	endWaiting,
 	findClaimed,
@@ -13,8 +15,9 @@ import {findNamed, findWaiting, listQueue} from '../../../src/store/queue/queue-
 import {readQueueSize} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {changeCopies, copyRows} from '../../helpers/copies.ts';
-import {storeTest} from '../../helpers/databases.ts';
+import {engines, newStore, storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';
+import {waitFor} from '../../helpers/wait.ts';
 
 const now = Date.now();
 const at = storeTime(now);
@@ -173,3 +176,52 @@ storeTest(test, 'all that waits is held, claims of the dead too, and counted by 
 	t.deepEqual(await heldAt('held'), {held_at: at, claimed_by: null});
 	t.deepEqual(await heldAt('over'), {held_at: null, claimed_by: null});
 });
+
+if (engines.includes('postgres')) {
+	const waits = async (store: Store) => {
+		const mine = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
+		return (await mine.where({wait_event_type: 'Lock'})).length > 0;
+	};
+
+	for (const change of [holdCopies, (trx: Knex.Transaction, step: Step) => endWaiting(trx, step, 'errored')]) {
+		test(`a late outcome of a dead daemon and ${change.name || 'an end'} lock in one order`, async t => {
+			const store = await newStore(t, 'postgres');
+			const {idOf, step} = await prepare(store);
+			const tried = idOf('tried');
+			const late = await store.reader.transaction();
+			t.teardown(() => (late.isCompleted() ? undefined : late.rollback()));
+			await late('claims').where({recipient_id: tried}).delete();
+			let runs = 0;
+			const changed = store.writer.transaction(async trx => {
+				runs++;
+				return await change(trx, {...step, ids: [tried], silentSince: at});
+			});
+			await waitFor('the change to wait', () => waits(store));
+			await late('queue').where({recipient_id: tried}).update({next_attempt_at: later});
+			await late.commit();
+			t.deepEqual(
+				(await changed).map(({id}) => id),
+				[tried],
+			);
+			t.is(runs, 1, 'neither was ended for a deadlock');
+		});
+	}
+
+	test('a claim that is found after the queue was locked is not waited for', async t => {
+		const store = await newStore(t, 'postgres');
+		const {idOf} = await prepare(store);
+		const rows = (trx: Knex) => trx('claims').where({recipient_id: idOf('tried')});
+		const outcome = await store.reader.transaction();
+		t.teardown(() => (outcome.isCompleted() ? undefined : outcome.rollback()));
+		await rows(outcome).forUpdate();
+		let runs = 0;
+		const locked = await store.writer.transaction(async trx => {
+			if (++runs === 2) {
+				await outcome.commit();
+			}
+			return await lockLate(rows(trx));
+		});
+		t.is(locked.length, 1);
+		t.is(runs, 2, 'the transaction was repeated');
+	});
+}
