@@ -83,7 +83,7 @@ const rows: readonly Row[] = [
 	// Words that say nothing.
 	['554 5.7.1 <u@d.test>: Recipient address rejected: go away', 'policy'],
 	['550 5.7.1 The group you tried to contact may not exist or you may not have permission to post', 'policy'],
-	['550 Unknown user u@docomo.ne.jp', 'undetermined', 'rcpt', 'mfsmax.docomo.ne.jp'],
+	['550 Unknown user u@docomo.ne.jp', 'undetermined', 'dot', 'mfsmax.docomo.ne.jp'],
 	['550 5.1.1 <spam-policy@d.test> user unknown', 'unknown_user'],
 	['550 no', 'undetermined'],
 	['554 no', 'spam_content', 'dot'],
