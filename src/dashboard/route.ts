@@ -36,7 +36,7 @@ export type Visit = {
 	readonly signedIn: SignedIn;
 	/** The one that is looked at. Rows of others do not exist here. */
 	readonly workspace: Workspace;
-	/** All that the user may look at. */
+	/** The newest of those that the user may look at (`readWorkspaces`). */
 	readonly workspaces: readonly Workspace[];
 	readonly may: (role: Role) => boolean;
 	/** A user of all workspaces, who may do what is the installation's. */

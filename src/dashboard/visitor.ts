@@ -1,6 +1,6 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
-import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
+import {findOldestWorkspace, findWorkspace, findWorkspaces, type Workspace} from '../store/workspaces.ts';
 import type {Sessions, SignedIn} from '../users/sessions.ts';
 
 // Who asks, by the cookie of a session.
@@ -36,13 +36,24 @@ export function setSession(request: FastifyRequest, reply: FastifyReply, token: 
 	}
 }
 
-/** The workspaces that a user may see, newest first, and the chosen one; null: they may see none. */
+/** As many workspaces as a list to choose from offers. There may be thousands, and each page has such a list. */
+export const mostOffered = 50;
+
+/**
+ * The newest workspaces that a user may see, one more than are offered if there are more, and the chosen one; null: they may see
+ * none.
+ */
 export async function readWorkspaces(
 	reader: Knex,
 	{user, workspaceId}: SignedIn,
 ): Promise<{readonly workspaces: readonly Workspace[]; readonly workspace: Workspace | null}> {
-	const own = user.workspaceId === null ? listWorkspaces(reader) : findWorkspace(reader, user.workspaceId);
-	const workspaces = [(await own) ?? []].flat();
+	if (user.workspaceId !== null) {
+		const own = await findWorkspace(reader, user.workspaceId);
+		return {workspaces: own ? [own] : [], workspace: own ?? null};
+	}
+	const workspaces = await findWorkspaces(reader, {after: null, limit: mostOffered + 1});
+	const chosen =
+		workspaces.find(({id}) => id === workspaceId) ?? (workspaceId && (await findWorkspace(reader, workspaceId)));
 	// Who has chosen none sees the oldest: the one that the first start made.
-	return {workspaces, workspace: workspaces.find(({id}) => id === workspaceId) ?? workspaces.at(-1) ?? null};
+	return {workspaces, workspace: chosen || ((await findOldestWorkspace(reader)) ?? null)};
 }

@@ -193,7 +193,7 @@ export function createListener(options: ListenerOptions) {
 				options.onRefused(received.reason, client);
 				end(refusals[received.reason]);
 			} else {
-				session.receiving = false;
+				sessions.received(id);
 			}
 		};
 

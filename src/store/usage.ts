@@ -119,6 +119,19 @@ export async function giveBack(
 	}
 }
 
+/** How many messages workspaces had accepted in a month; those that are missing had none. */
+export async function readAccepted(
+	reader: Knex,
+	workspaceIds: readonly string[],
+	month: string,
+): Promise<Map<string, number>> {
+	const rows: Array<{id: string; accepted: number}> = await reader('usage_months')
+		.whereIn('workspace_id', workspaceIds)
+		.where({month})
+		.select('workspace_id as id', 'accepted');
+	return new Map(rows.map(({id, accepted}) => [id, accepted]));
+}
+
 /** The figures of a workspace's month. */
 export async function readMonth(
 	reader: Knex,

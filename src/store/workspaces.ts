@@ -58,6 +58,31 @@ export async function listWorkspaces(reader: Knex): Promise<Workspace[]> {
 	return await reader('workspaces').select(columns).orderBy('id', 'desc');
 }
 
+/** Some of them, newest first, behind the workspace `after` (null: from the newest), with this in their names. */
+export async function findWorkspaces(
+	reader: Knex,
+	{after, limit, named = ''}: {readonly after: string | null; readonly limit: number; readonly named?: string},
+): Promise<Workspace[]> {
+	const query = reader('workspaces').select(columns).orderBy('id', 'desc').limit(limit);
+	if (after !== null) {
+		query.where('id', '<', after);
+	}
+	if (named !== '') {
+		query.whereRaw(`lower(name) like ? escape '\\'`, [`%${named.toLowerCase().replace(/[\\%_]/g, '\\$&')}%`]);
+	}
+	return await query;
+}
+
+/** The one that the first start made; undefined: there is none. */
+export async function findOldestWorkspace(reader: Knex): Promise<Workspace | undefined> {
+	return await reader('workspaces').orderBy('id').first(columns);
+}
+
+/** Some of those that are paused, newest first. */
+export async function findPaused(reader: Knex, limit: number): Promise<Workspace[]> {
+	return await reader('workspaces').whereNotNull('paused_at').select(columns).orderBy('id', 'desc').limit(limit);
+}
+
 /** The names of workspaces by their ids. */
 export async function readWorkspaceNames(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const rows: Array<{id: string; name: string}> = await reader('workspaces').whereIn('id', ids).select('id', 'name');

@@ -1,7 +1,11 @@
+import {join} from 'node:path';
 import test from 'ava';
+import {storeTime} from '../../src/mail/time.ts';
+import {openStore} from '../../src/store/store.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {type Service, serviceOf} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
+import {newId} from '../helpers/workspace.ts';
 
 const service = serviceOf(test, {workspaces: {shop: [], calm: []}});
 
@@ -130,4 +134,49 @@ test('no scope of a key does what is the installation’s', async t => {
 	for (const path of ['/v1/workspaces', `/v1/workspaces/${id}`, '/v1/keys', '/v1/users']) {
 		t.is((await post(path, {})).status, 404, path);
 	}
+});
+
+test.serial('with many workspaces each page offers the newest, and all are found by a part of their names', async t => {
+	const {program} = service();
+	const store = await openStore({file: join(program.folder, 'data/mailctl.db')});
+	t.teardown(async () => {
+		// The other tests see few.
+		await store.writer.transaction(trx => trx('workspaces').whereLike('name', 'tenant-%').delete());
+		await store.close();
+	});
+	await store.writer.transaction(async trx => {
+		for (let n = 0; n < 120; n++) {
+			await trx('workspaces').insert({id: newId('ws'), name: `tenant-${n}`, created_at: storeTime(Date.now())});
+		}
+	});
+	const visitor = await visitorOf(service(), 'admin');
+	const offered = (text: string) => [...text.matchAll(/<option value="ws_/g)].length;
+	const rows = (text: string) => new Set([...text.matchAll(/href="\/workspaces\/(ws_\w+)"/g)].map(([, id]) => id)).size;
+	const first = await visitor.get('/workspaces');
+	t.true(offered(first.text) <= 51, `${offered(first.text)}`);
+	t.regex(first.text, /<a href="\/workspaces">Other workspaces<\/a>/);
+	t.is(rows(first.text), 50);
+	t.regex(first.text, /tenant-119/);
+	const [, after = ''] = /href="\/workspaces\?after=(ws_\w+)"/.exec(first.text) ?? [];
+	const second = await visitor.get(`/workspaces?after=${after}`);
+	t.is(rows(second.text), 50);
+	t.regex(second.text, /tenant-69/);
+
+	const found = await visitor.get('/workspaces?q=NANT-7');
+	t.is(rows(found.text), 11, '7 and 70 to 79');
+	const [, id = ''] = /href="\/workspaces\/(ws_\w+)"[^>]*>(?:<[^>]+>)*tenant-7</.exec(found.text) ?? [];
+	t.not(id, '');
+	t.regex((await visitor.get(`/workspaces/${id}`)).text, /Switch to it/);
+	await visitor.submit('/workspaces/use', {workspace: id});
+	const page = await visitor.get('/messages');
+	t.regex(page.text, new RegExp(`<option value="${id}" selected`));
+	t.true(offered(page.text) <= 51);
+
+	const added = await visitor.submit('/users', {email: 'new@staff.example', role: 'viewer', workspace: id});
+	t.is(added.status, 200, added.text);
+	t.is((await visitor.submit('/users', {email: 'no@staff.example', role: 'viewer', workspace: 'ws_x'})).status, 422);
+	const own = await visitorOf(service(), 'viewer', 'shop');
+	await own.submit('/workspaces/use', {workspace: id});
+	t.is((await own.get(`/workspaces/${id}`)).status, 404);
+	t.notRegex((await own.get('/messages')).text, /tenant-/);
 });

@@ -111,7 +111,7 @@ test('the checks are made once for who runs the installation, and those that fai
 		Awaited<ReturnType<typeof findWorkspace>>
 	>;
 	const finding = {check: 'reverse-dns', detail: '192.0.2.1 has <no> name', why: '', fix: ''};
-	const input = {workspace, workspaces: [], domains: [], endpoints: [], destinations: new Set<string>(), now: 1000};
+	const input = {workspace, everywhere: true, domains: [], endpoints: [], destinations: new Set<string>(), now: 1000};
 	const told = async (status: 'warn' | 'fail') =>
 		(await attention(store.reader, {...input, checked: {at: 0, findings: [{...finding, status}]}})).markup;
 	t.regex(await told('fail'), /Needs attention.*reverse-dns: .*192\.0\.2\.1.*&lt;no&gt;.*href="\/health\/checks"/s);

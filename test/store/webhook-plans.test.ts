@@ -8,7 +8,7 @@ import {
 	readDueEndpoints,
 	readEndpointWork,
 } from '../../src/store/webhooks/webhook-claims.ts';
-import {findDelivery, listDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
+import {findDelivery, findNewest, listDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
 import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
 import {writeDeliveryEnds} from '../../src/store/webhooks/webhook-ends.ts';
 import {replayDeliveries, replayDelivery} from '../../src/store/webhooks/webhook-replays.ts';
@@ -83,3 +83,26 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 	t.regex(claims[0] ?? '', /webhook_queue_due/);
 	t.notRegex(claims[0] ?? '', /USE TEMP B-TREE FOR ORDER BY|Sort Key: d\.next_attempt_at/);
 });
+
+storeTest(
+	test,
+	'the newest delivery of each endpoint is found by as many statements as of one',
+	async (t, store, engine) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const newest = new Map<string, string | undefined>();
+		for (let n = 0; n < 5; n++) {
+			const endpointId = await insertEndpoint(store, workspaceId);
+			newest.set(endpointId, n === 0 ? undefined : (await insertDue(store, workspaceId, endpointId, n)).sort().at(-1));
+		}
+		const find = async (ids: readonly string[]) => await findNewest(store.reader, ids);
+		const found = await find([...newest.keys()]);
+		for (const [endpointId, id] of newest) {
+			t.is(found.get(endpointId)?.id, id);
+		}
+		const [[one = '']] = [...newest.keys()].slice(-1).map(id => [id]) as [[string]];
+		const ofOne = await plansDuring(store, engine, async () => void (await find([one])));
+		const ofAll = await plansDuring(store, engine, async () => void (await find([...newest.keys()].slice(1))));
+		t.is(ofAll.length, ofOne.length);
+		t.deepEqual(greedy(ofAll), []);
+	},
+);

@@ -10,13 +10,15 @@ import {
 import {type Html, html} from '../../hosted/html.ts';
 import {monthOf} from '../../mail/time.ts';
 import {labelFault} from '../../mail/unprintable.ts';
-import {readMonth} from '../../store/usage.ts';
-import type {Workspace} from '../../store/workspaces.ts';
+import {readAccepted, readMonth} from '../../store/usage.ts';
+import {findWorkspace, findWorkspaces, type Workspace} from '../../store/workspaces.ts';
+import {pager, searchForm} from '../lists.ts';
 import {act, badge, code, count, facts, input, name, nothing, opened, section, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, missing, notAllowed, type Route, type Visit} from '../route.ts';
 import {foreignSetting, readSettings, settingsForm} from './workspace-settings.ts';
 
+const perPage = 50;
 const path = '/workspaces';
 const gone = 'There is no such workspace.';
 const fromAbove =
@@ -26,14 +28,25 @@ type Row = {readonly workspace: Workspace; readonly accepted: number};
 
 /** Each workspace: what it may send, whether it is paused, how its pages look. */
 export function workspacePages({reader, change, sessions, live}: DashboardParts): readonly Route[] {
-	const found = ({params, workspaces}: Visit): Workspace | undefined => workspaces.find(({id}) => id === params.id);
-	const accepted = async ({id}: Workspace, now: number) => (await readMonth(reader, id, monthOf(now).name)).accepted;
+	/** If the visitor may see it. */
+	const seen = async ({signedIn}: Visit, id: string): Promise<Workspace | undefined> =>
+		[null, id].includes(signedIn.user.workspaceId) ? await findWorkspace(reader, id) : undefined;
+	const found = async (visit: Visit) => await seen(visit, visit.params.id ?? '');
 
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {workspaces, now, form} = visit;
-		const rows: Row[] = await Promise.all(
-			workspaces.map(async workspace => ({workspace, accepted: await accepted(workspace, now)})),
+		const {query, now, form, everywhere} = visit;
+		const named = query.get('q')?.trim() ?? '';
+		const page = everywhere
+			? await findWorkspaces(reader, {after: query.get('after'), limit: perPage + 1, named})
+			: visit.workspaces;
+		const some = page.slice(0, perPage);
+		const accepted = await readAccepted(
+			reader,
+			some.map(({id}) => id),
+			monthOf(now).name,
 		);
+		const rows = some.map((workspace): Row => ({workspace, accepted: accepted.get(workspace.id) ?? 0}));
+		const isSearched = everywhere && (named !== '' || query.has('after') || page.length > perPage);
 		const mayCreate = visit.may('admin') && visit.everywhere;
 		return {
 			kind: 'page',
@@ -41,7 +54,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 			place: 'workspaces',
 			title: 'Workspaces',
 			actions: mayCreate ? opened('New workspace', newForm(form)) : nothing,
-			content: table({
+			content: html`${isSearched ? searchForm({to: path, query, placeholder: 'a part of the name'}) : null}${table({
 				label: 'Workspaces',
 				link: ({workspace}) => `${path}/${workspace.id}`,
 				columns: [
@@ -52,18 +65,21 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 					{title: 'Id', cell: ({workspace}) => code(workspace.id), wide: true},
 				],
 				rows,
-				empty: html`<p>No workspace yet.</p><p>A workspace has its own senders, templates, keys and lists.</p>`,
-			}),
+				empty:
+					named === ''
+						? html`<p>No workspace yet.</p><p>A workspace has its own senders, templates, keys and lists.</p>`
+						: html`<p>No workspace has this in its name.</p><p><a href="${path}">Show all</a></p>`,
+			})}${pager(path, query, page.length > perPage ? (some.at(-1)?.id ?? null) : null)}`,
 		};
 	}
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const workspace = found(visit);
+		const workspace = await found(visit);
 		if (!workspace) {
 			return missing(gone);
 		}
 		const {now} = visit;
-		const used = await accepted(workspace, now);
+		const used = (await readMonth(reader, workspace.id, monthOf(now).name)).accepted;
 		const share =
 			workspace.monthly_quota === null ? null : Math.min(100, (100 * used) / Math.max(1, workspace.monthly_quota));
 		const known = facts([
@@ -91,6 +107,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 			...(problem !== null && {status: 422, problem}),
 			place: 'workspaces',
 			title: workspace.name,
+			actions: workspace.id === visit.workspace.id ? nothing : switching(workspace),
 			content,
 		};
 	}
@@ -110,7 +127,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	}
 
 	async function update(visit: Visit): Promise<Answer> {
-		const workspace = found(visit);
+		const workspace = await found(visit);
 		if (!workspace) {
 			return missing(gone);
 		}
@@ -129,7 +146,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	}
 
 	async function pause(visit: Visit): Promise<Answer> {
-		const workspace = found(visit);
+		const workspace = await found(visit);
 		if (!workspace) {
 			return missing(gone);
 		}
@@ -151,7 +168,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	}
 
 	async function resume(visit: Visit): Promise<Answer> {
-		const workspace = found(visit);
+		const workspace = await found(visit);
 		if (!workspace) {
 			return missing(gone);
 		}
@@ -165,10 +182,10 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		return go(`${path}/${workspace.id}`, 'It sends again, what was held too.');
 	}
 
-	async function use({form, signedIn, workspaces}: Visit): Promise<Answer> {
-		const chosen = workspaces.find(({id}) => id === form.get('workspace'));
+	async function use(visit: Visit): Promise<Answer> {
+		const chosen = await seen(visit, visit.form.get('workspace') ?? '');
 		if (chosen) {
-			await sessions.choose(signedIn.sessionId, chosen.id);
+			await sessions.choose(visit.signedIn.sessionId, chosen.id);
 		}
 		return go('/messages');
 	}
@@ -193,6 +210,12 @@ function stateBadge({paused_at: paused, reputation_warned_at: warned}: Workspace
 }
 
 const quotaText = ({monthly_quota: quota}: Workspace): string => (quota === null ? 'none' : count(quota));
+
+/** The list in the navigation may lack it. */
+function switching({id}: Workspace): Html {
+	const fields = html`<input type="hidden" name="workspace" value="${id}">`;
+	return act({to: `${path}/use`, label: 'Switch to it', fields, look: 'quiet'});
+}
 
 function newForm(form: URLSearchParams): Html {
 	const fields = input({

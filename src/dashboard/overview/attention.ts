@@ -6,7 +6,7 @@ import type {Domain} from '../../store/domains.ts';
 import {listSiteSuspensions, listSuspensions} from '../../store/queue/suspensions.ts';
 import {readMonth} from '../../store/usage.ts';
 import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
-import type {Workspace} from '../../store/workspaces.ts';
+import {findPaused, type Workspace} from '../../store/workspaces.ts';
 import type {Found} from '../health/made-checks.ts';
 import {badge, count, name, nothing, section, time} from '../markup.ts';
 
@@ -15,8 +15,8 @@ type Trouble = {readonly tone: 'bad' | 'warn'; readonly what: string; readonly t
 
 export type AttentionInput = {
 	readonly workspace: Workspace;
-	/** Those that the user may see, this one too. */
-	readonly workspaces: readonly Workspace[];
+	/** The user sees the other workspaces too. */
+	readonly everywhere: boolean;
 	readonly domains: readonly Domain[];
 	readonly endpoints: readonly Endpoint[];
 	/** Where its mail waits for. */
@@ -28,13 +28,15 @@ export type AttentionInput = {
 
 /** More of one kind are summed up. */
 const mostOfAKind = 5;
+/** As many paused workspaces are read. */
+const mostPaused = 100;
 /** The part of the month's quota from which on this page warns. */
 const nearQuota = 0.9;
 
 /** What needs somebody's hand, with a link to where it can be fixed. */
 export async function attention(reader: Knex, input: AttentionInput): Promise<Html> {
 	const troubles = [
-		...pauses(input),
+		...(await pauses(reader, input)),
 		...(await suspensions(reader, input)),
 		...domainTroubles(input),
 		...webhookTroubles(input),
@@ -51,11 +53,10 @@ export async function attention(reader: Knex, input: AttentionInput): Promise<Ht
 	return section('Needs attention', html`<ul class="steps card">${lines}</ul>`, checks);
 }
 
-function pauses({workspace, workspaces, now}: AttentionInput): Trouble[] {
-	const paused = workspaces.filter(one => one.paused_at !== null);
+async function pauses(reader: Knex, {workspace, everywhere, now}: AttentionInput): Promise<Trouble[]> {
+	const others = everywhere ? (await findPaused(reader, mostPaused)).filter(({id}) => id !== workspace.id) : [];
 	return few(
-		// This one first.
-		paused.toSorted((a, b) => Number(b.id === workspace.id) - Number(a.id === workspace.id)),
+		workspace.paused_at === null ? others : [workspace, ...others],
 		one => ({
 			tone: 'bad',
 			what: 'paused',

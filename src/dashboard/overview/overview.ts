@@ -30,7 +30,7 @@ export function overviewPages(
 	const shared = createShared(clock, countingRest);
 
 	async function overview(visit: Visit): Promise<Answer> {
-		const {query, signedIn, may, workspace, workspaces, now} = visit;
+		const {query, signedIn, may, workspace, everywhere, now} = visit;
 		const period = periodOf(query);
 		const since = now - hoursOf(period) * 3_600_000;
 		const [traffic, times, queue, reputation, domains, endpoints] = await Promise.all([
@@ -48,7 +48,7 @@ export function overviewPages(
 		const parts = [
 			await attention(reader, {
 				workspace,
-				workspaces,
+				everywhere,
 				domains,
 				endpoints,
 				destinations,

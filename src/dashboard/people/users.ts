@@ -3,10 +3,12 @@ import {type Html, html} from '../../hosted/html.ts';
 import {parseAddress} from '../../mail/address.ts';
 import {type Role, roles} from '../../mail/user.ts';
 import {findUser, type ListedUser, listUsers, type User} from '../../store/users.ts';
+import {findWorkspace} from '../../store/workspaces.ts';
 import {addUser, changeUser, type Linked, linkFor, removeUser} from '../../users/users.ts';
 import {act, badge, copyable, facts, input, name, opened, section, select, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, missing, type Page, type Route, type Visit} from '../route.ts';
+import {mostOffered} from '../visitor.ts';
 
 const everyWorkspace = 'all';
 
@@ -35,8 +37,8 @@ export function userPages({reader, change}: DashboardParts): readonly Route[] {
 	}
 
 	async function one(visit: Visit, user: User, more: Partial<Page> = {}): Promise<Answer> {
-		const {now, signedIn, workspaces} = visit;
-		const workspace = workspaces.find(({id}) => id === user.workspace_id);
+		const {now, signedIn} = visit;
+		const workspace = user.workspace_id === null ? undefined : await findWorkspace(reader, user.workspace_id);
 		const said = facts([
 			['Role', user.role],
 			['Workspace', user.workspace_id === null ? 'all' : name(workspace?.name ?? user.workspace_id)],
@@ -52,6 +54,13 @@ export function userPages({reader, change}: DashboardParts): readonly Route[] {
 ${section('Log-in', html`<p>A link logs ${user.email} in once, without password and code: for who has forgotten or lost them.</p>${act({to: `/users/${user.id}/link`, label: 'Make a link'})}`)}
 ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user', look: 'danger', typed: user.email}))}`;
 		return {kind: 'page', place: 'users', title: user.email, content: html`${said}${forms}`, ...more};
+	}
+
+	/** Null: all; undefined: there is no such workspace. An admin of one workspace gives others that one. */
+	async function workspaceOf({form, signedIn}: Visit): Promise<string | null | undefined> {
+		const own = signedIn.user.workspaceId;
+		const given = form.get('workspace')?.trim() ?? '';
+		return own ?? (given === everyWorkspace ? null : (await findWorkspace(reader, given))?.id);
 	}
 
 	/** What an admin may do to others, but not to themselves: nobody locks themselves out. */
@@ -75,7 +84,7 @@ ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user
 		fresh('/users', async visit => {
 			const {form, tools, request} = visit;
 			const parsed = parseAddress((form.get('email') ?? '').trim(), {utf8Local: false});
-			const [role, workspaceId] = [roleOf(form), workspaceOf(visit)];
+			const [role, workspaceId] = [roleOf(form), await workspaceOf(visit)];
 			if (!parsed.ok || role === undefined || workspaceId === undefined) {
 				const problem = parsed.ok ? 'Choose a role and a workspace.' : `The address ${parsed.fault}.`;
 				return await list(visit, {status: 422, problem});
@@ -98,7 +107,7 @@ ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user
 		fresh(
 			'/users/:id',
 			other(async (visit, user) => {
-				const [role, workspace_id] = [roleOf(visit.form), workspaceOf(visit)];
+				const [role, workspace_id] = [roleOf(visit.form), await workspaceOf(visit)];
 				if (role === undefined || workspace_id === undefined) {
 					return await one(visit, user, {status: 422, problem: 'Choose a role and a workspace.'});
 				}
@@ -168,15 +177,12 @@ function workspaceField({signedIn, workspaces}: Visit, value: string | null): Ht
 		return null;
 	}
 	const all = {value: everyWorkspace, label: 'all'};
+	if (workspaces.length > mostOffered) {
+		const hint = 'the id of a workspace, or all';
+		return input({name: 'workspace', label: 'Workspace', value: value ?? everyWorkspace, required: true, hint});
+	}
 	const choices = [all, ...workspaces.map(({id, name: label}) => ({value: id, label}))];
 	return select({name: 'workspace', label: 'Workspace', value: value ?? everyWorkspace}, choices);
 }
 
 const roleOf = (form: URLSearchParams): Role | undefined => roles.find(role => role === form.get('role'));
-
-/** Null: all; undefined: none that there is. Whoever has one workspace gives others that one. */
-function workspaceOf({form, signedIn, workspaces}: Visit): string | null | undefined {
-	const own = signedIn.user.workspaceId;
-	const given = form.get('workspace');
-	return own ?? (given === everyWorkspace ? null : workspaces.find(({id}) => id === given)?.id);
-}

@@ -1,7 +1,7 @@
 import {addEndpoint, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {mostEndpoints} from '../../mail/webhook.ts';
-import {listDeliveries, type StoredDelivery} from '../../store/webhooks/webhook-deliveries.ts';
+import {findNewest, type StoredDelivery} from '../../store/webhooks/webhook-deliveries.ts';
 import {type Endpoint, endpointState, listEndpoints} from '../../store/webhooks/webhook-endpoints.ts';
 import {live} from '../live.ts';
 import {badge, join, name, opened, type Tone, table, time} from '../markup.ts';
@@ -17,10 +17,15 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {form, workspace, may, now} = visit;
 		const endpoints = await listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints});
-		const rows = await Promise.all(
-			endpoints.map(async (endpoint): Promise<Row> => {
-				const [newest] = await listDeliveries(reader, endpoint.id, {after: null, limit: 1});
-				return {...endpoint, newest, isDamaged: signingSecret(vault, endpoint) === null};
+		const newest = await findNewest(
+			reader,
+			endpoints.map(({id}) => id),
+		);
+		const rows = endpoints.map(
+			(endpoint): Row => ({
+				...endpoint,
+				newest: newest.get(endpoint.id),
+				isDamaged: signingSecret(vault, endpoint) === null,
 			}),
 		);
 		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);

@@ -131,6 +131,35 @@ export async function listDeliveries(reader: Knex, endpointId: string, page: Del
 	return await readDeliveries(reader, await listIds(reader, endpointId, page));
 }
 
+/** The newest delivery of each endpoint that has one, by the endpoint's id. */
+export async function findNewest(reader: Knex, endpointIds: readonly string[]): Promise<Map<string, StoredDelivery>> {
+	const ids: string[] = [];
+	let missing = endpointIds;
+	for (const part of newestFirst(reader, 'whd', {below: null})) {
+		if (missing.length === 0) {
+			break;
+		}
+		const range = reader('webhook_deliveries as d').whereRaw('d.endpoint_id = e.id');
+		if (part.from !== undefined && part.from !== null) {
+			range.where('d.id', '>=', part.from);
+		}
+		if (part.below !== null) {
+			range.where('d.id', '<', part.below);
+		}
+		const newest = range.orderBy([
+			{column: 'd.endpoint_id', order: 'desc'},
+			{column: 'd.id', order: 'desc'},
+		]);
+		const found: Array<{endpoint: string; id: string | null}> = await reader('webhook_endpoints as e')
+			.whereIn('e.id', missing)
+			.select('e.id as endpoint', newest.limit(1).select('d.id').as('id'));
+		ids.push(...found.flatMap(({id}) => id ?? []));
+		missing = found.flatMap(({endpoint, id}) => (id === null ? endpoint : []));
+	}
+	const rows = await readDeliveries(reader, ids);
+	return new Map(rows.map(row => [row.endpointId, row]));
+}
+
 /** The same, no more than fit one answer together; `next` is where the rest begins, null: there is none. */
 export async function scanDeliveries(
 	reader: Knex,
