@@ -153,7 +153,7 @@ export function explained(reading: Reading, terminal: Terminal): string[] {
 	const {kind, reports, fault} = reading;
 	return [
 		kindOf(reading),
-		...(fault === null ? [] : [`Read in part: ${fault}.`]),
+		...(fault === null ? [] : [`Nothing follows from it, for it was not read to its end: ${fault}.`]),
 		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(reportRows(kind, report), terminal)]),
 	];
 }

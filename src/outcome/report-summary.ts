@@ -1,5 +1,5 @@
 import {parseAddress} from '../mail/address.ts';
-import type {Report, ReportKind, Via} from '../mail/report.ts';
+import type {Report, ReportAction, ReportKind, Via} from '../mail/report.ts';
 import {isYoung, type Known, type ReadMail} from './matches.ts';
 
 /**
@@ -14,11 +14,11 @@ export function summaryOf(reports: readonly Report[], addressKey: string): Repor
 	if (wish) {
 		return wish;
 	}
-	const failed = about.filter(({action}) => action === 'failed');
-	const soft = failed.find(({suppresses}) => !suppresses);
-	const [first] = failed;
-	// The address is gone only if nobody behind it was reached.
-	return soft ?? (first && failed.length < about.length ? softened(first) : (first ?? about[0]));
+	const told = (...actions: readonly ReportAction[]) => about.filter(({action}) => actions.includes(action));
+	const failed = told('failed');
+	// The copy failed only if nobody behind the address was reached or may yet be; the address is gone only if all of them are.
+	const [other] = [...told('delivered', 'relayed', 'expanded'), ...told('delayed')];
+	return other ?? failed.find(({suppresses}) => !suppresses) ?? failed[0] ?? about[0];
 }
 
 /** Whether the report is about this address. */
@@ -48,10 +48,6 @@ export function cutReport(report: Report): Report {
 		reason: report.reason.slice(0, longestText),
 		feedbackType: cut(report.feedbackType, longestName),
 	};
-}
-
-function softened(report: Report): Report {
-	return {...report, type: 'transient', suppresses: false};
 }
 
 /** How a mail that is kept was read, for `mailctl bounce unmatched`; JSON in the store. */

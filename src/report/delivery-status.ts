@@ -5,14 +5,15 @@ import type {Field} from './mime.ts';
 export type DeliveryStatus = {
 	readonly message: readonly Field[];
 	readonly recipients: ReadonlyArray<readonly Field[]>;
-	/** Something was left out because there are too many recipients. */
+	/** Something was left out because it is too long or has too many recipients. */
 	readonly cut: boolean;
 };
 
 const mostRecipients = 100;
 const mostFields = 40;
 const longestValue = 8192;
-const longestStatus = 256 * 1024;
+/** Octets; a part is cut there. */
+export const longestStatus = 256 * 1024;
 
 const addressFields: ReadonlySet<string> = new Set(['final-recipient', 'original-recipient', 'x-actual-recipient']);
 const recipientFields: ReadonlySet<string> = new Set([
@@ -44,9 +45,9 @@ export function looksLikeDeliveryStatus(text: string): boolean {
 
 /**
  * Reads a delivery status: blocks with blank lines between them, one block that holds all, blank lines where none belong,
- * folded lines that are not indented.
+ * folded lines that are not indented. `isCut`: something is missing already.
  */
-export function readDeliveryStatus(text: string): DeliveryStatus {
+export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus {
 	const message: Field[] = [];
 	const recipients: Field[][] = [];
 	for (const block of blocksOf(text.slice(0, longestStatus))) {
@@ -71,7 +72,11 @@ export function readDeliveryStatus(text: string): DeliveryStatus {
 			}
 		}
 	}
-	return {message, recipients: recipients.map(fields => fields.slice(0, mostFields)), cut: text.length > longestStatus};
+	return {
+		message,
+		recipients: recipients.map(fields => fields.slice(0, mostFields)),
+		cut: isCut || text.length > longestStatus,
+	};
 }
 
 /** The value of a `type; value` field without its type: `smtp; 550 …`. */

@@ -63,12 +63,12 @@ type Around = {
 };
 
 function reportOf(fields: RecipientFields, around: Around, classify: Classify): Report {
-	const {named, original, status, diagnostic, comment, hint} = fields;
+	const {named, original, status, diagnostic, comment, supplement, hint} = fields;
 	const {human, only} = around;
 	const recipient = named ?? (only ? namedElsewhere(around, diagnostic) : null);
 	const paragraphs = paragraphsOn(recipient, human, only);
-	const spoken = diagnostic === '' ? `${comment}\n${paragraphs}`.trim() : diagnostic;
-	const everything = `${diagnostic}\n${paragraphs}`;
+	const spoken = diagnostic === '' ? supplement || `${comment}\n${paragraphs}`.trim() : diagnostic;
+	const everything = `${diagnostic}\n${supplement}\n${paragraphs}`;
 	const reply = replyIn(spoken);
 	const action = actionOf(fields, reply.code, around.subject);
 	const host = fields.remote ?? hostIn(everything) ?? around.reporter;
@@ -86,7 +86,8 @@ function reportOf(fields: RecipientFields, around: Around, classify: Classify): 
 		return {...about, type: 'none', category: null, suppresses: false, rule: null, matched: null};
 	}
 	const known = {phase: phaseIn(everything), status, host};
-	const judgement = judge(classify, known, reply, [diagnostic === '' ? '' : paragraphs, hint]);
+	const others = [supplement, paragraphs, hint].filter(each => !spoken.includes(each));
+	const judgement = judge(classify, known, reply, others);
 	return action === 'failed'
 		? {...about, ...judgement}
 		: {...about, ...judgement, type: 'transient', suppresses: false};
@@ -100,7 +101,7 @@ function judge(
 	others: readonly string[],
 ): Judgement {
 	const first = classify({...known, code, enhanced, text});
-	for (const other of first.category === 'undetermined' ? others.filter(each => each !== '') : []) {
+	for (const other of first.category === 'undetermined' ? others : []) {
 		const more = replyIn(other);
 		const judgement = classify({
 			...known,
@@ -169,6 +170,8 @@ export type RecipientFields = {
 	/** Every Diagnostic-Code, the one of SMTP first; empty: there is none. */
 	readonly diagnostic: string;
 	readonly remote: string | null;
+	/** What IronPort tells besides, where its Diagnostic-Code is its own words: the reply of the other host. */
+	readonly supplement: string;
 	/** A mailer's own class of the failure, in words that rules know. */
 	readonly hint: string;
 };
@@ -186,6 +189,7 @@ export function readRecipientFields(fields: readonly Field[]): RecipientFields |
 		comment: /\(([^()]{3,400})\)/.exec(status)?.[1] ?? '',
 		diagnostic: diagnosticOf(fields),
 		remote: hostOf(fieldOf(fields, 'remote-mta')),
+		supplement: withoutType(fieldOf(fields, 'x-supplementary-info')?.replace(/^<|>$/g, '') ?? ''),
 		hint: hints.get(fieldOf(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
 	};
 	const saysNothing = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';

@@ -14,6 +14,9 @@ import {findingsOf} from './text/findings.ts';
 import {returnedRecipient} from './text/returned-recipient.ts';
 import {actionOf, arrival, daemonSigns} from './text/signs.ts';
 
+/** Readers of texts stop here: a bounce with as many may have more. */
+const mostReports = 100;
+
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
 	const mail = readMail(raw);
@@ -25,11 +28,11 @@ export function readReport(raw: Buffer, classify: Classify): Reading {
 
 function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	const structured = readStructured(mail);
-	return {
-		...whatItSays(mail, text, structured, classify),
-		clues: readClues(mail, structured),
-		fault: mail.fault ?? (structured.status?.cut ? 'too many recipients' : null),
-	};
+	const {kind, reports} = whatItSays(mail, text, structured, classify);
+	const isCut = structured.status?.cut === true || (kind === 'text' && reports.length >= mostReports);
+	const fault = mail.fault ?? (isCut ? 'too many recipients' : null);
+	// What was left out may say the contrary.
+	return {kind, reports: fault === null ? reports : [], clues: readClues(mail, structured), fault};
 }
 
 /** The bounce that a gateway on its way put whole into another mail, with no word of its own before it; null: there is none. */
@@ -71,8 +74,6 @@ function whatItSays(
 	const quiet = {action: 'none', rule: null, matched: null} as const;
 	return {kind: 'auto_reply', reports: senderOf(mail) === null ? [] : [reportOfSender(mail, quiet)]};
 }
-
-const mostReports = 100;
 
 /**
  * Reads a bounce that is told in words (R3.12): what it says of each recipient. Null: the mail is none, whatever it may

@@ -1,5 +1,5 @@
 import {addressesIn} from './addresses.ts';
-import {type DeliveryStatus, looksLikeDeliveryStatus, readDeliveryStatus} from './delivery-status.ts';
+import {type DeliveryStatus, longestStatus, looksLikeDeliveryStatus, readDeliveryStatus} from './delivery-status.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
 import {isReturned, returnedHeaders} from './text/returned.ts';
 
@@ -39,7 +39,8 @@ function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 					.filter(isText)
 					.map(part => part.text())
 					.filter(looksLikeDeliveryStatus);
-	return texts.length > 0 ? readDeliveryStatus(texts.join('\n\n')) : null;
+	const isCut = parts.some(part => part.body().length >= longestStatus);
+	return texts.length > 0 ? readDeliveryStatus(texts.join('\n\n'), isCut) : null;
 }
 
 /** Blank lines between the fields part nothing here. */
@@ -128,7 +129,11 @@ function sesStatusOf(kind: string, told: Json): DeliveryStatus | null {
 	const recipients = recipientsOf(kind, told).map(each => fieldsOf(each, bounce));
 	const reporter = stringOf(bounce.reportingMTA);
 	return recipients.length > 0
-		? {message: reporter === null ? [] : [{name: 'reporting-mta', value: reporter}], recipients, cut: false}
+		? {
+				message: reporter === null ? [] : [{name: 'reporting-mta', value: reporter}],
+				recipients,
+				cut: recipients.length >= most,
+			}
 		: null;
 }
 

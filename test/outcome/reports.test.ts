@@ -366,8 +366,17 @@ storeTest(test, 'several recipients behind one address: it is gone only if nobod
 	const reports = [behind('one@x.test'), behind('two@x.test', soft)];
 	await record(store, reading(reports), {to: [returnPath(mail.to)]});
 	t.like((await timeline(store, mail))[0]?.detail, {category: 'mailbox_full'});
-	const reached = [behind('one@x.test'), behind('two@x.test', relayed)];
-	await record(store, reading(reached), {to: [returnPath(mail.cc)]});
+	const before = await types(store, mail);
+	for (const [name, reached] of Object.entries({
+		relayed: [behind('one@x.test'), behind('two@x.test', relayed)],
+		delivered: [behind('one@x.test', {...relayed, action: 'delivered'}), behind('two@x.test'), behind('three@x.test')],
+		expanded: [behind('one@x.test', soft), behind('two@x.test', {...relayed, action: 'expanded'})],
+		delayed: [behind('one@x.test'), behind('two@x.test', delayed)],
+	})) {
+		await record(store, reading(reached), {to: [returnPath(mail.cc)]});
+		t.is(await stateOf(store, mail.cc), 'delivered', name);
+	}
+	t.deepEqual(await types(store, mail), before);
 	t.deepEqual(await suppressed(store, mail.workspaceId), []);
 	// Of several, those that name the address decide.
 	const naming = [behind('one@x.test', soft), behind('x@y.test', {...hard, originalRecipient: 'Ada@a.test'})];

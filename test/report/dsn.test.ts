@@ -67,6 +67,46 @@ test('the reply comes before the status', t => {
 	});
 });
 
+for (const [diagnostic, category] of [
+	['Diagnostic-Code: smtp; 5.1.0 - Unknown address error (delivery attempts: 0)\n', 'unknown_user'],
+	[
+		"Diagnostic-Code: smtp; 5.3.0 - Other mail system problem 554-'5.0.0 Service refused' (delivery attempts: 0)\n",
+		'system',
+	],
+	['Diagnostic-Code: smtp; 550 Rejected\n', 'unknown_user'],
+	['', 'unknown_user'],
+] as const) {
+	test(`X-Supplementary-Info counts where the reply says nothing: ${diagnostic || 'no reply'}`, t => {
+		const status = `${reporting}${failed}Status: 5.0.0 (permanent failure)\n${diagnostic}X-Supplementary-Info: < #5.1.1 smtp;550 5.1.1 <neko@mx.example>: Recipient\n address rejected: User unknown>\n`;
+		t.is(readOne(dsnOf(status, 'Mail could not be delivered.')).category, category);
+	});
+}
+
+/** Many recipients, of whom the last one got the mail. */
+const manyBlocks = (count: number, field = '') =>
+	`${reporting}${Array.from({length: count - 1}, (_, i) => `Final-Recipient: rfc822; n${i}@mx.example\nAction: failed\nStatus: 5.1.1\n${field}\n`).join('')}Final-Recipient: rfc822; last@mx.example\nAction: delivered\nStatus: 2.0.0\n`;
+
+test('of more recipients than are read nothing is said', t => {
+	t.is(read(dsnOf(manyBlocks(100))).reports.length, 100);
+	t.like(read(dsnOf(manyBlocks(101))), {kind: 'dsn', fault: 'too many recipients', reports: {length: 0}});
+	const long = dsnOf(manyBlocks(60, `Diagnostic-Code: smtp; 550 ${'x'.repeat(6000)}\n`));
+	t.like(read(long), {kind: 'dsn', fault: 'too many recipients', reports: {length: 0}});
+	const parts = Array.from({length: 220}, () => 'Content-Type: text/plain\n\nnothing');
+	const status = `Content-Type: message/delivery-status\n\n${reporting}${failed}Status: 5.1.1\n`;
+	t.like(read(multipartOf({parts: [status, ...parts]})), {fault: 'too many parts', reports: {length: 0}});
+	const listed = Array.from({length: 120}, (_, i) => `<n${i}@mx.example>: 550 5.1.1 User unknown\n\n`).join('');
+	const text = mailOf(
+		'Return-Path: <>',
+		'From: MAILER-DAEMON@mx.example',
+		'Subject: failure notice',
+		'',
+		'Hi. This is the qmail-send program at mx.example.',
+		'',
+		listed,
+	);
+	t.like(read(text), {kind: 'text', fault: 'too many recipients', reports: {length: 0}});
+});
+
 test('recipients are read apart', t => {
 	const other = 'Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n';
 	const human =

@@ -42,7 +42,8 @@ export function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 			raw.length > mostRead
 				? html`<p class="notice warn">Only the first ${count(mostRead)} of ${count(raw.length)} octets were read. <code>mailctl bounce explain FILE</code> reads all of it.</p>`
 				: null;
-		const fault = reading.fault === null ? '' : ` Read in part: ${reading.fault}.`;
+		const fault =
+			reading.fault === null ? '' : ` Nothing follows from it, for it was not read to its end: ${reading.fault}.`;
 		const told = html`${rest}<p>${kindOf(reading)}${fault}</p>${reportCards(reading.kind, reading.reports)}`;
 		return {content: section('How it is read', told)};
 	}
