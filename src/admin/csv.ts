@@ -15,20 +15,26 @@ type Line = {readonly number: number; readonly text: string};
 const longestLine = 64 * 1024;
 const shownOfLong = 200;
 const mostLines = 100;
+const lineEnd = /\r\n|\n|\r/;
+const broken = 'something follows its closing quote';
 
 /**
  * RFC 4180, and what programs make of it: lines end in LF, CRLF or CR, cells are parted by commas, semicolons or tabs
  * (whatever the first line has most of), empty lines mean nothing. A quote that is never closed costs its own line only:
- * after a hundred lines without its end, reading goes on with the line that follows it. Memory is bounded by that.
+ * after a hundred lines without its end, reading goes on with the line that follows it. That bounds the memory. A line is scanned three
+ * times at most: as the first of a record, within quotes, and for the cells of a record of several lines.
  */
 export function createCsvReader(): CsvReader {
 	let rest = '';
+	/** A CR at the end of a piece: the next one may begin with its LF. */
+	let held = '';
 	let number = 0;
-	/** Within a line that is too long, whose fault was told. */
+	/** Within a line that is too long, whose fault was reported. */
 	let skipping = false;
 	let delimiter = '';
-	/** The lines of a record with a quote that is still open. */
+	/** The lines of a record with a quote that is still open, and how long they are together. */
 	let open: Line[] = [];
+	let size = 0;
 
 	function takeLine(text: string, records: CsvRecord[]): void {
 		number++;
@@ -36,81 +42,93 @@ export function createCsvReader(): CsvReader {
 			skipping = false;
 		} else if (text.length > longestLine) {
 			refuseLong({number, text}, records);
-		} else {
-			take({number, text}, records);
+		} else if (open.length > 0) {
+			goOn({number, text}, records);
+		} else if (begins({number, text}, records)) {
+			open = [{number, text}];
+			size = text.length;
 		}
 	}
 
 	function refuseLong({number: line, text}: Line, records: CsvRecord[]): void {
-		closeOpen(records);
+		giveUp(records, () => true);
 		records.push({line, fault: `it is longer than ${longestLine} characters`, text: text.slice(0, shownOfLong)});
 	}
 
-	function take(line: Line, records: CsvRecord[]): void {
-		if (open.length === 0 && line.text === '') {
-			return;
+	/** Whether the line is the first one of a record that goes on; otherwise it is dealt with. */
+	function begins({number: line, text}: Line, records: CsvRecord[]): boolean {
+		if (text === '') {
+			return false;
 		}
-		delimiter ||= delimiterOf(line.text);
-		// Without a quote nothing that is open can end.
-		const stays = open.length > 0 && !line.text.includes('"');
-		open.push(line);
-		const cells = stays ? 'open' : cellsOf(open.map(({text}) => text).join('\n'), delimiter);
+		delimiter ||= delimiterOf(text);
+		const cells = cellsOf(text, delimiter);
 		if (cells === 'broken') {
-			giveUp(records, 'something follows its closing quote');
+			records.push({line, fault: broken, text});
 		} else if (cells !== 'open') {
+			records.push({line, cells});
+		}
+		return cells === 'open';
+	}
+
+	function goOn(line: Line, records: CsvRecord[]): void {
+		open.push(line);
+		size += line.text.length;
+		const end = cellsOf(line.text, delimiter, true);
+		if (end === 'broken') {
+			giveUp(records, () => open.length > 1, broken);
+		} else if (end === 'open') {
+			giveUp(records, () => open.length >= mostLines || size > longestLine);
+		} else {
+			const cells = cellsOf(open.map(({text}) => text).join('\n'), delimiter) as string[];
 			records.push({line: (open[0] as Line).number, cells});
 			open = [];
-		} else if (open.length >= mostLines || sizeOf(open) > longestLine) {
-			giveUp(records);
 		}
 	}
 
-	/** The first line of what is open is no record; those after it are read anew. */
-	function giveUp(records: CsvRecord[], fault = 'its quote is not closed'): void {
-		const [first, ...others] = open as [Line, ...Line[]];
-		open = [];
-		records.push({line: first.number, fault, text: first.text});
-		for (const line of others) {
-			take(line, records);
-		}
-	}
-
-	function closeOpen(records: CsvRecord[]): void {
-		while (open.length > 0) {
-			giveUp(records);
+	/**
+	 * While what is open can be no record, its first line is at fault and the next ones are read as beginnings. Nothing is scanned again
+	 * within quotes: wherever they were opened, the lines that follow go on as they did.
+	 */
+	function giveUp(records: CsvRecord[], isNone: () => boolean, fault = 'its quote is not closed'): void {
+		while (open.length > 0 && isNone()) {
+			const {number: line, text} = open[0] as Line;
+			records.push({line, fault, text});
+			do {
+				size -= (open.shift() as Line).text.length;
+			} while (open.length > 0 && !begins(open[0] as Line, records));
 		}
 	}
 
 	return {
 		push(text) {
 			const records: CsvRecord[] = [];
-			const lines = (rest + text).split(/\r\n|\n|\r(?!$)/);
-			rest = lines.pop() as string;
-			for (const line of lines) {
-				takeLine(line, records);
+			// Only what is new is looked through: a client may send a character at a time.
+			const piece = held + text;
+			held = piece.endsWith('\r') ? '\r' : '';
+			const [first = '', ...others] = piece.slice(0, piece.length - held.length).split(lineEnd);
+			rest += first;
+			for (const line of others) {
+				takeLine(rest, records);
+				rest = line;
 			}
 			if (rest.length > longestLine) {
 				if (!skipping) {
 					refuseLong({number: number + 1, text: rest}, records);
 					skipping = true;
 				}
-				rest = rest.endsWith('\r') ? '\r' : '';
+				rest = '';
 			}
 			return records;
 		},
 		end() {
 			const records: CsvRecord[] = [];
-			if (rest !== '') {
-				takeLine(rest.replace(/\r$/, ''), records);
+			if (rest !== '' || held !== '') {
+				takeLine(rest, records);
 			}
-			closeOpen(records);
+			giveUp(records, () => true);
 			return records;
 		},
 	};
-}
-
-function sizeOf(lines: readonly Line[]): number {
-	return lines.reduce((sum, {text}) => sum + text.length, 0);
 }
 
 function delimiterOf(line: string): string {
@@ -119,14 +137,15 @@ function delimiterOf(line: string): string {
 	return [',', ';', '\t'].reduce((best, each) => (countOf(each) > countOf(best) ? each : best));
 }
 
-function cellsOf(text: string, delimiter: string): string[] | 'open' | 'broken' {
+/** @param quoted whether the text begins within quotes */
+function cellsOf(text: string, delimiter: string, quoted = false): string[] | 'open' | 'broken' {
 	if (!text.includes('"')) {
-		return text.split(delimiter);
+		return quoted ? 'open' : text.split(delimiter);
 	}
 	const cells: string[] = [];
-	for (let at = 0; ; at++) {
+	for (let at = quoted ? -1 : 0; ; at++) {
 		let end: number;
-		if (text[at] === '"') {
+		if (at === -1 || text[at] === '"') {
 			const quote = closingQuote(text, at + 1);
 			if (quote === -1) {
 				return 'open';

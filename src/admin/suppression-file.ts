@@ -132,7 +132,7 @@ export function readListed(
 	const timeText = cell(columns.createdAt);
 	const createdAt = timeText === '' ? null : timeOf(timeText);
 	if (createdAt === undefined) {
-		return {ok: false, fault: `the time "${timeText}" is none, write it as 2026-11-21T10:15:30Z`};
+		return {ok: false, fault: `the time "${shown(timeText)}" is none, write it as 2026-11-21T10:15:30Z`};
 	}
 	if (createdAt !== null && (createdAt > now || createdAt < 0)) {
 		return {ok: false, fault: `the time ${timeText} must lie between 1970 and now`};
@@ -141,6 +141,9 @@ export function readListed(
 	const source = cell(columns.source);
 	return {ok: true, address: parsed.address, reason, createdAt, source: isSource(source) ? source : null};
 }
+
+/** A cell may be as long as its line. */
+const shown = (text: string) => (text.length > 100 ? `${text.slice(0, 99)}…` : text);
 
 type CellOf = (index: number | undefined) => string;
 
@@ -162,7 +165,7 @@ function reasonOfLine(cell: CellOf, columns: Columns): SuppressionReason | {faul
 		return {fault: 'its bounce was temporary, which is no reason to suppress; --reason makes it one'};
 	}
 	if (text !== '') {
-		return {fault: `the reason "${text}" is not known, give one with --reason`};
+		return {fault: `the reason "${shown(text)}" is not known, give one with --reason`};
 	}
 	return columns.tags === undefined ? 'manual' : 'unsubscribe';
 }

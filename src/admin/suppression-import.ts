@@ -1,3 +1,4 @@
+import {setImmediate} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {createPastIds} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
@@ -60,6 +61,8 @@ export type ImportOptions = {
 // A transaction of so many rows holds the writers of a running daemon off for some ten milliseconds. Twice as many are no
 // faster by the row and take 20 MB more.
 const rowsAtOnce = 500;
+/** Lines that are read before others have their turn: a millisecond or two. */
+const linesAtOnce = 256;
 
 /** Takes a file line by line in bounded memory; what was written stays, whatever comes after it. */
 export function createImport({acting, workspaceId, mode, reason, write, onBad}: ImportOptions) {
@@ -68,6 +71,7 @@ export function createImport({acting, workspaceId, mode, reason, write, onBad}: 
 	const pastId = createPastIds();
 	let layout: Layout | undefined;
 	let batch: NewSuppression[] = [];
+	let taken = 0;
 
 	/** An entry sorts among the others by its own time, not by that of the import. */
 	function entryOf({address, reason: why, createdAt, source}: Listed): NewSuppression {
@@ -95,6 +99,10 @@ export function createImport({acting, workspaceId, mode, reason, write, onBad}: 
 		/** Undefined: nothing was read yet. */
 		layout: () => layout,
 		async take(record: CsvRecord): Promise<void> {
+			taken++;
+			if (taken % linesAtOnce === 0) {
+				await setImmediate();
+			}
 			if ('fault' in record) {
 				counts.read++;
 				await onBad(record.line, record.fault, [record.text], layout);

@@ -139,3 +139,37 @@ test('a line without an end takes no memory, and reading goes on after it', t =>
 	t.deepEqual(reader.push('\nc,d\n'), [{line: 3, cells: ['c', 'd']}]);
 	t.deepEqual(reader.end(), []);
 });
+
+test('quotes that open and close in every line cost each line a few looks, not a window of lines', t => {
+	// With a look at a hundred lines for each line these take minutes.
+	for (const [line, bad] of [
+		['x","x","z\n', 'its quote is not closed'],
+		['"x\n', 'something follows its closing quote'],
+	] as const) {
+		const lines = Math.ceil((8 * 1024 * 1024) / line.length);
+		const reader = createCsvReader();
+		const file = line.repeat(lines);
+		const faults = new Set<string>();
+		let last = 0;
+		for (let at = 0; at <= file.length; at += 65_536) {
+			const records = at < file.length ? reader.push(file.slice(at, at + 65_536)) : reader.end();
+			for (const record of records) {
+				faults.add('fault' in record ? record.fault : '');
+				last = record.line;
+			}
+		}
+		t.true(faults.has(bad), `${JSON.stringify(line)}: ${[...faults]}`);
+		t.true(last > lines - 100, line);
+	}
+});
+
+test('a line that comes a character at a time is not looked through for each of them', t => {
+	const reader = createCsvReader();
+	const long = 'x'.repeat(65_536);
+	for (let round = 0; round < 16; round++) {
+		for (const character of long) {
+			t.is(reader.push(character).length, 0);
+		}
+		t.deepEqual(reader.push('\n'), [{line: round + 1, cells: [long]}]);
+	}
+});

@@ -102,6 +102,21 @@ storeTest(test, 'what a test key imports stops test mail alone, and it exports t
 	t.regex(await exported(api), /^[^\n]+\n[^\n]+live@example\.org[^\n]+\n$/);
 });
 
+test('a file of nothing but quotes holds nobody else up', async t => {
+	const api = await startApi(t, await newStore(t, 'sqlite'));
+	let isRunning = true;
+	const importing = importCsv(api, 'x","x","z\n'.repeat(200_000)).finally(() => {
+		isRunning = false;
+	});
+	let answers = 0;
+	while (isRunning) {
+		t.is((await api.get('/v1/suppressions')).status, 200);
+		answers++;
+	}
+	t.like((await importing).body, {read: 200_000, bad: 200_000});
+	t.true(answers > 20, `${answers} answers`);
+});
+
 test('what is no CSV file, or too large, is refused, and the connection goes on', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const binary = await importCsv(api, 'PK\0\0');
