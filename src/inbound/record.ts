@@ -3,6 +3,7 @@ import type {SignedId} from '../links/signed-id.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
+import {isOfNobody} from '../outcome/matches.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import type {Writer} from '../store/engine/writer.ts';
@@ -65,12 +66,9 @@ export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Readi
 	];
 }
 
-/**
- * Whether a mail to an unsubscribe address is a request (R3.21): reports and auto-replies are none, and neither is what has
- * the null sender, a bounce that could not be read.
- */
-function asksToUnsubscribe({mailFrom}: CameIn, {kind}: Reading): boolean {
-	return kind === 'other' && mailFrom !== '';
+/** Whether a mail to an unsubscribe address is a request (R3.21): reports and auto-replies are none. */
+function asksToUnsubscribe(cameIn: CameIn, reading: Reading): boolean {
+	return reading.kind === 'other' && !isOfNobody({cameIn, reading});
 }
 
 function signed(via: Via, texts: readonly string[], read: (text: string) => SignedId | null): Candidate[] {

@@ -62,7 +62,7 @@ function isProven({id, verify}: Candidate, {copies, messages}: Known): boolean {
 }
 
 function matchesBy({id, via}: Candidate, item: ReadMail, {copies, messages}: Known): Match[] {
-	const {reports} = item.reading;
+	const reports = isOfNobody(item) ? [] : item.reading.reports;
 	const copy = copies.get(id);
 	if (copy) {
 		return [{item, via, copy, report: saidOf(reports, copy)}];
@@ -71,6 +71,11 @@ function matchesBy({id, via}: Candidate, item: ReadMail, {copies, messages}: Kno
 		...{item, via, copy: each.copy},
 		report: saidOf(each.reports, each.copy),
 	}));
+}
+
+/** Whether a mail that is no report has the null sender: a bounce that could not be read, or a responder's. It asks for nothing. */
+export function isOfNobody({cameIn, reading}: Pick<ReadMail, 'cameIn' | 'reading'>): boolean {
+	return reading.kind === 'other' && cameIn.mailFrom === '';
 }
 
 function saidOf(reports: readonly Report[], {addressKey}: ReportedCopy): Report | undefined {

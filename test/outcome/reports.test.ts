@@ -303,6 +303,9 @@ storeTest(
 		t.like(effect, {kept: null, about: [{via: 'return_path', action: 'unsubscribe', event: 'unsubscribed'}]});
 		t.like((await timeline(store, mail))[0], {type: 'unsubscribed', detail: {topic: null, via: 'mail'}});
 		t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
+		const later = await mailed(store, 'later', 'eve@e.test');
+		await record(store, request, {to: [returnPath(later.to)], cameIn: {mailFrom: ''}});
+		t.deepEqual(await types(store, later), [], 'the null sender asks for nothing');
 		const cut = {...request, fault: 'too many parts'};
 		t.is((await record(store, cut, {to: [returnPath(mail.to)]})).kept, 'unread');
 	},

@@ -22,6 +22,13 @@ test('Apple’s field asks for no more, whatever the subject and the mark', t =>
 	t.like(read(raw).reports[0], {recipient: 'neko@mx.example', action: 'unsubscribe'});
 });
 
+test('a request that is marked as an automatic reply is one', t => {
+	const raw = mailOf('From: neko@mx.example', 'Auto-Submitted: auto-replied', 'Subject: unsubscribe', '', '');
+	t.like(read(raw), {kind: 'other', reports: [{action: 'unsubscribe'}]});
+	const other = mailOf('From: neko@mx.example', 'Auto-Submitted: auto-replied', 'Subject: Re: unsubscribe', '', '');
+	t.like(read(other), {kind: 'auto_reply', reports: [{action: 'none'}]});
+});
+
 test('who writes about it asks for nothing', t => {
 	for (const subject of ['How do I unsubscribe?', 'Re: your unsubscribe link', 'x']) {
 		t.deepEqual(read(mailOf('From: neko@mx.example', `Subject: ${subject}`, '', 'unsubscribe')).reports, []);
