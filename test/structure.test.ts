@@ -61,6 +61,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'config',
 		'domains',
 		'deliver',
+		'inbound/follow.ts',
 		'inbound/imap.ts',
 		'inbound/mailboxes.ts',
 		'inbound/maildir.ts',

@@ -1,7 +1,7 @@
 import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {nextCheckAt} from '../domains/domain-state.ts';
-import {openProofs, purposeOf} from '../domains/record-words.ts';
+import {isUnsigned, openProofs, purposeOf} from '../domains/record-words.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import type {Session} from './session.ts';
@@ -29,10 +29,11 @@ export function checkedLines(
 	row: Domain,
 	records: readonly CheckedRecord[],
 	next: string | null,
+	all = records,
 ): string[] {
 	const remarkable = records.filter(({state, problem}) => state !== 'ok' || problem !== null);
 	return [
-		...head(session, row, next),
+		...head(session, row, next, isUnsigned(all)),
 		'',
 		...statusTable(session, records),
 		...(remarkable.some(({ok}) => !ok) ? ['', ...publish(row)] : []),
@@ -54,7 +55,7 @@ export function wrongLines(
 			(state !== 'ok' || problem !== null) && !(purpose === 'ownership' && state === 'missing' && isProven),
 	);
 	return wrong.length > 0
-		? checkedLines(session, row, wrong, next)
+		? checkedLines(session, row, wrong, next, records)
 		: [...head(session, row, next), '', 'DNS shows every record that is needed.'];
 }
 
@@ -70,13 +71,16 @@ function eitherOf(records: readonly CheckedRecord[]): string[] {
 			];
 }
 
-function head(session: Session, row: Domain, next: string | null): string[] {
+function head(session: Session, row: Domain, next: string | null, unsigned = false): string[] {
 	const own = returnPathHost(row);
 	const {returnPathDomain} = session.settings();
 	return fields([
 		['id', row.id],
 		['domain', row.name],
-		['state', `${row.state} since ${shortTime(row.state_at)} UTC`],
+		[
+			'state',
+			`${row.state}${unsigned && row.state === 'verified' ? ', not signed,' : ''} since ${shortTime(row.state_at)} UTC`,
+		],
 		[
 			'checked',
 			`${row.checked_at === null ? 'never' : shortTime(row.checked_at)}${next === null ? '' : `, next ${shortTime(next)}`}`,

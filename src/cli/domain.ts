@@ -4,6 +4,7 @@ import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {domainRecords, sendingNames} from '../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathFault} from '../domains/domains.ts';
+import {isUnsigned} from '../domains/record-words.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
 import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
 import {zoneFile} from '../domains/zone-file.ts';
@@ -37,9 +38,11 @@ export function domainCommands(domain: Command): void {
 	verb(
 		domain,
 		'verify <domain>',
-		'Check the DNS records now and show what is wrong; exit 69 unless the domain is verified',
+		'Check the DNS records now and show what is wrong; exit 69 unless the domain is verified, 65 if no DKIM record is right',
 		'mailctl domain verify shop.example',
-	).action(action(verify));
+	)
+		.option('--ownership-only', 'exit 0 for a verified domain without a DKIM record, whose mail is not signed')
+		.action(action(verify));
 
 	verb(
 		domain,
@@ -105,7 +108,7 @@ async function show(session: Session, {zone}: {zone?: boolean}, text: string): P
 	await showChecked(session, await lookAt(session, row));
 }
 
-async function verify(session: Session, _options: object, text: string): Promise<void> {
+async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolean}, text: string): Promise<void> {
 	const checked = await check(session, text);
 	await showChecked(session, checked, wrongLines);
 	const {state, name} = checked.domain;
@@ -117,6 +120,14 @@ async function verify(session: Session, _options: object, text: string): Promise
 		const isSilent = proofs.every(each => each.state === 'unknown');
 		const mend = isSilent ? 'see whether DNS answers (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
 		throw new CliError('unavailable', wrong, mend);
+	}
+	const keys = checked.records.filter(({purpose, key}) => purpose === 'dkim' && key?.state === 'active');
+	if (!ownershipOnly && isUnsigned(checked.records)) {
+		const wrong = `${name} is verified, not signed: ${keys.map(each => `${each.name} is ${each.state}`).join(', ')}`;
+		const isSilent = keys.every(each => each.state === 'unknown');
+		throw isSilent
+			? new CliError('unavailable', wrong, 'see whether DNS answers (MAILCTL_DNS_SERVERS)')
+			: new CliError('data', wrong, 'publish one of them and verify again, or use --ownership-only');
 	}
 }
 

@@ -2,7 +2,7 @@ import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import {followMailbox} from '../inbound/follow.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
-import {nameOfMailbox} from '../inbound/imap.ts';
+import {nameOfMailbox, silenceMs} from '../inbound/imap.ts';
 import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import type {Taken} from '../inbound/take-in.ts';
 import type {MailLog} from '../log/mail-events.ts';
@@ -25,6 +25,9 @@ export type MailboxPollingOptions = {
 	>;
 	readonly onStoreError: (error: unknown) => void;
 };
+
+/** However often it is polled, a server has this long to answer. */
+const shortestPatienceMs = 10_000;
 
 /** What polling came to since the start. */
 export type MailboxFigures = {
@@ -85,16 +88,19 @@ export function startMailboxPolling({
 			onUnwatched: error => mailLog.mailboxUnwatched({mailbox: name}, error),
 		}),
 		intervalMs: bounceMailboxInterval,
-		onRound({taken, known, cut}) {
-			if (figures.up === null) {
-				mailLog.mailboxOpened({mailbox: name});
-			} else if (!figures.up) {
-				mailLog.mailboxRecovered({mailbox: name});
+		patienceMs: Math.min(Math.max(bounceMailboxInterval, shortestPatienceMs), silenceMs),
+		onRound({taken, known, cut}, works) {
+			if (works) {
+				if (figures.up === null) {
+					mailLog.mailboxOpened({mailbox: name});
+				} else if (!figures.up) {
+					mailLog.mailboxRecovered({mailbox: name});
+				}
+				figures.up = true;
+				reason = '';
 			}
-			figures.up = true;
 			figures.taken += taken;
 			figures.known += known;
-			reason = '';
 			if (taken + known > 0) {
 				mailLog.mailboxRead({mailbox: name, taken, known, cut});
 			}

@@ -4,6 +4,7 @@ import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
 import {createDialogue} from '../deliver/dialogue.ts';
 import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
+import {inTime} from '../inbound/follow.ts';
 import {nameOfMailbox, openFolder} from '../inbound/imap.ts';
 import {mailboxFault} from '../inbound/mailboxes.ts';
 import {isMaildir, namesIn} from '../inbound/maildir.ts';
@@ -13,6 +14,8 @@ import {addressesOf} from './names.ts';
 
 const connectMs = 10_000;
 const replyMs = 30_000;
+/** To log in and open the folder, and to end IDLE. */
+const imapMs = 30_000;
 
 export type BouncesInput = {
 	readonly returnPathDomain: string;
@@ -132,13 +135,13 @@ async function firstRefusal(connection: SmtpConnection, commands: readonly strin
 }
 
 /** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read. `ca`: PEM of authorities besides the public ones. */
-export function mailboxCheck(mailbox: BounceMailbox, ca: string | null): Check {
+export function mailboxCheck(mailbox: BounceMailbox, ca: string | null, patienceMs = imapMs): Check {
 	return {
 		name: 'mailbox',
 		why: 'Bounces that arrive in a mailbox count for nothing while it cannot be read.',
 		async look() {
 			try {
-				const found = mailbox.kind === 'imap' ? await lookInto(mailbox, ca) : await lookAt(mailbox.path);
+				const found = mailbox.kind === 'imap' ? await lookInto(mailbox, ca, patienceMs) : await lookAt(mailbox.path);
 				return [ok(`${nameOfMailbox(mailbox)} can be read: ${found}`)];
 			} catch (error) {
 				const {reason, fix} = mailboxFault(error, mailbox);
@@ -148,11 +151,28 @@ export function mailboxCheck(mailbox: BounceMailbox, ca: string | null): Check {
 	};
 }
 
-async function lookInto(mailbox: Extract<BounceMailbox, {kind: 'imap'}>, ca: string | null): Promise<string> {
-	const client = await openFolder(mailbox, ca);
+async function lookInto(
+	mailbox: Extract<BounceMailbox, {kind: 'imap'}>,
+	ca: string | null,
+	patienceMs: number,
+): Promise<string> {
+	const giveUp = new AbortController();
+	const client = await inTime(patienceMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
+		giveUp.abort();
+		throw error;
+	});
 	const mails = client.mailbox === false ? 0 : client.mailbox.exists;
-	const idle = client.capabilities.has('IDLE') ? 'new mail is told at once' : 'new mail is found at the next poll';
-	client.close();
+	const canIdle = client.capabilities.has('IDLE');
+	try {
+		if (canIdle) {
+			void client.idle().catch(() => undefined);
+		}
+		// Ends the IDLE: a server that does not answer would keep the daemon from reading on.
+		await inTime(patienceMs, () => client.noop());
+	} finally {
+		client.close();
+	}
+	const idle = canIdle ? 'new mail is told at once' : 'new mail is found at the next poll';
 	return `${mails} ${mails === 1 ? 'mail' : 'mails'}, ${idle}`;
 }
 

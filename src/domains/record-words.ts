@@ -30,6 +30,11 @@ export function purposeOf({purpose, required, key}: DomainRecord): string {
 	}
 }
 
+/** Whether no key that should sign has its record, so that receivers take the domain's mail for unsigned. */
+export function isUnsigned(records: readonly CheckedRecord[]): boolean {
+	return !records.some(({purpose, key, ok}) => purpose === 'dkim' && key?.state === 'active' && ok);
+}
+
 /** Records that would verify the domain and that DNS does not show; of two one is enough. */
 export function openProofs<Row extends DomainRecord & Partial<CheckedRecord>>(records: readonly Row[]): Row[] {
 	return records.filter(

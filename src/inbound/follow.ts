@@ -6,8 +6,8 @@ export type Mailbox = {
 };
 
 export type OpenMailbox = {
-	/** Takes in what is new; rejects where the mailbox or the store fails. */
-	readonly takeNew: (signal: AbortSignal) => Promise<Round>;
+	/** Takes in what is new, and calls `more` for each mail; rejects where the mailbox or the store fails. */
+	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
 	/** Begins to listen for what comes. */
 	readonly listen: () => void;
 	/** At once; what is under way fails. */
@@ -18,7 +18,10 @@ export type FollowOptions = {
 	readonly mailbox: Mailbox;
 	/** Between two looks, milliseconds. */
 	readonly intervalMs: number;
-	readonly onRound: (round: Round) => void;
+	/** A mailbox that brings nothing for so long while it is opened or read hangs, milliseconds. */
+	readonly patienceMs: number;
+	/** `works`: it also answers after a rest; until then one that hung is not taken for repaired. */
+	readonly onRound: (round: Round, works: boolean) => void;
 	/** The mailbox cannot be read; it is tried again after so many milliseconds, at least. */
 	readonly onFailure: (error: unknown, waitMs: number) => void;
 };
@@ -30,15 +33,30 @@ const mostSilent = 3;
 /** Servers lock out whoever fails to log in often. */
 const isLockedOut = (error: unknown) => (error as {authenticationFailed?: boolean}).authenticationFailed === true;
 
+class HangsError extends Error {
+	override readonly name = 'HangsError';
+	readonly code = 'ETIMEDOUT';
+}
+
+/** The result of some work; rejects if it does nothing for so long. `more`: it does something. */
+export async function inTime<Result>(patienceMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
+	let timer: NodeJS.Timeout | undefined;
+	const hangs = new Promise<never>((_, reject) => {
+		timer = setTimeout(() => reject(new HangsError(`it hangs, nothing came for ${patienceMs / 1000} s`)), patienceMs);
+	});
+	return await Promise.race([work(() => void timer?.refresh()), hangs]).finally(() => clearTimeout(timer));
+}
+
 /**
  * Follows a mailbox until it is stopped: reads what is new, waits until it is woken or the interval is over, opens it again
- * when it was lost. A connection that worked and is lost is no failure yet: whoever restarts a mail server need not be told.
+ * when it was lost. A connection that worked and is lost is no failure yet, for mail servers are restarted; one that hangs is.
  */
-export function followMailbox({mailbox, intervalMs, onRound, onFailure}: FollowOptions) {
+export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailure}: FollowOptions) {
 	const stopping = new AbortController();
 	const {signal} = stopping;
 	let opened: OpenMailbox | null = null;
 	let awake = false;
+	let hung = false;
 	let wakeUp: () => void = () => undefined;
 
 	function wake(): void {
@@ -62,15 +80,28 @@ export function followMailbox({mailbox, intervalMs, onRound, onFailure}: FollowO
 		});
 	}
 
+	/** One that hangs is told to stop: its log-in may be under way. */
+	async function open(woken: () => void): Promise<OpenMailbox> {
+		const giveUp = new AbortController();
+		try {
+			return await inTime(patienceMs, () => mailbox.open(woken, AbortSignal.any([signal, giveUp.signal])));
+		} catch (error) {
+			giveUp.abort();
+			throw error;
+		}
+	}
+
 	/** Reads until the mailbox is lost, and rejects then; `onRead` hears how often it was read. */
 	async function read(onRead: (times: number) => void): Promise<void> {
 		let lost = false;
-		const current = await mailbox.open(() => lost || wake(), signal);
+		const current = await open(() => lost || wake());
 		opened = current;
 		try {
 			for (let times = 1; !signal.aborted; times++) {
 				awake = false;
-				onRound(await current.takeNew(signal));
+				const round = await inTime(patienceMs, more => current.takeNew(signal, more));
+				hung &&= times === 1;
+				onRound(round, !hung);
 				onRead(times);
 				current.listen();
 				await rest(intervalMs);
@@ -98,7 +129,8 @@ export function followMailbox({mailbox, intervalMs, onRound, onFailure}: FollowO
 				}
 				const waitMs = isLockedOut(error) ? longestWaitMs : Math.min(firstWaitMs * 2 ** failures, longestWaitMs);
 				failures++;
-				if (!worked || failures > mostSilent) {
+				hung ||= error instanceof HangsError;
+				if (!worked || hung || failures > mostSilent) {
 					onFailure(error, waitMs);
 				}
 				awake = false;

@@ -89,7 +89,8 @@ export type ImapMailbox = Extract<BounceMailbox, {kind: 'imap'}>;
 const kibibyte = 1024;
 const connectMs = 30_000;
 const greetingMs = 30_000;
-const silenceMs = 2 * 60_000;
+/** A mailbox that brings nothing for so long while it is opened or read hangs. */
+export const silenceMs = 60_000;
 /** Routers and servers forget a connection that says nothing; it is far below RFC 2177's half hour. */
 const idleMs = 4 * 60_000;
 
@@ -124,7 +125,8 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 		disableCompression: true,
 		connectionTimeout: connectMs,
 		greetingTimeout: greetingMs,
-		socketTimeout: silenceMs,
+		// Beyond it: who reads gives up first, and says why.
+		socketTimeout: 2 * silenceMs,
 		maxIdleTime: idleMs,
 		maxLineLength: 16 * kibibyte * kibibyte,
 		maxLiteralSize: longestMail + 64 * kibibyte,

@@ -29,6 +29,13 @@ export function mailboxFault(error: unknown, mailbox: BounceMailbox): MailboxFau
 	return mailbox.kind === 'imap' ? imapFault(error, mailbox) : maildirFault(error, mailbox.path);
 }
 
+function noting(takeIn: MailboxOptions['takeIn'], more: () => void): MailboxOptions['takeIn'] {
+	return async found => {
+		more();
+		return await takeIn(found).finally(more);
+	};
+}
+
 function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOptions): Mailbox {
 	return {
 		async open(wake, signal) {
@@ -36,7 +43,7 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 			client.on('exists', wake);
 			client.on('close', wake);
 			return {
-				takeNew: stop => takeNewOfFolder(client, {checkpoint, takeIn, signal: stop}),
+				takeNew: (stop, more) => takeNewOfFolder(client, {checkpoint, takeIn: noting(takeIn, more), signal: stop}),
 				// Ends with the next command; a connection that is lost shows there.
 				listen: () => void client.idle().catch(() => undefined),
 				close: () => client.close(),
@@ -78,13 +85,17 @@ function maildirMailbox(
 			}
 			const watching = watchNew(wake);
 			return {
-				async takeNew(signal) {
+				async takeNew(signal, more) {
 					const round = {taken: 0, known: 0, cut: 0};
-					await takeAll(newMails(folder, signal, onUnreadable), takeIn, async ({found, name}, {isNew}) => {
-						await putAside(folder, name);
-						round[isNew ? 'taken' : 'known']++;
-						round.cut += found.cut ? 1 : 0;
-					});
+					await takeAll(
+						newMails(folder, signal, onUnreadable),
+						noting(takeIn, more),
+						async ({found, name}, {isNew}) => {
+							await putAside(folder, name);
+							round[isNew ? 'taken' : 'known']++;
+							round.cut += found.cut ? 1 : 0;
+						},
+					);
 					return round;
 				},
 				listen: () => undefined,

@@ -120,7 +120,15 @@ test('domain: show says what DNS answers, verify checks now and ends with 69 unt
 	cli.zone['bounce.shop.example'] = {mx: [[5, 'mx.other.example']], fail: {TXT: 'servfail'}};
 	cli.zone['mc1._domainkey.shop.example'] = {txt: ['v=DKIM1; k=rsa; p=']};
 	golden(t, 'domain-show-mixed', await cli.text('domain', 'show', 'shop.example'));
-	const verified = await cli.json<Domain>('domain', 'verify', 'shop.example');
+	const unsigned = await cli.run('domain', 'verify', 'shop.example');
+	t.is(unsigned.code, 65);
+	t.regex(unsigned.stdout, /^state +verified, not signed, since/m);
+	t.is(
+		unsigned.stderr,
+		'mailctl: shop.example is verified, not signed: mc1._domainkey.shop.example is different, ' +
+			'mc2._domainkey.shop.example is missing, publish one of them and verify again, or use --ownership-only\n',
+	);
+	const verified = await cli.json<Domain>('domain', 'verify', 'shop.example', '--ownership-only');
 	t.like(verified, {state: 'verified', verified: true, return_path_used: false});
 	t.truthy(verified.next_check_at);
 	t.deepEqual(

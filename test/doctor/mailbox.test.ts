@@ -4,6 +4,7 @@ import test from 'ava';
 import {mailboxCheck} from '../../src/doctor/bounces.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {freePort} from '../helpers/free-port.ts';
+import {startSilentImap} from '../helpers/silent-imap.ts';
 
 test('a Maildir that can be used, and a folder that is none', async t => {
 	const folder = await temporaryFolder(t);
@@ -33,4 +34,19 @@ test('a server that is not there', async t => {
 	t.is(found?.status, 'fail');
 	t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: .*ECONNREFUSED/);
 	t.regex(found?.fix ?? '', /MAILCTL_BOUNCE_MAILBOX/);
+});
+
+test('a server that falls silent at the log-in, at IDLE or after it', async t => {
+	const server = await startSilentImap(t, null);
+	const look = async () => (await mailboxCheck(server.mailbox, null, 1000).look())[0];
+	t.like(await look(), {
+		status: 'ok',
+		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 mails, new mail is told at once`,
+	});
+	for (const where of ['login', 'idle', 'done'] as const) {
+		server.silentAt = where;
+		const found = await look();
+		t.is(found?.status, 'fail', where);
+		t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: it hangs, nothing came for 1 s/);
+	}
 });

@@ -4,22 +4,35 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Script = {
 	/** What happens when it is opened for the nth time, from 1 on. */
-	readonly open?: (nth: number) => void;
+	readonly open?: (nth: number) => unknown;
 	/** What happens when it is read for the nth time. */
-	readonly read?: (nth: number) => void;
+	readonly read?: (nth: number, more: () => void) => unknown;
 };
 
-function follow(t: ExecutionContext, {open = () => undefined, read = () => undefined}: Script, intervalMs = 600_000) {
-	const seen = {opened: 0, read: 0, closed: 0, listened: 0, waits: [] as number[], wake: (): void => undefined};
+function follow(
+	t: ExecutionContext,
+	{open = () => undefined, read = () => undefined}: Script,
+	intervalMs = 600_000,
+	patienceMs = 60_000,
+) {
+	const seen = {
+		opened: 0,
+		read: 0,
+		closed: 0,
+		listened: 0,
+		waits: [] as number[],
+		works: [] as boolean[],
+		wake: (): void => undefined,
+	};
 	const mailbox: Mailbox = {
 		async open(wake) {
 			seen.opened++;
 			seen.wake = wake;
-			open(seen.opened);
+			await open(seen.opened);
 			return {
-				async takeNew() {
+				async takeNew(_, more) {
 					seen.read++;
-					read(seen.read);
+					await read(seen.read, more);
 					return {taken: 0, known: 0, cut: 0};
 				},
 				listen: () => void seen.listened++,
@@ -30,7 +43,8 @@ function follow(t: ExecutionContext, {open = () => undefined, read = () => undef
 	const {stop} = followMailbox({
 		mailbox,
 		intervalMs,
-		onRound: () => undefined,
+		patienceMs,
+		onRound: (_, works) => void seen.works.push(works),
 		onFailure: (_, waitMs) => void seen.waits.push(waitMs),
 	});
 	t.teardown(stop);
@@ -84,4 +98,38 @@ test('one that worked and is lost is opened again without a word', async t => {
 	await waitFor('it is read again', () => seen.read > 2);
 	t.is(seen.opened, 2);
 	t.deepEqual(seen.waits, []);
+});
+
+const never = () => new Promise<void>(() => undefined);
+
+test('one that hangs while it is opened is a failure, and tried again', async t => {
+	const {seen} = follow(t, {open: nth => (nth === 1 ? never() : undefined)}, 600_000, 20);
+	await waitFor('it is read', () => seen.read === 1);
+	t.deepEqual(seen.waits, [1000]);
+});
+
+test('one that worked and hangs is a failure at once, until it answers after a rest', async t => {
+	const {seen} = follow(t, {read: nth => (nth === 2 ? never() : undefined)}, 5, 20);
+	await waitFor('it works again', () => seen.read > 3);
+	t.is(seen.opened, 2);
+	t.deepEqual(seen.waits, [1000]);
+	t.deepEqual(seen.works.slice(0, 3), [true, false, true]);
+});
+
+test('a long look that brings mail all the time does not hang', async t => {
+	const patienceMs = 500;
+	const {seen} = follow(
+		t,
+		{
+			async read(nth, more) {
+				for (const end = performance.now() + 2 * patienceMs; nth === 1 && performance.now() < end; more()) {
+					await new Promise(setImmediate);
+				}
+			},
+		},
+		5,
+		patienceMs,
+	);
+	await waitFor('it looked twice', () => seen.read >= 2);
+	t.deepEqual([seen.opened, seen.waits], [1, []]);
 });

@@ -40,6 +40,7 @@ function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailb
 	});
 	const following = followMailbox({
 		mailbox: followed,
+		patienceMs: 60_000,
 		intervalMs,
 		onRound: round => rounds.push(round),
 		onFailure: error => failures.push(error),
