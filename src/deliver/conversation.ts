@@ -89,7 +89,8 @@ export async function converse(
 
 	await options.permit?.(job.recipientId);
 	let senderAcceptedAt: string | null = null;
-	const transaction = await transact(session, job, options.notify, timeouts, {
+	const how = {notify: options.notify, lockStep: plan.lockStep};
+	const transaction = await transact(session, job, how, timeouts, {
 		senderAccepted() {
 			senderAcceptedAt = storeTime(clock.now());
 		},
@@ -113,6 +114,15 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhan
 	return {phase: end.phase, code: null, enhanced, reply};
 }
 
+/** Ends a used session, politely where the host waits for a command. */
+export async function leave({session: {connection}, transaction: {after}}: Used, {quit}: SmtpTimeouts): Promise<void> {
+	if (after === 'ready' || after === 'reset') {
+		await connection.quit(quit);
+	} else {
+		connection.fail('the session is at its end');
+	}
+}
+
 /** Makes a used session ready for the next mail, null where it cannot be: it is at its end then, politely. */
 export async function readyForNext(
 	{session, transaction}: Used,
@@ -120,10 +130,7 @@ export async function readyForNext(
 	timeouts: SmtpTimeouts,
 ): Promise<Session | null> {
 	const {connection} = session;
-	if (
-		connection.lost() === null &&
-		(transaction.end.by === 'acceptance' || (await recover(session, transaction, timeouts)))
-	) {
+	if (connection.lost() === null && (await recover(session, transaction, timeouts))) {
 		if (session.mails < mailsPerSession) {
 			return session;
 		}

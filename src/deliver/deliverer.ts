@@ -21,7 +21,7 @@ import {type Route, sameRoute, sourceFor} from './route.ts';
 import type {Session} from './session.ts';
 import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
 import {createBrokenTls, demandsOf} from './tls-demand.ts';
-import {type TryOptions, tryRoutes} from './try-routes.ts';
+import {createLockStepHosts, type TryOptions, tryRoutes} from './try-routes.ts';
 
 export type DeliveryMode =
 	/** To hosts, as the terms of each copy say; those of a recipient's domain listen on this port. */
@@ -98,6 +98,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		permit: options.permit,
 		secureContexts: createSecureContexts(options.ca),
 		brokenTls: createBrokenTls(clock),
+		lockStepHosts: createLockStepHosts(clock),
 		classify: options.classify,
 		attemptDeadlineMs: options.attemptDeadlineMs,
 	};

@@ -69,4 +69,6 @@ export type Plan = {
 	readonly source: Source | undefined;
 	readonly hello: Hello;
 	readonly plainHelo: boolean;
+	/** The host does not stand commands that are sent together. */
+	readonly lockStep: boolean;
 };

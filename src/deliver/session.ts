@@ -19,8 +19,11 @@ export type Session = {
 	readonly extensions: Extensions;
 	/** Where it was made from; undefined: the system chose. */
 	readonly localAddress: string | undefined;
-	/** Mails begun on it so far. */
+	/** Mails begun on it so far, and those of them that the host took. */
 	mails: number;
+	taken: number;
+	/** Recipients refused since the host last took a mail. */
+	refusals: number;
 };
 
 export type SessionOptions = {
@@ -88,7 +91,8 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 		return refused(connection, stop);
 	}
 
-	return {route, connection, extensions: options.plainHelo ? noExtensions : extensions, localAddress, mails: 0};
+	const used = options.plainHelo ? noExtensions : extensions;
+	return {route, connection, extensions: used, localAddress, mails: 0, taken: 0, refusals: 0};
 }
 
 /** RFC 5321 §4.1.1.5 asks for QUIT before closing; the reason stands already, nobody waits for the answer. */
@@ -101,7 +105,8 @@ function refused(connection: SmtpConnection, stop: Stop): Stop {
 async function ehlo(connection: SmtpConnection, hostname: string, timeoutMs: number): Promise<Extensions | Stop> {
 	connection.write([`EHLO ${hostname}\r\n`], 1);
 	const reply = await connection.read(timeoutMs);
-	if ('lost' in reply || reply.code === 421) {
+	// A 2xx that is not for EHLO answers something else.
+	if ('lost' in reply || reply.code === 421 || (reply.code !== 250 && reply.code < 400)) {
 		return stopped('ehlo', reply);
 	}
 

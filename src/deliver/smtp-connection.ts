@@ -8,8 +8,15 @@ import {createReplyReader, type RawReply} from './reply-reader.ts';
 import {tlsFailureOf, wordsOf} from './tls-failure.ts';
 import {tlsaFaults} from './tlsa.ts';
 
-/** The connection is of no use any more, and why. `errno`: the system's word where it said one. */
-export type Lost = {readonly lost: string; readonly errno?: string; readonly tlsFailure?: TlsFailure};
+/** The connection is of no use any more, and why. */
+export type Lost = {
+	readonly lost: string;
+	/** The system's word where it said one. */
+	readonly errno?: string;
+	readonly tlsFailure?: TlsFailure;
+	/** `closed`: the server ended it. `outOfStep`: more replies than commands, so nobody knows which answers what. */
+	readonly cause?: 'closed' | 'outOfStep';
+};
 export type Answer = RawReply | Lost;
 
 export type ConnectionTarget = {
@@ -42,13 +49,14 @@ export type SmtpConnection = {
 	/** Writes all parts at once and expects so many more replies. False: the peer is slow, wait for `drained`. */
 	readonly write: (parts: ReadonlyArray<string | Uint8Array>, replies: number) => boolean;
 	readonly drained: (timeoutMs: number) => Promise<Lost | null>;
+	/** The next reply. One that is there before its command was written ends the connection, and is never answered here. */
 	readonly read: (timeoutMs: number) => Promise<Answer>;
 	/** Replies that come from now on are kept and read as this makes them; null: as they come. */
 	readonly changeReplies: (change: ((reply: RawReply) => RawReply) | null) => void;
-	/** Whether a reply is there to be read. */
+	/** Whether a reply is there to be read, or the begin of one. */
 	readonly hasReply: () => boolean;
 	/** Ends the connection at once; whoever waits gets the reason. */
-	readonly fail: (reason: string) => void;
+	readonly fail: (reason: string, cause?: Lost['cause']) => void;
 	/** Says QUIT, waits for the peer to go, at most so long. */
 	readonly quit: (timeoutMs: number) => Promise<void>;
 	readonly lost: () => Lost | null;
@@ -84,22 +92,27 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	}
 
 	function watch(watched: Socket): void {
-		watched.on('error', (error: NodeJS.ErrnoException) => end(wordsOf(error), error.code));
-		watched.on('end', () => end('the server closed the connection'));
-		watched.on('close', () => end('the connection was closed'));
+		watched.on('error', (error: NodeJS.ErrnoException) =>
+			end(wordsOf(error), {
+				...(error.code === undefined ? {} : {errno: error.code}),
+				...(error.code === 'ECONNRESET' || error.code === 'EPIPE' ? {cause: 'closed'} : {}),
+			}),
+		);
+		watched.on('end', () => end('the server closed the connection', {cause: 'closed'}));
+		watched.on('close', () => end('the connection was closed', {cause: 'closed'}));
 	}
 
-	function end(reason: string, errno?: string, tlsFailure?: TlsFailure): void {
+	function end(reason: string, more: Omit<Lost, 'lost'> = {}): void {
 		if (lost !== null) {
 			return;
 		}
 
 		const text = printable(reason); // It may hold the peer's words.
-		lost = {
-			lost: text,
-			...(errno === undefined ? {} : {errno}),
-			...(tlsFailure === undefined ? {} : {tlsFailure}),
-		};
+		lost = {lost: text, ...more};
+		if (more.cause === 'outOfStep') {
+			replies.length = 0;
+		}
+
 		dialogue.noted(text);
 		socket.destroy();
 		answerWaiting?.(lost);
@@ -109,24 +122,36 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	}
 
 	function received(chunk: Buffer): void {
-		const fault = reader.push(chunk, raw => {
-			const reply = change?.(raw) ?? raw;
-			outstanding -= 1;
-			dialogue.heard(reply);
-			if (awaitsReply) {
-				answerWaiting?.(reply);
-			} else {
-				replies.push(reply);
-				answerWaiting?.(null); // Whoever waits for a slow peer to take data must hear that it has spoken.
-			}
-
-			// A reply too many would be taken for the answer to the next command.
-			if (outstanding < 0) {
-				end(`the server said, unasked: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`);
-			}
+		const fault = reader.push(chunk, take, line => {
+			const {lines} = change?.({code: 0, lines: [line]}) ?? {lines: [line]};
+			dialogue.noted(`a line without a code: ${lines.join('')}`);
 		});
 		if (fault !== null) {
 			end(fault);
+		}
+	}
+
+	function take(raw: RawReply): void {
+		if (lost !== null) {
+			return;
+		}
+
+		const reply = change?.(raw) ?? raw;
+		dialogue.heard(reply);
+		if (outstanding === 0) {
+			// RFC 5321 §3.8: a server that leaves may say so at any time; what it said before still counts.
+			const leaves = reply.code === 421 || reply.code === 221;
+			const text = `the server said, unasked: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
+			end(text, {cause: leaves ? 'closed' : 'outOfStep'});
+			return;
+		}
+
+		outstanding -= 1;
+		if (awaitsReply) {
+			answerWaiting?.(reply);
+		} else {
+			replies.push(reply);
+			answerWaiting?.(null); // The wait for a slow peer to take data ends when it answers.
 		}
 	}
 
@@ -175,7 +200,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			secure.once('secureConnect', () => {
 				const failure = failureOf(secure, demand);
 				if (failure !== null && demand.judge !== undefined) {
-					end(tlsaFaults[failure] ?? failure, undefined, failure);
+					end(tlsaFaults[failure] ?? failure, {tlsFailure: failure});
 					return;
 				}
 
@@ -187,6 +212,10 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			return waitLost('the TLS handshake', timeoutMs);
 		},
 		write(parts, expected) {
+			if (lost === null && outstanding === 0 && reader.begun()) {
+				end('the server began a reply before the command', {cause: 'outOfStep'});
+			}
+
 			if (lost !== null) {
 				return true;
 			}
@@ -214,19 +243,17 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			});
 			return waitLost('taking a part of the data', timeoutMs);
 		},
-		read(timeoutMs) {
-			const reply = replies.shift();
-			if (reply !== undefined || lost !== null) {
-				return Promise.resolve((reply ?? lost) as Answer);
-			}
-
-			return wait('the reply', timeoutMs, true) as Promise<Answer>;
+		async read(timeoutMs) {
+			const answer = replies.shift() ?? lost ?? ((await wait('the reply', timeoutMs, true)) as Answer);
+			// A reply too many came with it. What accepts is believed, for what follows fails; what refuses is not.
+			const isCertain = lost?.cause !== 'outOfStep' || 'lost' in answer || (answer.code >= 200 && answer.code < 300);
+			return isCertain ? answer : (lost as Lost);
 		},
 		changeReplies(next) {
 			change = next;
 		},
-		hasReply: () => replies.length > 0,
-		fail: reason => end(reason),
+		hasReply: () => replies.length > 0 || reader.begun(),
+		fail: (reason, cause) => end(reason, cause && {cause}),
 		async quit(timeoutMs) {
 			connection.write(['QUIT\r\n'], 1);
 			await connection.read(timeoutMs);

@@ -2,14 +2,20 @@ import type {Phase} from '../mail/outcome.ts';
 import {type SmtpReply, smtpReply} from '../mail/smtp-reply.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
 import type {RawReply} from './reply-reader.ts';
-import type {Answer} from './smtp-connection.ts';
+import type {Answer, Lost} from './smtp-connection.ts';
 
 /** Where a conversation ended short of acceptance, and by what. `verdict` says what follows. */
 export type Stop =
 	/** By a reply of the server. */
 	| {readonly by: 'reply'; readonly phase: Phase; readonly reply: SmtpReply}
 	/** By a connection that could not be made, broke, or took too long. */
-	| {readonly by: 'loss'; readonly phase: Phase; readonly text: string; readonly errno?: string}
+	| {
+			readonly by: 'loss';
+			readonly phase: Phase;
+			readonly text: string;
+			readonly errno?: string;
+			readonly cause?: Lost['cause'];
+	  }
 	/** By a TLS handshake that failed, or TLS that was demanded and not offered. */
 	| {
 			readonly by: 'tls';
@@ -28,8 +34,8 @@ export type Stop =
 /** The stop that an unwelcome answer makes. */
 export function stopped(phase: Phase, answer: Answer): Stop {
 	if ('lost' in answer) {
-		const {lost: text, errno} = answer;
-		return {by: 'loss', phase, text, ...(errno === undefined ? {} : {errno})};
+		const {lost: text, errno, cause} = answer;
+		return {by: 'loss', phase, text, ...(errno === undefined ? {} : {errno}), ...(cause === undefined ? {} : {cause})};
 	}
 
 	return {by: 'reply', phase, reply: readable(answer)};

@@ -1,17 +1,26 @@
+import type {Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {mailCommand, type Notify, rcptCommand} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import type {Session} from './session.ts';
-import type {SmtpConnection} from './smtp-connection.ts';
+import type {Answer, SmtpConnection} from './smtp-connection.ts';
 import {readable, type Stop, stopped} from './stop.ts';
 
 export type Accepted = {readonly by: 'acceptance'; readonly phase: 'dot'; readonly reply: SmtpReply};
 
 export type Transaction = {
 	readonly end: Accepted | Stop;
-	/** Replies to pipelined commands that were not read yet, the last one to DATA. */
-	readonly unread: number;
+	/** MAIL, RCPT and DATA were sent together. */
+	readonly grouped: boolean;
+	/** What the session needs before the next mail: nothing, RSET, an empty message and RSET; or it is at its end. */
+	readonly after: 'ready' | 'reset' | 'dot' | 'over';
+};
+
+export type TransactionOptions = {
+	readonly notify: Notify;
+	/** No command before the reply to the last one, whatever the host offers. */
+	readonly lockStep: boolean;
 };
 
 export type TransactionWatch = {
@@ -23,30 +32,36 @@ export type TransactionWatch = {
 
 const blockSize = 64 * 1024;
 const positive = (code: number): boolean => code >= 200 && code < 300;
+const outOfPlace = (answer: Answer): boolean => !('lost' in answer) && answer.code < 400;
 
 /** Sends one mail to one recipient over an open session (RFC 5321 §3.3; commands grouped as RFC 2920 allows). */
 export async function transact(
 	session: Session,
 	job: Delivery,
-	notify: Notify,
+	{notify, lockStep}: TransactionOptions,
 	timeouts: SmtpTimeouts,
 	watch: TransactionWatch,
 ): Promise<Transaction> {
 	const {connection, extensions} = session;
 	const unfit = unfitness(job, session);
 	if (unfit !== null) {
-		return {end: unfit, unread: 0};
+		return {end: unfit, grouped: false, after: 'ready'};
 	}
 
 	session.mails += 1;
 	const mail = mailCommand(job, extensions);
 	const rcpt = rcptCommand(job, extensions, notify);
-	const grouped = extensions.pipelining;
-	connection.write([grouped ? `${mail}${rcpt}DATA\r\n` : mail], grouped ? 3 : 1);
+	const together = extensions.pipelining && !lockStep;
+	connection.write([together ? `${mail}${rcpt}DATA\r\n` : mail], together ? 3 : 1);
+	const grouped = together && connection.lost() === null;
+	const refused = async (phase: 'mail' | 'rcpt' | 'data', answer: Answer, left: readonly Phase[]) => ({
+		grouped,
+		...(await refusal(connection, phase, answer, grouped ? left : [], timeouts.rset)),
+	});
 
 	const toMail = await connection.read(timeouts.mail);
 	if ('lost' in toMail || !positive(toMail.code)) {
-		return {end: stopped('mail', toMail), unread: grouped ? 2 : 0};
+		return await refused('mail', toMail, ['rcpt', 'data']);
 	}
 
 	watch.senderAccepted();
@@ -56,7 +71,8 @@ export async function transact(
 
 	const toRcpt = await connection.read(timeouts.rcpt);
 	if ('lost' in toRcpt || !positive(toRcpt.code)) {
-		return {end: stopped('rcpt', toRcpt), unread: grouped ? 1 : 0};
+		session.refusals += 1;
+		return await refused('rcpt', toRcpt, ['data']);
 	}
 
 	if (!grouped) {
@@ -65,21 +81,71 @@ export async function transact(
 
 	const toData = await connection.read(timeouts.data);
 	if ('lost' in toData || toData.code !== 354) {
-		return {end: stopped('data', toData), unread: 0};
+		return await refused('data', toData, []);
 	}
 
 	watch.dataBegins();
 	const dotSent = await sendData(connection, job.data, timeouts.block);
 	const toDot = await connection.read(timeouts.dot);
-	if (dotSent && !('lost' in toDot) && positive(toDot.code)) {
-		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, unread: 0};
-	}
-
 	if (!dotSent) {
 		connection.fail('the server spoke before the end of the data');
+		return {end: stopped('data', toDot), grouped, after: 'over'};
 	}
 
-	return {end: stopped(dotSent ? 'dot' : 'data', toDot), unread: 0};
+	if (!('lost' in toDot) && positive(toDot.code)) {
+		session.taken += 1;
+		session.refusals = 0;
+		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, grouped, after: 'ready'};
+	}
+
+	if (!('lost' in toDot) && outOfPlace(toDot)) {
+		// It neither takes nor refuses the mail, so nobody knows.
+		connection.fail(`an answer out of place: ${toDot.code} ${toDot.lines.join(' ')}`);
+		return {end: stopped('dot', connection.lost() ?? toDot), grouped, after: 'over'};
+	}
+
+	return {end: stopped('dot', toDot), grouped, after: 'lost' in toDot || toDot.code === 421 ? 'over' : 'reset'};
+}
+
+/**
+ * The end of a transaction that an answer stops short of the data. The replies to what was sent with the refused command
+ * (`left`) show whether the refusal was its answer: a host that says one thing too many is out of step, and a refusal then
+ * belongs to something else. RFC 2920 §3.1: a server may say 354 although it refused the recipient.
+ */
+async function refusal(
+	connection: SmtpConnection,
+	phase: Phase,
+	answer: Answer,
+	left: readonly Phase[],
+	timeoutMs: number,
+): Promise<Omit<Transaction, 'grouped'>> {
+	let last = answer;
+	for (const next of left) {
+		if ('lost' in last || last.code === 421 || outOfPlace(answer)) {
+			break;
+		}
+
+		last = await connection.read(timeoutMs);
+		if (!('lost' in last) && cannotAnswer(next, last.code)) {
+			return {end: stopped(next, last), after: 'over'};
+		}
+	}
+
+	const lost = connection.lost();
+	if (lost?.cause === 'outOfStep') {
+		return {end: stopped(phase, lost), after: 'over'};
+	}
+
+	if ('lost' in last || last.code === 421 || outOfPlace(answer)) {
+		return {end: stopped(phase, answer), after: 'over'};
+	}
+
+	return {end: stopped(phase, answer), after: last.code === 354 ? 'dot' : 'reset'};
+}
+
+/** RFC 5321 §4.3.2: only DATA is answered with 354, and with no 2xx. */
+function cannotAnswer(phase: Phase, code: number): boolean {
+	return phase === 'data' ? code < 400 && code !== 354 : code >= 300 && code < 400;
 }
 
 /** What can be seen before a byte of the mail is sent. */
@@ -97,9 +163,13 @@ function unfitness(job: Delivery, {extensions}: Session): Stop | null {
 /** Sends the message and its final dot; false: the server spoke or went before the dot was on its way. */
 async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: number): Promise<boolean> {
 	const pieces = dotStuffed(data);
+	if (connection.lost() !== null) {
+		return false;
+	}
+
 	if (data.length <= blockSize) {
 		connection.write(pieces, 1);
-		return true;
+		return connection.lost() === null;
 	}
 
 	const final = pieces.pop() as Buffer;
@@ -123,34 +193,16 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 }
 
 /**
- * Brings a session back to where the next mail can begin after one that was not accepted. False: end the session.
+ * Brings a session back to where the next mail can begin. False: end the session.
  * The outcome is known already, so none of this gets more time than RSET.
- * RFC 2920 §3.1: a server that says 354 although it refused the recipient must be given an empty message.
  */
-export async function recover(
-	{connection}: Session,
-	{end, unread}: Transaction,
-	timeouts: SmtpTimeouts,
-): Promise<boolean> {
-	if (end.by === 'acceptance' || end.by === 'size' || end.by === 'utf8') {
-		return connection.lost() === null;
+export async function recover({connection}: Session, {after}: Transaction, timeouts: SmtpTimeouts): Promise<boolean> {
+	if (after === 'ready' || after === 'over') {
+		return after === 'ready' && connection.lost() === null;
 	}
 
-	// It leaves, or we are out of step with each other.
-	if (end.by === 'reply' && (end.reply.code === 421 || end.reply.code < 400)) {
-		return false;
-	}
-
-	let code = 0;
-	for (let left = unread; left > 0; left--) {
-		const reply = await connection.read(timeouts.rset);
-		code = 'lost' in reply ? 421 : reply.code;
-		if (code === 421) {
-			return false;
-		}
-	}
-
-	if (code === 354) {
+	// RFC 2920 §3.1: a server that waits for data although it refused the recipient is given an empty message.
+	if (after === 'dot') {
 		connection.write(['.\r\n'], 1);
 		await connection.read(timeouts.rset);
 	}

@@ -1,8 +1,11 @@
 import {setTimeout as pause} from 'node:timers/promises';
+import {LRUCache} from 'lru-cache';
+import {atMost} from '../mail/at-most.ts';
 import type {Classify} from '../mail/bounce.ts';
-import type {Attempt, Outcome} from '../mail/outcome.ts';
+import type {Clock} from '../mail/clock.ts';
+import type {Attempt, BounceCategory, Outcome} from '../mail/outcome.ts';
 import type {Source} from '../mail/way.ts';
-import {type Conversation, type ConversationOptions, converse, type Used} from './conversation.ts';
+import {type Conversation, type ConversationOptions, converse, leave, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import type {Hello} from './hello.ts';
 import {type Plan, type Route, sameRoute, sourceFor} from './route.ts';
@@ -19,6 +22,7 @@ export type TryOptions = ConversationOptions & {
 	readonly attemptDeadlineMs: number;
 	readonly sources: readonly Source[];
 	readonly brokenTls: BrokenTls;
+	readonly lockStepHosts: LockStepHosts;
 	readonly classify: Classify;
 	/** The routes are smarthosts. */
 	readonly relay: boolean;
@@ -59,7 +63,7 @@ export async function tryRoutes(
 	let connected = false;
 	for (let plan = plans.shift(); plan !== undefined && !limits.over(); plan = plans.shift()) {
 		// The place is for one connection: the last one goes before another is made.
-		await used?.session.connection.quit(options.timeouts.quit);
+		await (used && leave(used, options.timeouts));
 		if (connected) {
 			await pause(goneMs);
 		}
@@ -69,7 +73,13 @@ export async function tryRoutes(
 		used = conversation.used;
 		connected = end.phase !== 'connect';
 		options.brokenTls.learn(plan, conversation);
-		if (isStale(plan, end)) {
+		sentAt ??= conversation.senderAcceptedAt;
+		if (isStale(plan, conversation, options)) {
+			// What a host says of its limits sets the pace; that it left an idle session says nothing.
+			if (end.by === 'reply' && end.reply.code !== 421) {
+				attempts.push(conversation.attempt);
+			}
+
 			plans.unshift({...plan, session: null});
 			continue;
 		}
@@ -79,7 +89,6 @@ export async function tryRoutes(
 		}
 
 		attempts.push(conversation.attempt);
-		sentAt ??= conversation.senderAcceptedAt;
 		if (end.by === 'acceptance') {
 			limits.done();
 			return {outcome: {kind: options.accepted}, attempts, sentAt, used};
@@ -90,7 +99,7 @@ export async function tryRoutes(
 		}
 
 		const judged = judge(plan, end, options);
-		const another = anotherWay(plan, job, conversation, judged);
+		const another = anotherWay(plan, job, conversation, judged, options.lockStepHosts);
 		if (another !== null) {
 			plans.unshift(another);
 			continue;
@@ -108,7 +117,7 @@ export async function tryRoutes(
 			refusal = judged.outcome;
 		}
 
-		sessions += used === null ? 0 : 1;
+		sessions += used === null || end.by === 'size' || end.by === 'utf8' ? 0 : 1;
 		if (sessions === mostSessions && !options.relay) {
 			break;
 		}
@@ -128,28 +137,55 @@ const nothingTried: Outcome = {
 };
 
 /** An idle session that leads to one of the routes comes first. */
-function plansFor(routes: readonly Route[], idle: Session | null, {sources, brokenTls}: TryOptions): Plan[] {
+function plansFor(
+	routes: readonly Route[],
+	idle: Session | null,
+	{sources, brokenTls, lockStepHosts}: TryOptions,
+): Plan[] {
 	const others = idle === null ? routes : routes.filter(route => !sameRoute(route, idle.route));
 	const plans: Plan[] = [];
 	for (const route of idle === null ? others : [idle.route, ...others]) {
 		const source = sourceFor(sources, route.address);
 		if (source !== null) {
 			const session = route === idle?.route ? idle : null;
-			plans.push({route, session, source, hello: brokenTls.helloFor(route), plainHelo: false});
+			const lockStep = lockStepHosts.has(route);
+			plans.push({route, session, source, hello: brokenTls.helloFor(route), plainHelo: false, lockStep});
 		}
 	}
 
 	return plans;
 }
 
-/** The host had given up the idle session: nothing was said about this mail. */
-function isStale(plan: Plan, end: Accepted | Stop): boolean {
-	return (
-		plan.session !== null &&
-		end.phase === 'mail' &&
-		(end.by === 'loss' || (end.by === 'reply' && end.reply.code === 421))
-	);
+/**
+ * The host has given up the session, or takes no more mail on it: nothing was said about this mail, so a new session has to
+ * tell. A recipient is refused for its own sake mostly; a host that took mails here and then refuses one recipient after the
+ * other, or for another reason than the recipient, may be at its limit.
+ */
+function isStale({session, route}: Plan, {end}: Conversation, {classify}: TryOptions): boolean {
+	if (session === null || (end.by !== 'loss' && end.by !== 'reply')) {
+		return false;
+	}
+
+	if (end.phase === 'mail') {
+		return true;
+	}
+
+	if (end.phase !== 'rcpt' || end.by !== 'reply' || session.taken === 0) {
+		return false;
+	}
+
+	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: route.host});
+	return session.refusals > 1 || (end.reply.code >= 500 && !ofRecipient.has(category));
 }
+
+/** What a host says of a recipient's mailbox. */
+const ofRecipient: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
+	'unknown_user',
+	'unknown_domain',
+	'moved',
+	'disabled',
+	'mailbox_full',
+]);
 
 function isUnroutable(end: Accepted | Stop): boolean {
 	return end.by === 'loss' && end.phase === 'connect' && unroutable.has(end.errno ?? '');
@@ -162,15 +198,46 @@ function judge(plan: Plan, end: Stop, options: TryOptions): HostVerdict {
 }
 
 /** The same host once more, where another way of talking to it may help. */
-function anotherWay(plan: Plan, job: Delivery, {end, attempt}: Conversation, {next}: HostVerdict): Plan | null {
+function anotherWay(
+	plan: Plan,
+	job: Delivery,
+	{end, attempt, used}: Conversation,
+	{next}: HostVerdict,
+	lockStepHosts: LockStepHosts,
+): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
 		return {...plan, session: null, hello};
 	}
 
-	return next === 'plainHelo' && !job.envelope.smtputf8
+	if (used?.transaction.grouped === true && isAgainstPipelining(end)) {
+		lockStepHosts.add(plan.route);
+		return {...plan, session: null, lockStep: true};
+	}
+
+	return (next === 'plainHelo' || (attempt.tls === null && isClosedAtEhlo(plan, end))) && !job.envelope.smtputf8
 		? {...plan, session: null, plainHelo: true, hello: attempt.tls === null ? 'none' : plan.hello}
 		: null;
+}
+
+const pipeliningWords =
+	/pipelin|synchroni[sz]|out of sync|before (?:the |my |our )?(?:previous |last )?(?:reply|response|greeting|banner)|out of (?:sequence|order)|unexpected (?:data|input|command)|protocol violation|too (?:early|soon)|premature|early ?talk/i;
+
+/** Replies that do not fit commands sent together, or a refusal because of that. After the dot nothing may be sent again. */
+function isAgainstPipelining(end: Accepted | Stop): boolean {
+	if (end.phase === 'dot') {
+		return false;
+	}
+
+	return end.by === 'reply'
+		? end.reply.code >= 400 && pipeliningWords.test(end.reply.text)
+		: end.by === 'loss' && end.cause === 'outOfStep';
+}
+
+/** Some old servers hang up on what they do not know. TLS and a log-in need EHLO. */
+function isClosedAtEhlo({route, plainHelo}: Plan, end: Accepted | Stop): boolean {
+	const needsEhlo = route.login !== null || route.tls === 'unverified' || route.tls === 'required';
+	return end.by === 'loss' && end.phase === 'ehlo' && end.cause === 'closed' && !plainHelo && !needsEhlo;
 }
 
 /** The ladder of R1.14 and R1.15: a small hello after the usual one, plain text last and only where it is allowed. */
@@ -180,6 +247,22 @@ function nextHello({route, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hell
 	}
 
 	return hello !== 'none' && route.tls === 'opportunistic' && !route.implicitTls ? 'none' : null;
+}
+
+/** Hosts that offer PIPELINING and do not stand it. */
+export type LockStepHosts = {readonly has: (route: Route) => boolean; readonly add: (route: Route) => void};
+
+const mostLockStepHosts = 10_000;
+const lockStepMs = 3 * 86_400_000;
+
+/** Remembers them by address, for 3 days. */
+export function createLockStepHosts({monotonic}: Pick<Clock, 'monotonic'>): LockStepHosts {
+	const until = new LRUCache<string, number>(atMost(mostLockStepHosts));
+	const keyOf = ({address, port}: Route) => `${address} ${port}`;
+	return {
+		has: route => (until.get(keyOf(route)) ?? 0) > monotonic(),
+		add: route => void until.set(keyOf(route), monotonic() + lockStepMs),
+	};
 }
 
 /** What ends a try from outside: its deadline, and a stop that spares mail whose data is under way. */

@@ -54,7 +54,7 @@ export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 		case 'size':
 			return {next: 'host', outcome: refusal('too_big', `5.3.4 ${stop.text}`)};
 		case 'utf8':
-			return {next: 'none', outcome: refusal('protocol', `5.6.7 ${stop.text}`)};
+			return {next: 'host', outcome: refusal('protocol', `5.6.7 ${stop.text}`)};
 		case 'reply':
 			return replyVerdict(stop.reply, stop.phase, circumstances);
 	}

@@ -71,7 +71,7 @@ const dirty = '\u001b[31mno\u0007\u0000\u202e such user';
 const dirtyWords: ReadonlyArray<readonly [where: string, script: FakeMxOptions]> = [
 	['in a reply', {rcpt: `550 5.1.1 ${dirty}`}],
 	['in what nobody asked for', {greeting: {bytes: `220 hello\r\n250 ${dirty}\r\n`}}],
-	['in a line that is no reply', {greeting: {bytes: `${dirty}\r\n`}}],
+	['in a line that is no reply', {greeting: {bytes: `${dirty}\r\n550 ${dirty}\r\n`}}],
 ];
 for (const [where, script] of dirtyWords) {
 	test(`controls ${where} are not kept`, async t => {

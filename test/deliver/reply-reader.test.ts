@@ -2,17 +2,22 @@ import test from 'ava';
 import fc from 'fast-check';
 import {createReplyReader, type RawReply} from '../../src/deliver/reply-reader.ts';
 
-function readAll(chunks: readonly Buffer[]): {replies: RawReply[]; fault: string | null; partial: boolean} {
+type Read = {replies: RawReply[]; strays: string[]; fault: string | null; partial: boolean; begun: boolean};
+
+function readAll(chunks: readonly Buffer[]): Read {
 	const reader = createReplyReader();
 	const replies: RawReply[] = [];
+	const strays: string[] = [];
+	let fault: string | null = null;
 	for (const chunk of chunks) {
-		const fault = reader.push(chunk, reply => replies.push(reply));
-		if (fault !== null) {
-			return {replies, fault, partial: reader.partial()};
-		}
+		fault ??= reader.push(
+			chunk,
+			reply => replies.push(reply),
+			line => strays.push(line),
+		);
 	}
 
-	return {replies, fault: null, partial: reader.partial()};
+	return {replies, strays, fault, partial: reader.partial(), begun: reader.begun()};
 }
 
 const read = (text: string) => readAll([Buffer.from(text)]);
@@ -35,17 +40,62 @@ test('part of a reply waits for the rest', t => {
 	t.false(read('250 one\r\n').partial);
 });
 
-for (const line of ['', 'x', '25', '2500', '250x', '150 a', '600 a', '099 a', '2a0 x', ' 250 x', '٢٥٠ x']) {
-	test(`no reply: ${JSON.stringify(line)}`, t => {
-		t.regex(read(`${line}\r\n`).fault ?? '', /not an SMTP reply/);
+const noReplies = [
+	'',
+	'x',
+	'25',
+	'2500',
+	'250x',
+	'250\tx',
+	'\u0000250 x',
+	'150 a',
+	'600 a',
+	'099 a',
+	'2a0 x',
+	' 250 x',
+	'٢٥٠ x',
+];
+for (const line of noReplies) {
+	test(`a line without a code is passed over: ${JSON.stringify(line)}`, t => {
+		const replies = [{code: 250, lines: ['one', 'two']}];
+		t.like(read(`${line}\r\n250-one\r\n250 two\r\n`), {replies, strays: [line], fault: null});
+		t.like(read(`250-one\r\n${line}\r\n250 two\r\n`), {replies, strays: [line], fault: null});
+		t.like(read(`${line}\r\n`), {replies: [], strays: [line], fault: null});
 	});
 }
+
+test('lines of one reply that accept and refuse are no answer', t => {
+	for (const text of [
+		'250-ok\r\n550 no\r\n',
+		'550-no\r\n250 ok\r\n',
+		'250-a\r\n354 go\r\n',
+		'450-a\r\n\r\n550 b\r\n',
+	]) {
+		t.like(read(text), {replies: []});
+		t.regex(read(text).fault ?? '', /two codes/);
+	}
+
+	t.deepEqual(read('550-no\r\n554 no\r\n').replies, [{code: 554, lines: ['no', 'no']}]);
+});
+
+test('what may become a reply is one that has begun', t => {
+	for (const text of ['2', '25', '250', '250 x', '250-', '250-x\r\n', '250 ok\r\n5', '250\r']) {
+		t.true(read(text).begun, JSON.stringify(text));
+	}
+
+	for (const text of ['', 'x', '\r', '1', '2x', '2500', '250x', ' 250', '250 ok\r\n', 'x\r\n', '250 ok\r\nx']) {
+		t.false(read(text).begun, JSON.stringify(text));
+	}
+});
 
 test('bounds', t => {
 	t.is(read('250-x\r\n'.repeat(511).concat('250 x\r\n')).fault, null);
 	t.regex(read('250-x\r\n'.repeat(513)).fault ?? '', /does not end/);
 	t.regex(read(`250-${'x'.repeat(8000)}\r\n`.repeat(9)).fault ?? '', /does not end/);
 	t.regex(read('2'.repeat(9000)).fault ?? '', /does not end/);
+	t.regex(read(`250 ${'2'.repeat(9000)}\r\n`).fault ?? '', /does not end/);
+	t.regex(read('x\r\n'.repeat(513)).fault ?? '', /does not end/);
+	t.is(read('x\r\n'.repeat(511).concat('250 x\r\n').repeat(3)).fault, null);
 });
 
 test('any bytes, however they are cut: the same replies, no exception', t => {
@@ -67,8 +117,7 @@ test('any bytes, however they are cut: the same replies, no exception', t => {
 
 			const whole = readAll([bytes]);
 			const pieces = readAll([...chunks, rest]);
-			t.deepEqual(pieces.replies, whole.replies);
-			t.is(pieces.fault, whole.fault);
+			t.deepEqual(pieces, whole);
 		}),
 	);
 });

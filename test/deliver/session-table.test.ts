@@ -1,7 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
 import type {AttemptResult, Outcome, Phase} from '../../src/mail/outcome.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
-import type {Answer, FakeMxOptions} from '../helpers/fake-mx.ts';
+import type {Answer, FakeMxOptions, Script} from '../helpers/fake-mx.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const variants: Record<string, readonly string[]> = {
@@ -38,6 +38,13 @@ function matches(t: ExecutionContext, {outcome, attempts}: AttemptResult, expect
 type Row = readonly [name: string, script: FakeMxOptions, expected: Expected];
 
 const drop: Answer = {do: 'drop'};
+/** Says this and hangs up. */
+const closing =
+	(text: string): Script =>
+	(_line, connection) => {
+		connection.say(text);
+		return drop;
+	};
 
 /** What passes to the next host, and ends deferred where there is none. */
 const nextHost: readonly Row[] = [
@@ -53,12 +60,12 @@ const nextHost: readonly Row[] = [
 	['reset without a greeting', {greeting: {do: 'reset'}}, {kind: 'deferred', category: 'network'}],
 	[
 		'a greeting that is no SMTP',
-		{greeting: {bytes: 'HTTP/1.1 400 Bad Request\r\n\r\n'}},
+		{greeting: closing('HTTP/1.1 400 Bad Request\r\n\r\n')},
 		{kind: 'deferred', category: 'network', phase: 'greeting'},
 	],
 	['EHLO and HELO refused', {ehlo: '502 5.5.1 no', helo: '550 5.7.1 no'}, {kind: 'deferred', phase: 'ehlo', code: 550}],
 	['421 to EHLO', {ehlo: '421 4.7.0 no'}, {kind: 'deferred', phase: 'ehlo', code: 421}],
-	['closed at EHLO', {ehlo: drop}, {kind: 'deferred', category: 'network', phase: 'ehlo'}],
+	['220 to EHLO', {ehlo: '220 hello again'}, {kind: 'deferred', category: 'network', phase: 'ehlo', code: 220}],
 	['421 to MAIL', {mail: '421 4.7.0 too much'}, {kind: 'deferred', category: 'rate', phase: 'mail'}],
 	['451 to MAIL', {mail: '451 4.3.0 later'}, {kind: 'deferred', phase: 'mail', code: 451}],
 	['closed at MAIL', {mail: drop}, {kind: 'deferred', category: 'network', phase: 'mail'}],
@@ -152,7 +159,7 @@ const final: readonly Row[] = [
 	],
 	[
 		'nonsense after the dot',
-		{dot: {bytes: 'xyz\r\n'}},
+		{dot: closing('xyz\r\n')},
 		{kind: 'deferred', category: 'network', phase: 'dot', reason: /possible duplicate/},
 	],
 ];
@@ -238,6 +245,41 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		]);
 	});
 
+	test.serial(`${variant}: closed at EHLO → HELO on a new connection`, async t => {
+		const lab = await startLab(t, [{extensions, ehlo: drop}]);
+		const {outcome, attempts} = await lab.deliver();
+		t.is(outcome.kind, 'delivered');
+		t.deepEqual(
+			attempts.map(({phase}) => phase),
+			['ehlo', 'dot'],
+		);
+		t.is(lab.hosts[0]?.connections[1]?.commands[0], 'HELO out.mail.test');
+	});
+
+	test.serial(`${variant}: closed at EHLO and at HELO → the next host`, async t => {
+		const lab = await startLab(t, [{extensions, ehlo: drop, helo: drop}, {}]);
+		const {outcome, attempts} = await lab.deliver();
+		t.is(outcome.kind, 'delivered');
+		t.deepEqual(
+			attempts.map(({host, phase}) => [host, phase]),
+			[
+				['mx0.example.test', 'ehlo'],
+				['mx0.example.test', 'ehlo'],
+				['mx1.example.test', 'dot'],
+			],
+		);
+	});
+
+	test.serial(`${variant}: closed at EHLO where TLS or EHLO is needed → no HELO`, async t => {
+		for (const [terms, envelope] of [
+			[{tls: 'required'}, {}],
+			[{}, {envelope: {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true}}],
+		] as const) {
+			const lab = await startLab(t, [{extensions, ehlo: drop}], {terms});
+			t.like(await lab.deliver(envelope), {outcome: {kind: 'deferred', category: 'network'}, attempts: {length: 1}});
+		}
+	});
+
 	test.serial(`${variant}: larger than a host takes → the next one`, async t => {
 		const lab = await startLab(t, [{extensions: ['SIZE 20']}, {extensions}]);
 		const {outcome, attempts} = await lab.deliver();
@@ -254,6 +296,23 @@ for (const [variant, extensions] of Object.entries(variants)) {
 	test.serial(`${variant}: larger than one host takes, the other is away → deferred`, async t => {
 		const lab = await startLab(t, [{extensions: ['SIZE 20']}, {greeting: drop}]);
 		matches(t, await lab.deliver(), {kind: 'deferred', category: 'network'});
+	});
+
+	test.serial(`${variant}: hosts that cannot take the mail do not count as sessions`, async t => {
+		const lab = await startLab(t, [{extensions}, {extensions: ['SIZE 20']}, {extensions: ['SMTPUTF8']}]);
+		const envelope = {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true};
+		const {outcome, attempts} = await lab.deliver({envelope});
+		t.is(outcome.kind, 'delivered');
+		t.deepEqual(
+			attempts.map(({enhanced}) => enhanced),
+			['5.6.7', '5.6.7', '2.0.0'],
+		);
+	});
+
+	test.serial(`${variant}: no SMTPUTF8 at one host, the other is away → deferred`, async t => {
+		const lab = await startLab(t, [{extensions}, {greeting: drop}]);
+		const envelope = {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true};
+		matches(t, await lab.deliver({envelope}), {kind: 'deferred', category: 'network'});
 	});
 
 	test.serial(`${variant}: no SMTPUTF8 for a UTF-8 address → 5.6.7, nothing of the mail is sent`, async t => {

@@ -303,7 +303,6 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 					} else if (answer('data', line, 354)) {
 						mode = 'data';
 						body = [];
-						answer('body', line);
 					}
 
 					return;
@@ -324,6 +323,13 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 
 		/** Takes body bytes up to the end of the data; what follows it is the rest. */
 		function takeBody(chunk: Buffer): Buffer {
+			if (body.length === 0) {
+				answer('body', '');
+				if (mode === 'silent') {
+					return Buffer.alloc(0);
+				}
+			}
+
 			// The line end before the first line belongs to DATA; four octets of an end may lie in what came before.
 			const before = body.length === 0 ? Buffer.from('\r\n') : (body.pop() as Buffer);
 			const joined = before.length < 2048 ? Buffer.concat([before, chunk]) : joinTail(before, chunk);
