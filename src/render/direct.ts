@@ -113,7 +113,8 @@ export class PieceEmitter extends TextEmitter {
 	}
 }
 
-function textOf(written: unknown): string {
+/** A value as a template shows it. */
+export function textOf(written: unknown): string {
 	const value = toValue(written);
 	if (typeof value === 'string') {
 		return value;

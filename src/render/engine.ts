@@ -1,8 +1,10 @@
 import {Context, filters, Liquid, type Template} from 'liquidjs';
 import type {Pieces} from '../mail/pieces.ts';
-import {PieceEmitter, renderAll, renderDirectly, TextEmitter} from './direct.ts';
-import {createFormats, type Place} from './formats.ts';
+import {PieceEmitter, renderAll, renderDirectly, TextEmitter, textOf} from './direct.ts';
+import {formatCurrency, formatDate, type Place} from './formats.ts';
 import {longestSource, renderMemory} from './limits.ts';
+import {readMoment, readZone} from './moment.ts';
+import {strftime} from './strftime.ts';
 
 export type Engines = {
 	/** Escapes what it puts into html, unless the last filter is `raw`. */
@@ -16,16 +18,15 @@ const placeKey = Symbol('place');
 
 // They would read other templates or files; there are none.
 const refusedTags = ['include', 'render', 'layout', 'block'];
-const dateFilters = ['date', 'date_to_xmlschema', 'date_to_rfc822', 'date_to_string', 'date_to_long_string'] as const;
+const usualDate = '%A, %B %-e, %Y at %-l:%M %P %z';
 
-type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br' | (typeof dateFilters)[number];
+type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br';
 const builtin = filters as unknown as Readonly<
 	Record<BuiltinName, (this: unknown, value: unknown, ...args: unknown[]) => unknown>
 >;
 
 /** The Liquid language of templates. */
 export function createEngines(): Engines {
-	const formats = createFormats();
 	const html = engine({outputEscape: 'escape'});
 	// Their results are escaped html already; escaping that again would show `&lt;br /&gt;` to the reader.
 	html.registerFilter('escape', {handler: builtin.escape, raw: true});
@@ -45,8 +46,6 @@ export function createEngines(): Engines {
 			ownPropertyOnly: true,
 			strictFilters: true,
 			dynamicPartials: false,
-			timezoneOffset: 'UTC',
-			locale: 'en',
 			parseLimit: longestSource,
 			memoryLimit: renderMemory,
 		});
@@ -58,29 +57,62 @@ export function createEngines(): Engines {
 			renderAll(templates, context, emitter) as unknown as ReturnType<typeof renderer.renderTemplates>;
 
 		liquid.registerFilter('format_currency', function (value: unknown, code: unknown) {
-			return formats.currency(placeOf(this.context), value, code) ?? value;
+			return formatCurrency(placeOf(this.context), value, code) ?? value;
 		});
 		liquid.registerFilter('format_date', function (value: unknown, style: unknown = 'medium') {
-			return formats.date(placeOf(this.context), value, style, undefined) ?? value;
+			return formatDate(placeOf(this.context), value, style, undefined) ?? value;
 		});
 		liquid.registerFilter(
 			'format_datetime',
 			function (value: unknown, dateStyle: unknown = 'medium', timeStyle: unknown = 'short') {
-				return formats.date(placeOf(this.context), value, dateStyle, timeStyle) ?? value;
+				return formatDate(placeOf(this.context), value, dateStyle, timeStyle) ?? value;
 			},
 		);
 		liquid.registerFilter('safe_url', safeUrl);
-		for (const name of dateFilters) {
-			// Liquid's own date filters take zone and language from the engine's options: give them those of the render.
-			liquid.registerFilter(name, function (value: unknown, ...args: unknown[]) {
-				const {locale, timezone} = placeOf(this.context);
-				const opts = {...this.context.opts, locale, timezoneOffset: timezone};
-				const context = Object.create(this.context, {opts: {value: opts}});
-				return builtin[name].call({...this, context}, value, ...args);
-			});
-		}
+		liquid.registerFilter('date', function (value: unknown, format: unknown, timezone: unknown) {
+			return written(this.context, value, textOf(format ?? usualDate), {timezone});
+		});
+		liquid.registerFilter('date_to_xmlschema', function (value: unknown) {
+			return written(this.context, value, '%FT%T%:z');
+		});
+		liquid.registerFilter('date_to_rfc822', function (value: unknown) {
+			return written(this.context, value, '%a, %d %b %Y %T %z', {locale: 'en'});
+		});
+		liquid.registerFilter('date_to_string', function (value: unknown, type: unknown, style: unknown) {
+			return written(this.context, value, dayForm('%b', type, style));
+		});
+		liquid.registerFilter('date_to_long_string', function (value: unknown, type: unknown, style: unknown) {
+			return written(this.context, value, dayForm('%B', type, style));
+		});
 		return liquid;
 	}
+}
+
+function dayForm(month: string, type: unknown, style: unknown): string {
+	if (type !== 'ordinal') {
+		return `%d ${month} %Y`;
+	}
+	return style === 'US' ? `${month} %-d%q, %Y` : `%-d%q ${month} %Y`;
+}
+
+/** A moment in a form of `strftime`; the value as it came where it, or the zone, does not exist. */
+function written(
+	context: Context,
+	value: unknown,
+	format: string,
+	asked: {readonly locale?: string; readonly timezone?: unknown} = {},
+): unknown {
+	const place = placeOf(context);
+	const moment = readMoment(value);
+	const zone = readZone(asked.timezone ?? place.timezone);
+	if (moment === undefined || zone === undefined) {
+		return value;
+	}
+	const {memoryLimit} = context;
+	return strftime(moment, format, {
+		...{locale: asked.locale ?? place.locale, zone},
+		use: characters => memoryLimit.use(characters),
+	});
 }
 
 /** Parses what will be rendered many times. `split` makes pieces of the text between outputs and tags. */
