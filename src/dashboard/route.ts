@@ -76,7 +76,7 @@ export type Page = {
 	readonly actions?: Html;
 	/** What was wrong and how to fix it; shown above the content. */
 	readonly problem?: string | null;
-	/** With 429: when it is worth another try, seconds. */
+	/** With 429 and 503: when it is worth another try, seconds. */
 	readonly retryAfter?: number;
 	readonly content: Html;
 	/** It has charts (charts.ts): the files that draw them are loaded. */

@@ -3,47 +3,64 @@ import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import {clientNetwork} from '../net/client-network.ts';
 
-const mostFailures = 10;
 const windowMs = 15 * 60_000;
 const mostKept = 10_000;
 
-/** Failed log-ins of each client address (an IPv6 /64 is one) and of each account, counted in this process. */
+type Window = {readonly since: number; n: number};
+
+/** `account` null: only the network counts. `isCode`: a one-time code is tried, after the right password. */
+export type Attempt = {readonly address: string; readonly account: string | null; readonly isCode?: true};
+
+/** Failed log-ins of client networks (an IPv6 /64 is one) and of accounts, counted in this process. */
 export type Attempts = {
-	/** Counts an attempt as failed until it succeeds. Answers the seconds to wait where there were too many; null: go on. `account` null: only the address counts. */
-	readonly begin: (address: string, account: string | null) => number | null;
+	/** Counts an attempt as failed until it succeeds. Answers the seconds to wait if there were too many; null: go on. */
+	readonly begin: (attempt: Attempt) => number | null;
 	/** The attempt that was begun has not failed. */
-	readonly succeeded: (address: string, account: string | null) => void;
+	readonly succeeded: (attempt: Attempt) => void;
 };
 
-// Counted at the beginning: many attempts at once would else all pass before the first has failed.
+/**
+ * Ten wrong passwords lock an account for the network they came from, so that no stranger locks out its user. More lock it for all
+ * networks, and a network for all accounts. Ten wrong codes lock for all networks, since only those who know the password get there.
+ * Attempts are counted when they begin: many at once would else all pass before the first has failed.
+ */
 export function createAttempts(clock: Pick<Clock, 'monotonic'>): Attempts {
-	const windows = new LRUCache<string, {since: number; n: number}>(atMost(mostKept));
-	const keysOf = (address: string, account: string | null) => [
-		`from ${clientNetwork(address)}`,
-		...(account === null ? [] : [`as ${account}`]),
-	];
+	// Each limit has a memory of its own: failures from many networks drive out none of an account's.
+	const limit = (most: number) => ({most, windows: new LRUCache<string, Window>(atMost(mostKept))});
+	const [ofNetwork, ofPair, ofAccount, ofCodes] = [limit(30), limit(10), limit(100), limit(10)];
+
+	function countersOf({address, account, isCode}: Attempt) {
+		const network = {...ofNetwork, key: clientNetwork(address)};
+		if (account === null) {
+			return [network];
+		}
+		return isCode
+			? [network, {...ofCodes, key: account}]
+			: [network, {...ofPair, key: `${network.key} ${account}`}, {...ofAccount, key: account}];
+	}
+
 	return {
-		begin(address, account) {
+		begin(attempt) {
 			const now = clock.monotonic();
-			const both = keysOf(address, account).map(key => {
-				const known = windows.get(key);
-				return {key, window: known && now - known.since < windowMs ? known : {since: now, n: 0}};
+			const counters = countersOf(attempt).map(counter => {
+				const known = counter.windows.get(counter.key);
+				return {...counter, window: known && now - known.since < windowMs ? known : {since: now, n: 0}};
 			});
-			const full = both.flatMap(({window: {since, n}}) => (n >= mostFailures ? [since + windowMs - now] : []));
+			const full = counters.filter(({most, window}) => window.n >= most);
 			if (full.length > 0) {
-				return Math.ceil(Math.max(...full) / 1000);
+				return Math.ceil(Math.max(...full.map(({window}) => window.since + windowMs - now)) / 1000);
 			}
-			for (const {key, window} of both) {
+			for (const {windows, key, window} of counters) {
 				window.n++;
 				windows.set(key, window);
 			}
 			return null;
 		},
-		succeeded(address, account) {
-			for (const key of keysOf(address, account)) {
+		succeeded(attempt) {
+			for (const {windows, key} of countersOf(attempt)) {
 				const window = windows.get(key);
-				if (window && window.n > 0) {
-					window.n--;
+				if (window && --window.n <= 0) {
+					windows.delete(key);
 				}
 			}
 		},

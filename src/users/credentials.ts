@@ -3,33 +3,40 @@ import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {deleteUserSessions} from '../store/user-sessions.ts';
 import {takeTotpStep, type User, updateUser} from '../store/users.ts';
+import type {Busy} from './log-in.ts';
 import {hashPassword, passwordFault} from './password.ts';
 import {isTotpSecret, stepOfCode} from './totp.ts';
 import {recordUserAct} from './users.ts';
 
 type Writing = Pick<Store, 'writer'>;
 
-/**
- * Sets a user's password and ends all of their sessions but `sessionId`. Answers what is wrong with the password, a clause for
- * people (`must …`); null: it is set.
- */
+/** `fault`: what is wrong with the password, a clause for people (`must …`). */
+export type PasswordSet =
+	| {readonly ok: true}
+	| Busy
+	| {readonly ok: false; readonly reason: 'fault'; readonly fault: string};
+
+/** Sets a user's password and ends all of their sessions but `sessionId`. */
 export async function setPassword(
 	{writer}: Writing,
 	tools: ActTools,
 	{user, password, sessionId}: {readonly user: User; readonly password: string; readonly sessionId: string | null},
-): Promise<string | null> {
+): Promise<PasswordSet> {
 	const fault = passwordFault(password, user.email);
 	if (fault !== null) {
-		return fault;
+		return {ok: false, reason: 'fault', fault};
 	}
 	const password_hash = await hashPassword(password);
+	if (password_hash === null) {
+		return {ok: false, reason: 'busy'};
+	}
 	await writer.transaction(async trx => {
 		if (await updateUser(trx, user.id, {password_hash})) {
 			await deleteUserSessions(trx, user.id, {except: sessionId});
 			await recordUserAct(trx, tools, user, 'password_set');
 		}
 	});
-	return null;
+	return {ok: true};
 }
 
 /** From now on a log-in by password wants a one-time code too. False: `code` is not one of this secret. */

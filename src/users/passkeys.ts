@@ -160,7 +160,7 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 			readonly address: string;
 		}): Promise<LogIn> {
 			// Nobody guesses a signature, and nobody knows whose it would be.
-			const seconds = attempts.begin(address, null);
+			const seconds = attempts.begin({address, account: null});
 			if (seconds !== null) {
 				return {ok: false, reason: 'limited', seconds};
 			}
@@ -169,7 +169,7 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 			if (!user) {
 				return {ok: false, reason: 'wrong'};
 			}
-			attempts.succeeded(address, null);
+			attempts.succeeded({address, account: null});
 			return {ok: true, user};
 		},
 	};

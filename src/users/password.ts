@@ -23,27 +23,34 @@ const saltBytes = 16;
 const hashBytes = 32;
 const form = /^scrypt:(\d+):(\d+):(\d+):([\w-]+):([\w-]+)$/;
 
-/** `scrypt:N:r:p:salt:hash`, the last two in base64url. */
-export async function hashPassword(password: string, salt: Buffer = randomBytes(saltBytes)): Promise<string> {
+/** `scrypt:N:r:p:salt:hash`, the last two in base64url. Null: too many wait. */
+export async function hashPassword(password: string, salt: Buffer = randomBytes(saltBytes)): Promise<string | null> {
 	const made = await derive(password, salt, cost);
-	return `scrypt:${cost.N}:${cost.r}:${cost.p}:${salt.toString('base64url')}:${made.toString('base64url')}`;
+	return made && `scrypt:${cost.N}:${cost.r}:${cost.p}:${salt.toString('base64url')}:${made.toString('base64url')}`;
 }
 
-/** Whether it is the password of the hash. Without a hash it takes as long, and is false. */
-export async function isPassword(password: string, hash: string | null): Promise<boolean> {
+/** Whether it is the password of the hash. Without a hash it takes as long, and is false. Null: too many wait. */
+export async function isPassword(password: string, hash: string | null): Promise<boolean | null> {
 	const [, N, r, p, salt = '', expected = ''] = form.exec(hash ?? '') ?? [];
 	const own = expected === '' ? cost : {N: Number(N), r: Number(r), p: Number(p)};
 	const made = await derive(password, Buffer.from(salt, 'base64url'), own);
 	const stored = Buffer.from(expected, 'base64url');
-	return stored.length === made.length && timingSafeEqual(stored, made);
+	return made && stored.length === made.length && timingSafeEqual(stored, made);
 }
 
+/** A derivation takes a third of a second, and nobody waits for more than these. */
+const mostWaiting = 10;
+let waiting = 0;
 let last: Promise<unknown> = Promise.resolve();
 
 // One after the other: each takes a thread of the pool that SQLite works in, and its memory.
-async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer> {
+async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer | null> {
+	if (waiting >= mostWaiting) {
+		return null;
+	}
+	waiting++;
 	const made = last.then(() => scryptOf(password, salt, {...cost, maxmem: 256 * cost.N * cost.r}));
-	last = made.catch(() => undefined);
+	last = made.catch(() => undefined).then(() => waiting--);
 	return await made;
 }
 

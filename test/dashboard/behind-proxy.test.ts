@@ -1,4 +1,5 @@
 import test from 'ava';
+import {strangerTo, tokenIn} from '../helpers/dashboard.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {serviceOf} from '../helpers/service.ts';
 
@@ -29,4 +30,25 @@ test('other names get nothing, and what is for the operator alone stays so', asy
 	t.regex(await ask('/login', 'rebound.example'), /^HTTP\/1\.1 404 /);
 	t.regex(await ask('/metrics', 'mail.shop.example'), /^HTTP\/1\.1 404 /);
 	t.regex(await ask('/docs', 'mail.shop.example'), /^HTTP\/1\.1 404 /);
+});
+
+test('of log-ins from many addresses at once a few are checked, and the others asked to come again', async t => {
+	const {url} = service();
+	const visitor = strangerTo(url);
+	const form = {_csrf: tokenIn((await visitor.get('/login')).text), email: 'bob@staff.example', password: 'a guess'};
+	const tried = await Promise.all(
+		Array.from({length: 60}, (_, n) =>
+			visitor.raw('/login', {
+				...{method: 'POST', body: new URLSearchParams(form)},
+				headers: {origin: url, 'x-forwarded-for': `203.0.113.${n}`},
+			}),
+		),
+	);
+	const refused = tried.filter(({status}) => status !== 403);
+	t.true(refused.length > 0 && refused.length <= 50);
+	for (const {status, headers, text} of refused) {
+		t.is(status, 503);
+		t.is(headers.get('retry-after'), '5');
+		t.regex(text, /Too many people log in right now/);
+	}
 });

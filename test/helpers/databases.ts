@@ -101,7 +101,7 @@ export async function migrateUpTo({database}: Store, last: string): Promise<void
 
 /** The same test on every engine: `storeTest(test, 'title', async (t, store) => …)`. */
 export function storeTest(
-	test: TestFn,
+	test: TestFn | TestFn['serial'],
 	title: string,
 	implementation: (t: ExecutionContext, store: Store, engine: Engine) => Promise<void>,
 ): void {

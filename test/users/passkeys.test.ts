@@ -96,10 +96,10 @@ storeTest(test, 'a counter that goes back is that of a copy', async (t, store) =
 	t.like(await logIn({counter: 4_294_967_002}), {ok: true});
 });
 
-storeTest(test, 'ten wrong answers of an address are enough', async (t, store) => {
+storeTest(test, 'thirty wrong answers of an address are enough', async (t, store) => {
 	const {register, logIn} = await labOf(store);
 	await register();
-	for (let n = 0; n < 10; n++) {
+	for (let n = 0; n < 30; n++) {
 		t.deepEqual(await logIn({verified: false}), wrong);
 	}
 	t.deepEqual(await logIn(), {ok: false, reason: 'limited', seconds: 900});

@@ -1,6 +1,8 @@
 import test from 'ava';
 import {hashPassword, isPassword, passwordFault} from '../../src/users/password.ts';
 
+/** What `hashPassword` makes, which is nothing only if too many wait. */
+const hash = async (password: string) => (await hashPassword(password)) ?? '';
 const email = 'ann@shop.example';
 
 test('a password has at least 12 characters, not more than 256, and is not the address', t => {
@@ -14,7 +16,7 @@ test('a password has at least 12 characters, not more than 256, and is not the a
 });
 
 test('a hash names its parameters, has a salt of its own, and fits its password alone', async t => {
-	const [one, two] = [await hashPassword('correct horse battery'), await hashPassword('correct horse battery')];
+	const [one, two] = [await hash('correct horse battery'), await hash('correct horse battery')];
 	t.regex(one, /^scrypt:32768:8:3:[\w-]{22}:[\w-]{43}$/);
 	t.not(one, two);
 	t.true(await isPassword('correct horse battery', one));
@@ -25,8 +27,7 @@ test('a hash names its parameters, has a salt of its own, and fits its password 
 });
 
 test('letters that keyboards compose in different ways are the same password', async t => {
-	const hash = await hashPassword('Zoe\u0308 isst gern');
-	t.true(await isPassword('Zo\u00eb isst gern', hash));
+	t.true(await isPassword('Zo\u00eb isst gern', await hash('Zoe\u0308 isst gern')));
 });
 
 test('the parameters of a hash are its own', async t => {
@@ -34,4 +35,13 @@ test('the parameters of a hash are its own', async t => {
 	const expected = Buffer.from('fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162', 'hex');
 	const hash = `scrypt:1024:8:16:${Buffer.from('NaCl').toString('base64url')}:${expected.toString('base64url')}`;
 	t.true(await isPassword('password', hash));
+});
+
+test.serial('of many passwords at once ten are checked, and the others at once refused', async t => {
+	const many = Array.from({length: 120}, () => isPassword('a guess', null));
+	t.is(await hashPassword('correct horse battery'), null);
+	const checked = await Promise.all(many);
+	t.is(checked.filter(each => each === false).length, 10);
+	t.is(checked.filter(each => each === null).length, 110);
+	t.false(await isPassword('a guess', null), 'then there is room again');
 });

@@ -10,7 +10,7 @@ import {createTotpSecret, isTotpSecret, totpUri} from '../../users/totp.ts';
 import {act, badge, code, input, name, opened, section, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, missing, type Page, type Route, type Visit} from '../route.ts';
-import {passkeyForm, passkeyOf, siteOf} from './proof.ts';
+import {passkeyForm, passkeyOf, problemOf, siteOf} from './proof.ts';
 
 /** What users change of their own: how they log in, and where they are logged in. */
 export function accountPages(parts: DashboardParts): readonly Route[] {
@@ -42,10 +42,13 @@ ${section(
 		fresh('/account/password', async visit => {
 			const {form, tools, signedIn} = visit;
 			const given = {password: form.get('password') ?? '', sessionId: signedIn.sessionId};
-			const fault = await setPassword(store, tools, {...given, user: await userOf(visit)});
-			return fault === null
-				? done('The password is set. All other sessions have ended.')
-				: await failed(visit, `The password ${fault}.`);
+			const set = await setPassword(store, tools, {...given, user: await userOf(visit)});
+			if (set.ok) {
+				return done('The password is set. All other sessions have ended.');
+			}
+			return set.reason === 'fault'
+				? await failed(visit, `The password ${set.fault}.`)
+				: await show(visit, problemOf(set, ''));
 		}),
 		fresh('/account/passkeys', async visit => {
 			const {form, tools, request} = visit;

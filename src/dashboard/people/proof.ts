@@ -75,6 +75,8 @@ export const codeField = input({
 	hint: 'The six digits that your app shows now. Lost it? An admin makes a link with mailctl user link.',
 });
 
+const busySeconds = 5;
+
 /** What somebody reads whose log-in failed. */
 export function problemOf(
 	result: Exclude<LogIn, {readonly ok: true}>,
@@ -86,6 +88,11 @@ export function problemOf(
 			const problem = `There were too many failed attempts. Try again in ${Math.ceil(seconds / 60)} min.`;
 			return {status: 429, problem, retryAfter: seconds};
 		}
+		case 'busy':
+			return {
+				...{status: 503, retryAfter: busySeconds},
+				problem: `Too many people log in right now. Try again in ${busySeconds} seconds.`,
+			};
 		case 'code_needed':
 			return {};
 		case 'code_wrong':
