@@ -132,9 +132,9 @@ const messages: Noun<ListedMessage> = {
 	fields: [
 		{title: 'TO', cell: row => row.to, cut: true},
 		{title: 'STATUS', cell: row => row.status},
-		{title: 'SUBJECT', cell: row => row.subject, cut: true},
+		{title: 'SUBJECT', cell: row => row.subject, cut: 'first'},
 		{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
-		{title: 'ID', cell: row => row.id, id: true},
+		{title: 'ID', cell: row => row.id, id: 12},
 	],
 };
 

@@ -142,10 +142,13 @@ export type Column<Row> = {
 	readonly cell: (row: Row) => string | number | null;
 	/** Numbers stand at the right. */
 	readonly right?: true;
-	/** May be cut where the line is longer than the terminal. */
-	readonly cut?: true;
-	/** An id: where the line is longer, as much of it as tells it from the others. Commands take that too. */
-	readonly id?: true;
+	/** May be cut where the line is longer than the terminal; `first`: before the others are. */
+	readonly cut?: true | 'first';
+	/**
+	 * An id: where the line is longer, as much of it as tells it from the others, at least this number of characters. Commands take
+	 * that too.
+	 */
+	readonly id?: true | number;
 };
 
 /** A noun of the command line: what scripts read of one, and what people see, in lists and of one alone. */
@@ -218,10 +221,13 @@ const lineWidth = (widths: readonly number[]) =>
 const leastId = 16;
 
 function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): void {
-	for (const [index] of [...columns.entries()].filter(([, {id}]) => id)) {
+	for (const [index, {id: least}] of columns.entries()) {
+		if (least === undefined) {
+			continue;
+		}
 		const ids = new Set(cells.map(line => line[index] ?? ''));
 		const longest = Math.max(0, ...[...ids].map(id => id.length));
-		let length = leastId;
+		let length = least === true ? leastId : least;
 		while (length < longest && new Set([...ids].map(id => id.slice(0, length))).size < ids.size) {
 			length++;
 		}
@@ -233,17 +239,19 @@ function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): v
 
 // Takes column by column from the widest that may be cut, so that short ones stay whole.
 function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: number): void {
-	let excess = lineWidth(widths) - width;
-	while (excess > 0) {
-		const widest = columns.reduce(
-			(best, column, index) => (column.cut && (widths[index] ?? 0) > (widths[best] ?? leastWidth) ? index : best),
+	const widest = (wanted: Column<never>['cut']) =>
+		columns.reduce(
+			(best, {cut: kind}, index) =>
+				kind === wanted && (widths[index] ?? 0) > (widths[best] ?? leastWidth) ? index : best,
 			-1,
 		);
-		if (widest === -1) {
+	for (let excess = lineWidth(widths) - width; excess > 0; excess--) {
+		const first = widest('first');
+		const index = first === -1 ? widest(true) : first;
+		if (index === -1) {
 			return;
 		}
-		widths[widest] = (widths[widest] ?? 0) - 1;
-		excess--;
+		widths[index] = (widths[index] ?? 0) - 1;
 	}
 }
 

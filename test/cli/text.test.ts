@@ -147,3 +147,13 @@ test('ids are shown as far as they differ where the line is longer than the term
 test('an empty list says so', t => {
 	t.deepEqual(tableOf({none: 'no keys', json: row => row, fields: []}, [], 80), ['no keys']);
 });
+
+test('a column that is cut first leaves the others whole as long as it can', t => {
+	const columns = [
+		{title: 'TO', cell: (row: {to: string; subject: string}) => row.to, cut: true as const},
+		{title: 'SUBJECT', cell: (row: {to: string; subject: string}) => row.subject, cut: 'first' as const},
+	];
+	const rows = [{to: 'ada.lovelace@example.org', subject: 'Your receipt of yesterday'}];
+	t.is(table(columns, rows, 34)[1], 'ada.lovelace@example.org  Your re…');
+	t.is(table(columns, rows, 30)[1], 'ada.lovelace@exampl…  Your re…');
+});

@@ -147,7 +147,7 @@ export function golden(t: ExecutionContext, name: string, text: string): void {
 	const masked = text
 		.replace(/\b([a-z]{3}|ws)_[0-9a-hjkmnp-tv-z]{26}\b/g, (_, prefix) => `${prefix}_${'0'.repeat(26)}`)
 		// As much of an id as tells it from others: how much is chance.
-		.replace(/\b([a-z]{3}|ws)_[0-9][0-9a-hjkmnp-tv-z]{11,24}(?=\s)/g, (_, prefix) => `${prefix}_${'0'.repeat(12)}`)
+		.replace(/\b([a-z]{3}|ws)_[0-9][0-9a-hjkmnp-tv-z]{7,24}(?=\s)/g, (_, prefix) => `${prefix}_${'0'.repeat(12)}`)
 		.replace(/\b(key_(?:live|test)_)[0-9A-Za-z]{4}(?:[0-9A-Za-z]{34})?/g, (all, start) => start.padEnd(all.length, 'x'))
 		.replace(/\bwhsec_[\w-]{43}/g, all => 'whsec_'.padEnd(all.length, 'x'))
 		.replace(/\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?(\.\d{3})?/g, all => all.replace(/\d/g, '9'))
