@@ -8,14 +8,13 @@ export function validLocale(text: string): string | null {
 }
 
 /**
- * Whether the text names an IANA time zone: `UTC`, `GMT` or a name with a `/`. Offsets and `SystemV/…` are none.
+ * Whether the text names a time zone: `UTC`, `Europe/Berlin`, `EST`, `Japan`. Offsets and the `SystemV/…` of ICU do not.
  * `Intl.supportedValuesOf('timeZone')` cannot decide: it lacks `UTC` and `Asia/Kolkata` on Node 20.
  */
 export function validTimezone(text: string): boolean {
-	if (!/^(?:UTC|GMT|[A-Za-z]+(?:\/[A-Za-z0-9_+-]+){1,2})$/.test(text) || /^systemv\//i.test(text)) {
+	if (!/^(?!systemv\/)[a-z][\w+-]*(?:\/[\w+-]+)*$/i.test(text)) {
 		return false;
 	}
-
 	try {
 		new Intl.DateTimeFormat('en', {timeZone: text});
 		return true;

@@ -16,8 +16,7 @@ export type Zone = string | number;
 const firstMillisecondsValue = 100_000_000_000;
 const longestText = 100;
 
-const names = 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec';
-const monthNames = names.split('|');
+const monthNames = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 // As people write them: `Jun`, `Jun.`, `Sept`, `June`.
 const month =
 	'(?<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\\.?';
@@ -54,7 +53,7 @@ export function readMoment(value: unknown): Moment | undefined {
 		return ofUnixTime(value, undefined);
 	}
 	const text = typeof value === 'string' && value.length <= longestText ? value.trim() : '';
-	if (text === 'now' || text === 'today') {
+	if (/^(?:now|today)$/i.test(text)) {
 		return momentOf(Date.now(), undefined, false);
 	}
 	const [, unix, fraction] = /^(-?\d+)(?:\.(\d+))?$/.exec(text) ?? [];

@@ -65,11 +65,11 @@ function filled(format: string, shown: Shown): string {
 			if (part === undefined) {
 				return whole;
 			}
-			return 'text' in part
-				? flags.includes('-')
-					? cased(part.text, conversion, flags)
-					: cased(part.text, conversion, flags).padStart(width, padding(flags, ' '))
-				: numberText(part.number, flags, width || part.width, part.pad ?? '0');
+			if ('number' in part) {
+				return numberText(part.number, flags, width || part.width, part.pad ?? '0');
+			}
+			const text = cased(part.text, conversion, flags);
+			return flags.includes('-') ? text : text.padStart(width, padding(flags, ' '));
 		},
 	);
 }
@@ -212,7 +212,7 @@ function offsetText(offset: number, flags: string, width: number, colons: number
 	const tail = [minutes, `:${minutes}`, `:${minutes}:${seconds}`, short][colons] as string;
 	const hours = String(Math.floor(size / 3600));
 	const sign = offset < 0 ? '-' : '+';
-	const room = Math.max(padding(flags, '0') === ' ' && flags.includes('-') ? 1 : 2, width - 1 - tail.length);
+	const room = Math.max(2, width - 1 - tail.length);
 	return padding(flags, '0') === ' '
 		? (sign + hours).padStart(room + 1) + tail
 		: sign + hours.padStart(room, '0') + tail;
@@ -224,7 +224,7 @@ function nameIn(locale: string, wall: Date, options: Intl.DateTimeFormatOptions)
 }
 
 /** Each of them has the abbreviations that its readers know: `EST`, `CET`, `AEST`, `JST`. */
-const abbreviating = ['en-US', 'en-GB', 'en-AU', 'en-IN', 'ja'];
+const abbreviating = ['en-US', 'en-GB', 'en-AU', 'en-IN', 'en-CA', 'en-IE', 'en-ZA', 'ja'];
 
 /** The abbreviation; the offset where the zone has none. */
 function zoneName(at: number, {locale, zone}: DateTerms, offset: number): string {

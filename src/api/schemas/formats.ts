@@ -8,6 +8,7 @@ import {askedTerms, mostAsked} from '../../mail/terms.ts';
 import {parseDuration, parseQueryTime} from '../../mail/time.ts';
 import {badInNames, labelFault} from '../../mail/unprintable.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
+import {validTimezone} from '../../render/locale.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
 export type Format = (text: string) => string | null;
@@ -151,19 +152,8 @@ export function canonicalLocale(text: string): string | null {
 function createTimezoneFormat(): Format {
 	const known = new LRUCache<string, boolean>({max: 1000});
 	return text => {
-		const good = text.length <= 100 && (known.get(text) ?? isTimezone(text));
+		const good = text.length <= 100 && (known.get(text) ?? validTimezone(text));
 		known.set(text.slice(0, 101), good);
 		return good ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
 	};
-}
-
-function isTimezone(text: string): boolean {
-	if (!/^(?:UTC|GMT|(?!SystemV\/)[a-z][\w+-]*(?:\/[\w+-]+)+)$/i.test(text)) {
-		return false;
-	}
-	try {
-		return Boolean(new Intl.DateTimeFormat('en', {timeZone: text}));
-	} catch {
-		return false;
-	}
 }
