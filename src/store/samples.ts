@@ -10,7 +10,16 @@ import {scanMessages} from './message-scan.ts';
 // Of millions of messages the newest few say enough of how mail fares now: what is read here is bounded.
 
 /** The newest mail of a workspace that was accepted from `since` (milliseconds) on, at most so much. */
-export type Sample = {readonly workspaceId: string; readonly since: number; readonly limit: number};
+export type Sample = {
+	readonly workspaceId: string;
+	readonly since: number;
+	readonly limit: number;
+	/** With simulated mail, which is left out otherwise. */
+	readonly simulated?: boolean;
+};
+
+const counts = ({simulated = false}: Sample, destination: string): boolean =>
+	simulated || destination !== simulatorDomain;
 
 async function newestIn(
 	reader: Knex,
@@ -38,7 +47,7 @@ export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<n
 		delivered,
 	).select('r.message_id', 'r.state_at', 'r.destination');
 	return rows
-		.filter(({destination}) => destination !== simulatorDomain)
+		.filter(({destination}) => counts(sample, destination))
 		.map(({message_id: id, state_at: at}) => Math.max(0, Date.parse(at) - idTime(id)));
 }
 
@@ -62,7 +71,6 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 		sample,
 		await newestIn(reader, sample, 'bounced'),
 	)
-		.whereNot('r.destination', simulatorDomain)
 		// The first refusal ended the copy.
 		.select('r.destination')
 		.select(
@@ -72,11 +80,13 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 				since,
 			),
 		);
-	const refusals: Refusal[] = bounced.map(({destination, detail}) => {
-		// A report has no reply of a conversation.
-		const {category = null, reply = '', reason = reply} = JSON.parse(detail ?? '{}');
-		return {destination, category, reply: reason, waits: false};
-	});
+	const refusals: Refusal[] = bounced
+		.filter(({destination}) => counts(sample, destination))
+		.map(({destination, detail}) => {
+			// A report has no reply of a conversation.
+			const {category = null, reply = '', reason = reply} = JSON.parse(detail ?? '{}');
+			return {destination, category, reply: reason, waits: false};
+		});
 	for (const state of ['queued', 'sent'] as const) {
 		const copies = copiesOf(reader, sample, await newestIn(reader, sample, state))
 			.select('r.destination', 'r.last_category as category', 'r.last_reply as reply')
@@ -85,9 +95,10 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 			.from(copies.as('rows'))
 			.whereNotNull('queued')
 			.whereNotNull('reply')
-			.whereNot('destination', simulatorDomain)
 			.select('destination', 'category', 'reply');
-		refusals.push(...waiting.map(one => ({...one, waits: true})));
+		refusals.push(
+			...waiting.filter(({destination}) => counts(sample, destination)).map(one => ({...one, waits: true})),
+		);
 	}
 	return refusals;
 }
@@ -106,16 +117,40 @@ export type TriedCopy = {
 	readonly code: number | null;
 };
 
-/** The copies of the newest messages. */
-export async function readTriedCopies(reader: Knex, {workspaceId, since, limit}: Sample): Promise<TriedCopy[]> {
+function newestMessages(reader: Knex, {workspaceId, since, limit}: Sample): Knex.QueryBuilder {
 	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
-	const newest = alongIndex(reader, 'messages', index, {from: idFloor('msg', since), below: null})
+	return alongIndex(reader, 'messages', index, {from: idFloor('msg', since), below: null})
 		.limit(limit)
 		.select('id');
+}
+
+/** A message whose mail never left the machine. */
+export type SimulatedMessage = {
+	/** When it was accepted, milliseconds. */
+	readonly at: number;
+	readonly state: RecipientState;
+};
+
+/** The simulated ones among the newest messages: usage counts none of them. */
+export async function readSimulated(reader: Knex, sample: Sample): Promise<SimulatedMessage[]> {
+	const rows: Array<{id: string; state: RecipientState}> = await reader
+		.with('newest', newestMessages(reader, sample))
+		.from('newest as rows')
+		.join('recipients as r', 'r.message_id', 'rows.id')
+		.whereRaw(...idsSince(reader, 'r.id', 'rcp', sample.since))
+		.whereRaw("r.role = 'to'")
+		.where('r.destination', simulatorDomain)
+		.select('rows.id', 'r.state');
+	return rows.map(({id, state}) => ({at: idTime(id), state}));
+}
+
+/** The copies of the newest messages, simulated ones too. */
+export async function readTriedCopies(reader: Knex, sample: Sample): Promise<TriedCopy[]> {
+	const {since} = sample;
 	const [ofLast, sinceLast] = idsSince(reader, 'b.recipient_id', 'rcp', since);
 	const last = `(select b.n from attempts as b where b.recipient_id = r.id and ${ofLast} order by b.n desc limit 1)`;
 	const rows: Array<Omit<TriedCopy, 'waits'> & {id: string; queued: string | null}> = await reader
-		.with('newest', newest)
+		.with('newest', newestMessages(reader, sample))
 		.from('newest as rows')
 		.join('recipients as r', 'r.message_id', 'rows.id')
 		.leftJoin('attempts as a', function () {
@@ -124,7 +159,6 @@ export async function readTriedCopies(reader: Knex, {workspaceId, since, limit}:
 				.andOn(reader.raw(...idsSince(reader, 'a.recipient_id', 'rcp', since)));
 		})
 		.whereRaw(...idsSince(reader, 'r.id', 'rcp', since))
-		.whereNot('r.destination', simulatorDomain)
 		.orderBy(['r.id', 'a.position'])
 		.select('r.id', 'r.destination', 'r.state', 'r.attempts', 'a.host', 'a.tls', 'a.code')
 		.select(reader.raw(`${queued} as queued`));

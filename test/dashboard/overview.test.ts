@@ -7,7 +7,7 @@ import {insertWorkspace} from '../helpers/messages.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const service = serviceOf(test, {workspaces: {shop: [], empty: [], stopped: []}});
+const service = serviceOf(test, {workspaces: {shop: [], empty: [], stopped: [], tried: []}});
 const of = (name: string) => service().workspaces[name] as Workspace;
 
 /** The figure of a tile. */
@@ -116,4 +116,29 @@ test('the checks are made once for who runs the installation, and those that fai
 		(await attention(store.reader, {...input, checked: {at: 0, findings: [{...finding, status}]}})).markup;
 	t.regex(await told('fail'), /Needs attention.*reverse-dns: .*192\.0\.2\.1.*&lt;no&gt;.*href="\/health\/checks"/s);
 	t.regex(await told('warn'), /all well/);
+});
+
+test('it says how many simulated messages it leaves out, and counts them on demand', async t => {
+	const tried = of('tried');
+	await delivered(tried, await send(tried, 'a@dest.example'));
+	for (const to of ['delivered+1@simulator.test', 'delivered+2@simulator.test']) {
+		await delivered(tried, await send(tried, to));
+	}
+	const bounced = await send(tried, 'bounced+1@simulator.test');
+	await waitFor('bounced', async () => {
+		const {body} = await tried.live.get<{status: string}>(`/v1/messages/${bounced}`);
+		return body.status === 'bounced';
+	});
+	const visitor = await visitorOf(service(), 'viewer', 'tried');
+	const {text} = await visitor.get('/overview');
+	t.regex(text, /3 simulated not counted\. <a href="\/overview\?simulated=1">Count them<\/a>/);
+	t.is(figure(text, 'Accepted'), '1');
+	t.is(figure(text, 'Bounced'), '0');
+	const all = (await visitor.get('/overview?simulated=1')).text;
+	t.regex(all, /3 simulated counted too\. <a href="\/overview">Leave them out<\/a>/);
+	t.is(figure(all, 'Accepted'), '4');
+	t.is(figure(all, 'Delivered'), '3');
+	t.is(figure(all, 'Bounced'), '1');
+	t.regex((await visitor.get('/deliverability')).text, /3 simulated not counted.*Looked at: 1 copies/s);
+	t.regex((await visitor.get('/deliverability?simulated=1')).text, /3 simulated counted too.*Looked at: 4 copies/s);
 });

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {readDeliveryTimes, readRefusals, readTriedCopies, type Sample} from '../../src/store/samples.ts';
+import {readDeliveryTimes, readRefusals, readSimulated, readTriedCopies, type Sample} from '../../src/store/samples.ts';
 import type {Store} from '../../src/store/store.ts';
 import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -82,7 +82,7 @@ storeTest(test, 'what hosts say against mail that bounced, and that waits', asyn
 storeTest(test, 'each copy of the newest messages comes once, with its last conversation', async (t, store) => {
 	const {sample} = await prepare(store);
 	const copies = await readTriedCopies(store.reader, sample);
-	t.is(copies.length, 4);
+	t.is(copies.length, 6, 'simulated ones too');
 	t.deepEqual(copies[0], {
 		...{destination: 'x.test', state: 'delivered', attempts: 1, waits: false},
 		...{host: 'mx2.x.test', tls: 'TLSv1.3 verified', code: 250},
@@ -91,12 +91,22 @@ storeTest(test, 'each copy of the newest messages comes once, with its last conv
 		...{destination: 'y.test', state: 'sent', attempts: 1, waits: true},
 		...{host: null, tls: null, code: null},
 	});
-	t.is((await readTriedCopies(store.reader, {...sample, limit: 3})).length, 1, 'the newest are simulated');
+	t.is((await readTriedCopies(store.reader, {...sample, limit: 3})).length, 3);
+});
+
+storeTest(test, 'simulated mail is read where it is asked for', async (t, store) => {
+	const {sample} = await prepare(store);
+	const simulated = await readSimulated(store.reader, sample);
+	t.deepEqual(simulated.map(({state}) => state).toSorted(), ['bounced', 'delivered']);
+	t.true(simulated.every(({at}) => at >= sample.since));
+	t.is((await readDeliveryTimes(store.reader, {...sample, simulated: true})).length, 3);
+	t.is((await readRefusals(store.reader, {...sample, simulated: true})).length, 3);
+	t.deepEqual(await readSimulated(store.reader, {...sample, since: now + 3_600_000}), []);
 });
 
 storeTest(test, 'no sample reads a table from end to end', async (t, store, engine) => {
 	const {sample} = await prepare(store);
-	for (const read of [readDeliveryTimes, readRefusals, readTriedCopies]) {
+	for (const read of [readDeliveryTimes, readRefusals, readSimulated, readTriedCopies]) {
 		for (const plan of await plansDuring(store, engine, () => read(store.reader, sample))) {
 			t.false(readsAll(plan), plan);
 		}

@@ -1,9 +1,10 @@
 import {type Html, html} from '../../hosted/html.ts';
+import {simulatorDomain} from '../../mail/simulator.ts';
 import {storeTime} from '../../mail/time.ts';
 import {readWarmUps} from '../../store/queue/warm-up.ts';
 import {type Refusal, readRefusals, readTriedCopies, type TriedCopy} from '../../store/samples.ts';
 import {badge, type Column, chips, count, name, nothing, section, share, table} from '../markup.ts';
-import {hoursOf, type Period, periodOf, periods} from '../overview/traffic.ts';
+import {countsSimulated, hoursOf, type Period, periodOf, periods, simulatedLine} from '../overview/traffic.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
 import {countCategories, type Group, groupCopies, groupRefusals, sumOf, type Wording} from './groups.ts';
@@ -18,13 +19,16 @@ const mostDestinations = 3;
 export function deliverabilityPages({reader, settings}: DashboardParts): readonly Route[] {
 	async function deliverability({query, workspace, now}: Visit): Promise<Answer> {
 		const period = periodOf(query);
-		const newest = {workspaceId: workspace.id, since: now - hoursOf(period) * 3_600_000};
-		const [copies, refusals, sent] = await Promise.all([
+		const simulated = countsSimulated(query);
+		const newest = {workspaceId: workspace.id, since: now - hoursOf(period) * 3_600_000, simulated};
+		const [tried, refusals, sent] = await Promise.all([
 			readTriedCopies(reader, {...newest, limit: sampled.messages}),
 			readRefusals(reader, {...newest, limit: sampled.refusals}),
 			readWarmUps(reader, storeTime(now).slice(0, 10)),
 		]);
-		const content = html`${
+		const real = tried.filter(({destination}) => destination !== simulatorDomain);
+		const copies = simulated ? tried : real;
+		const content = html`${simulatedLine('/deliverability', query, tried.length - real.length)}${
 			copies.length === 0
 				? noMail(period)
 				: html`${summary(copies, period)}${section('By provider', groupTable('Provider', groupCopies(copies, 'provider'), 'no host has spoken'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupCopies(copies, 'destination'), '–'))}`

@@ -2,7 +2,7 @@ import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../mail/time.ts';
 import {listDomains} from '../../store/domains.ts';
 import {sizeOf, summarizeQueue} from '../../store/queue/queue-summary.ts';
-import {readDeliveryTimes} from '../../store/samples.ts';
+import {readDeliveryTimes, readSimulated} from '../../store/samples.ts';
 import {listEndpoints} from '../../store/webhooks/webhook-endpoints.ts';
 import {chart} from '../charts.ts';
 import type {MadeChecks} from '../health/made-checks.ts';
@@ -14,7 +14,18 @@ import {countingRest, createShared} from '../shared.ts';
 import {attention} from './attention.ts';
 import {checklist} from './checklist.ts';
 import {readReputation, reputationSection} from './reputation.ts';
-import {hoursOf, type Period, periodOf, periods, readTraffic, type Traffic, trafficSeries} from './traffic.ts';
+import {
+	countsSimulated,
+	hoursOf,
+	type Period,
+	periodOf,
+	periods,
+	readTraffic,
+	simulatedLine,
+	type Traffic,
+	trafficSeries,
+	withSimulated,
+} from './traffic.ts';
 
 /** The time to delivery is measured on this many of the newest deliveries. */
 const timed = 1000;
@@ -33,14 +44,17 @@ export function overviewPages(
 		const {query, signedIn, may, workspace, everywhere, now} = visit;
 		const period = periodOf(query);
 		const since = now - hoursOf(period) * 3_600_000;
-		const [traffic, times, queue, reputation, domains, endpoints] = await Promise.all([
+		const simulated = countsSimulated(query);
+		const [real, times, simulations, queue, reputation, domains, endpoints] = await Promise.all([
 			readTraffic(reader, workspace.id, period, now),
-			readDeliveryTimes(reader, {workspaceId: workspace.id, since, limit: timed}),
+			readDeliveryTimes(reader, {workspaceId: workspace.id, since, limit: timed, simulated}),
+			readSimulated(reader, {workspaceId: workspace.id, since, limit: timed}),
 			shared(visit, workspace.id, () => summarizeQueue(reader, {now: storeTime(now), workspaceId: workspace.id})),
 			readReputation(reader, workspace.id, now),
 			listDomains(reader, workspace.id),
 			listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints}),
 		]);
+		const traffic = simulated ? withSimulated(real, period, simulations) : real;
 		const destinations = new Set(queue.map(({destination}) => destination));
 		// As the pages of the installation's health are for those alone.
 		const runsIt = may('admin') && signedIn.user.workspaceId === null;
@@ -56,6 +70,7 @@ export function overviewPages(
 				now,
 			}),
 			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, leaves}),
+			simulatedLine('/overview', query, simulations.length),
 			tiles(traffic, period, workspace.track_opens_at !== null),
 			waitingAndTime(queue, times, now),
 			trafficChart(traffic, period),

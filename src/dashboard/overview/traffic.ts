@@ -1,7 +1,10 @@
 import type {Knex} from 'knex';
+import {type Html, html} from '../../hosted/html.ts';
 import {hourMs, storeTime} from '../../mail/time.ts';
+import type {SimulatedMessage} from '../../store/samples.ts';
 import {type CountedStatus, countedStatuses, readUsage, type UsageSpan, usageSpans} from '../../store/usage.ts';
 import type {Series} from '../charts.ts';
+import {count, hrefOf, nothing} from '../markup.ts';
 
 /** What the pages look back on, by the value in their query. */
 export const periods = [
@@ -39,6 +42,33 @@ export async function readTraffic(
 	const each = ofStatuses(status => times.map(time => figures.get(`${time} ${status}`) ?? 0));
 	return {times, each, sums: ofStatuses(status => each[status].reduce((total, n) => total + n, 0))};
 }
+
+/** The same with simulated mail, which is counted when it was accepted, whatever became of it since. */
+export function withSimulated({times, each}: Traffic, {span}: Period, simulated: readonly SimulatedMessage[]): Traffic {
+	const [, , length] = usageSpans[span];
+	const sums = ofStatuses(status => {
+		const more = times.map(() => 0);
+		for (const {at, state} of simulated) {
+			const index = times.indexOf(storeTime(at).slice(0, length));
+			const isOne = status === 'accepted' || state === status || (status === 'delivered' && state === 'complained');
+			more[index] = (more[index] ?? 0) + (isOne ? 1 : 0);
+		}
+		return each[status].map((n, index) => n + (more[index] ?? 0));
+	});
+	return {times, each: sums, sums: ofStatuses(status => sums[status].reduce((total, n) => total + n, 0))};
+}
+
+/** How many simulated messages a page leaves out, or counts, with a link to the other; nothing where there are none. */
+export function simulatedLine(path: string, query: URLSearchParams, n: number): Html {
+	if (n === 0) {
+		return nothing;
+	}
+	const isCounted = countsSimulated(query);
+	const href = hrefOf(path, query, {simulated: isCounted ? null : '1'});
+	return html`<p class="soft">${count(n)} simulated ${isCounted ? 'counted too' : 'not counted'}. <a href="${href}">${isCounted ? 'Leave them out' : 'Count them'}</a></p>`;
+}
+
+export const countsSimulated = (query: URLSearchParams): boolean => query.get('simulated') === '1';
 
 function ofStatuses<Value>(value: (status: CountedStatus) => Value): Record<CountedStatus, Value> {
 	return Object.fromEntries(countedStatuses.map(status => [status, value(status)])) as Record<CountedStatus, Value>;
