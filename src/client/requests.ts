@@ -76,6 +76,10 @@ export class Requests {
 		{query = {}, body, media = 'application/json', once = false}: Call,
 		{signal, idempotencyKey}: SendOptions,
 	): Promise<Answer> {
+		// An id such as `..` is encoded as it is, and would lead to another route.
+		if (/\/\.{0,2}(?=\/|$)/.test(path)) {
+			throw new MailctlError(`${path} has an id that cannot be one.`, {code: 'not_found', status: 404});
+		}
 		const {baseUrl, apiKey, maxRetries, timeoutMs} = this.#options;
 		const headers = new Headers({authorization: `Bearer ${apiKey}`});
 		if (body !== undefined) {

@@ -9,8 +9,6 @@ import {cookieOptions, formOwner, setSession} from './visitor.ts';
 const nonceLength = 16;
 const noticeCookie = 'mailctl_notice';
 const noticeSeconds = 60;
-/** What no URL in a header may have; a path may have it from what was asked for. */
-const unfit = /[^\x21-\x7e]/gu;
 
 export type Answering = {
 	readonly assets: Assets;
@@ -38,7 +36,7 @@ export function sendAnswer(
 			if (answer.notice !== undefined) {
 				reply.setCookie(noticeCookie, answer.notice, {...cookieOptions(request), maxAge: noticeSeconds});
 			}
-			return reply.redirect(answer.to.replace(unfit, encodeURIComponent), 303);
+			return reply.redirect(answer.to, 303);
 		case 'content':
 			reply.headers({'content-security-policy': answer.policy ?? "default-src 'none'", ...answer.headers});
 			if (answer.saveAs !== undefined) {

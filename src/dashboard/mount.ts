@@ -6,6 +6,8 @@ import {apiError, sendError, toApiError} from '../api/errors.ts';
 import {isStorable} from '../api/schemas/formats.ts';
 import type {Routes} from '../api/server.ts';
 import {html} from '../hosted/html.ts';
+import {parseDomain} from '../mail/address.ts';
+import {isTopicCode} from '../mail/message.ts';
 import {mayActAs} from '../mail/user.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {SignedIn} from '../users/sessions.ts';
@@ -17,7 +19,17 @@ import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
 import {places} from './places.ts';
-import {go, notAllowed, type OpenAnswer, type OpenRoute, type Page, type Route, type Visit} from './route.ts';
+import {
+	go,
+	type Missing,
+	missing,
+	notAllowed,
+	type OpenAnswer,
+	type OpenRoute,
+	type Page,
+	type Route,
+	type Visit,
+} from './route.ts';
 import {csrfCookie, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
 /** How long after a log-in one may do what wants a fresh one. */
@@ -96,8 +108,8 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 				const visitor = request.visitor as Visitor;
 				const {signedIn, workspaces} = visitor;
 				const asked = askedOf(request);
-				if (asked === null) {
-					return refuse(request, reply, {status: 400, title: 'That did not work'}, unreadable);
+				if ('kind' in asked) {
+					return send(request, reply, asked);
 				}
 				const visit: Visit = {
 					...asked,
@@ -129,8 +141,8 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			async handler(request, reply) {
 				const signedIn: SignedIn | null = request.visitor?.signedIn ?? null;
 				const asked = askedOf(request);
-				if (asked === null) {
-					return refuse(request, reply, {status: 400, title: 'That did not work'}, unreadable);
+				if ('kind' in asked) {
+					return send(request, reply, asked);
 				}
 				const answered = await answer({...asked, now: tools.clock.now(), request, signedIn});
 				if (answered.session !== undefined) {
@@ -196,14 +208,44 @@ function mayAsk({user}: SignedIn, {role, everywhere}: Route): boolean {
 	return mayActAs(user.role, role) && !(everywhere && user.workspaceId !== null);
 }
 
-const unreadable = 'Something in it is no text: it holds NUL or half a character.';
+const id = (text: string) => (/^[\w-]{1,80}$/.test(text) ? text : null);
 
-/** What was asked for; null: some of it cannot be stored, nor looked for in PostgreSQL. */
-function askedOf(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'form'> | null {
-	const params = request.params as Record<string, string>;
+/**
+ * Reads the parameters of paths by their names; null: it cannot be one. A form that leads to such a path cannot lead to another
+ * route, as `/queue/..%2Fkeys` could.
+ */
+const readers: Readonly<Record<string, (text: string) => string | null>> = {
+	...{id, sender: id, delivery: id, token: id},
+	code: text => (isTopicCode(text) ? text : null),
+	n: text => (/^\d{1,9}$/.test(text) ? text : null),
+	destination: parseDomain,
+};
+
+function paramsOf(request: FastifyRequest): Visit['params'] | null {
+	const params: Record<string, string> = {};
+	for (const [name, text] of Object.entries(request.params as Record<string, string>)) {
+		const value = readers[name]?.(text) ?? null;
+		if (value === null) {
+			return null;
+		}
+		params[name] = value;
+	}
+	return params;
+}
+
+/** What was asked for, or why nothing can be. */
+function askedOf(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'form'> | Page | Missing {
+	const params = paramsOf(request);
+	if (params === null) {
+		return missing('There is no such page.');
+	}
 	const [query, form] = [queryOf(request), formOf(request.body)];
-	const texts = [...Object.values(params), ...query.values(), ...form.values()];
-	return texts.every(isStorable) ? {params, query, form} : null;
+	// Nothing else can be stored, nor looked for in PostgreSQL.
+	if (![...query.values(), ...form.values()].every(isStorable)) {
+		const content = html`<p>Something in it is no text: it holds NUL or half a character.</p>`;
+		return {kind: 'page', status: 400, place: null, title: 'That did not work', content};
+	}
+	return {params, query, form};
 }
 
 /** The query as it was sent, where a name may stand more than once. */

@@ -140,6 +140,18 @@ test('what must not happen twice is not repeated, unless it was refused before i
 	t.is(asked.length, 2);
 });
 
+test('an id that would lead to another route is not asked for', async t => {
+	const {asked, client} = await scripted(t, {status: 200, body: '{"data":[],"next_cursor":null}'});
+	for (const id of ['.', '..', '']) {
+		await t.throwsAsync(client.messages.get(id), {instanceOf: MailctlError, code: 'not_found'});
+		await t.throwsAsync(client.messages.events(id).page(), {code: 'not_found'});
+		await t.throwsAsync(client.suppressions.delete(id), {code: 'not_found'});
+	}
+	t.deepEqual(asked, []);
+	await client.messages.events('../keys').page();
+	t.is(asked[0]?.url, '/v1/messages/..%2Fkeys/events');
+});
+
 test('it gives up: after the retries, at a refusal, at a Retry-After of hours, at a foreign answer, when told to', async t => {
 	const down = await scripted(t, 'hang up');
 	t.like(await t.throwsAsync(down.client.messages.get('x')), {status: 0, code: 'no_answer', requestId: null});

@@ -106,7 +106,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			saveAs: `${message.id}.eml`,
 		})),
 		ofMail('attachments/:n', ({params: {n = ''}}, {files}) => {
-			const file = /^\d{1,4}$/.test(n) ? files[Number(n)] : undefined;
+			const file = files[Number(n)];
 			return file
 				? {kind: 'content', type: 'application/octet-stream', body: file.content(), saveAs: file.name}
 				: noMessage;
