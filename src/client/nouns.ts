@@ -159,7 +159,7 @@ export type MessageSendBody = {
 	attachments?: ReadonlyArray<{
 		/** At most 255 characters, no path separators. */
 		filename: string;
-		/** A plain `type/subtype`. */
+		/** `type/subtype`; text may have a `charset`, text/calendar a `method`. UTF-8 text without one gets `charset=utf-8`. */
 		contentType: string;
 		/** The file as base64, at most 1,048,576 bytes when decoded. Never returned on reads. */
 		content: string;
@@ -250,7 +250,7 @@ export type MessageBatchBody = {
 		attachments?: ReadonlyArray<{
 			/** At most 255 characters, no path separators. */
 			filename: string;
-			/** A plain `type/subtype`. */
+			/** `type/subtype`; text may have a `charset`, text/calendar a `method`. UTF-8 text without one gets `charset=utf-8`. */
 			contentType: string;
 			/** The file as base64, at most 1,048,576 bytes when decoded. Never returned on reads. */
 			content: string;

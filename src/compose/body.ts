@@ -1,8 +1,11 @@
+import {isUtf8} from 'node:buffer';
+import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Pieces} from '../mail/pieces.ts';
 import {withoutControls} from '../mail/unprintable.ts';
 import type {BodyPart} from './body-writer.ts';
-import {asciiField, type HeaderField, headerField} from './header.ts';
+import {encodedWords} from './encoded-word.ts';
+import {type HeaderField, headerField} from './header.ts';
 import type {Letter} from './letter.ts';
 
 /** A MIME entity: its own fields, and its body in parts. */
@@ -35,15 +38,32 @@ function textEntity(type: string, text: string | Pieces): Entity {
 }
 
 function attachmentEntity({contentType, filename, content}: Attachment): Entity {
-	const type = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/.test(contentType) ? contentType : 'application/octet-stream';
+	const named = disposition(filename);
 	return {
 		fields: [
-			asciiField('Content-Type', type),
-			headerField('Content-Disposition', disposition(filename)),
+			headerField('Content-Type', contentTypeWords(contentType, content, named.isEncoded ? oldName(filename) : [])),
+			headerField('Content-Disposition', named.words),
 			headerField('Content-Transfer-Encoding', ['base64']),
 		],
 		body: [{bytes: content}],
 	};
+}
+
+/** A text of UTF-8 says so: readers take one without a charset for ASCII, or for the charset of their own system. */
+function contentTypeWords(contentType: string, content: Uint8Array, name: readonly string[]): string[] {
+	const {type, parameters} = readMediaType(contentType) ?? {type: 'application/octet-stream', parameters: new Map()};
+	const all = new Map(parameters);
+	if (!all.has('charset') && /^text\//i.test(type) && isUtf8(content)) {
+		all.set('charset', 'utf-8');
+	}
+	const words = [type, ...[...all].map(([key, value]) => `${key}=${value}`)];
+	return [...words.slice(0, -1).map(word => `${word};`), `${words.at(-1)}${name.length > 0 ? ';' : ''}`, ...name];
+}
+
+/** The name once more for readers that know no RFC 2231: encoded words in quotes, which RFC 2047 §5 forbids and they expect. */
+function oldName(filename: string): string[] {
+	const words = encodedWords(withoutControls(filename));
+	return words.map((word, index) => `${index === 0 ? 'name="' : ''}${word}${index === words.length - 1 ? '"' : ''}`);
 }
 
 function multipart(subtype: string, boundary: string, parts: readonly Entity[]): Entity {
@@ -61,25 +81,23 @@ function multipart(subtype: string, boundary: string, parts: readonly Entity[]):
 
 const longestSegment = 60;
 
-/** The words of a Content-Disposition field for an attachment; other than plain names are spelled by RFC 2231. */
-export function disposition(filename: string): string[] {
+/** The words of a Content-Disposition field for an attachment; other than plain names are encoded by RFC 2231. */
+export function disposition(filename: string): {readonly words: readonly string[]; readonly isEncoded: boolean} {
 	const name = withoutControls(filename);
 	if (/^[A-Za-z0-9_-][A-Za-z0-9 ._-]*$/.test(name) && name.length <= longestSegment && !/ {2}| $/.test(name)) {
-		return ['attachment;', `filename="${name}"`];
+		return {words: ['attachment;', `filename="${name}"`], isEncoded: false};
 	}
 
 	const segments = percentSegments(name);
 	if (segments.length === 1) {
-		return ['attachment;', `filename*=utf-8''${segments[0]}`];
+		return {words: ['attachment;', `filename*=utf-8''${segments[0]}`], isEncoded: true};
 	}
 
-	return [
-		'attachment;',
-		...segments.map(
-			(segment, index) =>
-				`filename*${index}*=${index === 0 ? "utf-8''" : ''}${segment}${index < segments.length - 1 ? ';' : ''}`,
-		),
-	];
+	const parts = segments.map(
+		(segment, index) =>
+			`filename*${index}*=${index === 0 ? "utf-8''" : ''}${segment}${index < segments.length - 1 ? ';' : ''}`,
+	);
+	return {words: ['attachment;', ...parts], isEncoded: true};
 }
 
 // Percent-encoded, in segments that no UTF-8 sequence spans: some readers decode each segment by itself.

@@ -52,6 +52,8 @@ function letterFields(letter: Letter): HeaderField[] {
 		asciiField('Message-ID', `<${letter.messageIdHeader}>`),
 		headerField('Subject', unstructured(letter.subject)),
 		...stampFields(letter),
+		// RFC 3834 §5: no responder answers it.
+		headerField('Auto-Submitted', ['auto-generated']),
 		headerField('MIME-Version', ['1.0']),
 	];
 }

@@ -34,6 +34,7 @@ export const signedFields = [
 	'List-Unsubscribe-Post',
 	'List-Id',
 	'Feedback-ID',
+	'Auto-Submitted',
 	'X-Mailctl-Ref',
 	'CFBL-Address',
 	'CFBL-Feedback-ID',

@@ -6,7 +6,7 @@ const bytesPerWord = 39;
 const longestPlainWord = 66;
 
 /** RFC 2047 encoded words (base64), to be joined by folding space. No UTF-8 sequence is split between two words. */
-function encodedWords(text: string): string[] {
+export function encodedWords(text: string): string[] {
 	const bytes = Buffer.from(text, 'utf8');
 	const words: string[] = [];
 	for (let start = 0; start < bytes.length; ) {

@@ -8,13 +8,15 @@ export function validLocale(text: string): string | null {
 }
 
 /**
- * Whether the text names a time zone: `UTC`, `Europe/Berlin`, `EST`, `Japan`. Offsets and the `SystemV/…` of ICU do not.
+ * Whether the text names an IANA time zone of a send: `UTC`, `GMT` or a name with a `/`, which no abbreviation has. Offsets and the
+ * `SystemV/…` of ICU do not. The date filters take the others too.
  * `Intl.supportedValuesOf('timeZone')` cannot decide: it lacks `UTC` and `Asia/Kolkata` on Node 20.
  */
 export function validTimezone(text: string): boolean {
-	if (!/^(?!systemv\/)[a-z][\w+-]*(?:\/[\w+-]+)*$/i.test(text)) {
+	if (!/^(?:UTC|GMT|[A-Za-z]+(?:\/[A-Za-z0-9_+-]+){1,2})$/.test(text) || /^systemv\//i.test(text)) {
 		return false;
 	}
+
 	try {
 		new Intl.DateTimeFormat('en', {timeZone: text});
 		return true;

@@ -192,7 +192,14 @@ const badTypes = [
 	'text',
 	'text/',
 	'/plain',
-	'text/plain; charset=utf-8',
+	'text/plain;',
+	'text/plain; charset=',
+	'text/plain; charset=a b',
+	'text/plain; charset=utf-8; charset=utf-8',
+	'text/plain; format=flowed',
+	'text/plain; method=REQUEST',
+	'application/pdf; charset=utf-8',
+	'text/plain; charset=x\r\nX: y',
 	'text /plain',
 	'multipart/mixed',
 	'Message/RFC822',
@@ -200,6 +207,17 @@ const badTypes = [
 	'a/b/c',
 	`a/${'b'.repeat(200)}`,
 ];
+for (const contentType of [
+	'text/plain; charset=utf-8',
+	'text/csv;charset="iso-8859-1"',
+	'text/calendar; charset=UTF-8; method=REQUEST',
+	'text/calendar; METHOD=CANCEL',
+]) {
+	test(`takes media type ${JSON.stringify(contentType)}`, t => {
+		t.deepEqual(check({...good, attachments: [{...attachment, contentType}]}), []);
+	});
+}
+
 for (const contentType of badTypes) {
 	test(`refuses media type ${JSON.stringify(contentType.slice(0, 40))}`, t => {
 		t.is(check({...good, attachments: [{...attachment, contentType}]})[0]?.field, 'attachments[0].contentType');

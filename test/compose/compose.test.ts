@@ -79,6 +79,7 @@ test('the header of a full letter, field by field', t => {
 		'CFBL-Address: fbl@bounces.shop.example; report=arf',
 		`CFBL-Feedback-ID: ${receipt.ref}`,
 		`X-Mailctl-Ref: ${receipt.ref}`,
+		'Auto-Submitted: auto-generated',
 		'MIME-Version: 1.0',
 		`Content-Type: multipart/alternative; boundary="=_${receipt.ref}_a"`,
 	]);
@@ -150,3 +151,18 @@ test('a URL that fits in no line is a bug', t => {
 	const listUnsubscribe = {url: `https://mail.shop.example/${'x'.repeat(1000)}`, mailto: null};
 	t.throws(() => compose({...note, listUnsubscribe}, [], now), {message: /List-Unsubscribe/});
 });
+
+for (const [contentType, content, expected] of [
+	['text/plain', 'Größe', 'text/plain; charset=utf-8'],
+	['text/csv', Buffer.from('Gr\xf6\xdfe', 'latin1'), 'text/csv'],
+	['text/csv; charset=iso-8859-1', 'a', 'text/csv; charset=iso-8859-1'],
+	['text/calendar; method=REQUEST', 'BEGIN:VCALENDAR', 'text/calendar; method=REQUEST; charset=utf-8'],
+	['application/pdf', 'a', 'application/pdf'],
+	['nonsense; x=y', 'a', 'application/octet-stream'],
+] as const) {
+	test(`an attachment of type ${contentType} says ${expected}`, t => {
+		const attachment = {filename: 'a.bin', contentType, content: Buffer.from(content)};
+		const mail = compose({...note, attachments: [attachment]}, [], now).toString();
+		t.true(mail.includes(`\r\nContent-Type: ${expected}\r\nContent-Disposition: attachment; filename="a.bin"\r\n`));
+	});
+}

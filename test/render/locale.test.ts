@@ -28,12 +28,6 @@ for (const zone of [
 	'America/Argentina/Buenos_Aires',
 	'Etc/GMT+5',
 	'America/Port-au-Prince',
-	'EST',
-	'CET',
-	'Japan',
-	'GB',
-	'NZ-CHAT',
-	'GMT0',
 ]) {
 	test(`time zone ${zone} is taken`, t => {
 		t.true(validTimezone(zone));
@@ -42,8 +36,8 @@ for (const zone of [
 
 for (const zone of [
 	'',
-	'XYZ',
-	'Berlin',
+	'EST',
+	'CET',
 	'+01:00',
 	'UTC+1',
 	'SystemV/EST5',

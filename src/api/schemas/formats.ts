@@ -3,6 +3,7 @@ import {mostDays} from '../../admin/stats.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
 import {eventTypes} from '../../mail/event.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
+import {readMediaType} from '../../mail/media-type.ts';
 import {isTopicCode} from '../../mail/message.ts';
 import {askedTerms, mostAsked} from '../../mail/terms.ts';
 import {parseDuration, parseQueryTime} from '../../mail/time.ts';
@@ -20,8 +21,6 @@ const longestEncoded = Math.ceil(longestAttachment / 3) * 4;
 const illFormed = /[\0\p{Cs}]/u;
 // Nothing that ends a header line, a path, or shows a name other than the bytes say.
 const badInFilename = new RegExp(`[/\\\\${badInNames}]`, 'u');
-// RFC 6838 §4.2.
-const mediaType = /^[a-z0-9][\w!#$&^.+-]{0,126}\/[a-z0-9][\w!#$&^.+-]{0,126}$/i;
 
 /** Whether the text can be stored on both engines: no NUL, no lone surrogate. */
 export function isStorable(text: string): boolean {
@@ -87,9 +86,9 @@ export function createFormats() {
 				? null
 				: 'must be a file name of at most 255 characters without path separators and control characters',
 		'media-type': text =>
-			text.length <= 255 && mediaType.test(text) && !/^(?:multipart|message)\//i.test(text)
+			text.length <= 255 && readMediaType(text) !== null && !/^(?:multipart|message)\//i.test(text)
 				? null
-				: 'must be a plain media type such as application/pdf, not multipart/* or message/*',
+				: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
 		'base64-file': text =>
 			text.length <= longestEncoded && decodeBase64(text) !== null
 				? null

@@ -13,7 +13,11 @@ const attachment = Type.Object(
 			maxLength: 255,
 			description: 'At most 255 characters, no path separators.',
 		}),
-		contentType: Type.String({format: 'media-type', description: 'A plain `type/subtype`.'}),
+		contentType: Type.String({
+			format: 'media-type',
+			description:
+				'`type/subtype`; text may have a `charset`, text/calendar a `method`. UTF-8 text without one gets `charset=utf-8`.',
+		}),
 		content: Type.String({
 			format: 'base64-file',
 			contentEncoding: 'base64',

@@ -1,0 +1,31 @@
+/** A media type of RFC 2045 §5.1 with the parameters that an attachment may have. */
+export type MediaType = {
+	/** As written: `text/plain`. */
+	readonly type: string;
+	/** `charset` of a text, `method` of a text/calendar (RFC 5546 §1.4); as written, without quotes. */
+	readonly parameters: ReadonlyMap<string, string>;
+};
+
+// RFC 6838 §4.2.
+const name = '[a-z0-9][\\w!#$&^.+-]{0,126}';
+const token = "[\\w!#$&^.+'*-]+";
+const whole = new RegExp(`^(${name}/${name})((?:\\s*;\\s*\\w+=(?:"${token}"|${token}))*)$`, 'i');
+const parameter = new RegExp(`;\\s*(\\w+)=(?:"(${token})"|(${token}))`, 'g');
+
+/** Reads one; null: it is none, or has another parameter or one twice. */
+export function readMediaType(text: string): MediaType | null {
+	const [, type, rest = ''] = whole.exec(text) ?? [];
+	if (type === undefined) {
+		return null;
+	}
+	const parameters = new Map<string, string>();
+	for (const [, name = '', quoted, bare] of rest.matchAll(parameter)) {
+		const key = name.toLowerCase();
+		const fits = key === 'charset' ? /^text\//i.test(type) : key === 'method' && /^text\/calendar$/i.test(type);
+		if (!fits || parameters.has(key)) {
+			return null;
+		}
+		parameters.set(key, (quoted ?? bare) as string);
+	}
+	return {type, parameters};
+}
