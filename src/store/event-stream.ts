@@ -102,21 +102,18 @@ async function rowsBetween(
 	return {query: query.whereIn('m.id', ids).whereIn('e.message_id', ids)};
 }
 
-/** The events at a position, in their order, and whose they are; undefined: there is none, or retention has removed it. */
-export async function findAtPosition(
-	reader: Knex,
-	position: number,
-): Promise<{readonly ids: readonly string[]; readonly workspaceId: string} | undefined> {
+/** The ids of the events at a position, in their order; undefined: there is none, or retention has removed it. */
+export async function findAtPosition(reader: Knex, position: number): Promise<readonly string[] | undefined> {
 	const row: (StoredRow & {messageId: string}) | undefined = await reader('events')
 		.where({position})
 		.first([...rowColumns, 'message_id as messageId']);
-	const messages = reader('messages').first('id', 'workspace_id as workspaceId', 'created_at as createdAt');
-	const message: {id: string; workspaceId: string; createdAt: string} | undefined = await (row === undefined
+	const messages = reader('messages').first('id', 'created_at as createdAt');
+	const message: {id: string; createdAt: string} | undefined = await (row === undefined
 		? messages.where({position})
 		: messages.where({id: row.messageId}));
 	if (message === undefined) {
 		return undefined;
 	}
 	const events = row === undefined ? [acceptedEvent(message.id, message.createdAt)] : eventsOf(row);
-	return {ids: events.map(({id}) => id), workspaceId: message.workspaceId};
+	return events.map(({id}) => id);
 }

@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import {connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {heartbeat, parseStreamPlace} from '../../src/api/event-stream.ts';
+import {type StreamPlace, streamIds} from '../../src/api/event-stream.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {insertEvents} from '../../src/store/events.ts';
@@ -11,6 +11,7 @@ import {newStore, storeTest} from '../helpers/databases.ts';
 import {openStream, type StreamMessage} from '../helpers/event-stream.ts';
 import {newEvent} from '../helpers/events.ts';
 import {endTry, startFirstTry} from '../helpers/first-try.ts';
+import {testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
@@ -31,6 +32,12 @@ const write = (api: TestApi, messageId: string, ...types: Array<Parameters<typeo
 		),
 	);
 
+const idsOf = ({workspace}: TestApi) => streamIds(testVault, workspace.id);
+/** The query that has a stream begin behind a position. */
+const behind = (api: TestApi, position: number) => `?after=${idsOf(api).write({position, eventId: null})}`;
+/** Messages without their ids, which are sealed anew each time. */
+const told = (messages: readonly StreamMessage[]) => messages.map(({event, data}) => ({event, data}));
+
 const refused = async (t: ExecutionContext, api: TestApi, options: Parameters<typeof openStream>[3]) => {
 	const {response} = await openStream(t, api.base, api.key, options);
 	return response.status;
@@ -43,13 +50,13 @@ storeTest(test, 'a stream tells what happens from now on, and goes on behind the
 	t.is(stream.response.status, 200);
 	t.is(stream.response.headers.get('content-type'), 'text/event-stream; charset=utf-8');
 	t.is(stream.response.headers.get('cache-control'), 'no-cache');
-	t.regex((await stream.block()) ?? '', /^: heartbeat\nid: \d+$/);
+	t.regex((await stream.block()) ?? '', /^: heartbeat\nid: v1\.1\.[\w-]+$/);
 	const id = idOf(await api.send());
 	const [accepted] = await next(stream, 1);
 	const {data: timeline} = (await api.get(`/v1/messages/${id}/events`)).body as {data: object[]};
 	t.deepEqual(accepted?.data, {...timeline[0], message_id: id, mode: 'live'});
 	t.is(accepted?.event, 'accepted');
-	t.regex(accepted?.id ?? '', new RegExp(`^${accepted?.data.id}-\\d+$`));
+	t.like(idsOf(api).read(accepted?.id ?? ''), {eventId: accepted?.data.id});
 	stream.close();
 
 	await write(api, id, 'sent', 'delivered');
@@ -72,7 +79,7 @@ storeTest(test, 'nothing is missed over a restart, also of a stream that has tol
 	const first = await startApi(t, store);
 	const id = idOf(await first.send());
 	const stream = await openStream(t, first.base, first.key);
-	const start = /^id: (\d+)$/m.exec((await stream.block()) ?? '')?.[1] ?? '';
+	const start = /^id: (.+)$/m.exec((await stream.block()) ?? '')?.[1] ?? '';
 	stream.close();
 	await write(first, id, 'queued', 'sent');
 	const second = await startApi(t, store, {like: first});
@@ -91,7 +98,7 @@ storeTest(test, 'a stream goes on behind each event, also of those that share a 
 	t.is((await store.reader('events')).length, 2);
 	const from = (after: string, types = '') =>
 		openStream(t, api.base, api.key, {query: `?after=${after}${types && `&types=${types}`}`});
-	const all = await next(await from('0'), 5);
+	const all = await next(await openStream(t, api.base, api.key, {query: behind(api, 0)}), 5);
 	t.deepEqual(
 		all.map(({event}) => event),
 		['accepted', 'queued', 'sent', 'delivered', 'opened'],
@@ -104,14 +111,19 @@ storeTest(test, 'a stream goes on behind each event, also of those that share a 
 	await write(api, id, 'clicked');
 	const [clicked] = await next(await from(all.at(-1)?.id ?? ''), 1);
 	for (const [n, {id: place}] of all.entries()) {
-		const rest = [...all.slice(n + 1), clicked];
-		t.deepEqual(await next(await from(place), rest.length), rest as StreamMessage[], `behind ${all[n]?.event}`);
+		const rest = [...all.slice(n + 1), clicked as StreamMessage];
+		t.deepEqual(told(await next(await from(place), rest.length)), told(rest), `behind ${all[n]?.event}`);
 	}
-	const [, queued, sent] = all.map(one => one.id);
-	t.deepEqual(await next(await from(queued ?? '', 'delivered,clicked'), 2), [all[3], clicked] as StreamMessage[]);
-	const [position] = sent?.split('-').slice(1) ?? [];
-	t.is(await refused(t, api, {query: `?after=${newEvent(id).id}-${position}`}), 422, 'no event of that place');
-	t.is(await refused(t, api, {query: `?after=${all[0]?.id.split('-')[0]}-${position}`}), 422);
+	const queued = all[1]?.id ?? '';
+	t.deepEqual(told(await next(await from(queued, 'delivered,clicked'), 2)), told([all[3], clicked] as StreamMessage[]));
+	const {position} = idsOf(api).read(queued) as StreamPlace;
+	for (const eventId of [newEvent(id).id, `${all[0]?.data.id}`]) {
+		t.is(
+			await from(idsOf(api).write({position, eventId})).then(({response}) => response.status),
+			422,
+			'not at this place',
+		);
+	}
 });
 
 storeTest(
@@ -131,17 +143,17 @@ storeTest(
 		const [live, tested] = [idOf(await api.send()), idOf(await api.send({}, ofTests))];
 		await write(api, live, 'delivered');
 		await write(api, tested, 'sent', 'opened');
-		const told = (messages: readonly StreamMessage[]) => messages.map(({event, data}) => `${event} ${data.mode}`);
-		t.deepEqual(told(await next(all, 5)), [
+		const modes = (messages: readonly StreamMessage[]) => messages.map(({event, data}) => `${event} ${data.mode}`);
+		t.deepEqual(modes(await next(all, 5)), [
 			'accepted live',
 			'accepted test',
 			'delivered live',
 			'sent test',
 			'opened test',
 		]);
-		t.deepEqual(told(await next(tests, 3)), ['accepted test', 'sent test', 'opened test']);
-		t.deepEqual(told(await next(chosen, 2)), ['delivered live', 'opened test']);
-		const [, {id: last} = {id: ''}] = await next(await openStream(t, api.base, api.key, {query: '?after=0'}), 2);
+		t.deepEqual(modes(await next(tests, 3)), ['accepted test', 'sent test', 'opened test']);
+		t.deepEqual(modes(await next(chosen, 2)), ['delivered live', 'opened test']);
+		const [, {id: last} = {id: ''}] = await next(await openStream(t, api.base, api.key, {query: behind(api, 0)}), 2);
 		t.is(await refused(t, api, {headers: {'last-event-id': last}}), 200);
 		const {response} = await openStream(t, api.base, foreignKey, {headers: {'last-event-id': last}});
 		t.is(response.status, 422, 'the event of another workspace');
@@ -154,10 +166,13 @@ test('what is no place of this stream is refused, and so are a key without the s
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	await api.send();
-	const [accepted] = await next(await openStream(t, api.base, api.key, {query: '?after=0'}), 1);
-	const event = accepted?.id.split('-')[0] ?? '';
+	const [accepted] = await next(await openStream(t, api.base, api.key, {query: behind(api, 0)}), 1);
 	t.is(await refused(t, api, {headers: {'last-event-id': ''}}), 200, 'as a browser that has none');
-	for (const place of ['x', '-1', '1e3', '2', event, `${event}-2`, `${newEvent('').id}-1`]) {
+	const {id = '', data} = accepted as StreamMessage;
+	const changed = `${id.slice(0, -4)}AAAA`;
+	const ofOther = streamIds(testVault, 'ws_other').write({position: 0, eventId: null});
+	const later = idsOf(api).write({position: 2, eventId: null});
+	for (const place of ['x', '0', '1', `${data.id}`, `${data.id}-1`, changed, ofOther, later, `${'a'.repeat(9)}`]) {
 		const answer = await api.get(`/v1/events?after=${place}`);
 		t.is(answer.status, 422, place);
 		t.like(answer.body, {error: {code: 'validation_failed', violations: [{field: 'after'}]}});
@@ -207,10 +222,11 @@ test('heartbeats come while nothing happens, and say how far the stream has come
 	const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => monotonic}});
 	const id = idOf(await api.send());
 	const stream = await openStream(t, api.base, api.key, {query: '?types=opened'});
-	t.is(await stream.block(), heartbeat(1).trimEnd());
+	const beaten = async () => idsOf(api).read(/^: heartbeat\nid: (.+)$/.exec((await stream.block()) ?? '')?.[1] ?? '');
+	t.deepEqual(await beaten(), {position: 1, eventId: null});
 	await write(api, id, 'delivered');
 	monotonic += 15_000;
-	t.is(await stream.block(), heartbeat(2).trimEnd());
+	t.deepEqual(await beaten(), {position: 2, eventId: null});
 	await write(api, id, 'opened');
 	t.is((await stream.message())?.event, 'opened');
 });
@@ -254,9 +270,9 @@ test('a client that reads nothing is not read for, and holds up no stop', async 
 	socket.on('error', () => undefined);
 	socket.pause();
 	await once(socket, 'connect');
-	socket.write(`GET /v1/events?after=0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.key}\r\n\r\n`);
+	socket.write(`GET /v1/events${behind(api, 0)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.key}\r\n\r\n`);
 	// What another one reads meanwhile shows that time has passed.
-	const reading = await openStream(t, api.base, api.key, {query: '?after=1'});
+	const reading = await openStream(t, api.base, api.key, {query: behind(api, 1)});
 	await next(reading, count);
 	const readByOther = Math.ceil(count / 200);
 	t.true(reads < readByOther + 10, `${reads} reads`);
@@ -268,20 +284,18 @@ test('a client that reads nothing is not read for, and holds up no stop', async 
 	t.is(await reading.message(), null);
 });
 
-test('a place is read from the id of a message, and from nothing else', t => {
+test('a place is read from the id of a message of its workspace, and from nothing else', t => {
+	const ids = streamIds(testVault, 'ws_1');
 	fc.assert(
-		fc.property(fc.oneof(fc.string(), fc.stringMatching(/^(evt_[0-9a-z]{26}-)?\d{1,17}$/)), text => {
-			const place = parseStreamPlace(text);
-			if (place) {
-				const {eventId, position} = place;
-				t.is(eventId === null ? `${position}` : `${eventId}-${position}`, text);
-				t.true(Number.isSafeInteger(position));
-			}
+		fc.property(fc.nat(), fc.option(fc.constant(newEvent('').id)), (position, eventId) => {
+			const id = ids.write({position, eventId});
+			t.regex(id, /^[\w.-]+$/);
+			t.deepEqual(ids.read(id), {position, eventId});
+			t.is(streamIds(testVault, 'ws_2').read(id), null);
+			t.is(id.length, ids.write({position: 0, eventId}).length);
 		}),
 	);
-	t.deepEqual(parseStreamPlace('evt_01m84q2e6sbfvh34ejpx1z6ykr-8'), {
-		eventId: 'evt_01m84q2e6sbfvh34ejpx1z6ykr',
-		position: 8,
-	});
-	t.deepEqual(parseStreamPlace('0'), {eventId: null, position: 0});
+	fc.assert(
+		fc.property(fc.oneof(fc.string(), fc.stringMatching(/^v1\.1\.[\w-]*$/)), text => t.is(ids.read(text), null)),
+	);
 });

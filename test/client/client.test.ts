@@ -3,11 +3,13 @@ import {createServer, type IncomingMessage, type ServerResponse} from 'node:http
 import type {AddressInfo} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
+import {streamIds} from '../../src/api/event-stream.ts';
 import {Mailctl, MailctlError, verifyWebhook} from '../../src/client/client.ts';
 import {createMessageReader, type StreamMessage} from '../../src/client/event-stream.ts';
 import {signature} from '../../src/webhook/sign.ts';
 import {idOf, startApi} from '../helpers/api.ts';
 import {newStore} from '../helpers/databases.ts';
+import {testVault} from '../helpers/tools.ts';
 
 async function clientOf(t: ExecutionContext) {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
@@ -183,7 +185,8 @@ const message = (n: number) => `id: ${n}\nevent: sent\ndata: {"id":"evt_${n}","t
 test('a stream tells what happens, goes on where another one was, and ends when told to', async t => {
 	const {api, client} = await clientOf(t);
 	const stop = new AbortController();
-	const events = client.events.stream({types: 'accepted', signal: stop.signal, lastEventId: '0'});
+	const lastEventId = streamIds(testVault, api.workspace.id).write({position: 0, eventId: null});
+	const events = client.events.stream({types: 'accepted', signal: stop.signal, lastEventId});
 	const [one = '', two = ''] = [await api.send(), await api.send()].map(idOf);
 	const first = (await events.next()).value;
 	t.is(first.event.message_id, one);

@@ -27,11 +27,11 @@ import {createFeed} from '../../src/outcome/feed.ts';
 import type {Outbox} from '../../src/outcome/outbox.ts';
 import {noteKeyUse} from '../../src/store/api-keys.ts';
 import {leasePart} from '../../src/store/rate-windows.ts';
-import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findKey} from '../../src/store/templates.ts';
 import {createGuard} from '../../src/webhook/guard.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';
+import {testKeys, testVault} from './tools.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
 export type Answer = {
@@ -152,8 +152,6 @@ export async function startApi(
 		catalog.clear();
 		auth.clear();
 	};
-	const secrets = {current: 1, keys: {1: randomBytes(32)}};
-	const vault = createVault(secrets);
 	const dataDir = mkdtempSync(join(tmpdir(), 'mailctl-api-'));
 	t.teardown(() => rm(dataDir, {recursive: true}));
 	const feed = createFeed(store.reader, feedPause);
@@ -173,7 +171,7 @@ export async function startApi(
 			},
 			writer: store.writer,
 			tools: {clock, newId, random: randomBytes},
-			vault,
+			vault: testVault,
 			cursors: createCursors(randomBytes(32)),
 			accept,
 			limits,
@@ -209,8 +207,8 @@ export async function startApi(
 					feedbackAddress: 'fbl@bounces.example.com',
 				},
 				store,
-				vault,
-				secrets,
+				vault: testVault,
+				secrets: testKeys,
 				clock,
 				publicUrl: () => 'https://mail.shop.example',
 			}),
@@ -231,7 +229,7 @@ export async function startApi(
 								webhookConcurrency: {perEndpoint: 4, total: 4},
 							},
 							version: '0.0.0',
-							vault,
+							vault: testVault,
 							clock,
 							newId,
 						},

@@ -29,4 +29,5 @@ export function testTools(start = Date.parse('2026-06-09T10:00:00.000Z')): ActTo
 	};
 }
 
-export const testVault = createVault({current: 1, keys: {1: new Uint8Array(32).fill(7)}});
+export const testKeys = {current: 1, keys: {1: new Uint8Array(32).fill(7)}};
+export const testVault = createVault(testKeys);

@@ -9,7 +9,7 @@ import {callerOf} from '../auth.ts';
 import {visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, retryAfter} from '../errors.ts';
-import {eventMessage, heartbeat, parseStreamPlace} from '../event-stream.ts';
+import {eventMessage, heartbeat, type StreamIds, streamIds} from '../event-stream.ts';
 import {streamedEventSchema} from '../schemas/message.ts';
 import {Type} from '../schemas/type.ts';
 import {createSeats} from '../seats.ts';
@@ -47,7 +47,7 @@ const streamHeaders = Type.Object({
 });
 
 /** What happens to the messages of a workspace, as it happens. */
-export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Routes {
+export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiParts): Routes {
 	const takeSeat = createSeats(mostStreams);
 	const open = new Set<ServerResponse>();
 
@@ -60,24 +60,24 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 		}
 	});
 
-	/** Null: none is named. Throws `validation_failed` for a place that this store's stream of the workspace does not have. */
-	async function placeOf({headers, query}: FastifyRequest, workspaceId: string): Promise<Place | null> {
+	/** Null: none is named. Throws `validation_failed` for a place that this store's stream does not have. */
+	async function placeOf({headers, query}: FastifyRequest, ids: StreamIds): Promise<Place | null> {
 		const {after} = query as {after?: string};
 		const header = headers['last-event-id'];
 		const given = typeof header === 'string' && header !== '' ? header : after;
 		if (given === undefined) {
 			return null;
 		}
-		const place = parseStreamPlace(given);
+		const place = ids.read(given);
 		if (place && place.position <= (await readLastPosition(reader))) {
 			const {position, eventId} = place;
 			const there = eventId === null ? undefined : await findAtPosition(reader, position);
 			if (eventId === null || there === undefined) {
 				return {after: position, seen: nothing};
 			}
-			if (there.ids.includes(eventId) && there.workspaceId === workspaceId) {
+			if (there.includes(eventId)) {
 				// Others may stand at the same position, behind it.
-				return {after: position - 1, seen: new Set(there.ids.slice(0, there.ids.indexOf(eventId) + 1))};
+				return {after: position - 1, seen: new Set(there.slice(0, there.indexOf(eventId) + 1))};
 			}
 		}
 		const field = given === header ? lastEventId : 'after';
@@ -88,7 +88,7 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 	async function* messagesOf(
 		request: FastifyRequest,
 		parts: AsyncIterable<StreamPart>,
-		seen: Place['seen'],
+		{ids, seen}: {readonly ids: StreamIds; readonly seen: Place['seen']},
 	): AsyncGenerator<Buffer> {
 		const {types} = request.query as {types?: string};
 		const wanted = types?.split(',');
@@ -102,9 +102,9 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 				event => (wanted?.includes(event.type) ?? true) && event.mode === (mode ?? event.mode) && !seen.has(event.id),
 			);
 			if (told.length > 0) {
-				yield Buffer.from(told.map(eventMessage).join(''));
+				yield Buffer.from(told.map(event => eventMessage(event, ids)).join(''));
 			} else if (clock.monotonic() - wroteAt >= heartbeatMs) {
-				yield Buffer.from(heartbeat(position));
+				yield Buffer.from(heartbeat(position, ids));
 			} else {
 				continue;
 			}
@@ -131,7 +131,8 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 			},
 			async (request, reply) => {
 				const {keyId, workspaceId} = callerOf(request);
-				const place = await placeOf(request, workspaceId);
+				const ids = streamIds(vault, workspaceId);
+				const place = await placeOf(request, ids);
 				// The connection ends with the stream: a stop does not wait for it. The last header is for nginx.
 				const answer = (body?: Readable) =>
 					reply
@@ -153,7 +154,8 @@ export function eventRoutes({auth, reader, feed, tools: {clock}}: ApiParts): Rou
 					leave();
 				});
 				const parts = await feed.open(workspaceId, place?.after ?? null);
-				return answer(Readable.from(messagesOf(request, parts, place?.seen ?? nothing), {objectMode: false}));
+				const messages = messagesOf(request, parts, {ids, seen: place?.seen ?? nothing});
+				return answer(Readable.from(messages, {objectMode: false}));
 			},
 		);
 	};
