@@ -26,6 +26,7 @@ import {watchStoreSize} from './store-sizes.ts';
 import {createSubmission} from './submission.ts';
 import {createTelling} from './telling.ts';
 import {startUpkeep} from './upkeep.ts';
+import {watchWal} from './wal.ts';
 import {warnAtStart, warnOfWorkspaces} from './warnings.ts';
 import {createWriting} from './writing.ts';
 
@@ -78,6 +79,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		infrastructure,
 		logDropped: log.dropped,
 		freeDisk: () => space.free(),
+		walBytes: () => store.wal?.bytes() ?? null,
 		clock,
 	});
 	const telling = createTelling({metrics, mailLog, infrastructure, clock});
@@ -109,6 +111,22 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			}
 		},
 	});
+
+	const wal =
+		store.wal &&
+		watchWal({
+			wal: store.wal,
+			onLarge(bytes) {
+				logger.warn(
+					{event: 'wal_large', bytes},
+					'The write-ahead log of the store grows, as somebody reads the store for long: see mailctl doctor.',
+				);
+			},
+			onEmptied(bytes) {
+				logger.info({event: 'wal_emptied', bytes}, 'The write-ahead log of the store was emptied.');
+			},
+			onError: onStoreError,
+		});
 
 	const sizes = watchStoreSize({read: () => readStoreSize(store.reader), now: clock.now, onError: onStoreError});
 
@@ -203,6 +221,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	async function end(): Promise<void> {
 		await Promise.all([http.close(), submission.close(), roles.drain()]);
 		await roles.end();
+		await wal?.stop();
 		await writing.stop();
 		storeFaults.stop();
 		space.stop();

@@ -21,6 +21,7 @@ export type FiguresOptions = {
 	readonly infrastructure: Pick<InfrastructureAlarm, 'current'>;
 	readonly logDropped: () => number;
 	readonly freeDisk: () => number | null;
+	readonly walBytes: () => number | null;
 	readonly clock: Clock;
 };
 
@@ -33,6 +34,7 @@ export function createFigures({
 	infrastructure,
 	logDropped,
 	freeDisk,
+	walBytes,
 	clock,
 }: FiguresOptions): Metrics {
 	return createMetrics({
@@ -53,5 +55,6 @@ export function createFigures({
 		refusals: infrastructure.current,
 		logDropped,
 		freeDisk,
+		walBytes,
 	});
 }

@@ -41,6 +41,8 @@ export type MetricsInput = QueueGaugesInput &
 		readonly logDropped: () => number;
 		/** Bytes; null: not known. */
 		readonly freeDisk: () => number | null;
+		/** Octets; null: with PostgreSQL. */
+		readonly walBytes: () => number | null;
 	};
 
 const deliverySeconds = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 43_200, 345_600];
@@ -57,6 +59,7 @@ export function createMetrics({
 	submissionSessions,
 	logDropped,
 	freeDisk,
+	walBytes,
 	...figures
 }: MetricsInput): Metrics {
 	const registry = new Registry();
@@ -109,6 +112,11 @@ export function createMetrics({
 		name: 'mailctl_free_disk_bytes',
 		help: 'Free space of the file system of the data folder.',
 		ask: freeDisk,
+	});
+	registerAsked(registers, {
+		name: 'mailctl_store_wal_bytes',
+		help: "What the write-ahead log of SQLite's store takes on the disk.",
+		ask: walBytes,
 	});
 	const webhooks = new Histogram({
 		name: 'mailctl_webhook_attempt_duration_seconds',

@@ -18,7 +18,7 @@ import {type Check, ok} from './finding.ts';
 import {daemonCheck, diskCheck, nodeCheck, openFilesCheck} from './machine.ts';
 import {blocklistCheck, ehloSpfCheck, hostnameCheck, type OwnAddress, resolverCheck, reverseDnsCheck} from './names.ts';
 import {publicUrlCheck} from './public-url.ts';
-import {type OpenedStore, storeCheck} from './store.ts';
+import {type OpenedStore, storeCheck, walCheck} from './store.ts';
 
 export type DoctorInput = {
 	readonly settings: Settings;
@@ -50,6 +50,7 @@ export function checksFor(input: DoctorInput): Check[] {
 		diskCheck(settings.dataDir, settings.minFreeDisk),
 		openFilesCheck(settings.maxSessions),
 		storeCheck(input.store),
+		...walOf(input.store),
 		...databaseClockOf(input.store),
 		daemonCheck(input.daemon, input.version),
 	];
@@ -65,6 +66,10 @@ export function checksFor(input: DoctorInput): Check[] {
 		...waysBack(input),
 		...domainsOf(input),
 	];
+}
+
+function walOf({store}: OpenedStore): Check[] {
+	return store?.wal ? [walCheck(store.wal)] : [];
 }
 
 function databaseClockOf({store}: OpenedStore): Check[] {

@@ -4,16 +4,33 @@ import {ConfigError} from '../config/config-error.ts';
 import type {Settings} from '../config/settings.ts';
 import {openDataDir} from '../data-folder/data-dir.ts';
 import {schemaState} from '../store/engine/migrate.ts';
+import {usualWal, type WriteAheadLog} from '../store/engine/sqlite-wal.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 /** The store, if it is there and of this version; nothing is made that is not there. */
 export type OpenedStore = {readonly store: Store | null; readonly found: readonly Found[]};
 
+const megabyte = 1024 * 1024;
+
 const why = 'The store holds every accepted mail; the daemon does not start on one that it cannot trust.';
 
 export function storeCheck({found}: OpenedStore): Check {
 	return {name: 'store', why, look: async () => [...found]};
+}
+
+/** SQLite's write-ahead log: whether something keeps it from being emptied. */
+export function walCheck(wal: WriteAheadLog): Check {
+	return {
+		name: 'store-log',
+		why: 'While somebody reads the store as it was, its write-ahead log only grows: it fills the disk and slows reads down.',
+		async look() {
+			const bytes = wal.bytes();
+			const detail = `${wal.file} has ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
+			const fix = `end what reads the store (fuser -v ${wal.file} lists processes); the daemon then empties the log within seconds`;
+			return [bytes > usualWal ? warn(`${detail}: something has been reading the store for long`, fix) : ok(detail)];
+		},
+	};
 }
 
 /** Looks at the data folder and the store in it, or at PostgreSQL. */

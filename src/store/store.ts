@@ -4,6 +4,7 @@ import {channel, type Dialect, postgresDialect, sqliteConfig, sqliteDialect} fro
 import {NoAnswerError} from './engine/postgres-client.ts';
 import {postgresConfig, postgresLimits, type Use} from './engine/postgres-config.ts';
 import {loadSqlite, refuseTruncated} from './engine/sqlite-client.ts';
+import {type WriteAheadLog, writeAheadLog} from './engine/sqlite-wal.ts';
 import {createWriter, type Writer, writeBeside} from './engine/writer.ts';
 
 /** An open store: connections to read with, and what writes. */
@@ -18,6 +19,8 @@ export type Store = {
 	readonly writing: readonly Knex[];
 	/** For migrations and maintenance while nothing else runs; on SQLite the writer's own connection. */
 	readonly database: Knex;
+	/** SQLite's; null: PostgreSQL looks after its own. */
+	readonly wal: WriteAheadLog | null;
 	/** The time that all daemons of the store share: on PostgreSQL the server's, else the system's. */
 	readonly clock: SharedClock;
 	/** Milliseconds that this machine's own clock is ahead of the store's. */
@@ -42,8 +45,10 @@ export type StoreOptions = {
 };
 
 /** What differs by the engine before anything is asked of it. */
-type Opened = Pick<Store, 'dialect' | 'clock' | 'skew' | 'hold' | 'listen'> & {
+type Opened = Pick<Store, 'dialect' | 'wal' | 'clock' | 'skew' | 'hold' | 'listen'> & {
 	readonly connect: (connections: number, use: Use) => Knex;
+	/** Throws if the store cannot be used. */
+	readonly check: (connection: Knex) => Promise<void>;
 	readonly stop: () => void;
 };
 
@@ -55,7 +60,7 @@ const pingMs = 1500;
 
 /** Opens (and for SQLite creates) the store; throws DriverError, or what the driver throws when it cannot be reached. */
 export async function openStore(location: StoreLocation, options: StoreOptions = {}): Promise<Store> {
-	const {connect, stop, ...engine} =
+	const {connect, check, stop, ...engine} =
 		'file' in location ? await openSqlite(location.file) : await openPostgres(location.url, options);
 	const database = connect(1, 'maintenance');
 	const reader = connect(readers, 'reading');
@@ -85,7 +90,7 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		},
 	};
 	try {
-		await database.raw('select 1');
+		await check(database);
 		return store;
 	} catch (error) {
 		await store.close();
@@ -116,14 +121,16 @@ export async function openWriter(file: string): Promise<{
 
 async function openSqlite(file: string): Promise<Opened> {
 	await loadSqlite(); // knex would make prose of its fault.
-	refuseTruncated(file);
+	const connect = (connections: number) => createKnex(sqliteConfig(file, connections));
 	return {
 		dialect: sqliteDialect,
+		wal: writeAheadLog(file, () => connect(1)),
 		clock: createSharedClock(),
 		skew: () => 0,
 		hold: async () => undefined,
 		listen: async () => undefined,
-		connect: connections => createKnex(sqliteConfig(file, connections)),
+		connect,
+		check: connection => refuseTruncated(connection, file),
 		stop: () => undefined,
 	};
 }
@@ -141,7 +148,9 @@ async function openPostgres(url: string, {isPatient = false}: StoreOptions): Pro
 	return {
 		...pulse,
 		dialect: postgresDialect,
+		wal: null,
 		clock,
+		check: async connection => void (await connection.raw('select 1')),
 		connect: (connections, use) =>
 			createKnex(postgresConfig(url, {client: client.Client, connections, use, isPatient})),
 	};

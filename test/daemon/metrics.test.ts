@@ -59,6 +59,7 @@ test('what happened is counted', async t => {
 		refusals: () => [{provider: 'outlook.com', attempts: 40, refused: 10}],
 		logDropped: () => 3,
 		freeDisk: () => 1024,
+		walBytes: () => 4_194_304,
 	});
 	metrics.inbound.mail('smtp', 'dsn');
 	metrics.inbound.mail('smtp', 'dsn');

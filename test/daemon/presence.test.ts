@@ -311,7 +311,7 @@ test('who was killed is given up for dead in seconds, who only says nothing is n
 	const claims = async () => await copyRows(store.reader).orderBy('address').pluck('claimed_by');
 	t.deepEqual(await claims(), ['boot_frozen', 'boot_killed']);
 	const seenAt = async () => (await store.reader('nodes').where({id: 'boot_mine'}).first('seen_at')).seen_at;
-	for (let beats = 0; released === 0 && beats < 60; beats++) {
+	for (let beats = 0; released === 0 && beats < 600; beats++) {
 		const before = await seenAt();
 		monotonic += 1000;
 		await waitFor('a beat', async () => (await seenAt()) !== before);

@@ -38,14 +38,14 @@ test('a server that is not there', async t => {
 
 test('a server that falls silent at the log-in, at IDLE or after it', async t => {
 	const server = await startSilentImap(t, null);
-	const look = async () => (await mailboxCheck(server.mailbox, null, 1000).look())[0];
+	const look = async (patienceMs?: number) => (await mailboxCheck(server.mailbox, null, patienceMs).look())[0];
 	t.like(await look(), {
 		status: 'ok',
 		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 mails, new mail is told at once`,
 	});
 	for (const where of ['login', 'idle', 'done'] as const) {
 		server.silentAt = where;
-		const found = await look();
+		const found = await look(1000);
 		t.is(found?.status, 'fail', where);
 		t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: it hangs, nothing came for 1 s/);
 	}

@@ -1,11 +1,12 @@
-import {readFileSync, statSync, truncateSync, writeFileSync} from 'node:fs';
+import {existsSync, readFileSync, statSync, truncateSync, writeFileSync} from 'node:fs';
 import process from 'node:process';
 import test from 'ava';
 import {migrations} from '../../migrations/index.ts';
 import {usualScopes} from '../../src/mail/api-key.ts';
 import {knowsSchema, migrate, schemaName, schemaState} from '../../src/store/engine/migrate.ts';
-import {openStore, type Store} from '../../src/store/store.ts';
-import {type Engine, engines, migrateUpTo, newLocation, storeTest} from '../helpers/databases.ts';
+import {openStore, openWriter, type Store} from '../../src/store/store.ts';
+import {type Engine, engines, migrateUpTo, newLocation, newStore, storeTest} from '../helpers/databases.ts';
+import {notRunHere} from '../helpers/not-run-here.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 /** The schema as text, in a fixed order: what a change of a migration does shows in the diff. */
@@ -217,4 +218,24 @@ test('a file that was cut off is refused, however little is lost', async t => {
 		truncateSync(file, size - lost);
 		await t.throwsAsync(openStore({file}), {code: 'SQLITE_CORRUPT'}, String(lost));
 	}
+});
+
+test('a store that is opened twice in a process keeps the locks of the first', async t => {
+	if (!existsSync('/proc/locks')) {
+		notRunHere(t, 'this system does not list locks');
+		return;
+	}
+	const store = await newStore(t, 'sqlite');
+	const file = store.wal?.file.replace(/-wal$/, '') ?? '';
+	const {ino} = statSync(file);
+	const locks = () =>
+		readFileSync('/proc/locks', 'utf8')
+			.split('\n')
+			.filter(line => line.includes(` ${process.pid} `) && line.includes(`:${ino} `)).length;
+	await store.wal?.empty();
+	const before = locks();
+	t.true(before > 0);
+	await (await openStore({file})).close();
+	await (await openWriter(file)).close();
+	t.is(locks(), before);
 });

@@ -1,6 +1,7 @@
 import {statSync} from 'node:fs';
 import type {Knex} from 'knex';
 import {SqliteClient} from './sqlite-client.ts';
+import {usualWal} from './sqlite-wal.ts';
 
 /** The few differences between the two engines; no other file knows which one is in use. */
 export type Dialect = {
@@ -182,7 +183,7 @@ const sqlitePragmas = `
 	pragma trusted_schema = off;
 	pragma cell_size_check = on;
 	pragma wal_autocheckpoint = 1000;
-	pragma journal_size_limit = 67108864;
+	pragma journal_size_limit = ${usualWal};
 `;
 
 // What goes wrong is thrown; knex would print it as well.

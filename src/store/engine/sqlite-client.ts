@@ -1,4 +1,5 @@
-import {closeSync, openSync, readSync, statSync} from 'node:fs';
+import {statSync} from 'node:fs';
+import type {Knex} from 'knex';
 import SqliteTransaction from 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js';
 import SqliteDialect, {
 	type SqliteConnection as Connection,
@@ -6,6 +7,7 @@ import SqliteDialect, {
 	type SqliteStatement,
 } from 'knex/lib/dialects/sqlite3/index.js';
 import {LRUCache} from 'lru-cache';
+import {walBytes} from './sqlite-wal.ts';
 
 class ImmediateTransaction extends SqliteTransaction {
 	// A deferred transaction that reads, then writes fails with SQLITE_BUSY at once when the CLI wrote in between, whatever
@@ -158,39 +160,20 @@ export async function loadSqlite() {
 	}
 }
 
-const headerLength = 100;
-
 /**
- * Throws what SQLite would where a database file ends before its header says so: SQLite itself notices only when it needs
- * a page that is lost. A write-ahead log may hold what the file lacks: then nothing is said.
+ * Throws what SQLite would where a database file ends before its header says so: a part of a page that is lost shows only when SQLite
+ * needs it. What the write-ahead log holds may not be in the file yet: then nothing is said. It asks a connection: closing a file
+ * that SQLite has open in this process ends its locks (POSIX).
  */
-export function refuseTruncated(file: string): void {
-	const size = fileSize(file);
-	if (size < headerLength || fileSize(`${file}-wal`) > 0) {
-		return;
-	}
-	// https://www.sqlite.org/fileformat2.html#the_database_header
-	const header = readHeader(file);
-	const pageSize = header.readUInt16BE(16) === 1 ? 65_536 : header.readUInt16BE(16);
-	const pages = header.readUInt32BE(28);
-	const isCurrent = header.readUInt32BE(24) === header.readUInt32BE(92);
-	if (header.toString('latin1', 0, 15) === 'SQLite format 3' && isCurrent && size < pageSize * pages) {
+export async function refuseTruncated(connection: Knex, file: string): Promise<void> {
+	await connection.raw('begin');
+	const [{bytes}] = await connection.raw(
+		'select page_count * page_size as bytes from pragma_page_count, pragma_page_size',
+	);
+	const isCut = walBytes(file) === 0 && (statSync(file, {throwIfNoEntry: false})?.size ?? 0) < bytes;
+	await connection.raw('commit');
+	if (isCut) {
 		const error = new Error('SQLITE_CORRUPT: database disk image is malformed');
 		throw Object.assign(error, {code: 'SQLITE_CORRUPT'});
 	}
-}
-
-function fileSize(file: string): number {
-	return statSync(file, {throwIfNoEntry: false})?.size ?? 0;
-}
-
-function readHeader(file: string): Buffer {
-	const header = Buffer.alloc(headerLength);
-	const handle = openSync(file, 'r');
-	try {
-		readSync(handle, header, 0, headerLength, 0);
-	} finally {
-		closeSync(handle);
-	}
-	return header;
 }

@@ -1,0 +1,100 @@
+import test, {type ExecutionContext} from 'ava';
+import {watchWal} from '../../src/daemon/wal.ts';
+import {walCheck} from '../../src/doctor/store.ts';
+import {openStore} from '../../src/store/store.ts';
+import {newStore} from '../helpers/databases.ts';
+
+const most = 256 * 1024;
+
+/** A store that is written and read, and what is reported of its write-ahead log. */
+async function watched(t: ExecutionContext) {
+	const store = await newStore(t, 'sqlite');
+	const {wal} = store;
+	if (wal === null) {
+		throw new Error('SQLite has a write-ahead log');
+	}
+	const other = await openStore({file: wal.file.replace(/-wal$/, '')});
+	t.teardown(() => other.close());
+	await store.database.schema.createTable('scratch', table => table.binary('content'));
+	await wal.empty();
+	const reported: string[] = [];
+	const watch = watchWal({
+		wal,
+		most,
+		onLarge: bytes => reported.push(`large ${bytes}`),
+		onEmptied: bytes => reported.push(`emptied ${bytes}`),
+		onError: error => t.fail(String(error)),
+	});
+	t.teardown(watch.stop);
+	return {
+		wal,
+		watch,
+		reported,
+		async look(times: number): Promise<void> {
+			for (let n = 0; n < times; n++) {
+				await watch.look();
+			}
+		},
+		write: (bytes: number) =>
+			store.writer.transaction(async trx => void (await trx('scratch').insert({content: Buffer.alloc(bytes)}))),
+		/** Another connection reads, until the answer is called. */
+		async read(): Promise<() => Promise<void>> {
+			await other.database.raw('begin');
+			await other.database('scratch').count();
+			return async () => void (await other.database.raw('commit'));
+		},
+	};
+}
+
+test('a log that somebody reads is reported as it doubles, and emptied once they are gone', async t => {
+	const {wal, reported, look, write, read} = await watched(t);
+	const leave = await read();
+	await write(most);
+	await look(4);
+	t.deepEqual(reported, []);
+	await look(10);
+	const first = wal.bytes();
+	t.deepEqual(reported, [`large ${first}`]);
+	await write(3 * most);
+	await look(10);
+	const second = wal.bytes();
+	t.deepEqual(reported, [`large ${first}`, `large ${second}`]);
+
+	await leave();
+	await look(1);
+	t.is(wal.bytes(), 0);
+	t.deepEqual(reported.slice(2), [`emptied ${second}`]);
+	await look(10);
+	t.is(reported.length, 3);
+});
+
+test('a log that grew while it was not read is emptied without a word, and a small one is left', async t => {
+	const {wal, reported, look, write} = await watched(t);
+	await write(1);
+	const small = wal.bytes();
+	t.true(small > 0);
+	await look(1);
+	t.is(wal.bytes(), small);
+	await write(most);
+	await look(1);
+	t.is(wal.bytes(), 0);
+	t.deepEqual(reported, []);
+});
+
+test('those who write go on while the log is emptied', async t => {
+	const {wal, look, write} = await watched(t);
+	for (let n = 0; n < 10; n++) {
+		await Promise.all([look(3), write(most), write(most)]);
+	}
+	await look(1);
+	t.is(wal.bytes(), 0);
+});
+
+test('doctor warns of a large log and names the file', async t => {
+	const {wal} = await watched(t);
+	t.like(await walCheck(wal).look(), [{status: 'ok', fix: ''}]);
+	const [found] = await walCheck({...wal, bytes: () => 800 * 1024 * 1024}).look();
+	t.is(found?.status, 'warn');
+	t.regex(found?.detail ?? '', /mailctl\.db-wal has 800 MB/);
+	t.regex(found?.fix ?? '', /fuser -v \S+mailctl\.db-wal/);
+});

@@ -1,0 +1,54 @@
+import {statSync} from 'node:fs';
+import {join} from 'node:path';
+import test from 'ava';
+import {openStore} from '../../src/store/store.ts';
+import {eventsOf, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
+import {call} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const megabyte = 1024 * 1024;
+
+test('while another program reads, the write-ahead log grows and it shows; then it is emptied', async t => {
+	const program = await prepareProgram(t, {MAILCTL_DELIVERY: 'capture'});
+	const daemon = await program.serve();
+	const {key, from, templateId} = await welcomeOf(program);
+	const file = join(program.folder, 'data/mailctl.db');
+	const walBytes = () => statSync(`${file}-wal`).size;
+	const metric = async () => {
+		const [, value] =
+			/^mailctl_store_wal_bytes (\S+)$/m.exec(await (await fetch(`${daemon.url}/metrics`)).text()) ?? [];
+		return Number(value);
+	};
+	const logCheck = async () => {
+		const {stdout} = await program.run('doctor', '--json');
+		return (JSON.parse(stdout) as Array<Record<string, string>>).find(({check}) => check === 'store-log');
+	};
+	t.is(await metric(), walBytes());
+	t.like(await logCheck(), {status: 'ok'});
+
+	const other = await openStore({file});
+	t.teardown(() => other.close());
+	await other.database.raw('begin');
+	await other.database('messages').count();
+	const {reader: third} = other;
+	await third.raw('create table scratch (content blob)');
+	await third.raw('insert into scratch values (zeroblob(?))', [80 * megabyte]);
+	await third.raw('drop table scratch');
+	t.true(walBytes() > 80 * megabyte);
+	const [said] = await waitFor('the log says it', async () => {
+		const events = await eventsOf(program, 'wal_large');
+		return events.length > 0 && events;
+	});
+	t.true(Number(said?.bytes) > 80 * megabyte);
+	t.true((await metric()) > 80 * megabyte);
+	t.like(await logCheck(), {status: 'warn'});
+	const sent = await call(`${daemon.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
+	t.is(sent.status, 202);
+	t.is((await fetch(`${daemon.url}/readyz`)).status, 200);
+
+	await other.database.raw('commit');
+	await waitFor('it is emptied', () => walBytes() < megabyte);
+	t.is((await eventsOf(program, 'wal_emptied')).length, 1);
+	t.like(await logCheck(), {status: 'ok'});
+	t.is(await daemon.stop(), 0);
+});
