@@ -2,6 +2,7 @@ import {Readable} from 'node:stream';
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
+import {apiTime} from '../mail/time.ts';
 import {listSuppressions, type Suppression} from '../store/suppressions.ts';
 import {csvLine} from './csv.ts';
 import {exportedColumns} from './suppression-file.ts';
@@ -35,7 +36,7 @@ export async function* exportPages(
 export const exportedHeader = csvLine(exportedColumns);
 
 export function exportedLine({id, address, reason, source, created_at}: Suppression): string {
-	return csvLine([id, address, reason, source, created_at]);
+	return csvLine([id, address, reason, source, apiTime(created_at)]);
 }
 
 type Pages = ReturnType<typeof exportPages>;

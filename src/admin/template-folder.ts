@@ -169,7 +169,7 @@ async function existing(folder: string): Promise<Map<string, {readonly file: str
 	const there = new Map<string, {file: string; text: string}>();
 	for (const file of names.filter(isTemplateFile).sort()) {
 		const name = templateFileName(file);
-		const text = (await readRegular(path.join(folder, file), longestSource, 'refuse')).toString('utf8');
+		const text = new TextDecoder().decode(await readRegular(path.join(folder, file), longestSource, 'refuse'));
 		// Of two spellings of one language the second keeps its own name, as a file that has no place.
 		there.set(there.has(name) ? file : name, {file, text});
 	}

@@ -1,3 +1,4 @@
+import {TextDecoder} from 'node:util';
 import type {Body} from './body.ts';
 import type {JsonScan} from './json-scan.ts';
 import {inSlice} from './slices.ts';
@@ -13,15 +14,17 @@ export const oversized = Symbol('oversized');
 
 // With escapes.
 const longestName = 100;
-const decoder = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
+/** RFC 8259 §8.1: a byte order mark in front of a document may be passed over. Within it, it is a character. */
+const ofDocument = new TextDecoder('utf-8', {fatal: true});
+const ofPart = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
 
 /**
- * Reads a JSON document (RFC 8259) strictly: valid UTF-8 without a byte order mark, no name twice in an object, no
+ * Reads a JSON document (RFC 8259) strictly: valid UTF-8, no name twice in an object, no
  * `__proto__` and no `constructor.prototype`. The fault is a sentence for people. A scan has looked through the bytes
  * before: it counted the names, and refused what is nested too deep.
  */
 export function parseJson(bytes: Uint8Array, {names}: Pick<Seen, 'names'>): ParsedJson {
-	const text = decode(bytes);
+	const text = decode(bytes, ofDocument);
 	return text === null ? notUtf8 : once(parsePart(text), names);
 }
 
@@ -31,8 +34,9 @@ export function parseJson(bytes: Uint8Array, {names}: Pick<Seen, 'names'>): Pars
  */
 export async function parseLargeJson(body: Body, {names, list}: Seen, listName: string | null): Promise<ParsedJson> {
 	const spans = list && listName !== null && nameOf(body, list) === listName ? list : null;
-	const around = await readPart(() =>
-		spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all(),
+	const around = await readPart(
+		() => (spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all()),
+		ofDocument,
 	);
 	const root = around.ok ? (around.value as Record<string, unknown> | null) : null;
 	if (!around.ok || !spans || !Array.isArray(root?.[listName as string])) {
@@ -46,7 +50,7 @@ export async function parseLargeJson(body: Body, {names, list}: Seen, listName: 
 			items.push(oversized);
 			continue;
 		}
-		const item = await readPart(() => body.between(...span));
+		const item = await readPart(() => body.between(...span), ofPart);
 		body.drop(span[1]);
 		if (!item.ok) {
 			return item;
@@ -62,18 +66,18 @@ export async function parseLargeJson(body: Body, {names, list}: Seen, listName: 
 }
 
 /** Two slices: each of both takes its time with a megabyte. */
-async function readPart(bytes: () => Uint8Array): Promise<Part> {
-	const text = await inSlice(() => decode(bytes()));
+async function readPart(bytes: () => Uint8Array, decoder: TextDecoder): Promise<Part> {
+	const text = await inSlice(() => decode(bytes(), decoder));
 	return text === null ? notUtf8 : await inSlice(() => parsePart(text));
 }
 
 function nameOf(body: Body, {nameStart, nameEnd}: NonNullable<Seen['list']>): unknown {
-	const text = nameEnd - nameStart <= longestName ? decode(body.between(nameStart, nameEnd)) : null;
+	const text = nameEnd - nameStart <= longestName ? decode(body.between(nameStart, nameEnd), ofPart) : null;
 	const part = text === null ? notUtf8 : parsePart(text);
 	return part.ok ? part.value : null;
 }
 
-function decode(bytes: Uint8Array): string | null {
+function decode(bytes: Uint8Array, decoder: TextDecoder): string | null {
 	try {
 		return decoder.decode(bytes);
 	} catch {

@@ -60,9 +60,12 @@ export function inputFault(
 		: error;
 }
 
+/** Text of UTF-8, without the byte order mark that some editors put in front. */
+export const textOf = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
+
 /** The variables of a template: a JSON object in a file. */
 export async function readVariables(name: string): Promise<Record<string, unknown>> {
-	const text = (await readInput(name)).toString('utf8');
+	const text = textOf(await readInput(name));
 	let value: unknown;
 	try {
 		value = JSON.parse(text);

@@ -53,7 +53,7 @@ function ownRules({bounceRulesFile}: BounceRulesSettings): RuleTable {
 
 function read(file: string): RuleTable {
 	try {
-		const text = readSettingFile(file).toString();
+		const text = new TextDecoder().decode(readSettingFile(file));
 		return text.length > largestFile ? {ok: false, problems: ['is larger than 1 MiB']} : parseRuleTable(text);
 	} catch (error) {
 		return {ok: false, problems: [`cannot be read: ${(error as Error).message}`]};

@@ -61,7 +61,7 @@ function read(file: string): Read {
 	let text = '';
 	try {
 		const {content, mode} = readGuarded(file);
-		text = content.toString();
+		text = new TextDecoder().decode(content);
 		if (text.length > largestFile) {
 			return {ok: false, faults: ['is larger than 1 MiB']};
 		}

@@ -21,7 +21,7 @@ const refused: ReadonlyArray<[title: string, body: string | Uint8Array, fault: R
 	['a trailing comma', '[1,]', /not valid JSON/],
 	['single quotes', "{'a':1}", /not valid JSON/],
 	['an open string', '"abc', /not valid JSON/],
-	['a byte order mark', '\ufeff{}', /not valid JSON/],
+	['two byte order marks', '\ufeff\ufeff{}', /not valid JSON/],
 	['a raw NUL', '"\0"', /not valid JSON/],
 	['invalid UTF-8', Uint8Array.of(0x22, 0xff, 0x22), /not valid UTF-8/],
 	['an overlong slash', Uint8Array.of(0x22, 0xc0, 0xaf, 0x22), /not valid UTF-8/],
@@ -43,6 +43,10 @@ for (const [title, body, fault] of refused) {
 		t.regex(faultOf(body) ?? '', fault);
 	});
 }
+
+test('passes over a byte order mark in front, and keeps one in a string', t => {
+	t.deepEqual(parse('\ufeff{"a":"\ufeffb"}'), {ok: true, value: {a: '\ufeffb'}});
+});
 
 test('takes 32 levels, and brackets, colons and braces in strings', t => {
 	t.is(faultOf('['.repeat(32) + ']'.repeat(32)), null);

@@ -147,7 +147,7 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	['a name twice', '/v1/things', json('{"a":1,"a":1}'), 400, 'bad_request'],
 	['__proto__', '/v1/things', json('{"a":{"__proto__":1}}'), 400, 'bad_request'],
 	['33 levels', '/v1/things', json('['.repeat(33) + ']'.repeat(33)), 400, 'bad_request'],
-	['a byte order mark', '/v1/things', json('\ufeff{}'), 400, 'bad_request'],
+	['two byte order marks', '/v1/things', json('\ufeff\ufeff{}'), 400, 'bad_request'],
 	[
 		'invalid UTF-8',
 		'/v1/things',

@@ -9,7 +9,7 @@ import {storeTime} from '../../mail/time.ts';
 import {findWorkspaceByName} from '../../store/workspaces.ts';
 import {createGuard} from '../../webhook/guard.ts';
 import {CliError} from '../fault.ts';
-import {readInput} from '../files.ts';
+import {readInput, textOf} from '../files.ts';
 import {example, yesOption} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import {checkWishes} from '../workspace/workspace.ts';
@@ -59,7 +59,7 @@ async function apply(session: Session, {file, dryRun = false, yes}: Options): Pr
 
 /** What is to be done, all of it checked. Throws bad data (65). */
 async function planOf(session: Session, file: string): Promise<readonly Change[]> {
-	const read = readDocument((await readInput(file)).toString('utf8'));
+	const read = readDocument(textOf(await readInput(file)));
 	if (!read.ok) {
 		throw refused(file, read.faults);
 	}
