@@ -16,6 +16,8 @@ const files = {
 	charts: 'charts.js',
 } as const;
 
+const names: ReadonlySet<string> = new Set(Object.values(files));
+
 export type Asset = keyof typeof files;
 
 /** The URL of each file. It changes with the content, so that browsers may keep it for ever. */
@@ -37,6 +39,7 @@ export async function serveAssets(scope: FastifyInstance): Promise<void> {
 	await scope.register(serveStatic, {
 		root: folder,
 		prefix: '/assets/',
+		allowedPath: path => names.has(path.slice(1)),
 		preCompressed: true,
 		immutable: true,
 		maxAge: '365d',

@@ -1,4 +1,5 @@
 import {hkdfSync} from 'node:crypto';
+import {isIP} from 'node:net';
 import cookie from '@fastify/cookie';
 import csrf from '@fastify/csrf-protection';
 import type {FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler} from 'fastify';
@@ -160,6 +161,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			await scope.register(cookie);
 			scope.addHook('onRequest', beStrict);
 			scope.addHook('onRequest', guard);
+			scope.addHook('onRequest', checkedHost(parts.settings.publicUrl));
 			scope.addHook('onRequest', checkOrigin);
 			scope.addHook('onRequest', leaveToApi);
 			await scope.register(csrf, {
@@ -285,6 +287,28 @@ function pageOf({method, headers, url, host}: FastifyRequest): string {
 	}
 	const referer = urlOf(headers.referer);
 	return referer?.host === host ? `${referer.pathname}${referer.search}` : '/';
+}
+
+/**
+ * Links name the host that the guard has checked, never the one that a proxy says the client asked for. A proxy with https that passes an
+ * address in `Host` stands for MAILCTL_PUBLIC_URL, unless the browser is at that address itself.
+ */
+function checkedHost(publicUrl: string | null): onRequestHookHandler {
+	const site = publicUrl?.startsWith('https:') ? new URL(publicUrl).host : null;
+	return (request, _reply, done) => {
+		const {headers} = request.raw;
+		delete headers['x-forwarded-host'];
+		const isAddress = isIP(request.hostname.replace(/^\[|\]$/g, '')) !== 0 || request.hostname === 'localhost';
+		if (
+			site !== null &&
+			isAddress &&
+			request.protocol === 'https' &&
+			urlOf(headers.origin ?? headers.referer)?.host !== request.host
+		) {
+			headers.host = site;
+		}
+		done();
+	};
 }
 
 /** A form counts only where our own page sent it. A browser tells where it comes from; programs need not. */

@@ -88,6 +88,25 @@ test('what cannot be a parameter of its path leads nowhere', async t => {
 	}
 });
 
+test('what is no file of the dashboard is not there, and no fault of the server', async t => {
+	for (const path of [
+		'%2e%2e/x',
+		'..%2fx',
+		'%2e%2e%2f%2e%2e%2fpackage.json',
+		'.htaccess',
+		'x',
+		'%00',
+		'%5c..%5cx',
+		'dashboard.css.br',
+	]) {
+		t.is(await statusOf(`GET /assets/${path}`, []), 404, path);
+	}
+	for (const path of ['/docs/%2e%2e/x', '/docs/static/%2e%2e/%2e%2e/x', '/docs/..%2f']) {
+		t.is(await statusOf(`GET ${path}`, []), 404, path);
+	}
+	t.notRegex(await service().program.log(), /request_failed/);
+});
+
 test('a destination is known by any spelling, and the forms lead to the one that is stored', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'shop');
 	const {text} = await visitor.get('/queue/B%C3%BCcher.Example');

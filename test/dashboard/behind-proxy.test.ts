@@ -8,10 +8,15 @@ const service = serviceOf(test, {
 	settings: async () => ({MAILCTL_PUBLIC_URL: 'https://mail.shop.example', MAILCTL_TRUST_PROXY: '127.0.0.1'}),
 });
 
-const ask = async (path: string, host: string) => {
+const ask = async (path: string, host: string, {method = 'GET', headers = [] as readonly string[], body = ''} = {}) => {
 	const {port} = new URL(service().url);
-	const head = [`GET ${path} HTTP/1.1`, `Host: ${host}`, 'X-Forwarded-Proto: https', 'X-Forwarded-For: 203.0.113.9'];
-	return await rawHttp(Number(port), `${head.join('\r\n')}\r\nConnection: close\r\n\r\n`);
+	const head = [
+		`${method} ${path} HTTP/1.1`,
+		`Host: ${host}`,
+		'X-Forwarded-Proto: https',
+		'X-Forwarded-For: 203.0.113.9',
+	];
+	return await rawHttp(Number(port), `${[...head, ...headers].join('\r\n')}\r\nConnection: close\r\n\r\n${body}`);
 };
 
 test('behind a proxy with https the dashboard answers to the public name, and the cookie is for https alone', async t => {
@@ -51,4 +56,35 @@ test('of log-ins from many addresses at once a few are checked, and the others a
 		t.is(headers.get('retry-after'), '5');
 		t.regex(text, /Too many people log in right now/);
 	}
+});
+
+test('links name the host that was checked or the public one, whatever host a proxy says was asked for', async t => {
+	const {link} = await service().program.cli<{link: string}>('user', 'add', 'cat@staff.example', '--role', 'admin');
+	const opened = await ask(new URL(link).pathname, 'mail.shop.example');
+	const cookies = [...opened.matchAll(/^set-cookie: ([^=]+=[^;]+)/gim)].map(([, cookie]) => cookie);
+	const cookie = `Cookie: ${cookies.join('; ')}`;
+	const {port} = new URL(service().url);
+	let users = 0;
+
+	/** The link that a form shows: sent by a page at `origin` through a proxy that passes these hosts. */
+	async function linkFor(host: string, origin: string, ...forwarded: readonly string[]): Promise<string | undefined> {
+		const fields = {email: `user${users++}@staff.example`, role: 'viewer', workspace: 'all', _csrf: tokenIn(opened)};
+		const body = new URLSearchParams(fields).toString();
+		const type = 'Content-Type: application/x-www-form-urlencoded';
+		const headers = [cookie, type, `Content-Length: ${body.length}`, `Origin: https://${origin}`, ...forwarded];
+		const seen = await ask('/users', host, {method: 'POST', headers, body});
+		return /https?:\/\/[^"<\s]+(?=\/login\/[\w-]{43})/.exec(seen)?.[0];
+	}
+
+	const site = 'mail.shop.example';
+	const evil = ['X-Forwarded-Host: evil.example', 'X-Forwarded-Host: evil.example, mail.shop.example'];
+	for (const forwarded of [[], ...evil.map(one => [one])]) {
+		t.is(await linkFor(site, site, ...forwarded), `https://${site}`);
+		t.is(await linkFor(`127.0.0.1:${port}`, site, ...forwarded), `https://${site}`, 'a proxy that passes no Host');
+		t.is(await linkFor(`localhost:${port}`, site, ...forwarded), `https://${site}`);
+		t.is(await linkFor('192.0.2.1', '192.0.2.1', ...forwarded), 'https://192.0.2.1', 'a proxy at an address');
+		t.is(await linkFor(site, 'evil.example', ...forwarded), undefined, 'a form of another host');
+	}
+	const plain = await ask('/login', `127.0.0.1:${port}`, {headers: ['X-Forwarded-Host: evil.example']});
+	t.regex(plain, /&quot;rpId&quot;:&quot;mail\.shop\.example&quot;/, 'passkeys are of the public name');
 });
