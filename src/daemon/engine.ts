@@ -33,6 +33,7 @@ import {releaseUnknownClaims} from '../store/queue/releases.ts';
 import {readSites, siteWrite} from '../store/queue/sites.ts';
 import {readResumed, readSuspensions} from '../store/queue/suspensions.ts';
 import {readDue, readLanes} from '../store/queue/waiting-lanes.ts';
+import {readTries} from '../store/reputation.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createPermits} from '../threads/permits.ts';
@@ -123,6 +124,14 @@ export function createEngine(options: EngineOptions) {
 		recorded(copy) {
 			attached.giveBack(copy.id);
 			senders.recorded(copy.id);
+		},
+		async countDoubtful({id}) {
+			try {
+				return (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0;
+			} catch (error) {
+				options.onStoreError(error); // What became of the copy is still to be recorded.
+				return 0;
+			}
 		},
 		async make(copy) {
 			const domain = await signing.of(copy.domain_id ?? '');

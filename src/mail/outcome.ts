@@ -47,6 +47,9 @@ export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code
 	return phase === 'dot' && code === null;
 }
 
+/** After so many tries of one copy that may have arrived there is no other (`isPossibleDuplicate`). */
+export const mostPossibleDuplicates = 3;
+
 /** Whether a smarthost refused our log-in, or offered none that keeps the password safe. */
 export function isLogInRefusal({phase, code, enhanced}: Pick<Attempt, 'phase' | 'code' | 'enhanced'>): boolean {
 	return phase === 'auth' && (code ?? enhanced) !== null;

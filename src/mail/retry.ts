@@ -20,6 +20,8 @@ export type FailedTry = {
 	readonly tries: number;
 	/** A wait that the host named, or that our code fixes (lost reply to the dot, render limit), milliseconds. */
 	readonly waitMs?: number | undefined;
+	/** From the first try on the schedule's wait counts if it is longer. */
+	readonly isLeast?: boolean;
 };
 
 /** A claim without its daemon lasts so much longer than the attempt deadline, milliseconds. */
@@ -44,7 +46,12 @@ export function nextAttempt(retry: Retry, failed: FailedTry, random: () => numbe
 	}
 	const jittered = scheduled * (1 - jitter + 2 * jitter * random());
 	const stated = failed.waitMs === undefined ? null : cappedWait(failed.waitMs, retry.schedule);
-	const wait = stated === null ? jittered : failed.tries <= statedWaitTries ? stated : Math.max(stated, jittered);
+	const wait =
+		stated === null
+			? jittered
+			: failed.tries <= statedWaitTries && !failed.isLeast
+				? stated
+				: Math.max(stated, jittered);
 	// The last try is at the end of the lifetime, not before it.
 	return Math.min(failed.now + Math.round(wait), expiry);
 }

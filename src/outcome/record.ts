@@ -94,7 +94,8 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 			const held = new Map(ended.map(one => [one.recipientId, one]));
 			const ours = items.filter(({copy}) => held.has(copy.id));
 			const bounced = ours.filter(({verdict}) => verdict.outcome.kind === 'bounced');
-			const triedBefore = ours.filter(({copy}) => copy.attempts > 0);
+			// A copy that was claimed and not tried may be one whose daemon died.
+			const triedBefore = ours.filter(({copy}) => copy.attempts > 0 || copy.queued === null);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
 				() => findReported(trx, bounced.map(idOf)),
@@ -206,9 +207,10 @@ function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry
 	};
 }
 
-/** Whether this try or an earlier one may have arrived: the data was sent and no answer came. */
+/** Whether this try or an earlier one may have arrived: the data was sent and no answer came, or its daemon died. */
 function isDoubtful({copy, result}: JudgedTry, earlier: ReadonlyMap<string, EarlierTries>): boolean {
-	return earlier.get(copy.id)?.doubtful === true || result.attempts.some(isPossibleDuplicate);
+	const {doubtful = 0, cutOff = false} = earlier.get(copy.id) ?? {};
+	return doubtful > 0 || cutOff || result.attempts.some(isPossibleDuplicate);
 }
 
 /** What each new connection of the try has shown of the TLS of its host. */

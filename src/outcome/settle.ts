@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
-import type {AttemptResult, Outcome} from '../mail/outcome.ts';
+import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {cappedWait, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
@@ -63,10 +63,12 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 				event: null,
 			};
 		case 'deferred': {
+			const {acceptedAt, retry, result, fixedWaitMs} = end;
+			const isLeast = result.attempts.some(isPossibleDuplicate);
 			const next =
-				end.fixedWaitMs === undefined
-					? nextAttempt(end.retry, {acceptedAt: end.acceptedAt, now, tries: attempts, waitMs: outcome.waitMs}, random)
-					: now + end.fixedWaitMs;
+				fixedWaitMs === undefined
+					? nextAttempt(retry, {acceptedAt, now, tries: attempts, waitMs: outcome.waitMs, isLeast}, random)
+					: now + fixedWaitMs;
 			return next === null
 				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason)}
 				: {...waiting(end), attempts, nextAttemptAt: next, outcome, event: null};

@@ -1,4 +1,4 @@
-import type {AttemptResult} from '../mail/outcome.ts';
+import {type AttemptResult, isPossibleDuplicate, mostPossibleDuplicates} from '../mail/outcome.ts';
 import type {Way} from '../mail/way.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import type {TravelTerms} from './grants.ts';
@@ -37,6 +37,8 @@ export type AttemptSteps = {
 		way: Omit<Way, 'warmUp'>,
 		connections: number,
 	) => Promise<AttemptResult>;
+	/** How many of its tries before this one may have arrived. */
+	readonly countDoubtful: (copy: Claimed) => Promise<number>;
 	/** The outcome is on stable storage, whatever it was. */
 	readonly recorded: (copy: Claimed) => void;
 	/** Now, in the store's form. */
@@ -82,5 +84,28 @@ export async function attempt(
 		return unsent({kind: 'released'});
 	}
 	const {subject, firstLink} = making.made;
-	return {result: await steps.deliver(copy, making.made, terms.way, terms.connections), made: {subject, firstLink}};
+	const result = await steps.deliver(copy, making.made, terms.way, terms.connections);
+	return {result: await endDoubtful(copy, result, steps), made: {subject, firstLink}};
+}
+
+/** Each try of a mail that may have arrived may make one more of it: the recipient gets no more than so many. */
+async function endDoubtful(copy: Claimed, result: AttemptResult, steps: AttemptSteps): Promise<AttemptResult> {
+	const {outcome, attempts} = result;
+	const isLast =
+		copy.attempts + 1 >= mostPossibleDuplicates &&
+		outcome.kind === 'deferred' &&
+		attempts.some(isPossibleDuplicate) &&
+		(await steps.countDoubtful(copy)) + 1 >= mostPossibleDuplicates;
+	return isLast
+		? {
+				...result,
+				outcome: {
+					kind: 'bounced',
+					type: 'transient',
+					category: 'network',
+					reason: `4.4.2 Sent ${mostPossibleDuplicates} times, it may have arrived; last: ${outcome.reason}`,
+					suppresses: false,
+				},
+			}
+		: result;
 }

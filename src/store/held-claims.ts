@@ -9,13 +9,15 @@ export type Claimable = {
 	readonly name: string;
 	/** Gives back the claims of these rows at `now`: what was claimed is due again, for any daemon. */
 	readonly giveBack: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
+	/** The same where the daemon died in the midst of its work. */
+	readonly giveBackOfDead: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
 	/** Columns that tell what has work again. */
 	readonly told: readonly string[];
 };
 
 /** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
 export async function releaseOthers(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
-	return await of.giveBack(trx, trx(of.table).whereNotNull('claimed_by').whereNot('claimed_by', boot), now);
+	return await of.giveBackOfDead(trx, trx(of.table).whereNotNull('claimed_by').whereNot('claimed_by', boot), now);
 }
 
 /** Gives back what this daemon still held when it stopped. */

@@ -44,29 +44,33 @@ export type EarlierTries = {
 	readonly at: string | null;
 	/** Whether a host took it in one that counts. */
 	readonly taken: boolean;
-	/** Whether it may have arrived unknown to us (`isPossibleDuplicate`). */
-	readonly doubtful: boolean;
+	/** After how many it may have arrived unknown to us (`isPossibleDuplicate`). */
+	readonly doubtful: number;
+	/** Whether a daemon died while it had the copy. */
+	readonly cutOff: boolean;
 };
 
 /** By the ids of copies. Absent: no try is recorded. */
-export async function readTries(
-	trx: Knex.Transaction,
-	recipientIds: readonly string[],
-): Promise<Map<string, EarlierTries>> {
+export async function readTries(reader: Knex, recipientIds: readonly string[]): Promise<Map<string, EarlierTries>> {
 	if (recipientIds.length === 0) {
 		return new Map();
 	}
-	const rows: Array<{recipient_id: string; at: string | null; taken: number; doubtful: number}> = await trx('attempts')
+	type Row = {recipient_id: string; at: string | null; taken: number; cut_off: number; doubtful: number | string};
+	const rows: Row[] = await reader('attempts')
 		.select('recipient_id')
-		.min({at: trx.raw('case when n > 0 then at end')})
+		.min({at: reader.raw('case when n > 0 and position >= 0 then at end')})
 		.max({
-			taken: trx.raw("case when n > 0 and phase = 'dot' and code between 200 and 299 then 1 else 0 end"),
-			doubtful: trx.raw("case when phase = 'dot' and code is null then 1 else 0 end"),
+			taken: reader.raw("case when n > 0 and phase = 'dot' and code between 200 and 299 then 1 else 0 end"),
+			cut_off: reader.raw('case when position < 0 then 1 else 0 end'),
 		})
+		.sum({doubtful: reader.raw("case when position >= 0 and phase = 'dot' and code is null then 1 else 0 end")})
 		.whereIn('recipient_id', recipientIds)
 		.groupBy('recipient_id');
 	return new Map(
-		rows.map(({recipient_id: id, at, taken, doubtful}) => [id, {at, taken: taken === 1, doubtful: doubtful === 1}]),
+		rows.map(({recipient_id: id, at, taken, cut_off: cutOff, doubtful}) => [
+			id,
+			{at, taken: taken === 1, doubtful: Number(doubtful), cutOff: cutOff === 1},
+		]),
 	);
 }
 

@@ -93,6 +93,15 @@ test('kill -9 at every step of a session: no mail is lost, only one whose dot wa
 	}
 	t.is(await again.status(idOf('quit')), 'delivered');
 	t.is(await again.status(idOf('rset')), 'bounced');
+	t.like((await timeline(second, 'dot')).at(-1), {type: 'delivered', detail: {possible_duplicate: true}});
+	const told = await call(`${second.url}/v1/messages/${idOf('dot')}/attempts`, client.shop.key);
+	t.deepEqual(
+		(told.body as {data: Array<{phase: string; code: number | null}>}).data.map(({phase, code}) => [phase, code]),
+		[
+			['dot', null],
+			['dot', 250],
+		],
+	);
 	t.is(await second.stop(), 0);
 
 	const counts = [...expected, 'quit', 'rset'].map(name => [name, host(`mx.${name}.example`).count()]);

@@ -10,6 +10,7 @@ import {releaseUnknownClaims} from '../../src/store/queue/releases.ts';
 import {siteWrite} from '../../src/store/queue/sites.ts';
 import {readResumed, readSuspensions} from '../../src/store/queue/suspensions.ts';
 import {readLanes} from '../../src/store/queue/waiting-lanes.ts';
+import {readTries} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId, outbox} from './messages.ts';
 import {wayTo} from './ways.ts';
@@ -79,6 +80,7 @@ export function schedulerOf(
 				},
 			}),
 			deliver,
+			countDoubtful: async ({id}) => (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0,
 			recorded: () => undefined,
 		},
 		retry: () => ({schedule: {waits: [20, 20], repeatLast: false}, lifetime: 3_600_000}),

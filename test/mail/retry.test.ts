@@ -81,6 +81,15 @@ test('a stated wait is kept to, without jitter, but no longer than the longest o
 	t.is(wait({...usual, schedule: scheduleOf('1s,2s*')}, hour), 2000);
 });
 
+test('a wait that is only the least grows with the schedule from the first try on', t => {
+	const wait = (tries: number, retry = usual) => {
+		const failed = {acceptedAt: accepted, now: accepted, tries, waitMs: 5 * minute, isLeast: true};
+		return ((nextAttempt(retry, failed, middle) ?? 0) - accepted) / minute;
+	};
+	t.deepEqual([wait(1), wait(2), wait(3), wait(4), wait(6)], [5, 5, 10, 20, 90]);
+	t.is(wait(1, {...usual, schedule: scheduleOf('1m*')}), 1);
+});
+
 test('who states a short wait again and again gets no try for each', t => {
 	const wait = (tries: number) =>
 		((nextAttempt(usual, {acceptedAt: accepted, now: accepted, tries, waitMs: minute}, middle) ?? 0) - accepted) /

@@ -200,6 +200,40 @@ storeTest(test, 'claims of a dead daemon are released, its late outcome changes 
 	t.deepEqual(first.recorded, []);
 	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered'});
 	t.is((await store.reader('events').where({type: 'queued'})).length, 1);
+	const {detail} = await store.reader('events').where({type: 'delivered'}).first();
+	t.true(JSON.parse(detail).possible_duplicate, 'the dead daemon may have sent it');
+});
+
+storeTest(test, 'a mail that may have arrived three times is not sent again', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
+	const doubtful: Outcome = {kind: 'deferred', category: 'network', reason: 'no answer to the data'};
+	const tries = new Map<string, number>();
+	const {scheduler} = schedulerOf(
+		store,
+		async copy => {
+			const n = (tries.get(copy.address) ?? 0) + 1;
+			tries.set(copy.address, n);
+			// The other one is refused for now in between, and taken at last.
+			const isRefused = copy.address === 'two@a.test' && n % 2 === 0;
+			if (isRefused && n === 4) {
+				return resultOf(copy, {kind: 'delivered'});
+			}
+			const result = resultOf(copy, isRefused ? {kind: 'deferred', category: 'greylist', reason: '450'} : doubtful);
+			const code = isRefused ? 450 : null;
+			return {...result, attempts: result.attempts.map(one => ({...one, code}))};
+		},
+		{retry: () => ({schedule: {waits: [20], repeatLast: true}, lifetime: 3_600_000})},
+	);
+	await scheduler.start();
+	await waitFor('both', async () => (await copyRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
+	await scheduler.stop();
+	t.deepEqual(await statesOf(store), {'one@a.test': 'bounced', 'two@a.test': 'delivered'});
+	t.deepEqual([...tries.values()], [3, 4]);
+	const detailOf = async (type: string) => JSON.parse((await store.reader('events').where({type}).first()).detail);
+	t.like(await detailOf('bounced'), {attempt: 3, type: 'transient', category: 'network', possible_duplicate: true});
+	t.like(await detailOf('delivered'), {attempt: 4, possible_duplicate: true});
+	t.deepEqual(await store.reader('suppressions'), []);
 });
 
 storeTest(test, 'what takes a worker down twice is errored, once is tried again', async (t, store) => {

@@ -3,7 +3,7 @@ import type {Role} from '../../mail/message.ts';
 import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
 import {listState} from '../message-terms.ts';
 import {dequeue, lockOpen} from './open-copies.ts';
-import {endClaims, storeQueued, takeClaims} from './queued-events.ts';
+import {endCutOff, storeQueued, takeClaims} from './queued-events.ts';
 
 /** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
 export type Step = {
@@ -44,7 +44,7 @@ export async function holdCopies(trx: Knex.Transaction, step: Step): Promise<Cha
 	const held: string[] = await idsOf(
 		trx('queue').whereIn('recipient_id', untried).whereNull('held_at').update({held_at: step.now}),
 	);
-	await endClaims(trx, trx('claims').whereIn('recipient_id', held));
+	await endCutOff(trx, trx('claims').whereIn('recipient_id', held), step.now);
 	return await readChanged(trx, held);
 }
 
@@ -86,7 +86,7 @@ export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids
 /** Takes copies out of the queue, held or not. */
 export async function endWaiting(trx: Knex.Transaction, step: Step, state: RecipientState): Promise<ChangedCopy[]> {
 	const untried = await lockUntried(trx, step);
-	await endClaims(trx, trx('claims').whereIn('recipient_id', untried));
+	await endCutOff(trx, trx('claims').whereIn('recipient_id', untried), step.now);
 	const ended: ChangedCopy[] = await trx('recipients')
 		.whereIn('id', untried)
 		.whereIn('state', statesBefore(state))

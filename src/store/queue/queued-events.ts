@@ -3,20 +3,40 @@ import {idTime} from '../../mail/ids.ts';
 import type {Role} from '../../mail/message.ts';
 import {storeTime} from '../../mail/time.ts';
 import {rowSource} from '../engine/dialect.ts';
+import {insertRows} from '../engine/insert-rows.ts';
 import {among, namedIds} from '../engine/near-ids.ts';
 import {queuedEvent} from '../event-rows.ts';
 import {insertEvents} from '../events.ts';
 
 /** What a claim says of its copy: `queued` is the id of the event of a first one. */
-type Claim = {readonly recipient_id: string; readonly queued: string | null};
+type Claim = {readonly recipient_id: string; readonly attempts: number; readonly queued: string | null};
 
-const told = ['recipient_id', 'queued'] as const;
+const told = ['recipient_id', 'attempts', 'queued'] as const;
 
 /** Ends claims without an outcome. What was seen of a first one stays: its copy is queued, and its event is stored. */
 export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<number> {
+	return (await end(trx, claims)).length;
+}
+
+/** The same where the daemon died: each copy may have been sent, so its timeline says so. It is no try of the copy. */
+export async function endCutOff(trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string): Promise<number> {
+	const ended = await end(trx, claims);
+	const reply = 'possible duplicate: the daemon ended while it had this copy, which may have been sent';
+	await insertRows(
+		trx,
+		'attempts',
+		['recipient_id', 'n', 'position', 'at', 'phase', 'reply', 'ms'],
+		// Before the conversations of the try that follows.
+		ended.map(({recipient_id: id, attempts}) => [id, attempts + 1, -1, now, 'dot', reply, 0]),
+		'on conflict (recipient_id, n, position) do nothing',
+	);
+	return ended.length;
+}
+
+async function end(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<Claim[]> {
 	const ended = await takeClaims(trx, claims);
 	await storeQueued(trx, ended);
-	return ended.length;
+	return ended;
 }
 
 /** The same in two steps, for those who lock something between: rows of `recipients` come last. */

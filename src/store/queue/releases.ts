@@ -3,13 +3,14 @@ import type {LaneKey} from '../../mail/way.ts';
 import {among} from '../engine/near-ids.ts';
 import {type Claimable, releaseUnknown} from '../held-claims.ts';
 import {removeGoneLaneWaits} from './lane-waits.ts';
-import {endClaims} from './queued-events.ts';
+import {endClaims, endCutOff} from './queued-events.ts';
 
 /** Copies. A claim leaves a copy's row in the queue as it is: without its claim it is due since when it was. */
 export const copyClaims: Claimable = {
 	table: 'claims',
 	name: 'recipient_id',
 	giveBack: endClaims,
+	giveBackOfDead: endCutOff,
 	told: ['recipient_id'],
 };
 
@@ -27,7 +28,7 @@ export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: st
 	const theirs = trx('claims')
 		.whereIn('claimed_by', dead)
 		.orWhere(claim => claim.where('until', '<=', now).whereNotIn('claimed_by', trx('nodes').select('id')));
-	const released = await copyClaims.giveBack(trx, theirs, now);
+	const released = await endCutOff(trx, theirs, now);
 	const gone = await trx('nodes').where('seen_at', '<', silentSince).delete();
 	await (gone > 0 && removeGoneLaneWaits(trx));
 	return released;

@@ -208,15 +208,18 @@ export async function readDueEndpoints(reader: Knex, now: string): Promise<strin
 		.pluck('e.id');
 }
 
+const giveBack: Claimable['giveBack'] = (trx, claims, now) =>
+	claims.update({
+		claimed_by: null,
+		next_attempt_at: trx.raw('case when next_attempt_at > :now then :now else next_attempt_at end', {now}),
+	});
+
 /** Deliveries. They are due since when they were, so that they keep their places; now, where the clock stepped back. */
 export const deliveryClaims: Claimable = {
 	table: 'webhook_queue',
 	name: "delivery_id || ' ' || generation",
-	giveBack: (trx, claims, now) =>
-		claims.update({
-			claimed_by: null,
-			next_attempt_at: trx.raw('case when next_attempt_at > :now then :now else next_attempt_at end', {now}),
-		}),
+	giveBack,
+	giveBackOfDead: giveBack,
 	told: ['endpoint_id'],
 };
 
