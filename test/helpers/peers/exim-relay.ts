@@ -23,6 +23,8 @@ rfc1413_query_timeout = 0s
 tls_advertise_hosts =
 dsn_advertise_hosts = ${dsn ? '*' : ''}
 delay_warning = ${warnAfter}s
+# By default Exim says nothing of delays to a sender whose mail is Auto-Submitted.
+delay_warning_condition = yes
 acl_smtp_rcpt = check_rcpt
 acl_smtp_data = accept
 
