@@ -33,7 +33,12 @@ export function watchWal({wal, most = usualWal, onLarge, onEmptied, onError}: Wa
 	let looking: Promise<void> | null = null;
 	const timer = setInterval(look, everyMs).unref();
 
-	async function empty(bytes: number): Promise<void> {
+	async function check(): Promise<void> {
+		const bytes = wal.bytes();
+		isLarge ||= bytes > most;
+		if (!isLarge) {
+			return;
+		}
 		if (await wal.empty()) {
 			if (reported > 0) {
 				onEmptied(bytes);
@@ -45,17 +50,13 @@ export function watchWal({wal, most = usualWal, onLarge, onEmptied, onError}: Wa
 		}
 	}
 
-	async function look(): Promise<void> {
-		const bytes = wal.bytes();
-		isLarge ||= bytes > most;
-		if (isLarge) {
-			looking ??= empty(bytes)
-				.catch(onError)
-				.finally(() => {
-					looking = null;
-				});
-		}
-		await looking;
+	function look(): Promise<void> {
+		looking ??= check()
+			.catch(onError)
+			.finally(() => {
+				looking = null;
+			});
+		return looking;
 	}
 
 	return {

@@ -44,7 +44,11 @@ export async function inTime<Result>(patienceMs: number, work: (more: () => void
 	const hangs = new Promise<never>((_, reject) => {
 		timer = setTimeout(() => reject(new HangsError(`it hangs, nothing came for ${patienceMs / 1000} s`)), patienceMs);
 	});
-	return await Promise.race([work(() => void timer?.refresh()), hangs]).finally(() => clearTimeout(timer));
+	try {
+		return await Promise.race([work(() => void timer?.refresh()), hangs]);
+	} finally {
+		clearTimeout(timer);
+	}
 }
 
 /**

@@ -6,7 +6,7 @@ import {type ListenerLimits, usualLimits} from './listener-limits.ts';
 import {createMailBuffer, createRoom} from './mail-buffer.ts';
 import {isLooping, receiveMail} from './receive-mail.ts';
 import {createSessions, type Session, serverOptions, type Tls} from './sessions.ts';
-import {announcedSize, GuardedServer, refusals, reply, storeFails, tooMany} from './smtp-session.ts';
+import {announcedSize, GuardedServer, refusals, reply, sessionOver, storeFails, tooMany} from './smtp-session.ts';
 import {shortKey, type TakeIn, type TakenIn} from './take-in.ts';
 
 /** A mail that the listener answered with 250. */
@@ -88,10 +88,12 @@ export function createListener(options: ListenerOptions) {
 
 	function onMailFrom(_: unknown, {id}: SMTPServerSession, done: (error?: Error | null) => void): void {
 		const session = sessions.of(id);
-		if (session) {
-			session.addressees = [];
+		if (!session) {
+			done(reply(421, sessionOver));
+			return;
 		}
-		if (session && !options.hasDisk()) {
+		session.addressees = [];
+		if (!options.hasDisk()) {
 			options.onRefused('no_disk', session.client);
 			done(reply(452, '4.3.1 Too little space on the disk, try again later'));
 			return;
@@ -106,7 +108,7 @@ export function createListener(options: ListenerOptions) {
 	): void {
 		const session = sessions.of(id);
 		if (!session) {
-			done(reply(421, '4.4.2 The session is over'));
+			done(reply(421, sessionOver));
 			return;
 		}
 		if (session.addressees.length >= limits.recipients) {
@@ -147,7 +149,7 @@ export function createListener(options: ListenerOptions) {
 	): void {
 		const session = sessions.of(id);
 		if (!session) {
-			done(reply(421, '4.4.2 The session is over'));
+			done(reply(421, sessionOver));
 			return;
 		}
 		const {client, addressees} = session;

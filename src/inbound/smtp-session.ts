@@ -166,6 +166,8 @@ export function createDotUnstuffing(): (chunk: Buffer) => Unstuffed {
 
 export const tooMany = '4.7.1 Too much mail from you for this address, try again in an hour';
 export const shuttingDown = '4.3.2 Shutting down, try again later';
+/** The client went away while its command was being looked at. */
+export const sessionOver = '4.4.2 The session is over';
 export const storeFails = '4.3.0 The mail cannot be stored now, try again later';
 
 /** An error that smtp-server answers with this code and text. */

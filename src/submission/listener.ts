@@ -5,7 +5,7 @@ import {type ListenerLimits, usualLimits} from '../inbound/listener-limits.ts';
 import {createMailBuffer, createRoom} from '../inbound/mail-buffer.ts';
 import {receiveMail} from '../inbound/receive-mail.ts';
 import {createSessions, type Session, serverOptions, type Tls} from '../inbound/sessions.ts';
-import {GuardedServer, refusals, reply, storeFails} from '../inbound/smtp-session.ts';
+import {GuardedServer, refusals, reply, sessionOver, storeFails} from '../inbound/smtp-session.ts';
 import type {Address} from '../mail/address.ts';
 import type {LoggedIn} from './log-in.ts';
 import type {createSubmit, Refusal, Submitted} from './submit.ts';
@@ -58,7 +58,7 @@ type State = {
 type Done = (error?: Error | null) => void;
 
 const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
-const over: Refusal = {code: 421, text: '4.4.2 The session is over', reason: 'session_over'};
+const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
 
 /** The submission listener (RFC 6409): a key logs in, and a mail is answered with 250 when it is on stable storage. */
 export function createSubmissionListener(options: ListenerOptions) {

@@ -81,6 +81,27 @@ test('a log that grew while it was not read is emptied without a word, and a sma
 	t.deepEqual(reported, []);
 });
 
+test('a log that cannot be looked at is an error that is reported, and it is looked at again', async t => {
+	const fault = new Error('EIO');
+	const reported: unknown[] = [];
+	const watch = watchWal({
+		wal: {
+			file: 'mailctl.db-wal',
+			bytes() {
+				throw fault;
+			},
+			empty: async () => true,
+		},
+		onLarge: () => t.fail(),
+		onEmptied: () => t.fail(),
+		onError: error => void reported.push(error),
+	});
+	t.teardown(watch.stop);
+	await watch.look();
+	await watch.look();
+	t.deepEqual(reported.slice(0, 2), [fault, fault]);
+});
+
 test('those who write go on while the log is emptied', async t => {
 	const {wal, look, write} = await watched(t);
 	for (let n = 0; n < 10; n++) {
