@@ -1,5 +1,5 @@
 import {execFileSync} from 'node:child_process';
-import {readdirSync} from 'node:fs';
+import {readdirSync, readFileSync} from 'node:fs';
 import test from 'ava';
 
 type Packed = ReadonlyArray<{readonly files: ReadonlyArray<{readonly path: string}>}>;
@@ -28,4 +28,40 @@ test('the package has the program and its configuration, and nothing else', t =>
 		needed.filter(file => !paths.includes(file)),
 		[],
 	);
+});
+
+/** The first version of a library without the faults that are known and concern us: the newest fix of its advisories. */
+const floors: Readonly<Record<string, string>> = {
+	fastify: '5.12.2',
+	knex: '2.4.0',
+	'linkify-it': '5.0.2',
+	liquidjs: '10.30.1',
+	mailparser: '3.9.3',
+	mjml: '5.1.0',
+	nodemailer: '9.0.1',
+	'smtp-server': '3.18.3',
+	sqlite3: '6.0.0',
+	undici: '7.29.0',
+};
+
+const isBelow = (version: string, floor: string) => version.localeCompare(floor, 'en', {numeric: true}) < 0;
+
+test('no library is older than the fixes that concern us, also where another library brings it', t => {
+	const {packages}: {packages: Record<string, {readonly version: string}>} = JSON.parse(
+		readFileSync('package-lock.json', 'utf8'),
+	);
+	const installed = Object.entries(packages).map(([path, {version}]) => ({
+		name: path.replace(/^.*node_modules\//, ''),
+		path,
+		version,
+	}));
+	for (const [name, floor] of Object.entries(floors)) {
+		const copies = installed.filter(each => each.name === name);
+		t.true(copies.length > 0, name);
+		t.deepEqual(
+			copies.filter(({version}) => isBelow(version, floor)),
+			[],
+			`${name} before ${floor}`,
+		);
+	}
 });
