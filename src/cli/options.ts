@@ -80,7 +80,7 @@ export function route(text: string): string {
 		throw new CliError(
 			'usage',
 			`the value of --route ${parsed.fault}`,
-			'use mx, relay, smtp://[user:password@]host or default',
+			'use mx, relay, smtp://[user:password@]host, default, or - to read it from standard input',
 		);
 	}
 	return text;

@@ -96,6 +96,14 @@ test('workspace: pool, route and queue lifetime', async t => {
 	refused(t, await update('--route', 'relay'), 65, /the route relay needs MAILCTL_RELAY_URL, set it, or give the URL/);
 	refused(t, await update('--route', 'elsewhere'), 64, /--route is neither mx nor relay nor the URL of a smarthost/);
 	refused(t, await update('--route', 'smtp://app:hunter2@'), 64, /--route has no valid host name or address, use mx/);
+	const given = await cli.runWith(`${url}\n`, 'workspace', 'update', '--route', '-', '--json');
+	t.is(JSON.parse(given.stdout).route, shown, 'a password that no list of processes shows');
+	refused(
+		t,
+		await cli.runWith('elsewhere', 'workspace', 'update', '--route', '-'),
+		64,
+		/--route is neither mx nor relay/,
+	);
 	const open = await update('--route', 'smtp://app:hunter2@relay.example?tls=none');
 	refused(t, open, 64, /--route would send the password unencrypted/);
 	t.false(open.stderr.includes('hunter2'));

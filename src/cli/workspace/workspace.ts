@@ -14,6 +14,7 @@ import {hasPassword} from '../../mail/route-choice.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {listWorkspaces, type Workspace} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
+import {readInput} from '../files.ts';
 import {
 	colour,
 	count,
@@ -166,7 +167,11 @@ function settingOptions(command: Command, creates: boolean): Command {
 			'send from this pool of MAILCTL_SOURCE_POOLS',
 			unlessDefault(text => text),
 		)
-		.option('--route <route>', 'mx, relay or URLs of smarthosts; default: MAILCTL_DELIVERY', unlessDefault(route))
+		.option(
+			'--route <route>',
+			'mx, relay or URLs of smarthosts, - reads it from standard input; default: MAILCTL_DELIVERY',
+			text => (text === '-' ? text : givenRoute(text)),
+		)
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks')
 		.option('--brand-name <name>', 'what recipients know it by, for its hosted pages', unless(label('--brand-name')))
@@ -176,12 +181,15 @@ function settingOptions(command: Command, creates: boolean): Command {
 	return creates ? named : named.option('--no-track-opens', 'do not').option('--no-track-clicks', 'do not');
 }
 
+const givenRoute = unlessDefault(route);
+
 async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
 	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks} = options;
 	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
 	const branding = brandingOf(options);
 	const sourcePool = options.pool === undefined ? undefined : orNull(options.pool);
-	const route = options.route === undefined ? undefined : orNull(options.route);
+	const given = options.route === '-' ? givenRoute((await readInput('-')).toString().trim()) : options.route;
+	const route = given === undefined ? undefined : orNull(given);
 	checkWishes(session, sourcePool ?? null, route ?? null);
 	return {
 		...(name !== undefined && {name}),
