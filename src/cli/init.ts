@@ -4,7 +4,7 @@ import process from 'node:process';
 import type {Command} from 'commander';
 import {commandName, type WelcomeInput, welcome} from '../admin/welcome.ts';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
-import {openDataDir} from '../data-folder/data-dir.ts';
+import {firstKeysFile, openDataDir} from '../data-folder/data-dir.ts';
 import {example} from './program.ts';
 import {action, type Session} from './session.ts';
 
@@ -71,7 +71,7 @@ export function welcomeLines(made: FirstKeys): string[] {
  * journals and in the logs of containers. Answers the file; null: one is there already, and its keys are left alone.
  */
 export function writeFirstKeys(dataDir: string, made: FirstKeys): string | null {
-	const file = join(dataDir, 'first-keys.txt');
+	const file = join(dataDir, firstKeysFile);
 	const lines = welcome({...made, command: thisCommand(), inFile: true});
 	try {
 		writeFileSync(file, `${lines.join('\n')}\n`, {mode: 0o600, flag: 'wx', flush: true});

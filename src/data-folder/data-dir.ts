@@ -26,6 +26,8 @@ export type DataDirInput = {
 	readonly uid?: number | undefined;
 };
 
+/** The welcome of a start off a terminal, with keys in it. */
+export const firstKeysFile = 'first-keys.txt';
 const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock|first-keys\.txt)/;
 /** What the daemon cannot work without, and whether it writes it: other files are replaced as a whole. */
 const needed: ReadonlyArray<readonly [name: RegExp, kind: 'file' | 'folder', mode: number]> = [

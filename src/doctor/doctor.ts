@@ -15,7 +15,7 @@ import {clockCheck, databaseClockCheck, type TimeServer} from './clock.ts';
 import {domainsCheck} from './domains.ts';
 import {egressCheck, relayCheck, type SmtpReach} from './egress.ts';
 import {type Check, ok} from './finding.ts';
-import {daemonCheck, diskCheck, nodeCheck, openFilesCheck} from './machine.ts';
+import {daemonCheck, diskCheck, firstKeysCheck, nodeCheck, openFilesCheck} from './machine.ts';
 import {blocklistCheck, ehloSpfCheck, hostnameCheck, type OwnAddress, resolverCheck, reverseDnsCheck} from './names.ts';
 import {publicUrlCheck} from './public-url.ts';
 import {type OpenedStore, storeCheck, walCheck} from './store.ts';
@@ -49,6 +49,7 @@ export function checksFor(input: DoctorInput): Check[] {
 		nodeCheck(),
 		diskCheck(settings.dataDir, settings.minFreeDisk),
 		openFilesCheck(settings.maxSessions),
+		firstKeysCheck(settings.dataDir, clock),
 		storeCheck(input.store),
 		...walOf(input.store),
 		...databaseClockOf(input.store),

@@ -1,8 +1,9 @@
-import {existsSync, readFileSync} from 'node:fs';
-import {dirname} from 'node:path';
+import {existsSync, readFileSync, statSync} from 'node:fs';
+import {dirname, join} from 'node:path';
 import process from 'node:process';
 import type {DaemonFile} from '../data-folder/daemon-file.ts';
-import {freeBytes} from '../data-folder/data-dir.ts';
+import {firstKeysFile, freeBytes} from '../data-folder/data-dir.ts';
+import type {Clock} from '../mail/clock.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;
@@ -59,6 +60,21 @@ export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'
 			const detail = `at most ${soft} open files, ${needed} may be needed`;
 			const enough = soft === 'unlimited' || Number(soft) >= needed;
 			return [enough ? ok(detail) : warn(detail, `raise it: ulimit -n ${needed}, LimitNOFILE=${needed} under systemd`)];
+		},
+	};
+}
+
+const dayMs = 24 * 3_600_000;
+
+/** Whether the keys of the first start still lie in their file when everybody has had time to copy them. */
+export function firstKeysCheck(dataDir: string, clock: Clock): Check {
+	return {
+		name: 'first-keys',
+		why: 'Whoever reads the file, or a backup of the folder, can send as the first workspace.',
+		async look() {
+			const file = join(dataDir, firstKeysFile);
+			const isOld = existsSync(file) && clock.now() - statSync(file).mtimeMs > dayMs;
+			return isOld ? [warn(`${file} is older than a day`, 'copy the keys to a safe place and remove the file')] : [];
 		},
 	};
 }

@@ -1,4 +1,4 @@
-import {writeFileSync} from 'node:fs';
+import {utimesSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
 import type {Finding} from '../../src/doctor/finding.ts';
@@ -96,6 +96,20 @@ test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
 	t.regex(findings.find(({check}) => check === 'delivery')?.detail ?? '', /^capture: /);
 	t.like(findings.find(({check}) => check === 'submission-tls') as Finding, {
 		...{status: 'warn', fix: 'get a certificate for mail.shop.test'},
+	});
+
+	t.is(
+		findings.find(({check}) => check === 'first-keys'),
+		undefined,
+		'there was no day to copy them yet',
+	);
+	const keys = join(cli.folder, 'data/first-keys.txt');
+	const twoDaysAgo = new Date(Date.now() - 48 * 3_600_000);
+	utimesSync(keys, twoDaysAgo, twoDaysAgo);
+	const later = await cli.json<Finding[]>('doctor');
+	t.like(later.find(({check}) => check === 'first-keys') as Finding, {
+		status: 'warn',
+		fix: 'copy the keys to a safe place and remove the file',
 	});
 });
 
