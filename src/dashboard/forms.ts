@@ -28,9 +28,30 @@ export async function readForms(scope: FastifyInstance): Promise<void> {
 			request.body = await readParts(request);
 		}
 	});
-	scope.addContentTypeParser<string>('application/x-www-form-urlencoded', {parseAs: 'string'}, (_request, body, done) =>
-		done(null, new URLSearchParams(body)),
+	scope.addContentTypeParser<Buffer>(
+		'application/x-www-form-urlencoded',
+		{parseAs: 'buffer'},
+		(_request, body, done) => {
+			const fields = fieldsOf(body);
+			done(fields === null ? apiError('payload_too_large', {message: tooManyFields}) : null, fields);
+		},
 	);
+}
+
+const tooManyFields = `A form has at most ${mostFields} fields.`;
+
+const [plus, space] = [0x2b, 0x20];
+
+/** The fields of a form without a file; null: they are too many. Changes the bytes. Anybody may send such a form, to log in. */
+export function fieldsOf(body: Buffer): URLSearchParams | null {
+	// URLSearchParams takes a third of a second with a megabyte of `+`, and next to none with what stands for them.
+	for (let at = 0; at < body.length; at++) {
+		if (body[at] === plus) {
+			body[at] = space;
+		}
+	}
+	const text = body.toString();
+	return text.split('&', mostFields + 1).length > mostFields ? null : new URLSearchParams(text);
 }
 
 /** The parts come as a stream, whose length Fastify does not limit. Only forms that take a file are sent so. */

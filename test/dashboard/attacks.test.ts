@@ -1,4 +1,6 @@
 import test from 'ava';
+import fc from 'fast-check';
+import {fieldsOf} from '../../src/dashboard/forms.ts';
 import {act, withToken} from '../../src/dashboard/markup.ts';
 import {openPages} from '../../src/dashboard/pages.ts';
 import {html} from '../../src/hosted/html.ts';
@@ -47,6 +49,33 @@ test('a form of many large fields is refused', async t => {
 		form.set(`field${n}`, 'a'.repeat(1_000_000));
 	}
 	t.is((await visitor.raw('/returned/explain', {method: 'POST', body: form})).status, 413);
+});
+
+test('a form of many small fields is refused before anybody has logged in', async t => {
+	const send = async (fields: string) => {
+		const headers = {'content-type': 'application/x-www-form-urlencoded'};
+		return (await strangerTo(service().url).raw('/login', {method: 'POST', body: fields, headers})).status;
+	};
+	t.is(await send(`a${'&a'.repeat(99)}`), 403, 'it has no token');
+	for (const fields of [`a${'&a'.repeat(100)}`, '&'.repeat(1_000_000), 'a=1&'.repeat(250_000)]) {
+		t.is(await send(fields), 413);
+	}
+});
+
+test('the fields of a form are those that URLSearchParams finds', t => {
+	const piece = fc.constantFrom('+', '%2B', '%', '%4', '%E2%82%AC', '%FF', '=', '&', 'a', ' ', 'ä', '\0', '_csrf');
+	fc.assert(
+		fc.property(fc.array(piece, {maxLength: 60}), pieces => {
+			const body = pieces.join('');
+			t.deepEqual([...(fieldsOf(Buffer.from(body)) ?? [])], [...new URLSearchParams(body)]);
+		}),
+	);
+	t.is(
+		fieldsOf(Buffer.alloc(1024 * 1024 - 2, '+').fill('a=', 0, 2))
+			?.get('a')
+			?.trim(),
+		'',
+	);
 });
 
 test('a form with a file that is none, or does not tell its length, is no fault of the server', async t => {
