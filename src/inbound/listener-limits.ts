@@ -32,15 +32,9 @@ export const usualLimits: ListenerLimits = {
 export function createPerClient(most: number) {
 	const counts = new Map<string, number>();
 	return {
-		/** False: it has as many as it may. */
-		enter(client: string): boolean {
-			const count = counts.get(client) ?? 0;
-			if (count >= most) {
-				return false;
-			}
-			counts.set(client, count + 1);
-			return true;
-		},
+		/** Whether it has as many as it may. */
+		isFull: (client: string): boolean => (counts.get(client) ?? 0) >= most,
+		enter: (client: string): void => void counts.set(client, (counts.get(client) ?? 0) + 1),
 		leave(client: string): void {
 			const count = counts.get(client) ?? 0;
 			if (count > 1) {

@@ -28,10 +28,18 @@ export type SessionsOptions<State> = {
 	/** What a session has besides when it begins. */
 	readonly begin: () => State;
 	readonly onTooMany: (client: string) => void;
+	/** Whether a session makes room for a new one where a limit is reached; the oldest such goes first. */
+	readonly givesWay?: (session: Session<State>) => boolean;
 };
 
 /** The sessions of a listener, on one address or several: how many each client may have, for how long, and how they end. */
-export function createSessions<State extends object>({hostname, limits, begin, onTooMany}: SessionsOptions<State>) {
+export function createSessions<State extends object>({
+	hostname,
+	limits,
+	begin,
+	onTooMany,
+	givesWay = () => false,
+}: SessionsOptions<State>) {
 	const perClient = createPerClient(limits.perClient);
 	const sessions = new Map<string, Session<State>>();
 	const servers: GuardedServer[] = [];
@@ -39,12 +47,14 @@ export function createSessions<State extends object>({hostname, limits, begin, o
 
 	function onConnect(session: SMTPServerSession, done: Done): void {
 		const client = clientNetwork(session.remoteAddress);
+		const hasMost = perClient.isFull(client);
 		if (closing) {
 			done(reply(421, `${hostname} is closing, try again later`));
-		} else if (sessions.size >= limits.clients) {
+		} else if ((hasMost || sessions.size >= limits.clients) && !makeRoom(hasMost ? client : null)) {
 			onTooMany(client);
-			done(reply(421, `${hostname} has too many sessions, try again later`));
-		} else if (perClient.enter(client)) {
+			done(reply(421, `${hostname} has too many sessions${hasMost ? ' with you' : ''}, try again later`));
+		} else {
+			perClient.enter(client);
 			sessions.set(session.id, {
 				...begin(),
 				client,
@@ -52,13 +62,23 @@ export function createSessions<State extends object>({hostname, limits, begin, o
 				deadline: endAfter(session.id, limits.sessionMs),
 			});
 			done();
-		} else {
-			onTooMany(client);
-			done(reply(421, `${hostname} has too many sessions with you, try again later`));
 		}
 	}
 
-	function onClose({id}: SMTPServerSession): void {
+	/** Ends the oldest session that gives way, one of `client` or anybody's; false: there is none. */
+	function makeRoom(client: string | null): boolean {
+		for (const [id, session] of sessions) {
+			if (givesWay(session) && (client === null || session.client === client)) {
+				onTooMany(session.client);
+				end(id);
+				hangUp(id, '4.7.0 Another session needs the place, log in sooner');
+				return true;
+			}
+		}
+		return false;
+	}
+
+	function end(id: string): void {
 		const session = sessions.get(id);
 		if (session) {
 			sessions.delete(id);
@@ -81,7 +101,7 @@ export function createSessions<State extends object>({hostname, limits, begin, o
 
 	return {
 		onConnect,
-		onClose,
+		onClose: ({id}: SMTPServerSession): void => end(id),
 		of: (id: string): Session<State> | undefined => sessions.get(id),
 		count: (): number => sessions.size,
 		/** The session has this long from now. */

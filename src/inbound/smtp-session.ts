@@ -4,14 +4,37 @@ import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTP
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 
-/** smtp-server, but for five things that have no option. */
+/** smtp-server, but for seven things that have no option. */
 export class GuardedServer extends SMTPServer {
 	readonly #mostErrors: number;
+	readonly #mostHandshakes: number;
 
-	/** `mostErrors`: a session with this many errors and no mail taken in between is ended. */
-	constructor(options: SMTPServerOptions, mostErrors: number) {
+	/**
+	 * `mostErrors`: a session with this many errors and no mail taken in between is ended. `mostHandshakes`: connections whose TLS
+	 * handshake comes before the session, at once.
+	 */
+	constructor(options: SMTPServerOptions, mostErrors: number, mostHandshakes = Number.POSITIVE_INFINITY) {
 		super(options);
 		this.#mostErrors = mostErrors;
+		this.#mostHandshakes = mostHandshakes;
+	}
+
+	/** Of the connections that have not shaken hands the oldest makes room. The library lets in any number, or refuses the newest. */
+	override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
+		const waiting = [...this._pendingSockets.values()].filter(each => !each.destroyed);
+		if (waiting.length >= this.#mostHandshakes) {
+			waiting[0]?.destroy();
+		}
+		return super._acceptSocket(socket, handshake);
+	}
+
+	/** Node crashes where a handshake begins on a socket that was destroyed in the turn in which it was accepted. */
+	override _upgrade(socket: Socket, callback: (error: Error | null, secure?: TLSSocket) => void): void {
+		if (socket.destroyed) {
+			callback(new Error('the connection has ended'));
+		} else {
+			super._upgrade(socket, callback);
+		}
 	}
 
 	override connect(socket: Socket | TLSSocket, options?: SMTPConnectionOptions | null): void {

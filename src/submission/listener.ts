@@ -70,6 +70,8 @@ export function createSubmissionListener(options: ListenerOptions) {
 		limits: {...limits, sessionMs: Math.min(logInMs, limits.sessionMs)},
 		begin: () => ({key: '', caller: null, recipients: new Map()}),
 		onTooMany: client => options.onRefused({client, code: 421, text: 'too many sessions', reason: 'too_many_sessions'}),
+		// Strangers who only connect keep nobody out.
+		givesWay: session => session.key === '',
 	});
 
 	function createServer({implicitTls, isLoopback}: SubmissionAddress): GuardedServer {
@@ -101,6 +103,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 				onClose: sessions.onClose,
 			},
 			limits.errors,
+			limits.clients,
 		);
 	}
 

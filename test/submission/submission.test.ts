@@ -1,6 +1,7 @@
 import {once} from 'node:events';
 import {connect as connectTls} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
+import type {Caller} from '../../src/api/caller.ts';
 import type {Settings} from '../../src/config/settings.ts';
 import {createIntake} from '../../src/daemon/intake.ts';
 import {createSubmission} from '../../src/daemon/submission.ts';
@@ -295,4 +296,52 @@ test('a password goes over TLS only, but for loopback; TLS from the first octet'
 	t.teardown(() => socket.destroy());
 	const [greeting] = await once(socket, 'data');
 	t.is(String(greeting), '220 mail.test ESMTP mailctl submission\r\n');
+});
+
+test('strangers who only connect keep out nobody who logs in', async t => {
+	const tls = makeCertificate('mail.test');
+	const refused: string[] = [];
+	const listener = createSubmissionListener({
+		hostname: 'mail.test',
+		tls: {cert: Buffer.from(tls.cert), key: Buffer.from(tls.key)},
+		logIn: async () => ({ok: true, caller: {keyId: 'key_1'} as Caller}),
+		submit: null as never,
+		hasDisk: () => true,
+		now: () => 0,
+		onMail: () => undefined,
+		onRefused: ({reason}) => refused.push(reason),
+		onStoreError: error => t.fail(String(error)),
+		limits: {clients: 4, perClient: 3},
+	});
+	t.teardown(listener.close);
+	const open = {host: '127.0.0.1', port: 0, isLoopback: true};
+	const {port} = await listener.listen({...open, implicitTls: false});
+	const greeted = async () => {
+		const talk = await talkTo(t, port);
+		t.regex(await talk.reply(), /^220 /);
+		return talk;
+	};
+	const first = await greeted();
+	const strangers = [await greeted(), await greeted()];
+	await first.say('EHLO peer.test');
+	t.regex(await first.say(plain('key')), /^235 /);
+	for (const stranger of strangers) {
+		const next = await greeted();
+		t.is(await stranger.reply(), '421 4.7.0 Another session needs the place, log in sooner');
+		t.is(await stranger.reply(), 'closed');
+		await next.say('EHLO peer.test');
+		t.regex(await next.say(plain('key')), /^235 /);
+	}
+	t.is(await (await talkTo(t, port)).reply(), '421 mail.test has too many sessions with you, try again later');
+	t.regex(await first.say('NOOP'), /^250 /);
+	t.is(listener.sessions(), 3);
+	t.deepEqual(refused, ['too_many_sessions', 'too_many_sessions', 'too_many_sessions']);
+
+	const implicit = await listener.listen({...open, implicitTls: true});
+	const silent = [];
+	for (let n = 0; n < 6; n++) {
+		silent.push(await talkTo(t, implicit.port));
+	}
+	t.is(await silent[0]?.reply(), 'closed', 'the oldest without a handshake makes room');
+	t.false(silent[5]?.ended());
 });
