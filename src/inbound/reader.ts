@@ -7,7 +7,7 @@ export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceR
 
 /** `spawn`: a thread that reads mails in order. `restMs`: one that got nothing to read for so long is ended. */
 export type ReaderOptions = Pick<
-	ForeignWorkOptions<Uint8Array, NewRules, never>,
+	ForeignWorkOptions<Uint8Array, Reading, NewRules, never>,
 	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash' | 'restMs'
 >;
 

@@ -4,7 +4,7 @@ import {type CpuClock, limitWork, type WorkState} from '../mail/work-limit.ts';
 import {keepThread, type Thread} from './thread.ts';
 import {type FromWorker, progress, type ToWorker} from './work-protocol.ts';
 
-export type ForeignWorkOptions<Job, Order, Message> = {
+export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	/** For people: what the threads are called, and what a job is. */
 	readonly name: string;
 	readonly noun: string;
@@ -21,6 +21,8 @@ export type ForeignWorkOptions<Job, Order, Message> = {
 	/** What a thread holds may be so large together, octets; one job alone may be larger. */
 	readonly mostBytes: number;
 	readonly bytesOf: (job: Job) => number;
+	/** Jobs of one kind are likely to take as long: where one takes its thread down, those that wait end with this result. */
+	readonly alike?: {readonly kindOf: (job: Job) => string; readonly result: Result};
 	/** Threads start with the first job, and end when there was none for so long, milliseconds; absent: they are always there. */
 	readonly restMs?: number | undefined;
 	/** What a thread says besides results. */
@@ -63,7 +65,7 @@ const atNone: Seen = {begun: 0, state: () => 'within'};
  * thread down is done once more alone, then given up; its neighbours start over. One that got no CPU time is put off.
  */
 export function createForeignWork<Job, Result, Order = never, Message = never>(
-	options: ForeignWorkOptions<Job, Order, Message>,
+	options: ForeignWorkOptions<Job, Result, Order, Message>,
 ) {
 	const {name, noun, limitMs, batchSize, mostHeld, mostBytes, restMs, onCrash} = options;
 	const waiting: Array<Task<Job, Result>> = [];
@@ -182,9 +184,21 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 			culprit.resolve({ok: false, why: 'spent'});
 		} else if (culprit) {
 			culprit.suspected = true;
+			giveBack(culprit.job);
 			waiting.push(culprit);
 		}
 		feed();
+	}
+
+	function giveBack(like: Job): void {
+		const {alike} = options;
+		for (const task of alike ? waiting.splice(0) : []) {
+			if (alike && !task.suspected && alike.kindOf(task.job) === alike.kindOf(like)) {
+				task.resolve({ok: true, result: alike.result});
+			} else {
+				waiting.push(task);
+			}
+		}
 	}
 
 	function watch(): void {

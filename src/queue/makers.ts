@@ -2,6 +2,7 @@ import type {Attachment, Tracking} from '../mail/message.ts';
 import {createForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {FromWorker, ToWorker} from '../pool/work-protocol.ts';
 import type {Made, Unmade} from './attempt.ts';
+import {createPatience} from './patience.ts';
 
 /** Everything a maker needs for one copy, apart from what it caches: templates by version, DKIM keys by their ids. */
 export type MakeJob = {
@@ -37,17 +38,23 @@ export type MakeJob = {
 
 export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
 
+/** `known`: of how many failures that took long the main thread knew when it sent the job. */
+export type SentJob = MakeJob & {readonly known: number};
+
+/** `tookLong`: it failed and held other mail up. Null: not tried, for a mail of the same version did so just before. */
+export type MakerResult = (MakeResult & {readonly tookLong?: boolean}) | null;
+
 export type ToMaker =
-	| ToWorker<MakeJob>
+	| ToWorker<SentJob>
 	| {readonly kind: 'resource'; readonly name: string; readonly value: unknown; readonly fault?: string};
 
-export type FromMaker = FromWorker<MakeResult> | {readonly kind: 'need'; readonly name: string};
+export type FromMaker = FromWorker<MakerResult> | {readonly kind: 'need'; readonly name: string};
 
-type Order = Exclude<ToMaker, ToWorker<MakeJob>>;
-type Message = Exclude<FromMaker, FromWorker<MakeResult>>;
+type Order = Exclude<ToMaker, ToWorker<SentJob>>;
+type Message = Exclude<FromMaker, FromWorker<MakerResult>>;
 
 export type MakersOptions = Pick<
-	ForeignWorkOptions<MakeJob, Order, Message>,
+	ForeignWorkOptions<SentJob, MakerResult, Order, Message>,
 	'count' | 'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash'
 > & {
 	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
@@ -67,7 +74,7 @@ const starvedRestMs = 60_000;
 
 /** The maker threads: they render foreign templates. The message that took its maker down twice fails with `render_limit`. */
 export function createMakers(options: MakersOptions) {
-	const work = createForeignWork<MakeJob, MakeResult, Order, Message>({
+	const work = createForeignWork<SentJob, MakerResult, Order, Message>({
 		...options,
 		name: 'maker',
 		noun: 'a message',
@@ -76,6 +83,7 @@ export function createMakers(options: MakersOptions) {
 		mostHeld: 2 * batchSize,
 		mostBytes: mostAttached,
 		bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
+		alike: {kindOf: ({versionId}) => versionId, result: null},
 		onMessage: ({name}, answer) => void provide(name, answer),
 	});
 
@@ -92,6 +100,8 @@ export function createMakers(options: MakersOptions) {
 		}
 	}
 
+	const patience = createPatience(options.clock);
+
 	const unmade: Record<'spent' | 'starved' | 'stopped', Unmade> = {
 		spent: {
 			reason: 'render_limit',
@@ -105,18 +115,57 @@ export function createMakers(options: MakersOptions) {
 		stopped: {reason: 'make_failed', message: 'The makers were stopped.', waitMs: 0, ours: true},
 	};
 
+	/** Null: it was not tried. */
+	async function tryOnce(job: MakeJob): Promise<MakeResult | null> {
+		const {versionId} = job;
+		const end = await work.do({...job, known: patience.known()});
+		if (!end.ok) {
+			if (end.why === 'spent') {
+				patience.failed(versionId);
+			}
+			return {ok: false, unmade: unmade[end.why]};
+		}
+		const {result} = end;
+		if (result === null) {
+			patience.doubt(versionId);
+		} else if (result.ok) {
+			patience.made(versionId);
+		} else if (result.tookLong) {
+			patience.failed(versionId);
+		}
+		if (result?.ok === false && result.unmade.ours) {
+			options.onResourceFault(job, result.unmade.message);
+		}
+		return result?.ok === false ? {ok: false, unmade: result.unmade} : result;
+	}
+
+	async function tryInTurn(job: MakeJob): Promise<MakeResult | null> {
+		const turn = await patience.turn(job);
+		if (turn === 'full') {
+			const message = 'The mails before this one took longer to render than allowed.';
+			return {ok: false, unmade: {reason: 'render_limit', message, waitMs: patience.waitMs(job.versionId), ours: true}};
+		}
+		try {
+			return await tryOnce(job);
+		} finally {
+			if (turn === 'mine') {
+				patience.done();
+			}
+		}
+	}
+
 	return {
 		async make(job: MakeJob): Promise<MakeResult> {
-			const end = await work.do(job);
-			if (!end.ok) {
-				return {ok: false, unmade: unmade[end.why]};
+			for (;;) {
+				const made = await (patience.isSlow(job.versionId) ? tryInTurn(job) : tryOnce(job));
+				if (made !== null) {
+					return made;
+				}
 			}
-			const {result} = end;
-			if (!result.ok && result.unmade.ours) {
-				options.onResourceFault(job, result.unmade.message);
-			}
-			return result;
 		},
-		stop: work.stop,
+		async stop(): Promise<void> {
+			patience.stop();
+			await work.stop();
+		},
 	};
 }

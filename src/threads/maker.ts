@@ -8,11 +8,10 @@ import {createGarbage} from '../mail/garbage.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/work-protocol.ts';
 import type {Unmade} from '../queue/attempt.ts';
-import type {FromMaker, MakeJob, MakeResult, ToMaker} from '../queue/makers.ts';
+import type {FromMaker, MakeJob, MakeResult, MakerResult, SentJob, ToMaker} from '../queue/makers.ts';
 import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './feedback.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
-import {createPatience} from './patience.ts';
 
 /** What a maker thread is started with. */
 export type MakerData = {
@@ -40,7 +39,6 @@ const make = createMake({
 	clock,
 });
 
-const patience = createPatience(clock);
 const letGo = createGarbage();
 const restMs = 60_000;
 
@@ -48,7 +46,11 @@ const cached = 500;
 const templates = new LRUCache<string, readonly Variant[]>({max: cached});
 const signings = new LRUCache<string, readonly SigningKey[]>({max: cached});
 const faults = new Map<string, string>();
-const batches: Array<readonly MakeJob[]> = [];
+/** By template version, `known` of its job that took long last: those sent before it did are given back. */
+const slow = new LRUCache<string, number>({max: cached});
+/** Failures that took this long count, milliseconds: those that fail at once hold nobody up. */
+const longMs = 100;
+const batches: Array<readonly SentJob[]> = [];
 const asked = new Set<string>();
 
 port.on('message', (message: ToMaker) => {
@@ -85,7 +87,7 @@ function work(): void {
 		batches.shift();
 		const results = jobs.map(makeOne);
 		faults.clear();
-		const transfer = results.flatMap(result => (result.ok ? [result.made.mail.buffer as ArrayBuffer] : []));
+		const transfer = results.flatMap(result => (result?.ok ? [result.made.mail.buffer as ArrayBuffer] : []));
 		const bytes = transfer.reduce((sum, {byteLength}) => sum + byteLength, 0);
 		port.postMessage({kind: 'done', results} satisfies FromMaker, transfer);
 		letGo(bytes);
@@ -110,17 +112,19 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 	return missing.size === 0;
 }
 
-/** One batch holds mail of many senders: where a template takes all its time again and again, the others go first. */
-function makeOne(job: MakeJob): MakeResult {
-	if (patience.isSpent(job.versionId)) {
-		const message = 'The mails before this one took longer to render than allowed.';
+/** One batch holds mail of many senders: where a mail took long, others of its template are no longer made beside theirs. */
+function makeOne(job: SentJob): MakerResult {
+	if (job.known <= (slow.get(job.versionId) ?? -1)) {
 		Atomics.add(told, progress.begun, 1);
-		return {ok: false, unmade: {reason: 'render_limit', message, waitMs: restMs}};
+		return null;
 	}
 	const began = performance.now();
 	const result = makeInTime(job);
-	patience.note(job.versionId, result.ok, performance.now() - began);
-	return result;
+	if (result.ok || performance.now() - began < longMs) {
+		return result;
+	}
+	slow.set(job.versionId, job.known);
+	return {...result, tookLong: true};
 }
 
 function makeInTime(job: MakeJob): MakeResult {

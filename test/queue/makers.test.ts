@@ -14,9 +14,12 @@ const templates: Record<string, {subject: string; html: string}> = {
 	busy: {subject: 'x', html: 'x'},
 	good: {subject: 'Grüße {{ name }}', html: '<p>Hello {{ name }}</p>'},
 	hostile: {subject: 'x', html: '{% for i in (1..100000) %}{% for j in (1..100000) %}{{ i }}{% endfor %}{% endfor %}'},
-	// Liquid looks at no limit within one output; this takes seconds.
-	stuck: {subject: 'x', html: `{{ "2026-06-09"${' | date: "%c"'.repeat(15_000)} }}`},
+	moody: {subject: 'x', html: '{% for i in (1..n) %}{% for j in (1..n) %}{{ i }}{% endfor %}{% endfor %}'},
+	// Liquid looks at no limit within one output; with a long text this takes seconds.
+	stuck: {subject: 'x', html: `{{ text${' | slugify'.repeat(1000)} | size }}`},
 };
+
+const muchData = {text: 'a b '.repeat(50_000)};
 
 const makerThread = '../../src/threads/maker.js';
 
@@ -109,7 +112,7 @@ function start(
 const job = (versionId: string, data: unknown = {name: 'Ada'}): MakeJob => ({
 	recipientId: newId('rcp'),
 	messageId: newId('msg'),
-	workspaceId: newId('ws'),
+	workspaceId: 'ws_1',
 	workspaceName: 'Shop',
 	address: 'ada@a.test',
 	role: 'to',
@@ -178,7 +181,7 @@ test('a template that runs for ever fails its message only', async t => {
 test.serial('a message that outlasts the limit has its maker killed, is tried once more alone, then fails', async t => {
 	const {makers, crashes} = start(t, {count: 1, limitMs: 1000});
 	const [bad, ...good] = await Promise.all([
-		makers.make(job('stuck')),
+		makers.make(job('stuck', muchData)),
 		...Array.from({length: 20}, () => makers.make(job('good'))),
 	]);
 	t.like(bad, {ok: false, unmade: {reason: 'render_limit'}});
@@ -270,12 +273,66 @@ test('mail waits for a maker that cannot start, which is tried again, but not at
 	t.is(crashes.length, 1);
 });
 
-test('a template that takes all its time again and again is put off, others are made', async t => {
+const bad = {n: 100_000};
+const isLimit = (result: {ok: boolean; unmade?: object}): boolean => {
+	const {reason, waitMs} = (result.unmade ?? {}) as {reason?: string; waitMs?: number};
+	return reason === 'render_limit' && waitMs === undefined;
+};
+
+test('mails over the render limit cost their own time: others of the template are made beside them', async t => {
 	const {makers} = start(t, {count: 1});
-	const hostile = await Promise.all(Array.from({length: 12}, () => makers.make(job('hostile'))));
-	const good = await makers.make(job('good'));
-	const putOff = hostile.filter(result => !result.ok && result.unmade.waitMs !== undefined);
-	t.true(hostile.every(result => !result.ok && result.unmade.reason === 'render_limit'));
-	t.is(putOff.length, 9);
-	t.true(good.ok);
+	const order: string[] = [];
+	const make = async (name: string, ...args: Parameters<typeof job>) => {
+		const result = await makers.make(job(...args));
+		order.push(name);
+		return result;
+	};
+	const [one, two, three, ...good] = await Promise.all([
+		make('bad', 'moody', bad),
+		make('bad', 'moody', bad),
+		make('bad', 'moody', bad),
+		...Array.from({length: 12}, () => make('good', 'moody', {n: 2})),
+		...Array.from({length: 20}, () => make('other', 'good')),
+	]);
+	t.true([one, two, three].every(result => result && isLimit(result)));
+	t.true(good.every(({ok}) => ok));
+	t.true(order.lastIndexOf('other') < order.lastIndexOf('bad'), order.join());
+
+	const later = await Promise.all(Array.from({length: 40}, () => makers.make(job('moody', {n: 2}))));
+	t.true(
+		later.every(({ok}) => ok),
+		'the template takes no turns any more',
+	);
+});
+
+test('a template that takes all its time again and again holds up no other, and what finds no turn is put off', async t => {
+	const {makers} = start(t, {count: 1});
+	let ended = 0;
+	const hostile = Array.from({length: 40}, async () => {
+		const result = await makers.make(job('hostile'));
+		ended++;
+		return result;
+	});
+	await hostile[0];
+	const good = await Promise.all(Array.from({length: 20}, () => makers.make(job('good'))));
+	t.true(good.every(({ok}) => ok));
+	const before = ended;
+	await makers.stop();
+	const ends = (await Promise.all(hostile)).map(result => (result.ok ? null : result.unmade));
+	const putOff = ends.filter(unmade => unmade?.reason === 'render_limit' && unmade.waitMs !== undefined);
+	t.true(putOff.length >= 20, String(putOff.length));
+	t.true(putOff.every(unmade => unmade?.ours && (unmade.waitMs ?? 0) <= 60_000));
+	t.true(before < 40, 'the others waited for their turn');
+});
+
+test.serial('mails that take their maker down let others of their template go on', async t => {
+	const {makers, crashes} = start(t, {count: 1, limitMs: 1000});
+	const [one, two, ...good] = await Promise.all([
+		makers.make(job('stuck', muchData)),
+		makers.make(job('stuck', muchData)),
+		...Array.from({length: 10}, () => makers.make(job('stuck', {text: 'a b'}))),
+	]);
+	t.true([one, two].every(result => result && isLimit(result)));
+	t.true(good.every(({ok}) => ok));
+	t.is(crashes.length, 4);
 });
