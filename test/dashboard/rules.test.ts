@@ -1,6 +1,8 @@
 import test from 'ava';
 import type {Route} from '../../src/dashboard/route.ts';
 import {type Role, roles} from '../../src/mail/user.ts';
+import {openStore} from '../../src/store/store.ts';
+import {findUserByEmail} from '../../src/store/users.ts';
 import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {named, pathOf, routes, thingsOf} from '../helpers/dashboard-routes.ts';
 import {serviceOf} from '../helpers/service.ts';
@@ -76,6 +78,49 @@ test('these acts and pages are the installation’s, and no others', t => {
 			'POST /workspaces',
 		],
 	);
+});
+
+test('what shows or makes a secret, and what cannot be taken back, wants a fresh log-in', async t => {
+	const fresh = routes.filter(one => one.fresh);
+	t.deepEqual(fresh.map(named).toSorted(), [
+		'GET /webhooks/:id/secret',
+		'POST /account/codes',
+		'POST /account/codes/remove',
+		'POST /account/passkeys',
+		'POST /account/passkeys/:id/remove',
+		'POST /account/password',
+		'POST /contacts/:id/erase',
+		'POST /domains/:id/keys/cancel',
+		'POST /domains/:id/keys/rotate',
+		'POST /domains/:id/remove',
+		'POST /domains/:id/senders/:sender/remove',
+		'POST /keys',
+		'POST /keys/:id/revoke',
+		'POST /keys/:id/rotate',
+		'POST /queue/:destination/drop',
+		'POST /queue/:destination/fail',
+		'POST /templates/:id/delete',
+		'POST /topics/:code/purge',
+		'POST /users',
+		'POST /users/:id',
+		'POST /users/:id/link',
+		'POST /users/:id/remove',
+		'POST /webhooks',
+		'POST /webhooks/:id/remove',
+		'POST /webhooks/:id/rotate',
+	]);
+	const {program, url, store: stored} = service();
+	const {link} = await program.cli<{link: string}>('user', 'add', 'stale@staff.example', '--role', 'admin');
+	const visitor = strangerTo(url);
+	await visitor.get(new URL(link).pathname);
+	const store = await openStore(stored);
+	t.teardown(() => store.close());
+	const user = await findUserByEmail(store.reader, 'stale@staff.example');
+	await store.database('user_sessions').where({user_id: user?.id}).update({confirmed_at: '2026-01-01T00:00:00.000Z'});
+	for (const route of fresh) {
+		const {location} = await ask(visitor, route, route.path.replaceAll(/:\w+/g, 'x'));
+		t.regex(location ?? '', /^\/confirm\?to=/, named(route));
+	}
 });
 
 test('a form without its token, or from a page of another host, changes nothing', async t => {

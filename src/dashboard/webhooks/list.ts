@@ -61,7 +61,7 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 
 	return [
 		{method: 'GET', path: '/webhooks', role: 'viewer', answer: visit => list(visit)},
-		{method: 'POST', path: '/webhooks', role: 'admin', answer: add},
+		{method: 'POST', path: '/webhooks', role: 'admin', fresh: true, answer: add},
 	];
 }
 
