@@ -119,11 +119,20 @@ export function fileTask({
 	store,
 	pagesPerStep = 500,
 }: {
-	readonly store: Pick<Store, 'writer'>;
+	readonly store: Pick<Store, 'writer' | 'wal'>;
 	readonly pagesPerStep?: number;
 }): SweepTask {
+	/** The file ends where it did until SQLite takes all of its log into it, which a daemon without mail does not do by itself. */
+	let isCut = true;
 	return {
 		name: 'file',
-		begin: () => () => inStep(store, trx => giveBackPages(trx, pagesPerStep)),
+		begin: () => async () => {
+			const {given, more} = await inStep(store, trx => giveBackPages(trx, pagesPerStep));
+			isCut &&= !given;
+			if (!isCut && !more) {
+				isCut = (await store.wal?.empty()) ?? true;
+			}
+			return more;
+		},
 	};
 }

@@ -1,3 +1,4 @@
+import {statSync} from 'node:fs';
 import test from 'ava';
 import {listenerTask} from '../../src/daemon/listener-task.ts';
 import {messageTask} from '../../src/daemon/message-task.ts';
@@ -7,7 +8,7 @@ import {storeTime} from '../../src/mail/time.ts';
 import {makeDays} from '../../src/store/days.ts';
 import type {Writer} from '../../src/store/engine/writer.ts';
 import {trimKept} from '../../src/store/inbound/kept-mails.ts';
-import type {Store} from '../../src/store/store.ts';
+import {openStore, type Store} from '../../src/store/store.ts';
 import {changeCopies} from '../helpers/copies.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
@@ -299,13 +300,18 @@ storeTest(
 	test,
 	'what was freed of the file goes back to the file system, in steps, down to a tenth',
 	async (t, store) => {
-		const {database, dialect} = store;
+		const {database, dialect, wal} = store;
 		const pragma = async (name: string) => Object.values((await database.raw(`pragma ${name}`))[0])[0] as number;
-		const step = fileTask({store, pagesPerStep: 100}).begin();
+		const task = fileTask({store, pagesPerStep: 100});
+		const step = task.begin();
 		if (dialect.name === 'postgres') {
 			t.false(await step(), 'PostgreSQL sees to it by itself');
 			return;
 		}
+		const file = wal?.file.replace(/-wal$/, '') ?? '';
+		const onDisk = () => statSync(file).size;
+		const other = await openStore({file});
+		t.teardown(() => other.close());
 		await database.schema.createTable('ballast', table => void table.binary('bytes'));
 		for (let row = 0; row < 8; row++) {
 			await database('ballast').insert({bytes: Buffer.alloc(400_000)});
@@ -320,6 +326,20 @@ storeTest(
 		t.true(pages < before / 2, `${pages} of ${before}`);
 		t.true(free > 0 && free <= Math.ceil(pages * 0.12), `${free} of ${pages}`);
 		t.false(await step());
+		t.is(onDisk(), pages * (await pragma('page_size')));
+		t.is(wal?.bytes(), 0);
+
+		await database('ballast').insert({bytes: Buffer.alloc(400_000)});
+		await wal?.empty();
+		await database('ballast').delete();
+		await other.database.raw('begin');
+		await other.database('workspaces').count();
+		const grown = onDisk();
+		while (await task.begin()()) {}
+		t.is(onDisk(), grown, 'somebody reads it');
+		await other.database.raw('commit');
+		await task.begin()();
+		t.is(onDisk(), (await pragma('page_count')) * (await pragma('page_size')));
 	},
 );
 

@@ -146,12 +146,15 @@ export async function takeTime(trx: Knex.Transaction): Promise<void> {
 const keptFree = 0.1;
 
 /**
- * Gives free pages of SQLite's file back to the file system, at most this many; answers whether there are more to give. What
- * PostgreSQL's tables no longer need is its autovacuum's business.
+ * Gives free pages of SQLite's file back to the file system, at most this many; answers whether it gave some, and whether there are
+ * more to give. What PostgreSQL's tables no longer need is its autovacuum's business.
  */
-export async function giveBackPages(trx: Knex.Transaction, most: number): Promise<boolean> {
+export async function giveBackPages(
+	trx: Knex.Transaction,
+	most: number,
+): Promise<{readonly given: boolean; readonly more: boolean}> {
 	if (trx.client.driverName === 'pg') {
-		return false;
+		return {given: false, more: false};
 	}
 	const countOf = async (pragma: string): Promise<number> =>
 		Object.values((await trx.raw(`pragma ${pragma}`))[0])[0] as number;
@@ -159,11 +162,12 @@ export async function giveBackPages(trx: Knex.Transaction, most: number): Promis
 	// What goes makes the file smaller, too.
 	const surplus = Math.floor((free - pages * keptFree) / (1 - keptFree));
 	if (surplus <= 0) {
-		return false;
+		return {given: false, more: false};
 	}
 	await trx.raw(`pragma incremental_vacuum(${Math.min(surplus, most)})`);
 	// A file that was made without auto_vacuum stays as it is.
-	return surplus > most && (await countOf('freelist_count')) < free;
+	const given = (await countOf('freelist_count')) < free;
+	return {given, more: given && surplus > most};
 }
 
 /** PostgreSQL's own time, which is the same for all daemons however their clocks are set. */
