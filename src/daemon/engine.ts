@@ -25,6 +25,7 @@ import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
 import {createWays} from '../routing/ways.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
+import {claimAged, readAged, readShortestLifetime} from '../store/queue/aged-copies.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import {createClaimWrite} from '../store/queue/claims.ts';
 import {createLaneWaitWrite} from '../store/queue/lane-waits.ts';
@@ -141,7 +142,7 @@ export function createEngine(options: EngineOptions) {
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
 			return made;
 		},
-		async deliver(copy, made, way, connections) {
+		async deliver(copy, made, way, connections, endsAt) {
 			return await senders.deliver(way.site, connections, {
 				recipientId: copy.id,
 				destination: copy.destination,
@@ -150,6 +151,7 @@ export function createEngine(options: EngineOptions) {
 				terms: way.terms,
 				data: made.mail,
 				attempt: copy.attempts + 1,
+				endsAt,
 				simulated: copy.mode === 'test',
 				...confirmationsOf(copy, options.retry().schedule, clock.now()),
 			});
@@ -157,9 +159,13 @@ export function createEngine(options: EngineOptions) {
 	};
 
 	const isShared = store.dialect.name === 'postgres';
+	const claiming = {dialect: store.dialect, boot, newId, clock};
 	const scheduler = createScheduler({
 		writer: store.writer,
-		claimWrite: createClaimWrite({dialect: store.dialect, boot, newId, clock}),
+		claimWrite: createClaimWrite(claiming),
+		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
+		readShortestLifetime: () => readShortestLifetime(store.reader),
+		readAged: page => readAged(store.reader, page),
 		recordWrite: createRecordWrite(boot, options.outbox),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readLanes: () => readLanes(store.reader),

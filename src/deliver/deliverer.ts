@@ -68,7 +68,8 @@ export type DelivererOptions = {
 export type Deliverer = {
 	/**
 	 * Tries once to hand over a copy, holding at most `limit` connections to the site. An aborted signal gives the copy
-	 * back (`released`) unless its data is under way. Rejects only where we have a bug.
+	 * back (`released`) unless its data is under way, and so does the end of its lifetime before a host was asked. Rejects
+	 * only where we have a bug.
 	 */
 	readonly deliver: (site: string, limit: number, job: Delivery, signal?: AbortSignal) => Promise<AttemptResult>;
 	/** From now on the site may have so many connections; 0: what waits for one comes back as `released`. */
@@ -165,7 +166,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		const {terms} = job;
 		// A host that knows the copy from an earlier try (greylisting) is asked first again.
 		const wanted = job.attempt === 1 ? found : found.filter(({host}) => host === found[0]?.host);
-		const asked = pool.acquire(site, limit, session => serves(session, wanted, terms), signal);
+		const asked = pool.acquire(site, limit, {
+			fits: session => serves(session, wanted, terms),
+			waitMs: job.endsAt - clock.now(),
+			signal,
+		});
 		expected();
 		const place = await asked;
 		if (place === null) {

@@ -20,6 +20,8 @@ export type Delivery = {
 	readonly data: Uint8Array;
 	/** Which try this is, from 1. */
 	readonly attempt: number;
+	/** Past it the copy is past its lifetime: no further host is asked. Milliseconds since the epoch. */
+	readonly endsAt: number;
 	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is simulated whatever this says. */
 	readonly simulated: boolean;
 	/** An earlier try was deferred as `unknown_domain`, long enough ago: a second such answer is final. */

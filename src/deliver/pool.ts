@@ -10,17 +10,20 @@ export type Place = {
 	readonly release: (session: Session | null) => void;
 };
 
+export type Wanted = {
+	/** Whether an idle session leads where this mail goes. */
+	readonly fits: (session: Session) => boolean;
+	/** It waits no longer. */
+	readonly waitMs: number;
+	readonly signal?: AbortSignal | undefined;
+};
+
 export type Pool = {
 	/**
 	 * Waits for a place at the site, which holds at most `limit` connections, idle ones included, or what was allowed since;
-	 * null: stopped before. `fits` says whether an idle session leads where this mail goes.
+	 * null: stopped before, or none within the time.
 	 */
-	readonly acquire: (
-		site: string,
-		limit: number,
-		fits: (session: Session) => boolean,
-		signal?: AbortSignal,
-	) => Promise<Place | null>;
+	readonly acquire: (site: string, limit: number, wanted: Wanted) => Promise<Place | null>;
 	/**
 	 * Mail is on its way to the site, which may hold so many connections from now on. What is allowed meanwhile holds for it
 	 * too, until it is called that it came, or does not come.
@@ -59,6 +62,8 @@ type Site = {
 	/** Mails that are on their way there. */
 	expected: number;
 };
+
+const longestTimer = 2 ** 31 - 1;
 
 /** Lends places for connections, site by site in turn, and keeps sessions warm between mails. */
 export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
@@ -249,22 +254,28 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 	}
 
 	return {
-		acquire(name, limit, fits, signal) {
+		acquire(name, limit, {fits, waitMs, signal}) {
 			const site = siteOf(name, Math.max(1, limit));
-			if (closed !== null || signal?.aborted === true || site.limit === 0) {
+			if (closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
 				forget(name, site);
 				return Promise.resolve(null);
 			}
 
 			return new Promise(resolve => {
+				let timer: NodeJS.Timeout | undefined;
+				let isServed = false;
 				const waiter: Waiter = {
 					fits,
 					grant(place) {
+						isServed = true;
+						clearTimeout(timer);
 						signal?.removeEventListener('abort', leave);
 						resolve(place);
 					},
 				};
 				const leave = () => {
+					clearTimeout(timer);
+					signal?.removeEventListener('abort', leave);
 					site.waiters.splice(site.waiters.indexOf(waiter), 1);
 					if (site.waiters.length === 0) {
 						turns.delete(name);
@@ -277,6 +288,9 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 				site.waiters.push(waiter);
 				turns.set(name, site);
 				serve();
+				if (!isServed) {
+					timer = setTimeout(leave, Math.min(waitMs, longestTimer));
+				}
 			});
 		},
 		expect(name, limit) {

@@ -61,7 +61,8 @@ export async function tryRoutes(
 	let used: Used | null = null;
 	let sessions = 0;
 	let connected = false;
-	for (let plan = plans.shift(); plan !== undefined && !limits.over(); plan = plans.shift()) {
+	const isOver = () => limits.over() || options.clock.now() >= job.endsAt;
+	for (let plan = plans.shift(); plan !== undefined && !isOver(); plan = plans.shift()) {
 		// The place is for one connection: the last one goes before another is made.
 		await (used && leave(used, options.timeouts));
 		if (connected) {
@@ -125,7 +126,7 @@ export async function tryRoutes(
 
 	limits.done();
 	const undecided = deferral ?? refusal ?? nothingTried;
-	return signal?.aborted === true
+	return signal?.aborted === true || (attempts.length === 0 && isOver())
 		? {outcome: {kind: 'released'}, attempts: [], sentAt: null, used}
 		: {outcome: undecided, attempts, sentAt, used};
 }

@@ -28,6 +28,8 @@ export type FailedTry = {
 export const claimMarginMs = 60_000;
 
 const jitter = 0.1;
+/** The last try comes so long before the lifetime ends: this part of it, at most so many milliseconds. */
+const lastTry = {part: 0.1, mostMs: 60_000};
 /** A stated wait alone decides for the first tries. After that the schedule's wait counts if it is longer. */
 const statedWaitTries = 5;
 
@@ -36,12 +38,21 @@ export function cappedWait(waitMs: number, {waits}: RetrySchedule): number {
 	return Math.min(waitMs, Math.max(...waits));
 }
 
+/** However short its lifetime, a copy has so long for its first try, milliseconds. */
+const shortestLifetime = 1000;
+
+/** When a copy that was accepted then is past its lifetime. */
+export function endOfLife(acceptedAt: number, lifetime: number): number {
+	return acceptedAt + Math.max(lifetime, shortestLifetime);
+}
+
 /** The time of the next try, or null when the copy is given up (4.4.7). */
 export function nextAttempt(retry: Retry, failed: FailedTry, random: () => number): number | null {
 	const {waits, repeatLast} = retry.schedule;
 	const scheduled = waits[failed.tries - 1] ?? (repeatLast ? waits.at(-1) : undefined);
-	const expiry = failed.acceptedAt + retry.lifetime;
-	if (scheduled === undefined || failed.now >= expiry) {
+	const {lifetime} = retry;
+	const last = failed.acceptedAt + Math.ceil(lifetime - Math.min(lifetime * lastTry.part, lastTry.mostMs));
+	if (scheduled === undefined || failed.now >= last) {
 		return null;
 	}
 	const jittered = scheduled * (1 - jitter + 2 * jitter * random());
@@ -52,6 +63,5 @@ export function nextAttempt(retry: Retry, failed: FailedTry, random: () => numbe
 			: failed.tries <= statedWaitTries && !failed.isLeast
 				? stated
 				: Math.max(stated, jittered);
-	// The last try is at the end of the lifetime, not before it.
-	return Math.min(failed.now + Math.round(wait), expiry);
+	return Math.min(failed.now + Math.round(wait), last);
 }

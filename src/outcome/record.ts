@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
-import {type AttemptResult, isPossibleDuplicate} from '../mail/outcome.ts';
+import {type AttemptResult, type BounceCategory, isPossibleDuplicate} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
@@ -37,6 +37,7 @@ export type TriedCopy = Pick<
 	| 'attempts'
 	| 'sent_at'
 	| 'last_category'
+	| 'last_reply'
 	| 'created_at'
 	| 'tracking'
 	| 'track_opens_at'
@@ -57,6 +58,7 @@ export function triedCopy(copy: Claimed): TriedCopy {
 		attempts: copy.attempts,
 		sent_at: copy.sent_at,
 		last_category: copy.last_category,
+		last_reply: copy.last_reply,
 		created_at: copy.created_at,
 		tracking: copy.tracking,
 		track_opens_at: copy.track_opens_at,
@@ -201,7 +203,7 @@ function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry
 		sentAt: copy.sent_at ?? result.sentAt,
 		subject: copy.subject ?? (copy.role === 'to' ? (made?.subject ?? null) : null),
 		category: deferred?.category ?? (lockedOut === null ? copy.last_category : 'config'),
-		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? null,
+		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? copy.last_reply,
 		crashes,
 		queued: copy.queued,
 	};
@@ -282,9 +284,11 @@ function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: Judge
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
 		return [];
 	}
-	const last = result.outcome.kind === 'deferred' ? result.outcome : verdict.outcome;
+	const {outcome} = result;
+	const untried = outcome.kind === 'released' ? (copy.last_category as BounceCategory | null) : null;
+	const category = outcome.kind === 'deferred' ? outcome.category : (untried ?? verdict.outcome.category);
 	const {code = null, enhanced = null} = result.attempts.at(-1) ?? {};
-	return isSoftOfAddress(last.category, code, enhanced)
+	return isSoftOfAddress(category, code, enhanced)
 		? [
 				{
 					item,

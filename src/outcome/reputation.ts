@@ -84,13 +84,14 @@ const none: Weights = new Set();
 const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
 
 /** How far a copy had come before its try, and after. */
-function coursesOfTry({copy, verdict: {outcome}}: JudgedTry, told: Weights): [before: Course, after: Course] {
+function coursesOfTry({copy, verdict: {outcome, attempts}}: JudgedTry, told: Weights): [before: Course, after: Course] {
 	const before = {tried: copy.attempts > 0, taken: false, weights: told};
 	const weight = outcome.kind === 'bounced' ? weightOfRefusal(outcome.category, outcome.suppresses) : null;
 	return [
 		before,
 		{
-			tried: before.tried || triedKinds.has(outcome.kind),
+			// What was past its lifetime before its turn came was not tried.
+			tried: before.tried || (attempts > 0 && triedKinds.has(outcome.kind)),
 			taken: outcome.kind === 'delivered' || outcome.kind === 'relayed',
 			weights: weight === null ? told : new Set([...told, weight]),
 		},

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {EventType} from '../mail/event.ts';
 import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {cappedWait, nextAttempt, type Retry} from '../mail/retry.ts';
+import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {type ChangedCopy, endWaiting, type Step} from '../store/queue/queue-change.ts';
 import {announce} from './announce.ts';
@@ -16,6 +16,8 @@ export type TryEnd = {
 	readonly attempts: number;
 	/** Whether a host had taken this copy's MAIL FROM in an earlier try. */
 	readonly sentBefore: boolean;
+	/** What stood in the way to an earlier try; null: nothing. */
+	readonly lastReply?: string | null;
 	readonly retry: Retry;
 	/** When MAILCTL_RETRY_SCHEDULE does not apply (the simulator): milliseconds to the next try. */
 	readonly fixedWaitMs?: number;
@@ -32,7 +34,10 @@ export type NextStep = {
 	readonly event: EventType | null;
 };
 
-/** Decides the next state of a copy. A deferral whose schedule or lifetime is used up is a transient bounce (4.4.7). */
+/**
+ * Decides the next state of a copy. A deferral whose schedule or lifetime is used up is a transient bounce (4.4.7), and so
+ * is a release past the lifetime.
+ */
 export function decideNext(end: TryEnd, now: number, random: () => number): NextStep {
 	const {outcome} = end.result;
 	const attempts = end.attempts + 1;
@@ -55,6 +60,10 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 		case 'suppressed':
 			return {...done('suppressed', 'suppressed'), attempts: end.attempts};
 		case 'released':
+			if (now >= endOfLife(end.acceptedAt, end.retry.lifetime)) {
+				const last = outcome.reason ?? end.lastReply ?? null;
+				return {...done('bounced', 'bounced'), attempts: end.attempts, outcome: expired(last)};
+			}
 			return {
 				...waiting(end),
 				attempts: end.attempts,
@@ -80,12 +89,13 @@ function waiting(end: TryEnd): {state: RecipientState} {
 	return {state: end.sentBefore || end.result.sentAt !== null ? 'sent' : 'queued'};
 }
 
-function expired(reason: string): Outcome {
+/** `last`: what stood in the way; null: it was never tried. */
+function expired(last: string | null): Outcome {
 	return {
 		kind: 'bounced',
 		type: 'transient',
 		category: 'expired',
-		reason: `4.4.7 Not delivered within the queue lifetime; last: ${reason}`,
+		reason: `4.4.7 Not delivered within the queue lifetime; ${last === null ? 'not tried' : `last: ${last}`}`,
 		suppresses: false,
 	};
 }

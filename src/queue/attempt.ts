@@ -29,13 +29,14 @@ export type AttemptSteps = {
 	readonly make: (copy: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
 	/**
 	 * Hands the mail over by its way: an SMTP session in a sender thread, a captured file, the simulator. The site may have so
-	 * many connections now.
+	 * many connections now. Past `endsAt` (milliseconds) no host is asked any more.
 	 */
 	readonly deliver: (
 		copy: Claimed,
 		made: Made,
 		way: Omit<Way, 'warmUp'>,
 		connections: number,
+		endsAt: number,
 	) => Promise<AttemptResult>;
 	/** How many of its tries before this one may have arrived. */
 	readonly countDoubtful: (copy: Claimed) => Promise<number>;
@@ -51,10 +52,19 @@ export type Attempted = {
 	readonly made: Pick<Made, 'subject' | 'firstLink'> | null;
 };
 
-/** One try of one copy, from claim to result: nothing here writes. `termsNow`: null if its site is left alone since. */
+/** What may change while a copy waits. */
+export type AttemptBounds = {
+	/** Null: its site is left alone since it was claimed. */
+	readonly termsNow: () => TravelTerms | null;
+	/** When the copy is past its lifetime, milliseconds, and whether it is. */
+	readonly endsAt: number;
+	readonly isOver: () => boolean;
+};
+
+/** One try of one copy, from claim to result: nothing here writes. What is past its lifetime is released. */
 export async function attempt(
 	copy: Claimed,
-	termsNow: () => TravelTerms | null,
+	{termsNow, endsAt, isOver}: AttemptBounds,
 	steps: AttemptSteps,
 ): Promise<Attempted> {
 	const unsent = (outcome: AttemptResult['outcome']): Attempted => ({
@@ -68,6 +78,9 @@ export async function attempt(
 	if (copy.sender_id === null) {
 		return unsent({kind: 'errored', reason: 'sender_not_available', message: 'The sender was removed or disabled.'});
 	}
+	if (isOver()) {
+		return unsent({kind: 'released'});
+	}
 
 	const making = await steps.make(copy);
 	if (!making.ok) {
@@ -80,11 +93,11 @@ export async function attempt(
 			: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
 	}
 	const terms = termsNow();
-	if (terms === null) {
+	if (terms === null || isOver()) {
 		return unsent({kind: 'released'});
 	}
 	const {subject, firstLink} = making.made;
-	const result = await steps.deliver(copy, making.made, terms.way, terms.connections);
+	const result = await steps.deliver(copy, making.made, terms.way, terms.connections, endsAt);
 	return {result: await endDoubtful(copy, result, steps), made: {subject, firstLink}};
 }
 

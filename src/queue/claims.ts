@@ -14,6 +14,8 @@ export type ClaimsOptions = {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
 	readonly recordWrite: GroupWrite<JudgedTry, boolean>;
+	/** Claims those of the copies that nobody has or holds, for so long (milliseconds) without their daemon. */
+	readonly claimAged: (ids: readonly string[], lastsMs: number) => Promise<readonly Claimed[]>;
 	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
 	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly LaneKey[]>;
 	/** With a margin: how long a claim lasts without its daemon. Past it another one may take the copy if nobody knows this one. */
@@ -81,6 +83,18 @@ export function createClaims(options: ClaimsOptions) {
 			const next = nextDue === null ? null : Date.parse(nextDue);
 			const result = {count: copies.length, nextDue: copies.length < claimed.length ? clock.now() : next, warmedUp};
 			return {copies, result};
+		},
+
+		/** Copies past their lifetime, to be recorded; none where the store fails. */
+		async claimAged(ids: readonly string[]): Promise<readonly Claimed[]> {
+			try {
+				const claimed = await options.claimAged(ids, attemptDeadlineMs + claimMarginMs);
+				return claimed.filter(({id}) => held.take(id));
+			} catch (error) {
+				onStoreError(error);
+				held.doubt();
+				return [];
+			}
 		},
 
 		/** Resolves once the outcome of a claimed copy is on stable storage, or is somebody else's. */

@@ -1,6 +1,6 @@
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
-import type {Retry} from '../mail/retry.ts';
+import {endOfLife, type Retry} from '../mail/retry.ts';
 import type {Way} from '../mail/way.ts';
 import {type JudgedTry, type TriedCopy, triedCopy} from '../outcome/record.ts';
 import {decideNext, type NextStep} from '../outcome/settle.ts';
@@ -71,6 +71,7 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 				acceptedAt: Date.parse(copy.created_at),
 				attempts: copy.attempts,
 				sentBefore: copy.sent_at !== null,
+				lastReply: copy.last_reply,
 				retry: retryOf(copy),
 				...(fixedWaitMs === undefined ? {} : {fixedWaitMs}),
 			},
@@ -84,7 +85,16 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 		return {schedule, lifetime: copy.queue_lifetime_s === null ? lifetime : copy.queue_lifetime_s * 1000};
 	}
 
-	return {conclude, faulty, unsent};
+	/** When the copy is past its lifetime, milliseconds. */
+	const endOf = (copy: Claimed): number => endOfLife(Date.parse(copy.created_at), retryOf(copy).lifetime);
+
+	/** What follows for a copy that was not tried. */
+	function untried(copy: Claimed): JudgedTry {
+		const {result} = unsent(copy, {kind: 'released'});
+		return {copy: triedCopy(copy), result, made: null, crashes: copy.crashes, verdict: judged(copy, result)};
+	}
+
+	return {conclude, faulty, unsent, untried, endOf};
 }
 
 function givenBack(result: AttemptResult, reason: string): AttemptResult {

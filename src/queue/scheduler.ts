@@ -4,6 +4,7 @@ import type {Claimed} from '../store/queue/claimed.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
 import {type ClaimsOptions, createClaims} from './claims.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';
+import {createExpiry, type ExpiryOptions} from './expiry.ts';
 import {createFindWays} from './find-ways.ts';
 import type {Grant} from './grants.ts';
 import {createLanes, type LanesOptions} from './lanes.ts';
@@ -15,6 +16,7 @@ import {reportSites, type Site, type SiteReport} from './site.ts';
 export type SchedulerOptions = Omit<LanesOptions, 'longestWait' | 'newLease' | 'onShort'> &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
 	ScanOptions &
+	ExpiryOptions &
 	ClaimsOptions &
 	ConclusionsOptions & {
 		/** Where a lane's mail goes. A promise is kept in bounded time, and rejects only where something of ours is broken. */
@@ -88,8 +90,9 @@ export function createScheduler(options: SchedulerOptions) {
 		onError: options.onWayError,
 	});
 	const claims = createClaims(options);
-	const {conclude, faulty, unsent} = createConclusions({...options, now: options.steps.now});
+	const {conclude, faulty, unsent, untried, endOf} = createConclusions({...options, now: options.steps.now});
 	const scan = createScan({...options, lanes, moment, isRunning: () => state === 'running', onScanned: plan});
+	const expiry = createExpiry({...options, canStore: () => !claims.failing, end: endUntried});
 	const running = new Set<Promise<void>>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	let timer: NodeJS.Timeout | undefined;
@@ -168,8 +171,13 @@ export function createScheduler(options: SchedulerOptions) {
 	 */
 	async function tryCopy(grant: Grant, copy: Claimed): Promise<Tried> {
 		try {
-			const termsNow = () => lanes.travelTerms(grant, moment());
-			return {...(await attempt(copy, termsNow, options.steps)), crashes: copy.crashes};
+			const endsAt = endOf(copy);
+			const bounds = {
+				termsNow: () => lanes.travelTerms(grant, moment()),
+				endsAt,
+				isOver: () => clock.now() >= endsAt,
+			};
+			return {...(await attempt(copy, bounds, options.steps)), crashes: copy.crashes};
 		} catch (error) {
 			const unavailable = options.isUnavailable(error);
 			if (unavailable) {
@@ -179,6 +187,22 @@ export function createScheduler(options: SchedulerOptions) {
 				? {...unsent(copy, {kind: 'released'}), made: null, crashes: copy.crashes}
 				: faulty(copy, error);
 		}
+	}
+
+	/** Copies past their lifetime leave the queue without a try. */
+	async function endUntried(ids: readonly string[]): Promise<void> {
+		const copies = await claims.claimAged(ids);
+		await Promise.all(
+			copies.map(async copy => {
+				const ended = untried(copy);
+				await claims.record(ended);
+				const {nextAttemptAt} = ended.verdict;
+				if (nextAttemptAt !== null) {
+					const {destination, workspace_id: workspaceId} = copy;
+					lanes.due({destination, workspaceId}, nextAttemptAt, moment());
+				}
+			}),
+		);
 	}
 
 	/** None rejects but for a bug in this folder, after which nobody knows what a lane holds: then the process ends (unhandledRejection). */
@@ -196,6 +220,7 @@ export function createScheduler(options: SchedulerOptions) {
 			leaseTimer = leases ? setInterval(leases.renew, noteMs) : undefined;
 			await leases?.renew();
 			await scan.scan();
+			expiry.start();
 		},
 
 		/**
@@ -237,6 +262,7 @@ export function createScheduler(options: SchedulerOptions) {
 			state = 'stopping';
 			clearInterval(timer);
 			clearInterval(noteTimer);
+			await expiry.stop();
 			while (running.size > 0) {
 				await Promise.all(running);
 			}

@@ -59,7 +59,17 @@ const terms = {
 	mailsPerSession: 1_000_000,
 } as const;
 const recipientId = 'rcp';
-const job = {recipientId, destination: 'example.test', envelope, ref: 'ref', terms, data, attempt: 1, simulated: false};
+const job = {
+	recipientId,
+	destination: 'example.test',
+	envelope,
+	ref: 'ref',
+	terms,
+	data,
+	attempt: 1,
+	endsAt: Number.POSITIVE_INFINITY,
+	simulated: false,
+};
 
 async function ours(width: number): Promise<void> {
 	const {outcome} = await deliverer.deliver('relay', width, job);

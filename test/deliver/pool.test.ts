@@ -17,8 +17,8 @@ test('never more connections to a site than its limit, all mail arrives', async 
 
 test('the place of a connection that has ended is free when the host knows', async t => {
 	const pool = createPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
-	const first = await pool.acquire('site', 1, () => true);
-	const second = pool.acquire('site', 1, () => true);
+	const first = await pool.acquire('site', 1, {fits: () => true, waitMs: 60_000});
+	const second = pool.acquire('site', 1, {fits: () => true, waitMs: 60_000});
 	first?.release(null);
 	t.deepEqual(pool.count(), {busy: 0, idle: 0, waiting: 1});
 	t.is((await second)?.session, null);
@@ -208,4 +208,18 @@ test('fewer connections hold at once, also for mail that waits; none: it comes b
 	t.deepEqual([...kinds].sort(), [...Array(7).fill('delivered'), ...Array(5).fill('released')]);
 	await waitFor('no connection is kept', () => lab.hosts[0]?.open() === 0);
 	t.is((await lab.deliver()).outcome.kind, 'delivered', 'a probe may try');
+});
+
+test('a mail past its lifetime waits no longer for a connection, and no further host is asked', async t => {
+	const silent: FakeMxOptions = {greeting: {do: 'never'}};
+	const lab = await startLab(t, [silent, {}], {limit: 1});
+	const first = lab.deliver({endsAt: Date.now() + 500});
+	await waitFor('the connection', () => lab.hosts[0]?.connections.length === 1);
+	const second = await lab.deliver({endsAt: Date.now() + 500});
+	t.deepEqual([second.outcome, second.attempts], [{kind: 'released'}, []]);
+	lab.hosts[0]?.connections[0]?.drop();
+	t.like((await first).outcome, {kind: 'deferred', category: 'network'});
+	t.is(lab.hosts[1]?.connections.length, 0);
+	t.deepEqual((await lab.deliver({endsAt: Date.now()})).outcome, {kind: 'released'});
+	t.is(lab.hosts[0]?.connections.length, 1);
 });

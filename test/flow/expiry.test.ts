@@ -1,5 +1,6 @@
 import test from 'ava';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const lifetimeMs = 5000;
 
@@ -26,5 +27,43 @@ test('a workspace with a lifetime of seconds: given up as expired, transient, no
 	const asked = host('mx.a.example').connections.flatMap(({commands}) => commands.filter(line => /^RCPT/.test(line)));
 	t.is(asked.length, attempts.length);
 	t.like(await program.cli('suppression', 'check', 'user@a.example'), {suppressed: false});
+	t.is(await daemon.stop(), 0);
+});
+
+test('nothing reaches a host after its lifetime: neither what waits for a stuck host nor what an operator suspended', async t => {
+	const {program, host} = await startMailHosts(
+		t,
+		{'mx.stuck.example': {greeting: {do: 'never'}}, 'mx.free.example': {}},
+		{},
+		{MAILCTL_RETRY_SCHEDULE: '1s*', MAILCTL_QUEUE_LIFETIME: `${lifetimeMs}ms`},
+	);
+	const daemon = await program.serve();
+	const {send, status, until, show} = await clientOf(program, daemon);
+	await program.cliBytes('queue', 'suspend', 'free.example');
+	const suspended = await send('user@free.example');
+	const stuck = await Promise.all(Array.from({length: 20}, (_, n) => send(`user${n}@stuck.example`)));
+	const stuckHost = host('mx.stuck.example');
+	await waitFor('a connection', () => stuckHost.connections.length > 0);
+	await until(suspended, 'bounced');
+	const under = stuckHost.connections.length;
+	const {message, events} = await show(suspended);
+	t.like(events.at(-1)?.detail, {
+		...{type: 'transient', category: 'expired', enhanced: '4.4.7'},
+		reason: '4.4.7 Not delivered within the queue lifetime; not tried',
+	});
+	t.is(message.status, 'bounced');
+	await waitFor('those without a connection', async () => {
+		const states = await Promise.all(stuck.map(status));
+		return states.filter(state => state === 'bounced').length >= stuck.length - under;
+	});
+	await program.cliBytes('queue', 'resume', 'free.example');
+	for (const connection of stuckHost.connections) {
+		connection.drop();
+	}
+	for (const id of stuck) {
+		await until(id, 'bounced');
+	}
+	t.is(stuckHost.connections.length, under, 'nothing began after the end');
+	t.is(host('mx.free.example').connections.length, 0);
 	t.is(await daemon.stop(), 0);
 });

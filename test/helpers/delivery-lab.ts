@@ -46,6 +46,7 @@ export function testDelivery(overrides: Partial<Delivery> = {}): Delivery {
 		terms: plainTerms,
 		data: Buffer.from('Subject: hello\r\n\r\nHello.\r\n'),
 		attempt: 1,
+		endsAt: Number.POSITIVE_INFINITY,
 		simulated: false,
 		...overrides,
 	};

@@ -3,6 +3,7 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
+import {claimAged, readAged, readShortestLifetime} from '../../src/store/queue/aged-copies.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {createLaneWaitWrite} from '../../src/store/queue/lane-waits.ts';
@@ -47,9 +48,13 @@ export function schedulerOf(
 	const boot = newId('req');
 	const recorded: string[] = [];
 	const laneWaitWrite = createLaneWaitWrite(boot);
+	const claiming = {dialect: store.dialect, boot, newId, clock: systemClock};
 	const scheduler = createScheduler({
 		writer: store.writer,
-		claimWrite: createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock}),
+		claimWrite: createClaimWrite(claiming),
+		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
+		readShortestLifetime: () => readShortestLifetime(store.reader),
+		readAged: page => readAged(store.reader, page),
 		recordWrite: createRecordWrite(boot, outbox),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readLanes: () => readLanes(store.reader),

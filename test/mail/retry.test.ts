@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {retrySchedule} from '../../src/config/delivery-values.ts';
 import {table} from '../../src/config/table.ts';
-import {nextAttempt, type Retry, type RetrySchedule} from '../../src/mail/retry.ts';
+import {endOfLife, nextAttempt, type Retry, type RetrySchedule} from '../../src/mail/retry.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -33,7 +33,7 @@ test('the default schedule: two tries in the first minutes, then ever rarer, to 
 		now = next;
 	}
 	t.deepEqual(waits.slice(0, 10), [1, 5, 10, 20, 40, 90, 180, 240, 240, 240]);
-	t.is(now, accepted + 4 * day, 'the last try is at the end of the lifetime');
+	t.is(now, accepted + 4 * day - minute, 'the last try is a minute before the end of the lifetime');
 	t.is(waits.length, 30);
 });
 
@@ -52,12 +52,13 @@ test('a wait is a tenth longer or shorter at most, and never past the lifetime',
 		(n, random, age) => {
 			const now = accepted + age;
 			const next = nextAttempt(usual, {acceptedAt: accepted, now, tries: n}, () => random);
-			if (age >= usual.lifetime) {
+			const last = accepted + usual.lifetime - minute;
+			if (now >= last) {
 				return next === null;
 			}
 			const wait = usual.schedule.waits[n - 1] ?? 4 * hour;
-			const latest = Math.min(now + wait * 1.1, accepted + usual.lifetime);
-			const earliest = Math.min(now + wait * 0.9, accepted + usual.lifetime);
+			const latest = Math.min(now + wait * 1.1, last);
+			const earliest = Math.min(now + wait * 0.9, last);
 			return next !== null && next >= Math.floor(earliest) && next <= Math.ceil(latest);
 		},
 	);
@@ -70,7 +71,14 @@ test('a lifetime of minutes, as for one-time passwords', t => {
 		const next = nextAttempt(retry, {acceptedAt: accepted, now: accepted + minutes * minute, tries}, middle);
 		return next === null ? null : (next - accepted) / minute;
 	};
-	t.deepEqual([at(0, 1), at(1, 2), at(6, 3), at(16, 4), at(30, 5)], [1, 6, 16, 30, null]);
+	t.deepEqual([at(0, 1), at(1, 2), at(6, 3), at(16, 4), at(29, 5)], [1, 6, 16, 29, null]);
+});
+
+test('a lifetime of seconds leaves a tenth of itself to the last try, a lifetime of zero one try', t => {
+	const next = (lifetime: number) =>
+		nextAttempt({...usual, lifetime}, {acceptedAt: accepted, now: accepted + 100, tries: 1}, middle);
+	t.deepEqual([next(20_000), next(0)], [accepted + 18_000, null]);
+	t.deepEqual([endOfLife(accepted, 20_000), endOfLife(accepted, 0)], [accepted + 20_000, accepted + 1000]);
 });
 
 test('a stated wait is kept to, without jitter, but no longer than the longest of the schedule', t => {

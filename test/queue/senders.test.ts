@@ -25,6 +25,7 @@ const delivery = (recipientId = newId('rcp')): Delivery => ({
 	terms: plainTerms,
 	data: new Uint8Array(randomBytes(100)),
 	attempt: 1,
+	endsAt: Number.POSITIVE_INFINITY,
 	simulated: false,
 	nxdomainBefore: false,
 	noAddressBefore: false,

@@ -17,6 +17,7 @@ export type Claimed = {
 	/** When its last try ended. */
 	readonly state_at: string;
 	readonly last_category: string | null;
+	readonly last_reply: string | null;
 	readonly crashes: number;
 	readonly mode: Mode;
 	readonly from_address: string;
@@ -51,7 +52,7 @@ export type Claimed = {
 };
 
 const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state, r.state_at,
-	r.attempts, r.sent_at, r.last_category, r.crashes,
+	r.attempts, r.sent_at, r.last_category, r.last_reply, r.crashes,
 	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.template_id, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
 	m.timezone, m.tracking, m.attachments, m.created_at,
 	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.track_opens_at,

@@ -39,8 +39,15 @@ export type ClaimWriteOptions = {
 	readonly clock: Clock;
 };
 
-/** When a transaction claims, in milliseconds and in the store's form, and until when. */
-type Times = {readonly at: number; readonly now: string; readonly until: string};
+/** When a transaction claims, in milliseconds, and until when, in the store's form. */
+type Times = {readonly at: number; readonly until: string};
+
+/** A query of copies in the queue, as text: ids and their tries. */
+type Claimable = {
+	readonly copies: string;
+	readonly bindings: readonly Knex.RawBinding[];
+	readonly most: number;
+};
 
 /**
  * Claims due copies for one daemon, so few of each lane that no backlog holds up another lane's mail: all lanes of a
@@ -51,7 +58,6 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		const now = clock.now();
 		const times = {
 			at: now,
-			now: storeTime(now),
 			until: storeTime(now + Math.max(...claims.map(({lastsMs}) => lastsMs))),
 		};
 		const rows = await claimDue(trx, {dialect, boot, newId}, claims, times);
@@ -59,7 +65,7 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		const claimed: ClaimedNow[] = [];
 		for (const one of claims) {
 			const copies = ofLane.get(laneText(one)) ?? [];
-			const nextDue = one.asksNext && copies.length < one.limit ? await readNextDue(trx, one, times.now) : null;
+			const nextDue = one.asksNext && copies.length < one.limit ? await readNextDue(trx, one, storeTime(now)) : null;
 			claimed.push({copies, nextDue, warmedUp: null});
 		}
 		return claimed;
@@ -96,28 +102,38 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 	};
 }
 
-/**
- * A claim ends by result, however long the try takes: what is claimed is passed over. When it was due is left as it is:
- * moving it would cost as much as all the rest of a claim.
- */
 async function claimDue(
 	trx: Knex.Transaction,
-	{dialect, boot, newId}: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
+	options: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
 	claims: readonly Claim[],
-	{at, now, until}: Times,
+	times: Times,
 ): Promise<Claimed[]> {
-	const lanes = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', dialect));
+	const lanes = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', options.dialect));
+	const now = storeTime(times.at);
 	const bindings = claims.flatMap(({destination, workspaceId, limit}) => [
 		...[destination, workspaceId, now],
 		...[workspaceId, limit],
 	]);
+	const most = claims.reduce((sum, {limit}) => sum + limit, 0);
+	return await claimThose(trx, options, {copies: lanes.join(' union all '), bindings, most}, times);
+}
+
+/**
+ * A claim ends by result, however long the try takes: what is claimed is passed over. When it was due is left as it is:
+ * moving it would cost as much as all the rest of a claim.
+ */
+export async function claimThose(
+	trx: Knex.Transaction,
+	{dialect, boot, newId}: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
+	{copies, bindings, most}: Claimable,
+	{at, until}: Times,
+): Promise<Claimed[]> {
 	// Another node may have claimed a copy just before it was locked here.
 	// A copy that was not tried yet may be queued by this.
 	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until, queued)
 		select d.recipient_id, ?, d.attempts, ?, case when d.attempts = 0 then ${textInTurn(trx)} end
-		from (${lanes.join(' union all ')}) as d where true
+		from (${copies}) as d where true
 		on conflict (recipient_id) do nothing returning recipient_id as id, queued`;
-	const most = claims.reduce((sum, {limit}) => sum + limit, 0);
 	const events = Array.from({length: most}, () => newId('evt'));
 	const values = [boot, until, JSON.stringify(events), ...bindings];
 	if (dialect.name === 'postgres') {

@@ -1,0 +1,130 @@
+import test from 'ava';
+import type {Store} from '../../src/store/store.ts';
+import {changeCopies, copyRows} from '../helpers/copies.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {type Deliver, now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {wayTo} from '../helpers/ways.ts';
+
+const hour = 3_600_000;
+/** In which every test has come to where its mail waits. */
+const lifetime = 5000;
+const retry = (lifetimeMs = lifetime) => ({schedule: {waits: [20], repeatLast: true}, lifetime: lifetimeMs});
+const many = (n: number, domain: string) => Array.from({length: n}, (_, index) => `u${index}@${domain}`);
+
+const statesOf = async (store: Store) =>
+	Object.fromEntries((await copyRows(store.reader)).map(row => [row.address, row.state]));
+const detailsOf = async (store: Store) =>
+	(await store.reader('events').where({type: 'bounced'})).map(({detail}) => JSON.parse(detail));
+
+storeTest(test, 'what is past its lifetime when its turn comes ends without a try', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, ['late@a.test', 'tried@a.test'], {due: Date.now() - 2 * hour});
+	await changeCopies(store.database, all => all.where({address: 'tried@a.test'}), {
+		...{state: 'sent', sent_at: now(), attempts: 2, last_category: 'rate', last_reply: '450 later'},
+	});
+	await insertMessages(store, workspaceId, ['one@a.test']);
+	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		retry: () => retry(hour),
+	});
+	await scheduler.start();
+	await waitFor('the ends', () => recorded.length === 3);
+	await scheduler.stop();
+	t.deepEqual(await statesOf(store), {
+		'late@a.test': 'bounced',
+		'tried@a.test': 'bounced',
+		'one@a.test': 'delivered',
+	});
+	const details = await detailsOf(store);
+	t.true(
+		details.every(
+			({type, category, enhanced}) => type === 'transient' && category === 'expired' && enhanced === '4.4.7',
+		),
+	);
+	t.deepEqual(details.map(({reason}) => reason).sort(), [
+		'4.4.7 Not delivered within the queue lifetime; last: 450 later',
+		'4.4.7 Not delivered within the queue lifetime; not tried',
+	]);
+	t.deepEqual(
+		(await copyRows(store.reader).orderBy('id')).map(({attempts}) => attempts),
+		[0, 2, 1],
+	);
+	t.deepEqual(await store.reader('suppressions'), []);
+	t.is((await store.reader('attempts')).length, 1);
+	t.is(
+		Number((await store.reader('reputation_hours').sum({n: 'attempted'}))[0]?.n),
+		1,
+		'what was not tried does not count',
+	);
+});
+
+storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const paused = await insertWorkspace(store, 'paused');
+	const patient = await insertWorkspace(store, 'patient');
+	await store.writer.transaction(async trx => {
+		await trx('suspensions').insert({destination: 'suspended.test', reason: 'asked', created_at: now()});
+		await trx('workspaces').where({id: paused.workspaceId}).update({paused_at: now()});
+		await trx('workspaces').where({id: patient.workspaceId}).update({queue_lifetime_s: 3600});
+	});
+	await insertMessages(store, workspaceId, [
+		...[...many(2, 'suspended.test'), ...many(3, 'stuck.test'), ...many(3, 'closed.test'), ...many(2, 'dns.test')],
+		...['held@held.test'],
+	]);
+	await changeCopies(store.database, all => all.where({address: 'held@held.test'}), {held_at: now()});
+	await insertMessages(store, paused.workspaceId, ['u@paused.test']);
+	await insertMessages(store, patient.workspaceId, ['patient@suspended.test']);
+	const stuck: Array<() => void> = [];
+	const closed = {deferred: 0};
+	const deliver: Deliver = copy => {
+		if (copy.destination === 'stuck.test') {
+			return new Promise(resolve =>
+				stuck.push(() => resolve(resultOf(copy, {kind: 'deferred', category: 'network', reason: 'stuck'}))),
+			);
+		}
+		closed.deferred++;
+		const deferred = resultOf(copy, {kind: 'deferred', category: 'network', reason: 'no greeting'});
+		return Promise.resolve({
+			...deferred,
+			attempts: deferred.attempts.map(one => ({...one, phase: 'greeting' as const, code: null})),
+		});
+	};
+	const {scheduler} = schedulerOf(store, deliver, {
+		retry: () => ({schedule: {waits: [600_000], repeatLast: true}, lifetime}),
+		wayOf: ({destination}) =>
+			destination === 'dns.test'
+				? new Promise(() => {})
+				: Promise.resolve(wayTo(destination, {failures: 1, connections: 1, startConnections: 1})),
+	});
+	await scheduler.start();
+	await waitFor('the ends', async () => {
+		const states = Object.values(await statesOf(store));
+		return states.filter(state => state === 'bounced').length === 2 + 2 + 3 + 2;
+	});
+	const states = await statesOf(store);
+	t.is(stuck.length, 1);
+	t.is(closed.deferred, 1, 'the site was left alone after the first');
+	t.deepEqual(
+		Object.entries(states)
+			.filter(([, state]) => state !== 'bounced')
+			.map(([address]) => address)
+			.sort(),
+		['held@held.test', 'patient@suspended.test', 'u0@stuck.test', 'u@paused.test'],
+	);
+	stuck[0]?.();
+	await waitFor('the try to end', async () => (await statesOf(store))['u0@stuck.test'] === 'bounced');
+
+	await store.writer.transaction(async trx => {
+		await trx('workspaces').update({paused_at: null});
+		await trx('queue').update({held_at: null});
+	});
+	await waitFor(
+		'the others',
+		async () => Object.values(await statesOf(store)).filter(one => one !== 'bounced').length === 1,
+	);
+	t.is((await statesOf(store))['patient@suspended.test'], 'accepted');
+	await scheduler.stop();
+	t.is((await detailsOf(store)).length, 13 - 1);
+	t.deepEqual(await store.reader('claims'), []);
+});
