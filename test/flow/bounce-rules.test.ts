@@ -1,9 +1,8 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import {eventsOf} from '../helpers/daemon.ts';
+import {logged} from '../helpers/daemon.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
-import {waitFor} from '../helpers/wait.ts';
 
 const rule = (category: string) => ({
 	rules: [{name: 'the-door', when: {text: 'wrong door'}, category}],
@@ -32,16 +31,13 @@ test('own rules come before the shipped ones; SIGHUP reads them anew in all thre
 
 	writeFileSync(file, '{"rules": [{"name": "the-door"}]}');
 	daemon.signal('SIGHUP');
-	const [refusal] = await waitFor('the refusal', async () => {
-		const events = await eventsOf(program, 'reload_refused');
-		return events.length > 0 && events;
-	});
+	const [refusal] = await logged(program, 'reload_refused');
 	t.regex(JSON.stringify(refusal), /rules\.json.{1,3} rules\[0\] \(the-door\)\.category: use one of/);
 	t.is(await read('two@a.example'), 'policy');
 
 	writeFileSync(file, JSON.stringify(rule('disabled')));
 	daemon.signal('SIGHUP');
-	await waitFor('the new rules hold', async () => (await eventsOf(program, 'reloaded')).length > 0);
+	await logged(program, 'reloaded');
 	for (const to of ['three@a.example', 'four@a.example', 'five@a.example']) {
 		t.is(await read(to), 'disabled');
 	}

@@ -2,7 +2,7 @@ import {execFileSync} from 'node:child_process';
 import {mkdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {eventsOf, welcomeOf} from '../helpers/daemon.ts';
+import {logged, welcomeOf} from '../helpers/daemon.ts';
 import {deliveringTo, domains} from '../helpers/delivering-to.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {call} from '../helpers/shop.ts';
@@ -102,7 +102,7 @@ test('too little free space: no new mail is accepted, all else goes on, and it e
 	const send = (to: string) => call(`${daemon.url}/v1/messages`, key, {from, to, templateId});
 	const first = await send('first@a.example');
 	t.is(first.status, 202);
-	await waitFor('it is deferred', async () => (await eventsOf(program, 'deferred')).length > 0);
+	await logged(program, 'deferred');
 
 	const ballast = join(program.folder, 'data', 'ballast');
 	writeFileSync(ballast, Buffer.alloc(11 * 1024 * 1024));
@@ -137,8 +137,8 @@ test('too little free space: no new mail is accepted, all else goes on, and it e
 	rmSync(ballast);
 	await waitFor('it is ready again', async () => (await fetch(`${daemon.url}/readyz`)).ok);
 	t.is((await send('fourth@b.example')).status, 202);
-	t.is((await eventsOf(program, 'disk_low')).length, 1);
-	t.is((await eventsOf(program, 'disk_recovered')).length, 1);
+	t.is((await logged(program, 'disk_low')).length, 1);
+	t.is((await logged(program, 'disk_recovered')).length, 1);
 	await waitFor('both have arrived', () => mx.count() === 2);
 	t.is(await daemon.stop(), 0);
 });

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test from 'ava';
 import {usualWal} from '../../src/store/engine/sqlite-wal.ts';
 import {openStore} from '../../src/store/store.ts';
-import {eventsOf, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
+import {logged, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -24,11 +24,6 @@ test('while another program reads, the write-ahead log grows and it shows; then 
 		const {stdout} = await program.run('doctor', '--json');
 		return (JSON.parse(stdout) as Array<Record<string, string>>).find(({check}) => check === 'store-log');
 	};
-	const logged = async (event: string) =>
-		await waitFor(event, async () => {
-			const events = await eventsOf(program, event);
-			return events.length > 0 && events;
-		});
 	const before = walBytes();
 	const shown = await metric();
 	t.true(shown >= before && shown <= walBytes(), `${before} ${shown}`);
@@ -43,7 +38,7 @@ test('while another program reads, the write-ahead log grows and it shows; then 
 	await third.raw('insert into scratch values (zeroblob(?))', [80 * megabyte]);
 	await third.raw('drop table scratch');
 	t.true(walBytes() > 80 * megabyte);
-	const [said] = await logged('wal_large');
+	const [said] = await logged(program, 'wal_large');
 	// It may have looked while the log was being written.
 	t.true(Number(said?.bytes) > usualWal);
 	t.true((await metric()) > 80 * megabyte);
@@ -54,7 +49,7 @@ test('while another program reads, the write-ahead log grows and it shows; then 
 
 	await other.database.raw('commit');
 	await waitFor('it is emptied', () => walBytes() < megabyte);
-	t.is((await logged('wal_emptied')).length, 1);
+	t.is((await logged(program, 'wal_emptied')).length, 1);
 	t.like(await logCheck(), {status: 'ok'});
 	t.is(await daemon.stop(), 0);
 });

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {eventsOf, welcomeOf} from '../helpers/daemon.ts';
+import {logged, welcomeOf} from '../helpers/daemon.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {addShop} from '../helpers/second-shop.ts';
 import {call, eachOf} from '../helpers/shop.ts';
@@ -62,7 +62,7 @@ test('30 of 200 refused: paused with the reason, held, resumed, and not paused a
 		stdout,
 	);
 	t.regex(stdout, /^ {2}24 hours {6}\d+ of \d+ \(1\d(\.\d+)?%\) bounced, 0 of \d+ \(0%\) complained$/m);
-	t.like(await eventsOf(program, 'workspace_paused'), {length: 1, 0: {level: 'error'}});
+	t.like(await logged(program, 'workspace_paused'), {length: 1, 0: {level: 'error'}});
 	const metrics = await (await fetch(`${daemon.url}/metrics`)).text();
 	t.regex(metrics, /^mailctl_workspace_trouble\{workspace="ws_\w+",state="paused"\} 1$/m);
 	t.regex(metrics, /^mailctl_reputation_copies\{workspace="ws_\w+",window="day",what="hard"\} [1-3]\d$/m);

@@ -1,7 +1,7 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {eventsOf, type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {logged, type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
@@ -107,17 +107,14 @@ test('an entry of the destinations file sends a domain by a smarthost; SIGHUP re
 
 	writeDestinations('{"partner": {"domains": ["b.example"], "conections": 3, "route": "nowhere"}');
 	daemon.signal('SIGHUP');
-	const [refusal] = await waitFor('the refusal', async () => {
-		const events = await eventsOf(program, 'reload_refused');
-		return events.length > 0 && events;
-	});
+	const [refusal] = await logged(program, 'reload_refused');
 	t.regex(JSON.stringify(refusal), /MAILCTL_DESTINATIONS_FILE=.*is not JSON: look at line 1/);
 	await send(daemon.url, shop, 'two@a.example');
 	await arrived(smarthost, 'two@a.example');
 
 	writeDestinations({partner: {domains: ['b.example'], route}});
 	daemon.signal('SIGHUP');
-	await waitFor('the new file holds', async () => (await eventsOf(program, 'reloaded')).length > 0);
+	await logged(program, 'reloaded');
 	await send(daemon.url, shop, 'three@a.example');
 	await send(daemon.url, shop, 'three@b.example');
 	await arrived(mx, 'three@a.example');
@@ -143,10 +140,7 @@ test('what a workspace asks for and the settings do not have: said by the comman
 	await program.run('init');
 	await program.cli('workspace', 'update', 'default', '--pool', 'otp');
 	const daemon = await program.serve({MAILCTL_SOURCE_POOLS: ''});
-	const [warning] = await waitFor('the warning', async () => {
-		const events = await eventsOf(program, 'workspace_setting_unknown');
-		return events.length > 0 && events;
-	});
+	const [warning] = await logged(program, 'workspace_setting_unknown');
 	t.regex(JSON.stringify(warning), /default: its source pool otp is not in MAILCTL_SOURCE_POOLS/);
 	t.is(await daemon.stop(), 0);
 });

@@ -187,3 +187,11 @@ export async function eventsOf(program: Program, event: string): Promise<Array<R
 	const lines = (await program.log()).split('\n').filter(line => line.startsWith(`{`) && line.endsWith('}'));
 	return lines.map(line => JSON.parse(line) as Record<string, unknown>).filter(record => record.event === event);
 }
+
+/** The same, once there is one: what shows elsewhere is logged a moment later. */
+export async function logged(program: Program, event: string): Promise<Array<Record<string, unknown>>> {
+	return await waitFor(`the log has ${event}`, async () => {
+		const events = await eventsOf(program, event);
+		return events.length > 0 && events;
+	});
+}
