@@ -63,18 +63,23 @@ test('a policy that is not valid is none', t => {
 		changed('604800', '-1'),
 		changed('604800', '1e5'),
 		changed('604800', '12345678901'),
-		changed('mail.example.com', '*.*.example.com'),
-		changed('mail.example.com', 'mail.*.com'),
-		changed('mail.example.com', '*'),
-		changed('mail.example.com', 'm*il.example.com'),
-		changed('mail.example.com', '192.0.2.1'),
-		changed('mail.example.com', 'a..b'),
-		changed('mail.example.com', ''),
-		changed('mail.example.com', `${'a'.repeat(64)}.example.com`),
-		`${policy.join('\n')}\nno field`,
 		[...policy, ...many].join('\n'),
 	]) {
 		t.true('fault' in parsePolicy(text), text);
+	}
+});
+
+test('a line that is no field, or an mx that is no host name, voids only itself', t => {
+	const [version = '', mode = '', , second = '', age = ''] = policy;
+	const names = [
+		...['*.*.example.com', 'mail.*.com', '*', 'm*il.example.com', '192.0.2.1', '[192.0.2.1]', '2a00::1'],
+		...['a..b', '', `${'a'.repeat(64)}.example.com`, 'mail example com', 'mail.example.com:25', 'mäil.example.com'],
+		...['mail.example.com, mx2.example.com', 'mail.example.com # the first', '"mail.example.com"', '.example.com'],
+	];
+	for (const line of [...names.map(name => `mx: ${name}`), 'no field', '# a comment', ': x', ' mx: a.test', '-- ']) {
+		t.like(parsePolicy([version, mode, line, second, age].join('\n')), {mode: 'enforce', mx: ['*.example.net']}, line);
+		t.like(parsePolicy([version, mode, second, age, line].join('\n')), {mode: 'enforce', mx: ['*.example.net']}, line);
+		t.true('fault' in parsePolicy([version, mode, line, age].join('\n')), line);
 	}
 });
 
