@@ -251,6 +251,20 @@ test('only the store speaks SQL: nothing else imports knex or a driver, but for 
 	t.deepEqual(offenders, []);
 });
 
+test('the daemon takes mails apart in threads only: those of strangers may be large and hostile', t => {
+	const readers = ['src/report/read-report.ts', 'src/dashboard/seen-mail.ts'];
+	const users = folders
+		.flatMap(folder => filesOf(`src/${folder}`))
+		.filter(file => {
+			const values = readFileSync(file, 'utf8').replaceAll(/^import type [^;]*;$/gm, '');
+			return readers.some(reader => new RegExp(`from '[./\\w-]*/${path.basename(reader)}'`).test(values));
+		});
+	t.deepEqual(
+		users.filter(file => !file.startsWith('src/cli/')),
+		['src/dashboard/look-worker.ts', 'src/threads/reader.ts'],
+	);
+});
+
 test('every recipient state is reachable from accepted', t => {
 	const reached = new Set<RecipientState>(['accepted']);
 	for (const state of reached) {

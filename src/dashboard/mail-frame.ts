@@ -1,5 +1,4 @@
 import {type Html, html} from '../hosted/html.ts';
-import type {MailFile} from './messages/mail.ts';
 import type {Content} from './route.ts';
 
 // Mail and templates are foreign html. They are shown in a frame that can do nothing and reach nothing. Three walls keep them
@@ -21,14 +20,12 @@ function policyOf(images: boolean): string {
 	].join('; ');
 }
 
-/** The html of a mail, for a frame. `files`: what it brings along, and may show. */
-export function mailContent(mail: string, images: boolean, files: readonly MailFile[] = []): Content {
-	return {
-		kind: 'content',
-		type: 'text/html; charset=utf-8',
-		body: withImages(defused(mail), files),
-		policy: policyOf(images),
-	};
+/** The html of a mail, for a frame. */
+export const mailContent = (mail: string, images: boolean): Content => framedContent(defused(mail), images);
+
+/** The same where nothing can be done with it any more. */
+export function framedContent(body: string | Buffer, images: boolean): Content {
+	return {kind: 'content', type: 'text/html; charset=utf-8', body, policy: policyOf(images)};
 }
 
 /** Browsers connect to what some of these name, though they then ask for nothing, whatever the policy says. */
@@ -38,43 +35,15 @@ const dangerous = /<(\/?)(link|base|i?frame|frameset|fencedframe|object|embed|ap
  * Links lead nowhere; elements that name another page or file, and `http-equiv`, mean nothing. This holds for any text: a tag
  * begins with its name, and of two attributes the first one counts (HTML Standard §13.2.5).
  */
-function defused(mail: string): string {
+export function defused(mail: string): string {
 	return mail
 		.replace(dangerous, '<$1x-$2')
 		.replace(/http-equiv/gi, 'x-http-equiv')
 		.replace(/<(a|area)(?=[\s/>])/gi, '<$1 href="#_"');
 }
 
-/** Of these nothing runs and nothing is fetched, whatever their bytes. */
-const imageTypes: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/avif']);
-/** Characters: an image may be named again and again. */
-const mostOfImages = 32 * 1024 * 1024;
-
-function withImages(mail: string, files: readonly MailFile[]): string {
-	const images = new Map(
-		files.flatMap(file => (file.contentId !== null && imageTypes.has(file.type) ? [[file.contentId, file]] : [])),
-	);
-	const urls = new Map<MailFile, string>();
-	let length = 0;
-	return mail.replace(/\bcid:([^\s"'()<>]{1,256})/gi, (whole, id: string) => {
-		const file = images.get(id) ?? images.get(unescaped(id));
-		if (file === undefined) {
-			return whole;
-		}
-		const url = urls.get(file) ?? `data:${file.type};base64,${file.content().toString('base64')}`;
-		urls.set(file, url);
-		length += url.length;
-		return length > mostOfImages ? whole : url;
-	});
-}
-
-function unescaped(id: string): string {
-	try {
-		return decodeURIComponent(id);
-	} catch {
-		return id;
-	}
-}
+/** Characters of a link that is shown beside the frame: as servers take them. */
+export const longestLink = 2000;
 
 /** A plain text in the place of the mail: its text part, or why it cannot be shown. */
 export function textContent(text: string): Content {

@@ -1,11 +1,14 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {lookAt} from '../../src/dashboard/look.ts';
 import {mailContent} from '../../src/dashboard/mail-frame.ts';
 import {headersContent, previewContent, sourceContent, textContent} from '../../src/dashboard/messages/content.ts';
-import {shownMail} from '../../src/dashboard/messages/mail.ts';
+import {seenMail} from '../../src/dashboard/seen-mail.ts';
 import {findLinks} from '../../src/links/find-links.ts';
 import type {StoredMessage} from '../../src/store/messages.ts';
 import {evilMail} from '../helpers/evil-mails.ts';
+import {hostileMails} from '../helpers/hostile-mails.ts';
+import {unmatchedBounce} from '../helpers/unmatched-bounce.ts';
 
 const framed = (mail: string) => String(mailContent(mail, false).body);
 
@@ -65,7 +68,7 @@ test('whatever a mail’s html is, its links lead nowhere and it names no other 
 
 test('an image that the mail brings along is in it; another file is not', t => {
 	const mail = (type: string) =>
-		shownMail(
+		seenMail(
 			Buffer.from(
 				[
 					'Content-Type: multipart/related; boundary=b',
@@ -84,12 +87,8 @@ test('an image that the mail brings along is in it; another file is not', t => {
 					'',
 				].join('\r\n'),
 			),
-			true,
 		);
-	const shown = (type: string) => {
-		const {html, files} = mail(type);
-		return String(mailContent(html ?? '', false, files).body);
-	};
+	const shown = (type: string) => String(mail(type).html?.framed);
 	t.is(shown('image/png').trim(), '<img src="data:image/png;base64,aGVsbG8=">');
 	for (const type of ['image/svg+xml', 'text/html', 'image/png"onerror']) {
 		t.is(shown(type).trim(), '<img src="cid:logo%40shop">', type);
@@ -100,10 +99,12 @@ test('whatever bytes a mail is, its pages can be made', t => {
 	const message = {id: 'msg_00000000000000000000000000'} as StoredMessage;
 	fc.assert(
 		fc.property(evilMail, bytes => {
-			const looked = {message, mail: shownMail(bytes, true), query: new URLSearchParams()};
-			for (const contentOf of [previewContent, textContent, headersContent, sourceContent]) {
+			const shown = {message, query: new URLSearchParams()};
+			const looked = {...shown, mail: {...seenMail(bytes), isCaptured: true}};
+			for (const contentOf of [previewContent, textContent, headersContent]) {
 				t.notRegex(contentOf(looked).markup, /<script|<b>/i);
 			}
+			t.notRegex(sourceContent({...shown, mail: {raw: bytes, isCaptured: true}}).markup, /<script|<b>/i);
 		}),
 		{numRuns: 300},
 	);
@@ -111,14 +112,48 @@ test('whatever bytes a mail is, its pages can be made', t => {
 });
 
 test('a run of blanks of any length is looked through once for remote images', t => {
-	const show = (html: string) => {
-		const mail = {...shownMail(Buffer.from('Content-Type: text/html\r\n\r\n'), false), html};
-		const message = {id: 'msg_00000000000000000000000000'} as StoredMessage;
-		return previewContent({message, mail, query: new URLSearchParams()}).markup;
-	};
+	const asks = (html: string) => seenMail(Buffer.from(`Content-Type: text/html\r\n\r\n${html}`)).html?.hasRemoteImages;
 	const blanks = ' '.repeat(1_000_000);
 	for (const begin of ['<img src=', '<p style="background:url(', "<img srcset = '"]) {
-		t.notRegex(show(`${begin}${blanks}x`), /remote images/);
-		t.regex(show(`${begin}${blanks}//images.example/x.png`), /remote images/);
+		t.false(asks(`${begin}${blanks}x`));
+		t.true(asks(`${begin}${blanks}//images.example/x.png`));
 	}
+});
+
+test('of a mail of any size no more is kept than its pages show', t => {
+	for (const {name, build} of hostileMails) {
+		for (const raw of [build(), Buffer.concat([Buffer.from('Content-Type: text/html\r\n\r\n'), build()])]) {
+			const {fields, text, html, files} = seenMail(raw);
+			t.true(fields.length <= 1000 && files.length <= 201, name);
+			t.true((text ?? '').length <= 1024 * 1024, name);
+			t.true((html?.links.length ?? 0) <= 200 && (html?.links ?? []).every(link => link.length <= 2001), name);
+		}
+	}
+	const linked = seenMail(
+		Buffer.from(`Content-Type: text/html\r\n\r\n<a href="https://a.example/${'x'.repeat(3000)}">`),
+	);
+	const mail = {...linked, isCaptured: true};
+	const message = {id: 'msg_00000000000000000000000000'} as StoredMessage;
+	const {markup} = previewContent({message, mail, query: new URLSearchParams()});
+	t.regex(markup, /<li><bdi>https:\/\/a\.example\/x+…<\/bdi>/, 'a link that is cut leads nowhere');
+});
+
+test('a mail is looked at in a thread, with its files and what it reports', async t => {
+	const raw = Buffer.from(
+		'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<a href="https://a.example/">\r\n--b\r\nContent-Type: application/x; name=a.bin\r\n\r\nhello\r\n--b--\r\n',
+	);
+	const mail = await lookAt('w', 'mail', {raw});
+	t.like(mail, {ok: true, seen: {html: {links: ['https://a.example/']}, files: [{name: 'a.bin', octets: 5}]}});
+	const file = await lookAt('w', 'file', {raw, index: 0});
+	t.is(
+		file.ok &&
+			Buffer.from(file.seen?.content ?? [])
+				.toString()
+				.trim(),
+		'hello',
+	);
+	t.deepEqual(await lookAt('w', 'file', {raw, index: 1}), {ok: true, seen: null});
+	const returned = unmatchedBounce('gone@dest.example');
+	const report = await lookAt('w', 'report', {raw: Buffer.from(returned), rules: []});
+	t.like(report, {ok: true, seen: {kind: 'dsn', reports: [{recipient: 'gone@dest.example', rule: null}]}});
 });

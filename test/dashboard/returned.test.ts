@@ -82,8 +82,8 @@ test.serial('explain reads what is pasted, a file and a reply, and keeps nothing
 		t.regex(text, /<bdi>pasted@dest\.example<\/bdi>/);
 		t.regex(text, /unknown_user/);
 	}
-	const long = await upload(visitor, {mail: ''}, bounce('pasted@dest.example') + 'x'.repeat(600 * 1024));
-	t.regex(long.text, /Only the first 524,288 of 61\d,\d{3} octets were read/);
+	const long = await upload(visitor, {mail: ''}, bounce('pasted@dest.example') + 'x'.repeat(11 * 1024 * 1024));
+	t.regex(long.text, /Only the first 10,485,760 of 11,53\d,\d{3} octets were read/);
 	t.regex(long.text, /unknown_user/);
 	const reply = await visitor.submit('/returned/explain', {
 		reply: '452 4.2.2 mailbox "full"',

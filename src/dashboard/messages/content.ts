@@ -1,10 +1,9 @@
 import {type Html, html} from '../../hosted/html.ts';
-import {linksOf} from '../../links/rewrite.ts';
-import {decodeWords} from '../../report/decode.ts';
 import type {StoredMessage} from '../../store/messages.ts';
-import {mailFrame} from '../mail-frame.ts';
+import {longestLink, mailFrame} from '../mail-frame.ts';
 import {chips, code, copyButton, count, hrefOf, name, nothing, section, table} from '../markup.ts';
-import type {ShownMail} from './mail.ts';
+import type {SeenHtml} from '../seen-mail.ts';
+import type {RawMail, ShownMail} from './mail.ts';
 import {lines} from './timeline.ts';
 
 /** What the pages of one copy's mail are made from. */
@@ -17,7 +16,7 @@ export type Looked = {
 /** The mail in a frame, its attachments and where its links lead. */
 export function previewContent({message, mail, query}: Looked): Html {
 	if (mail.html === null) {
-		return html`${remade(mail)}<p class="soft">This mail has no html part.</p>${textContent({message, mail, query})}`;
+		return html`${remade(mail)}<p class="soft">This mail has no html part.</p>${textContent({mail})}`;
 	}
 	const path = `/messages/${message.id}/preview`;
 	const look = query.get('look') ?? '';
@@ -42,8 +41,8 @@ function kept(query: URLSearchParams, keys: readonly string[]): URLSearchParams 
 	return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
 }
 
-function imagesNote(markup: string, query: URLSearchParams, path: string): Html {
-	if (!hasRemoteImages(markup)) {
+function imagesNote({hasRemoteImages}: SeenHtml, query: URLSearchParams, path: string): Html {
+	if (!hasRemoteImages) {
 		return nothing;
 	}
 	const shown = query.get('images') === '1';
@@ -53,13 +52,7 @@ function imagesNote(markup: string, query: URLSearchParams, path: string): Html 
 		: html`<p class="soft">Images of other hosts are not loaded. <a href="${href}">Show remote images</a></p>`;
 }
 
-/** Whether it asks for images of other hosts, as far as that is seen without a browser. */
-function hasRemoteImages(markup: string): boolean {
-	// One run of blanks and quotes: two beside each other take the square of a long one's time.
-	return /(?:(?:src|srcset|background|poster)\s*=|url\()[\s"']*(?:https?:)?\/\//i.test(markup);
-}
-
-function remade({isCaptured, fault}: ShownMail): Html {
+function remade({isCaptured, fault}: Pick<ShownMail, 'isCaptured' | 'fault'>): Html {
 	const again = isCaptured
 		? null
 		: html`<p class="soft">Made again from the template and the variables of this message. Its signatures and the tokens of its links differ from the mail that was sent.</p>`;
@@ -75,7 +68,7 @@ function filesOf({id}: StoredMessage, {files}: ShownMail, query: URLSearchParams
 		'Attachments',
 		table({
 			label: 'Attachments',
-			rows: files.map((file, index) => ({...file, index, octets: file.content().length})),
+			rows: files.map((file, index) => ({...file, index})),
 			empty: nothing,
 			columns: [
 				{
@@ -90,28 +83,23 @@ function filesOf({id}: StoredMessage, {files}: ShownMail, query: URLSearchParams
 	);
 }
 
-const mostLinks = 200;
-
-function linkList(markup: string): Html {
-	const links = linksOf(markup).filter(link => link !== '' && !link.startsWith('#'));
+function linkList({links, moreLinks}: SeenHtml): Html {
 	if (links.length === 0) {
 		return nothing;
 	}
-	const items = links
-		.slice(0, mostLinks)
-		.map(link =>
-			/^(?:https?|mailto|tel):/i.test(link)
-				? html`<li><a href="${link}" target="_blank" rel="noopener noreferrer">${name(link)}</a></li>`
-				: html`<li>${name(link)}</li>`,
-		);
-	const more = links.length > mostLinks ? html`<p class="soft">And ${count(links.length - mostLinks)} more.</p>` : null;
+	const items = links.map(link =>
+		link.length <= longestLink && /^(?:https?|mailto|tel):/i.test(link)
+			? html`<li><a href="${link}" target="_blank" rel="noopener noreferrer">${name(link)}</a></li>`
+			: html`<li>${name(link)}</li>`,
+	);
+	const more = moreLinks > 0 ? html`<p class="soft">And ${count(moreLinks)} more.</p>` : null;
 	return section(
 		'Links',
 		html`<p class="soft">Links lead nowhere in the preview. These open in a new tab, as the recipient would open them.</p><ul class="links">${items}</ul>${more}`,
 	);
 }
 
-export function textContent({mail}: Looked): Html {
+export function textContent({mail}: Pick<Looked, 'mail'>): Html {
 	return mail.text === null
 		? html`<div class="empty"><p>This mail has no text part.</p></div>`
 		: html`${remade(mail)}<pre>${lines(mail.text)}</pre>`;
@@ -126,14 +114,14 @@ const spellings: ReadonlyMap<string, string> = new Map([
 	['list-id', 'List-ID'],
 ]);
 
-export function headersContent({mail}: Looked): Html {
+export function headersContent({mail}: Pick<Looked, 'mail'>): Html {
 	return html`${remade(mail)}${table({
 		label: 'Headers',
 		rows: mail.fields,
 		empty: html`<p>This mail has no header fields.</p>`,
 		columns: [
 			{title: 'Name', cell: field => spelled(field.name)},
-			{title: 'Value', cell: field => code(decodeWords(field.value))},
+			{title: 'Value', cell: field => code(field.value)},
 		],
 	})}`;
 }
@@ -144,10 +132,10 @@ const spelled = (field: string) =>
 /** Octets of a source that may be shown; the file has all. */
 const longestSource = 1024 * 1024;
 
-export function sourceContent({message, mail, query}: Looked): Html {
+export function sourceContent({message, mail, query}: Omit<Looked, 'mail'> & {readonly mail: RawMail}): Html {
 	const href = hrefOf(`/messages/${message.id}/raw`, kept(query, ['copy']));
 	const text = mail.raw.toString('utf8', 0, longestSource);
-	return html`${remade(mail)}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
+	return html`${remade({...mail, fault: null})}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
 }
 
 /** What the caller gave the template. */

@@ -1,55 +1,44 @@
 import {LRUCache} from 'lru-cache';
 import {createTurns} from '../../api/turns.ts';
-import {decodeWords} from '../../report/decode.ts';
-import {type Field, fieldOf, leavesOf, type Part, readContentType, readMail} from '../../report/mime.ts';
+import {type Looks, lookAt} from '../look.ts';
 import type {DashboardParts} from '../parts.ts';
+import type {SeenMail} from '../seen-mail.ts';
 import type {Opened} from './one.ts';
 
-/** The mail of a copy, taken apart to be looked at. */
-export type ShownMail = {
+/** The bytes of a copy's mail. */
+export type RawMail = {
 	readonly raw: Buffer;
 	/** It is the one that was sent; else it was made again. */
 	readonly isCaptured: boolean;
-	readonly fields: readonly Field[];
-	readonly html: string | null;
-	readonly text: string | null;
-	/** All else that it holds. */
-	readonly files: readonly MailFile[];
-	/** What was left out; null: nothing. */
-	readonly fault: string | null;
 };
 
-export type MailFile = {
-	readonly name: string;
-	readonly type: string;
-	/** By which the html names it (RFC 2392), null where it has none. */
-	readonly contentId: string | null;
-	readonly content: () => Buffer;
-};
+/** The same, taken apart to be looked at. */
+export type ShownMail = SeenMail & Pick<RawMail, 'isCaptured'>;
 
-/** Octets of a part that are shown. */
-const longestPart = 8 * 1024 * 1024;
+/** Why there is nothing to show, a sentence. */
+export type Missing = {readonly missing: string};
 
-/** Mails that were made again are kept for a while: their page, its frame and its tabs ask for the same one. */
+/** The page of a mail, its frame and its tabs ask for the same one. */
 const kept = {max: 8, ttl: 60_000, ttlAutopurge: true};
+/** Octets of what was seen in them. */
+const mostSeen = 64 * 1024 * 1024;
+const sizeOf = ({html, text}: SeenMail) => 1024 * 1024 + (html?.framed.length ?? 0) + (text?.length ?? 0);
 
 /** Reads mails of copies. Templates are foreign code: each that is made again has a thread of its own, one at a time. */
 export function createMailReader({mails}: Pick<DashboardParts, 'mails'>) {
 	const turns = createTurns();
-	const remade = new LRUCache<string, ShownMail>(kept);
-	return async (
-		workspaceId: string,
-		{message, copy}: Pick<Opened, 'message' | 'copy'>,
-	): Promise<ShownMail | {readonly missing: string}> => {
+	const remade = new LRUCache<string, Buffer>(kept);
+	const seen = new LRUCache<string, SeenMail>({...kept, maxSize: mostSeen, sizeCalculation: sizeOf});
+
+	async function rawOf(workspaceId: string, {message, copy}: Wanted): Promise<RawMail | Missing> {
 		const captured = await mails.captured(copy.id);
 		if (captured !== null) {
-			return shownMail(captured, true);
+			return {raw: bufferOf(captured), isCaptured: true};
 		}
-		// Who is erased from the addresses is not to be seen in what was made before.
-		const key = JSON.stringify([copy.id, copy.address, message.to, message.cc, message.replyTo]);
+		const key = keyOf({message, copy});
 		const known = remade.get(key);
 		if (known) {
-			return known;
+			return {raw: known, isCaptured: false};
 		}
 		const made = await turns(workspaceId, () => mails.remade(workspaceId, copy.id));
 		if (made === 'no_sender') {
@@ -58,41 +47,51 @@ export function createMailReader({mails}: Pick<DashboardParts, 'mails'>) {
 		if (!made.ok) {
 			return {missing: `The mail cannot be made: ${made.message.replace(/\.$/, '')}.`};
 		}
-		const shown = shownMail(made.mail, false);
-		remade.set(key, shown);
-		return shown;
-	};
-}
-
-export function shownMail(bytes: Uint8Array, isCaptured: boolean): ShownMail {
-	const raw = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-	const {root, fault} = readMail(raw, longestPart);
-	const leaves = leavesOf(root);
-	const bodyOf = (type: string) => leaves.find(leaf => leaf.type === type && nameOf(leaf) === null);
-	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
-	return {
-		raw,
-		isCaptured,
-		fields: root.fields,
-		html: html?.text() ?? null,
-		text: text?.text() ?? null,
-		files: leaves.filter(leaf => leaf !== html && leaf !== text).map(fileOf),
-		fault,
-	};
-}
-
-function fileOf(part: Part, index: number): MailFile {
-	const id = /^\s*<(.+)>\s*$/.exec(fieldOf(part.fields, 'content-id') ?? '')?.[1];
-	return {name: nameOf(part) ?? `part-${index + 1}`, type: part.type, contentId: id ?? null, content: part.body};
-}
-
-/** The name of a file; null: it has none, or is a body. */
-function nameOf({fields, parameters}: Part): string | null {
-	const named = readContentType(fieldOf(fields, 'content-disposition')).parameters.filename ?? parameters.name;
-	if (named === undefined) {
-		return null;
+		const raw = bufferOf(made.mail);
+		remade.set(key, raw);
+		return {raw, isCaptured: false};
 	}
-	// Its octets (RFC 2231), read one by one.
-	const asUtf8 = /[\x80-\xff]/.test(named) ? Buffer.from(named, 'latin1').toString() : named;
-	return decodeWords(asUtf8.includes('\ufffd') ? named : asUtf8);
+
+	return {
+		raw: rawOf,
+		async shown(workspaceId: string, wanted: Wanted): Promise<ShownMail | Missing> {
+			const mail = await rawOf(workspaceId, wanted);
+			if ('missing' in mail) {
+				return mail;
+			}
+			const {raw, isCaptured} = mail;
+			const key = `${isCaptured} ${keyOf(wanted)}`;
+			const known = seen.get(key);
+			if (known) {
+				return {...known, isCaptured};
+			}
+			const looked = await lookAt(workspaceId, 'mail', {raw});
+			if (!looked.ok) {
+				return {missing: `The mail cannot be shown: ${looked.fault}. Its source can.`};
+			}
+			seen.set(key, looked.seen);
+			return {...looked.seen, isCaptured};
+		},
+		/** A file that it holds. */
+		async file(
+			workspaceId: string,
+			wanted: Wanted,
+			index: number,
+		): Promise<NonNullable<Looks['file']['seen']> | Missing> {
+			const mail = await rawOf(workspaceId, wanted);
+			if ('missing' in mail) {
+				return mail;
+			}
+			const looked = await lookAt(workspaceId, 'file', {raw: mail.raw, index});
+			return (looked.ok && looked.seen) || {missing: 'The mail has no such file.'};
+		},
+	};
 }
+
+type Wanted = Pick<Opened, 'message' | 'copy'>;
+
+/** Who is erased from the addresses is not to be seen in what was made before. */
+const keyOf = ({message, copy}: Wanted) =>
+	JSON.stringify([copy.id, copy.address, message.to, message.cc, message.replyTo]);
+
+export const bufferOf = ({buffer, byteOffset, length}: Uint8Array): Buffer => Buffer.from(buffer, byteOffset, length);

@@ -1,10 +1,10 @@
 import {type Html, html} from '../../hosted/html.ts';
-import {mailContent, textContent as textPart} from '../mail-frame.ts';
+import {framedContent, textContent as textPart} from '../mail-frame.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {actionsOf, actRoutes} from './acts.ts';
-import {headersContent, type Looked, previewContent, sourceContent, textContent, variablesContent} from './content.ts';
-import {createMailReader, type ShownMail} from './mail.ts';
+import {headersContent, previewContent, sourceContent, textContent, variablesContent} from './content.ts';
+import {bufferOf, createMailReader, type Missing} from './mail.ts';
 import {copyChips, messagePage, noMessage, type Opened, openMessage, type Shown, type Tab, tabPath} from './one.ts';
 import {timelineOf} from './timeline.ts';
 
@@ -27,9 +27,10 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 	}
 
 	/** Answers of the mail of the copy that is meant. `absent`: it cannot be had. */
-	async function withMail(
+	async function withMail<Mail extends object>(
 		visit: Visit,
-		present: (opened: Opened, mail: ShownMail) => Answer | Promise<Answer>,
+		readMail: (workspaceId: string, opened: Opened) => Promise<Mail | Missing>,
+		present: (opened: Opened, mail: Mail) => Answer | Promise<Answer>,
 		absent: (opened: Opened, why: string) => Answer | Promise<Answer>,
 	): Promise<Answer> {
 		const opened = await openMessage(parts, visit);
@@ -39,12 +40,16 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		if (opened.isErased) {
 			return await absent(opened, 'The recipient was erased, and what the message said with them.');
 		}
-		const mail = await read(visit.workspace.id, opened);
+		const mail = await readMail(visit.workspace.id, opened);
 		return 'missing' in mail ? await absent(opened, mail.missing) : await present(opened, mail);
 	}
 
 	/** A tab that shows something of the mail. */
-	const mailTab = (tab: Tab, contentOf: (looked: Looked) => Html): Route => ({
+	const mailTab = <Mail extends object>(
+		tab: Tab,
+		readMail: (workspaceId: string, opened: Opened) => Promise<Mail | Missing>,
+		contentOf: (looked: Pick<Opened, 'message'> & Pick<Visit, 'query'> & {readonly mail: Mail}) => Html,
+	): Route => ({
 		method: 'GET',
 		path: `/messages/:id/${tab}`,
 		role: 'viewer',
@@ -55,6 +60,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			};
 			return withMail(
 				visit,
+				readMail,
 				(opened, mail) => page(opened, contentOf({message: opened.message, mail, query: visit.query})),
 				(opened, why) => page(opened, html`<div class="empty"><p>${why}</p></div>`),
 			);
@@ -62,13 +68,18 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 	});
 
 	/** For answers that are not pages: missing where the mail is not available. */
-	const ofMail = (path: string, contentOf: (visit: Visit, mail: ShownMail, opened: Opened) => Answer): Route => ({
+	const ofMail = <Mail extends object>(
+		path: string,
+		readMail: (workspaceId: string, opened: Opened, visit: Visit) => Promise<Mail | Missing>,
+		contentOf: (visit: Visit, mail: Mail, opened: Opened) => Answer,
+	): Route => ({
 		method: 'GET',
 		path: `/messages/:id/${path}`,
 		role: 'viewer',
 		answer: visit =>
 			withMail(
 				visit,
+				(workspaceId, opened) => readMail(workspaceId, opened, visit),
 				(opened, mail) => contentOf(visit, mail, opened),
 				() => noMessage,
 			),
@@ -76,10 +87,10 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		{method: 'GET', path: '/messages/:id', role: 'viewer', answer: visit => timeline(visit)},
-		mailTab('preview', previewContent),
-		mailTab('text', textContent),
-		mailTab('headers', headersContent),
-		mailTab('source', sourceContent),
+		mailTab('preview', read.shown, previewContent),
+		mailTab('text', read.shown, textContent),
+		mailTab('headers', read.shown, headersContent),
+		mailTab('source', read.raw, sourceContent),
 		{
 			method: 'GET',
 			path: '/messages/:id/variables',
@@ -91,26 +102,30 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 					: noMessage;
 			},
 		},
-		ofMail('frame', ({query, request}, mail, {message}) =>
+		ofMail('frame', read.shown, ({query, request}, {html: shownHtml, text}, {message}) =>
 			// Alone in a window its links could lead somewhere.
 			request.headers['sec-fetch-dest'] === 'document'
 				? go(tabPath(message.id, 'preview'))
-				: mail.html === null
-					? textPart(mail.text ?? '')
-					: mailContent(mail.html, query.get('images') === '1', mail.files),
+				: shownHtml === null
+					? textPart(text ?? '')
+					: framedContent(bufferOf(shownHtml.framed), query.get('images') === '1'),
 		),
-		ofMail('raw', (_visit, {raw}, {message}) => ({
+		ofMail('raw', read.raw, (_visit, {raw}, {message}) => ({
 			kind: 'content',
 			type: 'message/rfc822',
 			body: raw,
 			saveAs: `${message.id}.eml`,
 		})),
-		ofMail('attachments/:n', ({params: {n = ''}}, {files}) => {
-			const file = files[Number(n)];
-			return file
-				? {kind: 'content', type: 'application/octet-stream', body: file.content(), saveAs: file.name}
-				: noMessage;
-		}),
+		ofMail(
+			'attachments/:n',
+			(workspaceId, opened, {params: {n}}) => read.file(workspaceId, opened, Number(n)),
+			(_visit, {name, content}) => ({
+				kind: 'content',
+				type: 'application/octet-stream',
+				body: bufferOf(content),
+				saveAs: name,
+			}),
+		),
 		...actRoutes(parts, timeline),
 	];
 }

@@ -2,15 +2,15 @@ import {createClassify} from '../../bounce/classify.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {type Phase, phases} from '../../mail/outcome.ts';
 import {evidenceOf, kindOf, replyRows} from '../../report/explain.ts';
-import {readReport} from '../../report/read-report.ts';
+import {lookAt} from '../look.ts';
 import {act, count, input, join, nothing, section, select, textarea} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
 import {explained, reportCards} from './one.ts';
 
 const path = '/returned/explain';
-/** Octets that are read. It happens beside the sending of mail; what a report says is at its beginning. */
-const mostRead = 512 * 1024;
+/** Octets that are read, as many as the listener takes; what a report says is at its beginning. */
+const mostRead = 10 * 1024 * 1024;
 
 type Read = {readonly problem?: string; readonly content: Html};
 
@@ -32,12 +32,17 @@ export function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 		};
 	}
 
-	function readMail({form, file}: Visit): Read {
+	async function readMail({form, file, signedIn}: Visit): Promise<Read> {
 		const raw = file?.content ?? Buffer.from(form.get('mail')?.trimStart() ?? '');
 		if (raw.length === 0) {
 			return {problem: 'There is no mail: paste its source, headers included, or choose its file.', content: nothing};
 		}
-		const reading = readReport(raw.subarray(0, mostRead), createClassify(bounceRules()));
+		const asked = {raw: raw.subarray(0, mostRead), rules: bounceRules()};
+		const looked = await lookAt(signedIn.user.id, 'report', asked);
+		if (!looked.ok) {
+			return {problem: `The mail cannot be explained: ${looked.fault}.`, content: nothing};
+		}
+		const {seen: reading} = looked;
 		const rest =
 			raw.length > mostRead
 				? html`<p class="notice warn">Only the first ${count(mostRead)} of ${count(raw.length)} octets were read. <code>mailctl bounce explain FILE</code> reads all of it.</p>`
@@ -73,7 +78,7 @@ export function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 			role: 'viewer',
 			withoutWorkspace: true,
 			file: true,
-			answer: async visit => page(visit, visit.form.has('reply') ? readReply(visit) : readMail(visit)),
+			answer: async visit => page(visit, visit.form.has('reply') ? readReply(visit) : await readMail(visit)),
 		},
 	];
 }

@@ -1,0 +1,19 @@
+import {createClassify} from '../bounce/classify.ts';
+import {answer} from '../render/in-worker.ts';
+import {readReport} from '../report/read-report.ts';
+import type {Look, Looks} from './look.ts';
+import {fileIn, seenMail} from './seen-mail.ts';
+
+// The body of a thread that lives for one look: mail is strangers' bytes.
+
+const works: {readonly [Kind in keyof Looks]: (asked: Looks[Kind]['asked']) => Looks[Kind]['seen']} = {
+	mail: ({raw}) => seenMail(bufferOf(raw)),
+	file: ({raw, index}) => fileIn(bufferOf(raw), index),
+	report: ({raw, rules}) => readReport(bufferOf(raw), createClassify(rules)),
+};
+
+const bufferOf = ({buffer, byteOffset, length}: Uint8Array) => Buffer.from(buffer, byteOffset, length);
+
+const look = <Kind extends keyof Looks>({kind, asked}: Look<Kind>) => works[kind](asked);
+
+await answer(input => look(input as Look<keyof Looks>));

@@ -1,0 +1,128 @@
+import {linksOf} from '../links/rewrite.ts';
+import {decodeWords} from '../report/decode.ts';
+import {type Field, fieldOf, leavesOf, type Part, readContentType, readMail} from '../report/mime.ts';
+import {defused, longestLink} from './mail-frame.ts';
+
+// What the pages of a mail show, found in its bytes. Only threads import this (look.ts): it takes a second with ten megabytes.
+
+/** A mail, taken apart to be looked at: no more of it than the pages show. */
+export type SeenMail = {
+	/** With their encoded words read. */
+	readonly fields: readonly Field[];
+	readonly html: SeenHtml | null;
+	readonly text: string | null;
+	/** All else that it holds. */
+	readonly files: readonly SeenFile[];
+	/** What was left out; null: nothing. */
+	readonly fault: string | null;
+};
+
+export type SeenHtml = {
+	/** For a frame: it can do nothing, and has the images that the mail brings along. */
+	readonly framed: Uint8Array;
+	/** Where its links lead, the first ones. A longer one than `longestLink` is cut. */
+	readonly links: readonly string[];
+	readonly moreLinks: number;
+	/** It asks for images of other hosts, as far as that is seen without a browser. */
+	readonly hasRemoteImages: boolean;
+};
+
+export type SeenFile = {readonly name: string; readonly type: string; readonly octets: number};
+
+/** Octets of a part that are read. */
+const longestPart = 8 * 1024 * 1024;
+/** Characters of the text. */
+const longestText = 1024 * 1024;
+const mostLinks = 200;
+
+export function seenMail(raw: Buffer): SeenMail {
+	const {root, fault, html, text, files} = takenApart(raw);
+	return {
+		fields: root.fields.map(({name, value}) => ({name, value: decodeWords(value)})),
+		html: html ? seenHtml(html.text(), files) : null,
+		text: text?.text().slice(0, longestText) ?? null,
+		files: files.map((part, index) => ({name: nameOfFile(part, index), type: part.type, octets: part.body().length})),
+		fault,
+	};
+}
+
+/** A file of a mail, by its place among them; null: it has none there. */
+export function fileIn(raw: Buffer, index: number): {readonly name: string; readonly content: Uint8Array} | null {
+	const part = takenApart(raw).files[index];
+	return part ? {name: nameOfFile(part, index), content: part.body()} : null;
+}
+
+function takenApart(raw: Buffer) {
+	const {root, fault} = readMail(raw, longestPart);
+	const leaves = leavesOf(root);
+	const bodyOf = (type: string) => leaves.find(leaf => leaf.type === type && nameOf(leaf) === null);
+	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
+	return {root, fault, html, text, files: leaves.filter(leaf => leaf !== html && leaf !== text)};
+}
+
+function seenHtml(html: string, files: readonly Part[]): SeenHtml {
+	const links = linksOf(html).filter(link => link !== '' && !link.startsWith('#'));
+	return {
+		framed: Buffer.from(withImages(defused(html), files)),
+		links: links.slice(0, mostLinks).map(link => (link.length > longestLink ? `${link.slice(0, longestLink)}…` : link)),
+		moreLinks: Math.max(0, links.length - mostLinks),
+		hasRemoteImages: hasRemoteImages(html),
+	};
+}
+
+function hasRemoteImages(html: string): boolean {
+	// One run of blanks and quotes: two beside each other take the square of a long one's time.
+	return /(?:(?:src|srcset|background|poster)\s*=|url\()[\s"']*(?:https?:)?\/\//i.test(html);
+}
+
+/** Of these nothing runs and nothing is fetched, whatever their bytes. */
+const imageTypes: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/avif']);
+/** Characters: an image may be named again and again. */
+const mostOfImages = 32 * 1024 * 1024;
+
+function withImages(html: string, files: readonly Part[]): string {
+	const images = new Map(
+		files.flatMap(file => {
+			const id = contentIdOf(file);
+			return id !== null && imageTypes.has(file.type) ? [[id, file]] : [];
+		}),
+	);
+	const urls = new Map<Part, string>();
+	let length = 0;
+	return html.replace(/\bcid:([^\s"'()<>]{1,256})/gi, (whole, id: string) => {
+		const file = images.get(id) ?? images.get(unescaped(id));
+		if (file === undefined) {
+			return whole;
+		}
+		const url = urls.get(file) ?? `data:${file.type};base64,${file.body().toString('base64')}`;
+		urls.set(file, url);
+		length += url.length;
+		return length > mostOfImages ? whole : url;
+	});
+}
+
+/** By which the html names it (RFC 2392). */
+function contentIdOf({fields}: Part): string | null {
+	return /^\s*<(.+)>\s*$/.exec(fieldOf(fields, 'content-id') ?? '')?.[1] ?? null;
+}
+
+function unescaped(id: string): string {
+	try {
+		return decodeURIComponent(id);
+	} catch {
+		return id;
+	}
+}
+
+const nameOfFile = (part: Part, index: number): string => nameOf(part) ?? `part-${index + 1}`;
+
+/** The name of a file; null: it has none, or is a body. */
+function nameOf({fields, parameters}: Part): string | null {
+	const named = readContentType(fieldOf(fields, 'content-disposition')).parameters.filename ?? parameters.name;
+	if (named === undefined) {
+		return null;
+	}
+	// Its octets (RFC 2231), read one by one.
+	const asUtf8 = /[\x80-\xff]/.test(named) ? Buffer.from(named, 'latin1').toString() : named;
+	return decodeWords(asUtf8.includes('\ufffd') ? named : asUtf8);
+}
