@@ -13,7 +13,9 @@ export function decodeBody(body: Buffer, encoding: string, most: number): Buffer
 /** Text in a charset; where that is unknown or wrong, UTF-8, and Windows-1252 where it is not that. */
 export function decodeText(bytes: Buffer, charset: string | undefined): string {
 	const label = (charset ?? '').trim().toLowerCase();
-	const known = utf8Labels.has(label) || /^(?:us-)?ascii$/.test(label) ? null : decodeAs(label, bytes);
+	const wide = utf16Of(bytes, wideLabel.test(label));
+	const narrow = utf8Labels.has(label) || wideLabel.test(label) || /^(?:us-)?ascii$/.test(label);
+	const known = wide === null && narrow ? null : decodeAs(wide ?? label, bytes);
 	if (known !== null) {
 		return known;
 	}
@@ -23,6 +25,24 @@ export function decodeText(bytes: Buffer, charset: string | undefined): string {
 		return text.includes('\x1b$') ? new TextDecoder('iso-2022-jp').decode(bytes) : text;
 	}
 	return utf8Labels.has(label) && label !== '' ? text : new TextDecoder('windows-1252').decode(bytes);
+}
+
+const wideLabel = /^(?:cs)?(?:utf-?16|unicode|(?:iso-10646-)?ucs-2)(?:le|be|feff|fffe)?$/;
+const looksAt = 1024;
+
+/** UTF-16 by its bytes: mailers claim it of ASCII, and send it as something else. In any language blanks and digits have a zero octet. */
+function utf16Of(bytes: Buffer, isClaimed: boolean): 'utf-16le' | 'utf-16be' | null {
+	const head = bytes.subarray(0, looksAt);
+	if (!head.includes(0)) {
+		return null;
+	}
+	const zeros = [0, 0];
+	for (const [at, byte] of head.entries()) {
+		zeros[at % 2] = (zeros[at % 2] as number) + (byte === 0 ? 1 : 0);
+	}
+	const [even = 0, odd = 0] = zeros;
+	const isWide = Math.abs(even - odd) * (isClaimed ? 50 : 4) > head.length;
+	return isWide ? (even > odd ? 'utf-16be' : 'utf-16le') : null;
 }
 
 const utf8Labels: ReadonlySet<string> = new Set(['', 'utf-8', 'utf8']);

@@ -119,6 +119,29 @@ test('Microsoft sends the mail that was complained about, and no report', t => {
 	t.like(readOne(Buffer.from(alone)), {recipient: null, action: 'complaint'});
 });
 
+const sale = 'Message-ID: <m1@shop.example>\nTo: neko@mx.example\nSubject: Sale\n\nMessage-ID: <body@x>\n';
+const base64 = Buffer.from(sale.replaceAll('\n', '\r\n')).toString('base64');
+for (const [name, part] of [
+	['a file in base64', `application/octet-stream; name=sale.eml\nContent-Transfer-Encoding: base64\n\n${base64}`],
+	['a file as it is', `application/octet-stream\n\n${sale}`],
+	['a file behind another one', `application/octet-stream\n\nPNG\n--b\nContent-Type: application/x-eml\n\n${sale}`],
+	['a file that is called a text', `text/plain; name=sale.txt\nContent-Transfer-Encoding: base64\n\n${base64}`],
+	['a mail of another type', `application/rfc822\n\n${sale}`],
+] as const) {
+	test(`the mail that was complained about is ${name}`, t => {
+		const fields = `Content-Type: message/feedback-report\n\n${about('abuse')}`;
+		const parts = ['Content-Type: text/plain\n\nAn abuse report.\n', fields, `Content-Type: ${part}\n`];
+		const raw = mailOf(
+			'Content-Type: multipart/report; report-type=feedback-report; boundary=b',
+			'',
+			...parts.flatMap(each => ['--b', each]),
+			'--b--',
+		);
+		t.like(read(raw).clues, {messageIds: ['m1@shop.example']});
+		t.deepEqual(recipients(raw), ['neko@mx.example']);
+	});
+}
+
 test('a forwarded mail is no complaint', t => {
 	const forwarded = '--b\nContent-Type: message/rfc822\n\nSubject: Sale\n\ntext\n--b--\n';
 	const raw = mailOf(

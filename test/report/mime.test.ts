@@ -150,6 +150,17 @@ for (const [name, header, body, text] of [
 	['Latin-1 that is called ASCII', 'Content-Type: text/plain; charset=us-ascii', 'f\xfcr', 'für'],
 	['Latin-1 that is called nothing', 'Subject: x', 'f\xfcr', 'für'],
 	['a charset that nobody knows', 'Content-Type: text/plain; charset=x-mine', 'f\xc3\xbcr', 'für'],
+	['ASCII that is called UTF-16', 'Content-Type: text/plain; charset=utf-16', 'for you', 'for you'],
+	['UTF-8 that is called UCS-2', 'Content-Type: text/plain; charset="UCS-2"', 'f\xc3\xbcr', 'für'],
+	[
+		'ASCII with a zero that is called UTF-16',
+		'Content-Type: text/plain; charset=utf-16le',
+		`${'for you '.repeat(9)}\0`,
+		`${'for you '.repeat(9)}\0`,
+	],
+	['UTF-16', 'Content-Type: text/plain; charset=utf-16', 'f\0\xfc\0r\0', 'für'],
+	['big-endian UTF-16 that does not say so', 'Content-Type: text/plain; charset=utf-16', '\0f\0\xfc\0r', 'für'],
+	['UTF-16 that is called ASCII', 'Content-Type: text/plain; charset=us-ascii', '\xff\xfef\0\xfc\0r\0', 'für'],
 	['a byte order mark', 'Content-Type: text/plain; charset=utf-8', '\xef\xbb\xbfa', 'a'],
 ] as const) {
 	test(`body: ${name}`, t => {

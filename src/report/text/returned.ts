@@ -1,4 +1,5 @@
 import {type Field, type Part, readFields} from '../mime.ts';
+import {withLineFeeds} from '../raw-mail.ts';
 
 /** A bounce's text: what the daemon says, and the mail or header that it gives back below. */
 export type Split = {readonly said: string; readonly returned: string};
@@ -103,16 +104,39 @@ export function isReturned(type: string): boolean {
 	return /^(?:message\/(?:rfc822|global|global-headers|rfc822-headers|partial)|text\/rfc822(?:-headers?)?)$/.test(type);
 }
 
-/** The header fields of each returned mail of a report. Its body is never looked at (R3.9). */
+/**
+ * The header fields of each returned mail of a report. Its body is never looked at (R3.9). Where no part says that it is one, the
+ * files that begin like a mail count.
+ */
 export function returnedHeaders(leaves: readonly Part[]): Field[][] {
-	return leaves
-		.filter(({type}) => isReturned(type))
-		.slice(0, mostMails)
-		.map(part => {
-			const bytes = part.body().subarray(0, longestHeader);
-			const start = bytes.findIndex(byte => byte > 0x20);
-			const header = bytes.subarray(Math.max(0, start));
-			const end = header.indexOf('\n\n');
-			return readFields(end === -1 ? header : header.subarray(0, end));
-		});
+	return returnedParts(leaves).slice(0, mostMails).map(headerOf);
+}
+
+/** The parts that are mails, by their types, else by their first lines. */
+export function returnedParts(leaves: readonly Part[]): Part[] {
+	const named = leaves.filter(({type}) => isReturned(type));
+	return named.length > 0 ? named : leaves.slice(1).filter(isMailFile);
+}
+
+function isMailFile(part: Part): boolean {
+	const isFile = part.type.startsWith('application/') || part.type === 'text/plain';
+	return isFile && new Set(headerOf(part).flatMap(({name}) => (everyMails.has(name) ? [name] : []))).size >= 2;
+}
+
+const everyMails: ReadonlySet<string> = new Set([
+	'from',
+	'to',
+	'date',
+	'subject',
+	'message-id',
+	'received',
+	'mime-version',
+]);
+
+function headerOf(part: Part): Field[] {
+	const bytes = withLineFeeds(part.body().subarray(0, longestHeader));
+	const start = bytes.findIndex(byte => byte > 0x20);
+	const header = bytes.subarray(Math.max(0, start));
+	const end = header.indexOf('\n\n');
+	return readFields(end === -1 ? header : header.subarray(0, end));
 }
