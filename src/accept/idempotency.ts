@@ -1,5 +1,6 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
+import {Numeral} from '../mail/exact-json.ts';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
 import {type Accepted, type Draft, refused, replayOf, type Send} from './draft.ts';
 
@@ -28,8 +29,11 @@ function digestOf(value: unknown): string {
 	return createHash('sha256').update(canonicalJson(value)).digest('base64url');
 }
 
-/** JSON with the names of objects in order. Takes what JSON.parse made. */
+/** JSON with the names of objects in order. Numbers count as they are written: the mail shows `1` and `1.0` as two texts. */
 function canonicalJson(value: unknown): string {
+	if (value instanceof Numeral) {
+		return String(value);
+	}
 	if (typeof value !== 'object' || value === null) {
 		return JSON.stringify(value);
 	}

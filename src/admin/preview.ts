@@ -14,8 +14,8 @@ import type {Workspace} from '../store/workspaces.ts';
 /** With what a variant is shown: null is what the workspace or the version has. */
 type Terms = {
 	readonly workspace: Pick<Workspace, 'name' | 'locale' | 'timezone'>;
-	/** Null: the version's sample. */
-	readonly data: Readonly<Record<string, unknown>> | null;
+	/** The variables as JSON; null: the version's sample. */
+	readonly data: string | null;
 	readonly locale: string | null;
 	readonly timezone: string | null;
 	/** `renderInWorker`, or after it. */
@@ -50,7 +50,7 @@ export async function previewVariant(
 	return await render({
 		variant: {id, subject, html, text},
 		input: {
-			data: data ?? JSON.parse(sample ?? '{}'),
+			data: data ?? sample ?? '{}',
 			locale: locale ?? workspace.locale ?? 'en',
 			timezone: timezone ?? workspace.timezone ?? 'UTC',
 			recipient: {email: 'recipient@example.com'},

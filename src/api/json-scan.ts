@@ -41,6 +41,8 @@ export type JsonScan = {
 	readonly seen: () => {
 		readonly names: number;
 		readonly values: number;
+		/** A number has a sign, a point, an exponent or more than 15 digits: JavaScript may spell it in another way. */
+		readonly oddNumbers: boolean;
 		/** The first list in the root object that is not empty; null: there is none, or none was looked for. */
 		readonly list: List | null;
 	};
@@ -60,6 +62,12 @@ const closeBracket = 0x5d;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
 const lastWhitespace = 0x20;
+const zero = 0x30;
+const nine = 0x39;
+const upperE = 0x45;
+const lowerE = 0x65;
+/** A double holds any number of this many digits, and is spelled by the same ones. */
+const plainDigits = 15;
 
 /** Finds JSON (RFC 8259) that is nested too deep or has too many values, and where its items are. */
 export function createJsonScan({values: most, items: itemLimits}: JsonLimits): JsonScan {
@@ -71,6 +79,9 @@ export function createJsonScan({values: most, items: itemLimits}: JsonLimits): J
 	let inString = false;
 	// How many bytes of the next piece a backslash at the end of the last one escapes.
 	let skipped = 0;
+	// Of the number that is being read.
+	let digits = 0;
+	let oddNumbers = false;
 	// A bracket was opened, and nothing stood behind it yet.
 	let fresh = false;
 	// More values would be too many: in all, in this item, or around the items.
@@ -146,6 +157,16 @@ export function createJsonScan({values: most, items: itemLimits}: JsonLimits): J
 		values++;
 	}
 
+	function readNumber(byte: number): void {
+		if (byte >= zero && byte <= nine) {
+			digits++;
+			oddNumbers ||= digits > plainDigits;
+		} else {
+			// Below 0 are `-`, `+` and the point. The other `e` are those of `true` and `false`.
+			oddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && digits > 0);
+		}
+	}
+
 	/** The index of the closing quote; the length where the string goes on in the next piece. */
 	function endOfString(text: string, start: number): number {
 		let end = text.indexOf('"', start);
@@ -189,13 +210,17 @@ export function createJsonScan({values: most, items: itemLimits}: JsonLimits): J
 					}
 				} else if (byte === colon) {
 					names++;
+					digits = 0;
 				} else if (byte === comma) {
 					separate(offset + index);
+					digits = 0;
 				} else if (byte === openBracket || byte === openBrace) {
 					const fault = open(byte, offset + index);
 					if (fault) {
 						return fault;
 					}
+				} else {
+					readNumber(byte);
 				}
 				if (values > cap) {
 					return tooMany();
@@ -204,7 +229,7 @@ export function createJsonScan({values: most, items: itemLimits}: JsonLimits): J
 			offset += length;
 			return null;
 		},
-		seen: () => ({names, values, list: isInList ? null : list}),
+		seen: () => ({names, values, oddNumbers, list: isInList ? null : list}),
 	};
 }
 

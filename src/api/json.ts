@@ -1,4 +1,5 @@
 import {TextDecoder} from 'node:util';
+import {parseExact} from '../mail/exact-json.ts';
 import type {Body} from './body.ts';
 import type {JsonScan} from './json-scan.ts';
 import {inSlice} from './slices.ts';
@@ -12,6 +13,8 @@ type Seen = ReturnType<JsonScan['seen']>;
 /** Stands in the value for an item that is too large to be read. */
 export const oversized = Symbol('oversized');
 
+/** Its numbers keep their digits. Those of other fields are numbers to reckon with. */
+const variables = 'data';
 // With escapes.
 const longestName = 100;
 /** RFC 8259 §8.1: a byte order mark in front of a document may be passed over. Within it, it is a character. */
@@ -23,20 +26,24 @@ const ofPart = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
  * `__proto__` and no `constructor.prototype`. The fault is a sentence for people. A scan has looked through the bytes
  * before: it counted the names, and refused what is nested too deep.
  */
-export function parseJson(bytes: Uint8Array, {names}: Pick<Seen, 'names'>): ParsedJson {
+export function parseJson(bytes: Uint8Array, {names, oddNumbers}: Pick<Seen, 'names' | 'oddNumbers'>): ParsedJson {
 	const text = decode(bytes, ofDocument);
-	return text === null ? notUtf8 : once(parsePart(text), names);
+	return text === null ? notUtf8 : once(parsePart(text, oddNumbers), names);
 }
 
 /**
  * The same for a large body, a part at a time: others get their turn in between. The items of the list that was asked for
  * are parts of their own; those beyond the most that are read become null.
  */
-export async function parseLargeJson(body: Body, {names, list}: Seen, listName: string | null): Promise<ParsedJson> {
+export async function parseLargeJson(
+	body: Body,
+	{names, list, oddNumbers}: Seen,
+	listName: string | null,
+): Promise<ParsedJson> {
 	const spans = list && listName !== null && nameOf(body, list) === listName ? list : null;
 	const around = await readPart(
 		() => (spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all()),
-		ofDocument,
+		{decoder: ofDocument, oddNumbers},
 	);
 	const root = around.ok ? (around.value as Record<string, unknown> | null) : null;
 	if (!around.ok || !spans || !Array.isArray(root?.[listName as string])) {
@@ -50,7 +57,7 @@ export async function parseLargeJson(body: Body, {names, list}: Seen, listName: 
 			items.push(oversized);
 			continue;
 		}
-		const item = await readPart(() => body.between(...span), ofPart);
+		const item = await readPart(() => body.between(...span), {decoder: ofPart, oddNumbers});
 		body.drop(span[1]);
 		if (!item.ok) {
 			return item;
@@ -66,14 +73,17 @@ export async function parseLargeJson(body: Body, {names, list}: Seen, listName: 
 }
 
 /** Two slices: each of both takes its time with a megabyte. */
-async function readPart(bytes: () => Uint8Array, decoder: TextDecoder): Promise<Part> {
+async function readPart(
+	bytes: () => Uint8Array,
+	{decoder, oddNumbers}: {readonly decoder: TextDecoder; readonly oddNumbers: boolean},
+): Promise<Part> {
 	const text = await inSlice(() => decode(bytes(), decoder));
-	return text === null ? notUtf8 : await inSlice(() => parsePart(text));
+	return text === null ? notUtf8 : await inSlice(() => parsePart(text, oddNumbers));
 }
 
 function nameOf(body: Body, {nameStart, nameEnd}: NonNullable<Seen['list']>): unknown {
 	const text = nameEnd - nameStart <= longestName ? decode(body.between(nameStart, nameEnd), ofPart) : null;
-	const part = text === null ? notUtf8 : parsePart(text);
+	const part = text === null ? notUtf8 : parsePart(text, false);
 	return part.ok ? part.value : null;
 }
 
@@ -85,10 +95,10 @@ function decode(bytes: Uint8Array, decoder: TextDecoder): string | null {
 	}
 }
 
-function parsePart(text: string): Part {
+function parsePart(text: string, oddNumbers: boolean): Part {
 	let value: unknown;
 	try {
-		value = JSON.parse(text);
+		value = oddNumbers ? parseExact(text, variables) : JSON.parse(text);
 	} catch {
 		return fault('The body is not valid JSON.');
 	}

@@ -6,6 +6,7 @@ import Fastify, {
 	type FastifyReply,
 	type FastifyRequest,
 } from 'fastify';
+import {writeExact} from '../mail/exact-json.ts';
 import {createGarbage} from '../mail/garbage.ts';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler, createUnreadLimit} from './client-error.ts';
@@ -117,6 +118,7 @@ export function createApi({
 	});
 	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));
 	acceptJsonOnly(api);
+	api.setReplySerializer(payload => writeExact(payload));
 	const check = createChecks();
 	api.setValidatorCompiler(({schema, httpPart}) => check.compiler(schema, httpPart));
 	takeRareForTrace(api);

@@ -2,6 +2,7 @@ import {isBuiltIn} from '../admin/submission-template.ts';
 import {variantSource} from '../admin/templates.ts';
 import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
+import {parseExact} from '../mail/exact-json.ts';
 import {apiTime} from '../mail/time.ts';
 import type {Contact} from '../store/contacts.ts';
 import type {Domain} from '../store/domains.ts';
@@ -199,7 +200,7 @@ export function versionView(
 		version,
 		created_at: apiTime(created_at),
 		variants: variants.map(variant => ({...variantSource(variant), text: variant.text_source})),
-		sample: sample === null ? null : JSON.parse(sample),
+		sample: sample === null ? null : parseExact(sample),
 	};
 }
 

@@ -1,3 +1,4 @@
+import {parseExact} from '../mail/exact-json.ts';
 import {openRegular, RefusedFileError, readRegular} from '../mail/regular-file.ts';
 import {CliError} from './fault.ts';
 
@@ -68,7 +69,7 @@ export async function readVariables(name: string): Promise<Record<string, unknow
 	const text = textOf(await readInput(name));
 	let value: unknown;
 	try {
-		value = JSON.parse(text);
+		value = parseExact(text);
 	} catch (error) {
 		throw new CliError('data', `${name} is not JSON (${(error as Error).message})`, 'correct it');
 	}

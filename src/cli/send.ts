@@ -3,6 +3,7 @@ import {setTimeout as wait} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {issueKey} from '../admin/keys.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {writeExact} from '../mail/exact-json.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {storeTime} from '../mail/time.ts';
@@ -186,7 +187,7 @@ async function postMessage(
 		response = await fetch(url, {
 			method: 'POST',
 			headers: {...headers, authorization: `Bearer ${key}`, 'content-type': 'application/json'},
-			body: JSON.stringify(body),
+			body: writeExact(body),
 		});
 	} catch (error) {
 		const cause = (error as Error).cause ?? error;

@@ -1,5 +1,6 @@
 import {isBuiltIn} from '../admin/submission-template.ts';
 import type {Saved} from '../admin/templates.ts';
+import {parseExact} from '../mail/exact-json.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {Session} from './session.ts';
 import {type Noun, shortTime, table} from './text.ts';
@@ -36,7 +37,7 @@ export function showTemplate(
 			[kind]: source,
 			text,
 		})),
-		sample: versions[0]?.sample ? JSON.parse(versions[0].sample) : null,
+		sample: versions[0]?.sample ? parseExact(versions[0].sample) : null,
 		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
 	};
 	const lines = [

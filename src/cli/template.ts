@@ -12,6 +12,7 @@ import {
 	type Saved,
 	saveTemplate,
 } from '../admin/templates.ts';
+import {writeExact} from '../mail/exact-json.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -222,7 +223,7 @@ async function rollback(session: Session, _options: object, key: string, text: s
 async function preview(session: Session, options: PreviewOptions, key: string): Promise<void> {
 	const template = await chosenTemplate(session, key);
 	const workspace = await session.workspace();
-	const data = options.data === undefined ? null : await readVariables(options.data);
+	const data = options.data === undefined ? null : writeExact(await readVariables(options.data));
 	const {previewTemplate} = await import('../admin/preview.ts');
 	const {renderInWorker} = await import('../render/in-worker.ts');
 	const rendered = await previewTemplate(await session.reader(), {

@@ -1,5 +1,6 @@
 import type {Environment} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
+import {writeExact} from '../mail/exact-json.ts';
 import {cut, duration, grouped, harmless} from './text.ts';
 
 /** Where a command prints: results on standard output, everything else on standard error. */
@@ -74,10 +75,7 @@ export function createTerminal({stdin, stdout, stderr}: Streams, env: Environmen
 
 /** JSON writes C1 controls as they are, and terminals obey them too: escaped they mean the same. */
 function jsonOf(value: unknown, space: number | undefined): string {
-	return JSON.stringify(value, undefined, space).replace(
-		/[\u007f-\u009f]/g,
-		control => `\\u00${control.charCodeAt(0).toString(16)}`,
-	);
+	return writeExact(value, space).replace(/[\u007f-\u009f]/g, control => `\\u00${control.charCodeAt(0).toString(16)}`);
 }
 
 /** A terminal whose size nobody set, as `docker exec -t` makes them, says 0. */

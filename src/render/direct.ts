@@ -12,6 +12,7 @@ import {
 	UndefinedVariableError,
 	Value,
 } from 'liquidjs';
+import {compareNumbers, Numeral} from '../mail/exact-json.ts';
 import type {Constant, Pieces} from '../mail/pieces.ts';
 
 /** Evaluates a part of an expression. */
@@ -43,7 +44,10 @@ export function renderDirectly(templates: readonly Template[], split: (text: str
 		}
 		for (const argument of template.arguments?.() ?? []) {
 			if (argument instanceof Value) {
+				[...argument.initial.postfix, ...argument.filters.flatMap(({args}) => args.flat())].forEach(keepDigits);
 				evaluateDirectly(argument);
+			} else {
+				keepDigits(argument);
 			}
 		}
 		if (template.token.kind === TokenKind.Output) {
@@ -120,6 +124,17 @@ export function textOf(written: unknown): string {
 		return value;
 	}
 	return Array.isArray(value) ? value.map(textOf).join('') : String(value ?? '');
+}
+
+/** A number that a template writes stays itself where no double holds it. */
+function keepDigits(token: unknown): void {
+	const {kind, content} = Object(token) as {readonly kind?: TokenKind; content?: unknown};
+	if (kind === TokenKind.Number) {
+		const written = new Numeral((token as Token).getText());
+		if (Math.abs(compareNumbers(written, content)) > 0) {
+			(token as {content: unknown}).content = written;
+		}
+	}
 }
 
 function evaluateDirectly(value: Value): void {

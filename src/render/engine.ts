@@ -1,4 +1,5 @@
 import {Context, filters, Liquid, type Template} from 'liquidjs';
+import {compareNumbers, Numeral, unmarked} from '../mail/exact-json.ts';
 import type {Pieces} from '../mail/pieces.ts';
 import {PieceEmitter, renderAll, renderDirectly, TextEmitter, textOf} from './direct.ts';
 import {formatCurrency, formatDate, type Place} from './formats.ts';
@@ -20,7 +21,9 @@ const placeKey = Symbol('place');
 const refusedTags = ['include', 'render', 'layout', 'block'];
 const usualDate = '%A, %B %-e, %Y at %-l:%M %P %z';
 
-type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br';
+const jsonFilters = ['json', 'jsonify', 'inspect'] as const;
+
+type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br' | 'map' | 'sort' | (typeof jsonFilters)[number];
 const builtin = filters as unknown as Readonly<
 	Record<BuiltinName, (this: unknown, value: unknown, ...args: unknown[]) => unknown>
 >;
@@ -69,6 +72,20 @@ export function createEngines(): Engines {
 			},
 		);
 		liquid.registerFilter('safe_url', safeUrl);
+		for (const name of jsonFilters) {
+			liquid.registerFilter(name, function (value: unknown, ...args: unknown[]) {
+				return unmarked(String(builtin[name].call(this, value, ...args) ?? ''));
+			});
+		}
+		liquid.registerFilter('sort', function* (list: unknown, property: unknown): Generator<unknown, unknown, unknown> {
+			const named = property === undefined ? list : yield builtin.map.call(this, list, property);
+			const keys: readonly unknown[] = Array.isArray(named) ? named : [];
+			if (!keys.some(key => key instanceof Numeral)) {
+				return yield builtin.sort.call(this, list, property);
+			}
+			const keyed = (list as readonly unknown[]).map((item, index) => ({item, key: keys[index]}));
+			return keyed.sort((a, b) => inOrder(a.key, b.key)).map(({item}) => item);
+		});
 		liquid.registerFilter('date', function (value: unknown, format: unknown, timezone: unknown) {
 			return written(this.context, value, textOf(format ?? usualDate), {timezone});
 		});
@@ -86,6 +103,14 @@ export function createEngines(): Engines {
 		});
 		return liquid;
 	}
+}
+
+/** By all digits; what is no number comes last. */
+function inOrder(one: unknown, other: unknown): number {
+	return (
+		compareNumbers(one, other) ||
+		Number(Number.isNaN(compareNumbers(one, 0))) - Number(Number.isNaN(compareNumbers(other, 0)))
+	);
 }
 
 function dayForm(month: string, type: unknown, style: unknown): string {
@@ -165,7 +190,7 @@ const allowedSchemes = new Set(['http', 'https', 'mailto', 'tel', 'sms', 'cid'])
  * Browsers drop spaces and controls before and inside of a scheme, so they are no disguise.
  */
 export function safeUrl(value: unknown): unknown {
-	if (typeof value === 'object' && value !== null) {
+	if (typeof value === 'object' && value !== null && !(value instanceof Numeral)) {
 		return '#'; // Liquid would join a list to text unseen.
 	}
 	if (typeof value !== 'string') {

@@ -1,3 +1,4 @@
+import {Numeral} from '../mail/exact-json.ts';
 import {currencyFormat, dateFormat} from './intl.ts';
 import {readMoment} from './moment.ts';
 
@@ -39,8 +40,10 @@ function isStyle(value: unknown): value is Style {
 
 /** Text of digits stays text, so that no cent is lost in a double. */
 function decimalOf(amount: unknown): Intl.StringNumericLiteral | number | undefined {
-	if (typeof amount === 'number') {
-		return Number.isFinite(amount) ? amount : undefined;
+	const text = amount instanceof Numeral ? String(amount) : amount;
+	if (typeof text === 'string' && decimal.test(text)) {
+		return text as Intl.StringNumericLiteral;
 	}
-	return typeof amount === 'string' && decimal.test(amount) ? (amount as Intl.StringNumericLiteral) : undefined;
+	const value = amount instanceof Numeral ? amount.valueOf() : amount;
+	return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
 }

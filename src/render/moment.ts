@@ -1,3 +1,4 @@
+import {Numeral} from '../mail/exact-json.ts';
 import {dateFormat} from './intl.ts';
 
 /** A point of time as a template or its data name it. */
@@ -49,10 +50,11 @@ const american: Readonly<Record<string, number>> = {e: -5, c: -6, m: -7, p: -8};
  * Without an offset it is UTC. Numbers that would lie beyond the year 5138 are milliseconds, as JavaScript writes them.
  */
 export function readMoment(value: unknown): Moment | undefined {
-	if (typeof value === 'number') {
-		return ofUnixTime(value, undefined);
+	const spelling = value instanceof Numeral ? String(value) : value;
+	if (typeof value === 'number' || (value instanceof Numeral && /e/i.test(String(value)))) {
+		return ofUnixTime(Number(value), undefined);
 	}
-	const text = typeof value === 'string' && value.length <= longestText ? value.trim() : '';
+	const text = typeof spelling === 'string' && spelling.length <= longestText ? spelling.trim() : '';
 	if (/^(?:now|today)$/i.test(text)) {
 		return momentOf(Date.now(), undefined, false);
 	}

@@ -1,5 +1,6 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
+import {parseExact} from '../mail/exact-json.ts';
 import {constantOf, joined, type Pieces} from '../mail/pieces.ts';
 import {withoutControls} from '../mail/unprintable.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
@@ -18,8 +19,8 @@ export type RenderVariant = {
 
 /** What one mail is rendered with. */
 export type RenderInput = {
-	/** Plain JSON, parsed by the caller. Its keys cannot replace `recipient`, `unsubscribe_url`, `workspace` and `message`. */
-	readonly data: Readonly<Record<string, unknown>>;
+	/** The text of a JSON object. Its names cannot replace `recipient`, `unsubscribe_url`, `workspace` and `message`. */
+	readonly data: string;
 	/** The send's, not the variant's: it rules numbers and dates. */
 	readonly locale: string;
 	readonly timezone: string;
@@ -85,7 +86,7 @@ export function createRenderer({cachedOctets = 16_000_000, clocks = systemClocks
 
 	function renderPieces(variant: RenderVariant, {data, locale, timezone, ...reserved}: RenderInput): Result<Pieces> {
 		// The reserved names come last and win.
-		const scope = {...data, ...reserved};
+		const scope = {...(parseExact(data) as object), ...reserved};
 		const state = limitWork(renderTime, clocks);
 		const terms = {place: {locale, timezone}, isSpent: () => state() === 'spent'};
 		let part: Part | 'parse' = 'parse';

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {parseExact} from '../mail/exact-json.ts';
 import {type Mode, submittedType} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {nearIds} from './engine/near-ids.ts';
@@ -102,6 +103,7 @@ export type StoredMessage = {
 	readonly templateId: string;
 	readonly templateName: string;
 	readonly templateVersion: number;
+	/** Its numbers are Numerals where only that keeps their digits. */
 	readonly data: Readonly<Record<string, unknown>>;
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
@@ -173,7 +175,7 @@ export async function readMessages(
 		templateId: row.template_id,
 		templateName: row.template_name,
 		templateVersion: row.version,
-		data: JSON.parse(row.data ?? '{}'),
+		data: parseExact(row.data ?? '{}') as StoredMessage['data'],
 		metadata: JSON.parse(row.metadata ?? '{}'),
 		tags: JSON.parse(row.tags ?? '[]'),
 		attachments: attachmentsOf(row.id),

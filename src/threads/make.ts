@@ -81,7 +81,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
 		}
 		const rendered = renderer.renderPieces(variant, {
-			data: job.data === null ? {} : JSON.parse(job.data),
+			data: job.data ?? '{}',
 			locale: job.locale,
 			timezone: job.timezone,
 			recipient: {email: address},

@@ -157,6 +157,33 @@ storeTest(test, 'what makes a send another one: from, to, templateId and data, n
 	t.is(await countMessages(store), 2);
 });
 
+storeTest(test, 'numbers make a send another one by their digits', async (t, store) => {
+	const api = await startApi(t, store);
+	const {templateId} = api.workspace;
+	const post = (data: string, key: string) =>
+		api.post(
+			'/v1/messages',
+			`{"from":"hello@example.com","to":"user@example.org","templateId":"${templateId}","data":${data}}`,
+			api.key,
+			{'idempotency-key': key},
+		);
+	for (const [index, [one, same, other]] of [
+		['{"n":1234567890123456789}', '{ "n" : 1234567890123456789 }', '{"n":1234567890123456788}'],
+		['{"n":[1.10]}', '{"n": [1.10]}', '{"n":[1.1]}'],
+		['{"n":{"a":1e2}}', '{"n":{"a":1e2}}', '{"n":{"a":100}}'],
+		['{"n":-0}', '{"n":-0}', '{"n":0}'],
+		['{"n":0.1000000000000000055}', '{"n":0.1000000000000000055}', '{"n":0.1}'],
+		['{"n":1.0}', '{"n":1.0}', '{"n":"1.0"}'],
+	].entries()) {
+		const first = await post(one as string, `k${index}`);
+		t.is(first.status, 202, first.text);
+		const again = await post(same as string, `k${index}`);
+		t.true(isReplay(again));
+		t.is(again.text, first.text);
+		t.is(codeOf(await post(other as string, `k${index}`)), 'idempotency_key_reused', other);
+	}
+});
+
 storeTest(test, 'a key belongs to a workspace and a mode', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');

@@ -23,6 +23,41 @@ storeTest(test, 'a send is answered with 202, and is stored and announced by the
 	t.truthy(copy.next_attempt_at);
 });
 
+storeTest(test, 'numbers in data keep their digits; those of other fields are numbers', async (t, store) => {
+	const api = await startApi(t, store);
+	const {templateId} = api.workspace;
+	const head = `"from":"hello@example.com","to":"user@example.org","templateId":"${templateId}"`;
+	const data = '{"id":1234567890123456789,"price":19.90,"list":[1.0,-0,1E5,{"data":0.10}],"text":"1.0"}';
+	const sent = await api.post('/v1/messages', `{${head},"data": ${data}}`);
+	t.is(sent.status, 202, sent.text);
+	const batch = await api.post(
+		'/v1/messages/batch',
+		`{"messages":[{${head},"data":${data}},{${head},"data":${data} }]}`,
+	);
+	const {data: results} = batch.body as {data: Array<{id: string}>};
+	for (const id of [idOf(sent), ...results.map(result => result.id)]) {
+		const read = await api.get(`/v1/messages/${id}`);
+		t.true(read.text.includes(`"data":${data},`), read.text);
+	}
+	for (const [fields, field] of [
+		['"data":1.0', 'data'],
+		['"data":[1.0]', 'data'],
+		['"data":{"n":1e999}', 'data'],
+		['"data":{"n":[-1e999]}', 'data'],
+		['"metadata":{"n":1.0}', 'metadata.n'],
+		['"tags":[1.0]', 'tags[0]'],
+	]) {
+		const answer = await api.post('/v1/messages', `{${head},${fields}}`);
+		const {violations} = (answer.body as {error: {violations: Array<{field: string}>}}).error;
+		t.deepEqual(
+			violations.map(violation => violation.field),
+			[field],
+			fields,
+		);
+	}
+	t.is(codeOf(await api.post('/v1/messages', `{${head},"data":{1.0:2}}`)), 'bad_request');
+});
+
 storeTest(test, 'a message reads back as it was sent, in the read view’s names', async (t, store) => {
 	const api = await startApi(t, store);
 	const sent = await api.send({

@@ -201,6 +201,8 @@ storeTest(test, 'a preview is what a send would be', async (t, store) => {
 			JSON.stringify(body),
 		);
 	}
+	const exact = await api.post(preview, '{"version":2.0,"data":{"name":1234567890123456789}}');
+	t.regex((exact.body as {html: string}).html, /1234567890123456789/);
 	t.is((await api.post(preview, '')).status, 400);
 	t.deepEqual(api.reported, []);
 });

@@ -66,7 +66,7 @@ test('send: through the running daemon, all options, until it is final', async t
 
 	await writeFile(join(cli.folder, 'note.txt'), 'attached');
 	const sent = await cli.runWith(
-		'{"name":"Ada"}',
+		'{"name":"Ada","id":1234567890123456789,"price":1.50}',
 		...[...base, '--data', '-', '--cc', 'a@example.org', '--cc', 'b@example.org', '--reply-to', 'help@example.com'],
 		...['--attach', 'note.txt', '--locale', 'de', '--timezone', 'Europe/Vienna', '--metadata', 'order=7=x', '--wait'],
 	);
@@ -81,8 +81,9 @@ test('send: through the running daemon, all options, until it is final', async t
 		reply_to: 'help@example.com',
 		attachments: [{filename: 'note.txt', content_type: 'text/plain'}],
 		metadata: {order: '7=x'},
-		data: {name: 'Ada'},
+		data: {name: 'Ada', price: 1.5},
 	});
+	t.regex(await cli.text('message', 'show', id, '--json'), /"id": ?1234567890123456789,\s*"price": ?1\.50/);
 	t.is(shown.recipients.length, 3);
 	const mail = await simpleParser(await cli.text('message', 'raw', id));
 	t.regex(mail.subject ?? '', /^Willkommen, Ada/);

@@ -123,6 +123,16 @@ test('template create, show, preview, list, delete', async t => {
 		html: '<p>Order 7 of recipient@example.com</p>',
 		text: 'Order 7 of recipient@example.com\n',
 	});
+	const exact = await cli.runWith(
+		'{"n": 1234567890123456789.50}',
+		'template',
+		'preview',
+		made.id,
+		'--data',
+		'-',
+		'--json',
+	);
+	t.like(JSON.parse(exact.stdout), {subject: 'Receipt 1234567890123456789.50'});
 	const sample = join(cli.folder, 'templates/welcome/sample.json');
 	const german = ['--locale', 'de', '--timezone', 'Europe/Vienna', '--data', sample, '--out', 'out.html'];
 	golden(t, 'template-preview', await cli.text('template', 'preview', 'welcome', ...german));

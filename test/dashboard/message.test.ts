@@ -3,6 +3,7 @@ import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
 import {readAttribute} from '../../src/links/rewrite.ts';
+import {Numeral, writeExact} from '../../src/mail/exact-json.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {type Service, serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -18,16 +19,21 @@ const name = '<img src=x onerror=alert(1)> \u202egnp';
 /** A message with a `cc` copy, a file and a name that would be markup. */
 async function sent({workspaces}: Service, to: string): Promise<string> {
 	const {live, from, templates} = workspaces.shop as Workspace;
-	const {status, body} = await live.post<{id: string}>('/v1/messages', {
-		from,
-		to,
-		cc: ['carol@dest.example'],
-		templateId: templates.letter,
-		data: {name},
-		metadata: {order_id: '1042', note: 'it\'s "new"'},
-		tags: ['receipt'],
-		attachments: [{filename: 'Größe.txt', contentType: 'text/plain', content: Buffer.from('file').toString('base64')}],
-	});
+	const {status, body} = await live.post<{id: string}>(
+		'/v1/messages',
+		writeExact({
+			from,
+			to,
+			cc: ['carol@dest.example'],
+			templateId: templates.letter,
+			data: {name, id: new Numeral('1234567890123456789')},
+			metadata: {order_id: '1042', note: 'it\'s "new"'},
+			tags: ['receipt'],
+			attachments: [
+				{filename: 'Größe.txt', contentType: 'text/plain', content: Buffer.from('file').toString('base64')},
+			],
+		}),
+	);
 	if (status !== 202) {
 		throw new Error(`The send answered ${status}.`);
 	}
@@ -68,6 +74,8 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 	t.true((await visitor.get(`/messages/${id}/source`)).text.includes('multipart/mixed'));
 	t.true((await visitor.get(`/messages/${id}/variables`)).text.includes('&quot;name&quot;: &quot;&lt;img'));
 
+	t.regex((await visitor.get(`/messages/${id}/variables`)).text, /&quot;id&quot;: 1234567890123456789/);
+
 	const preview = await visitor.get(`/messages/${id}/preview`);
 	t.true(preview.text.includes('sandbox=""'));
 	t.true(preview.text.includes('Größe.txt'));
@@ -88,6 +96,7 @@ test('the call of a message, as a shell runs it, sends the same', async t => {
 	const id = await sent(service(), 'henry@dest.example');
 	const visitor = await visitorOf(service(), 'viewer');
 	const [, command = ''] = /data-copy="(curl[^"]+)"/.exec((await visitor.get(`/messages/${id}`)).text) ?? [];
+	t.true(command.includes('1234567890123456789'));
 	const {live} = service().workspaces.shop as Workspace;
 	const {stdout} = await run('sh', ['-c', readAttribute(command) ?? ''], {env: {...process.env, API_KEY: live.key}});
 	const {body: first} = await live.get<Message>(`/v1/messages/${id}`);

@@ -30,7 +30,7 @@ for (const name of readdirSync(cases)) {
 			const result = createRenderer().render(
 				{id: name, ...compiled},
 				{
-					data: JSON.parse(read.sample ?? '{}'),
+					data: read.sample ?? '{}',
 					...render,
 					recipient: {email: 'ada@reader.example'},
 					unsubscribe_url: 'https://mail.example/unsubscribe?token=abc',

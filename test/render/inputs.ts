@@ -1,9 +1,10 @@
+import {writeExact} from '../../src/mail/exact-json.ts';
 import type {RenderInput, RenderVariant} from '../../src/render/render.ts';
 
 /** What a render needs, with what a test cares about. */
 export function input(data: Record<string, unknown> = {}, more: Partial<RenderInput> = {}): RenderInput {
 	return {
-		data,
+		data: writeExact(data),
 		locale: 'en',
 		timezone: 'UTC',
 		recipient: {email: 'ada@reader.example'},

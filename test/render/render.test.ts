@@ -235,3 +235,86 @@ test('time counts against a template where the CPU worked', t => {
 	const starved = createRenderer({clocks: {clock: {monotonic: leaping()}, cpu: () => 0}});
 	t.like(starved.render(variant({html: '{{ name }}'}), input({name: 'Ada'})), {ok: true, html: 'Ada'});
 });
+
+for (const [json, html, expected] of [
+	['{"n": 1234567890123456789}', '{{ n }}', '1234567890123456789'],
+	[
+		'{"n": 12345678901234567890123}',
+		'{{ n }} {{ n | append: "!" }} {{ n | split: "" | first }}',
+		'12345678901234567890123 12345678901234567890123! 1',
+	],
+	['{"n": 19.90, "z": 1.0, "e": 1E5, "m": -0}', '{{ n }} {{ z }} {{ e }} {{ m }}', '19.90 1.0 1E5 -0'],
+	[
+		'{"n": [1234567890123456789, 2.50]}',
+		'{{ n }} {{ n | join: "+" }} {{ n | last }} {{ n | json }}',
+		'12345678901234567892.50 1234567890123456789+2.50 2.50 [1234567890123456789,2.50]',
+	],
+	['{"n": {"a": 1.10}}', '{{ n | json | raw }} {% for p in n %}{{ p[1] }}{% endfor %}', '{"a":1.10} 1.10'],
+	[
+		'{"n": 3.0}',
+		'{{ n | plus: 1 }} {{ n | times: n }} {{ n | divided_by: 2 }} {{ n | round }} {{ n | abs }} {{ n | at_most: 2 }}',
+		'4 9 1.5 3 3 2',
+	],
+	[
+		'{"n": 3.0}',
+		'{% for i in (1..n) %}{{ i }}{% endfor %} {{ "abcdef" | slice: 1, n }} {{ "abcdef" | truncate: n, "" }}',
+		'123 bcd abc',
+	],
+	[
+		'{"n": 2.0, "l": [7, 8, 9]}',
+		'{% for i in l limit: n %}{{ i }}{% endfor %} {% for i in l offset: n %}{{ i }}{% endfor %}',
+		'78 9',
+	],
+	[
+		'{"n": 2.0}',
+		'{% if n == 2 %}a{% endif %}{% if 2 == n %}b{% endif %}{% if n > 1 and 3 > n %}c{% endif %}{% case n %}{% when 2 %}d{% endcase %}{% if n %}e{% endif %}',
+		'abcde',
+	],
+	[
+		'{"n": 0.0}',
+		'{{ n | default: "none" }} {% if n == empty or n == blank or n == nil %}x{% else %}y{% endif %}',
+		'0.0 y',
+	],
+	[
+		'{"a": 9007199254740993, "b": 9007199254740992}',
+		'{% if a == b %}same{% endif %}{% if a > b %}more{% endif %}{% if b < a %}less{% endif %}',
+		'moreless',
+	],
+	[
+		'{"a": 1234567890123456789}',
+		'{% if a == 1234567890123456789 %}x{% endif %}{% if a == 1234567890123456788 %}y{% endif %}{% if a < 1234567890123456790 %}z{% endif %}',
+		'xz',
+	],
+	[
+		'{"a": 1234567890123456789}',
+		'{% case a %}{% when 1234567890123456788 %}x{% when 1234567890123456789 %}y{% endcase %} {{ 1234567890123456789 }}',
+		'y 1234567890123456789',
+	],
+	[
+		'{"l": [9007199254740995, 9007199254740993, 5, null, 9007199254740994]}',
+		'{{ l | sort | join: " " }}',
+		'5 9007199254740993 9007199254740994 9007199254740995 ',
+	],
+	[
+		'{"l": [{"p": 2.50, "k": "a"}, {"p": 2.5, "k": "b"}, {"p": 1.0, "k": "c"}]}',
+		'{{ l | sort: "p" | map: "k" }} {{ l | where: "p", 2.5 | map: "k" }} {{ l | sum: "p" }} {{ l | find: "p", 1 | map: "k" }}',
+		'cab ab 6 c',
+	],
+	[
+		'{"l": [1.0, 2.50, 1.0]}',
+		'{{ l | uniq | join: " " }} {% if l contains 2.5 %}x{% endif %} {{ l | sum }}',
+		'1.0 2.50 x 4.5',
+	],
+	['{"n": 12345678901234567.89}', '{{ n | format_currency: "EUR" }}', '€12,345,678,901,234,567.89'],
+	['{"n": 1780000000.0}', '{{ n | date: "%F" }} {{ n | format_date }}', '2026-05-28 May 28, 2026'],
+	[
+		'{"n": 1.50}',
+		'{{ n | safe_url }} {{ n | escape }} {{ n | url_encode }} {{ n | strip }} {{ "v1.50" | remove: n }}',
+		'1.50 1.50 1.50 1.50 v',
+	],
+] as const) {
+	test(`numbers of data keep their digits: ${html} with ${json}`, t => {
+		const result = renderer.render(variant({html, subject: html}), {...input(), data: json});
+		t.like(result, {ok: true, html: expected, subject: expected.trim()});
+	});
+}

@@ -31,6 +31,7 @@ import {
 	versionSchema,
 } from '../schemas/template.ts';
 import {Type} from '../schemas/type.ts';
+import {variablesJson} from '../schemas/variables.ts';
 import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';
 import {mostViolations} from '../validate.ts';
@@ -199,7 +200,7 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 					workspace,
 					template,
 					version,
-					data: data as Readonly<Record<string, unknown>> | null,
+					data: data && variablesJson(data),
 					locale: locale === '' ? null : canonicalLocale(locale),
 					timezone: timezone === '' ? null : timezone,
 					render: job => renderTurns(workspaceId, () => renderInWorker(job)),

@@ -1,3 +1,4 @@
+import {Numeral, writeExact} from '../../mail/exact-json.ts';
 import {isStorable} from './formats.ts';
 
 const longest = 256 * 1024;
@@ -14,14 +15,14 @@ export function variablesJson(data: object): string {
 	if (known !== undefined) {
 		return known;
 	}
-	const json = JSON.stringify(data);
+	const json = writeExact(data);
 	texts.set(data, json);
 	return json;
 }
 
 /**
  * Says what is wrong with a send's variables (`must …`), null: nothing. At most 256 KiB as JSON and 16 levels deep, texts
- * that both engines store, numbers that JSON can hold (`1e999` was read as infinity).
+ * that both engines store, numbers below 1.8e308, with which templates can reckon.
  */
 export function variablesFault(data: object): string | null {
 	const json = variablesJson(data);
@@ -33,17 +34,18 @@ export function variablesFault(data: object): string | null {
 
 const unstorable = 'must have only valid Unicode without NUL';
 
-// Written for speed, for every send passes here; what JSON.parse makes has no inherited names.
+// Written for speed, for every send passes here; what JSON.parse makes has no inherited names, and a Numeral has no own ones.
 function faultInside(value: object, depth: number): string | null {
 	if (depth > deepest) {
 		return 'must be at most 16 levels deep';
 	}
 	for (const name in value) {
 		const item = (value as Record<string, unknown>)[name];
-		if (typeof item === 'number' && !Number.isFinite(item)) {
+		if ((typeof item === 'number' || item instanceof Numeral) && !Number.isFinite(Number(item))) {
 			return 'must have only finite numbers';
 		}
-		const fault = typeof item === 'object' && item !== null ? faultInside(item, depth + 1) : null;
+		const isNested = typeof item === 'object' && item !== null && !(item instanceof Numeral);
+		const fault = isNested ? faultInside(item, depth + 1) : null;
 		if (fault !== null) {
 			return fault;
 		}

@@ -1,4 +1,5 @@
 import {type Html, html} from '../../hosted/html.ts';
+import {writeExact} from '../../mail/exact-json.ts';
 import type {StoredMessage} from '../../store/messages.ts';
 import {longestLink, mailFrame} from '../mail-frame.ts';
 import {chips, code, copyButton, count, hrefOf, name, nothing, section, table} from '../markup.ts';
@@ -140,7 +141,7 @@ export function sourceContent({message, mail, query}: Omit<Looked, 'mail'> & {re
 
 /** What the caller gave the template. */
 export function variablesContent({data}: Pick<StoredMessage, 'data'>): Html {
-	const text = JSON.stringify(data, null, 2);
+	const text = writeExact(data, 2);
 	return Object.keys(data).length === 0
 		? html`<div class="empty"><p>This message was sent without variables.</p></div>`
 		: html`<pre>${lines(text)}</pre><p>${copyButton(text, 'the variables')}</p>`;

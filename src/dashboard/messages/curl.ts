@@ -1,9 +1,10 @@
+import {parseExact, writeExact} from '../../mail/exact-json.ts';
 import type {SentMessage} from '../../store/messages.ts';
 
 /** The call of the API that sends such a message, for a shell. Attachments are left out: they would not fit a line. */
 export function curlCommand(apiUrl: string, sent: SentMessage): string {
 	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking} = sent;
-	const parsed = (json: string | null) => (json === null ? undefined : JSON.parse(json));
+	const parsed = (json: string | null) => (json === null ? undefined : parseExact(json));
 	const body = {
 		from,
 		to,
@@ -22,7 +23,7 @@ export function curlCommand(apiUrl: string, sent: SentMessage): string {
 		`curl -sS ${apiUrl}/v1/messages \\`,
 		"  -H 'Content-Type: application/json' \\",
 		'  -H "Authorization: Bearer $API_KEY" \\',
-		`  --data-binary ${quoted(JSON.stringify(body, null, 2))}`,
+		`  --data-binary ${quoted(writeExact(body, 2))}`,
 	].join('\n');
 }
 

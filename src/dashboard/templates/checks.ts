@@ -51,7 +51,7 @@ export function createChecks(): CheckDraft {
 		const variant = storedVariant(read.source, compiled);
 		const rendered = await previewVariant({id: 'draft', sample: null}, variant, {
 			workspace,
-			data: read.data,
+			data: read.sample,
 			locale: variant.locale,
 			timezone: null,
 			render: job => renderTurns(workspace.id, () => renderInWorker(job)),

@@ -1,4 +1,5 @@
 import {variablesFault} from '../../api/schemas/variables.ts';
+import {parseExact} from '../../mail/exact-json.ts';
 import type {VariantSource} from '../../render/compile.ts';
 import {longestSource} from '../../render/limits.ts';
 import {validLocale} from '../../render/locale.ts';
@@ -78,7 +79,7 @@ function readSample(text: string): Readonly<Record<string, unknown>> | string {
 		return `is longer than ${longestSource} characters`;
 	}
 	try {
-		const value: unknown = JSON.parse(text);
+		const value = parseExact(text);
 		return typeof value === 'object' && value !== null && !Array.isArray(value)
 			? (variablesFault(value) ?? (value as Record<string, unknown>))
 			: 'must be a JSON object';

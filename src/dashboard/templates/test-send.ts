@@ -2,6 +2,7 @@ import {apiError} from '../../api/errors.ts';
 import {createReadSend} from '../../api/read-send.ts';
 import {createChecks} from '../../api/validate.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {parseExact} from '../../mail/exact-json.ts';
 import type {Sender} from '../../store/senders.ts';
 import {act, input, join, select} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -24,7 +25,7 @@ export function testSendPages({reader, accept, mayAccept}: DashboardParts): read
 			from: form.get('from') ?? '',
 			to: form.get('to')?.trim() ?? '',
 			templateId: template.id,
-			data: JSON.parse(saved.version.sample ?? '{}'),
+			data: parseExact(saved.version.sample ?? '{}'),
 			...(locale !== '' && {locale}),
 		};
 		const refused = (why: string): Answer => ({

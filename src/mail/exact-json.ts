@@ -1,0 +1,158 @@
+import {randomBytes} from 'node:crypto';
+
+/** A JSON number in the spelling of its author, where JavaScript would spell it in another way: `12345678901234567890`, `1.10`, `1E5`, `-0`. */
+export class Numeral {
+	readonly #text: string;
+
+	constructor(text: string) {
+		this.#text = text;
+	}
+
+	toString(): string {
+		return this.#text;
+	}
+
+	/** The nearest double: for arithmetic. */
+	valueOf(): number {
+		return Number(this.#text);
+	}
+
+	/** Only `writeExact` makes a number of it again. */
+	toJSON(): string {
+		return mark + this.#text;
+	}
+
+	// Liquid compares what has these five. They compare all digits.
+	equals(other: unknown): boolean {
+		return (typeof other === 'number' || other instanceof Numeral) && compareNumbers(this, other) === 0;
+	}
+
+	gt(other: unknown): boolean {
+		return compareNumbers(this, other) > 0;
+	}
+
+	geq(other: unknown): boolean {
+		return compareNumbers(this, other) >= 0;
+	}
+
+	lt(other: unknown): boolean {
+		return compareNumbers(this, other) < 0;
+	}
+
+	leq(other: unknown): boolean {
+		return compareNumbers(this, other) <= 0;
+	}
+}
+
+/** Nobody can guess it, so no text of a document begins with it. */
+const mark = `${randomBytes(12).toString('base64url')} `;
+const marked = new RegExp(`"${mark}([-+.\\dEe]+)"`, 'g');
+const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
+/** Matches each number that JavaScript may spell in another way, and some texts that look like one. */
+const oddNumber = /(?:^|[,:[])\s*-?(?:\d[\d.]{15}|\d+(?:\.\d+)?[eE]|\d+\.\d*0(?!\d)|0\.000000|(?<=-)0(?![\d.]))/;
+
+/** False: `JSON.parse` keeps all digits of the text. */
+export function mayRespell(json: string): boolean {
+	return oddNumber.test(json);
+}
+
+/**
+ * `JSON.parse` with a Numeral for each number that JavaScript would spell in another way; with a name, only in the objects and lists
+ * of that name.
+ */
+export function parseExact(json: string, name: string | null = null): unknown {
+	// Throws for what is not JSON: marks could make it look like some.
+	const plain: unknown = JSON.parse(json);
+	return mayRespell(json) ? withoutMarks(JSON.parse(markNumbers(json)), name, new Map()) : plain;
+}
+
+/** `JSON.stringify` of what `parseExact` made. */
+export function writeExact(value: unknown, space?: number): string {
+	return unmarked(JSON.stringify(value, undefined, space));
+}
+
+/** What `JSON.stringify` made, with the Numerals in it as numbers. */
+export function unmarked(json: string): string {
+	return json.includes(mark) ? json.replace(marked, '$1') : json;
+}
+
+/** Below, at or above 0 as the first is less, equal or greater; NaN where one is no number. */
+export function compareNumbers(one: unknown, other: unknown): number {
+	const [left, right] = [decimalOf(one), decimalOf(other)];
+	if (left === null || right === null) {
+		return Number.NaN;
+	}
+	if (left.sign !== right.sign || left.sign === 0) {
+		return left.sign - right.sign;
+	}
+	const size = left.point - right.point || (left.digits < right.digits ? -1 : left.digits > right.digits ? 1 : 0);
+	return left.sign * size;
+}
+
+type Decimal = {
+	readonly sign: number;
+	/** Neither the first nor the last is 0. */
+	readonly digits: string;
+	/** How many of the digits stand before the point. */
+	readonly point: number;
+};
+
+/** Null: it is no decimal number. */
+function decimalOf(value: unknown): Decimal | null {
+	const spelling = value instanceof Numeral ? value : typeof value === 'object' ? '' : Number(value);
+	const [, minus, whole = '', fraction = '', exponent = '0'] =
+		/^(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(String(spelling)) ?? [];
+	const all = (whole + fraction).replace(/^0+/, '');
+	const digits = all.replace(/0+$/, '');
+	const sign = digits === '' ? 0 : minus === '-' ? -1 : 1;
+	return minus === undefined ? null : {sign, digits, point: all.length - fraction.length + Number(exponent)};
+}
+
+/** Makes texts of the numbers that JavaScript would spell in another way. */
+function markNumbers(text: string): string {
+	const parts: string[] = [];
+	for (let start = 0; start < text.length; ) {
+		const quote = text.indexOf('"', start);
+		const end = quote === -1 ? text.length : quote;
+		parts.push(
+			text
+				.slice(start, end)
+				.replace(number, spelling => (String(Number(spelling)) === spelling ? spelling : `"${mark}${spelling}"`)),
+		);
+		start = quote === -1 ? text.length : endOfText(text, quote);
+		parts.push(text.slice(end, start));
+	}
+	return parts.join('');
+}
+
+/** Changes the value in place. Equal spellings share a Numeral: Liquid's `uniq` and `group_by` compare by identity. */
+function withoutMarks(value: unknown, name: string | null, known: Map<string, Numeral>): unknown {
+	if (typeof value === 'string' && value.startsWith(mark)) {
+		const numeral = known.get(value) ?? new Numeral(value.slice(mark.length));
+		known.set(value, numeral);
+		return name === null ? numeral : numeral.valueOf();
+	}
+	if (typeof value === 'object' && value !== null) {
+		const items = value as Record<string, unknown>;
+		// Object.entries costs twice as much; what JSON.parse makes has no inherited names.
+		for (const key in items) {
+			const item = items[key];
+			if (typeof item === 'object' || typeof item === 'string') {
+				items[key] = withoutMarks(item, key === name && typeof item === 'object' ? null : name, known);
+			}
+		}
+	}
+	return value;
+}
+
+/** Behind the closing quote; the end where there is none. */
+function endOfText(text: string, quote: number): number {
+	for (let at = quote + 1; at < text.length; at++) {
+		if (text[at] === '\\') {
+			at++;
+		} else if (text[at] === '"') {
+			return at + 1;
+		}
+	}
+	return text.length;
+}
