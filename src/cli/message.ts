@@ -5,7 +5,7 @@ import {capturedFile} from '../daemon/mail-copies.ts';
 import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
-import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm} from '../mail/terms.ts';
+import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
 import {type EngagementCount, readEngagement} from '../store/engagement.ts';
 import {readEvents} from '../store/events.ts';
 import {readReports, type StoredReport} from '../store/inbound/reports.ts';
@@ -14,7 +14,7 @@ import {type ListedMessage, listMessages} from '../store/message-scan.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {CliError} from './fault.ts';
 import {describe, storedReportView} from './message-text.ts';
-import {address, collect, count, metadata, oneOf, past} from './options.ts';
+import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
@@ -43,7 +43,11 @@ export function messageCommands(message: Command): void {
 		.option('--recipient <address>', 'to this address')
 		.option('--from <address>', 'from this address')
 		.option('--subject <words>', 'whose subject has all of these words', subjectWords)
-		.option('--metadata <key=value>', 'with this metadata; several must all match', collect)
+		.option(
+			'--metadata <key=value|value>',
+			'with this metadata, or this value of any key; several must all match',
+			collect,
+		)
 		.option('--template <id|name>', 'made of this template')
 		.option('--tag <tag>', 'with this tag')
 		.option('--message-id <id>', 'whose mail has this Message-ID')
@@ -150,7 +154,9 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		templateId: options.template === undefined ? undefined : await templateId(session, options.template),
 		terms: [
 			...(options.subject ?? []),
-			...Object.entries(metadata(options.metadata ?? [])).map(([key, value]) => metadataTerm(key, value)),
+			...(options.metadata ?? []).map(text =>
+				text.trim() === '' || text.includes('=') ? metadataTerm(...metadataPair(text)) : valueTerm(text),
+			),
 			...(options.tag === undefined ? [] : [tagTerm(options.tag)]),
 			// One that is not ours is that of a submitted mail.
 			...(messageId === undefined || id !== undefined ? [] : [messageIdTerm(messageId)]),

@@ -184,13 +184,13 @@ export function collect(text: string, previous: readonly string[] = []): string[
 
 /** Pairs `key=value`. Throws a usage error (64). */
 export function metadata(pairs: readonly string[]): Record<string, string> {
-	return Object.fromEntries(
-		pairs.map(pair => {
-			const at = pair.indexOf('=');
-			if (at < 1) {
-				throw new CliError('usage', `--metadata "${pair}" is not allowed`, 'use KEY=VALUE');
-			}
-			return [pair.slice(0, at), pair.slice(at + 1)];
-		}),
-	);
+	return Object.fromEntries(pairs.map(metadataPair));
+}
+
+export function metadataPair(pair: string): [key: string, value: string] {
+	const at = pair.indexOf('=');
+	if (at < 1) {
+		throw new CliError('usage', `--metadata "${pair}" is not allowed`, 'use KEY=VALUE');
+	}
+	return [pair.slice(0, at), pair.slice(at + 1)];
 }

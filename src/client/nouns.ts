@@ -193,6 +193,8 @@ export type MessageListQuery = {
 	templateId?: string | null | undefined;
 	/** Messages whose rendered subject has all of these words, at most 10: whole words, in any order, upper or lower case. */
 	subject?: string | null | undefined;
+	/** Messages with each of these words in their rendered subject, or as a value of their metadata, whatever its key; a value may have spaces. Upper or lower case. */
+	q?: string | null | undefined;
 	/** `metadata[order_id]=1042`: messages with this value of their metadata; several must all match. */
 	metadata?: Record<string, string> | null | undefined;
 	/** Messages with this tag. */

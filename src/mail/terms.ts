@@ -7,6 +7,8 @@ export type Term = string;
 // A word of a subject is stored and asked for in one form. Longer words, and more of them, say nothing more.
 const longestWord = 40;
 const mostWords = 30;
+/** PostgreSQL takes keys of 2,700 octets. */
+const longestValue = 500;
 /** So many words may be asked for together. */
 export const mostAsked = 10;
 
@@ -26,6 +28,9 @@ export function subjectTerms(subject: string): Term[] {
 		.map(word => `w:${word}`);
 }
 
+/** What is asked for: this term, or any of these. */
+export type Asked = Term | readonly Term[];
+
 /** What a message must have to be found by words of its subject; null: there is no word, or there are more than `mostAsked`. */
 export function askedTerms(words: string): Term[] | null {
 	const terms = wordsOf(words).map(word => `w:${word}`);
@@ -35,6 +40,29 @@ export function askedTerms(words: string): Term[] | null {
 /** The length says where the key ends, whatever it holds. */
 export function metadataTerm(key: string, value: string): Term {
 	return `m${key.length}:${key}=${value}`;
+}
+
+/** A value of the metadata, whatever its key, in the form of words: upper and lower case are one. */
+export function valueTerm(value: string): Term {
+	const folded = value.normalize('NFKC').toLowerCase().trim().replace(/\s+/gu, ' ');
+	return `v:${[...folded].slice(0, longestValue).join('')}`;
+}
+
+/**
+ * What a message must have to be found by a text: the text is a value of its metadata, or each part between spaces is one or
+ * consists of words of its subject.
+ */
+export function searchTerms(text: string): Asked[] {
+	const whole = valueTerm(text);
+	const asked = text
+		.trim()
+		.split(/\s+/u)
+		.flatMap((part): Asked[] => {
+			const values = [...new Set([valueTerm(part), whole])];
+			const words = wordsOf(part);
+			return words.length === 0 ? [values] : words.map(word => [`w:${word}`, ...values]);
+		});
+	return asked.length > mostAsked ? [whole] : asked;
 }
 
 export function tagTerm(tag: string): Term {
@@ -76,6 +104,7 @@ export function termsOf({metadata, tags, attachments}: Findable): Term[] {
 	const named: string[] = tags === null ? [] : JSON.parse(tags);
 	return [
 		...pairs.map(([key, value]) => metadataTerm(key, value)),
+		...new Set(pairs.filter(([, value]) => value.trim() !== '').map(([, value]) => valueTerm(value))),
 		...new Set(named.map(tagTerm)),
 		...(messageId === null ? [] : [messageIdTerm(messageId)]),
 	];

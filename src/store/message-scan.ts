@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {isListed, stateTerm, type Term} from '../mail/terms.ts';
+import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
 import {alongIndex} from './engine/along-index.ts';
 import type {IdRange} from './engine/dialect.ts';
 import {among, nearIds, newestFirst} from './engine/near-ids.ts';
@@ -22,7 +22,7 @@ export type MessageFilter = {
 	readonly fromKey?: string | undefined;
 	readonly templateId?: string | undefined;
 	/** All of them: words of the subject, metadata, tags. */
-	readonly terms?: readonly Term[] | undefined;
+	readonly terms?: readonly Asked[] | undefined;
 	/** This message alone. */
 	readonly id?: string | undefined;
 	/** Half-open range of acceptance, milliseconds. */
@@ -68,11 +68,30 @@ function byColumn(
 	};
 }
 
-function byTerm(reader: Knex, list: TermList): Lead {
+/** Messages that any of these terms lists. */
+function byTerms(reader: Knex, workspaceId: string, asked: Asked): Lead {
+	const lists = listsOf(workspaceId, asked);
 	return {
-		count: (range, most) => countListed(reader, list, range, most),
-		read: (range, most) => readListed(reader, list, range, most),
+		async count(range, most) {
+			let counted = 0;
+			for (const list of lists) {
+				counted += counted < most ? await countListed(reader, list, range, most - counted) : 0;
+			}
+			return counted;
+		},
+		async read(range, most) {
+			const ids: string[] = [];
+			for (const list of lists) {
+				ids.push(...(await readListed(reader, list, range, most)));
+			}
+			return lists.length === 1 ? ids : [...new Set(ids.sort().reverse())].slice(0, most);
+		},
 	};
+}
+
+function listsOf(workspaceId: string, asked: Asked): TermList[] {
+	const terms: readonly Term[] = typeof asked === 'string' ? [asked] : asked;
+	return terms.map(term => ({workspaceId, term}));
 }
 
 /** Messages that wait in the queue; null: so many that the newest messages have enough of them. */
@@ -100,8 +119,8 @@ async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 	const all = (...match: Parameters<typeof byColumn>[2][]) => match.map(one => byColumn(reader, workspaceId, one));
 	const leads: Array<Lead | null> = [
 		...(toKey === undefined ? [] : all(['m.to_key', toKey])),
-		...terms.map(term => byTerm(reader, {workspaceId, term})),
-		...(status !== undefined && isListed(status) ? [byTerm(reader, {workspaceId, term: stateTerm(status)})] : []),
+		...terms.map(asked => byTerms(reader, workspaceId, asked)),
+		...(status !== undefined && isListed(status) ? [byTerms(reader, workspaceId, stateTerm(status))] : []),
 		...(status !== undefined && !isListed(status) ? [await byQueue(reader, workspaceId)] : []),
 		...(templateId === undefined ? [] : all(['m.template_id', templateId])),
 		...(fromKey === undefined ? [] : all(['m.from_key', fromKey])),
@@ -225,8 +244,9 @@ async function thoseThatMatch(
 			.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 			.whereRaw(`coalesce(${stateOf('r')} = ?, false)`, [status]);
 	}
-	for (const term of terms) {
-		query.where(isInList(reader, {workspaceId, term}, ids));
+	for (const asked of terms) {
+		const inLists = listsOf(workspaceId, asked).map(list => isInList(reader, list, ids));
+		query.where(reader.raw(`(${inLists.map(() => '?').join(' or ')})`, inLists));
 	}
 	return (await query.select('m.id as id')).map(({id}: {id: string}) => id);
 }

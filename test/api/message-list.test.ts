@@ -133,6 +133,14 @@ storeTest(test, 'subject, metadata, tag and Message-ID find what was said', asyn
 		[`messageId=${api.links.messageIdLocal(two)}@mail.shop.example&tag=vip`, []],
 		['messageId=abc@x.example', []],
 		['messageId=', []],
+		['q=1042', [one]],
+		['q=BELEG', [two, one]],
+		['q=beleg+1043', [two]],
+		['q=beleg+north', [one]],
+		['q=X&tag=receipt', [two]],
+		['q=104', []],
+		['q=order_id', []],
+		['q=%20', []],
 	] as const) {
 		t.deepEqual(await ids(query), [...found], query);
 	}
@@ -146,6 +154,9 @@ storeTest(test, 'subject, metadata, tag and Message-ID find what was said', asyn
 		['metadata[a', 'metadata[a'],
 		['subject=', 'subject'],
 		['subject=-', 'subject'],
+		['q=', 'q'],
+		['q=%00', 'q'],
+		[`q=${'x'.repeat(501)}`, 'q'],
 		['tags=x', 'tags'],
 		['tag=%00', 'tag'],
 	] as const) {
@@ -157,6 +168,8 @@ storeTest(test, 'subject, metadata, tag and Message-ID find what was said', asyn
 	const page = await list(api, '?tag=receipt&metadata[order_id]=1042&limit=1');
 	t.is(page.next_cursor, null);
 	const first = await list(api, '?tag=receipt&limit=1');
+	const ofText = await list(api, '?q=beleg&limit=1');
+	t.deepEqual(idsOf(await list(api, `?q=beleg&limit=1&cursor=${ofText.next_cursor}`)), [one]);
 	t.deepEqual(idsOf(await list(api, `?tag=receipt&limit=1&cursor=${first.next_cursor}`)), [one]);
 	t.is((await api.get(`/v1/messages?tag=vip&limit=1&cursor=${first.next_cursor}`)).status, 422);
 });

@@ -55,6 +55,9 @@ journey('an order is found by its number', async (t, {open, own, suitsAll}) => {
 	await search(`order_id=${own('1042')} tag:receipt`);
 	t.is(await page.locator('main tbody tr').count(), 1);
 	await suitsAll(page);
+	await page.goto('/messages');
+	await search(own('1042'));
+	t.is(await page.locator('main tbody tr').count(), 1, 'by the number alone');
 	await openRow(own('1042'));
 	await page.getByRole('heading', {name: `Hello ${own('1042')}`}).waitFor();
 	await press('Timeline', 'a');

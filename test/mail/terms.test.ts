@@ -6,9 +6,11 @@ import {
 	messageIdTerm,
 	metadataTerm,
 	mostAsked,
+	searchTerms,
 	subjectTerms,
 	tagTerm,
 	termsOf,
+	valueTerm,
 } from '../../src/mail/terms.ts';
 
 test('the words of a subject are found in any order, case and compatibility form', t => {
@@ -46,6 +48,7 @@ test('no two pairs of metadata, and nothing else, share a term', t => {
 	t.deepEqual(termsOf({metadata: '{"a":"1","b":""}', tags: '["x","x","y"]', attachments: []}), [
 		'm1:a=1',
 		'm1:b=',
+		'v:1',
 		't:x',
 		't:y',
 	]);
@@ -71,4 +74,43 @@ test('whatever a subject holds, its terms are few, short, storable and found', t
 			}
 		}),
 	);
+});
+
+test('a text finds a message by words of its subject, its values, or both', t => {
+	const metadata = {order: '1042', name: 'Ada  LOVELACE', ref: 'AB-7/x', url: 'https://shop.example/?a=1', n: '\u0661'};
+	const terms = [
+		...subjectTerms('Your receipt 55'),
+		...termsOf({metadata: JSON.stringify(metadata), tags: null, attachments: []}),
+	];
+	const finds = (text: string) => searchTerms(text).every(asked => [asked].flat().some(term => terms.includes(term)));
+	const found = [
+		'1042',
+		' 1042 ',
+		'１０４２',
+		'ada lovelace',
+		'AB-7/X',
+		'https://shop.example/?a=1',
+		'\u0661',
+		'55 1042',
+	];
+	for (const text of [...found, 'receipt 1042', '1042 YOUR ab-7/x', 'your-receipt']) {
+		t.true(finds(text), text);
+	}
+	for (const text of ['104', '10421', 'ada', 'lovelace ada', 'AB-7', '1042 none', 'order', '', '-']) {
+		t.false(finds(text), text);
+	}
+});
+
+test('any value is found by itself, and its term fits an index', t => {
+	fc.assert(
+		fc.property(fc.string({unit: 'binary', minLength: 1, maxLength: 500}), value => {
+			const terms = termsOf({metadata: JSON.stringify({a: value}), tags: null, attachments: []});
+			const term = valueTerm(value);
+			t.is(terms.includes(term), value.trim() !== '');
+			t.true(Buffer.byteLength(term) <= 2100);
+			t.true(searchTerms(value).every(asked => [asked].flat().includes(term)));
+			t.false([tagTerm(value), ...subjectTerms(value), metadataTerm('a', value)].includes(term));
+		}),
+	);
+	t.true(Buffer.byteLength(valueTerm('\ufdfa'.repeat(500))) <= 2100, 'one character that stands for many');
 });

@@ -78,8 +78,14 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 	const isRare = (id: string) => ids.indexOf(id) % 10 === 2;
 	const values = {toKey: 'u12@x.test', status: recipientStates[2], templateId: 'tpl_1', fromKey: 'f1@x.test'};
 	const modes = [undefined, 'live', 'test'] as const;
-	const words = [undefined, ['w:receipt'], ['w:rare', 'w:receipt'], ['w:none']] as const;
-	for (let mask = 0; mask < 192; mask++) {
+	const words = [
+		undefined,
+		['w:receipt'],
+		['w:rare', ['w:none', 'w:receipt']],
+		[['w:none', 'w:rare', 'w:rare']],
+		[['w:none', 'v:none']],
+	] as const;
+	for (let mask = 0; mask < 240; mask++) {
 		const filter: Filters = {
 			...(mask & 1 && {toKey: values.toKey}),
 			...(mask & 2 && {status: values.status}),
@@ -96,7 +102,9 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 					(filter.templateId ?? row.template_id) === row.template_id &&
 					(filter.fromKey ?? row.from_key) === row.from_key &&
 					(filter.mode ?? row.mode) === row.mode &&
-					(filter.terms ?? []).every(term => (term === 'w:rare' ? isRare(row.id) : term === 'w:receipt')),
+					(filter.terms ?? []).every(asked =>
+						[asked].flat().some(term => (term === 'w:rare' ? isRare(row.id) : term === 'w:receipt')),
+					),
 			)
 			.map(row => row.id);
 		for (const limit of mask < 48 ? [1, 7, 100] : [7]) {

@@ -31,7 +31,7 @@ async function prepare(store: Store): Promise<string[]> {
 	return ids;
 }
 
-const all = ['m8:order_id=1042', 't:shop', 'w:1042', 'w:receipt'];
+const all = ['m8:order_id=1042', 't:shop', 'v:1042', 'w:1042', 'w:receipt'];
 
 storeTest(test, 'the migration indexes what is there', async (t, store) => {
 	const ids = await prepare(store);

@@ -2,7 +2,15 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
-import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm} from '../../mail/terms.ts';
+import {
+	type Asked,
+	askedTerms,
+	messageIdTerm,
+	metadataTerm,
+	mostAsked,
+	searchTerms,
+	tagTerm,
+} from '../../mail/terms.ts';
 import {parseQueryTime} from '../../mail/time.ts';
 import {firstThatFit} from '../../store/engine/along-index.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
@@ -35,6 +43,15 @@ const messageQuery = Type.Object(
 				format: 'subject-words',
 				description:
 					'Messages whose rendered subject has all of these words, at most 10: whole words, in any order, upper or lower case.',
+			}),
+		),
+		q: Type.Optional(
+			Type.String({
+				format: 'text',
+				minLength: 1,
+				maxLength: 500,
+				description:
+					'Messages with each of these words in their rendered subject, or as a value of their metadata, whatever its key; a value may have spaces. Upper or lower case.',
 			}),
 		),
 		metadata: Type.Optional(
@@ -138,9 +155,10 @@ function filterOf(query: Query, caller: Caller, readMessageId: ApiParts['readMes
 }
 
 /** In one order, so that a cursor is of the same filters however they are written. */
-function termsAsked({subject, metadata = {}, tag}: Query, messageId: string | undefined): Term[] | undefined {
-	const terms = [
+function termsAsked({subject, q, metadata = {}, tag}: Query, messageId: string | undefined): Asked[] | undefined {
+	const terms: Asked[] = [
 		...(subject === undefined ? [] : (askedTerms(subject) ?? [])),
+		...(q === undefined ? [] : searchTerms(q)),
 		...Object.entries<string>(metadata as Record<string, string>).map(([key, value]) => metadataTerm(key, value)),
 		...(tag === undefined ? [] : [tagTerm(tag)]),
 		...(messageId === undefined ? [] : [messageIdTerm(messageId)]),

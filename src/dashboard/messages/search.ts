@@ -1,14 +1,14 @@
 import {readAddress} from '../../api/schemas/formats.ts';
 import {isId, isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
-import {askedTerms, metadataTerm, type Term, tagTerm} from '../../mail/terms.ts';
+import {type Asked, metadataTerm, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
 import type {MessageFilter} from '../../store/message-scan.ts';
 
 type Filter = Omit<MessageFilter, 'workspaceId'>;
 
 /** What the search field takes, for people. */
 export const searchHint =
-	'an address, words of the subject, order_id=1042, tag:receipt, from:a@b.example, an id or Message-ID';
+	'an address, words of the subject, order_id=1042 or 1042 alone, tag:receipt, from:a@b.example, an id or Message-ID';
 
 /** The filter that a page's query asks for; null: nothing can match, or no text of this kind is known. */
 export function filterOf(
@@ -38,7 +38,7 @@ function searched(text: string, readMessageId: (messageId: string) => string | n
 	if (text === '') {
 		return {};
 	}
-	const terms: Term[] = [];
+	const terms: Asked[] = [];
 	const words: string[] = [];
 	let filter: Filter = {};
 	for (const part of text.split(/\s+/)) {
@@ -60,15 +60,11 @@ function searched(text: string, readMessageId: (messageId: string) => string | n
 			}
 			filter = {...filter, [key === 'from' ? 'fromKey' : 'toKey']: address.key};
 		} else if (part.includes('=') && key !== '') {
-			terms.push(metadataTerm(key, value));
+			terms.push([metadataTerm(key, value), valueTerm(part)]);
 		} else {
 			words.push(part);
 		}
 	}
-	const subject = words.length === 0 ? [] : askedTerms(words.join(' '));
-	if (subject === null) {
-		return null;
-	}
-	const all = [...terms, ...subject];
+	const all = [...terms, ...(words.length === 0 ? [] : searchTerms(words.join(' ')))];
 	return all.length === 0 ? filter : {...filter, terms: all};
 }
