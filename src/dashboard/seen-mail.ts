@@ -31,18 +31,20 @@ export type SeenFile = {readonly name: string; readonly type: string; readonly o
 
 /** Octets of a part that are read. */
 const longestPart = 8 * 1024 * 1024;
-/** Characters of the text. */
+/** Characters of html and text that are shown. Ours is shorter; with more, what is found in it could take the thread's memory. */
 const longestText = 1024 * 1024;
 const mostLinks = 200;
 
 export function seenMail(raw: Buffer): SeenMail {
 	const {root, fault, html, text, files} = takenApart(raw);
+	const [markup, plain] = [html, text].map(part => part?.text());
+	const isCut = [markup, plain].some(one => one !== undefined && one.length > longestText);
 	return {
 		fields: root.fields.map(({name, value}) => ({name, value: decodeWords(value)})),
-		html: html ? seenHtml(html.text(), files) : null,
-		text: text?.text().slice(0, longestText) ?? null,
+		html: markup === undefined ? null : seenHtml(markup.slice(0, longestText), files),
+		text: plain?.slice(0, longestText) ?? null,
 		files: files.map((part, index) => ({name: nameOfFile(part, index), type: part.type, octets: part.body().length})),
-		fault,
+		fault: fault ?? (isCut ? `a part has more than ${longestText} characters` : null),
 	};
 }
 

@@ -4,7 +4,7 @@ export function decodeBody(body: Buffer, encoding: string, most: number): Buffer
 		case 'base64':
 			return decodeBase64(body.subarray(0, 2 * most)).subarray(0, most);
 		case 'quoted-printable':
-			return decodeQuotedPrintable(body.toString('latin1', 0, Math.min(body.length, 3 * most))).subarray(0, most);
+			return decodeQuotedPrintable(body.subarray(0, 3 * most)).subarray(0, most);
 		default:
 			return body.subarray(0, most);
 	}
@@ -84,7 +84,9 @@ export function decodeWords(value: string): string {
 		.replace(/(=\?[^?\s]{1,64}\?[bq]\?[^?]{0,1024}\?=)\s+(?==\?)/gi, '$1')
 		.replace(/=\?([^?\s]{1,64})\?([bq])\?([^?]{0,1024})\?=/gi, (_, charset: string, kind: string, text: string) =>
 			decodeText(
-				kind.toLowerCase() === 'b' ? Buffer.from(text, 'base64') : decodeQuotedPrintable(text.replaceAll('_', ' ')),
+				kind.toLowerCase() === 'b'
+					? Buffer.from(text, 'base64')
+					: decodeQuotedPrintable(Buffer.from(text.replaceAll('_', ' '), 'latin1')),
 				charset.split('*')[0],
 			),
 		);
@@ -98,13 +100,41 @@ function decodeBase64(body: Buffer): Buffer {
 	return foreign * 20 > Math.min(text.length, 4096) || words > 20 ? body : Buffer.from(text, 'base64');
 }
 
-function decodeQuotedPrintable(text: string): Buffer {
-	const joined = text
-		.replace(/(?<![ \t])[ \t]+$/gm, '')
-		.replace(/=\n/g, '')
-		.replace(/=$/, '');
-	return Buffer.from(
-		joined.replace(/=([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
-		'latin1',
-	);
+const [tab, lf, cr, blank, equals] = [0x09, 0x0a, 0x0d, 0x20, 0x3d];
+
+/** RFC 2045 §6.7, octet by octet: a regular expression that finds millions of `=` takes a thread's memory, and ends the process. */
+function decodeQuotedPrintable(body: Buffer): Buffer {
+	const decoded = Buffer.allocUnsafe(body.length);
+	let length = 0;
+	/** Without the blanks at the end, which count only if something follows them in their line. */
+	let solid = 0;
+	/** The last octet but for blanks is a `=` that stands for nothing: at the end of a line it joins the next one. */
+	let joins = false;
+	for (let at = 0; at < body.length; at++) {
+		const octet = body[at] as number;
+		const value = octet === equals ? 16 * hexDigit(body[at + 1]) + hexDigit(body[at + 2]) : Number.NaN;
+		if (octet === lf || octet === cr) {
+			length = solid;
+			if (joins && octet === lf) {
+				length--;
+			} else {
+				decoded[length++] = octet;
+			}
+		} else {
+			decoded[length++] = Number.isNaN(value) ? octet : value;
+			at += Number.isNaN(value) ? 0 : 2;
+		}
+		if (octet !== blank && octet !== tab) {
+			solid = length;
+			joins = octet === equals && Number.isNaN(value);
+		}
+	}
+	return decoded.subarray(0, joins ? solid - 1 : solid);
+}
+
+/** NaN: it is none. */
+function hexDigit(octet = 0): number {
+	const digit = octet - 0x30;
+	const letter = (octet | 0x20) - 0x61;
+	return digit >= 0 && digit <= 9 ? digit : letter >= 0 && letter <= 5 ? letter + 10 : Number.NaN;
 }

@@ -138,6 +138,27 @@ test('of a mail of any size no more is kept than its pages show', t => {
 	t.regex(markup, /<li><bdi>https:\/\/a\.example\/x+…<\/bdi>/, 'a link that is cut leads nowhere');
 });
 
+test('no mail takes the memory of the thread that looks at it, which would end the process', async t => {
+	const size = 10 * 1024 * 1024;
+	const html = 'Content-Type: text/html\r\n';
+	for (const [header, filling] of [
+		[html, '<a '],
+		[html, '<a href=//>'],
+		[html, '<a href=# href='],
+		[html, 'cid:x '],
+		[html, 'http-equiv'],
+		[`${html}Content-Transfer-Encoding: quoted-printable\r\n`, '=3D'],
+		['Content-Type: application/x\r\nContent-Transfer-Encoding: quoted-printable\r\n', '=\n'],
+		['Content-Type: text/plain; charset=gb18030\r\nContent-Transfer-Encoding: base64\r\n', 'gTCB\n'],
+	] as const) {
+		const raw = Buffer.alloc(size, filling);
+		raw.write(`${header}\r\n`);
+		t.true((await lookAt('w', 'mail', {raw})).ok, filling);
+		t.true((await lookAt('w', 'file', {raw, index: 0})).ok, filling);
+		t.true((await lookAt('w', 'report', {raw, rules: []})).ok, filling);
+	}
+});
+
 test('a mail is looked at in a thread, with its files and what it reports', async t => {
 	const raw = Buffer.from(
 		'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<a href="https://a.example/">\r\n--b\r\nContent-Type: application/x; name=a.bin\r\n\r\nhello\r\n--b--\r\n',

@@ -127,6 +127,12 @@ for (const [field, type, boundary] of [
 for (const [name, header, body, text] of [
 	['quoted-printable', 'Content-Transfer-Encoding: quoted-printable', 'a=3D=\nb=C3=A4 \nc', 'a=bä\nc'],
 	['broken quoted-printable', 'Content-Transfer-Encoding: QUOTED-PRINTABLE', 'a=zz=3=', 'a=zz=3'],
+	[
+		'quoted-printable blanks',
+		'Content-Transfer-Encoding: quoted-printable',
+		'a \t\n =20 \n b= \t\n \n=\n',
+		'a\n  \n b\n',
+	],
 	['base64', 'Content-Transfer-Encoding: base64', 'YcOk\nYg==\n', 'aäb'],
 	[
 		'base64 with rubbish',
@@ -222,5 +228,17 @@ test('any bytes are read, and no part holds more than the mail', t => {
 			},
 		),
 		{numRuns: 1000},
+	);
+});
+
+test('whatever text is written in quoted-printable is read again', t => {
+	fc.assert(
+		fc.property(fc.string({unit: 'binary', maxLength: 100}), fc.array(fc.nat(100)), (text, breaks) => {
+			const octets = [...Buffer.from(text)];
+			const escaped = octets.map(octet => `=${octet.toString(16).padStart(2, '0')}`);
+			const body = escaped.map((octet, n) => (breaks.includes(n) ? `= \n${octet}` : octet)).join('');
+			const {root} = read(`Content-Transfer-Encoding: quoted-printable\n\n${body}`);
+			t.deepEqual([...root.body()], octets);
+		}),
 	);
 });
