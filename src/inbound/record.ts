@@ -27,7 +27,7 @@ export function createRecord(options: RecordOptions): RecordReading {
 	const write = createReportWrite(options.outbox, {retentionDays: options.retentionDays});
 	return async (cameIn, reading, raw) => {
 		const candidates = candidatesOf(links, cameIn, reading);
-		const reporter = candidates.length === 0 ? await trustedReporter(raw, reading) : null;
+		const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(raw, reading) : null;
 		return await writer.submit(write, {
 			cameIn,
 			size: raw.length,
@@ -50,12 +50,13 @@ const mostTexts = 50;
  */
 export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
 	const {clues} = reading;
+	const rcptTo = reading.forwarded ? [] : cameIn.rcptTo;
 	const toUnsubscribe = (via: Via) =>
-		signed(via, [...cameIn.rcptTo, ...clues.addressees].map(localPart), links.readUnsubscribeLocal);
+		signed(via, [...rcptTo, ...clues.addressees].map(localPart), links.readUnsubscribeLocal);
 	const asks = asksToUnsubscribe(cameIn, reading);
 	return [
 		...(asks ? toUnsubscribe('unsubscribe_mail') : []),
-		...signed('return_path', cameIn.rcptTo.map(localPart), links.readReturnPath),
+		...signed('return_path', rcptTo.map(localPart), links.readReturnPath),
 		...signed('addressee', clues.addressees.map(localPart), links.readReturnPath),
 		...signed('mail_from', clues.returnPaths.map(localPart), links.readReturnPath),
 		...signed('envelope_id', clues.envelopeIds, links.readRef),

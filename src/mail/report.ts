@@ -64,6 +64,8 @@ export type Reading = {
 	readonly clues: Clues;
 	/** Why a mail could not be read whole, for the review list: `too many parts`. Null: it was. */
 	readonly fault: string | null;
+	/** Somebody attached it to a mail of his own: to whom that mail came says nothing of the report. */
+	readonly forwarded?: true;
 };
 
 /** Where a mail came in. */

@@ -11,19 +11,48 @@ import {type BounceText, bounceTextOf} from './text/bounce-text.ts';
 import {evidenceIn, replyAlone} from './text/evidence.ts';
 import type {Finding} from './text/finding.ts';
 import {findingsOf} from './text/findings.ts';
+import {returnedParts} from './text/returned.ts';
 import {returnedRecipient} from './text/returned-recipient.ts';
 import {actionOf, arrival, daemonSigns} from './text/signs.ts';
 
 /** Readers of texts stop here: a bounce with as many may have more. */
 const mostReports = 100;
 
+/** A forwarded mail may be forwarded again. */
+const deepest = 3;
+
 /** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
+	return readAt(raw, classify, 0);
+}
+
+function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const mail = readMail(raw);
 	const text = bounceTextOf(mail);
 	const reading = readingOf(mail, text, classify);
-	const wrapped = reading.kind === 'other' && reading.reports.length === 0 ? wrappedIn(mail, text) : null;
-	return wrapped === null ? reading : readingOf(wrapped, bounceTextOf(wrapped), classify);
+	if (reading.kind !== 'other' || reading.reports.length > 0 || reading.fault !== null || depth >= deepest) {
+		return reading;
+	}
+	const leaves = leavesOf(mail.root);
+	const [attached, second] = returnedParts(leaves);
+	if (attached === undefined || second !== undefined) {
+		return reading; // Of several nobody knows which is meant.
+	}
+	const inside = readAt(attached.body(), classify, depth + 1);
+	if (isOfDaemon(text) && leaves[0] === attached && inside.kind !== 'other') {
+		return inside;
+	}
+	const isReport = inside.kind === 'dsn' || inside.kind === 'arf';
+	// Without a clue of its own it leads to no mail of ours: a person asks about somebody's bounce.
+	return isReport && Object.values(inside.clues).some(found => found.length > 0)
+		? {...inside, forwarded: true}
+		: reading;
+}
+
+/** Whether a gateway on its way put a bounce into a mail of its own. */
+function isOfDaemon(text: BounceText): boolean {
+	const {from, subject, other} = daemonSigns(text);
+	return from && subject && !other;
 }
 
 function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
@@ -33,16 +62,6 @@ function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	const fault = mail.fault ?? (isCut ? 'too many recipients' : null);
 	// What was left out may say the contrary.
 	return {kind, reports: fault === null ? reports : [], clues: readClues(mail, structured), fault};
-}
-
-/** The bounce that a gateway on its way put whole into another mail, with no word of its own before it; null: there is none. */
-function wrappedIn(mail: Mail, text: BounceText): Mail | null {
-	const [first] = leavesOf(mail.root);
-	if (first?.type !== 'message/rfc822') {
-		return null;
-	}
-	const {from, subject, other} = daemonSigns(text);
-	return from && subject && !other ? readMail(first.body()) : null;
 }
 
 function whatItSays(

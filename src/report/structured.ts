@@ -1,7 +1,7 @@
 import {addressesIn} from './addresses.ts';
 import {type DeliveryStatus, longestStatus, looksLikeDeliveryStatus, readDeliveryStatus} from './delivery-status.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
-import {isReturned, returnedHeaders} from './text/returned.ts';
+import {isMailFile, isReturned, returnedHeaders} from './text/returned.ts';
 
 /** What a mail says in fields that are made for programs. */
 export type Structured = {
@@ -36,7 +36,7 @@ function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 		parts.length > 0
 			? parts.map(textOf)
 			: leaves
-					.filter(isText)
+					.filter(part => isText(part) && !isMailFile(part))
 					.map(part => part.text())
 					.filter(looksLikeDeliveryStatus);
 	const isCut = parts.some(part => part.body().length >= longestStatus);

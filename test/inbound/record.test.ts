@@ -64,6 +64,15 @@ test('a request to unsubscribe comes first; what is a report to that address com
 	t.deepEqual(vias([], {addressees: [`${u}@x.test`]}, request, mailbox), [`unsubscribe_mail ${rcp}`]);
 });
 
+test('of a forwarded report only its own tokens count', t => {
+	const forwarded = {forwarded: true} as const;
+	t.deepEqual(candidates([`${b}@x.test`, `${u}@x.test`], {}, forwarded), []);
+	t.deepEqual(
+		candidates([`${b}@x.test`], {refs: [links.ref(other, ada)]}, forwarded).map(({via, id}) => [via, id]),
+		[['ref', other]],
+	);
+});
+
 test('a mail with a million addresses costs no more than one with fifty', t => {
 	const many = Array.from({length: 1_000_000}, () => `${b}@x.test`);
 	t.is(candidates([], {addressees: many}).length, 1);

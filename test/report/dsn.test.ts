@@ -318,3 +318,43 @@ test('a status behind the returned mail is that mail’s', t => {
 	t.is(readOne(multipartOf({parts: [first, returned, second]})).recipient, 'neko@mx.example');
 	t.is(readOne(multipartOf({parts: [returned, second]})).recipient, 'tora@mx.example');
 });
+
+const attachedDsn = dsnOf(`Original-Message-ID: <m1@shop.example>\n${reporting}${failed}Status: 5.1.1\n`)
+	.toString('latin1')
+	.replaceAll('\r\n', '\n');
+const note = 'Content-Type: text/plain\n\nFor you.';
+const file = `Content-Type: application/octet-stream; name=b.eml\nContent-Transfer-Encoding: base64\n\n${Buffer.from(attachedDsn).toString('base64')}`;
+const attached = `Content-Type: message/rfc822\n\n${attachedDsn}`;
+
+function forwardedOf(subject: string, ...parts: readonly string[]): Buffer {
+	const body = parts.flatMap(part => ['--outer', part]);
+	const header = ['From: Ada <ada@shop.example>', 'To: b1@shop.example', `Subject: ${subject}`];
+	return mailOf(...header, 'Content-Type: multipart/mixed; boundary=outer', '', ...body, '--outer--');
+}
+
+for (const [name, parts] of [
+	['alone', [attached]],
+	['with a note', [note, attached]],
+	['with a footer', [note, attached, note]],
+	['as a file', [note, file]],
+	[
+		'again',
+		[
+			note,
+			`Content-Type: message/rfc822\n\n${forwardedOf('x', note, attached).toString('latin1').replaceAll('outer', 'middle')}`,
+		],
+	],
+] as const) {
+	test(`a report that somebody forwards as an attachment, ${name}`, t => {
+		const reading = read(forwardedOf('Fwd: Undelivered Mail', ...parts));
+		t.like(reading, {kind: 'dsn', forwarded: true, reports: [{recipient: 'neko@mx.example', action: 'failed'}]});
+		t.deepEqual(reading.clues.addressees, [], 'to whom the mail came says nothing of the report');
+	});
+}
+
+test('two attached reports, one without a clue, and other mails say nothing', t => {
+	t.like(read(forwardedOf('Fwd: Undelivered Mail', note, attached, attached)), {kind: 'other', reports: []});
+	const letter =
+		'Content-Type: message/rfc822\n\nFrom: a@b.example\nSubject: Hi\n\n550 5.1.1 <neko@mx.example> user unknown';
+	t.like(read(forwardedOf('Fwd: Undelivered Mail', note, letter)), {kind: 'other', reports: []});
+});

@@ -115,12 +115,18 @@ export function returnedHeaders(leaves: readonly Part[]): Field[][] {
 /** The parts that are mails, by their types, else by their first lines. */
 export function returnedParts(leaves: readonly Part[]): Part[] {
 	const named = leaves.filter(({type}) => isReturned(type));
-	return named.length > 0 ? named : leaves.slice(1).filter(isMailFile);
+	return named.length > 0
+		? named
+		: leaves.slice(1).filter(part => isMailFile(part) || (part.type === 'text/plain' && beginsLikeMail(part)));
 }
 
-function isMailFile(part: Part): boolean {
-	const isFile = part.type.startsWith('application/') || part.type === 'text/plain';
-	return isFile && new Set(headerOf(part).flatMap(({name}) => (everyMails.has(name) ? [name] : []))).size >= 2;
+/** A mail that is attached as a file. */
+export function isMailFile(part: Part): boolean {
+	return part.type.startsWith('application/') && beginsLikeMail(part);
+}
+
+function beginsLikeMail(part: Part): boolean {
+	return new Set(headerOf(part).flatMap(({name}) => (everyMails.has(name) ? [name] : []))).size >= 2;
 }
 
 const everyMails: ReadonlySet<string> = new Set([
