@@ -78,6 +78,7 @@ export async function converse(
 			localAddress: source?.address,
 			secureContexts: options.secureContexts,
 			hello: plan.hello,
+			tlsFailed: plan.tlsFailed,
 			clock,
 			plainHelo: plan.plainHelo,
 			opened,
@@ -131,7 +132,8 @@ export async function readyForNext(
 ): Promise<Session | null> {
 	const {connection} = session;
 	if (connection.lost() === null && (await recover(session, transaction, timeouts))) {
-		if (session.mails < mailsPerSession) {
+		// The next mail may find that TLS works.
+		if (session.mails < mailsPerSession && !session.tlsFailed) {
 			return session;
 		}
 	}

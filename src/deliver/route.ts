@@ -68,6 +68,8 @@ export type Plan = {
 	readonly session: Session | null;
 	readonly source: Source | undefined;
 	readonly hello: Hello;
+	/** STARTTLS has failed at this address, so `hello` is `none`. */
+	readonly tlsFailed: boolean;
 	readonly plainHelo: boolean;
 	/** The host does not stand commands that are sent together. */
 	readonly lockStep: boolean;

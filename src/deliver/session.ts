@@ -11,6 +11,7 @@ import {type Answer, createSmtpConnection, type Lost, type SmtpConnection} from 
 import {type Stop, stopped} from './stop.ts';
 import {certificateFault, tlsFailureOf} from './tls-failure.ts';
 import {tlsaFailure} from './tlsa.ts';
+import {reasonOf} from './verdict.ts';
 
 /** A connection on which mail may be sent. */
 export type Session = {
@@ -19,6 +20,8 @@ export type Session = {
 	readonly extensions: Extensions;
 	/** Where it was made from; undefined: the system chose. */
 	readonly localAddress: string | undefined;
+	/** In plain text because STARTTLS was offered and failed, now or of late. */
+	readonly tlsFailed: boolean;
 	/** Mails begun on it so far, and those of them that the host took. */
 	mails: number;
 	taken: number;
@@ -33,6 +36,7 @@ export type SessionOptions = {
 	readonly secureContexts: SecureContexts;
 	/** `none` leaves STARTTLS alone where plain text is allowed: the handshake has failed with this address. */
 	readonly hello: Hello;
+	readonly tlsFailed: boolean;
 	readonly clock: Pick<Clock, 'now'>;
 	/** The server did not understand our commands: HELO, and no extension is used. */
 	readonly plainHelo: boolean;
@@ -62,7 +66,8 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 
 	const greeting = await connection.read(timeouts.greeting);
 	if ('lost' in greeting || greeting.code !== 220) {
-		return refused(connection, stopped('greeting', greeting));
+		const stop = stopped('greeting', greeting);
+		return refused(connection, implicitTls ? afterHandshake(route, stop) : stop);
 	}
 
 	// Plain text may be asked for only where it is allowed.
@@ -77,12 +82,14 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 		return refused(connection, extensions);
 	}
 
+	let {tlsFailed} = options;
 	if (wantsTls) {
 		const upgraded = await upgrade(connection, route, extensions, options);
 		if ('by' in upgraded) {
-			return upgraded.by === 'reply' ? refused(connection, upgraded) : upgraded;
+			return refused(connection, upgraded);
 		}
 
+		tlsFailed = extensions.starttls && connection.tls() === null;
 		extensions = upgraded;
 	}
 
@@ -92,7 +99,7 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 	}
 
 	const used = options.plainHelo ? noExtensions : extensions;
-	return {route, connection, extensions: used, localAddress, mails: 0, taken: 0, refusals: 0};
+	return {route, connection, extensions: used, localAddress, tlsFailed, mails: 0, taken: 0, refusals: 0};
 }
 
 /** RFC 5321 §4.1.1.5 asks for QUIT before closing; the reason stands already, nobody waits for the answer. */
@@ -137,13 +144,14 @@ async function upgrade(
 		return failedTls(route, reply);
 	}
 
-	if (reply.code === 421) {
-		return stopped('starttls', reply);
-	}
-
 	if (reply.code !== 220) {
-		return route.tls === 'opportunistic'
-			? extensions
+		if (route.tls === 'opportunistic' && reply.code >= 400 && reply.code !== 421) {
+			return extensions;
+		}
+
+		// What the server does after 421, or after a code that is no answer to STARTTLS, nobody knows.
+		return reply.code === 421 && route.tls !== 'opportunistic'
+			? stopped('starttls', reply)
 			: demanded(connection, route, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
 	}
 
@@ -152,9 +160,31 @@ async function upgrade(
 		return stop;
 	}
 
-	return options.plainHelo && route.login === null
-		? helo(connection, hostname, timeouts.ehlo)
-		: ehlo(connection, hostname, timeouts.ehlo);
+	const mayDoWithout = route.tls === 'opportunistic';
+	const timeoutMs = mayDoWithout ? timeouts.starttls : timeouts.ehlo;
+	const offered =
+		options.plainHelo && route.login === null
+			? await helo(connection, hostname, timeoutMs)
+			: await ehlo(connection, hostname, timeoutMs);
+	return 'by' in offered ? afterHandshake(route, offered) : offered;
+}
+
+/**
+ * In TLS 1.3 a server judges our part of the handshake when it is over for us: whether we have a certificate, for example.
+ * So a connection that ends before the first reply within TLS is a handshake that failed.
+ */
+function afterHandshake(route: Route, stop: Stop): Stop {
+	const mayDoWithout = route.tls === 'opportunistic' && !route.implicitTls;
+	if (stop.by === 'loss' && (mayDoWithout || stop.errno?.startsWith('ERR_SSL_') === true)) {
+		return failedTls(route, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
+	}
+
+	return stop.by === 'reply' && stop.reply.code >= 500 && mayDoWithout
+		? failedTls(route, {
+				lost: `the server refuses us within TLS: ${reasonOf(stop.reply)}`,
+				tlsFailure: 'starttls-not-supported',
+			})
+		: stop;
 }
 
 function demanded(connection: SmtpConnection, route: Route, reason: string): Stop {

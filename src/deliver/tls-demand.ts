@@ -6,6 +6,7 @@ import type {SecureResolver} from '../net/dns.ts';
 import type {Conversation} from './conversation.ts';
 import type {Hello} from './hello.ts';
 import type {Plan, Route, TlsMode, TlsPolicy} from './route.ts';
+import {asksForTls} from './tls-failure.ts';
 import {findTlsa} from './tlsa.ts';
 
 /** What is demanded of one host, or why it may not get the mail: a sentence, and whether DNS is to blame. */
@@ -107,8 +108,11 @@ export function createBrokenTls(clock: Pick<Clock, 'monotonic'>): BrokenTls {
 			const key = keyOf(route);
 			if (end.by === 'tls') {
 				known.delete(key);
-				failed.set(key, true);
-			} else if (end.by === 'reply' && (end.reply.code === 530 || /\.7\.29$/.test(end.reply.enhanced ?? ''))) {
+				// A server that does not want to now may want to next time.
+				if (end.failure === 'validation-failure') {
+					failed.set(key, true);
+				}
+			} else if (end.by === 'reply' && asksForTls(end.reply)) {
 				known.delete(key); // It insists on TLS, which may work now.
 			} else if (used !== null && failed.delete(key) && hello !== 'usual') {
 				known.set(key, {hello, until: clock.monotonic() + keptMs});

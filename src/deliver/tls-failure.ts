@@ -1,3 +1,4 @@
+import type {SmtpReply} from '../mail/smtp-reply.ts';
 import {type TlsFailure, type TlsResult, withoutAdvice} from '../mail/tls-result.ts';
 import type {Plan, Route} from './route.ts';
 import type {Tls} from './smtp-connection.ts';
@@ -54,6 +55,22 @@ const noTls: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR
 /** Whether the peer answered the handshake with something that is no TLS at all: no other way to begin one will help. */
 export function speaksNoTls(code: string | undefined): boolean {
 	return noTls.has(code ?? '');
+}
+
+const tlsWords =
+	/encrypt|\b(?:start)?tls\b|\bssl\b|secure (?:connection|channel|session|transport)|verschl(?:ü|ue)ssel|chiffr/i;
+const addresses = /<[^>]*>|\S+@\S+/g;
+/** It speaks of an address, or of what is in the mail. */
+const otherCodes = /^\d\.[126]\./;
+const otherWords = /attach|archive|\bzip\b|\bpdf\b/i;
+
+/** Whether a refusal asks for TLS (RFC 3207 §4, RFC 5248 §2.4). */
+export function asksForTls({code, enhanced, text}: SmtpReply): boolean {
+	return (
+		code === 530 ||
+		/\.7\.(?:10|29)$/.test(enhanced ?? '') ||
+		(!otherCodes.test(enhanced ?? '') && !otherWords.test(text) && tlsWords.test(text.replace(addresses, '')))
+	);
 }
 
 /** The TLS of an attempt for people: `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`, null in plain text. */

@@ -99,7 +99,7 @@ export async function tryRoutes(
 			break;
 		}
 
-		const judged = judge(plan, end, options);
+		const judged = judge(end, used, plan, options);
 		const another = anotherWay(plan, job, conversation, judged, options.lockStepHosts);
 		if (another !== null) {
 			plans.unshift(another);
@@ -150,7 +150,8 @@ function plansFor(
 		if (source !== null) {
 			const session = route === idle?.route ? idle : null;
 			const lockStep = lockStepHosts.has(route);
-			plans.push({route, session, source, hello: brokenTls.helloFor(route), plainHelo: false, lockStep});
+			const hello = brokenTls.helloFor(route);
+			plans.push({route, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
 		}
 	}
 
@@ -192,10 +193,9 @@ function isUnroutable(end: Accepted | Stop): boolean {
 	return end.by === 'loss' && end.phase === 'connect' && unroutable.has(end.errno ?? '');
 }
 
-function judge(plan: Plan, end: Stop, options: TryOptions): HostVerdict {
-	const {route, hello, plainHelo} = plan;
-	const {relay, classify} = options;
-	return verdict(end, {host: route.host, relay, tlsFailed: hello === 'none', plainHelo, classify});
+function judge(end: Stop, used: Used | null, {route, plainHelo}: Plan, {relay, classify}: TryOptions): HostVerdict {
+	const tlsFailed = used?.session.tlsFailed === true;
+	return verdict(end, {host: route.host, relay, tlsFailed, plainHelo, classify});
 }
 
 /** The same host once more, where another way of talking to it may help. */
@@ -208,7 +208,11 @@ function anotherWay(
 ): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
-		return {...plan, session: null, hello};
+		return {...plan, session: null, hello, tlsFailed: hello === 'none'};
+	}
+
+	if (used?.session.tlsFailed === true && plan.hello !== 'none' && isLeaving(end)) {
+		return {...plan, session: null, hello: 'none', tlsFailed: true};
 	}
 
 	if (used?.transaction.grouped === true && isAgainstPipelining(end)) {
@@ -219,6 +223,11 @@ function anotherWay(
 	return (next === 'plainHelo' || (attempt.tls === null && isClosedAtEhlo(plan, end))) && !job.envelope.smtputf8
 		? {...plan, session: null, plainHelo: true, hello: attempt.tls === null ? 'none' : plan.hello}
 		: null;
+}
+
+/** After a STARTTLS that failed some servers want to hear nothing more on the connection. */
+function isLeaving(end: Accepted | Stop): boolean {
+	return end.phase === 'mail' && (end.by === 'loss' || (end.by === 'reply' && end.reply.code === 421));
 }
 
 const pipeliningWords =

@@ -2,6 +2,7 @@ import {type Classify, suppresses} from '../mail/bounce.ts';
 import type {BounceCategory, Outcome, Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {Stop} from './stop.ts';
+import {asksForTls} from './tls-failure.ts';
 
 export type HostVerdict = {
 	/** What stands when no other host is left, or at once. */
@@ -15,7 +16,7 @@ export type Circumstances = {
 	readonly host: string;
 	/** The host is a smarthost of ours, its refusals of us are our configuration's fault. */
 	readonly relay: boolean;
-	/** The session was in plain text because the TLS handshake had failed. */
+	/** The session was in plain text because STARTTLS had failed. */
 	readonly tlsFailed: boolean;
 	/** HELO without extensions was tried already. */
 	readonly plainHelo: boolean;
@@ -81,7 +82,7 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 		return deferral(category, reason, reply);
 	}
 
-	if (tlsFailed && reply.code === 530) {
+	if (tlsFailed && asksForTls(reply)) {
 		return nextHost('policy', reason); // It insists on the TLS that could not be had.
 	}
 

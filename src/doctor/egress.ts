@@ -39,6 +39,7 @@ export async function greet(
 		localAddress: source?.address,
 		secureContexts,
 		hello: 'usual',
+		tlsFailed: false,
 		clock: systemClock,
 		plainHelo: false,
 		dialogue: createDialogue(() => performance.now()),

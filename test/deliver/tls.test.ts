@@ -1,9 +1,12 @@
+import {once} from 'node:events';
+import type {AddressInfo} from 'node:net';
+import {createServer} from 'node:tls';
 import test from 'ava';
 import type {TlsResult} from '../../src/mail/tls-result.ts';
 import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab, testTimeouts} from '../helpers/delivery-lab.ts';
-import type {FakeMxOptions} from '../helpers/fake-mx.ts';
+import type {Answer, FakeMxOptions, Script} from '../helpers/fake-mx.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const tls = makeCertificate('mx0.example.test', 'localhost', '127.0.0.1');
@@ -159,6 +162,134 @@ test('text that the server sends ahead of the handshake is not believed', async 
 test('530 after a failed handshake: TLS is demanded there, the mail waits', async t => {
 	const lab = await startLab(t, [{brokenTls: 'drop', mail: '530 5.7.0 Must issue a STARTTLS command first'}]);
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'policy'});
+});
+
+const insist = '530 5.7.0 Must issue a STARTTLS command first';
+/** Answers only in plain text. */
+const inPlainText =
+	(answer: Answer): Script =>
+	(_line, {tls: isSecure}) =>
+		isSecure ? undefined : answer;
+const withinTls =
+	(answer: Answer): Script =>
+	(_line, {tls: isSecure}) =>
+		isSecure ? answer : undefined;
+
+const demands: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = [
+	['530 at MAIL', {mail: inPlainText(insist)}],
+	['530 without pipelining', {mail: inPlainText(insist), extensions: ['STARTTLS']}],
+	['530 at RCPT', {rcpt: inPlainText(insist)}],
+	['550 5.7.10 at MAIL', {mail: inPlainText('550 5.7.10 Encryption needed')}],
+	['550 5.7.10 in other words at RCPT', {rcpt: inPlainText('550 5.7.10 nicht ohne')}],
+	['554 5.7.1 at MAIL', {mail: inPlainText('554 5.7.1 Sender rejected: this server wants encryption')}],
+	['554 5.7.1 at RCPT', {rcpt: inPlainText('554 5.7.1 <user@example.test>: Session encryption is required')}],
+	['550 5.7.29 at the dot', {dot: inPlainText('550-5.7.29 This message was not sent over a TLS connection')}],
+	['503 at MAIL', {mail: inPlainText('503 5.5.1 STARTTLS first')}],
+	['521 at DATA', {data: inPlainText('521 use a secure connection')}],
+];
+for (const [name, host] of demands) {
+	test(`454 to STARTTLS, then ${name}: the mail waits, and the next try starts TLS again`, async t => {
+		let isBroken = true;
+		const lab = await startLab(t, [
+			{tls, ...host, starttls: () => (isBroken ? '454 4.7.0 TLS not available' : undefined)},
+		]);
+		t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'policy'});
+		isBroken = false;
+		t.is((await lab.deliver({attempt: 2})).outcome.kind, 'delivered');
+	});
+
+	test(`a broken handshake, then ${name}: the mail waits, the next host may take it`, async t => {
+		const lab = await startLab(t, [{brokenTls: 'garbage', ...host}]);
+		t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'policy'});
+		const two = await startLab(t, [{brokenTls: 'garbage', ...host}, {}]);
+		t.is((await two.deliver()).outcome.kind, 'delivered');
+	});
+}
+
+test('what is not about TLS bounces after a STARTTLS that failed', async t => {
+	for (const rcpt of [
+		'550 5.1.1 <tls@example.test>: no such user',
+		'550 tls@example.test: no such user',
+		'550 5.7.1 blocked using zen.spamhaus.org',
+		'554 5.7.1 encrypted attachments are not allowed',
+	]) {
+		const lab = await startLab(t, [{tls, starttls: '454 4.7.0 TLS not available', rcpt}]);
+		t.is((await lab.deliver()).outcome.kind, 'bounced', rcpt);
+	}
+});
+
+test('a demand for TLS by a host that offers none bounces', async t => {
+	const lab = await startLab(t, [{mail: insist}]);
+	t.is((await lab.deliver()).outcome.kind, 'bounced');
+});
+
+test('a session that is plain because STARTTLS failed serves no other mail', async t => {
+	for (const host of [{tls, starttls: ['454 4.7.0 TLS not available']}, {brokenTls: 'garbage'}] as const) {
+		const lab = await startLab(t, [host], {limit: 1});
+		t.is((await lab.deliver()).outcome.kind, 'delivered');
+		t.is((await lab.deliver()).outcome.kind, 'delivered');
+		const connections = lab.hosts[0]?.connections ?? [];
+		t.deepEqual(
+			connections.map(({commands}) => commands.filter(line => line.startsWith('MAIL')).length),
+			'tls' in host ? [1, 1] : [0, 1, 1],
+		);
+		t.is(connections.at(-1)?.tls, 'tls' in host);
+	}
+});
+
+const afterwards: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = [
+	['wants a certificate of the client', {wantsCertificate: true}],
+	['wants one with TLS 1.2 only', {wantsCertificate: true, tls: {...tls, maxVersion: 'TLSv1.2'}}],
+	['closes at the second EHLO', {ehlo: withinTls({do: 'drop'})}],
+	['resets at the second EHLO', {ehlo: withinTls({do: 'reset'})}],
+	['stalls at the second EHLO', {ehlo: withinTls({do: 'never'})}],
+	['is silent and reads nothing after the handshake', {ehlo: withinTls({do: 'freeze'})}],
+	['answers the second EHLO with no SMTP', {ehlo: withinTls({bytes: 'HTTP/1.1 400 Bad Request\r\n'.repeat(100)})}],
+	['refuses EHLO and HELO within TLS', {ehlo: withinTls('554 5.7.0 no'), helo: withinTls('554 5.7.0 certificate?')}],
+	[
+		'says 421 to STARTTLS and closes',
+		{
+			starttls: (_line, connection) => {
+				connection.say('421 4.7.0 no\r\n');
+				return {do: 'drop'};
+			},
+		},
+	],
+	['closes at STARTTLS', {starttls: {do: 'drop'}}],
+	['says 250 to STARTTLS', {starttls: '250 go'}],
+	['closes at MAIL after a refused STARTTLS', {starttls: ['454 4.7.0 no'], mail: [{do: 'drop'}]}],
+	['says 421 at MAIL after a refused STARTTLS', {starttls: ['454 4.7.0 no'], mail: ['421 4.7.0 bye']}],
+];
+for (const [name, host] of afterwards) {
+	test(`a host that ${name} gets the mail in plain text, on a new connection, where TLS is opportunistic`, async t => {
+		const timeouts = {...testTimeouts, starttls: 2000};
+		const lab = await startLab(t, [{tls, ...host}, {}], {timeouts});
+		const {outcome, attempts} = await lab.deliver();
+		t.is(outcome.kind, 'delivered', JSON.stringify(attempts));
+		t.is(attempts.at(-1)?.tls, null);
+		t.is(lab.hosts[0]?.count(), 1);
+		t.is(lab.hosts[1]?.connections.length, 0);
+	});
+
+	test(`a host that ${name} gets nothing where TLS is demanded`, async t => {
+		const timeouts = {...testTimeouts, starttls: 2000, ehlo: 2000};
+		const lab = await startLab(t, [{tls, ...host}], {timeouts, terms: {tls: 'unverified'}});
+		const {outcome} = await lab.deliver();
+		t.is(outcome.kind, 'deferred');
+		t.is(lab.hosts[0]?.count(), 0);
+	});
+}
+
+test('a smarthost with TLS from the first byte that wants a certificate: our configuration', async t => {
+	const server = createServer({...tls, requestCert: true});
+	server.listen(0, '127.0.0.1');
+	await once(server, 'listening');
+	t.teardown(() => void server.close());
+	const {port} = server.address() as AddressInfo;
+	const {deliver} = await relayLab(t, {tls: 'unverified', secure: true, port}, {});
+	const {outcome, attempts} = await deliver();
+	t.like(outcome, {kind: 'deferred', category: 'config'});
+	t.true(attempts.every(({phase}) => phase === 'starttls'));
 });
 
 test('misunderstood within TLS → TLS again, then HELO', async t => {

@@ -65,6 +65,8 @@ export type FakeMxOptions = {
 	readonly implicitTls?: boolean;
 	/** What happens after `220` to STARTTLS: garbage instead of a handshake, or a server that is silent. */
 	readonly brokenTls?: 'garbage' | 'silent' | 'drop';
+	/** Wants a certificate of the client. */
+	readonly wantsCertificate?: boolean;
 	/** Drops who begins TLS with a ClientHello of more octets. */
 	readonly longestHello?: number;
 	/** Ends the data at bare line feeds and carriage returns too, as servers open to SMTP smuggling do. */
@@ -245,6 +247,7 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 			const secure = new TLSSocket(plain, {
 				isServer: true,
 				secureContext: createSecureContext(options.tls),
+				...(options.wantsCertificate === true ? {requestCert: true, rejectUnauthorized: true} : {}),
 				SNICallback(name, done) {
 					connection.serverName = name;
 					done(null);
