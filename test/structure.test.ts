@@ -70,7 +70,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'links',
 	],
 	bench: 'everything',
-	api: ['mail', 'net', 'store', 'accept', 'outcome', 'webhook', 'domains', 'admin', 'render', 'compose/dkim.ts'],
+	api: ['mail', 'net', 'store', 'accept', 'outcome', 'webhook', 'domains', 'admin', 'render'],
 	submission: [
 		'mail',
 		'store',
@@ -101,7 +101,6 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'doctor',
 		'api',
 		'data-folder',
-		'compose/dkim.ts',
 		'links/rewrite.ts',
 		'hosted/html.ts',
 		'log/pretty.ts',

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {Accept} from '../accept/send.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
+import type {SigningKeys} from '../domains/signing-keys.ts';
 import type {Tools} from '../mail/operator.ts';
 import type {Erase} from '../outcome/erase.ts';
 import type {Feed} from '../outcome/feed.ts';
@@ -57,6 +58,8 @@ export type ApiParts = {
 		readonly openSources: OpenSources;
 		/** Whether the daemon asks DNS about domains by itself. */
 		readonly areChecked: boolean;
+		/** In turns: an RSA key takes some hundred milliseconds of a core, in the pool that SQLite works in. */
+		readonly makeKeys: (workspaceId: string) => Promise<SigningKeys>;
 	};
 	readonly webhooks: WebhookRoutesOptions['webhooks'];
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */

@@ -196,10 +196,12 @@ export function noStore({databaseUrl, dataDir}: Settings): CliError {
 
 /** By id or name. Throws bad data (65). */
 export async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
-	const byName = isId('ws', name) ? await findWorkspace(reader, name) : await findWorkspaceByName(reader, name);
+	const exact = isId('ws', name) ? await findWorkspace(reader, name) : undefined;
+	// The admin of a workspace chooses its name, which must not stand for the id of another one.
 	const begun =
-		byName || !name.startsWith('ws_') ? [] : (await listWorkspaces(reader)).filter(({id}) => id.startsWith(name));
-	const workspace = byName ?? (begun.length === 1 ? begun[0] : undefined);
+		exact || !name.startsWith('ws_') ? [] : (await listWorkspaces(reader)).filter(({id}) => id.startsWith(name));
+	const named = begun.length === 0 ? await findWorkspaceByName(reader, name) : undefined;
+	const workspace = exact ?? (begun.length === 1 ? begun[0] : named);
 	if (!workspace) {
 		throw new CliError('data', `there is no workspace ${name}`, 'see mailctl workspace list');
 	}
@@ -211,8 +213,9 @@ type Usual = {readonly all: readonly Workspace[]; readonly key: string | null; r
 
 function usualWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[]): Usual {
 	const key = workspace ?? readUsedWorkspace(dataDir);
-	const isMeant = ({id, name}: Workspace) => (key === null ? all.length === 1 : id === key || name === key);
-	return {all, key, row: all.find(isMeant)};
+	const only = all.length === 1 ? all[0] : undefined;
+	const row = key === null ? only : (all.find(({id}) => id === key) ?? all.find(({name}) => name === key));
+	return {all, key, row};
 }
 
 /** Throws where there is none or several, or where the chosen one is gone. */

@@ -8,6 +8,8 @@ import {localHostGuard} from '../api/pages.ts';
 import {createCursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type Api, type ApiOptions, createApi} from '../api/server.ts';
+import {createTurns} from '../api/turns.ts';
+import {generateSigningKeys} from '../compose/dkim.ts';
 import type {Listen} from '../config/addresses.ts';
 import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
@@ -116,6 +118,7 @@ export function createHttp(options: HttpOptions) {
 	const links = createLinks({keys: options.secrets, publicUrl: '', random: randomBytes});
 
 	const tools = {clock, newId, random: randomBytes};
+	const keyTurns = createTurns();
 	/** What the API and the dashboard work with. */
 	const parts = {
 		reader: store.reader,
@@ -132,6 +135,7 @@ export function createHttp(options: HttpOptions) {
 				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
 			// As in `roles.ts`: where nothing leaves the machine, nobody asks.
 			areChecked: settings.delivery !== 'capture',
+			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
 		},
 		mails: createMailCopies({
 			settings,

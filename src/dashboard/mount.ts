@@ -184,10 +184,13 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 						'Go back, load the page again, and repeat.',
 					);
 				}
-				const {status, message} = toApiError(error, parts.store.dialect.isUnavailable);
-				if (status >= 500) {
+				const told = toApiError(error, parts.store.dialect.isUnavailable);
+				const {status, message, headers} = told;
+				// What a page itself throws is no fault: too much is under way.
+				if (status >= 500 && told !== error) {
 					throw error;
 				}
+				reply.headers(headers);
 				if ((request.cookies as object | null) === null) {
 					// Refused before anybody asked who it is, as a path that ends with a slash.
 					return reply.code(status).type('text/plain; charset=utf-8').send(message);

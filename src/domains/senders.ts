@@ -34,8 +34,9 @@ export async function prepareKeys(
 	reader: Knex,
 	workspaceId: string,
 	domain: string,
+	makeKeys: (workspaceId: string) => Promise<SigningKeys> = generateSigningKeys,
 ): Promise<() => Promise<SigningKeys>> {
-	const keys = (await findDomain(reader, workspaceId, domain)) ? undefined : await generateSigningKeys();
+	const keys = (await findDomain(reader, workspaceId, domain)) ? undefined : await makeKeys(workspaceId);
 	// A domain that was there may have been removed meanwhile.
 	return async () => keys ?? (await generateSigningKeys());
 }

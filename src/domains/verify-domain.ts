@@ -9,6 +9,7 @@ import {claimDomainCheck, type Domain, updateCheckedDomain} from '../store/domai
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
 import {nextStanding, type Sight} from './domain-state.ts';
+import {returnPathFault} from './domains.ts';
 
 /** What DNS answered about a domain. */
 export type DomainSight = {
@@ -149,11 +150,12 @@ function sightOf(records: readonly CheckedRecord[]): Sight {
  * have been published for another workspace, so the domain has to have proved itself.
  */
 function returnPathAt(
-	{return_path_at: before, verified_at: provedAt}: Pick<Domain, 'return_path_at' | 'verified_at'>,
+	{name, return_path_domain: host, return_path_at: before, verified_at: provedAt}: Domain,
 	records: readonly CheckedRecord[],
 	at: string,
 ): string | null {
-	if (provedAt === null) {
+	// An older version let the host be elsewhere.
+	if (provedAt === null || returnPathFault(name, host) !== null) {
 		return null;
 	}
 	const parts = records.filter(({purpose}) => purpose === 'return_path' || purpose === 'spf');

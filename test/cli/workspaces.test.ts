@@ -73,6 +73,17 @@ test('an id, or its unique start, finds its workspace', async t => {
 	t.is((await cli.json<Named>('template', 'show', 'tpl_both')).name, 'theirs');
 });
 
+test('a workspace whose name is the id of another, or begins one, is never taken for it', async t => {
+	const {cli, acme, other} = await prepare(t);
+	for (const name of [acme.id, acme.id.slice(0, 12)]) {
+		await cli.json('workspace', 'update', other.id, '--name', name);
+		await cli.json('workspace', 'use', acme.id);
+		t.is((await cli.json<Named>('workspace', 'show')).id, acme.id);
+		const meant = await cli.run('workspace', 'show', name, '--json');
+		t.true(meant.code === 65 || JSON.parse(meant.stdout).id === acme.id, meant.stdout);
+	}
+});
+
 test('--workspace goes before MAILCTL_WORKSPACE, that before workspace use', async t => {
 	const {cli, acme, other} = await prepare(t);
 	refused(

@@ -172,6 +172,19 @@ storeTest(test, 'a DNS that fails is no failure of the domain', async (t, store)
 	t.is((await read()).checked_at, '2026-06-14T10:00:00.000Z', 'it was asked');
 });
 
+storeTest(test, 'a return path elsewhere, which an older version took, is not used', async (t, store) => {
+	const {tools, write, zone, checks, read, records} = await prepare(t, store);
+	const elsewhere = {return_path_domain: 'bounce.victim.example'};
+	await write(trx => trx('domains').update(elsewhere));
+	publish(zone, await records());
+	await checks.look();
+	t.like(await read(), {state: 'verified', return_path_at: null});
+	await write(trx => trx('domains').update({return_path_at: '2026-06-09T10:00:00.000Z'}));
+	tools.advance(day);
+	await checks.look();
+	t.like(await read(), {...elsewhere, return_path_at: null});
+});
+
 storeTest(test, 'one server that shows the record is enough to verify, all must show a new key', async (t, store) => {
 	const second: Zone = {};
 	const {tools, write, zone, checks, read, records, selectors} = await prepare(t, store, {}, [second]);

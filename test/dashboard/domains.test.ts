@@ -6,7 +6,7 @@ import {serviceOf} from '../helpers/service.ts';
 
 let dns: FakeDns;
 const service = serviceOf(test, {
-	workspaces: {shop: []},
+	workspaces: {shop: [], busy: []},
 	async settings(scope) {
 		dns = await startFakeDns(scope, {'out.mail.example': {a: ['192.0.2.1']}});
 		return {
@@ -52,6 +52,18 @@ test('a domain is added, published and verified', async t => {
 	const zone = await admin.get(`${page}/zone`);
 	t.is(zone.headers.get('content-disposition'), 'attachment; filename="green.example.zone"');
 	t.regex(zone.text, /^mc1\._domainkey\.green\.example\. 3600 IN TXT "v=DKIM1/m);
+});
+
+test.serial('who adds domains at once waits in turn, and no more than a few', async t => {
+	const admin = await visitorOf(service(), 'admin', 'busy');
+	const adding = Array.from({length: 40}, (_, n) => admin.submit('/domains', {name: `many${n}.example`}));
+	const seen = await Promise.all(adding);
+	const answers = seen.map(({status}) => status);
+	const refused = seen.find(({status}) => status === 503);
+	t.regex(refused?.text ?? '', /<h1>That did not work<\/h1>/, 'keys are made one after the other');
+	t.is(refused?.headers.get('retry-after'), '5');
+	t.true(answers.filter(status => status === 303).length >= 9);
+	t.deepEqual([...new Set(answers)].toSorted(), [303, 503]);
 });
 
 test('what DNS answers otherwise stands beside what it should', async t => {

@@ -108,6 +108,9 @@ test('what binds the owner of a workspace is changed by users of all workspaces 
 		t.is((await own.submit('/keys', {name: 'fast', rate_limit: rate})).status, 403, rate);
 	}
 	t.is((await own.submit('/keys', {name: 'slow', rate_limit: '60/1'})).status, 200);
+	for (const scope of ['admin', '*', 'messages:sends']) {
+		t.is((await own.submit('/keys', {name: 'odd', scope})).status, 422, `not the usual scopes: ${scope}`);
+	}
 	t.is((await operator.submit('/workspaces/use', {workspace: id})).status, 303);
 	t.is((await operator.submit('/keys', {name: 'fast', rate_limit: '0'})).status, 200);
 

@@ -13,6 +13,7 @@ import {localHostGuard} from '../../src/api/pages.ts';
 import {createCursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
+import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createMailCopies} from '../../src/daemon/mail-copies.ts';
 import {postExample} from '../../src/daemon/webhooks.ts';
 import {openRecordSources} from '../../src/dns/record-sources.ts';
@@ -194,6 +195,7 @@ export async function startApi(
 				},
 				openSources: () => openRecordSources({servers: dnsServers, allowPrivate: true, clock}),
 				areChecked: true,
+				makeKeys: generateSigningKeys,
 			},
 			mails: createMailCopies({
 				settings: {

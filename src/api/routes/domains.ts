@@ -1,6 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
-import {generateSigningKeys} from '../../compose/dkim.ts';
 import {domainRecords} from '../../domains/domain-records.ts';
 import {nextCheckAt} from '../../domains/domain-state.ts';
 import {addDomain, removeDomain, returnPathFault} from '../../domains/domains.ts';
@@ -20,7 +19,6 @@ import {domainBody, domainSchema, listedDomainSchema} from '../schemas/domain.ts
 import {idParams, pageOf} from '../schemas/page.ts';
 import {createSeats} from '../seats.ts';
 import type {Routes} from '../server.ts';
-import {createTurns} from '../turns.ts';
 import {createChecks} from '../validate.ts';
 import {domainRecordsView, domainView} from '../views.ts';
 
@@ -31,8 +29,6 @@ const mostNamed = 5;
 
 /** Domains of senders: their DNS records, and their keys. */
 export function domainRoutes({auth, reader, change, tools, vault, cursors, domains}: ApiParts): Routes {
-	// An RSA key takes some hundred milliseconds of a core.
-	const keyTurns = createTurns();
 	const takeSeat = createSeats(mostAsked);
 	const {clock} = tools;
 
@@ -123,7 +119,7 @@ export function domainRoutes({auth, reader, change, tools, vault, cursors, domai
 				if (message !== null) {
 					throw apiError('validation_failed', {violations: [{field: 'return_path_domain', message}]});
 				}
-				const keys = await keyTurns(workspaceId, generateSigningKeys);
+				const keys = await domains.makeKeys(workspaceId);
 				const input = {workspaceId, name, returnPathDomain, keys};
 				const added = await change(trx => addDomain(trx, actAs(tools, request), vault, input));
 				if (!added) {
@@ -212,7 +208,7 @@ export function domainRoutes({auth, reader, change, tools, vault, cursors, domai
 			async request => {
 				checkBody(request);
 				const domain = await chosen(request);
-				const keys = await keyTurns(domain.workspace_id, generateSigningKeys);
+				const keys = await domains.makeKeys(domain.workspace_id);
 				const input = {domain, keys, selector: null};
 				const rotation = await change(trx => rotateKeys(trx, actAs(tools, request), vault, input));
 				if (rotation.kind !== 'begun') {

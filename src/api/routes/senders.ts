@@ -11,7 +11,6 @@ import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {idParams, pageOf, time} from '../schemas/page.ts';
 import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
-import {createTurns} from '../turns.ts';
 import {senderView} from '../views.ts';
 
 /** The body of an addition. */
@@ -67,12 +66,9 @@ export const senderSchema = Type.Object(
 const sendersPerPage = 25;
 const taken = 'There is a sender with this address already.';
 
-type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors'>;
+type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors' | 'domains'>;
 
-export function senderRoutes({auth, reader, change, tools, vault, cursors}: Parts): Routes {
-	// A new domain's RSA key takes some hundred milliseconds of a core.
-	const keyTurns = createTurns();
-
+export function senderRoutes({auth, reader, change, tools, vault, cursors, domains}: Parts): Routes {
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
 
@@ -125,7 +121,7 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors}: Part
 				if (await findSender(reader, workspaceId, address.key)) {
 					throw apiError('conflict', {message: taken});
 				}
-				const newKeys = await keyTurns(workspaceId, () => prepareKeys(reader, workspaceId, address.domain));
+				const newKeys = await prepareKeys(reader, workspaceId, address.domain, domains.makeKeys);
 				const name = request.body.name ?? null;
 				const input = {workspaceId, address, name, verified: false, newKeys};
 				const added = await change(trx => addSender(trx, actAs(tools, request), vault, input));

@@ -1,4 +1,3 @@
-import {generateSigningKeys} from '../../compose/dkim.ts';
 import {keyAlgorithms} from '../../domains/record-words.ts';
 import {cancelRotation, rotateKeys} from '../../domains/signing-keys.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -35,9 +34,9 @@ export function keysSection({may, now}: Visit, domain: Domain, keys: readonly Dk
 	return section('Signing keys', html`<p class="soft">${words}</p>${shown}`, may('admin') ? rotation : nothing);
 }
 
-export function keyPages({change, vault}: DashboardParts, {show, about}: DomainPage): readonly Route[] {
+export function keyPages({change, vault, domains}: DashboardParts, {show, about}: DomainPage): readonly Route[] {
 	async function rotate(visit: Visit, domain: Domain): Promise<Answer> {
-		const keys = await generateSigningKeys();
+		const keys = await domains.makeKeys(domain.workspace_id);
 		const input = {domain, keys, selector: null};
 		const rotation = await change(trx => rotateKeys(trx, visit.tools, vault, input));
 		return rotation.kind === 'begun'

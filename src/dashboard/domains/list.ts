@@ -1,4 +1,3 @@
-import {generateSigningKeys} from '../../compose/dkim.ts';
 import {addDomain, returnPathFault, sampleDomain} from '../../domains/domains.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseDomain} from '../../mail/address.ts';
@@ -11,7 +10,7 @@ import {type Answer, go, type Route, type Visit} from '../route.ts';
 const perPage = 100;
 
 /** The domains of a workspace, and a form that adds one. */
-export function domainListPages({reader, change, vault}: DashboardParts): readonly Route[] {
+export function domainListPages({reader, change, vault, domains: sending}: DashboardParts): readonly Route[] {
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {query, form, workspace, may, now} = visit;
 		const found = await pageDomains(reader, workspace.id, {after: query.get('after'), limit: perPage + 1});
@@ -61,7 +60,7 @@ export function domainListPages({reader, change, vault}: DashboardParts): readon
 		if (fault !== null) {
 			return await list(visit, `The return path ${fault}.`);
 		}
-		const keys = await generateSigningKeys();
+		const keys = await sending.makeKeys(workspace.id);
 		const input = {workspaceId: workspace.id, name, returnPathDomain, keys};
 		const added = await change(trx => addDomain(trx, tools, vault, input));
 		return added

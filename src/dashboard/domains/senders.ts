@@ -113,7 +113,10 @@ function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 	]);
 }
 
-export function senderPages({reader, change, vault}: DashboardParts, {show, about}: DomainPage): readonly Route[] {
+export function senderPages(
+	{reader, change, vault, domains}: DashboardParts,
+	{show, about}: DomainPage,
+): readonly Route[] {
 	async function add(visit: Visit, domain: Domain): Promise<Answer> {
 		const {form, workspace, tools} = visit;
 		const address = readAddress(form.get('address')?.trim() ?? '');
@@ -125,7 +128,7 @@ export function senderPages({reader, change, vault}: DashboardParts, {show, abou
 		if (fault !== null) {
 			return await show(visit, domain, `The name ${fault}.`);
 		}
-		const newKeys = await prepareKeys(reader, workspace.id, address.domain);
+		const newKeys = await prepareKeys(reader, workspace.id, address.domain, domains.makeKeys);
 		const input = {workspaceId: workspace.id, address, name, verified: false, newKeys};
 		const added = await change(trx => addSender(trx, tools, vault, input));
 		return added

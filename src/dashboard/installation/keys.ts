@@ -68,10 +68,15 @@ export function keyPages({reader, change, settings, live}: DashboardParts): read
 		const label = form.get('name')?.trim() ?? '';
 		const rateLimit = form.get('rate_limit')?.trim() ?? '';
 		const mode = form.get('mode') === 'test' ? 'test' : 'live';
-		const chosen = scopes.filter(scope => form.getAll('scope').includes(scope));
+		const asked = form.getAll('scope');
+		const chosen = scopes.filter(scope => asked.includes(scope));
 		const fault = labelFault(label);
 		if (fault !== null) {
 			return await list(visit, `The name ${fault}.`);
+		}
+		// Without a scope the key gets the usual ones: a misspelt one must not.
+		if (asked.length > chosen.length) {
+			return await list(visit, 'Choose among the scopes of the form.');
 		}
 		const limit = readRateLimit(rateLimit);
 		if (rateLimit !== '' && limit === undefined) {
