@@ -11,6 +11,7 @@ import {type BounceText, bounceTextOf} from './text/bounce-text.ts';
 import {evidenceIn, replyAlone} from './text/evidence.ts';
 import type {Finding} from './text/finding.ts';
 import {findingsOf} from './text/findings.ts';
+import {readFullBox} from './text/generic.ts';
 import {returnedParts} from './text/returned.ts';
 import {returnedRecipient} from './text/returned-recipient.ts';
 import {actionOf, arrival, daemonSigns} from './text/signs.ts';
@@ -99,7 +100,8 @@ function whatItSays(
  * say of bounces. Never throws; time and memory are bounded, for 64 KB of text are read.
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {
-	const findings = findingsOf(bounce).slice(0, mostReports);
+	const found = findingsOf(bounce);
+	const findings = (found.length > 0 ? found : readFullBox(bounce, classify)).slice(0, mostReports);
 	if (findings.length === 0) {
 		return null;
 	}

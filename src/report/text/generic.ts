@@ -1,3 +1,4 @@
+import type {Classify} from '../../mail/bounce.ts';
 import {findAddresses, sameAddress} from '../addresses.ts';
 import type {BounceText} from './bounce-text.ts';
 import type {Detector, Finding} from './finding.ts';
@@ -41,6 +42,25 @@ export const readGeneric: Detector = bounce => {
 	const theirs = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
 	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
+
+const longestLetter = 500;
+// What a host tells its own users of their mailboxes.
+const toOwner =
+	/\b(?:your|ihre?|votre|su|tu|tuo|vostra|seu|sua|uw|din|twoj[ae]?|ваш[ае]?) (?:\w{1,12}[ -])?(?:mail|inbox|account|konto|quota|postfach|bo[iî]te|compte|buz|cuenta|casella|caixa|conta|skrzynk|postvak|postbus|ящик)|\b(?:almost|nearly|warning|fast voll|presque|casi|quasi|quase|prawie|bijna|почти)\b|\d ?%/iu;
+
+/** A letter of a sentence or two about a mailbox that is full: no word in it need speak of a delivery. It suppresses nobody. */
+export function readFullBox(bounce: BounceText, classify: Classify): Finding[] {
+	const {from, machine, nullPath, trace, other} = daemonSigns(bounce);
+	const said = bounce.said.trim();
+	const isDaemon = from ? trace || bounce.field('return-path') === '' : machine && nullPath;
+	if (!isDaemon || other || said === '' || said.length > longestLetter || toOwner.test(said)) {
+		return [];
+	}
+	const evidence = {phase: null, code: null, enhanced: null, status: null, host: null, text: said};
+	return classify(evidence).category === 'mailbox_full'
+		? readSentence(bounce).filter(({recipient}) => recipient !== null)
+		: [];
+}
 
 /** Two things at least have to speak for a daemon. */
 function isDaemons(bounce: BounceText): boolean {

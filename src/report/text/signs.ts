@@ -30,8 +30,7 @@ const spread = ['list-id', 'list-unsubscribe', 'list-post', 'x-campaign', 'x-mai
 const personal =
 	/^\s*(?:hi|hello|hey|dear|hallo|guten tag|liebe|bonjour|hola|ciao)\b(?!\. (?:this|the mta)|!?\s{1,4}this is)|\bI (?:got|get|received|keep|tried|sent)\b|\b(?:thanks|cheers|regards)\b|\?(?:\s|$)/i;
 
-// A machine's name, if not one that only daemons have.
-const machine =
+const machineName =
 	/(?:^|[<\s.-])(?:no-?reply|do-?not-?reply|admin|root|e?mail|smtp|mta|server|system|gateway|anti|scan|alert|notif|delivery|robot|auto)/i;
 // What daemons write to their postmaster of mail that others sent, sums of all days among it.
 const notice =
@@ -42,6 +41,8 @@ export type DaemonSigns = {
 	readonly from: boolean;
 	/** And by a name that nobody else bears. */
 	readonly daemon: boolean;
+	/** By the name of a machine, if not of one that only daemons have. */
+	readonly machine: boolean;
 	readonly subject: boolean;
 	/** It has no return path, as RFC 5321 §4.5.5 wants it. */
 	readonly nullPath: boolean;
@@ -62,6 +63,7 @@ export function daemonSigns({field, returned}: BounceText): DaemonSigns {
 	const isOffice = office.test(field('from')) && subject.test(field('subject'));
 	return {
 		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
+		machine: machineName.test(field('from')),
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
 		subject: subject.test(field('subject')),
 		nullPath,
@@ -80,11 +82,11 @@ export function daemonSigns({field, returned}: BounceText): DaemonSigns {
 
 /** Whether a daemon may have written it: a mail that a person wrote is none, whatever he quotes. */
 export function mayBeBounce(bounce: BounceText): boolean {
-	const {daemon, from, subject, trace, returned, other} = daemonSigns(bounce);
+	const {daemon, from, machine, subject, trace, returned, other} = daemonSigns(bounce);
 	if ((other && !daemon) || notice.test(bounce.field('subject'))) {
 		return false;
 	}
-	const isMachine = returned || bounce.field('from') === '' || machine.test(bounce.field('from'));
+	const isMachine = returned || bounce.field('from') === '' || machine;
 	return from || trace || (subject && isMachine && !personal.test(bounce.said.slice(0, 4096)));
 }
 

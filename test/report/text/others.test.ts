@@ -1,5 +1,6 @@
 import test from 'ava';
-import {type Header, linesOf} from './bounces.ts';
+import {read} from '../../helpers/report-mails.ts';
+import {type Header, linesOf, mailOf} from './bounces.ts';
 
 const back =
 	'Return-Path: <b0sender@bounce.example.com>\nReceived: by mx.example.org\nFrom: shop@example.com\nTo: neko@example.org\nSubject: Hello\n\nuser unknown\n';
@@ -447,5 +448,40 @@ for (const [family, header, text, expected] of others) {
 			linesOf(header, text).map(line => line.replace(/( -)+$/, '')),
 			expected,
 		);
+	});
+}
+
+const office = {From: 'postmaster@mx.example', Subject: 'Mail', 'Return-Path': '<>'};
+
+for (const [header, text] of [
+	[{}, 'The mailbox of neko@mx.example is full.'],
+	[{}, 'The user <neko@mx.example> has exceeded their quota.'],
+	[{'Return-Path': ''}, 'Sorry, neko@mx.example: mailbox full'],
+	[{From: 'MAILER-DAEMON@mx.example'}, 'No space is left in the mailbox of neko@mx.example.'],
+	[{From: 'no-reply@mx.example'}, 'Inbox of neko@mx.example is over quota.'],
+	[{}, 'Das Postfach von neko@mx.example ist voll.'],
+	[{}, 'La boîte de neko@mx.example est pleine.'],
+	[{}, 'Почтовый ящик neko@mx.example переполнен.'],
+	[{}, 'メールボックス neko@mx.example がいっぱいです。'],
+] as const) {
+	test(`a letter of a sentence about a mailbox that is full: ${text}`, t => {
+		const {kind, reports} = read(mailOf({...office, ...header}, text));
+		t.is(kind, 'text');
+		t.like(reports, [{recipient: 'neko@mx.example', action: 'failed', category: 'mailbox_full', suppresses: false}]);
+	});
+}
+
+for (const [header, text] of [
+	[{}, 'Your mailbox neko@mx.example is full.'],
+	[{}, 'Ihr Postfach neko@mx.example ist voll.'],
+	[{}, 'The mailbox of neko@mx.example is 95 % full.'],
+	[{}, 'The mailbox of neko@mx.example is almost full.'],
+	[{Subject: 'Re: Mail'}, 'The mailbox of neko@mx.example is full.'],
+	[{'Return-Path': '<ada@mx.example>'}, 'The mailbox of neko@mx.example is full.'],
+	[{From: 'Ada <ada@mx.example>'}, 'The mailbox of neko@mx.example is full.'],
+	[{'List-Id': '<news.mx.example>'}, 'The mailbox of neko@mx.example is full.'],
+] as const) {
+	test(`no bounce, of ${JSON.stringify(header)}: ${text}`, t => {
+		t.like(read(mailOf({...office, ...header}, text)), {kind: 'other', reports: []});
 	});
 }
