@@ -1,4 +1,4 @@
-import {compile} from 'html-to-text';
+import {compile, type DomNode} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
 import {constantOf, type Pieces} from '../mail/pieces.ts';
 import {deepestHtml} from './limits.ts';
@@ -7,35 +7,73 @@ import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
 const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
 
-const convert = compile({
+/** Besides those that html-to-text knows. */
+const lineElements = [
+	...['address', 'caption', 'center', 'dd', 'details', 'dialog', 'dir', 'dl', 'dt', 'fieldset', 'figcaption', 'figure'],
+	...['hgroup', 'legend', 'li', 'menu', 'optgroup', 'option', 'search', 'summary', 'textarea', 'tr'],
+];
+/** A preview text, which is hidden, repeats what the mail says. */
+const unseen = [
+	...['head', 'style', 'script', 'title', 'template', 'datalist', 'iframe'],
+	...['[hidden]', '[style*="display:none" i]', '[style*="display: none" i]'],
+];
+
+/** Stands for an empty cell, between the spaces of a word. */
+const noWord = '\0';
+
+const toText = compile({
 	wordwrap: 78, // RFC 5322 §2.1.1: lines should not be longer.
 	baseElements: {selectors: []}, // All of it: Liquid may stand before the body.
 	limits: {maxDepth: 200, maxInputLength: 1_100_000},
 	formatters: {
 		cell(element, walk, builder) {
+			if (saysNothing(element)) {
+				const inRow = element.parent && !saysNothing(element.parent) && !isLayout(element);
+				builder.addInline(inRow ? ` ${noWord} ` : '');
+				return;
+			}
 			builder.addInline(' ');
 			walk(element.children, builder);
 			builder.addInline(' ');
+		},
+		alternative({attribs}, _, builder) {
+			// Icons side by side are words.
+			builder.addInline(attribs.alt?.trim() ? ` ${attribs.alt} ` : '');
 		},
 	},
 	selectors: [
 		// RFC 3986 appendix C: angle brackets delimit a URL in text.
 		{selector: 'a', options: {linkBrackets: ['<', '>'], hideLinkHrefIfSameAsText: true}},
-		{selector: 'img', format: 'skip'},
-		{selector: 'head', format: 'skip'},
-		{selector: 'style', format: 'skip'},
-		{selector: 'script', format: 'skip'},
-		{selector: 'title', format: 'skip'},
-		// A preview text repeats what the mail says.
-		{selector: 'div[style*="display:none"]', format: 'skip'},
-		{selector: 'div[style*="display: none"]', format: 'skip'},
+		{selector: 'img', format: 'alternative'},
+		...unseen.map(selector => ({selector, format: 'skip'})),
 		...['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map(selector => ({selector, options: heading})),
-		{selector: 'tr', format: 'block', options: noSpace},
+		...lineElements.map(selector => ({selector, format: 'block', options: noSpace})),
 		{selector: 'td', format: 'cell'},
 		{selector: 'th', format: 'cell'},
 		{selector: 'ul', options: {itemPrefix: '- '}},
 	],
 });
+
+const convert = (html: string): string => toText(html).replaceAll(noWord, '');
+
+/** Each node is asked for by all that encloses it. */
+const silent = new WeakMap<DomNode, boolean>();
+
+function saysNothing(node: DomNode): boolean {
+	const {type, data, name, attribs, children = []} = node;
+	const known = silent.get(node);
+	const found =
+		known ?? (type === 'text' ? data?.trim() === '' : !(name === 'img' && attribs?.alt) && children.every(saysNothing));
+	silent.set(node, found);
+	return found;
+}
+
+/** Whether its table only places its content, as MJML's do. */
+function isLayout({name, attribs, parent}: DomNode): boolean {
+	return name === 'table'
+		? /^(?:presentation|none)$/i.test(attribs?.role ?? '')
+		: parent !== undefined && parent !== null && isLayout(parent);
+}
 
 const openOrClose = /<(\/?)(?!(?:area|br|col|hr|img|input|link|meta|source|wbr)\b)[a-z]/gi;
 
@@ -121,7 +159,7 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 		return null;
 	}
 
-	const template = restore(joinTagLines(shortened, tokens, pattern));
+	const template = restore(dropEmptyLinks(joinTagLines(shortened, tokens, pattern), tokens, pattern));
 	return liquidFault(engine, 'text', template) ? null : template;
 }
 
@@ -173,9 +211,19 @@ function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern
 	);
 }
 
+/** A link whose address turns out to be empty, or refused by `safe_url`, is its text, as in finished html. */
+function dropEmptyLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
+	return text.replace(new RegExp(`\\s?<${pattern.source}>`, 'g'), (whole, index: string) => {
+		const {kind, text: output} = tokens[Number(index)] as LiquidToken;
+		return kind === 'output'
+			? output.replace(/\s*(-?\}\})$/, ' | prepend: " <" | append: ">" | remove: " <>" | remove: " <#>" $1')
+			: whole;
+	});
+}
+
 /**
- * Whether a branch ends within a line (`word{% else %}`) although its block ends on a line of tags only, which gives its
- * line break up: what follows the block would be glued to the word.
+ * Whether a branch ends within a line (`word{% else %}`) although its block ends, or its loop begins, on a line of tags only, which
+ * gives its line break up: what follows the block, or the next round, would be glued to the word.
  */
 function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegExp): boolean {
 	const blockOf = branches(
@@ -193,6 +241,8 @@ function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegEx
 			const {name} = tokens[Number(index)] ?? {name: ''};
 			if (branchTags.has(name) || name.startsWith('end')) {
 				target.add(blockOf.get(Number(index)));
+			} else if (name === 'for' && target === alone) {
+				alone.add(Number(index));
 			}
 		}
 	}

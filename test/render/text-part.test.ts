@@ -14,6 +14,7 @@ const data = {
 	name: 'Ada & <Co>',
 	url: 'https://a.example/?a=1&b=2',
 	yes: true,
+	bad: 'javascript:alert(1)',
 	items: [
 		{name: 'One', url: 'https://one.example'},
 		{name: 'Two', url: 'https://two.example'},
@@ -50,9 +51,24 @@ for (const [what, html, text] of [
 		'Ada & <Co>\n',
 	],
 	[
-		'styles, scripts, comments, images, hidden text',
-		'<style>{{ name }}</style><!-- {{ name }} --><script>x</script><img alt="{{ name }}"><div style="display:none">{{ name }}</div><p>a</p>',
+		'styles, scripts, comments, hidden text',
+		'<style>{{ name }}</style><!-- {{ name }} --><script>x</script><img src="{{ url }}"><div style="display:none">{{ name }}</div><p>a</p>',
 		'a\n',
+	],
+	['an image', '<p>From<img alt="{{ name }}" src="https://a.example/p.png">.</p>', 'From Ada & <Co> .\n'],
+	['an image as link', '<a href="{{ url }}"><img alt="Shop"></a>', 'Shop <https://a.example/?a=1&b=2>\n'],
+	[
+		'a link to nothing',
+		'<p><a href="{{ none }}">{{ name }}</a>, <a href="{{ none | safe_url }}">b</a>.</p>',
+		'Ada & <Co>, b.\n',
+	],
+	['a link that is refused', '<a href="{{ bad | safe_url }}">Open</a>', 'Open\n'],
+	['a link to nothing behind a long line', `<p>${'word '.repeat(14)}<a href="{{ none }}">links</a></p>`, null],
+	['terms', '<dl>{% for i in items %}<dt>{{ i.name }}</dt><dd>x</dd>{% endfor %}</dl>', 'One\nx\nTwo\nx\n'],
+	[
+		'an empty cell',
+		'<table>{% for i in items %}<tr><td>{{ i.name }}</td><td></td><td>x</td></tr>{% endfor %}</table>',
+		'One  x\nTwo  x\n',
 	],
 	['words looked like stand-ins', '<p>lq0x0e {{ name }}</p>', 'lq0x0e Ada & <Co>\n'],
 ] as const) {
@@ -79,10 +95,65 @@ for (const [what, html] of [
 	['a block that ends in a comment', '{% if yes %}<p>a</p><!-- {% endif %} -->'],
 	['a branch in a comment', '{% if yes %}a<!-- {% else %} -->b{% endif %}'],
 	['entities that spell Liquid', '<p>&#123;&#123; name }}</p>'],
+	['a loop of items left open', '<ul>{% for i in items %}<li>{{ i.name }}{% endfor %}</ul>'],
+	['a loop of options left open', '<select>{% for i in items %}<option>{{ i.name }}{% endfor %}</select>'],
 	['a raw block', '<p>{% raw %}{{ name }}{% endraw %}</p>'],
 ] as const) {
 	test(`leaves ${what} to the rendered html`, t => {
 		t.is(textTemplate(engine, html), null);
+	});
+}
+
+for (const [what, html, text] of [
+	['terms', 'a<dl><dt>Order</dt><dd>7</dd><dt>Total</dt><dd>5</dd></dl>b', 'a\nOrder\n7\nTotal\n5\nb'],
+	['an address', '<address>Main St 1<br>Vienna</address>Hello', 'Main St 1\nVienna\nHello'],
+	['details', 'a<details><summary>More</summary>all of it</details>b', 'a\nMore\nall of it\nb'],
+	['options', '<select><option>one</option><option>two</option></select>', 'one\ntwo'],
+	['options left open', '<select><option>one<option>two</select>', 'one\ntwo'],
+	[
+		'groups of options',
+		'<select><optgroup label="x"><option>one</option></optgroup><option>two</option></select>',
+		'one\ntwo',
+	],
+	['a field set', '<fieldset><legend>Who</legend>you</fieldset>there', 'Who\nyou\nthere'],
+	['a figure', '<figure><img alt="A pen" src="x"><figcaption>Ours</figcaption></figure>', 'A pen\nOurs'],
+	['centred text', 'a<center>b</center>c', 'a\nb\nc'],
+	['a caption', '<table><caption>Lines</caption><tr><td>a</td></tr></table>', 'Lines\na'],
+	['a menu', '<menu><li>a</li><li>b</li></menu>', 'a\nb'],
+	['items of no list', '<li>a</li><li>b</li>', 'a\nb'],
+	['items with paragraphs', '<ul><li>a</li><li><p>b</p></li></ul>', '- a\n\n- b'],
+	['a dialog, a search', '<dialog>a</dialog><search>b</search>c', 'a\nb\nc'],
+	['headings in a group', '<hgroup><h1>a</h1><p>b</p></hgroup>c', 'a\n\nb\n\nc'],
+	['a text field', 'a<textarea>b</textarea>c', 'a\nb\nc'],
+	['what nobody sees', 'a<p hidden>b</p><span style="color:red;DISPLAY: none">c</span><template>d</template>e', 'ae'],
+	['images side by side', '<img alt="Web"><img alt="Chat"><img alt=""><img alt=" "><img src="x">', 'Web Chat'],
+	['an image of several lines', '<p>a <img alt="two\n  lines"> b</p>', 'a two lines b'],
+	['an image in a picture', '<picture><source srcset="x"><img alt="A pen" src="y"></picture>', 'A pen'],
+	['a link of an image', '<a href="https://a.example"><img alt="Shop" src="x"></a>', 'Shop <https://a.example>'],
+	['a link of an image without words', '<a href="https://a.example"><img src="x"></a>', 'https://a.example'],
+	[
+		'links without address',
+		'<a>a</a> <a name="x">b</a> <a href="">c</a> <a href="#">d</a> <a href="#top">e</a>',
+		'a b c d e',
+	],
+	['an empty cell', '<table><tr><td>a</td><td></td><td>c</td></tr></table>', 'a  c'],
+	['empty cells', '<table><tr><td>a</td><td>&nbsp;</td><td><!-- x --></td><td>c</td></tr></table>', 'a   c'],
+	['an empty head cell', '<table><tr><th>Item</th><th> </th><th>Sum</th></tr></table>', 'Item  Sum'],
+	['an empty first cell', '<p>x</p><table><tr><th></th><th>Sum</th></tr></table>', 'x\n\n Sum'],
+	['a cell with an image', '<table><tr><td>a</td><td><img alt="b"></td><td>c</td></tr></table>', 'a b c'],
+	[
+		'a row of empty cells',
+		'<table><tr><td>a</td></tr><tr><td></td><td></td></tr><tr><td>b</td></tr></table>',
+		'a\n\nb',
+	],
+	[
+		'an empty cell of a layout',
+		'<table role="presentation"><tr><td></td><td>a</td><td></td><td>b</td></tr></table>',
+		'a b',
+	],
+] as const) {
+	test(`text of ${what}`, t => {
+		t.is(textFromHtml(html), `${text}\n`);
 	});
 }
 
@@ -103,6 +174,8 @@ const inline = fc.constantFrom(
 	'word',
 	'<b>bold</b>',
 	'<a href="{{ url }}">link</a>',
+	'<a href="{{ none }}">none</a>',
+	'<img alt="{{ name }}">',
 	'<!-- {{ name }} -->',
 	'<br>',
 	'&amp;',
@@ -112,7 +185,8 @@ const {block} = fc.letrec<{block: string}>(tie => ({
 		{maxDepth: 3},
 		inline,
 		tie('block').map(inner => `<p>${inner}</p>`),
-		tie('block').map(inner => `<table><tr><td>${inner}</td></tr></table>`),
+		tie('block').map(inner => `<table><tr><td>${inner}</td><td></td><td>x</td></tr></table>`),
+		tie('block').map(inner => `<dl><dt>${inner}</dt><dd>x</dd></dl>`),
 		tie('block').map(inner => `{% if yes %}${inner}{% else %}<p>no</p>{% endif %}`),
 		tie('block').map(inner => `{% for i in items %}<div>${inner}{{ i.name }}</div>{% endfor %}`),
 		fc.array(tie('block'), {maxLength: 3}).map(parts => parts.join(' ')),
