@@ -13,11 +13,15 @@ export type ReplyReader = {
 	readonly begun: () => boolean;
 };
 
-// RFC 5321 §4.5.3.1.5 allows 512 octets a line; real servers write more. What is beyond these is an attack.
+// RFC 5321 §4.5.3.1.5 allows 512 octets a line; real servers write more. What is beyond the first two is dropped, what is
+// beyond the last one is an attack.
 const longestLine = 8 * 1024;
-const longestReply = 64 * 1024;
-const mostLines = 512;
-const tooLongLine = 'the server sent a line that does not end';
+const longestText = 64 * 1024;
+const mostSent = 1024 * 1024;
+/** Lines without a code that are handed on, of each reply. */
+const mostStrays = 16;
+
+const tooMuch = 'the server sent a reply that does not end';
 
 const zero = 48;
 const space = 32;
@@ -38,56 +42,80 @@ function replyCode(line: string): number | null {
 
 /** Splits a server's bytes into replies, within bounds. */
 export function createReplyReader(): ReplyReader {
+	/** The begin of a line. */
 	let rest: Buffer | null = null;
 	let lines: string[] = [];
 	/** The code of the lines; null: none came yet. */
 	let code: number | null = null;
-	/** Of what came since the last reply, lines without a code included. */
-	let size = 0;
-	let count = 0;
+	/** Octets of the lines. */
+	let kept = 0;
+	/** Octets that came since the last reply, and lines without a code. */
+	let sent = 0;
+	let strays = 0;
+
+	/** Adds to the line up to its longest. */
+	const added = (bytes: Buffer): Buffer => {
+		const more = bytes.subarray(0, longestLine - (rest?.length ?? 0));
+		return rest === null ? more : Buffer.concat([rest, more]);
+	};
+
 	return {
 		push(chunk, found, stray) {
-			const bytes: Buffer = rest === null ? chunk : Buffer.concat([rest, chunk]);
 			let start = 0;
-			for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, start)) {
-				if (end - start > longestLine) {
-					return tooLongLine;
-				}
-
-				const line = bytes.toString('utf8', start, end > start && bytes[end - 1] === 13 ? end - 1 : end);
-				size += end - start + 1;
-				count += 1;
+			for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
+				const bytes = added(chunk.subarray(start, end));
+				const line = bytes.toString('utf8', 0, bytes.at(-1) === 13 ? bytes.length - 1 : bytes.length);
+				sent += end + 1 - start;
 				start = end + 1;
-				if (size > longestReply || count > mostLines) {
-					return 'the server sent a reply that does not end';
+				rest = null;
+				if (sent > mostSent) {
+					return tooMuch;
 				}
 
 				const next = replyCode(line);
 				if (next === null) {
-					stray(line);
+					strays += 1;
+					if (strays <= mostStrays) {
+						stray(line);
+					}
+
 					continue;
 				}
 
 				// RFC 5321 §4.2.1: the code is the same in every line. Where one line accepts and another refuses, neither counts.
-				if (code !== null && Math.trunc(code / 100) !== Math.trunc(next / 100)) {
+				if (code !== null && contradict(code, next)) {
 					return `the server sent a reply of two codes: ${code} and ${next}`;
 				}
 
-				code = next;
-				lines.push(line.slice(4));
+				code = code !== null && code < 500 && next >= 500 ? code : next;
+				kept += line.length;
+				if (kept <= longestText) {
+					lines.push(line.slice(4));
+				}
+
 				if (line.charCodeAt(3) !== hyphen) {
 					found({code, lines});
 					lines = [];
 					code = null;
-					size = 0;
-					count = 0;
+					kept = 0;
+					sent = 0;
+					strays = 0;
 				}
 			}
 
-			rest = start < bytes.length ? bytes.subarray(start) : null;
-			return rest !== null && rest.length > longestLine ? tooLongLine : null;
+			if (start < chunk.length) {
+				sent += chunk.length - start;
+				rest = added(chunk.subarray(start));
+			}
+
+			return sent > mostSent ? tooMuch : null;
 		},
 		partial: () => rest !== null || code !== null,
 		begun: () => code !== null || (rest !== null && /^[2-5](?:\d(?:\d[ \r-]?)?)?$/.test(rest.toString('latin1', 0, 4))),
 	};
+}
+
+/** Two refusals do not: what is refused for now may be refused for good in the next line, and is refused for now. */
+function contradict(a: number, b: number): boolean {
+	return Math.trunc(a / 100) !== Math.trunc(b / 100) && (a < 400 || b < 400);
 }

@@ -74,6 +74,9 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	let answerWaiting: ((answer: Answer | null) => void) | null = null;
 	let awaitsReply = false;
 	let outstanding = 1; // The greeting.
+	/** What was expected in answer to the last thing that was written, and the last reply. */
+	let expected = 1;
+	let lastCode = 0;
 	let change: ((reply: RawReply) => RawReply) | null = null;
 	const reader = createReplyReader();
 	const replies: RawReply[] = [];
@@ -141,12 +144,15 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		if (outstanding === 0) {
 			// RFC 5321 §3.8: a server that leaves may say so at any time; what it said before still counts.
 			const leaves = reply.code === 421 || reply.code === 221;
+			// Some write no hyphens in a refusal of several lines. Whatever each of these answers, it refuses.
+			const repeats = expected === 1 && lastCode >= 400 && reply.code >= (lastCode < 500 ? 400 : 500);
 			const text = `the server said, unasked: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
-			end(text, {cause: leaves ? 'closed' : 'outOfStep'});
+			end(text, leaves ? {cause: 'closed'} : repeats ? {} : {cause: 'outOfStep'});
 			return;
 		}
 
 		outstanding -= 1;
+		lastCode = reply.code;
 		if (awaitsReply) {
 			answerWaiting?.(reply);
 		} else {
@@ -211,7 +217,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			secure.on('data', received);
 			return waitLost('the TLS handshake', timeoutMs);
 		},
-		write(parts, expected) {
+		write(parts, count) {
 			if (lost === null && outstanding === 0 && reader.begun()) {
 				end('the server began a reply before the command', {cause: 'outOfStep'});
 			}
@@ -220,7 +226,8 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 				return true;
 			}
 
-			outstanding += expected;
+			outstanding += count;
+			expected = count === 0 ? expected : count;
 			socket.cork();
 			let flowing = true;
 			for (const part of parts) {

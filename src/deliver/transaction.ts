@@ -1,3 +1,4 @@
+import {setImmediate as turn} from 'node:timers/promises';
 import type {Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
@@ -31,8 +32,11 @@ export type TransactionWatch = {
 };
 
 const blockSize = 64 * 1024;
+/** Says that the server ends the connection, and nothing of the mail. */
+const leaving = 221;
 const positive = (code: number): boolean => code >= 200 && code < 300;
 const outOfPlace = (answer: Answer): boolean => !('lost' in answer) && answer.code < 400;
+const refuses = (answer: Answer): boolean => !('lost' in answer) && answer.code >= 400;
 
 /** Sends one mail to one recipient over an open session (RFC 5321 §3.3; commands grouped as RFC 2920 allows). */
 export async function transact(
@@ -54,10 +58,14 @@ export async function transact(
 	const together = extensions.pipelining && !lockStep;
 	connection.write([together ? `${mail}${rcpt}DATA\r\n` : mail], together ? 3 : 1);
 	const grouped = together && connection.lost() === null;
-	const refused = async (phase: 'mail' | 'rcpt' | 'data', answer: Answer, left: readonly Phase[]) => ({
-		grouped,
-		...(await refusal(connection, phase, answer, grouped ? left : [], timeouts.rset)),
-	});
+	const refused = async (phase: 'mail' | 'rcpt' | 'data', answer: Answer, left: readonly Phase[]) => {
+		session.refusals += phase !== 'mail' && refuses(answer) ? 1 : 0;
+		const end =
+			grouped && left.length > 0
+				? await refusal(connection, phase, answer, left, timeouts.rset)
+				: await loneRefusal(session, phase, answer, timeouts);
+		return {grouped, ...end};
+	};
 
 	const toMail = await connection.read(timeouts.mail);
 	if ('lost' in toMail || !positive(toMail.code)) {
@@ -71,7 +79,6 @@ export async function transact(
 
 	const toRcpt = await connection.read(timeouts.rcpt);
 	if ('lost' in toRcpt || !positive(toRcpt.code)) {
-		session.refusals += 1;
 		return await refused('rcpt', toRcpt, ['data']);
 	}
 
@@ -86,13 +93,18 @@ export async function transact(
 
 	watch.dataBegins();
 	const dotSent = await sendData(connection, job.data, timeouts.block);
-	const toDot = await connection.read(timeouts.dot);
+	let toDot = await connection.read(timeouts.dot);
+	if (dotSent && !('lost' in toDot) && toDot.code === 354) {
+		connection.write([], 1); // It belongs to DATA, and was said twice.
+		toDot = await connection.read(timeouts.dot);
+	}
+
 	if (!dotSent) {
 		connection.fail('the server spoke before the end of the data');
 		return {end: stopped('data', toDot), grouped, after: 'over'};
 	}
 
-	if (!('lost' in toDot) && positive(toDot.code)) {
+	if (!('lost' in toDot) && positive(toDot.code) && toDot.code !== leaving) {
 		session.taken += 1;
 		session.refusals = 0;
 		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, grouped, after: 'ready'};
@@ -104,7 +116,37 @@ export async function transact(
 		return {end: stopped('dot', connection.lost() ?? toDot), grouped, after: 'over'};
 	}
 
+	session.refusals += refuses(toDot) ? 1 : 0;
 	return {end: stopped('dot', toDot), grouped, after: 'lost' in toDot || toDot.code === 421 ? 'over' : 'reset'};
+}
+
+/**
+ * The same where nothing was sent with the command, or behind it. What the host says unasked just before it answers passes
+ * for the answer, and would refuse the mail for good. So where no mail has shown that the session is in step,
+ * QUIT is said: only that is answered with 221, and where another reply comes first, the server is out of step.
+ */
+async function loneRefusal(
+	{connection, taken}: Session,
+	phase: Phase,
+	answer: Answer,
+	timeouts: SmtpTimeouts,
+): Promise<Omit<Transaction, 'grouped'>> {
+	if ('lost' in answer || answer.code < 500 || taken > 0 || connection.lost() !== null) {
+		return await refusal(connection, phase, answer, [], timeouts.rset);
+	}
+
+	connection.write(['QUIT\r\n'], 2);
+	const next = await connection.read(timeouts.quit);
+	if (!('lost' in next) && next.code < 500 && next.code !== leaving) {
+		if (next.code === 354 || !('lost' in (await connection.read(timeouts.quit)))) {
+			const text = `the server gave a reply too many: ${answer.code} ${answer.lines.join(' ').slice(0, 200)}`;
+			connection.fail(text, 'outOfStep');
+			return {end: stopped(phase, connection.lost() ?? answer), after: 'over'};
+		}
+	}
+
+	connection.fail('quit');
+	return {end: stopped(phase, answer), after: 'over'};
 }
 
 /**
@@ -181,6 +223,8 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 			if (!flowing) {
 				await connection.drained(blockMs);
 			}
+
+			await turn(); // The system may take all of it at once: what the host says must be read meanwhile.
 
 			if (connection.hasReply() || connection.lost() !== null) {
 				return false;

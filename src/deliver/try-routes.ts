@@ -13,9 +13,9 @@ import type {Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import {goneMs, type Stop} from './stop.ts';
 import type {BrokenTls} from './tls-demand.ts';
-import {speaksNoTls} from './tls-failure.ts';
+import {asksForTls, speaksNoTls} from './tls-failure.ts';
 import type {Accepted} from './transaction.ts';
-import {type HostVerdict, verdict} from './verdict.ts';
+import {type HostVerdict, misunderstood, verdict} from './verdict.ts';
 
 export type TryOptions = ConversationOptions & {
 	/** All conversations together, in milliseconds. */
@@ -41,6 +41,9 @@ export type Try = {
 /** R1.6: sessions with MX hosts in which a mail was offered; connections that broke before are not counted. */
 const mostSessions = 2;
 
+/** A mail that failed so often is offered in lock-step: few hosts that do not stand pipelining say so. */
+const mostGrouped = 2;
+
 /** What the system says where it has no way to an address at all, as to IPv6 on a machine without. */
 const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
 
@@ -53,7 +56,7 @@ export async function tryRoutes(
 	signal?: AbortSignal,
 ): Promise<Try> {
 	const limits = createTryLimits(options.attemptDeadlineMs, signal);
-	const plans = plansFor(routes, idle, options);
+	const plans = plansFor(job, routes, idle, options);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
 	let deferral: Outcome | null = null;
@@ -61,6 +64,8 @@ export async function tryRoutes(
 	let used: Used | null = null;
 	let sessions = 0;
 	let connected = false;
+	/** Does it stand pipelining? It is being tried without. */
+	let suspect: Route | null = null;
 	const isOver = () => limits.over() || options.clock.now() >= job.endsAt;
 	for (let plan = plans.shift(); plan !== undefined && !isOver(); plan = plans.shift()) {
 		// The place is for one connection: the last one goes before another is made.
@@ -75,9 +80,13 @@ export async function tryRoutes(
 		connected = end.phase !== 'connect';
 		options.brokenTls.learn(plan, conversation);
 		sentAt ??= conversation.senderAcceptedAt;
-		if (isStale(plan, conversation, options)) {
+		if (plan.route === suspect && end.by !== 'loss' && !isAgainstPipelining(end)) {
+			options.lockStepHosts.add(suspect);
+		}
+
+		if (!limits.over() && isStale(plan, conversation, options)) {
 			// What a host says of its limits sets the pace; that it left an idle session says nothing.
-			if (end.by === 'reply' && end.reply.code !== 421) {
+			if (end.by === 'reply' && (end.reply.code !== 421 || end.phase !== 'mail')) {
 				attempts.push(conversation.attempt);
 			}
 
@@ -100,8 +109,9 @@ export async function tryRoutes(
 		}
 
 		const judged = judge(end, used, plan, options);
-		const another = anotherWay(plan, job, conversation, judged, options.lockStepHosts);
-		if (another !== null) {
+		const another = anotherWay(plan, job, conversation, judged);
+		if (another !== null && !isOver()) {
+			suspect = another.lockStep && !plan.lockStep ? plan.route : null;
 			plans.unshift(another);
 			continue;
 		}
@@ -139,6 +149,7 @@ const nothingTried: Outcome = {
 
 /** An idle session that leads to one of the routes comes first. */
 function plansFor(
+	{attempt}: Delivery,
 	routes: readonly Route[],
 	idle: Session | null,
 	{sources, brokenTls, lockStepHosts}: TryOptions,
@@ -149,7 +160,7 @@ function plansFor(
 		const source = sourceFor(sources, route.address);
 		if (source !== null) {
 			const session = route === idle?.route ? idle : null;
-			const lockStep = lockStepHosts.has(route);
+			const lockStep = attempt > mostGrouped || lockStepHosts.has(route);
 			const hello = brokenTls.helloFor(route);
 			plans.push({route, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
 		}
@@ -160,8 +171,8 @@ function plansFor(
 
 /**
  * The host has given up the session, or takes no more mail on it: nothing was said about this mail, so a new session has to
- * tell. A recipient is refused for its own sake mostly; a host that took mails here and then refuses one recipient after the
- * other, or for another reason than the recipient, may be at its limit.
+ * tell. A mail is refused for its own sake mostly; a host that took mails here and then refuses one after the other, names
+ * the session as the reason, or refuses a recipient for another reason than the recipient, may be at its limit.
  */
 function isStale({session, route}: Plan, {end}: Conversation, {classify}: TryOptions): boolean {
 	if (session === null || (end.by !== 'loss' && end.by !== 'reply')) {
@@ -172,13 +183,23 @@ function isStale({session, route}: Plan, {end}: Conversation, {classify}: TryOpt
 		return true;
 	}
 
-	if (end.phase !== 'rcpt' || end.by !== 'reply' || session.taken === 0) {
+	if (end.by === 'loss') {
+		return end.phase !== 'dot';
+	}
+
+	if (session.taken === 0 || end.reply.code < 400) {
 		return false;
 	}
 
-	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: route.host});
-	return session.refusals > 1 || (end.reply.code >= 500 && !ofRecipient.has(category));
+	if (session.refusals > 1 || end.reply.code === 421 || sessionWords.test(end.reply.text)) {
+		return true;
+	}
+
+	const {category} = classify({phase: end.phase, ...end.reply, status: null, host: route.host});
+	return end.reply.code >= 500 && (end.phase === 'dot' ? category === 'undetermined' : !ofRecipient.has(category));
 }
+
+const sessionWords = /\b(?:re)?connect(?:ions?)?\b|\bsessions?\b/i;
 
 /** What a host says of a recipient's mailbox. */
 const ofRecipient: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
@@ -199,13 +220,7 @@ function judge(end: Stop, used: Used | null, {route, plainHelo}: Plan, {relay, c
 }
 
 /** The same host once more, where another way of talking to it may help. */
-function anotherWay(
-	plan: Plan,
-	job: Delivery,
-	{end, attempt, used}: Conversation,
-	{next}: HostVerdict,
-	lockStepHosts: LockStepHosts,
-): Plan | null {
+function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversation, {next}: HostVerdict): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
 		return {...plan, session: null, hello, tlsFailed: hello === 'none'};
@@ -216,7 +231,6 @@ function anotherWay(
 	}
 
 	if (used?.transaction.grouped === true && isAgainstPipelining(end)) {
-		lockStepHosts.add(plan.route);
 		return {...plan, session: null, lockStep: true};
 	}
 
@@ -233,15 +247,21 @@ function isLeaving(end: Accepted | Stop): boolean {
 const pipeliningWords =
 	/pipelin|synchroni[sz]|out of sync|before (?:the |my |our )?(?:previous |last )?(?:reply|response|greeting|banner)|out of (?:sequence|order)|unexpected (?:data|input|command)|protocol violation|too (?:early|soon)|premature|early ?talk/i;
 
-/** Replies that do not fit commands sent together, or a refusal because of that. After the dot nothing may be sent again. */
+/** Replies that do not fit commands sent together, or a refusal that may be because of that. After the dot it is too late. */
 function isAgainstPipelining(end: Accepted | Stop): boolean {
 	if (end.phase === 'dot') {
 		return false;
 	}
 
-	return end.by === 'reply'
-		? end.reply.code >= 400 && pipeliningWords.test(end.reply.text)
-		: end.by === 'loss' && end.cause === 'outOfStep';
+	if (end.by === 'reply') {
+		const {code, enhanced, text} = end.reply;
+		// RFC 3463 §3.6: 5.5.x is about the protocol. What is misunderstood is tried with HELO.
+		const isForGood = enhanced === null ? end.phase === 'mail' && !asksForTls(end.reply) : /^5\.5\.[^3]/.test(enhanced);
+		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
+	}
+
+	// Some throw away what comes with MAIL, and wait for the rest.
+	return end.by === 'loss' && (end.cause === 'outOfStep' || (end.cause === undefined && end.phase !== 'mail'));
 }
 
 /** Some old servers hang up on what they do not know. TLS and a log-in need EHLO. */

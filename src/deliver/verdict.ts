@@ -29,7 +29,8 @@ const ambiguousWaitMs = 5 * minute;
 const shortestStatedWaitMs = minute;
 const longestStatedWaitMs = 60 * minute;
 
-const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 504, 555]);
+/** The server does not know a command or a parameter (RFC 5321 §4.2.3). */
+export const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 504, 555]);
 const notLoggedIn: ReadonlySet<number> = new Set([530, 534, 535, 538]);
 
 /** What follows from where a conversation ended (RFC 5321 §4.2.1; a host's refusal of us is never the recipient's). */

@@ -15,11 +15,12 @@ type Expected = {
 	readonly suppresses?: boolean;
 	readonly phase?: Phase;
 	readonly code?: number | null;
+	readonly enhanced?: string;
 	readonly reason?: RegExp;
 };
 
 function matches(t: ExecutionContext, {outcome, attempts}: AttemptResult, expected: Expected): void {
-	const {reason, phase, code, ...rest} = expected;
+	const {reason, phase, code, enhanced, ...rest} = expected;
 	const last = attempts.at(-1);
 	t.like(outcome, rest, JSON.stringify({outcome, attempts}));
 	if (phase !== undefined) {
@@ -28,6 +29,10 @@ function matches(t: ExecutionContext, {outcome, attempts}: AttemptResult, expect
 
 	if (code !== undefined) {
 		t.is(last?.code, code);
+	}
+
+	if (enhanced !== undefined) {
+		t.is(last?.enhanced, enhanced);
 	}
 
 	if (reason !== undefined) {
@@ -138,6 +143,11 @@ const final: readonly Row[] = [
 		{kind: 'bounced', category: 'unknown_user', suppresses: true, phase: 'dot'},
 	],
 	[
+		'an enhanced code in a later line',
+		{rcpt: '550 Requested action not taken\n4.2.2 no\n5.1.1 no such user'},
+		{kind: 'bounced', category: 'unknown_user', enhanced: '5.1.1'},
+	],
+	[
 		'503 twice',
 		{mail: '503 5.5.1 bad sequence'},
 		{kind: 'bounced', category: 'protocol', suppresses: false, code: 503},
@@ -166,11 +176,13 @@ const final: readonly Row[] = [
 
 for (const [variant, extensions] of Object.entries(variants)) {
 	for (const [name, script, expected] of nextHost) {
+		// An answer out of place may be that to another command of a group.
+		const tries = variant === 'pipelining' && expected.category === 'protocol' ? 2 : 1;
 		test.serial(`${variant}: ${name} → deferred where no host is left`, async t => {
 			const lab = await startLab(t, [{extensions, ...script}]);
 			const result = await lab.deliver();
 			matches(t, result, expected);
-			t.is(result.attempts.length, 1);
+			t.is(result.attempts.length, tries);
 			t.is(lab.hosts[0]?.received.length, 0);
 		});
 
@@ -180,7 +192,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 			t.is(result.outcome.kind, 'delivered');
 			t.deepEqual(
 				result.attempts.map(({host}) => host),
-				['mx0.example.test', 'mx1.example.test'],
+				[...Array.from({length: tries}, () => 'mx0.example.test'), 'mx1.example.test'],
 			);
 			t.is(result.attempts[0]?.phase, expected.phase ?? result.attempts[0]?.phase);
 			t.is(lab.hosts[1]?.received.length, 1);
@@ -337,7 +349,10 @@ for (const [variant, extensions] of Object.entries(variants)) {
 	test.serial(
 		`${variant}: 354 although the recipient was refused → an empty message, then the session goes on`,
 		async t => {
-			const lab = await startLab(t, [{extensions, rcpt: ['550 5.1.1 no such user'], data: '354 go on'}], {limit: 1});
+			const lab = await startLab(t, [{extensions, rcpt: ['250 ok', '550 5.1.1 no such user'], data: '354 go on'}], {
+				limit: 1,
+			});
+			t.is((await lab.deliver()).outcome.kind, 'delivered');
 			t.is((await lab.deliver()).outcome.kind, 'bounced');
 			t.is((await lab.deliver()).outcome.kind, 'delivered');
 			t.is(lab.hosts[0]?.connections.length, 1);
