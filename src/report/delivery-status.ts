@@ -9,7 +9,8 @@ export type DeliveryStatus = {
 	readonly cut: boolean;
 };
 
-const mostRecipients = 100;
+/** A report of more has no effect. */
+export const mostRecipients = 100;
 const mostFields = 40;
 const longestValue = 8192;
 /** Octets; a part is cut there. */

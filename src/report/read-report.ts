@@ -7,17 +7,14 @@ import {leavesOf, type Mail, readMail} from './mime.ts';
 import {reasonOf} from './reason.ts';
 import {isAutoReply, readUnsubscribe, reportOfSender, senderOf} from './sender-mail.ts';
 import {readStructured, type Structured} from './structured.ts';
-import {type BounceText, bounceTextOf} from './text/bounce-text.ts';
+import {type BounceText, bounceTextOf, longestText} from './text/bounce-text.ts';
 import {evidenceIn, replyAlone} from './text/evidence.ts';
-import type {Finding} from './text/finding.ts';
+import {type Finding, mostFindings} from './text/finding.ts';
 import {findingsOf} from './text/findings.ts';
 import {readFullBox} from './text/generic.ts';
 import {returnedParts} from './text/returned.ts';
 import {returnedRecipient} from './text/returned-recipient.ts';
 import {actionOf, arrival, daemonSigns} from './text/signs.ts';
-
-/** Readers of texts stop here: a bounce with as many may have more. */
-const mostReports = 100;
 
 /** A forwarded mail may be forwarded again. */
 const deepest = 3;
@@ -59,10 +56,15 @@ function isOfDaemon(text: BounceText): boolean {
 function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	const structured = readStructured(mail);
 	const {kind, reports} = whatItSays(mail, text, structured, classify);
-	const isCut = structured.status?.cut === true || (kind === 'text' && reports.length >= mostReports);
+	const isCut = structured.status?.cut === true || (kind === 'text' && isTextCut(text, reports));
 	const fault = mail.fault ?? (isCut ? 'too many recipients' : null);
 	// What was left out may say the contrary.
 	return {kind, reports: fault === null ? reports : [], clues: readClues(mail, structured), fault};
+}
+
+/** Whether recipients are missing of whom the text goes on to tell. */
+function isTextCut({said}: BounceText, reports: readonly Report[]): boolean {
+	return reports.length >= mostFindings || (reports.length > 1 && said.length >= longestText);
 }
 
 function whatItSays(
@@ -101,7 +103,7 @@ function whatItSays(
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {
 	const found = findingsOf(bounce);
-	const findings = (found.length > 0 ? found : readFullBox(bounce, classify)).slice(0, mostReports);
+	const findings = (found.length > 0 ? found : readFullBox(bounce, classify)).slice(0, mostFindings);
 	if (findings.length === 0) {
 		return null;
 	}

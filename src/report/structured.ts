@@ -1,5 +1,11 @@
 import {addressesIn} from './addresses.ts';
-import {type DeliveryStatus, longestStatus, looksLikeDeliveryStatus, readDeliveryStatus} from './delivery-status.ts';
+import {
+	type DeliveryStatus,
+	longestStatus,
+	looksLikeDeliveryStatus,
+	mostRecipients,
+	readDeliveryStatus,
+} from './delivery-status.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
 import {isMailFile, isReturned, returnedHeaders} from './text/returned.ts';
 
@@ -82,7 +88,8 @@ export type SesNotification = {
 };
 
 const longestJson = 256 * 1024;
-const most = 100;
+/** One more than may have an effect. */
+const most = mostRecipients + 1;
 
 /** Null: the mail is none. */
 export function readSesNotification(leaves: readonly Part[]): SesNotification | null {

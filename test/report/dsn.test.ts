@@ -89,22 +89,31 @@ const manyBlocks = (count: number, field = '') =>
 test('of more recipients than are read nothing is said', t => {
 	t.is(read(dsnOf(manyBlocks(100))).reports.length, 100);
 	t.like(read(dsnOf(manyBlocks(101))), {kind: 'dsn', fault: 'too many recipients', reports: {length: 0}});
+	const ses = (count: number) => {
+		const bouncedRecipients = Array.from({length: count}, (_, i) => ({
+			emailAddress: `n${i}@mx.example`,
+			status: '5.1.1',
+		}));
+		return mailOf('Subject: x', '', JSON.stringify({notificationType: 'Bounce', bounce: {bouncedRecipients}}));
+	};
+	t.is(read(ses(100)).reports.length, 100);
+	t.like(read(ses(101)), {kind: 'dsn', fault: 'too many recipients', reports: {length: 0}});
+	const told = (count: number, reason = 'User unknown') =>
+		mailOf(
+			'From: MAILER-DAEMON@mx.example',
+			'Subject: Undelivered Mail Returned to Sender',
+			'',
+			"I'm sorry to have to inform you that your message could not\nbe delivered to one or more recipients.\n",
+			...Array.from({length: count}, (_, i) => `<n${i}@mx.example>: host mx.example[192.0.2.1] said: 550 ${reason}\n`),
+		);
+	t.is(read(told(100)).reports.length, 100);
+	t.like(read(told(101)), {kind: 'text', fault: 'too many recipients', reports: {length: 0}});
+	t.like(read(told(70, 'x'.repeat(1000))), {kind: 'text', fault: 'too many recipients', reports: {length: 0}});
 	const long = dsnOf(manyBlocks(60, `Diagnostic-Code: smtp; 550 ${'x'.repeat(6000)}\n`));
 	t.like(read(long), {kind: 'dsn', fault: 'too many recipients', reports: {length: 0}});
 	const parts = Array.from({length: 220}, () => 'Content-Type: text/plain\n\nnothing');
 	const status = `Content-Type: message/delivery-status\n\n${reporting}${failed}Status: 5.1.1\n`;
 	t.like(read(multipartOf({parts: [status, ...parts]})), {fault: 'too many parts', reports: {length: 0}});
-	const listed = Array.from({length: 120}, (_, i) => `<n${i}@mx.example>: 550 5.1.1 User unknown\n\n`).join('');
-	const text = mailOf(
-		'Return-Path: <>',
-		'From: MAILER-DAEMON@mx.example',
-		'Subject: failure notice',
-		'',
-		'Hi. This is the qmail-send program at mx.example.',
-		'',
-		listed,
-	);
-	t.like(read(text), {kind: 'text', fault: 'too many recipients', reports: {length: 0}});
 });
 
 test('recipients are read apart', t => {

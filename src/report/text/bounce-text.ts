@@ -18,7 +18,8 @@ export type BounceText = {
 
 // What somebody quotes is not his word; transcripts have `>>>`.
 const quoted = /^>(?!>>).*$/gm;
-const longestText = 64 * 1024;
+/** Of what a mail says. */
+export const longestText = 64 * 1024;
 // Exchange puts its style sheets before its words.
 const longestHtml = 256 * 1024;
 const longestReturned = 32 * 1024;

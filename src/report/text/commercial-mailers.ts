@@ -1,5 +1,5 @@
 import {findAddresses} from '../addresses.ts';
-import type {Detector, Finding} from './finding.ts';
+import {type Detector, type Finding, mostFindings} from './finding.ts';
 import {readListed} from './listed.ts';
 
 const ims = /^.{0,40}did not reach the following recipient(?:\(s\)|s)?[^\n]{0,20}$/im;
@@ -84,7 +84,7 @@ function reasonsFirst(text: string): Finding[] {
 			isOver = true;
 		}
 	}
-	return findings.slice(0, 100);
+	return findings.slice(0, mostFindings);
 }
 
 const entry = /^[ \t]*Recipient address:[ \t]*/im;
@@ -92,7 +92,7 @@ const entry = /^[ \t]*Recipient address:[ \t]*/im;
 /** Sun, iPlanet, Oracle Messaging Server and its fathers (PMDF): entries of `Recipient address:`, `Reason:`, `Diagnostic code:`. */
 export const readMessagingServer: Detector = ({said}) => {
 	const findings: Finding[] = [];
-	for (const text of said.split(entry).slice(1, 100)) {
+	for (const text of said.split(entry).slice(1, mostFindings + 1)) {
 		const recipient = findAddresses(text.slice(0, 400))[0];
 		const original = /^[ \t]*Original address:[ \t]*(.{1,400})/im.exec(text)?.[1];
 		const originalRecipient = original && findAddresses(original)[0]?.address;
@@ -118,7 +118,7 @@ export const readPostOffice: Detector = ({said}) => {
 	}
 	const text = body.slice(0, tail.exec(body)?.index);
 	return [...text.matchAll(bracketed)]
-		.slice(0, 100)
+		.slice(0, mostFindings)
 		.flatMap(([, found]) => findAddresses(found as string).slice(0, 1))
 		.map(({address}) => ({recipient: address, text}));
 };
@@ -139,7 +139,7 @@ export const readZoho: Detector = ({said}) => {
 	for (const [, recipient, text] of said.matchAll(unreached)) {
 		findings.push({recipient: recipient as string, text: text as string});
 	}
-	return findings.slice(0, 100);
+	return findings.slice(0, mostFindings);
 };
 
 const message = /^-{3,}server message[ \t]*$/im;

@@ -2,6 +2,9 @@ import type {Phase} from '../../mail/outcome.ts';
 import type {ReportAction} from '../../mail/report.ts';
 import type {BounceText} from './bounce-text.ts';
 
+/** One more than may have an effect: it shows that there are more. */
+export const mostFindings = 101;
+
 /** What a bounce's text says of one recipient. */
 export type Finding = {
 	/** Null: it names nobody. */

@@ -1,5 +1,5 @@
 import {findAddresses} from '../addresses.ts';
-import type {Detector, Finding} from './finding.ts';
+import {type Detector, type Finding, mostFindings} from './finding.ts';
 import {readListed} from './listed.ts';
 
 // Sentences that name their recipient. The reason of one may stand above or below, that of several follows each.
@@ -42,7 +42,7 @@ export const readSentences: Detector = ({said}) => {
 
 function recipientsOf(said: string, sentence: RegExp): Finding[] {
 	const places = [...said.matchAll(sentence)]
-		.slice(0, 100)
+		.slice(0, mostFindings)
 		.map(match => ({start: match.index, at: match.index + match[0].length}));
 	const findings: Finding[] = [];
 	for (const [i, {start, at}] of places.entries()) {

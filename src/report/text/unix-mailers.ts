@@ -1,6 +1,6 @@
 import {findAddresses, sameAddress} from '../addresses.ts';
 import {evidenceIn} from './evidence.ts';
-import type {Detector, Finding} from './finding.ts';
+import {type Detector, type Finding, mostFindings} from './finding.ts';
 import {originIn, readListed} from './listed.ts';
 import {domainOf, recipientsOf} from './returned-recipient.ts';
 
@@ -139,7 +139,7 @@ export const readExim: Detector = ({field, said, senders}) => {
 
 /** Where an alias leads is nobody's business: the address that was sent to stands for it. */
 function readUndisclosed(said: string): Finding[] {
-	return [...said.matchAll(undisclosed)].slice(0, 100).flatMap(({index, 0: words}) => {
+	return [...said.matchAll(undisclosed)].slice(0, mostFindings).flatMap(({index, 0: words}) => {
 		const [found] = findAddresses(said.slice(index + words.length, index + words.length + 330));
 		const rest = said.slice(index);
 		return found === undefined ? [] : [{recipient: found.address, text: rest.slice(0, /\n[ \t]*\n/.exec(rest)?.index)}];
