@@ -75,6 +75,8 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'mail',
 		'store',
 		'accept',
+		'compose/repair-field.ts',
+		'compose/seven-bit.ts',
 		'report/decode.ts',
 		'api/caller.ts',
 		'inbound/listener-limits.ts',

@@ -88,16 +88,17 @@ export function disposition(filename: string): {readonly words: readonly string[
 		return {words: ['attachment;', `filename="${name}"`], isEncoded: false};
 	}
 
-	const segments = percentSegments(name);
-	if (segments.length === 1) {
-		return {words: ['attachment;', `filename*=utf-8''${segments[0]}`], isEncoded: true};
-	}
+	const parts = extendedParameter('filename', name);
+	const words = parts.map((part, index) => (index < parts.length - 1 ? `${part};` : part));
+	return {words: ['attachment;', ...words], isEncoded: true};
+}
 
-	const parts = segments.map(
-		(segment, index) =>
-			`filename*${index}*=${index === 0 ? "utf-8''" : ''}${segment}${index < segments.length - 1 ? ';' : ''}`,
-	);
-	return {words: ['attachment;', ...parts], isEncoded: true};
+/** A parameter with any text, in one piece or several (RFC 2231). */
+export function extendedParameter(name: string, text: string): string[] {
+	const segments = percentSegments(text);
+	return segments.length === 1
+		? [`${name}*=utf-8''${segments[0]}`]
+		: segments.map((segment, index) => `${name}*${index}*=${index === 0 ? "utf-8''" : ''}${segment}`);
 }
 
 // Percent-encoded, in segments that no UTF-8 sequence spans: some readers decode each segment by itself.

@@ -1,58 +1,152 @@
+import {isAscii} from 'node:buffer';
 import {splitParts} from '../mail/multipart.ts';
+import {isGoodLine, longestLine, longLineIn} from '../mail/source.ts';
 import {base64Length, writeBase64Lines} from './body-writer.ts';
 import {quotedPrintable} from './quoted-printable.ts';
+import {repairField} from './repair-field.ts';
 
 const deepest = 10;
 /** A multipart with more is left as it is: a million of them would take a maker's memory. */
 const mostParts = 1000;
+/** Of all parts together, octets that are repaired: it is done by the thread that takes the mail. */
+const mostHeader = 256 * 1024;
 /** A longer text becomes base64, which takes less memory to write. */
 const longestText = 256 * 1024;
 
+/** `encodes`: else parts that would be encoded come out empty. `fault`: the first thing that cannot be done, a clause for people. */
+type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number};
+
 /**
- * A MIME entity with CRLF line ends as 7-bit: parts that are `8bit` or `binary` are encoded (RFC 2045 §6). Hosts that offer no
- * 8BITMIME take it then, and nobody on the way converts what was signed (RFC 6376 §5.3). What is 7-bit already stays as it is.
+ * A MIME entity with CRLF line ends as 7-bit: parts that are `8bit` or `binary`, or have lines of more than 998 octets, are encoded
+ * (RFC 2045 §6), fields of parts repaired. Hosts that offer no 8BITMIME take it then, and nobody on the way converts what was
+ * signed (RFC 6376 §5.3). What is fit already stays as it is, and so does what is signed (RFC 1847 §2.1).
  */
-export function sevenBit(entity: Buffer, depth = 0): Buffer {
+export function sevenBit(entity: Buffer): Buffer {
+	return converted(entity, {encodes: true, fault: null, headerLeft: mostHeader}, 0, 'text/plain');
+}
+
+const tooLong = (where: string): string =>
+	`the body has a line of more than ${longestLine} octets${where}: use quoted-printable or base64`;
+
+/** Why an entity has a line of more than 998 octets after that, or signed octets beyond ASCII; null: it has none. */
+export function sevenBitFault(entity: Buffer): string | null {
+	const work: Work = {encodes: false, fault: null, headerLeft: mostHeader};
+	const line = longLineIn(converted(entity, work, 0, 'text/plain'));
+	return work.fault ?? (line === null ? null : tooLong(''));
+}
+
+/** @param usualType of an entity that names none (RFC 2046 §5.1.5) */
+function converted(entity: Buffer, work: Work, depth: number, usualType: string): Buffer {
 	// A part may have no header at all.
 	const blank = entity[0] === 0x0d && entity[1] === 0x0a ? -2 : entity.indexOf('\r\n\r\n');
-	if (blank === -1 || depth > deepest || !isEightBit(entity.subarray(blank + 4))) {
+	if (blank === -1) {
 		return entity;
 	}
-	const head = entity.toString('latin1', 0, blank + 2);
 	const body = entity.subarray(blank + 4);
-	const type = fieldOf(head, 'content-type');
+	const given = entity.toString('latin1', 0, blank + 2);
+	// That of the mail itself was repaired when it was taken.
+	const head = depth === 0 ? given : repairedHead(given, work);
+	const withBody = (octets: Buffer) => Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), octets]);
+	const asItIs = head === given ? entity : withBody(body);
+	const isLong = longLineIn(body) !== null;
+	if (!isLong && isAscii(body)) {
+		return asItIs;
+	}
+	const leave = (where: string) => {
+		work.fault ??= isLong ? tooLong(where) : null;
+		return asItIs;
+	};
+	if (depth > deepest) {
+		return leave(`, in a part more than ${deepest} deep`);
+	}
+	const named = fieldOf(head, 'content-type');
+	const type = named.trim() === '' ? usualType : named;
+	if (/^\s*multipart\/signed\b/i.test(type)) {
+		work.fault ??= `a signed part (multipart/signed) has a line of more than ${longestLine} octets or octets that are not ASCII: encode it as quoted-printable before it is signed`;
+		return asItIs;
+	}
 	if (/^\s*multipart\//i.test(type)) {
 		const boundary = boundaryOf(type);
 		const parts = boundary === '' ? [] : splitParts(body, boundary, {most: mostParts + 1});
-		return parts.length > mostParts ? entity : joined(head, '7bit', [...convertedParts(body, parts, depth)]);
-	}
-	if (/^\s*message\/(?:rfc822|global)\b/i.test(type)) {
-		return joined(head, '7bit', [sevenBit(body, depth + 1)]);
+		if (parts.length === 0 || parts.length > mostParts) {
+			return leave(parts.length === 0 ? ' in a multipart without parts' : `, and more than ${mostParts} parts`);
+		}
+		const usual = /^\s*multipart\/digest\b/i.test(type) ? 'message/rfc822' : 'text/plain';
+		return joined(head, '7bit', [
+			...convertedParts(body, parts, boundary, part => converted(part, work, depth + 1, usual)),
+		]);
 	}
 	const encoding = fieldOf(head, 'content-transfer-encoding').trim().toLowerCase();
 	if (encoding === 'base64' || encoding === 'quoted-printable') {
-		return entity; // It is neither; no guess would make it better.
+		// With octets beyond ASCII it is neither; no guess would make it better.
+		if (!isLong) {
+			return asItIs;
+		}
+		const lines = encoding === 'base64' ? base64Lines : quotedPrintableLines;
+		return work.encodes ? withBody(lines(body)) : Buffer.alloc(0);
+	}
+	if (isLong && !/^(?:7bit|8bit|binary|)$/.test(encoding)) {
+		return leave(` in the encoding ${encoding}`);
+	}
+	if (/^\s*message\/(?:rfc822|global)\b/i.test(type)) {
+		return joined(head, '7bit', [converted(body, work, depth + 1, 'text/plain')]);
+	}
+	if (!work.encodes) {
+		return Buffer.alloc(0);
 	}
 	const text = body.length <= longestText ? body.toString('utf8') : '\ufffd';
-	const isText = /^\s*(?:text\/|$)/i.test(type) && !text.includes('\ufffd');
-	const typed = type === '' && isText ? `${head}Content-Type: text/plain; charset=utf-8\r\n` : head;
+	const isText = /^\s*text\//i.test(type) && !text.includes('\ufffd');
+	const typed = named === '' && isText ? `${head}Content-Type: text/plain; charset=utf-8\r\n` : head;
 	return isText
 		? joined(typed, 'quoted-printable', [quotedPrintable(text).octets])
 		: joined(typed, 'base64', [base64Of(body)]);
 }
 
+/** The header of a part, its fields repaired where they can be. */
+function repairedHead(head: string, work: Work): string {
+	if (isGoodLine(head) || head.length > work.headerLeft) {
+		return head;
+	}
+	work.headerLeft -= head.length;
+	const lines = head.slice(0, -2).split(/\r\n(?![\t ])/);
+	const repaired = lines.map(line => {
+		const [, name = ''] = /^([!-9;-~]{1,100}):/.exec(line) ?? [];
+		const made = name === '' ? null : repairField({name: name.toLowerCase(), line});
+		if (made?.ok) {
+			return made.line;
+		}
+		work.fault ??= made !== null && longLineIn(Buffer.from(line, 'latin1')) !== null ? `in a part ${made.fault}` : null;
+		return line;
+	});
+	return `${repaired.join('\r\n')}\r\n`;
+}
+
 /** The body of a multipart, the parts in it converted. */
-function* convertedParts(body: Buffer, parts: readonly Buffer[], depth: number): Generator<Buffer> {
+function* convertedParts(
+	body: Buffer,
+	parts: readonly Buffer[],
+	boundary: string,
+	convert: (part: Buffer) => Buffer,
+): Generator<Buffer> {
 	let at = 0;
 	for (const part of parts) {
 		const start = part.byteOffset - body.byteOffset;
 		// The CRLF before a boundary belongs to the boundary.
 		const end = part.at(-1) === 0x0d ? start + part.length - 1 : start + part.length;
-		yield body.subarray(at, start);
-		yield sevenBit(body.subarray(start, end), depth + 1);
+		yield around(body.subarray(at, start), boundary);
+		yield convert(body.subarray(start, end));
 		at = end;
 	}
-	yield body.subarray(at);
+	yield around(body.subarray(at), boundary);
+}
+
+/** What stands around parts; nobody reads the text before the first and after the last (RFC 2046 §5.1.1), which goes if its lines are too long. */
+function around(octets: Buffer, boundary: string): Buffer {
+	if (longLineIn(octets) === null) {
+		return octets;
+	}
+	const lines = octets.toString('latin1').split('\r\n');
+	return Buffer.from(lines.filter(line => line === '' || line.startsWith(`--${boundary}`)).join('\r\n'), 'latin1');
 }
 
 function joined(head: string, encoding: string, body: readonly Buffer[]): Buffer {
@@ -74,17 +168,48 @@ function boundaryOf(type: string): string {
 	return quoted ?? plain;
 }
 
-function isEightBit(octets: Buffer): boolean {
-	for (const octet of octets) {
-		if (octet > 0x7f) {
-			return true;
-		}
-	}
-	return false;
-}
-
 function base64Of(content: Buffer): Buffer {
 	const output = Buffer.allocUnsafe(base64Length(content.length));
 	writeBase64Lines(content, output, 0);
 	return output;
+}
+
+const encodedLine = 76;
+
+/** Base64 text in lines of 76: their ends mean nothing (RFC 2045 §6.8). */
+function base64Lines(body: Buffer): Buffer {
+	const lines = Buffer.allocUnsafe(body.length + 2 * Math.ceil(body.length / encodedLine));
+	let [at, column] = [0, 0];
+	for (const octet of body) {
+		if (octet === 0x0d || octet === 0x0a) {
+			continue;
+		}
+		if (column === encodedLine) {
+			lines[at++] = 0x0d;
+			lines[at++] = 0x0a;
+			column = 0;
+		}
+		lines[at++] = octet;
+		column++;
+	}
+	return lines.subarray(0, at);
+}
+
+/** Quoted-printable text with soft line breaks in its long lines (RFC 2045 §6.7). */
+function quotedPrintableLines(body: Buffer): Buffer {
+	const lines = body.toString('latin1').split('\r\n').flatMap(brokenLine);
+	return Buffer.from(lines.join('\r\n'), 'latin1');
+}
+
+function brokenLine(line: string): string[] {
+	const parts: string[] = [];
+	let rest = line;
+	while (rest.length > longestLine) {
+		// `=3D` stays whole.
+		const sign = rest.lastIndexOf('=', encodedLine - 2);
+		const end = sign > encodedLine - 4 ? sign : encodedLine - 1;
+		parts.push(`${rest.slice(0, end)}=`);
+		rest = rest.slice(end);
+	}
+	return [...parts, rest];
 }

@@ -22,15 +22,22 @@ const field = /^([!-9;-~]{1,100}):/;
  * field. Which octets the body may have is `octetFault`'s question.
  */
 export function readSource(raw: Buffer, limits = unlimited): ReadSource {
+	const read = readAnySource(raw, limits);
+	return read.ok && read.source.fields.some(({line}) => !asciiLines.test(line))
+		? fault('the header has characters that are not ASCII')
+		: read;
+}
+
+const asciiLines = /^[\t\r\n\x20-\x7e]*$/;
+
+/** The same where the fields may have any octets, as latin1, and lines of any length. */
+export function readAnySource(raw: Buffer, limits: HeaderLimits): ReadSource {
 	const blank = raw.indexOf(blankLine);
 	const end = blank === -1 ? raw.length : blank;
 	if (end > limits.octets) {
 		return fault(`the header is longer than ${limits.octets} octets`);
 	}
 	const header = raw.toString('latin1', 0, end).replace(/\r\n$/, '');
-	if (/[^\t\r\n\x20-\x7e]/.test(header)) {
-		return fault('the header has characters that are not ASCII: encode them (RFC 2047)');
-	}
 	const fields: Array<{readonly name: string; line: string}> = [];
 	for (const line of header.split('\r\n')) {
 		const last = fields.at(-1);
@@ -79,36 +86,47 @@ export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null
 
 const [lf, cr] = [0x0a, 0x0d];
 /** RFC 5322 §2.1.1, without CRLF. */
-const longestLine = 998;
+export const longestLine = 998;
+
+/** Whether a field is ASCII, and none of its lines too long. */
+export function isGoodLine(line: string): boolean {
+	return (
+		asciiLines.test(line) && (line.length <= longestLine || line.split('\r\n').every(one => one.length <= longestLine))
+	);
+}
+
+/** The first line that is too long, from 1; null: none is. */
+export function longLineIn(octets: Buffer): number | null {
+	for (let start = 0; octets.length - start > longestLine; ) {
+		// Of a line that fits the end is seen at once, and those of short lines before it need no look.
+		const end = octets.lastIndexOf(lf, start + longestLine + 1);
+		if (end < start) {
+			return octets.toString('latin1', 0, start).split('\n').length;
+		}
+		start = end + 1;
+	}
+	return null;
+}
 
 /** What is wrong with the octets of a mail, wherever they stand; null: nothing. */
 export function octetFault(raw: Buffer): string | null {
-	if (raw.includes(0)) {
-		return 'the mail has a NUL octet';
-	}
-	let start = 0;
-	for (let at = raw.indexOf(lf); at !== -1; at = raw.indexOf(lf, start)) {
-		if (raw[at - 1] !== cr) {
+	for (let at = 0; at < raw.length; at++) {
+		const octet = raw[at] as number;
+		if (octet > cr) {
+			continue;
+		}
+		if (octet === 0) {
+			return 'the mail has a NUL octet';
+		}
+		if (octet === lf || (octet === cr && raw[at + 1] !== lf)) {
 			return bareLineEnd;
 		}
-		if (at - 1 - start > longestLine) {
-			return tooLong;
-		}
-		start = at + 1;
-	}
-	if (raw.length - start > longestLine) {
-		return tooLong;
-	}
-	for (let at = raw.indexOf(cr); at !== -1; at = raw.indexOf(cr, at + 1)) {
-		if (raw[at + 1] !== lf) {
-			return bareLineEnd;
-		}
+		at += octet === cr ? 1 : 0;
 	}
 	return null;
 }
 
 const bareLineEnd = 'the mail has a bare CR or LF: lines end in CRLF';
-const tooLong = `the mail has a line of more than ${longestLine} octets: use quoted-printable`;
 
 function fault(text: string): ReadSource {
 	return {ok: false, fault: text};

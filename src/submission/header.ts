@@ -1,6 +1,20 @@
+import {isAscii} from 'node:buffer';
+import {repairField} from '../compose/repair-field.ts';
+import {sevenBitFault} from '../compose/seven-bit.ts';
 import type {Address} from '../mail/address.ts';
 import {isMessageId} from '../mail/message.ts';
-import {fieldValue, type HeaderLimits, octetFault, readSource, type SourceField} from '../mail/source.ts';
+import {
+	fieldValue,
+	type HeaderLimits,
+	isGoodLine,
+	longestLine,
+	longLineIn,
+	octetFault,
+	type ReadSource,
+	readAnySource,
+	type Source,
+	type SourceField,
+} from '../mail/source.ts';
 import {decodeWords} from '../report/decode.ts';
 import {onlyMailbox} from './mailbox.ts';
 
@@ -14,7 +28,7 @@ export type SubmittedMail = {
 	readonly topicCode: string | null;
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
-	/** Without the fields that are for us alone, with a trace field before the others. */
+	/** Without the fields that are for us alone, with a trace field before the others; its body may have long lines. */
 	readonly source: Buffer;
 };
 
@@ -42,7 +56,8 @@ const longestTag = 64;
 /** Reads a mail's header and checks what it may hold. `trace` is our Received field (RFC 5321 §4.4). */
 export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 	const octets = octetFault(raw);
-	const read = octets === null ? readSource(raw, headerLimits) : {ok: false as const, fault: octets};
+	const given = octets === null ? readAnySource(raw, headerLimits) : fault(octets);
+	const read = given.ok ? repaired(given.source) : given;
 	if (!read.ok) {
 		return read;
 	}
@@ -65,8 +80,7 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 		return wishes;
 	}
 	const kept = fields.filter(({name}) => !dropped.has(name) && !name.startsWith(own));
-	const header = [trace, ...kept.map(({line}) => line)].map(line => `${line}\r\n`).join('');
-	const source = Buffer.concat([Buffer.from(`${header}\r\n`, 'latin1'), body]);
+	const source = mailOf([{line: trace}, ...kept], body);
 	const messageId = value('message-id');
 	return {
 		ok: true,
@@ -77,6 +91,41 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 			source,
 		},
 	};
+}
+
+/**
+ * What RFC 6409 §8 allows: fields are encoded and folded, and a maker will encode the parts of the body that need it. A signature
+ * of the program's own would break by that.
+ */
+function repaired({fields: given, body}: Source): ReadSource {
+	const isSigned = given.some(({name}) => name === 'dkim-signature');
+	const fields: SourceField[] = [];
+	for (const field of given) {
+		if (isSigned && !isGoodLine(field.line)) {
+			const [what, remedy] = /^[\t\r\n\x20-\x7e]*$/.test(field.line)
+				? [longLine, 'fold it']
+				: ['characters that are not ASCII', 'encode them (RFC 2047)'];
+			return fault(`the ${field.line.split(':', 1)[0]} field has ${what}, ${signedAlready}: ${remedy} before you sign`);
+		}
+		const made = repairField(field);
+		if (!made.ok) {
+			return made;
+		}
+		fields.push({name: field.name, line: made.line});
+	}
+	const line = longLineIn(body);
+	if (isSigned && line !== null) {
+		return fault(`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`);
+	}
+	const left = line === null && isAscii(body) ? null : sevenBitFault(mailOf(fields, body));
+	return left === null ? {ok: true, source: {fields, body}} : fault(left);
+}
+
+const longLine = `a line of more than ${longestLine} octets`;
+const signedAlready = 'which the DKIM-Signature of the mail forbids to repair';
+
+function mailOf(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buffer {
+	return Buffer.concat([Buffer.from(`${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`, 'latin1'), body]);
 }
 
 type Wishes = Pick<SubmittedMail, 'topicCode' | 'metadata' | 'tags'>;

@@ -139,14 +139,14 @@ test('a program submits a mail: as it wrote it, signed, a message for each recip
 	t.is(resent.message.resent_from, idOf(response));
 });
 
-test('8-bit mail leaves as 7-bit; what a mail lacks is added', async t => {
+test('8-bit mail and long lines leave as 7-bit in short ones; what a mail lacks is added', async t => {
 	const running = await start(t);
 	const raw = [
 		`From: ${running.shop.from}`,
-		'Subject: plain',
+		'Subject: Größe',
 		'List-Unsubscribe: <https://own.example/>',
 		'',
-		'Grüße',
+		`Grüße ${'x'.repeat(2000)}`,
 		'',
 	];
 	const response = await running.submit({
@@ -154,8 +154,9 @@ test('8-bit mail leaves as 7-bit; what a mail lacks is added', async t => {
 		raw: Buffer.from(raw.join('\r\n'), 'utf8'),
 	});
 	const {bytes, mail} = await deliveredOf(running, idOf(response));
-	t.notRegex(bytes.toString('latin1'), /[^\x00-\x7f]/);
-	t.is(mail.text?.trim(), 'Grüße');
+	t.notRegex(bytes.toString('latin1'), /[^\x00-\x7f]|[^\r\n]{999}/);
+	t.is(mail.subject, 'Größe');
+	t.is(mail.text?.trim(), `Grüße ${'x'.repeat(2000)}`);
 	t.regex(mail.messageId ?? '', /^<m\w{44}@shop\.example>$/);
 	t.true(mail.date instanceof Date);
 	t.deepEqual(bytes.toString('latin1').match(/^List-Unsubscribe.*$/gm), ['List-Unsubscribe: <https://own.example/>']);

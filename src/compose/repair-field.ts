@@ -1,0 +1,268 @@
+import {isUtf8} from 'node:buffer';
+import {domainToASCII} from 'node:url';
+import {isGoodLine, longestLine, type SourceField} from '../mail/source.ts';
+import {extendedParameter} from './body.ts';
+import {encodedWords} from './encoded-word.ts';
+
+export type RepairedField =
+	| {readonly ok: true; readonly line: string}
+	/** A clause for people: what is wrong with which field, and what helps. */
+	| {readonly ok: false; readonly fault: string};
+
+const mailboxes = /^(?:(?:resent-)?(?:from|sender|to|cc|bcc)|reply-to|errors-to|disposition-notification-to|list-id)$/;
+const parameters = /^content-(?:type|disposition)$/;
+const links = /^list-/;
+const tokens =
+	/^(?:(?:resent-)?(?:date|message-id)|in-reply-to|references|mime-version|content-(?:transfer-encoding|id)|received|return-path)$/;
+
+const foreign = /[^\t\x20-\x7e]/;
+const usualLine = 76;
+/** A run of more blanks becomes one: no line may consist of blanks alone. */
+const mostBlanks = 60;
+
+/**
+ * Repairs a field that has octets beyond ASCII or a line of more than 998 (RFC 6409 §8): encodes its text (RFC 2047, RFC 2231)
+ * and folds it. A field that needs no repair stays as it is. Its line holds octets (latin1).
+ */
+export function repairField({name, line}: SourceField): RepairedField {
+	if (isGoodLine(line)) {
+		return {ok: true, line};
+	}
+	const octets = Buffer.from(line, 'latin1');
+	const colon = line.indexOf(':');
+	const shown = line.slice(0, colon).trim();
+	const fault = (text: string): RepairedField => ({ok: false, fault: `the ${shown} field has ${text}`});
+	if (!isUtf8(octets)) {
+		return fault('octets that are neither ASCII nor UTF-8: encode them (RFC 2047)');
+	}
+	const value = octets.toString('utf8', colon + 1).replaceAll('\r\n', '');
+	if (/[^\P{Cc}\t]/u.test(value)) {
+		return fault('a control character: remove it');
+	}
+	const encoded = encodedValue(name, value);
+	if (encoded === null) {
+		return fault(`characters that are not ASCII${remedyOf(name)}`);
+	}
+	const folded = foldedField(shown, encoded, name);
+	return folded === null
+		? fault(`a word of more than ${longestLine} octets, which cannot be folded: shorten it`)
+		: {ok: true, line: folded};
+}
+
+function remedyOf(name: string): string {
+	if (mailboxes.test(name)) {
+		return ' in an address or beside it: only a name before an address can be encoded';
+	}
+	return links.test(name) ? ': percent-encode them (RFC 3986)' : ', and may not be encoded: write it in ASCII';
+}
+
+/** Null: the field has them where none may be. */
+function encodedValue(name: string, value: string): string | null {
+	if (!isStructured(name)) {
+		return encodedText(value, word => foreign.test(word) || word.length >= longestLine);
+	}
+	if (!foreign.test(value)) {
+		return value;
+	}
+	return mailboxes.test(name) ? encodedMailboxes(value) : parameters.test(name) ? encodedParameters(value) : null;
+}
+
+function isStructured(name: string): boolean {
+	return mailboxes.test(name) || parameters.test(name) || links.test(name) || tokens.test(name);
+}
+
+const encodedWord = /^=\?[^?\s]+\?[bq]\?[^?\s]*\?=$/i;
+
+/** Between two encoded words readers drop the blanks (RFC 2047 §6.2), so that those belong to one of them. */
+function encodedText(text: string, isChosen: (word: string) => boolean): string {
+	const [blanks, words] = [text.match(/[\t ]+/g) ?? [], text.split(/[\t ]+/)];
+	const before = (index: number) => (index === 0 ? '' : (blanks[index - 1] as string));
+	const chosen = words.map(word => word !== '' && isChosen(word) && !encodedWord.test(word));
+	let made = '';
+	for (let index = 0; index < words.length; index++) {
+		const word = words[index] as string;
+		if (!chosen[index]) {
+			made += before(index) + word;
+			continue;
+		}
+		const follows = index > 0 && encodedWord.test(words[index - 1] as string);
+		let run = (follows ? before(index) : '') + word;
+		made += before(index);
+		while (chosen[index + 1]) {
+			index++;
+			run += before(index) + words[index];
+		}
+		run += encodedWord.test(words[index + 1] ?? '') ? before(index + 1) : '';
+		made += encodedWords(run).join(' ');
+	}
+	return made;
+}
+
+const all = () => true;
+
+type Piece = {readonly kind: 'text' | 'quoted' | 'comment' | 'angle' | 'mark'; readonly raw: string};
+
+/** The display names and comments of a list of mailboxes (RFC 5322 §3.4) encoded, domains in their ASCII form. */
+function encodedMailboxes(value: string): string | null {
+	const pieces = piecesOf(value);
+	let made = '';
+	let phrase: Piece[] = [];
+	for (const piece of [...(pieces ?? []), {kind: 'mark', raw: ''} as const]) {
+		if (piece.kind === 'text' || piece.kind === 'quoted') {
+			phrase.push(piece);
+			continue;
+		}
+		const before = phrase.map(({raw}) => raw).join('');
+		const isName = piece.kind === 'angle' || piece.raw === ':' || !before.includes('@');
+		const encoded = [
+			isName ? encodedName(phrase) : asciiAddress(before),
+			piece.kind === 'comment' ? encodedComment(piece.raw) : asciiAddress(piece.raw),
+		];
+		for (const [index, raw] of [before, piece.raw].entries()) {
+			const written = foreign.test(raw) ? encoded[index] : raw;
+			if (pieces === null || typeof written !== 'string') {
+				return null;
+			}
+			made += written;
+		}
+		phrase = [];
+	}
+	return made;
+}
+
+function encodedName(phrase: readonly Piece[]): string {
+	const text = phrase
+		.map(({kind, raw}) => (kind === 'quoted' ? raw.slice(1, -1).replace(/\\(.)/gsu, '$1') : raw))
+		.join('');
+	const [, start = '', name = '', end = ''] = /^([\t ]*)(.*?)([\t ]*)$/su.exec(text) ?? [];
+	return start + encodedText(name, all) + (end || ' ');
+}
+
+function encodedComment(raw: string): string {
+	return raw.replace(/(?:\\.|[^()\\])+/gsu, text =>
+		foreign.test(text) ? encodedText(text.replace(/\\(.)/gsu, '$1'), all) : text,
+	);
+}
+
+/** Null: it is no address whose local part is ASCII. */
+function asciiAddress(raw: string): string | null {
+	const [, before = '', local = '', domain = '', after = ''] =
+		/^([\t ]*<?)([!-;=?A-~]+)@([^\s<>@]+)(>?[\t ]*)$/u.exec(raw) ?? [];
+	const ascii = domain === '' ? '' : domainToASCII(domain);
+	return ascii === '' ? null : `${before}${local}@${ascii}${after}`;
+}
+
+/** Null: a quoted text, a comment or an address in angle brackets has no end. */
+function piecesOf(value: string): Piece[] | null {
+	const pieces: Piece[] = [];
+	for (let at = 0; at < value.length; ) {
+		const kind = kindAt(value[at] as string);
+		const end = kind === 'mark' ? at + 1 : endOf(kind, value, at);
+		if (end === -1) {
+			return null;
+		}
+		pieces.push({kind, raw: value.slice(at, end)});
+		at = end;
+	}
+	return pieces;
+}
+
+function kindAt(character: string): Piece['kind'] {
+	switch (character) {
+		case '"':
+			return 'quoted';
+		case '(':
+			return 'comment';
+		case '<':
+			return 'angle';
+		case ',':
+		case ';':
+		case ':':
+			return 'mark';
+		default:
+			return 'text';
+	}
+}
+
+function endOf(kind: Piece['kind'], value: string, start: number): number {
+	let depth = 0;
+	for (let at = start + (kind === 'comment' ? 0 : 1); at < value.length; at++) {
+		const character = value[at] as string;
+		if (kind === 'text' && kindAt(character) !== 'text') {
+			return at;
+		}
+		if (character === '\\' && kind !== 'text') {
+			at++;
+		} else if (kind === 'comment') {
+			depth += character === '(' ? 1 : character === ')' ? -1 : 0;
+			if (depth === 0) {
+				return at + 1;
+			}
+		} else if (character === (kind === 'quoted' ? '"' : kind === 'angle' ? '>' : null)) {
+			return at + 1;
+		}
+	}
+	return kind === 'text' ? value.length : -1;
+}
+
+const parameter = /^([\t ]*)([!-)+-<>-~]+)(\*?)[\t ]*=[\t ]*(?:"((?:\\.|[^"\\])*)"|([^\s"]+))[\t ]*$/su;
+
+/** Null: something else than a parameter has them, or the boundary, which stands in the body as it is. */
+function encodedParameters(value: string): string | null {
+	const written: string[] = [];
+	for (const one of splitOutside(value, ';')) {
+		const [, blank = '', name = '', extended = '', quoted, plain = ''] = parameter.exec(one) ?? [];
+		if (!foreign.test(one)) {
+			written.push(one);
+		} else if (name === '' || name.toLowerCase() === 'boundary') {
+			return null;
+		} else if (extended !== '') {
+			written.push(one.replace(/[^\t\x20-\x7e]+/gu, encodeURIComponent));
+		} else {
+			const text = quoted === undefined ? plain : quoted.replace(/\\(.)/gsu, '$1');
+			written.push(...extendedParameter(name, text).map(part => `${blank || ' '}${part}`));
+		}
+	}
+	return written.join(';');
+}
+
+/** The text between the marks that stand in no quoted text. */
+function splitOutside(text: string, mark: string): string[] {
+	const parts = [''];
+	for (const [piece] of text.matchAll(/"(?:\\.|[^"\\])*"?|[^"]/gsu)) {
+		if (piece === mark) {
+			parts.push('');
+		} else {
+			parts[parts.length - 1] += piece;
+		}
+	}
+	return parts;
+}
+
+/** Folded at its blanks. Null: a word is too long for a line, and nothing shorter says the same. */
+function foldedField(shown: string, value: string, name: string): string | null {
+	const lines = [`${shown}:`];
+	const words = value.match(/[\t ]*[^\t ]+/g) ?? [];
+	for (const [index, word] of (isStructured(name) ? words.flatMap(shorter) : words).entries()) {
+		const blanks = word.length - word.trimStart().length;
+		const part = blanks === 0 || blanks > mostBlanks ? ` ${word.trimStart()}` : word;
+		const last = lines.at(-1) as string;
+		// The first word stays beside the name where it can: some readers take a first line without a word for an empty field. And
+		// some take several blanks at the start of a line for one.
+		if (last.length + part.length > (index === 0 || blanks > 1 ? longestLine : usualLine)) {
+			lines.push(part);
+		} else {
+			lines[lines.length - 1] = last + part;
+		}
+	}
+	return lines.every(line => line.length <= longestLine) ? lines.join('\r\n') : null;
+}
+
+/** A word that is too long for a line, as several: blanks may follow the marks of a list, and stand between addresses. */
+function shorter(word: string): string[] {
+	if (word.length < longestLine) {
+		return [word];
+	}
+	const parts = word.match(/(?:"(?:\\.|[^"\\])*"|<[^<>]*>|[^",;<])+[,;]*|[",;<]/gs) ?? [word];
+	return parts.flatMap(part => part.split(/(?<=>)(?=<)/)).map((part, index) => (index === 0 ? part : ` ${part}`));
+}

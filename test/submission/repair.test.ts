@@ -1,0 +1,299 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {type AddressObject, type ParsedMail, simpleParser} from 'mailparser';
+import {composeSubmitted, type Submitted} from '../../src/compose/submitted.ts';
+import {decodeWords} from '../../src/report/decode.ts';
+import {readSubmitted} from '../../src/submission/header.ts';
+
+const submitted: Submitted = {
+	...{listUnsubscribe: {url: 'https://mail.test/u', mailto: null}, feedbackId: null, cfblAddress: null, ref: 'r'},
+	...{messageIdHeader: 'm@example.com', date: 0, hasTopic: false},
+};
+const from = 'From: Ann <ann@example.com>';
+const long = 'x'.repeat(999);
+
+const mailOf = (lines: readonly string[]) => Buffer.from([from, ...lines].join('\r\n'), 'utf8');
+
+/** The mail as it is sent; else why it is refused. */
+function sent(raw: Buffer): Buffer | string {
+	const read = readSubmitted(raw, 'Received: by mail.test; Mon, 23 Nov 2026 10:00:00 +0000');
+	if (!read.ok) {
+		return read.fault;
+	}
+	return composeSubmitted(read.mail.source, submitted, [], 0).mail;
+}
+
+async function repaired(...lines: readonly string[]): Promise<ParsedMail> {
+	const mail = sent(mailOf(lines));
+	const unfit = /[^\r\n]{999}|[^\t\r\n\x20-\x7e]/.exec(mail.toString('latin1'));
+	if (typeof mail === 'string' || unfit !== null) {
+		throw new Error(`${unfit?.[0] ?? mail}`);
+	}
+	return await simpleParser(mail);
+}
+
+const valuesOf = (to: ParsedMail['to']) => (to as AddressObject).value;
+
+const word = fc.oneof(
+	fc.string({
+		unit: fc.constantFrom(
+			'ü',
+			'ß',
+			'a',
+			'Z',
+			'0',
+			'.',
+			',',
+			';',
+			':',
+			'"',
+			'\\',
+			'(',
+			')',
+			'<',
+			'>',
+			'@',
+			'日',
+			'🎉',
+			"'",
+			'%',
+		),
+		minLength: 1,
+		maxLength: 12,
+	}),
+	fc.constantFrom('word', 'x'.repeat(1100), 'ü'.repeat(600)),
+);
+const text = fc.array(fc.tuple(word, fc.constantFrom(' ', '  ')), {minLength: 1, maxLength: 40}).map(words =>
+	words
+		.map(pair => pair.join(''))
+		.join('')
+		.trim(),
+);
+const quoted = (name: string) => `"${name.replace(/["\\]/g, '\\$&')}"`;
+
+test('any subject and any names are read as they were written', async t => {
+	const recipients = fc.array(
+		text.filter(name => name.length < 900 && /[^ -~]/.test(name)),
+		{minLength: 1, maxLength: 5},
+	);
+	await fc.assert(
+		fc.asyncProperty(text, recipients, async (subject, names) => {
+			const to = names.map((name, index) => `${quoted(name)} <to${index}@dest.example>`).join(', ');
+			const read = await repaired(`Subject: ${subject}`, `To: ${to}`, '', 'body');
+			t.is(read.subject, subject);
+			t.deepEqual(
+				valuesOf(read.to).map(({address, name}) => [address, name]),
+				names.map((name, index) => [`to${index}@dest.example`, name]),
+			);
+		}),
+		{numRuns: 200},
+	);
+});
+
+test('any body and any attachments are read as they were written', async t => {
+	const lines = fc.array(fc.oneof(text, fc.constantFrom('', '.', 'From me', 'a \t', '=3D=')), {maxLength: 8});
+	const content = lines.map(all => all.join('\r\n'));
+	const encoding = fc.constantFrom('8bit', 'base64', 'base64 in one line', 'quoted-printable');
+	const written = (kind: string, octets: Buffer): string => {
+		switch (kind) {
+			case '8bit':
+				return octets.toString('utf8');
+			case 'quoted-printable':
+				return octets
+					.toString('latin1')
+					.replace(/[^\r\n!-<>-~]/g, one => `=${one.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+			default:
+				return octets.toString('base64').replace(kind === 'base64' ? /.{76}(?=.)/g : /$^/g, '$&\r\n');
+		}
+	};
+	// Of several empty files the reader takes the line end before a boundary for content.
+	const some = content.map(lines => `a${lines}`);
+	const file = fc.record({filename: text.filter(name => name.length < 900), content: some, encoding});
+	await fc.assert(
+		fc.asyncProperty(content, fc.array(file, {maxLength: 3}), fc.boolean(), async (body, files, isNested) => {
+			const parts = files.flatMap(({filename, content, encoding}) => [
+				...['--b', `Content-Type: application/x-any; name=${quoted(filename)}`],
+				`Content-Disposition: attachment; filename=${quoted(filename)}`,
+				...[`Content-Transfer-Encoding: ${encoding.split(' ')[0]}`, '', written(encoding, Buffer.from(content))],
+			]);
+			const first = ['--b', 'Content-Type: text/plain; charset=utf-8', '', body];
+			const mixed = ['Content-Type: multipart/mixed; boundary=b', '', long, ...first, ...parts, '--b--', long];
+			const outer = ['Content-Type: multipart/mixed; boundary=a', '', '--a', ...mixed, '--a--', ''];
+			const read = await repaired(...(isNested ? outer : mixed));
+			t.is(read.text?.trimEnd().replaceAll('\n', '\r\n') ?? '', body.trimEnd());
+			t.deepEqual(
+				read.attachments.map(({filename, content}) => [filename, content.toString()]),
+				files.map(({filename, content}) => [filename, content]),
+			);
+		}),
+		{numRuns: 200},
+	);
+});
+
+test('what is fit already stays as it is', t => {
+	const lines = [
+		'To: "B, C" <b@example.org>',
+		`Subject: ${'word  '.repeat(150)}`,
+		'Date: Mon, 23 Nov 2026 10:00:00 +0000',
+	];
+	const mail = String(sent(mailOf([...lines, 'MIME-Version: 1.0', '', 'body', ''])));
+	for (const line of lines) {
+		t.true(mail.includes(`${line}\r\n`), line);
+	}
+});
+
+test('fields are folded and encoded where their kind allows it', async t => {
+	const ids = Array.from({length: 80}, (_, n) => `<${n}@example.org>`);
+	const many = Array.from({length: 80}, (_, n) => `"B, ${n}" <to${n}@example.org>`);
+	const read = await repaired(
+		...[
+			`References: ${ids.join('')}`,
+			`To: ${many.join(',')}`,
+			'Cc: Größe & Söhne <c@münchen.example>, d@example.org (Jörg)',
+		],
+		...['Reply-To: =?utf-8?q?=C3=A4?= =?utf-8?q?=C3=B6?= ü é <r@example.org>', `X-Other: ${'ä'.repeat(2000)}`],
+		...[
+			`Subject:${long} =?utf-8?q?a?= ü =?utf-8?q?b?=  c${' '.repeat(1000)}d`,
+			`List-Unsubscribe: ${'<https://a.example/b>,'.repeat(60)}`,
+		],
+		...["Content-Type: text/plain; charset=utf-8; name*=utf-8''Größe", '', 'body'],
+	);
+	t.deepEqual(read.references, ids);
+	t.deepEqual(
+		valuesOf(read.to).map(({name}) => name),
+		Array.from({length: 80}, (_, n) => `B, ${n}`),
+	);
+	t.deepEqual(
+		valuesOf(read.cc).map(({address, name}) => [address, name]),
+		[
+			['c@münchen.example', 'Größe & Söhne'],
+			['d@example.org', 'Jörg'],
+		],
+	);
+	t.is(valuesOf(read.replyTo)[0]?.name, 'äö ü é');
+	t.is(decodeWords(String(read.headers.get('x-other'))), 'ä'.repeat(2000));
+	t.is(read.subject, `${long} a ü b  c d`);
+});
+
+test('what a mail inside of a mail has is repaired, what is signed is not touched', async t => {
+	const inner = ['From: Jörg <j@example.org>', `Subject: ${'ü'.repeat(600)}`, '', `${long} ü`];
+	const read = await repaired(
+		...[
+			'Content-Type: multipart/mixed; boundary=b',
+			'',
+			'--b',
+			'Content-Type: message/rfc822',
+			'',
+			...inner,
+			'--b--',
+			'',
+		],
+	);
+	const attached = await simpleParser(read.attachments[0]?.content ?? '');
+	t.is(attached.subject, 'ü'.repeat(600));
+	t.is(attached.text?.trimEnd(), `${long} ü`);
+
+	const signed = [
+		'Content-Type: multipart/signed; boundary=s',
+		'',
+		'--s',
+		'Subject: x',
+		'',
+		'plain =',
+		'--s',
+		'',
+		'sig',
+		'--s--',
+	];
+	const mail = sent(
+		mailOf(['Content-Type: multipart/mixed; boundary=b', '', '--b', ...signed, '--b', '', 'ü', '--b--', '']),
+	);
+	t.true(String(mail).includes(signed.join('\r\n')));
+	t.regex(String(mail), /\r\n=C3=BC\r\n/);
+});
+
+for (const [what, lines, fault] of [
+	['Latin-1', ['Subject: gr\xfc\xdfe'], /^the Subject field has octets that are neither ASCII nor UTF-8: encode/],
+	['an address that is not ASCII', ['To: jörg@example.org'], /^the To field .* address/],
+	['an address of this kind behind a name', ['To: Jörg <jörg@example.org>'], /^the To field .* address/],
+	['a name without an end', ['To: "Jörg <j@example.org>'], /^the To field /],
+	['a link', ['List-Unsubscribe: <https://a.example/ü>'], /^the List-Unsubscribe field .*percent-encode/],
+	['an id', ['Message-ID: <ü@example.org>'], /^the Message-ID field .*ASCII/],
+	['a boundary', ['Content-Type: multipart/mixed; boundary="ü"'], /^the Content-Type field .*ASCII/],
+	['a control character', ['X-A: a\x01'], /^the X-A field has a control character: remove it/],
+	[
+		'an id that fills a line',
+		[`References: <${long}@example.org>`],
+		/^the References field has a word of more than 998.*shorten/,
+	],
+	[
+		'a field of a signed mail',
+		['DKIM-Signature: v=1', 'Subject: ü'],
+		/^the Subject field .*DKIM.*encode them \(RFC 2047\) before/,
+	],
+	[
+		'a long field of one',
+		['DKIM-Signature: v=1', `Subject: ${long}`],
+		/^the Subject field .*998.*DKIM.*fold it before/,
+	],
+	['a long line of one', ['DKIM-Signature: v=1', '', 'a', long], /^the body .*line 2\).*DKIM.*quoted-printable before/],
+	[
+		'a signed part',
+		['Content-Type: multipart/signed; boundary=b', '', '--b', '', 'ü', '--b--'],
+		/signed.*before it is signed/,
+	],
+	['uuencode', ['Content-Transfer-Encoding: x-uuencode', '', long], /^the body .*x-uuencode: use/],
+	['a multipart without parts', ['Content-Type: multipart/mixed', '', long], /^the body .*without parts: use/],
+	[
+		'a field of a part',
+		[...['Content-Type: multipart/mixed; boundary=b', '', '--b', `Content-ID: <${long}>`, '', '', '--b--']],
+		/^in a part the Content-ID field .*shorten/,
+	],
+] as const) {
+	test(`refused, with what helps: ${what}`, t => {
+		t.regex(String(sent(Buffer.from([from, ...lines].join('\r\n'), what === 'Latin-1' ? 'latin1' : 'utf8'))), fault);
+	});
+}
+
+test('any octets end as a mail without long lines, or are refused', t => {
+	const piece = fc.constantFrom(
+		...[
+			'\r\n',
+			'\r\n\r\n',
+			'To: ',
+			'Subject:',
+			'Content-Type: multipart/mixed; boundary=b\r\n',
+			'\r\n--b\r\n',
+			'\r\n--b--\r\n',
+		],
+		...[
+			'Content-Transfer-Encoding: base64\r\n',
+			'Content-Transfer-Encoding: quoted-printable\r\n',
+			'ü',
+			long,
+			' ',
+			'\t',
+			'"',
+			'<',
+		],
+		...[
+			'Content-Type: multipart/digest; boundary=b\r\n',
+			'Content-Type: message/rfc822\r\n',
+			'@',
+			',',
+			'(',
+			')',
+			'\\',
+			';',
+			'a=b',
+		],
+		...['Content-Disposition: x; filename=', '=?utf-8?q?a?=', '='],
+	);
+	fc.assert(
+		fc.property(fc.array(piece, {maxLength: 30}), pieces => {
+			const mail = sent(Buffer.from(`${from}\r\n${pieces.join('')}`));
+			t.notRegex(mail.toString('latin1'), /[^\r\n]{999}/);
+		}),
+		{numRuns: 2000},
+	);
+});
