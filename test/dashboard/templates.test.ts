@@ -112,6 +112,23 @@ async function acts(): Promise<string[]> {
 	return ours.map(({action}) => action).toSorted();
 }
 
+test('of versions that differ much the beginning of each language is shown', async t => {
+	const {live} = shop();
+	const {body} = await live.post<{id: string}>('/v1/templates', {name: 'large'});
+	for (const mark of ['old', 'new']) {
+		const html = `${mark}\n`.repeat(10_000);
+		const variants = ['de', 'fr', 'it'].map(locale => ({locale, subject: `subject ${mark}`, html}));
+		t.is((await live.post(`/v1/templates/${body.id}/versions`, {variants})).status, 201);
+	}
+	const visitor = await visitorOf(service(), 'viewer');
+	const {status, text} = await visitor.get(`/templates/${body.id}/compare?from=1&to=2`);
+	t.is(status, 200);
+	t.is(text.match(/<ins>\+ subject new<\/ins>/g)?.length, 3, 'each subject');
+	const shown = text.match(/<(?:ins|del)>/g)?.length ?? 0;
+	t.true(shown > 4000 && shown < 11_000, `${shown} lines`);
+	t.is(text.match(/Only the beginning is shown/g)?.length, 3);
+});
+
 test('a diff gives both texts back and keeps what they have in common', t => {
 	const lines = fc.array(fc.constantFrom('a', 'b', 'c', ''), {minLength: 1, maxLength: 12}).map(all => all.join('\n'));
 	fc.assert(

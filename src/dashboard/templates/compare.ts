@@ -1,3 +1,4 @@
+import {inSlice} from '../../api/slices.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import {count, section, select} from '../markup.ts';
@@ -23,7 +24,7 @@ export function comparePages({reader}: DashboardParts): readonly Route[] {
 		if (!before || !after) {
 			return noTemplate;
 		}
-		const changes = changesBetween(before, after);
+		const changes = await changesBetween(before, after);
 		return {
 			kind: 'page',
 			place: 'templates',
@@ -47,7 +48,8 @@ function chooser(id: string, latest: number, from: number, to: number): Html {
 /** A part of a version that may change, with its text on both sides; null: that side has no such part. */
 type Compared = readonly [title: string, before: string | null, after: string | null];
 
-function changesBetween(before: Saved, after: Saved): Html[] {
+/** Languages are compared one by one, others have their turn in between. */
+async function changesBetween(before: Saved, after: Saved): Promise<Html[]> {
 	const locales = new Set([...before.variants, ...after.variants].map(({locale}) => locale));
 	const parts = [...locales].flatMap((locale): Compared[] => {
 		const [old, fresh] = [before, after].map(({variants}) => variants.find(one => one.locale === locale));
@@ -63,11 +65,28 @@ function changesBetween(before: Saved, after: Saved): Html[] {
 		];
 	});
 	parts.push(['Sample', before.version.sample, after.version.sample]);
-	return parts.filter(([, old, fresh]) => old !== fresh).map(([title, old, fresh]) => section(title, diff(old, fresh)));
+	const changed = parts.filter(([, old, fresh]) => old !== fresh);
+	const changes: Html[] = [];
+	for (const [title, old, fresh] of changed) {
+		const lines = await inSlice(() => fold(diffLines(old ?? '', fresh ?? '')));
+		const shown = beginningOf(lines, mostShown / changed.length);
+		const more = shown.length < lines.length ? html`<em>Only the beginning is shown.</em>` : null;
+		changes.push(section(title, html`<pre class="diff">${shown.map(lineOf)}${more}</pre>`));
+	}
+	return changes;
 }
 
-function diff(before: string | null, after: string | null): Html {
-	return html`<pre class="diff">${fold(diffLines(before ?? '', after ?? '')).map(lineOf)}</pre>`;
+/** Characters of all parts that are shown; a line counts as a hundred at least. */
+const mostShown = 1024 * 1024;
+const leastOfLine = 100;
+
+function beginningOf(lines: readonly Folded[], room: number): readonly Folded[] {
+	let left = room;
+	const end = lines.findIndex(line => {
+		left -= Math.max(leastOfLine, line.kind === 'folded' ? 0 : line.text.length);
+		return left < 0;
+	});
+	return end === -1 ? lines : lines.slice(0, end);
 }
 
 function lineOf(line: Folded): Html {
