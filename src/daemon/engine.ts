@@ -8,6 +8,7 @@ import type {Clock} from '../mail/clock.ts';
 import {createGarbage} from '../mail/garbage.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
+import type {Asked} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
@@ -25,6 +26,7 @@ import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
 import {createWays} from '../routing/ways.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
+import {readAsked} from '../store/message-copies.ts';
 import {claimAged, readAged, readShortestLifetime} from '../store/queue/aged-copies.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import {createClaimWrite} from '../store/queue/claims.ts';
@@ -117,6 +119,15 @@ export function createEngine(options: EngineOptions) {
 		return await listAttachments(store.reader, copy.message_id);
 	}
 
+	async function askedBefore({id}: Claimed): Promise<Asked[]> {
+		try {
+			return await readAsked(store.reader, id);
+		} catch (error) {
+			options.onStoreError(error); // The mail is made: it goes to the hosts in their usual order.
+			return [];
+		}
+	}
+
 	const makers = startMakers({...options, signing});
 	const senders = startSenders(options);
 
@@ -143,6 +154,7 @@ export function createEngine(options: EngineOptions) {
 			return made;
 		},
 		async deliver(copy, made, way, connections, endsAt) {
+			const asked = copy.attempts === 0 ? {} : {asked: await askedBefore(copy)};
 			return await senders.deliver(way.site, connections, {
 				recipientId: copy.id,
 				destination: copy.destination,
@@ -151,6 +163,7 @@ export function createEngine(options: EngineOptions) {
 				terms: way.terms,
 				data: made.mail,
 				attempt: copy.attempts + 1,
+				...asked,
 				endsAt,
 				simulated: copy.mode === 'test',
 				...confirmationsOf(copy, options.retry().schedule, clock.now()),

@@ -164,7 +164,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		}
 
 		const {terms} = job;
-		// A host that knows the copy from an earlier try (greylisting) is asked first again.
+		// A copy that was tried goes first to the host whose turn it is.
 		const wanted = job.attempt === 1 ? found : found.filter(({host}) => host === found[0]?.host);
 		const asked = pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),
@@ -229,7 +229,7 @@ function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Rout
 	return job => {
 		const {terms, destination} = job;
 		return terms.route.kind === 'relay'
-			? relayRoutes(terms.route.relays)
+			? relayRoutes(terms.route.relays, job.asked)
 			: mxRoutes(destination, job, {...mx, demandOf: demandsOf(destination, terms, {secureResolver, port})});
 	};
 }

@@ -1,3 +1,4 @@
+import type {Asked} from '../mail/outcome.ts';
 import type {Terms} from '../mail/way.ts';
 
 /** One copy of a message, ready to be handed over. */
@@ -20,6 +21,8 @@ export type Delivery = {
 	readonly data: Uint8Array;
 	/** Which try this is, from 1. */
 	readonly attempt: number;
+	/** Whom its tries asked, in order, the last ones; absent: nobody. */
+	readonly asked?: readonly Asked[];
 	/** Past it the copy is past its lifetime: no further host is asked. Milliseconds since the epoch. */
 	readonly endsAt: number;
 	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is simulated whatever this says. */

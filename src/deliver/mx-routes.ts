@@ -1,7 +1,8 @@
-import {createHash} from 'node:crypto';
 import {isIP, isIPv6} from 'node:net';
 import {networkInterfaces} from 'node:os';
 import type {Clock} from '../mail/clock.ts';
+import {lot} from '../mail/lot.ts';
+import type {Asked} from '../mail/outcome.ts';
 import type {Source} from '../mail/way.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
@@ -27,6 +28,8 @@ export type MxRoutesOptions = {
 export type Seeking = {
 	readonly recipientId: string;
 	readonly terms: {readonly sources: readonly Source[]};
+	/** Whom its tries asked, in order; absent: nobody. */
+	readonly asked?: readonly Asked[];
 	/** An earlier try was deferred with category `unknown_domain` or `no_address`, long enough ago. */
 	readonly nxdomainBefore?: boolean;
 	readonly noAddressBefore?: boolean;
@@ -34,13 +37,16 @@ export type Seeking = {
 
 /** R1.6: a domain with more addresses than this gets no more tries for them. */
 export const mostAddresses = 5;
-/** A domain may name many hosts that nobody knows, each for the time of a look-up that fails. */
-const mostFailures = 3;
+/**
+ * So many are looked up at once, and no more after a look-up that failed: a domain may name many hosts that nobody knows,
+ * each for the time of a look-up that fails.
+ */
+const hostsAtOnce = 10;
 
 /**
- * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): hosts by preference, equal ones in an order of the copy's own,
- * the domain itself where it has no MX; each with its addresses, IPv6 and IPv4 in turn. An answer that DNS could not give
- * decides nothing.
+ * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): hosts by preference, the domain itself where it has no MX; each
+ * with its addresses, IPv6 and IPv4 in turn. Equal hosts and addresses are in random order, to spread the load; what the
+ * copy has asked before comes last. An answer that DNS could not give decides nothing.
  */
 export async function mxRoutes(domain: string, copy: Seeking, options: MxRoutesOptions): Promise<Route[] | NoRoute> {
 	const {nxdomainBefore = false, noAddressBefore = false} = copy;
@@ -55,51 +61,58 @@ export async function mxRoutes(domain: string, copy: Seeking, options: MxRoutesO
 		case 'found':
 			return isNullMx(answer.records)
 				? refusal('unknown_domain', '5.1.10', `${domain} takes no mail (null MX)`, 556)
-				: addressRoutes(mailHosts(answer.records, copy.recipientId), domain, copy, options);
+				: addressRoutes(mailHosts(answer.records, copy), domain, copy, options);
 	}
 }
 
 async function addressRoutes(
 	hosts: readonly MxRecord[],
 	domain: string,
-	{terms, noAddressBefore = false}: Seeking,
+	copy: Seeking,
 	options: MxRoutesOptions,
 ): Promise<Route[] | NoRoute> {
+	const {terms, noAddressBefore = false, asked = []} = copy;
 	const families = await options.families(terms.sources);
+	const lotOf = createLots(copy);
+	const lookUp = async ({exchange: host}: MxRecord) => {
+		const found = await hostAddresses(host, noAddressBefore, families, options.resolver, lotOf);
+		return {host, ...found, demand: found.addresses.length > 0 ? await options.demandOf?.(host) : undefined};
+	};
 	const routes: Route[] = [];
-	let failures = 0;
+	let fresh = 0;
+	let isEnd = false;
 	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
 	let failure: string | null = null;
 	let refused: string | null = null;
-	for (const {exchange: host} of hosts) {
-		const found = await hostAddresses(host, noAddressBefore, families, options.resolver);
-		failure ??= found.failure;
-		failures += found.failure === null ? 0 : 1;
-		if (found.addresses.some(address => options.ownAddresses.has(address))) {
-			// RFC 5321 §5.1: this host and all after it would hand the mail back to us.
-			refused = `the mail for ${domain} would loop: ${host} is this system`;
-			break;
-		}
+	for (let at = 0; at < hosts.length && !isEnd && fresh < mostAddresses; at += hostsAtOnce) {
+		for (const found of await Promise.all(hosts.slice(at, at + hostsAtOnce).map(lookUp))) {
+			const {host, addresses, demand} = found;
+			failure ??= found.failure;
+			isEnd ||= found.failure !== null;
+			if (addresses.some(address => options.ownAddresses.has(address))) {
+				// RFC 5321 §5.1: this host and all after it would hand the mail back to us.
+				refused = `the mail for ${domain} would loop: ${host} is this system`;
+				isEnd = true;
+				break;
+			}
 
-		const demand = found.addresses.length > 0 ? await options.demandOf?.(host) : undefined;
-		if (demand?.kind === 'refused') {
-			unmet ??= demand;
-			failures += demand.by === 'dnssec' ? 1 : 0;
-		} else {
-			const allowed = found.addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
-			refused ??= allowed.length < found.addresses.length ? `${host} has no public address` : null;
+			if (demand?.kind === 'refused') {
+				unmet ??= demand;
+				isEnd ||= demand.by === 'dnssec';
+				continue;
+			}
+
+			const allowed = addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
+			refused ??= allowed.length < addresses.length ? `${host} has no public address` : null;
 			const common = {host, port: options.port, implicitTls: false, login: null};
-			const asked = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
-			routes.push(...allowed.map(address => ({...common, ...asked, address})));
-		}
-
-		if (routes.length >= mostAddresses || failures >= mostFailures) {
-			break;
+			const wanted = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
+			routes.push(...allowed.map(address => ({...common, ...wanted, address})));
+			fresh += allowed.filter(address => !asked.some(one => one.host === host && one.ip === address)).length;
 		}
 	}
 
 	if (routes.length > 0) {
-		return routes.slice(0, mostAddresses);
+		return inTurn(routes, asked).slice(0, mostAddresses);
 	}
 
 	if (unmet !== null) {
@@ -115,7 +128,7 @@ async function addressRoutes(
 	}
 
 	const names = hosts.slice(0, mostAddresses).map(({exchange}) => exchange);
-	const others = await otherAddresses(names, families, options.resolver);
+	const others = await otherAddresses(names, families, options.resolver, lotOf);
 	if (others.some(address => options.allowPrivateMx || isPublicAddress(address))) {
 		const family = families.v6 ? 'IPv4' : 'IPv6';
 		return deferral(
@@ -131,11 +144,12 @@ async function addressRoutes(
 }
 
 /** The addresses of a host, IPv6 and IPv4 in turn, and why one of the look-ups failed. `fresh`: what was kept does not count. */
-export async function hostAddresses(
+async function hostAddresses(
 	host: string,
 	fresh: boolean,
 	families: Families,
 	resolver: Resolver,
+	lotOf: Lots,
 ): Promise<{addresses: string[]; failure: string | null}> {
 	const none: DnsAnswer<string> = {kind: 'nodata'};
 	const [v6, v4] = await Promise.all([
@@ -144,9 +158,13 @@ export async function hostAddresses(
 	]);
 	const failed = [v6, v4].find(answer => answer.kind === 'failed');
 	return {
-		addresses: interleaved(recordsOf(v6), recordsOf(v4)),
+		addresses: interleaved(drawn(recordsOf(v6), lotOf), drawn(recordsOf(v4), lotOf)),
 		failure: failed === undefined ? null : `the look-up of ${host} failed: ${failed.code}`,
 	};
+}
+
+function drawn(addresses: readonly string[], lotOf: Lots): readonly string[] {
+	return addresses.length < 2 ? addresses : addresses.toSorted((a, b) => lotOf(a) - lotOf(b));
 }
 
 function recordsOf(answer: DnsAnswer<string>): readonly string[] {
@@ -163,16 +181,17 @@ function interleaved(first: readonly string[], second: readonly string[]): strin
 }
 
 /** The hosts' addresses of the family that there is no way to: that is not the domain's fault. */
-export async function otherAddresses(
+async function otherAddresses(
 	hosts: readonly string[],
 	{v4, v6}: Families,
 	resolver: Resolver,
+	lotOf: Lots,
 ): Promise<readonly string[]> {
 	if (v4 && v6) {
 		return [];
 	}
 
-	const found = await Promise.all(hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver)));
+	const found = await Promise.all(hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver, lotOf)));
 	return found.flatMap(({addresses}) => addresses);
 }
 
@@ -186,9 +205,41 @@ export function isNullMx(records: readonly MxRecord[]): boolean {
 // What else stands there would go into commands, logs and certificates' names.
 const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
-/** The hosts of a domain in the order in which a copy tries them; those whose names are none are left out. */
-export function mailHosts(records: readonly MxRecord[], recipientId: string): MxRecord[] {
-	return inOrder(usable(records), recipientId);
+type Lots = (name: string) => number;
+
+/** Random numbers for names, others for each copy and each try of it. */
+function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): Lots {
+	const seed = `${recipientId} ${asked?.at(-1)?.n ?? 0} `;
+	return name => lot(seed, name);
+}
+
+/** The hosts of a domain by preference, equal ones as a copy draws lots; those whose names are none are left out. */
+export function mailHosts(records: readonly MxRecord[], copy: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
+	const lotOf = createLots(copy);
+	// Lots are drawn only where preferences are equal: most domains name one host, or hosts of different ones.
+	return usable(records).toSorted((a, b) => a.priority - b.priority || lotOf(a.exchange) - lotOf(b.exchange));
+}
+
+/**
+ * Those that the copy did not ask yet, then those that it asked longest ago: in the end it asks them all. A host that
+ * greylists wants to see the copy again, so it comes first.
+ */
+export function inTurn(routes: readonly Route[], asked: readonly Asked[]): readonly Route[] {
+	if (asked.length === 0) {
+		return routes;
+	}
+
+	const turns = new Map(asked.map(({host, ip}, turn) => [`${host} ${ip}`, turn]));
+	const lastTry = asked.at(-1)?.n;
+	const greylisting = asked.find(
+		({n, phase, code}) => n === lastTry && phase === 'rcpt' && (code === 450 || code === 451),
+	);
+	if (greylisting !== undefined) {
+		turns.set(`${greylisting.host} ${greylisting.ip}`, -2);
+	}
+
+	const turnOf = ({host, address}: Route) => turns.get(`${host} ${address}`) ?? -1;
+	return routes.toSorted((a, b) => turnOf(a) - turnOf(b));
 }
 
 /** A null MX beside others means nothing, and an address is no name. */
@@ -196,21 +247,6 @@ function usable(records: readonly MxRecord[]): MxRecord[] {
 	return records
 		.map(({exchange, priority}) => ({exchange: bare(exchange), priority}))
 		.filter(({exchange}) => hostNames.test(exchange) && isIP(exchange) === 0);
-}
-
-/**
- * RFC 5321 §5.1: lowest preference first, equal ones in random order to spread the load. Each copy draws its own lots and
- * keeps them: a host that knows a copy from its first try (greylisting) is asked first again.
- */
-function inOrder(records: readonly MxRecord[], recipientId: string): MxRecord[] {
-	const lots = new Map<string, number>();
-	// Drawn only where preferences are equal: most domains name one host, or hosts of different ones.
-	const lotOf = ({exchange}: MxRecord): number => {
-		const lot = lots.get(exchange) ?? createHash('sha1').update(`${recipientId} ${exchange}`).digest().readUInt32BE();
-		lots.set(exchange, lot);
-		return lot;
-	};
-	return records.toSorted((a, b) => a.priority - b.priority || lotOf(a) - lotOf(b));
 }
 
 /** The address families that there is a way to. */

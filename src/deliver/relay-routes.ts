@@ -1,8 +1,9 @@
 import {lookup} from 'node:dns/promises';
 import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
+import type {Asked} from '../mail/outcome.ts';
 import type {Relay} from '../net/relay-url.ts';
-import {mostAddresses} from './mx-routes.ts';
+import {inTurn, mostAddresses} from './mx-routes.ts';
 import {deferral, type NoRoute} from './no-route.ts';
 import type {Route} from './route.ts';
 
@@ -17,8 +18,8 @@ export const systemLookUp: LookUp = async host => {
 const keptMs = 60_000;
 
 /**
- * Finds the addresses of smarthosts, in their order; one that cannot be found is the next one's turn. None is crowded out
- * by the many addresses of another: each is there at least once.
+ * Finds the addresses of smarthosts, in their order, those asked before last; one that cannot be found is the
+ * next one's turn. None is crowded out by the many addresses of another: each is there at least once.
  */
 export function createRelayRoutes({
 	clock,
@@ -26,7 +27,7 @@ export function createRelayRoutes({
 }: {
 	readonly clock: Clock;
 	readonly lookUp?: LookUp;
-}): (relays: readonly Relay[]) => Promise<Route[] | NoRoute> {
+}): (relays: readonly Relay[], asked?: readonly Asked[]) => Promise<Route[] | NoRoute> {
 	const kept = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
 
 	function addresses(host: string): Promise<readonly string[]> {
@@ -45,12 +46,13 @@ export function createRelayRoutes({
 		return found;
 	}
 
-	return async relays => {
-		const found: Route[][] = [];
+	return async (relays, asked = []) => {
+		const found: Array<readonly Route[]> = [];
 		let failure = 'no smarthost is set';
 		for (const relay of relays) {
 			try {
-				found.push((await addresses(relay.host)).map(address => routeTo(relay, address)));
+				const routes = (await addresses(relay.host)).map(address => routeTo(relay, address));
+				found.push(inTurn(routes, asked));
 			} catch (error) {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
 			}
@@ -67,7 +69,7 @@ function routeTo({host, port, secure, tls, user, password}: Relay, address: stri
 }
 
 /** At most so many in all, taken in turn from each list, in the order of the lists. */
-function shared<T>(lists: readonly T[][], most: number): T[] {
+function shared<T>(lists: ReadonlyArray<readonly T[]>, most: number): T[] {
 	const depths = lists.map(() => 0);
 	let left = most;
 	for (let depth = 0; left > 0 && lists.some(list => list.length > depth); depth++) {

@@ -42,6 +42,9 @@ export type Attempt = {
 	readonly dialogue: string | null;
 };
 
+/** What of an attempt decides in which order the next try asks the hosts; `n`: the try that it belongs to. */
+export type Asked = Pick<Attempt, 'host' | 'ip' | 'phase' | 'code'> & {readonly n: number};
+
 /** Whether the mail was sent and no answer came, so that it may have arrived: a later try may make two of it (RFC 1047). */
 export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code'>): boolean {
 	return phase === 'dot' && code === null;

@@ -1,3 +1,5 @@
+import {lot} from '../mail/lot.ts';
+
 /** What a node has of something that several nodes share, and how much it could use. */
 export type Part = {readonly node: string; readonly wants: number; readonly slots: number};
 
@@ -23,19 +25,6 @@ export function fairShares(of: string, total: number, parts: readonly Part[]): R
 		left -= wants;
 	}
 	return shares;
-}
-
-/** FNV-1a. */
-function lot(of: string, node: string): number {
-	let hash = 0x811c9dc5;
-	for (const text of [of, node]) {
-		for (let index = 0; index < text.length; index++) {
-			hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
-		}
-	}
-	// The last characters alone would move it little.
-	hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-	return (hash ^ (hash >>> 13)) >>> 0;
 }
 
 export type Shared = {

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
-import type {Phase} from '../mail/outcome.ts';
+import type {Asked, Phase} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {shown, stateColumns, stateOf} from './queue/claimed-state.ts';
@@ -63,6 +63,22 @@ export async function readAttempts(reader: Knex, copyIds: readonly string[]): Pr
 		.whereIn('recipient_id', copyIds)
 		.orderBy(['recipient_id', 'n', 'position'])
 		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
+}
+
+/** More addresses than a domain has, but for a few. */
+const mostAsked = 50;
+
+/** Whom the tries of a copy asked, in order, the last ones. */
+export async function readAsked(reader: Knex, copyId: string): Promise<Asked[]> {
+	const asked: Asked[] = await reader('attempts')
+		.where({recipient_id: copyId})
+		.orderBy([
+			{column: 'n', order: 'desc'},
+			{column: 'position', order: 'desc'},
+		])
+		.limit(mostAsked)
+		.select('n', 'host', 'ip', 'phase', 'code');
+	return asked.reverse();
 }
 
 /** A conversation with the copy that it is about; the id tells its place among those of the message. */

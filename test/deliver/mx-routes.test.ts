@@ -50,16 +50,14 @@ test('by preference, IPv6 and IPv4 in turn, five addresses at most', async t => 
 		'a.example.test': {a: ['8.8.8.1', '8.8.8.2'], aaaa: ['2a00::1']},
 		'b.example.test': {a: ['9.9.9.1', '9.9.9.2', '9.9.9.3']},
 	});
-	t.deepEqual(await addresses('example.test'), [
-		'a.example.test 2a00::1',
-		'a.example.test 8.8.8.1',
-		'a.example.test 8.8.8.2',
-		'b.example.test 9.9.9.1',
-		'b.example.test 9.9.9.2',
-	]);
+	const found = await addresses('example.test');
+	t.is(found[0], 'a.example.test 2a00::1');
+	t.deepEqual(found.slice(1, 3).sort(), ['a.example.test 8.8.8.1', 'a.example.test 8.8.8.2']);
+	t.true(found.slice(3).every(one => one.startsWith('b.example.test 9.9.9.')));
+	t.is(new Set(found).size, 5);
 });
 
-test('equal preferences: each copy has an order of its own and keeps it', async t => {
+test('equal preferences: each copy has an order of its own', async t => {
 	const hosts = ['a.test', 'b.test', 'c.test', 'd.test'];
 	const zone: Zone = {
 		'example.test': {mx: [...hosts.map(host => [10, host] as const), [5, 'first.test']]},
@@ -74,7 +72,7 @@ test('equal preferences: each copy has an order of its own and keeps it', async 
 		const [second = ''] = (found[1] ?? '').split(' ');
 		begun.set(second, (begun.get(second) ?? 0) + 1);
 		if (n % 40 === 0) {
-			t.deepEqual(await addresses('example.test', `rcp_${n}`), found);
+			t.deepEqual(await addresses('example.test', `rcp_${n}`), found, 'as `queue why` shows it');
 		}
 	}
 
@@ -141,14 +139,14 @@ test('of a hundred hosts the best are tried, over TCP as well', async t => {
 	);
 });
 
-test('hosts that DNS has no answer for do not hold a mail for long: three are enough to defer', async t => {
-	const names = Array.from({length: 10}, (_, n) => `mx-${n}.example.test`);
+test('hosts that DNS has no answer for do not hold a mail for long: ten are looked up at once, and no more', async t => {
+	const names = Array.from({length: 20}, (_, n) => `mx-${n}.example.test`);
 	const {routes, dns} = await start(t, {
 		'example.test': {mx: names.map((name, n) => [n, name] as const)},
 		...Object.fromEntries(names.map(name => [name, 'servfail' as const])),
 	});
 	t.like(await routes('example.test'), {outcome: {kind: 'deferred', category: 'dns_temp'}, enhanced: '4.4.3'});
-	t.is(new Set(dns.queries.filter(query => query.startsWith('A '))).size, 3);
+	t.is(new Set(dns.queries.filter(query => query.startsWith('A '))).size, 10);
 });
 
 test('IPv6 only where there is a way to it, and the other way round', async t => {
@@ -162,7 +160,7 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 	};
 	const only4 = await start(t, zone, {families: () => Promise.resolve({v4: true, v6: false})});
 	t.deepEqual(
-		await only4.addresses('example.test'),
+		(await only4.addresses('example.test')).sort(),
 		[1, 2, 3, 4].map(n => `mx.test 8.8.8.${n}`),
 	);
 	t.false(only4.dns.queries.some(query => query.startsWith('AAAA')));
@@ -175,7 +173,7 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 	}
 	const only6 = await start(t, zone, {families: () => Promise.resolve({v4: false, v6: true})});
 	t.deepEqual(
-		await only6.addresses('example.test'),
+		(await only6.addresses('example.test')).sort(),
 		[1, 2, 3].map(n => `mx.test 2a00::${n}`),
 	);
 });

@@ -1,5 +1,6 @@
 import {networkInterfaces} from 'node:os';
 import test from 'ava';
+import {loopbackAddress} from '../helpers/loopback.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 
 const hasIpv6 = Object.values(networkInterfaces()).some(list => list?.some(({address}) => address === '::1'));
@@ -156,5 +157,45 @@ test('an MX that leads inside is never dialled', async t => {
 		t.like(await program.cli('suppression', 'check', to), {suppressed: false});
 	}
 	t.is(host('mx.inside.example').connections.length, 0);
+	t.is(await daemon.stop(), 0);
+});
+
+test('each host has its turn: eight addresses of which seven refuse connections, five hosts of which four say 451', async t => {
+	const busy = {mail: '451 4.3.0 try later'};
+	const hosts = Array.from({length: 5}, (_, n) => `mx${n}.busy.example`);
+	const grey = Array.from({length: 5}, (_, n) => `mx${n}.grey.example`);
+	const alive = loopbackAddress();
+	const {program, host} = await startMailHosts(
+		t,
+		{
+			'mx.eight.example': {host: alive},
+			...Object.fromEntries(hosts.map((name, n) => [name, n < 4 ? busy : {}])),
+			...Object.fromEntries(grey.map((name, n) => [name, n < 4 ? {rcpt: '451 4.7.1 Greylisted'} : {}])),
+		},
+		{
+			'mx.eight.example': {a: [...Array.from({length: 7}, loopbackAddress), alive]},
+			'busy.example': {mx: hosts.map((name, n) => [10 * n, name] as const)},
+			'grey.example': {mx: grey.map(name => [10, name] as const)},
+		},
+		{MAILCTL_RETRY_SCHEDULE: '500ms*'},
+	);
+	const daemon = await program.serve();
+	const {send, until, show} = await clientOf(program, daemon);
+	const ids = await Promise.all(
+		['eight', 'busy', 'grey'].map(name =>
+			Promise.all(Array.from({length: 20}, (_, n) => send(`u${n}@${name}.example`))),
+		),
+	);
+	for (const id of ids.flat()) {
+		await until(id, 'delivered');
+	}
+	t.is(host('mx.eight.example').count(), 20);
+	t.is(host('mx4.busy.example').count(), 20);
+	t.is(host('mx4.grey.example').count(), 20);
+	const {recipients} = await show(ids[1]?.[0] as string);
+	t.deepEqual(
+		recipients[0]?.attempts.map(({host: name}) => name),
+		hosts,
+	);
 	t.is(await daemon.stop(), 0);
 });

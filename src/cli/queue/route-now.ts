@@ -13,6 +13,7 @@ import type {Destinations} from '../../pace/destinations.ts';
 import {createPolicies} from '../../routing/mta-sts.ts';
 import {ownAddresses} from '../../routing/own-addresses.ts';
 import {createWays, type Ways} from '../../routing/ways.ts';
+import {readAsked} from '../../store/message-copies.ts';
 import {readSite} from '../../store/queue/sites.ts';
 import {version} from '../program.ts';
 import type {Session} from '../session.ts';
@@ -26,7 +27,7 @@ type Host = {
 	readonly fault: null;
 };
 
-/** A lane and one of its copies: hosts of one preference are tried in an order of each copy's own. */
+/** A lane and one of its copies: each has an order of hosts of its own. */
 export type LaneCopy = LaneKey & Pick<Seeking, 'recipientId'>;
 
 /** Where mail of a workspace for a destination would go at this moment, and how. */
@@ -97,9 +98,10 @@ async function mxNow(
 	const {mxPort: port, allowPrivateMx, ipv6} = settings;
 	const {clock} = session.tools;
 	const secureResolver = settings.dane ? openSecureResolver(session) : undefined;
+	const asked = await readAsked(await session.reader(), recipientId);
 	const found = await mxRoutes(
 		destination,
-		{recipientId, terms},
+		{recipientId, terms, asked},
 		{
 			...{resolver, port, allowPrivateMx},
 			families: createFamilies({ipv6, resolver, allowPrivate: allowPrivateMx, clock}),
@@ -112,7 +114,7 @@ async function mxNow(
 	}
 	// The resolver has kept the answer by which the routes were found.
 	const named = await resolver.mx(destination);
-	const records = named.kind === 'found' ? mailHosts(named.records, recipientId) : [];
+	const records = named.kind === 'found' ? mailHosts(named.records, {recipientId}) : [];
 	const hosts = [...new Set(found.map(({host}) => host))].map(host => ({
 		preference: records.find(({exchange}) => exchange === host)?.priority ?? 0,
 		host,

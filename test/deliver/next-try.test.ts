@@ -1,0 +1,190 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {type MxRoutesOptions, mxRoutes} from '../../src/deliver/mx-routes.ts';
+import type {Route} from '../../src/deliver/route.ts';
+import type {Asked, AttemptResult} from '../../src/mail/outcome.ts';
+import type {DnsAnswer, MxRecord, Resolver} from '../../src/net/dns.ts';
+import {startLab} from '../helpers/delivery-lab.ts';
+import type {FakeMxOptions} from '../helpers/fake-mx.ts';
+import {loopbackAddress} from '../helpers/loopback.ts';
+
+// A copy that was tried goes on where its last try ended, so that it asks every host in the end.
+
+type Lab = Awaited<ReturnType<typeof startLab>>;
+
+const askedBy = (n: number, {attempts}: AttemptResult): Asked[] => attempts.map(one => ({...one, n}));
+
+/** Tries a copy until it is delivered: whom each try asked, by host and address. */
+async function tries(lab: Lab, most: number, recipientId = 'rcp_1'): Promise<string[][]> {
+	const all: string[][] = [];
+	let asked: readonly Asked[] = [];
+	for (let attempt = 1; attempt <= most; attempt++) {
+		const result = await lab.deliver({recipientId, attempt, asked});
+		all.push(result.attempts.map(({host, ip}) => `${host} ${ip}`));
+		if (result.outcome.kind === 'delivered') {
+			return all;
+		}
+
+		asked = [...asked, ...askedBy(attempt, result)];
+	}
+
+	throw new Error(`not delivered: ${JSON.stringify(all)}`);
+}
+
+const hostsOf = (all: readonly string[][]) => all.map(one => one.map(asked => /^mx(\d)/.exec(asked)?.[1]).join(''));
+
+test('one host with eight addresses of which seven refuse connections: each copy is delivered at its second try at latest', async t => {
+	const dead = Array.from({length: 7}, loopbackAddress);
+	const alive = loopbackAddress();
+	const lab = await startLab(t, [{host: alive}], {
+		idleMs: 0,
+		zone: {'mx0.example.test': {a: [...dead, alive]}},
+	});
+	const all = await Promise.all(Array.from({length: 20}, (_, n) => tries(lab, 2, `rcp_${n}`)));
+	t.is(lab.hosts[0]?.count(), 20);
+	const firsts = new Set(all.map(([first]) => first?.[0]));
+	t.true(firsts.size > 3, 'they begin with different addresses');
+});
+
+for (const [name, busy, expected] of [
+	['451 at MAIL', {mail: '451 4.3.0 try later'}, ['01', '23', '4']],
+	['450 at MAIL', {mail: '450 4.7.1 try later'}, ['01', '23', '4']],
+	['452 at RCPT', {rcpt: '452 4.3.1 full'}, ['01', '23', '4']],
+	['451 at DATA', {data: '451 4.3.0 try later'}, ['01', '23', '4']],
+	['451 at the dot', {dot: '451 4.3.0 try later'}, ['01', '23', '4']],
+	['421 at the greeting', {greeting: '421 4.3.2 busy'}, ['01234']],
+	['a greeting that never comes', {greeting: {do: 'drop'}}, ['01234']],
+	// The host that greylists may want to see the copy again, so it is asked each time.
+	['451 at RCPT', {rcpt: '451 4.7.1 try later'}, ['01', '02', '03', '04']],
+	['450 at RCPT', {rcpt: '450 4.2.0 try later'}, ['01', '02', '03', '04']],
+] as const satisfies ReadonlyArray<readonly [string, FakeMxOptions, readonly string[]]>) {
+	test(`five hosts of which four answer ${name}: the fifth gets the mail`, async t => {
+		const hosts: FakeMxOptions[] = [busy, busy, busy, busy, {}];
+		const lab = await startLab(t, hosts, {idleMs: 0});
+		t.deepEqual(hostsOf(await tries(lab, 4)), [...expected]);
+		const equal = await startLab(t, hosts, {
+			idleMs: 0,
+			zone: {'example.test': {mx: hosts.map((_, n) => [10, `mx${n}.example.test`] as const)}},
+		});
+		await tries(equal, 6);
+		t.is(equal.hosts[4]?.count(), 1);
+	});
+}
+
+test('a host that greylists by address is asked first at the next try, the one of its addresses that was asked', async t => {
+	const addresses = Array.from({length: 4}, loopbackAddress);
+	let known = false;
+	const grey: FakeMxOptions = {
+		rcpt: () => {
+			const answer = known ? undefined : '451 4.7.1 Greylisting in action';
+			known = true;
+			return answer;
+		},
+	};
+	const lab = await startLab(t, [{...grey, host: addresses[0] as string}], {idleMs: 0});
+	const others = await startLab(
+		t,
+		addresses.slice(1).map(host => ({host, port: lab.hosts[0]?.port as number, rcpt: '451 4.7.1 Greylisted'})),
+	);
+	lab.dns.zone['mx0.example.test'] = {a: addresses};
+	for (let n = 0; n < 8; n++) {
+		known = false;
+		const first = await lab.deliver({recipientId: `rcp_${n}`});
+		const second = await lab.deliver({recipientId: `rcp_${n}`, attempt: 2, asked: askedBy(1, first)});
+		t.is(second.attempts[0]?.ip, first.attempts[0]?.ip);
+	}
+
+	t.true(others.hosts.some(({connections}) => connections.length > 0));
+});
+
+test('a smarthost with eight addresses of which seven refuse connections gets each copy at its second try', async t => {
+	const dead = Array.from({length: 7}, loopbackAddress);
+	const probe = await startLab(t, [{}]);
+	const [relay] = probe.hosts;
+	const plain = {host: 'relay.test', secure: false, tls: 'none', user: null, password: null} as const;
+	const relays = [{...plain, port: relay?.port ?? 0}];
+	const lab = await startLab(t, [], {
+		terms: {route: {kind: 'relay', relays, acceptMeans: 'delivered'}},
+		lookUp: async () => [...dead, relay?.host ?? ''],
+	});
+	await tries(lab, 2);
+	t.is(relay?.count(), 1);
+});
+
+test('hosts of which DNS has no answer do not hide those behind them', async t => {
+	const names = Array.from({length: 6}, (_, n) => `mx${n}.example.test`);
+	for (const preference of [10, 0]) {
+		const lab = await startLab(t, [{}], {
+			zone: {
+				'example.test': {mx: names.map((name, n) => [preference * n, name] as const)},
+				...Object.fromEntries(names.map(name => [name, 'servfail' as const])),
+			},
+		});
+		lab.dns.zone['mx5.example.test'] = {a: [lab.hosts[0]?.host ?? '']};
+		await tries(lab, preference === 0 ? 20 : 3);
+		t.is(lab.hosts[0]?.count(), 1);
+	}
+});
+
+type Layout = ReadonlyArray<{readonly priority: number; readonly addresses: number}>;
+
+/** DNS of a layout: `a.b.c.d` tells the host and the address. */
+function dnsOf(layout: Layout): Resolver {
+	const records: MxRecord[] = layout.map(({priority}, n) => ({exchange: `h${n}.test`, priority}));
+	const found = <T>(all: readonly T[]): Promise<DnsAnswer<T>> => Promise.resolve({kind: 'found', records: all});
+	return {
+		mx: () => found(records),
+		a: (name: string) => {
+			const n = Number(/\d+/.exec(name)?.[0]);
+			return found(Array.from({length: layout[n]?.addresses ?? 0}, (_, index) => `8.8.${n}.${index}`));
+		},
+		aaaa: () => Promise.resolve({kind: 'nodata'}),
+	} as unknown as Resolver;
+}
+
+/** What a host says to the copy at each try. */
+const faults = {
+	refused: {phase: 'connect', code: null},
+	busy: {phase: 'mail', code: 451},
+	grey: {phase: 'rcpt', code: 451},
+} as const;
+
+test('whatever fails, each address of each host is asked within as many tries as there are addresses', async t => {
+	const layout = fc.array(fc.record({priority: fc.nat(3), addresses: fc.integer({min: 1, max: 8})}), {
+		minLength: 1,
+		maxLength: 6,
+	});
+	const fault = fc.constantFrom(...Object.values(faults));
+	await fc.assert(
+		fc.asyncProperty(layout, fc.infiniteStream(fault), fc.string(), async (hosts, stream, recipientId) => {
+			const options: MxRoutesOptions = {
+				resolver: dnsOf(hosts),
+				families: () => Promise.resolve({v4: true, v6: false}),
+				...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},
+			};
+			const says = new Map<string, (typeof faults)[keyof typeof faults]>();
+			const seen = new Set<string>();
+			const total = hosts.reduce((sum, {addresses}) => sum + addresses, 0);
+			let asked: Asked[] = [];
+			for (let n = 1; n <= total && seen.size < total; n++) {
+				const routes = (await mxRoutes('example.test', {recipientId, terms: {sources: []}, asked}, options)) as Route[];
+				t.is(new Set(routes.map(({address}) => address)).size, routes.length);
+				t.is(routes.length, Math.min(5, total));
+				let sessions = 0;
+				for (const {host, address} of routes) {
+					const said = says.get(address) ?? (stream.next().value as (typeof faults)['busy']);
+					says.set(address, said);
+					seen.add(address);
+					asked = [...asked, {n, host, ip: address, ...said}];
+					sessions += said.phase === 'connect' ? 0 : 1;
+					if (sessions === 2) {
+						break;
+					}
+				}
+			}
+
+			t.is(seen.size, total, JSON.stringify({hosts, seen: [...seen]}));
+		}),
+		{numRuns: 300},
+	);
+});
