@@ -58,7 +58,7 @@ export async function transact(
 	const together = extensions.pipelining && !lockStep;
 	connection.write([together ? `${mail}${rcpt}DATA\r\n` : mail], together ? 3 : 1);
 	const grouped = together && connection.lost() === null;
-	const refused = async (phase: 'mail' | 'rcpt' | 'data', answer: Answer, left: readonly Phase[]) => {
+	const refused = async (phase: Phase, answer: Answer, left: readonly Phase[]) => {
 		session.refusals += phase !== 'mail' && refuses(answer) ? 1 : 0;
 		const end =
 			grouped && left.length > 0
@@ -116,8 +116,7 @@ export async function transact(
 		return {end: stopped('dot', connection.lost() ?? toDot), grouped, after: 'over'};
 	}
 
-	session.refusals += refuses(toDot) ? 1 : 0;
-	return {end: stopped('dot', toDot), grouped, after: 'lost' in toDot || toDot.code === 421 ? 'over' : 'reset'};
+	return await refused('dot', toDot, []);
 }
 
 /**

@@ -195,7 +195,8 @@ function isStale({session, route}: Plan, {end}: Conversation, {classify}: TryOpt
 		return true;
 	}
 
-	const {category} = classify({phase: end.phase, ...end.reply, status: null, host: route.host});
+	// At the dot a refusal without a reason is one of the content, mostly: here only its words count.
+	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: route.host});
 	return end.reply.code >= 500 && (end.phase === 'dot' ? category === 'undetermined' : !ofRecipient.has(category));
 }
 
