@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {RenderJob} from '../render/in-worker.ts';
-import {chooseVariant} from '../render/locale.ts';
+import {chooseVariant, mailLocale} from '../render/locale.ts';
 import type {RenderResult} from '../render/render.ts';
 import {
 	findVersion,
@@ -44,19 +44,20 @@ export async function previewTemplate(
 /** One variant as a mail to nobody would be. */
 export async function previewVariant(
 	{id, sample}: Pick<TemplateVersion, 'id' | 'sample'>,
-	{subject, html, text}: Pick<TemplateVariant, 'subject' | 'html' | 'text'>,
+	{subject, html, text, locale: written}: Pick<TemplateVariant, 'subject' | 'html' | 'text' | 'locale'>,
 	{workspace, data, locale, timezone, render}: Terms,
 ): Promise<RenderResult> {
+	const place = locale ?? workspace.locale ?? 'en';
 	return await render({
 		variant: {id, subject, html, text},
 		input: {
 			data: data ?? sample ?? '{}',
-			locale: locale ?? workspace.locale ?? 'en',
+			locale: place,
 			timezone: timezone ?? workspace.timezone ?? 'UTC',
 			recipient: {email: 'recipient@example.com'},
 			unsubscribe_url: 'https://example.com/unsubscribe',
 			workspace: {name: workspace.name},
-			message: {id: 'msg_00000000000000000000000000'},
+			message: {id: 'msg_00000000000000000000000000', locale: mailLocale(written, place)},
 		},
 	});
 }

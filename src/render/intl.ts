@@ -27,7 +27,12 @@ function madeOrNull<T>(make: () => T): T | null {
 }
 
 export function currencyFormat(locale: string, currency: string): Intl.NumberFormat | null {
-	return kept(`${locale}\n${currency}`, () => new Intl.NumberFormat(locale, {style: 'currency', currency}));
+	return kept(
+		`${locale}\n${currency}`,
+		() =>
+			// An amount that rounds to zero has no sign.
+			new Intl.NumberFormat(locale, {style: 'currency', currency, signDisplay: 'negative'}),
+	);
 }
 
 /** `options` in the same order each time. */

@@ -1,3 +1,5 @@
+import {LRUCache} from 'lru-cache';
+
 /** The canonical spelling of a BCP 47 language tag, or null where it is none. */
 export function validLocale(text: string): string | null {
 	try {
@@ -25,14 +27,54 @@ export function validTimezone(text: string): boolean {
 	}
 }
 
-/** The tag and its parents by truncation, as a lookup of RFC 4647 §3.4 has them: `zh-Hant-TW`, `zh-Hant`, `zh`. */
-function* lookupChain(locale: string): Generator<string> {
+/**
+ * The tag and its parents by truncation, as a lookup of RFC 4647 §3.4 has them: `zh-Hant-TW`, `zh-Hant`, `zh`. With scripts, those that
+ * the tag implies stand before the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
+ */
+function* lookupChain(locale: string, scripts: boolean): Generator<string> {
 	let tag = locale.toLowerCase();
 	while (tag !== '') {
+		if (scripts && !tag.includes('-')) {
+			yield* impliedTags(locale);
+		}
 		yield tag;
 		// A lone letter (`-u-`, `-x-`) only introduces what follows it and goes with it.
 		tag = tag.slice(0, Math.max(0, tag.lastIndexOf('-'))).replace(/-[a-z0-9]$/, '');
 	}
+}
+
+/** Reading what a tag implies takes some 20 µs. */
+const implied = new LRUCache<string, readonly string[]>({max: 500});
+
+/** Of `zh-TW` and `zh-Hant`: `zh-hant-tw`, `zh-tw`, `zh-hant`. */
+function impliedTags(locale: string): readonly string[] {
+	let tags = implied.get(locale);
+	if (!tags) {
+		const {language, script, region} = maximal(locale) ?? {};
+		const short = `${language}-${region}`;
+		const long = `${language}-${script}`;
+		const isShort = region !== undefined && maximal(short)?.script === script;
+		const all = script === undefined ? [] : [`${long}-${region}`, ...(isShort ? [short] : []), long];
+		tags = all.map(tag => tag.toLowerCase());
+		implied.set(locale, tags);
+	}
+	return tags;
+}
+
+function maximal(text: string): Intl.Locale | null {
+	const locale = validLocale(text);
+	return locale === null ? null : new Intl.Locale(locale).maximize();
+}
+
+const hasScript = (locale: string | null): boolean => locale !== null && /-[a-z]{4}(?:-|$)/i.test(locale);
+
+/** The language of a mail: the recipient's, unless the variant is in another one. */
+export function mailLocale(variant: string | null, locale: string): string {
+	if (variant === null || variant === locale || locale.startsWith(`${variant}-`)) {
+		return locale;
+	}
+	const chain = lookupChain(locale, hasScript(variant) || hasScript(locale));
+	return [...chain].includes(variant.toLowerCase()) ? locale : variant;
 }
 
 /**
@@ -44,8 +86,9 @@ export function chooseVariant<Variant extends {readonly locale: string | null}>(
 	locale: string,
 	workspaceLocale: string | null,
 ): Variant | undefined {
+	const scripts = variants.some(variant => hasScript(variant.locale));
 	for (const wanted of [locale, workspaceLocale ?? '', 'en']) {
-		for (const tag of lookupChain(wanted)) {
+		for (const tag of lookupChain(wanted, scripts || hasScript(wanted))) {
 			const found = variants.find(variant => variant.locale?.toLowerCase() === tag);
 			if (found) {
 				return found;

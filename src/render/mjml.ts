@@ -30,7 +30,7 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	const {default: mjml2html} = await import('mjml');
 	let html = '';
 	try {
-		const made = await mjml2html(shielded.text, {
+		const made = await mjml2html(withDirection(shielded.text), {
 			validationLevel: 'soft',
 			ignoreIncludes: true,
 			filePath: '.',
@@ -49,10 +49,10 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	}
 
 	if (violations.length === 0) {
-		violations.push(...lostTags(source, shielded, html));
+		violations.push(...lostTags(source, shielded, html), ...borrowedPictures(source, shielded, html));
 	}
 	return violations.length === 0
-		? {ok: true, html: shielded.restore(html)}
+		? {ok: true, html: withLanguage(shielded.restore(keepDirection(html, shielded.text)))}
 		: {ok: false, violations: violations.sort((a, b) => a.line - b.line || a.column - b.column)};
 }
 
@@ -85,4 +85,57 @@ function lostTags(source: string, shielded: Shielded, html: string): Violation[]
 					),
 				],
 	);
+}
+
+/** The pictures that MJML takes from servers of others where the attribute is not set. */
+const pictures = [
+	{element: 'mj-social-element', attribute: 'src', url: 'https://www.mailjet.com/images/theme/v1/icons/ico-social/'},
+	{element: 'mj-accordion', attribute: 'icon-wrapped-url', url: 'https://i.imgur.com/bIXv1bk.png'},
+	{element: 'mj-accordion', attribute: 'icon-unwrapped-url', url: 'https://i.imgur.com/w4uTygT.png'},
+	{element: 'mj-carousel', attribute: 'left-icon', url: 'https://i.imgur.com/xTh3hln.png'},
+	{element: 'mj-carousel', attribute: 'right-icon', url: 'https://i.imgur.com/os7o9kz.png'},
+];
+
+/** Each would tell a stranger who reads the mail, and when. */
+function borrowedPictures(source: string, shielded: Shielded, html: string): Violation[] {
+	const {text} = shielded;
+	return pictures
+		.filter(({url}) => html.includes(url) && !text.includes(url))
+		.flatMap(({element, attribute, url}) => {
+			const isSet = new RegExp(`\\s${attribute}\\s*=\\s*(?:"[^"]|'[^'])`, 'i');
+			const tags = [...text.matchAll(new RegExp(`<${element}(?=[\\s/>])(?:"[^"]*"|'[^']*'|[^>"'])*`, 'gi'))];
+			const without = tags.filter(([tag]) => !isSet.test(tag));
+			const message = `${element} loads a picture from ${new URL(url).host}: set its ${attribute} to a picture of your own`;
+			return without.map(({index}) => violationAt('mjml', source, shielded, index, message));
+		});
+}
+
+/** MJML sets the direction of each section and column, from left to right if they do not say it, whatever the whole mail says. */
+function withDirection(text: string): string {
+	if (directionOf(text) !== 'rtl') {
+		return text;
+	}
+	const elements = ['mj-wrapper', 'mj-section', 'mj-group', 'mj-column'];
+	const defaults = `<mj-attributes>${elements.map(name => `<${name} direction="rtl" />`).join('')}</mj-attributes>`;
+	// In the line of a tag, so that faults keep their lines.
+	const head = /<mj-head(?:\s[^>]*)?(?<!\/)>/i;
+	return head.test(text)
+		? text.replace(head, tag => tag + defaults)
+		: text.replace(/<mjml(?:\s[^>]*)?>/i, tag => `${tag}<mj-head>${defaults}</mj-head>`);
+}
+
+/** A direction that is known only later, `auto` or Liquid, is inherited unless a section or column says its own. */
+function keepDirection(html: string, text: string): string {
+	const direction = directionOf(text);
+	const isOpen = direction !== null && direction !== 'ltr' && direction !== 'rtl';
+	return isOpen && !/\sdirection\s*=/i.test(text) ? html.replace(/direction:ltr;?/g, '') : html;
+}
+
+function directionOf(text: string): string | null {
+	return /<mjml\s(?:[^>]*\s)?dir\s*=\s*["']([^"']*)["']/i.exec(text)?.[1]?.trim().toLowerCase() ?? null;
+}
+
+/** Where the source names no language MJML calls it undetermined. */
+function withLanguage(html: string): string {
+	return html.replaceAll(' lang="und" dir="', ' lang="{{ message.locale }}" dir="');
 }

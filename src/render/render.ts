@@ -28,7 +28,8 @@ export type RenderInput = {
 	/** Empty: none. */
 	readonly unsubscribe_url: string;
 	readonly workspace: {readonly name: string};
-	readonly message: {readonly id: string};
+	/** In which language it is written, for the `lang` of its html. */
+	readonly message: {readonly id: string; readonly locale: string};
 };
 
 type Result<Text> =

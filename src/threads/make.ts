@@ -10,7 +10,7 @@ import type {Clock} from '../mail/clock.ts';
 import {submittedSource} from '../mail/message.ts';
 import {joined} from '../mail/pieces.ts';
 import type {MakeJob, MakeResult} from '../queue/makers.ts';
-import {chooseVariant} from '../render/locale.ts';
+import {chooseVariant, mailLocale} from '../render/locale.ts';
 import type {Renderer, RenderVariant} from '../render/render.ts';
 import {decodeWords} from '../report/decode.ts';
 import {cfblAddressOf, domainOf, type FeedbackAddresses, feedbackIdOf} from './feedback.ts';
@@ -87,7 +87,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			recipient: {email: address},
 			unsubscribe_url: unsubscribeUrl,
 			workspace: {name: job.workspaceName},
-			message: {id: job.messageId},
+			message: {id: job.messageId, locale: mailLocale(variant.locale, job.locale)},
 		});
 		if (!rendered.ok) {
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};

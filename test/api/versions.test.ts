@@ -204,6 +204,19 @@ storeTest(test, 'a preview is what a send would be', async (t, store) => {
 	const exact = await api.post(preview, '{"version":2.0,"data":{"name":1234567890123456789}}');
 	t.regex((exact.body as {html: string}).html, /1234567890123456789/);
 	t.is((await api.post(preview, '')).status, 400);
+
+	const mjml = '<mjml><mj-body><mj-section><mj-column><mj-text>x</mj-text></mj-column></mj-section></mj-body></mjml>';
+	const zh = {locale: 'zh-Hant', subject: 'zh', mjml};
+	t.is((await api.post(versions(api), {variants: [{subject: 'x', mjml}, zh]})).status, 201);
+	for (const [locale, subject, language] of [
+		['de-AT', 'x', 'de-AT'],
+		['zh-TW', 'zh', 'zh-TW'],
+		['', 'x', 'de'],
+	] as const) {
+		const made = await api.post(preview, {locale});
+		t.is((made.body as {subject: string}).subject, subject);
+		t.regex((made.body as {html: string}).html, new RegExp(`<html lang="${language}" dir="auto"`));
+	}
 	t.deepEqual(api.reported, []);
 });
 

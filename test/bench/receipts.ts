@@ -42,7 +42,7 @@ ${line('Shipping', money('order.shipping'))}${line('Tax', money('order.tax'))}${
 <mj-section background-color="#ffffff"><mj-column><mj-text><b>Deliver to</b><br />{{ customer.name }}<br />{{ customer.street }}<br />{{ customer.city }}</mj-text></mj-column>
 <mj-column><mj-text><b>Bill to</b><br />{{ customer.name }}<br />{{ customer.street }}<br />{{ customer.city }}</mj-text></mj-column></mj-section>
 <mj-section><mj-column><mj-divider border-color="#dddddd" /><mj-text font-size="12px" color="#777777">Returns are free within 30 days. Keep this receipt for your records. Questions? <a href="https://shop.example/help">We are glad to help.</a></mj-text>
-<mj-social mode="horizontal"><mj-social-element name="facebook" href="https://social.example/shop">Follow</mj-social-element></mj-social>
+<mj-social mode="horizontal"><mj-social-element name="facebook" src="https://shop.example/facebook.png" href="https://social.example/shop">Follow</mj-social-element></mj-social>
 <mj-text font-size="12px" color="#777777" align="center"><a href="{{ unsubscribe_url }}">Unsubscribe</a></mj-text></mj-column></mj-section>
 </mj-body></mjml>`,
 	},

@@ -35,7 +35,7 @@ for (const name of readdirSync(cases)) {
 					recipient: {email: 'ada@reader.example'},
 					unsubscribe_url: 'https://mail.example/unsubscribe?token=abc',
 					workspace: {name: 'Acme & Co'},
-					message: {id: 'msg_1'},
+					message: {id: 'msg_1', locale: render.locale},
 				},
 			);
 			if (!result.ok) {

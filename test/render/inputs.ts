@@ -10,7 +10,7 @@ export function input(data: Record<string, unknown> = {}, more: Partial<RenderIn
 		recipient: {email: 'ada@reader.example'},
 		unsubscribe_url: 'https://mail.example/u',
 		workspace: {name: 'Acme'},
-		message: {id: 'msg_1'},
+		message: {id: 'msg_1', locale: 'en'},
 		...more,
 	};
 }

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {chooseVariant, validLocale, validTimezone} from '../../src/render/locale.ts';
+import {chooseVariant, mailLocale, validLocale, validTimezone} from '../../src/render/locale.ts';
 
 for (const [text, canonical] of [
 	['en', 'en'],
@@ -61,7 +61,12 @@ for (const [locale, workspace, chosen] of [
 	['de-ch', null, 'de-CH'],
 	['de-AT', null, 'de'],
 	['zh-Hant-TW', null, 'zh-Hant'],
-	['zh-TW', null, null],
+	['zh-TW', null, 'zh-Hant'],
+	['zh-MO', null, 'zh-Hant'],
+	['zh-TW-u-nu-hanidec', null, 'zh-Hant'],
+	['ja', 'zh-HK', 'zh-Hant'],
+	['zh-CN', null, null],
+	['zh', null, null],
 	['fr-u-nu-latn', null, 'fr'],
 	['es', 'fr-CA', 'fr'],
 	['es', 'it', null],
@@ -69,6 +74,51 @@ for (const [locale, workspace, chosen] of [
 ] as const) {
 	test(`for ${locale} in a workspace of ${workspace} the variant is ${chosen}`, t => {
 		t.is(chooseVariant(variants, locale, workspace)?.locale, chosen);
+	});
+}
+
+for (const [locale, all, chosen] of [
+	['zh-TW', ['zh', 'zh-Hans', 'zh-Hant'], 'zh-Hant'],
+	['zh-SG', ['zh-Hant', 'zh-Hans'], 'zh-Hans'],
+	['zh', ['zh-Hant', 'zh-Hans'], 'zh-Hans'],
+	['zh-Hant-TW', ['zh', 'zh-TW'], 'zh-TW'],
+	['zh-Hant', ['zh', 'zh-TW'], 'zh-TW'],
+	['zh-Hans-CN', ['zh-TW', 'zh-CN'], 'zh-CN'],
+	['zh-TW', ['zh-CN', 'zh-Hant-TW'], 'zh-Hant-TW'],
+	['zh-TW', ['zh', 'en'], 'zh'],
+	['zh-TW', ['zh-Hans', 'en'], 'en'],
+	['sr-ME', ['sr', 'sr-Latn'], 'sr-Latn'],
+	['sr', ['sr-Latn', 'sr-Cyrl'], 'sr-Cyrl'],
+	['pa-PK', ['pa-Guru', 'pa-Arab'], 'pa-Arab'],
+	['uz-AF', ['uz-Latn', 'uz-Arab'], 'uz-Arab'],
+	['de', ['de-DE', 'en'], 'en'],
+	['xx-ZZ', ['zh-Hant', 'en'], 'en'],
+] as const) {
+	test(`for ${locale} of ${all.join(', ')} the variant is ${chosen}`, t => {
+		t.is(
+			chooseVariant(
+				all.map(one => ({locale: one})),
+				locale,
+				null,
+			)?.locale,
+			chosen,
+		);
+	});
+}
+
+for (const [variant, locale, language] of [
+	[null, 'de', 'de'],
+	['de', 'de', 'de'],
+	['de', 'de-AT', 'de-AT'],
+	['DE', 'de-AT', 'de-AT'],
+	['zh-Hant', 'zh-TW', 'zh-TW'],
+	['zh-TW', 'zh-Hant-TW', 'zh-Hant-TW'],
+	['en', 'fr', 'en'],
+	['de-AT', 'de', 'de-AT'],
+	['en', 'eng', 'en'],
+] as const) {
+	test(`a mail of the variant ${variant} for ${locale} is in ${language}`, t => {
+		t.is(mailLocale(variant, locale), language);
 	});
 }
 
@@ -85,6 +135,7 @@ test('no text is too odd to be judged', t => {
 			t.true(locale === null || validLocale(locale) === locale);
 			t.is(typeof validTimezone(text), 'boolean');
 			t.not(chooseVariant(variants, text, text), undefined);
+			t.is(typeof mailLocale('zh-Hant', text), 'string');
 		}),
 	);
 	t.pass();

@@ -142,3 +142,120 @@ test('a font loads nothing from a third party, unless the template names it with
 	const named = '<mj-font name="Roboto" href="https://fonts.shop.example/roboto.css" />';
 	t.regex(await html(mail(text, named)), /fonts\.shop\.example\/roboto\.css/);
 });
+
+const social = (attributes: string) => `<mj-social><mj-social-element ${attributes}>x</mj-social-element></mj-social>`;
+const accordion = (attributes: string) =>
+	`<mj-accordion ${attributes}><mj-accordion-element><mj-accordion-title>a</mj-accordion-title></mj-accordion-element></mj-accordion>`;
+const carousel = (attributes: string) =>
+	`<mj-carousel ${attributes}><mj-carousel-image src="https://a.example/1.png" /></mj-carousel>`;
+const ownIcon = (names: readonly string[]) => names.map(name => `${name}="https://a.example/i.png"`).join(' ');
+
+for (const [what, source, attributes] of [
+	['a network', social('name="facebook" href="https://a.example"'), ['src']],
+	['a network not shared', social("name='x-noshare'"), ['src']],
+	['an empty source', social('name="github" src=""'), ['src']],
+	[
+		'one of two networks',
+		social(`name="facebook" ${ownIcon(['src'])}>x</mj-social-element><mj-social-element name="x"`),
+		['src'],
+	],
+	['an accordion', accordion(''), ['icon-wrapped-url', 'icon-unwrapped-url']],
+	['an accordion with one icon', accordion(ownIcon(['icon-wrapped-url'])), ['icon-unwrapped-url']],
+	['a carousel', carousel(''), ['left-icon', 'right-icon']],
+	['a carousel with one icon', carousel(ownIcon(['right-icon'])), ['left-icon']],
+] as const) {
+	test(`pictures of strangers are refused: ${what}`, async t => {
+		const made = await compileMjml(engine, mail(source));
+		const found = made.ok ? [] : made.violations;
+		t.deepEqual(
+			found.map(({message}) => /set its (\S+) to a picture of your own$/.exec(message)?.[1]),
+			[...attributes],
+		);
+		t.true(found.every(({field, line}) => field === 'mjml' && line === 6));
+	});
+}
+
+for (const [what, source, head] of [
+	['a network', social(`name="facebook" ${ownIcon(['src'])}`), ''],
+	['a network of one’s own', social('name="shop"'), ''],
+	['a network of Liquid', social('name="{{ network }}"'), ''],
+	[
+		'a default for all',
+		social('name="facebook"'),
+		`<mj-attributes><mj-social-element ${ownIcon(['src'])} /></mj-attributes>`,
+	],
+	[
+		'a class',
+		social('name="facebook" mj-class="f"'),
+		`<mj-attributes><mj-class name="f" ${ownIcon(['src'])} /></mj-attributes>`,
+	],
+	['Liquid', accordion('icon-wrapped-url="{{ a }}" icon-unwrapped-url="{{ b }}"'), ''],
+	['a carousel', carousel(ownIcon(['left-icon', 'right-icon'])), ''],
+] as const) {
+	test(`own pictures are taken: ${what}`, async t => {
+		t.notRegex(await html(mail(source, head)), /refused|mailjet|imgur/);
+	});
+}
+
+test('no other element of MJML has an address of its own', async t => {
+	await import('mjml'); // Registers them.
+	const {components} = createRequire(import.meta.url)('mjml-core') as {
+		components: Record<string, {defaultAttributes?: Record<string, string>; getTagName(): string}>;
+	};
+	const found = Object.values(components).flatMap(component =>
+		Object.entries(component.defaultAttributes ?? {})
+			.filter(([, value]) => /\/\//.test(value))
+			.map(([name]) => `${component.getTagName()} ${name}`),
+	);
+	t.deepEqual(found.sort(), [
+		'mj-accordion icon-unwrapped-url',
+		'mj-accordion icon-wrapped-url',
+		'mj-carousel left-icon',
+		'mj-carousel right-icon',
+	]);
+});
+
+for (const [what, attributes, head, directions] of [
+	['the usual', '', '', ['ltr', 'ltr']],
+	['left to right', ' dir="ltr"', '', ['ltr', 'ltr']],
+	['right to left', ' dir="rtl"', '', ['rtl', 'rtl']],
+	['right to left with attributes', " lang='ar' dir='RTL'", '<mj-title>x</mj-title>', ['rtl', 'rtl']],
+	[
+		'a default of the author',
+		' dir="rtl"',
+		'<mj-attributes><mj-section direction="ltr" /></mj-attributes>',
+		['ltr', 'rtl'],
+	],
+	['automatic', ' dir="auto"', '', []],
+	['Liquid', ' dir="{{ direction }}"', '', []],
+	[
+		'Liquid with a direction of its own',
+		' dir="{{ direction }}"',
+		'<mj-attributes><mj-section direction="rtl" /></mj-attributes>',
+		['rtl', 'ltr'],
+	],
+] as const) {
+	test(`the direction of columns: ${what}`, async t => {
+		const made = await html(mail('<mj-text>x</mj-text>', head).replace('<mjml>', `<mjml${attributes}>`));
+		t.deepEqual(
+			[...made.matchAll(/direction:(\w+)/g)].map(([, direction]) => direction),
+			[...directions],
+		);
+	});
+}
+
+test('a mail without a head keeps its direction, and faults their lines', async t => {
+	const source = (body: string) =>
+		`<mjml dir="rtl">\n<mj-body>\n<mj-section><mj-column>${body}</mj-column></mj-section></mj-body></mjml>`;
+	t.regex(await html(source('<mj-text>x</mj-text>')), /direction:rtl/);
+	const faulty = await compileMjml(engine, source('<mj-text colour="red">x</mj-text>'));
+	t.deepEqual(faulty.ok || faulty.violations.map(({line, column}) => [line, column]), [[3, 24]]);
+});
+
+test('the language of the html is that of the message, unless the author names one', async t => {
+	const made = await html(mail('<mj-text>x</mj-text>'));
+	t.is(made.match(/ lang="\{\{ message\.locale \}\}"/g)?.length, 2);
+	const named = await html(mail('<mj-text>x</mj-text>').replace('<mjml>', '<mjml lang="de">'));
+	t.is(named.match(/ lang="de"/g)?.length, 2);
+	t.notRegex(named, /message\.locale/);
+});
