@@ -559,6 +559,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 服务器上没有该用户',
 		'550 이 서버에 존재하지 않는 사용자입니다',
 		'550 Uživatel na tomto serveru neexistuje',
+		'550 5.1.0 Recipient refused: <a@b.example>',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -646,6 +647,12 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 unused address',
 		'550 unused mailbox',
 		'550 User locked: u@163.com',
+		'550 <x> is now disabled with MTA service.',
+		'550 <john.doe> is now disabled with MTA service.',
+		'550 john is now disabled with MTA service.',
+		'550 <x> has been disabled',
+		'550 (john) is deactivated',
+		'550 "john" is inactive',
 	],
 	moved: [
 		'550 5.1.6 recipient no longer on server: u@icloud.com',
@@ -1036,6 +1043,9 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'554 Wiadomosc odrzucona jako spam',
 		{reply: '550 5.1.1 Message rejected', phase: 'dot'},
 		{reply: '550 5.1.1 Message body refused', phase: 'dot'},
+		{reply: '550 invalid', phase: 'dot'},
+		{reply: '550 not found', phase: 'dot'},
+		{reply: '550 unknown.', phase: 'dot'},
 	],
 	policy: [
 		'550 user no longer wants mail from you',
@@ -1267,6 +1277,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 smtp user unknown',
 		'550 relay user unknown',
 		'550 submission account disabled',
+		'550 client is not user of this relay',
 	],
 	too_big: [
 		'552 5.3.4 Message size exceeds fixed maximum message size (10485760)',
@@ -1620,5 +1631,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		"550 cannot resolve recipient's server",
 		'550 could not locate user database',
 		"550 cannot find user's maildir, disk not mounted",
+		'556 invalid',
+		'554 invalid',
+		'501 unknown',
 	],
 };
