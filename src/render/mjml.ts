@@ -37,7 +37,7 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 			// MJML's own list would have each reader's mail program load fonts such as Roboto from a third party.
 			fonts: {},
 		});
-		html = made.html;
+		html = made.html.replace(whitePreview, hiddenPreview);
 		const errors: readonly MjmlError[] = made.errors;
 		violations.push(
 			...errors
@@ -55,6 +55,10 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 		? {ok: true, html: withLanguage(shielded.restore(keepDirection(html, shielded.text)))}
 		: {ok: false, violations: violations.sort((a, b) => a.line - b.line || a.column - b.column)};
 }
+
+/** MJML writes the preview line, which is hidden, in white: filters count that as text that is to be hidden from people. */
+const whitePreview = '<div style="display:none;font-size:1px;color:#ffffff;line-height:1px;';
+const hiddenPreview = whitePreview.replace('color:#ffffff;', '');
 
 /** MJML copies colours as they are, so a brand's colour may come from the data; widths it must reckon with. */
 function isLiquidColour({message}: MjmlError, {pattern}: Shielded): boolean {

@@ -44,7 +44,7 @@ test('serve on an empty folder writes a welcome whose command, pasted, sends a f
 		const answer = await cli.json<Shown>('message', 'show', id);
 		return answer.message.status === 'delivered' && answer;
 	});
-	t.regex(shown.message.subject, /^Welcome, Zoë – .*🎉$/u);
+	t.regex(shown.message.subject, /^Your first mail, Zoë$/);
 	const mail = await simpleParser(await cli.text('message', 'raw', id));
 	t.is(mail.subject, shown.message.subject);
 	t.regex(mail.text ?? '', /Fountain pen/);

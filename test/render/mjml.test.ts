@@ -143,6 +143,13 @@ test('a font loads nothing from a third party, unless the template names it with
 	t.regex(await html(mail(text, named)), /fonts\.shop\.example\/roboto\.css/);
 });
 
+test('the preview line is hidden, in no colour of its own', async t => {
+	const made = await html(mail('<mj-text>x</mj-text>', '<mj-preview>Sooner</mj-preview>'));
+	t.regex(made, /<div style="display:none;[^"]*opacity:0;overflow:hidden;">\s*Sooner/);
+	t.notRegex(made, /[^-]color:/);
+	t.notRegex(made, /#fff/i);
+});
+
 const social = (attributes: string) => `<mj-social><mj-social-element ${attributes}>x</mj-social-element></mj-social>`;
 const accordion = (attributes: string) =>
 	`<mj-accordion ${attributes}><mj-accordion-element><mj-accordion-title>a</mj-accordion-title></mj-accordion-element></mj-accordion>`;
