@@ -181,3 +181,14 @@ test('of an erased message nothing is shown, also not what was just made or capt
 	t.is((await operator.submit(`/messages/${id}/resend`)).status, 422);
 	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 422);
 });
+
+test('a search that asks for more than can be looked for finds nothing, and no page grows by the square of it', async t => {
+	const visitor = await visitorOf(service(), 'viewer');
+	const asked = (n: number) => `/messages?q=${new Array(n).fill('tag%3Areceipt').join('+')}`;
+	t.is((await visitor.get(asked(10))).text.match(/Search without it/g)?.length, 10);
+	const {status, text} = await visitor.get(asked(1000));
+	t.is(status, 200);
+	t.regex(text, /No message matches/);
+	t.notRegex(text, /Search without it/);
+	t.true(text.length < 1_000_000, `${text.length}`);
+});

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
+import {mostAsked} from '../../mail/terms.ts';
 import {type ListedMessage, readLines, scanMessages} from '../../store/message-scan.ts';
 import {pageTemplates} from '../../store/templates.ts';
 import {pager, searchForm} from '../lists.ts';
@@ -150,8 +151,12 @@ function messageSearch(query: URLSearchParams, templates: readonly Choice[]): Ht
 /** What the search asks for besides words, each to be taken out again. */
 function searchedChips(query: URLSearchParams): Html | null {
 	const parts = (query.get('q') ?? '').split(/\s+/).filter(part => part !== '');
+	const isChip = (part: string) => /^[^<].*[:=]/.test(part);
+	if (parts.filter(isChip).length > mostAsked) {
+		return null; // Nothing is looked for then, and each link has all the others.
+	}
 	const links = parts.flatMap((part, index) => {
-		if (!/^[^<].*[:=]/.test(part)) {
+		if (!isChip(part)) {
 			return [];
 		}
 		const href = hrefOf('/messages', query, {q: parts.toSpliced(index, 1).join(' ') || null, after: null});

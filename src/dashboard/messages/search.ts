@@ -1,7 +1,7 @@
 import {readAddress} from '../../api/schemas/formats.ts';
 import {isId, isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
-import {type Asked, metadataTerm, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
+import {type Asked, metadataTerm, mostAsked, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
 import type {MessageFilter} from '../../store/message-scan.ts';
 
 type Filter = Omit<MessageFilter, 'workspaceId'>;
@@ -10,7 +10,7 @@ type Filter = Omit<MessageFilter, 'workspaceId'>;
 export const searchHint =
 	'an address, words of the subject, order_id=1042 or 1042 alone, tag:receipt, from:a@b.example, an id or Message-ID';
 
-/** The filter that a page's query asks for; null: nothing can match, or no text of this kind is known. */
+/** The filter that a page's query asks for; null: nothing can match, no text of this kind is known, or it asks for too much. */
 export function filterOf(
 	query: URLSearchParams,
 	now: number,
@@ -64,6 +64,9 @@ function searched(text: string, readMessageId: (messageId: string) => string | n
 		} else {
 			words.push(part);
 		}
+	}
+	if (terms.length > mostAsked) {
+		return null;
 	}
 	const all = [...terms, ...(words.length === 0 ? [] : searchTerms(words.join(' ')))];
 	return all.length === 0 ? filter : {...filter, terms: all};
