@@ -25,7 +25,7 @@ const actions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>
 export function readFeedback(
 	mail: Mail,
 	text: Pick<BounceText, 'said'>,
-	{feedback: fields, ses, returned}: Structured,
+	{feedback: fields, ses, returned, status}: Structured,
 ): Report[] | null {
 	if (fields) {
 		const type = typeIn(fieldOf(fields, 'feedback-type') ?? '');
@@ -52,7 +52,7 @@ export function readFeedback(
 			reportOf({recipient, action, type, rule: 'feedback-ses', matched: type, host: null, said: ''}),
 		);
 	}
-	const recipient = junkReported(mail, returned);
+	const recipient = status === null ? junkReported(mail, returned) : undefined;
 	return recipient === undefined
 		? null
 		: [

@@ -65,7 +65,8 @@ function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 		parameters: announced.parameters,
 		parts: parts ?? [],
 		body,
-		text: once(() => decodeText(body(), announced.parameters.charset)),
+		// What is encoded has line ends of its own.
+		text: once(() => decodeText(body(), announced.parameters.charset).replaceAll('\r\n', '\n')),
 	};
 }
 

@@ -117,6 +117,17 @@ test('Microsoft sends the mail that was complained about, and no report', t => {
 	}).toString();
 	const alone = hidden.replace(/From: MAILER-DAEMON.*\r\nSubject: Undelivered.*\r\n/, '');
 	t.like(readOne(Buffer.from(alone)), {recipient: null, action: 'complaint'});
+
+	const file = raw.toString().replace('message/rfc822', 'application/octet-stream');
+	t.like(readOne(Buffer.from(file)), {recipient: 'neko@hotmail.example', rule: 'feedback-jmrp'});
+	const status = 'Final-Recipient: rfc822; neko@mx.example\nAction: failed\nStatus: 5.1.1\n';
+	const bounce = multipartOf({
+		parts: [
+			`Content-Type: message/delivery-status\n\nReporting-MTA: dns; mx\n\n${status}`,
+			'Content-Type: message/rfc822\n\nX-HmXmrOriginalRecipient: neko@hotmail.example\nSubject: Sale\n\ntext\n',
+		],
+	});
+	t.is(read(bounce).kind, 'dsn', 'a bounce that gives back such a mail is none');
 });
 
 const sale = 'Message-ID: <m1@shop.example>\nTo: neko@mx.example\nSubject: Sale\n\nMessage-ID: <body@x>\n';

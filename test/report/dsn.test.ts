@@ -116,6 +116,14 @@ test('of more recipients than are read nothing is said', t => {
 	t.like(read(multipartOf({parts: [status, ...parts]})), {fault: 'too many parts', reports: {length: 0}});
 });
 
+test('a status may be in base64, with line ends of its own', t => {
+	const encoded = Buffer.from(`${reporting}${failed}Status: 5.1.1\n`.replaceAll('\n', '\r\n')).toString('base64');
+	for (const type of ['message/delivery-status', 'application/octet-stream']) {
+		const part = `Content-Type: ${type}\nContent-Transfer-Encoding: base64\n\n${encoded}`;
+		t.like(readOne(multipartOf({parts: [part]})), {recipient: 'neko@mx.example', status: '5.1.1', suppresses: true});
+	}
+});
+
 test('recipients are read apart', t => {
 	const other = 'Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n';
 	const human =

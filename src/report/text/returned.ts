@@ -117,7 +117,7 @@ export function returnedParts(leaves: readonly Part[]): Part[] {
 	const named = leaves.filter(({type}) => isReturned(type));
 	return named.length > 0
 		? named
-		: leaves.slice(1).filter(part => isMailFile(part) || (part.type === 'text/plain' && beginsLikeMail(part)));
+		: leaves.filter((part, at) => isMailFile(part) || (at > 0 && part.type === 'text/plain' && beginsLikeMail(part)));
 }
 
 /** A mail that is attached as a file. */
