@@ -179,9 +179,9 @@ function afterHandshake(route: Route, stop: Stop): Stop {
 		return failedTls(route, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
 	}
 
-	return stop.by === 'reply' && stop.reply.code >= 500 && mayDoWithout
+	return stop.by === 'reply' && stop.reply.code !== 421 && mayDoWithout
 		? failedTls(route, {
-				lost: `the server refuses us within TLS: ${reasonOf(stop.reply)}`,
+				lost: `the server does not take us within TLS: ${reasonOf(stop.reply)}`,
 				tlsFailure: 'starttls-not-supported',
 			})
 		: stop;

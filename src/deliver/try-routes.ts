@@ -67,7 +67,8 @@ export async function tryRoutes(
 	/** Does it stand pipelining? It is being tried without. */
 	let suspect: Route | null = null;
 	const isOver = () => limits.over() || options.clock.now() >= job.endsAt;
-	for (let plan = plans.shift(); plan !== undefined && !isOver(); plan = plans.shift()) {
+	let plan = plans.shift();
+	for (; plan !== undefined && !isOver(); plan = plans.shift()) {
 		// The place is for one connection: the last one goes before another is made.
 		await (used && leave(used, options.timeouts));
 		if (connected) {
@@ -135,10 +136,17 @@ export async function tryRoutes(
 	}
 
 	limits.done();
-	const undecided = deferral ?? refusal ?? nothingTried;
+	// Who was not asked any more may take it.
+	const last = plan === undefined ? undefined : attempts.at(-1);
+	const undecided = deferral ?? (last && cutShort(last)) ?? refusal ?? nothingTried;
 	return signal?.aborted === true || (attempts.length === 0 && isOver())
 		? {outcome: {kind: 'released'}, attempts: [], sentAt: null, used}
 		: {outcome: undecided, attempts, sentAt, used};
+}
+
+function cutShort({code, reply}: Attempt): Outcome {
+	const reason = (code === null ? reply : `${code} ${reply}`).replaceAll('\n', ' ');
+	return {kind: 'deferred', category: 'network', reason};
 }
 
 const nothingTried: Outcome = {
@@ -236,7 +244,10 @@ function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversatio
 	}
 
 	return (next === 'plainHelo' || (attempt.tls === null && isClosedAtEhlo(plan, end))) && !job.envelope.smtputf8
-		? {...plan, session: null, plainHelo: true, hello: attempt.tls === null ? 'none' : plan.hello}
+		? {
+				...{...plan, session: null, plainHelo: true, hello: attempt.tls === null ? 'none' : plan.hello},
+				tlsFailed: plan.tlsFailed || used?.session.tlsFailed === true,
+			}
 		: null;
 }
 

@@ -188,3 +188,20 @@ test('whatever fails, each address of each host is asked within as many tries as
 		{numRuns: 300},
 	);
 });
+
+test('a host that was not asked because the lifetime ended meanwhile leaves the mail undecided', async t => {
+	for (const host of [{extensions: ['SIZE 10']}, {brokenTls: 'drop'}] as const) {
+		let passed = 0;
+		const clock = {now: () => Date.now() + passed, monotonic: () => performance.now()};
+		const late = {
+			ehlo: () => {
+				passed = 3_600_000;
+				return undefined;
+			},
+		};
+		const lab = await startLab(t, [{...host, ...late}, {}], {clock});
+		const {outcome, attempts} = await lab.deliver({endsAt: Date.now() + 600_000});
+		t.like(outcome, {kind: 'deferred', category: 'network', reason: attempts[0]?.reply});
+		t.is(lab.hosts[1]?.connections.length, 0);
+	}
+});

@@ -186,6 +186,13 @@ const demands: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = [
 	['550 5.7.29 at the dot', {dot: inPlainText('550-5.7.29 This message was not sent over a TLS connection')}],
 	['503 at MAIL', {mail: inPlainText('503 5.5.1 STARTTLS first')}],
 	['521 at DATA', {data: inPlainText('521 use a secure connection')}],
+	['550 at MAIL in another language', {mail: inPlainText('550 Nur verschlüsselte Verbindungen werden akzeptiert')}],
+	['550 5.7.3 at MAIL', {mail: inPlainText('550 5.7.3 STARTTLS is required to send mail')}],
+	['554 at RCPT', {rcpt: inPlainText('554 Cleartext sessions are refused, use TLSv1.2')}],
+	[
+		'555 to MAIL with SIZE, and 530 without',
+		{mail: (line, {tls: isSecure}) => (isSecure ? undefined : line.includes('SIZE') ? '555 5.5.4 what?' : insist)},
+	],
 ];
 for (const [name, host] of demands) {
 	test(`454 to STARTTLS, then ${name}: the mail waits, and the next try starts TLS again`, async t => {
@@ -245,6 +252,9 @@ const afterwards: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = 
 	['stalls at the second EHLO', {ehlo: withinTls({do: 'never'})}],
 	['is silent and reads nothing after the handshake', {ehlo: withinTls({do: 'freeze'})}],
 	['answers the second EHLO with no SMTP', {ehlo: withinTls({bytes: 'HTTP/1.1 400 Bad Request\r\n'.repeat(100)})}],
+	['answers 4xx to EHLO and HELO within TLS', {ehlo: withinTls('450 4.7.1 no'), helo: withinTls('450 4.7.1 no')}],
+	['greets again within TLS', {ehlo: withinTls('220 fake.test ESMTP')}],
+	['answers 220 with text behind it in one packet', {starttls: {bytes: '220 go\r\n454 4.7.0 oh no\r\n'}}],
 	['refuses EHLO and HELO within TLS', {ehlo: withinTls('554 5.7.0 no'), helo: withinTls('554 5.7.0 certificate?')}],
 	[
 		'says 421 to STARTTLS and closes',
