@@ -69,7 +69,7 @@ test('message resend: a new message that says the same, with every check', async
 	t.is((await cli.json<Shown>('message', 'show', id)).message.resent_from, null);
 	const mail = await simpleParser(await cli.text('message', 'raw', again.id));
 	t.is(mail.attachments[0]?.content.toString(), 'attached');
-	t.regex(mail.subject ?? '', /^Willkommen, Zoë/);
+	t.regex(mail.subject ?? '', /^Ihre erste Mail, Zoë$/);
 	const text = await cli.text('message', 'show', again.id);
 	t.true(text.includes(`\nresent from  ${id}\n`), text);
 	golden(t, 'message-resend', await cli.text('message', 'resend', again.id));

@@ -86,7 +86,7 @@ test('send: through the running daemon, all options, until it is final', async t
 	t.regex(await cli.text('message', 'show', id, '--json'), /"id": ?1234567890123456789,\s*"price": ?1\.50/);
 	t.is(shown.recipients.length, 3);
 	const mail = await simpleParser(await cli.text('message', 'raw', id));
-	t.regex(mail.subject ?? '', /^Willkommen, Ada/);
+	t.regex(mail.subject ?? '', /^Ihre erste Mail, Ada$/);
 	t.is(mail.attachments[0]?.content.toString(), 'attached');
 
 	t.like(await cli.json(...base, '--mode', 'test', '--wait'), {status: 'delivered'});
