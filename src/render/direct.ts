@@ -82,9 +82,15 @@ export function renderAll(templates: readonly Template[], context: Context, emit
 /** Collects what is written as one text. */
 export class TextEmitter implements Emitter {
 	buffer = '';
+	readonly #strict: boolean;
+
+	/** `strict`: what has no text is a fault. */
+	constructor(strict: boolean) {
+		this.#strict = strict;
+	}
 
 	write(value: unknown): void {
-		this.buffer += textOf(value);
+		this.buffer += textOf(value, this.#strict);
 	}
 }
 
@@ -118,12 +124,35 @@ export class PieceEmitter extends TextEmitter {
 }
 
 /** A value as a template shows it. */
-export function textOf(written: unknown): string {
-	const value = toValue(written);
+export function textOf(written: unknown, strict: boolean): string {
+	const value = shown(written, strict);
 	if (typeof value === 'string') {
 		return value;
 	}
-	return Array.isArray(value) ? value.map(textOf).join('') : String(value ?? '');
+	return Array.isArray(value) ? value.map(item => textOf(item, strict)).join('') : String(value ?? '');
+}
+
+/**
+ * A value with an empty text for what would be `[object Object]`, `NaN` or `Infinity`.
+ *
+ * @throws {Error} strict: there is such a thing
+ */
+export function shown(written: unknown, strict: boolean): unknown {
+	if (typeof written === 'string') {
+		return written;
+	}
+	const value = toValue(written);
+	if (Array.isArray(value)) {
+		return value.map(item => shown(item, strict));
+	}
+	const isNumber = typeof value === 'number';
+	if (isNumber ? Number.isFinite(value) : typeof value !== 'object' || value === null || value instanceof Numeral) {
+		return value;
+	}
+	if (strict) {
+		throw new Error(isNumber ? `this makes ${value}` : 'this is an object: name one of its fields');
+	}
+	return '';
 }
 
 /** A number that a template writes stays itself where no double holds it. */

@@ -1,7 +1,7 @@
-import {Context, filters, Liquid, type Template} from 'liquidjs';
+import {Context, filters, Liquid, type LiquidOptions, type Template} from 'liquidjs';
 import {compareNumbers, Numeral, unmarked} from '../mail/exact-json.ts';
 import type {Pieces} from '../mail/pieces.ts';
-import {PieceEmitter, renderAll, renderDirectly, TextEmitter, textOf} from './direct.ts';
+import {PieceEmitter, renderAll, renderDirectly, shown, TextEmitter, textOf} from './direct.ts';
 import {formatCurrency, formatDate, type Place} from './formats.ts';
 import {longestSource, renderMemory} from './limits.ts';
 import {readMoment, readZone} from './moment.ts';
@@ -16,6 +16,7 @@ export type Engines = {
 
 // A symbol, which no template can name: data can neither read nor replace the place of a render.
 const placeKey = Symbol('place');
+const strictKey = Symbol('strict');
 
 // They would read other templates or files; there are none.
 const refusedTags = ['include', 'render', 'layout', 'block'];
@@ -23,26 +24,37 @@ const usualDate = '%A, %B %-e, %Y at %-l:%M %P %z';
 
 const jsonFilters = ['json', 'jsonify', 'inspect'] as const;
 
+/** They make text of what they get. */
+const textFilters = new Set([
+	...['append', 'prepend', 'strip', 'lstrip', 'rstrip', 'squish', 'downcase', 'upcase', 'capitalize', 'split', 'join'],
+	...['remove', 'remove_first', 'remove_last', 'replace', 'replace_first', 'replace_last', 'truncate', 'truncatewords'],
+	...['strip_newlines', 'normalize_whitespace', 'number_of_words', 'array_to_sentence_string', 'slugify', 'strip_html'],
+	...['url_encode', 'url_decode', 'cgi_escape', 'uri_escape', 'base64_encode', 'base64_decode', 'xml_escape'],
+	...['escape', 'escape_once', 'newline_to_br'],
+]);
+
 type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br' | 'map' | 'sort' | (typeof jsonFilters)[number];
-const builtin = filters as unknown as Readonly<
-	Record<BuiltinName, (this: unknown, value: unknown, ...args: unknown[]) => unknown>
->;
+type Filter = (this: {readonly context: Context}, value: unknown, ...args: unknown[]) => unknown;
+type OutputEscape = NonNullable<LiquidOptions['outputEscape']>;
+const builtin = filters as unknown as Readonly<Record<BuiltinName, Filter>>;
+const escapeText = withText(builtin.escape);
+const escapeOnce = withText(builtin.escape_once);
 
 /** The Liquid language of templates. */
 export function createEngines(): Engines {
-	const html = engine({outputEscape: 'escape'});
+	const html = engine({outputEscape: escapeText as unknown as OutputEscape});
 	// Their results are escaped html already; escaping that again would show `&lt;br /&gt;` to the reader.
-	html.registerFilter('escape', {handler: builtin.escape, raw: true});
-	html.registerFilter('escape_once', {handler: builtin.escape_once, raw: true});
+	html.registerFilter('escape', {handler: escapeText, raw: true});
+	html.registerFilter('escape_once', {handler: escapeOnce, raw: true});
 	html.registerFilter('newline_to_br', {
 		handler(value: unknown) {
-			return builtin.newline_to_br.call(this, builtin.escape_once.call(this, value));
+			return builtin.newline_to_br.call(this, escapeOnce.call(this, value));
 		},
 		raw: true,
 	});
 	return {html, plain: engine({})};
 
-	function engine(escaping: {outputEscape?: 'escape'}): Liquid {
+	function engine(escaping: {outputEscape?: OutputEscape}): Liquid {
 		const liquid = new Liquid({
 			...escaping,
 			templates: {},
@@ -56,9 +68,14 @@ export function createEngines(): Engines {
 			delete liquid.tags[tag];
 		}
 		const {renderer} = liquid;
-		renderer.renderTemplates = (templates, context, emitter = new TextEmitter()) =>
+		renderer.renderTemplates = (templates, context, emitter = new TextEmitter(isStrict(context))) =>
 			renderAll(templates, context, emitter) as unknown as ReturnType<typeof renderer.renderTemplates>;
 
+		for (const [name, filter] of Object.entries<Filter>(builtin)) {
+			if (textFilters.has(name)) {
+				liquid.registerFilter(name, withText(filter));
+			}
+		}
 		liquid.registerFilter('format_currency', function (value: unknown, code: unknown) {
 			return formatCurrency(placeOf(this.context), value, code) ?? value;
 		});
@@ -71,7 +88,9 @@ export function createEngines(): Engines {
 				return formatDate(placeOf(this.context), value, dateStyle, timeStyle) ?? value;
 			},
 		);
-		liquid.registerFilter('safe_url', safeUrl);
+		liquid.registerFilter('safe_url', function (value: unknown) {
+			return safeUrl(isStrict(this.context) ? shown(value, true) : value);
+		});
 		for (const name of jsonFilters) {
 			liquid.registerFilter(name, function (value: unknown, ...args: unknown[]) {
 				return unmarked(String(builtin[name].call(this, value, ...args) ?? ''));
@@ -87,7 +106,7 @@ export function createEngines(): Engines {
 			return keyed.sort((a, b) => inOrder(a.key, b.key)).map(({item}) => item);
 		});
 		liquid.registerFilter('date', function (value: unknown, format: unknown, timezone: unknown) {
-			return written(this.context, value, textOf(format ?? usualDate), {timezone});
+			return written(this.context, value, textOf(format ?? usualDate, isStrict(this.context)), {timezone});
 		});
 		liquid.registerFilter('date_to_xmlschema', function (value: unknown) {
 			return written(this.context, value, '%FT%T%:z');
@@ -103,6 +122,13 @@ export function createEngines(): Engines {
 		});
 		return liquid;
 	}
+}
+
+function withText(filter: Filter): Filter {
+	return function (value, ...args) {
+		const strict = isStrict(this.context);
+		return filter.call(this, shown(value, strict), ...args.map(arg => shown(arg, strict)));
+	};
 }
 
 /** By all digits; what is no number comes last. */
@@ -150,6 +176,8 @@ export function parseDirect(engine: Liquid, source: string, split: (text: string
 export type RenderTerms = {
 	/** Where the reader is: its filters format for it. */
 	readonly place: Place;
+	/** A preview: what has no text is a fault, and not an empty text. */
+	readonly strict: boolean;
 	/** Whether it has used its time up; asked before each template. */
 	readonly isSpent: () => boolean;
 };
@@ -163,16 +191,21 @@ export function renderTemplates(
 	engine: Liquid,
 	templates: Template[],
 	scope: object,
-	{place, isSpent}: RenderTerms,
+	{place, strict, isSpent}: RenderTerms,
 ): Pieces {
-	const context = new Context(scope, engine.options, {sync: true, globals: {[placeKey]: place}}, {liquid: engine});
+	const context = new Context(
+		scope,
+		engine.options,
+		{sync: true, globals: {[placeKey]: place, [strictKey]: strict}},
+		{liquid: engine},
+	);
 	// Liquid's own limit counts by the clock, which runs on where the machine has no time for this thread.
 	context.renderLimit.check = () => {
 		if (isSpent()) {
 			throw new Error('template render limit exceeded');
 		}
 	};
-	const emitter = new PieceEmitter();
+	const emitter = new PieceEmitter(strict);
 	renderAll(templates, context, emitter);
 	return emitter.end();
 }
@@ -180,6 +213,10 @@ export function renderTemplates(
 function placeOf(context: Context): Place {
 	const place = (context.globals as {readonly [placeKey]?: Place})[placeKey];
 	return place ?? {locale: 'en', timezone: 'UTC'};
+}
+
+function isStrict({globals}: Context): boolean {
+	return (globals as {readonly [strictKey]?: boolean})[strictKey] === true;
 }
 
 const scheme = /^([a-z][a-z0-9+.-]*):/i;

@@ -4,5 +4,5 @@ import {createRenderer} from './render.ts';
 // The body of the thread that renderInWorker starts.
 await answer(job => {
 	const {variant, input} = job as RenderJob;
-	return createRenderer().render(variant, input);
+	return createRenderer({strict: true}).render(variant, input);
 });

@@ -50,6 +50,8 @@ type Part = 'subject' | 'html' | 'text';
 export type RendererOptions = {
 	readonly cachedOctets?: number;
 	readonly clocks?: WorkClocks;
+	/** For previews: an object, or a number that does not exist, is a fault where a text is wanted. In mail it is an empty text. */
+	readonly strict?: boolean;
 };
 
 class RenderLimit extends Error {}
@@ -65,7 +67,11 @@ const octetsPerCharacter = 4;
  * `cachedOctets` of memory. The limits are cooperative: a single filter call may overrun them, so the thread's
  * owner still needs a clock of its own.
  */
-export function createRenderer({cachedOctets = 16_000_000, clocks = systemClocks}: RendererOptions = {}): Renderer {
+export function createRenderer({
+	cachedOctets = 16_000_000,
+	clocks = systemClocks,
+	strict = false,
+}: RendererOptions = {}): Renderer {
 	const engines = createEngines();
 	const cache = new LRUCache<string, Parsed>({maxSize: cachedOctets});
 
@@ -89,7 +95,7 @@ export function createRenderer({cachedOctets = 16_000_000, clocks = systemClocks
 		// The reserved names come last and win.
 		const scope = {...(parseExact(data) as object), ...reserved};
 		const state = limitWork(renderTime, clocks);
-		const terms = {place: {locale, timezone}, isSpent: () => state() === 'spent'};
+		const terms = {place: {locale, timezone}, strict, isSpent: () => state() === 'spent'};
 		let part: Part | 'parse' = 'parse';
 
 		function rendered(name: Part, templates: Template[]): Pieces {

@@ -235,6 +235,10 @@ storeTest(test, 'a preview of what has no version, and of what fails to render',
 	t.is(failed.status, 422);
 	t.like((failed.body as {error: object}).error, {code: 'unprocessable_entity'});
 	t.regex(failed.text, /The template fails at html, line 2, column \d+: /);
+	await api.post(`/v1/templates/${id}/versions`, {variants: [{subject: 's', html: '<p>\n  {{ n }}</p>'}]});
+	const object = await api.post(`/v1/templates/${id}/preview`, {data: {n: {a: 1}}});
+	t.is(object.status, 422);
+	t.regex(object.text, /fails at html, line 2, column 3: this is an object: name one of its fields/);
 });
 
 storeTest(

@@ -4,15 +4,17 @@ import test from 'ava';
 import fc from 'fast-check';
 import {Context, type Liquid} from 'liquidjs';
 import {joined} from '../../src/mail/pieces.ts';
-import {PieceEmitter, renderAll} from '../../src/render/direct.ts';
+import {PieceEmitter, renderAll, TextEmitter} from '../../src/render/direct.ts';
 import {createEngines, parseDirect} from '../../src/render/engine.ts';
 import {faultOf} from '../../src/render/liquid-source.ts';
 
 const engines = createEngines();
 const own = createEngines();
 for (const engine of [own.html, own.plain]) {
-	// What it inherits is liquidjs's own.
-	Reflect.deleteProperty(engine.renderer, 'renderTemplates');
+	// What it inherits is liquidjs's own, but for what has no text.
+	const {renderTemplates} = Object.getPrototypeOf(engine.renderer) as typeof engine.renderer;
+	engine.renderer.renderTemplates = (templates, context, emitter = new TextEmitter(false)) =>
+		renderTemplates.call(engine.renderer, templates, context, emitter);
 }
 
 type Rendered = {readonly text?: string; readonly fault?: unknown; readonly memory: unknown; readonly checks: number};
@@ -39,7 +41,7 @@ function rendered(engine: Liquid, scope: object, render: (context: Context) => s
 
 function both(kind: 'html' | 'plain', source: string, scope: object): [Rendered, Rendered] {
 	const direct = rendered(engines[kind], scope, context => {
-		const emitter = new PieceEmitter();
+		const emitter = new PieceEmitter(false);
 		renderAll(
 			parseDirect(engines[kind], source, text => [{text}]),
 			context,

@@ -318,3 +318,58 @@ for (const [json, html, expected] of [
 		t.like(result, {ok: true, html: expected, subject: expected.trim()});
 	});
 }
+
+const preview = createRenderer({strict: true});
+for (const [html, shown, fault] of [
+	['{{ o }}', '', 'this is an object: name one of its fields'],
+	['{{ o.in }}', '', 'this is an object'],
+	['{{ o | escape }}', '', 'this is an object'],
+	['{{ o | raw }}', '', 'this is an object'],
+	['{{ o | upcase }}', '', 'this is an object'],
+	['{{ o | append: "!" }}', '!', 'this is an object'],
+	['{{ "a" | append: o }}', 'a', 'this is an object'],
+	['{{ o | url_encode }}', '', 'this is an object'],
+	['{{ o | default: "x" }}', '', 'this is an object'],
+	['{{ o | newline_to_br }}', '', 'this is an object'],
+	['{{ o | format_currency: "EUR" }}', '', 'this is an object'],
+	['{{ o | date: "%F" }}', '', 'this is an object'],
+	['{{ l }}', 'a', 'this is an object'],
+	['{{ l | join: "," }}', 'a,', 'this is an object'],
+	['{% for i in l %}{{ i }}{% endfor %}', 'a', 'this is an object'],
+	['{% echo o %}', '', 'this is an object'],
+	['{% cycle o, o %}', '', 'this is an object'],
+	['{% capture x %}[{{ o }}]{% endcapture %}{{ x }}', '[]', 'this is an object'],
+	['{% liquid echo o %}', '', 'this is an object'],
+	['<a href="{{ o | safe_url }}">', '<a href="#">', 'this is an object'],
+	['{{ recipient }}{{ workspace }}', '', 'this is an object'],
+	['{{ 5 | modulo: 0 }}', '', 'this makes NaN'],
+	['{{ 0 | divided_by: 0 }}', '', 'this makes NaN'],
+	['{{ 1 | divided_by: 0 }}', '', 'this makes Infinity'],
+	['{{ 0 | divided_by: 0 | append: "x" }}', 'x', 'this makes NaN'],
+	['{{ 0 | divided_by: 0 | format_currency: "EUR" }}', '', 'this makes NaN'],
+	['{% assign n = 0 | divided_by: 0 %}{{ n }}', '', 'this makes NaN'],
+] as const) {
+	test(`what has no text is empty in mail and a fault in a preview: ${html}`, t => {
+		const data = {o: {in: {a: 1}}, l: ['a', {b: 1}]};
+		t.is(htmlOf(html, data), shown);
+		for (const part of ['subject', 'html', 'text']) {
+			const made = preview.render(variant({html: '', subject: '', text: '', [part]: `\n${html}`}), input(data));
+			t.false(made.ok, part);
+			t.regex(made.ok ? '' : made.message, new RegExp(`^${part}, line 2, column \\d+: ${fault}`));
+		}
+	});
+}
+
+test('what has a text is the same in a preview', t => {
+	const data = {o: {a: 1, 'b c': [1, null]}, l: [1, [2, 'x']], t: true, n: null, f: 1.5, z: 0};
+	for (const html of [
+		'{{ o.a }}{{ o["b c"] }}{{ l }}{{ t }}{{ n }}{{ f }}{{ z }}{{ missing }}{{ l | join: "-" }}',
+		'{{ o | json | raw }}{{ o | inspect | raw }}{{ o | size }}{{ l | size }}{{ o | first }}{{ nil }}{{ empty }}{{ blank }}',
+		'{% for p in o %}{{ p[0] }}{{ forloop.index }}{% endfor %}{% if o %}x{% endif %}{{ l | map: "a" }}{{ n | plus: 1 }}',
+		'{{ "abc" | round }}{{ "x" | times: 2 }}{{ n | upcase }}{{ missing | append: n }}{{ (1..3) }}{{ f | append: "" }}',
+	]) {
+		const made = preview.render(variant({html, subject: html, text: html}), input(data));
+		t.deepEqual(made, renderer.render(variant({html, subject: html, text: html}), input(data)));
+		t.true(made.ok);
+	}
+});
