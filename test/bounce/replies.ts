@@ -1297,6 +1297,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		{reply: '554 #5.3.4 message header size exceeds limit', phase: 'dot'},
 	],
 	network: [
+		'550 5.1.1 lost connection with mx.example.com[192.0.2.1] while sending RCPT TO',
 		'connect to mx.example.com[192.0.2.1]:25: Connection timed out',
 		'connect to mx.example.com[192.0.2.1]:25: Connection refused',
 		'lost connection with mx.example.com[192.0.2.1] while receiving the initial server greeting',

@@ -51,14 +51,14 @@ const toOwner =
 /** A letter of a sentence or two about a mailbox that is full: no word in it need speak of a delivery. It suppresses nobody. */
 export function readFullBox(bounce: BounceText, classify: Classify): Finding[] {
 	const {from, machine, nullPath, trace, other} = daemonSigns(bounce);
-	const said = bounce.said.trim();
+	const said = bounce.said.trim() || bounce.field('subject').trim();
 	const isDaemon = from ? trace || bounce.field('return-path') === '' : machine && nullPath;
 	if (!isDaemon || other || said === '' || said.length > longestLetter || toOwner.test(said)) {
 		return [];
 	}
 	const evidence = {phase: null, code: null, enhanced: null, status: null, host: null, text: said};
 	return classify(evidence).category === 'mailbox_full'
-		? readSentence(bounce).filter(({recipient}) => recipient !== null)
+		? readSentence({...bounce, said}).filter(({recipient}) => recipient !== null)
 		: [];
 }
 

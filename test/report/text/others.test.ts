@@ -458,13 +458,14 @@ for (const [header, text] of [
 	[{}, 'The user <neko@mx.example> has exceeded their quota.'],
 	[{'Return-Path': ''}, 'Sorry, neko@mx.example: mailbox full'],
 	[{From: 'MAILER-DAEMON@mx.example'}, 'No space is left in the mailbox of neko@mx.example.'],
+	[{Subject: 'Mailbox of neko@mx.example is full'}, ''],
 	[{From: 'no-reply@mx.example'}, 'Inbox of neko@mx.example is over quota.'],
 	[{}, 'Das Postfach von neko@mx.example ist voll.'],
 	[{}, 'La boîte de neko@mx.example est pleine.'],
 	[{}, 'Почтовый ящик neko@mx.example переполнен.'],
 	[{}, 'メールボックス neko@mx.example がいっぱいです。'],
 ] as const) {
-	test(`a letter of a sentence about a mailbox that is full: ${text}`, t => {
+	test(`a letter of a sentence about a mailbox that is full: ${text || 'the subject'}`, t => {
 		const {kind, reports} = read(mailOf({...office, ...header}, text));
 		t.is(kind, 'text');
 		t.like(reports, [{recipient: 'neko@mx.example', action: 'failed', category: 'mailbox_full', suppresses: false}]);
