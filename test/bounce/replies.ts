@@ -560,6 +560,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 이 서버에 존재하지 않는 사용자입니다',
 		'550 Uživatel na tomto serveru neexistuje',
 		'550 5.1.0 Recipient refused: <a@b.example>',
+		'550 User missing home directory',
+		'550 u not found in name directory',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -653,6 +655,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 <x> has been disabled',
 		'550 (john) is deactivated',
 		'550 "john" is inactive',
+		'550 Recipient suspend the service',
 	],
 	moved: [
 		'550 5.1.6 recipient no longer on server: u@icloud.com',
@@ -845,6 +848,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 صندوق البريد ممتلئ',
 		'550 La bústia és plena',
 		'550 5.1.1 Hộp thư đã đầy',
+		'550 The space of this user has been used up',
 	],
 	block: [
 		'554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/query/ip/192.0.2.1',
