@@ -134,8 +134,16 @@ function encodedName(phrase: readonly Piece[]): string {
 	const text = phrase
 		.map(({kind, raw}) => (kind === 'quoted' ? raw.slice(1, -1).replace(/\\(.)/gsu, '$1') : raw))
 		.join('');
-	const [, start = '', name = '', end = ''] = /^([\t ]*)(.*?)([\t ]*)$/su.exec(text) ?? [];
-	return start + encodedText(name, all) + (end || ' ');
+	// Not by a pattern, which would look at each of many blanks again and again.
+	const isBlank = (at: number) => text[at] === ' ' || text[at] === '\t';
+	let [start, end] = [0, text.length];
+	while (start < end && isBlank(start)) {
+		start++;
+	}
+	while (end > start && isBlank(end - 1)) {
+		end--;
+	}
+	return text.slice(0, start) + encodedText(text.slice(start, end), all) + (text.slice(end) || ' ');
 }
 
 function encodedComment(raw: string): string {
@@ -263,6 +271,7 @@ function shorter(word: string): string[] {
 	if (word.length < longestLine) {
 		return [word];
 	}
-	const parts = word.match(/(?:"(?:\\.|[^"\\])*"|<[^<>]*>|[^",;<])+[,;]*|[",;<]/gs) ?? [word];
+	// A quoted text may have no end: then it takes the rest, and is not looked for again at each of its marks.
+	const parts = word.match(/(?:"(?:\\.?|[^"\\])*(?:"|$)|<[^<>]*>|[^",;<])+[,;]*|[,;<]/gs) ?? [word];
 	return parts.flatMap(part => part.split(/(?<=>)(?=<)/)).map((part, index) => (index === 0 ? part : ` ${part}`));
 }

@@ -4,6 +4,7 @@ import {type AddressObject, type ParsedMail, simpleParser} from 'mailparser';
 import {composeSubmitted, type Submitted} from '../../src/compose/submitted.ts';
 import {decodeWords} from '../../src/report/decode.ts';
 import {readSubmitted} from '../../src/submission/header.ts';
+import {cpuCost} from '../helpers/cpu-cost.ts';
 
 const submitted: Submitted = {
 	...{listUnsubscribe: {url: 'https://mail.test/u', mailto: null}, feedbackId: null, cfblAddress: null, ref: 'r'},
@@ -296,4 +297,23 @@ test('any octets end as a mail without long lines, or are refused', t => {
 		}),
 		{numRuns: 2000},
 	);
+});
+
+/** A quarter of a megabyte takes 30 ms or so in one pass, and half a minute where each octet is looked at from each. */
+const mostMs = 2000;
+
+test('a field of any form is repaired in one pass', t => {
+	const size = 240_000;
+	const fields: ReadonlyArray<readonly [string, string]> = [
+		['many blanks in a name', `To: ü${' '.repeat(size)}x <ann@example.com>`],
+		['a quoted name without an end', `To: "${'\\"'.repeat(size / 2)}`],
+		['many comments', `To: ü${'()'.repeat(size / 2)}`],
+		['many addresses', `To: ${'<a'.repeat(size / 2)}`],
+		['many parameters', `Content-Type: text/plain;ü${';'.repeat(size)}`],
+		['many quotes', `Content-Type: text/plain;ü${'"a'.repeat(size / 2)}`],
+		['many words', `Subject: ${'ü a '.repeat(size / 5)}`],
+	];
+	for (const [what, field] of fields) {
+		t.true(cpuCost(() => sent(mailOf([field])), mostMs) <= mostMs, what);
+	}
 });
