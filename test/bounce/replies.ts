@@ -562,6 +562,8 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.1.0 Recipient refused: <a@b.example>',
 		'550 User missing home directory',
 		'550 u not found in name directory',
+		'550 user path no exist',
+		'550 User not a member of this domain: <u@example.com>',
 	],
 	disabled: [
 		'550 5.2.1 The email account that you tried to reach is disabled. Learn more at https://support.google.com/mail/?p=DisabledUser a1-2 - gsmtp',
@@ -849,6 +851,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 La bústia és plena',
 		'550 5.1.1 Hộp thư đã đầy',
 		'550 The space of this user has been used up',
+		'550 Sorry, the recipient quota limit is exceeded',
 	],
 	block: [
 		'554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/query/ip/192.0.2.1',
@@ -1050,6 +1053,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		{reply: '550 invalid', phase: 'dot'},
 		{reply: '550 not found', phase: 'dot'},
 		{reply: '550 unknown.', phase: 'dot'},
+		{reply: '552 MIME/REJECT: bad structure', phase: 'dot'},
 	],
 	policy: [
 		'550 user no longer wants mail from you',
