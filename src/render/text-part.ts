@@ -45,6 +45,7 @@ const toText = compile({
 		// RFC 3986 appendix C: angle brackets delimit a URL in text.
 		{selector: 'a', options: {linkBrackets: ['<', '>'], hideLinkHrefIfSameAsText: true}},
 		{selector: 'img', format: 'alternative'},
+		{selector: 'input[type="image" i]', format: 'alternative'},
 		...unseen.map(selector => ({selector, format: 'skip'})),
 		...['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map(selector => ({selector, options: heading})),
 		...lineElements.map(selector => ({selector, format: 'block', options: noSpace})),
@@ -155,12 +156,23 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 	}
 
 	const shortened = dropRepeatedLinks(converted, tokens, pattern);
-	if (losesBreak(shortened, tokens, pattern)) {
+	// A link whose address may be empty by a condition is its text then.
+	const conditional = new RegExp(`<(?:${pattern.source}){2,}>`, 'g');
+	const isOpen = [...shortened.matchAll(conditional)].some(([link]) => kindsIn(link, tokens, pattern).includes('tag'));
+	if (isOpen || losesBreak(shortened, tokens, pattern)) {
 		return null;
 	}
 
 	const template = restore(dropEmptyLinks(joinTagLines(shortened, tokens, pattern), tokens, pattern));
 	return liquidFault(engine, 'text', template) ? null : template;
+}
+
+function kindsIn(
+	text: string,
+	tokens: readonly LiquidToken[],
+	pattern: RegExp,
+): Array<LiquidToken['kind'] | undefined> {
+	return [...text.matchAll(pattern)].map(([, index]) => tokens[Number(index)]?.kind);
 }
 
 /** Whether every token that was kept still stands in the same branch of the same block, and what was left out is not missed. */

@@ -97,6 +97,7 @@ for (const [what, html] of [
 	['entities that spell Liquid', '<p>&#123;&#123; name }}</p>'],
 	['a loop of items left open', '<ul>{% for i in items %}<li>{{ i.name }}{% endfor %}</ul>'],
 	['a loop of options left open', '<select>{% for i in items %}<option>{{ i.name }}{% endfor %}</select>'],
+	['a link to nothing by a condition', '<a href="{% if no %}{{ url }}{% endif %}">a</a>'],
 	['a raw block', '<p>{% raw %}{{ name }}{% endraw %}</p>'],
 ] as const) {
 	test(`leaves ${what} to the rendered html`, t => {
@@ -128,6 +129,7 @@ for (const [what, html, text] of [
 	['what nobody sees', 'a<p hidden>b</p><span style="color:red;DISPLAY: none">c</span><template>d</template>e', 'ae'],
 	['images side by side', '<img alt="Web"><img alt="Chat"><img alt=""><img alt=" "><img src="x">', 'Web Chat'],
 	['an image of several lines', '<p>a <img alt="two\n  lines"> b</p>', 'a two lines b'],
+	['an image that is a button', '<input type="IMAGE" alt="Go" src="x"><input type="text" alt="no">', 'Go'],
 	['an image in a picture', '<picture><source srcset="x"><img alt="A pen" src="y"></picture>', 'A pen'],
 	['a link of an image', '<a href="https://a.example"><img alt="Shop" src="x"></a>', 'Shop <https://a.example>'],
 	['a link of an image without words', '<a href="https://a.example"><img src="x"></a>', 'https://a.example'],
