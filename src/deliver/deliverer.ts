@@ -164,8 +164,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		}
 
 		const {terms} = job;
-		// A copy that was tried goes first to the address whose turn it is.
-		const wanted = job.attempt === 1 ? found : found.slice(0, 1);
+		// A copy that was tried goes first to the host whose turn it is.
+		const wanted = job.attempt === 1 ? found : found.filter(({host}) => host === found[0]?.host);
 		const asked = pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),
 			waitMs: job.endsAt - clock.now(),

@@ -112,7 +112,7 @@ async function addressRoutes(
 	}
 
 	if (routes.length > 0) {
-		return inTurn(routes, asked).slice(0, mostAddresses);
+		return ofBothFamilies(inTurn(routes, asked));
 	}
 
 	if (unmet !== null) {
@@ -240,6 +240,14 @@ export function inTurn(routes: readonly Route[], asked: readonly Asked[]): reado
 
 	const turnOf = ({host, address}: Route) => turns.get(`${host} ${address}`) ?? -1;
 	return routes.toSorted((a, b) => turnOf(a) - turnOf(b));
+}
+
+/** The first of them. One family may lead nowhere from here, so the other one is among them if there is one. */
+function ofBothFamilies(routes: readonly Route[]): Route[] {
+	const first = routes.slice(0, mostAddresses);
+	const isV6 = isIPv6(first[0]?.address ?? '');
+	const other = routes.find(({address}) => isIPv6(address) !== isV6);
+	return other === undefined || first.includes(other) ? first : [...first.slice(0, -1), other];
 }
 
 /** A null MX beside others means nothing, and an address is no name. */

@@ -149,6 +149,30 @@ const faults = {
 	grey: {phase: 'rcpt', code: 451},
 } as const;
 
+test('each try asks an address of both families', async t => {
+	const options: MxRoutesOptions = {
+		resolver: {
+			...dnsOf([{priority: 10, addresses: 2}]),
+			aaaa: () => Promise.resolve({kind: 'found', records: Array.from({length: 12}, (_, n) => `2a00::${n + 1}`)}),
+		},
+		families: () => Promise.resolve({v4: true, v6: true}),
+		...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},
+	};
+	const asked: Asked[] = [];
+	for (let n = 1; n < 12; n++) {
+		const routes = (await mxRoutes(
+			'example.test',
+			{recipientId: 'rcp_1', terms: {sources: []}, asked},
+			options,
+		)) as Route[];
+		t.is(routes.length, 5);
+		t.is(new Set(routes.map(({address}) => address.includes(':'))).size, 2);
+		asked.push(...routes.map(({host, address}) => ({n, host, ip: address, ...faults.refused})));
+	}
+
+	t.is(new Set(asked.map(({ip}) => ip)).size, 14);
+});
+
 test('whatever fails, each address of each host is asked within as many tries as there are addresses', async t => {
 	const layout = fc.array(fc.record({priority: fc.nat(3), addresses: fc.integer({min: 1, max: 8})}), {
 		minLength: 1,
