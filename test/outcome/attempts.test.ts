@@ -3,7 +3,7 @@ import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {readCopies} from '../../src/store/message-copies.ts';
+import {readAsked, readCopies} from '../../src/store/message-copies.ts';
 import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {changeCopies, copyRows} from '../helpers/copies.ts';
@@ -74,6 +74,24 @@ storeTest(test, 'a try lost after the dot is remembered: the end that comes late
 	const outcome: Outcome = {kind: 'deferred', category: 'greylist', reason: '450 later'};
 	await record(store, await record(store, other, outcome, [deferred], 1), {kind: 'delivered'}, [taken], 2);
 	t.false('possible_duplicate' in ((await lastDetail(store, other)) ?? {}));
+});
+
+storeTest(test, 'whom a copy asked is read in the order in which it asked, the last fifty', async (t, store) => {
+	let copy = await newCopy(store);
+	t.deepEqual(await readAsked(store.reader, copy.id), []);
+	const askedAt = (n: number) =>
+		Array.from({length: 5}, (_, position) => ({
+			...{host: `mx${position}.test`, ip: `192.0.2.${n}`, phase: 'rcpt' as const, code: 451},
+		}));
+	for (let n = 1; n <= 12; n++) {
+		const attempts = askedAt(n).map(one => ({...lost, ...one}));
+		copy = await record(store, copy, {kind: 'deferred', category: 'greylist', reason: '451 later'}, attempts, n);
+	}
+	const tries = Array.from({length: 10}, (_, n) => n + 3);
+	t.deepEqual(
+		await readAsked(store.reader, copy.id),
+		tries.flatMap(n => askedAt(n).map(one => ({n, ...one}))),
+	);
 });
 
 storeTest(test, 'what was said stands with the attempt', async (t, store) => {
