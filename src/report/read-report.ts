@@ -11,7 +11,7 @@ import {type BounceText, bounceTextOf, longestText} from './text/bounce-text.ts'
 import {evidenceIn, replyAlone} from './text/evidence.ts';
 import {type Finding, mostFindings} from './text/finding.ts';
 import {findingsOf} from './text/findings.ts';
-import {readFullBox} from './text/generic.ts';
+import {readLetter} from './text/generic.ts';
 import {returnedParts} from './text/returned.ts';
 import {returnedRecipient} from './text/returned-recipient.ts';
 import {actionOf, arrival, daemonSigns} from './text/signs.ts';
@@ -103,7 +103,7 @@ function whatItSays(
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {
 	const found = findingsOf(bounce);
-	const findings = (found.length > 0 ? found : readFullBox(bounce, classify)).slice(0, mostFindings);
+	const findings = (found.length > 0 ? found : readLetter(bounce, classify)).slice(0, mostFindings);
 	if (findings.length === 0) {
 		return null;
 	}

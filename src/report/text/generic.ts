@@ -3,7 +3,7 @@ import {findAddresses, sameAddress} from '../addresses.ts';
 import type {BounceText} from './bounce-text.ts';
 import type {Detector, Finding} from './finding.ts';
 import {readListed} from './listed.ts';
-import {daemonSigns} from './signs.ts';
+import {daemonSigns, mayBeBounce} from './signs.ts';
 
 const failing = new RegExp(
 	[
@@ -46,19 +46,33 @@ export const readGeneric: Detector = bounce => {
 const longestLetter = 500;
 // What a host tells its own users of their mailboxes.
 const toOwner =
-	/\b(?:your|ihre?|votre|su|tu|tuo|vostra|seu|sua|uw|din|twoj[ae]?|ваш[ае]?) (?:\w{1,12}[ -])?(?:mail|inbox|account|konto|quota|postfach|bo[iî]te|compte|buz|cuenta|casella|caixa|conta|skrzynk|postvak|postbus|ящик)|\b(?:almost|nearly|warning|fast voll|presque|casi|quasi|quase|prawie|bijna|почти)\b|\d ?%/iu;
+	/\b(?:your|ihre?|votre|su|tu|tuo|vostra|seu|sua|uw|din|twoj[ae]?|ваш[ае]?) (?:\w{1,12}[ -])?(?:mail|inbox|account|konto|quota|postfach|bo[iî]te|compte|buz|cuenta|casella|caixa|conta|skrzynk|postvak|postbus|ящик)|\b(?:almost|nearly|quota warning|fast voll|presque|casi|quasi|quase|prawie|bijna|почти)\b|\d ?%/iu;
 
-/** A letter of a sentence or two about a mailbox that is full: no word in it need speak of a delivery. It suppresses nobody. */
-export function readFullBox(bounce: BounceText, classify: Classify): Finding[] {
+/**
+ * A letter of a sentence or two in which no word speaks of a delivery. What the rules know of a refusal is one in a daemon's mail; of
+ * a mailbox that is full, which suppresses nobody, any machine may tell.
+ */
+export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 	const {from, machine, nullPath, trace, other} = daemonSigns(bounce);
 	const said = bounce.said.trim() || bounce.field('subject').trim();
-	const isDaemon = from ? trace || bounce.field('return-path') === '' : machine && nullPath;
-	if (!isDaemon || other || said === '' || said.length > longestLetter || toOwner.test(said)) {
+	const isDaemon = isDaemons(bounce);
+	const isMachine = from ? trace || bounce.field('return-path') === '' : machine && nullPath;
+	if (
+		!(isDaemon || isMachine) ||
+		other ||
+		!mayBeBounce(bounce) ||
+		said === '' ||
+		said.length > longestLetter ||
+		toOwner.test(said)
+	) {
 		return [];
 	}
 	const evidence = {phase: null, code: null, enhanced: null, status: null, host: null, text: said};
-	return classify(evidence).category === 'mailbox_full'
-		? readSentence({...bounce, said}).filter(({recipient}) => recipient !== null)
+	const {category} = classify(evidence);
+	const findings = readSentence({...bounce, said});
+	const [{recipient} = {recipient: null}] = findings;
+	return (category === 'mailbox_full' && recipient !== null) || (isDaemon && category !== 'undetermined')
+		? findings
 		: [];
 }
 

@@ -472,6 +472,21 @@ for (const [header, text] of [
 	});
 }
 
+for (const [text, category] of [
+	['<neko@mx.example>:\nSorry, no mailbox here by that name. (#5.1.1)', 'unknown_user'],
+	['neko@mx.example [Inactive account]', 'disabled'],
+	['neko@mx.example; Failed; 5.1.1 (bad destination mailbox address)', 'unknown_user'],
+	['<neko@mx.example>:\nThis address no longer accepts mail.', 'disabled'],
+	['<neko@mx.example>:\nYour host is listed at bl.example.', 'block'],
+] as const) {
+	test(`a daemon’s letter that the rules know: ${text}`, t => {
+		const header = {From: 'MAILER-DAEMON@mx.example', Subject: 'Returned mail', 'Return-Path': '<>'};
+		t.like(read(mailOf(header, text)).reports, [{recipient: 'neko@mx.example', action: 'failed', category}]);
+		const ada = {...header, From: 'Ada <ada@mx.example>', 'Return-Path': '<ada@mx.example>'};
+		t.is(read(mailOf(ada, text)).kind, 'other');
+	});
+}
+
 for (const [header, text] of [
 	[{}, 'Your mailbox neko@mx.example is full.'],
 	[{}, 'Ihr Postfach neko@mx.example ist voll.'],
