@@ -114,12 +114,12 @@ function encodedMailboxes(value: string): string | null {
 		}
 		const before = phrase.map(({raw}) => raw).join('');
 		const isName = piece.kind === 'angle' || piece.raw === ':' || !before.includes('@');
-		const encoded = [
-			isName ? encodedName(phrase) : asciiAddress(before),
-			piece.kind === 'comment' ? encodedComment(piece.raw) : asciiAddress(piece.raw),
+		const encode = [
+			() => (isName ? encodedName(phrase) : asciiAddress(before)),
+			() => (piece.kind === 'comment' ? encodedComment(piece.raw) : asciiAddress(piece.raw)),
 		];
 		for (const [index, raw] of [before, piece.raw].entries()) {
-			const written = foreign.test(raw) ? encoded[index] : raw;
+			const written = foreign.test(raw) ? encode[index]?.() : raw;
 			if (pieces === null || typeof written !== 'string') {
 				return null;
 			}

@@ -8,13 +8,17 @@ import {repairField} from './repair-field.ts';
 const deepest = 10;
 /** A multipart with more is left as it is: a million of them would take a maker's memory. */
 const mostParts = 1000;
-/** Of all parts together, octets that are repaired: it is done by the thread that takes the mail. */
-const mostHeader = 256 * 1024;
+/** Of the headers of all parts together, octets that are repaired: it is done by the thread that takes the mail. */
+const mostHeader = 64 * 1024;
+/** Of parts and the parts in them, octets that are looked through: four times the largest mail. */
+const mostLooked = 40 * 1024 * 1024;
 /** A longer text becomes base64, which takes less memory to write. */
 const longestText = 256 * 1024;
 
 /** `encodes`: else parts that would be encoded come out empty. `fault`: the first thing that cannot be done, a clause for people. */
-type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number};
+type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number; looksLeft: number};
+
+const newWork = (encodes: boolean): Work => ({encodes, fault: null, headerLeft: mostHeader, looksLeft: mostLooked});
 
 /**
  * A MIME entity with CRLF line ends as 7-bit: parts that are `8bit` or `binary`, or have lines of more than 998 octets, are encoded
@@ -22,7 +26,7 @@ type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number
  * signed (RFC 6376 §5.3). What is fit already stays as it is, and so does what is signed (RFC 1847 §2.1).
  */
 export function sevenBit(entity: Buffer): Buffer {
-	return converted(entity, {encodes: true, fault: null, headerLeft: mostHeader}, 0, 'text/plain');
+	return converted(entity, newWork(true), 0, 'text/plain');
 }
 
 const tooLong = (where: string): string =>
@@ -30,9 +34,9 @@ const tooLong = (where: string): string =>
 
 /** Why an entity has a line of more than 998 octets after that, or signed octets beyond ASCII; null: it has none. */
 export function sevenBitFault(entity: Buffer): string | null {
-	const work: Work = {encodes: false, fault: null, headerLeft: mostHeader};
-	const line = longLineIn(converted(entity, work, 0, 'text/plain'));
-	return work.fault ?? (line === null ? null : tooLong(''));
+	const work = newWork(false);
+	const left = longLineIn(converted(entity, work, 0, 'text/plain'));
+	return work.fault ?? (left === -1 ? null : tooLong(''));
 }
 
 /** @param usualType of an entity that names none (RFC 2046 §5.1.5) */
@@ -48,7 +52,7 @@ function converted(entity: Buffer, work: Work, depth: number, usualType: string)
 	const head = depth === 0 ? given : repairedHead(given, work);
 	const withBody = (octets: Buffer) => Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), octets]);
 	const asItIs = head === given ? entity : withBody(body);
-	const isLong = longLineIn(body) !== null;
+	const isLong = longLineIn(body) !== -1;
 	if (!isLong && isAscii(body)) {
 		return asItIs;
 	}
@@ -56,8 +60,9 @@ function converted(entity: Buffer, work: Work, depth: number, usualType: string)
 		work.fault ??= isLong ? tooLong(where) : null;
 		return asItIs;
 	};
-	if (depth > deepest) {
-		return leave(`, in a part more than ${deepest} deep`);
+	work.looksLeft -= body.length;
+	if (depth > deepest || work.looksLeft < 0) {
+		return leave(depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that lies too deep');
 	}
 	const named = fieldOf(head, 'content-type');
 	const type = named.trim() === '' ? usualType : named;
@@ -115,7 +120,7 @@ function repairedHead(head: string, work: Work): string {
 		if (made?.ok) {
 			return made.line;
 		}
-		work.fault ??= made !== null && longLineIn(Buffer.from(line, 'latin1')) !== null ? `in a part ${made.fault}` : null;
+		work.fault ??= made !== null && longLineIn(Buffer.from(line, 'latin1')) !== -1 ? `in a part ${made.fault}` : null;
 		return line;
 	});
 	return `${repaired.join('\r\n')}\r\n`;
@@ -142,11 +147,26 @@ function* convertedParts(
 
 /** What stands around parts; nobody reads the text before the first and after the last (RFC 2046 §5.1.1), which goes if its lines are too long. */
 function around(octets: Buffer, boundary: string): Buffer {
-	if (longLineIn(octets) === null) {
+	if (longLineIn(octets) === -1) {
 		return octets;
 	}
-	const lines = octets.toString('latin1').split('\r\n');
-	return Buffer.from(lines.filter(line => line === '' || line.startsWith(`--${boundary}`)).join('\r\n'), 'latin1');
+	const kept = Buffer.allocUnsafe(octets.length);
+	const delimiter = `--${boundary}`;
+	let length = 0;
+	for (let start = 0; start < octets.length; ) {
+		// Millions of empty lines are looked through faster than searched.
+		const isEmpty = octets[start] === 0x0d && octets[start + 1] === 0x0a;
+		const lineEnd = isEmpty ? start : octets.indexOf('\r\n', start);
+		const end = lineEnd === -1 ? octets.length : lineEnd + 2;
+		if (isEmpty) {
+			kept[length++] = 0x0d;
+			kept[length++] = 0x0a;
+		} else if (octets.toString('latin1', start, start + delimiter.length) === delimiter) {
+			length += octets.copy(kept, length, start, end);
+		}
+		start = end;
+	}
+	return kept.subarray(0, length);
 }
 
 function joined(head: string, encoding: string, body: readonly Buffer[]): Buffer {

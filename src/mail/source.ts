@@ -95,17 +95,26 @@ export function isGoodLine(line: string): boolean {
 	);
 }
 
-/** The first line that is too long, from 1; null: none is. */
-export function longLineIn(octets: Buffer): number | null {
+/** Where the first line begins that is too long; -1: none is. */
+export function longLineIn(octets: Buffer): number {
 	for (let start = 0; octets.length - start > longestLine; ) {
 		// Of a line that fits the end is seen at once, and those of short lines before it need no look.
 		const end = octets.lastIndexOf(lf, start + longestLine + 1);
 		if (end < start) {
-			return octets.toString('latin1', 0, start).split('\n').length;
+			return start;
 		}
 		start = end + 1;
 	}
-	return null;
+	return -1;
+}
+
+/** Which line begins there, from 1. */
+export function lineNumber(octets: Buffer, start: number): number {
+	let number = 1;
+	for (let at = 0; at < start; at++) {
+		number += octets[at] === lf ? 1 : 0;
+	}
+	return number;
 }
 
 /** What is wrong with the octets of a mail, wherever they stand; null: nothing. */

@@ -7,6 +7,7 @@ import {
 	fieldValue,
 	type HeaderLimits,
 	isGoodLine,
+	lineNumber,
 	longestLine,
 	longLineIn,
 	octetFault,
@@ -113,11 +114,12 @@ function repaired({fields: given, body}: Source): ReadSource {
 		}
 		fields.push({name: field.name, line: made.line});
 	}
-	const line = longLineIn(body);
-	if (isSigned && line !== null) {
+	const start = longLineIn(body);
+	if (isSigned && start !== -1) {
+		const line = lineNumber(body, start);
 		return fault(`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`);
 	}
-	const left = line === null && isAscii(body) ? null : sevenBitFault(mailOf(fields, body));
+	const left = start === -1 && isAscii(body) ? null : sevenBitFault(mailOf(fields, body));
 	return left === null ? {ok: true, source: {fields, body}} : fault(left);
 }
 

@@ -317,3 +317,22 @@ test('a field of any form is repaired in one pass', t => {
 		t.true(cpuCost(() => sent(mailOf([field])), mostMs) <= mostMs, what);
 	}
 });
+
+test('parts in parts are repaired while they are not looked through too often', async t => {
+	const nested = (depth: number, text: string): string =>
+		depth === 0
+			? text
+			: `Content-Type: multipart/mixed; boundary=b${depth}\r\n\r\n--b${depth}\r\n${nested(depth - 1, text)}\r\n--b${depth}--\r\n`;
+	const part = (text: string) => `Content-Type: text/plain\r\n\r\n${text}`;
+	t.regex((await repaired(nested(9, part(`Hello\r\n${long}`)))).text ?? '', /Hello/);
+	const lines = '\r\n'.repeat(4 * 1024 * 1024);
+	t.regex((await repaired(nested(3, part(`Hello${lines}${long}`)))).text ?? '', /Hello/);
+	t.regex(`${sent(mailOf([nested(9, part(`${lines}${long}`))]))}`, /998 octets, in a large part that lies too deep/);
+});
+
+test('a text before the first part loses its lines if one is too long', async t => {
+	const {text} = await repaired(
+		`Content-Type: multipart/mixed; boundary=b\r\n\r\nabc\r\n\r\n${long}\r\n--b\r\n\r\nHello\r\n--b--\r\n${long}`,
+	);
+	t.is(text?.trim(), 'Hello');
+});
