@@ -120,9 +120,10 @@ export async function transact(
 }
 
 /**
- * The same where nothing was sent with the command, or behind it. What the host says unasked just before it answers passes
- * for the answer, and would refuse the mail for good. So where no mail has shown that the session is in step,
- * QUIT is said: only that is answered with 221, and where another reply comes first, the server is out of step.
+ * The end of a transaction by an answer with none behind it. What the host says unasked just before it answers passes for
+ * the answer, and would refuse the mail for good, or send again what was taken. So QUIT is said: only that is answered with
+ * 221, and where another reply comes first, the server is out of step. Before the data an earlier mail that was taken shows
+ * that it is in step.
  */
 async function loneRefusal(
 	{connection, taken}: Session,
@@ -130,7 +131,9 @@ async function loneRefusal(
 	answer: Answer,
 	timeouts: SmtpTimeouts,
 ): Promise<Omit<Transaction, 'grouped'>> {
-	if ('lost' in answer || answer.code < 500 || taken > 0 || connection.lost() !== null) {
+	const isProven = taken > 0 && (phase === 'mail' || phase === 'rcpt');
+	const least = phase === 'dot' ? 400 : 500;
+	if ('lost' in answer || answer.code < least || isProven || connection.lost() !== null) {
 		return await refusal(connection, phase, answer, [], timeouts.rset);
 	}
 
