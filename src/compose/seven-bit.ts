@@ -151,22 +151,29 @@ function around(octets: Buffer, boundary: string): Buffer {
 		return octets;
 	}
 	const kept = Buffer.allocUnsafe(octets.length);
-	const delimiter = `--${boundary}`;
+	const delimiter = Buffer.from(`--${boundary}`, 'latin1');
 	let length = 0;
-	for (let start = 0; start < octets.length; ) {
-		// Millions of empty lines are looked through faster than searched.
-		const isEmpty = octets[start] === 0x0d && octets[start + 1] === 0x0a;
-		const lineEnd = isEmpty ? start : octets.indexOf('\r\n', start);
-		const end = lineEnd === -1 ? octets.length : lineEnd + 2;
-		if (isEmpty) {
-			kept[length++] = 0x0d;
-			kept[length++] = 0x0a;
-		} else if (octets.toString('latin1', start, start + delimiter.length) === delimiter) {
-			length += octets.copy(kept, length, start, end);
+	// Octet by octet: there may be millions of lines.
+	for (let [start, end] = [0, 0]; start < octets.length; start = end) {
+		while (end < octets.length && octets[end] !== 0x0a) {
+			end++;
 		}
-		start = end;
+		end = Math.min(end + 1, octets.length);
+		if (octets[start] === 0x0d || beginsAt(octets, start, delimiter)) {
+			for (let at = start; at < end; at++) {
+				kept[length++] = octets[at] as number;
+			}
+		}
 	}
 	return kept.subarray(0, length);
+}
+
+function beginsAt(octets: Buffer, start: number, text: Buffer): boolean {
+	let at = 0;
+	while (at < text.length && octets[start + at] === text[at]) {
+		at++;
+	}
+	return at === text.length;
 }
 
 function joined(head: string, encoding: string, body: readonly Buffer[]): Buffer {
