@@ -59,7 +59,8 @@ export function factsOf(evidence: Evidence): Facts[] {
 	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
 	const whole = facts(evidence, text, phase);
-	return said === null ? [whole] : [facts(evidence, said, phase, true), whole];
+	// Without words the code stands behind them: `The mailbox is full (550 5.1.1)`.
+	return said === null || !/\p{L}{3}/u.test(plainText(said)) ? [whole] : [facts(evidence, said, phase, true), whole];
 }
 
 function facts(evidence: Evidence, text: string, phase: Phase | null, introduced = false): Facts {

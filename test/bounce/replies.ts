@@ -852,6 +852,9 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.1.1 Hộp thư đã đầy',
 		'550 The space of this user has been used up',
 		'550 Sorry, the recipient quota limit is exceeded',
+		'The mailbox of u is full (550 5.1.1)',
+		'u@example.com: over quota [550 5.1.1]',
+		'550 user over quota. (#5.1.1)',
 	],
 	block: [
 		'554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/query/ip/192.0.2.1',
@@ -906,6 +909,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 			phase: 'greeting',
 		},
 		'550 5.7.1 [HM07] Mail from IP 192.0.2.1 was rejected due to listing in Spamhaus PBL.',
+		'Your IP is blocked: error 550 5.1.1',
 	],
 	reputation: [
 		'554 Your access to this mail system has been rejected due to the sending MTA’s poor reputation. If you believe that this failure is in error, please contact the intended recipient via alternate means.',
@@ -1303,6 +1307,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Taille limite du message atteinte',
 		'550 メールのサイズが大きすぎます',
 		{reply: '554 #5.3.4 message header size exceeds limit', phase: 'dot'},
+		'Message too large (552 5.1.1)',
 	],
 	network: [
 		'550 5.1.1 lost connection with mx.example.com[192.0.2.1] while sending RCPT TO',

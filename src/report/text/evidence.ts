@@ -12,6 +12,8 @@ const longestText = 4096;
 const trailers =
 	/\n[ \t]*\n|\n[ \t]*(?:Giving up on|\(Other MXes|I.m not going to try|STARTTLS proto|Generating server|-{3,}|={3,})|\bGiving up on\b/i;
 
+const word = /\p{L}{3}/u;
+
 /** What a text about one recipient tells for the rule table: codes, how far the session came, the host that spoke. */
 export function evidenceIn(whole: string): Evidence {
 	const text = whole.slice(0, longestText);
@@ -19,7 +21,10 @@ export function evidenceIn(whole: string): Evidence {
 	return {phase: phaseIn(text), code, enhanced, status: null, text, host: hostIn(text)};
 }
 
-/** The reply in a text, from its code to where the daemon goes on with words of its own; the text where there is none. */
+/**
+ * The reply in a text, from its code to where the daemon goes on with words of its own. The text where there is none, or where the
+ * code stands behind the words, as qmail puts it: `The mailbox is full. (#5.1.1)`.
+ */
 export function replyAlone(whole: string): string {
 	const text = whole.slice(0, longestText);
 	const found = refusalOf(text, pair) ?? refusalOf(text, spoken) ?? enhancedAlone.exec(text);
@@ -28,7 +33,10 @@ export function replyAlone(whole: string): string {
 	}
 	const start = found.index + found[0].search(/[245]\d\d|[245]\.\d/);
 	const reply = text.slice(start);
-	return reply.slice(0, trailers.exec(reply)?.index);
+	const cut = reply.slice(0, trailers.exec(reply)?.index);
+	const line = text.slice(text.lastIndexOf('\n', start) + 1, start);
+	const isBehind = (/\(#?$/.test(line) && word.test(line)) || !word.test(cut);
+	return isBehind ? text.slice(0, start + cut.length) : cut;
 }
 
 /** Transcripts begin with what went well. */

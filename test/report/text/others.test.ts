@@ -472,6 +472,19 @@ for (const [header, text] of [
 	});
 }
 
+for (const [words, category] of [
+	['The mailbox is full. (#5.1.1)', 'mailbox_full'],
+	['Your IP is blocked here. (#5.1.1 - chkuser)', 'block'],
+	['Sorry, temporarily disabled. (#5.1.1)', 'undetermined'],
+	['Sorry, it looks like spam.\n(#5.1.1)', 'spam_content'],
+	['Sorry, no mailbox here by that name. (#5.1.1)', 'unknown_user'],
+] as const) {
+	test(`qmail puts the code behind the words: ${words}`, t => {
+		const text = `Hi. This is the qmail-send program at mx.example.\n\n<neko@mx.example>:\n${words}\n`;
+		t.like(read(mailOf({Subject: 'failure notice'}, text)).reports, [{recipient: 'neko@mx.example', category}]);
+	});
+}
+
 for (const [text, category] of [
 	['<neko@mx.example>:\nSorry, no mailbox here by that name. (#5.1.1)', 'unknown_user'],
 	['neko@mx.example [Inactive account]', 'disabled'],
