@@ -60,7 +60,7 @@ test('bodies that are no JSON object as RFC 8259 wants it, on every route that t
 			"{'a':1}",
 			'{"a":01}',
 			'{"a":NaN}',
-			'\ufeff{}',
+			'\ufeff\ufeff{}',
 			'{}{}',
 			'{"a":"\t"}',
 		],

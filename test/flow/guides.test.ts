@@ -113,6 +113,7 @@ const needs: Readonly<Record<string, readonly string[]>> = {
 	smarthosts: [
 		'mailctl workspace create --name acme',
 		'mailctl sender add no-reply@shop.example --verified --workspace default',
+		'echo smtp://user:pw@three.example:587 > route.txt',
 	],
 };
 
