@@ -179,7 +179,8 @@ function afterHandshake(route: Route, stop: Stop): Stop {
 		return failedTls(route, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
 	}
 
-	return stop.by === 'reply' && stop.reply.code !== 421 && mayDoWithout
+	// It took the same command a moment ago in plain text.
+	return stop.by === 'reply' && mayDoWithout
 		? failedTls(route, {
 				lost: `the server does not take us within TLS: ${reasonOf(stop.reply)}`,
 				tlsFailure: 'starttls-not-supported',

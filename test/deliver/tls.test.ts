@@ -253,6 +253,7 @@ const afterwards: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = 
 	['is silent and reads nothing after the handshake', {ehlo: withinTls({do: 'freeze'})}],
 	['answers the second EHLO with no SMTP', {ehlo: withinTls({bytes: 'HTTP/1.1 400 Bad Request\r\n'.repeat(100)})}],
 	['answers 4xx to EHLO and HELO within TLS', {ehlo: withinTls('450 4.7.1 no'), helo: withinTls('450 4.7.1 no')}],
+	['says 421 to EHLO within TLS', {ehlo: withinTls('421 4.3.2 bye')}],
 	['greets again within TLS', {ehlo: withinTls('220 fake.test ESMTP')}],
 	['answers 220 with text behind it in one packet', {starttls: {bytes: '220 go\r\n454 4.7.0 oh no\r\n'}}],
 	['refuses EHLO and HELO within TLS', {ehlo: withinTls('554 5.7.0 no'), helo: withinTls('554 5.7.0 certificate?')}],
