@@ -2,7 +2,7 @@ import type {Attachment, Tracking} from '../mail/message.ts';
 import {createForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {FromWorker, ToWorker} from '../pool/work-protocol.ts';
 import type {Made, Unmade} from './attempt.ts';
-import {createPatience} from './patience.ts';
+import {createPatience, quickMs} from './patience.ts';
 
 /** Everything a maker needs for one copy, apart from what it caches: templates by version, DKIM keys by their ids. */
 export type MakeJob = {
@@ -38,8 +38,8 @@ export type MakeJob = {
 
 export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
 
-/** `known`: of how many failures that took long the main thread knew when it sent the job. */
-export type SentJob = MakeJob & {readonly known: number};
+/** `known`: of how many jobs that took long the main thread knew when it sent this one. `renderMs`: it gets less time than usual. */
+export type SentJob = MakeJob & {readonly known: number; readonly renderMs?: number};
 
 /** `tookLong`: it failed and held other mail up. Null: not tried, for a mail of the same version did so just before. */
 export type MakerResult = (MakeResult & {readonly tookLong?: boolean}) | null;
@@ -49,6 +49,9 @@ export type ToMaker =
 	| {readonly kind: 'resource'; readonly name: string; readonly value: unknown; readonly fault?: string};
 
 export type FromMaker = FromWorker<MakerResult> | {readonly kind: 'need'; readonly name: string};
+
+/** `again`: it was not tried. `longer`: it was not made in `renderMs`. */
+type Tried = MakeResult | 'again' | 'longer';
 
 type Order = Exclude<ToMaker, ToWorker<SentJob>>;
 type Message = Exclude<FromMaker, FromWorker<MakerResult>>;
@@ -115,10 +118,9 @@ export function createMakers(options: MakersOptions) {
 		stopped: {reason: 'make_failed', message: 'The makers were stopped.', waitMs: 0, ours: true},
 	};
 
-	/** Null: it was not tried. */
-	async function tryOnce(job: MakeJob): Promise<MakeResult | null> {
+	async function tryOnce(job: MakeJob, renderMs?: number): Promise<Tried> {
 		const {versionId} = job;
-		const end = await work.do({...job, known: patience.known()});
+		const end = await work.do({...job, known: patience.known(), ...(renderMs !== undefined && {renderMs})});
 		if (!end.ok) {
 			if (end.why === 'spent') {
 				patience.failed(versionId);
@@ -128,38 +130,55 @@ export function createMakers(options: MakersOptions) {
 		const {result} = end;
 		if (result === null) {
 			patience.doubt(versionId);
-		} else if (result.ok) {
+			return 'again';
+		}
+		if (result.ok) {
 			patience.made(versionId);
-		} else if (result.tookLong) {
+			return result;
+		}
+		if (result.tookLong && renderMs !== undefined) {
+			patience.doubt(versionId);
+			return 'longer';
+		}
+		if (result.tookLong) {
 			patience.failed(versionId);
 		}
-		if (result?.ok === false && result.unmade.ours) {
+		if (result.unmade.ours) {
 			options.onResourceFault(job, result.unmade.message);
 		}
-		return result?.ok === false ? {ok: false, unmade: result.unmade} : result;
+		return {ok: false, unmade: result.unmade};
 	}
 
-	async function tryInTurn(job: MakeJob): Promise<MakeResult | null> {
-		const turn = await patience.turn(job);
+	async function tryInTurn(job: MakeJob, isQuick: boolean): Promise<Tried> {
+		const turn = await patience.turn(job, isQuick);
+		if (turn === 'none') {
+			return await tryOnce(job);
+		}
 		if (turn === 'full') {
 			const message = 'The mails before this one took longer to render than allowed.';
-			return {ok: false, unmade: {reason: 'render_limit', message, waitMs: patience.waitMs(job.versionId), ours: true}};
+			return {
+				ok: false,
+				unmade: {reason: 'render_limit', message, waitMs: patience.waitMs(job.versionId, isQuick), ours: true},
+			};
 		}
 		try {
-			return await tryOnce(job);
+			return await tryOnce(job, isQuick ? quickMs : undefined);
 		} finally {
-			if (turn === 'mine') {
-				patience.done();
-			}
+			patience.done();
 		}
 	}
 
 	return {
 		async make(job: MakeJob): Promise<MakeResult> {
+			let isQuick = !patience.needsLong(job.recipientId);
 			for (;;) {
-				const made = await (patience.isSlow(job.versionId) ? tryInTurn(job) : tryOnce(job));
-				if (made !== null) {
+				const made: Tried = await (patience.isSlow(job.versionId) || !isQuick ? tryInTurn(job, isQuick) : tryOnce(job));
+				if (typeof made === 'object') {
 					return made;
+				}
+				if (made === 'longer') {
+					patience.noteLong(job.recipientId);
+					isQuick = false;
 				}
 			}
 		},

@@ -10,10 +10,14 @@ type Turn = 'mine' | 'none' | 'full';
 
 /** A version takes turns until so many of its mails in a row were made. */
 const madeAgain = 10;
-/** Of one workspace; a copy that waits has a place at its site. */
-const mostWaiting = 16;
+/** Of one workspace; a copy that waits has a place at its site, which others could have. */
+const mostWaiting = {quick: 32, long: 4};
+/** Mails get so long at first, milliseconds; those that need more come after the others. Failures count from there: shorter ones hold nobody up. */
+export const quickMs = 100;
+/** But one of those has a turn so often, milliseconds. */
+const longEveryMs = 5000;
 const waitPerFailureMs = 1000;
-const longestWaitMs = 60_000;
+const longestWaitMs = {quick: 10_000, long: 60_000};
 const remembered = 1000;
 
 /**
@@ -22,7 +26,11 @@ const remembered = 1000;
  */
 export function createPatience(clock: Clock) {
 	const slow = new LRUCache<string, {failed: number; made: number}>({max: remembered});
-	const waiting: FairRing<Waiting> = new Map();
+	const quick: FairRing<Waiting> = new Map();
+	const long: FairRing<Waiting> = new Map();
+	/** Copies that need longer: when they come back they do not try it quickly again. */
+	const longCopies = new LRUCache<string, true>({max: remembered});
+	let lastLong = 0;
 	let failures = 0;
 	let isTaken = false;
 	let began = 0;
@@ -31,10 +39,15 @@ export function createPatience(clock: Clock) {
 
 	function next(): void {
 		isTaken = false;
-		const first = takeTurn(waiting);
+		began = clock.monotonic();
+		const soon = began - lastLong < longEveryMs ? takeTurn(quick) : undefined;
+		const late = soon ? undefined : takeTurn(long);
+		const first = soon ?? late ?? takeTurn(quick);
+		if (late) {
+			lastLong = began;
+		}
 		if (first) {
 			isTaken = true;
-			began = clock.monotonic();
 			first.go('mine');
 		}
 	}
@@ -45,6 +58,10 @@ export function createPatience(clock: Clock) {
 
 		isSlow: (versionId: string): boolean => slow.has(versionId),
 
+		needsLong: (recipientId: string): boolean => longCopies.has(recipientId),
+
+		noteLong: (recipientId: string): void => void longCopies.set(recipientId, true),
+
 		/** One of the version's mails took too long. */
 		failed(versionId: string): void {
 			failures++;
@@ -53,6 +70,7 @@ export function createPatience(clock: Clock) {
 
 		/** One of them takes long at this moment. */
 		doubt(versionId: string): void {
+			failures++;
 			slow.set(versionId, {failed: slow.peek(versionId)?.failed ?? 0, made: 0});
 		},
 
@@ -65,27 +83,31 @@ export function createPatience(clock: Clock) {
 			Object.assign(known, {failed: 0, made: known.made + 1});
 			if (known.made >= madeAgain) {
 				slow.delete(versionId);
-				for (const [workspaceId, items] of waiting) {
+				for (const [workspaceId, items] of quick) {
 					for (const item of [...items].filter(item => item.versionId === versionId)) {
 						items.delete(item);
 						item.go('none');
 					}
 					if (items.size === 0) {
-						waiting.delete(workspaceId);
+						quick.delete(workspaceId);
 					}
 				}
 			}
 		},
 
-		turn({versionId, workspaceId}: Sort): Promise<Turn> | Turn {
+		turn({versionId, workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
+			const [ring, most] = isQuick ? [quick, mostWaiting.quick] : [long, mostWaiting.long];
 			if (isStopped) {
 				return 'none';
 			}
-			if ((waiting.get(workspaceId)?.size ?? 0) >= mostWaiting) {
+			if ((ring.get(workspaceId)?.size ?? 0) >= most) {
 				return 'full';
 			}
+			if (!isQuick && long.size === 0) {
+				lastLong = clock.monotonic();
+			}
 			return new Promise(go => {
-				addTurn(waiting, workspaceId, {versionId, go});
+				addTurn(ring, workspaceId, {versionId, go});
 				if (!isTaken) {
 					next();
 				}
@@ -97,19 +119,21 @@ export function createPatience(clock: Clock) {
 		},
 
 		/** After how long it is worth to look again for a mail that found no place, milliseconds. */
-		waitMs: (versionId: string): number =>
-			Math.min(longestWaitMs, waitPerFailureMs * Math.max(1, slow.peek(versionId)?.failed ?? 0)),
+		waitMs: (versionId: string, isQuick: boolean): number =>
+			Math.min(
+				longestWaitMs[isQuick ? 'quick' : 'long'],
+				waitPerFailureMs * Math.max(1, slow.peek(versionId)?.failed ?? 0),
+			),
 
 		/** Nobody waits any more. */
 		stop(): void {
 			isStopped = true;
 			clearTimeout(resting);
-			for (const items of waiting.values()) {
-				for (const {go} of items) {
-					go('none');
-				}
+			for (const {go} of [quick, long].flatMap(ring => [...ring.values()].flatMap(items => [...items]))) {
+				go('none');
 			}
-			waiting.clear();
+			quick.clear();
+			long.clear();
 		},
 	};
 }

@@ -39,7 +39,7 @@ export type RenderResult = Result<string>;
 
 export type Renderer = {
 	/** Renders one mail, at once. Never throws for what a template or its data do. */
-	readonly renderPieces: (variant: RenderVariant, input: RenderInput) => Result<Pieces>;
+	readonly renderPieces: (variant: RenderVariant, input: RenderInput, limitMs?: number) => Result<Pieces>;
 	/** The same with whole texts. */
 	readonly render: (variant: RenderVariant, input: RenderInput) => RenderResult;
 };
@@ -91,10 +91,14 @@ export function createRenderer({
 		return templates;
 	}
 
-	function renderPieces(variant: RenderVariant, {data, locale, timezone, ...reserved}: RenderInput): Result<Pieces> {
+	function renderPieces(
+		variant: RenderVariant,
+		{data, locale, timezone, ...reserved}: RenderInput,
+		limitMs = renderTime,
+	): Result<Pieces> {
 		// The reserved names come last and win.
 		const scope = {...(parseExact(data) as object), ...reserved};
-		const state = limitWork(renderTime, clocks);
+		const state = limitWork(limitMs, clocks);
 		const terms = {place: {locale, timezone}, strict, isSpent: () => state() === 'spent'};
 		let part: Part | 'parse' = 'parse';
 

@@ -35,12 +35,12 @@ export type Variant = RenderVariant & {readonly locale: string | null};
 /** What a maker looks up by name before it makes a job. */
 export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
 
-export type Make = (job: MakeJob, ingredients: Ingredients) => MakeResult;
+export type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
 /** Renders, composes and signs one copy. Everything but the signature's time is the same at every try. */
 export function createMake({links, renderer, tokenLifetimeMs, listening, senderId, cfbl, clock}: MakeOptions): Make {
 	const compose = createCompose();
-	return (job, {variants, signing}) => {
+	return (job, {variants, signing}, renderMs) => {
 		const {recipientId, address} = job;
 		const claims: Claims = {
 			workspaceId: job.workspaceId,
@@ -80,7 +80,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		if (!variant) {
 			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
 		}
-		const rendered = renderer.renderPieces(variant, {
+		const input = {
 			data: job.data ?? '{}',
 			locale: job.locale,
 			timezone: job.timezone,
@@ -88,7 +88,8 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			unsubscribe_url: unsubscribeUrl,
 			workspace: {name: job.workspaceName},
 			message: {id: job.messageId, locale: mailLocale(variant.locale, job.locale)},
-		});
+		};
+		const rendered = renderer.renderPieces(variant, input, renderMs);
 		if (!rendered.ok) {
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
 		}

@@ -9,6 +9,7 @@ import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/work-protocol.ts';
 import type {Unmade} from '../queue/attempt.ts';
 import type {FromMaker, MakeJob, MakeResult, MakerResult, SentJob, ToMaker} from '../queue/makers.ts';
+import {quickMs} from '../queue/patience.ts';
 import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './feedback.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
@@ -48,8 +49,6 @@ const signings = new LRUCache<string, readonly SigningKey[]>({max: cached});
 const faults = new Map<string, string>();
 /** By template version, `known` of its job that took long last: those sent before it did are given back. */
 const slow = new LRUCache<string, number>({max: cached});
-/** Failures that took this long count, milliseconds: those that fail at once hold nobody up. */
-const longMs = 100;
 const batches: Array<readonly SentJob[]> = [];
 const asked = new Set<string>();
 
@@ -120,19 +119,19 @@ function makeOne(job: SentJob): MakerResult {
 	}
 	const began = performance.now();
 	const result = makeInTime(job);
-	if (result.ok || performance.now() - began < longMs) {
+	if (result.ok || performance.now() - began < quickMs) {
 		return result;
 	}
 	slow.set(job.versionId, job.known);
 	return {...result, tookLong: true};
 }
 
-function makeInTime(job: MakeJob): MakeResult {
+function makeInTime(job: SentJob): MakeResult {
 	Atomics.add(told, progress.begun, 1);
 	Atomics.store(told, progress.working, 1);
 	try {
 		const ingredients = ingredientsOf(job);
-		return ingredients.ok ? make(job, ingredients) : {ok: false, unmade: ingredients.unmade};
+		return ingredients.ok ? make(job, ingredients, job.renderMs) : {ok: false, unmade: ingredients.unmade};
 	} catch (error) {
 		return {
 			ok: false,
