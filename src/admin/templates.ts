@@ -87,6 +87,15 @@ export type Content = {
 	readonly sample: string | null;
 };
 
+/** Characters of a version, all its languages with what they are compiled to: it is written and read in one go. */
+export const largestVersion = 8 * 1024 * 1024;
+
+export function isTooLarge(variants: Content['variants']): boolean {
+	const lengthOf = ({source, text_source, html, text}: TemplateVariant) =>
+		[source, text_source, html, text].reduce((sum, one) => sum + (one?.length ?? 0), 0);
+	return variants.reduce((sum, variant) => sum + lengthOf(variant), 0) > largestVersion;
+}
+
 /** Whether a version holds just this. */
 export function isContent({fingerprint, sample}: TemplateVersion, content: Content): boolean {
 	return fingerprint === fingerprintOf(content.variants) && sample === content.sample;

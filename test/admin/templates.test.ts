@@ -4,6 +4,7 @@ import {
 	conflictOf,
 	createTemplate,
 	fingerprintOf,
+	isTooLarge,
 	removeTemplate,
 	rollBack,
 	saveTemplate,
@@ -197,6 +198,17 @@ storeTest(test, 'two workspaces share the id of a template and no version of it'
 	t.true(await write(trx => removeTemplate(trx, tools, other, named.id)));
 	t.is(await lookUpTemplate(store.reader, other, named.id), undefined);
 	t.like(await lookUpTemplate(store.reader, workspaceId, named.id), {id: named.id});
+});
+
+test('a version is too large by all its languages together, and by what they are compiled to', t => {
+	const variantOf = (length: number, compiled: number) => ({
+		...({locale: null, subject: 's', kind: 'html', text_source: null, text: null} as const),
+		...{source: 'a'.repeat(length), html: 'a'.repeat(compiled)},
+	});
+	const mebibyte = 1024 * 1024;
+	t.false(isTooLarge(new Array(8).fill(variantOf(mebibyte / 2, mebibyte / 2))));
+	t.true(isTooLarge(new Array(9).fill(variantOf(mebibyte / 2, mebibyte / 2))));
+	t.true(isTooLarge([variantOf(1, 8 * mebibyte)]));
 });
 
 test('the fingerprint covers all that the author wrote and nothing that the compiler made', t => {

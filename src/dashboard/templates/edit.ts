@@ -1,4 +1,4 @@
-import {addVersion, isContent} from '../../admin/templates.ts';
+import {addVersion, isContent, isTooLarge, largestVersion} from '../../admin/templates.ts';
 import {mostVariants} from '../../api/schemas/template.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import {mailContent, textContent} from '../mail-frame.ts';
@@ -71,6 +71,11 @@ export function editPages({reader, change}: DashboardParts): readonly Route[] {
 		const variants = withVariant(others, variant);
 		if (variants.length > mostVariants) {
 			return again(`A version has at most ${mostVariants} languages: remove one first.`);
+		}
+		if (isTooLarge(variants)) {
+			return again(
+				`A version has at most ${largestVersion / 2 ** 20} MiB, all languages together: shorten or remove one.`,
+			);
 		}
 		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample})) {
 			return go(`/templates/${template.id}`, `Nothing changed: version ${base.version.version} is like this.`);
