@@ -375,6 +375,9 @@ storeTest(test, 'several recipients behind one address: it is gone only if nobod
 		delivered: [behind('one@x.test', {...relayed, action: 'delivered'}), behind('two@x.test'), behind('three@x.test')],
 		expanded: [behind('one@x.test', soft), behind('two@x.test', {...relayed, action: 'expanded'})],
 		delayed: [behind('one@x.test'), behind('two@x.test', delayed)],
+		'named twice': [behind('bob@b.test'), behind('BOB@b.test', relayed), behind('one@x.test')],
+		'named and delayed': [behind('bob@b.test', delayed), behind('bob@b.test')],
+		'one of a hundred': [...Array.from({length: 99}, (_, i) => behind(`n${i}@x.test`)), behind('bob@b.test', relayed)],
 	})) {
 		await record(store, reading(reached), {to: [returnPath(mail.cc)]});
 		t.is(await stateOf(store, mail.cc), 'delivered', name);
@@ -385,6 +388,9 @@ storeTest(test, 'several recipients behind one address: it is gone only if nobod
 	const naming = [behind('one@x.test', soft), behind('x@y.test', {...hard, originalRecipient: 'Ada@a.test'})];
 	await record(store, reading(naming), {to: [returnPath(mail.to)]});
 	t.is((await suppressed(store, mail.workspaceId)).length, 1);
+	await record(store, reading([behind('bob@b.test'), behind('bob@b.test', soft)]), {to: [returnPath(mail.cc)]});
+	t.is(await stateOf(store, mail.cc), 'bounced');
+	t.is((await suppressed(store, mail.workspaceId)).length, 1, 'of two failures that name it the milder one counts');
 });
 
 storeTest(test, 'an envelope for several copies concerns each of them', async (t, store) => {
