@@ -855,6 +855,10 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'The mailbox of u is full (550 5.1.1)',
 		'u@example.com: over quota [550 5.1.1]',
 		'550 user over quota. (#5.1.1)',
+		'550 5.1.1 Boîte aux lettres saturée',
+		'550 5.1.1 Postilaatikko täynnä',
+		'550 5.1.1 Cutia postala este plina',
+		'550 5.1.1 용량 초과',
 	],
 	block: [
 		'554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/query/ip/192.0.2.1',
@@ -1152,6 +1156,9 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Alıcı sizi engelledi',
 		'550 account has blocked messages from you',
 		'550 user has closed his inbox to you',
+		'550 5.1.1 only members can post',
+		'550 5.1.1 external mail is not allowed for this recipient',
+		'550 5.1.1 The address only works for internal mail',
 	],
 	sender: [
 		'550 the sending host does not exist',
@@ -1326,6 +1333,9 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.1.1 Connection refused by destination',
 		'550 5.1.2 connect to mx.example.com: Connection refused',
 		'550 5.4.4 unable to route: connection timed out',
+		"550 5.1.1 recipient's server did not respond",
+		'550 5.1.2 mail server for domain not responding',
+		'550 5.1.2 too many hops',
 	],
 	dns_temp: [
 		'4.4.3 Host or domain name not found. Name service error for name=mx.example.com type=A: Host not found, try again',
