@@ -91,7 +91,7 @@ function converted(entity: Buffer, work: Work, depth: number, usualType: string)
 		return work.encodes ? withBody(lines(body)) : Buffer.alloc(0);
 	}
 	if (isLong && !/^(?:7bit|8bit|binary|)$/.test(encoding)) {
-		return leave(` in the encoding ${encoding}`);
+		return leave(` in the encoding ${encoding.replace(/[^ -~]/g, '?').slice(0, 20)}`);
 	}
 	if (/^\s*message\/(?:rfc822|global)\b/i.test(type)) {
 		return joined(head, '7bit', [converted(body, work, depth + 1, 'text/plain')]);
