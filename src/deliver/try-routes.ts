@@ -273,7 +273,7 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 	}
 
 	// Some throw away what comes with MAIL, and wait for the rest.
-	return end.by === 'loss' && (end.cause === 'outOfStep' || (end.cause === undefined && end.phase !== 'mail'));
+	return end.by === 'loss' && (end.cause === 'outOfStep' || (end.cause === undefined && end.phase === 'rcpt'));
 }
 
 /** Some old servers hang up on what they do not know. TLS and a log-in need EHLO. */
